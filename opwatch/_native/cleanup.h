@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* Scope guards: what a function acquires is released on every way out of it. */
+#ifndef OPWATCH_CLEANUP_H
+#define OPWATCH_CLEANUP_H
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static inline void ow_freep(void *p)
+{
+	free(*(void **)p);
+}
+
+static inline void ow_closep(const int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+}
+
+#define _cleanup_free_	__attribute__((cleanup(ow_freep)))
+#define _cleanup_close_ __attribute__((cleanup(ow_closep)))
+
+#endif

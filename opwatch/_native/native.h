@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* The binding files of opwatch._native. Only they include Python.h. */
+#ifndef OPWATCH_NATIVE_H
+#define OPWATCH_NATIVE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+/* Raise OSError for @err (a negative errno) with @what as its text. Returns NULL. */
+PyObject *ow_py_raise(int err, const char *what);
+
+/* Each adds its types and functions to the module. Returns 0 or -1 with an exception set. */
+int ow_py_add_tracer(PyObject *module);
+int ow_py_add_ftl(PyObject *module);
+
+#endif

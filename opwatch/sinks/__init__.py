@@ -1,0 +1,1 @@
+"""Where derived samples go: lines, JSON."""

@@ -1,0 +1,94 @@
+"""Package map and the native extension.
+
+OPWATCH_BPF=auto (the default) builds the tracer when clang, bpftool and libbpf are there, `require` fails
+without them, `off` leaves it out. Without it everything that parses, derives and decides still works.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).parent
+# Import name -> folder. The symlinks opwatch/collectors and opwatch/tools only let the checkout look like
+# the installed package; this map is what is packaged. tests/unit/test_packaging.py compares both.
+PACKAGE_DIR = {
+    "opwatch": "opwatch",
+    "opwatch.ftl": "opwatch/ftl",
+    "opwatch.sinks": "opwatch/sinks",
+    "opwatch.collectors": "collectors",
+    "opwatch.tools": "tools",
+}
+
+
+def version() -> str:
+    text = (ROOT / "opwatch" / "__init__.py").read_text()
+    found = re.search(r'__version__ = "([^"]+)"', text)
+    assert found
+    return found[1]
+
+
+def sources(folder: str) -> list[str]:
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.c"))
+
+
+def missing_for_bpf() -> list[str]:
+    """What the tracer's build lacks on this machine."""
+    missing = [tool for tool in ("clang", "bpftool", "make") if not shutil.which(tool, path=PATH)]
+    if not shutil.which("pkg-config") or subprocess.call(["pkg-config", "libbpf >= 1.1"]):
+        missing.append("libbpf-dev >= 1.1 (by pkg-config)")
+    return missing
+
+
+# bpftool lives in /usr/sbin on Debian, which an ordinary user's PATH leaves out.
+PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+
+
+class BuildNative(build_ext):
+    """Compile the BPF objects into skeletons first, then the extension around them."""
+
+    def build_extension(self, ext: Extension) -> None:
+        wanted = os.environ.get("OPWATCH_BPF", "auto")
+        missing = missing_for_bpf() if wanted != "off" else ["OPWATCH_BPF=off"]
+        if missing and wanted == "require":
+            raise SystemExit("opwatch: the tracer needs " + ", ".join(missing))
+        if missing:
+            print("opwatch: built without the tracer, for want of", ", ".join(missing))
+            ext.sources = [s for s in ext.sources if not re.search(r"/(py_)?tracer", s)]
+        else:
+            env = os.environ | {"PATH": PATH}
+            subprocess.check_call(["make", "-s", "-C", str(ROOT / "bpf")], env=env)
+            ext.define_macros.append(("OPWATCH_HAVE_BPF", "1"))
+            ext.libraries += ["bpf", "elf", "z"]
+        super().build_extension(ext)
+
+
+setup(
+    name="opwatch",
+    version=version(),
+    description="Block-layer latency, write amplification and TRIM audit for SSDs",
+    long_description=(ROOT / "README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="MIT AND (GPL-2.0-only OR MIT)",
+    python_requires=">=3.11",
+    packages=list(PACKAGE_DIR),
+    package_dir=PACKAGE_DIR,
+    package_data={"opwatch": ["py.typed", "_native.pyi"]},
+    ext_modules=[
+        Extension(
+            "opwatch._native",
+            sources=sources("opwatch/_native") + sources("opwatch/ftl"),
+            include_dirs=["bpf", "build/bpf", "opwatch/_native", "opwatch/ftl"],
+            extra_compile_args=["-std=gnu11", "-O3", "-Wall", "-Wextra", "-Werror"],
+            optional=os.environ.get("OPWATCH_BPF", "auto") != "require",
+        )
+    ],
+    cmdclass={"build_ext": BuildNative},
+    entry_points={"console_scripts": ["opwatch = opwatch.tools.cli:main"]},
+)

@@ -1,0 +1,1 @@
+"""The commands: one file each, and the command line that binds them."""

@@ -67,7 +67,8 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
     return command, args
 
 
-def _report(error: OpwatchError) -> None:
+def report(error: OpwatchError) -> int:
+    """Say what went wrong; returns the exit status for it."""
     print(f"opwatch: {error}", file=sys.stderr)
     if isinstance(error, ProbeRejected):
         tail = "\n".join(error.log.strip().splitlines()[-15:])
@@ -76,6 +77,7 @@ def _report(error: OpwatchError) -> None:
             "it with the lines above and the output of opwatch doctor.",
             file=sys.stderr,
         )
+    return error.exit_status
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -85,8 +87,7 @@ def main(argv: list[str] | None = None) -> int:
         status = command.run(args)
         sys.stdout.flush()
     except OpwatchError as error:
-        _report(error)
-        return error.exit_status
+        return report(error)
     except BrokenPipeError:
         # The reader has gone; what Python would flush on its way out has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,6 +3,7 @@ the end."""
 
 from __future__ import annotations
 
+import textwrap
 from typing import TextIO
 
 from opwatch import units
@@ -13,6 +14,7 @@ from opwatch.trust import Drift, Trust
 
 HEADER = "op           /s   MB/s  mean   p50   p90   p99 p99.9   max    qd size seq% err"
 REPEAT_HEADER = 20
+COLUMNS = 80
 BAR = 40
 _SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
 
@@ -99,7 +101,8 @@ class Lines:
             self._interval(observation)
 
     def _print(self, text: str = "") -> None:
-        print(text, file=self._stream, flush=True)
+        for line in textwrap.wrap(text, COLUMNS, subsequent_indent="    ") if len(text) > COLUMNS else [text]:
+            print(line, file=self._stream, flush=True)
 
     def _table(self, seen: Observation) -> None:
         for name, op in seen.interval.ops.items():

@@ -64,6 +64,8 @@ static const char *check_room(const struct ow_ftl *ftl)
 		programmed += ftl->frontiers[i].fill;
 		open += ftl->frontiers[i].sb != 0;
 	}
+	if (!ftl->read_only && ftl->to_retire)
+		return "a bad superblock still serves";
 	if (programmed + ftl->room != (int64_t)ftl->physical_pages)
 		return "programmed pages and room do not make up T";
 	if (open != in_state[OW_SB_OPEN] || in_state[OW_SB_FREE] != ow_ring_count(&ftl->free) ||

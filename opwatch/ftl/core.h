@@ -120,9 +120,9 @@ struct ow_ftl {
 	uint64_t wear_checked_at; /* erases at the last look for levelling */
 	uint64_t physical_pages;  /* T */
 	uint32_t bad_count;
+	uint32_t to_retire; /* superblocks that T has lost but that still serve */
 	uint32_t failed_dies;
 	uint32_t read_only;
-	uint32_t padding;
 	struct ow_buffer buffer;
 	struct ow_slc slc;
 	struct ow_lazy lazy;

@@ -104,22 +104,28 @@ static int collect_until(struct ow_ftl *ftl, int64_t room)
 	uint64_t tries = 64ULL * ftl->sb_count;
 	int ret = 0;
 
-	while (!ret && ftl->room <= room)
+	while (!ret && !ftl->read_only && ftl->room <= room)
 		ret = tries-- ? ow_gc_once(ftl) : -ENOSPC;
 	return ret;
 }
 
-/* Foreground: called when the room is down to the low watermark. */
+/*
+ * Foreground: called when the room is down to the low watermark. Going on to the high one may wear
+ * out superblocks, and T with them, so look again.
+ */
 int ow_gc_make_room(struct ow_ftl *ftl)
 {
 	int64_t high = (int64_t)ftl->config.gc_high_superblocks << ftl->sb_shift;
-	int ret = collect_until(ftl, ftl->low_room);
+	int ret = 0;
 
-	if (!ret && high > ftl->low_room)
-		ret = ow_gc_until(ftl, high, UINT32_MAX);
+	while (!ret && !ftl->read_only && ftl->room <= ftl->low_room) {
+		ret = collect_until(ftl, ftl->low_room);
+		if (!ret && high > ftl->low_room)
+			ret = ow_gc_until(ftl, high, UINT32_MAX);
+	}
 	if (ret)
 		ftl->read_only = 1;
-	return ret ? -EROFS : 0;
+	return ftl->read_only ? -EROFS : 0;
 }
 
 /* Before moving @pages into T from outside it. */
@@ -129,7 +135,7 @@ int ow_gc_make_room_for(struct ow_ftl *ftl, uint32_t pages)
 
 	if (ret)
 		ftl->read_only = 1;
-	return ret ? -EROFS : 0;
+	return ftl->read_only ? -EROFS : 0;
 }
 
 /*

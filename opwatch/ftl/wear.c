@@ -21,14 +21,41 @@ static void retire(struct ow_ftl *ftl, uint32_t sb)
 	ftl->erase_sum -= ftl->erases[sb];
 }
 
-static void shrink(struct ow_ftl *ftl, uint64_t superblocks)
+/* The most worn go first. */
+static uint32_t take_most_worn(struct ow_ftl *ftl)
 {
-	uint64_t pages = superblocks << ftl->sb_shift;
+	struct ow_ring *ring = &ftl->free;
+	uint32_t at = ring->head, sb;
+
+	for (uint32_t i = ring->head; i != ring->tail; i++)
+		if (ftl->erases[ring->sb[i & ring->mask]] > ftl->erases[ring->sb[at & ring->mask]])
+			at = i;
+	sb = ring->sb[at & ring->mask];
+	for (; at != ring->head; at--)
+		ring->sb[at & ring->mask] = ring->sb[(at - 1) & ring->mask];
+	ring->head++;
+	return sb;
+}
+
+/*
+ * T shrinks at once, the superblocks leave as soon as what they held has gone elsewhere: until the
+ * room is back, collection needs them.
+ */
+static void shrink(struct ow_ftl *ftl, uint32_t superblocks)
+{
+	uint64_t pages = (uint64_t)superblocks << ftl->sb_shift;
 
 	ftl->physical_pages -= pages;
 	ftl->room -= pages;
+	ftl->to_retire += superblocks;
 	if (spare_is_gone(ftl))
 		ftl->read_only = 1;
+}
+
+static void retire_what_can_go(struct ow_ftl *ftl)
+{
+	for (; ftl->to_retire && ftl->room >= 0; ftl->to_retire--)
+		retire(ftl, take_most_worn(ftl));
 }
 
 /* Everything in @sb has been moved or is stale. */
@@ -44,13 +71,11 @@ void ow_wear_erase(struct ow_ftl *ftl, uint32_t sb)
 		return;
 	ftl->erase_sum++;
 	ftl->room += ftl->sb_pages;
-	if (ftl->config.erase_limit && ftl->erases[sb] >= ftl->config.erase_limit) {
-		retire(ftl, sb);
-		shrink(ftl, 1);
-		return;
-	}
 	ftl->state[sb] = OW_SB_FREE;
 	ow_ring_push(&ftl->free, sb);
+	if (ftl->config.erase_limit && ftl->erases[sb] >= ftl->config.erase_limit)
+		shrink(ftl, 1);
+	retire_what_can_go(ftl);
 }
 
 /*
@@ -81,22 +106,6 @@ int ow_wear_level(struct ow_ftl *ftl)
 	return ow_gc_move(ftl, coldest, OW_BY_WEAR);
 }
 
-/* The most worn go first, as they would. */
-static uint32_t take_most_worn(struct ow_ftl *ftl)
-{
-	struct ow_ring *ring = &ftl->free;
-	uint32_t at = ring->head, sb;
-
-	for (uint32_t i = ring->head; i != ring->tail; i++)
-		if (ftl->erases[ring->sb[i & ring->mask]] > ftl->erases[ring->sb[at & ring->mask]])
-			at = i;
-	sb = ring->sb[at & ring->mask];
-	for (; at != ring->head; at--)
-		ring->sb[at & ring->mask] = ring->sb[(at - 1) & ring->mask];
-	ring->head++;
-	return sb;
-}
-
 /*
  * A die is lost. Its data is rebuilt from parity onto the others, which costs that share of the
  * valid pages in programs, and T shrinks by the die's share for good.
@@ -112,6 +121,7 @@ int ow_ftl_die_fail(struct ow_ftl *ftl)
 	lost = (good + alive - 1) / alive;
 	ftl->failed_dies++;
 	shrink(ftl, lost);
+	retire_what_can_go(ftl);
 	if (ftl->read_only)
 		return -EROFS;
 	while (ftl->room < 0 || rebuilt < share) {
@@ -124,11 +134,7 @@ int ow_ftl_die_fail(struct ow_ftl *ftl)
 			return -EROFS;
 		rebuilt += valid;
 	}
-	if (ftl->room < 0 && ow_gc_make_room(ftl))
-		return -EROFS;
-	for (; lost; lost--)
-		retire(ftl, take_most_worn(ftl));
-	return 0;
+	return ftl->room < 0 ? ow_gc_make_room(ftl) : 0;
 }
 
 void ow_ftl_media_error(struct ow_ftl *ftl)

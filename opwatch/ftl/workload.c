@@ -1,27 +1,17 @@
 // SPDX-License-Identifier: MIT
 /* A host that writes without stopping: uniform, zoned, hot and cold, sequential, with trims. */
 #include "map.h"
+#include "workload.h"
 
 #include <errno.h>
 
-/* The zones in pages, with the weights summed up. */
-struct plan {
-	uint64_t start[OW_FTL_MAX_ZONES];
-	uint64_t pages[OW_FTL_MAX_ZONES];
-	uint64_t upto[OW_FTL_MAX_ZONES];
-	uint32_t stream[OW_FTL_MAX_ZONES];
-	uint64_t all_pages;
-	uint32_t count;
-};
-
-static int make_plan(const struct ow_ftl *ftl, const struct ow_ftl_workload *load,
-		     struct plan *plan)
+int ow_plan_make(const struct ow_ftl *ftl, const struct ow_ftl_workload *load, struct ow_plan *plan)
 {
 	uint64_t weight = 0;
 
 	if (load->zone_count > OW_FTL_MAX_ZONES || load->trim_ppm > 1000000)
 		return -EINVAL;
-	*plan = (struct plan){.count = load->zone_count ? load->zone_count : 1};
+	*plan = (struct ow_plan){.count = load->zone_count ? load->zone_count : 1};
 	plan->pages[0] = plan->all_pages = ftl->user_pages;
 	plan->upto[0] = 1;
 	for (uint32_t i = 0; i < load->zone_count; i++) {
@@ -40,31 +30,15 @@ static int make_plan(const struct ow_ftl *ftl, const struct ow_ftl_workload *loa
 	return load->zone_count && !weight ? -EINVAL : 0;
 }
 
-static inline uint32_t pick_zone(const struct plan *plan, uint64_t *rng)
-{
-	uint64_t at = ow_rng_below(rng, plan->upto[plan->count - 1]);
-	uint32_t zone = 0;
-
-	while (at >= plan->upto[zone])
-		zone++;
-	return zone;
-}
-
-static inline uint32_t pick(const struct plan *plan, uint64_t *rng, uint32_t *zone)
-{
-	*zone = plan->count > 1 ? pick_zone(plan, rng) : 0;
-	return plan->start[*zone] + ow_rng_below(rng, plan->pages[*zone]);
-}
-
 /* Up to a batch of random pages, their map entries on the way. A batch is of one stream. */
-static uint32_t next_random(const struct ow_ftl *ftl, const struct plan *plan, uint64_t *rng,
+static uint32_t next_random(const struct ow_ftl *ftl, const struct ow_plan *plan, uint64_t *rng,
 			    uint64_t most, uint32_t *pages)
 {
 	const uint32_t *l2p = ftl->l2p;
 	uint32_t n = most < OW_BATCH ? most : OW_BATCH, zone;
 
 	for (uint32_t i = 0; i < n; i++) {
-		pages[i] = pick(plan, rng, &zone);
+		pages[i] = ow_plan_pick(plan, rng, &zone);
 		__builtin_prefetch(l2p + pages[i], 1);
 	}
 	return n;
@@ -79,7 +53,7 @@ static int count_writes(struct ow_ftl *ftl, struct ow_ftl_workload *load, uint64
 }
 
 /* One stream, no trims: the next batch is drawn while this one is written. */
-static int run_batches(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struct plan *plan,
+static int run_batches(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struct ow_plan *plan,
 		       uint64_t pages)
 {
 	uint32_t batch[2][OW_BATCH], n[2], turn = 0;
@@ -107,9 +81,9 @@ static void trim_one(struct ow_ftl *ftl, struct ow_ftl_workload *load, uint32_t 
 }
 
 /* Trims pick among the mapped, as a filesystem deletes what exists; none may be left. */
-static int run_one(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struct plan *plan)
+static int run_one(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struct ow_plan *plan)
 {
-	uint32_t zone, page = pick(plan, &load->rng, &zone);
+	uint32_t zone, page = ow_plan_pick(plan, &load->rng, &zone);
 	int ret;
 
 	if (load->trim_ppm && ow_rng_below(&load->rng, 1000000) < load->trim_ppm) {
@@ -118,7 +92,7 @@ static int run_one(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struc
 				trim_one(ftl, load, page);
 				return 0;
 			}
-			page = pick(plan, &load->rng, &zone);
+			page = ow_plan_pick(plan, &load->rng, &zone);
 		}
 		return 0;
 	}
@@ -126,23 +100,21 @@ static int run_one(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struc
 	return ret ? ret : count_writes(ftl, load, 1);
 }
 
-static int run_sequential(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struct plan *plan,
-			  uint64_t pages)
+static int run_sequential(struct ow_ftl *ftl, struct ow_ftl_workload *load,
+			  const struct ow_plan *plan, uint64_t pages)
 {
 	uint32_t batch[OW_BATCH];
 	int ret = 0;
 
 	while (pages && !ret) {
-		uint64_t at = load->position % plan->all_pages, left, n;
-		uint32_t zone = 0;
+		uint32_t zone;
+		uint64_t first = ow_plan_at(plan, load->position, &zone), n;
+		uint64_t left = plan->start[zone] + plan->pages[zone] - first;
 
-		while (at >= plan->pages[zone])
-			at -= plan->pages[zone++];
-		left = plan->pages[zone] - at;
 		n = pages < OW_BATCH ? pages : OW_BATCH;
 		n = n < left ? n : left;
 		for (uint32_t i = 0; i < n; i++)
-			batch[i] = plan->start[zone] + at + i;
+			batch[i] = first + i;
 		ret = ow_accept(ftl, plan->stream[zone], batch, n);
 		if (!ret)
 			count_writes(ftl, load, n);
@@ -152,7 +124,7 @@ static int run_sequential(struct ow_ftl *ftl, struct ow_ftl_workload *load, cons
 	return ret;
 }
 
-static bool one_stream(const struct plan *plan)
+static bool one_stream(const struct ow_plan *plan)
 {
 	for (uint32_t i = 1; i < plan->count; i++)
 		if (plan->stream[i] != plan->stream[0])
@@ -162,8 +134,8 @@ static bool one_stream(const struct plan *plan)
 
 int ow_ftl_run(struct ow_ftl *ftl, struct ow_ftl_workload *load, uint64_t pages)
 {
-	struct plan plan;
-	int ret = make_plan(ftl, load, &plan);
+	struct ow_plan plan;
+	int ret = ow_plan_make(ftl, load, &plan);
 
 	if (ret)
 		return ret;

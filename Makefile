@@ -6,12 +6,13 @@ SHELL := /bin/bash
 export PATH := $(PATH):/usr/sbin:/sbin
 
 PACKAGES := clang clang-format llvm bpftool gcc libbpf-dev libelf-dev zlib1g-dev pkg-config \
-	python3-dev python3-venv fio fdisk util-linux
+	python3-dev python3-venv fio fdisk util-linux libfuse3-dev fuse3 e2fsprogs xfsprogs btrfs-progs
 BENCH_PACKAGES := libbpf-tools bpfcc-tools
 PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* hypothesis==6.*
 
 # What the extension is made of: a change of any of these rebuilds it.
-NATIVE := setup.py pyproject.toml $(wildcard bpf/* opwatch/_native/* opwatch/ftl/*.[ch])
+NATIVE := setup.py pyproject.toml $(wildcard bpf/* opwatch/_native/* opwatch/ftl/*.[ch] \
+	opwatch/drive/server/*.[ch])
 
 help:
 	@echo "make demo        a live view of a disk under load, on a disk of its own (root)"
@@ -62,13 +63,14 @@ lint: build
 	$(PY) -m ruff check .
 	$(PY) -m mypy -p opwatch
 	$(PY) -m mypy tests
-	clang-format --dry-run -Werror bpf/*.[ch] opwatch/_native/*.[ch]
+	clang-format --dry-run -Werror bpf/*.[ch] opwatch/_native/*.[ch] \
+		opwatch/drive/server/*.[ch]
 
 bench: build
 	$(call install_packages,$(BENCH_PACKAGES))
 	$(PY) -m tests.bench
 
 clean:
-	rm -rf build .venv *.egg-info opwatch/*.so
+	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 .PHONY: help packages build demo test test-kernel lint bench clean

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent
 # the installed package; this map is what is packaged. tests/unit/test_packaging.py compares both.
 PACKAGE_DIR = {
     "opwatch": "opwatch",
+    "opwatch.drive": "opwatch/drive",
     "opwatch.ftl": "opwatch/ftl",
     "opwatch.sinks": "opwatch/sinks",
     "opwatch.collectors": "collectors",
@@ -50,8 +51,34 @@ def missing_for_bpf() -> list[str]:
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
+DRIVE_SERVER = "opwatch/drive/opwatch-drive-server"
+WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+
+
+def build_drive_server(target: Path) -> None:
+    """The simulated drive's server, a program of its own. Without libfuse3 `opwatch drive` says so."""
+    query = ["pkg-config", "--cflags", "--libs", "fuse3 >= 3.12"]
+    if not shutil.which("pkg-config") or subprocess.call([*query, "--exists"], stderr=subprocess.DEVNULL):
+        print("opwatch: built without the simulated drive, for want of libfuse3-dev >= 3.12")
+        return
+    flags = subprocess.check_output(query, text=True).split()
+    compiler = os.environ.get("CC", "cc").split()
+    files = sources("opwatch/drive/server") + sources("opwatch/ftl")
+    include = ["-Iopwatch/drive/server", "-Iopwatch/ftl"]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Replaced as a whole: a server that runs keeps its own.
+    new = target.with_suffix(".new")
+    options = ["-std=gnu11", "-O3", *WARNINGS, "-pthread", *include]
+    subprocess.check_call([*compiler, *options, *files, "-o", str(new), *flags], cwd=ROOT)
+    new.replace(target)
+
+
 class BuildNative(build_ext):
     """Compile the BPF objects into skeletons first, then the extension around them."""
+
+    def run(self) -> None:
+        super().run()
+        build_drive_server((ROOT if self.inplace else Path(self.build_lib).absolute()) / DRIVE_SERVER)
 
     def build_extension(self, ext: Extension) -> None:
         wanted = os.environ.get("OPWATCH_BPF", "auto")
@@ -85,7 +112,7 @@ setup(
             "opwatch._native",
             sources=sources("opwatch/_native") + sources("opwatch/ftl"),
             include_dirs=["bpf", "build/bpf", "opwatch/_native", "opwatch/ftl"],
-            extra_compile_args=["-std=gnu11", "-O3", "-Wall", "-Wextra", "-Werror"],
+            extra_compile_args=["-std=gnu11", "-O3", *WARNINGS],
             optional=os.environ.get("OPWATCH_BPF", "auto") != "require",
         )
     ],

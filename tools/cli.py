@@ -17,6 +17,7 @@ COMMANDS = {
     "devices": "every block device: what it stands on, its queue limits, discard support",
     "doctor": "what this machine lacks for opwatch, and the command that mends it",
     "overhead": "what tracing costs on this machine",
+    "drive": "a simulated SSD as a real block device: create, list, info, fault, destroy",
 }
 
 

@@ -1,0 +1,103 @@
+"""The process behind a drive: starting it, telling it things, and finding loop devices over it."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from opwatch.drive.place import Place
+from opwatch.errors import OpwatchError, Unsupported, UsageError
+
+PROGRAM = Path(__file__).parent / "opwatch-drive-server"
+# Its exit statuses are ours; what it says goes to the log of the drive.
+_ERRORS: dict[int, type[OpwatchError]] = {2: UsageError, 5: Unsupported}
+
+
+def require_program() -> None:
+    """Say what a drive lacks on this machine, before anything is made."""
+    if not PROGRAM.exists():
+        raise Unsupported(
+            "the drive's server was not built, for want of libfuse3: install libfuse3-dev "
+            "(Debian, Ubuntu) or fuse3-devel (Fedora), then install opwatch again"
+        )
+    if not Path("/dev/fuse").exists():
+        raise Unsupported("this kernel has no FUSE (/dev/fuse is missing); try modprobe fuse")
+    if not Path("/dev/loop-control").exists():
+        raise Unsupported("this kernel has no loop devices (/dev/loop-control is missing); try modprobe loop")
+
+
+def start(place: Place, words: Sequence[str], timeout_s: float = 120) -> int:
+    """Start the server of a drive and wait until it is mounted; returns its pid."""
+    ready, tell = os.pipe()
+    lock = place.take_lock()
+    argv = [str(PROGRAM), f"mount={place.mount}", f"ready-fd={tell}", *words]
+    try:
+        with place.log.open("wb") as log:
+            server = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(lock, tell),
+                start_new_session=True,
+                cwd="/",
+            )
+    finally:
+        os.close(lock)
+        os.close(tell)
+    try:
+        _wait_ready(place, server, ready, timeout_s)
+    except BaseException:
+        server.kill()
+        server.wait()
+        raise
+    finally:
+        os.close(ready)
+    return server.pid
+
+
+def _wait_ready(place: Place, server: subprocess.Popen[bytes], ready: int, timeout_s: float) -> None:
+    readable, _, _ = select.select([ready], [], [], timeout_s)
+    if not readable:
+        raise OpwatchError(f"the drive's server did not start within {timeout_s:.0f} s")
+    if not os.read(ready, 1):
+        status = server.wait()
+        said = place.log.read_text(errors="replace").strip().splitlines()
+        error = _ERRORS.get(status, OpwatchError)
+        raise error(said[-1] if said else f"the drive's server ended with status {status}")
+
+
+def tell(place: Place, words: str) -> None:
+    """One command for a running server."""
+    try:
+        # Unbuffered: one write is one command, and its error is the command's.
+        with (place.mount / "control").open("wb", buffering=0) as control:
+            control.write(words.encode())
+    except OSError as error:
+        raise OpwatchError(f"drive {place.name}: {words}: {error.strerror}") from error
+
+
+def wait_dead(place: Place, timeout_s: float) -> bool:
+    end = time.monotonic() + timeout_s
+    while place.is_alive():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def loops_over(path: Path, sys: Path = Path("/sys")) -> list[str]:
+    """Nodes of loop devices whose backing file is this one."""
+    found = []
+    for backing in sorted((sys / "block").glob("loop*/loop/backing_file")):
+        try:
+            text = backing.read_text().removesuffix("\n")
+        except OSError:
+            continue  # detached meanwhile
+        if text.removesuffix(" (deleted)") == str(path):
+            found.append(f"/dev/{backing.parents[1].name}")
+    return found

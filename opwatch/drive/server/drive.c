@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+#define _GNU_SOURCE
+#include "drive.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NS	    1000000000ULL
+#define TICK_NS	    (NS / 10)
+#define IDLE_FOR_NS NS /* without a command for so long, the drive is idle */
+
+static void tick_again(void *arg)
+{
+	struct ow_drive *drive = arg;
+
+	ow_drive_tick(drive);
+	ow_later_add(&drive->later, ow_now_ns() + TICK_NS, tick_again, drive);
+}
+
+/* A drive as new, or as its state file has it. */
+static int open_ftl(struct ow_drive *drive, const char **why)
+{
+	struct ow_drive_options *options = &drive->options;
+	int ret;
+
+	*why = "there is not enough memory for the drive";
+	if (options->state && !access(options->state, F_OK))
+		return ow_state_load(drive, options->state, why);
+	if (!options->pass_through) {
+		ret = ow_ftl_config_check(&options->config, why);
+		if (!ret)
+			ret = ow_ftl_create(&drive->ftl, &options->config);
+		if (ret)
+			return ret;
+	}
+	return ow_store_open(&drive->store, options->config.user_bytes, !options->no_data);
+}
+
+int ow_drive_open(struct ow_drive *drive, const struct ow_drive_options *options, const char **why)
+{
+	int ret;
+
+	*drive = (struct ow_drive){.options = *options, .store.fd = -1};
+	pthread_mutex_init(&drive->lock, NULL);
+	ret = open_ftl(drive, why);
+	if (ret)
+		return ret;
+	if (drive->ftl)
+		ow_ftl_get_config(drive->ftl, &drive->options.config);
+	*why = "the timing of the drive makes no sense";
+	if (drive->options.timing) {
+		ret = ow_service_create(&drive->service, &drive->options.service);
+		if (ret)
+			return ret;
+	}
+	drive->started_ns = drive->idle_since_ns = ow_now_ns();
+	*why = "cannot start a thread";
+	ret = ow_later_start(&drive->later);
+	if (ret || !drive->ftl)
+		return ret;
+	return ow_later_add(&drive->later, ow_now_ns() + TICK_NS, tick_again, drive);
+}
+
+void ow_drive_close(struct ow_drive *drive)
+{
+	ow_later_stop(&drive->later);
+	ow_service_destroy(drive->service);
+	ow_ftl_destroy(drive->ftl);
+	ow_store_close(&drive->store);
+}
+
+static bool is_unaligned(const struct ow_drive *drive, uint64_t offset, uint64_t len)
+{
+	return (offset | len) & (drive->options.config.iu_bytes - 1);
+}
+
+/* One command through the service model, or straight to the FTL. With the lock held. */
+static int do_command(struct ow_drive *drive, enum ow_service_op op, uint64_t offset, uint64_t len,
+		      uint64_t *due_ns)
+{
+	struct ow_service_io io = {.op = op, .offset_bytes = offset, .len_bytes = len};
+	int ret;
+
+	drive->commands++;
+	drive->saved = false;
+	if (drive->faults.read_only && (op == OW_SERVICE_WRITE || op == OW_SERVICE_TRIM))
+		return -EROFS;
+	if (drive->service) {
+		io.arrive_ns = ow_now_ns() - drive->started_ns;
+		ret = ow_service_submit(drive->service, drive->ftl, &io, due_ns);
+		*due_ns += drive->started_ns;
+		return ret;
+	}
+	switch (op) {
+	case OW_SERVICE_READ:
+		return ow_ftl_read(drive->ftl, offset, len);
+	case OW_SERVICE_WRITE:
+		return ow_ftl_write(drive->ftl, offset, len, 0);
+	case OW_SERVICE_TRIM:
+		return ow_ftl_trim(drive->ftl, offset, len);
+	case OW_SERVICE_FLUSH:
+		return ow_ftl_flush(drive->ftl);
+	}
+	return -EINVAL;
+}
+
+static int command(struct ow_drive *drive, enum ow_service_op op, uint64_t offset, uint64_t len,
+		   uint64_t *due_ns)
+{
+	int ret;
+
+	*due_ns = 0;
+	if (!drive->ftl)
+		return 0;
+	pthread_mutex_lock(&drive->lock);
+	if (op == OW_SERVICE_WRITE)
+		drive->unaligned_writes += is_unaligned(drive, offset, len);
+	ret = do_command(drive, op, offset, len, due_ns);
+	if (!ret && op == OW_SERVICE_READ && ow_fault_media(&drive->faults, offset, len)) {
+		ow_ftl_media_error(drive->ftl);
+		ret = -EIO;
+	}
+	pthread_mutex_unlock(&drive->lock);
+	return ret;
+}
+
+int ow_drive_write(struct ow_drive *drive, uint64_t offset, const void *data, size_t len,
+		   uint64_t *due_ns)
+{
+	int ret = command(drive, OW_SERVICE_WRITE, offset, len, due_ns);
+
+	if (!ret)
+		ow_store_write(&drive->store, offset, data, len);
+	return ret;
+}
+
+int ow_drive_read(struct ow_drive *drive, uint64_t offset, size_t len, uint64_t *due_ns)
+{
+	return command(drive, OW_SERVICE_READ, offset, len, due_ns);
+}
+
+int ow_drive_trim(struct ow_drive *drive, uint64_t offset, uint64_t len, uint64_t *due_ns)
+{
+	int ret = command(drive, OW_SERVICE_TRIM, offset, len, due_ns);
+
+	/*
+	 * Also when trims are ignored: the loop driver punches a hole for "write zeroes, may unmap"
+	 * as it does for a discard, and what was zeroed must read so.
+	 */
+	return ret ? ret : ow_store_punch(&drive->store, offset, len);
+}
+
+int ow_drive_flush(struct ow_drive *drive, uint64_t *due_ns)
+{
+	return command(drive, OW_SERVICE_FLUSH, 0, 0, due_ns);
+}
+
+int ow_drive_write_zeroes(struct ow_drive *drive, uint64_t offset, uint64_t len)
+{
+	int ret = 0;
+
+	if (drive->ftl) {
+		pthread_mutex_lock(&drive->lock);
+		drive->commands++;
+		drive->saved = false;
+		ret = drive->faults.read_only ? -EROFS
+					      : ow_ftl_write_zeroes(drive->ftl, offset, len, 0);
+		pthread_mutex_unlock(&drive->lock);
+	}
+	return ret ? ret : ow_store_punch(&drive->store, offset, len);
+}
+
+/* What the firmware believes: less what power losses took from it. */
+void ow_drive_counters(struct ow_drive *drive, struct ow_ftl_counters *counters)
+{
+	const struct ow_ftl_counters *lost = &drive->lost;
+
+	ow_ftl_get_counters(drive->ftl, counters);
+	counters->host_write_bytes -= lost->host_write_bytes;
+	counters->host_read_bytes -= lost->host_read_bytes;
+	counters->host_writes -= lost->host_writes;
+	counters->host_reads -= lost->host_reads;
+	counters->nand_write_bytes -= lost->nand_write_bytes;
+	counters->nand_read_bytes -= lost->nand_read_bytes;
+	counters->erases -= lost->erases;
+	counters->read_only |= drive->faults.read_only;
+}
+
+static void common_facts(struct ow_drive *drive, struct ow_page_facts *facts)
+{
+	*facts = (struct ow_page_facts){
+		.config = drive->options.config,
+		.unaligned_writes = drive->unaligned_writes,
+		.power_on_s = drive->power_on_before_s + (ow_now_ns() - drive->started_ns) / NS,
+	};
+	memcpy(facts->serial, drive->options.serial, sizeof(facts->serial));
+}
+
+void ow_drive_facts(struct ow_drive *drive, struct ow_page_facts *facts)
+{
+	pthread_mutex_lock(&drive->lock);
+	common_facts(drive, facts);
+	if (drive->faults.refresh_s)
+		facts->counters = drive->shown;
+	else if (drive->ftl)
+		ow_drive_counters(drive, &facts->counters);
+	if (drive->faults.wrap32) {
+		facts->wrap_sectors = 1ULL << 32;
+		facts->wrap_base_bytes = drive->faults.wrap_base_bytes;
+	}
+	pthread_mutex_unlock(&drive->lock);
+}
+
+void ow_drive_truth(struct ow_drive *drive, struct ow_page_facts *facts)
+{
+	pthread_mutex_lock(&drive->lock);
+	common_facts(drive, facts);
+	if (drive->ftl)
+		ow_ftl_get_counters(drive->ftl, &facts->counters);
+	facts->counters.read_only |= drive->faults.read_only;
+	pthread_mutex_unlock(&drive->lock);
+}
+
+void ow_drive_tick(struct ow_drive *drive)
+{
+	uint64_t now = ow_now_ns();
+
+	pthread_mutex_lock(&drive->lock);
+	if (drive->commands != drive->ticks_commands) {
+		drive->ticks_commands = drive->commands;
+		drive->idle_since_ns = now;
+	}
+	if (now - drive->idle_since_ns >= IDLE_FOR_NS)
+		ow_ftl_idle(drive->ftl, TICK_NS);
+	if (drive->faults.refresh_s && now - drive->refreshed_ns >= drive->faults.refresh_s * NS) {
+		ow_drive_counters(drive, &drive->shown);
+		drive->refreshed_ns = now;
+	}
+	if (drive->faults.rollback_s &&
+	    now - drive->persisted_ns >= drive->faults.rollback_s * NS) {
+		ow_drive_counters(drive, &drive->persisted);
+		drive->persisted_ns = now;
+	}
+	pthread_mutex_unlock(&drive->lock);
+}

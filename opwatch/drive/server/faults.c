@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+/* Faults, as words: "trim=lazy", "log-slow=02:3000". Numbers are plain: bytes, seconds or ms. */
+#include "drive.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const unsigned int log_ids[OW_LOGS] = {0x02, 0x09, 0x22, 0xc0};
+
+bool ow_fault_media(const struct ow_faults *faults, uint64_t offset, uint64_t len)
+{
+	for (uint32_t i = 0; i < faults->media_count; i++) {
+		const struct ow_range *bad = &faults->media[i];
+
+		if (offset < bad->offset + bad->len && bad->offset < offset + len)
+			return true;
+	}
+	return false;
+}
+
+static int index_of_log(unsigned int id)
+{
+	for (int i = 0; i < OW_LOGS; i++)
+		if (log_ids[i] == id)
+			return i;
+	return -EINVAL;
+}
+
+static int set_trim(struct ow_drive *drive, const char *mode)
+{
+	static const char *const modes[] = {
+		[OW_FTL_TRIM_HONOUR] = "honour",
+		[OW_FTL_TRIM_LAZY] = "lazy",
+		[OW_FTL_TRIM_IGNORE] = "ignore",
+	};
+
+	for (unsigned int i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		if (!strcmp(mode, modes[i])) {
+			ow_ftl_set_trim_mode(drive->ftl, i);
+			drive->options.config.trim_mode = i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+/* What is not mapped after the loss reads as zeroes again. */
+static void forget_unmapped(struct ow_drive *drive)
+{
+	uint64_t unit = drive->options.config.iu_bytes, end = drive->options.config.user_bytes;
+	uint64_t from = 0, at;
+
+	for (at = 0; at < end; at += unit) {
+		if (ow_ftl_is_mapped(drive->ftl, at) != 1)
+			continue;
+		ow_store_punch(&drive->store, from, at - from);
+		from = at + unit;
+	}
+	if (from < end)
+		ow_store_punch(&drive->store, from, end - from);
+}
+
+static int lose_power(struct ow_drive *drive)
+{
+	struct ow_ftl_counters now, *kept = &drive->persisted, *lost = &drive->lost;
+	int ret;
+
+	ow_drive_counters(drive, &now);
+	if (drive->faults.rollback_s) {
+		lost->host_write_bytes += now.host_write_bytes - kept->host_write_bytes;
+		lost->host_read_bytes += now.host_read_bytes - kept->host_read_bytes;
+		lost->host_writes += now.host_writes - kept->host_writes;
+		lost->host_reads += now.host_reads - kept->host_reads;
+		lost->nand_write_bytes += now.nand_write_bytes - kept->nand_write_bytes;
+		lost->nand_read_bytes += now.nand_read_bytes - kept->nand_read_bytes;
+		lost->erases += now.erases - kept->erases;
+	}
+	ret = ow_ftl_power_loss(drive->ftl);
+	if (drive->store.memory && !drive->options.config.plp)
+		forget_unmapped(drive);
+	ow_drive_counters(drive, &drive->shown);
+	ow_drive_counters(drive, &drive->persisted);
+	return ret;
+}
+
+static int clear(struct ow_drive *drive)
+{
+	drive->faults = (struct ow_faults){0};
+	return set_trim(drive, "honour");
+}
+
+static int add_media_error(struct ow_faults *faults, uint64_t offset, uint64_t len)
+{
+	if (faults->media_count == OW_MEDIA_RANGES)
+		return -ENOSPC;
+	if (!len || offset + len < offset)
+		return -EINVAL;
+	faults->media[faults->media_count++] = (struct ow_range){offset, len};
+	return 0;
+}
+
+/* Those that are one word. */
+static int apply_word(struct ow_drive *drive, const char *word)
+{
+	if (!strcmp(word, "power-loss"))
+		return lose_power(drive);
+	if (!strcmp(word, "die-fail"))
+		return ow_ftl_die_fail(drive->ftl);
+	if (!strcmp(word, "clear"))
+		return clear(drive);
+	if (strcmp(word, "read-only"))
+		return -EINVAL;
+	drive->faults.read_only = true;
+	return 0;
+}
+
+static int apply_log(struct ow_faults *faults, const char *words)
+{
+	unsigned int id, ms;
+	int log, end = 0;
+
+	if (sscanf(words, "log-fail=%2x%n", &id, &end) == 1 && !words[end]) {
+		log = index_of_log(id);
+		if (log >= 0)
+			faults->log_fails[log] = true;
+		return log < 0 ? log : 0;
+	}
+	if (sscanf(words, "log-slow=%2x:%u%n", &id, &ms, &end) == 2 && !words[end]) {
+		log = index_of_log(id);
+		if (log >= 0)
+			faults->log_slow_ms[log] = ms;
+		return log < 0 ? log : 0;
+	}
+	return -EINVAL;
+}
+
+static int apply_number(struct ow_drive *drive, const char *words)
+{
+	struct ow_faults *faults = &drive->faults;
+	unsigned long long first, second;
+	int end = 0;
+
+	if (sscanf(words, "media-error=%llu:%llu%n", &first, &second, &end) == 2 && !words[end])
+		return add_media_error(faults, first, second);
+	if (sscanf(words, "wrap32=%llu%n", &first, &end) == 1 && !words[end]) {
+		faults->wrap32 = true;
+		faults->wrap_base_bytes = first;
+		return 0;
+	}
+	if (sscanf(words, "refresh=%llu%n", &first, &end) == 1 && !words[end]) {
+		ow_drive_counters(drive, &drive->shown);
+		drive->refreshed_ns = ow_now_ns();
+		faults->refresh_s = first;
+		return 0;
+	}
+	if (sscanf(words, "rollback=%llu%n", &first, &end) == 1 && !words[end]) {
+		ow_drive_counters(drive, &drive->persisted);
+		drive->persisted_ns = ow_now_ns();
+		faults->rollback_s = first;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+int ow_fault_apply(struct ow_drive *drive, const char *words)
+{
+	int ret;
+
+	if (!drive->ftl)
+		return -EOPNOTSUPP;
+	pthread_mutex_lock(&drive->lock);
+	if (!strncmp(words, "trim=", 5))
+		ret = set_trim(drive, words + 5);
+	else if (!strncmp(words, "log-", 4))
+		ret = apply_log(&drive->faults, words);
+	else if (strchr(words, '='))
+		ret = apply_number(drive, words);
+	else
+		ret = apply_word(drive, words);
+	pthread_mutex_unlock(&drive->lock);
+	return ret;
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#include "files.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define CONTROL_MAX 256
+
+typedef void (*page_fn)(uint8_t *page, const struct ow_page_facts *facts);
+
+static int fill(struct ow_drive *drive, char *text, page_fn page, int bytes)
+{
+	struct ow_page_facts facts;
+
+	ow_drive_facts(drive, &facts);
+	page((uint8_t *)text, &facts);
+	return bytes;
+}
+
+static int read_controller(struct ow_drive *drive, char *text)
+{
+	return fill(drive, text, ow_identify_controller, OW_IDENTIFY_BYTES);
+}
+
+static int read_namespace(struct ow_drive *drive, char *text)
+{
+	return fill(drive, text, ow_identify_namespace, OW_IDENTIFY_BYTES);
+}
+
+static int read_smart(struct ow_drive *drive, char *text)
+{
+	return fill(drive, text, ow_log_smart, OW_LOG_BYTES);
+}
+
+static int read_endurance(struct ow_drive *drive, char *text)
+{
+	return fill(drive, text, ow_log_endurance, OW_LOG_BYTES);
+}
+
+static int read_fdp(struct ow_drive *drive, char *text)
+{
+	return fill(drive, text, ow_log_fdp, OW_FDP_BYTES);
+}
+
+static int read_ocp(struct ow_drive *drive, char *text)
+{
+	return fill(drive, text, ow_log_ocp, OW_LOG_BYTES);
+}
+
+static int read_truth(struct ow_drive *drive, char *text)
+{
+	return ow_truth_json(drive, text, OW_FILE_MAX);
+}
+
+const struct ow_file ow_files[] = {
+	{"identify-controller", OW_IDENTIFY_BYTES, -1, read_controller},
+	{"identify-namespace", OW_IDENTIFY_BYTES, -1, read_namespace},
+	{"log-02", OW_LOG_BYTES, OW_LOG_02, read_smart},
+	{"log-09", OW_LOG_BYTES, OW_LOG_09, read_endurance},
+	{"log-22", OW_FDP_BYTES, OW_LOG_22, read_fdp},
+	{"log-c0", OW_LOG_BYTES, OW_LOG_C0, read_ocp},
+	{"truth.json", 0, -1, read_truth},
+	{"control", 0, -1, NULL},
+};
+const unsigned int ow_file_count = sizeof(ow_files) / sizeof(ow_files[0]);
+
+int ow_control(struct ow_drive *drive, const char *data, size_t len)
+{
+	char words[CONTROL_MAX];
+
+	if (!len || len >= sizeof(words))
+		return -EINVAL;
+	memcpy(words, data, len);
+	words[len] = 0;
+	words[strcspn(words, "\n")] = 0;
+	if (!strcmp(words, "save"))
+		return drive->options.state ? ow_state_save(drive, drive->options.state) : 0;
+	if (strncmp(words, "fault ", 6))
+		return -EINVAL;
+	return ow_fault_apply(drive, words + 6);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* The files that the drive's file system shows, but for the disk itself. */
+#ifndef OPWATCH_DRIVE_FILES_H
+#define OPWATCH_DRIVE_FILES_H
+
+#include "drive.h"
+
+#define OW_FILE_MAX 8192
+
+struct ow_file {
+	const char *name;
+	uint32_t bytes; /* what stat says; a file of unknown size says 0 */
+	int log;	/* enum ow_log, -1 for others */
+	/* Fill @text (OW_FILE_MAX bytes) and return its length, or -errno. NULL: for writing. */
+	int (*read)(struct ow_drive *drive, char *text);
+};
+
+extern const struct ow_file ow_files[];
+extern const unsigned int ow_file_count;
+
+/* One command of the control file: "fault WORDS" or "save". */
+int ow_control(struct ow_drive *drive, const char *data, size_t len);
+
+#endif

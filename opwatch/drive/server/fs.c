@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: MIT
+/* FUSE requests onto the drive. */
+#define FUSE_USE_VERSION 312
+#include "fs.h"
+#include "files.h"
+
+#include <errno.h>
+#include <fuse_lowlevel.h>
+#include <linux/falloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_TRANSFER (1U << 20)
+#define IN_FLIGHT    1024
+#define FOR_EVER_S   86400.0
+
+/* The root is FUSE_ROOT_ID; then come the disk and, in their order, the files. */
+#define DISK_INO  2
+#define FIRST_INO 3
+
+static struct ow_drive *drive_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+static const struct ow_file *file_of(fuse_ino_t ino)
+{
+	return ino >= FIRST_INO && ino < FIRST_INO + ow_file_count ? &ow_files[ino - FIRST_INO]
+								   : NULL;
+}
+
+static int stat_of(struct ow_drive *drive, fuse_ino_t ino, struct stat *status)
+{
+	const struct ow_file *file = file_of(ino);
+
+	*status = (struct stat){.st_ino = ino, .st_nlink = 1, .st_blksize = 4096};
+	if (ino == FUSE_ROOT_ID) {
+		status->st_mode = S_IFDIR | 0700;
+		status->st_nlink = 2;
+	} else if (ino == DISK_INO) {
+		status->st_mode = S_IFREG | 0600;
+		status->st_size = drive->options.config.user_bytes;
+		status->st_blocks = ow_store_used(&drive->store) / 512;
+	} else if (file) {
+		status->st_mode = S_IFREG | (file->read ? 0400 : 0200);
+		status->st_size = file->bytes;
+	} else {
+		return -ENOENT;
+	}
+	return 0;
+}
+
+static void fs_init(void *userdata, struct fuse_conn_info *conn)
+{
+	(void)userdata;
+	conn->max_write = MAX_TRANSFER;
+	conn->max_background = IN_FLIGHT;
+	conn->congestion_threshold = IN_FLIGHT;
+	/* A copy from the request's buffer is faster than a pipe for what a disk is asked. */
+	conn->want &= ~(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
+}
+
+static void fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct fuse_entry_param entry = {.attr_timeout = FOR_EVER_S, .entry_timeout = FOR_EVER_S};
+	fuse_ino_t ino = 0;
+
+	if (!strcmp(name, "disk"))
+		ino = DISK_INO;
+	for (unsigned int i = 0; i < ow_file_count; i++)
+		if (!strcmp(name, ow_files[i].name))
+			ino = FIRST_INO + i;
+	if (parent != FUSE_ROOT_ID || stat_of(drive_of(req), ino, &entry.attr)) {
+		fuse_reply_err(req, ENOENT);
+		return;
+	}
+	entry.ino = ino;
+	fuse_reply_entry(req, &entry);
+}
+
+static void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct stat status;
+	int ret = stat_of(drive_of(req), ino, &status);
+
+	(void)fi;
+	if (ret)
+		fuse_reply_err(req, -ret);
+	else
+		fuse_reply_attr(req, &status, FOR_EVER_S);
+}
+
+/* Only what a shell's ">" does to the control file. */
+static void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *wanted, int which,
+		       struct fuse_file_info *fi)
+{
+	const struct ow_file *file = file_of(ino);
+
+	(void)wanted;
+	(void)which;
+	if (file && !file->read)
+		fs_getattr(req, ino, fi);
+	else
+		fuse_reply_err(req, EPERM);
+}
+
+static void fs_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		       struct fuse_file_info *fi)
+{
+	char buffer[4096];
+	size_t used = 0;
+
+	(void)ino;
+	(void)fi;
+	if (size > sizeof(buffer))
+		size = sizeof(buffer);
+	for (off_t i = off; i <= (off_t)ow_file_count; i++) {
+		const char *name = i ? ow_files[i - 1].name : "disk";
+		struct stat status = {.st_ino = DISK_INO + i, .st_mode = S_IFREG};
+		size_t len =
+			fuse_add_direntry(req, buffer + used, size - used, name, &status, i + 1);
+
+		if (len > size - used)
+			break;
+		used += len;
+	}
+	fuse_reply_buf(req, buffer, used);
+}
+
+static void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	if (ino == FUSE_ROOT_ID) {
+		fuse_reply_err(req, EISDIR);
+		return;
+	}
+	/* Nothing of a drive is cached: each read asks it. */
+	fi->direct_io = 1;
+	fi->noflush = 1;
+	fuse_reply_open(req, fi);
+}
+
+/* What a request is answered with, now or later. */
+struct reply {
+	fuse_req_t req;
+	const void *data; /* NULL: a count alone */
+	size_t len;
+	int error;
+};
+
+static void send_reply(const struct reply *reply)
+{
+	if (reply->error)
+		fuse_reply_err(reply->req, reply->error);
+	else if (reply->data)
+		fuse_reply_buf(reply->req, reply->data, reply->len);
+	else if (reply->len)
+		fuse_reply_write(reply->req, reply->len);
+	else
+		fuse_reply_err(reply->req, 0);
+}
+
+static void send_later(void *arg)
+{
+	send_reply(arg);
+	free(arg);
+}
+
+/* Answer when it is time. @copy: the data will not be there any more. */
+static void answer(struct ow_drive *drive, const struct reply *reply, uint64_t due_ns, bool copy)
+{
+	size_t extra = copy ? reply->len : 0;
+	struct reply *kept;
+
+	kept = due_ns && due_ns > ow_now_ns() ? malloc(sizeof(*kept) + extra) : NULL;
+	if (kept) {
+		*kept = *reply;
+		if (copy)
+			kept->data = memcpy(kept + 1, reply->data, extra);
+		if (!ow_later_add(&drive->later, due_ns, send_later, kept))
+			return;
+		free(kept);
+	}
+	send_reply(reply);
+}
+
+static void read_file(fuse_req_t req, const struct ow_file *file, size_t size, size_t off)
+{
+	struct ow_drive *drive = drive_of(req);
+	struct reply reply = {.req = req};
+	uint64_t due_ns = 0;
+	char text[OW_FILE_MAX];
+	int ret = -EACCES;
+
+	if (file->log >= 0 && drive->faults.log_fails[file->log])
+		ret = -EIO;
+	else if (file->read)
+		ret = file->read(drive, text);
+	if (file->log >= 0 && drive->faults.log_slow_ms[file->log])
+		due_ns = ow_now_ns() + drive->faults.log_slow_ms[file->log] * 1000000ULL;
+	if (ret < 0) {
+		fuse_reply_err(req, -ret);
+		return;
+	}
+	off = off < (size_t)ret ? off : (size_t)ret;
+	reply.data = text + off;
+	reply.len = size < (size_t)ret - off ? size : (size_t)ret - off;
+	answer(drive, &reply, due_ns, true);
+}
+
+static void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		    struct fuse_file_info *fi)
+{
+	struct ow_drive *drive = drive_of(req);
+	uint64_t end = drive->options.config.user_bytes, due_ns;
+	struct reply reply = {.req = req};
+
+	(void)fi;
+	if (ino != DISK_INO) {
+		read_file(req, file_of(ino), size, off);
+		return;
+	}
+	off = (uint64_t)off < end ? (uint64_t)off : end;
+	size = size < end - off ? size : end - off;
+	reply.len = size < OW_STORE_READ_MAX ? size : OW_STORE_READ_MAX;
+	reply.data = ow_store_read(&drive->store, off);
+	reply.error = -ow_drive_read(drive, off, reply.len, &due_ns);
+	answer(drive, &reply, due_ns, false);
+}
+
+static void fs_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off,
+		     struct fuse_file_info *fi)
+{
+	struct ow_drive *drive = drive_of(req);
+	uint64_t end = drive->options.config.user_bytes, due_ns = 0;
+	struct reply reply = {.req = req, .len = size};
+
+	(void)fi;
+	if (ino != DISK_INO)
+		reply.error = file_of(ino)->read ? EACCES : -ow_control(drive, data, size);
+	else if ((uint64_t)off > end || size > end - off)
+		reply.error = ENOSPC;
+	else
+		reply.error = -ow_drive_write(drive, off, data, size, &due_ns);
+	answer(drive, &reply, due_ns, false);
+}
+
+static void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t len,
+			 struct fuse_file_info *fi)
+{
+	struct ow_drive *drive = drive_of(req);
+	uint64_t end = drive->options.config.user_bytes, due_ns = 0;
+	struct reply reply = {.req = req, .error = EOPNOTSUPP};
+
+	(void)fi;
+	if (ino != DISK_INO || (uint64_t)offset > end || (uint64_t)len > end - offset)
+		reply.error = EINVAL;
+	else if (mode & FALLOC_FL_PUNCH_HOLE)
+		reply.error = -ow_drive_trim(drive, offset, len, &due_ns);
+	else if (mode & FALLOC_FL_ZERO_RANGE)
+		reply.error = -ow_drive_write_zeroes(drive, offset, len);
+	answer(drive, &reply, due_ns, false);
+}
+
+static void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	struct ow_drive *drive = drive_of(req);
+	struct reply reply = {.req = req};
+	uint64_t due_ns = 0;
+
+	(void)datasync;
+	(void)fi;
+	if (ino == DISK_INO)
+		reply.error = -ow_drive_flush(drive, &due_ns);
+	answer(drive, &reply, due_ns, false);
+}
+
+/* The block size is what the loop driver takes for the granularity of discards. */
+static void fs_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	const struct ow_ftl_config *config = &drive_of(req)->options.config;
+	struct statvfs status = {
+		.f_bsize = config->iu_bytes,
+		.f_frsize = config->iu_bytes,
+		.f_blocks = config->user_bytes / config->iu_bytes,
+		.f_namemax = 255,
+	};
+
+	(void)ino;
+	fuse_reply_statfs(req, &status);
+}
+
+static const struct fuse_lowlevel_ops operations = {
+	.init = fs_init,
+	.lookup = fs_lookup,
+	.getattr = fs_getattr,
+	.setattr = fs_setattr,
+	.readdir = fs_readdir,
+	.open = fs_open,
+	.read = fs_read,
+	.write = fs_write,
+	.fallocate = fs_fallocate,
+	.fsync = fs_fsync,
+	.statfs = fs_statfs,
+};
+
+static int serve(struct fuse_session *session, const struct ow_fs_options *options)
+{
+	struct fuse_loop_config *config = fuse_loop_cfg_create();
+	int ret;
+
+	if (!config)
+		return -ENOMEM;
+	fuse_loop_cfg_set_clone_fd(config, 1);
+	fuse_loop_cfg_set_max_threads(config, options->threads);
+	fuse_loop_cfg_set_idle_threads(config, options->threads);
+	ret = fuse_session_loop_mt(session, config);
+	fuse_loop_cfg_destroy(config);
+	/* A positive value is the signal that ended it. */
+	return ret < 0 ? ret : 0;
+}
+
+static int mount_and_serve(struct fuse_session *session, const struct ow_fs_options *options)
+{
+	int ret;
+
+	if (fuse_set_signal_handlers(session))
+		return -EINVAL;
+	if (fuse_session_mount(session, options->mount))
+		return -ENODEV;
+	if (options->ready_fd >= 0 &&
+	    (write(options->ready_fd, "", 1) != 1 || close(options->ready_fd)))
+		ret = -EPIPE;
+	else
+		ret = serve(session, options);
+	fuse_session_unmount(session);
+	fuse_remove_signal_handlers(session);
+	return ret;
+}
+
+int ow_fs_run(struct ow_drive *drive, const struct ow_fs_options *options)
+{
+	char *words[] = {"opwatch-drive", "-o", "fsname=opwatch,subtype=drive,default_permissions",
+			 NULL};
+	struct fuse_args args = FUSE_ARGS_INIT(3, words);
+	struct fuse_session *session =
+		fuse_session_new(&args, &operations, sizeof(operations), drive);
+	int ret;
+
+	if (!session)
+		return -ENOMEM;
+	ret = mount_and_serve(session, options);
+	fuse_session_destroy(session);
+	fuse_opt_free_args(&args);
+	return ret;
+}

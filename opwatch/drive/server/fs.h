@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* The drive as a file system of FUSE. */
+#ifndef OPWATCH_DRIVE_FS_H
+#define OPWATCH_DRIVE_FS_H
+
+#include "drive.h"
+
+struct ow_fs_options {
+	const char *mount;
+	int ready_fd; /* a byte is written here once it is mounted; -1: nowhere */
+	unsigned int threads;
+};
+
+/* Mount and serve until unmounted, or until SIGTERM. Returns 0 or -errno. */
+int ow_fs_run(struct ow_drive *drive, const struct ow_fs_options *options);
+
+#endif

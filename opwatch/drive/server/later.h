@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* One thread that calls functions at their time: delayed completions and periodic work. */
+#ifndef OPWATCH_DRIVE_LATER_H
+#define OPWATCH_DRIVE_LATER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef void (*ow_later_fn)(void *arg);
+
+struct ow_later_call {
+	uint64_t due_ns; /* CLOCK_MONOTONIC */
+	ow_later_fn call;
+	void *arg;
+};
+
+struct ow_later {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	pthread_t thread;
+	struct ow_later_call *heap; /* heap[0] is due first */
+	size_t count;
+	size_t capacity;
+	bool stop;
+};
+
+uint64_t ow_now_ns(void);
+int ow_later_start(struct ow_later *later);
+/* Call @call(@arg) from the thread when @due_ns has come. */
+int ow_later_add(struct ow_later *later, uint64_t due_ns, ow_later_fn call, void *arg);
+/* End the thread; what still waits is dropped. */
+void ow_later_stop(struct ow_later *later);
+
+#endif

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+/*
+ * opwatch-drive-server: one simulated drive as a file system. `opwatch drive create` starts it and
+ * sets a loop device over the file "disk". What goes wrong is said in one line on stderr; the exit
+ * status is that of opwatch: 1 failure, 2 usage, 5 no FUSE here.
+ */
+#include "options.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+enum { FAILURE = 1, USAGE = 2, UNSUPPORTED = 5 };
+
+static int fail(const char *what, int ret)
+{
+	if (ret == -EINVAL)
+		fprintf(stderr, "%s\n", what);
+	else
+		fprintf(stderr, "%s (%s)\n", what, strerror(-ret));
+	if (ret == -ENODEV)
+		return UNSUPPORTED;
+	return ret == -EINVAL ? USAGE : FAILURE;
+}
+
+static int apply_faults(struct ow_drive *drive, const struct ow_options *options)
+{
+	for (unsigned int i = 0; i < options->fault_count; i++) {
+		int ret = ow_fault_apply(drive, options->faults[i]);
+
+		if (ret) {
+			fprintf(stderr, "fault %s: %s\n", options->faults[i], strerror(-ret));
+			return ret == -EINVAL ? USAGE : FAILURE;
+		}
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static struct ow_drive drive;
+	struct ow_options options;
+	const char *why;
+	int ret = ow_options_parse(&options, argc, argv, &why);
+
+	if (ret) {
+		fprintf(stderr, "this is no option, or a wrong one: %s\n", why);
+		return USAGE;
+	}
+	/* A file system on this very drive must not be asked to write to make memory for us. */
+	prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
+	signal(SIGPIPE, SIG_IGN);
+	ret = ow_drive_open(&drive, &options.drive, &why);
+	if (ret)
+		return fail(why, ret);
+	ret = apply_faults(&drive, &options);
+	if (ret)
+		return ret;
+	ret = ow_fs_run(&drive, &options.fs);
+	if (ret)
+		return fail("cannot mount or serve a FUSE file system", ret);
+	/* Ended by a signal, without being asked to save. */
+	if (options.drive.state && !drive.saved)
+		ret = ow_state_save(&drive, options.drive.state);
+	ow_drive_close(&drive);
+	return ret ? fail("cannot save the state", ret) : 0;
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+/* NVMe log pages of a drive. Offsets are decimal bytes, as in the specifications. */
+#include "pages.h"
+
+#include <string.h>
+
+#define SMART_UNIT_BYTES     512000	   /* 1000 units of 512 bytes, whatever the LBA size */
+#define ENDURANCE_UNIT_BYTES 1000000000ULL /* 10^9 bytes */
+#define SPARE_THRESHOLD	     10
+#define KELVIN		     313
+
+enum { WARN_SPARE = 1, WARN_RELIABILITY = 4, WARN_READ_ONLY = 8 };
+
+/* Store @value in @width bytes; one that does not fit saturates. */
+static void put(uint8_t *page, unsigned int offset, unsigned int width, uint64_t value)
+{
+	if (width < 8 && value >> 8 * width)
+		value = (1ULL << 8 * width) - 1;
+	for (unsigned int i = 0; i < width; i++)
+		page[offset + i] = i < 8 ? value >> 8 * i : 0;
+}
+
+static uint64_t units_up(uint64_t bytes, uint64_t unit)
+{
+	return bytes / unit + (bytes % unit != 0);
+}
+
+/* Data Units of 02h: rounded up, after whatever wraps has wrapped. */
+static uint64_t smart_units(uint64_t bytes, const struct ow_page_facts *facts)
+{
+	if (facts->wrap_sectors) {
+		uint64_t sectors = (bytes + facts->wrap_base_bytes) / OW_FTL_SECTOR_BYTES;
+
+		bytes = sectors % facts->wrap_sectors * OW_FTL_SECTOR_BYTES;
+	}
+	return units_up(bytes, SMART_UNIT_BYTES);
+}
+
+uint8_t ow_available_spare(const struct ow_page_facts *facts)
+{
+	uint64_t user = facts->config.user_bytes;
+	uint64_t first = facts->config.physical_bytes - user;
+	uint64_t now = facts->counters.physical_bytes;
+
+	if (facts->counters.read_only || now <= user || !first)
+		return 0;
+	return now - user >= first ? 100 : (unsigned __int128)(now - user) * 100 / first;
+}
+
+static uint8_t critical_warning(const struct ow_page_facts *facts)
+{
+	uint8_t warning = ow_available_spare(facts) < SPARE_THRESHOLD ? WARN_SPARE : 0;
+
+	if (facts->counters.failed_dies || facts->counters.read_only)
+		warning |= WARN_RELIABILITY;
+	return facts->counters.read_only ? warning | WARN_READ_ONLY : warning;
+}
+
+static uint8_t percentage_used(const struct ow_page_facts *facts)
+{
+	return facts->counters.percentage_used < 255 ? facts->counters.percentage_used : 255;
+}
+
+/* Bytes that may be written at a write amplification of 1 until 100 % are used. 0: not known. */
+static unsigned __int128 endurance_bytes(const struct ow_page_facts *facts)
+{
+	return (unsigned __int128)facts->config.endurance_cycles * facts->config.physical_bytes;
+}
+
+void ow_log_smart(uint8_t *page, const struct ow_page_facts *facts)
+{
+	const struct ow_ftl_counters *counters = &facts->counters;
+
+	memset(page, 0, OW_LOG_BYTES);
+	put(page, 0, 1, critical_warning(facts));
+	put(page, 1, 2, KELVIN);
+	put(page, 3, 1, ow_available_spare(facts));
+	put(page, 4, 1, SPARE_THRESHOLD);
+	put(page, 5, 1, percentage_used(facts));
+	put(page, 6, 1, critical_warning(facts)); /* the endurance group's: there is one */
+	put(page, 32, 16, smart_units(counters->host_read_bytes, facts));
+	put(page, 48, 16, smart_units(counters->host_write_bytes, facts));
+	put(page, 64, 16, counters->host_reads);
+	put(page, 80, 16, counters->host_writes);
+	put(page, 112, 16, counters->power_cycles);
+	put(page, 128, 16, facts->power_on_s / 3600);
+	put(page, 144, 16, counters->unsafe_shutdowns);
+	put(page, 160, 16, counters->media_errors);
+	put(page, 200, 2, KELVIN);
+}
+
+void ow_log_endurance(uint8_t *page, const struct ow_page_facts *facts)
+{
+	const struct ow_ftl_counters *counters = &facts->counters;
+
+	memset(page, 0, OW_LOG_BYTES);
+	put(page, 0, 1, critical_warning(facts));
+	put(page, 3, 1, ow_available_spare(facts));
+	put(page, 4, 1, SPARE_THRESHOLD);
+	put(page, 5, 1, percentage_used(facts));
+	put(page, 32, 16, endurance_bytes(facts) / ENDURANCE_UNIT_BYTES);
+	put(page, 48, 16, units_up(counters->host_read_bytes, ENDURANCE_UNIT_BYTES));
+	put(page, 64, 16, units_up(counters->host_write_bytes, ENDURANCE_UNIT_BYTES));
+	put(page, 80, 16, units_up(counters->nand_write_bytes, ENDURANCE_UNIT_BYTES));
+	put(page, 96, 16, counters->host_reads);
+	put(page, 112, 16, counters->host_writes);
+	put(page, 128, 16, counters->media_errors);
+	put(page, 160, 16, facts->config.user_bytes);
+}
+
+void ow_log_fdp(uint8_t *page, const struct ow_page_facts *facts)
+{
+	const struct ow_ftl_counters *counters = &facts->counters;
+
+	memset(page, 0, OW_FDP_BYTES);
+	put(page, 0, 16, counters->host_write_bytes);
+	put(page, 16, 16, counters->nand_write_bytes);
+	put(page, 32, 16, counters->erases * facts->config.superblock_bytes);
+}
+
+/* Erased superblocks among those that hold no data or spare: what OCP calls free blocks. */
+static uint8_t percent_free(const struct ow_ftl_counters *counters, uint64_t superblock_bytes)
+{
+	uint64_t spare = counters->physical_bytes - counters->user_bytes;
+	uint64_t free_bytes = counters->free_superblocks * superblock_bytes;
+
+	if (counters->physical_bytes <= counters->user_bytes)
+		return 0;
+	return free_bytes >= spare ? 100 : (unsigned __int128)free_bytes * 100 / spare;
+}
+
+static void put_wear(uint8_t *page, const struct ow_page_facts *facts)
+{
+	const struct ow_ftl_counters *counters = &facts->counters;
+
+	put(page, 32, 6, counters->bad_superblocks);
+	put(page, 38, 2, ow_available_spare(facts));
+	put(page, 46, 2, 100); /* system blocks are not simulated: all good */
+	put(page, 80, 1, percentage_used(facts));
+	put(page, 88, 4, counters->erase_max);
+	put(page, 92, 4, counters->erase_min);
+	put(page, 176, 8, endurance_bytes(facts) >> 64 ? UINT64_MAX : endurance_bytes(facts));
+	put(page, 216, 2, facts->config.dies);
+	put(page, 220, 2, counters->failed_dies);
+	put(page, 224, 8, counters->erase_avg_milli / 1000);
+}
+
+void ow_log_ocp(uint8_t *page, const struct ow_page_facts *facts)
+{
+	static const uint8_t guid[16] = {0xc5, 0xaf, 0x10, 0x28, 0xea, 0xbf, 0xf2, 0xa4,
+					 0x9c, 0x4f, 0x6f, 0x7c, 0xc9, 0x14, 0xd5, 0xaf};
+	const struct ow_ftl_counters *counters = &facts->counters;
+
+	memset(page, 0, OW_LOG_BYTES);
+	put(page, 0, 16, counters->nand_write_bytes);
+	put(page, 16, 16, counters->nand_read_bytes);
+	put(page, 56, 8, counters->media_errors);
+	put_wear(page, facts);
+	put(page, 101, 2, 7); /* this page as of specification 2.7 */
+	put(page, 103, 1, 2);
+	put(page, 112, 4, counters->unsafe_shutdowns);
+	put(page, 120, 1, percent_free(counters, facts->config.superblock_bytes));
+	put(page, 128, 2, facts->config.plp ? 100 : 0xffff);
+	put(page, 136, 8, facts->unaligned_writes);
+	put(page, 152, 8, counters->valid_bytes / OW_LBA_BYTES);
+	put(page, 160, 16, facts->config.plp ? counters->unsafe_shutdowns : 0);
+	put(page, 494, 2, 6);
+	memcpy(page + 496, guid, sizeof(guid));
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* The contents of a drive: sparse memory, where what was never written or was punched costs none.
+ */
+#ifndef OPWATCH_DRIVE_STORE_H
+#define OPWATCH_DRIVE_STORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ow_store {
+	uint8_t *memory; /* NULL: nothing is kept and everything reads as zeroes */
+	uint64_t bytes;
+	int fd;
+};
+
+/* The longest read that ow_store_read() serves. */
+#define OW_STORE_READ_MAX (1 << 20)
+
+int ow_store_open(struct ow_store *store, uint64_t bytes, int keep);
+void ow_store_close(struct ow_store *store);
+void ow_store_write(struct ow_store *store, uint64_t offset, const void *data, size_t len);
+/* Where the contents are now. Valid until the store is closed. */
+const void *ow_store_read(const struct ow_store *store, uint64_t offset);
+int ow_store_punch(struct ow_store *store, uint64_t offset, uint64_t len);
+/* Bytes of memory it takes. */
+uint64_t ow_store_used(const struct ow_store *store);
+/* The next range from @offset on that is not all hole. Returns 1, 0 when there is none, or -errno.
+ */
+int ow_store_next(const struct ow_store *store, uint64_t offset, uint64_t *start, uint64_t *end);
+
+#endif

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+/* What the drive really did, as JSON: flat, numbers only but for the serial number. */
+#include "drive.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+struct text {
+	char *at;
+	size_t left;
+};
+
+static void add(struct text *text, const char *name, uint64_t value)
+{
+	int len =
+		snprintf(text->at, text->left, ",\n\"%s\": %llu", name, (unsigned long long)value);
+
+	if (len < 0 || (size_t)len >= text->left)
+		len = text->left ? text->left - 1 : 0;
+	text->at += len;
+	text->left -= len;
+}
+
+#define ADD(field) add(text, #field, counters->field)
+
+static void add_counters(struct text *text, const struct ow_ftl_counters *counters)
+{
+	ADD(host_write_bytes);
+	ADD(host_read_bytes);
+	ADD(host_writes);
+	ADD(host_reads);
+	ADD(host_flushes);
+	ADD(coalesced_bytes);
+	ADD(nand_write_bytes);
+	ADD(nand_write_host_bytes);
+	ADD(nand_write_gc_bytes);
+	ADD(nand_write_rmw_bytes);
+	ADD(nand_write_fold_bytes);
+	ADD(nand_write_wear_bytes);
+	ADD(nand_write_rebuild_bytes);
+	ADD(nand_read_bytes);
+	ADD(slc_write_bytes);
+	ADD(trim_bytes);
+	ADD(trim_ignored_bytes);
+	ADD(trims);
+	ADD(write_zeroes_bytes);
+	ADD(gc_victims);
+	ADD(erases);
+	ADD(power_cycles);
+	ADD(unsafe_shutdowns);
+	ADD(lost_bytes);
+	ADD(media_errors);
+	ADD(formats);
+}
+
+static void add_gauges(struct text *text, const struct ow_ftl_counters *counters)
+{
+	ADD(physical_bytes);
+	ADD(user_bytes);
+	ADD(valid_bytes);
+	ADD(pending_bytes);
+	ADD(buffered_bytes);
+	ADD(slc_used_bytes);
+	ADD(slc_limit_bytes);
+	ADD(room_bytes);
+	ADD(superblocks);
+	ADD(free_superblocks);
+	ADD(bad_superblocks);
+	ADD(failed_dies);
+	ADD(erase_min);
+	ADD(erase_max);
+	ADD(erase_avg_milli);
+	ADD(percentage_used);
+	ADD(read_only);
+}
+
+int ow_truth_json(struct ow_drive *drive, char *buffer, size_t size)
+{
+	struct ow_page_facts facts;
+	struct text text = {buffer, size};
+	int len;
+
+	ow_drive_truth(drive, &facts);
+	len = snprintf(buffer, size, "{\"serial\": \"%s\"", facts.serial);
+	text.at += len;
+	text.left -= len;
+	add_counters(&text, &facts.counters);
+	add_gauges(&text, &facts.counters);
+	add(&text, "first_physical_bytes", facts.config.physical_bytes);
+	add(&text, "superblock_bytes", facts.config.superblock_bytes);
+	add(&text, "reserve_superblocks", facts.config.reserve_superblocks);
+	add(&text, "iu_bytes", facts.config.iu_bytes);
+	add(&text, "policy", facts.config.policy);
+	add(&text, "trim_mode", facts.config.trim_mode);
+	add(&text, "unaligned_writes", facts.unaligned_writes);
+	add(&text, "power_on_s", facts.power_on_s);
+	add(&text, "contents_bytes", ow_store_used(&drive->store));
+	if (text.left < 3)
+		return -ENOSPC;
+	return text.at - buffer + snprintf(text.at, text.left, "\n}\n");
+}

@@ -1,0 +1,213 @@
+"""`opwatch drive create|list|info|fault|destroy`: the simulated SSD as a real block device."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from opwatch.drive import life
+from opwatch.drive.place import Place, places
+from opwatch.drive.spec import FAULTS, parse_fault, parse_name, parse_op, parse_size, physical_bytes
+from opwatch.errors import OpwatchError, UsageError
+from opwatch.units import capacity
+
+_SIZE, _OP = "4G", "7%"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="create|list|info|fault|destroy")
+    _add_create(verbs.add_parser("create", help="make a drive and print its device"))
+    listing = verbs.add_parser("list", help="every drive, dead ones included")
+    info = verbs.add_parser("info", help="the drive's own truth: every byte it wrote and why")
+    info.add_argument("name", nargs="?", metavar="NAME", help="may be left out when there is one drive")
+    for verb in (listing, info):
+        verb.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+    fault = verbs.add_parser(
+        "fault",
+        help="break a running drive",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_fault_help(),
+    )
+    fault.add_argument("name", metavar="NAME")
+    fault.add_argument("faults", nargs="+", metavar="FAULT")
+    destroy = verbs.add_parser("destroy", help="remove a drive, or what a dead one left behind")
+    destroy.add_argument("name", nargs="?", metavar="NAME")
+    destroy.add_argument("--all", action="store_true", help="every drive")
+
+
+def _fault_help() -> str:
+    return "\n".join(["faults:", *(f"  {name:<24} {what}" for name, what in FAULTS.items())])
+
+
+def _add_create(create: argparse.ArgumentParser) -> None:
+    create.formatter_class = argparse.RawDescriptionHelpFormatter
+    create.epilog = _fault_help()
+    create.add_argument("--size", metavar="SIZE", help=f"user size, what the host sees ({_SIZE})")
+    create.add_argument(
+        "--op",
+        metavar="N%%",
+        help=f"over-provisioning (T-U)/U: spare area as a share of the user size ({_OP.replace('%', '%%')})",
+    )
+    create.add_argument("--name", metavar="N", help="name of the drive (sim0, sim1, ...)")
+    create.add_argument(
+        "--no-data",
+        action="store_true",
+        help="keep no contents: all reads give zeroes, and a drive of 1 TiB takes under 2.5 GiB of memory",
+    )
+    create.add_argument(
+        "--state",
+        metavar="FILE",
+        type=Path,
+        help="contents and wear are loaded from here if it exists, and saved here by destroy",
+    )
+    create.add_argument(
+        "--fault", action="append", default=[], metavar="FAULT", help="make it faulty; may be repeated"
+    )
+
+
+def _sizes(args: argparse.Namespace, loading: bool) -> dict[str, int]:
+    """User and physical size for the FTL; none where the state file decides."""
+    if loading and args.size is None and args.op is None:
+        return {}
+    if loading and (args.size is None or args.op is None):
+        raise UsageError(f"{args.state} decides the sizes: leave out --size and --op, or give both")
+    user = parse_size(args.size or _SIZE)
+    if not user or user % 4096:
+        raise UsageError(f"--size {args.size}: must be a multiple of 4096 bytes, above 0")
+    if user < 1 << 20:
+        raise UsageError(f"--size {args.size}: a drive has at least 1M")
+    return {"user_bytes": user, "physical_bytes": physical_bytes(user, parse_op(args.op or _OP))}
+
+
+def _create(args: argparse.Namespace) -> int:
+    state = args.state.absolute() if args.state else None
+    if state and not state.parent.is_dir():
+        raise UsageError(f"--state {args.state}: there is no folder {state.parent}")
+    loading = bool(state and state.exists())
+    wanted = life.Wanted(
+        name=parse_name(args.name) if args.name is not None else None,
+        config=_sizes(args, loading),
+        faults=tuple(parse_fault(text, creating=True) for text in args.fault),
+        no_data=args.no_data,
+        state=state,
+    )
+    print(life.create(wanted).device)
+    return 0
+
+
+def _status(place: Place) -> dict[str, Any]:
+    record = place.record()
+    return {
+        "name": place.name,
+        "device": (record.device or None) if record else None,
+        "status": "alive" if place.is_alive() else "dead",
+    }
+
+
+def _list(args: argparse.Namespace) -> int:
+    found = [_status(place) for place in places()]
+    if args.json:
+        print(json.dumps({"schema": "opwatch/1", "type": "drives", "drives": found}))
+        return 0
+    for drive in found:
+        print(f"{drive['name']:<16} {drive['device'] or '-':<12} {drive['status']}")
+    if not found:
+        print("no drives; opwatch drive create makes one", file=sys.stderr)
+    return 0
+
+
+def describe(place: Place) -> dict[str, Any]:
+    """Everything known about a live drive, as `drive info --json` prints it."""
+    truth = life.truth(place)
+    record = place.record()
+    host = truth["host_write_bytes"]
+    found = {
+        "schema": "opwatch/1",
+        "type": "drive",
+        **_status(place),
+        "log_dir": str(place.mount),
+        "state": record.state if record else None,
+        "no_data": record.no_data if record else None,
+        "host_bytes": host,
+        "nand_bytes": truth["nand_write_bytes"],
+        "waf": truth["nand_write_bytes"] / host if host else None,
+    }
+    if not host:
+        found["waf_reason"] = "the host has written nothing"
+    spare = truth["physical_bytes"] - truth["user_bytes"]
+    found["op_of_user_ratio"] = spare / truth["user_bytes"]
+    found["op_of_physical_ratio"] = spare / truth["physical_bytes"] if truth["physical_bytes"] else None
+    return found | truth
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{float(Fraction(100 * part, whole)):.2f} %" if whole else "-"
+
+
+def _info(args: argparse.Namespace) -> int:
+    info = describe(life.find(args.name))
+    if args.json:
+        print(json.dumps(info))
+        return 0
+    user, physical = info["user_bytes"], info["physical_bytes"]
+    spare = physical - user
+    waf = "-" if info["waf"] is None else f"{info['waf']:.4f}"
+    print(f"drive      {info['name']} at {info['device']}, serial {info['serial']}")
+    print(f"user       {user} bytes ({capacity(user)})")
+    print(f"physical   {physical} bytes ({capacity(physical)}), reserve not counted")
+    print(f"OP         {_percent(spare, user)} as (T-U)/U, {_percent(spare, physical)} as (T-U)/T")
+    print(f"valid      {info['valid_bytes']} bytes ({_percent(info['valid_bytes'], user)} of user)")
+    print(f"host       {info['host_bytes']} bytes written, {info['host_read_bytes']} read")
+    print(f"trimmed    {info['trim_bytes']} bytes, of which ignored {info['trim_ignored_bytes']}")
+    print(f"NAND       {info['nand_bytes']} bytes written: {_causes(info)}")
+    print(f"WAF        {waf}{'  (' + info['waf_reason'] + ')' if info['waf'] is None else ' since new'}")
+    spread = f"per superblock {info['erase_min']} to {info['erase_max']}"
+    print(f"erases     {info['erases']}; {spread}, mean {info['erase_avg_milli'] / 1000:.1f}")
+    print(f"memory     {info['contents_bytes']} bytes of contents")
+    print(f"log pages  {info['log_dir']}")
+    return 0
+
+
+def _causes(info: dict[str, Any]) -> str:
+    names = ("host", "gc", "rmw", "fold", "wear", "rebuild")
+    parts = [(name, info[f"nand_write_{name}_bytes"]) for name in names]
+    return ", ".join(f"{name} {n}" for name, n in parts if n) or "none yet"
+
+
+def _fault(args: argparse.Namespace) -> int:
+    place = life.find(parse_name(args.name))
+    life.truth(place)
+    for fault in [parse_fault(text) for text in args.faults]:
+        life.fault(place, fault)
+    return 0
+
+
+def _destroy(args: argparse.Namespace) -> int:
+    if args.all == (args.name is not None):
+        raise UsageError("say which drive to destroy: NAME or --all")
+    failed: OpwatchError | None = None
+    for name in [place.name for place in places()] if args.all else [parse_name(args.name)]:
+        try:
+            for note in life.destroy(name):
+                print(f"opwatch: {note}", file=sys.stderr)
+        except OpwatchError as error:
+            # With --all, one that is in use does not keep the others.
+            if not args.all:
+                raise
+            print(f"opwatch: {error}", file=sys.stderr)
+            failed = error
+    if args.all:
+        life.require_root("drive destroy")
+        life.sweep()
+    return failed.exit_status if failed else 0
+
+
+_VERBS = {"create": _create, "list": _list, "info": _info, "fault": _fault, "destroy": _destroy}
+
+
+def run(args: argparse.Namespace) -> int:
+    return _VERBS[args.verb](args)

@@ -52,6 +52,12 @@ def _add_create(create: argparse.ArgumentParser) -> None:
         metavar="N%%",
         help=f"over-provisioning (T-U)/U: spare area as a share of the user size ({_OP.replace('%', '%%')})",
     )
+    create.add_argument(
+        "--timing",
+        choices=("off", "real"),
+        default="off",
+        help="answer at once (off), or when a drive of its dies and channels would (real)",
+    )
     create.add_argument("--name", metavar="N", help="name of the drive (sim0, sim1, ...)")
     create.add_argument(
         "--no-data",
@@ -94,6 +100,7 @@ def _create(args: argparse.Namespace) -> int:
         faults=tuple(parse_fault(text, creating=True) for text in args.fault),
         no_data=args.no_data,
         state=state,
+        words=("timing",) if args.timing == "real" else (),
     )
     print(life.create(wanted).device)
     return 0
@@ -132,6 +139,7 @@ def describe(place: Place) -> dict[str, Any]:
         "log_dir": str(place.mount),
         "state": record.state if record else None,
         "no_data": record.no_data if record else None,
+        "memory_bytes": life.memory_bytes(record) if record else None,
         "host_bytes": host,
         "nand_bytes": truth["nand_write_bytes"],
         "waf": truth["nand_write_bytes"] / host if host else None,
@@ -167,7 +175,7 @@ def _info(args: argparse.Namespace) -> int:
     print(f"WAF        {waf}{'  (' + info['waf_reason'] + ')' if info['waf'] is None else ' since new'}")
     spread = f"per superblock {info['erase_min']} to {info['erase_max']}"
     print(f"erases     {info['erases']}; {spread}, mean {info['erase_avg_milli'] / 1000:.1f}")
-    print(f"memory     {info['contents_bytes']} bytes of contents")
+    print(f"memory     {info['memory_bytes'] if info['memory_bytes'] is not None else '-'} bytes")
     print(f"log pages  {info['log_dir']}")
     return 0
 

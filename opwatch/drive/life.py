@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import signal
 import time
@@ -192,6 +193,16 @@ def find(name: str | None) -> Place:
     if not found:
         raise OpwatchError("there is no drive; opwatch drive create makes one")
     raise OpwatchError(f"say which drive: {', '.join(place.name for place in found)}")
+
+
+def memory_bytes(record: Record) -> int | None:
+    """What the server of a drive has in memory; None when it cannot be asked."""
+    try:
+        status = Path(f"/proc/{record.pid}/status").read_text()
+    except OSError:
+        return None
+    found = re.search(r"^VmRSS:\s*(\d+) kB", status, re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
 
 
 def truth(place: Place) -> dict[str, Any]:

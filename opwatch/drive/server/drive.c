@@ -41,7 +41,7 @@ int ow_drive_open(struct ow_drive *drive, const struct ow_drive_options *options
 {
 	int ret;
 
-	*drive = (struct ow_drive){.options = *options, .store.fd = -1};
+	*drive = (struct ow_drive){.options = *options};
 	pthread_mutex_init(&drive->lock, NULL);
 	ret = open_ftl(drive, why);
 	if (ret)

@@ -41,7 +41,6 @@ static int stat_of(struct ow_drive *drive, fuse_ino_t ino, struct stat *status)
 	} else if (ino == DISK_INO) {
 		status->st_mode = S_IFREG | 0600;
 		status->st_size = drive->options.config.user_bytes;
-		status->st_blocks = ow_store_used(&drive->store) / 512;
 	} else if (file) {
 		status->st_mode = S_IFREG | (file->read ? 0400 : 0200);
 		status->st_size = file->bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * A drive in a file: a header, the FTL, then the ranges of contents that are not holes. The file is
+ * A drive in a file: a header, the FTL, then the ranges of contents that are mapped. The file is
  * replaced as a whole, so that whatever interrupts the saving leaves the one before.
  */
 #define _GNU_SOURCE
@@ -51,19 +51,29 @@ static int get(void *file, void *data, size_t len)
 	return fread(data, 1, len, file) == len ? 0 : -EBADMSG;
 }
 
-static int save_contents(const struct ow_store *store, FILE *file)
+/* The next range from @start on that is mapped; its length, 0 when there is none. */
+static uint64_t next_mapped(const struct ow_drive *drive, uint64_t *start)
+{
+	uint64_t unit = drive->options.config.iu_bytes, end = drive->options.config.user_bytes;
+	uint64_t at;
+
+	while (*start < end && ow_ftl_is_mapped(drive->ftl, *start) != 1)
+		*start += unit;
+	for (at = *start; at < end && ow_ftl_is_mapped(drive->ftl, at) == 1;)
+		at += unit;
+	return at - *start;
+}
+
+static int save_contents(const struct ow_drive *drive, FILE *file)
 {
 	struct run run = {0};
-	uint64_t start, end = 0;
-	int ret;
+	int ret = 0;
 
-	while ((ret = ow_store_next(store, end, &start, &end)) > 0) {
-		run = (struct run){start, end - start};
+	while (drive->store.memory && !ret && (run.len = next_mapped(drive, &run.offset))) {
 		ret = put(file, &run, sizeof(run));
 		if (!ret)
-			ret = put(file, store->memory + start, run.len);
-		if (ret)
-			return ret;
+			ret = put(file, drive->store.memory + run.offset, run.len);
+		run.offset += run.len;
 	}
 	run = (struct run){THE_LAST, 0};
 	return ret ? ret : put(file, &run, sizeof(run));
@@ -104,7 +114,7 @@ static int save_all(struct ow_drive *drive, FILE *file)
 	if (!ret)
 		ret = ow_ftl_save(drive->ftl, put, file);
 	if (!ret)
-		ret = save_contents(&drive->store, file);
+		ret = save_contents(drive, file);
 	if (!ret && (fflush(file) || fsync(fileno(file))))
 		ret = -errno;
 	return ret;

@@ -3,28 +3,30 @@
 #include "store.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Not const: it need not be in the program's file. */
 static uint8_t zeroes[OW_STORE_READ_MAX];
 
+/*
+ * Private memory, because reading a hole of a shared mapping allocates it. No huge pages: one small
+ * write would cost a whole one.
+ */
 int ow_store_open(struct ow_store *store, uint64_t bytes, int keep)
 {
-	*store = (struct ow_store){.bytes = bytes, .fd = -1};
+	void *memory;
+
+	*store = (struct ow_store){.bytes = bytes};
 	if (!keep)
 		return 0;
-	store->fd = memfd_create("opwatch-drive", MFD_CLOEXEC);
-	if (store->fd < 0 || ftruncate(store->fd, bytes))
+	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (memory == MAP_FAILED)
 		return -errno;
-	store->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, store->fd, 0);
-	if (store->memory == MAP_FAILED) {
-		store->memory = NULL;
-		return -errno;
-	}
+	madvise(memory, bytes, MADV_NOHUGEPAGE);
+	store->memory = memory;
 	return 0;
 }
 
@@ -32,9 +34,7 @@ void ow_store_close(struct ow_store *store)
 {
 	if (store->memory)
 		munmap(store->memory, store->bytes);
-	if (store->fd >= 0)
-		close(store->fd);
-	*store = (struct ow_store){.fd = -1};
+	store->memory = NULL;
 }
 
 void ow_store_write(struct ow_store *store, uint64_t offset, const void *data, size_t len)
@@ -48,37 +48,19 @@ const void *ow_store_read(const struct ow_store *store, uint64_t offset)
 	return store->memory ? store->memory + offset : zeroes;
 }
 
+/* Whole pages go back to the system, parts of one are overwritten. */
 int ow_store_punch(struct ow_store *store, uint64_t offset, uint64_t len)
 {
+	uint64_t mask = sysconf(_SC_PAGESIZE) - 1, end = offset + len;
+	uint64_t first = (offset + mask) & ~mask, last = end & ~mask;
+
 	if (!store->memory || !len)
 		return 0;
-	if (fallocate(store->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, len))
-		return -errno;
-	return 0;
-}
-
-uint64_t ow_store_used(const struct ow_store *store)
-{
-	struct stat status;
-
-	if (!store->memory || fstat(store->fd, &status))
+	if (first >= last) {
+		memset(store->memory + offset, 0, len);
 		return 0;
-	return status.st_blocks * 512ULL;
-}
-
-int ow_store_next(const struct ow_store *store, uint64_t offset, uint64_t *start, uint64_t *end)
-{
-	off_t at;
-
-	if (!store->memory || offset >= store->bytes)
-		return 0;
-	at = lseek(store->fd, offset, SEEK_DATA);
-	if (at < 0)
-		return errno == ENXIO ? 0 : -errno;
-	*start = at;
-	at = lseek(store->fd, at, SEEK_HOLE);
-	if (at < 0)
-		return -errno;
-	*end = at;
-	return 1;
+	}
+	memset(store->memory + offset, 0, first - offset);
+	memset(store->memory + last, 0, end - last);
+	return madvise(store->memory + first, last - first, MADV_DONTNEED) ? -errno : 0;
 }

@@ -10,7 +10,6 @@
 struct ow_store {
 	uint8_t *memory; /* NULL: nothing is kept and everything reads as zeroes */
 	uint64_t bytes;
-	int fd;
 };
 
 /* The longest read that ow_store_read() serves. */
@@ -22,10 +21,5 @@ void ow_store_write(struct ow_store *store, uint64_t offset, const void *data, s
 /* Where the contents are now. Valid until the store is closed. */
 const void *ow_store_read(const struct ow_store *store, uint64_t offset);
 int ow_store_punch(struct ow_store *store, uint64_t offset, uint64_t len);
-/* Bytes of memory it takes. */
-uint64_t ow_store_used(const struct ow_store *store);
-/* The next range from @offset on that is not all hole. Returns 1, 0 when there is none, or -errno.
- */
-int ow_store_next(const struct ow_store *store, uint64_t offset, uint64_t *start, uint64_t *end);
 
 #endif

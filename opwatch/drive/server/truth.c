@@ -94,7 +94,6 @@ int ow_truth_json(struct ow_drive *drive, char *buffer, size_t size)
 	add(&text, "trim_mode", facts.config.trim_mode);
 	add(&text, "unaligned_writes", facts.unaligned_writes);
 	add(&text, "power_on_s", facts.power_on_s);
-	add(&text, "contents_bytes", ow_store_used(&drive->store));
 	if (text.left < 3)
 		return -ENOSPC;
 	return text.at - buffer + snprintf(text.at, text.left, "\n}\n");

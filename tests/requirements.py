@@ -34,3 +34,19 @@ def require_kernel() -> None:
         from opwatch._native import Tracer  # noqa: F401
     except ImportError:
         unmet("kernel", "opwatch was built without its tracer")
+
+
+def require_drive() -> None:
+    """What a simulated drive needs: root, FUSE, loop devices, its server, and fio to load it."""
+    if os.geteuid() != 0:
+        unmet("kernel", "it needs root")
+    from opwatch.drive import server
+    from opwatch.errors import Unsupported
+
+    try:
+        server.require_program()
+    except Unsupported as error:
+        unmet("kernel", str(error))
+    for tool in ("losetup", "fio", "blkdiscard", "mkfs.ext4"):
+        if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
+            unmet("kernel", f"{tool} is not installed")

@@ -33,7 +33,7 @@ from opwatch.units import duration, rate
 
 USER_BYTES = 256 << 20
 SUPERBLOCK_PAGES, PAGE_BYTES = 64, 4096
-DIES = 16
+DIES = 6
 # Spare as a share of what the host uses, (T-U)/U. The second is had by trimming a part and leaving it.
 OP_LEVELS = (Fraction(7, 100), Fraction(28, 100))
 PHYSICAL_BYTES = physical_bytes(USER_BYTES, OP_LEVELS[0])
@@ -89,7 +89,7 @@ def job(device: str, size: int, *options: str) -> list[str]:
 def measure(device: str, pages: SimulatedDrive, op: Fraction, folder: Path) -> Level:
     """Fill the range, let it settle, then load it under the live view."""
     size = int(PHYSICAL_BYTES / (1 + op)) // (1 << 20) << 20
-    say(f"\nopwatch: OP {float(op * 100):.0f} %: the host uses {size >> 20} MiB; the rest is trimmed. Settling ...")
+    say(f"\nopwatch: OP {float(op * 100):.0f} %: the host uses {size >> 20} MiB, the rest is trimmed")
     run_tool(["blkdiscard", "--force", device])
     run_tool([*job(device, size, "--rw=write"), "--bs=1m"], timeout_s=60)
     settle = job(device, size, "--rw=randwrite", f"--io_size={SETTLE_WRITES * size}")
@@ -183,7 +183,9 @@ def show() -> int:
     remove_leftovers()
     drive = make_drive()
     try:
-        say(f"opwatch: a simulated SSD of {USER_BYTES >> 20} MiB at {drive.device}, {DIES} dies, in real time")
+        say(
+            f"opwatch: a simulated SSD of {USER_BYTES >> 20} MiB at {drive.device}, {DIES} dies, in real time"
+        )
         pages = find_simulated(Devices().resolve(drive.device))
         if pages is None:
             raise OpwatchError(f"{drive.device} has lost its drive")

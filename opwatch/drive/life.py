@@ -110,7 +110,7 @@ def destroy(name: str) -> list[str]:
         record = place.record()
         if record and record.state:
             server.tell(place, "save")
-        return _clean(place)
+        return _remove(place, [])
 
 
 def _users(place: Place) -> list[str]:
@@ -120,7 +120,7 @@ def _users(place: Place) -> list[str]:
     ]
 
 
-def _detach(place: Place, timeout_s: float = 5) -> None:
+def _detach(place: Place, timeout_s: float = 2) -> None:
     """Take the loop devices away. One that is open goes when it is closed."""
     for node in server.loops_over(place.disk):
         with contextlib.suppress(OpwatchError):
@@ -135,6 +135,11 @@ def _clean(place: Place) -> list[str]:
     """Remove what there is of a drive, in an order that works for every leftover."""
     users = _users(place)
     _detach(place)
+    return _remove(place, users)
+
+
+def _remove(place: Place, users: list[str]) -> list[str]:
+    """What is left once the loop devices are detached, or will be when they are closed."""
     left = server.loops_over(place.disk)
     if is_mount_point(place.mount, MOUNTINFO.read_text()):
         try:

@@ -163,9 +163,7 @@ class Drive:
     def run(self, load: Workload, pages: int) -> None:
         """Do this many requests of one mapping unit, without a clock."""
         load.advance(
-            self.core.run(
-                pages, load.zones, load.sequential, load.trim_ppm, load.rng, load.position
-            )
+            self.core.run(pages, load.zones, load.sequential, load.trim_ppm, load.rng, load.position)
         )
 
     def fill(self) -> None:

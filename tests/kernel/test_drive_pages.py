@@ -1,0 +1,90 @@
+"""The log pages of a loaded drive against the core's own counts: exact up to each page's step."""
+
+from __future__ import annotations
+
+import pytest
+
+from opwatch import nvme_log
+from opwatch.collectors.simulated import find_simulated
+from opwatch.device import Devices
+from opwatch.scratch import ScratchDisk
+from tests.requirements import require_drive
+
+from .drives import MIB, drive, fio, run
+from .load import BLOCK, discards, reads, writes
+
+
+@pytest.fixture(autouse=True)
+def _drive() -> None:
+    require_drive()
+
+
+def units(n_bytes: int, unit: int) -> int:
+    return -(-n_bytes // unit)
+
+
+def test_pages_show_the_truth() -> None:
+    with drive() as one:
+        load = ("--rw=randrw", "--rwmixread=10", "--bs=4k", "--iodepth=32", "--norandommap")
+        assert fio(one.device, *load, "--io_size=200m", "--size=64m").returncode == 0
+        truth = one.truth()
+        smart = nvme_log.decode_smart(one.pages.get_log(0x02, 512))
+        group = nvme_log.decode_endurance_group(one.pages.get_log(0x09, 512))
+        fdp = nvme_log.decode_fdp_statistics(one.pages.get_log(0x22, 64))
+        ocp = nvme_log.decode_ocp_smart(one.pages.get_log(0xC0, 512))
+        host, nand = truth["host_write_bytes"], truth["nand_write_bytes"]
+        assert nand > 1.5 * host > 150 * MIB
+        assert smart.data_units_written == units(host, 512_000)
+        assert smart.data_units_read == units(truth["host_read_bytes"], 512_000)
+        assert (smart.host_writes, smart.host_reads) == (truth["host_writes"], truth["host_reads"])
+        assert group.data_units_written == units(host, 10**9)
+        assert group.media_units_written == units(nand, 10**9)
+        assert (fdp.host_bytes_written, fdp.media_bytes_written) == (host, nand)
+        assert fdp.media_bytes_erased == truth["erases"] * truth["superblock_bytes"]
+        assert (ocp.media_bytes_written, ocp.media_bytes_read) == (nand, truth["nand_read_bytes"])
+        assert (ocp.erase_count_min, ocp.erase_count_max) == (truth["erase_min"], truth["erase_max"])
+        # The write amplification of the pages, within what their steps allow.
+        waf = ocp.media_bytes_written / (smart.data_units_written * 512_000)
+        assert waf == pytest.approx(nand / host, rel=512_000 / host)
+
+
+def test_the_kernels_count_is_the_drives() -> None:
+    with drive() as one:
+        writes(one.device, 23)
+        reads(one.device, 11)
+        discards(one.device, 7)
+        truth = one.truth()
+        assert (truth["host_writes"], truth["host_write_bytes"]) == (23, 23 * BLOCK)
+        assert truth["host_reads"] >= 11
+        assert (truth["trims"], truth["trim_bytes"]) == (7, 7 << 19)
+        # 23 blocks were written in the first 1 MiB, and the first trim took its first half.
+        assert truth["valid_bytes"] == 0
+
+
+def test_namespace_use_is_live() -> None:
+    with drive() as one:
+        before = nvme_log.decode_namespace(one.pages.identify(0))
+        assert (before.size_lbas, before.used_lbas, before.lba_bytes) == (64 * MIB // 512, 0, 512)
+        writes(one.device, 5, MIB, step=MIB)
+        assert nvme_log.decode_namespace(one.pages.identify(0)).used_lbas == 5 * MIB // 512
+        discards(one.device, 3, MIB)
+        assert nvme_log.decode_namespace(one.pages.identify(0)).used_lbas == 2 * MIB // 512
+
+
+def test_identity() -> None:
+    with drive() as one:
+        controller = one.pages.identify(1)
+        assert controller[4:24].decode().strip() == one.truth()["serial"]
+        assert controller[24:64].decode().strip() == "opwatch simulated SSD"
+        assert int.from_bytes(controller[280:296], "little") == 64 * MIB
+
+
+def test_found_from_a_partition_and_from_nothing_else() -> None:
+    with drive() as one, ScratchDisk(16 * MIB) as other:
+        run("sh", "-c", f"echo 2048,40960 | sfdisk -q {one.device}")
+        run("partx", "--update", one.device)
+        part = Devices().resolve(f"{one.device}p1")
+        found = find_simulated(part)
+        assert found
+        assert found.folder == one.pages.folder
+        assert find_simulated(Devices().resolve(other.node)) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from opwatch.drive import life
 from opwatch.drive.place import Place, places
 from opwatch.drive.spec import FAULTS, parse_fault, parse_name, parse_op, parse_size, physical_bytes
 from opwatch.errors import OpwatchError, UsageError
+from opwatch.ftl import profiles
 from opwatch.units import capacity
 
 _SIZE, _OP = "4G", "7%"
@@ -40,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _fault_help() -> str:
-    return "\n".join(["faults:", *(f"  {name:<24} {what}" for name, what in FAULTS.items())])
+    lines = ["faults:"]
+    for name, what in FAULTS.items():
+        lines += [f"  {name}", *textwrap.wrap(what, 72, initial_indent=" " * 6, subsequent_indent=" " * 6)]
+    return "\n".join(lines)
 
 
 def _add_create(create: argparse.ArgumentParser) -> None:
@@ -51,6 +56,12 @@ def _add_create(create: argparse.ArgumentParser) -> None:
         "--op",
         metavar="N%%",
         help=f"over-provisioning (T-U)/U: spare area as a share of the user size ({_OP.replace('%', '%%')})",
+    )
+    create.add_argument(
+        "--profile",
+        metavar="P",
+        help=f"a drive by name ({', '.join(profiles.names())}) or a .toml file, scaled to --size; --op "
+        "replaces its own",
     )
     create.add_argument(
         "--timing",
@@ -75,18 +86,42 @@ def _add_create(create: argparse.ArgumentParser) -> None:
     )
 
 
+def _user_bytes(text: str, unit: int) -> int:
+    user = parse_size(text)
+    if user % unit or user < 1 << 20:
+        raise UsageError(f"--size {text}: must be a multiple of {unit} bytes, and at least 1M")
+    return user
+
+
 def _sizes(args: argparse.Namespace, loading: bool) -> dict[str, int]:
-    """User and physical size for the FTL; none where the state file decides."""
+    """User and physical size; none where the state file decides."""
     if loading and args.size is None and args.op is None:
         return {}
     if loading and (args.size is None or args.op is None):
-        raise UsageError(f"{args.state} decides the sizes: leave out --size and --op, or give both")
-    user = parse_size(args.size or _SIZE)
-    if not user or user % 4096:
-        raise UsageError(f"--size {args.size}: must be a multiple of 4096 bytes, above 0")
-    if user < 1 << 20:
-        raise UsageError(f"--size {args.size}: a drive has at least 1M")
+        raise UsageError(
+            f"{args.state} decides what the drive is: leave out --size and --op, or give both to have "
+            "them compared"
+        )
+    user = _user_bytes(args.size or _SIZE, 4096)
     return {"user_bytes": user, "physical_bytes": physical_bytes(user, parse_op(args.op or _OP))}
+
+
+def config_of(args: argparse.Namespace, loading: bool) -> dict[str, int]:
+    """Every number that the server is told. A state file leaves a profile only the timing."""
+    if args.profile is None:
+        return _sizes(args, loading)
+    profile = profiles.load(args.profile)
+    timing = {f"service.{key}": value for key, value in profile.timing.items()}
+    if loading:
+        return _sizes(args, loading) | timing
+    iu_bytes = profile.drive.get("iu_bytes", 4096)
+    user = _user_bytes(args.size or _SIZE, iu_bytes)
+    if user != profile.drive["user_bytes"]:
+        profile = profile.scaled(user)
+    config = dict(profile.drive) | {"user_bytes": user}
+    if args.op is not None:
+        config["physical_bytes"] = physical_bytes(user, parse_op(args.op), iu_bytes)
+    return config | timing
 
 
 def _create(args: argparse.Namespace) -> int:
@@ -96,7 +131,7 @@ def _create(args: argparse.Namespace) -> int:
     loading = bool(state and state.exists())
     wanted = life.Wanted(
         name=parse_name(args.name) if args.name is not None else None,
-        config=_sizes(args, loading),
+        config=config_of(args, loading),
         faults=tuple(parse_fault(text, creating=True) for text in args.fault),
         no_data=args.no_data,
         state=state,

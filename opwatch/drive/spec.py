@@ -16,7 +16,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 
 def parse_size(text: str) -> int:
     """Bytes. K, M, G, T (also KiB ...) are powers of 1024; KB, MB, GB, TB powers of 1000."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?", text.strip().lower())
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?b)?", text.strip().lower())
     if not found or (found[3] == "ib" and not found[2]):
         raise UsageError(f"{text!r} is no size: write 4G or 512M (powers of 1024), or 4GB (of 1000)")
     base = 1000 if found[3] == "b" else 1024
@@ -28,7 +28,7 @@ def parse_size(text: str) -> int:
 
 def parse_op(text: str) -> Fraction:
     """The spare area as a share of the user size, (T-U)/U. It must carry its %: 7% is not 7 or 0.07."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", text.strip())
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
     if not found:
         raise UsageError(f"{text!r} is no over-provisioning: write it as a percentage, such as 7%")
     ratio = Fraction(found[1]) / 100
@@ -48,10 +48,10 @@ def parse_name(text: str) -> str:
     return text
 
 
-def physical_bytes(user: int, op: Fraction) -> int:
+def physical_bytes(user: int, op: Fraction, iu_bytes: int = IU_BYTES) -> int:
     """T for U and (T-U)/U, in whole mapping units."""
     exact = user * (1 + op)
-    return -(-exact.numerator // (exact.denominator * IU_BYTES)) * IU_BYTES
+    return -(-exact.numerator // (exact.denominator * iu_bytes)) * iu_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ FAULTS = {
 
 
 def _seconds(text: str, name: str) -> int:
-    if not re.fullmatch(r"\d{1,6}", text):
+    if not re.fullmatch(r"[0-9]{1,6}", text):
         raise UsageError(f"fault {name} takes whole seconds, not {text!r}")
     return int(text)
 
@@ -93,7 +93,7 @@ def _log(text: str) -> str:
 
 
 def _milliseconds(text: str) -> int:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|ms)", text)
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(s|ms)", text)
     if not found:
         raise UsageError(f"{text!r} is no time: write 3s or 200ms")
     return int(Fraction(found[1]) * (1000 if found[2] == "s" else 1))
@@ -134,7 +134,7 @@ def parse_fault(text: str, *, creating: bool = False) -> Fault:
             raise UsageError(
                 "erase-limit belongs to the making of a drive: drive create --fault erase-limit=N"
             )
-        if not re.fullmatch(r"[1-9]\d{0,8}", value):
+        if not re.fullmatch(r"[1-9][0-9]{0,8}", value):
             raise UsageError(f"erase-limit takes a number of erases, not {value!r}")
         return Fault(config={"erase_limit": int(value)})
     raise UsageError(f"{text!r} is no fault. There are: {', '.join(FAULTS)}")

@@ -99,6 +99,8 @@ def measure(device: str, pages: SimulatedDrive, op: Fraction, folder: Path) -> L
     load = job(device, size, "--rw=randwrite", "--time_based", f"--runtime={SECONDS}")
     load += ["--output-format=json", f"--output={output}"]
     status = cli.main(["--dev", device, "2", "--", *load])
+    if status in (128, 130):  # fio's own, and a shell's, for an interrupt
+        raise KeyboardInterrupt
     if status:
         raise OpwatchError(f"the load ended with status {status}")
     host_after, nand_after = read_bytes(pages)

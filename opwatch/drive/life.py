@@ -90,7 +90,16 @@ def _make(place: Place, wanted: Wanted) -> Record:
     losetup = ["losetup", "--find", "--show", "--partscan", "--direct-io=on", str(place.disk)]
     record = Record(place.name, run_tool(losetup).strip(), pid, state, wanted.no_data)
     place.write_record(record)
+    _allow_discards(record.device)
     return record
+
+
+def _allow_discards(node: str) -> None:
+    """A loop device keeps the limit that whoever had its number before has set."""
+    queue = Path("/sys/block") / Path(node).name / "queue"
+    most = (queue / "discard_max_hw_bytes").read_text().strip()
+    if most != "0" and (queue / "discard_max_bytes").read_text().strip() != most:
+        (queue / "discard_max_bytes").write_text(most)
 
 
 def destroy(name: str) -> list[str]:

@@ -55,6 +55,18 @@ def test_from_create_to_destroy() -> None:
     assert loops_of(name) == []
 
 
+def test_limits_of_the_loop_devices_last_user_are_lifted() -> None:
+    with drive() as one:
+        limit = Path(f"/sys/block/{Path(one.device).name}/queue/discard_max_bytes")
+        most = int(limit.read_text())
+        limit.write_text(str(64 << 10))
+        life.destroy(one.name)
+        with drive() as two:
+            # The same number as a rule, but others may be making loop devices too.
+            if two.device == one.device:
+                assert int(limit.read_text()) == most
+
+
 def test_without_writes_there_is_no_waf() -> None:
     with drive() as one:
         info = json.loads(opwatch("drive", "info", one.name, "--json").stdout)
@@ -166,6 +178,8 @@ def test_terminated_it_ends_cleanly() -> None:
         assert server.wait_dead(one.place, 10)
         with pytest.raises(OSError, match="Input/output error"):
             reads(one.device, 1)
+        assert life.destroy(one.name) == []
+        assert not Path(f"/sys/block/{Path(one.device).name}/loop").exists()
 
 
 def test_an_open_device_does_not_keep_the_drive() -> None:

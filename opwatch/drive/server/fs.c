@@ -319,20 +319,23 @@ static int serve(struct fuse_session *session, const struct ow_fs_options *optio
 	return ret < 0 ? ret : 0;
 }
 
+/*
+ * Ended by a signal it stays mounted, as after a crash: without the mount the loop device could not
+ * be told from any other.
+ */
 static int mount_and_serve(struct fuse_session *session, const struct ow_fs_options *options)
 {
-	int ret;
+	int ready = options->ready_fd, ret;
 
 	if (fuse_set_signal_handlers(session))
 		return -EINVAL;
 	if (fuse_session_mount(session, options->mount))
 		return -ENODEV;
-	if (options->ready_fd >= 0 &&
-	    (write(options->ready_fd, "", 1) != 1 || close(options->ready_fd)))
-		ret = -EPIPE;
-	else
-		ret = serve(session, options);
-	fuse_session_unmount(session);
+	if (ready >= 0 && (write(ready, "", 1) != 1 || close(ready))) {
+		fuse_session_unmount(session);
+		return -EPIPE;
+	}
+	ret = serve(session, options);
 	fuse_remove_signal_handlers(session);
 	return ret;
 }

@@ -17,7 +17,7 @@
 #ifndef FLOOR_BATCH
 #define FLOOR_BATCH 32
 #endif
-#define UNIT   4096ULL
+#define UNIT 4096ULL
 
 struct setup {
 	uint64_t gib;

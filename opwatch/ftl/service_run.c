@@ -173,6 +173,7 @@ int ow_service_run(struct ow_service *service, struct ow_ftl *ftl, struct ow_ftl
 	heap = calloc(run->queue_depth, sizeof(*heap));
 	if (!heap)
 		return -ENOMEM;
+	ow_service_sync(service, ftl);
 	ret = run_queue(service, ftl, load, &plan, run, heap);
 	free(heap);
 	return ret;

@@ -149,7 +149,7 @@ static uint32_t choose_greedy(struct ow_ftl *ftl)
 	 */
 	list->since++;
 	if (!list->count ||
-	    (list->count > ftl->sb_count / 16 + 4 * KEEP && list->since > ftl->sb_count / 16))
+	    (list->count > ftl->sb_count / 64 + 2 * KEEP && list->since > ftl->sb_count / 64))
 		scan(ftl);
 	if (!list->count)
 		return 0;

@@ -68,11 +68,6 @@ class BlockDevice:
         folder = self.sysfs / "mq"
         return [path for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
 
-    @property
-    def diskseq(self) -> int | None:
-        """A number that no two disks of this boot share, even under one name. None before Linux 5.15."""
-        return self.disk.number("diskseq")
-
     def below(self) -> list[str]:
         """Names of the devices it is built on."""
         try:
@@ -94,6 +89,49 @@ class BlockDevice:
         if found:
             return found[1]
         return "path" if self.is_hidden else "disk"
+
+
+class LiveAttribute:
+    """A sysfs attribute that is read again and again: kept open, so that a reading is one system call."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._descriptor = -1
+
+    def read(self) -> str | None:
+        """Its text now, None when there is no such attribute or its device is gone."""
+        if self._descriptor < 0:
+            return None
+        try:
+            return os.pread(self._descriptor, 4096, 0).decode(errors="replace")
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class Presence:
+    """Whether a device is still the one it was, and not another under the same name."""
+
+    def __init__(self, device: BlockDevice) -> None:
+        self._size = LiveAttribute(device.sysfs / "size")
+        # Numbers every disk of this boot anew, since Linux 5.15.
+        self._diskseq = LiveAttribute(device.disk.sysfs / "diskseq")
+        self._first_diskseq = self._diskseq.read()
+
+    def holds(self) -> bool:
+        """False once the device is gone, has lost its medium or was replaced."""
+        size = self._size.read()
+        return size is not None and size.strip() != "0" and self._diskseq.read() == self._first_diskseq
+
+    def close(self) -> None:
+        self._size.close()
+        self._diskseq.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,3 +121,9 @@ def test_a_bad_name_lists_what_there_is(disk: ScratchDisk) -> None:
 def test_a_disk_and_its_twin_are_one(disk: ScratchDisk) -> None:
     done = opwatch("--dev", disk.name, "--dev", disk.node, "--json", "0.05", "1")
     assert [line["device"] for line in lines(done.stdout)] == [disk.name] * 2
+
+
+def test_count_ends_the_lines_but_not_the_command(disk: ScratchDisk) -> None:
+    done = opwatch("--dev", disk.name, "--json", "0.05", "2", "--", "sleep", "0.5")
+    assert [line["type"] for line in lines(done.stdout)] == ["interval"] * 2 + ["summary"]
+    assert lines(done.stdout)[-1]["interval_s"] > 0.45

@@ -119,7 +119,6 @@ static void mount_the_rest(void)
 	try_mount("tracefs", "/sys/kernel/tracing");
 	try_mount("debugfs", "/sys/kernel/debug");
 	try_mount("bpf", "/sys/fs/bpf");
-	try_mount("configfs", "/sys/kernel/config");
 	try_mount("cgroup2", "/sys/fs/cgroup");
 	mkdir("/run/lock", 0755);
 	symlink("/proc/self/fd", "/dev/fd");

@@ -42,7 +42,10 @@ def read_constants(source: str) -> dict[str, object]:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
             if name in ("DEVICES", "CPUS", "TIERS", "TIMEOUT_S"):
-                constants[name] = ast.literal_eval(node.value)
+                try:
+                    constants[name] = ast.literal_eval(node.value)
+                except ValueError as error:
+                    raise BenchError(f"{name} must be a literal, the host reads it") from error
     return constants
 
 

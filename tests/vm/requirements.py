@@ -1,0 +1,51 @@
+"""Requirements with reasons: what cannot run says why, and OPWATCH_REQUIRE makes that a failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from typing import NoReturn
+
+import pytest
+
+LACKS = "OPWATCH_VM_LACKS"
+IN_GUEST = "OPWATCH_VM_GUEST"
+
+
+def require(kind: str, reason: str) -> NoReturn:
+    """Skips with the reason, or fails with it if the kind is in OPWATCH_REQUIRE."""
+    if kind in os.environ.get("OPWATCH_REQUIRE", "").split(","):
+        pytest.fail(f"required ({kind}): {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+def lacks() -> dict[str, str]:
+    """What kernels.toml says this guest's kernel has not, and why."""
+    known: dict[str, str] = json.loads(os.environ.get(LACKS, "{}"))
+    return known
+
+
+def need_tool(name: str) -> str:
+    """The path of a program of the host's userspace."""
+    found = shutil.which(name)
+    if found is None:
+        require("vm", f"{name} is not installed")
+    return found
+
+
+def need_feature(name: str, present: bool, complaint: str = "") -> None:
+    """A feature of the kernel: may be missing only if the support matrix says so."""
+    if present:
+        return
+    if name in lacks():
+        pytest.skip(f"{name}: {lacks()[name]}")
+    pytest.fail(f"this kernel has no {name}, which kernels.toml does not say: {complaint}")
+
+
+def need_module(name: str, *parameters: str) -> None:
+    """Loads a module; its absence contradicts the matrix unless that says so."""
+    argv = ["modprobe", name, *parameters]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    need_feature(name, done.returncode == 0, done.stderr.strip())

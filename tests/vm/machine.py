@@ -114,9 +114,7 @@ class Machine:
         self.boot_s = time.monotonic() - began
         self._settle()
 
-    def _launch(
-        self, stack: contextlib.ExitStack, emulator: assets.Emulator, args: list[str]
-    ) -> None:
+    def _launch(self, stack: contextlib.ExitStack, emulator: assets.Emulator, args: list[str]) -> None:
         self._channel, channel_far = self._pair(stack)
         monitor, monitor_far = self._pair(stack)
         # The guest's own monitor: both ends are QEMU's, so tests in the guest can unplug devices.
@@ -208,9 +206,7 @@ class Machine:
             if frame.kind is kind:
                 return frame
         self._channel.settimeout(None)
-        raise GuestHung(
-            f"kernel {self.kernel.name}: no {kind.name} within {timeout_s:g} s", self.console()
-        )
+        raise GuestHung(f"kernel {self.kernel.name}: no {kind.name} within {timeout_s:g} s", self.console())
 
     # Commands
 

@@ -27,9 +27,7 @@ def render(known: Config, recipes: Iterable[Device]) -> str:
         ("kernel", "where from", "what runs on it"),
         ((k.name, k.distribution, k.tier) for k in known.kernels),
     )
-    lacks = [
-        f"- {k.name}: {why} (`{what}`)" for k in known.kernels for what, why in k.lacks.items()
-    ]
+    lacks = [f"- {k.name}: {why} (`{what}`)" for k in known.kernels for what, why in k.lacks.items()]
     drivers = _table(("device", "what"), ((f"`{d.name}`", d.what) for d in recipes))
     major, minor = known.qemu.minimum
     return f"""# Support matrix

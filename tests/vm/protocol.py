@@ -43,9 +43,7 @@ def run_frame(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Frame:
     strings = [cwd, str(len(argv)), *argv, *(f"{k}={v}" for k, v in env.items())]
     if any("\0" in text for text in strings):
         raise ValueError("an argument or variable holds a NUL")
-    return Frame(
-        Kind.RUN, b"".join(text.encode("utf-8", "surrogateescape") + b"\0" for text in strings)
-    )
+    return Frame(Kind.RUN, b"".join(text.encode("utf-8", "surrogateescape") + b"\0" for text in strings))
 
 
 def exit_status(payload: bytes) -> int:

@@ -26,9 +26,7 @@ def _endless_reads(disk: str) -> subprocess.Popen[bytes]:
     return running
 
 
-@pytest.mark.parametrize(
-    ("device", "serial"), [("nvme-plain", "opw-nvme"), ("virtio-blk", "opw-virtio-blk")]
-)
+@pytest.mark.parametrize(("device", "serial"), [("nvme-plain", "opw-nvme"), ("virtio-blk", "opw-virtio-blk")])
 def test_unplug_under_load(device: str, serial: str) -> None:
     disk = sysfs.disk(serial)
     with _endless_reads(disk) as running:

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+# Thin verbs. Each installs what it needs (as root: Debian packages; always: a .venv) and can be repeated.
+PYTHON ?= python3
+PY := .venv/bin/python
+SHELL := /bin/bash
+export PATH := $(PATH):/usr/sbin:/sbin
+
+PACKAGES := clang clang-format llvm bpftool gcc libbpf-dev libelf-dev zlib1g-dev pkg-config \
+	python3-dev python3-venv fio fdisk util-linux
+BENCH_PACKAGES := libbpf-tools bpfcc-tools
+PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* hypothesis==6.*
+
+# What the extension is made of: a change of any of these rebuilds it.
+NATIVE := setup.py pyproject.toml $(wildcard bpf/* opwatch/_native/* opwatch/ftl/*.[ch])
+
+help:
+	@echo "make demo        a live view of a disk under load, on a disk of its own (root)"
+	@echo "make test        every test that can run here (root for the kernel's)"
+	@echo "make build       the extension and a .venv with opwatch in it"
+	@echo "make lint bench  what CI checks; the figures of docs/overhead.md"
+	@echo "make test-kernel only the tests that need root; make clean"
+
+# Debian packages that are missing, installed when we are root and named when we are not.
+define install_packages
+	@missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null \
+		| grep -q 'ok installed' || echo $$p; done); \
+	if [ -n "$$missing" ] && [ $$(id -u) -eq 0 ] && command -v apt-get >/dev/null; then \
+		export DEBIAN_FRONTEND=noninteractive; \
+		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends $$missing; } >/dev/null \
+		|| apt-get install -qq -y --no-install-recommends $$missing >/dev/null; \
+	elif [ -n "$$missing" ]; then \
+		echo "opwatch: not installed:" $$missing "(run make as root once, or install them)" >&2; \
+	fi
+endef
+
+packages:
+	$(call install_packages,$(PACKAGES))
+
+.venv/tools: | packages
+	@$(PYTHON) -m venv .venv
+	@$(PY) -m pip install -q --disable-pip-version-check 'setuptools>=77' $(PYTHON_TOOLS)
+	@touch $@
+
+.venv/built: $(NATIVE) .venv/tools
+	@OPWATCH_BPF=require $(PY) -m pip install -q --disable-pip-version-check \
+		--no-build-isolation -e .
+	@touch $@
+
+build: packages .venv/built
+
+demo: build
+	@$(PY) -m opwatch.tools.demo
+
+test: build
+	$(PY) -m pytest tests/unit tests/native tests/kernel
+
+test-kernel: build
+	OPWATCH_REQUIRE=kernel $(PY) -m pytest tests/kernel
+
+lint: build
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy -p opwatch
+	$(PY) -m mypy tests
+	clang-format --dry-run -Werror bpf/*.[ch] opwatch/_native/*.[ch]
+
+bench: build
+	$(call install_packages,$(BENCH_PACKAGES))
+	$(PY) -m tests.bench
+
+clean:
+	rm -rf build .venv *.egg-info opwatch/*.so
+
+.PHONY: help packages build demo test test-kernel lint bench clean

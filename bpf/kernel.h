@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The kernel types we read, and only the fields we read: offsets are relocated against the running
+ * kernel's BTF at load time. Every drift between kernels that matters to us is told here.
+ *
+ * Since Linux kernel commit a54895fa057c ("block: remove the request_queue to argument request
+ * based tracepoints") (in v5.11) block_rq_issue and its sisters have the request as their only
+ * argument; the commit was backported to 5.10.137. The user side counts the arguments in BTF
+ * (issue_rq_arg below).
+ *
+ * block_rq_complete carries a blk_status_t (seen on v6.1 and later) where older kernels carry a
+ * negative errno; the sign tells them apart.
+ */
+#ifndef OPWATCH_KERNEL_H
+#define OPWATCH_KERNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+};
+
+enum {
+	BPF_ANY = 0,
+	BPF_F_MMAPABLE = 1 << 10,
+};
+
+/* Idle: not started since it was allocated or requeued. */
+enum mq_rq_state {
+	MQ_RQ_IDLE = 0,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct gendisk {
+	int major;
+	int first_minor;
+	char disk_name[32];
+};
+
+struct request_queue {
+	struct gendisk *disk;
+};
+
+struct blk_mq_hw_ctx {
+	unsigned int queue_num;
+};
+
+struct request {
+	struct request_queue *q;
+	struct blk_mq_hw_ctx *mq_hctx;
+	unsigned int cmd_flags;
+	int tag;
+	int internal_tag;
+	unsigned int __data_len;
+	unsigned long long __sector;
+	unsigned long long start_time_ns;
+	enum mq_rq_state state;
+};
+
+struct block_device {
+	struct gendisk *bd_disk;
+};
+
+struct bvec_iter {
+	unsigned long long bi_sector;
+	unsigned int bi_size;
+};
+
+struct bio {
+	struct block_device *bi_bdev;
+	unsigned int bi_opf;
+	__u8 bi_status;
+	struct bvec_iter bi_iter;
+};
+
+#pragma clang attribute pop
+
+/*
+ * Since Linux kernel commit ff07a02e9e8e ("treewide: Rename enum req_opf into enum req_op") (in
+ * v6.0). The values are those of the running kernel: relocated, never these numbers.
+ */
+enum req_op {
+	REQ_OP_READ = 0,
+	REQ_OP_WRITE = 1,
+	REQ_OP_FLUSH = 2,
+	REQ_OP_DISCARD = 3,
+	REQ_OP_SECURE_ERASE = 5,
+	REQ_OP_ZONE_APPEND = 7,
+	REQ_OP_WRITE_ZEROES = 9,
+};
+
+enum req_opf {
+	REQ_OP_READ___opf = 0,
+	REQ_OP_WRITE___opf = 1,
+	REQ_OP_FLUSH___opf = 2,
+	REQ_OP_DISCARD___opf = 3,
+	REQ_OP_SECURE_ERASE___opf = 5,
+	REQ_OP_ZONE_APPEND___opf = 13,
+	REQ_OP_WRITE_ZEROES___opf = 9,
+};
+
+#endif

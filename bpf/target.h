@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* Which target an I/O belongs to, and where its counters are. */
+#ifndef OPWATCH_TARGET_H
+#define OPWATCH_TARGET_H
+
+/*
+ * Programs come as twins: tp_btf, where the kernel's types let us follow pointers directly, and
+ * raw_tp, where every step is a helper call. One body serves both; @raw is a constant in each.
+ */
+#define READ(raw, src, field) ((raw) ? BPF_CORE_READ(src, field) : (src)->field)
+
+/* Set by the user side before loading. */
+const volatile struct ow_target targets[OW_MAX_TARGETS];
+const volatile struct ow_disk_key disks[OW_TABLE_SIZE];
+const volatile __u64 table_multiplier = 1;
+const volatile __u32 nr_cpus = 1;
+const volatile bool any_hidden;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ow_row);
+} rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ow_latency);
+} latency SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ow_latency);
+} queue_latency SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ow_sizes);
+} sizes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64[OW_NR_STATUS]);
+} statuses SEC(".maps");
+
+/* First target of the disk plus one, or 0 when nobody watches it. */
+static __always_inline __u32 disk_target(const struct gendisk *disk, bool raw)
+{
+	const volatile struct ow_disk_key *key;
+	__u64 name[2] = {};
+	__u64 dev, b = 0;
+
+	dev = ((__u64)(__u32)READ(raw, disk, major) << 20) | (__u32)READ(raw, disk, first_minor);
+	if (!dev) {
+		/* The paths below an NVMe multipath head have no dev_t, only a name. */
+		if (!any_hidden)
+			return 0;
+		bpf_probe_read_kernel(name, sizeof(name), disk->disk_name);
+		dev = name[0];
+		b = name[1];
+	}
+	key = &disks[ow_table_index(dev, b, table_multiplier) & (OW_TABLE_SIZE - 1)];
+	if (key->a != dev || key->b != b)
+		return 0;
+	return key->target;
+}
+
+/* Target whose range holds @sector, plus one, beginning with @target; 0 when none does. */
+static __always_inline __u32 range_target(__u32 target, __u64 sector)
+{
+	const volatile struct ow_target *t;
+	int i;
+
+	for (i = 0; i < OW_MAX_TARGETS; i++) {
+		if (!target)
+			return 0;
+		t = &targets[(target - 1) & (OW_MAX_TARGETS - 1)];
+		if (sector - t->first_sector <= t->last_sector - t->first_sector)
+			return target;
+		target = t->next;
+	}
+	return 0;
+}
+
+static __always_inline struct ow_counts *counts_of(__u32 target, __u32 op)
+{
+	__u32 index = target * nr_cpus + bpf_get_smp_processor_id();
+	struct ow_row *row = bpf_map_lookup_elem(&rows, &index);
+
+	if (!row || op >= OW_NR_OPS)
+		return NULL;
+	return &row->op[op];
+}
+
+/* Add one to a slot that other CPUs may share; a hot op's lane belongs to this CPU. */
+static __always_inline void count_slot(__u64 *slot, __u32 op)
+{
+	if (op < OW_NR_HOT_OPS)
+		*slot += 1;
+	else
+		__sync_fetch_and_add(slot, 1);
+}
+
+static __always_inline void count_latency(void *map, __u32 target, __u32 op, __u64 ns)
+{
+	__u32 lane = ow_lane(target, op, bpf_get_smp_processor_id(), nr_cpus);
+	struct ow_latency *hist = bpf_map_lookup_elem(map, &lane);
+
+	/* hist_slot() clamps already; the mask is what the verifier can follow. */
+	if (hist)
+		count_slot(
+			&hist->slots[hist_slot(ns, OW_LAT_BITS, OW_LAT_SLOTS) & (OW_LAT_SLOTS - 1)],
+			op);
+}
+
+static __always_inline void count_size(__u32 target, __u32 op, __u32 bytes)
+{
+	__u32 lane = ow_lane(target, op, bpf_get_smp_processor_id(), nr_cpus);
+	struct ow_sizes *hist = bpf_map_lookup_elem(&sizes, &lane);
+
+	if (hist)
+		count_slot(&hist->slots[hist_slot(bytes >> 9, OW_SIZE_BITS, OW_SIZE_SLOTS) &
+					(OW_SIZE_SLOTS - 1)],
+			   op);
+}
+
+/* blk_status_t for what the tracepoint said: itself, or by the kernel's own table from an errno. */
+static __always_inline __u32 status_of(__s32 error)
+{
+	switch (error) {
+	case -95: /* EOPNOTSUPP */
+		return 1;
+	case -110: /* ETIMEDOUT */
+		return 2;
+	case -28: /* ENOSPC */
+		return 3;
+	case -67: /* ENOLINK */
+		return 4;
+	case -121: /* EREMOTEIO */
+		return 5;
+	case -52: /* EBADE */
+		return 6;
+	case -61: /* ENODATA */
+		return 7;
+	case -84: /* EILSEQ */
+		return 8;
+	case -12: /* ENOMEM */
+		return 9;
+	case -11: /* EAGAIN */
+		return 12;
+	}
+	/* BLK_STS_IOERR is the kernel's answer to every other errno. */
+	return error < 0 ? 10 : (__u32)error;
+}
+
+static __always_inline void count_error(struct ow_complete_counts *c, __u32 target, __u32 op,
+					__s32 error, __u32 bytes)
+{
+	__u32 index = target * OW_NR_OPS + op;
+	__u64(*status)[OW_NR_STATUS] = bpf_map_lookup_elem(&statuses, &index);
+
+	c->errors++;
+	c->error_bytes += bytes;
+	if (status)
+		__sync_fetch_and_add(&(*status)[status_of(error) & (OW_NR_STATUS - 1)], 1);
+}
+
+/* The value of one operation in the running kernel's own numbering. */
+#define OP_VALUE(name)                                    \
+	(bpf_core_enum_value_exists(enum req_op, name)    \
+		 ? bpf_core_enum_value(enum req_op, name) \
+		 : bpf_core_enum_value(enum req_opf, name##___opf))
+
+static __always_inline __u32 op_of(__u32 cmd_flags)
+{
+	__u32 op = cmd_flags & 0xff; /* REQ_OP_BITS is 8 in every kernel we know */
+
+	if (op == OP_VALUE(REQ_OP_READ))
+		return OW_READ;
+	if (op == OP_VALUE(REQ_OP_WRITE) || op == OP_VALUE(REQ_OP_ZONE_APPEND))
+		return OW_WRITE;
+	if (op == OP_VALUE(REQ_OP_FLUSH))
+		return OW_FLUSH;
+	if (op == OP_VALUE(REQ_OP_DISCARD))
+		return OW_DISCARD;
+	if (op == OP_VALUE(REQ_OP_WRITE_ZEROES))
+		return OW_WRITE_ZEROES;
+	if (op == OP_VALUE(REQ_OP_SECURE_ERASE))
+		return OW_SECURE_ERASE;
+	return OW_OTHER;
+}
+
+static __always_inline void count_queue_time(struct ow_issue_counts *c, __u32 target, __u32 op,
+					     __u64 ns)
+{
+	c->queued++;
+	c->queue_sum_ns += ns;
+	if (ns > c->queue_max_ns)
+		c->queue_max_ns = ns;
+	count_latency(&queue_latency, target, op, ns);
+}
+
+static __always_inline void count_issue(struct ow_issue_counts *c, __u32 target, __u32 op,
+					__u64 sector, __u32 bytes)
+{
+	c->issued++;
+	if (bytes) {
+		if (c->next_sector == sector)
+			c->sequential++;
+		c->next_sector = sector + (bytes >> 9);
+	}
+	count_size(target, op, bytes);
+}
+
+static __always_inline void count_completion(struct ow_complete_counts *c, __u32 target, __u32 op,
+					     __u64 issued_ns, __u32 bytes)
+{
+	__u64 now = bpf_ktime_get_ns();
+	__u64 ns = now - issued_ns;
+
+	if (now < issued_ns) {
+		c->clock_back++;
+		ns = 0;
+	}
+	c->bytes += bytes;
+	c->sum_ns += ns;
+	if (ns > c->max_ns)
+		c->max_ns = ns;
+	count_latency(&latency, target, op, ns);
+}
+
+#endif

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: MIT
+#include "tracer.h"
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "blk.skel.h"
+#include "tracer_log.h"
+#include "tracer_programs.h"
+
+/* A program, and its twin for kernels that refuse the first. */
+struct twin {
+	struct bpf_program *typed;
+	struct bpf_program *raw;
+	bool wanted;
+};
+
+struct mapping {
+	const void *at;
+	size_t size;
+};
+
+struct ow_tracer {
+	struct opwatch_blk *skel;
+	struct bpf_link *links[OW_MAX_PROGRAMS];
+	struct bpf_program *programs[OW_MAX_PROGRAMS];
+	int nr_programs;
+	__u32 nr_cpus;
+	bool queue_time;
+	bool raw;
+	struct mapping rows, latency, queue_latency, sizes, statuses;
+};
+
+/* What the running kernel's types say about its tracepoints. */
+struct kernel_shape {
+	__u32 rq_arg;
+	bool has_io_start;
+};
+
+/*
+ * A tracepoint named x has the type btf_trace_x: a pointer to a function whose first argument is
+ * the probe's own data. Returns the number of arguments after that one, or -ENOENT.
+ */
+static int tracepoint_args(const struct btf *btf, const char *name)
+{
+	const struct btf_type *t;
+	__s32 id = btf__find_by_name_kind(btf, name, BTF_KIND_TYPEDEF);
+
+	if (id < 0)
+		return -ENOENT;
+	t = btf__type_by_id(btf, btf__type_by_id(btf, id)->type);
+	if (!t || !btf_is_ptr(t))
+		return -ENOENT;
+	t = btf__type_by_id(btf, t->type);
+	if (!t || !btf_is_func_proto(t))
+		return -ENOENT;
+	return btf_vlen(t) - 1;
+}
+
+static int read_kernel_shape(struct kernel_shape *ret)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+
+	if (!btf)
+		return -errno;
+	ret->rq_arg = tracepoint_args(btf, "btf_trace_block_rq_issue") > 1;
+	ret->has_io_start = tracepoint_args(btf, "btf_trace_block_io_start") > 0;
+	btf__free(btf);
+	return 0;
+}
+
+/* A multiplier with which no two watched disks meet in the table; 0 if none was found. */
+static __u64 find_multiplier(const struct ow_disk_key *disks, __u32 n)
+{
+	__u64 multiplier = 0x9e3779b97f4a7c15ULL;
+	__u8 taken[OW_TABLE_SIZE];
+	__u32 i, index;
+	int attempt;
+
+	for (attempt = 0; attempt < 100000; attempt++) {
+		memset(taken, 0, sizeof(taken));
+		for (i = 0; i < n; i++) {
+			index = ow_table_index(disks[i].a, disks[i].b, multiplier);
+			if (taken[index]++)
+				break;
+		}
+		if (i == n)
+			return multiplier;
+		multiplier = multiplier * 6364136223846793005ULL + 1442695040888963407ULL;
+		multiplier |= 1;
+	}
+	return 0;
+}
+
+struct map_sizes {
+	__u32 rows, lanes, queue_lanes, statuses, stamps, queue_stamps, bios;
+};
+
+static struct map_sizes map_sizes(const struct ow_tracer_config *config, __u32 nr_cpus)
+{
+	__u32 lanes = config->nr_targets * ow_lanes_per_target(nr_cpus);
+	__u32 stamps = config->nr_stamps ? config->nr_stamps : 1;
+
+	return (struct map_sizes){
+		.rows = config->nr_targets * nr_cpus,
+		.lanes = lanes,
+		.queue_lanes = config->queue_time ? lanes : 1,
+		.statuses = config->nr_targets * OW_NR_OPS,
+		.stamps = stamps,
+		.queue_stamps = config->queue_time ? stamps : 1,
+		.bios = config->nr_bios ? config->nr_bios : 1,
+	};
+}
+
+__u64 ow_tracer_map_bytes(const struct ow_tracer_config *config)
+{
+	struct map_sizes n = map_sizes(config, config->nr_cpus);
+
+	return n.rows * sizeof(struct ow_row) + n.lanes * sizeof(struct ow_latency) +
+	       n.queue_lanes * sizeof(struct ow_latency) + n.lanes * sizeof(struct ow_sizes) +
+	       n.statuses * sizeof(__u64[OW_NR_STATUS]) +
+	       (__u64)(n.stamps + n.queue_stamps) * sizeof(struct ow_stamp) +
+	       OW_TABLE_SIZE * sizeof(struct ow_disk_key) +
+	       OW_MAX_TARGETS * sizeof(struct ow_target);
+}
+
+static int set_map_sizes(struct opwatch_blk *skel, const struct map_sizes *n)
+{
+	int err = bpf_map__set_max_entries(skel->maps.rows, n->rows);
+
+	err = err ?: bpf_map__set_max_entries(skel->maps.latency, n->lanes);
+	err = err ?: bpf_map__set_max_entries(skel->maps.queue_latency, n->queue_lanes);
+	err = err ?: bpf_map__set_max_entries(skel->maps.sizes, n->lanes);
+	err = err ?: bpf_map__set_max_entries(skel->maps.statuses, n->statuses);
+	err = err ?: bpf_map__set_max_entries(skel->maps.stamps, n->stamps);
+	err = err ?: bpf_map__set_max_entries(skel->maps.queue_stamps, n->queue_stamps);
+	return err ?: bpf_map__set_max_entries(skel->maps.bios, n->bios);
+}
+
+/* Fill what the programs see as constants. */
+static int configure(struct ow_tracer *t, const struct ow_tracer_config *config,
+		     const struct kernel_shape *shape)
+{
+	struct opwatch_blk__rodata *ro = t->skel->rodata;
+	__u64 multiplier = find_multiplier(config->disks, config->nr_disks);
+	__u32 i, index;
+
+	if (!multiplier || config->nr_targets > OW_MAX_TARGETS)
+		return -E2BIG;
+	memcpy(ro->targets, config->targets, config->nr_targets * sizeof(*config->targets));
+	for (i = 0; i < config->nr_disks; i++) {
+		index = ow_table_index(config->disks[i].a, config->disks[i].b, multiplier);
+		memcpy(&ro->disks[index], &config->disks[i], sizeof(config->disks[i]));
+		ro->any_hidden |= config->disks[i].b != 0;
+	}
+	ro->table_multiplier = multiplier;
+	ro->nr_cpus = t->nr_cpus;
+	ro->rq_arg = shape->rq_arg;
+	ro->queue_time = config->queue_time;
+	ro->own_queue_stamp = shape->has_io_start;
+	return 0;
+}
+
+/*
+ * In order of attachment: ends before beginnings, so that nothing is seen to begin that could end
+ * unseen.
+ */
+static int list_twins(struct opwatch_blk *skel, const struct ow_tracer_config *config,
+		      const struct kernel_shape *shape, struct twin *ret)
+{
+	bool requests = config->nr_stamps > 0, bios = config->nr_bios > 0;
+	bool queue = requests && config->queue_time && shape->has_io_start;
+	struct twin twins[] = {
+		{skel->progs.rq_complete, skel->progs.rq_complete_raw, requests},
+		{skel->progs.rq_requeue, skel->progs.rq_requeue_raw, requests},
+		{skel->progs.bio_complete, skel->progs.bio_complete_raw, bios},
+		{skel->progs.rq_queue, skel->progs.rq_queue_raw, queue},
+		{skel->progs.rq_issue, skel->progs.rq_issue_raw, requests},
+		{skel->progs.bio_queue, skel->progs.bio_queue_raw, bios},
+	};
+
+	memcpy(ret, twins, sizeof(twins));
+	return sizeof(twins) / sizeof(twins[0]);
+}
+
+static int attach(struct ow_tracer *t, const struct twin *twins, int n)
+{
+	struct bpf_program *prog;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		if (!twins[i].wanted)
+			continue;
+		prog = t->raw ? twins[i].raw : twins[i].typed;
+		t->links[t->nr_programs] = bpf_program__attach(prog);
+		if (!t->links[t->nr_programs])
+			return -errno;
+		t->programs[t->nr_programs++] = prog;
+	}
+	return 0;
+}
+
+/* Map the whole of an mmapable array read-only. */
+static int map_memory(struct mapping *ret, struct bpf_map *map)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	size_t bytes = (size_t)bpf_map__value_size(map) * bpf_map__max_entries(map);
+	void *at;
+
+	bytes = (bytes + page - 1) / page * page;
+	at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, bpf_map__fd(map), 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	*ret = (struct mapping){at, bytes};
+	return 0;
+}
+
+static int map_all(struct ow_tracer *t)
+{
+	int err = map_memory(&t->rows, t->skel->maps.rows);
+
+	err = err ?: map_memory(&t->latency, t->skel->maps.latency);
+	err = err ?: map_memory(&t->queue_latency, t->skel->maps.queue_latency);
+	err = err ?: map_memory(&t->sizes, t->skel->maps.sizes);
+	return err ?: map_memory(&t->statuses, t->skel->maps.statuses);
+}
+
+static int load_and_attach(struct ow_tracer *t, const struct ow_tracer_config *config,
+			   const struct kernel_shape *shape)
+{
+	struct map_sizes sizes = map_sizes(config, t->nr_cpus);
+	struct twin twins[OW_MAX_PROGRAMS];
+	int i, n, err;
+
+	t->skel = opwatch_blk__open();
+	if (!t->skel)
+		return -errno;
+	err = configure(t, config, shape);
+	err = err ?: set_map_sizes(t->skel, &sizes);
+	n = list_twins(t->skel, config, shape, twins);
+	for (i = 0; i < n && !err; i++) {
+		err = bpf_program__set_autoload(twins[i].typed, twins[i].wanted && !t->raw);
+		err = err ?: bpf_program__set_autoload(twins[i].raw, twins[i].wanted && t->raw);
+	}
+	err = err ?: opwatch_blk__load(t->skel);
+	err = err ?: map_all(t);
+	return err ?: attach(t, twins, n);
+}
+
+static void unmap(const struct mapping *m)
+{
+	if (m->at)
+		munmap((void *)m->at, m->size);
+}
+
+/* Release what load_and_attach() took, so that it can be called again. Beginnings are detached
+ * first. */
+static void unload(struct ow_tracer *t)
+{
+	while (t->nr_programs)
+		bpf_link__destroy(t->links[--t->nr_programs]);
+	unmap(&t->rows);
+	unmap(&t->latency);
+	unmap(&t->queue_latency);
+	unmap(&t->sizes);
+	unmap(&t->statuses);
+	opwatch_blk__destroy(t->skel);
+	memset(t->links, 0, sizeof(t->links));
+	t->rows = t->latency = t->queue_latency = t->sizes = t->statuses = (struct mapping){};
+	t->skel = NULL;
+}
+
+int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret, char *log)
+{
+	struct ow_tracer *t = calloc(1, sizeof(*t));
+	struct kernel_shape shape = {};
+	int err;
+
+	if (!t)
+		return -ENOMEM;
+	ow_log_begin(log);
+	t->nr_cpus = libbpf_num_possible_cpus();
+	t->queue_time = config->queue_time;
+	t->raw = config->raw_tp;
+	err = read_kernel_shape(&shape);
+	err = err ?: load_and_attach(t, config, &shape);
+	/* No rights or no memory is the same for the twins. */
+	if (err && !t->raw && err != -EPERM && err != -ENOMEM) {
+		unload(t);
+		t->raw = true;
+		err = load_and_attach(t, config, &shape);
+	}
+	ow_log_begin(NULL);
+	if (err) {
+		ow_tracer_close(t);
+		return err;
+	}
+	*ret = t;
+	return 0;
+}
+
+void ow_tracer_close(struct ow_tracer *t)
+{
+	if (!t)
+		return;
+	unload(t);
+	free(t);
+}
+
+bool ow_tracer_is_raw(const struct ow_tracer *t)
+{
+	return t->raw;
+}
+
+int ow_tracer_programs(const struct ow_tracer *t, struct ow_program_info *ret)
+{
+	int i, err;
+
+	for (i = 0; i < t->nr_programs; i++) {
+		err = ow_program_info(t->programs[i], &ret[i]);
+		if (err)
+			return err;
+	}
+	return t->nr_programs;
+}
+
+static __u64 monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000ULL + now.tv_nsec;
+}
+
+static void add(__u64 *to, const __u64 *from, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		to[i] += from[i];
+}
+
+/* Every counter is added, but maxima are compared and the sequential marker means nothing in a sum.
+ */
+static void add_counts(struct ow_counts *to, const struct ow_counts *from)
+{
+	__u64 max_ns = to->complete.max_ns, queue_max_ns = to->issue.queue_max_ns;
+
+	add((__u64 *)to, (const __u64 *)from, sizeof(*to) / sizeof(__u64));
+	to->complete.max_ns = from->complete.max_ns > max_ns ? from->complete.max_ns : max_ns;
+	to->issue.queue_max_ns =
+		from->issue.queue_max_ns > queue_max_ns ? from->issue.queue_max_ns : queue_max_ns;
+	to->issue.next_sector = 0;
+}
+
+static void add_lane(const struct ow_tracer *t, __u32 lane, struct ow_op_sample *to)
+{
+	const struct ow_latency *latency = t->latency.at;
+	const struct ow_latency *queue = t->queue_latency.at;
+	const struct ow_sizes *sizes = t->sizes.at;
+
+	add(to->latency, latency[lane].slots, OW_LAT_SLOTS);
+	add(to->sizes, sizes[lane].slots, OW_SIZE_SLOTS);
+	if (t->queue_time)
+		add(to->queue, queue[lane].slots, OW_LAT_SLOTS);
+}
+
+/* A CPU that never saw the operation has an untouched lane, not worth its cache misses. */
+static bool is_untouched(const struct ow_counts *c)
+{
+	return !c->issue.issued && !c->complete.sum_ns && !c->complete.clock_back;
+}
+
+static void sample_op(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
+{
+	const struct ow_row *rows = (const struct ow_row *)t->rows.at + (size_t)target * t->nr_cpus;
+	const __u64(*statuses)[OW_NR_STATUS] = t->statuses.at;
+	__u32 cpu;
+
+	for (cpu = 0; cpu < t->nr_cpus; cpu++) {
+		const struct ow_counts *counts = &rows[cpu].op[op];
+
+		add_counts(&to->counts, counts);
+		if (op < OW_NR_HOT_OPS && !is_untouched(counts))
+			add_lane(t, ow_lane(target, op, cpu, t->nr_cpus), to);
+	}
+	if (op >= OW_NR_HOT_OPS && !is_untouched(&to->counts))
+		add_lane(t, ow_lane(target, op, 0, t->nr_cpus), to);
+	memcpy(to->statuses, statuses[target * OW_NR_OPS + op], sizeof(to->statuses));
+	for (size_t i = 0; i < OW_LAT_SLOTS; i++)
+		to->completed += to->latency[i];
+}
+
+void ow_tracer_sample(const struct ow_tracer *t, __u32 target, struct ow_sample *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	ret->begin_ns = monotonic_ns();
+	for (__u32 op = 0; op < OW_NR_OPS; op++)
+		sample_op(t, target, op, &ret->op[op]);
+	ret->end_ns = monotonic_ns();
+}

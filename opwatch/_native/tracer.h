@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* Load, attach and read the BPF programs. A plain C library: no Python, no policy. */
+#ifndef OPWATCH_TRACER_H
+#define OPWATCH_TRACER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "opwatch_abi.h"
+
+struct ow_tracer_config {
+	const struct ow_target *targets;
+	__u32 nr_targets;
+	const struct ow_disk_key *disks;
+	__u32 nr_disks;
+	__u32 nr_stamps; /* places for requests in flight, all disks together */
+	__u32 nr_bios;	 /* places for bios in flight; 0 when no target is bio-based */
+	__u32 nr_cpus;	 /* only ow_tracer_map_bytes() looks at it; a tracer takes those of the
+			    machine */
+	bool queue_time;
+	bool raw_tp; /* use the helper-call twins even where typed ones would load */
+};
+
+/* One operation of one target, summed over CPUs. Everything is absolute. */
+struct ow_op_sample {
+	__u64 completed; /* the sum of latency[], so count and quantiles never disagree */
+	struct ow_counts counts;
+	__u64 latency[OW_LAT_SLOTS];
+	__u64 queue[OW_LAT_SLOTS];
+	__u64 sizes[OW_SIZE_SLOTS];
+	__u64 statuses[OW_NR_STATUS];
+};
+
+struct ow_sample {
+	__u64 begin_ns; /* CLOCK_MONOTONIC around the reading */
+	__u64 end_ns;
+	struct ow_op_sample op[OW_NR_OPS];
+};
+
+/* What the kernel's bookkeeping says of one of our programs. */
+struct ow_program_info {
+	char name[32];
+	__u32 id;
+	__u64 runs; /* runs and run_ns stay 0 unless BPF statistics are enabled */
+	__u64 run_ns;
+	__u64 recursion_misses;
+};
+
+#define OW_MAX_PROGRAMS 8
+#define OW_LOG_SIZE	65536
+
+struct ow_tracer;
+
+/*
+ * Load and attach. Returns 0 or -errno; @log (OW_LOG_SIZE bytes) then holds what libbpf and the
+ * verifier said.
+ */
+int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret, char *log);
+void ow_tracer_close(struct ow_tracer *tracer);
+void ow_tracer_sample(const struct ow_tracer *tracer, __u32 target, struct ow_sample *ret);
+bool ow_tracer_is_raw(const struct ow_tracer *tracer);
+/* Bytes of map memory that @config asks for, on @config->nr_cpus CPUs. Loads nothing. */
+__u64 ow_tracer_map_bytes(const struct ow_tracer_config *config);
+/* Fills at most OW_MAX_PROGRAMS entries; returns their number or -errno. */
+int ow_tracer_programs(const struct ow_tracer *tracer, struct ow_program_info *ret);
+
+/* Programs that do nothing: the floor that any program pays. */
+struct ow_floor;
+int ow_floor_open(struct ow_floor **ret, char *log);
+void ow_floor_close(struct ow_floor *floor);
+int ow_floor_programs(const struct ow_floor *floor, struct ow_program_info *ret);
+
+/* Kernel statistics of BPF programs, for as long as the returned descriptor is open. Or -errno. */
+int ow_enable_stats(void);
+
+#endif

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#define _GNU_SOURCE
+#include "tracer_log.h"
+
+#include <bpf/libbpf.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cleanup.h"
+#include "tracer.h"
+
+static __thread char *current_log;
+
+/* The end of a verifier log says why: when the log is full, its beginning makes room. */
+static void append(const char *text)
+{
+	size_t used = strlen(current_log), length = strlen(text);
+	size_t room = OW_LOG_SIZE - 1;
+
+	if (length > room) {
+		text += length - room;
+		length = room;
+	}
+	if (used + length > room) {
+		memmove(current_log, current_log + used + length - room, room - length);
+		used = room - length;
+	}
+	memcpy(current_log + used, text, length + 1);
+}
+
+static int collect(enum libbpf_print_level level, const char *format, va_list args)
+{
+	_cleanup_free_ char *text = NULL;
+
+	if (level == LIBBPF_DEBUG || !current_log)
+		return 0;
+	if (vasprintf(&text, format, args) < 0)
+		return 0;
+	append(text);
+	return 0;
+}
+
+void ow_log_begin(char *log)
+{
+	if (log)
+		log[0] = '\0';
+	current_log = log;
+	libbpf_set_print(collect);
+}

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* Keeps what libbpf says while it works for us, so that an error can carry it. */
+#ifndef OPWATCH_TRACER_LOG_H
+#define OPWATCH_TRACER_LOG_H
+
+/* Collect into @log (OW_LOG_SIZE bytes) from now on in this thread; NULL stops. */
+void ow_log_begin(char *log);
+
+#endif

@@ -1,0 +1,140 @@
+"""The layouts of bpf/opwatch_abi.h and opwatch/_native/tracer.h, seen from Python.
+
+tests/kernel/test_abi.py compares every name and offset here with the BTF of the built object.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from opwatch.hist import Histogram, Scale
+
+OPS = ("read", "write", "flush", "discard", "write_zeroes", "secure_erase", "other")
+HOT_OPS = 2
+LATENCY = Scale(bits=5, slots=1024)
+SIZE = Scale(bits=3, slots=256)
+STATUSES = 32
+MAX_TARGETS = 64
+SECTOR = 512
+WHOLE_DISK = (0, 2**64 - 1)
+
+# struct ow_target and struct ow_disk_key
+_TARGET = struct.Struct("=QQIIIIII")
+_DISK_KEY = struct.Struct("=QQII")
+
+
+class OpSample(NamedTuple):
+    """One operation of one target, absolute since the tracer was attached; struct ow_op_sample."""
+
+    completed: int
+    # struct ow_complete_counts
+    bytes: int
+    errors: int
+    error_bytes: int
+    sum_ns: int
+    max_ns: int
+    partial: int
+    unmatched: int
+    never_issued: int
+    flush_tails: int
+    unseen_bytes: int
+    clock_back: int
+    # struct ow_issue_counts
+    issued: int
+    sequential: int
+    overwritten: int
+    map_full: int
+    queued: int
+    queue_sum_ns: int
+    queue_max_ns: int
+    next_sector: int
+    # struct ow_requeue_counts
+    requeued: int
+    # the histograms
+    latency: Histogram
+    queue: Histogram
+    sizes: Histogram
+    statuses: memoryview
+
+
+_SCALARS = 21
+_OP_WORDS = _SCALARS + 2 * LATENCY.slots + SIZE.slots + STATUSES
+SAMPLE_BYTES = 8 * (2 + len(OPS) * _OP_WORDS)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSample:
+    """One reading of a target. Everything in it was true at some moment between begin and end."""
+
+    begin_ns: int
+    end_ns: int
+    ops: dict[str, OpSample]
+
+
+def _decode_op(words: memoryview) -> OpSample:
+    latency = _SCALARS
+    queue = latency + LATENCY.slots
+    sizes = queue + LATENCY.slots
+    statuses = sizes + SIZE.slots
+    return OpSample._make(
+        [
+            *words[:latency].tolist(),
+            Histogram(LATENCY, words[latency:queue]),
+            Histogram(LATENCY, words[queue:sizes]),
+            Histogram(SIZE, words[sizes:statuses]),
+            words[statuses:],
+        ]
+    )
+
+
+def decode_sample(raw: bytes) -> TargetSample:
+    """Decode one struct ow_sample. Pure; the histograms are views into `raw`, read when asked for."""
+    if len(raw) != SAMPLE_BYTES:
+        raise ValueError(f"a sample has {SAMPLE_BYTES} bytes, not {len(raw)}")
+    words = memoryview(raw).cast("Q")
+    ops = {
+        op: _decode_op(words[2 + index * _OP_WORDS : 2 + (index + 1) * _OP_WORDS])
+        for index, op in enumerate(OPS)
+    }
+    return TargetSample(words[0], words[1], ops)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What to count; struct ow_target. Targets on one disk are chained by `next`, one more than an index."""
+
+    first_sector: int
+    last_sector: int
+    stamps: int
+    queues: int
+    depth: int
+    next: int = 0
+    bio_based: bool = False
+
+    def pack(self) -> bytes:
+        return _TARGET.pack(
+            self.first_sector,
+            self.last_sector,
+            self.stamps,
+            self.queues,
+            self.depth,
+            self.next,
+            self.bio_based,
+            0,
+        )
+
+
+def pack_targets(targets: Iterable[Target]) -> bytes:
+    return b"".join(target.pack() for target in targets)
+
+
+def pack_disk_key(dev: tuple[int, int], name: str, first_target: int) -> bytes:
+    """struct ow_disk_key: the kernel's dev_t, or the name of a disk that has none (dev 0:0)."""
+    number = dev[0] << 20 | dev[1]
+    if number:
+        return _DISK_KEY.pack(number, 0, first_target + 1, 0)
+    low, high = struct.unpack("=QQ", name.encode().ljust(16, b"\0")[:16])
+    return _DISK_KEY.pack(low, high, first_target + 1, 0)

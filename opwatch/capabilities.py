@@ -1,0 +1,25 @@
+"""Which privileges this process has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+# Numbers of linux/capability.h, part of the kernel's stable interface.
+_NUMBERS = {"CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
+TRACING = ("CAP_BPF", "CAP_PERFMON")
+
+
+def effective(status: str) -> int:
+    """The effective set in the text of /proc/self/status; 0 when it is not told."""
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
+    return int(found[1], 16) if found else 0
+
+
+def missing(wanted: Iterable[str] = TRACING) -> list[str]:
+    """Which of these we lack. CAP_SYS_ADMIN implies the tracing ones."""
+    held = effective(Path("/proc/self/status").read_text())
+    if held >> _NUMBERS["CAP_SYS_ADMIN"] & 1:
+        return []
+    return [name for name in wanted if not held >> _NUMBERS[name] & 1]

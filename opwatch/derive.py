@@ -1,0 +1,157 @@
+"""What two samples say about the time between them. Live view, JSON and summary all come through here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opwatch.abi import OpSample, TargetSample
+from opwatch.hist import Histogram
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
+
+# blk_status_t as blk_types.h numbers it; the kernel publishes these as macros, so BTF cannot tell them.
+STATUS_NAMES = {
+    1: "not supported",
+    2: "timeout",
+    3: "no space",
+    4: "transport",
+    5: "target",
+    6: "reservation conflict",
+    7: "medium",
+    8: "protection",
+    9: "resource",
+    10: "I/O",
+    11: "dm requeue",
+    12: "again",
+    13: "device resource",
+    14: "zone resource",
+    15: "zone resource",
+    16: "offline",
+    17: "duration limit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """A latency distribution in ns. None where nothing completed. `max_slack_ns`: how much less the true
+    maximum may be; 0 when it is exact."""
+
+    mean: float | None
+    quantiles: dict[str, float | None]
+    max: int | None
+    max_slack_ns: int
+    histogram: Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class OpInterval:
+    """One operation between two samples."""
+
+    count: int
+    bytes: int
+    errors: int
+    error_bytes: int
+    statuses: dict[str, int]
+    issued: int
+    sequential_ratio: float | None
+    queue_depth: float
+    latency: Latency
+    queue: Latency | None
+    sizes: Histogram
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.count or self.issued or self.errors)
+
+    def size_p50(self) -> int | None:
+        """Median size in bytes of what was issued: its slot's lower edge, exact for powers of two."""
+        median = self.sizes.quantile(0.5)
+        return median.low * 512 if median else None
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A target between two samples."""
+
+    begin_ns: int
+    end_ns: int
+    ops: dict[str, OpInterval]
+
+    @property
+    def seconds(self) -> float:
+        return (self.end_ns - self.begin_ns) / 1e9
+
+
+def _latency(histogram: Histogram, sum_ns: int, before_max: int, max_ns: int, count: int) -> Latency:
+    """The kernel keeps the maximum since attach. It is this interval's when it grew; else the interval's
+    own lies in the highest slot that was hit."""
+    if not count:
+        return Latency(None, dict.fromkeys(QUANTILES), None, 0, histogram)
+    top = histogram.top() or 0
+    if max_ns > before_max:
+        maximum, slack = max_ns, 0
+    else:
+        maximum = min(histogram.scale.high(top), max_ns)
+        slack = maximum - histogram.scale.low(top)
+    quantiles = {name: histogram.quantile(ratio, maximum) for name, ratio in QUANTILES.items()}
+    values = {name: estimate.value if estimate else None for name, estimate in quantiles.items()}
+    return Latency(sum_ns / count, values, maximum, max(slack, 0), histogram)
+
+
+def _queue(begin: OpSample, end: OpSample) -> Latency | None:
+    """Time in the queue before issue; None when it was not measured."""
+    queued = end.queued - begin.queued
+    if not end.queued:
+        return None
+    return _latency(
+        end.queue.since(begin.queue),
+        end.queue_sum_ns - begin.queue_sum_ns,
+        begin.queue_max_ns,
+        end.queue_max_ns,
+        queued,
+    )
+
+
+def _statuses(begin: OpSample, end: OpSample) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for status, (before, after) in enumerate(zip(begin.statuses, end.statuses, strict=True)):
+        if after > before:
+            name = STATUS_NAMES.get(status, f"status {status}")
+            found[name] = found.get(name, 0) + after - before
+    return found
+
+
+def derive_op(begin: OpSample, end: OpSample, elapsed_ns: int) -> OpInterval:
+    """One operation between two samples of the same tracer."""
+    count = end.completed - begin.completed
+    issued = end.issued - begin.issued
+    sum_ns = end.sum_ns - begin.sum_ns
+    return OpInterval(
+        count=count,
+        bytes=end.bytes - begin.bytes,
+        errors=end.errors - begin.errors,
+        error_bytes=end.error_bytes - begin.error_bytes,
+        statuses=_statuses(begin, end) if end.errors > begin.errors else {},
+        issued=issued,
+        sequential_ratio=(end.sequential - begin.sequential) / issued if issued else None,
+        # Little's law: the time that requests spent in the device, per unit of time.
+        queue_depth=sum_ns / elapsed_ns if elapsed_ns else 0.0,
+        latency=_latency(end.latency.since(begin.latency), sum_ns, begin.max_ns, end.max_ns, count),
+        queue=_queue(begin, end),
+        sizes=end.sizes.since(begin.sizes),
+    )
+
+
+def derive(begin: TargetSample, end: TargetSample) -> Interval:
+    """Everything between two samples. Idle operations are left out."""
+    elapsed = end.end_ns - begin.end_ns
+    ops = {}
+    for name, after in end.ops.items():
+        before = begin.ops[name]
+        if (after.issued, after.completed, after.errors) != (
+            before.issued,
+            before.completed,
+            before.errors,
+        ):
+            ops[name] = derive_op(before, after, elapsed)
+    return Interval(begin.end_ns, end.end_ns, ops)

@@ -1,0 +1,42 @@
+"""What a sink is given: one disk over one stretch of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from opwatch.derive import Interval
+from opwatch.trust import Trust
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """An interval, or (`final`) the whole time since the start. `origin` is the device the user named;
+    `device` does its I/O. `level` says at which layer it was counted."""
+
+    device: str
+    origin: str
+    level: str
+    at: datetime
+    final: bool
+    interval: Interval
+    trust: Trust
+    in_flight_at_start: int
+
+    @property
+    def label(self) -> str:
+        return self.device if self.device == self.origin else f"{self.device} (of {self.origin})"
+
+    @property
+    def unexplained(self) -> list[str]:
+        return self.trust.unexplained(self.in_flight_at_start)
+
+
+class Sink(Protocol):
+    """Where observations go."""
+
+    def begin(self, notes: list[str]) -> None:
+        """Once, with what the user should know beforehand."""
+
+    def write(self, observation: Observation) -> None: ...

@@ -1,0 +1,95 @@
+"""JSON lines, schema opwatch/1: one object for each device and interval, one for each summary."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TextIO
+
+from opwatch.derive import Latency, OpInterval
+from opwatch.observation import Observation
+from opwatch.trust import Trust
+
+SCHEMA = "opwatch/1"
+
+
+def _latency(latency: Latency) -> dict[str, Any]:
+    return {
+        "mean": latency.mean,
+        **latency.quantiles,
+        "max": latency.max,
+        "max_slack": latency.max_slack_ns,
+    }
+
+
+def _op(op: OpInterval, seconds: float) -> dict[str, Any]:
+    document = {
+        "count": op.count,
+        "bytes": op.bytes,
+        "errors": op.errors,
+        "error_bytes": op.error_bytes,
+        "errors_by_status": op.statuses,
+        "issued": op.issued,
+        "per_s": op.count / seconds if seconds else None,
+        "bytes_per_s": op.bytes / seconds if seconds else None,
+        "queue_depth": op.queue_depth,
+        "sequential_ratio": op.sequential_ratio,
+        "size_bytes": {"p50": op.size_p50()},
+        "latency_ns": _latency(op.latency),
+    }
+    if op.queue:
+        document["queue_ns"] = _latency(op.queue)
+    return document
+
+
+def _trust(trust: Trust) -> dict[str, Any]:
+    return {
+        "issued": trust.issued,
+        "completed": trust.completed,
+        "in_flight": trust.in_flight,
+        "unmatched": trust.unmatched,
+        "partial": trust.partial,
+        "requeued": trust.requeued,
+        "errors": trust.errors,
+        "never_issued": trust.never_issued,
+        "flush_tails": trust.flush_tails,
+        "overwritten": trust.overwritten,
+        "map_full": trust.map_full,
+        "clock_back": trust.clock_back,
+        "misses": trust.misses,
+        "drift": {group: drift.drift for group, drift in trust.drift.items()},
+        "drift_slack": {group: drift.slack for group, drift in trust.drift.items()},
+        "byte_drift": {group: drift.drift for group, drift in trust.byte_drift.items()},
+        "no_drift": trust.no_drift,
+    }
+
+
+def document(seen: Observation) -> dict[str, Any]:
+    """One observation as the object that is printed."""
+    seconds = seen.interval.seconds
+    return {
+        "schema": SCHEMA,
+        "type": "summary" if seen.final else "interval",
+        "device": seen.device,
+        "origin": seen.origin,
+        "level": seen.level,
+        "time": seen.at.isoformat(timespec="milliseconds"),
+        "begin_mono_ns": seen.interval.begin_ns,
+        "end_mono_ns": seen.interval.end_ns,
+        "interval_s": seconds,
+        "ops": {name: _op(op, seconds) for name, op in seen.interval.ops.items()},
+        "trust": _trust(seen.trust),
+        "unexplained": seen.unexplained,
+    }
+
+
+class JsonLines:
+    """Writes each observation as one line, at once."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def begin(self, notes: list[str]) -> None:
+        """Notes are talk, not data: the command prints them to stderr."""
+
+    def write(self, observation: Observation) -> None:
+        print(json.dumps(document(observation)), file=self._stream, flush=True)

@@ -1,0 +1,147 @@
+"""Plain lines of at most 80 columns: an iostat-like table while it runs, histograms and the trust line at
+the end."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TextIO
+
+from opwatch import units
+from opwatch.derive import OpInterval
+from opwatch.hist import Histogram
+from opwatch.observation import Observation
+from opwatch.trust import Drift, Trust
+
+HEADER = "op           /s   MB/s  mean   p50   p90   p99 p99.9   max    qd size seq% err"
+REPEAT_HEADER = 20
+COLUMNS = 80
+BAR = 40
+_SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
+
+
+def _row(name: str, op: OpInterval, seconds: float) -> str:
+    latency = op.latency
+    times = [latency.mean, *latency.quantiles.values()]
+    sequential = "-" if op.sequential_ratio is None else f"{op.sequential_ratio * 100:.0f}"
+    # A maximum known only to its slot is marked: it is at most this.
+    maximum = ("<" if latency.max_slack_ns and latency.max is not None else "") + units.duration(latency.max)
+    return (
+        f"{_SHORT.get(name, name):<7} {units.rate(op.count / seconds if seconds else 0):>6} "
+        f"{units.megabytes(op.bytes / seconds if seconds else 0):>6} "
+        + " ".join(f"{units.duration(time):>5}" for time in times)
+        + f" {maximum:>6}{op.queue_depth:>6.1f} {units.size(op.size_p50()):>4} {sequential:>4} "
+        f"{op.errors:>3}"
+    )
+
+
+def _queue_row(op: OpInterval) -> str | None:
+    if not op.queue or op.queue.mean is None:
+        return None
+    times = [op.queue.mean, *op.queue.quantiles.values(), op.queue.max]
+    return f"{' in queue':<21} " + " ".join(f"{units.duration(time):>5}" for time in times)
+
+
+def _histogram(name: str, title: str, histogram: Histogram) -> list[str]:
+    rows = histogram.octaves()
+    if not rows:
+        return []
+    peak = max(count for _, _, count in rows)
+    lines = ["", f"{name} {title}"]
+    for low, high, count in rows:
+        bar = "#" * -(-count * BAR // peak)
+        span = f"{units.duration(low)} - {units.duration(high + 1)}"
+        lines.append(f"{span:>15} {count:>12} |{bar:<{BAR}}|")
+    return lines
+
+
+def _drifts(drifts: dict[str, Drift]) -> str:
+    parts = []
+    for group, drift in drifts.items():
+        slack = f" (±{drift.slack})" if drift.slack else ""
+        parts.append(f"{group} {drift.drift:+d}{slack}" if drift.drift else f"{group} 0{slack}")
+    return " ".join(parts)
+
+
+def trust_lines(trust: Trust, in_flight_at_start: int) -> list[str]:
+    """The loss account in words."""
+    lines = [
+        f"trust: issued {trust.issued} completed {trust.completed} in flight {trust.in_flight} "
+        f"errors {trust.errors}",
+        f"  unmatched {trust.unmatched} (in flight at start: {in_flight_at_start}) "
+        f"partial {trust.partial} requeued {trust.requeued}",
+        f"  missed {trust.overwritten} map full {trust.map_full} skipped by kernel {trust.misses} "
+        f"clock back {trust.clock_back}",
+    ]
+    if trust.never_issued or trust.flush_tails:
+        lines.append(f"  flush sequences: {trust.never_issued} never issued, {trust.flush_tails} tails")
+    if trust.no_drift:
+        lines.append(f"  drift against the kernel: unknown, {trust.no_drift}")
+    else:
+        lines.append(f"  drift against the kernel: requests {_drifts(trust.drift)}")
+        lines.append(f"    bytes {_drifts(trust.byte_drift)}")
+    return lines
+
+
+class Lines:
+    """Writes to a stream; idle devices and idle operations take no line."""
+
+    def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
+        self._stream = stream
+        self._quiet = quiet
+        self._since_header = REPEAT_HEADER
+
+    def begin(self, notes: list[str]) -> None:
+        for note in notes:
+            self._print(note)
+
+    def write(self, observation: Observation) -> None:
+        if observation.final:
+            self._summary(observation)
+        elif not self._quiet:
+            self._interval(observation)
+
+    def _print(self, text: str = "") -> None:
+        for line in textwrap.wrap(text, COLUMNS, subsequent_indent="    ") if len(text) > COLUMNS else [text]:
+            print(line, file=self._stream, flush=True)
+
+    def _table(self, seen: Observation) -> None:
+        for name, op in seen.interval.ops.items():
+            self._print(_row(name, op, seen.interval.seconds))
+            queue = _queue_row(op)
+            if queue:
+                self._print(queue)
+
+    def _interval(self, seen: Observation) -> None:
+        time = f"{seen.at.astimezone():%H:%M:%S}"
+        if not seen.interval.ops:
+            self._print(f"{time} {seen.label}: idle")
+            return
+        if self._since_header >= REPEAT_HEADER:
+            self._print(HEADER)
+            self._since_header = 0
+        self._since_header += len(seen.interval.ops)
+        lost = "; ".join(seen.unexplained)
+        self._print(f"{time} {seen.label}" + (f"  ! {lost}" if lost else ""))
+        self._table(seen)
+
+    def _summary(self, seen: Observation) -> None:
+        self._print()
+        self._print(f"== {seen.label}, {seen.level}, {seen.interval.seconds:.1f} s")
+        if seen.interval.ops:
+            self._print(HEADER)
+            self._table(seen)
+            for name, op in seen.interval.ops.items():
+                for line in _histogram(name, "latency", op.latency.histogram):
+                    self._print(line)
+                if op.queue:
+                    for line in _histogram(name, "time in queue", op.queue.histogram):
+                        self._print(line)
+                for status, count in op.statuses.items():
+                    self._print(f"{name} errors, {status}: {count}")
+            self._print()
+        else:
+            self._print("no I/O")
+        for line in trust_lines(seen.trust, seen.in_flight_at_start):
+            self._print(line)
+        for line in seen.unexplained:
+            self._print(f"  UNEXPLAINED: {line}")

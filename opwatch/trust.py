@@ -1,0 +1,165 @@
+"""What was lost, and whether the kernel's own statistics agree with what was traced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from opwatch.abi import OpSample, TargetSample
+
+# Groups of /sys/block/*/stat and the operations that the kernel counts in each.
+GROUPS = {
+    "read": ("read",),
+    "write": ("write", "write_zeroes", "secure_erase"),
+    "flush": ("flush",),
+    "discard": ("discard",),
+}
+
+
+class Witness(Protocol):
+    """One reading of the kernel's own counts, by group."""
+
+    @property
+    def requests(self) -> dict[str, int]: ...
+    @property
+    def bytes(self) -> dict[str, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A sample between two readings of the witness: it was taken after the first, before the second. A
+    missing witness is a reason."""
+
+    sample: TargetSample
+    before: Witness | None
+    after: Witness | None
+    no_witness: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How many more the kernel counted than the tracer saw. `slack`: requests that completed while the two
+    were being read, which could be on either side; a drift within it is reported as 0."""
+
+    drift: int
+    slack: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """The loss account of an interval. Every field but in_flight is a difference of two readings."""
+
+    issued: int
+    completed: int
+    in_flight: int
+    unmatched: int
+    partial: int
+    requeued: int
+    errors: int
+    never_issued: int
+    flush_tails: int
+    overwritten: int
+    map_full: int
+    clock_back: int
+    misses: int
+    drift: dict[str, Drift]
+    byte_drift: dict[str, Drift]
+    no_drift: str | None
+
+    def unexplained(self, in_flight_at_start: int) -> list[str]:
+        """What nothing explains. An unmatched completion is explained while it can be a request that was
+        in flight when we attached."""
+        found = []
+        if self.unmatched > in_flight_at_start:
+            found.append(f"{self.unmatched} completions without an issue")
+        for count, what in (
+            (self.overwritten, "completions missed"),
+            (self.map_full, "requests that could not be remembered"),
+            (self.misses, "program runs skipped by the kernel"),
+            (self.clock_back, "completions stamped before their issue"),
+        ):
+            if count:
+                found.append(f"{count} {what}")
+        found += [
+            f"{drift.drift:+d} {group} requests by the kernel's count"
+            for group, drift in self.drift.items()
+            if drift.drift
+        ]
+        found += [
+            f"{drift.drift:+d} {group} bytes by the kernel's count"
+            for group, drift in self.byte_drift.items()
+            if drift.drift
+        ]
+        if self.no_drift:
+            found.append(f"drift unknown: {self.no_drift}")
+        return found
+
+
+def _drift(traced: int, before: tuple[int, int], after: tuple[int, int]) -> Drift:
+    """The kernel's difference lies between two bounds; the distance of what was traced from them."""
+    low, high = after[0] - before[1], after[1] - before[0]
+    distance = low - traced if traced < low else high - traced if traced > high else 0
+    return Drift(distance, high - low)
+
+
+def _completions(op: OpSample) -> int:
+    """Every completion that the kernel's statistics count, matched or not."""
+    return op.completed + op.unmatched + op.never_issued
+
+
+def _drifts(begin: Reading, end: Reading) -> tuple[dict[str, Drift], dict[str, Drift], str | None]:
+    witnesses = (begin.before, begin.after, end.before, end.after)
+    if None in witnesses:
+        reason = begin.no_witness or end.no_witness or "the kernel's statistics could not be read"
+        return {}, {}, reason
+    first, second, third, fourth = (w for w in witnesses if w is not None)
+    requests, bytes_ = {}, {}
+    for group, ops in GROUPS.items():
+        traced, traced_bytes = 0, 0
+        for op in ops:
+            then, now = begin.sample.ops[op], end.sample.ops[op]
+            traced += _completions(now) - _completions(then)
+            traced_bytes += now.bytes + now.unseen_bytes - then.bytes - then.unseen_bytes
+        if group in first.requests:
+            requests[group] = _drift(
+                traced,
+                (first.requests[group], second.requests[group]),
+                (third.requests[group], fourth.requests[group]),
+            )
+        if group in first.bytes:
+            bytes_[group] = _drift(
+                traced_bytes,
+                (first.bytes[group], second.bytes[group]),
+                (third.bytes[group], fourth.bytes[group]),
+            )
+    return requests, bytes_, None
+
+
+def trust(begin: Reading, end: Reading, misses: int) -> Trust:
+    """The loss account between two readings. `misses` are recursion misses, of all devices together."""
+
+    def grown(field: str) -> int:
+        pairs = zip(begin.sample.ops.values(), end.sample.ops.values(), strict=True)
+        return sum(getattr(now, field) - getattr(then, field) for then, now in pairs)
+
+    # In flight is a state, not a difference: issued since attach and neither completed nor given back.
+    in_flight = sum(op.issued - op.completed - op.requeued - op.overwritten for op in end.sample.ops.values())
+    drift, byte_drift, reason = _drifts(begin, end)
+    return Trust(
+        issued=grown("issued"),
+        completed=grown("completed"),
+        in_flight=max(in_flight, 0),
+        unmatched=grown("unmatched"),
+        partial=grown("partial"),
+        requeued=grown("requeued"),
+        errors=grown("errors"),
+        never_issued=grown("never_issued"),
+        flush_tails=grown("flush_tails"),
+        overwritten=grown("overwritten"),
+        map_full=grown("map_full"),
+        clock_back=grown("clock_back"),
+        misses=misses,
+        drift=drift,
+        byte_drift=byte_drift,
+        no_drift=reason,
+    )

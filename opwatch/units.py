@@ -1,0 +1,58 @@
+"""Numbers for people: three significant digits and a unit, in a fixed width."""
+
+from __future__ import annotations
+
+
+def _three_digits(value: float) -> str:
+    """Three significant digits, no exponent: 1.23, 12.3, 123, 1234."""
+    if value >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def duration(ns: float | None) -> str:
+    """A time in at most 5 characters: 850n, 17.4u, 1.02m, 68.7s. A dash for None."""
+    if ns is None:
+        return "-"
+    for scale, unit in ((1e3, "n"), (1e6, "u"), (1e9, "m")):
+        # What would be rounded up to 1000 belongs to the next unit.
+        if ns < scale * 0.9995:
+            value = ns / (scale / 1e3)
+            return f"{value:.0f}n" if unit == "n" else f"{_three_digits(value)}{unit}"
+    return f"{_three_digits(ns / 1e9)}s"
+
+
+def rate(per_second: float) -> str:
+    """Events a second in at most 6 characters: 0.50, 12.3, 259342, 1.23M."""
+    if per_second >= 999_999.5:
+        return f"{_three_digits(per_second / 1e6)}M"
+    return _three_digits(per_second)
+
+
+def megabytes(bytes_per_second: float) -> str:
+    """MB/s (10^6) in at most 6 characters."""
+    return _three_digits(bytes_per_second / 1e6)
+
+
+def size(n_bytes: int | None) -> str:
+    """A request size in at most 5 characters, in powers of 1024: 512, 4k, 1.25M. A dash for None."""
+    if n_bytes is None:
+        return "-"
+    if n_bytes < 1024:
+        return str(n_bytes)
+    value, unit = n_bytes / 1024, "k"
+    for larger in ("M", "G", "T"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.0f}{unit}" if value == int(value) else f"{_three_digits(value)}{unit}"
+
+
+def capacity(n_bytes: int) -> str:
+    """A capacity as drives are sold, in powers of 1000: 960 GB, 1.92 TB."""
+    value, unit = float(n_bytes), "B"
+    for larger in ("kB", "MB", "GB", "TB", "PB"):
+        if value < 999.5:
+            break
+        value, unit = value / 1000, larger
+    return f"{n_bytes} B" if unit == "B" else f"{_three_digits(value)} {unit}"

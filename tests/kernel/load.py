@@ -1,0 +1,58 @@
+"""Loads whose every request is known: direct I/O, one request at a time, prime numbers of them."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+BLOCK = 4096
+# linux/fs.h
+BLKDISCARD = 0x1277
+BLKZEROOUT = 0x127F
+
+
+@contextmanager
+def opened(node: str, flags: int = 0) -> Iterator[int]:
+    descriptor = os.open(node, os.O_RDWR | os.O_DIRECT | flags)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def aligned(size: int) -> mmap.mmap:
+    """Memory that direct I/O accepts."""
+    return mmap.mmap(-1, size)
+
+
+def reads(node: str, count: int, size: int = BLOCK, start: int = 0, step: int = BLOCK) -> None:
+    buffer = aligned(size)
+    with opened(node) as descriptor:
+        for index in range(count):
+            assert os.preadv(descriptor, [buffer], start + index * step) == size
+
+
+def writes(
+    node: str, count: int, size: int = BLOCK, start: int = 0, step: int = BLOCK, flags: int = 0
+) -> None:
+    buffer = aligned(size)
+    with opened(node, flags) as descriptor:
+        for index in range(count):
+            assert os.pwritev(descriptor, [buffer], start + index * step) == size
+
+
+def flushes(node: str, count: int) -> None:
+    with opened(node) as descriptor:
+        for _ in range(count):
+            os.fsync(descriptor)
+
+
+def discards(node: str, count: int, length: int = 1 << 19, *, request: int = BLKDISCARD) -> None:
+    """By the ioctl itself: blkdiscard(8) reads the disk first, to look for signatures."""
+    with opened(node) as descriptor:
+        for index in range(count):
+            fcntl.ioctl(descriptor, request, struct.pack("=QQ", index << 20, length))

@@ -1,0 +1,129 @@
+"""Attaching, detaching, and disks that go away."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+from opwatch.collectors.blk import BlockTracer
+from opwatch.device import Devices
+from opwatch.errors import OpwatchError
+from opwatch.scratch import ScratchDisk
+from opwatch.tools.watch import choose_leaves
+
+from .load import reads
+from .watching import lines
+
+
+def kernel_objects() -> dict[str, int]:
+    """How many programs, maps and links of ours there are, and how many descriptors we hold."""
+    own = {"descriptors": len(os.listdir("/proc/self/fd"))}
+    for kind in ("prog", "map", "link"):
+        listing = json.loads(subprocess.check_output(["bpftool", kind, "show", "--json"]))
+        own[kind] = sum(str(os.getpid()) in {str(p["pid"]) for p in x.get("pids", [])} for x in listing)
+    return own
+
+
+def test_a_hundred_rounds_leave_nothing_behind(disk: ScratchDisk) -> None:
+    leaves, _ = choose_leaves(Devices(), [disk.name])
+
+    def attach_and_detach() -> None:
+        tracer = BlockTracer(leaves, queue_time=True)
+        tracer.read()
+        tracer.programs()
+        tracer.close()
+
+    attach_and_detach()
+    before = kernel_objects()
+    for _ in range(100):
+        attach_and_detach()
+    deadline = time.monotonic() + 5
+    # The kernel frees programs and maps after a grace period.
+    while kernel_objects() != before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert kernel_objects() == before
+
+
+def start(disk: ScratchDisk, *arguments: str) -> subprocess.Popen[str]:
+    """opwatch on a disk, returned after its first line: it is attached then."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "opwatch", "--dev", disk.name, "--json", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    assert json.loads(process.stdout.readline())["type"] == "interval"
+    return process
+
+
+def test_a_disk_that_vanishes_ends_with_its_summary(disk: ScratchDisk) -> None:
+    process = start(disk, "0.2")
+    reads(disk.node, 101)
+    time.sleep(0.5)
+    disk.detach()
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert f"{disk.name} has gone" in err
+    last = lines(out)[-1]
+    assert last["type"] == "summary"
+    assert last["ops"]["read"]["count"] == 101
+
+
+def test_interrupt_ends_with_the_summary_and_success(disk: ScratchDisk) -> None:
+    process = start(disk, "0.2")
+    reads(disk.node, 103)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (0, "")
+    last = lines(out)[-1]
+    assert last["type"] == "summary"
+    assert last["ops"]["read"]["count"] == 103
+
+
+def test_a_closed_pipe_ends_it_quietly(disk: ScratchDisk) -> None:
+    process = start(disk, "0.1")
+    assert process.stdout
+    process.stdout.close()
+    assert process.wait(timeout=20) == 0
+    assert process.stderr
+    assert process.stderr.read() == ""
+
+
+def test_an_interrupt_ends_a_command_that_ignores_it(disk: ScratchDisk) -> None:
+    process = start(disk, "0.2", "--", "sh", "-c", "trap '' INT TERM; while :; do sleep 0.1; done")
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGKILL
+    assert lines(out)[-1]["type"] == "summary"
+
+
+def test_no_descriptor_leaks_wherever_it_fails(disk: ScratchDisk) -> None:
+    """Attach with ever more descriptors allowed, so that it fails at every one it opens."""
+    leaves, _ = choose_leaves(Devices(), [disk.name])
+    BlockTracer(leaves).close()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = os.listdir("/proc/self/fd")
+    failures = 0
+    for allowed in range(3, 300):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, limits[1]))
+        try:
+            BlockTracer(leaves).close()
+            break
+        except (OpwatchError, OSError):
+            failures += 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert os.listdir("/proc/self/fd") == held
+    assert failures > 10
+    assert os.listdir("/proc/self/fd") == held

@@ -1,0 +1,36 @@
+"""What a test needs and what happens when it is not there: it says why, or fails where it must run.
+
+OPWATCH_REQUIRE=kernel,vm turns "cannot run" of these kinds into a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+
+def unmet(kind: str, reason: str) -> None:
+    """This test cannot run, for this reason: skip it, or fail if `kind` is required."""
+    if kind in os.environ.get("OPWATCH_REQUIRE", "").split(","):
+        pytest.fail(f"{kind} tests are required, but {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+def require_kernel() -> None:
+    """Root, BTF, the tracer, a way to make disks, and fio to load them."""
+    if os.geteuid() != 0:
+        unmet("kernel", "it needs root")
+    if not Path("/sys/kernel/btf/vmlinux").exists():
+        unmet("kernel", "this kernel has no BTF")
+    if not Path("/dev/loop-control").exists():
+        unmet("kernel", "this kernel has no loop devices")
+    for tool in ("losetup", "fio", "blkdiscard", "bpftool"):
+        if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
+            unmet("kernel", f"{tool} is not installed")
+    try:
+        from opwatch._native import Tracer  # noqa: F401
+    except ImportError:
+        unmet("kernel", "opwatch was built without its tracer")

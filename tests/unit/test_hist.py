@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch.abi import LATENCY, SIZE
+from opwatch.hist import Histogram, Scale
+
+# All that latency slots can tell apart: the last slot is open-ended.
+LARGEST = LATENCY.low(LATENCY.slots - 1) - 1
+latencies = st.integers(0, LARGEST)
+samples = st.lists(latencies, min_size=1, max_size=300)
+scales = st.sampled_from([LATENCY, SIZE, Scale(4, 512), Scale(6, 1856)])
+
+
+@given(scales, st.data())
+def test_a_value_lies_within_its_slot(scale: Scale, data: st.DataObject) -> None:
+    value = data.draw(st.integers(0, scale.low(scale.slots - 1) - 1))
+    slot = scale.slot(value)
+    assert scale.low(slot) <= value <= scale.high(slot)
+
+
+@given(scales)
+def test_slots_neither_overlap_nor_leave_gaps(scale: Scale) -> None:
+    for slot in range(scale.slots - 1):
+        assert scale.high(slot) + 1 == scale.low(slot + 1)
+        assert scale.slot(scale.low(slot)) == scale.slot(scale.high(slot)) == slot
+
+
+@pytest.mark.parametrize("value", [2**36, 2**40, 2**63, 2**64 - 1])
+def test_what_is_too_large_lands_in_the_last_slot(value: int) -> None:
+    assert LATENCY.slot(value) == LATENCY.slots - 1
+
+
+@given(samples, st.sampled_from([0.0, 0.1, 0.5, 0.9, 0.99, 0.999, 1.0]))
+def test_a_quantile_is_within_1_56_percent_of_the_exact_one(values: list[int], ratio: float) -> None:
+    found = Histogram.of(LATENCY, values).quantile(ratio)
+    parts = round(ratio * 100_000)
+    exact = sorted(values)[max(1, -(-parts * len(values) // 100_000)) - 1]
+    assert found is not None
+    assert found.low <= exact <= found.high
+    assert abs(found.value - exact) <= exact / 64
+
+
+@given(samples)
+def test_knowing_the_maximum_never_makes_a_quantile_worse(values: list[int]) -> None:
+    histogram = Histogram.of(LATENCY, values)
+    found = histogram.quantile(1.0, at_most=max(values))
+    assert found is not None
+    assert found.high == max(values)
+    assert abs(found.value - max(values)) <= max(values) / 64
+
+
+@given(samples, samples)
+def test_merging_is_counting_together(first: list[int], second: list[int]) -> None:
+    merged = Histogram.of(LATENCY, first).merged(Histogram.of(LATENCY, second))
+    assert list(merged.counts) == list(Histogram.of(LATENCY, first + second).counts)
+
+
+@given(samples, samples)
+def test_a_difference_is_what_came_in_between(before: list[int], between: list[int]) -> None:
+    earlier = Histogram.of(LATENCY, before)
+    later = Histogram.of(LATENCY, before + between)
+    assert list(later.since(earlier).counts) == list(Histogram.of(LATENCY, between).counts)
+
+
+def test_an_empty_histogram_has_no_quantile() -> None:
+    empty = Histogram.of(LATENCY, [])
+    assert empty.quantile(0.5) is None
+    assert empty.top() is None
+    assert empty.octaves() == []
+
+
+def test_the_last_slot_is_open_ended() -> None:
+    found = Histogram.of(LATENCY, [2**63]).quantile(0.5)
+    assert found is not None
+    assert found.open_ended
+    bounded = Histogram.of(LATENCY, [2**63]).quantile(0.5, at_most=2**63)
+    assert bounded is not None
+    assert not bounded.open_ended
+    assert bounded.high == 2**63
+
+
+@given(samples)
+def test_octaves_count_everything_once(values: list[int]) -> None:
+    rows = Histogram.of(LATENCY, values).octaves()
+    assert sum(count for _, _, count in rows) == len(values)
+    for low, high, count in rows:
+        assert count == sum(low <= value <= high for value in values)

@@ -1,0 +1,257 @@
+"""`opwatch overhead`: what tracing costs here, measured now."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from opwatch.collectors.blk import BlockTracer, explain_probe_error
+from opwatch.collectors.fio import run_fio
+from opwatch.device import Devices
+from opwatch.errors import NotEnoughData, Unsupported
+from opwatch.scratch import ScratchDisk
+from opwatch.sinks.jsonl import SCHEMA
+from opwatch.tools.watch import choose_leaves
+
+LOAD = ("--rw=randread", "--bs=4k", "--iodepth=32", "--ioengine=libaio", "--time_based")
+SCRATCH_BYTES = 1 << 30
+MIN_REQUESTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramCost:
+    """Mean time of one program's run, with and without what an empty program takes."""
+
+    name: str
+    runs: int
+    raw_ns: float
+    net_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What tracing took in a window. `per_io_ns` is net of empty programs, over all I/Os completed."""
+
+    programs: list[ProgramCost]
+    floor_ns: float
+    ios: int
+    seconds: float
+    per_io_ns: float
+
+    @property
+    def core_ratio(self) -> float:
+        """The share of one core at the rate seen."""
+        return self.per_io_ns * self.ios / (self.seconds * 1e9)
+
+
+@contextmanager
+def program_statistics() -> Iterator[None]:
+    """Let the kernel time BPF programs while this is entered, and only then."""
+    try:
+        from opwatch._native import enable_stats
+    except ImportError as error:
+        raise Unsupported("this opwatch was built without its tracer; see opwatch doctor") from error
+    descriptor = enable_stats()
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Programs' (runs, ns) and the I/Os completed so far."""
+
+    programs: dict[str, tuple[int, int]]
+    floor: dict[str, tuple[int, int]]
+    ios: int
+    at: float
+
+
+class CostMeter:
+    """The tracer and empty programs on the same events; cost() is of the time since the meter was made."""
+
+    def __init__(self, tracer: BlockTracer) -> None:
+        from opwatch._native import Floor, ProbeError
+
+        self._tracer = tracer
+        try:
+            self._floor = Floor()
+        except ProbeError as error:
+            raise explain_probe_error(error) from error
+        self._begin = self._read()
+
+    def _read(self) -> _Reading:
+        ios = sum(op.completed for r in self._tracer.read() for op in r.sample.ops.values())
+        return _Reading(
+            {name: (runs, ns) for name, _, runs, ns, _ in self._tracer.programs()},
+            {name: (runs, ns) for name, _, runs, ns, _ in self._floor.programs()},
+            ios,
+            time.monotonic(),
+        )
+
+    def cost(self) -> Cost:
+        """Raises NotEnoughData when too little happened for a mean to mean anything."""
+        begin, end = self._begin, self._read()
+        ios = end.ios - begin.ios
+        if ios < MIN_REQUESTS:
+            raise NotEnoughData(f"{ios} I/Os were too few to time: {MIN_REQUESTS} are needed; load the disk")
+        floor_ns = _mean(list(end.floor.items()), begin.floor)
+        programs, total = [], 0.0
+        for name, (runs, ns) in end.programs.items():
+            runs, ns = runs - begin.programs[name][0], ns - begin.programs[name][1]
+            if runs:
+                programs.append(ProgramCost(name, runs, ns / runs, ns / runs - floor_ns))
+                total += ns - runs * floor_ns
+        return Cost(programs, floor_ns, ios, end.at - begin.at, total / ios)
+
+    def close(self) -> None:
+        self._floor.close()
+
+
+def _mean(end: list[tuple[str, tuple[int, int]]], begin: dict[str, tuple[int, int]]) -> float:
+    """Mean ns of a run over several programs."""
+    runs = sum(now[0] - begin[name][0] for name, now in end)
+    ns = sum(now[1] - begin[name][1] for name, now in end)
+    return ns / runs if runs else 0.0
+
+
+def measure_device(dev: list[str] | None, seconds: float) -> Cost:
+    """The cost on disks under the load they have."""
+    leaves, _ = choose_leaves(Devices(), dev)
+    tracer = BlockTracer(leaves)
+    try:
+        with program_statistics():
+            meter = CostMeter(tracer)
+            time.sleep(seconds)
+            try:
+                return meter.cost()
+            finally:
+                meter.close()
+    finally:
+        tracer.close()
+
+
+def measure_scratch(node: str, seconds: float) -> Cost:
+    """The cost on a disk of our own, loaded by fio."""
+    leaves, _ = choose_leaves(Devices(), [node])
+    tracer = BlockTracer(leaves)
+    try:
+        with program_statistics():
+            meter = CostMeter(tracer)
+            run_fio(node, [*LOAD, f"--runtime={seconds}"])
+            try:
+                return meter.cost()
+            finally:
+                meter.close()
+    finally:
+        tracer.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Traced over untraced IOPS, pair by pair."""
+
+    ratios: list[float]
+    untraced_iops: float
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.ratios)
+
+
+def compare_throughput(node: str, pairs: int, seconds: float) -> Throughput:
+    """fio with and without the tracer, in turn, the order of each pair the reverse of the last's."""
+    leaves, _ = choose_leaves(Devices(), [node])
+
+    def traced() -> float:
+        tracer = BlockTracer(leaves)
+        try:
+            return run_fio(node, [*LOAD, f"--runtime={seconds}"]).iops
+        finally:
+            tracer.close()
+
+    def untraced() -> float:
+        return run_fio(node, [*LOAD, f"--runtime={seconds}"]).iops
+
+    ratios, base = [], []
+    untraced()  # the first run also fills the page cache
+    for index in range(pairs):
+        if index % 2:
+            with_, without = traced(), untraced()
+        else:
+            without, with_ = untraced(), traced()
+        ratios.append(with_ / without)
+        base.append(without)
+    return Throughput(ratios, statistics.median(base))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dev", action="append", metavar="D", help="measure on this disk under the load it has now"
+    )
+    parser.add_argument(
+        "--for", dest="seconds", type=float, default=3.0, metavar="S", help="seconds a measurement (3)"
+    )
+    parser.add_argument("--pairs", type=int, default=5, help="runs with and without tracing (5)")
+    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+
+
+def _document(cost: Cost, throughput: Throughput | None) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "ios": cost.ios,
+        "seconds": cost.seconds,
+        "floor_ns": cost.floor_ns,
+        "net_ns_per_io": cost.per_io_ns,
+        "core_ratio": cost.core_ratio,
+        "programs": [
+            {"name": p.name, "runs": p.runs, "raw_ns": p.raw_ns, "net_ns": p.net_ns} for p in cost.programs
+        ],
+        "throughput": None
+        if throughput is None
+        else {
+            "median_ratio": throughput.median,
+            "ratios": throughput.ratios,
+            "untraced_iops": throughput.untraced_iops,
+        },
+    }
+
+
+def _print(cost: Cost, throughput: Throughput | None) -> None:
+    print(f"{'program':<18} {'runs':>10} {'ns':>7} {'net ns':>7}")
+    for program in cost.programs:
+        print(f"{program.name:<18} {program.runs:>10} {program.raw_ns:>7.0f} {program.net_ns:>7.0f}")
+    print(f"{'(empty program)':<18} {'':>10} {cost.floor_ns:>7.0f}")
+    print(
+        f"{cost.per_io_ns:.0f} ns an I/O, net of empty programs; at {cost.ios / cost.seconds:.0f} I/Os "
+        f"a second {cost.core_ratio * 100:.2f} % of one core"
+    )
+    if throughput:
+        low, high = min(throughput.ratios), max(throughput.ratios)
+        print(
+            f"IOPS traced / untraced: median {throughput.median:.3f} ({low:.3f} to {high:.3f}, "
+            f"{len(throughput.ratios)} pairs, {throughput.untraced_iops:.0f} IOPS untraced)"
+        )
+
+
+def run(args: argparse.Namespace) -> int:
+    throughput = None
+    if args.dev:
+        cost = measure_device(args.dev, args.seconds)
+    else:
+        with ScratchDisk(SCRATCH_BYTES) as disk:
+            cost = measure_scratch(disk.node, args.seconds)
+            if args.pairs > 0:
+                throughput = compare_throughput(disk.node, args.pairs, args.seconds)
+    if args.json:
+        print(json.dumps(_document(cost, throughput)))
+    else:
+        _print(cost, throughput)
+    return 0

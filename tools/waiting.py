@@ -1,0 +1,96 @@
+"""Waiting for the next interval, a signal or the end of a command, whichever comes first."""
+
+from __future__ import annotations
+
+import enum
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from types import TracebackType
+
+from opwatch.errors import OpwatchError
+
+
+class End(enum.Enum):
+    """Why a wait ended."""
+
+    TICK = enum.auto()
+    COUNT = enum.auto()
+    SIGNAL = enum.auto()
+    COMMAND = enum.auto()
+    VANISHED = enum.auto()
+
+
+class Waiter:
+    """Owns SIGINT and SIGTERM while it is entered, and the command if there is one."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._poll = select.poll()
+        self._poll.register(self._read, select.POLLIN)
+        self._command: subprocess.Popen[bytes] | None = None
+        self._pidfd = -1
+
+    def __enter__(self) -> Waiter:
+        # The wake-up descriptor makes a signal end the poll; Python would resume it otherwise.
+        self._old_wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        self._old = {
+            number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._command and self._command.poll() is None:
+            self._command.terminate()
+            self._command.wait()
+        signal.set_wakeup_fd(self._old_wakeup)
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+        for descriptor in (self._read, self._write, self._pidfd):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def start(self, command: list[str] | None, *, quiet_stdout: bool) -> None:
+        """Start the command. Its standard output moves to stderr when ours is for data."""
+        if not command:
+            return
+        try:
+            self._command = subprocess.Popen(command, stdout=sys.stderr if quiet_stdout else None)
+        except OSError as error:
+            raise OpwatchError(f"cannot run {command[0]}: {error.strerror}") from error
+        self._pidfd = os.pidfd_open(self._command.pid)
+        self._poll.register(self._pidfd, select.POLLIN)
+
+    def wait(self, until: float) -> End:
+        """Wait until a moment of time.monotonic(), or for what comes before it."""
+        timeout = max(0.0, until - time.monotonic())
+        for descriptor, _ in self._poll.poll(timeout * 1000):
+            if descriptor == self._pidfd:
+                return End.COMMAND
+            os.read(self._read, 512)
+            return End.SIGNAL
+        return End.TICK
+
+    def finish(self, *, stop: bool) -> int:
+        """Wait for the command; returns its exit status as a shell gives it, 0 without a command.
+
+        `stop` ends it first. Every further signal to us is passed on, harder each time.
+        """
+        if not self._command:
+            return 0
+        harder = [signal.SIGTERM, signal.SIGTERM, signal.SIGKILL]
+        if stop:
+            self._command.send_signal(harder.pop(0))
+        while self._command.poll() is None:
+            if self.wait(time.monotonic() + 3600) is End.SIGNAL:
+                self._command.send_signal(harder.pop(0) if len(harder) > 1 else harder[0])
+        code = self._command.returncode
+        return 128 - code if code < 0 else code

@@ -1,0 +1,217 @@
+"""`opwatch [--dev D]... [INTERVAL [COUNT]] [-- CMD...]`: trace and show, interval by interval."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+
+from opwatch.clock import Anchor, read_anchor
+from opwatch.collectors.blk import BlockTracer
+from opwatch.derive import derive
+from opwatch.device import BlockDevice, Devices, Leaf, Presence
+from opwatch.errors import UsageError
+from opwatch.observation import Observation, Sink
+from opwatch.sinks.jsonl import JsonLines
+from opwatch.sinks.lines import Lines
+from opwatch.tools.waiting import End, Waiter
+from opwatch.trust import Reading, trust
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0.01 <= value <= 86400:
+        raise argparse.ArgumentTypeError("must be between 0.01 and 86400 seconds")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "opwatch [--dev D]... [options] [INTERVAL [COUNT]] [-- CMD...]"
+    parser.add_argument(
+        "--dev",
+        action="append",
+        metavar="D",
+        help="a disk, partition, dm or md "
+        "device, by name, node or link; several times for several. Default: all disks",
+    )
+    parser.add_argument(
+        "interval",
+        nargs="?",
+        type=_positive,
+        default=1.0,
+        metavar="INTERVAL",
+        help="seconds between lines (1)",
+    )
+    parser.add_argument("count", nargs="?", type=_count, metavar="COUNT", help="stop after so many intervals")
+    parser.add_argument(
+        "--queue",
+        action="store_true",
+        help="time in the queue before issue, beside the time in the device",
+    )
+    parser.add_argument("--json", action="store_true", help='JSON lines, "schema":"opwatch/1"')
+    parser.add_argument("--plain", action="store_true", help="lines of at most 80 columns (the default)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="only the summary")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say which hooks are attached")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit with 1 when the trust line leaves anything unexplained",
+    )
+    parser.add_argument(
+        "--hooks",
+        choices=("auto", "raw_tp"),
+        default="auto",
+        help="attach typed programs (auto) or always their raw_tp twins",
+    )
+
+
+def choose_leaves(devices: Devices, names: Sequence[str] | None) -> tuple[list[Leaf], list[str]]:
+    """What to trace for the names given, and what to tell the user about it."""
+    if not names:
+        disks = [d for d in devices.disks() if d.is_request_based and d.size_bytes]
+        visible = [d for d in disks if not d.is_hidden]
+        heads = [d for d in devices.disks() if not d.is_request_based and d.size_bytes]
+        paths = [leaf for head in heads if head.name.startswith("nvme") for leaf in devices.leaves(head)]
+        leaves = [Leaf(disk, disk) for disk in visible] + paths
+        if not leaves:
+            raise UsageError("there is no disk to watch; opwatch devices lists what there is")
+        return leaves, []
+    leaves, notes = [], []
+    for name in names:
+        device = devices.resolve(name)
+        found = devices.leaves(device)
+        if not device.size_bytes:
+            raise UsageError(f"{device.name} has no medium (its size is 0)")
+        leaves += [leaf for leaf in found if leaf.device not in [x.device for x in leaves]]
+        notes += _notes(device, found)
+    return leaves, notes
+
+
+def _notes(device: BlockDevice, leaves: list[Leaf]) -> list[str]:
+    """What is not obvious about where a device's I/O is counted."""
+    names = ", ".join(leaf.device.name for leaf in leaves)
+    if names != device.name:
+        return [
+            f"{device.name} is {device.kind()}: its I/O is traced on {names}, each on its own rows. "
+            "Other users of these disks are counted too."
+        ]
+    if device.is_partition:
+        first, last = device.sectors
+        return [
+            f"{device.name}: only sectors {first} to {last} of {device.disk.name} are counted; flushes "
+            "belong to the whole disk and are not."
+        ]
+    if not device.is_request_based:
+        return [f"{device.name}: its driver has no requests; traced bio by bio, from submission to end."]
+    return []
+
+
+class _Run:
+    """One watching: from the baseline to the summary."""
+
+    def __init__(self, tracer: BlockTracer, sink: Sink) -> None:
+        self._tracer = tracer
+        self._sink = sink
+        self._anchor: Anchor = read_anchor()
+        self._presences = [Presence(leaf.device) for leaf in tracer.leaves]
+        self._first = tracer.read_settled(0.05)
+        self._in_flight = [_in_flight(leaf.device) for leaf in tracer.leaves]
+        self._last = self._first
+        self._first_misses = self._last_misses = tracer.misses()
+
+    def vanished(self) -> str | None:
+        """The first disk that is no longer there, or is another one under the same name."""
+        for leaf, presence in zip(self._tracer.leaves, self._presences, strict=True):
+            if not presence.holds():
+                return leaf.device.name
+        return None
+
+    def interval(self) -> None:
+        now, misses = self._tracer.read(), self._tracer.misses()
+        self._write(self._last, now, misses - self._last_misses, final=False)
+        self._last, self._last_misses = now, misses
+
+    def close(self) -> None:
+        for presence in self._presences:
+            presence.close()
+
+    def summary(self) -> list[str]:
+        """Write it; returns what stayed unexplained."""
+        now, misses = self._tracer.read_settled(), self._tracer.misses()
+        return self._write(self._first, now, misses - self._first_misses, final=True)
+
+    def _write(self, begin: list[Reading], end: list[Reading], misses: int, *, final: bool) -> list[str]:
+        unexplained = []
+        for leaf, then, now, in_flight in zip(self._tracer.leaves, begin, end, self._in_flight, strict=True):
+            hooks = self._tracer.hooks
+            level = f"{'requests' if leaf.device.disk.is_request_based else 'bios'} by {hooks}"
+            seen = Observation(
+                leaf.device.name,
+                leaf.origin.name,
+                level,
+                self._anchor.wall(now.sample.end_ns),
+                final,
+                derive(then.sample, now.sample),
+                trust(then, now, misses),
+                in_flight,
+            )
+            self._sink.write(seen)
+            unexplained += seen.unexplained
+        return unexplained
+
+
+def _in_flight(device: BlockDevice) -> int:
+    """Requests in flight now, by the kernel's count."""
+    return sum(int(field) for field in (device.disk.attribute("inflight") or "").split())
+
+
+def _watch(run: _Run, waiter: Waiter, args: argparse.Namespace) -> End:
+    """Interval after interval, until something ends it."""
+    start = time.monotonic()
+    done = 0
+    while True:
+        end = waiter.wait(start + (done + 1) * args.interval)
+        if end is not End.TICK:
+            return end
+        if run.vanished():
+            return End.VANISHED
+        done += 1
+        if not args.count or done <= args.count:
+            run.interval()
+        if args.count and done >= args.count and not args.command:
+            return End.COUNT
+
+
+def run(args: argparse.Namespace) -> int:
+    leaves, notes = choose_leaves(Devices(), args.dev)
+    sink: Sink = JsonLines(sys.stdout) if args.json else Lines(sys.stdout, quiet=args.quiet)
+    tracer = BlockTracer(leaves, queue_time=args.queue, raw_tp=args.hooks == "raw_tp")
+    try:
+        if args.verbose:
+            notes.append(f"attached by {tracer.hooks}: " + ", ".join(p[0] for p in tracer.programs()))
+        for note in notes:
+            print(f"opwatch: {note}", file=sys.stderr)
+        with Waiter() as waiter, closing(_Run(tracer, sink)) as watching:
+            waiter.start(args.command, quiet_stdout=args.json)
+            end = _watch(watching, waiter, args)
+            gone = watching.vanished()
+            status = waiter.finish(stop=end in (End.SIGNAL, End.VANISHED))
+            unexplained = watching.summary()
+    finally:
+        tracer.close()
+    if gone:
+        print(f"opwatch: {gone} has gone; the summary ends there", file=sys.stderr)
+        return 1
+    if args.strict and unexplained:
+        print("opwatch: --strict: " + "; ".join(unexplained), file=sys.stderr)
+        return status or 1
+    return status

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.vm import aptsource
-from tests.vm.packages import real_package
+from tests.vm.packages import header_packages, real_package
 
 DEB822 = """\
 Types: deb deb-src
@@ -93,3 +93,9 @@ def test_meta_package_is_resolved() -> None:
     assert real_package(show, "6.12.") == "linux-image-6.12.95+deb12-amd64"
     assert real_package(show, "6.1.") is None
     assert real_package("", "6.1.") is None
+
+
+def test_headers_go_with_the_image() -> None:
+    headers = header_packages("linux-image-6.1.0-50-amd64")
+    assert headers == ("linux-headers-6.1.0-50-amd64", "linux-headers-6.1.0-50-common")
+    assert header_packages("linux-image-6.1.0-50-amd64-unsigned") == headers

@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.vm import packages
+from tests.vm import packages, slots
 from tests.vm.config import Kernel, Qemu, cache_dir
 from tests.vm.errors import FetchError
 
@@ -54,12 +54,25 @@ def _fetch_kernel(kernel: Kernel, root: Path) -> None:
         if package is None:
             reasons.append(f"{suite}: {kernel.package} is not of the {kernel.series} series")
             continue
-        archive = packages.download(apt, package, apt.root / "download")
-        packages.unpack([archive], root)
-        archive.unlink()
+        # The headers with it: later the archive may hold those of another version only.
+        wanted = [package, *packages.header_packages(package)]
+        archives = packages.download(apt, wanted, apt.root / "download")
+        packages.unpack(archives, root)
+        shutil.rmtree(apt.root / "download")
+        _link_headers(root)
         _index_modules(root)
         return
     raise FetchError(f"kernel {kernel.name}: " + "; ".join(reasons))
+
+
+def _link_headers(root: Path) -> None:
+    """Points `build` and `source` at the unpacked headers instead of at installed ones."""
+    for modules in (*root.glob("lib/modules/*"), *root.glob("usr/lib/modules/*")):
+        headers = root / "usr/src" / f"linux-headers-{modules.name}"
+        common = headers.with_name(headers.name.rpartition("-")[0] + "-common")
+        for name, target in (("build", headers), ("source", common)):
+            (modules / name).unlink(missing_ok=True)
+            (modules / name).symlink_to(target)
 
 
 def _index_modules(root: Path) -> None:
@@ -77,8 +90,11 @@ def kernel_image(kernel: Kernel) -> Image:
     root = cache_dir() / "kernels" / kernel.name
     image = _image_in(root)
     if image is None:
-        _fetch_kernel(kernel, root)
-        image = _image_in(root)
+        with slots.fetching():
+            image = _image_in(root)
+            if image is None:
+                _fetch_kernel(kernel, root)
+                image = _image_in(root)
     if image is None:
         raise FetchError(f"{root} holds no kernel with modules: remove it and run again")
     return image
@@ -122,7 +138,8 @@ def emulator(qemu: Qemu) -> Emulator:
     root = cache_dir() / "qemu"
     found = _unpacked(qemu, root)
     if found is None or found.version < qemu.minimum:
-        _fetch_emulator(qemu, root)
+        with slots.fetching():
+            _fetch_emulator(qemu, root)
         found = _unpacked(qemu, root)
     if found is None or found.version < qemu.minimum:
         raise FetchError(f"no QEMU of at least {qemu.minimum}: {qemu.why}")

@@ -95,6 +95,12 @@ def real_package(show: str, series: str) -> str | None:
     return depends.group(1)
 
 
+def header_packages(image: str) -> tuple[str, str]:
+    """The header packages of an image package: its architecture's and the common ones."""
+    headers = image.replace("linux-image-", "linux-headers-", 1).removesuffix("-unsigned")
+    return headers, headers.rpartition("-")[0] + "-common"
+
+
 def unpack(archives: Sequence[Path], into: Path) -> None:
     """The packages' files under `into`, all of them or none."""
     part = into.with_name(into.name + ".part")
@@ -106,15 +112,15 @@ def unpack(archives: Sequence[Path], into: Path) -> None:
     os.rename(part, into)
 
 
-def download(apt: Apt, package: str, folder: Path) -> Path:
-    """The .deb of exactly this package."""
+def download(apt: Apt, wanted: Sequence[str], folder: Path) -> list[Path]:
+    """The .debs of exactly these packages."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    apt.retry("apt-get", "-q", "download", package, cwd=folder)
-    found = list(folder.glob("*.deb"))
-    if len(found) != 1:
-        raise FetchError(f"apt-get download {package} left {len(found)} packages in {folder}")
-    return found[0]
+    apt.retry("apt-get", "-q", "download", *wanted, cwd=folder)
+    found = sorted(folder.glob("*.deb"))
+    if len(found) != len(wanted):
+        raise FetchError(f"apt-get download {' '.join(wanted)} left {len(found)} packages")
+    return found
 
 
 def download_with_dependencies(apt: Apt, package: str, suite: str) -> list[Path]:

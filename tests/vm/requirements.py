@@ -36,7 +36,9 @@ def need_tool(name: str) -> str:
 
 
 def need_feature(name: str, present: bool, complaint: str = "") -> None:
-    """A feature of the kernel: may be missing only if the support matrix says so."""
+    """A feature of the kernel: is missing if and only if the support matrix says so."""
+    if present and name in lacks():
+        pytest.fail(f"this kernel has {name}, and kernels.toml says it has not", pytrace=False)
     if present:
         return
     if name in lacks():

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.vm.config import Kernel
+from tests.vm import devices
+from tests.vm.config import CHECKOUT, Kernel
 from tests.vm.errors import CommandTimeout, GuestHung, GuestLost, GuestPanic
 from tests.vm.machine import Machine
 from tests.vm.run import main
@@ -56,8 +57,6 @@ def test_guest_sees_the_checkout_and_spoils_nothing(machine: Machine) -> None:
     probe = "tests/vm/written-in-the-guest"
     done = machine.run(["sh", "-c", f"test -f tests/vm/kernels.toml && echo x >{probe} && pwd"])
     assert done.status == 0
-    from tests.vm.config import CHECKOUT
-
     assert done.stdout.decode().strip() == str(CHECKOUT)
     assert not (CHECKOUT / probe).exists()
 
@@ -92,8 +91,6 @@ def test_lost_guest_is_its_own_error(bootable: Kernel) -> None:
 
 
 def test_unplug_from_the_host(bootable: Kernel) -> None:
-    from tests.vm import devices
-
     chosen = devices.choose(["virtio-blk"], devices.load())
     with Machine(bootable, chosen) as machine:
         machine.monitor("device_del", id="virtio-blk")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,10 +30,10 @@ def monitor(*commands: tuple[str, dict[str, object]]) -> list[object]:
     return answers[1:]
 
 
-def _answer(port: object, command: str) -> object:
+def _answer(port: io.RawIOBase, command: str) -> object:
     line = b""
     while True:
-        byte = port.read(1)  # type: ignore[attr-defined]
+        byte = port.read(1) or b""
         line += byte
         if byte != b"\n":
             continue

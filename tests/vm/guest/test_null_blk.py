@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.vm.guest import sysfs
@@ -29,8 +31,6 @@ def test_timer_delays_by_what_was_asked() -> None:
     slow = NullBlk(irqmode=Irq.TIMER, completion_nsec=5_000_000)
     with null_blk(slow) as disk:
         job = Fio("randread", 101, iodepth=1, engine="psync")
-        import time
-
         began = time.monotonic()
         fio(disk, job)
         assert time.monotonic() - began > 101 * 0.005

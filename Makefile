@@ -5,8 +5,9 @@ PY := .venv/bin/python
 SHELL := /bin/bash
 export PATH := $(PATH):/usr/sbin:/sbin
 
-PACKAGES := clang clang-format llvm bpftool gcc libbpf-dev libelf-dev zlib1g-dev pkg-config \
+PACKAGES := clang clang-format llvm bpftool gcc libc6-dev libbpf-dev libelf-dev zlib1g-dev pkg-config \
 	python3-dev python3-venv fio fdisk util-linux
+VM_PACKAGES := kmod zstd nvme-cli mdadm dmsetup bpftrace
 BENCH_PACKAGES := libbpf-tools bpfcc-tools
 PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* hypothesis==6.*
 
@@ -18,7 +19,9 @@ help:
 	@echo "make test        every test that can run here (root for the kernel's)"
 	@echo "make build       the extension and a .venv with opwatch in it"
 	@echo "make lint bench  what CI checks; the figures of docs/overhead.md"
-	@echo "make test-kernel only the tests that need root; make clean"
+	@echo "make test-kernel only the tests that need root"
+	@echo "make test-vm     stock kernels and real drivers in QEMU [KERNEL=6.12] [TEST=nvme]"
+	@echo "make exactness   the table of docs/exactness.md; make clean"
 
 # Debian packages that are missing, installed when we are root and named when we are not.
 define install_packages
@@ -57,6 +60,17 @@ test: build
 test-kernel: build
 	OPWATCH_REQUIRE=kernel $(PY) -m pytest tests/kernel
 
+# All kernels of tests/vm/kernels.toml, or KERNEL=6.12; all tests, or those that match TEST=nvme.
+test-vm: build
+	$(call install_packages,$(VM_PACKAGES))
+	OPWATCH_VM_KERNEL='$(KERNEL)' $(PY) -m pytest tests/vm $(if $(TEST),-k '$(TEST)')
+
+# The table of docs/exactness.md, from guests of every kernel.
+exactness: build
+	$(call install_packages,$(VM_PACKAGES))
+	OPWATCH_REQUIRE=vm $(PY) -m pytest tests/vm -k 'exactness or trouble or stacks'
+	$(PY) -m tests.vm.exactness
+
 lint: build
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
@@ -71,4 +85,5 @@ bench: build
 clean:
 	rm -rf build .venv *.egg-info opwatch/*.so
 
-.PHONY: help packages build demo test test-kernel lint bench clean
+
+.PHONY: help packages build demo test test-kernel test-vm exactness lint bench clean

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.requirements import unmet
 from tests.vm import assets, config
 from tests.vm.config import Kernel
 from tests.vm.errors import FetchError
-from tests.vm.requirements import IN_GUEST, require
+from tests.vm.requirements import IN_GUEST
 
 # The files in guest/ run in a guest only: they make and break block devices.
 collect_ignore = [] if os.environ.get(IN_GUEST) else ["guest"]
@@ -46,11 +47,11 @@ def bench() -> None:
     """The emulator is at hand; what is missing is the reason to skip."""
     reason = _missing()
     if reason:
-        require("vm", reason)
+        unmet("vm", reason)
     try:
         assets.emulator(config.load().qemu)
     except FetchError as error:
-        require("vm", str(error))
+        unmet("vm", str(error))
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def bootable(bench: None, kernel: Kernel) -> Kernel:
     try:
         assets.kernel_image(kernel)
     except FetchError as error:
-        require("vm", str(error))
+        unmet("vm", str(error))
     return kernel
 
 

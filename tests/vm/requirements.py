@@ -6,19 +6,13 @@ import json
 import os
 import shutil
 import subprocess
-from typing import NoReturn
 
 import pytest
 
+from tests.requirements import unmet
+
 LACKS = "OPWATCH_VM_LACKS"
 IN_GUEST = "OPWATCH_VM_GUEST"
-
-
-def require(kind: str, reason: str) -> NoReturn:
-    """Skips with the reason, or fails with it if the kind is in OPWATCH_REQUIRE."""
-    if kind in os.environ.get("OPWATCH_REQUIRE", "").split(","):
-        pytest.fail(f"required ({kind}): {reason}", pytrace=False)
-    pytest.skip(reason)
 
 
 def lacks() -> dict[str, str]:
@@ -31,7 +25,7 @@ def need_tool(name: str) -> str:
     """The path of a program of the host's userspace."""
     found = shutil.which(name)
     if found is None:
-        require("vm", f"{name} is not installed")
+        unmet("vm", f"{name} is not installed")
     return found
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.vm import devices, results
+from tests.vm import devices, exactness, results
 from tests.vm.config import HERE, Kernel
 from tests.vm.errors import BenchError
 from tests.vm.machine import Machine
@@ -76,4 +76,5 @@ def run(kernel: Kernel, file: GuestFile, sink: Callable[[bytes], object]) -> Res
         done = machine.run(argv, timeout_s=file.timeout_s, env=env, stdout=sink, stderr=sink)
         if done.status not in (0, 1):
             raise BenchError(f"pytest in the guest ended with {done.status}")
+        exactness.keep(kernel.name, file.path.stem, machine.run(["cat", exactness.IN_GUEST]).stdout)
         return results.parse(machine.read_file(_JUNIT))

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.kernel.watching import Seen, watch
+from tests.vm import exactness
 from tests.vm.guest.workload import Fio, FioCounts, fio
 from tests.vm.requirements import IN_GUEST
 
 # The host collects these after the run.
-ROWS = Path("/run/exactness.jsonl")
+ROWS = Path(exactness.IN_GUEST)
 
 
 def observe(names: Sequence[str], workload: Callable[[], None], **options: bool) -> list[Seen]:

@@ -31,6 +31,10 @@ PyMODINIT_FUNC PyInit__native(void)
 
 	if (!module)
 		return NULL;
+	if (ow_py_add_ftl(module)) {
+		Py_DECREF(module);
+		return NULL;
+	}
 #ifdef OPWATCH_HAVE_BPF
 	if (ow_py_add_tracer(module)) {
 		Py_DECREF(module);

@@ -1,0 +1,1 @@
+"""The simulated SSD: the C core, its models and its drive profiles."""

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+/* The write buffer: a page written again before it leaves costs nothing. */
+#include "map.h"
+
+#include <errno.h>
+
+static uint32_t slot_of(const struct ow_buffer *buffer, uint32_t page)
+{
+	/* Any odd constant spreads consecutive pages; the high bits are the mixed ones. */
+	return (uint32_t)((page * 0x9e3779b1ULL) >> 7) & buffer->slot_mask;
+}
+
+/* The slot that holds @page, or the free one where it belongs. */
+static struct ow_buffer_slot *find(const struct ow_buffer *buffer, uint32_t page)
+{
+	uint32_t at = slot_of(buffer, page);
+
+	while (buffer->slots[at].sectors && buffer->slots[at].page != page)
+		at = (at + 1) & buffer->slot_mask;
+	return &buffer->slots[at];
+}
+
+/* Free @slot and move back what had been pushed past it, so that no search ends early. */
+static void release(struct ow_buffer *buffer, struct ow_buffer_slot *slot)
+{
+	uint32_t hole = slot - buffer->slots, at = hole;
+
+	for (;;) {
+		uint32_t home;
+
+		at = (at + 1) & buffer->slot_mask;
+		if (!buffer->slots[at].sectors)
+			break;
+		home = slot_of(buffer, buffer->slots[at].page);
+		if (((at - home) & buffer->slot_mask) < ((at - hole) & buffer->slot_mask))
+			continue;
+		buffer->slots[hole] = buffer->slots[at];
+		hole = at;
+	}
+	buffer->slots[hole] = (struct ow_buffer_slot){0};
+	buffer->count--;
+}
+
+bool ow_buffer_has(const struct ow_ftl *ftl, uint32_t page)
+{
+	return ftl->buffer.count && find(&ftl->buffer, page)->sectors;
+}
+
+static uint32_t sectors_in(ow_u128 sectors)
+{
+	return __builtin_popcountll((uint64_t)(sectors >> 64)) +
+	       __builtin_popcountll((uint64_t)sectors);
+}
+
+static ow_u128 whole_unit(const struct ow_ftl *ftl)
+{
+	uint32_t count = ftl->config.iu_bytes / OW_FTL_SECTOR_BYTES;
+
+	return count == 128 ? ~(ow_u128)0 : ((ow_u128)1 << count) - 1;
+}
+
+/* The page that came first goes to flash; what the host did not write is read from there first. */
+static int evict(struct ow_ftl *ftl)
+{
+	struct ow_buffer *buffer = &ftl->buffer;
+	uint32_t page = buffer->order[buffer->head++ & buffer->order_mask];
+	struct ow_buffer_slot *slot = find(buffer, page), taken = *slot;
+	uint32_t missing;
+
+	if (!taken.sectors)
+		return 0; /* dropped meanwhile */
+	release(buffer, slot);
+	missing = ftl->config.iu_bytes - OW_FTL_SECTOR_BYTES * sectors_in(taken.sectors);
+	ftl->rmw_bytes += missing;
+	if (missing && ftl->l2p[page])
+		ftl->read_pages++;
+	return ow_place(ftl, taken.stream, &page, 1);
+}
+
+/* The host wrote @sectors (a bit each) of @page. */
+int ow_buffer_add(struct ow_ftl *ftl, uint32_t stream, uint32_t page, ow_u128 sectors)
+{
+	struct ow_buffer *buffer = &ftl->buffer;
+	struct ow_buffer_slot *slot = find(buffer, page);
+
+	sectors &= whole_unit(ftl);
+	if (slot->sectors) {
+		ftl->counters.coalesced_bytes +=
+			(uint64_t)OW_FTL_SECTOR_BYTES * sectors_in(slot->sectors & sectors);
+		slot->sectors |= sectors;
+		return 0;
+	}
+	while (buffer->tail - buffer->head >= buffer->capacity) {
+		int ret = evict(ftl);
+
+		if (ret)
+			return ret;
+	}
+	/* Eviction moves slots. */
+	*find(buffer, page) = (struct ow_buffer_slot){sectors, page, stream, 0};
+	buffer->order[buffer->tail++ & buffer->order_mask] = page;
+	buffer->count++;
+	return 0;
+}
+
+int ow_buffer_drain(struct ow_ftl *ftl)
+{
+	int ret = 0;
+
+	while (ftl->buffer.tail != ftl->buffer.head && !ret)
+		ret = evict(ftl);
+	return ret;
+}
+
+void ow_buffer_drop(struct ow_ftl *ftl, uint32_t page)
+{
+	struct ow_buffer_slot *slot;
+
+	if (!ftl->buffer.count)
+		return;
+	slot = find(&ftl->buffer, page);
+	if (slot->sectors)
+		release(&ftl->buffer, slot);
+}
+
+/* Lose everything. */
+void ow_buffer_clear(struct ow_ftl *ftl)
+{
+	struct ow_buffer *buffer = &ftl->buffer;
+
+	for (uint32_t i = 0; buffer->capacity && i <= buffer->slot_mask; i++) {
+		ftl->counters.lost_bytes +=
+			(uint64_t)OW_FTL_SECTOR_BYTES * sectors_in(buffer->slots[i].sectors);
+		buffer->slots[i] = (struct ow_buffer_slot){0};
+	}
+	buffer->head = buffer->tail = buffer->count = 0;
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+/* Proof of the invariants, by walking everything. */
+#include "map.h"
+
+#include <errno.h>
+
+/* Each mapped page points to a valid physical page that points back: so no two share one. */
+static const char *check_map(const struct ow_ftl *ftl)
+{
+	uint64_t mapped = 0;
+
+	for (uint64_t page = 0; page < ftl->user_pages; page++) {
+		uint32_t ppn = ftl->l2p[page];
+
+		if (!ppn)
+			continue;
+		mapped++;
+		if (ppn >= ow_drive_pages(ftl) || ppn >> ftl->sb_shift == 0)
+			return "a page is mapped outside the drive";
+		if (ftl->p2l[ppn] != page)
+			return "the reverse map disagrees with the map";
+		if (!ow_bit_get(ftl->bits, ppn))
+			return "a mapped page is not valid";
+	}
+	return mapped == ftl->mapped ? NULL : "the count of mapped pages is wrong";
+}
+
+/* Valid pages a superblock, and in all: with check_map(), each has exactly one owner. */
+static const char *check_valid(const struct ow_ftl *ftl)
+{
+	uint64_t total = 0;
+
+	for (uint32_t sb = 1; sb <= ftl->all_count; sb++) {
+		const uint64_t *bits = ftl->bits + (((size_t)sb << ftl->sb_shift) >> 6);
+		uint32_t count = 0;
+
+		for (uint32_t i = 0; i < ftl->sb_pages >> 6; i++)
+			count += __builtin_popcountll(bits[i]);
+		if (count != ow_valid_of(ftl, sb))
+			return "a superblock's count of valid pages is wrong";
+		if ((ftl->valid[sb] >= OW_HELD) != (ftl->state[sb] != OW_SB_CLOSED))
+			return "a superblock is held and closed at once, or neither";
+		if (count && (ftl->state[sb] == OW_SB_FREE || ftl->state[sb] == OW_SB_BAD))
+			return "a free or bad superblock holds data";
+		total += count;
+	}
+	return total == ftl->mapped ? NULL : "there are valid pages that nothing maps";
+}
+
+/* Conservation: each page of T is either room or programmed, in a closed or an open superblock. */
+static const char *check_room(const struct ow_ftl *ftl)
+{
+	uint32_t in_state[OW_SB_SLC + 1] = {0}, open = 0;
+	int64_t programmed;
+	uint64_t erases = 0;
+
+	for (uint32_t sb = 1; sb <= ftl->sb_count; sb++) {
+		in_state[ftl->state[sb]]++;
+		if (ftl->state[sb] != OW_SB_BAD)
+			erases += ftl->erases[sb];
+	}
+	programmed = (int64_t)in_state[OW_SB_CLOSED] << ftl->sb_shift;
+	for (uint32_t i = 0; i < OW_MAX_FRONTIERS; i++) {
+		programmed += ftl->frontiers[i].fill;
+		open += ftl->frontiers[i].sb != 0;
+	}
+	if (!ftl->read_only && ftl->to_retire)
+		return "a bad superblock still serves";
+	if (programmed + ftl->room != (int64_t)ftl->physical_pages)
+		return "programmed pages and room do not make up T";
+	if (open != in_state[OW_SB_OPEN] || in_state[OW_SB_FREE] != ow_ring_count(&ftl->free) ||
+	    in_state[OW_SB_BAD] != ftl->bad_count)
+		return "a superblock is in two lists or in none";
+	if (!ftl->read_only && ow_ring_count(&ftl->free) + open < ow_frontier_count(&ftl->config))
+		return "the reserve is too small for the frontiers";
+	return erases == ftl->erase_sum ? NULL : "the sum of the erase counts is wrong";
+}
+
+static const char *check_lists(const struct ow_ftl *ftl)
+{
+	const struct ow_candidates *list = &ftl->candidates;
+	uint32_t closed = 0, within = 0, policy = ftl->config.policy;
+
+	for (uint32_t sb = 1; sb <= ftl->sb_count; sb++) {
+		closed += ftl->valid[sb] < OW_HELD;
+		within += list->limit != OW_NO_LIMIT && ftl->valid[sb] <= list->limit;
+	}
+	if ((policy == OW_FTL_FIFO || policy == OW_FTL_WINDOWED) &&
+	    ow_ring_count(&ftl->closed) != closed)
+		return "the list of closed superblocks is not complete";
+	if (policy == OW_FTL_GREEDY && list->count != within)
+		return "the list of the emptiest superblocks is not complete";
+	for (uint32_t i = 0; i < list->count; i++)
+		if (ftl->valid[list->sb[i]] > list->limit)
+			return "a superblock is listed among the emptiest and is not";
+	return NULL;
+}
+
+static const char *check_aside(const struct ow_ftl *ftl)
+{
+	uint64_t lazy = 0;
+	uint32_t held = 0;
+
+	for (size_t i = 0; i < ow_bitmap_words(ftl->user_pages); i++)
+		lazy += __builtin_popcountll(ftl->lazy.bits[i]);
+	if (lazy != ftl->lazy.count)
+		return "the count of lazy trims is wrong";
+	for (uint32_t i = 0; ftl->buffer.capacity && i <= ftl->buffer.slot_mask; i++)
+		held += ftl->buffer.slots[i].sectors != 0;
+	if (held != ftl->buffer.count || held > ftl->buffer.capacity)
+		return "the count of buffered pages is wrong";
+	if (ftl->slc.used > ftl->slc.count)
+		return "the cache uses more superblocks than it has";
+	return NULL;
+}
+
+int ow_ftl_check(const struct ow_ftl *ftl, const char **why)
+{
+	const char *(*const checks[])(const struct ow_ftl *) = {check_map, check_valid, check_room,
+								check_lists, check_aside};
+
+	for (size_t i = 0; i < sizeof(checks) / sizeof(*checks); i++) {
+		*why = checks[i](ftl);
+		if (*why)
+			return -EUCLEAN;
+	}
+	return 0;
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+/* What a drive can be. */
+#include "core.h"
+
+#include <errno.h>
+#include <string.h>
+
+void ow_ftl_config_init(struct ow_ftl_config *config)
+{
+	memset(config, 0, sizeof(*config));
+	config->iu_bytes = 4096;
+	config->streams = 1;
+	config->gc_frontier = OW_FTL_GC_COMMON;
+	config->dies = 16;
+	config->write_zeroes_unmaps = true;
+	config->slc_bits = 3;
+	config->seed = 1;
+}
+
+/* About 4096 superblocks: enough that one of them is a small part of any spare. */
+static uint64_t default_superblock(const struct ow_ftl_config *config)
+{
+	uint64_t bytes = 64ULL * config->iu_bytes, limit = 16384ULL * config->iu_bytes;
+
+	while (bytes < limit && bytes * 4096 < config->physical_bytes)
+		bytes *= 2;
+	return bytes;
+}
+
+static bool power_of_two(uint64_t n)
+{
+	return n && !(n & (n - 1));
+}
+
+static const char *wrong_sizes(const struct ow_ftl_config *config)
+{
+	uint64_t pages = config->superblock_bytes / config->iu_bytes;
+	uint64_t total =
+		config->physical_bytes / config->iu_bytes + config->slc_bytes / config->iu_bytes;
+
+	if (!power_of_two(config->superblock_bytes) || pages < 64 || pages > OW_VALID_MASK)
+		return "a superblock must be a power of two of at least 64 mapping units";
+	if (!config->user_bytes || config->user_bytes % config->iu_bytes)
+		return "the user size must be a multiple of the mapping unit, above 0";
+	if (config->physical_bytes % config->iu_bytes)
+		return "the physical size must be a multiple of the mapping unit";
+	if (total / pages + config->reserve_superblocks + 4 >= (1ULL << 32) / pages)
+		return "too many mapping units for a 32-bit map: take a larger mapping unit";
+	return NULL;
+}
+
+static const char *wrong_choices(const struct ow_ftl_config *config)
+{
+	if (config->policy > OW_FTL_COST_BENEFIT || config->gc_frontier > OW_FTL_GC_PER_STREAM ||
+	    config->trim_mode > OW_FTL_TRIM_IGNORE || config->slc_full > OW_FTL_SLC_FOLD)
+		return "no such policy, frontier, trim or cache mode";
+	if (!config->streams || config->streams > OW_FTL_MAX_STREAMS)
+		return "streams must be 1 to 16";
+	if (config->hot_cold && config->streams != 2)
+		return "hot/cold sorting needs exactly 2 streams";
+	if ((config->policy == OW_FTL_D_CHOICES || config->policy == OW_FTL_WINDOWED) &&
+	    !config->policy_arg)
+		return "this policy needs its argument: d, or the window in superblocks";
+	if (!config->dies || config->slc_bits < 1 || config->slc_bits > 8)
+		return "dies must be above 0, bits a cell 1 to 8";
+	if (config->buffer_bytes / config->iu_bytes > 1U << 28)
+		return "the write buffer is too large";
+	return NULL;
+}
+
+static const char *wrong_spare(const struct ow_ftl_config *config)
+{
+	uint64_t least = config->gc_low_superblocks;
+
+	least += ow_frontier_count(config) + 1;
+	if (config->reserve_superblocks < ow_frontier_count(config) + 1)
+		return "the reserve must hold every frontier and one superblock more";
+	if (config->physical_bytes < config->user_bytes ||
+	    config->physical_bytes - config->user_bytes < least * config->superblock_bytes)
+		return "too little spare: physical less user size must hold every frontier, the "
+		       "low "
+		       "watermark and one superblock more";
+	return NULL;
+}
+
+int ow_ftl_config_check(struct ow_ftl_config *config, const char **why)
+{
+	if (!power_of_two(config->iu_bytes) || config->iu_bytes < 4096 ||
+	    config->iu_bytes > 65536) {
+		*why = "the mapping unit must be a power of two from 4096 to 65536 bytes";
+		return -EINVAL;
+	}
+	if (!config->superblock_bytes)
+		config->superblock_bytes = default_superblock(config);
+	*why = wrong_choices(config);
+	if (!*why && !config->reserve_superblocks)
+		config->reserve_superblocks = ow_frontier_count(config) + 1;
+	if (!*why)
+		*why = wrong_sizes(config);
+	if (!*why)
+		*why = wrong_spare(config);
+	return *why ? -EINVAL : 0;
+}
+
+void ow_ftl_get_config(const struct ow_ftl *ftl, struct ow_ftl_config *config)
+{
+	*config = ftl->config;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The state of a drive, shared by the files of the FTL.
+ *
+ * A page is one mapping unit. Physical page numbers start in superblock 1: number 0 means
+ * "unmapped", so that the tables of a fresh drive are untouched zero pages, and invalidating an
+ * unmapped page needs no branch, because it goes to the dummy superblock 0.
+ */
+#ifndef OPWATCH_FTL_CORE_H
+#define OPWATCH_FTL_CORE_H
+
+#include "ftl.h"
+#include "rng.h"
+
+/*
+ * Added to the valid count of a superblock that cannot be a victim: free, open, cache or bad. One
+ * comparison then both ranks and filters.
+ */
+#define OW_HELD	      0x40000000u
+#define OW_VALID_MASK (OW_HELD - 1)
+#define OW_NO_LIMIT   UINT32_MAX
+
+/* Host pages placed at once: enough prefetches in flight to hide a memory access. */
+#define OW_BATCH 64
+
+#define OW_MAX_FRONTIERS (2 * OW_FTL_MAX_STREAMS)
+
+enum ow_cause { OW_BY_HOST, OW_BY_GC, OW_BY_FOLD, OW_BY_WEAR, OW_BY_REBUILD, OW_CAUSES };
+
+enum ow_sb_state { OW_SB_FREE, OW_SB_OPEN, OW_SB_CLOSED, OW_SB_BAD, OW_SB_SLC };
+
+/* An open superblock; sb 0 is none. */
+struct ow_frontier {
+	uint32_t sb;
+	uint32_t fill; /* pages programmed */
+};
+
+/* A first-in first-out list of superblocks. The array has a power of two entries. */
+struct ow_ring {
+	uint32_t *sb;
+	uint32_t mask;
+	uint32_t head;
+	uint32_t tail;
+};
+
+/* Closed superblocks with at most @limit valid pages: the minimum is among them. */
+struct ow_candidates {
+	uint32_t *sb;
+	uint32_t count;
+	uint32_t limit;
+	uint32_t scanned; /* how many the last full scan found */
+	uint32_t padding;
+};
+
+struct ow_buffer_slot {
+	ow_u128 sectors; /* which of the unit's sectors the buffer holds; 0: the slot is free */
+	uint32_t page;
+	uint32_t stream;
+	uint64_t padding;
+};
+
+/* Write buffer: a hash by page and the order of arrival. Off when capacity is 0. */
+struct ow_buffer {
+	struct ow_buffer_slot *slots;
+	uint32_t *order;
+	uint32_t slot_mask;
+	uint32_t order_mask;
+	uint32_t capacity;
+	uint32_t count; /* pages held */
+	uint32_t head;
+	uint32_t tail;
+};
+
+struct ow_slc {
+	struct ow_frontier open;
+	uint32_t first;	 /* first superblock number of the cache */
+	uint32_t count;	 /* superblocks */
+	uint32_t oldest; /* index of the oldest in use; those in use are consecutive */
+	uint32_t used;	 /* superblocks in use, the open one included */
+};
+
+/* Lazy trims: a bit a page, and how many are set. */
+struct ow_lazy {
+	uint64_t *bits;
+	uint64_t count;
+	uint64_t cursor; /* where the next pass goes on */
+};
+
+struct ow_ftl {
+	/* Hot: what a host write touches. */
+	uint32_t *l2p;	 /* logical to physical page, 0 unmapped */
+	uint32_t *p2l;	 /* physical to logical; stale unless the page is valid */
+	uint64_t *bits;	 /* one a physical page: valid */
+	uint32_t *valid; /* per superblock, plus OW_HELD */
+	struct ow_candidates candidates;
+	uint32_t sb_shift; /* log2 of pages a superblock */
+	uint32_t iu_shift; /* log2 of bytes a page */
+	int64_t room;	   /* pages of T not programmed; below 0 only while collecting */
+	int64_t low_room;  /* collect when room is not above this */
+	struct ow_frontier frontiers[OW_MAX_FRONTIERS];
+	uint64_t pages_by[OW_CAUSES];
+	uint64_t mapped; /* pages valid on flash */
+	/* Cold. */
+	uint32_t sb_pages;
+	uint32_t user_pages;
+	uint32_t sb_count;  /* data superblocks, numbered from 1 */
+	uint32_t all_count; /* and the cache's after them */
+	uint32_t *erases;
+	uint64_t *closed_at; /* clock at closing */
+	uint8_t *state;
+	uint8_t *stream; /* who wrote it: a stream, or OW_FTL_MAX_STREAMS for common GC */
+	struct ow_ring free;
+	struct ow_ring closed; /* for the policies that need the order */
+	uint64_t clock;	       /* superblocks closed so far */
+	uint64_t rng;
+	uint64_t rmw_bytes;
+	uint64_t slc_pages;
+	uint64_t read_pages;
+	uint64_t erase_sum;	  /* of superblocks that are not bad */
+	uint64_t wear_checked_at; /* erases at the last look for levelling */
+	uint64_t physical_pages;  /* T */
+	uint32_t bad_count;
+	uint32_t to_retire; /* superblocks that T has lost but that still serve */
+	uint32_t failed_dies;
+	uint32_t read_only;
+	struct ow_buffer buffer;
+	struct ow_slc slc;
+	struct ow_lazy lazy;
+	struct ow_ftl_counters counters; /* those that are counted where they happen */
+	struct ow_ftl_config config;
+};
+
+static inline uint32_t ow_valid_of(const struct ow_ftl *ftl, uint32_t sb)
+{
+	return ftl->valid[sb] & OW_VALID_MASK;
+}
+
+static inline uint32_t ow_frontier_room(const struct ow_ftl *ftl, const struct ow_frontier *front)
+{
+	return front->sb ? ftl->sb_pages - front->fill : 0;
+}
+
+/* memory.c: zeroed memory on huge pages where it is large */
+void *ow_pages_alloc(size_t bytes);
+void ow_pages_free(void *memory, size_t bytes);
+
+/* drive.c */
+int ow_drive_alloc(struct ow_ftl **ftl, const struct ow_ftl_config *config);
+size_t ow_bitmap_words(uint64_t bits);
+size_t ow_drive_pages(const struct ow_ftl *ftl);
+
+/* frontier.c */
+int ow_frontier_open(struct ow_ftl *ftl, uint32_t index);
+void ow_frontier_close(struct ow_ftl *ftl, uint32_t index);
+uint32_t ow_frontier_for_gc(const struct ow_ftl *ftl, uint32_t victim);
+uint32_t ow_frontier_count(const struct ow_ftl_config *config);
+uint32_t ow_ring_count(const struct ow_ring *ring);
+void ow_ring_push(struct ow_ring *ring, uint32_t sb);
+uint32_t ow_ring_pop(struct ow_ring *ring);
+
+/* victim.c */
+void ow_victim_added(struct ow_ftl *ftl, uint32_t sb);
+void ow_victim_removed(struct ow_ftl *ftl, uint32_t sb);
+void ow_victim_reset(struct ow_ftl *ftl);
+void ow_victim_reached_limit(struct ow_ftl *ftl, uint32_t sb);
+uint32_t ow_victim_choose(struct ow_ftl *ftl);
+
+/* gc.c */
+int ow_gc_move(struct ow_ftl *ftl, uint32_t victim, enum ow_cause cause);
+int ow_gc_once(struct ow_ftl *ftl);
+int ow_gc_make_room(struct ow_ftl *ftl);
+int ow_gc_until(struct ow_ftl *ftl, int64_t room, uint32_t budget);
+int ow_gc_make_room_for(struct ow_ftl *ftl, uint32_t pages);
+
+/* place.c: host pages onto flash, whatever stands in between */
+int ow_place(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uint32_t count);
+int ow_place_data(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uint32_t count);
+int ow_accept(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uint32_t count);
+void ow_unmap(struct ow_ftl *ftl, uint32_t page);
+
+/* buffer.c */
+int ow_buffer_add(struct ow_ftl *ftl, uint32_t stream, uint32_t page, ow_u128 sectors);
+int ow_buffer_drain(struct ow_ftl *ftl);
+void ow_buffer_drop(struct ow_ftl *ftl, uint32_t page);
+void ow_buffer_clear(struct ow_ftl *ftl);
+bool ow_buffer_has(const struct ow_ftl *ftl, uint32_t page);
+
+/* slc.c */
+int ow_slc_place(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uint32_t count);
+int ow_slc_fold_idle(struct ow_ftl *ftl, uint64_t *budget);
+void ow_slc_reset(struct ow_ftl *ftl);
+uint32_t ow_slc_limit(const struct ow_ftl *ftl);
+
+/* trim.c */
+void ow_lazy_cancel(struct ow_ftl *ftl, const uint32_t *pages, uint32_t count);
+void ow_lazy_run(struct ow_ftl *ftl, uint64_t most);
+bool ow_lazy_has(const struct ow_ftl *ftl, uint32_t page);
+
+/* wear.c */
+void ow_wear_erase(struct ow_ftl *ftl, uint32_t sb);
+int ow_wear_level(struct ow_ftl *ftl);
+
+#endif

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+/* Open superblocks, and the lists that they come from and go to. */
+#include "core.h"
+
+#include <errno.h>
+
+uint32_t ow_ring_count(const struct ow_ring *ring)
+{
+	return ring->tail - ring->head;
+}
+
+void ow_ring_push(struct ow_ring *ring, uint32_t sb)
+{
+	ring->sb[ring->tail++ & ring->mask] = sb;
+}
+
+uint32_t ow_ring_pop(struct ow_ring *ring)
+{
+	return ring->sb[ring->head++ & ring->mask];
+}
+
+/* How many superblocks can be open at once, the cache's aside. */
+uint32_t ow_frontier_count(const struct ow_ftl_config *config)
+{
+	switch (config->gc_frontier) {
+	case OW_FTL_GC_COMMON:
+		return config->streams + 1;
+	case OW_FTL_GC_PER_STREAM:
+		return 2 * config->streams;
+	default:
+		return config->streams;
+	}
+}
+
+/* Which frontier takes what is moved out of @victim. */
+uint32_t ow_frontier_for_gc(const struct ow_ftl *ftl, uint32_t victim)
+{
+	uint32_t streams = ftl->config.streams, stream = ftl->stream[victim];
+
+	switch (ftl->config.gc_frontier) {
+	case OW_FTL_GC_COMMON:
+		return streams;
+	case OW_FTL_GC_PER_STREAM:
+		return streams + stream;
+	default:
+		return stream;
+	}
+}
+
+/* The stream whose data the frontier @index holds; common garbage collection mixes them. */
+static uint32_t stream_of(const struct ow_ftl *ftl, uint32_t index)
+{
+	uint32_t streams = ftl->config.streams;
+
+	if (index < streams)
+		return index;
+	return ftl->config.gc_frontier == OW_FTL_GC_COMMON ? OW_FTL_MAX_STREAMS : index - streams;
+}
+
+/* The reserve is sized so that the free list is never empty here; -ENOSPC would be a bug. */
+int ow_frontier_open(struct ow_ftl *ftl, uint32_t index)
+{
+	uint32_t sb;
+
+	if (!ow_ring_count(&ftl->free))
+		return -ENOSPC;
+	sb = ow_ring_pop(&ftl->free);
+	ftl->frontiers[index] = (struct ow_frontier){.sb = sb};
+	ftl->state[sb] = OW_SB_OPEN;
+	ftl->stream[sb] = stream_of(ftl, index);
+	return 0;
+}
+
+void ow_frontier_close(struct ow_ftl *ftl, uint32_t index)
+{
+	uint32_t sb = ftl->frontiers[index].sb;
+
+	ftl->frontiers[index] = (struct ow_frontier){0};
+	ftl->state[sb] = OW_SB_CLOSED;
+	ftl->closed_at[sb] = ++ftl->clock;
+	ftl->valid[sb] -= OW_HELD;
+	ow_victim_added(ftl, sb);
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+/* Garbage collection: move what is valid out of a superblock, erase it. */
+#include "map.h"
+
+#include <errno.h>
+
+#define CHUNK 256
+
+/*
+ * List the valid pages of @sb from bitmap word @word on, up to a chunk of them, and ask for their
+ * map entries ahead of time. Returns how many; 0 at the end.
+ */
+static uint32_t collect(struct ow_ftl *ftl, uint32_t sb, uint32_t *word, uint32_t *pages)
+{
+	uint64_t base = (uint64_t)sb << ftl->sb_shift;
+	const uint64_t *bits = ftl->bits + (base >> 6);
+	const uint32_t *p2l = ftl->p2l + base, *l2p = ftl->l2p;
+	uint32_t words = ftl->sb_pages >> 6, at = *word, n = 0;
+
+	for (; at < words && n <= CHUNK - 64; at++) {
+		for (uint64_t left = bits[at]; left; left &= left - 1) {
+			uint32_t page = p2l[(at << 6) + __builtin_ctzll(left)];
+
+			pages[n++] = page;
+			__builtin_prefetch(l2p + page, 1);
+		}
+	}
+	*word = at;
+	return n;
+}
+
+/* Write the pages to the frontier @index. Their old copies go with the victim. */
+static int commit(struct ow_ftl *ftl, uint32_t index, const uint32_t *pages, uint32_t count)
+{
+	struct ow_frontier *front = &ftl->frontiers[index];
+
+	while (count) {
+		uint32_t n, ppn;
+
+		if (!front->sb && ow_frontier_open(ftl, index))
+			return -ENOSPC;
+		n = ow_frontier_room(ftl, front);
+		n = n < count ? n : count;
+		ppn = (front->sb << ftl->sb_shift) + front->fill;
+		for (uint32_t i = 0; i < n; i++)
+			ftl->l2p[pages[i]] = ppn + i;
+		memcpy(ftl->p2l + ppn, pages, n * sizeof(*pages));
+		ow_bits_set(ftl->bits, ppn, n);
+		ftl->valid[front->sb] += n;
+		front->fill += n;
+		ftl->room -= n;
+		if (front->fill == ftl->sb_pages)
+			ow_frontier_close(ftl, index);
+		pages += n;
+		count -= n;
+	}
+	return 0;
+}
+
+/* Empty and erase @victim, which is closed or in the cache. */
+int ow_gc_move(struct ow_ftl *ftl, uint32_t victim, enum ow_cause cause)
+{
+	uint32_t index = ow_frontier_for_gc(ftl, victim), word = 0, turn = 0;
+	uint32_t chunk[2][CHUNK], count[2];
+
+	if (cause == OW_BY_FOLD) {
+		index = ftl->stream[victim];
+	} else {
+		ow_victim_removed(ftl, victim);
+		ftl->valid[victim] += OW_HELD;
+	}
+	ftl->pages_by[cause] += ow_valid_of(ftl, victim);
+	ftl->read_pages += ow_valid_of(ftl, victim);
+	/* One chunk is written while the map entries of the next are on their way. */
+	count[0] = collect(ftl, victim, &word, chunk[0]);
+	while (count[turn]) {
+		count[!turn] = collect(ftl, victim, &word, chunk[!turn]);
+		if (commit(ftl, index, chunk[turn], count[turn]))
+			return -ENOSPC;
+		turn = !turn;
+	}
+	ow_wear_erase(ftl, victim);
+	return 0;
+}
+
+int ow_gc_once(struct ow_ftl *ftl)
+{
+	uint32_t victim = ow_victim_choose(ftl);
+	int ret;
+
+	if (!victim)
+		return -ENOSPC;
+	ftl->counters.gc_victims++;
+	ret = ow_gc_move(ftl, victim, OW_BY_GC);
+	return ret ? ret : ow_wear_level(ftl);
+}
+
+/*
+ * Collect until T has more than @room pages to program. A victim may be wholly valid, under FIFO
+ * say; but if 64 rounds through the drive win nothing, there is nothing to win.
+ */
+static int collect_until(struct ow_ftl *ftl, int64_t room)
+{
+	uint64_t tries = 64ULL * ftl->sb_count;
+	int ret = 0;
+
+	while (!ret && !ftl->read_only && ftl->room <= room)
+		ret = tries-- ? ow_gc_once(ftl) : -ENOSPC;
+	return ret;
+}
+
+/*
+ * Foreground: called when the room is down to the low watermark. Going on to the high one may wear
+ * out superblocks, and T with them, so look again.
+ */
+int ow_gc_make_room(struct ow_ftl *ftl)
+{
+	int64_t high = (int64_t)ftl->config.gc_high_superblocks << ftl->sb_shift;
+	int ret = 0;
+
+	while (!ret && !ftl->read_only && ftl->room <= ftl->low_room) {
+		ret = collect_until(ftl, ftl->low_room);
+		if (!ret && high > ftl->low_room)
+			ret = ow_gc_until(ftl, high, UINT32_MAX);
+	}
+	if (ret)
+		ftl->read_only = 1;
+	return ftl->read_only ? -EROFS : 0;
+}
+
+/* Before moving @pages into T from outside it. */
+int ow_gc_make_room_for(struct ow_ftl *ftl, uint32_t pages)
+{
+	int ret = collect_until(ftl, ftl->low_room + pages);
+
+	if (ret)
+		ftl->read_only = 1;
+	return ftl->read_only ? -EROFS : 0;
+}
+
+/*
+ * Background: collect while the room is below @room pages, a victim wins something, and at most
+ * @budget pages are moved. Returns 0 or -errno.
+ */
+int ow_gc_until(struct ow_ftl *ftl, int64_t room, uint32_t budget)
+{
+	while (ftl->room < room) {
+		uint32_t victim = ow_victim_choose(ftl), valid;
+		int ret;
+
+		if (!victim)
+			return 0;
+		valid = ftl->valid[victim];
+		if (valid == ftl->sb_pages || valid > budget)
+			return 0;
+		budget -= valid;
+		ftl->counters.gc_victims++;
+		ret = ow_gc_move(ftl, victim, OW_BY_GC);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}

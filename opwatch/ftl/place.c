@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+/* Host pages on their way to flash: buffer, cache, hot/cold sorting, frontier. */
+#include "map.h"
+
+#include <errno.h>
+
+static int place_on(struct ow_ftl *ftl, uint32_t index, const uint32_t *pages, uint32_t count)
+{
+	struct ow_frontier *front = &ftl->frontiers[index];
+
+	while (count) {
+		uint32_t n = count < OW_BATCH ? count : OW_BATCH, room;
+
+		if (ow_unlikely(ftl->room <= ftl->low_room) && ow_gc_make_room(ftl))
+			return -EROFS;
+		if (ow_unlikely(!front->sb) && ow_frontier_open(ftl, index))
+			return -ENOSPC;
+		room = ow_frontier_room(ftl, front);
+		n = n < room ? n : room;
+		if (ow_unlikely(ftl->room - ftl->low_room < n))
+			n = ftl->room - ftl->low_room;
+		ow_map_write(ftl, front, pages, n);
+		ftl->room -= n;
+		ftl->pages_by[OW_BY_HOST] += n;
+		if (ow_unlikely(front->fill == ftl->sb_pages))
+			ow_frontier_close(ftl, index);
+		pages += n;
+		count -= n;
+	}
+	return 0;
+}
+
+/*
+ * A page is hot when what it replaces is young: in an open superblock, the cache, or closed within
+ * the last quarter of a drive. That needs no table and follows a workload that moves.
+ */
+static bool is_hot(const struct ow_ftl *ftl, uint32_t page)
+{
+	uint32_t sb = ftl->l2p[page] >> ftl->sb_shift;
+
+	if (!sb)
+		return false;
+	return ftl->state[sb] != OW_SB_CLOSED ||
+	       4 * (ftl->clock - ftl->closed_at[sb]) < ftl->sb_count;
+}
+
+static int place_sorted(struct ow_ftl *ftl, const uint32_t *pages, uint32_t count)
+{
+	uint32_t sorted[2][OW_BATCH], n[2];
+	int ret = 0;
+
+	while (count && !ret) {
+		uint32_t step = count < OW_BATCH ? count : OW_BATCH;
+
+		n[0] = n[1] = 0;
+		for (uint32_t i = 0; i < step; i++) {
+			bool hot = is_hot(ftl, pages[i]);
+
+			sorted[hot][n[hot]++] = pages[i];
+		}
+		ret = place_on(ftl, 0, sorted[0], n[0]);
+		if (!ret)
+			ret = place_on(ftl, 1, sorted[1], n[1]);
+		pages += step;
+		count -= step;
+	}
+	return ret;
+}
+
+/* Into T. */
+int ow_place_data(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uint32_t count)
+{
+	if (ftl->config.hot_cold)
+		return place_sorted(ftl, pages, count);
+	return place_on(ftl, stream, pages, count);
+}
+
+int ow_place(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uint32_t count)
+{
+	if (ftl->slc.count)
+		return ow_slc_place(ftl, stream, pages, count);
+	return ow_place_data(ftl, stream, pages, count);
+}
+
+/* Whole pages from the host. */
+int ow_accept(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uint32_t count)
+{
+	int ret = 0;
+
+	if (ftl->read_only)
+		return -EROFS;
+	if (ftl->lazy.count)
+		ow_lazy_cancel(ftl, pages, count);
+	if (!ftl->buffer.capacity)
+		return ow_place(ftl, stream, pages, count);
+	for (uint32_t i = 0; i < count && !ret; i++)
+		ret = ow_buffer_add(ftl, stream, pages[i], ~(ow_u128)0);
+	return ret;
+}
+
+void ow_unmap(struct ow_ftl *ftl, uint32_t page)
+{
+	uint32_t old = ftl->l2p[page];
+
+	if (!old)
+		return;
+	ow_map_invalidate(ftl, &old, 1);
+	ftl->l2p[page] = 0;
+	ftl->mapped--;
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT
+/* Virtual time of single I/Os. The FTL says what was programmed; here it takes time on the dies. */
+#include "core.h"
+#include "service.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NS_A_S 1000000000ULL
+
+/* What the FTL had done when it was last asked. */
+struct seen {
+	uint64_t host_pages;
+	uint64_t slc_pages;
+	uint64_t moved_pages;
+	uint64_t read_pages;
+	uint64_t erases;
+};
+
+struct ow_service {
+	struct ow_service_config config;
+	struct seen seen;
+	uint64_t *die_free_ns;
+	uint64_t *channel_free_ns;
+	uint64_t *unit_done_ns; /* a ring: when each program of the buffer's worth ends */
+	uint64_t units;		/* programs started */
+	uint32_t unit_slots;
+	uint32_t next_die;
+	uint64_t unit_bytes;
+	uint64_t filling_bytes; /* of the next program */
+	uint64_t filling_slc_bytes;
+	uint64_t debt_pages; /* moved in the map, not yet on the dies */
+	uint64_t controller_free_ns;
+	uint64_t last_done_ns;
+	uint64_t busy_since_ns;
+	uint64_t rng;
+};
+
+void ow_service_config_init(struct ow_service_config *config)
+{
+	*config = (struct ow_service_config){
+		.dies = 32,
+		.planes = 2,
+		.channels = 8,
+		.page_bytes = 16384,
+		.read_ns = 60000,
+		.program_ns = 700000,
+		.program_slc_ns = 200000,
+		.erase_ns = 5000000,
+		.suspend_ns = 20000,
+		.channel_bytes_per_s = 800000000,
+		.host_bytes_per_s = 3200000000,
+		.command_ns = 2000,
+		.latency_ns = 12000,
+		.buffer_bytes = 16 << 20,
+		.jitter_permille = 200,
+		.idle_after_ns = 100000000,
+		.throttle_permille = 1000,
+		.seed = 1,
+	};
+}
+
+int ow_service_create(struct ow_service **out, const struct ow_service_config *config)
+{
+	uint64_t unit = (uint64_t)config->planes * config->page_bytes;
+	struct ow_service *service;
+
+	if (!config->dies || !config->channels || !unit || !config->channel_bytes_per_s ||
+	    !config->host_bytes_per_s || !config->throttle_permille ||
+	    config->jitter_permille > 1000 || config->buffer_bytes / unit > 1 << 24)
+		return -EINVAL;
+	service = calloc(1, sizeof(*service));
+	if (!service)
+		return -ENOMEM;
+	service->config = *config;
+	service->unit_bytes = unit;
+	service->unit_slots = config->buffer_bytes / unit + 1;
+	service->rng = config->seed;
+	service->die_free_ns = calloc(config->dies, sizeof(uint64_t));
+	service->channel_free_ns = calloc(config->channels, sizeof(uint64_t));
+	service->unit_done_ns = calloc(service->unit_slots, sizeof(uint64_t));
+	if (!service->die_free_ns || !service->channel_free_ns || !service->unit_done_ns) {
+		ow_service_destroy(service);
+		return -ENOMEM;
+	}
+	*out = service;
+	return 0;
+}
+
+void ow_service_destroy(struct ow_service *service)
+{
+	if (!service)
+		return;
+	free(service->die_free_ns);
+	free(service->channel_free_ns);
+	free(service->unit_done_ns);
+	free(service);
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static bool is_throttled(const struct ow_service *service, uint64_t now_ns)
+{
+	uint64_t after = service->config.throttle_after_ns;
+
+	return after && now_ns - service->busy_since_ns >= after;
+}
+
+static uint64_t program_time(struct ow_service *service, uint64_t now_ns, uint64_t mean_ns)
+{
+	uint64_t spread = mean_ns * service->config.jitter_permille / 1000;
+
+	if (spread)
+		mean_ns += ow_rng_below(&service->rng, 2 * spread + 1) - spread;
+	if (is_throttled(service, now_ns))
+		mean_ns = mean_ns * service->config.throttle_permille / 1000;
+	return mean_ns;
+}
+
+/* Carry one unit to or from @die over its channel. Returns when it is there. */
+static uint64_t transfer(struct ow_service *service, uint32_t die, uint64_t from_ns, uint64_t bytes)
+{
+	uint64_t *free_ns = &service->channel_free_ns[die % service->config.channels];
+
+	*free_ns = later(*free_ns, from_ns) + bytes * NS_A_S / service->config.channel_bytes_per_s;
+	return *free_ns;
+}
+
+/* Program one unit on the next die; @moved ones are read from a die first. */
+static uint64_t program(struct ow_service *service, uint64_t now_ns, uint64_t mean_ns, bool moved)
+{
+	uint32_t die = service->next_die++ % service->config.dies;
+	uint64_t at = transfer(service, die, now_ns, service->unit_bytes);
+
+	at = later(at, service->die_free_ns[die]);
+	/* Where the valid pages lay is spread evenly, so charge the read to the same die. */
+	if (moved)
+		at += service->config.read_ns;
+	service->die_free_ns[die] = at + program_time(service, now_ns, mean_ns);
+	return service->die_free_ns[die];
+}
+
+/*
+ * Put moved pages on the dies: all at once, or so many with each host page that the debt is paid
+ * when the room is used up, which is how a drive avoids standing still.
+ */
+static void pay_debt(struct ow_service *service, const struct ow_ftl *ftl, uint64_t now_ns,
+		     uint64_t host_pages)
+{
+	uint64_t unit_pages = service->unit_bytes >> ftl->iu_shift, pay = service->debt_pages;
+	int64_t room = ftl->room - ftl->low_room;
+
+	unit_pages = unit_pages ? unit_pages : 1;
+	if (!service->config.gc_burst && room > (int64_t)host_pages)
+		pay = pay * host_pages / room;
+	for (; service->debt_pages && pay >= unit_pages; pay -= unit_pages) {
+		service->debt_pages -= unit_pages;
+		program(service, now_ns, service->config.program_ns, true);
+	}
+}
+
+/* A host unit goes to the dies. The buffer holds it until it is programmed. */
+static void program_host(struct ow_service *service, uint64_t now_ns, uint64_t mean_ns)
+{
+	uint64_t done = program(service, now_ns, mean_ns, false);
+
+	service->unit_done_ns[service->units++ % service->unit_slots] = done;
+}
+
+static void look(const struct ow_ftl *ftl, struct seen *seen)
+{
+	const uint64_t *by = ftl->pages_by;
+
+	seen->slc_pages = ftl->counters.slc_write_bytes >> ftl->iu_shift;
+	seen->host_pages = by[OW_BY_HOST] - seen->slc_pages;
+	seen->moved_pages = by[OW_BY_GC] + by[OW_BY_FOLD] + by[OW_BY_WEAR] + by[OW_BY_REBUILD];
+	seen->read_pages = ftl->read_pages;
+	seen->erases = ftl->counters.erases;
+}
+
+/* Turn what the FTL has done since the last look into work for the dies. */
+static void charge(struct ow_service *service, const struct ow_ftl *ftl, uint64_t now_ns)
+{
+	const struct ow_service_config *config = &service->config;
+	struct seen was = service->seen, *is = &service->seen;
+	uint64_t host_pages;
+
+	look(ftl, is);
+	host_pages = is->host_pages - was.host_pages + is->slc_pages - was.slc_pages;
+	service->debt_pages += is->moved_pages - was.moved_pages;
+	for (uint64_t i = was.erases; i < is->erases; i++)
+		for (uint32_t die = 0; die < config->dies; die++)
+			service->die_free_ns[die] =
+				later(service->die_free_ns[die], now_ns) + config->erase_ns;
+	/* Fractions of a unit wait; paced payment would lose them, so it is made a unit at a time.
+	 */
+	service->filling_bytes += (is->host_pages - was.host_pages) << ftl->iu_shift;
+	service->filling_slc_bytes += (is->slc_pages - was.slc_pages) << ftl->iu_shift;
+	for (; service->filling_bytes >= service->unit_bytes;
+	     service->filling_bytes -= service->unit_bytes) {
+		pay_debt(service, ftl, now_ns, later(service->unit_bytes >> ftl->iu_shift, 1));
+		program_host(service, now_ns, config->program_ns);
+	}
+	for (; service->filling_slc_bytes >= service->unit_bytes;
+	     service->filling_slc_bytes -= service->unit_bytes) {
+		pay_debt(service, ftl, now_ns, later(service->unit_bytes >> ftl->iu_shift, 1));
+		program_host(service, now_ns, config->program_slc_ns);
+	}
+	if (!host_pages)
+		pay_debt(service, ftl, now_ns, UINT32_MAX);
+}
+
+/* When the buffer has room: once the program that filled it a buffer ago has ended. */
+static uint64_t buffer_free_ns(const struct ow_service *service)
+{
+	return service->unit_done_ns[service->units % service->unit_slots];
+}
+
+static uint64_t read_done(struct ow_service *service, const struct ow_ftl *ftl,
+			  const struct ow_service_io *io, uint64_t at)
+{
+	uint64_t done = at, step = service->unit_bytes, end = io->offset_bytes + io->len_bytes;
+
+	for (uint64_t offset = io->offset_bytes; offset < end; offset += step) {
+		uint32_t ppn = ftl->l2p[offset >> ftl->iu_shift];
+		uint64_t bytes = end - offset < step ? end - offset : step, ready;
+		uint32_t die;
+
+		if (!ppn)
+			continue;
+		die = (((uint64_t)ppn << ftl->iu_shift) / service->unit_bytes) %
+		      service->config.dies;
+		ready = later(service->die_free_ns[die], at);
+		if (ready > at + service->config.suspend_ns)
+			ready = at + service->config.suspend_ns;
+		ready += service->config.read_ns;
+		/* What the read interrupts ends later by as much. */
+		service->die_free_ns[die] =
+			later(service->die_free_ns[die] + service->config.read_ns, ready);
+		done = later(done, transfer(service, die, ready, bytes));
+	}
+	return done;
+}
+
+static uint64_t all_dies_free(const struct ow_service *service, uint64_t at)
+{
+	for (uint32_t die = 0; die < service->config.dies; die++)
+		at = later(at, service->die_free_ns[die]);
+	return at;
+}
+
+int ow_service_pause(struct ow_service *service, struct ow_ftl *ftl, uint64_t pause_ns)
+{
+	int ret = 0;
+
+	if (service->config.idle_after_ns && pause_ns >= service->config.idle_after_ns)
+		ret = ow_ftl_idle(ftl, pause_ns);
+	/* Idle work is what the pause was for: it takes no time of the host's. */
+	look(ftl, &service->seen);
+	if (pause_ns >= later(service->config.throttle_pause_ns, 1))
+		service->busy_since_ns = service->last_done_ns + pause_ns;
+	service->last_done_ns += pause_ns;
+	service->debt_pages = 0;
+	return ret;
+}
+
+static int do_command(struct ow_ftl *ftl, const struct ow_service_io *io)
+{
+	switch (io->op) {
+	case OW_SERVICE_READ:
+		return ow_ftl_read(ftl, io->offset_bytes, io->len_bytes);
+	case OW_SERVICE_WRITE:
+		return ow_ftl_write(ftl, io->offset_bytes, io->len_bytes, io->stream);
+	case OW_SERVICE_TRIM:
+		return ow_ftl_trim(ftl, io->offset_bytes, io->len_bytes);
+	case OW_SERVICE_FLUSH:
+		return ow_ftl_flush(ftl);
+	}
+	return -EINVAL;
+}
+
+int ow_service_submit(struct ow_service *service, struct ow_ftl *ftl,
+		      const struct ow_service_io *io, uint64_t *done_ns)
+{
+	const struct ow_service_config *config = &service->config;
+	uint64_t at;
+	int ret = 0;
+
+	if (io->arrive_ns > service->last_done_ns)
+		ret = ow_service_pause(service, ftl, io->arrive_ns - service->last_done_ns);
+	if (!ret)
+		ret = do_command(ftl, io);
+	if (ret)
+		return ret;
+	at = later(io->arrive_ns, service->controller_free_ns) + config->command_ns;
+	service->controller_free_ns = at;
+	if (io->op == OW_SERVICE_READ || io->op == OW_SERVICE_WRITE) {
+		at += io->len_bytes * NS_A_S / config->host_bytes_per_s;
+		service->controller_free_ns = at;
+	}
+	charge(service, ftl, at);
+	if (io->op == OW_SERVICE_WRITE)
+		at = later(at, buffer_free_ns(service));
+	else if (io->op == OW_SERVICE_READ)
+		at = read_done(service, ftl, io, at);
+	else if (io->op == OW_SERVICE_FLUSH && !ftl->config.plp)
+		at = all_dies_free(service, at) + config->flush_ns;
+	*done_ns = at + config->latency_ns;
+	service->last_done_ns = later(service->last_done_ns, *done_ns);
+	return 0;
+}
+
+uint64_t ow_service_now_ns(const struct ow_service *service)
+{
+	return service->last_done_ns;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How long the drive takes, in virtual time: dies that program, read and erase, channels that carry
+ * the data, a buffer that acknowledges early, a queue that a closed-loop host keeps full.
+ */
+#ifndef OPWATCH_FTL_SERVICE_H
+#define OPWATCH_FTL_SERVICE_H
+
+#include "ftl.h"
+
+struct ow_service;
+
+struct ow_service_config {
+	uint32_t dies;
+	uint32_t planes; /* programmed together */
+	uint32_t channels;
+	uint32_t page_bytes; /* of one plane: planes * page_bytes is one program operation */
+	uint64_t read_ns;
+	uint64_t program_ns;
+	uint64_t program_slc_ns;
+	uint64_t erase_ns;
+	uint64_t suspend_ns; /* a read waits at most this for a program to be suspended */
+	uint64_t channel_bytes_per_s;
+	uint64_t host_bytes_per_s;
+	uint64_t command_ns;   /* controller time a command: the ceiling of IOPS */
+	uint64_t latency_ns;   /* of a command, beside everything above */
+	uint64_t buffer_bytes; /* acknowledged but not programmed */
+	uint64_t flush_ns;
+	uint32_t jitter_permille;   /* program times vary this much around their mean */
+	uint32_t gc_burst;	    /* bool: collection runs at once, not paced by host writes */
+	uint64_t idle_after_ns;	    /* a gap this long lets the drive do its idle work */
+	uint64_t throttle_after_ns; /* of work without a pause; 0: never throttles */
+	uint64_t throttle_pause_ns; /* a gap this long ends it */
+	uint32_t throttle_permille; /* program time while throttled, 1000 being unthrottled */
+	uint32_t padding;
+	uint64_t seed;
+};
+
+enum ow_service_op { OW_SERVICE_READ, OW_SERVICE_WRITE, OW_SERVICE_TRIM, OW_SERVICE_FLUSH };
+
+struct ow_service_io {
+	uint32_t op; /* enum ow_service_op */
+	uint32_t stream;
+	uint64_t offset_bytes;
+	uint64_t len_bytes;
+	uint64_t arrive_ns; /* not before that of the previous I/O */
+};
+
+/* What happened in one interval of a run. */
+struct ow_service_bucket {
+	uint64_t ios;
+	uint64_t bytes;
+	uint64_t latency_sum_ns;
+	uint64_t latency_max_ns;
+	uint64_t host_write_bytes;
+	uint64_t nand_write_bytes;
+};
+
+/* Latencies on a log-linear scale, 32 steps an octave. */
+#define OW_SERVICE_SLOTS (60 * 32)
+
+struct ow_service_run {
+	uint64_t io_bytes; /* a multiple of the mapping unit */
+	uint32_t queue_depth;
+	uint32_t read_ppm; /* share of reads */
+	uint64_t bucket_ns;
+	uint64_t bucket_count; /* the run lasts bucket_count * bucket_ns */
+	struct ow_service_bucket *buckets;
+	uint64_t slots[OW_SERVICE_SLOTS];
+	uint64_t ios;
+};
+
+void ow_service_config_init(struct ow_service_config *config);
+int ow_service_create(struct ow_service **service, const struct ow_service_config *config);
+void ow_service_destroy(struct ow_service *service);
+
+/* Do @io on @ftl. Returns 0 and when it is done, or -errno. */
+int ow_service_submit(struct ow_service *service, struct ow_ftl *ftl,
+		      const struct ow_service_io *io, uint64_t *done_ns);
+/* A host that keeps @run->queue_depth I/Os of @load outstanding. Goes on in time where the last
+ * ended. */
+int ow_service_run(struct ow_service *service, struct ow_ftl *ftl, struct ow_ftl_workload *load,
+		   struct ow_service_run *run);
+uint64_t ow_service_now_ns(const struct ow_service *service);
+/* The host does nothing for so long. */
+int ow_service_pause(struct ow_service *service, struct ow_ftl *ftl, uint64_t pause_ns);
+/* The slot that counts @ns, and the least latency of a slot. */
+uint32_t ow_service_slot(uint64_t ns);
+uint64_t ow_service_slot_ns(uint32_t slot);
+
+#endif

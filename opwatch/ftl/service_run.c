@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+/* A closed loop: as many I/Os outstanding as the queue is deep, the next when one is done. */
+#include "core.h"
+#include "service.h"
+#include "workload.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t ow_service_slot(uint64_t ns)
+{
+	uint32_t top = ns ? 63 - __builtin_clzll(ns) : 0;
+
+	return top < 5 ? ns : (top - 4) * 32 + ((ns >> (top - 5)) & 31);
+}
+
+uint64_t ow_service_slot_ns(uint32_t slot)
+{
+	return slot < 32 ? slot : (32ULL + slot % 32) << (slot / 32 - 1);
+}
+
+/* The outstanding I/Os' ends, the earliest first. Replace that one. */
+static void replace_earliest(uint64_t *heap, uint32_t count, uint64_t done_ns)
+{
+	uint32_t at = 0, child;
+
+	while ((child = 2 * at + 1) < count) {
+		if (child + 1 < count && heap[child + 1] < heap[child])
+			child++;
+		if (heap[child] >= done_ns)
+			break;
+		heap[at] = heap[child];
+		at = child;
+	}
+	heap[at] = done_ns;
+}
+
+static void note(struct ow_service_run *run, uint64_t since_start_ns, uint64_t latency_ns)
+{
+	struct ow_service_bucket *bucket;
+	uint64_t at = since_start_ns / run->bucket_ns;
+
+	run->ios++;
+	run->slots[ow_service_slot(latency_ns)]++;
+	if (at >= run->bucket_count)
+		return; /* ended after the run */
+	bucket = &run->buckets[at];
+	bucket->ios++;
+	bucket->bytes += run->io_bytes;
+	bucket->latency_sum_ns += latency_ns;
+	if (latency_ns > bucket->latency_max_ns)
+		bucket->latency_max_ns = latency_ns;
+}
+
+/* Bytes written since the last call go to the interval in which the I/O came. */
+static void note_bytes(struct ow_service_run *run, const struct ow_ftl *ftl,
+		       uint64_t since_start_ns, uint64_t *host, uint64_t *nand)
+{
+	uint64_t at = since_start_ns / run->bucket_ns, all = 0;
+
+	for (int cause = 0; cause < OW_CAUSES; cause++)
+		all += ftl->pages_by[cause] << ftl->iu_shift;
+	run->buckets[at].host_write_bytes += ftl->counters.host_write_bytes - *host;
+	run->buckets[at].nand_write_bytes += all - *nand;
+	*host = ftl->counters.host_write_bytes;
+	*nand = all;
+}
+
+static int next_io(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struct ow_plan *plan,
+		   const struct ow_service_run *run, struct ow_service_io *io)
+{
+	uint64_t mask = run->io_bytes - 1, page;
+	uint32_t zone;
+
+	if (load->sequential) {
+		page = ow_plan_at(plan, load->position, &zone);
+		load->position += run->io_bytes >> ftl->iu_shift;
+	} else {
+		page = ow_plan_pick(plan, &load->rng, &zone);
+	}
+	io->stream = plan->stream[zone];
+	io->offset_bytes = (page << ftl->iu_shift) & ~mask;
+	io->len_bytes = run->io_bytes;
+	if (io->len_bytes > ftl->config.user_bytes - io->offset_bytes)
+		io->len_bytes = ftl->config.user_bytes - io->offset_bytes;
+	io->op = OW_SERVICE_WRITE;
+	if (run->read_ppm && ow_rng_below(&load->rng, 1000000) < run->read_ppm)
+		io->op = OW_SERVICE_READ;
+	else if (load->trim_ppm && ow_rng_below(&load->rng, 1000000) < load->trim_ppm)
+		io->op = OW_SERVICE_TRIM;
+	load->writes += io->op == OW_SERVICE_WRITE ? io->len_bytes >> ftl->iu_shift : 0;
+	load->trims += io->op == OW_SERVICE_TRIM;
+	return 0;
+}
+
+static int run_queue(struct ow_service *service, struct ow_ftl *ftl, struct ow_ftl_workload *load,
+		     const struct ow_plan *plan, struct ow_service_run *run, uint64_t *heap)
+{
+	uint64_t start = ow_service_now_ns(service), length = run->bucket_ns * run->bucket_count;
+	uint64_t host = 0, nand = 0, done;
+	struct ow_service_bucket first = run->buckets[0];
+	struct ow_service_io io;
+	int ret = 0;
+
+	note_bytes(run, ftl, 0, &host, &nand);
+	run->buckets[0] = first;
+	for (uint32_t i = 0; i < run->queue_depth; i++)
+		heap[i] = start;
+	while (heap[0] - start < length && !ret) {
+		uint64_t arrive = heap[0];
+
+		next_io(ftl, load, plan, run, &io);
+		io.arrive_ns = arrive;
+		ret = ow_service_submit(service, ftl, &io, &done);
+		if (ret)
+			break;
+		note(run, done - start, done - arrive);
+		note_bytes(run, ftl, arrive - start, &host, &nand);
+		replace_earliest(heap, run->queue_depth, done);
+	}
+	return ret;
+}
+
+int ow_service_run(struct ow_service *service, struct ow_ftl *ftl, struct ow_ftl_workload *load,
+		   struct ow_service_run *run)
+{
+	struct ow_plan plan;
+	uint64_t *heap;
+	int ret = ow_plan_make(ftl, load, &plan);
+
+	if (ret)
+		return ret;
+	if (!run->queue_depth || run->queue_depth > 65536 || !run->bucket_ns ||
+	    !run->bucket_count || run->io_bytes < ftl->config.iu_bytes ||
+	    run->io_bytes & (run->io_bytes - 1))
+		return -EINVAL;
+	heap = calloc(run->queue_depth, sizeof(*heap));
+	if (!heap)
+		return -ENOMEM;
+	ret = run_queue(service, ftl, load, &plan, run, heap);
+	free(heap);
+	return ret;
+}

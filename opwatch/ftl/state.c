@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+/* Save and load a drive. The stream ends with a sum over all of it. */
+#include "map.h"
+#include "state.h"
+
+#include <errno.h>
+
+/* Four lanes would be faster; a gigabyte a second is enough, and this is easy to repeat elsewhere.
+ */
+static uint64_t add_to_sum(uint64_t sum, const void *data, size_t len)
+{
+	const unsigned char *bytes = data;
+
+	while (len) {
+		uint64_t word = 0;
+		size_t n = len < 8 ? len : 8;
+
+		memcpy(&word, bytes, n);
+		sum = (sum ^ word) * 0xd6e8feb86659fd93ULL;
+		sum ^= sum >> 32;
+		bytes += n;
+		len -= n;
+	}
+	return sum;
+}
+
+int ow_stream_move(struct ow_stream *stream, void *data, size_t len)
+{
+	int ret;
+
+	if (!len)
+		return 0;
+	ret = stream->put ? stream->put(stream->ctx, data, len)
+			  : stream->get(stream->ctx, data, len);
+	if (!ret)
+		stream->sum = add_to_sum(stream->sum, data, len);
+	return ret;
+}
+
+/* Only reads @ftl: the walk is shared with loading, which is why it takes it without const. */
+static int save_all(struct ow_stream *stream, struct ow_ftl *ftl)
+{
+	uint64_t magic = OW_STATE_MAGIC, sum;
+	uint32_t version = OW_STATE_VERSION;
+	int ret = ow_stream_move(stream, &magic, sizeof(magic));
+
+	if (!ret)
+		ret = ow_stream_move(stream, &version, sizeof(version));
+	if (!ret)
+		ret = ow_state_move_config(stream, &ftl->config);
+	if (!ret)
+		ret = ow_state_move_numbers(stream, ftl);
+	if (!ret)
+		ret = ow_state_move_arrays(stream, ftl);
+	sum = stream->sum;
+	return ret ? ret : ow_stream_move(stream, &sum, sizeof(sum));
+}
+
+int ow_ftl_save(const struct ow_ftl *ftl, ow_ftl_put_fn put, void *ctx)
+{
+	struct ow_stream stream = {.put = put, .ctx = ctx};
+
+	return save_all(&stream, (struct ow_ftl *)(uintptr_t)ftl);
+}
+
+static int load_header(struct ow_stream *stream, struct ow_ftl_config *config)
+{
+	uint64_t magic = 0;
+	uint32_t version = 0;
+	const char *why;
+	int ret = ow_stream_move(stream, &magic, sizeof(magic));
+
+	if (!ret)
+		ret = ow_stream_move(stream, &version, sizeof(version));
+	if (ret)
+		return ret;
+	if (magic != OW_STATE_MAGIC)
+		return -EBADMSG;
+	if (version != OW_STATE_VERSION)
+		return -EPROTONOSUPPORT;
+	ret = ow_state_move_config(stream, config);
+	if (!ret && ow_ftl_config_check(config, &why))
+		ret = -EBADMSG;
+	return ret;
+}
+
+static int load_rest(struct ow_stream *stream, struct ow_ftl *ftl)
+{
+	uint64_t want, sum = 0;
+	const char *why;
+	int ret = ow_state_move_numbers(stream, ftl);
+
+	if (!ret)
+		ret = ow_state_move_arrays(stream, ftl);
+	want = stream->sum;
+	if (!ret)
+		ret = ow_stream_move(stream, &sum, sizeof(sum));
+	if (ret)
+		return ret;
+	if (sum != want || ow_state_rebuild(ftl) || ow_ftl_check(ftl, &why))
+		return -EBADMSG;
+	return 0;
+}
+
+int ow_ftl_load(struct ow_ftl **out, ow_ftl_get_fn get, void *ctx)
+{
+	struct ow_stream stream = {.get = get, .ctx = ctx};
+	struct ow_ftl_config config = {0};
+	struct ow_ftl *ftl;
+	int ret = load_header(&stream, &config);
+
+	if (!ret)
+		ret = ow_drive_alloc(&ftl, &config);
+	if (ret)
+		return ret;
+	ret = load_rest(&stream, ftl);
+	if (ret) {
+		ow_ftl_destroy(ftl);
+		return ret;
+	}
+	*out = ftl;
+	return 0;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* What a saved drive is made of: the same walk writes it and reads it. */
+#ifndef OPWATCH_FTL_STATE_H
+#define OPWATCH_FTL_STATE_H
+
+#include "core.h"
+
+#define OW_STATE_MAGIC	 0x314c54465f574f00ULL
+#define OW_STATE_VERSION 1
+
+/* One direction is set. @sum covers every byte moved. */
+struct ow_stream {
+	ow_ftl_put_fn put;
+	ow_ftl_get_fn get;
+	void *ctx;
+	uint64_t sum;
+};
+
+int ow_stream_move(struct ow_stream *stream, void *data, size_t len);
+/* Numbers of the drive that no array holds; the configuration apart, as it must come first. */
+int ow_state_move_config(struct ow_stream *stream, struct ow_ftl_config *config);
+int ow_state_move_numbers(struct ow_stream *stream, struct ow_ftl *ftl);
+int ow_state_move_arrays(struct ow_stream *stream, struct ow_ftl *ftl);
+/* Rebuild what is not saved, after proving that no number leads out of its table. */
+int ow_state_rebuild(struct ow_ftl *ftl);
+
+#endif

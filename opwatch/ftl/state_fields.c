@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+/* The fields of a saved drive. Any change here takes a new OW_STATE_VERSION. */
+#include "state.h"
+
+#include <string.h>
+
+struct field {
+	size_t offset;
+	size_t size;
+};
+
+#define CONFIG(name)                                                                            \
+	{                                                                                       \
+		offsetof(struct ow_ftl_config, name), sizeof(((struct ow_ftl_config *)0)->name) \
+	}
+#define DRIVE(name)                                                               \
+	{                                                                         \
+		offsetof(struct ow_ftl, name), sizeof(((struct ow_ftl *)0)->name) \
+	}
+
+/* Field by field, as padding has no value to save. */
+static const struct field config_fields[] = {
+	CONFIG(user_bytes),
+	CONFIG(physical_bytes),
+	CONFIG(superblock_bytes),
+	CONFIG(iu_bytes),
+	CONFIG(reserve_superblocks),
+	CONFIG(policy),
+	CONFIG(policy_arg),
+	CONFIG(gc_low_superblocks),
+	CONFIG(gc_high_superblocks),
+	CONFIG(gc_idle_superblocks),
+	CONFIG(gc_frontier),
+	CONFIG(streams),
+	CONFIG(hot_cold),
+	CONFIG(wear_spread),
+	CONFIG(endurance_cycles),
+	CONFIG(erase_limit),
+	CONFIG(dies),
+	CONFIG(buffer_bytes),
+	CONFIG(plp),
+	CONFIG(slc_bytes),
+	CONFIG(slc_dynamic),
+	CONFIG(slc_bits),
+	CONFIG(slc_full),
+	CONFIG(trim_mode),
+	CONFIG(write_zeroes_unmaps),
+	CONFIG(idle_page_ns),
+	CONFIG(seed),
+};
+
+static const struct field drive_fields[] = {
+	DRIVE(room),
+	DRIVE(frontiers),
+	DRIVE(pages_by),
+	DRIVE(mapped),
+	DRIVE(clock),
+	DRIVE(rng),
+	DRIVE(rmw_bytes),
+	DRIVE(slc_pages),
+	DRIVE(read_pages),
+	DRIVE(erase_sum),
+	DRIVE(wear_checked_at),
+	DRIVE(physical_pages),
+	DRIVE(bad_count),
+	DRIVE(failed_dies),
+	DRIVE(read_only),
+	DRIVE(free.head),
+	DRIVE(free.tail),
+	DRIVE(closed.head),
+	DRIVE(closed.tail),
+	DRIVE(candidates.count),
+	DRIVE(candidates.limit),
+	DRIVE(candidates.scanned),
+	DRIVE(buffer.count),
+	DRIVE(buffer.head),
+	DRIVE(buffer.tail),
+	DRIVE(slc.open),
+	DRIVE(slc.oldest),
+	DRIVE(slc.used),
+	DRIVE(lazy.count),
+	DRIVE(lazy.cursor),
+	DRIVE(to_retire),
+	DRIVE(counters),
+};
+
+static int move_fields(struct ow_stream *stream, void *base, const struct field *fields,
+		       size_t count)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < count && !ret; i++) {
+		unsigned char *at = (unsigned char *)base + fields[i].offset;
+
+		ret = ow_stream_move(stream, at, fields[i].size);
+		/* The only single bytes are bools, and a damaged one must not become a third value.
+		 */
+		if (!ret && stream->get && fields[i].size == 1)
+			*at = *at != 0;
+	}
+	return ret;
+}
+
+int ow_state_move_config(struct ow_stream *stream, struct ow_ftl_config *config)
+{
+	return move_fields(stream, config, config_fields,
+			   sizeof(config_fields) / sizeof(*config_fields));
+}
+
+int ow_state_move_numbers(struct ow_stream *stream, struct ow_ftl *ftl)
+{
+	return move_fields(stream, ftl, drive_fields, sizeof(drive_fields) / sizeof(*drive_fields));
+}
+
+/* A part of the map without an entry is a zero, so that an unused drive is a small file. */
+#define PART 65536
+
+static int move_map(struct ow_stream *stream, struct ow_ftl *ftl)
+{
+	static const uint32_t none[1024];
+	int ret = 0;
+
+	for (uint64_t at = 0; at < ftl->user_pages && !ret; at += PART) {
+		uint64_t left = ftl->user_pages - at, n = left < PART ? left : PART;
+		uint32_t used = 0;
+
+		for (uint64_t i = 0; stream->put && i < n && !used; i += 1024)
+			used = memcmp(ftl->l2p + at + i, none, (n - i < 1024 ? n - i : 1024) * 4) !=
+			       0;
+		ret = ow_stream_move(stream, &used, sizeof(used));
+		if (!ret && used)
+			ret = ow_stream_move(stream, ftl->l2p + at, n * sizeof(*ftl->l2p));
+	}
+	return ret;
+}
+
+int ow_state_move_arrays(struct ow_stream *stream, struct ow_ftl *ftl)
+{
+	size_t count = (size_t)ftl->all_count + 1;
+	size_t slots = ftl->buffer.capacity ? (size_t)ftl->buffer.slot_mask + 1 : 0;
+	size_t order = ftl->buffer.capacity ? (size_t)ftl->buffer.order_mask + 1 : 0;
+	const struct {
+		void *data;
+		size_t len;
+	} arrays[] = {
+		{ftl->erases, count * sizeof(*ftl->erases)},
+		{ftl->closed_at, count * sizeof(*ftl->closed_at)},
+		{ftl->state, count},
+		{ftl->stream, count},
+		{ftl->candidates.sb, count * sizeof(*ftl->candidates.sb)},
+		{ftl->free.sb, ((size_t)ftl->free.mask + 1) * sizeof(*ftl->free.sb)},
+		{ftl->closed.sb, ((size_t)ftl->closed.mask + 1) * sizeof(*ftl->closed.sb)},
+		{ftl->buffer.slots, slots * sizeof(*ftl->buffer.slots)},
+		{ftl->buffer.order, order * sizeof(*ftl->buffer.order)},
+	};
+	size_t words = ftl->lazy.count ? ow_bitmap_words(ftl->user_pages) : 0;
+	int ret = 0;
+
+	for (size_t i = 0; i < sizeof(arrays) / sizeof(*arrays) && !ret; i++)
+		ret = ow_stream_move(stream, arrays[i].data, arrays[i].len);
+	if (!ret)
+		ret = ow_stream_move(stream, ftl->lazy.bits, words * 8);
+	return ret ? ret : move_map(stream, ftl);
+}

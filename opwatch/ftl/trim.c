@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+/* Ranges that the host gives up. */
+#include "map.h"
+
+#include <errno.h>
+
+bool ow_lazy_has(const struct ow_ftl *ftl, uint32_t page)
+{
+	return ftl->lazy.count && ow_bit_get(ftl->lazy.bits, page);
+}
+
+/* The host writes these again: the new copy must outlive the trim. */
+void ow_lazy_cancel(struct ow_ftl *ftl, const uint32_t *pages, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		if (ow_lazy_has(ftl, pages[i])) {
+			ftl->lazy.bits[pages[i] >> 6] &= ~(1ULL << (pages[i] & 63));
+			ftl->lazy.count--;
+			/* The old copy was trimmed; if power fails now it must not come back. */
+			ow_unmap(ftl, pages[i]);
+		}
+	}
+}
+
+/* Unmap up to @most pages that wait, starting where the last pass ended. */
+void ow_lazy_run(struct ow_ftl *ftl, uint64_t most)
+{
+	struct ow_lazy *lazy = &ftl->lazy;
+	size_t words = ow_bitmap_words(ftl->user_pages);
+
+	for (size_t i = 0; i < words && lazy->count && most; i++) {
+		size_t at = lazy->cursor % words;
+
+		for (uint64_t left = lazy->bits[at]; left && most; left &= left - 1, most--) {
+			ow_unmap(ftl, (uint32_t)(at << 6) + __builtin_ctzll(left));
+			lazy->bits[at] &= ~(left & -left);
+			lazy->count--;
+		}
+		lazy->cursor = lazy->bits[at] ? at : at + 1;
+	}
+}
+
+static void trim_page(struct ow_ftl *ftl, uint32_t page)
+{
+	ow_buffer_drop(ftl, page);
+	if (!ftl->l2p[page])
+		return;
+	if (ftl->config.trim_mode == OW_FTL_TRIM_HONOUR) {
+		ow_unmap(ftl, page);
+	} else if (!ow_bit_get(ftl->lazy.bits, page)) {
+		ftl->lazy.bits[page >> 6] |= 1ULL << (page & 63);
+		ftl->lazy.count++;
+	}
+}
+
+/* Unmap the whole units within the range. Returns the bytes they hold. */
+static uint64_t trim_within(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes)
+{
+	uint64_t mask = ftl->config.iu_bytes - 1;
+	uint64_t first = (offset_bytes + mask) >> ftl->iu_shift;
+	uint64_t end = (offset_bytes + len_bytes) >> ftl->iu_shift;
+
+	for (uint64_t page = first; page < end; page++)
+		trim_page(ftl, page);
+	return end > first ? (end - first) << ftl->iu_shift : 0;
+}
+
+static bool outside(const struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes)
+{
+	uint64_t user = ftl->config.user_bytes;
+
+	return (offset_bytes | len_bytes) % OW_FTL_SECTOR_BYTES || offset_bytes > user ||
+	       len_bytes > user - offset_bytes;
+}
+
+/* Parts of a unit at either end are rounded away, as the map has no finer grain. */
+int ow_ftl_trim(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes)
+{
+	uint64_t done = 0;
+
+	if (outside(ftl, offset_bytes, len_bytes))
+		return -EINVAL;
+	if (ftl->read_only)
+		return -EROFS;
+	ftl->counters.trims++;
+	ftl->counters.trim_bytes += len_bytes;
+	if (ftl->config.trim_mode != OW_FTL_TRIM_IGNORE)
+		done = trim_within(ftl, offset_bytes, len_bytes);
+	ftl->counters.trim_ignored_bytes += len_bytes - done;
+	return 0;
+}
+
+/* Unmap what can be unmapped and write the rest, or write it all: the range must read as zeroes. */
+int ow_ftl_write_zeroes(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes,
+			uint32_t stream)
+{
+	uint64_t mask = ftl->config.iu_bytes - 1, end = offset_bytes + len_bytes;
+	uint64_t first = (offset_bytes + mask) & ~mask, last = end & ~mask;
+	int ret;
+
+	if (outside(ftl, offset_bytes, len_bytes))
+		return -EINVAL;
+	if (ftl->read_only)
+		return -EROFS;
+	ftl->counters.write_zeroes_bytes += len_bytes;
+	if (!ftl->config.write_zeroes_unmaps || first >= last)
+		return ow_ftl_write(ftl, offset_bytes, len_bytes, stream);
+	for (uint64_t page = first >> ftl->iu_shift; page < last >> ftl->iu_shift; page++) {
+		ow_buffer_drop(ftl, page);
+		ow_lazy_cancel(ftl, &(uint32_t){page}, 1);
+		ow_unmap(ftl, page);
+	}
+	ret = ow_ftl_write(ftl, offset_bytes, first - offset_bytes, stream);
+	return ret ? ret : ow_ftl_write(ftl, last, end - last, stream);
+}
+
+void ow_ftl_set_trim_mode(struct ow_ftl *ftl, enum ow_ftl_trim_mode mode)
+{
+	/* What was promised lazily is kept by a drive that no longer promises. */
+	ow_lazy_run(ftl, UINT64_MAX);
+	ftl->config.trim_mode = mode;
+}

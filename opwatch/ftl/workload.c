@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+/* A host that writes without stopping: uniform, zoned, hot and cold, sequential, with trims. */
+#include "map.h"
+#include "workload.h"
+
+#include <errno.h>
+
+int ow_plan_make(const struct ow_ftl *ftl, const struct ow_ftl_workload *load, struct ow_plan *plan)
+{
+	uint64_t weight = 0;
+
+	if (load->zone_count > OW_FTL_MAX_ZONES || load->trim_ppm > 1000000)
+		return -EINVAL;
+	*plan = (struct ow_plan){.count = load->zone_count ? load->zone_count : 1};
+	plan->pages[0] = plan->all_pages = ftl->user_pages;
+	plan->upto[0] = 1;
+	for (uint32_t i = 0; i < load->zone_count; i++) {
+		const struct ow_ftl_zone *zone = &load->zones[i];
+
+		plan->start[i] = zone->start_bytes >> ftl->iu_shift;
+		plan->pages[i] = zone->len_bytes >> ftl->iu_shift;
+		plan->stream[i] = zone->stream;
+		plan->upto[i] = weight += zone->weight;
+		plan->all_pages = (i ? plan->all_pages : 0) + plan->pages[i];
+		if (!plan->pages[i] || plan->start[i] > ftl->user_pages ||
+		    plan->pages[i] > ftl->user_pages - plan->start[i] ||
+		    zone->stream >= ftl->config.streams)
+			return -EINVAL;
+	}
+	return load->zone_count && !weight ? -EINVAL : 0;
+}
+
+/* Up to a batch of random pages, their map entries on the way. A batch is of one stream. */
+static uint32_t next_random(const struct ow_ftl *ftl, const struct ow_plan *plan, uint64_t *rng,
+			    uint64_t most, uint32_t *pages)
+{
+	const uint32_t *l2p = ftl->l2p;
+	uint32_t n = most < OW_BATCH ? most : OW_BATCH, zone;
+
+	for (uint32_t i = 0; i < n; i++) {
+		pages[i] = ow_plan_pick(plan, rng, &zone);
+		__builtin_prefetch(l2p + pages[i], 1);
+	}
+	return n;
+}
+
+static int count_writes(struct ow_ftl *ftl, struct ow_ftl_workload *load, uint64_t pages)
+{
+	load->writes += pages;
+	ftl->counters.host_writes += pages;
+	ftl->counters.host_write_bytes += pages << ftl->iu_shift;
+	return 0;
+}
+
+/* One stream, no trims: the next batch is drawn while this one is written. */
+static int run_batches(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struct ow_plan *plan,
+		       uint64_t pages)
+{
+	uint32_t batch[2][OW_BATCH], n[2], turn = 0;
+	uint64_t rng = load->rng;
+	int ret = 0;
+
+	n[0] = next_random(ftl, plan, &rng, pages, batch[0]);
+	while (n[turn] && !ret) {
+		/* The state to go on from must not be ahead of what was written. */
+		load->rng = rng;
+		pages -= n[turn];
+		n[!turn] = next_random(ftl, plan, &rng, pages, batch[!turn]);
+		ret = ow_accept(ftl, plan->stream[0], batch[turn], n[turn]);
+		if (!ret)
+			count_writes(ftl, load, n[turn]);
+		turn = !turn;
+	}
+	return ret;
+}
+
+static void trim_one(struct ow_ftl *ftl, struct ow_ftl_workload *load, uint32_t page)
+{
+	ow_ftl_trim(ftl, (uint64_t)page << ftl->iu_shift, ftl->config.iu_bytes);
+	load->trims++;
+}
+
+/* Trims pick among the mapped, as a filesystem deletes what exists; none may be left. */
+static int run_one(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struct ow_plan *plan)
+{
+	uint32_t zone, page = ow_plan_pick(plan, &load->rng, &zone);
+	int ret;
+
+	if (load->trim_ppm && ow_rng_below(&load->rng, 1000000) < load->trim_ppm) {
+		for (uint32_t tries = 0; tries < 1000; tries++) {
+			if (ow_ftl_is_mapped(ftl, (uint64_t)page << ftl->iu_shift)) {
+				trim_one(ftl, load, page);
+				return 0;
+			}
+			page = ow_plan_pick(plan, &load->rng, &zone);
+		}
+		return 0;
+	}
+	ret = ow_accept(ftl, plan->stream[zone], &page, 1);
+	return ret ? ret : count_writes(ftl, load, 1);
+}
+
+static int run_sequential(struct ow_ftl *ftl, struct ow_ftl_workload *load,
+			  const struct ow_plan *plan, uint64_t pages)
+{
+	uint32_t batch[OW_BATCH];
+	int ret = 0;
+
+	while (pages && !ret) {
+		uint32_t zone;
+		uint64_t first = ow_plan_at(plan, load->position, &zone), n;
+		uint64_t left = plan->start[zone] + plan->pages[zone] - first;
+
+		n = pages < OW_BATCH ? pages : OW_BATCH;
+		n = n < left ? n : left;
+		for (uint32_t i = 0; i < n; i++)
+			batch[i] = first + i;
+		ret = ow_accept(ftl, plan->stream[zone], batch, n);
+		if (!ret)
+			count_writes(ftl, load, n);
+		load->position += n;
+		pages -= n;
+	}
+	return ret;
+}
+
+static bool one_stream(const struct ow_plan *plan)
+{
+	for (uint32_t i = 1; i < plan->count; i++)
+		if (plan->stream[i] != plan->stream[0])
+			return false;
+	return true;
+}
+
+int ow_ftl_run(struct ow_ftl *ftl, struct ow_ftl_workload *load, uint64_t pages)
+{
+	struct ow_plan plan;
+	int ret = ow_plan_make(ftl, load, &plan);
+
+	if (ret)
+		return ret;
+	if (load->sequential)
+		return run_sequential(ftl, load, &plan, pages);
+	if (!load->trim_ppm && one_stream(&plan))
+		return run_batches(ftl, load, &plan, pages);
+	while (pages-- && !ret)
+		ret = run_one(ftl, load, &plan);
+	return ret;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* What a C test needs: a check that says where it failed, and a drive in memory to save to. */
+#ifndef OPWATCH_TEST_CHECK_H
+#define OPWATCH_TEST_CHECK_H
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(condition)                                                                 \
+	do {                                                                             \
+		if (!(condition)) {                                                      \
+			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, \
+				#condition);                                             \
+			abort();                                                         \
+		}                                                                        \
+	} while (0)
+
+struct memory {
+	unsigned char *data;
+	size_t len;
+	size_t size;
+	size_t at; /* read so far */
+};
+
+static inline int memory_put(void *ctx, const void *data, size_t len)
+{
+	struct memory *memory = ctx;
+
+	if (memory->len + len > memory->size) {
+		memory->size = 2 * (memory->len + len);
+		memory->data = realloc(memory->data, memory->size);
+		CHECK(memory->data);
+	}
+	memcpy(memory->data + memory->len, data, len);
+	memory->len += len;
+	return 0;
+}
+
+static inline int memory_get(void *ctx, void *data, size_t len)
+{
+	struct memory *memory = ctx;
+
+	if (memory->len - memory->at < len)
+		return -ENODATA;
+	memcpy(data, memory->data + memory->at, len);
+	memory->at += len;
+	return 0;
+}
+
+#endif

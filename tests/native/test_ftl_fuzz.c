@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Random commands on random drives, against a model that is a table of what the host may expect of
+ * each unit, with the invariants proven throughout. FUZZ_OPS and FUZZ_SEED set length and start.
+ */
+#include "check.h"
+#include "ftl.h"
+#include "rng.h"
+
+#define OPS_A_DRIVE 20000
+#define CHECK_EVERY 64
+
+/* What a unit may be found to be after power is lost: a set of these. */
+#define UNMAPPED 1
+#define MAPPED	 2
+
+struct fuzz {
+	struct ow_ftl *ftl;
+	struct ow_ftl_config config;
+	uint8_t *now;	/* what the host sees: UNMAPPED or MAPPED */
+	uint8_t *after; /* what it may see after power loss */
+	uint32_t pages;
+	uint64_t rng;
+};
+
+static uint64_t below(struct fuzz *fuzz, uint64_t n)
+{
+	return ow_rng_below(&fuzz->rng, n);
+}
+
+static void random_config(struct fuzz *fuzz)
+{
+	struct ow_ftl_config *c = &fuzz->config;
+	uint64_t spare;
+
+	ow_ftl_config_init(c);
+	c->iu_bytes = 4096 << below(fuzz, 5);
+	c->superblock_bytes = (uint64_t)c->iu_bytes << (6 + below(fuzz, 2));
+	c->policy = below(fuzz, 6);
+	c->policy_arg = 1 + below(fuzz, 12);
+	c->gc_frontier = below(fuzz, 3);
+	c->streams = 1 + below(fuzz, 3);
+	c->hot_cold = c->streams == 2 && below(fuzz, 2);
+	c->gc_low_superblocks = below(fuzz, 3);
+	c->gc_high_superblocks = below(fuzz, 5);
+	c->gc_idle_superblocks = below(fuzz, 8);
+	c->wear_spread = below(fuzz, 2) * (1 + below(fuzz, 8));
+	c->erase_limit = below(fuzz, 6) ? 0 : 20 + below(fuzz, 200);
+	c->dies = 8 + below(fuzz, 8);
+	c->buffer_bytes = below(fuzz, 2) * below(fuzz, 100) * c->iu_bytes;
+	c->plp = below(fuzz, 2);
+	c->slc_bytes = below(fuzz, 2) * below(fuzz, 5) * c->superblock_bytes;
+	c->slc_dynamic = below(fuzz, 2);
+	c->slc_bits = 1 + below(fuzz, 4);
+	c->slc_full = below(fuzz, 2);
+	c->trim_mode = below(fuzz, 3);
+	c->write_zeroes_unmaps = below(fuzz, 2);
+	c->idle_page_ns = below(fuzz, 2) * 1000;
+	c->seed = ow_rng_next(&fuzz->rng);
+	fuzz->pages = 64 + below(fuzz, 1500);
+	c->user_bytes = (uint64_t)fuzz->pages * c->iu_bytes;
+	spare = (2 * c->streams + 4 + below(fuzz, 12)) * c->superblock_bytes;
+	c->physical_bytes = c->user_bytes + spare + below(fuzz, 64) * c->iu_bytes;
+}
+
+static void start(struct fuzz *fuzz)
+{
+	const char *why;
+	int ret;
+
+	random_config(fuzz);
+	ret = ow_ftl_config_check(&fuzz->config, &why);
+	if (ret)
+		fprintf(stderr, "%s\n", why);
+	CHECK(!ret && !ow_ftl_create(&fuzz->ftl, &fuzz->config));
+	fuzz->now = malloc(fuzz->pages);
+	fuzz->after = malloc(fuzz->pages);
+	CHECK(fuzz->now && fuzz->after);
+	memset(fuzz->now, UNMAPPED, fuzz->pages);
+	memset(fuzz->after, UNMAPPED, fuzz->pages);
+}
+
+static void stop(struct fuzz *fuzz)
+{
+	ow_ftl_destroy(fuzz->ftl);
+	free(fuzz->now);
+	free(fuzz->after);
+}
+
+static void written(struct fuzz *fuzz, uint64_t offset_bytes, uint64_t len_bytes)
+{
+	uint32_t iu = fuzz->config.iu_bytes;
+
+	for (uint64_t at = offset_bytes / iu;
+	     len_bytes && at <= (offset_bytes + len_bytes - 1) / iu; at++) {
+		fuzz->now[at] = MAPPED;
+		fuzz->after[at] |= MAPPED;
+		/* With a lazy trim forgotten or not, a page that is on flash at once stays there.
+		 */
+		if (!fuzz->config.buffer_bytes)
+			fuzz->after[at] = MAPPED;
+	}
+}
+
+static void unmapped(struct fuzz *fuzz, uint64_t first, uint64_t end, bool surely)
+{
+	for (uint64_t at = first; at < end; at++) {
+		fuzz->now[at] = UNMAPPED;
+		fuzz->after[at] = surely ? UNMAPPED : fuzz->after[at] | UNMAPPED;
+	}
+}
+
+/* Everything is on flash: nothing can be lost any more. */
+static void settled(struct fuzz *fuzz)
+{
+	memcpy(fuzz->after, fuzz->now, fuzz->pages);
+}
+
+static void range(struct fuzz *fuzz, uint64_t *offset_bytes, uint64_t *len_bytes)
+{
+	uint64_t user = fuzz->config.user_bytes,
+		 unit = below(fuzz, 3) ? fuzz->config.iu_bytes : 512;
+	uint64_t most = unit * (below(fuzz, 16) ? 8 : 200);
+
+	*offset_bytes = below(fuzz, user / unit) * unit;
+	*len_bytes = (1 + below(fuzz, most / unit)) * unit;
+	if (*len_bytes > user - *offset_bytes)
+		*len_bytes = user - *offset_bytes;
+}
+
+static int do_write(struct fuzz *fuzz)
+{
+	uint64_t offset, len;
+	int ret;
+
+	range(fuzz, &offset, &len);
+	ret = ow_ftl_write(fuzz->ftl, offset, len, below(fuzz, fuzz->config.streams));
+	if (!ret)
+		written(fuzz, offset, len);
+	return ret;
+}
+
+static int do_trim(struct fuzz *fuzz)
+{
+	uint64_t offset, len, iu = fuzz->config.iu_bytes;
+	int ret;
+
+	range(fuzz, &offset, &len);
+	ret = ow_ftl_trim(fuzz->ftl, offset, len);
+	if (!ret && fuzz->config.trim_mode != OW_FTL_TRIM_IGNORE)
+		unmapped(fuzz, (offset + iu - 1) / iu, (offset + len) / iu,
+			 fuzz->config.trim_mode == OW_FTL_TRIM_HONOUR);
+	return ret;
+}
+
+static int do_write_zeroes(struct fuzz *fuzz)
+{
+	uint64_t offset, len, iu = fuzz->config.iu_bytes, first, last;
+	int ret;
+
+	range(fuzz, &offset, &len);
+	first = (offset + iu - 1) / iu;
+	last = (offset + len) / iu;
+	ret = ow_ftl_write_zeroes(fuzz->ftl, offset, len, 0);
+	if (ret)
+		return ret;
+	if (!fuzz->config.write_zeroes_unmaps || first >= last) {
+		written(fuzz, offset, len);
+		return 0;
+	}
+	unmapped(fuzz, first, last, true);
+	written(fuzz, offset, first * iu - offset);
+	written(fuzz, last * iu, offset + len - last * iu);
+	return 0;
+}
+
+/* Random writes within a zone map more of it and unmap nothing. */
+static int do_run(struct fuzz *fuzz)
+{
+	uint64_t iu = fuzz->config.iu_bytes, first = below(fuzz, fuzz->pages), n, count;
+	struct ow_ftl_workload load = {.zone_count = 1, .rng = ow_rng_next(&fuzz->rng)};
+	int ret;
+
+	n = 1 + below(fuzz, fuzz->pages - first);
+	count = below(fuzz, 300);
+	load.zones[0] =
+		(struct ow_ftl_zone){.start_bytes = first * iu, .len_bytes = n * iu, .weight = 1};
+	load.sequential = below(fuzz, 2);
+	ret = ow_ftl_run(fuzz->ftl, &load, count);
+	if (ret)
+		return ret;
+	CHECK(load.writes == count);
+	for (uint64_t at = first; at < first + n; at++) {
+		int mapped = ow_ftl_is_mapped(fuzz->ftl, at * iu);
+
+		CHECK(mapped || fuzz->now[at] == UNMAPPED);
+		CHECK(!load.sequential ||
+		      mapped == (fuzz->now[at] == MAPPED || at - first < count));
+		if (mapped)
+			written(fuzz, at * iu, iu);
+		/* Which pages the run wrote is not known, so both stay possible. */
+		fuzz->after[at] |= fuzz->config.buffer_bytes || fuzz->config.trim_mode ? 3 : 0;
+	}
+	return 0;
+}
+
+static int do_power_loss(struct fuzz *fuzz)
+{
+	int ret = ow_ftl_power_loss(fuzz->ftl);
+
+	for (uint64_t at = 0; at < fuzz->pages; at++) {
+		int mapped = ow_ftl_is_mapped(fuzz->ftl, at * fuzz->config.iu_bytes);
+
+		if (fuzz->config.plp)
+			CHECK(ret || mapped == (fuzz->now[at] == MAPPED));
+		CHECK(fuzz->after[at] & (mapped ? MAPPED : UNMAPPED));
+		fuzz->now[at] = mapped ? MAPPED : UNMAPPED;
+	}
+	settled(fuzz);
+	return ret;
+}
+
+/* The loaded drive takes over, and must save to the same bytes. */
+static int do_reload(struct fuzz *fuzz)
+{
+	struct memory first = {0}, second = {0};
+	struct ow_ftl *loaded;
+
+	CHECK(!ow_ftl_save(fuzz->ftl, memory_put, &first));
+	CHECK(!ow_ftl_load(&loaded, memory_get, &first));
+	CHECK(first.at == first.len);
+	CHECK(!ow_ftl_save(loaded, memory_put, &second));
+	CHECK(first.len == second.len && !memcmp(first.data, second.data, first.len));
+	ow_ftl_destroy(fuzz->ftl);
+	fuzz->ftl = loaded;
+	/* A damaged one is refused, whatever byte it is. */
+	first.at = 0;
+	first.data[below(fuzz, first.len)] ^= 1 << below(fuzz, 8);
+	CHECK(ow_ftl_load(&loaded, memory_get, &first));
+	free(first.data);
+	free(second.data);
+	return 0;
+}
+
+static int do_format(struct fuzz *fuzz)
+{
+	int ret = ow_ftl_format(fuzz->ftl);
+
+	if (!ret)
+		unmapped(fuzz, 0, fuzz->pages, true);
+	return ret;
+}
+
+static int do_settle(struct fuzz *fuzz)
+{
+	int ret = ow_ftl_idle(fuzz->ftl, 1 + below(fuzz, 1000000));
+
+	if (!ret)
+		settled(fuzz);
+	return ret;
+}
+
+static int do_flush(struct fuzz *fuzz)
+{
+	int ret = below(fuzz, 2) ? ow_ftl_flush(fuzz->ftl) : ow_ftl_power_cycle(fuzz->ftl);
+
+	/* Lazy trims may come undone even so; protection makes a flush do nothing. */
+	if (!ret && !fuzz->config.plp && fuzz->config.trim_mode != OW_FTL_TRIM_LAZY)
+		settled(fuzz);
+	return ret;
+}
+
+static int step(struct fuzz *fuzz)
+{
+	uint64_t offset, len, what = below(fuzz, 10000);
+
+	if (what < 6000)
+		return do_write(fuzz);
+	if (what < 7500)
+		return do_trim(fuzz);
+	if (what < 8000)
+		return do_write_zeroes(fuzz);
+	if (what < 9000) {
+		range(fuzz, &offset, &len);
+		return ow_ftl_read(fuzz->ftl, offset, len);
+	}
+	if (what < 9300)
+		return do_flush(fuzz);
+	if (what < 9500)
+		return do_settle(fuzz);
+	if (what < 9800)
+		return do_run(fuzz);
+	if (what < 9950)
+		return do_power_loss(fuzz);
+	if (what < 9990)
+		return do_reload(fuzz);
+	if (what < 9998)
+		return do_format(fuzz);
+	return ow_ftl_die_fail(fuzz->ftl);
+}
+
+static void verify(struct fuzz *fuzz)
+{
+	struct ow_ftl_counters c;
+	const char *why;
+
+	if (ow_ftl_check(fuzz->ftl, &why)) {
+		fprintf(stderr, "%s\n", why);
+		abort();
+	}
+	ow_ftl_get_counters(fuzz->ftl, &c);
+	/* Once a command has failed half-way, what it did is not counted in the model. */
+	if (c.read_only)
+		return;
+	for (uint64_t at = 0; at < fuzz->pages; at++)
+		CHECK(ow_ftl_is_mapped(fuzz->ftl, at * fuzz->config.iu_bytes) ==
+		      (fuzz->now[at] == MAPPED));
+	if (!fuzz->config.buffer_bytes)
+		CHECK(c.nand_write_host_bytes == c.host_write_bytes);
+	CHECK(c.valid_bytes <= c.physical_bytes + fuzz->config.slc_bytes);
+}
+
+/* A drive at its end of life refuses to be written, and only that. */
+static bool is_over(struct fuzz *fuzz, int ret)
+{
+	struct ow_ftl_counters c;
+
+	if (!ret)
+		return false;
+	ow_ftl_get_counters(fuzz->ftl, &c);
+	CHECK(ret == -EROFS && (c.read_only || c.failed_dies + 1 >= fuzz->config.dies));
+	return c.read_only;
+}
+
+int main(void)
+{
+	const char *ops = getenv("FUZZ_OPS"), *seed = getenv("FUZZ_SEED");
+	uint64_t left = ops ? strtoull(ops, NULL, 0) : 200000;
+	struct fuzz fuzz = {.rng = seed ? strtoull(seed, NULL, 0) : 1};
+	uint64_t drives = 0, ended = 0;
+
+	for (; left; drives++) {
+		bool over = false;
+
+		start(&fuzz);
+		for (uint64_t op = 0; op < OPS_A_DRIVE && left && !over; op++, left--) {
+			over = is_over(&fuzz, step(&fuzz));
+			if (op % CHECK_EVERY == 0 || over)
+				verify(&fuzz);
+		}
+		verify(&fuzz);
+		ended += over;
+		stop(&fuzz);
+	}
+	printf("%llu drives, %llu came to their end\n", (unsigned long long)drives,
+	       (unsigned long long)ended);
+	return 0;
+}

@@ -76,7 +76,15 @@ lint: build
 	$(PY) -m ruff check .
 	$(PY) -m mypy -p opwatch
 	$(PY) -m mypy tests
-	clang-format --dry-run -Werror bpf/*.[ch] opwatch/_native/*.[ch]
+	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
+
+# What is generated or checked by machine: the support matrix, the manual.
+docs: build
+	$(call install_packages,mandoc)
+	$(PY) -m tests.vm.matrix --write
+	@mkdir -p build/docs
+	mandoc -T lint -W warning docs/man/opwatch.1
+	mandoc -T html docs/man/opwatch.1 > build/docs/opwatch.1.html
 
 bench: build
 	$(call install_packages,$(BENCH_PACKAGES))
@@ -86,4 +94,4 @@ clean:
 	rm -rf build .venv *.egg-info opwatch/*.so
 
 
-.PHONY: help packages build demo test test-kernel test-vm exactness lint bench clean
+.PHONY: help packages build demo test test-kernel test-vm exactness docs lint bench clean

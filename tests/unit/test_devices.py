@@ -219,7 +219,7 @@ PCI = "/sys/devices/pci0000:00/0000:00:1f.2/"
     ],
 )
 def test_the_transport(folder: str, kind: str, more: dict[str, str], expected: str | None) -> None:
-    assert transport(Path(folder), kind, **more) == expected  # type: ignore[arg-type]
+    assert transport(Path(folder), kind, **more) == expected
 
 
 def test_the_identity_of_a_sata_drive_and_of_its_partition(tree: Tree, usage: Usage) -> None:

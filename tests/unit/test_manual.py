@@ -52,5 +52,5 @@ def test_every_key_of_the_trust_line_is_described() -> None:
 def test_every_exit_status_is_described() -> None:
     begin = TEXT.index(".SH EXIT STATUS")
     described = TEXT[begin : TEXT.index("\n.SH", begin + 1)]
-    kinds = [errors.OpwatchError, *errors.OpwatchError.__subclasses__()]
+    kinds: list[type[errors.OpwatchError]] = [errors.OpwatchError, *errors.OpwatchError.__subclasses__()]
     assert [kind for kind in kinds if f"\n.B {kind.exit_status}\n" not in described] == []

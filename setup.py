@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent
 # the installed package; this map is what is packaged. tests/unit/test_packaging.py compares both.
 PACKAGE_DIR = {
     "opwatch": "opwatch",
+    "opwatch.ftl": "opwatch/ftl",
     "opwatch.sinks": "opwatch/sinks",
     "opwatch.collectors": "collectors",
     "opwatch.tools": "tools",

@@ -40,7 +40,7 @@ def render(rows: list[dict[str, Any]]) -> str:
     """The page."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     for row in rows:
-        cells = ("none: kept by the driver" if row[name] is None else str(row[name]) for name in COLUMNS)
+        cells = ("not kept" if row[name] is None else str(row[name]) for name in COLUMNS)
         lines.append("| " + " | ".join(cells) + " |")
     total = sum(row["requests"] for row in rows)
     return HEAD + f"{total:,} requests in {len(rows)} rows.\n\n" + "\n".join(lines) + "\n"

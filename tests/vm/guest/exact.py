@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from opwatch.trust import GROUPS
 from tests.kernel.watching import Seen, watch
 from tests.vm import exactness
 from tests.vm.guest.workload import Fio, FioCounts, fio
@@ -26,7 +27,8 @@ def record(driver: str, seen: Seen) -> None:
     losses = seen.trust.unmatched + seen.trust.overwritten + seen.trust.map_full + seen.trust.misses
     with ROWS.open("a") as file:
         for name, op in seen.interval.ops.items():
-            drift = seen.trust.drift.get(name)
+            group = next((group for group, ops in GROUPS.items() if name in ops), name)
+            drift = seen.trust.drift.get(group)
             row = {
                 "kernel": os.environ[IN_GUEST],
                 "driver": driver,

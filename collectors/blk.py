@@ -16,6 +16,9 @@ from opwatch.trust import Reading
 # An I/O scheduler that is switched on later brings tags of its own: 2 * BLKDEV_DEFAULT_RQ of them.
 SCHEDULER_TAGS = 256
 BIOS = 16384
+# A host adapter may show thousands of tags on every queue, although the queues share them. Tags beyond these
+# (2 MiB a disk) go to the hash, which counts what it cannot take.
+MAX_STAMPS = 131072
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +33,15 @@ class Plan:
 
 
 def _tags(disk: BlockDevice) -> tuple[int, int]:
-    """Hardware queues and tags per queue, (0, 0) for a bio-based disk."""
+    """Hardware queues and places for tags in each, (0, 0) for a bio-based disk."""
     queues = disk.hardware_queues
     depths = [SCHEDULER_TAGS, disk.number("queue/nr_requests") or 0]
     for queue in queues:
         text = (queue / "nr_tags").read_text()
         depths.append(int(text))
-    return len(queues), max(depths) if queues else 0
+    if not queues:
+        return 0, 0
+    return len(queues), min(max(depths), MAX_STAMPS // len(queues))
 
 
 def plan(leaves: Sequence[Leaf]) -> Plan:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from opwatch.collectors import blk
 from tests.kernel.load import reads
 from tests.vm.guest import removal, stacked, sysfs
 from tests.vm.guest.exact import assert_explained, observe, run_and_check
@@ -29,6 +30,20 @@ def test_requeues(scheduler: str) -> None:
         _, seen = run_and_check(f"scsi_debug busy {scheduler}", scsi.name, READS)
     assert seen.trust.requeued > 50
     assert seen.trust.issued == seen.trust.completed + seen.trust.requeued
+
+
+def test_one_set_of_tags_for_all_queues() -> None:
+    """host_max_queue gives scsi_debug a host_tagset: many queues, one set of tags."""
+    with scsi_debug(submit_queues=2, host_max_queue=64) as scsi:
+        assert sysfs.hardware_queues(scsi.name) == 2
+        _, seen = run_and_check("scsi_debug shared tags", scsi.name, Fio("randrw", 4001, jobs=2, iodepth=48))
+    assert seen.trust.map_full == 0
+
+
+def test_tags_beyond_the_array_go_to_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blk, "MAX_STAMPS", 8)
+    with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
+        run_and_check("null_blk by hash", disk, Fio("randrw", 20_011, jobs=2, iodepth=32))
 
 
 def test_partial_completions() -> None:

@@ -5,8 +5,9 @@ PY := .venv/bin/python
 SHELL := /bin/bash
 export PATH := $(PATH):/usr/sbin:/sbin
 
-PACKAGES := clang clang-format llvm bpftool gcc libbpf-dev libelf-dev zlib1g-dev pkg-config \
+PACKAGES := clang clang-format llvm bpftool gcc libc6-dev libbpf-dev libelf-dev zlib1g-dev pkg-config \
 	python3-dev python3-venv fio fdisk util-linux libfuse3-dev fuse3 e2fsprogs xfsprogs btrfs-progs
+VM_PACKAGES := kmod zstd nvme-cli mdadm dmsetup bpftrace
 BENCH_PACKAGES := libbpf-tools bpfcc-tools
 PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* hypothesis==6.*
 
@@ -19,7 +20,9 @@ help:
 	@echo "make test        every test that can run here (root for the kernel's)"
 	@echo "make build       the extension and a .venv with opwatch in it"
 	@echo "make lint bench  what CI checks; the figures of docs/overhead.md"
-	@echo "make test-kernel only the tests that need root; make clean"
+	@echo "make test-kernel only the tests that need root"
+	@echo "make test-vm     stock kernels and real drivers in QEMU [KERNEL=6.12] [TEST=nvme]"
+	@echo "make exactness   the table of docs/exactness.md; make clean"
 
 # Debian packages that are missing, installed when we are root and named when we are not.
 define install_packages
@@ -58,13 +61,31 @@ test: build
 test-kernel: build
 	OPWATCH_REQUIRE=kernel $(PY) -m pytest tests/kernel
 
+# All kernels of tests/vm/kernels.toml, or KERNEL=6.12; all tests, or those that match TEST=nvme.
+test-vm: build
+	$(call install_packages,$(VM_PACKAGES))
+	OPWATCH_VM_KERNEL='$(KERNEL)' $(PY) -m pytest tests/vm $(if $(TEST),-k '$(TEST)')
+
+# The table of docs/exactness.md, from guests of every kernel.
+exactness: build
+	$(call install_packages,$(VM_PACKAGES))
+	OPWATCH_REQUIRE=vm $(PY) -m pytest tests/vm -k 'exactness or trouble or stacks'
+	$(PY) -m tests.vm.exactness
+
 lint: build
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy -p opwatch
 	$(PY) -m mypy tests
-	clang-format --dry-run -Werror bpf/*.[ch] opwatch/_native/*.[ch] \
-		opwatch/drive/server/*.[ch]
+	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
+
+# What is generated or checked by machine: the support matrix, the manual.
+docs: build
+	$(call install_packages,mandoc)
+	$(PY) -m tests.vm.matrix --write
+	@mkdir -p build/docs
+	mandoc -T lint -W warning docs/man/opwatch.1
+	mandoc -T html docs/man/opwatch.1 > build/docs/opwatch.1.html
 
 bench: build
 	$(call install_packages,$(BENCH_PACKAGES))
@@ -73,4 +94,5 @@ bench: build
 clean:
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
-.PHONY: help packages build demo test test-kernel lint bench clean
+
+.PHONY: help packages build demo test test-kernel test-vm exactness docs lint bench clean

@@ -22,10 +22,10 @@ struct {
 	__type(value, struct ow_stamp);
 } queue_stamps SEC(".maps");
 
-/* For what has no place above: no tag, or more tags than sysfs told us. */
+/* For what has no place above: no tag, or one beyond those we made room for. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 16384);
 	__type(key, __u64);
 	__type(value, __u64);
 } untagged SEC(".maps");

@@ -56,26 +56,33 @@ struct {
 	__type(value, __u64[OW_NR_STATUS]);
 } statuses SEC(".maps");
 
+/* First target of the disk with this key plus one, or 0. */
+static __always_inline __u32 look_up(__u64 a, __u64 b)
+{
+	const volatile struct ow_disk_key *key =
+		&disks[ow_table_index(a, b, table_multiplier) & (OW_TABLE_SIZE - 1)];
+
+	return key->a == a && key->b == b ? key->target : 0;
+}
+
 /* First target of the disk plus one, or 0 when nobody watches it. */
 static __always_inline __u32 disk_target(const struct gendisk *disk, bool raw)
 {
-	const volatile struct ow_disk_key *key;
 	__u64 name[2] = {};
-	__u64 dev, b = 0;
+	__u32 target;
 
-	dev = ((__u64)(__u32)READ(raw, disk, major) << 20) | (__u32)READ(raw, disk, first_minor);
-	if (!dev) {
-		/* The paths below an NVMe multipath head have no dev_t, only a name. */
-		if (!any_hidden)
-			return 0;
+	target = look_up(((__u64)(__u32)READ(raw, disk, major) << 20) |
+				 (__u32)READ(raw, disk, first_minor),
+			 0);
+	/*
+	 * The paths below an NVMe multipath head are hidden: the kernel gives them a number that it
+	 * tells nobody, so they are known by name.
+	 */
+	if (!target && any_hidden) {
 		bpf_probe_read_kernel(name, sizeof(name), disk->disk_name);
-		dev = name[0];
-		b = name[1];
+		target = look_up(name[0], name[1]);
 	}
-	key = &disks[ow_table_index(dev, b, table_multiplier) & (OW_TABLE_SIZE - 1)];
-	if (key->a != dev || key->b != b)
-		return 0;
-	return key->target;
+	return target;
 }
 
 /* Target whose range holds @sector, plus one, beginning with @target; 0 when none does. */

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opwatch import abi
-from opwatch.collectors.diskstats import read_stat
+from opwatch.collectors.diskstats import StatReader
 from opwatch.device import BlockDevice, Leaf
 from opwatch.errors import OpwatchError, PermissionMissing, ProbeRejected, Unsupported, UsageError
 from opwatch.trust import Reading
@@ -16,6 +16,9 @@ from opwatch.trust import Reading
 # An I/O scheduler that is switched on later brings tags of its own: 2 * BLKDEV_DEFAULT_RQ of them.
 SCHEDULER_TAGS = 256
 BIOS = 16384
+# A host adapter may show thousands of tags on every queue, although the queues share them. Tags beyond these
+# (2 MiB a disk) go to the hash, which counts what it cannot take.
+MAX_STAMPS = 131072
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +33,15 @@ class Plan:
 
 
 def _tags(disk: BlockDevice) -> tuple[int, int]:
-    """Hardware queues and tags per queue, (0, 0) for a bio-based disk."""
+    """Hardware queues and places for tags in each, (0, 0) for a bio-based disk."""
     queues = disk.hardware_queues
     depths = [SCHEDULER_TAGS, disk.number("queue/nr_requests") or 0]
     for queue in queues:
         text = (queue / "nr_tags").read_text()
         depths.append(int(text))
-    return len(queues), max(depths) if queues else 0
+    if not queues:
+        return 0, 0
+    return len(queues), min(max(depths), MAX_STAMPS // len(queues))
 
 
 def plan(leaves: Sequence[Leaf]) -> Plan:
@@ -87,15 +92,6 @@ def _on_same_disk(leaf: Leaf, leaves: Sequence[Leaf], targets: list[abi.Target],
     )
 
 
-def no_witness(device: BlockDevice) -> str | None:
-    """Why the kernel's statistics of a device cannot be held against the tracer's, None when they can."""
-    if not device.disk.is_request_based:
-        return "a bio-based driver keeps its own statistics"
-    if device.disk.number("queue/iostats") == 0:
-        return f"statistics are off: echo 1 > /sys/block/{device.disk.name}/queue/iostats"
-    return None
-
-
 class BlockTracer:
     """Attached from construction to close(). Reads absolute samples; one per leaf."""
 
@@ -119,6 +115,7 @@ class BlockTracer:
             )
         except ProbeError as error:
             raise explain_probe_error(error) from error
+        self._stats = [StatReader(leaf.device) for leaf in self.leaves]
 
     @property
     def hooks(self) -> str:
@@ -128,12 +125,10 @@ class BlockTracer:
     def read(self) -> list[Reading]:
         """One reading per leaf, each between two readings of the kernel's statistics."""
         readings = []
-        for index, leaf in enumerate(self.leaves):
-            reason = no_witness(leaf.device)
-            before = None if reason else read_stat(leaf.device)
+        for index, stat in enumerate(self._stats):
+            before = stat.read()
             sample = abi.decode_sample(self._native.sample(index))
-            after = None if reason else read_stat(leaf.device)
-            readings.append(Reading(sample, before, after, reason))
+            readings.append(Reading(sample, before, stat.read(), stat.reason))
         return readings
 
     def read_settled(self, patience_s: float = 0.2) -> list[Reading]:
@@ -156,6 +151,8 @@ class BlockTracer:
 
     def close(self) -> None:
         self._native.close()
+        for stat in self._stats:
+            stat.close()
 
 
 def _same(reading: Reading) -> bool:

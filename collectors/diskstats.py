@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from opwatch.device import BlockDevice
+from opwatch.device import BlockDevice, LiveAttribute
 
 SECTOR = 512
 
@@ -35,13 +35,30 @@ def decode_stat(text: str) -> tuple[dict[str, int], dict[str, int]]:
     return requests, bytes_
 
 
-def read_stat(device: BlockDevice) -> StatSample | None:
-    """The counters now; None when the device is gone, has no stat file or keeps no statistics."""
+def no_witness(device: BlockDevice) -> str | None:
+    """Why the kernel's statistics of a device cannot be held against the tracer's, None when they can."""
+    if not device.disk.is_request_based:
+        return "a bio-based driver keeps its own statistics"
     if device.disk.number("queue/iostats") == 0:
-        return None
-    begin = time.monotonic_ns()
-    text = device.attribute("stat")
-    end = time.monotonic_ns()
-    if not text:
-        return None
-    return StatSample(begin, end, *decode_stat(text))
+        return f"statistics are off: echo 1 > /sys/block/{device.disk.name}/queue/iostats"
+    return None
+
+
+class StatReader:
+    """The stat file of one device. `reason` says why there is nothing to read, None when there is."""
+
+    def __init__(self, device: BlockDevice) -> None:
+        self.reason = no_witness(device)
+        self._file = LiveAttribute(device.sysfs / "stat")
+
+    def read(self) -> StatSample | None:
+        """The counters now; None when they mean nothing or the device is gone."""
+        if self.reason:
+            return None
+        begin = time.monotonic_ns()
+        text = self._file.read()
+        end = time.monotonic_ns()
+        return StatSample(begin, end, *decode_stat(text)) if text else None
+
+    def close(self) -> None:
+        self._file.close()

@@ -132,7 +132,7 @@ def pack_targets(targets: Iterable[Target]) -> bytes:
 
 
 def pack_disk_key(dev: tuple[int, int], name: str, first_target: int) -> bytes:
-    """struct ow_disk_key: the kernel's dev_t, or the name of a disk that has none (dev 0:0)."""
+    """struct ow_disk_key: the dev_t, or the name of a hidden disk, whose dev_t nobody is told."""
     number = dev[0] << 20 | dev[1]
     if number:
         return _DISK_KEY.pack(number, 0, first_target + 1, 0)

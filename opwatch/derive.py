@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.abi import OpSample, TargetSample
+from opwatch.abi import LATENCY, SIZE, OpSample, TargetSample
 from opwatch.hist import Histogram
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
@@ -140,6 +140,12 @@ def derive_op(begin: OpSample, end: OpSample, elapsed_ns: int) -> OpInterval:
         queue=_queue(begin, end),
         sizes=end.sizes.since(begin.sizes),
     )
+
+
+def idle_op() -> OpInterval:
+    """An operation of which there was none: counts are 0, and what has no value is None."""
+    nothing = Latency(None, dict.fromkeys(QUANTILES), None, 0, Histogram(LATENCY, []))
+    return OpInterval(0, 0, 0, 0, {}, 0, None, 0.0, nothing, None, Histogram(SIZE, []))
 
 
 def derive(begin: TargetSample, end: TargetSample) -> Interval:

@@ -30,12 +30,20 @@ class BlockDevice:
             return None
 
     def number(self, path: str) -> int | None:
-        """The value of a numeric attribute, None when there is none."""
+        """The value of a numeric attribute, None when there is none or it is no number."""
         text = self.attribute(path)
-        return int(text) if text and re.fullmatch(r"-?\d+", text) else None
+        return int(text) if text and re.fullmatch(r"-?[0-9]+", text) else None
+
+    def raw(self, path: str) -> bytes | None:
+        """The bytes of a binary attribute, None when this device does not have it."""
+        try:
+            return (self.sysfs / path).read_bytes()
+        except OSError:
+            return None
 
     @property
     def size_bytes(self) -> int:
+        """0 without a medium, and 0 as well when the size cannot be read: there is nothing to trace then."""
         return (self.number("size") or 0) * SECTOR
 
     @property
@@ -65,20 +73,17 @@ class BlockDevice:
 
     @property
     def hardware_queues(self) -> list[Path]:
-        folder = self.sysfs / "mq"
-        return [path for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
-
-    @property
-    def diskseq(self) -> int | None:
-        """A number that no two disks of this boot share, even under one name. None before Linux 5.15."""
-        return self.disk.number("diskseq")
+        """A folder for each, in their order."""
+        folders = [path for path in _entries(self.sysfs / "mq") if path.name.isdigit()]
+        return sorted(folders, key=lambda path: int(path.name))
 
     def below(self) -> list[str]:
         """Names of the devices it is built on."""
-        try:
-            return sorted(path.name for path in (self.sysfs / "slaves").iterdir())
-        except OSError:
-            return []
+        return sorted(_kernel_name(path) for path in _entries(self.sysfs / "slaves"))
+
+    def holders(self) -> list[str]:
+        """Names of the devices built on it. Those on a partition of it are the partition's."""
+        return sorted(_kernel_name(path) for path in _entries(self.sysfs / "holders"))
 
     def kind(self) -> str:
         """What sort of device: disk, partition, loop, dm (by its target), md (by its level), ..."""
@@ -86,14 +91,57 @@ class BlockDevice:
             return "partition"
         dm = self.attribute("dm/uuid")
         if dm is not None:
-            return f"dm-{dm.split('-', 1)[0].lower()}" if "-" in dm else "dm"
+            return _dm_kind(dm)
         level = self.attribute("md/level")
         if level is not None:
             return f"md-{level}" if level else "md"
-        found = re.match(r"(loop|zram|ram|nbd|pmem|ublkb|rbd|sr|fd)\d", self.name)
+        found = re.match(r"(loop|zram|ram|nbd|pmem|ublkb|rbd|drbd|bcache|sr|fd)\d", self.name)
         if found:
             return found[1]
         return "path" if self.is_hidden else "disk"
+
+
+class LiveAttribute:
+    """A sysfs attribute that is read again and again: kept open, so that a reading is one system call."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._descriptor = -1
+
+    def read(self) -> str | None:
+        """Its text now, None when there is no such attribute or its device is gone."""
+        if self._descriptor < 0:
+            return None
+        try:
+            return os.pread(self._descriptor, 4096, 0).decode(errors="replace")
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class Presence:
+    """Whether a device is still the one it was, and not another under the same name."""
+
+    def __init__(self, device: BlockDevice) -> None:
+        self._size = LiveAttribute(device.sysfs / "size")
+        # Numbers every disk of this boot anew, since Linux 5.15.
+        self._diskseq = LiveAttribute(device.disk.sysfs / "diskseq")
+        self._first_diskseq = self._diskseq.read()
+
+    def holds(self) -> bool:
+        """False once the device is gone, has lost its medium or was replaced."""
+        size = self._size.read()
+        return size is not None and size.strip() != "0" and self._diskseq.read() == self._first_diskseq
+
+    def close(self) -> None:
+        self._size.close()
+        self._diskseq.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +152,38 @@ class Leaf:
     origin: BlockDevice
 
 
+def _entries(folder: Path) -> list[Path]:
+    """What is in a folder; nothing when it is not there, or is gone meanwhile."""
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _kernel_name(folder: Path) -> str:
+    # sysfs writes the slash of names such as cciss/c0d0 as an exclamation mark.
+    return folder.name.replace("!", "/")
+
+
+def _dm_kind(uuid: str) -> str:
+    """The owner of a dm device by its uuid: LVM-..., CRYPT-LUKS2-..., CRYPT-VERITY-..., part1-mpath-..."""
+    fields = uuid.lower().split("-")
+    if len(fields) < 2:
+        return "dm"
+    if re.fullmatch(r"part[0-9]+", fields[0]):
+        return "dm-part"
+    owner = fields[1] if fields[0] == "crypt" and fields[1] in ("verity", "integrity") else fields[0]
+    return f"dm-{owner}"
+
+
 def _from_sysfs(folder: Path) -> BlockDevice:
-    # A hidden disk has no dev file, and the kernel's own number for it is 0:0.
-    node = folder / "dev"
-    major, minor = node.read_text().split(":") if node.exists() else ("0", "0")
-    return BlockDevice(folder.name.replace("!", "/"), (int(major), int(minor)), folder)
+    # A hidden disk has no dev file. One that vanishes while it is being looked at has none either.
+    try:
+        text = (folder / "dev").read_text()
+    except OSError:
+        text = ""
+    found = re.fullmatch(r"([0-9]+):([0-9]+)", text.strip())
+    return BlockDevice(_kernel_name(folder), (int(found[1]), int(found[2])) if found else (0, 0), folder)
 
 
 class Devices:
@@ -119,18 +194,25 @@ class Devices:
         self._dev = dev
 
     def disks(self) -> Iterator[BlockDevice]:
-        """Whole disks, by name, hidden ones included."""
-        for path in sorted((self._sys / "block").iterdir()):
-            yield _from_sysfs(path.resolve())
+        """Whole disks, by name, hidden ones included. What vanishes meanwhile is left out."""
+        for path in sorted(_entries(self._sys / "block")):
+            folder = path.resolve()
+            if folder.is_dir():
+                yield _from_sysfs(folder)
 
     def partitions(self, disk: BlockDevice) -> list[BlockDevice]:
-        parts = [path for path in disk.sysfs.iterdir() if (path / "partition").exists()]
+        parts = [path for path in _entries(disk.sysfs) if (path / "partition").exists()]
         return [_from_sysfs(p) for p in sorted(parts, key=lambda p: (len(p.name), p.name))]
 
     def by_name(self, name: str) -> BlockDevice | None:
         """The device of a kernel name, None when there is none."""
+        if name in ("", ".", ".."):
+            return None
         path = self._sys / "class" / "block" / name.replace("/", "!")
-        return _from_sysfs(path.resolve()) if path.exists() else None
+        try:
+            return _from_sysfs(path.resolve()) if path.exists() else None
+        except OSError:  # the name is longer than a file name can be
+            return None
 
     def resolve(self, text: str) -> BlockDevice:
         """The device a person means: a kernel name, a node, or a link such as /dev/disk/by-id/..."""
@@ -171,13 +253,13 @@ class Devices:
             for leaf in self._leaves(lower) if lower else []:
                 found[leaf.name] = leaf
         if not found and not disk.is_request_based:
-            found = {path.name: path for path in self._multipath(disk)}
+            found = {path.name: path for path in self.paths(disk)}
         return list(found.values()) or [disk]
 
-    def _multipath(self, head: BlockDevice) -> list[BlockDevice]:
-        """The hidden path disks nvmeScCnN of an NVMe multipath head nvmeSnN."""
+    def paths(self, head: BlockDevice) -> list[BlockDevice]:
+        """The hidden path disks nvmeScCnN of an NVMe multipath head nvmeSnN; of any other device, none."""
         name = re.fullmatch(r"nvme(\d+)n(\d+)", head.name)
-        if not name:
+        if not name or head.is_request_based:
             return []
         pattern = re.compile(rf"nvme{name[1]}c\d+n{name[2]}")
         return [disk for disk in self.disks() if pattern.fullmatch(disk.name)]

@@ -79,7 +79,7 @@ class Histogram:
 
     @property
     def total(self) -> int:
-        return self.cumulative()[-1]
+        return self.cumulative()[-1] if self.counts else 0
 
     def since(self, earlier: Histogram) -> Histogram:
         """What was added after `earlier`, a reading of the same counters."""

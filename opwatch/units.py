@@ -56,3 +56,8 @@ def capacity(n_bytes: int) -> str:
             break
         value, unit = value / 1000, larger
     return f"{n_bytes} B" if unit == "B" else f"{_three_digits(value)} {unit}"
+
+
+def printable(text: str) -> str:
+    """The text with a question mark for each character that a terminal would obey or cannot show."""
+    return "".join(char if char.isprintable() else "?" for char in text)

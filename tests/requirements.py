@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 
-def unmet(kind: str, reason: str) -> None:
+def unmet(kind: str, reason: str) -> NoReturn:
     """This test cannot run, for this reason: skip it, or fail if `kind` is required."""
     if kind in os.environ.get("OPWATCH_REQUIRE", "").split(","):
         pytest.fail(f"{kind} tests are required, but {reason}", pytrace=False)

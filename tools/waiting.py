@@ -75,14 +75,22 @@ class Waiter:
         for descriptor, _ in self._poll.poll(timeout * 1000):
             if descriptor == self._pidfd:
                 return End.COMMAND
+            os.read(self._read, 512)
             return End.SIGNAL
         return End.TICK
 
-    def finish(self) -> int:
-        """The command's exit status as a shell gives it; 0 without a command. Ends it if it still runs."""
+    def finish(self, *, stop: bool) -> int:
+        """Wait for the command; returns its exit status as a shell gives it, 0 without a command.
+
+        `stop` ends it first. Every further signal to us is passed on, harder each time.
+        """
         if not self._command:
             return 0
-        if self._command.poll() is None:
-            self._command.terminate()
-        code = self._command.wait()
+        harder = [signal.SIGTERM, signal.SIGTERM, signal.SIGKILL]
+        if stop:
+            self._command.send_signal(harder.pop(0))
+        while self._command.poll() is None:
+            if self.wait(time.monotonic() + 3600) is End.SIGNAL:
+                self._command.send_signal(harder.pop(0) if len(harder) > 1 else harder[0])
+        code = self._command.returncode
         return 128 - code if code < 0 else code

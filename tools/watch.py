@@ -6,11 +6,12 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 
 from opwatch.clock import Anchor, read_anchor
 from opwatch.collectors.blk import BlockTracer
 from opwatch.derive import derive
-from opwatch.device import BlockDevice, Devices, Leaf
+from opwatch.device import BlockDevice, Devices, Leaf, Presence
 from opwatch.errors import UsageError
 from opwatch.observation import Observation, Sink
 from opwatch.sinks.jsonl import JsonLines
@@ -121,7 +122,7 @@ class _Run:
         self._tracer = tracer
         self._sink = sink
         self._anchor: Anchor = read_anchor()
-        self._seqs = [leaf.device.diskseq for leaf in tracer.leaves]
+        self._presences = [Presence(leaf.device) for leaf in tracer.leaves]
         self._first = tracer.read_settled(0.05)
         self._in_flight = [_in_flight(leaf.device) for leaf in tracer.leaves]
         self._last = self._first
@@ -129,16 +130,19 @@ class _Run:
 
     def vanished(self) -> str | None:
         """The first disk that is no longer there, or is another one under the same name."""
-        for leaf, seq in zip(self._tracer.leaves, self._seqs, strict=True):
-            device = leaf.device
-            if not device.sysfs.exists() or device.diskseq != seq or not device.size_bytes:
-                return device.name
+        for leaf, presence in zip(self._tracer.leaves, self._presences, strict=True):
+            if not presence.holds():
+                return leaf.device.name
         return None
 
     def interval(self) -> None:
         now, misses = self._tracer.read(), self._tracer.misses()
         self._write(self._last, now, misses - self._last_misses, final=False)
         self._last, self._last_misses = now, misses
+
+    def close(self) -> None:
+        for presence in self._presences:
+            presence.close()
 
     def summary(self) -> list[str]:
         """Write it; returns what stayed unexplained."""
@@ -180,9 +184,10 @@ def _watch(run: _Run, waiter: Waiter, args: argparse.Namespace) -> End:
             return end
         if run.vanished():
             return End.VANISHED
-        run.interval()
         done += 1
-        if args.count and done >= args.count:
+        if not args.count or done <= args.count:
+            run.interval()
+        if args.count and done >= args.count and not args.command:
             return End.COUNT
 
 
@@ -195,16 +200,16 @@ def run(args: argparse.Namespace) -> int:
             notes.append(f"attached by {tracer.hooks}: " + ", ".join(p[0] for p in tracer.programs()))
         for note in notes:
             print(f"opwatch: {note}", file=sys.stderr)
-        with Waiter() as waiter:
-            watching = _Run(tracer, sink)
+        with Waiter() as waiter, closing(_Run(tracer, sink)) as watching:
             waiter.start(args.command, quiet_stdout=args.json)
             end = _watch(watching, waiter, args)
+            gone = watching.vanished()
+            status = waiter.finish(stop=end in (End.SIGNAL, End.VANISHED))
             unexplained = watching.summary()
-            status = waiter.finish()
     finally:
         tracer.close()
-    if end is End.VANISHED:
-        print(f"opwatch: {watching.vanished()} has gone; the summary ends there", file=sys.stderr)
+    if gone:
+        print(f"opwatch: {gone} has gone; the summary ends there", file=sys.stderr)
         return 1
     if args.strict and unexplained:
         print("opwatch: --strict: " + "; ".join(unexplained), file=sys.stderr)

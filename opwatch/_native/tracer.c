@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tracer.h"
+#include "tracer_internal.h"
 
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "blk.skel.h"
@@ -19,22 +18,6 @@ struct twin {
 	struct bpf_program *typed;
 	struct bpf_program *raw;
 	bool wanted;
-};
-
-struct mapping {
-	const void *at;
-	size_t size;
-};
-
-struct ow_tracer {
-	struct opwatch_blk *skel;
-	struct bpf_link *links[OW_MAX_PROGRAMS];
-	struct bpf_program *programs[OW_MAX_PROGRAMS];
-	int nr_programs;
-	__u32 nr_cpus;
-	bool queue_time;
-	bool raw;
-	struct mapping rows, latency, queue_latency, sizes, statuses;
 };
 
 /* What the running kernel's types say about its tracepoints. */
@@ -75,61 +58,6 @@ static int read_kernel_shape(struct kernel_shape *ret)
 	return 0;
 }
 
-/* A multiplier with which no two watched disks meet in the table; 0 if none was found. */
-static __u64 find_multiplier(const struct ow_disk_key *disks, __u32 n)
-{
-	__u64 multiplier = 0x9e3779b97f4a7c15ULL;
-	__u8 taken[OW_TABLE_SIZE];
-	__u32 i, index;
-	int attempt;
-
-	for (attempt = 0; attempt < 100000; attempt++) {
-		memset(taken, 0, sizeof(taken));
-		for (i = 0; i < n; i++) {
-			index = ow_table_index(disks[i].a, disks[i].b, multiplier);
-			if (taken[index]++)
-				break;
-		}
-		if (i == n)
-			return multiplier;
-		multiplier = multiplier * 6364136223846793005ULL + 1442695040888963407ULL;
-		multiplier |= 1;
-	}
-	return 0;
-}
-
-struct map_sizes {
-	__u32 rows, lanes, queue_lanes, statuses, stamps, queue_stamps, bios;
-};
-
-static struct map_sizes map_sizes(const struct ow_tracer_config *config, __u32 nr_cpus)
-{
-	__u32 lanes = config->nr_targets * ow_lanes_per_target(nr_cpus);
-	__u32 stamps = config->nr_stamps ? config->nr_stamps : 1;
-
-	return (struct map_sizes){
-		.rows = config->nr_targets * nr_cpus,
-		.lanes = lanes,
-		.queue_lanes = config->queue_time ? lanes : 1,
-		.statuses = config->nr_targets * OW_NR_OPS,
-		.stamps = stamps,
-		.queue_stamps = config->queue_time ? stamps : 1,
-		.bios = config->nr_bios ? config->nr_bios : 1,
-	};
-}
-
-__u64 ow_tracer_map_bytes(const struct ow_tracer_config *config)
-{
-	struct map_sizes n = map_sizes(config, config->nr_cpus);
-
-	return n.rows * sizeof(struct ow_row) + n.lanes * sizeof(struct ow_latency) +
-	       n.queue_lanes * sizeof(struct ow_latency) + n.lanes * sizeof(struct ow_sizes) +
-	       n.statuses * sizeof(__u64[OW_NR_STATUS]) +
-	       (__u64)(n.stamps + n.queue_stamps) * sizeof(struct ow_stamp) +
-	       OW_TABLE_SIZE * sizeof(struct ow_disk_key) +
-	       OW_MAX_TARGETS * sizeof(struct ow_target);
-}
-
 static int set_map_sizes(struct opwatch_blk *skel, const struct map_sizes *n)
 {
 	int err = bpf_map__set_max_entries(skel->maps.rows, n->rows);
@@ -148,7 +76,7 @@ static int configure(struct ow_tracer *t, const struct ow_tracer_config *config,
 		     const struct kernel_shape *shape)
 {
 	struct opwatch_blk__rodata *ro = t->skel->rodata;
-	__u64 multiplier = find_multiplier(config->disks, config->nr_disks);
+	__u64 multiplier = ow_find_multiplier(config->disks, config->nr_disks);
 	__u32 i, index;
 
 	if (!multiplier || config->nr_targets > OW_MAX_TARGETS)
@@ -234,7 +162,7 @@ static int map_all(struct ow_tracer *t)
 static int load_and_attach(struct ow_tracer *t, const struct ow_tracer_config *config,
 			   const struct kernel_shape *shape)
 {
-	struct map_sizes sizes = map_sizes(config, t->nr_cpus);
+	struct map_sizes sizes = ow_map_sizes(config, t->nr_cpus);
 	struct twin twins[OW_MAX_PROGRAMS];
 	int i, n, err;
 
@@ -328,78 +256,4 @@ int ow_tracer_programs(const struct ow_tracer *t, struct ow_program_info *ret)
 			return err;
 	}
 	return t->nr_programs;
-}
-
-static __u64 monotonic_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ULL + now.tv_nsec;
-}
-
-static void add(__u64 *to, const __u64 *from, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		to[i] += from[i];
-}
-
-/* Every counter is added, but maxima are compared and the sequential marker means nothing in a sum.
- */
-static void add_counts(struct ow_counts *to, const struct ow_counts *from)
-{
-	__u64 max_ns = to->complete.max_ns, queue_max_ns = to->issue.queue_max_ns;
-
-	add((__u64 *)to, (const __u64 *)from, sizeof(*to) / sizeof(__u64));
-	to->complete.max_ns = from->complete.max_ns > max_ns ? from->complete.max_ns : max_ns;
-	to->issue.queue_max_ns =
-		from->issue.queue_max_ns > queue_max_ns ? from->issue.queue_max_ns : queue_max_ns;
-	to->issue.next_sector = 0;
-}
-
-static void add_lane(const struct ow_tracer *t, __u32 lane, struct ow_op_sample *to)
-{
-	const struct ow_latency *latency = t->latency.at;
-	const struct ow_latency *queue = t->queue_latency.at;
-	const struct ow_sizes *sizes = t->sizes.at;
-
-	add(to->latency, latency[lane].slots, OW_LAT_SLOTS);
-	add(to->sizes, sizes[lane].slots, OW_SIZE_SLOTS);
-	if (t->queue_time)
-		add(to->queue, queue[lane].slots, OW_LAT_SLOTS);
-}
-
-/* A CPU that never saw the operation has an untouched lane, not worth its cache misses. */
-static bool is_untouched(const struct ow_counts *c)
-{
-	return !c->issue.issued && !c->complete.sum_ns && !c->complete.clock_back;
-}
-
-static void sample_op(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
-{
-	const struct ow_row *rows = (const struct ow_row *)t->rows.at + (size_t)target * t->nr_cpus;
-	const __u64(*statuses)[OW_NR_STATUS] = t->statuses.at;
-	__u32 cpu;
-
-	for (cpu = 0; cpu < t->nr_cpus; cpu++) {
-		const struct ow_counts *counts = &rows[cpu].op[op];
-
-		add_counts(&to->counts, counts);
-		if (op < OW_NR_HOT_OPS && !is_untouched(counts))
-			add_lane(t, ow_lane(target, op, cpu, t->nr_cpus), to);
-	}
-	if (op >= OW_NR_HOT_OPS && !is_untouched(&to->counts))
-		add_lane(t, ow_lane(target, op, 0, t->nr_cpus), to);
-	memcpy(to->statuses, statuses[target * OW_NR_OPS + op], sizeof(to->statuses));
-	for (size_t i = 0; i < OW_LAT_SLOTS; i++)
-		to->completed += to->latency[i];
-}
-
-void ow_tracer_sample(const struct ow_tracer *t, __u32 target, struct ow_sample *ret)
-{
-	memset(ret, 0, sizeof(*ret));
-	ret->begin_ns = monotonic_ns();
-	for (__u32 op = 0; op < OW_NR_OPS; op++)
-		sample_op(t, target, op, &ret->op[op]);
-	ret->end_ns = monotonic_ns();
 }

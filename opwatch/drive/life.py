@@ -97,9 +97,12 @@ def _make(place: Place, wanted: Wanted) -> Record:
 def _allow_discards(node: str) -> None:
     """A loop device keeps the limit that whoever had its number before has set."""
     queue = Path("/sys/block") / Path(node).name / "queue"
-    most = (queue / "discard_max_hw_bytes").read_text().strip()
-    if most != "0" and (queue / "discard_max_bytes").read_text().strip() != most:
-        (queue / "discard_max_bytes").write_text(most)
+    grain, most, limit = (
+        int((queue / f"discard_{name}").read_text()) for name in ("granularity", "max_hw_bytes", "max_bytes")
+    )
+    most = most // grain * grain if grain else 0
+    if limit < most:
+        (queue / "discard_max_bytes").write_text(str(most))
 
 
 def destroy(name: str) -> list[str]:

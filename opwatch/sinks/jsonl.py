@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
-from opwatch.derive import Latency, OpInterval
+from opwatch.abi import OPS
+from opwatch.derive import Latency, OpInterval, idle_op
 from opwatch.observation import Observation
 from opwatch.trust import Trust
 
 SCHEMA = "opwatch/1"
+_IDLE = idle_op()
 
 
 def _latency(latency: Latency) -> dict[str, Any]:
@@ -76,7 +78,7 @@ def document(seen: Observation) -> dict[str, Any]:
         "begin_mono_ns": seen.interval.begin_ns,
         "end_mono_ns": seen.interval.end_ns,
         "interval_s": seconds,
-        "ops": {name: _op(op, seconds) for name, op in seen.interval.ops.items()},
+        "ops": {name: _op(seen.interval.ops.get(name) or _IDLE, seconds) for name in OPS},
         "trust": _trust(seen.trust),
         "unexplained": seen.unexplained,
     }

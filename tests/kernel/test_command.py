@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -121,3 +122,27 @@ def test_a_bad_name_lists_what_there_is(disk: ScratchDisk) -> None:
 def test_a_disk_and_its_twin_are_one(disk: ScratchDisk) -> None:
     done = opwatch("--dev", disk.name, "--dev", disk.node, "--json", "0.05", "1")
     assert [line["device"] for line in lines(done.stdout)] == [disk.name] * 2
+
+
+def test_count_ends_the_lines_but_not_the_command(disk: ScratchDisk) -> None:
+    done = opwatch("--dev", disk.name, "--json", "0.05", "2", "--", "sleep", "0.5")
+    assert [line["type"] for line in lines(done.stdout)] == ["interval"] * 2 + ["summary"]
+    assert lines(done.stdout)[-1]["interval_s"] > 0.45
+
+
+def test_overhead_is_measured_and_told() -> None:
+    done = opwatch("overhead", "--for", "0.5", "--pairs", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    cost = json.loads(done.stdout)
+    assert cost["schema"] == "opwatch/1"
+    assert {program["name"] for program in cost["programs"]} >= {"rq_issue", "rq_complete"}
+    assert 0 < cost["floor_ns"] < 5000
+    assert 0 < cost["net_ns_per_io"] < 5000
+    assert len(cost["throughput"]["ratios"]) == 2
+    assert Path("/proc/sys/kernel/bpf_stats_enabled").read_text().strip() == "0"
+
+
+def test_overhead_of_an_idle_disk_is_refused(disk: ScratchDisk) -> None:
+    done = opwatch("overhead", "--dev", disk.name, "--for", "0.2")
+    assert done.returncode == 6
+    assert "too few" in done.stderr

@@ -32,7 +32,9 @@ def test_every_class_is_counted_exactly(disk: ScratchDisk, raw_tp: bool) -> None
     counts = seen.counts()
     assert counts["read"] == (23, 23 * BLOCK)
     assert counts["write"] == (29, 29 * 8192)
-    assert counts["discard"] == (7, 7 << 19)
+    # Somebody may have set a limit on the device before us: it splits what is larger.
+    limit = int(Path(f"/sys/block/{disk.name}/queue/discard_max_bytes").read_text())
+    assert counts["discard"] == (7 * -(-(1 << 19) // limit), 7 << 19)
     # Closing a block device written to may flush it once more.
     assert 11 <= counts["flush"][0] <= 13
     assert_nothing_lost(seen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 
 from opwatch.collectors.blk import BlockTracer
 from opwatch.device import Devices
+from opwatch.errors import OpwatchError
 from opwatch.scratch import ScratchDisk
 from opwatch.tools.watch import choose_leaves
 
@@ -91,3 +93,37 @@ def test_a_closed_pipe_ends_it_quietly(disk: ScratchDisk) -> None:
     assert process.wait(timeout=20) == 0
     assert process.stderr
     assert process.stderr.read() == ""
+
+
+def test_an_interrupt_ends_a_command_that_ignores_it(disk: ScratchDisk) -> None:
+    process = start(disk, "0.2", "--", "sh", "-c", "trap '' INT TERM; while :; do sleep 0.1; done")
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGKILL
+    assert lines(out)[-1]["type"] == "summary"
+
+
+def test_no_descriptor_leaks_wherever_it_fails(disk: ScratchDisk) -> None:
+    """Attach with ever more descriptors allowed, so that it fails at every one it opens."""
+    leaves, _ = choose_leaves(Devices(), [disk.name])
+    BlockTracer(leaves).close()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = os.listdir("/proc/self/fd")
+    failures = 0
+    for allowed in range(3, 300):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, limits[1]))
+        try:
+            BlockTracer(leaves).close()
+            break
+        except (OpwatchError, OSError):
+            failures += 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert os.listdir("/proc/self/fd") == held
+    assert failures > 10
+    assert os.listdir("/proc/self/fd") == held

@@ -51,9 +51,11 @@ def _host_lost_events(seen: list[Seen]) -> bool:
     return any(drift.drift > 0 for one in seen for drift in one.trust.drift.values())
 
 
-def watch(names: Sequence[str], workload: Callable[[], None], **options: bool) -> list[Seen]:
+def watch(
+    names: Sequence[str], workload: Callable[[], None], *, attempts: int = ATTEMPTS, **options: bool
+) -> list[Seen]:
     """What each disk saw of a workload."""
-    for _ in range(ATTEMPTS):
+    for _ in range(attempts):
         seen = _once(names, workload, options)
         if not _host_lost_events(seen):
             break

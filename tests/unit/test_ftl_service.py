@@ -42,9 +42,7 @@ def test_write_saturation_has_a_plateau_a_cliff_and_a_level() -> None:
     written = list(itertools.accumulate(each.host_write_bytes for each in run.intervals))
     physical = drive.geometry().physical_bytes
     cliff = next(
-        i
-        for i, each in enumerate(run.intervals)
-        if each.nand_write_bytes > 1.01 * each.host_write_bytes
+        i for i, each in enumerate(run.intervals) if each.nand_write_bytes > 1.01 * each.host_write_bytes
     )
     assert written[cliff - 1] <= physical <= written[cliff + 1]
     assert mean(iops[-100:]) < 0.5 * mean(iops[: cliff // 2])

@@ -1,0 +1,288 @@
+"""Everything sysfs tells about one block device. What it does not tell is None."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from opwatch.device import SECTOR, BlockDevice, Devices
+from opwatch.usage import Mount, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of the whole disk, in bytes unless a name says otherwise."""
+
+    logical_block_bytes: int | None
+    physical_block_bytes: int | None
+    minimum_io_bytes: int | None
+    optimal_io_bytes: int | None
+    max_io_bytes: int | None
+    max_hw_io_bytes: int | None
+    max_segments: int | None
+    chunk_bytes: int | None
+    read_ahead_bytes: int | None
+    discard_granularity_bytes: int | None
+    discard_alignment_bytes: int | None
+    discard_max_bytes: int | None
+    discard_max_hw_bytes: int | None
+    max_discard_segments: int | None
+    write_zeroes_max_bytes: int | None
+
+
+# Field of Limits -> (attribute of the disk, bytes in its unit; 1 as well for plain counts).
+_LIMITS = {
+    "logical_block_bytes": ("queue/logical_block_size", 1),
+    "physical_block_bytes": ("queue/physical_block_size", 1),
+    "minimum_io_bytes": ("queue/minimum_io_size", 1),
+    "optimal_io_bytes": ("queue/optimal_io_size", 1),
+    "max_io_bytes": ("queue/max_sectors_kb", 1024),
+    "max_hw_io_bytes": ("queue/max_hw_sectors_kb", 1024),
+    "max_segments": ("queue/max_segments", 1),
+    "chunk_bytes": ("queue/chunk_sectors", SECTOR),
+    "read_ahead_bytes": ("queue/read_ahead_kb", 1024),
+    "discard_granularity_bytes": ("queue/discard_granularity", 1),
+    "discard_alignment_bytes": ("discard_alignment", 1),
+    "discard_max_bytes": ("queue/discard_max_bytes", 1),
+    "discard_max_hw_bytes": ("queue/discard_max_hw_bytes", 1),
+    "max_discard_segments": ("queue/max_discard_segments", 1),
+    "write_zeroes_max_bytes": ("queue/write_zeroes_max_bytes", 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """How the whole disk is driven. A bio-based disk has 0 hardware queues."""
+
+    hardware_queues: int | None
+    tags_per_queue: int | None
+    nr_requests: int | None
+    scheduler: str | None
+    schedulers: tuple[str, ...]
+    rotational: bool | None
+    write_cache: str | None
+    fua: bool | None
+    wbt_lat_us: int | None
+    iostats: bool | None
+    io_poll: bool | None
+    zoned: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which drive it is, and how it is connected."""
+
+    model: str | None
+    vendor: str | None
+    serial: str | None
+    firmware: str | None
+    wwid: str | None
+    transport: str | None
+    drivers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """Where the I/O of a device is counted: `level` is requests, bios or mixed, None when nowhere.
+    `leaves` are (device, level)."""
+
+    level: str | None
+    leaves: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """One device. `disk` is the whole disk of a partition; sectors have 512 bytes."""
+
+    name: str
+    dev: str | None
+    diskseq: int | None
+    kind: str
+    label: str | None
+    size_bytes: int | None
+    read_only: bool | None
+    removable: bool | None
+    hidden: bool
+    disk: str | None
+    first_sector: int | None
+    last_sector: int | None
+    backing_file: str | None
+    partitions: tuple[str, ...]
+    stands_on: tuple[str, ...]
+    holders: tuple[str, ...]
+    paths: tuple[str, ...]
+    mounts: tuple[Mount, ...]
+    swap: bool
+    member_of: str | None
+    identity: Identity
+    limits: Limits
+    queue: Queue
+    tracing: Tracing
+
+
+def _text(device: BlockDevice, *paths: str) -> str | None:
+    """The first of these attributes that says something, with its padding taken out."""
+    for path in paths:
+        text = " ".join((device.attribute(path) or "").replace("\0", " ").split())
+        if text:
+            return text
+    return None
+
+
+def _scaled(device: BlockDevice, path: str, unit: int) -> int | None:
+    value = device.number(path)
+    return None if value is None or value < 0 else value * unit
+
+
+def _flag(device: BlockDevice, path: str) -> bool | None:
+    value = _scaled(device, path, 1)
+    return None if value is None else value != 0
+
+
+def read_limits(device: BlockDevice) -> Limits:
+    """The limits of the whole disk; the discard alignment is the partition's own."""
+    disk = device.disk
+    values = {field: _scaled(disk, path, unit) for field, (path, unit) in _LIMITS.items()}
+    values["discard_alignment_bytes"] = _scaled(device, "discard_alignment", 1)
+    return Limits(**values)
+
+
+def chosen_scheduler(text: str | None) -> tuple[str | None, tuple[str, ...]]:
+    """(the one in use, all that can be chosen) in the text of a scheduler attribute. Pure."""
+    names = (text or "").split()
+    chosen = [name.strip("[]") for name in names if name.startswith("[")]
+    # A bio-based disk says "none", without brackets.
+    return next(iter(chosen or names), None), tuple(name.strip("[]") for name in names)
+
+
+def read_queue(device: BlockDevice) -> Queue:
+    disk = device.disk
+    queues = disk.hardware_queues
+    tags = [_scaled(disk, f"mq/{queue.name}/nr_tags", 1) for queue in queues]
+    scheduler, schedulers = chosen_scheduler(disk.attribute("queue/scheduler"))
+    return Queue(
+        hardware_queues=len(queues) if disk.sysfs.is_dir() else None,
+        tags_per_queue=max((count for count in tags if count is not None), default=None),
+        nr_requests=_scaled(disk, "queue/nr_requests", 1) if queues else None,
+        scheduler=scheduler,
+        schedulers=schedulers,
+        rotational=_flag(disk, "queue/rotational"),
+        write_cache=_text(disk, "queue/write_cache"),
+        fua=_flag(disk, "queue/fua"),
+        wbt_lat_us=_scaled(disk, "queue/wbt_lat_usec", 1),
+        iostats=_flag(disk, "queue/iostats"),
+        io_poll=_flag(disk, "queue/io_poll"),
+        zoned=_text(disk, "queue/zoned"),
+    )
+
+
+def unit_serial(page: bytes) -> str | None:
+    """The serial number in SCSI VPD page 80h, None when the page holds none. Pure."""
+    if len(page) < 4 or page[1] != 0x80:
+        return None
+    length = int.from_bytes(page[2:4], "big")
+    return page[4 : 4 + length].decode("ascii", "replace").strip(" \0") or None
+
+
+# What a folder on the way to a disk says of its connection; the first that fits wins.
+_TRANSPORTS = (
+    (r"usb[0-9]+", "usb"),
+    (r"session[0-9]+", "iscsi"),
+    (r"rport-[0-9:-]+", "fc"),
+    (r"end_device-[0-9:]+", "sas"),
+    (r"ata[0-9]+", "sata"),
+    (r"mmc[0-9]+", "mmc"),
+    (r"virtio[0-9]+", "virtio"),
+    (r"vbd-[0-9]+", "xen"),
+    (r"ndbus[0-9]+", "nvdimm"),
+)
+_VIRTUAL = {"loop": "loop", "zram": "memory", "ram": "memory", "nbd": "network", "rbd": "network"}
+
+
+def transport(folder: Path, kind: str, *, nvme: str | None = None, vendor: str | None = None) -> str | None:
+    """How a disk is connected, from its sysfs folder; None for what stands on others or is unknown. `nvme`
+    is its controller's own word: pcie, tcp, ... Pure."""
+    if folder.name.startswith("nvme"):
+        return "nvme" if nvme in (None, "pcie") else f"nvme-{nvme}"
+    for pattern, name in _TRANSPORTS:
+        if any(re.fullmatch(pattern, part) for part in folder.parts):
+            # A SATA drive behind a SAS adapter is a SATA drive still.
+            return "sata" if name == "sas" and vendor == "ATA" else name
+    return _VIRTUAL.get(kind)
+
+
+def _drivers(disk: BlockDevice) -> tuple[str, ...]:
+    """Drivers from the disk upwards: sd, ahci."""
+    found: dict[str, None] = {}
+    for folder in (disk.sysfs / "device", *disk.sysfs.parents):
+        if folder.name == "devices":
+            break
+        link = folder / "driver"
+        if link.is_symlink():
+            found[link.readlink().name] = None
+    return tuple(found)
+
+
+def read_identity(devices: Devices, device: BlockDevice) -> Identity:
+    """Of the whole disk. A multipath head has its drivers and its transport from its first path."""
+    disk = device.disk
+    vendor = _text(disk, "device/vendor")
+    if vendor and vendor.startswith("0x"):
+        vendor = None  # a number of a bus, not a maker
+    below = next(iter(devices.paths(disk)), disk)
+    return Identity(
+        model=_text(disk, "device/model", "device/name"),
+        vendor=vendor,
+        serial=_text(disk, "serial", "device/serial") or unit_serial(disk.raw("device/vpd_pg80") or b""),
+        firmware=_text(disk, "device/firmware_rev", "device/rev", "device/fwrev"),
+        wwid=_text(disk, "wwid", "device/wwid", "dm/uuid", "md/uuid"),
+        transport=transport(
+            below.sysfs, disk.kind(), nvme=below.attribute("device/transport"), vendor=vendor
+        ),
+        drivers=_drivers(below),
+    )
+
+
+def read_tracing(devices: Devices, device: BlockDevice) -> Tracing:
+    """How `opwatch --dev` would count it. Nowhere without a medium."""
+    if not device.size_bytes:
+        return Tracing(None, ())
+    leaves = tuple(
+        (leaf.device.name, "requests" if leaf.device.disk.is_request_based else "bios")
+        for leaf in devices.leaves(device)
+    )
+    levels = {level for _, level in leaves}
+    return Tracing(levels.pop() if len(levels) == 1 else "mixed", leaves)
+
+
+def read_details(devices: Devices, device: BlockDevice, usage: Usage) -> Details:
+    """What sysfs says now. A device that vanishes meanwhile leaves None where nothing could be read."""
+    sectors = device.number("size")
+    start = device.number("start") if device.is_partition else None
+    return Details(
+        name=device.name,
+        dev=None if device.dev == (0, 0) else f"{device.dev[0]}:{device.dev[1]}",
+        diskseq=device.disk.number("diskseq"),
+        kind=device.kind(),
+        label=_text(device, "dm/name"),
+        size_bytes=None if sectors is None else sectors * SECTOR,
+        read_only=_flag(device, "ro"),
+        removable=_flag(device.disk, "removable"),
+        hidden=device.is_hidden,
+        disk=device.disk.name if device.is_partition else None,
+        first_sector=start,
+        last_sector=None if start is None or sectors is None else start + sectors - 1,
+        backing_file=device.attribute("loop/backing_file") or None,
+        partitions=tuple(part.name for part in devices.partitions(device)),
+        stands_on=tuple(device.below()),
+        holders=tuple(device.holders()),
+        paths=tuple(path.name for path in devices.paths(device)),
+        mounts=tuple(usage.mounts_of(device)),
+        swap=usage.is_swap(device),
+        member_of=usage.member_of(device),
+        identity=read_identity(devices, device),
+        limits=read_limits(device),
+        queue=read_queue(device),
+        tracing=read_tracing(devices, device),
+    )

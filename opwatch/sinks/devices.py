@@ -1,0 +1,264 @@
+"""Block devices for people, as a table or in full, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from opwatch import units
+from opwatch.details import Details
+from opwatch.stack import Node
+
+HEADER = ("NAME", "KIND", "SIZE", "MED", "DISCARD", "QUEUES", "SCHED", "CACHE", "MODEL, USE")
+_RIGHT = ("SIZE",)
+_MEMORY = ("zram", "ram", "pmem")
+_ASCII = str.maketrans({"├": "|", "└": "`", "─": "-", "│": "|", "…": "~"})
+
+
+def document(details: Details) -> dict[str, Any]:
+    """One device as JSON: what is unknown is null, sizes are bytes."""
+    found = asdict(details)
+    found |= found.pop("identity")
+    tracing = found.pop("tracing")
+    tracing["leaves"] = [{"device": name, "level": level} for name, level in tracing["leaves"]]
+    for mount in found["mounts"]:
+        del mount["dev"]
+    return found | {"limits": found.pop("limits"), "queue": found.pop("queue"), "traced": tracing}
+
+
+def encodable(line: str, encoding: str) -> str:
+    """The line without what a terminal would obey or this encoding cannot say."""
+    line = units.printable(line)
+    try:
+        line.encode(encoding)
+    except UnicodeEncodeError:
+        line = line.translate(_ASCII).encode(encoding, "replace").decode(encoding)
+    return line
+
+
+def _media(details: Details) -> str:
+    if details.kind in _MEMORY:
+        return "ram"
+    rotational = details.queue.rotational
+    return "-" if rotational is None else "rot" if rotational else "ssd"
+
+
+def _discard(details: Details) -> str:
+    limits = details.limits
+    if not limits.discard_max_bytes:
+        return "-" if limits.discard_max_bytes is None else "no"
+    return f"{units.size(limits.discard_max_bytes)}/{units.size(limits.discard_granularity_bytes)}"
+
+
+def _queues(details: Details) -> str:
+    queue = details.queue
+    if not queue.hardware_queues:
+        return "-" if queue.hardware_queues is None else "bio"
+    return f"{queue.hardware_queues}x{'-' if queue.tags_per_queue is None else queue.tags_per_queue}"
+
+
+def _what(details: Details) -> str:
+    """Model, dm name or backing file, and the use made of it."""
+    words = [] if details.disk else [details.identity.model or details.label or details.backing_file or ""]
+    if details.mounts:
+        words.append(f"on {details.mounts[0].point}")
+    elif details.swap:
+        words.append("swap")
+    elif details.member_of:
+        words.append(details.member_of)
+    return " ".join(word for word in words if word)
+
+
+def _cells(details: Details, again: bool) -> tuple[str, ...]:
+    kind = "part" if details.kind == "partition" else details.kind
+    size = "-" if details.size_bytes is None else units.capacity(details.size_bytes)
+    if again:
+        return kind, size, "", "", "", "", "", "(above)"
+    if details.disk:
+        # What is left blank is its disk's.
+        return kind, size, "", "", "", "", "", _what(details)
+    cache = (details.queue.write_cache or "-").removeprefix("write ").replace("through", "thru")
+    scheduler = (details.queue.scheduler or "-").removeprefix("mq-")
+    return (
+        *(kind, size, _media(details), _discard(details), _queues(details), scheduler, cache),
+        _what(details),
+    )
+
+
+def _rows(
+    nodes: Sequence[Node], details: Mapping[str, Details], above: tuple[str, str] | None
+) -> list[tuple[str, ...]]:
+    """`above` is what the tree draws before a child: (not the last one, all that came before)."""
+    rows = []
+    for index, node in enumerate(nodes):
+        last = index == len(nodes) - 1
+        bend = "" if above is None else above[1] + ("└─" if last else "├─")
+        rows.append((bend + node.device.name, *_cells(details[node.device.name], node.again)))
+        below = ("", "" if above is None else above[1] + ("  " if last else "│ "))
+        rows += _rows(node.children, details, below)
+    return rows
+
+
+def table(nodes: Sequence[Node], details: Mapping[str, Details], width: int | None) -> list[str]:
+    """The forest, one line a device. Lines longer than the width are cut, with a mark."""
+    rows = [HEADER, *_rows(nodes, details, None)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER) - 1)]
+    lines = []
+    for row in rows:
+        cells = [
+            f"{cell:>{w}}" if name in _RIGHT else f"{cell:<{w}}"
+            for name, cell, w in zip(HEADER, row, widths, strict=False)
+        ]
+        line = " ".join([*cells, row[-1]]).rstrip()
+        lines.append(line if width is None or len(line) <= width else line[: width - 1] + "…")
+    return lines
+
+
+def _yes(value: bool | None) -> str:
+    return "-" if value is None else "yes" if value else "no"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _bytes(value: int | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value} bytes ({units.size(value)})" if value >= 1024 else f"{value} bytes"
+
+
+def _bytes_if_any(value: int | None) -> str:
+    """The kernel's 0 stands for no such limit, or no such operation."""
+    return "none" if value == 0 else _bytes(value)
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _traced(details: Details) -> str:
+    level, leaves = details.tracing.level, details.tracing.leaves
+    if level is None:
+        return (
+            "not at all: it has no medium" if details.size_bytes == 0 else "not at all: its size is unknown"
+        )
+    if [name for name, _ in leaves] != [details.name]:
+        by_level = {what: [name for name, other in leaves if other == what] for _, what in leaves}
+        return ", ".join(f"{what} on {' and '.join(names)}" for what, names in by_level.items())
+    if details.disk:
+        return f"{level} on {details.disk}, sectors {details.first_sector} to {details.last_sector}"
+    return level if level == "requests" else "bios: its driver has no requests"
+
+
+def _discard_words(details: Details) -> str:
+    most, hardware = details.limits.discard_max_bytes, details.limits.discard_max_hw_bytes
+    if most is None:
+        return "-"
+    if most:
+        return "yes"
+    return f"no: switched off, the drive takes {_bytes(hardware)}" if hardware else "no"
+
+
+def _place_rows(details: Details) -> list[tuple[str, str]]:
+    """What it is and where it stands. Rows that cannot apply are left out."""
+    uses = [f"{mount.point} ({mount.filesystem})" for mount in details.mounts]
+    uses += ["swap"] * details.swap + ([details.member_of] if details.member_of else [])
+    rows = [
+        ("device number", details.dev or "none: it has no device node"),
+        ("disk sequence", _number(details.diskseq)),
+        ("size", "-" if details.size_bytes is None else f"{details.size_bytes} bytes"),
+    ]
+    if details.label:
+        rows.append(("device mapper name", details.label))
+    if details.kind == "loop":
+        rows.append(("backing file", details.backing_file or "none"))
+    if details.disk:
+        rows.append(("partition of", details.disk))
+    else:
+        rows.append(("partitions", _names(details.partitions)))
+    if details.paths:
+        rows.append(("paths", _names(details.paths)))
+    return [
+        *rows,
+        ("stands on", _names(details.stands_on)),
+        ("held by", _names(details.holders)),
+        ("used as", _names(uses)),
+        ("traced as", _traced(details)),
+    ]
+
+
+def _drive_rows(details: Details) -> list[tuple[str, str]]:
+    identity = details.identity
+    drivers = f" ({', '.join(identity.drivers)})" if identity.drivers else ""
+    return [
+        ("model", identity.model or "-"),
+        ("vendor", identity.vendor or "-"),
+        ("serial", identity.serial or "-"),
+        ("firmware", identity.firmware or "-"),
+        ("wwid", identity.wwid or "-"),
+        ("connected by", (identity.transport or "-") + drivers),
+        ("rotational", _yes(details.queue.rotational)),
+        ("read-only", _yes(details.read_only)),
+        ("removable", _yes(details.removable)),
+    ]
+
+
+def _limit_rows(details: Details) -> list[tuple[str, str]]:
+    limits = details.limits
+    return [
+        ("logical block", _bytes(limits.logical_block_bytes)),
+        ("physical block", _bytes(limits.physical_block_bytes)),
+        ("minimum I/O", _bytes(limits.minimum_io_bytes)),
+        ("optimal I/O", _bytes_if_any(limits.optimal_io_bytes)),
+        ("largest I/O", _bytes(limits.max_io_bytes)),
+        ("  by hardware", _bytes(limits.max_hw_io_bytes)),
+        ("segments", _number(limits.max_segments)),
+        ("chunk", _bytes_if_any(limits.chunk_bytes)),
+        ("read-ahead", _bytes(limits.read_ahead_bytes)),
+        ("discard", _discard_words(details)),
+        ("  largest", _bytes(limits.discard_max_bytes)),
+        ("  by hardware", _bytes(limits.discard_max_hw_bytes)),
+        ("  granularity", _bytes(limits.discard_granularity_bytes)),
+        ("  alignment", _bytes(limits.discard_alignment_bytes)),
+        ("  segments", _number(limits.max_discard_segments)),
+        ("largest write-zeroes", _bytes_if_any(limits.write_zeroes_max_bytes)),
+    ]
+
+
+def _queue_rows(details: Details) -> list[tuple[str, str]]:
+    queue = details.queue
+    choices = [name for name in queue.schedulers if name != queue.scheduler]
+    others = f" (or {', '.join(choices)})" if choices else ""
+    wbt = "-" if queue.wbt_lat_us is None else f"{queue.wbt_lat_us} us" if queue.wbt_lat_us else "off"
+    hardware = "none: its driver takes bios" if queue.hardware_queues == 0 else _number(queue.hardware_queues)
+    return [
+        ("hardware queues", hardware),
+        ("tags a queue", _number(queue.tags_per_queue)),
+        ("requests a queue", _number(queue.nr_requests)),
+        ("scheduler", (queue.scheduler or "-") + others),
+        ("write cache", queue.write_cache or "-"),
+        ("FUA", _yes(queue.fua)),
+        ("write-back throttling", wbt),
+        ("statistics", _yes(queue.iostats)),
+        ("polling", _yes(queue.io_poll)),
+        ("zoned", queue.zoned or "-"),
+    ]
+
+
+def detail_lines(details: Details) -> list[str]:
+    """One device in full."""
+    size = "size unknown" if details.size_bytes is None else units.capacity(details.size_bytes)
+    of = f" (those of {details.disk})" if details.disk else ""
+    lines = [f"{details.name}: {details.kind}, {size}"]
+    for title, rows in (
+        (None, _place_rows(details)),
+        (f"drive{of}", _drive_rows(details)),
+        (f"limits{of}", _limit_rows(details)),
+        (f"queue{of}", _queue_rows(details)),
+    ):
+        if title:
+            lines.append(f"  {title}")
+        lines += [f"    {name:<22}{value}" for name, value in rows]
+    return lines

@@ -1,0 +1,62 @@
+"""Block devices as a forest: disks, their partitions, and what is built on them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from opwatch.device import BlockDevice, Devices
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A device and what stands on it. A device on several others comes once under each: `again` marks all
+    but the first, and has no children."""
+
+    device: BlockDevice
+    children: tuple[Node, ...] = ()
+    again: bool = False
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A sort key with which sda2 comes before sda10, and sdz before sdaa."""
+    key = []
+    for letters, digits in re.findall(r"(\D+)|(\d+)", name):
+        key.append((len(letters or digits.lstrip("0")), letters or digits))
+    return key
+
+
+class _Builder:
+    def __init__(self, devices: Devices) -> None:
+        self._devices = devices
+        self._seen: set[str] = set()
+
+    def node(self, device: BlockDevice) -> Node:
+        if device.name in self._seen:
+            return Node(device, again=True)
+        self._seen.add(device.name)
+        return Node(device, tuple(self.node(upper) for upper in self._above(device)))
+
+    def _above(self, device: BlockDevice) -> Iterable[BlockDevice]:
+        """Partitions, then holders, then the paths below a multipath head, which only it has."""
+        yield from self._devices.partitions(device)
+        for name in sorted(device.holders(), key=natural):
+            holder = self._devices.by_name(name)
+            if holder:
+                yield holder
+        yield from self._devices.paths(device)
+
+    def forest(self) -> list[Node]:
+        # Drives first, then what software makes: loop, zram, ...
+        disks = sorted(self._devices.disks(), key=lambda disk: (disk.kind() != "disk", natural(disk.name)))
+        under_heads = {path.name for disk in disks for path in self._devices.paths(disk)}
+        bottom = [disk for disk in disks if not disk.below() and disk.name not in under_heads]
+        trees = [self.node(disk) for disk in bottom]
+        # What lost its lower devices while we looked is nobody's child.
+        return trees + [self.node(disk) for disk in disks if disk.name not in self._seen]
+
+
+def forest(devices: Devices) -> list[Node]:
+    """The trees of all devices; every device is in it, at least once."""
+    return _Builder(devices).forest()

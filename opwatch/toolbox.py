@@ -1,0 +1,155 @@
+"""Other programs that opwatch works with, and what its build needs: are they here, and in which version?"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opwatch.diagnosis import Check, note, ok
+
+# Administrators' folders that an ordinary user's PATH leaves out, and where bcc installs its tools.
+PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/share/bcc/tools"
+TIMEOUT_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """`commands` are its names, the preferred first. `ask` prints the version; without it none is told."""
+
+    name: str
+    commands: tuple[str, ...]
+    ask: tuple[str, ...]
+    package: str
+    purpose: str
+    minimum: tuple[int, ...] = ()
+
+
+def tools(machine: str) -> tuple[Tool, ...]:
+    qemu = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}.get(machine, "qemu-system")
+    return (
+        Tool(
+            "fio", ("fio",), ("--version",), "fio", "makes the load that opwatch overhead measures", (3, 33)
+        ),
+        Tool("nvme", ("nvme",), ("version",), "nvme-cli", "shows NVMe drives and their logs"),
+        Tool("smartctl", ("smartctl",), ("--version",), "smartmontools", "reads counters of SATA drives"),
+        Tool("bpftrace", ("bpftrace",), ("--version",), "bpftrace", "runs bpftrace scripts"),
+        Tool(
+            "biolatency",
+            ("biolatency-bpfcc", "biolatency"),
+            (),
+            "bpfcc-tools",
+            "bcc's tracer, to compare with",
+        ),
+        Tool(
+            "qemu",
+            (f"qemu-system-{machine}",),
+            ("--version",),
+            qemu,
+            "boots stock kernels in the tests",
+        ),
+    )
+
+
+def version(text: str) -> tuple[int, ...]:
+    """The first version number in what a tool printed, () when there is none. Pure."""
+    found = re.search(r"(?<![\w.])(?:v|fio-)?([0-9]+(?:\.[0-9]+)+)", text)
+    return tuple(int(field) for field in found[1].split(".")) if found else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a tool printed, or why it could not be asked."""
+
+    text: str
+    failure: str | None = None
+
+
+def judge(tool: Tool, path: str | None, answer: Answer | None) -> Check:
+    """`answer` is what the tool said when asked for its version, None when it was not. Pure."""
+    install = f"sudo apt-get install {tool.package}"
+    if not path:
+        return note(tool.name, f"missing; it {tool.purpose}", install)
+    if not answer:
+        return ok(tool.name, path)
+    if answer.failure:
+        return note(tool.name, f"{path} cannot be used: {answer.failure}")
+    found = version(answer.text)
+    if not found:
+        return note(tool.name, f"{path} does not tell its version")
+    told = ".".join(map(str, found))
+    if found < tool.minimum:
+        return note(tool.name, f"{told} is too old: {'.'.join(map(str, tool.minimum))} is needed", install)
+    return ok(tool.name, told)
+
+
+def _ask(path: str, arguments: Sequence[str]) -> Answer:
+    try:
+        done = subprocess.run(
+            [path, *arguments],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=TIMEOUT_S,
+            check=False,
+            env=os.environ | {"LC_ALL": "C"},
+        )
+    except subprocess.TimeoutExpired:
+        return Answer("", f"no answer within {TIMEOUT_S} s")
+    except OSError as error:
+        return Answer("", error.strerror or str(error))
+    if done.returncode:
+        return Answer("", f"{' '.join(arguments)} failed with status {done.returncode}")
+    return Answer((done.stdout or done.stderr).decode(errors="replace"))
+
+
+def check_tools(machine: str | None = None) -> list[Check]:
+    """Every tool, looked for and asked. All are optional: what is missing is a note."""
+    found = []
+    for tool in tools(machine or platform.machine()):
+        path = next(filter(None, (shutil.which(command, path=PATH) for command in tool.commands)), None)
+        found.append(judge(tool, path, _ask(path, tool.ask) if path and tool.ask else None))
+    return found
+
+
+# Package -> the commands, any of which it brings.
+_BUILD_COMMANDS = {
+    "gcc": ("gcc", "cc"),
+    "make": ("make",),
+    "pkg-config": ("pkg-config",),
+    "clang": ("clang",),
+    "bpftool": ("bpftool",),
+}
+_BUILD_HEADERS = {"libbpf-dev": "bpf/libbpf.h", "libelf-dev": "libelf.h", "zlib1g-dev": "zlib.h"}
+
+
+def missing_packages(
+    which: Callable[[str], str | None], headers: Sequence[Path], python_headers: Path
+) -> list[str]:
+    """What a build with the tracer lacks, as Debian names the packages."""
+    missing = [
+        package
+        for package, commands in _BUILD_COMMANDS.items()
+        if not any(which(command) for command in commands)
+    ]
+    missing += [
+        package
+        for package, header in _BUILD_HEADERS.items()
+        if not any((folder / header).exists() for folder in headers)
+    ]
+    if not (python_headers / "Python.h").exists():
+        missing.append("python3-dev")
+    return missing
+
+
+def missing_here() -> list[str]:
+    multiarch = sysconfig.get_config_var("MULTIARCH") or ""
+    headers = [Path("/usr/include"), Path("/usr/include") / multiarch, Path("/usr/local/include")]
+    return missing_packages(
+        lambda command: shutil.which(command, path=PATH), headers, Path(sysconfig.get_path("include"))
+    )

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+/* The tracer under the sanitizers: every shape of it loads, is read and leaves nothing behind. */
+#include <dirent.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "tracer.h"
+
+#define SKIPPED 77
+
+/* A disk that does not exist: the programs run for every I/O and count none of them. */
+static const struct ow_disk_key disk = {.a = 0xfff00000, .target = 1};
+static const struct ow_target request_based = {.last_sector = ~0ULL, .nr_queues = 2, .depth = 64};
+static const struct ow_target bio_based = {.last_sector = ~0ULL, .bio_based = 1};
+
+static char log_text[OW_LOG_SIZE];
+
+static int open_descriptors(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	int count = 0;
+
+	CHECK(folder);
+	while (readdir(folder))
+		count++;
+	closedir(folder);
+	return count;
+}
+
+static struct ow_tracer_config config_of(const struct ow_target *target, bool queue, bool raw)
+{
+	return (struct ow_tracer_config){
+		.targets = target,
+		.nr_targets = 1,
+		.disks = &disk,
+		.nr_disks = 1,
+		.nr_stamps = target->nr_queues * target->depth,
+		.nr_bios = target->bio_based ? 1024 : 0,
+		.queue_time = queue,
+		.raw_tp = raw,
+	};
+}
+
+static void load_and_read(const struct ow_tracer_config *config, int programs)
+{
+	struct ow_program_info info[OW_MAX_PROGRAMS];
+	struct ow_sample *sample = malloc(sizeof(*sample));
+	struct ow_tracer *tracer = NULL;
+	int err = ow_tracer_open(config, &tracer, log_text);
+
+	if (err)
+		fprintf(stderr, "%s\n", log_text);
+	CHECK(!err && sample);
+	CHECK(ow_tracer_is_raw(tracer) == config->raw_tp);
+	CHECK(ow_tracer_programs(tracer, info) == programs);
+	ow_tracer_sample(tracer, 0, sample);
+	CHECK(sample->begin_ns <= sample->end_ns);
+	CHECK(sample->op[OW_READ].completed == 0);
+	ow_tracer_close(tracer);
+	free(sample);
+}
+
+static void test_every_shape(void)
+{
+	for (int raw = 0; raw < 2; raw++) {
+		struct ow_tracer_config plain = config_of(&request_based, false, raw);
+		struct ow_tracer_config queue = config_of(&request_based, true, raw);
+		struct ow_tracer_config bios = config_of(&bio_based, false, raw);
+
+		load_and_read(&plain, 3);
+		load_and_read(&queue, 4);
+		load_and_read(&bios, 2);
+	}
+}
+
+static void test_too_many_targets_are_refused(void)
+{
+	struct ow_tracer_config config = config_of(&request_based, false, false);
+	struct ow_tracer *tracer = NULL;
+
+	config.nr_targets = OW_MAX_TARGETS + 1;
+	CHECK(ow_tracer_open(&config, &tracer, log_text) == -E2BIG);
+	CHECK(!tracer);
+}
+
+static void test_floor(void)
+{
+	struct ow_program_info info[OW_MAX_PROGRAMS];
+	struct ow_floor *floor = NULL;
+	int fd = ow_enable_stats();
+
+	CHECK(fd >= 0);
+	CHECK(!ow_floor_open(&floor, log_text));
+	CHECK(ow_floor_programs(floor, info) == 2);
+	ow_floor_close(floor);
+	close(fd);
+}
+
+int main(void)
+{
+	int before = open_descriptors();
+
+	if (geteuid()) {
+		printf("it needs root\n");
+		return SKIPPED;
+	}
+	test_every_shape();
+	test_too_many_targets_are_refused();
+	test_floor();
+	CHECK(open_descriptors() == before);
+	return 0;
+}

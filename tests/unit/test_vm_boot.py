@@ -1,0 +1,93 @@
+"""What the guest starts from: module order, the archive, the unpacked kernel, the frames."""
+
+from __future__ import annotations
+
+import lzma
+import struct
+
+import pytest
+
+from tests.vm import bootimage, initramfs, protocol
+from tests.vm.assets import parse_version
+from tests.vm.errors import BenchError
+from tests.vm.protocol import Decoder, Frame, Kind
+
+DEP = """\
+kernel/fs/9p/9p.ko.xz: kernel/net/9p/9pnet.ko.xz kernel/fs/netfs.ko.xz
+kernel/net/9p/9pnet.ko.xz:
+kernel/fs/netfs.ko.xz: kernel/net/9p/9pnet.ko.xz
+kernel/drivers/char/virtio_console.ko.xz:
+"""
+
+
+def test_module_order_has_needs_first_and_once() -> None:
+    graph = initramfs.parse_dep(DEP)
+    order = initramfs.closure(["9p", "virtio-console", "9pnet"], graph)
+    names = [initramfs.module_name(file) for file in order]
+    assert names == ["9pnet", "netfs", "9p", "virtio_console"]
+
+
+def test_builtin_modules_are_left_out_and_unknown_ones_named() -> None:
+    graph = initramfs.parse_dep(DEP)
+    builtin = ["kernel/drivers/virtio/virtio_pci.ko"]
+    assert initramfs.closure(["virtio_pci"], graph, builtin) == []
+    with pytest.raises(BenchError, match="no_such"):
+        initramfs.closure(["no_such"], graph)
+
+
+def test_archive_entries_are_aligned_and_closed() -> None:
+    archive = initramfs.cpio({"init": (0o100755, b"12345"), "dev": (0o40755, b"")})
+    assert len(archive) % 4 == 0
+    assert archive.startswith(b"070701")
+    assert archive.count(b"070701") == 3
+    assert b"TRAILER!!!" in archive
+
+
+def _bzimage(packed: bytes) -> bytes:
+    head = bytearray(1024)
+    head[0x1F1] = 1
+    head[0x202:0x206] = b"HdrS"
+    struct.pack_into("<II", head, 0x248, 16, len(packed) + 4)
+    return bytes(head) + b"\0" * 16 + packed + b"size" + b"rest"
+
+
+def test_kernel_is_unpacked() -> None:
+    kernel = b"\x7fELF" + b"kernel" * 100
+    assert bootimage.unpack(_bzimage(lzma.compress(kernel))) == kernel
+
+
+def test_kernel_that_cannot_be_unpacked_is_none() -> None:
+    assert bootimage.unpack(b"") is None
+    assert bootimage.unpack(b"\0" * 4096) is None
+    assert bootimage.unpack(_bzimage(b"some other compression")) is None
+    assert bootimage.unpack(_bzimage(lzma.compress(b"no ELF"))) is None
+
+
+def test_frames_survive_any_cut() -> None:
+    frames = [Frame(Kind.OUT, b"abc"), Frame(Kind.PONG), Frame(Kind.EXIT, b"\0\1\0\0")]
+    stream = b"".join(frame.encode() for frame in frames)
+    for size in range(1, len(stream) + 1):
+        decoder = Decoder()
+        pieces = [stream[i : i + size] for i in range(0, len(stream), size)]
+        assert [f for piece in pieces for f in decoder.feed(piece)] == frames
+
+
+def test_a_stream_out_of_step_is_an_error() -> None:
+    with pytest.raises(ValueError, match="out of step"):
+        list(Decoder().feed(b"\xff\xff\xff\xffo"))
+
+
+@pytest.mark.parametrize(("wait", "status"), [(0, 0), (7 << 8, 7), (9, 137), (0x8B, 139)])
+def test_exit_status_is_a_shells(wait: int, status: int) -> None:
+    assert protocol.exit_status(struct.pack("<i", wait)) == status
+
+
+def test_run_frame_refuses_what_it_cannot_carry() -> None:
+    assert protocol.run_frame(["a", "b c"], "/d", {"K": "v"}).payload == b"/d\x002\0a\0b c\0K=v\0"
+    with pytest.raises(ValueError, match="NUL"):
+        protocol.run_frame(["a\0b"], "/", {})
+
+
+def test_emulator_version() -> None:
+    assert parse_version("QEMU emulator version 10.0.2 (Debian 1:10)") == (10, 0)
+    assert parse_version("") is None

@@ -1,0 +1,103 @@
+"""The bench's data files, and the records they and the guest's tests are read into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.vm import config, devices, matrix, results, suite
+from tests.vm.errors import BenchError
+from tests.vm.guest.sysfs import parse_stat
+from tests.vm.guest.workload import Fio, parse_counts
+
+
+def test_support_matrix_is_up_to_date() -> None:
+    page = matrix.render(config.load(), devices.load().values())
+    assert matrix.PAGE.read_text() == page, "run: python3 -m tests.vm.matrix --write"
+
+
+def test_kernel_names_are_found_or_listed() -> None:
+    known = config.load()
+    assert known.kernel("6.12").series == "6.12."
+    with pytest.raises(BenchError, match=r"6\.1, 6\.12"):
+        known.kernel("2.4")
+
+
+def test_every_recipe_expands(tmp_path: Path) -> None:
+    recipes = list(devices.load().values())
+    args = " ".join(devices.qemu_args(recipes, tmp_path))
+    assert "{" not in args.replace('{"driver"', "").replace('"file": {', "")
+    for recipe in recipes:
+        assert not any("," in d.size for d in recipe.disks.values())
+        assert recipe.disks or not recipe.qemu
+
+
+def test_nodes_and_ids_are_not_used_twice() -> None:
+    nodes = [node for recipe in devices.load().values() for node in recipe.disks]
+    assert len(nodes) == len(set(nodes))
+
+
+def test_unknown_device_lists_the_known() -> None:
+    with pytest.raises(BenchError, match="nvme-ocp"):
+        devices.choose(["floppy"], devices.load())
+
+
+def test_parameters_come_first_and_must_agree() -> None:
+    known = devices.load()
+    lines = devices.modprobes(devices.choose(["nvme-4k", "nvme"], known))
+    assert lines == [("nvme_core", "multipath=N"), ("nvme",)]
+    with pytest.raises(BenchError, match="nvme_core"):
+        devices.modprobes(devices.choose(["nvme", "nvme-multipath"], known))
+
+
+def test_guest_files_ask_for_known_devices() -> None:
+    known = devices.load()
+    files = suite.guest_files()
+    assert files
+    for file in files:
+        devices.choose(file.devices, known)
+
+
+def test_constants_are_read_without_importing() -> None:
+    source = 'import nothing_there\nDEVICES = ("nvme",)\nCPUS = 4\nOTHER = 1\n'
+    assert suite.read_constants(source) == {"DEVICES": ("nvme",), "CPUS": 4}
+    with pytest.raises(BenchError, match="literal"):
+        suite.read_constants("CPUS = count()")
+
+
+def test_results_keep_every_reason() -> None:
+    xml = b"""<testsuites><testsuite><testcase name="a"/>
+    <testcase name="b"><failure message="wrong&#10;more">x</failure></testcase>
+    <testcase name="c"><error message="broken"/></testcase>
+    <testcase name="d"><skipped message="no fio"/></testcase></testsuite></testsuites>"""
+    found = results.parse(xml)
+    assert (found.passed, found.total) == (1, 4)
+    assert found.failed == {"b": "wrong", "c": "broken"}
+    assert found.skipped == {"d": "no fio"}
+    assert "no fio" in found.line()
+
+
+def test_stat_record_is_in_bytes_and_never_goes_back() -> None:
+    before = parse_stat("1 2 8 4 5 6 16 8 0 10 11 12 13 24 15 16 17")
+    after = parse_stat("2 2 16 4 6 6 24 8 0 10 11 13 13 32 15 17 17")
+    delta = after - before
+    assert (delta.reads, delta.read_bytes) == (1, 4096)
+    assert (delta.writes, delta.write_bytes) == (1, 4096)
+    assert (delta.discards, delta.discard_bytes, delta.flushes) == (1, 4096, 1)
+    with pytest.raises(ValueError, match="reads"):
+        _ = before - after
+
+
+def test_fio_counts_add_up_over_jobs() -> None:
+    side = {"total_ios": 3, "io_bytes": 12288}
+    none = {"total_ios": 0, "io_bytes": 0}
+    job = f'{{"read": {side}, "write": {none}, "trim": {none}, "total_err": 1}}'.replace("'", '"')
+    counts = parse_counts(f'fio: a warning\n{{"jobs": [{job}, {job}]}}')
+    assert (counts.reads, counts.read_bytes, counts.errors) == (6, 24576, 2)
+
+
+def test_fio_size_is_exactly_the_count() -> None:
+    argv = Fio("randread", 10_007, block_bytes=512).argv("/dev/x")
+    assert f"--io_size={10_007 * 512}" in argv
+    assert "--filename=/dev/x" in argv

@@ -1,0 +1,1 @@
+"""The kernel test bench: boots stock kernels in QEMU and runs commands of this checkout in them."""

@@ -1,0 +1,108 @@
+"""Apt sources as records, and the source of another suite derived from the machine's own.
+
+Pure functions over text: the repository names no package host, so the only place to learn one is
+the machine's own configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+Stanza = dict[str, str]
+
+# Other names a machine may use for a release, besides the code name.
+ALIASES = ("stable", "oldstable", "oldoldstable", "testing", "unstable", "sid")
+_OPTION_NAMES = {"arch": "Architectures", "lang": "Languages", "target": "Targets"}
+
+
+def parse_deb822(text: str) -> list[Stanza]:
+    """The enabled stanzas of a .sources file; continuation lines are kept in their field."""
+    stanzas: list[Stanza] = [{}]
+    last = ""
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        if not line.strip():
+            stanzas.append({})
+        elif line[0] in " \t" and last:
+            stanzas[-1][last] += "\n" + line
+        else:
+            name, _, value = line.partition(":")
+            last = name.strip().title()
+            last = "URIs" if last == "Uris" else last
+            stanzas[-1][last] = value.strip()
+    return [s for s in stanzas if s and s.get("Enabled", "yes").lower() not in ("no", "false")]
+
+
+def _options(text: str) -> Stanza:
+    fields: Stanza = {}
+    for word in text.split():
+        name, _, value = word.partition("=")
+        known = _OPTION_NAMES.get(name.lower(), name.title())
+        fields[known] = value.replace(",", " ")
+    return fields
+
+
+def parse_one_line(text: str) -> list[Stanza]:
+    """The entries of a .list file, as deb822 stanzas."""
+    stanzas = []
+    for line in text.splitlines():
+        entry = line.split("#", 1)[0].strip()
+        kind, _, rest = entry.partition(" ")
+        if kind not in ("deb", "deb-src"):
+            continue
+        rest = rest.strip()
+        options: Stanza = {}
+        if rest.startswith("["):
+            inside, _, rest = rest[1:].partition("]")
+            options = _options(inside)
+        uri, suite, *components = rest.split()
+        stanza = {"Types": kind, "URIs": uri, "Suites": suite, "Components": " ".join(components)}
+        stanzas.append(stanza | options)
+    return stanzas
+
+
+def read(etc_apt: Path) -> list[Stanza]:
+    """Every entry configured under an /etc/apt."""
+    stanzas = []
+    lists = [etc_apt / "sources.list", *sorted(etc_apt.glob("sources.list.d/*.list"))]
+    for path in lists:
+        if path.is_file():
+            stanzas += parse_one_line(path.read_text())
+    for path in sorted(etc_apt.glob("sources.list.d/*.sources")):
+        stanzas += parse_deb822(path.read_text())
+    return stanzas
+
+
+def _is_main_archive(stanza: Stanza, codename: str) -> bool:
+    suites = stanza.get("Suites", "").split()
+    return (
+        "deb" in stanza.get("Types", "").split()
+        and "main" in stanza.get("Components", "").split()
+        and any(suite in (codename, *ALIASES) for suite in suites)
+    )
+
+
+def derive(stanzas: Iterable[Stanza], codename: str, suite: str) -> Stanza | None:
+    """The machine's source of its own release with the suite changed; None if it has none."""
+    for stanza in stanzas:
+        if _is_main_archive(stanza, codename):
+            return stanza | {"Types": "deb", "Suites": suite, "Components": "main"}
+    return None
+
+
+def own(stanzas: Iterable[Stanza], codename: str) -> list[Stanza]:
+    """The binary sources of the machine's own release, updates and security included."""
+    names = (codename, *ALIASES)
+    return [
+        s
+        for s in stanzas
+        if "deb" in s.get("Types", "").split()
+        and any(suite.split("-")[0].split("/")[0] in names for suite in s["Suites"].split())
+    ]
+
+
+def render(stanzas: Iterable[Stanza]) -> str:
+    """The stanzas as the text of a .sources file."""
+    return "\n".join("".join(f"{k}: {v}\n" for k, v in s.items()) for s in stanzas)

@@ -1,0 +1,163 @@
+"""A kernel and an emulator ready to boot, fetched into the cache the first time."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.vm import packages, slots
+from tests.vm.config import Kernel, Qemu, cache_dir
+from tests.vm.errors import FetchError
+
+
+@dataclass(frozen=True)
+class Image:
+    """An unpacked kernel package."""
+
+    release: str
+    vmlinuz: Path
+    modules: Path
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """How to start QEMU: the command with its data folders, and its environment."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    version: tuple[int, int]
+
+
+def _image_in(root: Path) -> Image | None:
+    for vmlinuz in root.glob("boot/vmlinuz-*"):
+        release = vmlinuz.name.removeprefix("vmlinuz-")
+        for modules in (root / "lib/modules" / release, root / "usr/lib/modules" / release):
+            if (modules / "modules.dep").is_file():
+                return Image(release, vmlinuz, modules)
+    return None
+
+
+def _fetch_kernel(kernel: Kernel, root: Path) -> None:
+    reasons = []
+    for suite in kernel.suites:
+        try:
+            apt = packages.open_apt(cache_dir() / "apt" / suite, suite)
+            show = apt.call("apt-cache", "show", kernel.package)
+        except FetchError as error:
+            reasons.append(str(error))
+            continue
+        package = packages.real_package(show, kernel.series)
+        if package is None:
+            reasons.append(f"{suite}: {kernel.package} is not of the {kernel.series} series")
+            continue
+        # The headers with it: later the archive may hold those of another version only.
+        wanted = [package, *packages.header_packages(package)]
+        archives = packages.download(apt, wanted, apt.root / "download")
+        packages.unpack(archives, root)
+        shutil.rmtree(apt.root / "download")
+        _link_headers(root)
+        _index_modules(root)
+        return
+    raise FetchError(f"kernel {kernel.name}: " + "; ".join(reasons))
+
+
+def _link_headers(root: Path) -> None:
+    """Points `build` and `source` at the unpacked headers instead of at installed ones."""
+    for modules in (*root.glob("lib/modules/*"), *root.glob("usr/lib/modules/*")):
+        headers = root / "usr/src" / f"linux-headers-{modules.name}"
+        common = headers.with_name(headers.name.rpartition("-")[0] + "-common")
+        for name, target in (("build", headers), ("source", common)):
+            (modules / name).unlink(missing_ok=True)
+            (modules / name).symlink_to(target)
+
+
+def _index_modules(root: Path) -> None:
+    """Writes modules.dep, which a package's installation would have written."""
+    for modules in (*root.glob("lib/modules/*"), *root.glob("usr/lib/modules/*")):
+        base = modules.parents[2]
+        depmod = shutil.which("depmod", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+        if depmod is None:
+            raise FetchError("depmod is missing: install the package kmod")
+        subprocess.run([depmod, "-b", str(base), modules.name], check=True)
+
+
+def kernel_image(kernel: Kernel) -> Image:
+    """The kernel from the cache, fetched if it is not there."""
+    root = cache_dir() / "kernels" / kernel.name
+    image = _image_in(root)
+    if image is None:
+        with slots.fetching():
+            image = _image_in(root)
+            if image is None:
+                _fetch_kernel(kernel, root)
+                image = _image_in(root)
+    if image is None:
+        raise FetchError(f"{root} holds no kernel with modules: remove it and run again")
+    return image
+
+
+def parse_version(text: str) -> tuple[int, int] | None:
+    """Major and minor from `qemu --version`; None if there are none."""
+    match = re.search(r"version (\d+)\.(\d+)", text)
+    return (int(match.group(1)), int(match.group(2))) if match else None
+
+
+def _probe(argv: tuple[str, ...], env: dict[str, str]) -> Emulator | None:
+    try:
+        done = subprocess.run(
+            [*argv, "--version"],
+            capture_output=True,
+            text=True,
+            env=os.environ | env,
+            check=False,
+        )
+    except OSError:
+        return None
+    version = parse_version(done.stdout)
+    return Emulator(argv, env, version) if version else None
+
+
+def _unpacked(qemu: Qemu, root: Path) -> Emulator | None:
+    libraries = sorted({str(p.parent) for p in root.glob("**/lib*.so.*")})
+    modules = next(iter(root.glob("usr/lib/*-linux-*/qemu")), root)
+    env = {"LD_LIBRARY_PATH": ":".join(libraries), "QEMU_MODULE_DIR": str(modules)}
+    data = ["-L", f"{root}/usr/share/qemu", "-L", f"{root}/usr/share/seabios"]
+    return _probe((str(root / "usr/bin" / qemu.binary), *data), env)
+
+
+def emulator(qemu: Qemu) -> Emulator:
+    """The machine's QEMU if it is new enough, else one unpacked in the cache."""
+    installed = shutil.which(qemu.binary)
+    found = _probe((installed,), {}) if installed else None
+    if found and found.version >= qemu.minimum:
+        return found
+    root = cache_dir() / "qemu"
+    found = _unpacked(qemu, root)
+    if found is None or found.version < qemu.minimum:
+        with slots.fetching():
+            _fetch_emulator(qemu, root)
+        found = _unpacked(qemu, root)
+    if found is None or found.version < qemu.minimum:
+        raise FetchError(f"no QEMU of at least {qemu.minimum}: {qemu.why}")
+    return found
+
+
+def _fetch_emulator(qemu: Qemu, root: Path) -> None:
+    reasons = []
+    for pattern in qemu.suites:
+        suite = pattern.format(codename=packages.codename())
+        try:
+            apt = packages.open_apt(cache_dir() / "apt" / f"own+{suite}", suite, with_own=True)
+            archives = packages.download_with_dependencies(apt, qemu.package, suite)
+        except FetchError as error:
+            reasons.append(str(error))
+            continue
+        packages.unpack(archives, root)
+        for archive in archives:
+            archive.unlink()
+        return
+    raise FetchError(f"{qemu.package}: " + "; ".join(reasons))

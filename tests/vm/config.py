@@ -1,0 +1,75 @@
+"""The bench's data: kernels.toml as records, and where things are kept."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.vm.errors import BenchError
+
+HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parent.parent
+
+
+def cache_dir() -> Path:
+    """Where downloads and the logs of failed guests are kept: OPWATCH_VM_CACHE, else .cache/vm."""
+    return Path(os.environ.get("OPWATCH_VM_CACHE") or CHECKOUT / ".cache" / "vm").absolute()
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One line of the support matrix."""
+
+    name: str
+    series: str
+    distribution: str
+    suites: tuple[str, ...]
+    package: str
+    tier: str
+    lacks: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Qemu:
+    """Which emulator the devices need."""
+
+    package: str
+    binary: str
+    minimum: tuple[int, int]
+    suites: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Config:
+    """All of kernels.toml."""
+
+    qemu: Qemu
+    kernels: tuple[Kernel, ...]
+
+    def kernel(self, name: str) -> Kernel:
+        """The kernel of that name; an unknown name lists the known ones."""
+        for kernel in self.kernels:
+            if kernel.name == name:
+                return kernel
+        known = ", ".join(k.name for k in self.kernels)
+        raise BenchError(f"tests/vm/kernels.toml has no kernel {name!r}; it has {known}")
+
+
+def parse(text: str) -> Config:
+    """The records in the text of a kernels.toml."""
+    data: dict[str, Any] = tomllib.loads(text)
+    qemu = dict(data["qemu"])
+    major, minor = qemu.pop("minimum")
+    return Config(
+        Qemu(minimum=(major, minor), suites=tuple(qemu.pop("suites")), **qemu),
+        tuple(Kernel(suites=tuple(k.pop("suites")), **k) for k in data["kernel"]),
+    )
+
+
+def load(path: Path = HERE / "kernels.toml") -> Config:
+    """The records in kernels.toml."""
+    return parse(path.read_text())

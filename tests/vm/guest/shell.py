@@ -1,0 +1,30 @@
+"""Running the programs that make devices."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def call(*argv: str, stdin: str | None = None, timeout_s: float = 120.0) -> str:
+    """What the program printed; its complaint if it failed."""
+    done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(argv)} ended with {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def put(path: Path, value: str | int) -> None:
+    """Writes to an attribute; the error names both."""
+    try:
+        path.write_text(f"{value}\n")
+    except OSError as error:
+        raise OSError(error.errno, f"{path} <- {value}: {error.strerror}") from error
+
+
+def mounted(kind: str, where: Path) -> None:
+    """Mounts a kernel file system where it is not mounted yet."""
+    table: Sequence[str] = Path("/proc/mounts").read_text().splitlines()
+    if not any(line.split()[1:3] == [str(where), kind] for line in table):
+        call("mount", "-t", kind, kind, str(where))

@@ -1,0 +1,137 @@
+"""What the kernel says of a block device: found by serial number, attributes, statistics."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+SYS_BLOCK = Path("/sys/block")
+_SECTOR_BYTES = 512
+
+
+def wait_for(what: str, ready: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    """Returns as soon as it is so; after the timeout, an error that says what did not come."""
+    deadline = time.monotonic() + timeout_s
+    while not ready():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {timeout_s:g} s")
+        time.sleep(0.05)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip(" \n\0")
+    except OSError:
+        return ""
+
+
+def serial(name: str) -> str | None:
+    """A disk's serial number from wherever its driver puts it; None if it has none."""
+    folder = SYS_BLOCK / name
+    for path in (folder / "serial", folder / "device/serial"):
+        if _read(path):
+            return _read(path)
+    page = folder / "device/vpd_pg80"
+    if page.exists():
+        return page.read_bytes()[4:].decode(errors="replace").strip(" \0") or None
+    for parent in folder.resolve().parents:
+        if (parent / "idVendor").exists():
+            return _read(parent / "serial") or None
+    # A multipath node's serial is that of the subsystem's controllers.
+    for controller in sorted((folder / "device").glob("nvme[0-9]*/serial")):
+        return _read(controller)
+    return None
+
+
+def hidden(name: str) -> bool:
+    """True for the path devices behind a multipath node."""
+    return _read(SYS_BLOCK / name / "hidden") == "1"
+
+
+def paths(name: str) -> list[str]:
+    """Where a disk's requests are: the path devices of a multipath node, else the disk itself."""
+    match = re.fullmatch(r"nvme(\d+)n(\d+)", name)
+    if not match:
+        return [name]
+    subsystem, namespace = match.groups()
+    found = sorted(p.name for p in SYS_BLOCK.glob(f"nvme{subsystem}c*n{namespace}"))
+    return found or [name]
+
+
+def disks(serial_number: str) -> list[str]:
+    """The visible whole disks with this serial number."""
+    found = [path.name for path in sorted(SYS_BLOCK.iterdir())]
+    return [name for name in found if not hidden(name) and serial(name) == serial_number]
+
+
+def disk(serial_number: str) -> str:
+    """The one disk with this serial number."""
+    found = disks(serial_number)
+    if len(found) != 1:
+        raise LookupError(f"serial {serial_number!r} belongs to {found or 'no disk'}")
+    return found[0]
+
+
+def attribute(name: str, path: str) -> str:
+    """An attribute of a disk, such as "queue/discard_max_bytes"; an error if it has none."""
+    return (SYS_BLOCK / name / path).read_text().strip()
+
+
+def number(name: str, path: str) -> int:
+    """An attribute that is a number."""
+    return int(attribute(name, path))
+
+
+def hardware_queues(name: str) -> int:
+    """How many hardware queues a disk has."""
+    return len(list((SYS_BLOCK / name / "mq").iterdir()))
+
+
+@dataclass(frozen=True)
+class DiskStat:
+    """The absolute counters of /sys/block/X/stat that count something; bytes, not sectors."""
+
+    reads: int
+    read_merges: int
+    read_bytes: int
+    writes: int
+    write_merges: int
+    write_bytes: int
+    discards: int
+    discard_merges: int
+    discard_bytes: int
+    flushes: int
+
+    def __sub__(self, before: DiskStat) -> DiskStat:
+        """What happened between two samples; a counter that went back is an error."""
+        after = {f.name: getattr(self, f.name) - getattr(before, f.name) for f in fields(self)}
+        backwards = [name for name, value in after.items() if value < 0]
+        if backwards:
+            raise ValueError(f"counters went backwards: {', '.join(backwards)}")
+        return DiskStat(**after)
+
+
+def parse_stat(text: str) -> DiskStat:
+    """The record in the text of a stat file."""
+    field = [int(word) for word in text.split()]
+    sectors = _SECTOR_BYTES
+    return DiskStat(
+        reads=field[0],
+        read_merges=field[1],
+        read_bytes=field[2] * sectors,
+        writes=field[4],
+        write_merges=field[5],
+        write_bytes=field[6] * sectors,
+        discards=field[11],
+        discard_merges=field[12],
+        discard_bytes=field[13] * sectors,
+        flushes=field[15],
+    )
+
+
+def stat(name: str) -> DiskStat:
+    """A disk's counters now."""
+    return parse_stat((SYS_BLOCK / name / "stat").read_text())

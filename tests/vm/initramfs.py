@@ -1,0 +1,116 @@
+"""Builds the initramfs: the agent as /init and the modules it needs to reach the host's files."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from tests.vm.assets import Image
+from tests.vm.config import HERE, cache_dir
+from tests.vm.errors import BenchError
+
+# What the guest cannot load from the host's files, because it leads to them.
+BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console")
+
+AGENT = HERE / "agent"
+
+
+def module_name(path: str) -> str:
+    """The name modprobe knows a module file by."""
+    return Path(path).name.split(".ko", 1)[0].replace("-", "_")
+
+
+def parse_dep(text: str) -> dict[str, tuple[str, ...]]:
+    """The content of a modules.dep: file to the files it needs."""
+    graph = {}
+    for line in text.splitlines():
+        file, _, needs = line.partition(":")
+        graph[file] = tuple(needs.split())
+    return graph
+
+
+def closure(
+    names: Iterable[str], graph: Mapping[str, Sequence[str]], builtin: Iterable[str] = ()
+) -> list[str]:
+    """The files to load for these modules, each after what it needs; built-in ones are left out."""
+    files = {module_name(file): file for file in graph}
+    inside = {module_name(file) for file in builtin}
+    order: list[str] = []
+
+    def visit(file: str) -> None:
+        for need in graph[file]:
+            if need not in order:
+                visit(need)
+        if file not in order:
+            order.append(file)
+
+    for name in names:
+        known = name.replace("-", "_")
+        if known in files:
+            visit(files[known])
+        elif known not in inside:
+            raise BenchError(f"this kernel has no module {name}")
+    return order
+
+
+def cpio_entry(name: str, mode: int, data: bytes, inode: int) -> bytes:
+    """One file or folder in the kernel's "newc" archive format."""
+    path = name.encode() + b"\0"
+    fields = (inode, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(path), 0)
+    head = b"070701" + b"".join(b"%08X" % field for field in fields)
+    entry = head + path
+    entry += b"\0" * (-len(entry) % 4)
+    return entry + data + b"\0" * (-len(data) % 4)
+
+
+def cpio(files: Mapping[str, tuple[int, bytes]]) -> bytes:
+    """An archive of these paths with mode and content."""
+    entries = [cpio_entry(n, m, d, i) for i, (n, (m, d)) in enumerate(files.items(), start=1)]
+    return b"".join(entries) + cpio_entry("TRAILER!!!", 0, b"", 0)
+
+
+def read_module(path: Path) -> bytes:
+    """The module, decompressed: the guest's emulated processor is the slower one."""
+    if path.suffix == ".xz":
+        return lzma.decompress(path.read_bytes())
+    if path.suffix == ".zst":
+        return subprocess.run(["zstd", "-dcq", path], check=True, capture_output=True).stdout
+    return path.read_bytes()
+
+
+def build_agent(into: Path) -> Path:
+    """The static agent, compiled anew when its source has changed."""
+    sources = sorted(AGENT.glob("*.c"))
+    newest = max(path.stat().st_mtime for path in AGENT.iterdir())
+    if into.is_file() and into.stat().st_mtime > newest:
+        return into
+    into.parent.mkdir(parents=True, exist_ok=True)
+    part = into.with_name(f"{into.name}.{os.getpid()}")
+    flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static"]
+    argv = [os.environ.get("CC", "cc"), *flags, "-o", str(part), *map(str, sources)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BenchError(f"the guest agent does not compile:\n{done.stderr}")
+    os.rename(part, into)
+    return into
+
+
+def build(image: Image) -> bytes:
+    """The archive for this kernel."""
+    graph = parse_dep((image.modules / "modules.dep").read_text())
+    builtin = (image.modules / "modules.builtin").read_text().split()
+    order = closure(BOOT_MODULES, graph, builtin)
+    files: dict[str, tuple[int, bytes]] = {
+        "dev": (0o40755, b""),
+        "init": (0o100755, build_agent(cache_dir() / "agent").read_bytes()),
+    }
+    names = []
+    for file in order:
+        name = f"/{module_name(file)}.ko"
+        names.append(name)
+        files[name[1:]] = (0o100644, read_module(image.modules / file))
+    files["modules"] = (0o100644, "".join(f"{n}\n" for n in names).encode())
+    return cpio(files)

@@ -1,0 +1,265 @@
+"""A guest: boots a kernel, runs commands in it, and tells a lost guest from a failed command."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.vm import assets, bootimage, devices, initramfs, protocol, qemu, slots
+from tests.vm.config import CHECKOUT, HERE, Kernel, load
+from tests.vm.errors import (
+    BenchError,
+    CommandTimeout,
+    GuestError,
+    GuestHung,
+    GuestLost,
+    GuestPanic,
+)
+from tests.vm.protocol import Frame, Kind
+from tests.vm.qemu import DEFAULT_SHAPE, Shape
+from tests.vm.qmp import Qmp
+
+BOOT_TIMEOUT_S = 120.0
+_PANIC = ("Kernel panic - not syncing", "Oops: ", "BUG: kernel NULL pointer")
+
+Sink = Callable[[bytes], object]
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A command that ended; status as a shell has it."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+
+
+def guest_env() -> dict[str, str]:
+    """The environment of commands: the caller's PATH and OPWATCH_ variables, and no udev."""
+    path = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/local/sbin:/usr/sbin:/sbin"
+    env = {
+        "PATH": path,
+        "HOME": "/root",
+        "LANG": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "DM_DISABLE_UDEV": "1",
+        "MDADM_NO_UDEV": "1",
+    }
+    passed = {k: v for k, v in os.environ.items() if k.startswith("OPWATCH_")}
+    return env | passed
+
+
+class Machine:
+    """A guest from boot to power-off; `boot_s` is the time to the first command."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        chosen: Sequence[devices.Device] = (),
+        shape: Shape = DEFAULT_SHAPE,
+    ) -> None:
+        self.kernel = kernel
+        self.devices = tuple(chosen)
+        self.shape = shape
+        self.pong_timeout_s = 20.0
+        self.boot_s = 0.0
+        self.release = ""
+        self._stack = contextlib.ExitStack()
+        self._decoder = protocol.Decoder()
+        self._frames: list[Frame] = []
+
+    # Starting and stopping
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def _start(self, stack: contextlib.ExitStack) -> None:
+        image = assets.kernel_image(self.kernel)
+        emulator = assets.emulator(load().qemu)
+        kernel_file = bootimage.boot_file(image.vmlinuz)
+        archive = initramfs.build(image)
+        stack.enter_context(slots.hold())
+        self.folder = Path(tempfile.mkdtemp(prefix="opwatch-vm-"))
+        stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        (self.folder / "initramfs").write_bytes(archive)
+        devices.make_images(self.devices, self.folder)
+        began = time.monotonic()
+        args = qemu.base_args(self.shape, self.folder, kernel_file, image.modules)
+        args += devices.qemu_args(self.devices, self.folder)
+        self._launch(stack, emulator, args)
+        self.release = self._expect(Kind.READY, BOOT_TIMEOUT_S).payload.decode()
+        self.boot_s = time.monotonic() - began
+        self._settle()
+
+    def _launch(self, stack: contextlib.ExitStack, emulator: assets.Emulator, args: list[str]) -> None:
+        self._channel, channel_far = self._pair(stack)
+        monitor, monitor_far = self._pair(stack)
+        # The guest's own monitor: both ends are QEMU's, so tests in the guest can unplug devices.
+        inner, inner_far = self._pair(stack)
+        self.qmp = Qmp(monitor)
+        fds = [channel_far.fileno(), monitor_far.fileno(), inner.fileno(), inner_far.fileno()]
+        args = [*args, *qemu.channel_args(fds)]
+        log = stack.enter_context((self.folder / "qemu.log").open("wb"))
+        self._process = subprocess.Popen(
+            [*emulator.argv, *args],
+            env=os.environ | emulator.env,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=fds,
+        )
+        stack.callback(self._end_process)
+        for sock in (channel_far, monitor_far, inner, inner_far):
+            sock.close()
+
+    @staticmethod
+    def _pair(stack: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
+        near, far = socket.socketpair()
+        stack.callback(near.close)
+        stack.callback(far.close)
+        return near, far
+
+    def _end_process(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _settle(self) -> None:
+        lines = devices.modprobes(self.devices)
+        if not lines:
+            return
+        argv = ["sh", str(HERE / "settle.sh"), str(devices.visible(self.devices))]
+        for line in lines:
+            argv += [*line, "--"]
+        done = self.run(argv, timeout_s=60)
+        if done.status:
+            raise BenchError(f"devices: {done.stderr.decode(errors='replace').strip()}")
+
+    # The channel
+
+    def console(self) -> str:
+        """What the guest, and QEMU itself, have printed so far."""
+        text = ""
+        for name in ("qemu.log", "console"):
+            with contextlib.suppress(OSError):
+                text += (self.folder / name).read_text(errors="replace")
+        return text
+
+    def _lost(self) -> GuestError:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        console = self.console()
+        code = self._process.poll()
+        if any(mark in console for mark in _PANIC):
+            return GuestPanic(f"kernel {self.kernel.name} panicked", console)
+        return GuestLost(f"the guest with kernel {self.kernel.name} ended (QEMU: {code})", console)
+
+    def _send(self, frame: Frame) -> None:
+        try:
+            self._channel.sendall(frame.encode())
+        except OSError:
+            raise self._lost() from None
+
+    def _next(self, deadline: float) -> Frame | None:
+        """The next frame; None when the time is up."""
+        while not self._frames:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None
+            self._channel.settimeout(left)
+            try:
+                data = self._channel.recv(1 << 16)
+            except TimeoutError:
+                return None
+            except OSError:
+                data = b""
+            if not data:
+                raise self._lost()
+            self._frames += self._decoder.feed(data)
+        return self._frames.pop(0)
+
+    def _expect(self, kind: Kind, timeout_s: float) -> Frame:
+        deadline = time.monotonic() + timeout_s
+        while (frame := self._next(deadline)) is not None:
+            if frame.kind is kind:
+                return frame
+        self._channel.settimeout(None)
+        raise GuestHung(f"kernel {self.kernel.name}: no {kind.name} within {timeout_s:g} s", self.console())
+
+    # Commands
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float = 300.0,
+        cwd: Path = CHECKOUT,
+        env: Mapping[str, str] | None = None,
+        stdout: Sink | None = None,
+        stderr: Sink | None = None,
+    ) -> Completed:
+        """Runs one command to its end; output goes to the sinks as it comes, else to the result."""
+        self._channel.settimeout(None)
+        began = time.monotonic()
+        self._send(protocol.run_frame(argv, str(cwd), guest_env() | dict(env or {})))
+        out, err = io.BytesIO(), io.BytesIO()
+        sinks = {Kind.OUT: stdout or out.write, Kind.ERR: stderr or err.write}
+        status = self._stream(sinks, began + timeout_s)
+        if status is None:
+            self._give_up(argv, timeout_s)
+        assert status is not None
+        return Completed(status, out.getvalue(), err.getvalue(), time.monotonic() - began)
+
+    def _stream(self, sinks: Mapping[Kind, Sink], deadline: float) -> int | None:
+        while (frame := self._next(deadline)) is not None:
+            if frame.kind is Kind.EXIT:
+                return protocol.exit_status(frame.payload)
+            if frame.kind in sinks:
+                sinks[frame.kind](frame.payload)
+        return None
+
+    def _give_up(self, argv: Sequence[str], timeout_s: float) -> None:
+        """Kills a command that ran out of time; a guest that does not even answer has hung."""
+        self._channel.settimeout(None)
+        self._send(Frame(Kind.PING))
+        self._expect(Kind.PONG, self.pong_timeout_s)
+        self._send(Frame(Kind.KILL))
+        self._expect(Kind.EXIT, self.pong_timeout_s)
+        raise CommandTimeout(f"no end of {' '.join(argv)} within {timeout_s:g} s: killed")
+
+    def read_file(self, path: str) -> bytes:
+        """The content of a file in the guest."""
+        done = self.run(["cat", path])
+        if done.status:
+            raise BenchError(done.stderr.decode(errors="replace").strip())
+        return done.stdout
+
+    def disk_bytes(self, node: str) -> int:
+        """What the image of a block node occupies on the host: the oracle for discards."""
+        return devices.image_path(self.folder, node).stat().st_blocks * 512
+
+    def monitor(self, command: str, **arguments: object) -> object:
+        """A command for QEMU's monitor, such as device_del."""
+        return self.qmp.execute(command, **arguments)

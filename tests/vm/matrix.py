@@ -1,0 +1,71 @@
+"""docs/support-matrix.md, written from kernels.toml and devices.toml.
+
+python3 -m tests.vm.matrix [--write]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from tests.vm import config, devices
+from tests.vm.config import CHECKOUT, Config
+from tests.vm.devices import Device
+
+PAGE = CHECKOUT / "docs" / "support-matrix.md"
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    columns = list(head)
+    lines = [columns, ["---"] * len(columns), *(list(row) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def render(known: Config, recipes: Iterable[Device]) -> str:
+    """The page."""
+    kernels = _table(
+        ("kernel", "where from", "what runs on it"),
+        ((k.name, k.distribution, k.tier) for k in known.kernels),
+    )
+    lacks = [f"- {k.name}: {why} (`{what}`)" for k in known.kernels for what, why in k.lacks.items()]
+    drivers = _table(("device", "what"), ((f"`{d.name}`", d.what) for d in recipes))
+    major, minor = known.qemu.minimum
+    return f"""# Support matrix
+
+Written by `python3 -m tests.vm.matrix --write` from `tests/vm/kernels.toml` and
+`tests/vm/devices.toml`; a test compares it. Features are probed when opwatch runs, so a kernel that
+is not listed may well work: it is only not tested.
+
+## Kernels
+
+{kernels}
+
+Every kernel runs unmodified, as its distribution built it, in QEMU {major}.{minor} or later.
+What a kernel lacks, and tests therefore leave out there (leaving out anything else is a failure):
+
+{chr(10).join(lacks) or "- nothing"}
+
+## Devices
+
+{drivers}
+
+Made in the guest by the tests themselves: null_blk of any shape, scsi_debug with errors, device
+mapper (linear, crypt, delay, flakey, thin), md RAID 0, 1 and 10, loop, zram.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """0 if the page is as it should be (or was written), else 1."""
+    page = render(config.load(), devices.load().values())
+    if "--write" in arguments:
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(page)
+        return 0
+    if PAGE.is_file() and PAGE.read_text() == page:
+        return 0
+    print(f"{PAGE} is out of date: python3 -m tests.vm.matrix --write", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,133 @@
+"""Fetches packages with apt into the cache and unpacks them there: no root, nothing installed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.vm import aptsource
+from tests.vm.errors import FetchError
+
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Apt:
+    """An apt configuration of its own: its sources, its lists, its archive."""
+
+    root: Path
+
+    def _options(self) -> list[str]:
+        pairs = {
+            "Dir::Etc::sourcelist": "/dev/null",
+            "Dir::Etc::sourceparts": f"{self.root}/sources",
+            "Dir::Etc::preferences": "/dev/null",
+            "Dir::Etc::preferencesparts": "/dev/null",
+            "Dir::State::lists": f"{self.root}/lists",
+            "Dir::Cache": f"{self.root}/cache",
+            "APT::Sandbox::User": "",
+            "APT::Update::Post-Invoke::": "",
+            "Acquire::Languages": "none",
+            "Acquire::Retries": "3",
+            "Debug::NoLocking": "1",
+        }
+        return [word for k, v in pairs.items() for word in ("-o", f"{k}={v}")]
+
+    def call(self, tool: str, *args: str, cwd: Path | None = None) -> str:
+        """What `apt-get` or `apt-cache` printed; a failure shows what it complained about."""
+        argv = [tool, *self._options(), *args]
+        done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise FetchError(f"{tool} {' '.join(args)} failed: {done.stderr.strip()[-800:]}")
+        return done.stdout
+
+    def retry(self, tool: str, *args: str, cwd: Path | None = None) -> str:
+        """As `call`; a transfer that breaks is taken up again a few times."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self.call(tool, *args, cwd=cwd)
+            except FetchError as error:
+                print(f"vm: again, because {error}", file=sys.stderr)
+        return self.call(tool, *args, cwd=cwd)
+
+
+def codename() -> str:
+    """The code name of this machine's Debian release."""
+    release = platform.freedesktop_os_release()
+    if release.get("ID") != "debian":
+        raise FetchError(
+            "the bench fetches Debian's packages through a Debian machine's own apt sources; "
+            f"this is {release.get('PRETTY_NAME', 'something else')}: run it on Debian 12 or later"
+        )
+    return release["VERSION_CODENAME"]
+
+
+def open_apt(root: Path, suite: str, with_own: bool = False) -> Apt:
+    """A private apt that knows the suite (and the machine's own ones), lists brought up to date."""
+    stanzas = aptsource.read(Path("/etc/apt"))
+    derived = aptsource.derive(stanzas, codename(), suite)
+    if derived is None:
+        raise FetchError(
+            f"no source of {codename()} main is configured under /etc/apt to derive {suite} from"
+        )
+    for folder in ("sources", "lists/partial", "cache/archives/partial"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    chosen = [derived, *(aptsource.own(stanzas, codename()) if with_own else [])]
+    (root / "sources" / "bench.sources").write_text(aptsource.render(chosen))
+    apt = Apt(root)
+    apt.retry("apt-get", "-q", "--error-on=any", "update")
+    return apt
+
+
+def real_package(show: str, series: str) -> str | None:
+    """The image package a kernel meta-package stands for; None if it is of another series."""
+    version = re.search(r"^Version: (?:\d+:)?(\S+)", show, re.MULTILINE)
+    depends = re.search(r"^Depends:.*?(linux-image-\d\S*)", show, re.MULTILINE)
+    if not version or not depends or not version.group(1).startswith(series):
+        return None
+    return depends.group(1)
+
+
+def header_packages(image: str) -> tuple[str, str]:
+    """The header packages of an image package: its architecture's and the common ones."""
+    headers = image.replace("linux-image-", "linux-headers-", 1).removesuffix("-unsigned")
+    return headers, headers.rpartition("-")[0] + "-common"
+
+
+def unpack(archives: Sequence[Path], into: Path) -> None:
+    """The packages' files under `into`, all of them or none."""
+    part = into.with_name(into.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    for archive in archives:
+        subprocess.run(["dpkg-deb", "-x", str(archive), str(part)], check=True)
+    shutil.rmtree(into, ignore_errors=True)
+    os.rename(part, into)
+
+
+def download(apt: Apt, wanted: Sequence[str], folder: Path) -> list[Path]:
+    """The .debs of exactly these packages."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    apt.retry("apt-get", "-q", "download", *wanted, cwd=folder)
+    found = sorted(folder.glob("*.deb"))
+    if len(found) != len(wanted):
+        raise FetchError(f"apt-get download {' '.join(wanted)} left {len(found)} packages")
+    return found
+
+
+def download_with_dependencies(apt: Apt, package: str, suite: str) -> list[Path]:
+    """The .debs of the package and of what it needs that is not installed."""
+    archives = apt.root / "cache" / "archives"
+    for old in archives.glob("*.deb"):
+        old.unlink()
+    args = ["-q", "-y", "--no-install-recommends", "--download-only", "--reinstall"]
+    apt.retry("apt-get", *args, "-t", suite, "install", package)
+    return sorted(archives.glob("*.deb"))

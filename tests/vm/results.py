@@ -1,0 +1,43 @@
+"""The result of a pytest run in a guest, from its JUnit file."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Results:
+    """Counts, and for each test that did not pass the reason."""
+
+    passed: int
+    failed: dict[str, str]
+    skipped: dict[str, str]
+
+    @property
+    def total(self) -> int:
+        """How many tests there were."""
+        return self.passed + len(self.failed) + len(self.skipped)
+
+    def line(self) -> str:
+        """One line for people, with every reason."""
+        text = f"{self.passed} passed, {len(self.failed)} failed, {len(self.skipped)} skipped"
+        reasons = [f"{name}: {why}" for name, why in (self.failed | self.skipped).items()]
+        return "; ".join([text, *reasons])
+
+
+def parse(xml: bytes) -> Results:
+    """The results in the text of a JUnit file."""
+    passed, failed, skipped = 0, {}, {}
+    for case in ElementTree.fromstring(xml).iter("testcase"):
+        name = case.get("name", "?")
+        bad = case.find("failure")
+        bad = case.find("error") if bad is None else bad
+        skip = case.find("skipped")
+        if bad is not None:
+            failed[name] = bad.get("message", "").splitlines()[0] if bad.get("message") else ""
+        elif skip is not None:
+            skipped[name] = skip.get("message", "")
+        else:
+            passed += 1
+    return Results(passed, failed, skipped)

@@ -1,0 +1,45 @@
+#!/bin/sh
+# Loads modules and waits until as many whole disks are there as are to come.
+# usage: settle.sh COUNT [MODULE [PARAMETER...] [-- MODULE...]]...
+set -eu
+
+want=$1
+shift
+
+load() {
+	# shellcheck disable=SC2086 # parameters hold no blanks
+	[ -z "$1" ] || modprobe $1
+}
+
+line=''
+for word; do
+	if [ "$word" = -- ]; then
+		load "$line"
+		line=''
+	else
+		line="$line $word"
+	fi
+done
+load "$line"
+
+count() {
+	seen=0
+	for disk in /sys/block/nvme* /sys/block/sd* /sys/block/vd*; do
+		[ -e "$disk/size" ] || continue
+		read -r size <"$disk/size"
+		read -r hidden <"$disk/hidden"
+		[ "$size" -eq 0 ] || [ "$hidden" -eq 1 ] || seen=$((seen + 1))
+	done
+}
+
+tries=300
+count
+while [ "$seen" -lt "$want" ]; do
+	tries=$((tries - 1))
+	if [ "$tries" -eq 0 ]; then
+		echo "settle: $seen of $want disks have appeared" >&2
+		exit 1
+	fi
+	sleep 0.1
+	count
+done

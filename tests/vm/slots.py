@@ -1,0 +1,42 @@
+"""Locks between runs: how many guests at once, and one download at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.vm.config import cache_dir
+
+# Emulated processors starve each other.
+GUESTS_AT_ONCE = 2
+
+
+@contextlib.contextmanager
+def hold() -> Iterator[None]:
+    """Holds one of the places for guests; waits for one to be free."""
+    # One place for every checkout of this user: the processors are shared by them all.
+    folder = Path(tempfile.gettempdir()) / f"opwatch-vm-slots-{os.getuid()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context((folder / str(i)).open("w")) for i in range(GUESTS_AT_ONCE)]
+        while True:
+            for file in files:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    yield
+                    return
+            time.sleep(0.5)
+
+
+@contextlib.contextmanager
+def fetching() -> Iterator[None]:
+    """Holds the cache for writing; waits for another run that does."""
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with (cache_dir() / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

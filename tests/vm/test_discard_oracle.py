@@ -1,0 +1,43 @@
+"""The images on the host show whether a guest's discard did anything: the oracle for trim tests."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.vm import devices
+from tests.vm.config import Kernel
+from tests.vm.machine import Machine
+
+BYTES = 8 << 20
+
+# device, its serial number, its image, whether a discard empties the image
+CASES = (
+    ("nvme", "opw-nvme", "plain", True),
+    ("virtio-blk", "opw-virtio-blk", "vblk", True),
+    ("virtio-blk-ignored", "opw-virtio-ignored", "vblkign", False),
+    ("virtio-scsi", "opw-virtio-scsi", "vscsi", True),
+    ("virtio-scsi-ignored", "opw-scsi-ignored", "vscsiign", False),
+    ("ahci", "opw-ahci", "sata", True),
+)
+
+FILL = "head -c {size} /dev/urandom | dd of=/dev/{disk} bs=1M iflag=fullblock oflag=direct"
+
+
+def _disk(machine: Machine, serial: str) -> str:
+    program = f"from tests.vm.guest import sysfs; print(sysfs.disk({serial!r}))"
+    done = machine.run([sys.executable, "-c", program])
+    assert done.status == 0, done.stderr
+    return done.stdout.decode().strip()
+
+
+def test_image_shows_what_a_discard_did(bootable: Kernel) -> None:
+    chosen = devices.choose([name for name, *_ in CASES], devices.load())
+    with Machine(bootable, chosen) as machine:
+        for name, serial, node, empties in CASES:
+            disk = _disk(machine, serial)
+            fill = FILL.format(size=BYTES, disk=disk)
+            assert machine.run(["sh", "-c", fill]).status == 0, name
+            assert machine.disk_bytes(node) >= BYTES, name
+            argv = ["blkdiscard", "-f", "-l", str(BYTES), f"/dev/{disk}"]
+            assert machine.run(argv).status == 0, name
+            assert (machine.disk_bytes(node) < BYTES // 2) is empties, name

@@ -1,0 +1,90 @@
+"""`opwatch devices`: every block device as a tree, or one of them in full."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TextIO
+
+from opwatch.details import read_details
+from opwatch.device import BlockDevice, Devices
+from opwatch.errors import Unsupported
+from opwatch.sinks.devices import detail_lines, document, encodable, table
+from opwatch.sinks.jsonl import SCHEMA
+from opwatch.stack import Node, forest
+from opwatch.usage import Usage, read_usage
+
+# Kinds that exist in numbers without holding anything.
+_OFTEN_EMPTY = ("loop", "nbd", "ram", "zram", "rbd", "sr", "fd")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "opwatch devices [-a] [-v] [--json] [NAME...]"
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="show this device in full: a name, a node or a link",
+    )
+    parser.add_argument(
+        "-a", "--all", action="store_true", help="list empty loop, nbd, zram, sr, ... devices too"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="show every device in full")
+    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+
+
+def _is_empty(device: BlockDevice) -> bool:
+    # A drive that lost its capacity is worth a line; a loop device without a file is not.
+    return device.number("size") == 0 and device.kind() in _OFTEN_EMPTY
+
+
+def _without_empty(nodes: Sequence[Node]) -> list[Node]:
+    return [
+        replace(node, children=tuple(_without_empty(node.children)))
+        for node in nodes
+        if not _is_empty(node.device)
+    ]
+
+
+def _each_once(nodes: Sequence[Node]) -> Iterator[BlockDevice]:
+    for node in nodes:
+        if not node.again:
+            yield node.device
+            yield from _each_once(node.children)
+
+
+def _resolved(devices: Devices, names: Sequence[str]) -> list[Node]:
+    """The devices of these names, each once, in the order given."""
+    found = {device.name: Node(device) for device in map(devices.resolve, names)}
+    return list(found.values())
+
+
+def show(devices: Devices, usage: Usage, args: argparse.Namespace, stream: TextIO) -> int:
+    """Write what was asked for to the stream; returns the exit status."""
+    nodes = _resolved(devices, args.names) if args.names else forest(devices)
+    if not nodes:
+        raise Unsupported("there is no block device in /sys/block; is sysfs mounted?")
+    if not args.names and not args.all:
+        nodes = _without_empty(nodes)
+    details = {device.name: read_details(devices, device, usage) for device in _each_once(nodes)}
+    if args.json:
+        listed = [document(each) for each in details.values()]
+        print(json.dumps({"schema": SCHEMA, "devices": listed}, indent=2), file=stream)
+        return 0
+    if args.names or args.verbose:
+        lines = [line for each in details.values() for line in ("", *detail_lines(each))][1:]
+    else:
+        # Nothing is cut in what goes to a pipe or a file.
+        width = shutil.get_terminal_size((80, 24)).columns if stream.isatty() else None
+        lines = table(nodes, details, width)
+    for line in lines:
+        print(encodable(line, stream.encoding or "utf-8"), file=stream)
+    return 0
+
+
+def run(args: argparse.Namespace) -> int:
+    return show(Devices(), read_usage(), args, sys.stdout)

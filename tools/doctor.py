@@ -1,0 +1,221 @@
+"""`opwatch doctor`: what this machine offers for tracing, what it lacks, and the command that mends it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import shlex
+import shutil
+import sys
+import textwrap
+import urllib.parse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+import opwatch
+from opwatch import __version__, capabilities, diagnosis
+from opwatch.collectors import probes
+from opwatch.device import Devices
+from opwatch.diagnosis import Check, Extension, State, note, ok, verdict
+from opwatch.sinks.jsonl import SCHEMA
+from opwatch.toolbox import check_tools, missing_here
+
+LOG_LINES = 20
+_NAME = 19
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "opwatch doctor [--json]"
+    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+
+
+def _text(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
+def _bytes(path: str) -> bytes | None:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return None
+
+
+def find_extension() -> Extension:
+    """opwatch._native as it is here: importing it is the proof."""
+    try:
+        native = importlib.import_module("opwatch._native")
+    except ImportError as error:
+        return Extension(str(error), has_tracer=False)
+    if getattr(native, "__file__", None) is None:
+        # In a checkout the folder of its sources has the same name and can be imported.
+        return Extension("it is not built", has_tracer=False)
+    return Extension(None, has_tracer=hasattr(native, "Tracer"))
+
+
+def own_command() -> str:
+    """How this opwatch was called, in a form that sudo finds."""
+    script = Path(sys.argv[0])
+    if script.name == "opwatch" and (found := shutil.which(sys.argv[0])):
+        return f"{shlex.quote(str(Path(found).absolute()))} doctor"
+    return f"{shlex.quote(sys.executable)} -m opwatch doctor"
+
+
+def rebuild_command(direct_url: str | None, checkout: Path) -> str:
+    """The command that builds and installs again. `direct_url` is pip's note of where it came from;
+    `checkout` is the folder that holds the package, of the sources if there is a setup.py in it."""
+    origin = json.loads(direct_url) if direct_url else {}
+    url = urllib.parse.urlparse(origin.get("url", ""))
+    folder = Path(urllib.parse.unquote(url.path))
+    source = "--no-binary opwatch opwatch"
+    if (checkout / "setup.py").exists():
+        source = f"-e {shlex.quote(str(checkout))}"
+    elif url.scheme == "file" and folder.is_dir():
+        editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
+        source = editable + shlex.quote(str(folder))
+    python = shlex.quote(sys.executable)
+    return f"OPWATCH_BPF=require {python} -m pip install --force-reinstall --no-deps {source}"
+
+
+def _direct_url() -> str | None:
+    try:
+        return importlib.metadata.distribution("opwatch").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _kernel_checks() -> list[Check]:
+    btf = _bytes("/sys/kernel/btf/vmlinux")
+    security = Path("/sys/kernel/security")
+    return [
+        diagnosis.kernel(platform.release(), platform.machine(), btf),
+        diagnosis.tracepoints(btf, platform.machine()),
+        diagnosis.losses(btf),
+        diagnosis.lockdown(_text(str(security / "lockdown")), securityfs=(security / "lsm").exists()),
+        diagnosis.jit(_text("/proc/sys/net/core/bpf_jit_enable")),
+    ]
+
+
+def _device_checks(devices: Devices) -> list[Check]:
+    disks = [disk for disk in devices.disks() if disk.size_bytes and not disk.is_hidden]
+    checks = []
+    if disks:
+        checks.append(ok("disks", f"{len(disks)} with a medium; opwatch devices lists them"))
+    else:
+        checks.append(note("disks", "there is none with a medium"))
+    for disk in disks:
+        if disk.is_request_based and disk.number("queue/iostats") == 0:
+            path = shlex.quote(f"/sys/block/{disk.sysfs.name}/queue/iostats")
+            fix = f"echo 1 | sudo tee {path}"
+            checks.append(note("statistics", f"{disk.name}: off, so drift cannot be seen", fix))
+    if Path("/dev/disk/by-id").is_dir():
+        checks.append(ok("by-id links", "/dev/disk/by-id is there"))
+    else:
+        finding = "no /dev/disk/by-id: disks go by their kernel names only"
+        running = Path("/run/udev/control").exists()
+        fix = "sudo udevadm trigger --subsystem-match=block" if running else "sudo apt-get install udev"
+        checks.append(note("by-id links", finding, fix))
+    return checks
+
+
+def _tracer_checks(missing: Sequence[str], devices: Devices, command: str) -> list[Check]:
+    """What can be known only by loading programs."""
+    found = find_extension()
+    packages = [] if found.has_tracer else missing_here()
+    checks = [
+        diagnosis.extension(
+            found, packages, rebuild_command(_direct_url(), Path(opwatch.__file__).parents[1])
+        )
+    ]
+    if not found.has_tracer:
+        checks.append(note("probes", "not tried: the extension cannot load them"))
+    elif missing:
+        checks.append(
+            note("probes", f"not tried: loading them needs {' and '.join(missing)}", f"sudo {command}")
+        )
+    else:
+        checks += [*probes.check_programs(devices), probes.check_floor(), probes.check_stats()]
+    return checks
+
+
+def examine(devices: Devices) -> list[Check]:
+    """Every check, in the order in which one would mend things."""
+    command = own_command()
+    missing = capabilities.missing()
+    return [
+        *_kernel_checks(),
+        diagnosis.capabilities(missing, command, is_root=os.geteuid() == 0),
+        *_tracer_checks(missing, devices, command),
+        *_device_checks(devices),
+        *check_tools(),
+    ]
+
+
+def _lines(check: Check, width: int | None) -> list[str]:
+    begin = f"{check.state:<8}{check.name:<{_NAME}}"
+    indent = " " * len(begin)
+    lines = [begin + check.finding]
+    if width:
+        lines = textwrap.wrap(
+            check.finding,
+            max(width, 60),
+            initial_indent=begin,
+            subsequent_indent=indent,
+            break_long_words=False,
+        )
+    # A command must not be broken: it is there to be copied.
+    if check.fix:
+        lines.append(f"{'':<8}fix: {check.fix}")
+    log = (check.log or "").strip().splitlines()
+    return lines + [f"{'':<8}| {line}" for line in log[-LOG_LINES:]]
+
+
+def report(checks: Sequence[Check], width: int | None) -> list[str]:
+    """The checks and the verdict as lines; a width wraps findings."""
+    lines = [line for check in checks for line in _lines(check, width)]
+    problems = sum(check.state is State.PROBLEM for check in checks)
+    notes = sum(check.state is State.NOTE for check in checks)
+    counts = ", ".join(
+        f"{count} {what}{'s' * (count != 1)}"
+        for count, what in ((problems, "problem"), (notes, "note"))
+        if count
+    )
+    words = verdict(checks)[1] + (f" ({counts})" if counts else "")
+    return [*lines, "", *(textwrap.wrap(words, width) if width else [words])]
+
+
+def document(checks: Sequence[Check]) -> dict[str, object]:
+    status, words = verdict(checks)
+    listed = [
+        {
+            "name": check.name,
+            "state": str(check.state),
+            "finding": check.finding,
+            "fix": check.fix,
+            "log": check.log,
+        }
+        for check in checks
+    ]
+    found = {"version": __version__, "exit_status": status, "verdict": words, "checks": listed}
+    return {"schema": SCHEMA, **found}
+
+
+def show(checks: Sequence[Check], stream: TextIO, *, as_json: bool) -> int:
+    """Write the checks to the stream; returns the exit status."""
+    if as_json:
+        print(json.dumps(document(checks), indent=2), file=stream)
+    else:
+        width = shutil.get_terminal_size((80, 24)).columns if stream.isatty() else None
+        print("\n".join(report(checks, width)), file=stream)
+    return verdict(checks)[0]
+
+
+def run(args: argparse.Namespace) -> int:
+    return show(examine(Devices()), sys.stdout, as_json=args.json)

@@ -8,7 +8,6 @@
 
 #define NS	    1000000000ULL
 #define TICK_NS	    (NS / 10)
-#define BLOCK_PAGES 1024
 #define IDLE_FOR_NS NS /* without a command for so long, the drive is idle */
 
 static void tick_again(void *arg)
@@ -38,27 +37,11 @@ static int open_ftl(struct ow_drive *drive, const char **why)
 	return ow_store_open(&drive->store, options->config.user_bytes, !options->no_data);
 }
 
-/*
- * A small drive has small superblocks: with the erase time of a large one it would do little else.
- * Erases keep the share of the time that they have with blocks of BLOCK_PAGES.
- */
-static void scale_erases(struct ow_service_config *service, uint64_t superblock_bytes)
-{
-	uint64_t whole =
-		(uint64_t)service->dies * service->planes * service->page_bytes * BLOCK_PAGES;
-
-	if (superblock_bytes < whole)
-		service->erase_ns = (double)service->erase_ns * superblock_bytes / whole;
-}
-
 static int open_service(struct ow_drive *drive)
 {
-	struct ow_service_config *service = &drive->options.service;
-
 	if (!drive->options.timing || !drive->ftl)
 		return 0;
-	scale_erases(service, drive->options.config.superblock_bytes);
-	return ow_service_create(&drive->service, service);
+	return ow_service_create(&drive->service, &drive->options.service);
 }
 
 int ow_drive_open(struct ow_drive *drive, const struct ow_drive_options *options, const char **why)

@@ -57,6 +57,7 @@ static const struct field service_fields[] = {
 	SERVICE(planes),
 	SERVICE(channels),
 	SERVICE(page_bytes),
+	SERVICE(block_bytes),
 	SERVICE(read_ns),
 	SERVICE(program_ns),
 	SERVICE(program_slc_ns),

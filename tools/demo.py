@@ -116,13 +116,13 @@ def measure(device: str, pages: SimulatedDrive, op: Fraction, folder: Path) -> L
 
 
 def table(levels: Sequence[Level]) -> None:
-    print("\n   OP       IOPS     p50     p99   host MB   NAND MB        WAF (02h, C0h)  model")
+    print("\n   OP       IOPS     p50     p99   host MB   NAND MB    WAF (02h, C0h)  model")
     for level in levels:
         waf = "-" if level.waf is None else f"{level.waf:.3f} +-{level.waf_error:.3f}"
         print(
             f"{float(level.op * 100):4.0f} %  {rate(level.iops):>9}  {duration(level.p50_ns):>6}"
             f"  {duration(level.p99_ns):>6}  {level.host_bytes / 1e6:8.1f}  {level.nand_bytes / 1e6:8.1f}"
-            f"  {waf:>20}  {level.predicted:5.3f}"
+            f"  {waf:>16}  {level.predicted:5.3f}"
         )
     print("OP is (T-U)/U. The model is the exact mean-field one for greedy collection.", flush=True)
 

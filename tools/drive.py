@@ -54,7 +54,7 @@ def _add_create(create: argparse.ArgumentParser) -> None:
     create.add_argument("--size", metavar="SIZE", help=f"user size, what the host sees ({_SIZE})")
     create.add_argument(
         "--op",
-        metavar="N%%",
+        metavar="N%",
         help=f"over-provisioning (T-U)/U: spare area as a share of the user size ({_OP.replace('%', '%%')})",
     )
     create.add_argument(

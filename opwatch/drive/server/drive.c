@@ -227,6 +227,14 @@ void ow_drive_truth(struct ow_drive *drive, struct ow_page_facts *facts)
 	pthread_mutex_unlock(&drive->lock);
 }
 
+/* With the lock held. */
+static void be_idle(struct ow_drive *drive)
+{
+	ow_ftl_idle(drive->ftl, TICK_NS);
+	if (drive->service)
+		ow_service_sync(drive->service, drive->ftl);
+}
+
 void ow_drive_tick(struct ow_drive *drive)
 {
 	uint64_t now = ow_now_ns();
@@ -237,7 +245,7 @@ void ow_drive_tick(struct ow_drive *drive)
 		drive->idle_since_ns = now;
 	}
 	if (now - drive->idle_since_ns >= IDLE_FOR_NS)
-		ow_ftl_idle(drive->ftl, TICK_NS);
+		be_idle(drive);
 	if (drive->faults.refresh_s && now - drive->refreshed_ns >= drive->faults.refresh_s * NS) {
 		ow_drive_counters(drive, &drive->shown);
 		drive->refreshed_ns = now;

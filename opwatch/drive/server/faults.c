@@ -178,6 +178,8 @@ int ow_fault_apply(struct ow_drive *drive, const char *words)
 		ret = apply_number(drive, words);
 	else
 		ret = apply_word(drive, words);
+	if (drive->service)
+		ow_service_sync(drive->service, drive->ftl);
 	pthread_mutex_unlock(&drive->lock);
 	return ret;
 }

@@ -19,6 +19,17 @@ bool ow_fault_media(const struct ow_faults *faults, uint64_t offset, uint64_t le
 	return false;
 }
 
+int ow_fault_log(struct ow_drive *drive, enum ow_log log, uint32_t *slow_ms)
+{
+	bool fails;
+
+	pthread_mutex_lock(&drive->lock);
+	fails = drive->faults.log_fails[log];
+	*slow_ms = drive->faults.log_slow_ms[log];
+	pthread_mutex_unlock(&drive->lock);
+	return fails ? -EIO : 0;
+}
+
 static int index_of_log(unsigned int id)
 {
 	for (int i = 0; i < OW_LOGS; i++)

@@ -188,15 +188,16 @@ static void read_file(fuse_req_t req, const struct ow_file *file, size_t size, s
 	struct ow_drive *drive = drive_of(req);
 	struct reply reply = {.req = req};
 	uint64_t due_ns = 0;
+	uint32_t slow_ms = 0;
 	char text[OW_FILE_MAX];
-	int ret = -EACCES;
+	int ret = file->read ? 0 : -EACCES;
 
-	if (file->log >= 0 && drive->faults.log_fails[file->log])
-		ret = -EIO;
-	else if (file->read)
+	if (!ret && file->log >= 0)
+		ret = ow_fault_log(drive, file->log, &slow_ms);
+	if (!ret)
 		ret = file->read(drive, text);
-	if (file->log >= 0 && drive->faults.log_slow_ms[file->log])
-		due_ns = ow_now_ns() + drive->faults.log_slow_ms[file->log] * 1000000ULL;
+	if (slow_ms)
+		due_ns = ow_now_ns() + slow_ms * 1000000ULL;
 	if (ret < 0) {
 		fuse_reply_err(req, -ret);
 		return;

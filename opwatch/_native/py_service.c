@@ -13,6 +13,7 @@ static const struct ow_py_field config_fields[] = {
 	CONFIG(planes),
 	CONFIG(channels),
 	CONFIG(page_bytes),
+	CONFIG(block_bytes),
 	CONFIG(read_ns),
 	CONFIG(program_ns),
 	CONFIG(program_slc_ns),

@@ -76,24 +76,40 @@ static const char *check_room(const struct ow_ftl *ftl)
 	return erases == ftl->erase_sum ? NULL : "the sum of the erase counts is wrong";
 }
 
-static const char *check_lists(const struct ow_ftl *ftl)
+/* Each list holds superblocks of its count only, linked both ways, and all lists what they should.
+ */
+static const char *check_candidates(const struct ow_ftl *ftl)
 {
 	const struct ow_candidates *list = &ftl->candidates;
-	uint32_t closed = 0, within = 0, policy = ftl->config.policy;
+	uint32_t found = 0, within = 0;
 
-	for (uint32_t sb = 1; sb <= ftl->sb_count; sb++) {
-		closed += ftl->valid[sb] < OW_HELD;
+	for (uint32_t sb = 1; sb <= ftl->sb_count; sb++)
 		within += list->limit != OW_NO_LIMIT && ftl->valid[sb] <= list->limit;
+	for (uint32_t valid = 0; valid <= ftl->sb_pages; valid++) {
+		uint32_t before = 0;
+
+		if (list->head[valid] && valid < list->low)
+			return "the emptiest superblock would be overlooked";
+		for (uint32_t sb = list->head[valid]; sb; before = sb, sb = list->next[sb])
+			if (ftl->valid[sb] != valid || list->prev[sb] != before ||
+			    found++ > ftl->sb_count)
+				return "a list of the emptiest superblocks is broken";
 	}
+	return found == within && found == list->count
+		       ? NULL
+		       : "the emptiest superblocks are not all listed";
+}
+
+static const char *check_lists(const struct ow_ftl *ftl)
+{
+	uint32_t closed = 0, policy = ftl->config.policy;
+
+	for (uint32_t sb = 1; sb <= ftl->sb_count; sb++)
+		closed += ftl->valid[sb] < OW_HELD;
 	if ((policy == OW_FTL_FIFO || policy == OW_FTL_WINDOWED) &&
 	    ow_ring_count(&ftl->closed) != closed)
 		return "the list of closed superblocks is not complete";
-	if (policy == OW_FTL_GREEDY && list->count != within)
-		return "the list of the emptiest superblocks is not complete";
-	for (uint32_t i = 0; i < list->count; i++)
-		if (ftl->valid[list->sb[i]] > list->limit)
-			return "a superblock is listed among the emptiest and is not";
-	return NULL;
+	return check_candidates(ftl);
 }
 
 static const char *check_aside(const struct ow_ftl *ftl)

@@ -56,8 +56,10 @@ static const char *wrong_choices(const struct ow_ftl_config *config)
 		return "no such policy, frontier, trim or cache mode";
 	if (!config->streams || config->streams > OW_FTL_MAX_STREAMS)
 		return "streams must be 1 to 16";
-	if (config->hot_cold && config->streams != 2)
-		return "hot/cold sorting needs exactly 2 streams";
+	if (config->hot_cold &&
+	    (config->streams != 2 || config->gc_frontier != OW_FTL_GC_PER_STREAM))
+		return "hot/cold sorting needs exactly 2 streams, each with its frontier for "
+		       "collection";
 	if ((config->policy == OW_FTL_D_CHOICES || config->policy == OW_FTL_WINDOWED) &&
 	    !config->policy_arg)
 		return "this policy needs its argument: d, or the window in superblocks";

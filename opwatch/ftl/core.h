@@ -20,6 +20,9 @@
 #define OW_VALID_MASK (OW_HELD - 1)
 #define OW_NO_LIMIT   UINT32_MAX
 
+/* In the stream of a superblock: filled by collection, so that its pages have outlived one. */
+#define OW_MOVED 0x80u
+
 /* Host pages placed at once: enough prefetches in flight to hide a memory access. */
 #define OW_BATCH 64
 
@@ -43,13 +46,19 @@ struct ow_ring {
 	uint32_t tail;
 };
 
-/* Closed superblocks with at most @limit valid pages: the minimum is among them. */
+/*
+ * Closed superblocks with at most @limit valid pages, in a list for each count: the minimum is at
+ * the head of the first that is not empty. Few are that empty, so the hot path rarely has to move
+ * one.
+ */
 struct ow_candidates {
-	uint32_t *sb;
-	uint32_t count;
+	uint32_t *head; /* by valid count */
+	uint32_t *next; /* by superblock; 0 ends a list */
+	uint32_t *prev; /* 0 is the head */
 	uint32_t limit;
-	uint32_t scanned; /* how many the last full scan found */
-	uint32_t padding;
+	uint32_t low; /* lists below this are empty */
+	uint32_t count;
+	uint32_t since; /* choices made since the last full scan */
 };
 
 struct ow_buffer_slot {
@@ -108,7 +117,7 @@ struct ow_ftl {
 	uint32_t *erases;
 	uint64_t *closed_at; /* clock at closing */
 	uint8_t *state;
-	uint8_t *stream; /* who wrote it: a stream, or OW_FTL_MAX_STREAMS for common GC */
+	uint8_t *stream; /* who wrote it: a stream, or OW_FTL_MAX_STREAMS for common GC; OW_MOVED */
 	struct ow_ring free;
 	struct ow_ring closed; /* for the policies that need the order */
 	uint64_t clock;	       /* superblocks closed so far */
@@ -162,7 +171,7 @@ uint32_t ow_ring_pop(struct ow_ring *ring);
 void ow_victim_added(struct ow_ftl *ftl, uint32_t sb);
 void ow_victim_removed(struct ow_ftl *ftl, uint32_t sb);
 void ow_victim_reset(struct ow_ftl *ftl);
-void ow_victim_reached_limit(struct ow_ftl *ftl, uint32_t sb);
+void ow_victim_sank(struct ow_ftl *ftl, uint32_t sb);
 uint32_t ow_victim_choose(struct ow_ftl *ftl);
 
 /* gc.c */

@@ -69,9 +69,13 @@ static int alloc_lists(struct ow_ftl *ftl)
 	ftl->closed_at = calloc(count, sizeof(*ftl->closed_at));
 	ftl->state = calloc(count, sizeof(*ftl->state));
 	ftl->stream = calloc(count, sizeof(*ftl->stream));
-	ftl->candidates.sb = calloc(count, sizeof(*ftl->candidates.sb));
+	ftl->candidates.head = calloc((size_t)ftl->sb_pages + 1, sizeof(uint32_t));
+	ftl->candidates.next = calloc(count, sizeof(uint32_t));
+	ftl->candidates.prev = calloc(count, sizeof(uint32_t));
 	if (!ftl->valid || !ftl->erases || !ftl->closed_at || !ftl->state || !ftl->stream ||
-	    !ftl->candidates.sb || alloc_ring(&ftl->free, count) || alloc_ring(&ftl->closed, count))
+	    !ftl->candidates.head || !ftl->candidates.next || !ftl->candidates.prev)
+		return -ENOMEM;
+	if (alloc_ring(&ftl->free, count) || alloc_ring(&ftl->closed, count))
 		return -ENOMEM;
 	return 0;
 }
@@ -155,7 +159,9 @@ void ow_ftl_destroy(struct ow_ftl *ftl)
 	free(ftl->closed_at);
 	free(ftl->state);
 	free(ftl->stream);
-	free(ftl->candidates.sb);
+	free(ftl->candidates.head);
+	free(ftl->candidates.next);
+	free(ftl->candidates.prev);
 	free(ftl->free.sb);
 	free(ftl->closed.sb);
 	free(ftl->buffer.slots);

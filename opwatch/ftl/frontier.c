@@ -35,12 +35,15 @@ uint32_t ow_frontier_count(const struct ow_ftl_config *config)
 /* Which frontier takes what is moved out of @victim. */
 uint32_t ow_frontier_for_gc(const struct ow_ftl *ftl, uint32_t victim)
 {
-	uint32_t streams = ftl->config.streams, stream = ftl->stream[victim];
+	uint32_t streams = ftl->config.streams, stream = ftl->stream[victim] & ~OW_MOVED;
 
 	switch (ftl->config.gc_frontier) {
 	case OW_FTL_GC_COMMON:
 		return streams;
 	case OW_FTL_GC_PER_STREAM:
+		/* What outlives a second collection was not hot after all. */
+		if (ftl->config.hot_cold && ftl->stream[victim] & OW_MOVED)
+			stream = 0;
 		return streams + stream;
 	default:
 		return stream;
@@ -54,7 +57,9 @@ static uint32_t stream_of(const struct ow_ftl *ftl, uint32_t index)
 
 	if (index < streams)
 		return index;
-	return ftl->config.gc_frontier == OW_FTL_GC_COMMON ? OW_FTL_MAX_STREAMS : index - streams;
+	if (ftl->config.gc_frontier == OW_FTL_GC_COMMON)
+		return OW_MOVED | OW_FTL_MAX_STREAMS;
+	return OW_MOVED | (index - streams);
 }
 
 /* The reserve is sized so that the free list is never empty here; -ENOSPC would be a bug. */

@@ -58,8 +58,8 @@ struct ow_ftl_config {
 	uint32_t gc_idle_superblocks; /* room that idle collection aims at */
 	uint32_t gc_frontier;	      /* enum ow_ftl_gc_frontier */
 	uint32_t streams;	      /* host frontiers, or FDP reclaim unit handles */
-	bool hot_cold; /* sort host pages into stream 1 (rewritten young) and 0; needs 2 streams */
-	uint32_t wear_spread;	   /* static levelling above this difference in erase counts */
+	bool hot_cold;	      /* sort host pages: stream 1 if rewritten before ever moved, else 0 */
+	uint32_t wear_spread; /* static levelling above this difference in erase counts */
 	uint32_t endurance_cycles; /* erases that make 100 % used */
 	uint32_t erase_limit;	   /* a superblock retires at this many erases */
 	uint32_t dies;

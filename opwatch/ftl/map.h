@@ -35,7 +35,7 @@ static inline uint32_t ow_map_invalidate(struct ow_ftl *ftl, const uint32_t *old
 {
 	uint64_t *bits = ftl->bits;
 	uint32_t *valid = ftl->valid;
-	uint32_t shift = ftl->sb_shift, limit = ftl->candidates.limit;
+	uint32_t shift = ftl->sb_shift, listed = ftl->candidates.limit + 1;
 	uint32_t unmapped = 0;
 
 	valid[0] = 2 * OW_HELD;
@@ -46,8 +46,8 @@ static inline uint32_t ow_map_invalidate(struct ow_ftl *ftl, const uint32_t *old
 		bits[ppn >> 6] &= ~(1ULL << (ppn & 63));
 		valid[sb] = left;
 		unmapped += ppn == 0;
-		if (ow_unlikely(left == limit))
-			ow_victim_reached_limit(ftl, sb);
+		if (ow_unlikely(left < listed))
+			ow_victim_sank(ftl, sb);
 	}
 	return unmapped;
 }

@@ -31,17 +31,14 @@ static int place_on(struct ow_ftl *ftl, uint32_t index, const uint32_t *pages, u
 }
 
 /*
- * A page is hot when what it replaces is young: in an open superblock, the cache, or closed within
- * the last quarter of a drive. That needs no table and follows a workload that moves.
+ * A page is hot when it is rewritten before collection has moved it, or moved it once out of the
+ * hot stream. That needs no table, and it follows a workload that changes.
  */
 static bool is_hot(const struct ow_ftl *ftl, uint32_t page)
 {
 	uint32_t sb = ftl->l2p[page] >> ftl->sb_shift;
 
-	if (!sb)
-		return false;
-	return ftl->state[sb] != OW_SB_CLOSED ||
-	       4 * (ftl->clock - ftl->closed_at[sb]) < ftl->sb_count;
+	return sb && ftl->stream[sb] != OW_MOVED;
 }
 
 static int place_sorted(struct ow_ftl *ftl, const uint32_t *pages, uint32_t count)

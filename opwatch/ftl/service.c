@@ -30,11 +30,14 @@ struct ow_service {
 	uint64_t unit_bytes;
 	uint64_t filling_bytes; /* of the next program */
 	uint64_t filling_slc_bytes;
+	uint64_t erased_bytes; /* not yet charged */
+	uint32_t next_erase_die;
 	uint64_t debt_pages; /* moved in the map, not yet on the dies */
 	uint64_t controller_free_ns;
 	uint64_t last_done_ns;
 	uint64_t busy_since_ns;
 	uint64_t rng;
+	bool synced;
 };
 
 void ow_service_config_init(struct ow_service_config *config)
@@ -44,6 +47,7 @@ void ow_service_config_init(struct ow_service_config *config)
 		.planes = 2,
 		.channels = 8,
 		.page_bytes = 16384,
+		.block_bytes = 4 << 20,
 		.read_ns = 60000,
 		.program_ns = 700000,
 		.program_slc_ns = 200000,
@@ -66,9 +70,10 @@ int ow_service_create(struct ow_service **out, const struct ow_service_config *c
 	uint64_t unit = (uint64_t)config->planes * config->page_bytes;
 	struct ow_service *service;
 
-	if (!config->dies || !config->channels || !unit || !config->channel_bytes_per_s ||
-	    !config->host_bytes_per_s || !config->throttle_permille ||
-	    config->jitter_permille > 1000 || config->buffer_bytes / unit > 1 << 24)
+	if (!config->dies || !config->channels || !unit || !config->block_bytes ||
+	    !config->channel_bytes_per_s || !config->host_bytes_per_s ||
+	    !config->throttle_permille || config->jitter_permille > 1000 ||
+	    config->buffer_bytes / unit > 1 << 24)
 		return -EINVAL;
 	service = calloc(1, sizeof(*service));
 	if (!service)
@@ -182,6 +187,22 @@ static void look(const struct ow_ftl *ftl, struct seen *seen)
 	seen->erases = ftl->counters.erases;
 }
 
+/* By the block and die, as the superblocks of a drive that was scaled down are smaller than real.
+ */
+static void charge_erases(struct ow_service *service, const struct ow_ftl *ftl, uint64_t now_ns,
+			  uint64_t erases)
+{
+	uint64_t at_once = service->config.planes * service->config.block_bytes;
+
+	service->erased_bytes += erases * ftl->config.superblock_bytes;
+	for (; service->erased_bytes >= at_once; service->erased_bytes -= at_once) {
+		uint64_t *free_ns =
+			&service->die_free_ns[service->next_erase_die++ % service->config.dies];
+
+		*free_ns = later(*free_ns, now_ns) + service->config.erase_ns;
+	}
+}
+
 /* Turn what the FTL has done since the last look into work for the dies. */
 static void charge(struct ow_service *service, const struct ow_ftl *ftl, uint64_t now_ns)
 {
@@ -192,10 +213,7 @@ static void charge(struct ow_service *service, const struct ow_ftl *ftl, uint64_
 	look(ftl, is);
 	host_pages = is->host_pages - was.host_pages + is->slc_pages - was.slc_pages;
 	service->debt_pages += is->moved_pages - was.moved_pages;
-	for (uint64_t i = was.erases; i < is->erases; i++)
-		for (uint32_t die = 0; die < config->dies; die++)
-			service->die_free_ns[die] =
-				later(service->die_free_ns[die], now_ns) + config->erase_ns;
+	charge_erases(service, ftl, now_ns, is->erases - was.erases);
 	/* Fractions of a unit wait; paced payment would lose them, so it is made a unit at a time.
 	 */
 	service->filling_bytes += (is->host_pages - was.host_pages) << ftl->iu_shift;
@@ -253,18 +271,25 @@ static uint64_t all_dies_free(const struct ow_service *service, uint64_t at)
 	return at;
 }
 
+void ow_service_sync(struct ow_service *service, const struct ow_ftl *ftl)
+{
+	look(ftl, &service->seen);
+	service->synced = true;
+}
+
 int ow_service_pause(struct ow_service *service, struct ow_ftl *ftl, uint64_t pause_ns)
 {
 	int ret = 0;
 
-	if (service->config.idle_after_ns && pause_ns >= service->config.idle_after_ns)
+	if (service->config.idle_after_ns && pause_ns >= service->config.idle_after_ns) {
 		ret = ow_ftl_idle(ftl, pause_ns);
-	/* Idle work is what the pause was for: it takes no time of the host's. */
-	look(ftl, &service->seen);
+		/* Idle work is what the pause was for: it takes no time of the host's. */
+		ow_service_sync(service, ftl);
+		service->debt_pages = 0;
+	}
 	if (pause_ns >= later(service->config.throttle_pause_ns, 1))
 		service->busy_since_ns = service->last_done_ns + pause_ns;
 	service->last_done_ns += pause_ns;
-	service->debt_pages = 0;
 	return ret;
 }
 
@@ -290,6 +315,8 @@ int ow_service_submit(struct ow_service *service, struct ow_ftl *ftl,
 	uint64_t at;
 	int ret = 0;
 
+	if (!service->synced)
+		ow_service_sync(service, ftl);
 	if (io->arrive_ns > service->last_done_ns)
 		ret = ow_service_pause(service, ftl, io->arrive_ns - service->last_done_ns);
 	if (!ret)

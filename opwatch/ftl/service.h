@@ -14,7 +14,8 @@ struct ow_service_config {
 	uint32_t dies;
 	uint32_t planes; /* programmed together */
 	uint32_t channels;
-	uint32_t page_bytes; /* of one plane: planes * page_bytes is one program operation */
+	uint32_t page_bytes;  /* of one plane: planes * page_bytes is one program operation */
+	uint64_t block_bytes; /* of one plane: planes * block_bytes is one erase operation */
 	uint64_t read_ns;
 	uint64_t program_ns;
 	uint64_t program_slc_ns;
@@ -81,6 +82,9 @@ int ow_service_submit(struct ow_service *service, struct ow_ftl *ftl,
  * ended. */
 int ow_service_run(struct ow_service *service, struct ow_ftl *ftl, struct ow_ftl_workload *load,
 		   struct ow_service_run *run);
+/* Whatever happened to the drive outside of virtual time took none of it. A run begins with this.
+ */
+void ow_service_sync(struct ow_service *service, const struct ow_ftl *ftl);
 uint64_t ow_service_now_ns(const struct ow_service *service);
 /* The host does nothing for so long. */
 int ow_service_pause(struct ow_service *service, struct ow_ftl *ftl, uint64_t pause_ns);

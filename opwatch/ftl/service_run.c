@@ -53,22 +53,30 @@ static void note(struct ow_service_run *run, uint64_t since_start_ns, uint64_t l
 		bucket->latency_max_ns = latency_ns;
 }
 
+static uint64_t nand_bytes(const struct ow_ftl *ftl)
+{
+	uint64_t pages = 0;
+
+	for (int cause = 0; cause < OW_CAUSES; cause++)
+		pages += ftl->pages_by[cause];
+	return pages << ftl->iu_shift;
+}
+
 /* Bytes written since the last call go to the interval in which the I/O came. */
 static void note_bytes(struct ow_service_run *run, const struct ow_ftl *ftl,
 		       uint64_t since_start_ns, uint64_t *host, uint64_t *nand)
 {
-	uint64_t at = since_start_ns / run->bucket_ns, all = 0;
+	struct ow_service_bucket *bucket = &run->buckets[since_start_ns / run->bucket_ns];
+	uint64_t all = nand_bytes(ftl);
 
-	for (int cause = 0; cause < OW_CAUSES; cause++)
-		all += ftl->pages_by[cause] << ftl->iu_shift;
-	run->buckets[at].host_write_bytes += ftl->counters.host_write_bytes - *host;
-	run->buckets[at].nand_write_bytes += all - *nand;
+	bucket->host_write_bytes += ftl->counters.host_write_bytes - *host;
+	bucket->nand_write_bytes += all - *nand;
 	*host = ftl->counters.host_write_bytes;
 	*nand = all;
 }
 
-static int next_io(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struct ow_plan *plan,
-		   const struct ow_service_run *run, struct ow_service_io *io)
+static void draw(const struct ow_ftl *ftl, struct ow_ftl_workload *load, const struct ow_plan *plan,
+		 const struct ow_service_run *run, struct ow_service_io *io)
 {
 	uint64_t mask = run->io_bytes - 1, page;
 	uint32_t zone;
@@ -89,36 +97,63 @@ static int next_io(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struc
 		io->op = OW_SERVICE_READ;
 	else if (load->trim_ppm && ow_rng_below(&load->rng, 1000000) < load->trim_ppm)
 		io->op = OW_SERVICE_TRIM;
-	load->writes += io->op == OW_SERVICE_WRITE ? io->len_bytes >> ftl->iu_shift : 0;
-	load->trims += io->op == OW_SERVICE_TRIM;
-	return 0;
+}
+
+/*
+ * I/Os drawn ahead, so that their map entries, and then the valid bits those lead to, are on their
+ * way long before they are needed. Each remembers where the workload stood before it.
+ */
+#define AHEAD 16
+
+struct ahead {
+	struct ow_service_io io[AHEAD];
+	uint64_t rng[AHEAD];
+	uint64_t position[AHEAD];
+	uint64_t at;
+};
+
+static void draw_ahead(const struct ow_ftl *ftl, struct ow_ftl_workload *load,
+		       const struct ow_plan *plan, const struct ow_service_run *run,
+		       struct ahead *ahead, uint64_t at)
+{
+	struct ow_service_io *io = &ahead->io[at % AHEAD];
+
+	ahead->rng[at % AHEAD] = load->rng;
+	ahead->position[at % AHEAD] = load->position;
+	draw(ftl, load, plan, run, io);
+	__builtin_prefetch(ftl->l2p + (io->offset_bytes >> ftl->iu_shift), 1);
+	io = &ahead->io[(at + AHEAD / 2) % AHEAD];
+	__builtin_prefetch(ftl->bits + (ftl->l2p[io->offset_bytes >> ftl->iu_shift] >> 6), 1);
 }
 
 static int run_queue(struct ow_service *service, struct ow_ftl *ftl, struct ow_ftl_workload *load,
 		     const struct ow_plan *plan, struct ow_service_run *run, uint64_t *heap)
 {
 	uint64_t start = ow_service_now_ns(service), length = run->bucket_ns * run->bucket_count;
-	uint64_t host = 0, nand = 0, done;
-	struct ow_service_bucket first = run->buckets[0];
-	struct ow_service_io io;
+	uint64_t host = ftl->counters.host_write_bytes, nand = nand_bytes(ftl), done;
+	struct ahead ahead = {.at = 0};
 	int ret = 0;
 
-	note_bytes(run, ftl, 0, &host, &nand);
-	run->buckets[0] = first;
 	for (uint32_t i = 0; i < run->queue_depth; i++)
 		heap[i] = start;
-	while (heap[0] - start < length && !ret) {
-		uint64_t arrive = heap[0];
+	for (uint64_t i = 0; i < AHEAD; i++)
+		draw_ahead(ftl, load, plan, run, &ahead, i);
+	for (; heap[0] - start < length; ahead.at++) {
+		struct ow_service_io io = ahead.io[ahead.at % AHEAD];
 
-		next_io(ftl, load, plan, run, &io);
-		io.arrive_ns = arrive;
+		io.arrive_ns = heap[0];
 		ret = ow_service_submit(service, ftl, &io, &done);
 		if (ret)
 			break;
-		note(run, done - start, done - arrive);
-		note_bytes(run, ftl, arrive - start, &host, &nand);
+		draw_ahead(ftl, load, plan, run, &ahead, ahead.at + AHEAD);
+		load->writes += io.op == OW_SERVICE_WRITE ? io.len_bytes >> ftl->iu_shift : 0;
+		load->trims += io.op == OW_SERVICE_TRIM;
+		note(run, done - start, done - io.arrive_ns);
+		note_bytes(run, ftl, io.arrive_ns - start, &host, &nand);
 		replace_earliest(heap, run->queue_depth, done);
 	}
+	load->rng = ahead.rng[ahead.at % AHEAD];
+	load->position = ahead.position[ahead.at % AHEAD];
 	return ret;
 }
 
@@ -138,6 +173,7 @@ int ow_service_run(struct ow_service *service, struct ow_ftl *ftl, struct ow_ftl
 	heap = calloc(run->queue_depth, sizeof(*heap));
 	if (!heap)
 		return -ENOMEM;
+	ow_service_sync(service, ftl);
 	ret = run_queue(service, ftl, load, &plan, run, heap);
 	free(heap);
 	return ret;

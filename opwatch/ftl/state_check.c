@@ -23,10 +23,13 @@ static bool lists_are_sane(const struct ow_ftl *ftl)
 	const struct ow_candidates *list = &ftl->candidates;
 
 	if (!ring_is_sane(ftl, &ftl->free) || !ring_is_sane(ftl, &ftl->closed) ||
-	    list->count > ftl->sb_count)
+	    (list->limit != OW_NO_LIMIT && list->limit > ftl->sb_pages))
 		return false;
-	for (uint32_t i = 0; i < list->count; i++)
-		if (!list->sb[i] || list->sb[i] > ftl->sb_count)
+	for (uint32_t valid = 0; valid <= ftl->sb_pages; valid++)
+		if (list->head[valid] > ftl->sb_count)
+			return false;
+	for (uint32_t sb = 0; sb <= ftl->all_count; sb++)
+		if (list->next[sb] > ftl->sb_count || list->prev[sb] > ftl->sb_count)
 			return false;
 	for (uint32_t i = 0; i < OW_MAX_FRONTIERS; i++) {
 		const struct ow_frontier *front = &ftl->frontiers[i];
@@ -38,17 +41,24 @@ static bool lists_are_sane(const struct ow_ftl *ftl)
 	return true;
 }
 
+/* A cached superblock is folded into its stream's frontier, which must be a host's. */
+static bool stream_is_sane(const struct ow_ftl *ftl, uint32_t sb)
+{
+	uint32_t stream = ftl->stream[sb] & ~OW_MOVED;
+
+	if (stream < ftl->config.streams)
+		return !(ftl->stream[sb] & OW_MOVED) || sb < ftl->slc.first;
+	return stream == OW_FTL_MAX_STREAMS && sb < ftl->slc.first &&
+	       ftl->config.gc_frontier == OW_FTL_GC_COMMON;
+}
+
 static bool superblocks_are_sane(const struct ow_ftl *ftl)
 {
 	for (uint32_t sb = 1; sb <= ftl->all_count; sb++) {
 		if (ftl->state[sb] > OW_SB_SLC ||
 		    (ftl->state[sb] == OW_SB_SLC) != (sb >= ftl->slc.first))
 			return false;
-		/* A cached superblock is folded into its stream's frontier: a host stream. */
-		if (ftl->stream[sb] > OW_FTL_MAX_STREAMS ||
-		    (ftl->stream[sb] >= ftl->config.streams &&
-		     (ftl->stream[sb] != OW_FTL_MAX_STREAMS || sb >= ftl->slc.first ||
-		      ftl->config.gc_frontier != OW_FTL_GC_COMMON)))
+		if (!stream_is_sane(ftl, sb))
 			return false;
 	}
 	return true;

@@ -18,29 +18,52 @@ static bool by_order(const struct ow_ftl *ftl)
 	return ftl->config.policy == OW_FTL_FIFO || ftl->config.policy == OW_FTL_WINDOWED;
 }
 
-/* Called from the hot path when an invalidation takes @sb down to the limit, so once a life. */
-void ow_victim_reached_limit(struct ow_ftl *ftl, uint32_t sb)
+static void list_add(struct ow_candidates *list, uint32_t sb, uint32_t valid)
 {
-	ftl->candidates.sb[ftl->candidates.count++] = sb;
+	uint32_t first = list->head[valid];
+
+	list->head[valid] = sb;
+	list->next[sb] = first;
+	list->prev[sb] = 0;
+	list->prev[first] = sb; /* of superblock 0, if there was none: nobody reads that */
+	list->low = valid < list->low ? valid : list->low;
+	list->count++;
+}
+
+static void list_remove(struct ow_candidates *list, uint32_t sb, uint32_t valid)
+{
+	uint32_t before = list->prev[sb], after = list->next[sb];
+
+	if (before)
+		list->next[before] = after;
+	else
+		list->head[valid] = after;
+	list->prev[after] = before;
+	list->count--;
+}
+
+/* Called from the hot path when @sb has lost a page and is within the limit, or has come to it. */
+void ow_victim_sank(struct ow_ftl *ftl, uint32_t sb)
+{
+	uint32_t valid = ftl->valid[sb];
+
+	if (valid < ftl->candidates.limit)
+		list_remove(&ftl->candidates, sb, valid + 1);
+	list_add(&ftl->candidates, sb, valid);
+}
+
+static bool is_listed(const struct ow_ftl *ftl, uint32_t sb)
+{
+	return by_valid(ftl) && ftl->candidates.limit != OW_NO_LIMIT &&
+	       ftl->valid[sb] <= ftl->candidates.limit;
 }
 
 void ow_victim_added(struct ow_ftl *ftl, uint32_t sb)
 {
 	if (by_order(ftl))
 		ow_ring_push(&ftl->closed, sb);
-	else if (by_valid(ftl) && ftl->candidates.limit != OW_NO_LIMIT &&
-		 ftl->valid[sb] <= ftl->candidates.limit)
-		ow_victim_reached_limit(ftl, sb);
-}
-
-static void remove_candidate(struct ow_candidates *list, uint32_t sb)
-{
-	for (uint32_t i = 0; i < list->count; i++) {
-		if (list->sb[i] == sb) {
-			list->sb[i] = list->sb[--list->count];
-			return;
-		}
-	}
+	else if (is_listed(ftl, sb))
+		list_add(&ftl->candidates, sb, ftl->valid[sb]);
 }
 
 /* Victims leave near the head, so close the gap from there. */
@@ -62,16 +85,23 @@ void ow_victim_removed(struct ow_ftl *ftl, uint32_t sb)
 {
 	if (by_order(ftl))
 		remove_ordered(&ftl->closed, sb);
-	else if (by_valid(ftl) && ftl->candidates.limit != OW_NO_LIMIT &&
-		 ftl->valid[sb] <= ftl->candidates.limit)
-		remove_candidate(&ftl->candidates, sb);
+	else if (is_listed(ftl, sb))
+		list_remove(&ftl->candidates, sb, ftl->valid[sb]);
+}
+
+static void empty_lists(struct ow_ftl *ftl)
+{
+	struct ow_candidates *list = &ftl->candidates;
+
+	memset(list->head, 0, ((size_t)ftl->sb_pages + 1) * sizeof(*list->head));
+	list->count = list->since = 0;
+	list->low = list->limit = OW_NO_LIMIT;
 }
 
 /* No superblock is closed. */
 void ow_victim_reset(struct ow_ftl *ftl)
 {
-	ftl->candidates.count = 0;
-	ftl->candidates.limit = OW_NO_LIMIT;
+	empty_lists(ftl);
 	ftl->closed.head = ftl->closed.tail = 0;
 }
 
@@ -92,8 +122,7 @@ static void scan(struct ow_ftl *ftl)
 	uint32_t least = least_valid(ftl), found = 0, bucket = 0;
 	uint32_t counts[BUCKETS] = {0};
 
-	list->count = 0;
-	list->limit = OW_NO_LIMIT;
+	empty_lists(ftl);
 	if (least >= OW_HELD)
 		return;
 	for (uint32_t sb = 1; sb <= ftl->sb_count; sb++) {
@@ -105,26 +134,28 @@ static void scan(struct ow_ftl *ftl)
 	while (bucket < BUCKETS && found + counts[bucket] <= KEEP)
 		found += counts[bucket++];
 	list->limit = least + (bucket << shift) - (bucket ? 1 : 0);
+	if (list->limit > ftl->sb_pages)
+		list->limit = ftl->sb_pages;
 	for (uint32_t sb = 1; sb <= ftl->sb_count; sb++)
 		if (ftl->valid[sb] <= list->limit)
-			list->sb[list->count++] = sb;
-	list->scanned = list->count;
+			list_add(list, sb, ftl->valid[sb]);
 }
 
 static uint32_t choose_greedy(struct ow_ftl *ftl)
 {
 	struct ow_candidates *list = &ftl->candidates;
-	uint32_t best = 0, least = OW_HELD;
 
-	if (!list->count || list->count > 2 * list->scanned + 4 * KEEP)
+	/* Too many listed, and the hot path moves them about; but a scan must not be due each time.
+	 */
+	list->since++;
+	if (!list->count ||
+	    (list->count > ftl->sb_count / 64 + 2 * KEEP && list->since > ftl->sb_count / 64))
 		scan(ftl);
-	for (uint32_t i = 0; i < list->count && least; i++) {
-		if (ftl->valid[list->sb[i]] < least) {
-			best = list->sb[i];
-			least = ftl->valid[best];
-		}
-	}
-	return best;
+	if (!list->count)
+		return 0;
+	while (!list->head[list->low])
+		list->low++;
+	return list->head[list->low];
 }
 
 static uint32_t choose_random(struct ow_ftl *ftl)

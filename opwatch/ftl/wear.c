@@ -81,13 +81,14 @@ void ow_wear_erase(struct ow_ftl *ftl, uint32_t sb)
 /*
  * Static levelling: data that is never rewritten keeps its superblock from wearing. When the spread
  * is too wide, move the least worn one's data, so that it joins the others. A look costs a walk, so
- * there is one for every 64 erases.
+ * a large drive looks after many erases only.
  */
 int ow_wear_level(struct ow_ftl *ftl)
 {
 	uint32_t least = UINT32_MAX, most = 0, coldest = 0;
 
-	if (!ftl->config.wear_spread || ftl->counters.erases - ftl->wear_checked_at < 64)
+	if (!ftl->config.wear_spread ||
+	    ftl->counters.erases - ftl->wear_checked_at <= ftl->sb_count / 256)
 		return 0;
 	ftl->wear_checked_at = ftl->counters.erases;
 	for (uint32_t sb = 1; sb <= ftl->sb_count; sb++) {
@@ -124,15 +125,15 @@ int ow_ftl_die_fail(struct ow_ftl *ftl)
 	retire_what_can_go(ftl);
 	if (ftl->read_only)
 		return -EROFS;
-	while (ftl->room < 0 || rebuilt < share) {
+	while (rebuilt < share) {
 		uint32_t victim = ow_victim_choose(ftl), valid;
 
-		if (!victim || ftl->valid[victim] == ftl->sb_pages)
+		if (!victim)
 			break;
 		valid = ftl->valid[victim];
 		if (ow_gc_move(ftl, victim, OW_BY_REBUILD))
 			return -EROFS;
-		rebuilt += valid;
+		rebuilt += valid ? valid : 1;
 	}
 	return ftl->room < 0 ? ow_gc_make_room(ftl) : 0;
 }

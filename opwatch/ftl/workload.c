@@ -35,12 +35,22 @@ static uint32_t next_random(const struct ow_ftl *ftl, const struct ow_plan *plan
 			    uint64_t most, uint32_t *pages)
 {
 	const uint32_t *l2p = ftl->l2p;
+	uint64_t state = *rng, span = plan->pages[0], start = plan->start[0];
 	uint32_t n = most < OW_BATCH ? most : OW_BATCH, zone;
 
-	for (uint32_t i = 0; i < n; i++) {
-		pages[i] = ow_plan_pick(plan, rng, &zone);
-		__builtin_prefetch(l2p + pages[i], 1);
+	/* Kept apart: the choice of a zone would cost the common case a fifth of its speed. */
+	if (plan->count == 1) {
+		for (uint32_t i = 0; i < n; i++) {
+			pages[i] = start + ow_rng_below(&state, span);
+			__builtin_prefetch(l2p + pages[i], 1);
+		}
+	} else {
+		for (uint32_t i = 0; i < n; i++) {
+			pages[i] = ow_plan_pick(plan, &state, &zone);
+			__builtin_prefetch(l2p + pages[i], 1);
+		}
 	}
+	*rng = state;
 	return n;
 }
 

@@ -40,7 +40,7 @@ static void random_config(struct fuzz *fuzz)
 	c->policy_arg = 1 + below(fuzz, 12);
 	c->gc_frontier = below(fuzz, 3);
 	c->streams = 1 + below(fuzz, 3);
-	c->hot_cold = c->streams == 2 && below(fuzz, 2);
+	c->hot_cold = c->streams == 2 && c->gc_frontier == 2 && below(fuzz, 2);
 	c->gc_low_superblocks = below(fuzz, 3);
 	c->gc_high_superblocks = below(fuzz, 5);
 	c->gc_idle_superblocks = below(fuzz, 8);

@@ -1,0 +1,107 @@
+"""Drive profiles: data files that say what a drive is made of and how fast its parts are."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from importlib import resources
+from pathlib import Path
+
+from opwatch.errors import UsageError
+from opwatch.ftl.drive import Drive, GcFrontier, Policy, SlcFull, TrimMode
+
+_ENUMS: dict[str, type[IntEnum]] = {
+    "policy": Policy,
+    "gc_frontier": GcFrontier,
+    "trim_mode": TrimMode,
+    "slc_full": SlcFull,
+}
+# Sizes that follow the drive when a profile is scaled to another capacity.
+_SCALED = ("user_bytes", "physical_bytes", "slc_bytes")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A drive by name: settings of struct ow_ftl_config and of struct ow_service_config."""
+
+    name: str
+    description: str
+    source: str
+    drive: Mapping[str, int]
+    timing: Mapping[str, int]
+
+    def scaled(self, user_bytes: int) -> Profile:
+        """The same drive at another capacity: same spare, cache in proportion, same speeds.
+
+        Steady state is reached after the same number of drive writes, so a small one shows what a
+        large one does in less time.
+        """
+        ratio = user_bytes / self.drive["user_bytes"]
+        unit = self.drive.get("iu_bytes", 4096)
+        drive = dict(self.drive)
+        for key in _SCALED:
+            if key in drive:
+                drive[key] = round(drive[key] * ratio / unit) * unit
+        # The choice that fits the new size; a whole die would be too much of a small drive.
+        drive.pop("superblock_bytes", None)
+        return replace(self, drive=drive)
+
+    def with_user_bytes(self, user_bytes: int) -> Profile:
+        """The same flash with less of it visible to the host: more over-provisioning."""
+        return replace(self, drive=dict(self.drive) | {"user_bytes": user_bytes})
+
+    def make(self) -> Drive:
+        return Drive(self.drive, self.timing)
+
+
+def names() -> list[str]:
+    """The profiles that come with opwatch."""
+    folder = resources.files("opwatch.ftl") / "profiles"
+    return sorted(each.name.removesuffix(".toml") for each in folder.iterdir())
+
+
+def load(name: str) -> Profile:
+    """A profile by name, or by the path of a TOML file."""
+    if name.endswith(".toml"):
+        try:
+            return parse(Path(name).stem, Path(name).read_text())
+        except OSError as error:
+            raise UsageError(f"cannot read the drive profile {name}: {error.strerror}") from error
+    if name not in names():
+        known = ", ".join(names())
+        raise UsageError(f"there is no drive profile {name}: there are {known}, or a .toml file")
+    return parse(name, (resources.files("opwatch.ftl") / "profiles" / f"{name}.toml").read_text())
+
+
+def parse(name: str, text: str) -> Profile:
+    """A profile from TOML text; what is wrong with it raises UsageError with the key."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"drive profile {name}: {error}") from error
+    unknown = set(data) - {"description", "source", "drive", "timing"}
+    if unknown or not isinstance(data.get("drive"), dict):
+        wrong = ", ".join(sorted(unknown)) or "[drive] is missing"
+        raise UsageError(f"drive profile {name}: {wrong}")
+    return Profile(
+        name,
+        str(data.get("description", "")),
+        str(data.get("source", "")),
+        {key: _number(name, key, value) for key, value in data["drive"].items()},
+        {key: _number(name, key, value) for key, value in data.get("timing", {}).items()},
+    )
+
+
+def _number(name: str, key: str, value: object) -> int:
+    kind = _ENUMS.get(key)
+    if kind is not None and isinstance(value, str):
+        try:
+            return kind[value.upper().replace("-", "_")]
+        except KeyError:
+            known = ", ".join(member.name.lower().replace("_", "-") for member in kind)
+            raise UsageError(f"drive profile {name}: {key} is {value}, not of {known}") from None
+    if isinstance(value, int):
+        return int(value)
+    raise UsageError(f"drive profile {name}: {key} must be a whole number, not {value!r}")

@@ -1,0 +1,161 @@
+"""The simulated drive against the models: steady-state cases and how to run one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from opwatch.ftl import models
+from opwatch.ftl.drive import Drive, GcFrontier, Policy, Workload, Zone, amplification
+
+_PAGE = 4096
+_BATCHES = 10
+
+
+@dataclass(frozen=True)
+class Case:
+    """A drive and a workload whose write amplification in steady state is known."""
+
+    name: str
+    expected_ratio: float
+    alpha: float
+    policy: Policy
+    policy_arg: int = 0
+    superblock_pages: int = 256
+    # Share of the space, share of the writes; shares of the space may leave a rest unwritten.
+    zones: tuple[tuple[float, float], ...] = ()
+    rest_is_mapped: bool = True
+    trim_ratio: float = 0.0
+
+
+class Outcome(NamedTuple):
+    """The measured amplification, and its standard error from batch means."""
+
+    case: Case
+    measured_ratio: float
+    error_ratio: float
+    host_pages: int
+
+    @property
+    def deviation_ratio(self) -> float:
+        return self.measured_ratio / self.case.expected_ratio - 1.0
+
+
+_JESD219 = ((0.05, 0.5), (0.15, 0.3), (0.8, 0.2))
+
+
+def uniform(spare: float, policy: Policy, arg: int = 0, pages: int = 256) -> Case:
+    alpha = models.alpha_from_physical_share(spare)
+    expected = {
+        Policy.GREEDY: lambda: models.greedy(alpha, pages),
+        Policy.FIFO: lambda: models.fifo(alpha),
+        Policy.RANDOM: lambda: models.random_victim(alpha),
+        Policy.D_CHOICES: lambda: models.d_choices(alpha, pages, arg),
+    }[policy]()
+    label = f"{policy.name.lower()}{f' d={arg}' if arg else ''} b={pages} S_f={spare:.2f}"
+    return Case(label, expected, alpha, policy, arg, pages)
+
+
+def cases() -> Iterator[Case]:
+    """Everything that has an exact model."""
+    for spare in (0.07, 0.10, 0.20, 0.28, 0.50):
+        alpha = models.alpha_from_physical_share(spare)
+        yield uniform(spare, Policy.GREEDY, pages=64)
+        yield uniform(spare, Policy.GREEDY)
+        yield uniform(spare, Policy.FIFO)
+        yield uniform(spare, Policy.D_CHOICES, 2)
+        yield uniform(spare, Policy.D_CHOICES, 10)
+        hot_cold = ((0.2, 0.8), (0.8, 0.2))
+        for name, zones in (("hot/cold", hot_cold), ("JESD219", _JESD219)):
+            expected = models.fifo_mixture(alpha, zones)
+            yield Case(f"fifo {name} S_f={spare:.2f}", expected, alpha, Policy.FIFO, zones=zones)
+    yield uniform(0.20, Policy.RANDOM)
+    yield from partitions()
+    yield from trims()
+
+
+def partitions() -> Iterator[Case]:
+    """80 % of the drive in use; the rest filled once, then trimmed or not."""
+    alpha, used = 1.0737, 0.8
+    one = ((used, 1.0),)
+    base = Case("", 0.0, alpha, Policy.GREEDY, zones=one)
+    yield replace(
+        base,
+        name="untrimmed partition, greedy",
+        expected_ratio=models.greedy_with_static(alpha, 256, used),
+    )
+    yield replace(
+        base,
+        name="trimmed partition, greedy",
+        expected_ratio=models.greedy(alpha / used, 256),
+        rest_is_mapped=False,
+    )
+    yield replace(
+        base,
+        name="untrimmed partition, fifo",
+        policy=Policy.FIFO,
+        expected_ratio=models.fifo_mixture(alpha, [(used, 1.0), (1.0 - used, 0.0)]),
+    )
+
+
+def trims() -> Iterator[Case]:
+    """Every q-th request trims a random mapped page."""
+    for spare, ratio in ((0.07, 0.1), (0.07, 0.3), (0.20, 0.2)):
+        alpha = models.alpha_from_physical_share(spare)
+        expected = models.fifo(alpha / models.mapped_share(ratio))
+        name = f"fifo, random trim q={ratio} S_f={spare:.2f}"
+        yield Case(name, expected, alpha, Policy.FIFO, trim_ratio=ratio)
+
+
+def make(case: Case, user_pages: int, seed: int) -> tuple[Drive, Workload]:
+    """The drive, filled as the case wants it, and its workload."""
+    drive = Drive(
+        {
+            "user_bytes": user_pages * _PAGE,
+            "physical_bytes": round(user_pages * case.alpha) * _PAGE,
+            "superblock_bytes": case.superblock_pages * _PAGE,
+            "iu_bytes": _PAGE,
+            "policy": case.policy,
+            "policy_arg": case.policy_arg,
+            "gc_frontier": GcFrontier.SHARED,
+            "seed": seed,
+        }
+    )
+    drive.fill()
+    zones, start = [], 0
+    for space, writes in case.zones:
+        length = round(space * user_pages) * _PAGE
+        length = min(length, user_pages * _PAGE - start)
+        zones.append(Zone(start, length, round(writes * 1000)))
+        start += length
+    if not case.rest_is_mapped:
+        drive.core.trim(start, user_pages * _PAGE - start)
+    load = Workload(tuple(zones), trim_ppm=round(case.trim_ratio * 1e6), rng=seed)
+    return drive, load
+
+
+def run(
+    case: Case,
+    user_pages: int = 1 << 20,
+    drive_writes: float = 10.0,
+    seed: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> Outcome:
+    """Half the writes to settle, the other half measured in batches."""
+    drive, load = make(case, user_pages, seed)
+    requests = int(user_pages * drive_writes / (1.0 - case.trim_ratio))
+    drive.run(load, requests // 2)
+    readings = [drive.counters()]
+    for _ in range(_BATCHES):
+        drive.run(load, requests // 2 // _BATCHES)
+        readings.append(drive.counters())
+        if progress:
+            progress(len(readings) / (_BATCHES + 1))
+    parts = [amplification(a, b) or 0.0 for a, b in itertools.pairwise(readings)]
+    mean = sum(parts) / len(parts)
+    variance = sum((part - mean) ** 2 for part in parts) / (len(parts) - 1)
+    host = readings[-1]["host_write_bytes"] - readings[0]["host_write_bytes"]
+    return Outcome(case, mean, math.sqrt(variance / len(parts)), host // _PAGE)

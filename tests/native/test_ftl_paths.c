@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+/* The batch run and the commands, page by page, must leave the very same drive. */
+#include "check.h"
+#include "ftl.h"
+#include "rng.h"
+
+#include <errno.h>
+
+#define PAGES 20000
+#define UNIT  4096
+
+static struct ow_ftl *make(uint32_t policy, uint32_t frontier, uint64_t buffer, uint64_t slc)
+{
+	struct ow_ftl_config config;
+	struct ow_ftl *ftl;
+
+	ow_ftl_config_init(&config);
+	config.user_bytes = (uint64_t)PAGES * UNIT;
+	config.physical_bytes = config.user_bytes / 10 * 11 / UNIT * UNIT;
+	config.superblock_bytes = 128 * UNIT;
+	config.policy = policy;
+	config.policy_arg = 5;
+	config.gc_frontier = frontier;
+	config.buffer_bytes = buffer;
+	config.slc_bytes = slc;
+	CHECK(!ow_ftl_create(&ftl, &config));
+	return ftl;
+}
+
+static void same(const struct ow_ftl *a, const struct ow_ftl *b)
+{
+	struct memory one = {0}, two = {0};
+	const char *why;
+
+	CHECK(!ow_ftl_check(a, &why) && !ow_ftl_check(b, &why));
+	CHECK(!ow_ftl_save(a, memory_put, &one) && !ow_ftl_save(b, memory_put, &two));
+	CHECK(one.len == two.len && !memcmp(one.data, two.data, one.len));
+	free(one.data);
+	free(two.data);
+}
+
+static void compare(uint32_t policy, uint32_t frontier, uint64_t buffer, uint64_t slc)
+{
+	struct ow_ftl *fast = make(policy, frontier, buffer, slc);
+	struct ow_ftl *slow = make(policy, frontier, buffer, slc);
+	struct ow_ftl_workload load = {.rng = 42};
+	uint64_t rng = 42;
+
+	/* A prime count, so that the last batch is not full. */
+	for (int round = 0; round < 7; round++) {
+		CHECK(!ow_ftl_run(fast, &load, 19997));
+		for (int i = 0; i < 19997; i++)
+			CHECK(!ow_ftl_write(slow, ow_rng_below(&rng, PAGES) * UNIT, UNIT, 0));
+		CHECK(load.rng == rng);
+		same(fast, slow);
+	}
+	ow_ftl_destroy(fast);
+	ow_ftl_destroy(slow);
+}
+
+/* What cannot be allocated or makes no sense is refused, and nothing leaks. */
+static void refuse(void)
+{
+	struct ow_ftl_config config;
+	struct ow_ftl *ftl;
+
+	ow_ftl_config_init(&config);
+	CHECK(ow_ftl_create(&ftl, &config) == -EINVAL);
+	config.user_bytes = 1ULL << 45;
+	config.physical_bytes = 2ULL << 45;
+	CHECK(ow_ftl_create(&ftl, &config) == -EINVAL);
+	ow_ftl_destroy(NULL);
+}
+
+int main(void)
+{
+	refuse();
+	for (uint32_t policy = OW_FTL_GREEDY; policy <= OW_FTL_COST_BENEFIT; policy++)
+		for (uint32_t frontier = 0; frontier < 3; frontier++)
+			compare(policy, frontier, 0, 0);
+	compare(OW_FTL_GREEDY, OW_FTL_GC_COMMON, 100 * UNIT, 0);
+	compare(OW_FTL_GREEDY, OW_FTL_GC_COMMON, 0, 1000 * UNIT);
+	compare(OW_FTL_GREEDY, OW_FTL_GC_COMMON, 100 * UNIT, 1000 * UNIT);
+	return 0;
+}

@@ -1,0 +1,60 @@
+"""The models against published and independently computed values."""
+
+from __future__ import annotations
+
+import pytest
+
+from opwatch.ftl import models
+
+# (T-U)/T: FIFO, greedy with 64, 256 and 1024 pages, d=2 and d=10 with 256.
+TABLE = {
+    0.07: (7.318, 6.615, 7.124, 7.268, 9.905, 7.339),
+    0.10: (5.179, 4.821, 5.083, 5.154, 6.988, 5.226),
+    0.20: (2.693, 2.599, 2.668, 2.687, 3.568, 2.734),
+    0.28: (1.992, 1.942, 1.979, 1.988, 2.591, 2.023),
+    0.50: (1.255, 1.239, 1.251, 1.254, 1.531, 1.270),
+}
+
+
+@pytest.mark.parametrize("spare", TABLE)
+def test_uniform_table(spare: float) -> None:
+    alpha = models.alpha_from_physical_share(spare)
+    got = (
+        models.fifo(alpha),
+        *(models.greedy(alpha, pages) for pages in (64, 256, 1024)),
+        *(models.d_choices(alpha, 256, d) for d in (2, 10)),
+    )
+    assert got == pytest.approx(TABLE[spare], abs=6e-4)
+
+
+def test_one_choice_is_random() -> None:
+    assert models.d_choices(1.25, 256, 1) == pytest.approx(models.random_victim(1.25), rel=1e-6)
+
+
+def test_published_point() -> None:
+    assert models.fifo(models.alpha_from_user_share(0.3)) == pytest.approx(2.36, abs=0.005)
+
+
+def test_mixtures() -> None:
+    hot_cold = [(0.2, 0.8), (0.8, 0.2)]
+    zones = [(0.05, 0.5), (0.15, 0.3), (0.8, 0.2)]
+    assert models.fifo_mixture(1.25, hot_cold) == pytest.approx(3.034, abs=1e-3)
+    assert models.fifo_mixture(1.25, zones) == pytest.approx(3.257, abs=1e-3)
+
+
+def test_trim() -> None:
+    assert models.mapped_share(0.1) == pytest.approx(0.8889, abs=1e-4)
+    alpha = models.alpha_from_physical_share(0.07) / models.mapped_share(0.1)
+    assert models.fifo(alpha) == pytest.approx(3.073, abs=1e-3)
+
+
+def test_partition() -> None:
+    assert models.greedy_with_static(1.0737, 256, 0.8) == pytest.approx(5.972, abs=2e-3)
+    assert models.greedy(1.0737 / 0.8, 256) == pytest.approx(2.148, abs=1e-3)
+    static = models.fifo_mixture(1.0737, [(0.8, 1.0), (0.2, 0.0)])
+    assert static == pytest.approx(7.501, abs=2e-3)
+
+
+def test_effective_alpha_inverts() -> None:
+    assert models.effective_alpha(models.fifo(1.13)) == pytest.approx(1.13, rel=1e-6)
+    assert models.effective_alpha(0.9) is None

@@ -1,0 +1,129 @@
+"""Virtual time: cliff, steps, queue depth, and what the profiles say."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import UsageError
+from opwatch.ftl import models, profiles
+from opwatch.ftl.drive import Drive, Workload
+
+GIB = 1 << 30
+
+
+def small(name: str, **timing: int) -> profiles.Profile:
+    profile = profiles.load(name).scaled(GIB)
+    return replace(profile, timing=dict(profile.timing) | timing)
+
+
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def test_slots_cover_every_latency() -> None:
+    run = small("ideal").make().run_timed(Workload(rng=1), 0.2, interval_ns=10_000_000)
+    assert sum(run.latency_slots) >= sum(each.ios for each in run.intervals) > 0
+    p50, p999 = run.latency_ns(0.5), run.latency_ns(0.999)
+    assert p50 is not None
+    assert p999 is not None
+    assert 0 < p50 <= p999
+
+
+def test_write_saturation_has_a_plateau_a_cliff_and_a_level() -> None:
+    profile = small("intel-520-240", throttle_after_ns=0)
+    drive = profile.make()
+    run = drive.run_timed(Workload(rng=1), 60.0, interval_ns=100_000_000)
+    iops = list(run.iops())
+    # The first drop: all of T is written once.
+    written = list(itertools.accumulate(each.host_write_bytes for each in run.intervals))
+    physical = drive.geometry().physical_bytes
+    cliff = next(
+        i for i, each in enumerate(run.intervals) if each.nand_write_bytes > 1.01 * each.host_write_bytes
+    )
+    assert written[cliff - 1] <= physical <= written[cliff + 1]
+    assert mean(iops[-100:]) < 0.5 * mean(iops[: cliff // 2])
+
+
+def test_throttling_is_a_second_step() -> None:
+    profile = small("intel-520-240", throttle_after_ns=40 * 10**9, throttle_permille=2000)
+    drive = profile.make()
+    drive.fill()
+    iops = list(drive.run_timed(Workload(rng=1), 80.0).iops())
+    assert mean(iops[45:80]) == pytest.approx(0.5 * mean(iops[20:39]), rel=0.15)
+
+
+def test_more_spare_is_more_iops_as_the_model_says() -> None:
+    profile = small("intel-520-240", throttle_after_ns=0)
+    alphas, rates = [], []
+    for share in (1.0, 0.85):
+        user = int(profile.drive["user_bytes"] * share) // 4096 * 4096
+        drive = profile.with_user_bytes(user).make()
+        drive.fill()
+        run = drive.run_timed(Workload(rng=1), 120.0)
+        alphas.append(profile.drive["physical_bytes"] / user)
+        rates.append(mean(list(run.iops())[60:]))
+    predicted = models.fifo(alphas[0]) / models.fifo(alphas[1])
+    assert rates[1] / rates[0] == pytest.approx(predicted, rel=0.15)
+
+
+def test_deeper_queues_do_more_reads() -> None:
+    drive = small("wd-blue-1tb").make()
+    drive.fill()
+    rates = [
+        mean(list(drive.run_timed(Workload(rng=1), 1.0, queue_depth=depth, read_ppm=10**6).iops()))
+        for depth in (1, 4, 32)
+    ]
+    assert rates[0] < rates[1] < rates[2]
+
+
+def test_a_full_cache_is_a_cliff() -> None:
+    drive = small("qlc-client-1000").make()
+    load = Workload(sequential=True)
+    run = drive.run_timed(load, 1.5, io_bytes=131072, interval_ns=50_000_000)
+    speed = list(run.iops())
+    assert mean(speed[-5:]) < 0.5 * speed[0]
+
+
+def test_same_seed_same_run() -> None:
+    runs = [small("wd-blue-1tb").make().run_timed(Workload(rng=4), 0.5) for _ in range(2)]
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("name", profiles.names())
+def test_every_profile_makes_a_drive(name: str) -> None:
+    profile = profiles.load(name)
+    assert profile.description
+    assert profile.source
+    drive = profile.make()
+    geometry = drive.geometry()
+    assert 0.05 < geometry.spare_of_user_ratio < 0.5
+    assert isinstance(profile.scaled(GIB).make(), Drive)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("[drive", "drive profile"),
+        ("x = 1\n[drive]", "x"),
+        ("[timing]", "drive"),
+        ('[drive]\npolicy = "best"', "greedy"),
+        ("[drive]\nuser_bytes = 1.5", "user_bytes"),
+    ],
+)
+def test_a_bad_profile_names_the_key(text: str, word: str) -> None:
+    with pytest.raises(UsageError, match=word):
+        profiles.parse("mine", text)
+
+
+def test_an_unknown_profile_lists_the_known(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="ideal"):
+        profiles.load("no-such")
+    with pytest.raises(UsageError, match="cannot read"):
+        profiles.load(str(tmp_path / "none.toml"))
+    own = tmp_path / "own.toml"
+    own.write_text("[drive]\nuser_bytes = 4096\n")
+    assert profiles.load(str(own)).drive == {"user_bytes": 4096}

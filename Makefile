@@ -22,6 +22,7 @@ help:
 	@echo "make lint bench  what CI checks; the figures of docs/overhead.md"
 	@echo "make test-kernel only the tests that need root"
 	@echo "make test-vm     stock kernels and real drivers in QEMU [KERNEL=6.12] [TEST=nvme]"
+	@echo "make bench-ftl   the simulated drive against its models, and its speed; make fuzz"
 	@echo "make exactness   the table of docs/exactness.md; make clean"
 
 # Debian packages that are missing, installed when we are root and named when we are not.
@@ -91,8 +92,20 @@ bench: build
 	$(call install_packages,$(BENCH_PACKAGES))
 	$(PY) -m tests.bench
 
+# Ten million operations against a model, under the sanitizers.
+fuzz: build
+	$(MAKE) -C tests/native fuzz
+
+build/ftl_speed: tests/bench/ftl_speed.c $(wildcard opwatch/ftl/*.[ch])
+	@mkdir -p build
+	$(CC) -std=gnu11 -O3 -Wall -Wextra -Werror -Iopwatch/ftl $< $(wildcard opwatch/ftl/*.c) -o $@
+
+bench-ftl: build build/ftl_speed
+	$(PY) tests/bench/ftl_oracles.py
+	build/ftl_speed
+
 clean:
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 
-.PHONY: help packages build demo test test-kernel test-vm exactness docs lint bench clean
+.PHONY: help packages build demo test test-kernel test-vm exactness docs lint bench bench-ftl fuzz clean

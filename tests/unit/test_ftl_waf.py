@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opwatch.ftl import validate
-from opwatch.ftl.drive import Drive, Workload, amplification
+from opwatch.ftl.drive import Drive, Policy, Workload, amplification
 
 PAGES = 1 << 20
 # Batch means give the random error. A model is the limit of many superblocks; with 4096 of them the
@@ -25,7 +25,7 @@ def test_steady_state(case: validate.Case) -> None:
 @pytest.mark.parametrize("filled", [False, True], ids=["fresh", "filled"])
 @pytest.mark.parametrize("spare", [0.07, 0.28])
 def test_cliff(spare: float, filled: bool) -> None:
-    drive, load = validate.make(validate.uniform(spare, validate.Policy.GREEDY), PAGES // 4, 3)
+    drive, load = validate.make(validate.uniform(spare, Policy.GREEDY), PAGES // 4, 3)
     if not filled:
         drive = Drive(drive.core.config())
     geometry = drive.geometry()
@@ -40,7 +40,7 @@ def test_cliff(spare: float, filled: bool) -> None:
 
 
 def test_separate_collection_changes_nothing_when_writes_are_uniform() -> None:
-    case = validate.uniform(0.20, validate.Policy.GREEDY)
+    case = validate.uniform(0.20, Policy.GREEDY)
     drive, load = validate.make(case, PAGES // 4, 5)
     own = Drive(drive.core.config() | {"gc_frontier": 1, "reserve_superblocks": 0})
     own.fill()

@@ -78,7 +78,8 @@ def drive(
 
 
 def fio(device: str, *options: str) -> subprocess.CompletedProcess[str]:
-    argv = ["fio", "--name=x", f"--filename={device}", "--direct=1", "--ioengine=libaio", *options]
+    common = ("--direct=1", "--ioengine=libaio", "--verify_state_save=0")
+    argv = ["fio", "--name=x", f"--filename={device}", *common, *options]
     return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
 
 

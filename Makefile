@@ -19,10 +19,10 @@ help:
 	@echo "make demo        a live view of a disk under load, on a disk of its own (root)"
 	@echo "make test        every test that can run here (root for the kernel's)"
 	@echo "make build       the extension and a .venv with opwatch in it"
-	@echo "make lint bench  what CI checks; the figures of docs/overhead.md"
+	@echo "make lint bench  what CI checks; every figure against its bound"
 	@echo "make test-kernel only the tests that need root"
 	@echo "make test-vm     stock kernels and real drivers in QEMU [KERNEL=6.12] [TEST=nvme]"
-	@echo "make bench-ftl   the simulated drive against its models, and its speed; make fuzz"
+	@echo "make fuzz        ten million operations on the simulated drive"
 	@echo "make exactness   the table of docs/exactness.md; make clean"
 
 # Debian packages that are missing, installed when we are root and named when we are not.
@@ -88,7 +88,9 @@ docs: build
 	mandoc -T lint -W warning docs/man/opwatch.1
 	mandoc -T html docs/man/opwatch.1 > build/docs/opwatch.1.html
 
-bench: build
+bench: bench-tracing bench-drive
+
+bench-tracing: build
 	$(call install_packages,$(BENCH_PACKAGES))
 	$(PY) -m tests.bench
 
@@ -100,12 +102,13 @@ build/ftl_speed: tests/bench/ftl_speed.c $(wildcard opwatch/ftl/*.[ch])
 	@mkdir -p build
 	$(CC) -std=gnu11 -O3 -Wall -Wextra -Werror -Iopwatch/ftl $< $(wildcard opwatch/ftl/*.c) -o $@
 
-bench-ftl: build build/ftl_speed
+bench-drive: build build/ftl_speed
 	$(PY) tests/bench/ftl_oracles.py
 	build/ftl_speed
+	$(PY) -m tests.bench.drive_bench
 
 clean:
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 
-.PHONY: help packages build demo test test-kernel test-vm exactness docs lint bench bench-ftl fuzz clean
+.PHONY: help packages build demo test test-kernel test-vm exactness docs lint bench bench-tracing bench-drive fuzz clean

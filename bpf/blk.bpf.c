@@ -25,6 +25,23 @@ struct where {
 	__s64 stamp;
 };
 
+/*
+ * Where @rq lies on its disk. A request without data has no sector that means anything: an empty
+ * flush says 0, or what a dm target made of that, and the end of a flush sequence lies behind its
+ * data. The kernel counts both for the partition that they were sent to.
+ */
+static __always_inline __u64 place_of(struct request *rq, bool raw)
+{
+	struct block_device *part;
+
+	if (!READ(raw, rq, __data_len)) {
+		part = READ(raw, rq, part);
+		if (part)
+			return READ(raw, part, bd_start_sect);
+	}
+	return READ(raw, rq, __sector);
+}
+
 /* Find the target of @rq; false when nobody watches it. */
 static __always_inline bool find(struct where *at, struct request *rq, bool raw)
 {
@@ -37,7 +54,7 @@ static __always_inline bool find(struct where *at, struct request *rq, bool raw)
 	target = disk_target(disk, raw);
 	if (!target)
 		return false;
-	at->sector = READ(raw, rq, __sector);
+	at->sector = place_of(rq, raw);
 	target = range_target(target, at->sector);
 	if (!target)
 		return false;

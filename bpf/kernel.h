@@ -60,6 +60,11 @@ struct blk_mq_hw_ctx {
 	unsigned int queue_num;
 };
 
+struct block_device {
+	unsigned long long bd_start_sect;
+	struct gendisk *bd_disk;
+};
+
 struct request {
 	struct request_queue *q;
 	struct blk_mq_hw_ctx *mq_hctx;
@@ -69,11 +74,8 @@ struct request {
 	unsigned int __data_len;
 	unsigned long long __sector;
 	unsigned long long start_time_ns;
+	struct block_device *part;
 	enum mq_rq_state state;
-};
-
-struct block_device {
-	struct gendisk *bd_disk;
 };
 
 struct bvec_iter {

@@ -162,6 +162,23 @@ def test_partitions_of_one_disk_side_by_side(disk: ScratchDisk, partitioned: lis
     assert second.counts() == {"read": (37, 37 * BLOCK)}
 
 
+@pytest.mark.parametrize("raw_tp", [False, True], ids=["tp_btf", "raw_tp"])
+def test_flushes_of_a_partition_leave_no_drift(partitioned: list[str], raw_tp: bool) -> None:
+    """An empty flush names no sector of its partition, but the kernel counts it as a write of that."""
+
+    def workload() -> None:
+        writes(f"/dev/{partitioned[1]}", 211)
+        flushes(f"/dev/{partitioned[1]}", 211)
+
+    first, second = watch(partitioned, workload, raw_tp=raw_tp)
+    assert first.counts() == {}
+    assert first.trust.never_issued == 0
+    assert second.counts() == {"write": (211, 211 * BLOCK)}
+    assert second.trust.never_issued >= 211
+    for seen in (first, second):
+        assert_nothing_lost(seen)
+
+
 def test_a_bio_based_device_is_counted_by_bio() -> None:
     control = "/sys/class/zram-control/hot_add"
     if not os.path.exists(control):

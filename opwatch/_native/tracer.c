@@ -162,11 +162,18 @@ static int map_all(struct ow_tracer *t)
 static int load_and_attach(struct ow_tracer *t, const struct ow_tracer_config *config,
 			   const struct kernel_shape *shape)
 {
+	/*
+	 * Types that this kernel lacks are looked for in its modules as well, which takes
+	 * CAP_SYS_ADMIN, unless the types were named: then only there. All that we want are the
+	 * kernel's own.
+	 */
+	DECLARE_LIBBPF_OPTS(bpf_object_open_opts, options,
+			    .btf_custom_path = "/sys/kernel/btf/vmlinux");
 	struct map_sizes sizes = ow_map_sizes(config, t->nr_cpus);
 	struct twin twins[OW_MAX_PROGRAMS];
 	int i, n, err;
 
-	t->skel = opwatch_blk__open();
+	t->skel = opwatch_blk__open_opts(&options);
 	if (!t->skel)
 		return -errno;
 	err = configure(t, config, shape);

@@ -50,9 +50,13 @@ class StatReader:
     def __init__(self, device: BlockDevice) -> None:
         self.reason = no_witness(device)
         self._file = LiveAttribute(device.sysfs / "stat")
+        self._switch = LiveAttribute(device.disk.sysfs / "queue" / "iostats")
 
     def read(self) -> StatSample | None:
         """The counters now; None when they mean nothing or the device is gone."""
+        if not self.reason and (self._switch.read() or "").strip() == "0":
+            # For good: what is counted after they are switched on again has a hole in it.
+            self.reason = "statistics were switched off meanwhile"
         if self.reason:
             return None
         begin = time.monotonic_ns()
@@ -62,3 +66,4 @@ class StatReader:
 
     def close(self) -> None:
         self._file.close()
+        self._switch.close()

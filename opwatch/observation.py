@@ -23,6 +23,7 @@ class Observation:
     interval: Interval
     trust: Trust
     in_flight_at_start: int
+    flush_queues: int = 0
 
     @property
     def label(self) -> str:
@@ -30,7 +31,7 @@ class Observation:
 
     @property
     def unexplained(self) -> list[str]:
-        return self.trust.unexplained(self.in_flight_at_start)
+        return self.trust.unexplained(self.in_flight_at_start, self.flush_queues)
 
 
 class Sink(Protocol):

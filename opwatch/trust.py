@@ -53,6 +53,7 @@ class Trust:
     completed: int
     in_flight: int
     unmatched: int
+    unmatched_flushes: int
     partial: int
     requeued: int
     errors: int
@@ -66,11 +67,12 @@ class Trust:
     byte_drift: dict[str, Drift]
     no_drift: str | None
 
-    def unexplained(self, in_flight_at_start: int) -> list[str]:
+    def unexplained(self, in_flight_at_start: int, flush_queues: int = 0) -> list[str]:
         """What nothing explains. An unmatched completion is explained while it can be a request that was
-        in flight when we attached."""
+        in flight when we attached. The kernel's count of those leaves flushes out, of which each hardware
+        queue has at most one in flight: `flush_queues` of them."""
         found = []
-        if self.unmatched > in_flight_at_start:
+        if self.unmatched - min(self.unmatched_flushes, flush_queues) > in_flight_at_start:
             found.append(f"{self.unmatched} completions without an issue")
         for count, what in (
             (self.overwritten, "completions missed"),
@@ -150,6 +152,7 @@ def trust(begin: Reading, end: Reading, misses: int) -> Trust:
         completed=grown("completed"),
         in_flight=max(in_flight, 0),
         unmatched=grown("unmatched"),
+        unmatched_flushes=end.sample.ops["flush"].unmatched - begin.sample.ops["flush"].unmatched,
         partial=grown("partial"),
         requeued=grown("requeued"),
         errors=grown("errors"),

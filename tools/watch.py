@@ -21,14 +21,20 @@ from opwatch.trust import Reading, trust
 
 
 def _positive(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number; a device goes behind --dev") from None
     if not 0.01 <= value <= 86400:
         raise argparse.ArgumentTypeError("must be between 0.01 and 86400 seconds")
     return value
 
 
 def _count(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
     if value < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return value
@@ -123,8 +129,10 @@ class _Run:
         self._sink = sink
         self._anchor: Anchor = read_anchor()
         self._presences = [Presence(leaf.device) for leaf in tracer.leaves]
-        self._first = tracer.read_settled(0.05)
+        # Before the first reading: what ends between the two was in flight at the attachment as well.
         self._in_flight = [_in_flight(leaf.device) for leaf in tracer.leaves]
+        self._flush_queues = [len(leaf.device.hardware_queues) for leaf in tracer.leaves]
+        self._first = tracer.read_settled(0.05)
         self._last = self._first
         self._first_misses = self._last_misses = tracer.misses()
 
@@ -151,7 +159,8 @@ class _Run:
 
     def _write(self, begin: list[Reading], end: list[Reading], misses: int, *, final: bool) -> list[str]:
         unexplained = []
-        for leaf, then, now, in_flight in zip(self._tracer.leaves, begin, end, self._in_flight, strict=True):
+        states = zip(self._tracer.leaves, begin, end, self._in_flight, self._flush_queues, strict=True)
+        for leaf, then, now, in_flight, queues in states:
             hooks = self._tracer.hooks
             level = f"{'requests' if leaf.device.disk.is_request_based else 'bios'} by {hooks}"
             seen = Observation(
@@ -163,6 +172,7 @@ class _Run:
                 derive(then.sample, now.sample),
                 trust(then, now, misses),
                 in_flight,
+                queues,
             )
             self._sink.write(seen)
             unexplained += seen.unexplained
@@ -176,10 +186,10 @@ def _in_flight(device: BlockDevice) -> int:
 
 def _watch(run: _Run, waiter: Waiter, args: argparse.Namespace) -> End:
     """Interval after interval, until something ends it."""
-    start = time.monotonic()
+    due = time.monotonic() + args.interval
     done = 0
     while True:
-        end = waiter.wait(start + (done + 1) * args.interval)
+        end = waiter.wait(due)
         if end is not End.TICK:
             return end
         if run.vanished():
@@ -187,13 +197,15 @@ def _watch(run: _Run, waiter: Waiter, args: argparse.Namespace) -> End:
         done += 1
         if not args.count or done <= args.count:
             run.interval()
+        # On the grid of the start; what was missed while we were stopped is in this interval.
+        due += args.interval * max(1, 1 + (time.monotonic() - due) // args.interval)
         if args.count and done >= args.count and not args.command:
             return End.COUNT
 
 
 def run(args: argparse.Namespace) -> int:
     leaves, notes = choose_leaves(Devices(), args.dev)
-    sink: Sink = JsonLines(sys.stdout) if args.json else Lines(sys.stdout, quiet=args.quiet)
+    sink: Sink = JsonLines(sys.stdout, quiet=args.quiet) if args.json else Lines(sys.stdout, quiet=args.quiet)
     tracer = BlockTracer(leaves, queue_time=args.queue, raw_tp=args.hooks == "raw_tp")
     try:
         if args.verbose:

@@ -49,6 +49,7 @@ def _trust(trust: Trust) -> dict[str, Any]:
         "completed": trust.completed,
         "in_flight": trust.in_flight,
         "unmatched": trust.unmatched,
+        "unmatched_flushes": trust.unmatched_flushes,
         "partial": trust.partial,
         "requeued": trust.requeued,
         "errors": trust.errors,
@@ -87,11 +88,13 @@ def document(seen: Observation) -> dict[str, Any]:
 class JsonLines:
     """Writes each observation as one line, at once."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
         self._stream = stream
+        self._quiet = quiet
 
     def begin(self, notes: list[str]) -> None:
         """Notes are talk, not data: the command prints them to stderr."""
 
     def write(self, observation: Observation) -> None:
-        print(json.dumps(document(observation)), file=self._stream, flush=True)
+        if observation.final or not self._quiet:
+            print(json.dumps(document(observation)), file=self._stream, flush=True)

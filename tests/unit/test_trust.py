@@ -71,6 +71,18 @@ def test_unmatched_is_explained_by_what_was_in_flight_at_the_start() -> None:
     assert seen.unexplained(in_flight_at_start=2) == ["3 completions without an issue"]
 
 
+def test_a_flush_in_flight_at_the_start_is_in_no_count_of_the_kernel() -> None:
+    flush = Op([1000] * 3, scalars={"unmatched": 1})
+    seen = account(Reading(sample(1, flush=flush, read=reads(2)), stat(2), stat(2)))
+    drift = seen.drift["flush"]
+    assert (seen.unmatched, seen.unmatched_flushes, drift.drift) == (1, 1, -4)
+    assert "1 completions without an issue" not in seen.unexplained(0, flush_queues=1)
+    assert "1 completions without an issue" in seen.unexplained(0)
+    read = reads(2, unmatched=1)
+    lost = account(Reading(sample(1, read=read), stat(3), stat(3)))
+    assert "1 completions without an issue" in lost.unexplained(0, flush_queues=1)
+
+
 @pytest.mark.parametrize(
     ("scalar", "words"),
     [("overwritten", "missed"), ("map_full", "remembered"), ("clock_back", "stamped")],

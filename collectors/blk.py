@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -167,4 +168,7 @@ def explain_probe_error(error: Exception) -> OpwatchError:
         return PermissionMissing(f"{what}: needs CAP_BPF and CAP_PERFMON, or root. Try: sudo opwatch ...")
     if number in (errno.ENOENT, errno.ESRCH) and "BTF" in log:
         return Unsupported(f"{what}: this kernel has no BTF (CONFIG_DEBUG_INFO_BTF)")
+    if number in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        name = errno.errorcode[number]
+        return OpwatchError(f"{what}: {name}, {os.strerror(number)}. ulimit -a shows what is allowed")
     return ProbeRejected(f"{what}: {errno.errorcode.get(number, number)}", log)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -81,8 +82,25 @@ def report(error: OpwatchError) -> int:
     return error.exit_status
 
 
+def _stand_in_for_closed_streams() -> None:
+    """A standard stream that was closed at the start: its number must not go to a file of ours."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
+
+
+def _abandon_output() -> None:
+    """What Python would flush on its way out has nowhere to go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit status."""
+    _stand_in_for_closed_streams()
     try:
         command, args = parse(sys.argv[1:] if argv is None else argv)
         status = command.run(args)
@@ -90,9 +108,14 @@ def main(argv: list[str] | None = None) -> int:
     except OpwatchError as error:
         return report(error)
     except BrokenPipeError:
-        # The reader has gone; what Python would flush on its way out has nowhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_output()
         return 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT) or error.filename:
+            raise
+        print(f"opwatch: cannot write the output: {error.strerror}", file=sys.stderr)
+        _abandon_output()
+        return 1
     except KeyboardInterrupt:
         return 130
     return status

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import time
 from collections.abc import Iterator
@@ -145,7 +146,7 @@ def measure_scratch(node: str, seconds: float) -> Cost:
     try:
         with program_statistics():
             meter = CostMeter(tracer)
-            run_fio(node, [*LOAD, f"--runtime={seconds}"])
+            run_fio(node, [*LOAD, f"--runtime={seconds}"], seconds + 60)
             try:
                 return meter.cost()
             finally:
@@ -173,12 +174,12 @@ def compare_throughput(node: str, pairs: int, seconds: float) -> Throughput:
     def traced() -> float:
         tracer = BlockTracer(leaves)
         try:
-            return run_fio(node, [*LOAD, f"--runtime={seconds}"]).iops
+            return run_fio(node, [*LOAD, f"--runtime={seconds}"], seconds + 60).iops
         finally:
             tracer.close()
 
     def untraced() -> float:
-        return run_fio(node, [*LOAD, f"--runtime={seconds}"]).iops
+        return run_fio(node, [*LOAD, f"--runtime={seconds}"], seconds + 60).iops
 
     ratios, base = [], []
     untraced()  # the first run also fills the page cache
@@ -192,14 +193,45 @@ def compare_throughput(node: str, pairs: int, seconds: float) -> Throughput:
     return Throughput(ratios, statistics.median(base))
 
 
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0.1 <= value <= 3600:
+        raise argparse.ArgumentTypeError("must be between 0.1 and 3600 seconds")
+    return value
+
+
+def _pairs(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError("must be at least 0")
+    return value
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP leave through the clean-up while this is entered, unless they were ignored."""
+
+    def leave(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dev", action="append", metavar="D", help="measure on this disk under the load it has now"
     )
     parser.add_argument(
-        "--for", dest="seconds", type=float, default=3.0, metavar="S", help="seconds a measurement (3)"
+        "--for", dest="seconds", type=_seconds, default=3.0, metavar="S", help="seconds a measurement (3)"
     )
-    parser.add_argument("--pairs", type=int, default=5, help="runs with and without tracing (5)")
+    parser.add_argument("--pairs", type=_pairs, default=5, help="runs with and without tracing (5)")
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
 
 
@@ -246,7 +278,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dev:
         cost = measure_device(args.dev, args.seconds)
     else:
-        with ScratchDisk(SCRATCH_BYTES) as disk:
+        with ended_by_signals(), ScratchDisk(SCRATCH_BYTES) as disk:
             cost = measure_scratch(disk.node, args.seconds)
             if args.pairs > 0:
                 throughput = compare_throughput(disk.node, args.pairs, args.seconds)

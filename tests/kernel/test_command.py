@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from opwatch.scratch import ScratchDisk
 
 from .watching import ATTEMPTS, lines, opwatch
@@ -95,9 +97,11 @@ def test_strict_fails_when_the_witness_is_missing(disk: ScratchDisk) -> None:
     assert "statistics are off" in done.stderr
 
 
-def test_without_rights_it_names_the_capability(disk: ScratchDisk) -> None:
-    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]
-    done = subprocess.run(
+def as_nobody(disk: ScratchDisk, capabilities: str) -> subprocess.CompletedProcess[str]:
+    """opwatch without root, with these capabilities alone."""
+    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    command += [f"--inh-caps={capabilities}", f"--ambient-caps={capabilities}"]
+    return subprocess.run(
         [*command, sys.executable, "-m", "opwatch", "--dev", disk.name, "0.1", "1"],
         capture_output=True,
         text=True,
@@ -105,8 +109,69 @@ def test_without_rights_it_names_the_capability(disk: ScratchDisk) -> None:
         cwd="/",
         env=os.environ | {"PYTHONPATH": os.getcwd()},
     )
+
+
+def test_two_capabilities_are_all_it_needs(disk: ScratchDisk) -> None:
+    done = as_nobody(disk, "-all,+bpf,+perfmon")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_statistics_switched_off_meanwhile_are_no_witness(disk: ScratchDisk) -> None:
+    iostats = Path(f"/sys/block/{disk.name}/queue/iostats")
+    switching = f"echo 0 > {iostats}; sleep 0.3; dd if={disk.node} of=/dev/null bs=4k count=7 iflag=direct; "
+    done = opwatch(
+        "--dev", disk.name, "--json", "0.1", "--", "sh", "-c", f"sleep 0.2; {switching} echo 1 > {iostats}"
+    )
+    trust = lines(done.stdout)[-1]["trust"]
+    assert trust["drift"] == {}
+    assert "statistics" in trust["no_drift"]
+
+
+def test_without_rights_it_names_the_capability(disk: ScratchDisk) -> None:
+    done = as_nobody(disk, "-all")
     assert done.returncode == 4, done.stderr
     assert "CAP_BPF" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_and_no_output_at_all_are_no_traceback(disk: ScratchDisk) -> None:
+    for redirection, status in ((">/dev/full", 1), (">&-", 0), (">&- 2>&-", 0)):
+        for command in (f"--dev {disk.name} 0.05 1", "devices", "doctor"):
+            shell = f"exec {sys.executable} -m opwatch {command} {redirection}"
+            done = subprocess.run(
+                ["sh", "-c", shell], capture_output=True, text=True, timeout=60, check=False
+            )
+            assert "Traceback" not in done.stderr
+            assert done.returncode == status, (command, redirection, done.stderr)
+            assert (status == 0) == (done.stderr == "")
+
+
+def test_too_few_descriptors_are_no_bug_of_ours(disk: ScratchDisk) -> None:
+    shell = f"ulimit -n 10; exec {sys.executable} -m opwatch --dev {disk.name} 0.05 1"
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "EMFILE" in done.stderr
+    assert "bug" not in done.stderr
+
+
+def test_quiet_json_is_the_summary_alone(disk: ScratchDisk) -> None:
+    done = opwatch("--dev", disk.name, "--json", "-q", "0.05", "2")
+    assert [line["type"] for line in lines(done.stdout)] == ["summary"]
+
+
+@pytest.mark.parametrize("words", [["sda"], ["1", "1.5"]])
+def test_what_is_no_number_is_told_in_words(words: list[str]) -> None:
+    done = opwatch(*words)
+    assert done.returncode == 2
+    assert words[-1] in done.stderr
+    assert "_positive" not in done.stderr
+    assert "_count" not in done.stderr
+
+
+@pytest.mark.parametrize("words", ["--for -1", "--for 0", "--for nan", "--for inf", "--pairs -1"])
+def test_overhead_refuses_numbers_that_make_no_sense(disk: ScratchDisk, words: str) -> None:
+    done = opwatch("overhead", "--dev", disk.name, *words.split())
+    assert done.returncode == 2
     assert "Traceback" not in done.stderr
 
 

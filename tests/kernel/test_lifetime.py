@@ -10,10 +10,12 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from opwatch.collectors.blk import BlockTracer
 from opwatch.device import Devices
 from opwatch.errors import OpwatchError
-from opwatch.scratch import ScratchDisk
+from opwatch.scratch import MEMORY, ScratchDisk
 from opwatch.tools.watch import choose_leaves
 
 from .load import reads
@@ -73,6 +75,40 @@ def test_a_disk_that_vanishes_ends_with_its_summary(disk: ScratchDisk) -> None:
     last = lines(out)[-1]
     assert last["type"] == "summary"
     assert last["ops"]["read"]["count"] == 101
+
+
+def test_after_a_stop_no_empty_intervals_follow(disk: ScratchDisk) -> None:
+    process = start(disk, "0.2")
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGCONT)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    lengths = [line["interval_s"] for line in lines(out) if line["type"] == "interval"]
+    assert max(lengths) > 1.4
+    # The first after the stop may be short: lines stay on their grid.
+    assert sum(length < 0.1 for length in lengths) <= 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_overhead_leaves_no_disk_behind_when_it_is_ended(number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "opwatch", "overhead", "--for", "2", "--pairs", "0"], stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 20
+    while not any(process.pid == pid for pid in _parents_of("fio")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    before = set(MEMORY.glob("opwatch-*"))
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (128 + number, b"")
+    assert len(set(MEMORY.glob("opwatch-*")) & before) == len(before) - 1
+
+
+def _parents_of(name: str) -> list[int]:
+    listing = subprocess.run(["ps", "-C", name, "-o", "ppid="], capture_output=True, text=True, check=False)
+    return [int(word) for word in listing.stdout.split()]
 
 
 def test_interrupt_ends_with_the_summary_and_success(disk: ScratchDisk) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -31,7 +32,8 @@ class ScratchDisk:
             self.node = run_tool(["losetup", "--find", "--show", "--partscan", direct, backing.name]).strip()
         except OpwatchError as error:
             self._file.unlink()
-            raise PermissionMissing(f"cannot make a loop device: {error}") from error
+            kind = OpwatchError if os.geteuid() == 0 else PermissionMissing
+            raise kind(f"cannot make a loop device: {error}") from error
         return self
 
     def __exit__(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 
-from opwatch.clock import Anchor, read_anchor
+from opwatch.clock import read_anchor
 from opwatch.collectors.blk import BlockTracer
 from opwatch.derive import derive
 from opwatch.device import BlockDevice, Devices, Leaf, Presence
@@ -127,7 +127,6 @@ class _Run:
     def __init__(self, tracer: BlockTracer, sink: Sink) -> None:
         self._tracer = tracer
         self._sink = sink
-        self._anchor: Anchor = read_anchor()
         self._presences = [Presence(leaf.device) for leaf in tracer.leaves]
         # Before the first reading: what ends between the two was in flight at the attachment as well.
         self._in_flight = [_in_flight(leaf.device) for leaf in tracer.leaves]
@@ -152,13 +151,19 @@ class _Run:
         for presence in self._presences:
             presence.close()
 
-    def summary(self) -> list[str]:
-        """Write it; returns what stayed unexplained."""
+    def summary(self, *, with_rest: bool) -> list[str]:
+        """Write it; returns what stayed unexplained. `with_rest`: first what came after the last interval, if
+        anything did, so that the intervals add up to the summary."""
         now, misses = self._tracer.read_settled(), self._tracer.misses()
+        pairs = zip(self._last, now, strict=True)
+        if with_rest and any(derive(then.sample, rest.sample).ops for then, rest in pairs):
+            self._write(self._last, now, misses - self._last_misses, final=False)
         return self._write(self._first, now, misses - self._first_misses, final=True)
 
     def _write(self, begin: list[Reading], end: list[Reading], misses: int, *, final: bool) -> list[str]:
         unexplained = []
+        # Read anew each time: the wall clock may be set, or the machine may sleep, in between.
+        anchor = read_anchor()
         states = zip(self._tracer.leaves, begin, end, self._in_flight, self._flush_queues, strict=True)
         for leaf, then, now, in_flight, queues in states:
             hooks = self._tracer.hooks
@@ -167,7 +172,7 @@ class _Run:
                 leaf.device.name,
                 leaf.origin.name,
                 level,
-                self._anchor.wall(now.sample.end_ns),
+                anchor.wall(now.sample.end_ns),
                 final,
                 derive(then.sample, now.sample),
                 trust(then, now, misses),
@@ -214,10 +219,14 @@ def run(args: argparse.Namespace) -> int:
             print(f"opwatch: {note}", file=sys.stderr)
         with Waiter() as waiter, closing(_Run(tracer, sink)) as watching:
             waiter.start(args.command, quiet_stdout=args.json)
-            end = _watch(watching, waiter, args)
+            try:
+                end = _watch(watching, waiter, args)
+            except BrokenPipeError:
+                # Nobody reads us any more; the command is not to suffer for it.
+                return waiter.finish(stop=False)
             gone = watching.vanished()
             status = waiter.finish(stop=end in (End.SIGNAL, End.VANISHED))
-            unexplained = watching.summary()
+            unexplained = watching.summary(with_rest=not args.count)
     finally:
         tracer.close()
     if gone:

@@ -81,6 +81,7 @@ def document(seen: Observation) -> dict[str, Any]:
         "interval_s": seconds,
         "ops": {name: _op(seen.interval.ops.get(name) or _IDLE, seconds) for name in OPS},
         "trust": _trust(seen.trust),
+        "in_flight_at_start": seen.in_flight_at_start,
         "unexplained": seen.unexplained,
     }
 

@@ -19,6 +19,13 @@ BAR = 40
 _SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
 
 
+def _errors(count: int) -> str:
+    """An error count in at most 4 characters; the summary has the exact ones by status."""
+    if count < 1000:
+        return str(count)
+    return f"{count // 1000}k" if count < 100_000 else "many"
+
+
 def _row(name: str, op: OpInterval, seconds: float) -> str:
     latency = op.latency
     times = [latency.mean, *latency.quantiles.values()]
@@ -30,7 +37,7 @@ def _row(name: str, op: OpInterval, seconds: float) -> str:
         f"{units.megabytes(op.bytes / seconds if seconds else 0):>6} "
         + " ".join(f"{units.duration(time):>5}" for time in times)
         + f" {maximum:>6}{op.queue_depth:>6.1f} {units.size(op.size_p50()):>4} {sequential:>4} "
-        f"{op.errors:>3}"
+        f"{_errors(op.errors):>3}"
     )
 
 

@@ -46,9 +46,25 @@ def test_intervals_add_up_to_the_summary(disk: ScratchDisk) -> None:
     )
     *intervals, summary = lines(done.stdout)
     assert len(intervals) >= 8
-    counts = [line["ops"].get("read", {"count": 0})["count"] for line in intervals]
-    # What came after the last whole interval is in the summary alone.
-    assert summary["ops"]["read"]["count"] - 3000 < sum(counts) <= summary["ops"]["read"]["count"]
+    for key in ("count", "bytes"):
+        parts = [line["ops"]["read"][key] for line in intervals]
+        assert sum(parts) == summary["ops"]["read"][key]
+
+
+def test_a_short_command_has_its_interval(disk: ScratchDisk) -> None:
+    done = opwatch("--dev", disk.name, "--json", "30", "--", "blkdiscard", "-f", disk.node)
+    interval, summary = lines(done.stdout)
+    assert (interval["type"], summary["type"]) == ("interval", "summary")
+    assert interval["ops"]["discard"]["bytes"] == 256 << 20
+
+
+def test_a_closed_pipe_does_not_end_the_command(disk: ScratchDisk, tmp_path: Path) -> None:
+    mark = tmp_path / "ended"
+    command = f"sh -c 'sleep 1; touch {mark}; exit 5'"
+    watch = f"{sys.executable} -m opwatch --dev {disk.name} 0.1 -- {command} | head -1"
+    done = subprocess.run(["bash", "-c", watch + "; exit ${PIPESTATUS[0]}"], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (5, b"")
+    assert mark.exists()
 
 
 def test_count_stops_it(disk: ScratchDisk) -> None:

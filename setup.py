@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent
 # the installed package; this map is what is packaged. tests/unit/test_packaging.py compares both.
 PACKAGE_DIR = {
     "opwatch": "opwatch",
+    "opwatch.counters": "opwatch/counters",
     "opwatch.sinks": "opwatch/sinks",
     "opwatch.collectors": "collectors",
     "opwatch.tools": "tools",
@@ -79,7 +80,7 @@ setup(
     packages=list(PACKAGE_DIR),
     package_dir=PACKAGE_DIR,
     package_data={
-        "opwatch": ["py.typed", "_native.pyi"],
+        "opwatch": ["py.typed", "_native.pyi", "catalogue/*.toml"],
         "opwatch.ftl": ["profiles/*.toml"],
     },
     ext_modules=[

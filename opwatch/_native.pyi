@@ -57,3 +57,12 @@ def map_bytes(
     raw_tp: bool = False,
 ) -> int:
     """Map memory such a Tracer would take on `cpus` CPUs. Loads nothing."""
+
+# --- NVMe admin commands that only read ---
+
+def nvme_get_log(fd: int, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> tuple[int, bytes]:
+    """The NVMe status (0 is success) and the page. OSError when the kernel refuses, EPERM as well for a page
+    that is not on the list of those that may be read."""
+
+def nvme_identify(fd: int, cns: int, nsid: int) -> tuple[int, bytes]:
+    """The NVMe status and the 4096 bytes of Identify."""

@@ -17,6 +17,7 @@ COMMANDS = {
     "devices": "every block device: what it stands on, its queue limits, discard support",
     "doctor": "what this machine lacks for opwatch, and the command that mends it",
     "overhead": "what tracing costs on this machine",
+    "counters": "bytes written by host and to NAND, and wear, from firmware counters with proven units",
 }
 
 

@@ -21,6 +21,7 @@ help:
 	@echo "make lint bench  what CI checks; the figures of docs/overhead.md"
 	@echo "make test-kernel only the tests that need root"
 	@echo "make test-vm     stock kernels and real drivers in QEMU [KERNEL=6.12] [TEST=nvme]"
+	@echo "make fuzz-counters [INPUTS=10000000]"
 	@echo "make exactness   the table of docs/exactness.md; make clean"
 
 # Debian packages that are missing, installed when we are root and named when we are not.
@@ -71,6 +72,10 @@ exactness: build
 	OPWATCH_REQUIRE=vm $(PY) -m pytest tests/vm -k 'exactness or trouble or stacks'
 	$(PY) -m tests.vm.exactness
 
+# By hand, or weekly: ten million damaged pages and reports, about ten minutes.
+fuzz-counters: build
+	$(PY) -m tests.fuzz.counters $(or $(INPUTS),10000000)
+
 lint: build
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
@@ -94,4 +99,4 @@ clean:
 	rm -rf build .venv *.egg-info opwatch/*.so
 
 
-.PHONY: help packages build demo test test-kernel test-vm exactness docs lint bench clean
+.PHONY: help packages build demo test test-kernel test-vm exactness fuzz-counters docs lint bench clean

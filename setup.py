@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent
 PACKAGE_DIR = {
     "opwatch": "opwatch",
     "opwatch.counters": "opwatch/counters",
+    "opwatch.ftl": "opwatch/ftl",
     "opwatch.sinks": "opwatch/sinks",
     "opwatch.collectors": "collectors",
     "opwatch.tools": "tools",

@@ -107,18 +107,21 @@ def _from_document(name: str, document: object) -> Evidence:
 
 
 def _from_text(name: str, text: str) -> Evidence:
+    # Some versions of nvme-cli print a line of talk before the document.
     start = re.search(r"^[ \t]*[{\[]", text, re.MULTILINE)
+    problem = ""
     if start:
         try:
-            return _from_document(name, json.loads(text[start.start() :]))
+            document = json.loads(text[start.start() :])
         except (ValueError, RecursionError) as error:
-            if start.start() == 0:
-                raise UsageError(f"{name}: not the JSON that it begins as ({error})") from error
+            problem = f", nor whole JSON ({error})"
+        else:
+            return _from_document(name, document)
     if is_smartctl_text(text):
         return parse_smartctl_text(text)
     found = parse_plugin_text(text)
     if found is None:
-        raise UsageError(f"{name}: this is none of {_KNOWN}")
+        raise UsageError(f"{name}: this is none of {_KNOWN}{problem}")
     return found
 
 

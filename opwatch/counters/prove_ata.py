@@ -146,7 +146,7 @@ class AtaProof:
         reading = Reading(sectors * self._lba, "bytes", self._lba, source, Proof.SPEC)
         if sectors >= (1 << _RAW_BITS) - 1:
             return reading.refused("all ones: saturated or not supported")
-        if not sectors:
+        if not sectors and statistics.write_commands != 0:
             return reading.refused("the counter is 0: nothing was written, or the drive does not count")
         return reading
 
@@ -240,7 +240,8 @@ class AtaProof:
         )
         if reason:
             return [reading.refused(reason)]
-        return [reading.noted("below the host's writes") if reading.value < host.value else reading]
+        below = reading.value + reading.quantum <= host.value - host.quantum
+        return [reading.noted("below the host's writes") if below else reading]
 
     def _below(self, reading: Reading, host: Reading, entry: Entry) -> str | None:
         """S6: at lifetime a drive that does not compress wrote at least what the host did."""

@@ -62,10 +62,8 @@ class NvmeProof:
         value = reading.value or 0
         if fault and not fault.host:
             return reading.refused(fault.fault or "")
-        if not units:
-            return reading.refused("the counter is 0: nothing was written, or the drive does not count")
-        if not smart:
-            return reading
+        if not smart or not (units or smart.write_commands == 0):
+            return reading.refused("the counter is 0 although there were writes: it is not reported")
         reason = sanity.first(
             sanity.mean_write(value, smart.write_commands, self._lba, self._drive.max_transfer_bytes),
             sanity.too_fast(value, smart.power_on_hours or None, "nvme"),
@@ -128,16 +126,14 @@ class NvmeProof:
 
     def _checked_nand(self, reading: Reading, host: Reading, average: float | None) -> Reading:
         value = reading.value or 0
-        if not value and host.value:
-            return reading.refused("the counter is 0 although the host wrote: it is not implemented")
-        if not value:
-            return reading.refused("the counter is 0: nothing was written, or the drive does not count")
+        if not value and host.value != 0:
+            return reading.refused("the counter is 0, and the host's writes are not: it is not implemented")
         reason = sanity.first(
             sanity.ratio(value, host.value, self._capacity), sanity.erases(value, average, self._capacity)
         )
         if reason:
             return reading.refused(reason)
-        if host.value and value < host.value:
+        if host.value and value + reading.quantum <= host.value - host.quantum:
             return reading.noted("below the host's writes")
         return reading
 

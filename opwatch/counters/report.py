@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opwatch.counters import sanity
 from opwatch.counters.catalogue import Catalogue
 from opwatch.counters.evidence import Evidence
@@ -186,8 +188,22 @@ def _scsi(evidence: Evidence) -> Report:
     return Report(evidence.drive, readings, {"host_written": others, "nand_written": []}, evidence.failures)
 
 
+def _credible(reading: Reading) -> Reading:
+    reason = sanity.absurd(reading.value, reading.unit) if reading.value is not None else None
+    return reading.refused(reason) if reason else reading
+
+
 def report(evidence: Evidence, catalogue: Catalogue) -> Report:
     """Every counter of the drive. A drive whose protocol nothing tells gets reasons only."""
+    found = _by_protocol(evidence, catalogue)
+    return replace(
+        found,
+        readings={name: _credible(each) for name, each in found.readings.items()},
+        others={name: [_credible(each) for each in some] for name, some in found.others.items()},
+    )
+
+
+def _by_protocol(evidence: Evidence, catalogue: Catalogue) -> Report:
     protocol = evidence.drive.protocol
     if protocol is None and (evidence.attributes or evidence.statistics):
         protocol = "ata"

@@ -18,6 +18,17 @@ _SATA, _SAS, _NVME = 600_000_000, 4_800_000_000, 32_000_000_000
 FASTEST = {"ata": _SATA, "scsi": _SAS, "nvme": _NVME}
 
 
+# Beyond these a number is noise, whatever its source.
+_LIMITS = {"bytes": (0, 10**20), "celsius": (-60, 150), "percent": (0, 255)}
+_COUNTS = (0, 1 << 64)
+
+
+def absurd(value: int, unit: str) -> str | None:
+    """No drive has such a number: noise, or another field, was read."""
+    least, most = _LIMITS.get(unit, _COUNTS)
+    return None if least <= value <= most else f"{value} {unit} are not credible"
+
+
 def mean_write(n_bytes: int, commands: int | None, lba_bytes: int | None, limit: int | None) -> str | None:
     """S4: the mean write is at least a logical block and at most what one command can carry."""
     if not commands:

@@ -12,7 +12,7 @@ from opwatch.sinks.jsonl import SCHEMA
 
 COLUMNS = 80
 HEADER = ("COUNTER", "VALUE", "STEP", "PROOF", "SOURCE, OR WHY NOT")
-_WIDTHS = (21, 9, 6, 11)
+_WIDTHS = (21, 11, 6, 11)
 _UNITS = {"percent": "%", "celsius": "C", "hours": "h"}
 
 
@@ -62,7 +62,8 @@ def _value(reading: Reading) -> str:
         return "-"
     if reading.unit == "bytes":
         return units.capacity(reading.value)
-    return f"{reading.value}{' ' + _UNITS[reading.unit] if reading.unit in _UNITS else ''}"
+    shown = str(reading.value) if reading.value < 10**7 else f"{reading.value:.2e}"
+    return f"{shown} {_UNITS.get(reading.unit, '')}".rstrip()
 
 
 def _rows(name: str, reading: Reading) -> list[str]:

@@ -34,6 +34,7 @@ EXAMPLES = {
     "micron-datacentre": ("Micron_5300_MTFDDAK480TDS", "D3MU001", None, "Micron_M500DC_MTFDDAK480MBB"),
     "crucial-micron-client": ("CT1000MX500SSD1", "M3CR033", None, "CT1000P1SSD8"),
     "wd-blue-3d": ("WDC WDS100T2B0A-00SM50", "401000WD", None, "WDC WDS100T3B0A-00AXR0"),
+    "wd-red": ("WDC WDS100T1R0A-68A4W0", "411000WR", "WD Blue / Red / Green SSDs", "WDC WDS100T2G0A-00JH30"),
     "sandisk-3d": ("SanDisk SDSSDH3 512G", "40101000", None, "SanDisk SDSSDP128G"),
     "sandisk-marvell": ("SanDisk SDSSDHII480G", "X31200RL", "Marvell based SanDisk SSDs", None),
     "phison": ("KINGSTON SA400S37240G", "SBFKB1D1", "Phison Driven SSDs", None),

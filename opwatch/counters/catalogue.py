@@ -57,6 +57,7 @@ class Entry:
     no_nand: str | None = None
     below_host: bool = False
     statistics_wrap: bool = False
+    tight: bool = False
 
     def matches(self, drive: Drive) -> bool:
         """Whether the drive is one of these. What the entry asks for and the drive does not tell is a no."""
@@ -202,6 +203,7 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
         fault=table.text("fault"),
         no_nand=table.text("no_nand"),
         below_host=bool(table.take("below_host", bool, "true or false")),
+        tight=bool(table.take("tight", bool, "true or false")),
         statistics_wrap=bool(table.take("statistics_wrap", bool, "true or false")),
     )
     table.finish()

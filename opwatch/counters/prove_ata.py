@@ -124,8 +124,19 @@ class AtaProof:
             sanity.too_fast(reading.value, self._hours, "ata"),
             sanity.too_little(reading.value, self._hours, entry.host.units[0]),
             self._host_erases(reading.value),
+            self._loose(reading.value, entry) if entry.tight else None,
         )
         return reading.refused(reason) if reason else reading
+
+    def _loose(self, host: int, entry: Entry) -> str | None:
+        """Of a family with several units: NAND writes must be what the erases hold, and above the host's."""
+        nand = self._sum(entry.nand, entry).value if entry.nand else None
+        average = self._average_erases()
+        if not nand or not average or average < 10 or not self._capacity:
+            return "there are too few erases to prove the unit by"
+        if host <= 1.02 * nand and 1 / 3 <= nand / (average * self._capacity) <= 3:
+            return None
+        return f"{average:.0f} erases do not confirm the unit"
 
     def _host_erases(self, value: int) -> str | None:
         """Host writes cannot be many times what the erases of the drive hold."""
@@ -158,10 +169,25 @@ class AtaProof:
         statistics = self._evidence.statistics
         commands = statistics.write_commands if statistics else None
         reason = sanity.first(
+            self._contradicted(value),
             sanity.mean_write(value, commands, self._lba, 32 << 20),
             sanity.too_fast(value, self._hours, "ata"),
         )
         return reading.refused(reason) if reason else reading
+
+    def _contradicted(self, value: int) -> str | None:
+        """Below 2^32 sectors they may have wrapped: an attribute that is them in no unit says so."""
+        if value >= _WRAP * self._lba:
+            return None
+        attributes = (self._evidence.attribute(number) for number in (241, 246, 225))
+        names = ("LBA", "Host", "Write", "Wts")
+        shown = [
+            each for each in attributes if each and each.raw and any(name in each.name for name in names)
+        ]
+        confirmed = any(close((each.raw or 0) * unit, value, unit) for each in shown for unit in UNITS)
+        if not shown or confirmed:
+            return None
+        return f"attribute {shown[0].id} {shown[0].name} is in no unit what they say: they may have wrapped"
 
     def _unwrapped(self, statistics: Reading) -> Reading | None:
         """An attribute of a drive not in the catalogue that shows the statistics before they wrapped."""

@@ -1,7 +1,7 @@
 """What nvme-cli prints as JSON, in either of its output formats, alone or inside a larger document.
 
 Each kind of log is known by its keys, so that a document that holds several, as support tools write them,
-is read as well. Where one kind is there twice, the first counts.
+is read as well. One that holds two different logs of a kind is of two drives, or moments, and is refused.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from opwatch.counters.ocp import BOOT_GUID, CLOUD_GUID, BootLog, CloudLog
 from opwatch.counters.reading import Drive
 from opwatch.counters.smart_log import SmartLog, celsius
 from opwatch.counters.vendor_page import Item
+from opwatch.errors import UsageError
 
 _SMART = {
     "data_units_read": "data_units_read",
@@ -165,23 +166,32 @@ def _smart(found: Mapping[str, Any]) -> SmartLog:
     return SmartLog(**_named(found, _SMART), temperature_celsius=celsius(kelvin))
 
 
-def _add(evidence: Evidence, found: Mapping[str, Any]) -> Evidence:
-    """The evidence with what this one object is, if it is anything known."""
-    if "avail_spare" in found and "data_units_written" in found and not evidence.smart:
-        return replace(evidence, smart=_smart(found))
-    if "media_units_written" in found and "data_units_written" in found and not evidence.endurance:
-        return replace(evidence, endurance=EnduranceGroup(**_named(found, _ENDURANCE)))
-    if {"hbmw", "mbmw", "mbe"} <= set(found) and not evidence.fdp:
-        numbers = [json_number(found[key]) for key in ("hbmw", "mbmw", "mbe")]
-        return replace(evidence, fdp=FdpStatistics(*numbers))
-    if isinstance(found.get("mn"), str) and "vid" in found and not evidence.drive.model:
-        return replace(evidence, drive=_drive(found))
-    if {"nsze", "ncap", "nuse"} <= set(found) and not evidence.namespace:
-        return replace(evidence, namespace=_namespace(found))
-    if any(fold(key) == "logpageguid" for key in found) and not (evidence.ocp or evidence.boot):
-        return replace(evidence, ocp=cloud_log(found), boot=boot_log(found))
+def _known(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What this one object is, by the name of the evidence; empty when it is nothing known."""
+    if "avail_spare" in found and "data_units_written" in found:
+        return {"smart": _smart(found)}
+    if "media_units_written" in found and "data_units_written" in found:
+        return {"endurance": EnduranceGroup(**_named(found, _ENDURANCE))}
+    if {"hbmw", "mbmw", "mbe"} <= set(found):
+        return {"fdp": FdpStatistics(*(json_number(found[key]) for key in ("hbmw", "mbmw", "mbe")))}
+    if isinstance(found.get("mn"), str) and "vid" in found:
+        return {"drive": _drive(found)}
+    if {"nsze", "ncap", "nuse"} <= set(found):
+        return {"namespace": _namespace(found)}
+    if any(fold(key) == "logpageguid" for key in found):
+        return {"ocp": cloud_log(found), "boot": boot_log(found)}
     vendor = _intel(found)
-    return replace(evidence, vendor=(vendor,)) if vendor and not evidence.vendor else evidence
+    return {"vendor": (vendor,)} if vendor else {}
+
+
+def _add(evidence: Evidence, found: Mapping[str, Any]) -> Evidence:
+    """The evidence with this object. The same again is well; another of its kind is of another drive."""
+    new = {name: record for name, record in _known(found).items() if record}
+    for name, record in new.items():
+        ours = getattr(evidence, name)
+        if ours and ours != Drive() and ours != record:
+            raise UsageError(f"the document holds two different {name} logs: give one drive, of one moment")
+    return replace(evidence, **new) if new else evidence
 
 
 def parse_nvme_json(document: object) -> Evidence:

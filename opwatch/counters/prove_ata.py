@@ -184,10 +184,16 @@ class AtaProof:
         shown = [
             each for each in attributes if each and each.raw and any(name in each.name for name in names)
         ]
-        confirmed = any(close((each.raw or 0) * unit, value, unit) for each in shown for unit in UNITS)
-        if not shown or confirmed:
+        confirmed = any(close((each.raw or 0) * unit, value, unit, 0.005) for each in shown for unit in UNITS)
+        if not shown or confirmed or self._repeated(value):
             return None
         return f"attribute {shown[0].id} {shown[0].name} is in no unit what they say: they may have wrapped"
+
+    def _repeated(self, value: int) -> bool:
+        """Whether an attribute where some makers put host writes repeats the statistics to the step."""
+        attributes = (self._evidence.attribute(number) for number in (233, 235))
+        raws = [each.raw for each in attributes if each and each.raw and each.raw >= 1000]
+        return any(abs(raw * unit - value) <= 2 * unit for raw in raws for unit in UNITS)
 
     def _unwrapped(self, statistics: Reading) -> Reading | None:
         """An attribute of a drive not in the catalogue that shows the statistics before they wrapped."""

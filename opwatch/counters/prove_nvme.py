@@ -30,7 +30,9 @@ class NvmeProof:
     def host(self) -> list[Reading]:
         """Every source of bytes that the host wrote, the best first."""
         found = [self._fdp_host(), self._smart_host(), self._endurance_host(), *self._vendor("host")]
-        return [each for each in found if each] or [unknown("no page with a count of host writes was read")]
+        listed = [each for each in found if each]
+        listed.sort(key=lambda each: each.value is None)
+        return listed or [unknown("no page with a count of host writes was read")]
 
     def _fdp_host(self) -> Reading | None:
         fdp, smart = self._evidence.fdp, self._evidence.smart
@@ -224,7 +226,21 @@ class NvmeProof:
         reading = Reading(
             total * counter.units[0], "bytes", quantum, source, Proof.CATALOGUE, caveat=counter.caveat
         )
-        return self._checked_nand(reading, host, average) if host else reading
+        if not host:
+            return reading
+        reason = self._same_host(entry, page, host)
+        return reading.refused(reason) if reason else self._checked_nand(reading, host, average)
+
+    def _same_host(self, entry: Entry, page: VendorPage, host: Reading) -> str | None:
+        """S1: what the page says of the host is what the best source says of it."""
+        if not entry.host or host.value is None:
+            return None
+        theirs = self._from_page(entry, entry.host, page, None)
+        if theirs.value is None or abs(theirs.value - host.value) <= 0.02 * host.value + 2 * (
+            theirs.quantum + host.quantum
+        ):
+            return None
+        return f"the page has {theirs.value} bytes of host writes, and {host.source} has {host.value}"
 
     def _average(self, entry: Entry, items: dict[str, Item], raw: bytes | None) -> float | None:
         counts = [pick(items, raw, term) for term in entry.erase]

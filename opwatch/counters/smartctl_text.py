@@ -8,6 +8,7 @@ from opwatch.counters.evidence import Attribute, Evidence, ScsiCounters, Statist
 from opwatch.counters.numbers import scaled, whole_number
 from opwatch.counters.reading import Drive
 from opwatch.counters.smart_log import SmartLog
+from opwatch.errors import UsageError
 
 _SMART_LABELS = {
     "Data Units Read": "data_units_read",
@@ -170,6 +171,8 @@ def _power_on_hours(text: str, attributes: tuple[Attribute, ...]) -> int | None:
 
 def parse_smartctl_text(text: str) -> Evidence:
     """The drive of the report. A line that is not quite what it should be is left out."""
+    if text.count("=== START OF INFORMATION SECTION") > 1:
+        raise UsageError("there are several reports of smartctl's in it: give those of one drive")
     lines = text.splitlines()
     labels = _labels(lines)
     attributes = _attributes(lines)

@@ -184,6 +184,23 @@ def test_statistics_that_may_have_wrapped_are_refused() -> None:
     assert told(beyond).readings["host_written"].value == 512 * 10**10
 
 
+def test_statistics_that_an_attribute_contradicts_are_refused() -> None:
+    def acme(**raws: int) -> Evidence:
+        attributes = tuple(
+            Attribute(int(key[1:]), "Total_LBAs_Written", raw, str(raw)) for key, raw in raws.items()
+        )
+        statistics = Statistics({(1, 0x18): 1 << 31})
+        return Evidence(Drive("ata", "ACME"), attributes=attributes, statistics=statistics)
+
+    one_tib = (1 << 31) * 512
+    for raws in ({}, {"a241": 1 << 10}, {"a241": 1 << 15}, {"a241": 777, "a233": 1 << 15}):
+        assert told(acme(**raws)).readings["host_written"].value == one_tib
+    assert told(acme(a241=777)).readings["host_written"].value is None
+    # Modulo 2^32 sectors it is the same: the statistics have wrapped.
+    wrapped = told(acme(a241=(1 << 31) + (3 << 32))).readings["host_written"]
+    assert (wrapped.value, wrapped.proof) == (one_tib + 3 * (1 << 41), Proof.CALIBRATED)
+
+
 @pytest.mark.parametrize("units", [1, 512_000])
 def test_a_unit_of_several_is_told_by_the_host(units: int) -> None:
     entry = next(each for each in CATALOGUE.entries if each.name == "micron-9200-9300")

@@ -190,6 +190,29 @@ def test_two_drives_are_not_one() -> None:
         merge(smart, Evidence(smart=SmartLog(data_units_written=2)))
 
 
+def test_a_document_of_two_drives_is_refused() -> None:
+    smart = {"avail_spare": 100, "data_units_written": 7, "host_write_commands": 9}
+    assert parse_nvme_json([smart, {"again": smart}]).smart
+    with pytest.raises(UsageError, match="two different"):
+        parse_nvme_json({"nvme0": smart, "nvme1": {**smart, "data_units_written": 8}})
+    report_ = b"smartctl 7.4\n=== START OF INFORMATION SECTION ===\nDevice Model: A\n"
+    with pytest.raises(UsageError, match="several"):
+        evidence_of("x", report_ * 2)
+
+
+def test_a_vendor_page_with_another_host_than_02h_is_refused() -> None:
+    items = {
+        "nand_bytes_written": {"normalized": 100, "raw": 9000},
+        "host_bytes_written": {"normalized": 100, "raw": 6000},
+    }
+    evidence = replace(parse_nvme_json(items), drive=Drive(protocol="nvme", model="INTEL SSDPE2KX010T8"))
+    smart = SmartLog(data_units_written=6000 * (1 << 25) // 512_000, write_commands=10**7)
+    assert report(replace(evidence, smart=smart), CATALOGUE).readings["nand_written"].value == 9000 << 25
+    other = replace(smart, data_units_written=3 * 10**5)
+    found = report(replace(evidence, smart=other), CATALOGUE).readings["nand_written"]
+    assert found.value is None and "host writes" in (found.reason or "")
+
+
 def test_a_page_that_fails_loses_its_own_fields_only(tmp_path: Path) -> None:
     (tmp_path / "log-02").write_bytes(page(a=(48, 16, 1000), b=(80, 16, 10**5), c=(1, 2, 300)))
     (tmp_path / "log-c0").write_bytes(b"\xff" * 512)

@@ -190,8 +190,30 @@ def test_two_drives_are_not_one() -> None:
         merge(smart, Evidence(smart=SmartLog(data_units_written=2)))
 
 
+def test_an_endurance_group_is_not_taken_for_the_drive() -> None:
+    group = {"avail_spare": 100, "data_units_written": 7, "media_units_written": 9, "power_on_hours": 1}
+    found = parse_nvme_json(group)
+    assert found.smart is None
+    assert found.endurance and found.endurance.media_units_written == 9
+
+
+def test_both_tables_of_attributes_are_read() -> None:
+    brief = "ID# ATTRIBUTE_NAME          FLAGS    VALUE WORST THRESH FAIL RAW_VALUE\n"
+    brief += "241 Total_LBAs_Written      -O--CK   100   100   000    -    12345\n"
+    brief += "  9 Power_On_Hours          -O--CK   100   100   000    NOW  17h+05m+33.560s\n"
+    old = "ID# ATTRIBUTE_NAME          FLAG     VALUE WORST THRESH TYPE      UPDATED  WHEN_FAILED RAW_VALUE\n"
+    old += "241 Total_LBAs_Written      0x0032   100   100   000    Old_age   Always       -       12345\n"
+    old += "  9 Power_On_Hours          0x0032   100   100   000    Old_age   Always   NOW  17h+05m+33.560s\n"
+    head = "smartctl 7.3\n=== START OF INFORMATION SECTION ===\nDevice Model:     ACME\n\n"
+    ours, theirs = (evidence_of("x", (head + table).encode()) for table in (brief, old))
+    assert ours == theirs
+    assert ours.power_on_hours == 17
+    [written, hours] = ours.attributes
+    assert (written.id, written.raw, hours.raw) == (241, 12345, None)
+
+
 def test_a_document_of_two_drives_is_refused() -> None:
-    smart = {"avail_spare": 100, "data_units_written": 7, "host_write_commands": 9}
+    smart = {"avail_spare": 100, "data_units_written": 7, "host_write_commands": 9, "power_on_hours": 1}
     assert parse_nvme_json([smart, {"again": smart}]).smart
     with pytest.raises(UsageError, match="two different"):
         parse_nvme_json({"nvme0": smart, "nvme1": {**smart, "data_units_written": 8}})

@@ -85,13 +85,21 @@ def _collect(device: BlockDevice, catalogue: Catalogue) -> Evidence:
         transport.close()
 
 
-def kernel_written(device: BlockDevice) -> Reading | None:
-    """What the kernel sent to the disk since it appeared; None when sysfs does not tell."""
+def _sectors_written(device: BlockDevice) -> int | None:
     fields = (device.attribute("stat") or "").split()
-    if len(fields) <= _WRITE_SECTORS or not fields[_WRITE_SECTORS].isdigit():
+    return int(fields[_WRITE_SECTORS]) if len(fields) > _WRITE_SECTORS else None
+
+
+def kernel_written(devices: Devices, device: BlockDevice) -> Reading | None:
+    """What the kernel sent to the disk since it appeared; None when sysfs does not tell."""
+    # The head of NVMe paths keeps no statistics on older kernels; the paths always do.
+    disks = devices.paths(device) or [device]
+    sectors = [_sectors_written(disk) for disk in disks]
+    known = [each for each in sectors if each is not None]
+    if len(known) != len(sectors):
         return None
-    value = int(fields[_WRITE_SECTORS]) * SECTOR
-    return Reading(value, "bytes", SECTOR, f"/sys/block/{device.name}/stat, since boot", Proof.SPEC)
+    source = " + ".join(f"/sys/block/{disk.name}/stat" for disk in disks)
+    return Reading(sum(known) * SECTOR, "bytes", SECTOR, f"{source}, since boot", Proof.SPEC)
 
 
 def read_device(devices: Devices, name: str, catalogue: Catalogue) -> tuple[Report, OpwatchError | None]:
@@ -116,7 +124,7 @@ def read_device(devices: Devices, name: str, catalogue: Catalogue) -> tuple[Repo
         if getattr(drive, name) is None
     }
     found = report(replace(evidence, drive=replace(drive, **missing)), catalogue)
-    witness = kernel_written(device)
+    witness = kernel_written(devices, device)
     return (
         replace(found, readings={**found.readings, "kernel_written": witness}) if witness else found
     ), failed

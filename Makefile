@@ -23,6 +23,7 @@ help:
 	@echo "make test-kernel only the tests that need root"
 	@echo "make test-vm     stock kernels and real drivers in QEMU [KERNEL=6.12] [TEST=nvme]"
 	@echo "make fuzz        ten million operations on the simulated drive"
+	@echo "make fuzz-counters [INPUTS=10000000]"
 	@echo "make exactness   the table of docs/exactness.md; make clean"
 
 # Debian packages that are missing, installed when we are root and named when we are not.
@@ -73,6 +74,10 @@ exactness: build
 	OPWATCH_REQUIRE=vm $(PY) -m pytest tests/vm -k 'exactness or trouble or stacks'
 	$(PY) -m tests.vm.exactness
 
+# By hand, or weekly: ten million damaged pages and reports, about ten minutes.
+fuzz-counters: build
+	$(PY) -m tests.fuzz.counters $(or $(INPUTS),10000000)
+
 lint: build
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
@@ -84,6 +89,7 @@ lint: build
 docs: build
 	$(call install_packages,mandoc)
 	$(PY) -m tests.vm.matrix --write
+	$(PY) -m tests.supported --write
 	@mkdir -p build/docs
 	mandoc -T lint -W warning docs/man/opwatch.1
 	mandoc -T html docs/man/opwatch.1 > build/docs/opwatch.1.html
@@ -111,4 +117,4 @@ clean:
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 
-.PHONY: help packages build demo test test-kernel test-vm exactness docs lint bench bench-tracing bench-drive fuzz clean
+.PHONY: help packages build demo test test-kernel test-vm exactness docs lint bench bench-tracing bench-drive fuzz fuzz-counters clean

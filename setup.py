@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent
 PACKAGE_DIR = {
     "opwatch": "opwatch",
     "opwatch.drive": "opwatch/drive",
+    "opwatch.counters": "opwatch/counters",
     "opwatch.ftl": "opwatch/ftl",
     "opwatch.sinks": "opwatch/sinks",
     "opwatch.collectors": "collectors",
@@ -107,7 +108,7 @@ setup(
     packages=list(PACKAGE_DIR),
     package_dir=PACKAGE_DIR,
     package_data={
-        "opwatch": ["py.typed", "_native.pyi"],
+        "opwatch": ["py.typed", "_native.pyi", "catalogue/*.toml"],
         "opwatch.ftl": ["profiles/*.toml"],
     },
     ext_modules=[

@@ -21,7 +21,7 @@ PyObject *ow_py_raise(int err, const char *what)
 static struct PyModuleDef native_module = {
 	.m_base = PyModuleDef_HEAD_INIT,
 	.m_name = "_native",
-	.m_doc = "BPF tracing and flash translation: see _native.pyi.",
+	.m_doc = "BPF tracing, flash translation and NVMe logs: see _native.pyi.",
 	.m_size = -1,
 };
 
@@ -31,7 +31,7 @@ PyMODINIT_FUNC PyInit__native(void)
 
 	if (!module)
 		return NULL;
-	if (ow_py_add_ftl(module)) {
+	if (ow_py_add_ftl(module) || ow_py_add_nvme(module)) {
 		Py_DECREF(module);
 		return NULL;
 	}

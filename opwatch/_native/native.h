@@ -12,5 +12,6 @@ PyObject *ow_py_raise(int err, const char *what);
 /* Each adds its types and functions to the module. Returns 0 or -1 with an exception set. */
 int ow_py_add_tracer(PyObject *module);
 int ow_py_add_ftl(PyObject *module);
+int ow_py_add_nvme(PyObject *module);
 
 #endif

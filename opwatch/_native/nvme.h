@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * NVMe admin commands that only read: Identify, and Get Log Page that leaves events as they are.
+ * Everything else is refused here, whatever the caller asks for.
+ */
+#ifndef OPWATCH_NVME_H
+#define OPWATCH_NVME_H
+
+#include <linux/nvme_ioctl.h>
+#include <stdint.h>
+
+#define OW_NVME_ALL_NAMESPACES 0xffffffffu
+#define OW_NVME_IDENTIFY_BYTES 4096u
+#define OW_NVME_LOG_MAX_BYTES  4096u
+
+struct ow_nvme_log {
+	uint8_t lid;
+	uint8_t uuid_index;
+	uint16_t lsi; /* log specific identifier, such as an endurance group */
+	uint32_t len; /* bytes, a multiple of 4 */
+};
+
+/* 0 for a command that may be sent, -EPERM for every other. */
+int ow_nvme_allowed(const struct nvme_admin_cmd *cmd);
+
+/* Fill @cmd. The data go to @buf. Return 0 or -EINVAL. */
+int ow_nvme_prepare_log(struct nvme_admin_cmd *cmd, const struct ow_nvme_log *log, void *buf);
+int ow_nvme_prepare_identify(struct nvme_admin_cmd *cmd, uint8_t cns, uint32_t nsid, void *buf);
+
+/* Send @cmd to a controller or namespace node. Returns 0, -errno, or a positive NVMe status. */
+int ow_nvme_submit(int fd, struct nvme_admin_cmd *cmd);
+
+#endif

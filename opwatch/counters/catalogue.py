@@ -1,0 +1,245 @@
+"""What is known of drives beyond the standards, from TOML files: which counter means what, in which unit.
+
+An entry that does not match exactly says nothing. One that is malformed is an error, not a guess.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opwatch.counters.reading import Drive
+from opwatch.counters.vendor_page import LAYOUTS
+from opwatch.errors import UsageError
+
+PACKAGED = Path(__file__).parents[1] / "catalogue"
+SYSTEM = Path("/etc/opwatch/counters.d")
+_MAX_UNIT = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A sum of attributes or items, times a unit. With several units the one that fits the host is taken."""
+
+    terms: tuple[str, ...]
+    units: tuple[int, ...]
+    quantum: int
+    caveat: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One kind of drive. Attribute ids are terms as text."""
+
+    name: str
+    protocol: str
+    evidence: str
+    drives: str
+    model: re.Pattern[str] | None = None
+    firmware: re.Pattern[str] | None = None
+    not_firmware: re.Pattern[str] | None = None
+    family: re.Pattern[str] | None = None
+    vendor_id: int | None = None
+    host: Counter | None = None
+    nand: Counter | None = None
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    requires: tuple[int, ...] = ()
+    equal: tuple[tuple[int, ...], ...] = ()
+    sum_of: tuple[int, int, tuple[int, ...]] | None = None
+    erase: tuple[str, ...] = ()
+    lid: int | None = None
+    layout: str | None = None
+    fault: str | None = None
+    no_nand: str | None = None
+    below_host: bool = False
+    statistics_wrap: bool = False
+    tight: bool = False
+
+    def matches(self, drive: Drive) -> bool:
+        """Whether the drive is one of these. What the entry asks for and the drive does not tell is a no."""
+        if drive.protocol and drive.protocol != self.protocol:
+            return False
+        if self.vendor_id is not None and drive.vendor_id not in (self.vendor_id, None):
+            return False
+        asked = ((self.model, drive.model), (self.firmware, drive.firmware), (self.family, drive.family))
+        if any(pattern and not (text and pattern.fullmatch(text)) for pattern, text in asked):
+            return False
+        return not (self.not_firmware and drive.firmware and self.not_firmware.fullmatch(drive.firmware))
+
+
+class Catalogue:
+    """The entries, the user's before ours."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.entries = tuple(entries)
+
+    def matching(self, drive: Drive, protocol: str) -> list[Entry]:
+        """The entries for this drive, in the order of the files."""
+        return [each for each in self.entries if each.protocol == protocol and each.matches(drive)]
+
+
+class _Table:
+    """A TOML table whose keys are asked for one by one; what was not asked for is an error."""
+
+    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+        self._values = dict(values)
+        self._where = where
+
+    def wrong(self, key: str, wanted: str) -> UsageError:
+        return UsageError(f"{self._where}: {key} must be {wanted}")
+
+    def take(self, key: str, kind: type, wanted: str) -> Any:  # noqa: ANN401
+        value = self._values.pop(key, None)
+        if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+            raise self.wrong(key, wanted)
+        return value
+
+    def text(self, key: str, *, needed: bool = False) -> str | None:
+        value: str | None = self.take(key, str, "a text")
+        if needed and not value:
+            raise self.wrong(key, "a text, and there")
+        return value
+
+    def pattern(self, key: str) -> re.Pattern[str] | None:
+        value = self.text(key)
+        try:
+            return re.compile(value) if value is not None else None
+        except re.error as error:
+            raise self.wrong(key, f"a regular expression ({error})") from error
+
+    def ids(self, key: str) -> tuple[int, ...]:
+        values = self.take(key, list, "a list of numbers") or []
+        if not all(type(each) is int and 0 < each < 256 for each in values):
+            raise self.wrong(key, "a list of numbers from 1 to 255")
+        return tuple(values)
+
+    def terms(self, key: str) -> tuple[str, ...]:
+        values = self.take(key, list, "a list") or []
+        if not all(isinstance(each, str) or type(each) is int for each in values):
+            raise self.wrong(key, "a list of numbers or texts")
+        return tuple(str(each) for each in values)
+
+    def table(self, key: str) -> _Table | None:
+        value = self.take(key, dict, "a table")
+        return _Table(value, f"{self._where}.{key}") if value is not None else None
+
+    def finish(self) -> None:
+        if self._values:
+            raise UsageError(f"{self._where}: unknown key {sorted(self._values)[0]!r}")
+
+    def rest(self) -> dict[str, Any]:
+        values, self._values = self._values, {}
+        return values
+
+
+def _counter(table: _Table | None) -> Counter | None:
+    if table is None:
+        return None
+    unit = table.take("unit", int, "a number of bytes")
+    units = table.take("units", list, "a list of numbers of bytes")
+    found = tuple(units) if units else (unit,)
+    if any(type(each) is not int or not 1 <= each <= _MAX_UNIT for each in found):
+        raise table.wrong("unit", f"a number of bytes from 1 to {_MAX_UNIT}")
+    terms = table.terms("of")
+    if not terms:
+        raise table.wrong("of", "a list of what to add up, and there")
+    quantum = table.take("quantum", int, "a number of bytes") or min(found)
+    counter = Counter(terms, found, quantum, table.text("caveat"))
+    table.finish()
+    return counter
+
+
+def _names(table: _Table | None) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for key, value in (table.rest() if table else {}).items():
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise UsageError(f"names.{key} must be a list of texts")
+        found[key] = tuple(value)
+    return found
+
+
+def _sum_of(table: _Table | None) -> tuple[int, int, tuple[int, ...]] | None:
+    if table is None:
+        return None
+    total, factor = table.take("id", int, "a number"), table.take("factor", int, "a number")
+    ids = table.ids("ids")
+    if not total or not factor or not ids:
+        raise table.wrong("id, factor, ids", "there")
+    table.finish()
+    return total, factor, ids
+
+
+def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
+    table = _Table(values, where)
+    layout = table.text("layout")
+    if layout is not None and layout not in LAYOUTS:
+        raise table.wrong("layout", f"one of {', '.join(LAYOUTS)}")
+    equal = table.take("equal", list, "a list of lists") or []
+    if not all(isinstance(each, list) and all(type(one) is int for one in each) for each in equal):
+        raise table.wrong("equal", "a list of lists of numbers")
+    entry = Entry(
+        name=table.text("name", needed=True) or "",
+        protocol=protocol,
+        evidence=table.text("evidence", needed=True) or "",
+        drives=table.text("drives", needed=True) or "",
+        model=table.pattern("model"),
+        firmware=table.pattern("firmware"),
+        not_firmware=table.pattern("not_firmware"),
+        family=table.pattern("family"),
+        vendor_id=table.take("vendor_id", int, "a number"),
+        host=_counter(table.table("host")),
+        nand=_counter(table.table("nand")),
+        names=_names(table.table("names")),
+        requires=table.ids("requires"),
+        equal=tuple(tuple(each) for each in equal),
+        sum_of=_sum_of(table.table("sum_of")),
+        erase=table.terms("erase"),
+        lid=table.take("lid", int, "a number"),
+        layout=layout,
+        fault=table.text("fault"),
+        no_nand=table.text("no_nand"),
+        below_host=bool(table.take("below_host", bool, "true or false")),
+        tight=bool(table.take("tight", bool, "true or false")),
+        statistics_wrap=bool(table.take("statistics_wrap", bool, "true or false")),
+    )
+    table.finish()
+    if entry.model is None and entry.family is None:
+        raise table.wrong("model", "there, or family")
+    if protocol == "nvme" and (entry.host or entry.nand) and not entry.fault and not (entry.lid and layout):
+        raise table.wrong("lid and layout", "there: they say which page")
+    return entry
+
+
+def parse_catalogue(text: str, where: str) -> list[Entry]:
+    """The entries of a file's text; UsageError when it is not a catalogue."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{where}: {error}") from error
+    entries: list[Entry] = []
+    for protocol, tables in document.items():
+        if protocol not in ("ata", "nvme") or not isinstance(tables, list):
+            raise UsageError(f"{where}: there is no kind of drive {protocol!r}; use [[ata]] or [[nvme]]")
+        for index, table in enumerate(tables):
+            if not isinstance(table, dict):
+                raise UsageError(f"{where}: {protocol} must be tables")
+            name = table.get("name", f"entry {index + 1}")
+            entries.append(_entry(table, protocol, f"{where}: {protocol} {name}"))
+    return entries
+
+
+def _read(path: Path) -> list[Entry]:
+    try:
+        return parse_catalogue(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def load_catalogue(extra: Iterable[Path] = (), system: Path = SYSTEM) -> Catalogue:
+    """The files named by the user, then those of the machine, then our own."""
+    folders = [sorted(folder.glob("*.toml")) for folder in (system, PACKAGED)]
+    return Catalogue(entry for path in (*extra, *folders[0], *folders[1]) for entry in _read(path))

@@ -1,0 +1,150 @@
+"""All that was read from one drive, in the same shape whichever tool, file or command it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+from opwatch.counters.endurance import EnduranceGroup
+from opwatch.counters.fdp import FdpStatistics
+from opwatch.counters.identify import Namespace
+from opwatch.counters.ocp import BootLog, CloudLog
+from opwatch.counters.reading import Drive
+from opwatch.counters.smart_log import SmartLog
+from opwatch.counters.vendor_page import Item
+from opwatch.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One ATA SMART attribute. `raw` is None when its text is no single number."""
+
+    id: int
+    name: str
+    raw: int | None
+    text: str
+    value: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """ATA device statistics by (page, offset)."""
+
+    values: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    @property
+    def sectors_written(self) -> int | None:
+        return self.values.get((1, 0x18))
+
+    @property
+    def write_commands(self) -> int | None:
+        return self.values.get((1, 0x20))
+
+    @property
+    def sectors_read(self) -> int | None:
+        return self.values.get((1, 0x28))
+
+    @property
+    def power_on_hours(self) -> int | None:
+        return self.values.get((1, 0x10))
+
+    @property
+    def percentage_used(self) -> int | None:
+        return self.values.get((7, 0x08))
+
+
+@dataclass(frozen=True, slots=True)
+class ScsiCounters:
+    """What SCSI log pages say. A megabyte is 10^6 bytes: tools print gigabytes with three decimals."""
+
+    written_mb: int | None = None
+    read_mb: int | None = None
+    blocks_received: int | None = None
+    percentage_used: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VendorPage:
+    """A vendor page as bytes, or as the items that another tool printed of it."""
+
+    lid: int
+    raw: bytes | None = None
+    layout: str | None = None
+    items: dict[str, Item] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """None, or empty, for what was not read. `failures` says what could not be, and why."""
+
+    drive: Drive = field(default_factory=Drive)
+    smart: SmartLog | None = None
+    endurance: EnduranceGroup | None = None
+    fdp: FdpStatistics | None = None
+    ocp: CloudLog | None = None
+    boot: BootLog | None = None
+    namespace: Namespace | None = None
+    vendor: tuple[VendorPage, ...] = ()
+    attributes: tuple[Attribute, ...] = ()
+    statistics: Statistics | None = None
+    scsi: ScsiCounters | None = None
+    power_on_hours: int | None = None
+    temperature_celsius: int | None = None
+    asleep: bool = False
+    failures: tuple[str, ...] = ()
+
+    def attribute(self, number: int) -> Attribute | None:
+        """The attribute of an id; None when it is not there, or there twice."""
+        found = [each for each in self.attributes if each.id == number]
+        return found[0] if len(found) == 1 else None
+
+
+_T = TypeVar("_T")
+
+
+def _one(ours: _T | None, theirs: _T | None, what: str) -> _T | None:
+    if ours is not None and theirs is not None and ours != theirs:
+        raise UsageError(f"these files tell two different things of {what}: give those of one drive")
+    return theirs if ours is None else ours
+
+
+def _filled(ours: Any, theirs: Any, what: str) -> Any:  # noqa: ANN401
+    """One record out of two: what either knows, as long as they do not contradict each other."""
+    if ours is None or theirs is None:
+        return theirs if ours is None else ours
+    told = {
+        each.name: _one(getattr(ours, each.name), getattr(theirs, each.name), f"{what} ({each.name})")
+        for each in fields(ours)
+    }
+    return replace(ours, **told)
+
+
+_RECORDS = ("smart", "endurance", "fdp", "ocp", "boot", "namespace", "scsi")
+
+
+def same_drive(ours: Drive, theirs: Drive) -> Drive:
+    """Both, where they do not contradict each other; UsageError where they do."""
+    for name in ("protocol", "serial", "model", "firmware"):
+        _one(getattr(ours, name), getattr(theirs, name), f"the drive's {name}")
+    missing = {
+        each.name: getattr(theirs, each.name) for each in fields(Drive) if getattr(ours, each.name) is None
+    }
+    return replace(ours, **missing)
+
+
+def merge(ours: Evidence, theirs: Evidence) -> Evidence:
+    """What two files tell of one drive. UsageError when they are of two drives, or of two moments."""
+    records = {name: _filled(getattr(ours, name), getattr(theirs, name), name) for name in _RECORDS}
+    return Evidence(
+        drive=same_drive(ours.drive, theirs.drive),
+        statistics=_one(ours.statistics, theirs.statistics, "its device statistics"),
+        vendor=ours.vendor + tuple(page for page in theirs.vendor if page not in ours.vendor),
+        attributes=_one(ours.attributes or None, theirs.attributes or None, "its attributes") or (),
+        power_on_hours=theirs.power_on_hours if ours.power_on_hours is None else ours.power_on_hours,
+        temperature_celsius=(
+            theirs.temperature_celsius if ours.temperature_celsius is None else ours.temperature_celsius
+        ),
+        asleep=ours.asleep or theirs.asleep,
+        failures=ours.failures + theirs.failures,
+        **records,
+    )

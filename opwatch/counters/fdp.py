@@ -1,0 +1,25 @@
+"""NVMe log page 22h, Flexible Data Placement Statistics, in bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opwatch.counters.pages import BadPage, number
+
+LID, LENGTH = 0x22, 64
+
+
+@dataclass(frozen=True, slots=True)
+class FdpStatistics:
+    """Both sides include metadata. They count since placement was last enabled, and saturate."""
+
+    host_bytes_written: int | None = None
+    media_bytes_written: int | None = None
+    media_bytes_erased: int | None = None
+
+
+def decode_fdp_statistics(raw: bytes) -> FdpStatistics:
+    """Log page 22h. All zeroes is what a drive says before its first write; a short page is a BadPage."""
+    if len(raw) < LENGTH:
+        raise BadPage(f"log page 22h has {len(raw)} bytes, not {LENGTH}")
+    return FdpStatistics(number(raw, 0, 16), number(raw, 16, 16), number(raw, 32, 16))

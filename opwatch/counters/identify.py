@@ -1,0 +1,87 @@
+"""NVMe Identify: what a controller and a namespace say they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opwatch.counters.pages import number, whole
+
+LENGTH = 4096
+NAMESPACE, CONTROLLER, UUID_LIST = 0x00, 0x01, 0x17
+_PAGE_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """Of Identify Controller what counters need."""
+
+    vendor_id: int | None = None
+    model: str | None = None
+    serial: str | None = None
+    firmware: str | None = None
+    max_transfer_bytes: int | None = None
+    capacity_bytes: int | None = None
+    has_endurance_groups: bool = False
+    has_placement: bool = False
+    has_uuid_list: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """Sizes in logical blocks, and the block in bytes."""
+
+    size_lbas: int | None = None
+    capacity_lbas: int | None = None
+    used_lbas: int | None = None
+    lba_bytes: int | None = None
+    endurance_group: int | None = None
+
+
+def text(raw: bytes) -> str | None:
+    """An ASCII field without its padding, None when there is nothing in it."""
+    shown = "".join(chr(byte) if 32 <= byte < 127 else " " for byte in raw)
+    return " ".join(shown.split()) or None
+
+
+def decode_controller(raw: bytes) -> Controller:
+    """Identify Controller; BadPage when it is too short or empty."""
+    page = whole(raw, LENGTH, "Identify Controller")
+    attributes = int.from_bytes(page[96:100], "little")
+    exponent = page[77]
+    return Controller(
+        vendor_id=number(page, 0, 2),
+        serial=text(page[4:24]),
+        model=text(page[24:64]),
+        firmware=text(page[64:72]),
+        max_transfer_bytes=_PAGE_BYTES << exponent if 0 < exponent <= 20 else None,
+        capacity_bytes=number(page, 280, 16) or None,
+        has_endurance_groups=bool(attributes & 1 << 4),
+        has_uuid_list=bool(attributes & 1 << 9),
+        has_placement=bool(attributes & 1 << 19),
+    )
+
+
+def decode_namespace(raw: bytes) -> Namespace:
+    """Identify Namespace; BadPage when it is too short or empty."""
+    page = whole(raw, LENGTH, "Identify Namespace")
+    index = (page[26] & 0x0F) | (page[26] & 0x60) >> 1
+    exponent = page[128 + 4 * index + 2]
+    return Namespace(
+        size_lbas=number(page, 0, 8),
+        capacity_lbas=number(page, 8, 8),
+        used_lbas=number(page, 16, 8),
+        lba_bytes=1 << exponent if 9 <= exponent <= 16 else None,
+        endurance_group=number(page, 102, 2) or None,
+    )
+
+
+def uuid_index(raw: bytes, wanted: bytes) -> int:
+    """The index of a UUID in Identify's UUID list (CNS 17h), 0 when the list does not hold it."""
+    page = whole(raw, LENGTH, "the UUID list")
+    for index in range(1, 128):
+        uuid = page[32 * index + 16 : 32 * index + 32]
+        if uuid == wanted:
+            return index
+        if not any(uuid):
+            break
+    return 0

@@ -1,0 +1,206 @@
+"""What nvme-cli prints as JSON, in either of its output formats, alone or inside a larger document.
+
+Each kind of log is known by its keys, so that a document that holds several, as support tools write them,
+is read as well. One that holds two different logs of a kind is of two drives, or moments, and is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from opwatch.counters.endurance import EnduranceGroup
+from opwatch.counters.evidence import Evidence, VendorPage
+from opwatch.counters.fdp import FdpStatistics
+from opwatch.counters.identify import Namespace, text
+from opwatch.counters.numbers import json_number
+from opwatch.counters.ocp import BOOT_GUID, CLOUD_GUID, BootLog, CloudLog
+from opwatch.counters.reading import Drive
+from opwatch.counters.smart_log import SmartLog, celsius
+from opwatch.counters.vendor_page import Item
+from opwatch.errors import UsageError
+
+_SMART = {
+    "data_units_read": "data_units_read",
+    "data_units_written": "data_units_written",
+    "read_commands": "host_read_commands",
+    "write_commands": "host_write_commands",
+    "power_cycles": "power_cycles",
+    "power_on_hours": "power_on_hours",
+    "unsafe_shutdowns": "unsafe_shutdowns",
+    "media_errors": "media_errors",
+    "busy_minutes": "controller_busy_time",
+    "available_spare": "avail_spare",
+    "spare_threshold": "spare_thresh",
+    "percentage_used": "percent_used",
+}
+_ENDURANCE = {
+    "data_units_read": "data_units_read",
+    "data_units_written": "data_units_written",
+    "media_units_written": "media_units_written",
+    "endurance_estimate": "endurance_estimate",
+    "capacity_bytes": "total_end_grp_cap",
+}
+# Our name -> the keys of both output formats, as folded by _fold().
+_CLOUD = {
+    "media_written": ("physicalmediaunitswritten",),
+    "media_read": ("physicalmediaunitsread",),
+    "erase_max": ("maxuserdataerasecounts", "maxuserdataerasecount"),
+    "erase_min": ("minuserdataerasecounts", "minuserdataerasecount"),
+    "erase_average": ("nandavgerasecount", "nandaverageerasecount"),
+    "refresh_count": ("refreshcounts", "refreshcount"),
+    "incomplete_shutdowns": ("incompleteshutdowns",),
+    "percent_free_blocks": ("percentfreeblocks",),
+    "unaligned_io": ("unalignedio",),
+    "used_lbas": ("nusenamespaceutilization", "nusenamespaceutilization", "namespaceutilization"),
+    "version": ("logpageversion",),
+}
+_BOOT = {
+    "tlc_written": ("physicalmediaunitswrittentlc",),
+    "slc_written": ("physicalmediaunitswrittenslc",),
+    "tlc_erase_max": ("userdataerasecountsmaximumtlc", "tlcmaxuserdataerasecounts"),
+    "tlc_erase_min": ("userdataerasecountsminimumtlc", "tlcminuserdataerasecounts"),
+    "version": ("logpageversion",),
+}
+_DEPTH = 6
+
+
+def fold(key: str) -> str:
+    """A key without case, spaces and punctuation: both output formats look the same then."""
+    return re.sub(r"[^a-z0-9]", "", key.lower())
+
+
+def _objects(value: object, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    if depth > _DEPTH:
+        return
+    if isinstance(value, dict):
+        yield value
+        for each in value.values():
+            yield from _objects(each, depth + 1)
+    elif isinstance(value, list):
+        for each in value[:64]:
+            yield from _objects(each, depth + 1)
+
+
+def _named(found: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, int | None]:
+    return {name: json_number(found.get(key)) for name, key in names.items()}
+
+
+def folded(found: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> dict[str, int | None]:
+    """Our names and the numbers that stand under any of the folded keys."""
+    plain = {fold(key): value for key, value in found.items()}
+    numbers: dict[str, int | None] = {}
+    for name, keys in names.items():
+        values = (json_number(plain.get(key)) for key in keys)
+        numbers[name] = next((value for value in values if value is not None), None)
+    return numbers
+
+
+def guid_of(value: object) -> bytes | None:
+    """The GUID in wire order. Each half may have lost its leading zeroes, so only a full one is taken."""
+    found = re.fullmatch(r"(?:0x)*([0-9a-fA-F]{32})", value) if isinstance(value, str) else None
+    return bytes.fromhex(found[1])[::-1] if found else None
+
+
+def cloud_log(found: Mapping[str, Any]) -> CloudLog | None:
+    """The OCP log of an object; None when its GUID is not there or is another."""
+    guid = guid_of(next((value for key, value in found.items() if fold(key) == "logpageguid"), None))
+    if guid != CLOUD_GUID:
+        return None
+    log = CloudLog(**folded(found, _CLOUD))
+    free = log.percent_free_blocks
+    return log if free is None or free <= 100 else replace(log, percent_free_blocks=None)
+
+
+def boot_log(found: Mapping[str, Any]) -> BootLog | None:
+    """The boot drives' log of an object; None without its GUID."""
+    guid = guid_of(next((value for key, value in found.items() if fold(key) == "logpageguid"), None))
+    return BootLog(**folded(found, _BOOT)) if guid == BOOT_GUID else None
+
+
+def _intel(found: Mapping[str, Any]) -> VendorPage | None:
+    keys = {"nand_bytes_written": "F4", "host_bytes_written": "F5"}
+    items: dict[str, Item] = {}
+    for name, key in keys.items():
+        entry = found.get(name)
+        raw = json_number(entry.get("raw")) if isinstance(entry, dict) else None
+        if isinstance(entry, dict) and raw is not None:
+            items[key] = Item(raw, json_number(entry.get("normalized")))
+    return VendorPage(0xCA, layout="kv12", items=items) if items else None
+
+
+def _drive(found: Mapping[str, Any]) -> Drive:
+    exponent = json_number(found.get("mdts"))
+    firmware = found.get("fr")
+    serial = text(str(found.get("sn", "")).encode("ascii", "replace"))
+    return Drive(
+        protocol="nvme",
+        model=text(str(found["mn"]).encode("ascii", "replace")),
+        firmware=text(firmware.encode("ascii", "replace")) if isinstance(firmware, str) else None,
+        serial=None if serial == "REDACTED" else serial,
+        vendor_id=json_number(found.get("vid")),
+        capacity_bytes=json_number(found.get("tnvmcap")) or None,
+        max_transfer_bytes=4096 << exponent if exponent and exponent <= 20 else None,
+    )
+
+
+def _namespace(found: Mapping[str, Any]) -> Namespace:
+    formats, index = found.get("lbafs"), json_number(found.get("flbas"))
+    exponent = None
+    if isinstance(formats, list) and index is not None and (index & 15) < len(formats):
+        entry = formats[index & 15]
+        exponent = json_number(entry.get("ds")) if isinstance(entry, dict) else None
+    return Namespace(
+        size_lbas=json_number(found.get("nsze")),
+        capacity_lbas=json_number(found.get("ncap")),
+        used_lbas=json_number(found.get("nuse")),
+        lba_bytes=1 << exponent if exponent and 9 <= exponent <= 16 else None,
+        endurance_group=json_number(found.get("endgid")) or None,
+    )
+
+
+def _smart(found: Mapping[str, Any]) -> SmartLog:
+    kelvin = json_number(found.get("temperature"))
+    return SmartLog(**_named(found, _SMART), temperature_celsius=celsius(kelvin))
+
+
+def _known(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What this one object is, by the name of the evidence; empty when it is nothing known."""
+    # Log 09h has most keys of log 02h, in units 2000 times as large: its own are looked for first.
+    if "media_units_written" in found and "data_units_written" in found:
+        return {"endurance": EnduranceGroup(**_named(found, _ENDURANCE))}
+    if {"avail_spare", "data_units_written", "power_on_hours"} <= set(found):
+        return {"smart": _smart(found)}
+    if {"hbmw", "mbmw", "mbe"} <= set(found):
+        return {"fdp": FdpStatistics(*(json_number(found[key]) for key in ("hbmw", "mbmw", "mbe")))}
+    if isinstance(found.get("mn"), str) and "vid" in found:
+        return {"drive": _drive(found)}
+    if {"nsze", "ncap", "nuse"} <= set(found):
+        return {"namespace": _namespace(found)}
+    if any(fold(key) == "logpageguid" for key in found):
+        return {"ocp": cloud_log(found), "boot": boot_log(found)}
+    vendor = _intel(found)
+    return {"vendor": (vendor,)} if vendor else {}
+
+
+def _add(evidence: Evidence, found: Mapping[str, Any]) -> Evidence:
+    """The evidence with this object. The same again is well; another of its kind is of another drive."""
+    new = {name: record for name, record in _known(found).items() if record}
+    for name, record in new.items():
+        ours = getattr(evidence, name)
+        if ours and ours != Drive() and ours != record:
+            raise UsageError(f"the document holds two different {name} logs: give one drive, of one moment")
+    return replace(evidence, **new) if new else evidence
+
+
+def parse_nvme_json(document: object) -> Evidence:
+    """All logs of nvme-cli in the document; an Evidence with nothing in it when there is none."""
+    evidence = Evidence()
+    for found in _objects(document):
+        evidence = _add(evidence, found)
+    known = (evidence.smart, evidence.endurance, evidence.fdp, evidence.ocp, evidence.boot, evidence.vendor)
+    if any(known) and not evidence.drive.protocol:
+        return replace(evidence, drive=replace(evidence.drive, protocol="nvme"))
+    return evidence

@@ -1,0 +1,84 @@
+"""Log page C0h of the OCP specifications. Two layouts share the number; their GUIDs tell them apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opwatch.counters.pages import BadPage, number, whole
+
+LID, LENGTH = 0xC0, 512
+# GUID AFD514C9-7C6F-4F9C-A4F2-BFEA2810AFC5 as it comes over the wire.
+CLOUD_GUID = bytes.fromhex("c5af1028eabff2a49c4f6f7cc914d5af")
+BOOT_GUID = bytes.fromhex("65438878acd878a166421e0f92d76dc4")
+# The specification lets a drive refresh the page every ten minutes only.
+REFRESH_S = 600
+
+
+@dataclass(frozen=True, slots=True)
+class CloudLog:
+    """The layout of datacenter drives. Media units are bytes."""
+
+    media_written: int | None = None
+    media_read: int | None = None
+    erase_max: int | None = None
+    erase_min: int | None = None
+    erase_average: int | None = None
+    refresh_count: int | None = None
+    incomplete_shutdowns: int | None = None
+    percent_free_blocks: int | None = None
+    unaligned_io: int | None = None
+    used_lbas: int | None = None
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BootLog:
+    """The layout of boot drives. The unit of what is written is not the same on all of them."""
+
+    tlc_written: int | None = None
+    slc_written: int | None = None
+    tlc_erase_average: int | None = None
+    tlc_erase_max: int | None = None
+    tlc_erase_min: int | None = None
+    used_lbas: int | None = None
+    version: int | None = None
+
+
+def decode_c0(raw: bytes) -> CloudLog | BootLog:
+    """Log page C0h by its GUID; BadPage for every other page that lives under the same number."""
+    page = whole(raw, LENGTH, "log page C0h")
+    guid = page[496:512]
+    if guid == CLOUD_GUID:
+        return _cloud(page)
+    if guid == BOOT_GUID:
+        return _boot(page)
+    raise BadPage("log page C0h carries neither GUID of the OCP specifications: it is another page")
+
+
+def _cloud(page: bytes) -> CloudLog:
+    version = number(page, 494, 2)
+    return CloudLog(
+        media_written=number(page, 0, 16),
+        media_read=number(page, 16, 16),
+        refresh_count=number(page, 81, 7),
+        erase_max=number(page, 88, 4),
+        erase_min=number(page, 92, 4),
+        incomplete_shutdowns=number(page, 112, 4),
+        percent_free_blocks=page[120] if page[120] <= 100 else None,
+        unaligned_io=number(page, 136, 8),
+        used_lbas=number(page, 152, 8),
+        erase_average=number(page, 224, 8) if version and version >= 5 else None,
+        version=version,
+    )
+
+
+def _boot(page: bytes) -> BootLog:
+    return BootLog(
+        tlc_written=number(page, 0, 16),
+        slc_written=number(page, 16, 16),
+        tlc_erase_min=number(page, 84, 8),
+        tlc_erase_max=number(page, 92, 8),
+        tlc_erase_average=number(page, 100, 8),
+        used_lbas=number(page, 188, 8),
+        version=number(page, 494, 2),
+    )

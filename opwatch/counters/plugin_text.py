@@ -1,0 +1,149 @@
+"""What vendor plugins of nvme-cli print for people, as far as the format itself says which page it is.
+
+These formats name no drive. What the items mean, and their unit, is for the catalogue to say; it needs the
+model from a second file, such as that of `nvme id-ctrl -o json`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from opwatch.counters.evidence import Evidence, VendorPage
+from opwatch.counters.numbers import whole_number
+from opwatch.counters.nvme_json import cloud_log, fold
+from opwatch.counters.reading import Drive
+from opwatch.counters.vendor_page import Item
+
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """Folded labels -> terms of a vendor page; the first label must be there."""
+
+    lid: int
+    layout: str
+    labels: dict[str, str]
+
+
+# The page of the drives before the OCP specification, in bytes from offset 0 on, by three vendors' tools.
+_FORMATS = (
+    _Format(
+        0xCA,
+        "fixed",
+        {
+            "physicallywrittenbytes": "0:16",
+            "userdataerasecountmin": "erase-a",
+            "userdataerasecountmax": "erase-b",
+        },
+    ),
+    _Format(
+        0xCA,
+        "fixed",
+        {
+            "physicalnandbyteswritten": "0:16",
+            "userdataerasecountsminimum": "erase-a",
+            "userdataerasecountsmaximum": "erase-b",
+        },
+    ),
+    _Format(
+        0xCA,
+        "fixed",
+        {
+            "totaldatawrittentonand": "0:16",
+            "userdataerasecountmin": "erase-a",
+            "userdataerasecountmax": "erase-b",
+        },
+    ),
+    _Format(
+        0xFB,
+        "fixed",
+        {
+            "physicalmediaunitswrittentlc": "0:16",
+            "physicalmediaunitswrittenslc": "16:16",
+            "userdataerasecountsminimumtlc": "erase-a",
+            "userdataerasecountsmaximumtlc": "erase-b",
+        },
+    ),
+)
+_INTEL_OLD = re.compile(r"(nand|host)_bytes_written\s*:\s*(\d{1,3})%\s+sectors:\s*(\d{1,15})\s*", re.ASCII)
+_INTEL_TABLE = re.compile(r"0x(f[45])\s+(?:nand|host)_bytes_written\s+(\d{1,3})\s+(\d{1,15})\s*", re.ASCII)
+_SEAGATE = re.compile(r"\S.*?\s{2,}(\d{1,5})\s+0x([0-9a-f]{16}|[0-9a-f]{32})\s*")
+_LABELLED = re.compile(r"\s*(?:\[\d{3}:\d{3}\]\s*)?(\S.*?)\s*:\s+(\S.*?)\s*")
+_CLOUD_LINE = re.compile(r"\s*([A-Z].*?)\s*(?::|-)?\s*\t[\s:]*(0?x?[0-9a-fx]+(?: \d+)?)\s*")
+
+
+def _intel(text: str) -> VendorPage | None:
+    items: dict[str, Item] = {}
+    for line in text.splitlines():
+        old, table = _INTEL_OLD.fullmatch(line.strip()), _INTEL_TABLE.fullmatch(line.strip())
+        if old:
+            items["F4" if old[1] == "nand" else "F5"] = Item(int(old[3]), int(old[2]))
+        elif table:
+            items[table[1].upper()] = Item(int(table[3]), int(table[2]))
+    return VendorPage(0xCA, layout="kv12", items=items) if items else None
+
+
+def _seagate(text: str) -> VendorPage | None:
+    if "Seagate Extended SMART Information" not in text:
+        return None
+    items: dict[str, Item] = {}
+    for line in text.splitlines():
+        row = _SEAGATE.fullmatch(line)
+        if not row or int(row[1]) >= 1 << 16:
+            continue
+        ident, value = int(row[1]), int(row[2], 16)
+        if ident > 0xFF:  # a summary of two items: its number is high << 8 | low
+            items[str(ident & 0xFF)] = Item(value & (1 << 64) - 1)
+            items[str(ident >> 8)] = Item(value >> 64)
+        else:
+            items.setdefault(str(ident), Item(value))
+    return VendorPage(0xC4, layout="seagate", items=items) if items else None
+
+
+def _amount(text: str) -> Item | None:
+    gibibytes = re.fullmatch(r"(\d{1,15})(?:\.\d)? GiB", text, re.ASCII)
+    if gibibytes:
+        return Item(int(gibibytes[1]) * _GIB, step=_GIB)
+    number = whole_number(text.rstrip("% "))
+    return None if number is None else Item(number)
+
+
+def _labelled(text: str) -> VendorPage | None:
+    told: dict[str, str] = {}
+    for line in text.splitlines():
+        row = _LABELLED.fullmatch(line)
+        if row:
+            told.setdefault(fold(row[1]), row[2])
+    for layout in _FORMATS:
+        if next(iter(layout.labels)) in told:
+            numbers = {term: _amount(told.get(label, "")) for label, term in layout.labels.items()}
+            items = {term: item for term, item in numbers.items() if item is not None}
+            return VendorPage(layout.lid, layout=layout.layout, items=items)
+    return None
+
+
+def _cloud(text: str) -> Evidence | None:
+    """`nvme ocp smart-add-log`, or a vendor's copy of it: two halves behind a label, and the GUID."""
+    if "SMART Cloud Attributes" not in text:
+        return None
+    told: dict[str, object] = {}
+    for line in text.splitlines():
+        row = _CLOUD_LINE.fullmatch(line) or re.fullmatch(r"\s*([A-Z].*?)\s{2,}(\S+)\s*", line)
+        if not row:
+            continue
+        halves = row[2].split()
+        value: object = {"hi": halves[0], "lo": halves[1]} if len(halves) == 2 else row[2]
+        told.setdefault(row[1].rstrip(" -:"), value)
+    log = cloud_log(told)
+    return Evidence(drive=Drive(protocol="nvme"), ocp=log) if log else None
+
+
+def parse_plugin_text(text: str) -> Evidence | None:
+    """The page that the text shows; None when it is no format that is known."""
+    cloud = _cloud(text)
+    if cloud:
+        return cloud
+    page = _intel(text) or _seagate(text) or _labelled(text)
+    return Evidence(drive=Drive(protocol="nvme"), vendor=(page,)) if page else None

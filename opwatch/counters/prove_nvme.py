@@ -1,0 +1,251 @@
+"""NVMe: from pages to proven counters. The host side and the NAND side each take the best source there is."""
+
+from __future__ import annotations
+
+from opwatch.counters import endurance, ocp, sanity, smart_log
+from opwatch.counters.catalogue import Catalogue, Counter, Entry
+from opwatch.counters.evidence import Evidence, VendorPage
+from opwatch.counters.pages import BadPage
+from opwatch.counters.reading import Proof, Reading, unknown
+from opwatch.counters.vendor_page import LAYOUTS, Item, pick
+
+
+class NvmeProof:
+    """One drive's pages, and what follows from them."""
+
+    def __init__(self, evidence: Evidence, catalogue: Catalogue) -> None:
+        self._evidence = evidence
+        self._drive = evidence.drive
+        self._entries = catalogue.matching(evidence.drive, "nvme")
+        namespace = evidence.namespace
+        self._lba = evidence.drive.lba_bytes or (namespace.lba_bytes if namespace else None)
+        self._capacity = evidence.drive.capacity_bytes
+
+    def fault(self) -> Entry | None:
+        """The entry of a firmware known to count wrong, None for all others."""
+        return next((each for each in self._entries if each.fault), None)
+
+    # --- host ---
+
+    def host(self) -> list[Reading]:
+        """Every source of bytes that the host wrote, the best first."""
+        found = [self._fdp_host(), self._smart_host(), self._endurance_host(), *self._vendor("host")]
+        listed = [each for each in found if each]
+        listed.sort(key=lambda each: each.value is None)
+        return listed or [unknown("no page with a count of host writes was read")]
+
+    def _fdp_host(self) -> Reading | None:
+        fdp, smart = self._evidence.fdp, self._evidence.smart
+        if not fdp or fdp.host_bytes_written is None or (smart and smart.data_units_written):
+            # 02h is the drive's; 22h counts since placement was enabled. Both are in the report.
+            return None
+        return self._fdp_reading(fdp.host_bytes_written, "HBMW")
+
+    def _fdp_reading(self, value: int, name: str) -> Reading:
+        reading = Reading(value, "bytes", 1, f"log 22h {name} (bytes)", Proof.SPEC)
+        return reading.noted("with metadata, since placement was enabled, in its endurance group")
+
+    def _smart_host(self) -> Reading | None:
+        smart = self._evidence.smart
+        if not smart or smart.data_units_written is None:
+            return None
+        units, fault = smart.data_units_written, self.fault()
+        unit, proof = smart_log.UNIT_BYTES, Proof.SPEC
+        if fault and fault.host:
+            unit, proof = fault.host.units[0], Proof.CATALOGUE
+        source = f"log 02h data units written ({unit} B, rounded up)"
+        reading = Reading(units * unit, "bytes", unit, source, proof, refresh_s=self._refresh())
+        if fault and fault.host:
+            reading = reading.noted(fault.fault or "")
+        return self._checked_host(reading, units, fault)
+
+    def _checked_host(self, reading: Reading, units: int, fault: Entry | None) -> Reading:
+        smart = self._evidence.smart
+        value = reading.value or 0
+        if fault and not fault.host:
+            return reading.refused(fault.fault or "")
+        if not smart or not (units or smart.write_commands == 0):
+            return reading.refused("the counter is 0 although there were writes: it is not reported")
+        reason = sanity.first(
+            sanity.mean_write(value, smart.write_commands, self._lba, self._drive.max_transfer_bytes),
+            sanity.too_fast(value, smart.power_on_hours or None, "nvme"),
+        )
+        return reading.refused(reason) if reason else reading
+
+    def _refresh(self) -> int | None:
+        return ocp.REFRESH_S if self._evidence.ocp else None
+
+    def _endurance_host(self) -> Reading | None:
+        group = self._evidence.endurance
+        if not group or not group.data_units_written:
+            return None
+        value = group.data_units_written * endurance.UNIT_BYTES
+        source = "log 09h data units written (10^9 B, rounded up)"
+        reading = Reading(value, "bytes", endurance.UNIT_BYTES, source, Proof.SPEC)
+        reason = self._endurance_unit()
+        return reading.refused(reason) if reason else reading
+
+    def _endurance_unit(self) -> str | None:
+        """Whether 09h is in 10^9 bytes: its host count against that of 02h."""
+        group, smart = self._evidence.endurance, self._evidence.smart
+        if not group or not smart or not smart.data_units_written or not group.data_units_written:
+            return "its unit cannot be compared with log 02h"
+        ours = group.data_units_written * endurance.UNIT_BYTES
+        theirs = smart.data_units_written * smart_log.UNIT_BYTES
+        if abs(ours - theirs) <= 0.02 * theirs + 2 * endurance.UNIT_BYTES:
+            return None
+        return "its host count is not that of log 02h in units of 10^9 bytes"
+
+    # --- NAND ---
+
+    def nand(self, host: Reading) -> list[Reading]:
+        """Every source of bytes written to NAND, the best first."""
+        refusal = next((each.no_nand for each in self._entries if each.no_nand), None)
+        if refusal:
+            return [unknown(refusal)]
+        found = [
+            self._ocp_nand(host),
+            *self._vendor("nand", host),
+            self._endurance_nand(host),
+            self._fdp_nand(),
+        ]
+        boot = self._boot_nand(host)
+        listed = [each for each in [*found, boot] if each]
+        listed.sort(key=lambda each: each.value is None)
+        return listed or [unknown("no page with a count of NAND writes was read")]
+
+    def _ocp_nand(self, host: Reading) -> Reading | None:
+        page = self._evidence.ocp
+        if not page:
+            return None
+        source = "log C0h physical media units written (bytes, GUID checked)"
+        if page.media_written is None:
+            return unknown("log C0h says that it does not count media writes", source=source)
+        reading = Reading(page.media_written, "bytes", 1, source, Proof.SPEC, refresh_s=ocp.REFRESH_S)
+        erases = [each for each in (page.erase_max, page.erase_min) if each is not None]
+        average = page.erase_average or (sum(erases) / 2 if len(erases) == 2 else None)
+        return self._checked_nand(reading, host, average)
+
+    def _checked_nand(self, reading: Reading, host: Reading, average: float | None) -> Reading:
+        value = reading.value or 0
+        if not value and host.value != 0:
+            return reading.refused("the counter is 0, and the host's writes are not: it is not implemented")
+        reason = sanity.first(
+            sanity.ratio(value, host.value, self._capacity), sanity.erases(value, average, self._capacity)
+        )
+        if reason:
+            return reading.refused(reason)
+        if host.value and value + reading.quantum <= host.value - host.quantum:
+            return reading.noted("below the host's writes")
+        return reading
+
+    def _endurance_nand(self, host: Reading) -> Reading | None:
+        group = self._evidence.endurance
+        if not group or group.media_units_written is None:
+            return None
+        source = "log 09h media units written (10^9 B)"
+        if not group.media_units_written:
+            return unknown("log 09h: a count of 0 means that it is not reported", source=source)
+        value = group.media_units_written * endurance.UNIT_BYTES
+        reading = Reading(value, "bytes", endurance.UNIT_BYTES, source, Proof.SPEC)
+        reason = self._endurance_unit()
+        return reading.refused(reason) if reason else self._checked_nand(reading, host, None)
+
+    def _fdp_nand(self) -> Reading | None:
+        fdp = self._evidence.fdp
+        if not fdp or fdp.media_bytes_written is None:
+            return None
+        return self._fdp_reading(fdp.media_bytes_written, "MBMW")
+
+    def _boot_nand(self, host: Reading) -> Reading | None:
+        page = self._evidence.boot
+        if not page or page.tlc_written is None or page.slc_written is None:
+            return None
+        counter = Counter(("TLC", "SLC"), (1, smart_log.UNIT_BYTES), 1)
+        total = page.tlc_written + page.slc_written
+        source = "log C0h of boot drives, TLC + SLC media units written"
+        return self._by_ratio(total, counter, source, host, page.tlc_erase_average)
+
+    def _by_ratio(
+        self, total: int, counter: Counter, source: str, host: Reading, average: float | None
+    ) -> Reading:
+        """The unit of several that host writes and erase counts allow, if it is one only."""
+        fits: list[int] = []
+        for unit in counter.units:
+            value = total * unit
+            enough = host.value is not None or (average or 0) >= 10
+            likely = not host.value or 0.5 <= value / host.value <= sanity.RATIO[1]
+            if enough and likely and not sanity.erases(value, average, self._capacity):
+                fits.append(unit)
+        if len(fits) != 1 or not total:
+            return Reading(
+                None, "bytes", 0, source, Proof.CANDIDATE, "its unit cannot be told from the others"
+            )
+        found = f"{source} ({fits[0]} B by the host's writes or the erase counts)"
+        return Reading(total * fits[0], "bytes", fits[0], found, Proof.CALIBRATED)
+
+    # --- vendor pages ---
+
+    def _vendor(self, side: str, host: Reading | None = None) -> list[Reading]:
+        found: list[Reading] = []
+        for entry in self._entries:
+            counter = entry.nand if side == "nand" else entry.host
+            page = next((each for each in self._evidence.vendor if each.lid == entry.lid), None)
+            if counter and page and not entry.fault:
+                found.append(self._from_page(entry, counter, page, host))
+        if found or not self._evidence.vendor:
+            return found
+        pages = ", ".join(f"{each.lid:02X}h" for each in self._evidence.vendor)
+        reason = "no entry of the catalogue matches this drive, so the unit is unproven"
+        return [unknown(reason, source=f"log {pages}")]
+
+    def _items(self, entry: Entry, page: VendorPage) -> dict[str, Item]:
+        if page.raw is None:
+            if page.layout != entry.layout:
+                raise BadPage(f"the text shows another layout of log {page.lid:02X}h")
+            return page.items
+        return LAYOUTS[entry.layout or "fixed"](page.raw)
+
+    def _from_page(self, entry: Entry, counter: Counter, page: VendorPage, host: Reading | None) -> Reading:
+        source = f"log {page.lid:02X}h {'+'.join(counter.terms)} (catalogue: {entry.name})"
+        try:
+            items = self._items(entry, page)
+        except BadPage as error:
+            return unknown(str(error), source=source)
+        terms = [pick(items, page.raw, term) for term in counter.terms]
+        if any(term is None for term in terms):
+            return unknown("the page does not have it", source=source)
+        known = [term for term in terms if term]
+        total = sum(term.raw for term in known)
+        if total == 0 and all(term.normalized in (0, None) for term in known):
+            return unknown("all its parts are 0: it is not implemented", source=source)
+        average = self._average(entry, items, page.raw)
+        if len(counter.units) > 1:
+            return self._by_ratio(total, counter, source, host or unknown("none"), average)
+        quantum = max(counter.quantum, max(term.step for term in known) * counter.units[0])
+        reading = Reading(
+            total * counter.units[0], "bytes", quantum, source, Proof.CATALOGUE, caveat=counter.caveat
+        )
+        if not host:
+            return reading
+        reason = self._same_host(entry, page, host)
+        return reading.refused(reason) if reason else self._checked_nand(reading, host, average)
+
+    def _same_host(self, entry: Entry, page: VendorPage, host: Reading) -> str | None:
+        """S1: what the page says of the host is what the best source says of it."""
+        if not entry.host or host.value is None:
+            return None
+        theirs = self._from_page(entry, entry.host, page, None)
+        if theirs.value is None or abs(theirs.value - host.value) <= 0.02 * host.value + 2 * (
+            theirs.quantum + host.quantum
+        ):
+            return None
+        return f"the page has {theirs.value} bytes of host writes, and {host.source} has {host.value}"
+
+    def _average(self, entry: Entry, items: dict[str, Item], raw: bytes | None) -> float | None:
+        counts = [pick(items, raw, term) for term in entry.erase]
+        if "erase-a" in items and "erase-b" in items:
+            counts = [items["erase-a"], items["erase-b"]]
+        if not counts or any(count is None for count in counts):
+            return None
+        return sum(count.raw for count in counts if count) / len(counts)

@@ -1,0 +1,69 @@
+"""One counter as it is reported: a number with its unit, step, source and proof, or a reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+
+class Proof(StrEnum):
+    """How the unit of a counter is known, the strongest first."""
+
+    SPEC = "spec"
+    CALIBRATED = "calibrated"
+    CATALOGUE = "catalogue"
+    CANDIDATE = "candidate"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """`value` and `quantum` are in `unit`. A value that is not proven is None, and `reason` says why."""
+
+    value: int | None
+    unit: str
+    quantum: int
+    source: str
+    proof: Proof
+    reason: str | None = None
+    caveat: str | None = None
+    refresh_s: int | None = None
+
+    def refused(self, reason: str) -> Reading:
+        """The same counter without its number."""
+        return replace(self, value=None, reason=reason, proof=Proof.CANDIDATE)
+
+    def noted(self, caveat: str) -> Reading:
+        """The same with one more caveat."""
+        return replace(self, caveat=f"{self.caveat}; {caveat}" if self.caveat else caveat)
+
+
+def unknown(reason: str, unit: str = "bytes", source: str = "none") -> Reading:
+    """A counter of which nothing is known but why."""
+    return Reading(None, unit, 0, source, Proof.CANDIDATE, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """What a drive says it is. None for what was not told."""
+
+    protocol: str | None = None
+    model: str | None = None
+    firmware: str | None = None
+    family: str | None = None
+    serial: str | None = None
+    vendor_id: int | None = None
+    capacity_bytes: int | None = None
+    lba_bytes: int | None = None
+    max_transfer_bytes: int | None = None
+    rotational: bool | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything about one drive. `others` are further counters of the same quantity, by its name."""
+
+    drive: Drive
+    readings: dict[str, Reading]
+    others: dict[str, list[Reading]] = field(default_factory=dict)
+    failures: tuple[str, ...] = ()

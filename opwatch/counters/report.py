@@ -1,0 +1,219 @@
+"""From what was read to what is reported: every counter, or the reason for its absence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from opwatch.counters import sanity
+from opwatch.counters.catalogue import Catalogue
+from opwatch.counters.evidence import Evidence
+from opwatch.counters.prove_ata import AtaProof
+from opwatch.counters.prove_nvme import NvmeProof
+from opwatch.counters.reading import Proof, Reading, Report, unknown
+from opwatch.counters.smart_log import UNIT_BYTES
+
+_MB = 10**6
+
+
+def _of(record: object | None, name: str) -> int | None:
+    """A field of a page, None without the page."""
+    found: int | None = getattr(record, name) if record else None
+    return found
+
+
+def _spec(value: int | None, unit: str, source: str, reason: str) -> Reading:
+    if value is None:
+        return unknown(reason, unit)
+    return Reading(value, unit, 1, source, Proof.SPEC)
+
+
+def _health(evidence: Evidence) -> dict[str, Reading]:
+    """What every protocol has a word for."""
+    smart, statistics, scsi = evidence.smart, evidence.statistics, evidence.scsi
+    missing = "it was not read, or the drive does not report it"
+    used = smart.percentage_used if smart else None
+    source = "log 02h percentage used"
+    if statistics and statistics.percentage_used is not None:
+        used, source = statistics.percentage_used, "device statistics 07h/008h"
+    elif scsi and scsi.percentage_used is not None:
+        used, source = scsi.percentage_used, "SCSI log 11h"
+    percentage = _spec(used, "percent", source, missing)
+    if used == 255:
+        percentage = percentage.refused("255 stands for 255 or more: saturated")
+    temperature = smart.temperature_celsius if smart else None
+    if temperature is None:
+        temperature = evidence.temperature_celsius
+    hours = smart.power_on_hours if smart else evidence.power_on_hours
+    return {
+        "percentage_used": percentage,
+        "available_spare": _spec(_of(smart, "available_spare"), "percent", "log 02h", missing),
+        "spare_threshold": _spec(_of(smart, "spare_threshold"), "percent", "log 02h", missing),
+        "temperature": _spec(temperature, "celsius", "the drive's sensor", missing),
+        "power_on_hours": _spec(hours, "hours", "log 02h" if smart else "power-on hours", missing),
+        "power_cycles": _spec(_of(smart, "power_cycles"), "cycles", "log 02h", missing),
+        "unsafe_shutdowns": _spec(_of(smart, "unsafe_shutdowns"), "shutdowns", "log 02h", missing),
+    }
+
+
+def _used(evidence: Evidence) -> Reading:
+    """NUSE in bytes. A drive that always answers with the whole namespace does not track it."""
+    namespace = evidence.namespace
+    used = namespace.used_lbas if namespace else None
+    if namespace is None or used is None:
+        return unknown("Identify Namespace was not read")
+    lba = namespace.lba_bytes or evidence.drive.lba_bytes
+    if not lba:
+        return unknown("the size of a logical block is not known")
+    reading = Reading(used * lba, "bytes", lba, "Identify Namespace NUSE", Proof.SPEC)
+    if used == namespace.size_lbas and not namespace_is_thin(evidence):
+        return reading.noted("equal to the namespace: the drive may not track it")
+    return reading
+
+
+def namespace_is_thin(evidence: Evidence) -> bool:
+    """Whether the namespace's capacity is below its size: then its use is tracked."""
+    namespace = evidence.namespace
+    if not namespace or namespace.capacity_lbas is None or namespace.size_lbas is None:
+        return False
+    return namespace.capacity_lbas < namespace.size_lbas
+
+
+def _erases(evidence: Evidence) -> dict[str, Reading]:
+    found: dict[str, Reading] = {}
+    page = evidence.ocp
+    for name in ("erase_max", "erase_min", "erase_average"):
+        value = _of(page, name)
+        source = f"log C0h {name.removeprefix('erase_')} user data erase count"
+        reading = _spec(value, "erases", source, "the drive does not report it in a page that was read")
+        found[name] = reading
+    return found
+
+
+def _nvme(evidence: Evidence, catalogue: Catalogue) -> Report:
+    proof = NvmeProof(evidence, catalogue)
+    hosts = proof.host()
+    nands = proof.nand(hosts[0])
+    smart = evidence.smart
+    units = smart.data_units_read if smart else None
+    read = unknown("log 02h was not read")
+    if units is not None and smart:
+        source = f"log 02h data units read ({UNIT_BYTES} B, rounded up)"
+        read = Reading(units * UNIT_BYTES, "bytes", UNIT_BYTES, source, Proof.SPEC)
+        fault = proof.fault()
+        reason = fault.fault if fault else sanity.too_fast(units * UNIT_BYTES, smart.power_on_hours, "nvme")
+        limit = evidence.drive.max_transfer_bytes
+        reason = reason or sanity.mean_write(units * UNIT_BYTES, smart.read_commands, 512, limit)
+        read = read.refused(reason.replace("write", "read")) if reason else read
+    page = evidence.ocp
+    missing = "log C0h was not read, or is not the OCP one"
+    readings = {
+        "host_written": hosts[0],
+        "nand_written": nands[0],
+        "host_read": read,
+        **_erases(evidence),
+        **_health(evidence),
+        "nuse": _used(evidence),
+        "free_blocks": _spec(_of(page, "percent_free_blocks"), "percent", "log C0h", missing),
+        "refresh_count": _spec(_of(page, "refresh_count"), "blocks", "log C0h", missing),
+        "incomplete_shutdowns": _spec(_of(page, "incomplete_shutdowns"), "shutdowns", "log C0h", missing),
+    }
+    fdp = evidence.fdp
+    others = {"host_written": hosts[1:], "nand_written": nands[1:]}
+    if fdp and fdp.host_bytes_written is not None and not hosts[0].source.startswith("log 22h"):
+        source = "log 22h HBMW (bytes, with metadata, since placement was enabled)"
+        others["host_written"].append(Reading(fdp.host_bytes_written, "bytes", 1, source, Proof.SPEC))
+    return Report(evidence.drive, readings, others, evidence.failures)
+
+
+def _ata(evidence: Evidence, catalogue: Catalogue) -> Report:
+    proof = AtaProof(evidence, catalogue)
+    hosts = proof.host()
+    nands = proof.nand(hosts[0])
+    if evidence.drive.rotational:
+        nands = [unknown("not a flash drive: it has no NAND")]
+    erases = _erases(evidence)
+    average = proof.erase_average()
+    if average:
+        erases["erase_average"] = average
+    readings = {
+        "host_written": hosts[0],
+        "nand_written": nands[0],
+        "host_read": proof.host_read(),
+        **erases,
+        **_health(evidence),
+        "nuse": unknown("ATA has no count of used blocks"),
+    }
+    return Report(
+        evidence.drive, readings, {"host_written": hosts[1:], "nand_written": nands[1:]}, evidence.failures
+    )
+
+
+def _scsi_side(megabytes: int | None, name: str, hours: int | None) -> Reading:
+    if megabytes is None:
+        return unknown("the error counter logs were not read, or do not tell bytes")
+    source = f"SCSI {name} error counter log, bytes processed"
+    reading = Reading(megabytes * _MB, "bytes", _MB, source, Proof.SPEC)
+    if not megabytes:
+        return reading.refused("the counter is 0: nothing was processed, or the drive does not count")
+    reason = sanity.too_fast(megabytes * _MB, hours, "scsi")
+    return reading.refused(reason) if reason else reading
+
+
+def _scsi(evidence: Evidence) -> Report:
+    counters = evidence.scsi
+    hours = evidence.power_on_hours
+    written = _scsi_side(counters.written_mb if counters else None, "write", hours)
+    others: list[Reading] = []
+    blocks, lba = counters.blocks_received if counters else None, evidence.drive.lba_bytes
+    if blocks and lba:
+        source = "SCSI general statistics, logical blocks received"
+        finer = Reading(blocks * lba, "bytes", lba, source, Proof.SPEC)
+        if written.value is None:
+            written = finer
+        elif abs(finer.value or 0 - written.value) <= 0.02 * written.value + 2 * _MB:
+            written, others = finer, [written]
+        else:
+            others = [finer.refused("it is not what the error counter log says")]
+    nand = "not measurable: SCSI defines no counter of NAND writes"
+    if evidence.drive.rotational:
+        nand = "not a flash drive: it has no NAND"
+    readings = {
+        "host_written": written,
+        "nand_written": unknown(nand),
+        "host_read": _scsi_side(counters.read_mb if counters else None, "read", hours),
+        **_erases(evidence),
+        **_health(evidence),
+        "nuse": unknown("it was not read"),
+    }
+    return Report(evidence.drive, readings, {"host_written": others, "nand_written": []}, evidence.failures)
+
+
+def _credible(reading: Reading) -> Reading:
+    reason = sanity.absurd(reading.value, reading.unit) if reading.value is not None else None
+    return reading.refused(reason) if reason else reading
+
+
+def report(evidence: Evidence, catalogue: Catalogue) -> Report:
+    """Every counter of the drive. A drive whose protocol nothing tells gets reasons only."""
+    found = _by_protocol(evidence, catalogue)
+    return replace(
+        found,
+        readings={name: _credible(each) for name, each in found.readings.items()},
+        others={name: [_credible(each) for each in some] for name, some in found.others.items()},
+    )
+
+
+def _by_protocol(evidence: Evidence, catalogue: Catalogue) -> Report:
+    protocol = evidence.drive.protocol
+    if protocol is None and (evidence.attributes or evidence.statistics):
+        protocol = "ata"
+    if protocol == "nvme":
+        return _nvme(evidence, catalogue)
+    if protocol == "ata":
+        return _ata(evidence, catalogue)
+    if protocol == "scsi" or evidence.scsi:
+        return _scsi(evidence)
+    nothing = unknown("no counter of this device was read")
+    readings = {"host_written": nothing, "nand_written": nothing, "host_read": nothing}
+    readings |= {**_erases(evidence), **_health(evidence), "nuse": nothing}
+    return Report(evidence.drive, readings, failures=evidence.failures)

@@ -1,0 +1,91 @@
+"""The checks that every counter passes before it is reported. Each returns a reason to refuse it, or None."""
+
+from __future__ import annotations
+
+# A lifetime ratio of NAND to host bytes that is not in here comes from a wrong unit.
+RATIO = (0.05, 50.0)
+# NAND bytes against average erase count times capacity.
+ERASE_RATIO = (1 / 30, 30.0)
+_MIN_ERASES = 10
+# New drives of some models show so many erases already: the maker's tests.
+_FACTORY_ERASES = 150
+# A mean write beyond this is a wrong unit: systems split what is larger.
+_MAX_MEAN_WRITE = 2 << 20
+_WRAP_BYTES = (1 << 32) * 512
+_HOUR_S = 3600
+# What an interface moves at most, in bytes a second.
+_SATA, _SAS, _NVME = 600_000_000, 4_800_000_000, 32_000_000_000
+FASTEST = {"ata": _SATA, "scsi": _SAS, "nvme": _NVME}
+
+
+# Beyond these a number is noise, whatever its source.
+_LIMITS = {"bytes": (0, 10**20), "celsius": (-60, 150), "percent": (0, 255)}
+_COUNTS = (0, 1 << 64)
+
+
+def absurd(value: int, unit: str) -> str | None:
+    """No drive has such a number: noise, or another field, was read."""
+    least, most = _LIMITS.get(unit, _COUNTS)
+    return None if least <= value <= most else f"{value} {unit} are not credible"
+
+
+def mean_write(n_bytes: int, commands: int | None, lba_bytes: int | None, limit: int | None) -> str | None:
+    """S4: the mean write is at least a logical block and at most what one command can carry."""
+    if not commands:
+        return None
+    smallest, largest = lba_bytes or 512, min(limit or _MAX_MEAN_WRITE, _MAX_MEAN_WRITE)
+    if n_bytes < commands * min(smallest, 4096) * 0.98:
+        return (
+            f"{n_bytes} bytes in {commands} write commands are less than a logical block each: "
+            "the counter has wrapped or its unit is another"
+        )
+    if n_bytes < _WRAP_BYTES and n_bytes < commands * 4096 and commands * 4096 > _WRAP_BYTES:
+        return f"{n_bytes} bytes in {commands} write commands: the counter may have wrapped at 2^32 sectors"
+    # Few commands say little: rounding, and what the maker wrote.
+    if commands > 1000 and n_bytes > commands * largest:
+        return (
+            f"{n_bytes / commands / 1024:.0f} KiB for each write command is more than one can carry: "
+            "the unit is another"
+        )
+    return None
+
+
+def too_fast(n_bytes: int, hours: int | None, protocol: str) -> str | None:
+    """A drive cannot have taken more than its interface carries in the hours it was on."""
+    if hours is None or n_bytes <= (hours + 24) * _HOUR_S * FASTEST[protocol]:
+        return None
+    return f"{n_bytes} bytes in {hours} hours are more than the interface can carry: the unit is another"
+
+
+def too_little(n_bytes: int, hours: int | None, unit: int) -> str | None:
+    """A counter of small units that hardly moved in weeks of use counts in larger ones."""
+    if unit > 4096 or hours is None or hours < 500 or n_bytes >= hours * 100_000:
+        return None
+    return f"{n_bytes} bytes in {hours} hours are too few to tell the unit: it may be a larger one"
+
+
+def ratio(nand: int, host: int | None, capacity: int | None) -> str | None:
+    """S2: the lifetime ratio is one that drives have. A new drive's NAND holds what its maker wrote."""
+    if not host or not nand:
+        return None
+    if nand < host * RATIO[0] and host > 10**10:
+        return f"NAND writes of {nand / host:.2g} times the host's are impossible: the unit is another"
+    if nand > host * RATIO[1] and not (capacity and nand < 4 * capacity):
+        return f"NAND writes of {nand / host:.2g} times the host's are not credible: the unit is unproven"
+    return None
+
+
+def erases(nand: int, average_erases: float | None, capacity: int | None) -> str | None:
+    """S3: NAND bytes fit the erase counts within a factor of 30, once there are enough of them."""
+    if not average_erases or not capacity or average_erases < _MIN_ERASES:
+        return None
+    least = max(average_erases - _FACTORY_ERASES, 0) * capacity * ERASE_RATIO[0]
+    if least <= nand <= average_erases * capacity * ERASE_RATIO[1]:
+        return None
+    fit = nand / (average_erases * capacity)
+    return f"NAND writes are {fit:.2g} times what {average_erases:.0f} erases of the drive mean: wrong unit"
+
+
+def first(*reasons: str | None) -> str | None:
+    """The first reason to refuse, None when there is none."""
+    return next((reason for reason in reasons if reason), None)

@@ -1,0 +1,194 @@
+"""What `smartctl -x` prints for people: identity, attributes, device statistics, NVMe and SCSI logs."""
+
+from __future__ import annotations
+
+import re
+
+from opwatch.counters.evidence import Attribute, Evidence, ScsiCounters, Statistics
+from opwatch.counters.numbers import scaled, whole_number
+from opwatch.counters.reading import Drive
+from opwatch.counters.smart_log import SmartLog
+from opwatch.errors import UsageError
+
+_SMART_LABELS = {
+    "Data Units Read": "data_units_read",
+    "Data Units Written": "data_units_written",
+    "Host Read Commands": "read_commands",
+    "Host Write Commands": "write_commands",
+    "Power Cycles": "power_cycles",
+    "Power On Hours": "power_on_hours",
+    "Unsafe Shutdowns": "unsafe_shutdowns",
+    "Media and Data Integrity Errors": "media_errors",
+    "Controller Busy Time": "busy_minutes",
+    "Available Spare": "available_spare",
+    "Available Spare Threshold": "spare_threshold",
+    "Percentage Used": "percentage_used",
+    "Temperature": "temperature_celsius",
+}
+# Both tables of attributes: with flags as letters, or as a number, a type and an update policy.
+_ATTRIBUTE = re.compile(
+    r"\s{0,2}(?P<id>\d{1,3})\s+(?P<name>\S+)\s+"
+    r"(?:[A-Z-]{6}|0x[0-9a-f]{4})\s+(?P<value>\d{3}|---)\s+(?:\d{3}|---)\s+(?:\d{3}|---)\s+"
+    r"(?:(?:Pre-fail|Old_age)\s+(?:Always|Offline)\s+)?(?:-|NOW|Past|FAILING_NOW|In_the_past)\s+(?P<raw>.+)"
+)
+_STATISTIC = re.compile(
+    r"0x(?P<page>[0-9a-f]{2})\s+0x(?P<offset>[0-9a-f]{3})\s+\d\s+(?P<value>\d+)\s+(?P<flags>[A-Z-]{3,4})~?\s"
+)
+_ERRORS = re.compile(r"(?P<kind>read|write):(?:\s+\d+){5}\s+(?P<gb>\d+[.,]\d{3})\s+\d+\s*$")
+_LABEL = re.compile(r"(?P<label>[A-Z][A-Za-z0-9 ./-]{1,50}?):\s+(?P<text>\S.*)")
+MARKER = "=== START OF "
+
+
+def is_smartctl_text(text: str) -> bool:
+    """Whether this is a report of smartctl's."""
+    return MARKER in text and ("smartctl " in text[:2000] or "SECTION ===" in text)
+
+
+def _leading(text: str) -> int | None:
+    """The number before a unit, a percent sign or a remark: "1,803,919 [923 GB]", "100%", "34 Celsius"."""
+    found = re.match(r"\d(?:[\d,.'\u2019\u00a0\u202f]*\d)?(?=\s|%|$)", text)
+    return whole_number(found[0]) if found else None
+
+
+def _labels(lines: list[str]) -> dict[str, str]:
+    """The first text of each label: what comes later belongs to other logs."""
+    found: dict[str, str] = {}
+    for line in lines:
+        labelled = _LABEL.match(line)
+        if labelled:
+            found.setdefault(labelled["label"], labelled["text"].strip())
+    return found
+
+
+def _capacity(labels: dict[str, str]) -> int | None:
+    for label in ("User Capacity", "Total NVM Capacity", "Namespace 1 Size/Capacity"):
+        found = _leading(labels.get(label, ""))
+        if found:
+            return found
+    return None
+
+
+def _logical_block(labels: dict[str, str]) -> int | None:
+    for label in ("Sector Sizes", "Sector Size", "Logical block size", "Namespace 1 Formatted LBA Size"):
+        found = _leading(labels.get(label, ""))
+        if found and found in (512, 520, 528, 4096, 4104, 4160, 4224):
+            return found
+    return None
+
+
+def _transfer(labels: dict[str, str]) -> int | None:
+    pages = re.fullmatch(r"(\d{1,6}) Pages", labels.get("Maximum Data Transfer Size", ""), re.ASCII)
+    return int(pages[1]) * 4096 if pages and int(pages[1]) else None
+
+
+def _told(labels: dict[str, str], *names: str) -> str | None:
+    for name in names:
+        text = " ".join(labels.get(name, "").split())
+        if text and not text.startswith(("--", "REDACTED", "[No Information Found]")):
+            return text
+    return None
+
+
+def _drive(labels: dict[str, str]) -> Drive:
+    protocol = "nvme" if "Model Number" in labels else "ata" if "Device Model" in labels else None
+    product = _told(labels, "Product")
+    if not protocol and (product or "Transport protocol" in labels):
+        protocol = "scsi"
+    vendor = _told(labels, "Vendor")
+    spin = labels.get("Rotation Rate", "")
+    return Drive(
+        protocol=protocol,
+        model=_told(labels, "Model Number", "Device Model")
+        or (f"{vendor} {product}" if vendor and product else product),
+        firmware=_told(labels, "Firmware Version", "Revision"),
+        family=_told(labels, "Model Family"),
+        serial=_told(labels, "Serial Number", "Serial number"),
+        vendor_id=whole_number(labels.get("PCI Vendor ID", "") or labels.get("PCI Vendor/Subsystem ID", "")),
+        capacity_bytes=_capacity(labels),
+        lba_bytes=_logical_block(labels),
+        max_transfer_bytes=_transfer(labels),
+        rotational=True if "rpm" in spin else False if spin.startswith("Solid State") else None,
+    )
+
+
+def _attributes(lines: list[str]) -> tuple[Attribute, ...]:
+    found: list[Attribute] = []
+    inside = False
+    for line in lines:
+        if line.startswith("ID# ATTRIBUTE_NAME"):
+            if found:  # a second table is of another drive, or a repetition
+                break
+            inside = True
+        elif inside:
+            row = _ATTRIBUTE.fullmatch(line.rstrip())
+            if not row:
+                inside = False
+                continue
+            raw, value = row["raw"].strip(), row["value"]
+            health = int(value) if value.isdigit() else None
+            found.append(Attribute(int(row["id"]), row["name"], whole_number(raw), raw, health))
+    return tuple(each for each in found if 0 < each.id < 256)
+
+
+def _statistics(lines: list[str]) -> Statistics | None:
+    values: dict[tuple[int, int], int] = {}
+    for line in lines:
+        row = _STATISTIC.match(line)
+        if row:
+            values.setdefault((int(row["page"], 16), int(row["offset"], 16)), int(row["value"]))
+    return Statistics(values) if values else None
+
+
+def _smart(lines: list[str]) -> SmartLog | None:
+    begin = next((i for i, line in enumerate(lines) if "(NVMe Log 0x02" in line), None)
+    if begin is None:
+        return None
+    labels = _labels(lines[begin : begin + 40])
+    found = {name: _leading(labels.get(label, "")) for label, name in _SMART_LABELS.items()}
+    return SmartLog(**found)
+
+
+def _scsi(lines: list[str], labels: dict[str, str]) -> ScsiCounters | None:
+    megabytes: dict[str, int | None] = {}
+    for line in lines:
+        row = _ERRORS.match(line)
+        if row:
+            megabytes.setdefault(row["kind"], scaled(row["gb"], 3))
+    used = _leading(labels.get("Percentage used endurance indicator", ""))
+    if not megabytes and used is None:
+        return None
+    return ScsiCounters(megabytes.get("write"), megabytes.get("read"), None, used)
+
+
+def _power_on_hours(text: str, attributes: tuple[Attribute, ...]) -> int | None:
+    for attribute in attributes:
+        if attribute.id == 9:
+            hours = re.match(r"(\d+)(?:h[+ ]|\s|$)", attribute.text)
+            return int(hours[1]) if hours else None
+    minutes = re.search(r"Accumulated power on time, hours:minutes \d+:\d+ \[(\d{1,12}) minutes\]", text)
+    return int(minutes[1]) // 60 if minutes else None
+
+
+def parse_smartctl_text(text: str) -> Evidence:
+    """The drive of the report. A line that is not quite what it should be is left out."""
+    if text.count("=== START OF INFORMATION SECTION") > 1:
+        raise UsageError("there are several reports of smartctl's in it: give those of one drive")
+    lines = text.splitlines()
+    labels = _labels(lines)
+    attributes = _attributes(lines)
+    drive = _drive(labels)
+    temperature = _leading(labels.get("Current Drive Temperature", ""))
+    if temperature is None:
+        warm = next((each for each in attributes if each.id == 194), None)
+        first = re.match(r"\d{1,3}(?=\s|$)", warm.text) if warm else None
+        temperature = int(first[0]) if first else None
+    return Evidence(
+        drive=drive,
+        smart=_smart(lines),
+        attributes=attributes,
+        statistics=_statistics(lines),
+        scsi=_scsi(lines, labels) if drive.protocol != "nvme" else None,
+        power_on_hours=_power_on_hours(text, attributes),
+        temperature_celsius=temperature,
+        asleep="Device is in STANDBY" in text or "Device is in SLEEP" in text,
+    )

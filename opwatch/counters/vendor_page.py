@@ -1,0 +1,71 @@
+"""Vendor log pages, by the layouts that several makers share. What an item means is the catalogue's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from opwatch.counters.pages import BadPage, number, whole
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A raw number and its step; the health value beside it where the layout has one."""
+
+    raw: int
+    normalized: int | None = None
+    step: int = 1
+
+
+Items = Mapping[str, Item]
+
+
+def decode_kv12(raw: bytes) -> dict[str, Item]:
+    """Items of 12 bytes found by their key: key, 2 reserved, health, 1 reserved, 48 bits raw, 1 reserved."""
+    page = whole(raw, min(max(len(raw), 156), 512), "the vendor page")
+    found: dict[str, Item] = {}
+    for offset in range(0, len(page) - 11, 12):
+        key, value = page[offset], number(page, offset + 5, 6)
+        if not key or value is None:
+            continue
+        if f"{key:02X}" in found:
+            raise BadPage(f"the vendor page has the key {key:02X}h twice: it is not of this layout")
+        found[f"{key:02X}"] = Item(value, page[offset + 3])
+    return found
+
+
+def decode_seagate(raw: bytes) -> dict[str, Item]:
+    """Log page C4h: a version, then 42 items of 12 bytes by their number."""
+    page = whole(raw, 506, "log page C4h")
+    version = int.from_bytes(page[:2], "little")
+    found: dict[str, Item] = {}
+    for offset in range(2, 2 + 42 * 12, 12):
+        field = slice(offset + 4, offset + 12) if version >= 2 else slice(offset + 5, offset + 9)
+        if page[offset]:
+            found.setdefault(str(page[offset]), Item(int.from_bytes(page[field], "little")))
+    return found
+
+
+def decode_fixed(raw: bytes) -> dict[str, Item]:
+    """No layout of its own: fields are picked by `offset:width`, see `pick`."""
+    return {"": Item(len(whole(raw, min(max(len(raw), 128), 512), "the vendor page")))}
+
+
+LAYOUTS: dict[str, Callable[[bytes], dict[str, Item]]] = {
+    "kv12": decode_kv12,
+    "seagate": decode_seagate,
+    "fixed": decode_fixed,
+}
+_FIELD = re.compile(r"(\d{1,4}):(\d{1,2})")
+
+
+def pick(items: Items, raw: bytes | None, term: str) -> Item | None:
+    """The item of a term: a key, or `offset:width` of the raw page. None when it is not there."""
+    if term in items:
+        return items[term]
+    field = _FIELD.fullmatch(term)
+    if not field or raw is None:
+        return None
+    value = number(raw, int(field[1]), int(field[2]))
+    return None if value is None else Item(value)

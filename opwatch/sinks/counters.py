@@ -1,0 +1,102 @@
+"""Counters of a drive for people, in 80 columns, and as JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from opwatch import units
+from opwatch.counters.reading import Reading, Report
+from opwatch.sinks.jsonl import SCHEMA
+
+COLUMNS = 80
+HEADER = ("COUNTER", "VALUE", "STEP", "PROOF", "SOURCE, OR WHY NOT")
+_WIDTHS = (21, 11, 6, 11)
+_UNITS = {"percent": "%", "celsius": "C", "hours": "h"}
+
+
+def reading_document(reading: Reading, age_s: float | None) -> dict[str, Any]:
+    """One counter. Bytes are `bytes` and `quantum_bytes`, all else `value` and `quantum`."""
+    in_bytes = reading.unit == "bytes"
+    return {
+        "bytes" if in_bytes else "value": reading.value,
+        "quantum_bytes" if in_bytes else "quantum": reading.quantum,
+        "unit": reading.unit,
+        "source": reading.source,
+        "proof": reading.proof.value,
+        "reason": reading.reason,
+        "caveat": reading.caveat,
+        "age_s": age_s if reading.value is not None else None,
+        "refresh_s": reading.refresh_s,
+    }
+
+
+def document(report: Report, age_s: float | None) -> dict[str, Any]:
+    """The report as one JSON document. `age_s` is None for what comes from a file."""
+    drive = report.drive
+    identity = {
+        "name": drive.name,
+        "protocol": drive.protocol,
+        "model": drive.model,
+        "firmware": drive.firmware,
+        "serial": drive.serial,
+        "family": drive.family,
+        "capacity_bytes": drive.capacity_bytes,
+        "lba_bytes": drive.lba_bytes,
+    }
+    found: dict[str, Any] = {"schema": SCHEMA, "device": identity}
+    for name, reading in report.readings.items():
+        found[name] = reading_document(reading, age_s)
+    found["others"] = {
+        name: [reading_document(each, age_s) for each in readings]
+        for name, readings in report.others.items()
+        if readings
+    }
+    found["failures"] = list(report.failures)
+    return found
+
+
+def _value(reading: Reading) -> str:
+    if reading.value is None:
+        return "-"
+    if reading.unit == "bytes":
+        return units.capacity(reading.value)
+    shown = str(reading.value) if reading.value < 10**7 else f"{reading.value:.2e}"
+    return f"{shown} {_UNITS.get(reading.unit, '')}".rstrip()
+
+
+def _rows(name: str, reading: Reading) -> list[str]:
+    step = units.size(reading.quantum) if reading.unit == "bytes" and reading.value is not None else "-"
+    proof = reading.proof.value if reading.value is not None else "-"
+    cells = (name, _value(reading), step, proof)
+    lead = "".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True))
+    told = reading.reason if reading.value is None else reading.source
+    if reading.caveat and reading.value is not None:
+        told = f"{told}; {reading.caveat}"
+    width = COLUMNS - sum(_WIDTHS)
+    texts = textwrap.wrap(units.printable(told or ""), width) or [""]
+    return [lead + texts[0], *(" " * sum(_WIDTHS) + text for text in texts[1:])]
+
+
+def lines(report: Report) -> Sequence[str]:
+    """The report for people. What is known only to be unknown in the same way is one line."""
+    drive = report.drive
+    told = [drive.name, drive.model, f"firmware {drive.firmware}" if drive.firmware else None]
+    title = units.printable(
+        ", ".join(each for each in told if each) or "a drive that does not say what it is"
+    )
+    head = "".join(cell.ljust(width) for cell, width in zip(HEADER, (*_WIDTHS, 0), strict=True))
+    shown = [*textwrap.wrap(title, COLUMNS), head]
+    for name, reading in report.readings.items():
+        if reading.value is not None or name in ("host_written", "nand_written"):
+            shown += _rows(name, reading)
+        for other in report.others.get(name, []):
+            shown += _rows(f"  {name.split('_')[0]}, other", other)
+    missing = [name for name, reading in report.readings.items() if reading.value is None]
+    missing = [name for name in missing if name not in ("host_written", "nand_written")]
+    if missing:
+        shown += textwrap.wrap(f"not told: {', '.join(missing)}", COLUMNS, subsequent_indent="  ")
+    for failure in report.failures:
+        shown += textwrap.wrap(f"failed: {units.printable(failure)}", COLUMNS, subsequent_indent="  ")
+    return shown

@@ -1,0 +1,1 @@
+"""Fuzz targets: run by hand for long, by the unit tests for a moment."""

@@ -1,0 +1,154 @@
+"""Damaged log pages and reports: no crash, and no number without a proof.
+
+    python -m tests.fuzz.counters [INPUTS [SEED]]
+
+Pages come from their layouts, texts and documents from the fixtures, with bytes, numbers and lines changed.
+Prints what failed and how to repeat it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from opwatch.collectors.recorded import evidence_of, page_evidence
+from opwatch.counters import identify, ocp
+from opwatch.counters.catalogue import load_catalogue
+from opwatch.counters.evidence import Evidence
+from opwatch.counters.reading import Drive, Proof
+from opwatch.counters.report import report
+from opwatch.counters.vendor_page import LAYOUTS
+from opwatch.errors import OpwatchError
+from opwatch.sinks.counters import document, lines
+
+GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
+_LIDS = (0x02, 0x09, 0x22, 0xC0, 0xCA, 0xD0, 0xFB, 0xC4)
+_MODELS = (None, "INTEL SSDPEDME016T4F", "XM1441-1AB112048", "Micron_9300_MTFDHAL3T8TDP", "HFS512GDE9X083N")
+_EDGES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
+_NUMBERS = ("0", "-1", "18446744073709551616", "281474976710655", "1e9", "0x7fffffffffffffff", "NaN", "1,2,3")
+
+
+class Fuzz:
+    """One sequence of inputs from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._catalogue = load_catalogue(system=Path("/nonexistent"))
+        texts = [path for path in sorted(GOOD.rglob("*")) if path.is_file() and path.suffix != ".json"]
+        self._lines = [path.read_bytes().splitlines(keepends=True) for path in texts]
+        self._documents = [json.loads(path.read_text()) for path in sorted(GOOD.rglob("*.json"))]
+
+    def run(self, inputs: int) -> None:
+        """That many inputs; the first that breaks a rule raises."""
+        targets: list[Callable[[], Evidence | None]] = [self._page] * 12 + [self._text] * 3 + [self._json]
+        for index in range(inputs):
+            target = self._random.choice(targets)
+            try:
+                evidence = target()
+            except OpwatchError:
+                continue
+            if evidence and (target != self._page or index % 8 == 0):
+                self._check(evidence)
+
+    def _check(self, evidence: Evidence) -> None:
+        found = report(evidence, self._catalogue)
+        readings = [*found.readings.values(), *(each for some in found.others.values() for each in some)]
+        for reading in readings:
+            if reading.value is None:
+                assert reading.reason, reading
+            else:
+                assert reading.reason is None and reading.proof is not Proof.CANDIDATE, reading
+                assert isinstance(reading.value, int) and -300 <= reading.value < 1 << 128, reading
+                assert reading.unit != "bytes" or reading.value <= 10**20, reading
+                assert reading.quantum >= 1, reading
+        if self._random.random() < 0.05:
+            json.dumps(document(found, None))
+            assert all(len(line) <= 80 for line in lines(found))
+
+    def _page(self) -> Evidence | None:
+        chance = self._random
+        raw = bytearray(chance.randbytes(512) if chance.random() < 0.5 else bytes(512))
+        for _ in range(chance.randrange(1, 12)):
+            at = chance.randrange(512)
+            raw[at : at + chance.choice((1, 2, 8))] = bytes((chance.choice(_EDGES),))
+        if chance.random() < 0.5:
+            raw[496:512] = chance.choice((ocp.CLOUD_GUID, ocp.BOOT_GUID))
+        cut = bytes(raw[: chance.choice((len(raw), 512, 500, 64, 0))])
+        kind = chance.random()
+        if kind < 0.1:
+            identify.decode_controller(cut * 8)
+            identify.decode_namespace(cut * 8)
+            identify.uuid_index(cut * 8, ocp.CLOUD_GUID)
+            return None
+        if kind < 0.3:
+            LAYOUTS[chance.choice(tuple(LAYOUTS))](cut)
+            return None
+        found = page_evidence(chance.choice(_LIDS), cut)
+        model = chance.choice(_MODELS)
+        return replace(
+            found, drive=Drive(protocol="nvme", model=model, capacity_bytes=chance.choice((None, 10**12)))
+        )
+
+    def _bytes(self, line: bytes) -> bytes:
+        chance, damaged = self._random, bytearray(line)
+        for _ in range(chance.randrange(3)):
+            if damaged:
+                damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        if chance.random() < 0.3:
+            words = bytes(damaged).split(b" ")
+            words[chance.randrange(len(words))] = chance.choice(_NUMBERS).encode()
+            return b" ".join(words)
+        return bytes(damaged)
+
+    def _text(self) -> Evidence | None:
+        chance, lines_ = self._random, self._random.choice(self._lines)
+        begin = chance.randrange(len(lines_))
+        chosen = lines_[begin : begin + chance.randrange(1, 25)]
+        if chance.random() < 0.6:
+            chosen = lines_[:10] + chosen
+        return evidence_of(
+            "text", b"".join(self._bytes(line) if chance.random() < 0.2 else line for line in chosen)
+        )
+
+    def _damaged(self, value: object, depth: int = 0) -> object:
+        chance = self._random
+        if chance.random() < 0.01:
+            return chance.choice((None, True, -1, 1 << 200, 1.5, "x", [], {}, *_NUMBERS))
+        if isinstance(value, dict):
+            return {
+                key: self._damaged(each, depth + 1) for key, each in value.items() if chance.random() > 0.02
+            }
+        if isinstance(value, list):
+            return [self._damaged(each, depth + 1) for each in value[: chance.choice((1, 6, len(value)))]]
+        if isinstance(value, int) and not isinstance(value, bool) and chance.random() < 0.05:
+            return value * chance.choice((0, -1, 512, 1 << 25, 1 << 60))
+        return value
+
+    def _json(self) -> Evidence | None:
+        damaged = self._damaged(self._random.choice(self._documents))
+        return evidence_of("json", json.dumps(damaged).encode())
+
+
+def main() -> int:
+    inputs = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns()
+    begun, done, step = time.monotonic(), 0, 100_000
+    while done < inputs:
+        count = min(step, inputs - done)
+        try:
+            Fuzz(seed + done).run(count)
+        except Exception:
+            print(f"failed; to repeat: python -m tests.fuzz.counters {count} {seed + done}")
+            raise
+        done += count
+    print(f"{done} inputs from seed {seed} in {time.monotonic() - begun:.0f} s: nothing found")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+/* The allow-list of NVMe admin commands: what may be sent, and that nothing else can be. */
+#include "check.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "nvme.h"
+
+static unsigned char page[OW_NVME_LOG_MAX_BYTES];
+
+static struct nvme_admin_cmd log_command(uint8_t lid)
+{
+	struct ow_nvme_log log = {.lid = lid, .len = 512};
+	struct nvme_admin_cmd cmd;
+
+	CHECK(!ow_nvme_prepare_log(&cmd, &log, page));
+	return cmd;
+}
+
+static struct nvme_admin_cmd identify_command(uint8_t cns)
+{
+	struct nvme_admin_cmd cmd;
+
+	CHECK(!ow_nvme_prepare_identify(&cmd, cns, 1, page));
+	return cmd;
+}
+
+static void test_pages_on_the_list(void)
+{
+	int lid, allowed = 0;
+
+	for (lid = 0; lid < 256; lid++) {
+		struct nvme_admin_cmd cmd = log_command(lid);
+
+		allowed += !ow_nvme_allowed(&cmd);
+	}
+	CHECK(allowed == 3 + 64);
+}
+
+static void test_every_other_opcode_is_refused(void)
+{
+	int opcode;
+
+	for (opcode = 0; opcode < 256; opcode++) {
+		struct nvme_admin_cmd log = log_command(0x02), identify = identify_command(1);
+
+		log.opcode = identify.opcode = opcode;
+		CHECK((ow_nvme_allowed(&log) == 0) == (opcode == 0x02));
+		CHECK((ow_nvme_allowed(&identify) == 0) == (opcode == 0x06));
+	}
+}
+
+static void test_identify_on_the_list(void)
+{
+	int cns, allowed = 0;
+
+	for (cns = 0; cns < 256; cns++) {
+		struct nvme_admin_cmd cmd = identify_command(cns);
+
+		allowed += !ow_nvme_allowed(&cmd);
+	}
+	CHECK(allowed == 3);
+}
+
+/* Each bit of the command that is not the page's number, its length or its group. */
+static void test_no_bit_slips_through(void)
+{
+	size_t bit;
+
+	for (bit = 0; bit < 8 * sizeof(struct nvme_admin_cmd); bit++) {
+		struct nvme_admin_cmd cmd = log_command(0x02);
+		uint32_t lsi, uuid;
+
+		((unsigned char *)&cmd)[bit / 8] ^= 1u << bit % 8;
+		if (ow_nvme_allowed(&cmd))
+			continue;
+		lsi = cmd.cdw11 >> 16;
+		uuid = cmd.cdw14 & 0x7f;
+		/* What may differ: the group, the UUID index, the buffer, the timeout, the result,
+		 * a page. */
+		CHECK(cmd.opcode == 0x02 && cmd.nsid == OW_NVME_ALL_NAMESPACES);
+		CHECK(cmd.cdw10 >> 15 == (127u << 1 | 1) && cmd.data_len == 512);
+		CHECK(cmd.cdw11 == lsi << 16 && cmd.cdw14 == uuid);
+		CHECK(!cmd.cdw12 && !cmd.cdw13 && !cmd.cdw15 && !cmd.cdw2 && !cmd.cdw3);
+	}
+}
+
+static void test_lengths(void)
+{
+	struct ow_nvme_log log = {.lid = 0x02};
+	struct nvme_admin_cmd cmd;
+	uint32_t wrong[] = {0, 1, 510, OW_NVME_LOG_MAX_BYTES + 4, UINT32_MAX};
+	size_t i;
+
+	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		log.len = wrong[i];
+		CHECK(ow_nvme_prepare_log(&cmd, &log, page) == -EINVAL);
+	}
+	cmd = log_command(0x02);
+	cmd.data_len = 1024; /* the drive would write less than the buffer, or more */
+	CHECK(ow_nvme_allowed(&cmd) == -EPERM);
+	log.len = 512;
+	log.uuid_index = 0x80;
+	CHECK(ow_nvme_prepare_log(&cmd, &log, page) == -EINVAL);
+}
+
+static void test_refused_before_the_kernel_is_asked(void)
+{
+	struct nvme_admin_cmd cmd = log_command(0x02);
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	CHECK(ow_nvme_submit(fd, &cmd) == -ENOTTY);
+	CHECK(ow_nvme_submit(-1, &cmd) == -EBADF);
+	cmd.opcode = 0x80; /* Format NVM */
+	CHECK(ow_nvme_submit(-1, &cmd) == -EPERM);
+	close(fd);
+}
+
+int main(void)
+{
+	test_pages_on_the_list();
+	test_every_other_opcode_is_refused();
+	test_identify_on_the_list();
+	test_no_bit_slips_through();
+	test_lengths();
+	test_refused_before_the_kernel_is_asked();
+	return 0;
+}

@@ -1,0 +1,58 @@
+"""The drives in docs/method-waf.md, from the catalogue. `python -m tests.supported --write` renews them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from opwatch.counters.catalogue import Counter, Entry, load_catalogue
+
+PAGE = Path(__file__).parents[1] / "docs" / "method-waf.md"
+BEGIN, END = "<!-- drives: begin -->", "<!-- drives: end -->"
+_UNITS = {
+    1: "1 B",
+    512: "512 B",
+    16384: "16 KiB",
+    512_000: "512,000 B",
+    1 << 25: "32 MiB",
+    1 << 30: "1 GiB",
+    10**9: "10^9 B",
+}
+
+
+def _side(counter: Counter | None, otherwise: str) -> str:
+    if counter is None:
+        return otherwise
+    units = " or ".join(_UNITS.get(unit, f"{unit} B") for unit in counter.units)
+    return f"{' + '.join(counter.terms)} x {units}"
+
+
+def _row(entry: Entry) -> str:
+    if entry.protocol == "nvme":
+        where = f"log {entry.lid:02X}h " if entry.lid else ""
+        host = entry.fault if entry.fault and not entry.host else _side(entry.host, "log 02h")
+        nand = _side(entry.nand, entry.no_nand or "as the standards have it")
+        nand = f"{where}{nand}" if entry.nand else nand
+    else:
+        host = _side(entry.host, "device statistics")
+        nand = _side(entry.nand, "not proven")
+    return f"| {entry.drives} | {host} | {nand} | {entry.evidence} |"
+
+
+def table() -> str:
+    """The table as Markdown."""
+    entries = load_catalogue(system=Path("/nonexistent")).entries
+    head = ["| drives | host writes | NAND writes | evidence |", "| --- | --- | --- | --- |"]
+    return "\n".join([*head, *map(_row, entries)])
+
+
+def renewed(page: str) -> str:
+    """The page with the table as it is now."""
+    before, rest = page.split(BEGIN)
+    return f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--write"]:
+        sys.exit("usage: python -m tests.supported --write")
+    PAGE.write_text(renewed(PAGE.read_text()))

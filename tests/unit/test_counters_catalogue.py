@@ -1,0 +1,246 @@
+"""Each entry of the catalogue: a drive that it is about, and the same drive made doubtful."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.counters.catalogue import Entry, load_catalogue, parse_catalogue
+from opwatch.counters.evidence import Attribute, Evidence, Statistics, VendorPage
+from opwatch.counters.reading import Drive, Proof, Report
+from opwatch.counters.report import report
+from opwatch.counters.smart_log import SmartLog
+from opwatch.errors import UsageError
+
+CATALOGUE = load_catalogue(system=Path("/nonexistent"))
+# Entry -> model, firmware, family of a drive that exists; then one that must not match.
+EXAMPLES = {
+    "supermicro-satadom": ("SuperMicro SSD", "SOB20R", None, "Supermicro SSD"),
+    "dell-micron": ("MTFDDAK1T9TDT", "D3DJ004", None, "MTFDHBA960TDF"),
+    "dell-samsung": ("MZ7LH480HAHQ0D3", "HE57", None, "MZ7LH480HAHQ-00005"),
+    "dell-intel": ("SSDSC2KB480G8R", "XCV1DL67", None, "SSDSC2KB480G8"),
+    "hynix-g32feh": ("HFS960G32FEH-BA10A", "DD02", None, "HFS960G3H2X069N"),
+    "samsung-pm881": ("SAMSUNG MZNLH1T0HALB-00000", "RVT2200Q", None, "SAMSUNG MZNLN256HMHQ-00000"),
+    "samsung-datacentre": ("SAMSUNG MZ7KM960HAHP-00005", "GXM1104Q", None, "SAMSUNG MZ7LN256HCHP-00000"),
+    "samsung-client": ("Samsung SSD 860 EVO 1TB", "RVT01B6Q", None, "Samsung SSD 970 EVO 1TB"),
+    "samsung-oem-client": ("SAMSUNG MZ7LN256HMJP-00000", "MAV0100Q", None, "SAMSUNG MZVLB256HAHQ-00000"),
+    "intel-datacentre": ("INTEL SSDSC2BA400G3", "5DV10270", None, "INTEL SSDSC2KB480GZ"),
+    "intel-datacentre-host": ("INTEL SSDSC2BB120G4", "D2012370", None, "INTEL SSDSC2CW240A3"),
+    "intel-320": ("INTEL SSDSA2CW160G3", "4PC10362", None, "INTEL SSDSA2M080G2GC"),
+    "intel-545s": ("INTEL SSDSC2KW256G8", "LHF002C", None, "INTEL SSDSC2KW240H6"),
+    "intel-sandforce": ("INTEL SSDSC2CW240A3", "400i", None, "INTEL SSDSC2BW240H6"),
+    "micron-datacentre": ("Micron_5300_MTFDDAK480TDS", "D3MU001", None, "Micron_M500DC_MTFDDAK480MBB"),
+    "crucial-micron-client": ("CT1000MX500SSD1", "M3CR033", None, "CT1000P1SSD8"),
+    "wd-blue-3d": ("WDC WDS100T2B0A-00SM50", "401000WD", None, "WDC WDS100T3B0A-00AXR0"),
+    "sandisk-3d": ("SanDisk SDSSDH3 512G", "40101000", None, "SanDisk SDSSDP128G"),
+    "sandisk-marvell": ("SanDisk SDSSDHII480G", "X31200RL", "Marvell based SanDisk SSDs", None),
+    "phison": ("KINGSTON SA400S37240G", "SBFKB1D1", "Phison Driven SSDs", None),
+    "phison-a400-old": ("KINGSTON SA400S37240G", "SBFKJ4.3", "Phison Driven SSDs", None),
+    "kingston-dc-default": ("KINGSTON SEDC500M960G", "SCEKJ2.7", None, "KINGSTON SEDC400S37960G"),
+    "kingston-uv": ("KINGSTON SUV500480G", "003056RI", None, "KINGSTON SUV300S37A240G"),
+    "sandforce": ("KINGSTON SV300S37A240G", "608ABBF0", "SandForce Driven SSDs", None),
+    "seagate-nytro-sf442147": ("XA960LE10063", "SF442147", None, "XP960LE10063"),
+    "seagate-nytro": ("XA960LE10063", "SF450042", None, "XF1230-1A0480"),
+    "seagate-xf1230": ("XF1230-1A0480", "ST200334", None, "XA960LE10063"),
+    "hynix-gold-s31": ("SHGS31-1000GS-2", "90000Q00", None, "SHGP31-1000GM-2"),
+    "toshiba-hk4": ("TOSHIBA THNSN81Q92CSE", "8EET6101", None, "TOSHIBA THNSNJ256GCSU"),
+    "kioxia-exceria": ("KIOXIA-EXCERIA SATA SSD", "SBFA13.1", None, "KIOXIA-EXCERIA PLUS SSD"),
+    "smi-brands": ("TEAM T253A3001T", "T0805A0", None, "KingDian S280"),
+    "transcend-smi": ("TS32GMTS400", "N1126KB", "Silicon Motion based SSDs", "SSD 32GB"),
+    "statistics-wrap": ("Patriot Burst", "SBFM11.2", None, "CT240BX500SSD1"),
+    "intel-p3x00-wrap": ("INTEL SSDPEDMD400G4", "8DV10131", None, "INTEL SSDPE2KX010T8"),
+    "intel-p3700-512": ("INTEL SSDPEDMD800G4", "8DV10049", None, "INTEL SSDPE2KX010T8"),
+    "intel-optane": ("INTEL SSDPED1D280GA", "E2010325", None, "INTEL SSDPE2KX010T8"),
+    "intel-nand": ("INTEL SSDPE2KX010T8", "VDV10131", None, "INTEL SSDPEKNW512G8"),
+    "samsung-before-ocp": ("SAMSUNG MZ1LB1T9HALS-000FB", "EDA78F2Q", None, "SAMSUNG MZ1LB1T9HALS-00007"),
+    "toshiba-liteon-before-ocp": ("SSSTC EPX-KW960", "CMWF2P3", None, "SSSTC CL4-8D512"),
+    "hynix-boot": ("HFS512GDE9X083N", "41021C20", None, "HFS512GDE9X084N-X"),
+    "seagate-nytro-nvme": ("XM1441-1AB112048", "PA00FB0C", None, "XP1920LE30002"),
+    "micron-9200-9300": ("Micron_9300_MTFDHAL3T8TDP", "11300DN0", None, "Micron_7450_MTFDKCC3T8TFR"),
+}
+CAPACITY, HOURS = 960 * 10**9, 20_000
+ATA = [entry for entry in CATALOGUE.entries if entry.protocol == "ata" and entry.host]
+
+
+def drive(entry: Entry, model: str | None = None) -> Drive:
+    example = EXAMPLES[entry.name]
+    return Drive(
+        protocol=entry.protocol,
+        model=model or example[0],
+        firmware=example[1],
+        family=example[2],
+        capacity_bytes=CAPACITY,
+        lba_bytes=512,
+    )
+
+
+def sata(entry: Entry, scale: int = 1) -> Evidence:
+    """A drive of the entry that wrote 100 TB, twice that to NAND."""
+    assert entry.host
+    raws = dict.fromkeys((*entry.requires, *(int(term) for term in entry.erase)), 0)
+    raws[int(entry.host.terms[0])] = 10**14 // entry.host.units[0] * scale
+    for group in entry.equal:
+        raws |= dict.fromkeys(group, max(raws[number] for number in group))
+    if entry.nand:
+        share = 2 * 10**14 // entry.nand.units[0] // len(entry.nand.terms)
+        raws |= {int(term): share for term in entry.nand.terms}
+    if entry.sum_of:
+        total, factor, parts = entry.sum_of
+        raws |= dict.fromkeys(parts, raws[total] // factor // len(parts))
+        raws[total] = factor * sum(raws[part] for part in parts)
+    raws |= {int(term): 200 for term in entry.erase}
+    attributes = tuple(
+        Attribute(number, "Unknown_Attribute", raw, str(raw), 100) for number, raw in raws.items()
+    )
+    return Evidence(drive=drive(entry), attributes=attributes, power_on_hours=HOURS)
+
+
+def told(evidence: Evidence) -> Report:
+    return report(evidence, CATALOGUE)
+
+
+def test_every_entry_has_an_example_and_evidence() -> None:
+    assert {entry.name for entry in CATALOGUE.entries} == set(EXAMPLES)
+    assert len({entry.name for entry in CATALOGUE.entries}) == len(CATALOGUE.entries)
+
+
+@pytest.mark.parametrize("entry", CATALOGUE.entries, ids=lambda entry: entry.name)
+def test_an_entry_matches_its_drives_and_no_others(entry: Entry) -> None:
+    assert entry.matches(drive(entry))
+    other = EXAMPLES[entry.name][3]
+    assert other is None or not entry.matches(drive(entry, other))
+    assert not entry.matches(drive(entry, f"x{EXAMPLES[entry.name][0]}")) or entry.model is None
+    assert not entry.matches(replace(drive(entry), model=None, family=None))
+
+
+@pytest.mark.parametrize("entry", ATA, ids=lambda entry: entry.name)
+def test_a_good_drive_has_its_bytes(entry: Entry) -> None:
+    assert entry.host
+    found = told(sata(entry))
+    host, nand = found.readings["host_written"], found.readings["nand_written"]
+    assert host.value is not None and abs(host.value - 10**14) <= entry.host.units[0]
+    assert (host.proof, host.quantum) == (Proof.CATALOGUE, entry.host.quantum)
+    if entry.nand:
+        assert nand.value is not None and abs(nand.value - 2 * 10**14) <= 4 * entry.nand.quantum + 65536
+    else:
+        assert nand.value is None and nand.reason
+
+
+def changed(evidence: Evidence, number: int, **values: object) -> Evidence:
+    attributes = tuple(
+        replace(each, **values) if each.id == number else each  # type: ignore[arg-type]
+        for each in evidence.attributes
+    )
+    return replace(evidence, attributes=attributes)
+
+
+@pytest.mark.parametrize("entry", ATA, ids=lambda entry: entry.name)
+def test_a_doubtful_drive_has_none(entry: Entry) -> None:
+    assert entry.host
+    term, good = int(entry.host.terms[0]), sata(entry)
+    doubtful = [
+        changed(good, term, raw=(1 << 48) - 1),  # all ones
+        changed(good, term, raw=0),  # not implemented
+        changed(good, term, raw=None),  # several numbers in one
+        changed(good, term, name="Power_Loss_Count"),  # re-labelled
+        sata(entry, scale=10**6),  # more than the interface carries
+        replace(good, attributes=tuple(each for each in good.attributes if each.id != term)),
+        replace(good, attributes=(*good.attributes, *good.attributes)),
+        replace(good, drive=replace(good.drive, model="ACME", family=None)),
+    ]
+    for evidence in doubtful:
+        reading = told(evidence).readings["host_written"]
+        assert reading.value is None and reading.reason
+
+
+@pytest.mark.parametrize(
+    "entry", [each for each in ATA if each.nand and not each.below_host], ids=lambda entry: entry.name
+)
+def test_nand_below_the_host_is_refused(entry: Entry) -> None:
+    assert entry.nand and entry.host
+    good = sata(entry)
+    for term in entry.nand.terms:
+        good = changed(good, int(term), raw=1000)
+    assert told(good).readings["nand_written"].value is None
+
+
+@pytest.mark.parametrize("entry", ATA, ids=lambda entry: entry.name)
+def test_device_statistics_that_disagree_are_not_averaged(entry: Entry) -> None:
+    good = replace(sata(entry), statistics=Statistics({(1, 0x18): 10**14 // 512 * 3}))
+    assert told(good).readings["host_written"].value is None
+    agree = replace(sata(entry), statistics=Statistics({(1, 0x18): 10**14 // 512}))
+    assert told(agree).readings["host_written"].proof is Proof.SPEC
+    wrapped = replace(sata(entry), statistics=Statistics({(1, 0x18): 10**14 // 512 % 2**32}))
+    assert told(wrapped).readings["host_written"].proof is Proof.CALIBRATED
+
+
+def test_statistics_that_may_have_wrapped_are_refused() -> None:
+    entry = next(each for each in CATALOGUE.entries if each.name == "statistics-wrap")
+    short = Evidence(drive=drive(entry), statistics=Statistics({(1, 0x18): 10**9}), power_on_hours=HOURS)
+    assert told(short).readings["host_written"].value is None
+    beyond = replace(short, statistics=Statistics({(1, 0x18): 10**10}))
+    assert told(beyond).readings["host_written"].value == 512 * 10**10
+
+
+def test_statistics_that_an_attribute_contradicts_are_refused() -> None:
+    def acme(**raws: int) -> Evidence:
+        attributes = tuple(
+            Attribute(int(key[1:]), "Total_LBAs_Written", raw, str(raw)) for key, raw in raws.items()
+        )
+        statistics = Statistics({(1, 0x18): 1 << 31})
+        return Evidence(Drive("ata", "ACME"), attributes=attributes, statistics=statistics)
+
+    one_tib = (1 << 31) * 512
+    for raws in ({}, {"a241": 1 << 10}, {"a241": 1 << 15}, {"a241": 777, "a233": 1 << 15}):
+        assert told(acme(**raws)).readings["host_written"].value == one_tib
+    assert told(acme(a241=777)).readings["host_written"].value is None
+    # Modulo 2^32 sectors it is the same: the statistics have wrapped.
+    wrapped = told(acme(a241=(1 << 31) + (3 << 32))).readings["host_written"]
+    assert (wrapped.value, wrapped.proof) == (one_tib + 3 * (1 << 41), Proof.CALIBRATED)
+
+
+@pytest.mark.parametrize("units", [1, 512_000])
+def test_a_unit_of_several_is_told_by_the_host(units: int) -> None:
+    entry = next(each for each in CATALOGUE.entries if each.name == "micron-9200-9300")
+    page = bytearray(512)
+    page[176:184] = (3 * 10**14 // units).to_bytes(8, "little")
+    evidence = Evidence(
+        drive=drive(entry),
+        smart=SmartLog(data_units_written=10**14 // 512_000, write_commands=10**10, power_on_hours=HOURS),
+        vendor=(VendorPage(0xD0, bytes(page)),),
+    )
+    nand = told(evidence).readings["nand_written"]
+    assert nand.value == 3 * 10**14 // units * units
+    alone = told(replace(evidence, smart=None)).readings["nand_written"]
+    assert alone.value is None and alone.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[[ata]]\nname = 1", "name must be a text"),
+        ("[[ata]]\nname = 'a'\nevidence = 'e'\ndrives = 'd'", "model"),
+        ("[[ata]]\nname = 'a'\nevidence = 'e'\ndrives = 'd'\nmodel = '('", "regular expression"),
+        ("[[ata]]\nname = 'a'\nevidence = 'e'\ndrives = 'd'\nmodel = 'x'\nunits = 3", "unknown key"),
+        ("[[ata]]\nname = 'a'\nevidence = 'e'\ndrives = 'd'\nmodel = 'x'\nhost = { of = [241] }", "unit"),
+        ("[[usb]]\nname = 'a'", "kind of drive"),
+        ("[[nvme]]\nname = 'a'\nevidence = 'e'\ndrives = 'd'\nmodel = 'x'\nhost = {of=['F5'],unit=1}", "lid"),
+        ("what", "key/value"),
+    ],
+)
+def test_a_catalogue_that_makes_no_sense_says_where(text: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        parse_catalogue(text, "mine.toml")
+
+
+def test_the_user_comes_first(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        "[[ata]]\nname = 'mine'\nevidence = 'measured'\ndrives = 'ours'\nmodel = 'SuperMicro SSD'\n"
+        "host = { of = [241], unit = 512 }\n"
+    )
+    catalogue = load_catalogue([mine], system=tmp_path)
+    found = [each.name for each in catalogue.matching(Drive(model="SuperMicro SSD"), "ata")]
+    assert found[0] == "mine" and "supermicro-satadom" in found

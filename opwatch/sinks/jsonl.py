@@ -72,6 +72,7 @@ def document(seen: Observation) -> dict[str, Any]:
         "device": seen.device,
         "origin": seen.origin,
         "level": seen.level,
+        "backend": seen.backend,
         "time": seen.at.isoformat(timespec="milliseconds"),
         "begin_mono_ns": seen.interval.begin_ns,
         "end_mono_ns": seen.interval.end_ns,
@@ -79,6 +80,7 @@ def document(seen: Observation) -> dict[str, Any]:
         "ops": {name: _op(op, seconds) for name, op in seen.interval.ops.items()},
         "trust": _trust(seen.trust),
         "unexplained": seen.unexplained,
+        "lacks": list(seen.lacks),
     }
 
 

@@ -64,12 +64,13 @@ def _drifts(drifts: dict[str, Drift]) -> str:
 
 def trust_lines(trust: Trust, in_flight_at_start: int) -> list[str]:
     """The loss account in words."""
+    misses = "?" if trust.misses is None else trust.misses
     lines = [
         f"trust: issued {trust.issued} completed {trust.completed} in flight {trust.in_flight} "
         f"errors {trust.errors}",
         f"  unmatched {trust.unmatched} (in flight at start: {in_flight_at_start}) "
         f"partial {trust.partial} requeued {trust.requeued}",
-        f"  missed {trust.overwritten} map full {trust.map_full} skipped by kernel {trust.misses} "
+        f"  missed {trust.overwritten} map full {trust.map_full} skipped by kernel {misses} "
         f"clock back {trust.clock_back}",
     ]
     if trust.never_issued or trust.flush_tails:

@@ -79,7 +79,7 @@ setup(
     python_requires=">=3.11",
     packages=list(PACKAGE_DIR),
     package_dir=PACKAGE_DIR,
-    package_data={"opwatch": ["py.typed", "_native.pyi"]},
+    package_data={"opwatch": ["py.typed", "_native.pyi"], "opwatch.tools": ["bcc/*", "bt/*"]},
     ext_modules=[
         Extension(
             "opwatch._native",

@@ -157,7 +157,7 @@ def _tool() -> str:
     if not effective(Path("/proc/self/status").read_text()) >> 21 & 1 or os.geteuid() != 0:
         raise PermissionMissing("bpftrace runs as root only, with CAP_SYS_ADMIN. Try: sudo opwatch ...")
     if not Path("/sys/kernel/btf/vmlinux").exists():
-        raise Unsupported("the bpftrace backend needs the kernel's BTF (CONFIG_DEBUG_INFO_BTF)")
+        raise Unsupported("the bpftrace backend needs the kernel's BTF; without it, --backend bcc may do")
     return found
 
 

@@ -8,7 +8,7 @@ from opwatch.device import Leaf
 from opwatch.errors import UsageError
 from opwatch.tracing import Tracer
 
-BACKENDS = ("libbpf", "bpftrace")
+BACKENDS = ("libbpf", "bcc", "bpftrace")
 
 
 def attach(name: str, leaves: Sequence[Leaf], *, queue_time: bool = False, raw_tp: bool = False) -> Tracer:
@@ -19,6 +19,10 @@ def attach(name: str, leaves: Sequence[Leaf], *, queue_time: bool = False, raw_t
         return BlockTracer(leaves, queue_time=queue_time, raw_tp=raw_tp)
     if raw_tp:
         raise UsageError(f"--hooks is for the libbpf backend; {name} has one way to attach")
+    if name == "bcc":
+        from opwatch.collectors.bcc import BccTracer
+
+        return BccTracer(leaves, queue_time=queue_time)
     from opwatch.collectors.bpftrace import BpftraceTracer
 
     return BpftraceTracer(leaves)

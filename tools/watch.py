@@ -71,7 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--backend",
         choices=BACKENDS,
         default="libbpf",
-        help="what traces: our BPF object (libbpf) or a bpftrace script; docs/backends.md tells them apart",
+        help="what traces: our BPF object (libbpf), the same compiled here for kernels without BTF (bcc), "
+        "or a bpftrace script; docs/backends.md tells them apart",
     )
     parser.add_argument(
         "--hooks",

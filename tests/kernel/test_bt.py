@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,12 +22,23 @@ def _bpftrace() -> None:
         unmet("kernel", reason)
 
 
+@pytest.fixture
+def splitting(disk: ScratchDisk) -> Iterator[ScratchDisk]:
+    """A disk that takes 256 KiB in one discard. The limit would outlive it with its loop device."""
+    queue = Path(f"/sys/block/{disk.name}/queue")
+    limit, granularity = queue / "discard_max_bytes", int((queue / "discard_granularity").read_text())
+    # The kernel's own first value need not be a multiple of the granularity, and then cannot be written back.
+    before = int(limit.read_text()) // granularity * granularity
+    limit.write_text(str(1 << 18))
+    yield disk
+    limit.write_text(str(before))
+
+
 @pytest.mark.parametrize("script", CHECKS)
-def test_script_is_right_about_a_known_load(disk: ScratchDisk, script: str) -> None:
-    Path(f"/sys/block/{disk.name}/queue/discard_max_bytes").write_text(str(1 << 18))
+def test_script_is_right_about_a_known_load(splitting: ScratchDisk, script: str) -> None:
     for attempt in range(ATTEMPTS):
         try:
-            CHECKS[script](disk.node)
+            CHECKS[script](splitting.node)
             return
         except AssertionError:
             # This machine may hide events from BPF programs; see watching.py.

@@ -110,6 +110,7 @@ setup(
     package_data={
         "opwatch": ["py.typed", "_native.pyi", "catalogue/*.toml"],
         "opwatch.ftl": ["profiles/*.toml"],
+        "opwatch.tools": ["bcc/*", "bt/*"],
     },
     ext_modules=[
         Extension(

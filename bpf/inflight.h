@@ -7,29 +7,6 @@
 #ifndef OPWATCH_INFLIGHT_H
 #define OPWATCH_INFLIGHT_H
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ow_stamp);
-} stamps SEC(".maps");
-
-/* When requests entered the queue, same index. Only with queue time. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ow_stamp);
-} queue_stamps SEC(".maps");
-
-/* For what has no place above: no tag, or one beyond those we made room for. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u64);
-	__type(value, __u64);
-} untagged SEC(".maps");
-
 /*
  * With an I/O scheduler a request keeps its scheduler tag from allocation to free, while the
  * driver's tag comes and goes with every requeue (and is gone already when block_rq_requeue fires);
@@ -49,20 +26,25 @@ static __always_inline __s64 stamp_index(const struct ow_target volatile *t, str
 	return t->stamps + queue * t->depth + tag;
 }
 
-static __always_inline struct ow_stamp *stamp_at(void *map, __s64 index)
+static __always_inline struct ow_stamp *stamp_at(__s64 index)
 {
 	__u32 key = index;
 
-	if (index < 0)
-		return NULL;
-	return bpf_map_lookup_elem(map, &key);
+	return index < 0 ? NULL : map_lookup(stamps, &key);
+}
+
+static __always_inline struct ow_stamp *queue_stamp_at(__s64 index)
+{
+	__u32 key = index;
+
+	return index < 0 ? NULL : map_lookup(queue_stamps, &key);
 }
 
 /* Remember @rq. The place may still be taken: then somebody's completion was missed. */
 static __always_inline void remember(struct ow_issue_counts *c, __s64 index, struct request *rq,
 				     __u64 now)
 {
-	struct ow_stamp *stamp = stamp_at(&stamps, index);
+	struct ow_stamp *stamp = stamp_at(index);
 	__u64 key = (__u64)rq;
 
 	if (stamp) {
@@ -70,7 +52,7 @@ static __always_inline void remember(struct ow_issue_counts *c, __s64 index, str
 			c->overwritten++;
 		stamp->ns = now;
 		stamp->rq = key;
-	} else if (bpf_map_update_elem(&untagged, &key, &now, BPF_ANY)) {
+	} else if (map_update(untagged, &key, &now)) {
 		c->map_full++;
 	}
 }
@@ -78,7 +60,7 @@ static __always_inline void remember(struct ow_issue_counts *c, __s64 index, str
 /* When @rq was issued, or 0 if that was not seen. Forgets it if @forget. */
 static __always_inline __u64 recall(__s64 index, struct request *rq, bool forget)
 {
-	struct ow_stamp *stamp = stamp_at(&stamps, index);
+	struct ow_stamp *stamp = stamp_at(index);
 	__u64 key = (__u64)rq;
 	__u64 *ns, issued;
 
@@ -89,12 +71,12 @@ static __always_inline __u64 recall(__s64 index, struct request *rq, bool forget
 			stamp->rq = 0;
 		return stamp->ns;
 	}
-	ns = bpf_map_lookup_elem(&untagged, &key);
+	ns = map_lookup(untagged, &key);
 	if (!ns)
 		return 0;
 	issued = *ns;
 	if (forget)
-		bpf_map_delete_elem(&untagged, &key);
+		map_delete(untagged, &key);
 	return issued;
 }
 

@@ -3,68 +3,6 @@
 #ifndef OPWATCH_TARGET_H
 #define OPWATCH_TARGET_H
 
-/*
- * Programs come as twins: tp_btf, where the kernel's types let us follow pointers directly, and
- * raw_tp, where every step is a helper call. One body serves both; @raw is a constant in each.
- */
-#define READ(raw, src, field) ((raw) ? BPF_CORE_READ(src, field) : (src)->field)
-
-/* Set by the user side before loading. */
-const volatile struct ow_target targets[OW_MAX_TARGETS];
-const volatile struct ow_disk_key disks[OW_TABLE_SIZE];
-const volatile __u64 table_multiplier = 1;
-const volatile __u32 nr_cpus = 1;
-const volatile bool any_hidden;
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ow_row);
-} rows SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ow_latency);
-} latency SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ow_latency);
-} queue_latency SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ow_sizes);
-} sizes SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64[OW_NR_STATUS]);
-} statuses SEC(".maps");
-
-/* First target of the disk with this key plus one, or 0. */
-static __always_inline __u32 look_up(__u64 a, __u64 b)
-{
-	const volatile struct ow_disk_key *key =
-		&disks[ow_table_index(a, b, table_multiplier) & (OW_TABLE_SIZE - 1)];
-
-	return key->a == a && key->b == b ? key->target : 0;
-}
-
 /* First target of the disk plus one, or 0 when nobody watches it. */
 static __always_inline __u32 disk_target(const struct gendisk *disk, bool raw)
 {
@@ -79,7 +17,7 @@ static __always_inline __u32 disk_target(const struct gendisk *disk, bool raw)
 	 * tells nobody, so they are known by name.
 	 */
 	if (!target && any_hidden) {
-		bpf_probe_read_kernel(name, sizeof(name), disk->disk_name);
+		bpf_probe_read_kernel(name, sizeof(name), &disk->disk_name);
 		target = look_up(name[0], name[1]);
 	}
 	return target;
@@ -94,7 +32,9 @@ static __always_inline __u32 range_target(__u32 target, __u64 sector)
 	for (i = 0; i < OW_MAX_TARGETS; i++) {
 		if (!target)
 			return 0;
-		t = &targets[(target - 1) & (OW_MAX_TARGETS - 1)];
+		t = target_at(target - 1);
+		if (!t)
+			return 0;
 		if (sector - t->first_sector <= t->last_sector - t->first_sector)
 			return target;
 		target = t->next;
@@ -105,7 +45,7 @@ static __always_inline __u32 range_target(__u32 target, __u64 sector)
 static __always_inline struct ow_counts *counts_of(__u32 target, __u32 op)
 {
 	__u32 index = target * nr_cpus + bpf_get_smp_processor_id();
-	struct ow_row *row = bpf_map_lookup_elem(&rows, &index);
+	struct ow_row *row = map_lookup(rows, &index);
 
 	if (!row || op >= OW_NR_OPS)
 		return NULL;
@@ -121,25 +61,22 @@ static __always_inline void count_slot(__u64 *slot, __u32 op)
 		__sync_fetch_and_add(slot, 1);
 }
 
-static __always_inline void count_latency(void *map, __u32 target, __u32 op, __u64 ns)
+static __always_inline void count_latency(struct ow_latency *hist, __u32 op, __u64 ns)
 {
-	__u32 lane = ow_lane(target, op, bpf_get_smp_processor_id(), nr_cpus);
-	struct ow_latency *hist = bpf_map_lookup_elem(map, &lane);
-
 	/* hist_slot() clamps already; the mask is what the verifier can follow. */
 	if (hist)
-		count_slot(
-			&hist->slots[hist_slot(ns, OW_LAT_BITS, OW_LAT_SLOTS) & (OW_LAT_SLOTS - 1)],
-			op);
+		count_slot(&hist->slots[opaque(hist_slot(ns, OW_LAT_BITS, OW_LAT_SLOTS)) &
+					(OW_LAT_SLOTS - 1)],
+			   op);
 }
 
 static __always_inline void count_size(__u32 target, __u32 op, __u32 bytes)
 {
 	__u32 lane = ow_lane(target, op, bpf_get_smp_processor_id(), nr_cpus);
-	struct ow_sizes *hist = bpf_map_lookup_elem(&sizes, &lane);
+	struct ow_sizes *hist = map_lookup(sizes, &lane);
 
 	if (hist)
-		count_slot(&hist->slots[hist_slot(bytes >> 9, OW_SIZE_BITS, OW_SIZE_SLOTS) &
+		count_slot(&hist->slots[opaque(hist_slot(bytes >> 9, OW_SIZE_BITS, OW_SIZE_SLOTS)) &
 					(OW_SIZE_SLOTS - 1)],
 			   op);
 }
@@ -177,19 +114,13 @@ static __always_inline void count_error(struct ow_complete_counts *c, __u32 targ
 					__s32 error, __u32 bytes)
 {
 	__u32 index = target * OW_NR_OPS + op;
-	__u64(*status)[OW_NR_STATUS] = bpf_map_lookup_elem(&statuses, &index);
+	__u64(*status)[OW_NR_STATUS] = map_lookup(statuses, &index);
 
 	c->errors++;
 	c->error_bytes += bytes;
 	if (status)
-		__sync_fetch_and_add(&(*status)[status_of(error) & (OW_NR_STATUS - 1)], 1);
+		__sync_fetch_and_add(&(*status)[opaque(status_of(error)) & (OW_NR_STATUS - 1)], 1);
 }
-
-/* The value of one operation in the running kernel's own numbering. */
-#define OP_VALUE(name)                                    \
-	(bpf_core_enum_value_exists(enum req_op, name)    \
-		 ? bpf_core_enum_value(enum req_op, name) \
-		 : bpf_core_enum_value(enum req_opf, name##___opf))
 
 static __always_inline __u32 op_of(__u32 cmd_flags)
 {
@@ -213,11 +144,13 @@ static __always_inline __u32 op_of(__u32 cmd_flags)
 static __always_inline void count_queue_time(struct ow_issue_counts *c, __u32 target, __u32 op,
 					     __u64 ns)
 {
+	__u32 lane = ow_lane(target, op, bpf_get_smp_processor_id(), nr_cpus);
+
 	c->queued++;
 	c->queue_sum_ns += ns;
 	if (ns > c->queue_max_ns)
 		c->queue_max_ns = ns;
-	count_latency(&queue_latency, target, op, ns);
+	count_latency(map_lookup(queue_latency, &lane), op, ns);
 }
 
 static __always_inline void count_issue(struct ow_issue_counts *c, __u32 target, __u32 op,
@@ -235,6 +168,7 @@ static __always_inline void count_issue(struct ow_issue_counts *c, __u32 target,
 static __always_inline void count_completion(struct ow_complete_counts *c, __u32 target, __u32 op,
 					     __u64 issued_ns, __u32 bytes)
 {
+	__u32 lane = ow_lane(target, op, bpf_get_smp_processor_id(), nr_cpus);
 	__u64 now = bpf_ktime_get_ns();
 	__u64 ns = now - issued_ns;
 
@@ -246,7 +180,7 @@ static __always_inline void count_completion(struct ow_complete_counts *c, __u32
 	c->sum_ns += ns;
 	if (ns > c->max_ns)
 		c->max_ns = ns;
-	count_latency(&latency, target, op, ns);
+	count_latency(map_lookup(latency, &lane), op, ns);
 }
 
 #endif

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from opwatch import abi
 from opwatch.collectors.diskstats import StatReader
 from opwatch.device import BlockDevice, Leaf
 from opwatch.errors import OpwatchError, PermissionMissing, ProbeRejected, Unsupported, UsageError
+from opwatch.tracing import settled
 from opwatch.trust import Reading
 
 # An I/O scheduler that is switched on later brings tags of its own: 2 * BLKDEV_DEFAULT_RQ of them.
@@ -96,6 +96,9 @@ def _on_same_disk(leaf: Leaf, leaves: Sequence[Leaf], targets: list[abi.Target],
 class BlockTracer:
     """Attached from construction to close(). Reads absolute samples; one per leaf."""
 
+    backend = "libbpf"
+    lacks: Sequence[str] = ()
+
     def __init__(self, leaves: Sequence[Leaf], *, queue_time: bool = False, raw_tp: bool = False) -> None:
         self.leaves = list(leaves)
         self.plan = plan(self.leaves)
@@ -134,13 +137,7 @@ class BlockTracer:
 
     def read_settled(self, patience_s: float = 0.2) -> list[Reading]:
         """A reading with nothing completing meanwhile, if there is such a moment soon; else the last."""
-        deadline = time.monotonic() + patience_s
-        while True:
-            readings = self.read()
-            quiet = all(r.before is None or _same(r) for r in readings)
-            if quiet or time.monotonic() > deadline:
-                return readings
-            time.sleep(0.002)
+        return settled(self.read, patience_s)
 
     def misses(self) -> int:
         """Runs of our programs that the kernel skipped since attach, whatever disk they were for."""
@@ -154,11 +151,6 @@ class BlockTracer:
         self._native.close()
         for stat in self._stats:
             stat.close()
-
-
-def _same(reading: Reading) -> bool:
-    before, after = reading.before, reading.after
-    return before is None or after is None or before.requests == after.requests
 
 
 def explain_probe_error(error: Exception) -> OpwatchError:

@@ -6,7 +6,7 @@ tests/kernel/test_abi.py compares every name and offset here with the BTF of the
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -88,6 +88,11 @@ def _decode_op(words: memoryview) -> OpSample:
             words[statuses:],
         ]
     )
+
+
+def words(values: Sequence[int]) -> memoryview:
+    """Counters as a view of 64-bit words, the way a decoded sample has them."""
+    return memoryview(struct.pack(f"={len(values)}Q", *values)).cast("Q")
 
 
 def decode_sample(raw: bytes) -> TargetSample:

@@ -13,7 +13,8 @@ from opwatch.trust import Trust
 @dataclass(frozen=True, slots=True)
 class Observation:
     """An interval, or (`final`) the whole time since the start. `origin` is the device the user named;
-    `device` does its I/O. `level` says at which layer it was counted."""
+    `device` does its I/O. `level` says at which layer it was counted; `lacks`, what the backend cannot give
+    and why."""
 
     device: str
     origin: str
@@ -24,6 +25,8 @@ class Observation:
     trust: Trust
     in_flight_at_start: int
     flush_queues: int = 0
+    backend: str = "libbpf"
+    lacks: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

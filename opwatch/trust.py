@@ -47,7 +47,8 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The loss account of an interval. Every field but in_flight is a difference of two readings."""
+    """The loss account of an interval. Every field but in_flight is a difference of two readings. `misses` is
+    None with a backend that cannot know them."""
 
     issued: int
     completed: int
@@ -62,7 +63,7 @@ class Trust:
     overwritten: int
     map_full: int
     clock_back: int
-    misses: int
+    misses: int | None
     drift: dict[str, Drift]
     byte_drift: dict[str, Drift]
     no_drift: str | None
@@ -137,7 +138,7 @@ def _drifts(begin: Reading, end: Reading) -> tuple[dict[str, Drift], dict[str, D
     return requests, bytes_, None
 
 
-def trust(begin: Reading, end: Reading, misses: int) -> Trust:
+def trust(begin: Reading, end: Reading, misses: int | None) -> Trust:
     """The loss account between two readings. `misses` are recursion misses, of all devices together."""
 
     def grown(field: str) -> int:

@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from opwatch.clock import read_anchor
-from opwatch.collectors.blk import BlockTracer
 from opwatch.derive import derive
 from opwatch.device import BlockDevice, Devices, Leaf, Presence
 from opwatch.errors import UsageError
 from opwatch.observation import Observation, Sink
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
+from opwatch.tools.backends import BACKENDS, attach
 from opwatch.tools.waiting import End, Waiter
+from opwatch.tracing import Tracer
 from opwatch.trust import Reading, trust
 
 
@@ -73,6 +74,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exit with 1 when the trust line leaves anything unexplained",
     )
     parser.add_argument(
+        "--backend",
+        choices=BACKENDS,
+        default="libbpf",
+        help="what traces: our BPF object (libbpf), the same compiled here for kernels without BTF (bcc), "
+        "or a bpftrace script; docs/backends.md tells them apart",
+    )
+    parser.add_argument(
         "--hooks",
         choices=("auto", "raw_tp"),
         default="auto",
@@ -124,7 +132,7 @@ def _notes(device: BlockDevice, leaves: list[Leaf]) -> list[str]:
 class _Run:
     """One watching: from the baseline to the summary."""
 
-    def __init__(self, tracer: BlockTracer, sink: Sink) -> None:
+    def __init__(self, tracer: Tracer, sink: Sink) -> None:
         self._tracer = tracer
         self._sink = sink
         self._presences = [Presence(leaf.device) for leaf in tracer.leaves]
@@ -144,7 +152,7 @@ class _Run:
 
     def interval(self) -> None:
         now, misses = self._tracer.read(), self._tracer.misses()
-        self._write(self._last, now, misses - self._last_misses, final=False)
+        self._write(self._last, now, _grown(self._last_misses, misses), final=False)
         self._last, self._last_misses = now, misses
 
     def close(self) -> None:
@@ -157,10 +165,12 @@ class _Run:
         now, misses = self._tracer.read_settled(), self._tracer.misses()
         pairs = zip(self._last, now, strict=True)
         if with_rest and any(derive(then.sample, rest.sample).ops for then, rest in pairs):
-            self._write(self._last, now, misses - self._last_misses, final=False)
-        return self._write(self._first, now, misses - self._first_misses, final=True)
+            self._write(self._last, now, _grown(self._last_misses, misses), final=False)
+        return self._write(self._first, now, _grown(self._first_misses, misses), final=True)
 
-    def _write(self, begin: list[Reading], end: list[Reading], misses: int, *, final: bool) -> list[str]:
+    def _write(
+        self, begin: list[Reading], end: list[Reading], misses: int | None, *, final: bool
+    ) -> list[str]:
         unexplained = []
         # Read anew each time: the wall clock may be set, or the machine may sleep, in between.
         anchor = read_anchor()
@@ -178,10 +188,16 @@ class _Run:
                 trust(then, now, misses),
                 in_flight,
                 queues,
+                self._tracer.backend,
+                tuple(self._tracer.lacks),
             )
             self._sink.write(seen)
             unexplained += seen.unexplained
         return unexplained
+
+
+def _grown(then: int | None, now: int | None) -> int | None:
+    return None if then is None or now is None else now - then
 
 
 def _in_flight(device: BlockDevice) -> int:
@@ -211,8 +227,9 @@ def _watch(run: _Run, waiter: Waiter, args: argparse.Namespace) -> End:
 def run(args: argparse.Namespace) -> int:
     leaves, notes = choose_leaves(Devices(), args.dev)
     sink: Sink = JsonLines(sys.stdout, quiet=args.quiet) if args.json else Lines(sys.stdout, quiet=args.quiet)
-    tracer = BlockTracer(leaves, queue_time=args.queue, raw_tp=args.hooks == "raw_tp")
+    tracer = attach(args.backend, leaves, queue_time=args.queue, raw_tp=args.hooks == "raw_tp")
     try:
+        notes += [f"{tracer.backend} cannot tell {what}" for what in tracer.lacks]
         if args.verbose:
             notes.append(f"attached by {tracer.hooks}: " + ", ".join(p[0] for p in tracer.programs()))
         for note in notes:

@@ -75,6 +75,7 @@ def document(seen: Observation) -> dict[str, Any]:
         "device": seen.device,
         "origin": seen.origin,
         "level": seen.level,
+        "backend": seen.backend,
         "time": seen.at.isoformat(timespec="milliseconds"),
         "begin_mono_ns": seen.interval.begin_ns,
         "end_mono_ns": seen.interval.end_ns,
@@ -83,6 +84,7 @@ def document(seen: Observation) -> dict[str, Any]:
         "trust": _trust(seen.trust),
         "in_flight_at_start": seen.in_flight_at_start,
         "unexplained": seen.unexplained,
+        "lacks": list(seen.lacks),
     }
 
 

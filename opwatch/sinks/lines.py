@@ -71,6 +71,7 @@ def _drifts(drifts: dict[str, Drift]) -> str:
 
 def trust_lines(trust: Trust, in_flight_at_start: int) -> list[str]:
     """The loss account in words."""
+    misses = "?" if trust.misses is None else trust.misses
     at_start = f"in flight at start: {in_flight_at_start}"
     if trust.unmatched_flushes:
         at_start += f", and {trust.unmatched_flushes} flushes"
@@ -78,7 +79,7 @@ def trust_lines(trust: Trust, in_flight_at_start: int) -> list[str]:
         f"trust: issued {trust.issued} completed {trust.completed} in flight {trust.in_flight} "
         f"errors {trust.errors}",
         f"  unmatched {trust.unmatched} ({at_start}) partial {trust.partial} requeued {trust.requeued}",
-        f"  missed {trust.overwritten} map full {trust.map_full} skipped by kernel {trust.misses} "
+        f"  missed {trust.overwritten} map full {trust.map_full} skipped by kernel {misses} "
         f"clock back {trust.clock_back}",
     ]
     if trust.never_issued or trust.flush_tails:

@@ -6,6 +6,7 @@ import fcntl
 import mmap
 import os
 import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -56,3 +57,16 @@ def discards(node: str, count: int, length: int = 1 << 19, *, request: int = BLK
     with opened(node) as descriptor:
         for index in range(count):
             fcntl.ioctl(descriptor, request, struct.pack("=QQ", index << 20, length))
+
+
+def mixture(node: str) -> None:
+    """Some of every class: 23 reads, 29 writes of 8 KiB and 7 synchronous ones, 7 discards, 11 flushes."""
+    reads(node, 23)
+    writes(node, 29, size=2 * BLOCK, step=2 * BLOCK)
+    writes(node, 7, flags=os.O_DSYNC)
+    discards(node, 7)
+    flushes(node, 11)
+
+
+if __name__ == "__main__":
+    mixture(sys.argv[1])

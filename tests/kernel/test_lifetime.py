@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -22,11 +23,21 @@ from .load import reads
 from .watching import lines
 
 
+def bpftool_list(kind: str) -> list[dict[str, Any]]:
+    """What bpftool lists. It fails when somebody else's object goes away meanwhile, so it may try again."""
+    for _ in range(5):
+        done = subprocess.run(["bpftool", kind, "show", "--json"], capture_output=True, check=False)
+        if done.returncode == 0:
+            break
+    listing: list[dict[str, Any]] = json.loads(done.stdout)
+    return listing
+
+
 def kernel_objects() -> dict[str, int]:
     """How many programs, maps and links of ours there are, and how many descriptors we hold."""
     own = {"descriptors": len(os.listdir("/proc/self/fd"))}
     for kind in ("prog", "map", "link"):
-        listing = json.loads(subprocess.check_output(["bpftool", kind, "show", "--json"]))
+        listing = bpftool_list(kind)
         own[kind] = sum(str(os.getpid()) in {str(p["pid"]) for p in x.get("pids", [])} for x in listing)
     return own
 

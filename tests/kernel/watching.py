@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opwatch.collectors.blk import BlockTracer
 from opwatch.derive import Interval, derive
 from opwatch.device import Devices
+from opwatch.tools.backends import attach
 from opwatch.tools.watch import choose_leaves
 from opwatch.trust import Trust, trust
 
@@ -32,17 +32,20 @@ class Seen:
         return {name: (op.count, op.bytes) for name, op in self.interval.ops.items()}
 
 
-def _once(names: Sequence[str], workload: Callable[[], None], options: dict[str, bool]) -> list[Seen]:
+def _once(
+    names: Sequence[str], workload: Callable[[], None], backend: str, options: dict[str, bool]
+) -> list[Seen]:
     leaves, _ = choose_leaves(Devices(), names)
-    tracer = BlockTracer(leaves, **options)
+    tracer = attach(backend, leaves, **options)
     try:
         first, misses = tracer.read_settled(), tracer.misses()
         workload()
-        last, misses = tracer.read_settled(), tracer.misses() - misses
+        last, missed = tracer.read_settled(), tracer.misses()
+        missed = None if missed is None or misses is None else missed - misses
     finally:
         tracer.close()
     return [
-        Seen(derive(then.sample, now.sample), trust(then, now, misses))
+        Seen(derive(then.sample, now.sample), trust(then, now, missed))
         for then, now in zip(first, last, strict=True)
     ]
 
@@ -52,11 +55,16 @@ def _host_lost_events(seen: list[Seen]) -> bool:
 
 
 def watch(
-    names: Sequence[str], workload: Callable[[], None], *, attempts: int = ATTEMPTS, **options: bool
+    names: Sequence[str],
+    workload: Callable[[], None],
+    *,
+    attempts: int = ATTEMPTS,
+    backend: str = "libbpf",
+    **options: bool,
 ) -> list[Seen]:
     """What each disk saw of a workload."""
     for _ in range(attempts):
-        seen = _once(names, workload, options)
+        seen = _once(names, workload, backend, options)
         if not _host_lost_events(seen):
             break
     return seen

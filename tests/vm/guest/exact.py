@@ -17,14 +17,16 @@ from tests.vm.requirements import IN_GUEST
 ROWS = Path(exactness.IN_GUEST)
 
 
-def observe(names: Sequence[str], workload: Callable[[], None], **options: bool) -> list[Seen]:
+def observe(
+    names: Sequence[str], workload: Callable[[], None], backend: str = "libbpf", **options: bool
+) -> list[Seen]:
     """What each disk saw. Once: a stock kernel hides nothing, so nothing is tried again."""
-    return watch(names, workload, attempts=1, **options)
+    return watch(names, workload, attempts=1, backend=backend, **options)
 
 
 def record(driver: str, seen: Seen) -> None:
     """Note what a driver did to the count: a row for each operation."""
-    losses = seen.trust.unmatched + seen.trust.overwritten + seen.trust.map_full + seen.trust.misses
+    losses = seen.trust.unmatched + seen.trust.overwritten + seen.trust.map_full + (seen.trust.misses or 0)
     with ROWS.open("a") as file:
         for name, op in seen.interval.ops.items():
             group = next((group for group, ops in GROUPS.items() if name in ops), name)
@@ -52,10 +54,12 @@ def assert_explained(driver: str, seen: Seen) -> None:
     assert all(drift.slack == 0 for drift in seen.trust.drift.values())
 
 
-def run_and_check(driver: str, disk: str, job: Fio, **options: bool) -> tuple[FioCounts, Seen]:
+def run_and_check(
+    driver: str, disk: str, job: Fio, backend: str = "libbpf", **options: bool
+) -> tuple[FioCounts, Seen]:
     """Run a job; fio's counts, the kernel's and ours must be the same."""
     counts: list[FioCounts] = []
-    [seen] = observe([disk], lambda: counts.append(fio(disk, job)), **options)
+    [seen] = observe([disk], lambda: counts.append(fio(disk, job)), backend, **options)
     [found] = counts
     ours = seen.counts()
     assert ours.get("read", (0, 0))[1] == found.read_bytes

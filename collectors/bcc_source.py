@@ -1,0 +1,67 @@
+"""The C that bcc compiles: the bodies of bpf/ behind tools/bcc/dialect.h, and its constants. Pure."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+from opwatch import abi
+from opwatch.collectors.blk import Plan
+
+# Installed with opwatch.tools; the bodies are links to bpf/.
+FOLDER = Path(__file__).parents[1] / "tools" / "bcc"
+_FILES = ("dialect.h", "hist.h", "target.h", "inflight.h", "rq.h", "hooks.c")
+_DISK_KEY = struct.Struct("=QQII")
+_LOOKUP = re.compile(r"\bmap_(lookup|delete)\((\w+),\s*")
+_UPDATE = re.compile(r"\bmap_update\((\w+),\s*")
+
+
+def in_dialect(text: str) -> str:
+    """A file of bpf/ as bcc takes it: table.lookup(key) for map_lookup(table, key)."""
+    text = _LOOKUP.sub(r"\2.\1(", text)
+    return _UPDATE.sub(r"\1.update(", text)
+
+
+def _look_up(disk_keys: bytes) -> str:
+    return " ".join(
+        f"if (a == {a:#x}ULL && b == {b:#x}ULL) return {target};"
+        for a, b, target, _ in _DISK_KEY.iter_unpack(disk_keys)
+    )
+
+
+def lanes_per_target(cpus: int) -> int:
+    """ow_lanes_per_target(): a lane for each CPU and hot operation, and one for each other operation."""
+    return cpus * abi.HOT_OPS + len(abi.OPS) - abi.HOT_OPS
+
+
+def constants(plan: Plan, cpus: int, *, queue_time: bool, own_queue_stamp: bool) -> dict[str, str | int]:
+    """What dialect.h wants to know. bcc has no empty tables: what is not used has one place."""
+    targets = len(plan.targets)
+    lanes = targets * lanes_per_target(cpus)
+    # Only the name of a hidden disk can have a second word, and a first that is no dev_t.
+    hidden = any(a >> 32 for a, _, _, _ in _DISK_KEY.iter_unpack(plan.disk_keys))
+    return {
+        "OWB_CPUS": cpus,
+        "OWB_ANY_HIDDEN": int(hidden),
+        "OWB_QUEUE_TIME": int(queue_time),
+        "OWB_OWN_QUEUE_STAMP": int(own_queue_stamp),
+        "OWB_ROWS": targets * cpus,
+        "OWB_LANES": lanes,
+        "OWB_QUEUE_LANES": lanes if queue_time else 1,
+        "OWB_STATUSES": targets * len(abi.OPS),
+        "OWB_STAMPS": max(plan.stamps, 1),
+        "OWB_QUEUE_STAMPS": max(plan.stamps, 1) if own_queue_stamp else 1,
+        "OWB_LOOK_UP": _look_up(plan.disk_keys),
+    }
+
+
+def source(known: dict[str, str | int], folder: Path = FOLDER) -> str:
+    """The whole program as one text."""
+    parts = [f"#define {name} {value}" for name, value in known.items()]
+    for name in _FILES:
+        text = in_dialect((folder / name).read_text())
+        if name == "dialect.h":
+            text = text.replace('#include "opwatch_abi.h"', (folder / "opwatch_abi.h").read_text())
+        parts.append(text)
+    return "\n".join(parts)

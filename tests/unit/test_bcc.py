@@ -1,0 +1,79 @@
+"""The bcc backend without bcc: the C that it hands over, and how it adds up what comes back."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from opwatch import abi
+from opwatch.abi import OpSample
+from opwatch.collectors import bcc, bcc_source
+from opwatch.collectors.blk import Plan
+from opwatch.errors import Unsupported
+
+TARGETS = [abi.Target(0, 2**64 - 1, 0, 2, 256), abi.Target(2048, 4095, 512, 1, 64)]
+
+
+def plan_of(*keys: bytes) -> Plan:
+    return Plan([], TARGETS, b"".join(keys), 576, 0)
+
+
+def test_every_table_of_the_shared_bodies_is_in_bccs_dialect() -> None:
+    known = bcc_source.constants(plan_of(), 4, queue_time=True, own_queue_stamp=True)
+    text = bcc_source.source(known)
+    assert "map_lookup" not in text.replace("BPF_", "")
+    assert "stamps.lookup(&key)" in text
+    assert "untagged.update(&key, &now)" in text
+    assert "untagged.delete(&key)" in text
+    assert "SEC(" not in text
+    assert '#include "' not in text
+
+
+def test_the_bodies_are_those_of_the_bpf_object() -> None:
+    for name in ("opwatch_abi.h", "hist.h", "target.h", "inflight.h", "rq.h"):
+        assert (bcc_source.FOLDER / name).resolve().parent.name == "bpf"
+
+
+def test_tables_are_as_large_as_the_plan() -> None:
+    disk = abi.pack_disk_key((259, 3), "nvme0n1", 0)
+    known = bcc_source.constants(plan_of(disk), 4, queue_time=False, own_queue_stamp=False)
+    assert (known["OWB_ROWS"], known["OWB_LANES"], known["OWB_STATUSES"]) == (8, 2 * (8 + 5), 14)
+    assert (known["OWB_STAMPS"], known["OWB_QUEUE_STAMPS"], known["OWB_QUEUE_LANES"]) == (576, 1, 1)
+    assert known["OWB_LOOK_UP"] == f"if (a == {259 << 20 | 3:#x}ULL && b == 0x0ULL) return 1;"
+    assert known["OWB_ANY_HIDDEN"] == 0
+
+
+def test_hidden_disks_are_known_by_name() -> None:
+    path = abi.pack_disk_key((0, 0), "nvme0c1n1", 1)
+    known = bcc_source.constants(plan_of(path), 1, queue_time=False, own_queue_stamp=False)
+    assert known["OWB_ANY_HIDDEN"] == 1
+    assert int.from_bytes(b"nvme0c1n", "little") == int(str(known["OWB_LOOK_UP"]).split()[3][:-3], 16)
+
+
+def test_cpus_are_added_and_maxima_compared() -> None:
+    names = OpSample._fields[1 : OpSample._fields.index("latency")]
+    one, other = list(range(len(names))), [100] * len(names)
+    total = dict(zip(names, bcc.sum_rows([one, other]), strict=True))
+    assert total["bytes"] == 100 + names.index("bytes")
+    assert total["requeued"] == 100 + names.index("requeued")
+    assert (total["max_ns"], total["queue_max_ns"], total["next_sector"]) == (100, 100, 0)
+    assert bcc.sum_lanes([[1, 2], [3, 4], [5, 6]]) == [9, 12]
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("0\n", 1), ("0-3\n", 4), ("0-1,8-11\n", 12)])
+def test_possible_cpus(text: str, cpus: int) -> None:
+    assert bcc._possible_cpus(text) == cpus
+
+
+def test_the_compilers_errors_are_kept_and_its_warnings_are_not() -> None:
+    said = "a.h:1:1: warning: dull\nb.h:2:2: error: unknown type name 'x'\n note: there\n"
+    assert bcc._errors(said) == "b.h:2:2: error: unknown type name 'x'"
+    assert bcc._errors("killed\n") == "killed"
+
+
+def test_without_bcc_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bcc", None)
+    with pytest.raises(Unsupported, match="apt-get install python3-bpfcc linux-headers-"):
+        bcc.import_bcc()
+    assert bcc.SYSTEM_PACKAGES not in sys.path

@@ -1,0 +1,142 @@
+"""The bpftrace backend without bpftrace: the script it writes, what it makes of the JSON that comes back."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from opwatch.abi import LATENCY, SIZE
+from opwatch.collectors.bpftrace import Frames, batch_head, decode
+from opwatch.collectors.bpftrace_script import EVENTS, operation_key, script, slot
+from opwatch.device import Devices, Leaf
+from opwatch.hist import Scale
+
+
+def leaf(tmp_path: Path, name: str, dev: str | None, *, partition: bool = False) -> Leaf:
+    """A disk, or a partition of the disk "sda", in a sysfs of its own."""
+    folder = tmp_path / "block" / ("sda" if partition else name) / (name if partition else ".")
+    folder.mkdir(parents=True, exist_ok=True)
+    if dev:
+        (folder / "dev").write_text(dev)
+    if partition:
+        for key, value in (("partition", "1"), ("start", "2048"), ("size", "1000")):
+            (folder / key).write_text(value)
+        (folder.parent / "dev").write_text("8:0")
+    (tmp_path / "class" / "block").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "class" / "block" / name).symlink_to(folder)
+    device = Devices(sys=tmp_path).by_name(name)
+    assert device
+    return Leaf(device, device)
+
+
+def run_slot(text: str, value: int) -> int:
+    """The generated lines, carried out by a small interpreter of just what they are made of."""
+    python = re.sub(r"\$(\w+)", r"\1", text).replace("(uint64)", "")
+    lines, depth = [], 0
+    for line in re.sub(r"([{};])", r"\1\n", python).splitlines():
+        word = line.strip().rstrip(";")
+        if word.startswith("if ("):
+            lines.append("\t" * depth + word[:-1].strip() + ":")
+            depth += 1
+        elif word == "}":
+            depth -= 1
+        elif word:
+            lines.append("\t" * depth + word)
+    scope = {"v": value}
+    exec("\n".join(lines), {}, scope)
+    return scope["slot"]
+
+
+@pytest.mark.parametrize("scale", [LATENCY, SIZE], ids=["latency", "size"])
+def test_the_slot_is_the_one_that_the_kernel_side_computes(scale: Scale) -> None:
+    text = slot("$v", scale)
+    edges = {value + step for bit in range(64) for value in (1 << bit, 3 << bit) for step in (-1, 0, 1)}
+    for value in sorted(edge for edge in edges if 0 <= edge < 1 << 64):
+        assert run_slot(text, value) == scale.slot(value)
+
+
+def test_disks_are_looked_up_and_partitions_and_paths_are_compared(tmp_path: Path) -> None:
+    leaves = [
+        leaf(tmp_path, "nvme0n1", "259:3"),
+        leaf(tmp_path, "nvme1c0n1", None),
+        leaf(tmp_path, "sda1", "8:1", partition=True),
+    ]
+    text = script(leaves, "req_list.head")
+    assert f"@_target[{259 << 20 | 3}] = 1;" in text
+    assert 'if ($disk->disk_name == "nvme1c0n1") { $t = 2; }' in text
+    condition = f"if ($number == {8 << 20} && $sector >= 2048 && $sector <= 3047) {{ $t = 3; }}"
+    assert text.count(condition) == 4
+    assert text.count("{") == text.count("}")
+
+
+def test_a_kernel_without_batches_gets_no_probe_for_them(tmp_path: Path) -> None:
+    leaves = [leaf(tmp_path, "sdb", "8:16")]
+    assert "blk_mq_end_request_batch" not in script(leaves, None)
+    assert "args->iob->req_list;" in script(leaves, "req_list")
+
+
+def test_the_head_of_a_batch_is_found_in_both_layouts() -> None:
+    new = "struct io_comp_batch {\n\tstruct rq_list req_list;\n\tbool need_ts;\n};"
+    old = "struct io_comp_batch {\n\tstruct request *req_list;\n\tbool need_ts;\n};"
+    assert (batch_head(new), batch_head(old), batch_head("")) == ("req_list.head", "req_list", None)
+
+
+def lines(*maps: dict[str, object]) -> list[str]:
+    return [json.dumps({"type": "map", "data": one}) for one in maps]
+
+
+def test_maps_become_a_sample() -> None:
+    write, other = operation_key(1), operation_key(6)
+    maps = {
+        "@latency": {f"1,{write},40": 3, f"1,{write},41": 4, f"2,{write},40": 9, f"1,{other},0": 1},
+        "@size": {f"1,{write},8": 8},
+        "@bytes": {f"1,{write}": 28672},
+        "@ns": {f"1,{write}": 300},
+        "@max": {f"1,{write}": 44},
+        "@event": {f"1,{write},{EVENTS.index('partial')}": 2, f"1,{write},{EVENTS.index('requeued')}": 1},
+        "@status": {f"1,{write},10": 1},
+    }
+    first, second = decode(maps, 2, 5, 6, map_full=3)
+    op = first.ops["write"]
+    assert (op.completed, op.issued, op.bytes, op.sum_ns, op.max_ns) == (7, 8, 28672, 300, 44)
+    assert (op.partial, op.requeued, op.unmatched, op.queued) == (2, 1, 0, 0)
+    assert (op.latency.counts[40], op.latency.counts[41], op.statuses[10]) == (3, 4, 1)
+    assert first.ops["other"].completed == 1
+    assert (first.ops["other"].map_full, op.map_full) == (3, 0)
+    assert second.ops["write"].completed == 9
+    assert (first.begin_ns, first.end_ns) == (5, 6)
+
+
+def test_a_slot_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"@latency\[1,1,1024\]"):
+        decode({"@latency": {"1,1,1024": 1}}, 1, 0, 0, 0)
+
+
+def test_a_set_of_maps_is_complete_with_its_last() -> None:
+    frames = Frames()
+    assert frames.feed("Attaching...") is None
+    assert frames.feed('{"type": "attached_probes", "data": {"probes": 5}}') is None
+    assert frames.attached
+    found = [frames.feed(line) for line in lines({"@_first": 1}, {"@ns": {"1,1": 2}}, {"@zz_last": 1})]
+    assert found == [None, None, {"@_first": 1, "@ns": {"1,1": 2}, "@zz_last": 1}]
+
+
+def test_what_bpftrace_lost_is_counted() -> None:
+    frames = Frames()
+    frames.feed('{"type": "helper_error", "helper": "map_update_elem", "retcode": -7, "line": 1, "col": 11}')
+    frames.feed('{"type": "helper_error", "helper": "map_delete_elem", "retcode": -2, "line": 1, "col": 1}')
+    frames.feed('{"type": "lost_events", "data": {"events": 41}}')
+    assert frames.map_full == 42
+
+
+def test_maps_in_another_order_are_no_sample() -> None:
+    with pytest.raises(ValueError, match="not by name"):
+        Frames().feed(lines({"@ns": {"1,1": 2}})[0])
+
+
+def test_broken_json_is_an_error() -> None:
+    with pytest.raises(ValueError):
+        Frames().feed('{"type": "map", "data"')

@@ -1,0 +1,64 @@
+"""Several backends on the same disks at once, and how far their readings are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import chain, repeat
+
+from opwatch.derive import derive
+from opwatch.device import Devices
+from opwatch.hist import Histogram
+from opwatch.tools.backends import attach
+from opwatch.tools.watch import choose_leaves
+from opwatch.tracing import Tracer
+from opwatch.trust import trust
+from tests.kernel.watching import Seen
+
+
+@dataclass(frozen=True)
+class Together:
+    """Tracers of the same leaves, by the name of their backend."""
+
+    tracers: dict[str, Tracer]
+
+    def during(self, workload: Callable[[], object]) -> dict[str, dict[str, Seen]]:
+        """What each backend saw of each disk."""
+        first = {name: (one.read_settled(), one.misses()) for name, one in self.tracers.items()}
+        workload()
+        found: dict[str, dict[str, Seen]] = {}
+        for name, one in self.tracers.items():
+            then, before = first[name]
+            now, after = one.read_settled(), one.misses()
+            misses = None if before is None or after is None else after - before
+            found[name] = {
+                leaf.device.name: Seen(derive(a.sample, b.sample), trust(a, b, misses))
+                for leaf, a, b in zip(one.leaves, then, now, strict=True)
+            }
+        return found
+
+
+@contextmanager
+def together(disks: Sequence[str], backends: Sequence[str]) -> Iterator[Together]:
+    """The backends, all attached while inside."""
+    leaves, _ = choose_leaves(Devices(), disks)
+    with ExitStack() as stack:
+        tracers: dict[str, Tracer] = {}
+        for name in backends:
+            tracers[name] = attach(name, leaves)
+            stack.callback(tracers[name].close)
+        yield Together(tracers)
+
+
+def _slots(histogram: Histogram) -> Iterator[int]:
+    """The slot of each value, in order."""
+    return chain.from_iterable(repeat(slot, count) for slot, count in enumerate(histogram.counts))
+
+
+def share_within_one_slot(one: Histogram, other: Histogram) -> float:
+    """Of two histograms of as many values: the share of values, by rank, at most one slot apart."""
+    if one.total != other.total:
+        raise ValueError(f"{one.total} values and {other.total} cannot be held against each other")
+    near = sum(abs(a - b) <= 1 for a, b in zip(_slots(one), _slots(other), strict=True))
+    return near / one.total if one.total else 1.0

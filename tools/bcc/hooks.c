@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* The programs. They are attached to raw tracepoints of Linux 5.11 and later: the request is the
+ * first argument. */
+
+int owb_issue(struct bpf_raw_tracepoint_args *ctx)
+{
+	return on_issue((struct request *)ctx->args[0], true);
+}
+
+int owb_complete(struct bpf_raw_tracepoint_args *ctx)
+{
+	return on_complete((struct request *)ctx->args[0], (__s32)ctx->args[1], (__u32)ctx->args[2],
+			   true);
+}
+
+int owb_requeue(struct bpf_raw_tracepoint_args *ctx)
+{
+	return on_requeue((struct request *)ctx->args[0], true);
+}
+
+int owb_queue(struct bpf_raw_tracepoint_args *ctx)
+{
+	return on_queue((struct request *)ctx->args[0], true);
+}

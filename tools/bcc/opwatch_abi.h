@@ -1,0 +1,1 @@
+../../bpf/opwatch_abi.h

@@ -145,7 +145,7 @@ class BccTracer:
             raise Unsupported(f"bcc needs the headers of this kernel. Try: {INSTALL}")
         with _words_of_the_compiler() as said:
             try:
-                self._bpf = bcc.BPF(text=text, cflags=["-w"])
+                self._bpf = bcc.BPF(text=text.encode(), cflags=["-w"])
                 return
             except Exception as error:
                 failure = error
@@ -160,12 +160,13 @@ class BccTracer:
         self._programs: dict[str, int] = {}
         hooks = ["complete", "issue", "requeue"] + (["queue"] if own_queue_stamp else [])
         for hook in hooks:
+            name = f"owb_{hook}"
             event = "block_io_start" if hook == "queue" else f"block_rq_{hook}"
             with _words_of_the_compiler() as said:
                 try:
-                    function = self._bpf.load_func(f"owb_{hook}", self._raw_tracepoint)
-                    self._bpf.attach_raw_tracepoint(tp=event.encode(), fn_name=f"owb_{hook}".encode())
-                    self._programs[f"owb_{hook}"] = function.fd
+                    function = self._bpf.load_func(name.encode(), self._raw_tracepoint)
+                    self._bpf.attach_raw_tracepoint(tp=event.encode(), fn_name=name.encode())
+                    self._programs[name] = function.fd
                     continue
                 except Exception as error:
                     failure = error

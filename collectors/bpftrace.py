@@ -119,7 +119,7 @@ class Frames:
         if kind == "attached_probes":
             self.attached = True
         elif kind == "helper_error":
-            self.map_full += 1
+            self.map_full += event["helper"] == "map_update_elem"
         elif kind == "lost_events":
             # The only events of this script are failed updates.
             self.map_full += int(data["events"])
@@ -189,13 +189,16 @@ class BpftraceTracer:
         self.lacks = [QUEUE, MISSES]
         self._frames = Frames()
         self._pending = b""
+        self._attached = False
         self._errors = TemporaryFile()  # noqa: SIM115 - lives as long as bpftrace
         # Room for the requests in flight and for the slots in use, in each map. Older versions know the
         # second name.
         room = str(8192 + 4096 * len(self.leaves))
         text = script(self.leaves, batch_head(_definition(tool, "io_comp_batch")))
         self._process = subprocess.Popen(
-            [tool, "-k", "-f", "json", "-e", text],
+            # It ends with us, however we end; and a terminal's Ctrl-C is for us, who still want to read.
+            ["setpriv", "--pdeathsig", "KILL", tool, "-k", "-f", "json", "-e", text],
+            process_group=0,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -207,6 +210,7 @@ class BpftraceTracer:
                 self._next_line(time.monotonic() + PATIENCE_S)
             # It answers a signal as soon as everything is attached.
             self._ask()
+            self._attached = True
         except BaseException:
             self.close()
             raise
@@ -260,7 +264,8 @@ class BpftraceTracer:
                 raise OpwatchError(f"bpftrace said nothing for {PATIENCE_S:.0f} s")
             data = os.read(descriptor, 1 << 16)
             if not data:
-                raise Unsupported(f"bpftrace ended: {self._complaint()}")
+                kind = OpwatchError if self._attached else Unsupported
+                raise kind(f"bpftrace ended: {self._complaint()}")
             self._pending += data
         line, _, self._pending = self._pending.partition(b"\n")
         text = line.decode(errors="replace")

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from opwatch.scratch import ScratchDisk
 
 from .watching import ATTEMPTS, lines, opwatch
@@ -34,6 +36,30 @@ def test_a_workload_is_traced_from_start_to_end(disk: ScratchDisk) -> None:
     assert (trust["issued"], trust["completed"], trust["in_flight"]) == (5003, 5003, 0)
     assert trust["drift"] == {"read": 0, "write": 0, "flush": 0, "discard": 0}
     assert summary["unexplained"] == []
+    assert (summary["backend"], summary["lacks"]) == ("libbpf", [])
+
+
+@pytest.mark.parametrize(
+    ("backend", "there", "wanted"),
+    [
+        (
+            "bcc",
+            Path(f"/lib/modules/{os.uname().release}/build"),
+            "apt-get install python3-bpfcc linux-headers-",
+        ),
+        ("bpftrace", Path("/sys/kernel/tracing/available_filter_functions"), "bpftrace"),
+    ],
+)
+def test_a_backend_that_cannot_run_says_why(
+    disk: ScratchDisk, backend: str, there: Path, wanted: str
+) -> None:
+    """What it can do is tested in guests, whose kernels have headers and fentry."""
+    if there.exists():
+        pytest.skip(f"this kernel has {there}")
+    done = opwatch("--backend", backend, "--dev", disk.name, "0.1", "1")
+    assert done.returncode == 5, done.stderr
+    assert wanted in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_intervals_add_up_to_the_summary(disk: ScratchDisk) -> None:

@@ -127,6 +127,7 @@ def test_a_set_of_maps_is_complete_with_its_last() -> None:
 def test_what_bpftrace_lost_is_counted() -> None:
     frames = Frames()
     frames.feed('{"type": "helper_error", "helper": "map_update_elem", "retcode": -7, "line": 1, "col": 11}')
+    frames.feed('{"type": "helper_error", "helper": "map_delete_elem", "retcode": -2, "line": 1, "col": 1}')
     frames.feed('{"type": "lost_events", "data": {"events": 41}}')
     assert frames.map_full == 42
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from opwatch.sinks.lines import trust_lines
 from opwatch.trust import Reading, Trust, trust
 
 from .samples import Op, sample
@@ -22,7 +23,7 @@ def stat(read: int = 0, write: int = 0) -> Stat:
     )
 
 
-def account(end: Reading, misses: int = 0) -> Trust:
+def account(end: Reading, misses: int | None = 0) -> Trust:
     return trust(Reading(sample(0), stat(), stat()), end, misses)
 
 
@@ -97,3 +98,10 @@ def test_no_witness_is_a_reason_and_no_zero() -> None:
 def test_a_requeued_request_is_not_in_flight_twice() -> None:
     read = Op([1000] * 5, [4096] * 5, scalars={"issued": 9, "requeued": 2})
     assert account(Reading(sample(1, read=read), stat(5), stat(5))).in_flight == 2
+
+
+def test_a_backend_that_knows_no_misses_has_none() -> None:
+    seen = account(Reading(sample(1, read=reads(23)), stat(23), stat(23)), misses=None)
+    assert seen.misses is None
+    assert seen.unexplained(0) == []
+    assert any("skipped by kernel ? " in line for line in trust_lines(seen, 0))

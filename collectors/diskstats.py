@@ -51,10 +51,13 @@ class StatReader:
         self.reason = no_witness(device)
         self._file = LiveAttribute(device.sysfs / "stat")
         self._switch = LiveAttribute(device.disk.sysfs / "queue" / "iostats")
+        self._looks = False
 
     def read(self) -> StatSample | None:
         """The counters now; None when they mean nothing or the device is gone."""
-        if not self.reason and (self._switch.read() or "").strip() == "0":
+        # Every other time is enough: a sample lies between two readings.
+        self._looks = not self._looks
+        if self._looks and not self.reason and (self._switch.read() or "").strip() == "0":
             # For good: what is counted after they are switched on again has a hole in it.
             self.reason = "statistics were switched off meanwhile"
         if self.reason:

@@ -8,6 +8,14 @@ from typing import Any
 from .bpftrace import ROOT, maps, run
 
 BT = ROOT / "tools" / "bt"
+# The kernel runs no tracepoint's program while another runs on the same CPU, so a completion whose interrupt
+# comes during one is not seen. On an emulated CPU that is one in a hundred. Issues interrupt nothing.
+MISSED = 5
+
+
+def almost(count: int, exact: int, unit: int = 1) -> bool:
+    """All of them, but for the few completions that may be missed; never more."""
+    return exact - MISSED * unit <= count <= exact
 
 
 def seen(script: str, node: str) -> tuple[dict[str, Any], list[str]]:
@@ -36,8 +44,9 @@ def operation(rwbs: str) -> str:
 def check_latency(node: str) -> None:
     found, _ = seen("oplatency.bt", node)
     counts = totals(found["@usecs"])
-    assert (counts["R"], counts["W"], counts["D"]) == (23, 36, 14)
-    assert counts["flush"] >= 11
+    for op, exact in (("R", 23), ("W", 36), ("D", 14)):
+        assert almost(counts[op], exact), counts
+    assert counts["flush"] >= 11 - MISSED
     assert "@errors" not in found
 
 
@@ -54,8 +63,11 @@ def check_size(node: str) -> None:
 def check_discards(node: str) -> None:
     found, lines = seen("discards.bt", node)
     events = [line.split()[1] for line in lines if line[:8].strip().replace(".", "").isdigit()]
-    assert [events.count(e) for e in ("queued", "split", "issued", "complete")] == [7, 7, 14, 14]
-    assert found["@queued_bytes"] == found["@issued_bytes"] == found["@completed_bytes"] == 7 << 19
+    counts = [events.count(e) for e in ("queued", "split", "issued", "complete")]
+    assert counts[:3] == [7, 7, 14], "\n".join(lines)
+    assert almost(counts[3], 14), "\n".join(lines)
+    assert found["@queued_bytes"] == found["@issued_bytes"] == 7 << 19
+    assert almost(found["@completed_bytes"], 7 << 19, unit=1 << 18)
     assert "@failed_bytes" not in found
 
 
@@ -69,10 +81,10 @@ def check_discarders(node: str) -> None:
 def check_flush_cost(node: str) -> None:
     found, _ = seen("flushcost.bt", node)
     [flush] = found["@flush"].values()
-    assert flush["count"] >= 11
+    assert flush["count"] >= 11 - MISSED
     assert flush["total"] >= flush["average"] > 0
     written = sum(stats["count"] for name in ("@write", "@fua") for stats in found.get(name, {}).values())
-    assert written == 36
+    assert almost(written, 36)
 
 
 CHECKS = {

@@ -20,7 +20,10 @@ COMMANDS = {
     "overhead": "what tracing costs on this machine",
     "drive": "a simulated SSD as a real block device: create, list, info, fault, destroy",
     "counters": "bytes written by host and to NAND, and wear, from firmware counters with proven units",
+    "waf": "write amplification of an interval or a command, with its error",
 }
+# Those that run what stands behind `--`.
+_RUN_COMMANDS = ("watch", "waf")
 
 
 class Command(Protocol):
@@ -34,7 +37,7 @@ def _overview() -> str:
     lines = ["commands (each has its own --help):"]
     lines += [f"  {name:<10} {purpose}" for name, purpose in COMMANDS.items()]
     lines.append("")
-    lines.append("Without a command: opwatch watch. Everything behind -- is run and traced till it ends.")
+    lines.append("Without a command: opwatch watch. What stands behind -- is run, and watched till it ends.")
     return "\n".join(lines)
 
 
@@ -63,7 +66,7 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
     parser = _parser(name, command)
     if behind == []:
         parser.error("there is no command behind --")
-    if behind and name != "watch":
+    if behind and name not in _RUN_COMMANDS:
         parser.error(f"{name} takes no command behind --")
     args = parser.parse_args(rest)
     args.command = behind

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from opwatch.collectors.nvme import FolderTransport, KernelTransport, Transport, collect_nvme
+from opwatch.collectors.nvme import KernelTransport, Transport, collect_nvme
 from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.smart import collect_smart
 from opwatch.counters.catalogue import Catalogue
@@ -84,7 +84,7 @@ class Counting:
         disk = self.disk
         beside = find_simulated(disk)
         if beside:
-            folder = _IdentifyOnce(FolderTransport(beside.folder))
+            folder = _IdentifyOnce(beside)
             return lambda: collect_nvme(folder, self._catalogue)
         node = Path("/dev") / disk.name
         if not disk.name.startswith("nvme"):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from opwatch.trail import Mark, Track, Trail
+from opwatch.trail import Mark, Track, Trail, in_step
 from opwatch.waf import Span
 
 _PAGE = re.compile(r"log [0-9A-F]{2}h|attribute|device statistics|SCSI [\w ]+")
@@ -110,7 +110,7 @@ def host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, periods: Peri
     drive: Span | None = None
     finest: Track | None = None
     for track in _candidates(trail, nand):
-        same = page_of(track.source) == page
+        same = page_of(track.source) == page or in_step(nand, track)
         grown = firmware_growth(track, begin, end, periods(track), same_page=same)
         both = grown if drive is None else drive.meet(grown)
         if both is None:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from opwatch.hostside import PLACEMENT, HostSide, Periods, host_growth, page_of
 from opwatch.trail import LONGEST_NS, Mark, Moment, Track, Trail
-from opwatch.waf import Amplification, Interval, Span, Split, amplify, split
+from opwatch.waf import Amplification, Interval, Span, Split, amplify, closest, split
 
 # A stretch that holds all of the command is taken up to this error before a shorter one with a smaller error.
 _WHOLE = 0.10
 # A counter further up the ladder is taken up to this error before a finer one.
 _GOOD = 0.05
 # A page that is known to be fresh only within its step must have a step this small.
-_STEP = 0.001
+_STEP = 0.01
 # A counter whose step is so many times what was written will not tell, however long one waits.
 _HOPELESS = 20
 _MIN_IDLE_S = 5.0
@@ -150,14 +150,17 @@ class Measurement:
         if boxed:
             yield boxed
 
-    def _best(self, track: Track) -> Stretch | None:
+    def _every(self, track: Track) -> list[Stretch]:
         ends = list(self._ends(track))
-        every = [
+        return [
             self._stretch(track, begin, end)
             for begin in self._begins(track)
             for end in ends
             if begin.poll < end.poll
         ]
+
+    def _best(self, track: Track) -> Stretch | None:
+        every = self._every(track)
         if not every:
             return None
         whole = min(
@@ -184,7 +187,12 @@ class Measurement:
         first = found[0]
         if first.track.quantum > _HOPELESS * self._work.high:
             return True
-        return first.whole and first.end.poll >= self._end and not first.host.waits
+        every = self._every(first.track)
+        if any(each.whole and each.end.poll >= self._end and not each.host.waits for each in every):
+            return True
+        # How old the page was at the start will never be known then; that it shows what was written is.
+        unknown = self._periods(first.track) >= LONGEST_NS
+        return unknown and first.host.fresh and first.end.poll >= self._end
 
     def _may_come(self) -> bool:
         """Whether a counter is there of which there are too few polls yet."""
@@ -264,9 +272,13 @@ class Measurement:
             return Split(None, None, reason="there is no counter of NAND writes")
         if first.host.agrees is False:
             return Split(None, None, reason="the kernel does not see all writers")
-        return split(list(self._intervals(first)))
+        # A page that is always new tells of the end of the time in which a change was seen, one that is
+        # refreshed now and then of some moment in it. The fit shows which.
+        fits = [split(list(self._intervals(first, share))) for share in (0.0, 0.5, 1.0)]
+        return closest(fits)
 
-    def _intervals(self, first: Stretch) -> Iterator[Interval]:
+    def _intervals(self, first: Stretch, share: float) -> Iterator[Interval]:
+        """Between changes of the counter, so far apart that little of the host's bytes is uncertain."""
         track, period = first.track, self._periods(first.track)
         moments = self._trail.moments
         ratio = first.found.waf or 1.0
@@ -286,7 +298,9 @@ class Measurement:
             if seconds < max(least_s, blur_s) or not host.known or host.error > _BLUR * host.middle:
                 continue
             grown = int(mark.value.low - last.value.low)
-            yield Interval(host.middle, grown, seconds, track.quantum - 1 + int(ratio * host.error))
+            written = mark.written.at(share) - last.written.at(share)
+            likely = int(min(max(written, host.low), host.high))
+            yield Interval(likely, grown, seconds, track.quantum - 1 + int(ratio * host.error))
             last = mark
 
 

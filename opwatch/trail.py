@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from opwatch.counters.reading import Reading
 from opwatch.waf import Span
@@ -18,6 +19,8 @@ from opwatch.waf import Span
 # The longest that the OCP specification allows a page to be old, and a tenth more.
 LONGEST_NS = 660 * 10**9
 _MIN_GAPS = 2
+# One in so many is unlikely.
+_ODDS = 20
 # Counters that are known to wrap do it here: at 2^32 sectors, 2^32 and 2^48 units.
 _MODULI = (1 << 32, 1 << 48)
 _SECTOR = 512
@@ -90,6 +93,8 @@ class Track:
         self.values: list[int] = []
         # For each value the poll before its first: it is of a moment after that. -1 for the first value.
         self.since: list[int] = []
+        # The polls that read another value than the poll before.
+        self.changes: list[int] = []
         self._moments = moments
         self._offset = 0
         self._last_edge = -1
@@ -107,6 +112,8 @@ class Track:
         changed = bool(self.values) and value != self.values[-1]
         if self.polls:
             self._learn(index, changed=changed)
+        if changed:
+            self.changes.append(index)
         self.since.append(self.polls[-1] if changed else self.since[-1] if self.since else -1)
         self.polls.append(index)
         self.values.append(value)
@@ -179,10 +186,6 @@ class Track:
         value = Span(self.values[before], self.values[after])
         return Mark(value, self._moments[poll].written, poll, poll, read=False)
 
-    def edges(self) -> list[int]:
-        """The places at which the value had changed."""
-        return [place for place in range(1, len(self.values)) if self.values[place] != self.values[place - 1]]
-
     def edge_after(self, poll: int) -> int | None:
         """The first change of a moment after this poll."""
         place = bisect_left(self.since, poll)
@@ -194,6 +197,16 @@ class Track:
         if place is None or self.since[place] < 0:
             return None
         return bisect_left(self.since, self.since[place])
+
+
+def in_step(one: Track, other: Track) -> bool:
+    """Whether two pages are refreshed together, as far as that shows: both changed in the same polls, and
+    that they did so by chance is unlikely. Had each a period of its own, two changes would fall into one poll
+    once in as many times as there are polls in the period; it is at least as long as either stood still."""
+    if not one.changes or one.changes != other.changes or one.polls[-1] != other.polls[-1]:
+        return False
+    stood = [later - earlier for earlier, later in pairwise((*one.changes, one.polls[-1]))]
+    return math.prod(stood) >= _ODDS
 
 
 class Trail:

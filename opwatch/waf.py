@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # An error as large as the value itself is no statement.
 MAX_RELATIVE_ERROR = 1.0
@@ -30,6 +30,10 @@ class Span:
     def error(self) -> int:
         """How far the truth may be from the middle."""
         return int(self.high) - self.middle
+
+    def at(self, share: float) -> int:
+        """The value at a share of the way from low to high. Only of a span that is known."""
+        return int(self.low) + int(share * (self.high - self.low))
 
     def minus(self, earlier: Span) -> Span:
         """Growth from an earlier value to this one; a counter does not shrink."""
@@ -109,9 +113,12 @@ class Split:
     a_error: float | None = None
     b_error: float | None = None
     reason: str | None = None
+    # Sum of the squares of what the fit leaves over, in bytes.
+    residual: float = math.inf
 
 
 MIN_INTERVALS = 8
+_CLOSE = 4.0
 
 
 def split(intervals: Sequence[Interval]) -> Split:
@@ -140,4 +147,16 @@ def split(intervals: Sequence[Interval]) -> Split:
         b,
         student * math.sqrt(variance * tt / determinant),
         student * math.sqrt(variance * hh / determinant),
+        residual=residual,
     )
+
+
+def closest(fits: Sequence[Split]) -> Split:
+    """The fit that leaves least over. What others give that are about as close is within its error."""
+    best = min(fits, key=lambda each: each.residual)
+    if best.a is None or best.b_bytes_per_s is None:
+        return best
+    close = [each for each in fits if each.residual <= _CLOSE * best.residual]
+    spread_a = max(abs((each.a or 0) - best.a) for each in close)
+    spread_b = max(abs((each.b_bytes_per_s or 0) - best.b_bytes_per_s) for each in close)
+    return replace(best, a_error=(best.a_error or 0) + spread_a, b_error=(best.b_error or 0) + spread_b)

@@ -24,7 +24,7 @@ from opwatch.trail import LONGEST_NS, Trail
 
 _LEAD_POLLS = 3
 _DEFAULT_S = 60.0
-_NVME_POLL_S, _SMARTCTL_POLL_S = 1.0, 10.0
+_POLL_S, _SMARTCTL_POLL_S = 1.0, 10.0
 _TALK_S = 10.0
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -122,7 +122,9 @@ class _Course:
         self._counting, self._waiter, self._args = counting, waiter, args
         self._presence = Presence(counting.disk)
         smartctl = not counting.reads_pages
-        self.every_s: float = args.poll or (_SMARTCTL_POLL_S if smartctl else _NVME_POLL_S)
+        # smartctl's commands stop a SATA drive's queue: under load they are rarer.
+        self._busy_s: float = args.poll or (_SMARTCTL_POLL_S if smartctl else _POLL_S)
+        self.every_s: float = args.poll or _POLL_S
         self._due = time.monotonic()
         self._talked = time.monotonic()
 
@@ -173,6 +175,10 @@ class _Course:
             return self.looks(time.monotonic() + self._args.refresh)
         return End.COUNT
 
+    def _pace(self, every_s: float) -> None:
+        self._due += every_s - self.every_s
+        self.every_s = every_s
+
     def work(self) -> End:
         """The interval itself. Sets `begin` and `end`."""
         if self._args.command:
@@ -181,15 +187,22 @@ class _Course:
                 return End.VANISHED if end is End.VANISHED else End.SIGNAL
             self.begin = self.newest
             self._waiter.start(self._args.command, quiet_stdout=self._args.json)
+            self._pace(self._busy_s)
             end = self.looks(float("inf"))
-        elif self._args.until_error:
-            end = self._until_error()
         else:
-            end = self.look()
-            if end is End.TICK:
-                end = self.looks(time.monotonic() + (self._args.seconds or _DEFAULT_S))
+            end = self._watch()
         self.end = max(self.newest, 0)
         return end
+
+    def _watch(self) -> End:
+        """What the drive does by itself, for a time or until the error is small."""
+        end = self.look()
+        self._pace(self._busy_s)
+        if end is not End.TICK:
+            return end
+        if self._args.until_error:
+            return self._until_error()
+        return self.looks(time.monotonic() + (self._args.seconds or _DEFAULT_S))
 
     def _until_error(self) -> End:
         while True:
@@ -215,6 +228,7 @@ class _Course:
 
     def settle(self) -> End:
         """Look until the pages show all of the work."""
+        self._pace(self._args.poll or _POLL_S)
         until = time.monotonic() + self._args.settle
         told = False
         while time.monotonic() < until and not self._settled():

@@ -138,6 +138,8 @@ def _kernel_bytes(outcome: Outcome) -> int | None:
 
 def ratio(value: float, error: float) -> str:
     """A ratio with as many digits as its error allows."""
+    if not error:
+        return f"{value:.4f} exactly"
     digits = 4
     for step, shown in ((0.1, 1), (0.01, 2), (0.001, 3)):
         if error >= step:
@@ -151,11 +153,11 @@ def _waf_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
     if measured.waf is None or measured.error is None or stretch is None:
         yield "WAF", f"none: {measured.reason}"
         return
-    percent = 100 * measured.error / measured.waf
+    percent = f" ({100 * measured.error / measured.waf:.2g} %)" if measured.error else ""
     over = f"over {measured.interval_s:.1f} s"
     if outcome.with_command:
         over += ", the whole command" if stretch.whole else ", which is not just the command"
-    yield "WAF", f"{ratio(measured.waf, measured.error)} ({percent:.2g} %) {over}"
+    yield "WAF", f"{ratio(measured.waf, measured.error)}{percent} {over}"
     if stretch.found.below_one:
         yield "", BELOW_ONE
 

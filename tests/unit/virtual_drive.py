@@ -23,7 +23,6 @@ from opwatch.trail import LONGEST_NS, Trail
 CATALOGUE = load_catalogue(system=Path("/nonexistent"))
 PAGE = 4096
 MIB, GIB = 1 << 20, 1 << 30
-STEP_S = 0.1
 HOURS = 5000
 
 
@@ -80,8 +79,10 @@ class Truth:
 class VirtualDrive:
     """`rate` is what the host writes a second; `own_rate` what the drive does to its NAND besides."""
 
-    def __init__(self, model: Model, seed: int, *, refresh_s: float = 0.0, scale: int = 1) -> None:
-        self.model, self.scale = model, scale
+    def __init__(
+        self, model: Model, seed: int, *, refresh_s: float = 0.0, scale: int = 1, step_s: float = 0.1
+    ) -> None:
+        self.model, self.scale, self.step_s = model, scale, step_s
         self.chance = random.Random(seed)
         self.now_ns = self.chance.randrange(10**12)
         self.rate = self.own_rate = 0.0
@@ -132,7 +133,7 @@ class VirtualDrive:
     def advance(self, seconds: float) -> None:
         """Time passes in steps; a page is refreshed at the end of the step in which it is due."""
         while seconds > 1e-9:
-            step = min(seconds, STEP_S)
+            step = min(seconds, self.step_s)
             seconds -= step
             self.now_ns += int(step * 1e9)
             self._own += self.own_rate * step
@@ -310,7 +311,7 @@ def run(
     """A drive that was busy, is left alone for a while, and then is written to."""
     # From less than one to thirty drive writes: amplification rises on the way.
     scale = max(1, work_bytes // (random.Random(seed).randrange(40, 2000) * MIB))
-    drive = VirtualDrive(model, seed, refresh_s=refresh_s, scale=scale)
+    drive = VirtualDrive(model, seed, refresh_s=refresh_s, scale=scale, step_s=every_s / 10)
     bench = Bench(drive, every_s=every_s)
     drive.rate = work_bytes / seconds
     drive.advance(drive.chance.uniform(5, 20))

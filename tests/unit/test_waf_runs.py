@@ -45,7 +45,7 @@ def test_too_little_for_a_step_is_refused_with_what_is_missing() -> None:
 def test_what_the_drive_does_besides_is_told_apart() -> None:
     """Its own writes have a rate, at idle and as part of the split."""
     inside = 0
-    for seed in range(10):
+    for seed in range(5):
         drive = VirtualDrive(OCP, seed, step_s=1)
         bench = Bench(drive, every_s=5)
         drive.rate, drive.own_rate = 20e6, 6e6
@@ -66,4 +66,4 @@ def test_what_the_drive_does_besides_is_told_apart() -> None:
         assert idle.bytes_per_s is not None and idle.error is not None
         assert abs(idle.bytes_per_s - 6e6) <= idle.error < 2e6
         inside += abs(split.a - host) <= split.a_error and abs(split.b_bytes_per_s - 6e6) <= split.b_error
-    assert inside >= 8
+    assert inside >= 4

@@ -38,7 +38,7 @@ class Scenario:
         # With too few changes to learn how old a page gets, only counts of the same page are of one moment.
         short = self.seconds < 3 * self.every_s and model.nand_quantum > 1
         host_step = model.nand_quantum if short else 512_000
-        steps = model.nand_quantum / found.nand + host_step / found.host
+        steps = (1 + model.nand_quantum / found.nand) / max(1 - host_step / found.host, 0.5) - 1
         aged = (self.refresh_s + 6 * self.every_s) / self.seconds if self.refresh_s else 0.0
         return steps + aged
 

@@ -89,7 +89,7 @@ def _explain(kernel: Span, firmware: Span, source: str) -> str:
     more = int(kernel.low - firmware.high)
     return (
         f"the kernel has at least {more} bytes ({_percent(more, kernel.low)}) more than {page}: it counts "
-        "Write Zeroes as writes, and drives do not; or the page lags behind by more than its period"
+        "Write Zeroes and writes that failed, and drives do not; or the page is older than its period"
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from opwatch.hostside import PLACEMENT, HostSide, Periods, host_growth, page_of
-from opwatch.trail import LONGEST_NS, Mark, Moment, Track, Trail
+from opwatch.trail import LONGEST_NS, ODDS, Mark, Moment, Track, Trail
 from opwatch.waf import Amplification, Interval, Span, Split, amplify, closest, split
 
 # A stretch that holds all of the command is taken up to this error before a shorter one with a smaller error.
@@ -23,6 +23,7 @@ _MIN_IDLE_S = 5.0
 _BLUR = 0.1
 _ENOUGH_INTERVALS = 400
 NOT_COUNTED = "no counter of NAND writes was read"
+NOT_THERE = "the counter of NAND writes was read at one moment only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,12 @@ class Measurement:
         if first.track.quantum > _HOPELESS * self._work.high:
             return True
         every = self._every(first.track)
-        if any(each.whole and each.end.poll >= self._end and not each.host.waits for each in every):
+        done = [each for each in every if each.whole and each.end.poll >= self._end and not each.host.waits]
+        if any(each.found.relative_error <= _WHOLE for each in done):
+            return True
+        # Pages that stand still for so long may turn out to be refreshed together.
+        quiet = first.track.polls[-1] - max((self._end, *first.track.changes[-1:])) > ODDS
+        if done and quiet:
             return True
         # How old the page was at the start will never be known then; that it shows what was written is.
         unknown = self._periods(first.track) >= LONGEST_NS
@@ -220,7 +226,9 @@ class Measurement:
         lost = self._trail.lost or next((each.lost for each in ladder(self._trail) if each.lost), None)
         if lost and (self._trail.lost or not first):
             return lost
-        return first.found.reason if first else NOT_COUNTED
+        if first:
+            return first.found.reason
+        return NOT_THERE if self._trail.nand else NOT_COUNTED
 
     def _seconds(self, first: Stretch | None) -> float:
         """From mark to mark, or of the work when these are not known."""

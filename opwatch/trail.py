@@ -20,7 +20,7 @@ from opwatch.waf import Span
 LONGEST_NS = 660 * 10**9
 _MIN_GAPS = 2
 # One in so many is unlikely.
-_ODDS = 20
+ODDS = 20
 # Counters that are known to wrap do it here: at 2^32 sectors, 2^32 and 2^48 units.
 _MODULI = (1 << 32, 1 << 48)
 _SECTOR = 512
@@ -201,12 +201,12 @@ class Track:
 
 def in_step(one: Track, other: Track) -> bool:
     """Whether two pages are refreshed together, as far as that shows: both changed in the same polls, and
-    that they did so by chance is unlikely. Had each a period of its own, two changes would fall into one poll
-    once in as many times as there are polls in the period; it is at least as long as either stood still."""
+    that is unlikely to be chance. With periods of their own they would do so once in as many times as there
+    are polls in a period, and a period is at least as long as either has stood still."""
     if not one.changes or one.changes != other.changes or one.polls[-1] != other.polls[-1]:
         return False
-    stood = [later - earlier for earlier, later in pairwise((*one.changes, one.polls[-1]))]
-    return math.prod(stood) >= _ODDS
+    stood = max(later - earlier for earlier, later in pairwise((*one.changes, one.polls[-1])))
+    return stood >= ODDS
 
 
 class Trail:

@@ -13,6 +13,16 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "method-waf.md"
 BEGIN, END = "<!-- runs: begin -->", "<!-- runs: end -->"
 SEEDS = range(100)
 ALLOWED = 5
+HEADER = [
+    "pages",
+    "NAND counter",
+    "answered",
+    "wrong",
+    "just the command",
+    "error: median, worst",
+    "necessary",
+    "wait",
+]
 
 
 def _percent(ratio: float) -> str:
@@ -26,17 +36,25 @@ def line(found: Row) -> str:
     whole = sum(bool(each.measured.stretch and each.measured.stretch.whole) for each in found.answered)
     settle = statistics.median(each.measured.settle_s for each in found.runs)
     told = f"{_percent(statistics.median(errors))}, {_percent(errors[-1])}" if errors else "-"
-    return (
-        f"| {found.scenario.name} | {found.model.name} | {len(found.answered)} | {len(found.wrong)} | {whole} "
-        f"| {told} | {_percent(necessary)} | {settle:.0f} s |"
-    )
+    cells = [
+        found.scenario.name,
+        found.model.name,
+        str(len(found.answered)),
+        str(len(found.wrong)),
+        str(whole),
+        told,
+        _percent(necessary),
+        f"{settle:.0f} s",
+    ]
+    return _row(cells)
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> int:
-    lines = [
-        "| pages | NAND counter | answered | wrong | just the command | error: median, worst | necessary | wait |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    lines = [_row(HEADER), _row(["---"] * len(HEADER))]
     held = True
     for found in rows(SEEDS):
         lines.append(line(found))

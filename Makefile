@@ -7,7 +7,8 @@ export PATH := $(PATH):/usr/sbin:/sbin
 
 PACKAGES := clang clang-format llvm bpftool gcc libc6-dev libbpf-dev libelf-dev zlib1g-dev pkg-config \
 	python3-dev python3-venv fio fdisk util-linux bpftrace libfuse3-dev fuse3 e2fsprogs xfsprogs btrfs-progs
-VM_PACKAGES := kmod zstd nvme-cli mdadm dmsetup python3-bpfcc
+VM_PACKAGES := kmod zstd nvme-cli mdadm dmsetup python3-bpfcc \
+	cryptsetup-bin f2fs-tools lvm2 sg3-utils thin-provisioning-tools
 BENCH_PACKAGES := libbpf-tools bpfcc-tools
 PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* hypothesis==6.*
 

@@ -22,7 +22,7 @@ help:
 	@echo "make build       the extension and a .venv with opwatch in it"
 	@echo "make lint bench  what CI checks; every figure against its bound"
 	@echo "make test-kernel only the tests that need root"
-	@echo "make test-vm     stock kernels and real drivers in QEMU [KERNEL=6.12] [TEST=nvme]"
+	@echo "make test-vm     stock kernels and real drivers in QEMU [KERNEL=6.12] [TEST=nvme] [TIER=ci]"
 	@echo "make fuzz        ten million operations on the simulated drive"
 	@echo "make fuzz-counters [INPUTS=10000000]"
 	@echo "make exactness   the table of docs/exactness.md; make clean"
@@ -64,10 +64,12 @@ test: build
 test-kernel: build
 	OPWATCH_REQUIRE=kernel $(PY) -m pytest tests/kernel
 
-# All kernels of tests/vm/kernels.toml, or KERNEL=6.12; all tests, or those that match TEST=nvme.
+# All kernels of tests/vm/kernels.toml, or KERNEL=6.12; all tests, or those that match TEST=nvme, or with
+# TIER=ci the tier that kernels.toml names for each kernel.
 test-vm: build
 	$(call install_packages,$(VM_PACKAGES))
-	OPWATCH_VM_KERNEL='$(KERNEL)' $(PY) -m pytest tests/vm $(if $(TEST),-k '$(TEST)')
+	OPWATCH_VM_KERNEL='$(KERNEL)' OPWATCH_VM_TIER='$(TIER)' $(PY) -m pytest tests/vm --durations=0 --durations-min=5 \
+		$(if $(TEST),-k '$(TEST)')
 
 # The table of docs/exactness.md, from guests of every kernel.
 exactness: build

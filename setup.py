@@ -24,6 +24,7 @@ PACKAGE_DIR = {
     "opwatch.counters": "opwatch/counters",
     "opwatch.ftl": "opwatch/ftl",
     "opwatch.sinks": "opwatch/sinks",
+    "opwatch.trim": "opwatch/trim",
     "opwatch.collectors": "collectors",
     "opwatch.tools": "tools",
 }

@@ -93,6 +93,7 @@ docs: build
 	$(call install_packages,mandoc)
 	$(PY) -m tests.vm.matrix --write
 	$(PY) -m tests.supported --write
+	$(PY) -m tests.causes --write
 	@mkdir -p build/docs
 	mandoc -T lint -W warning docs/man/opwatch.1
 	mandoc -T html docs/man/opwatch.1 > build/docs/opwatch.1.html

@@ -1,0 +1,100 @@
+"""How much of a filesystem's free space a trim would get through, from the free extents themselves. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from opwatch.trim.extents import Extents
+from opwatch.trim.layers import Kind, Layer, Stack
+
+# Which filesystems pass over extents shorter than the granularity of the device they lie on.
+_HEEDS_GRANULARITY = ("ext4", "xfs", "btrfs", "f2fs")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRun:
+    """Of one device of the filesystem: free = below_minimum + rounded + expected. Bytes."""
+
+    device: str
+    free_bytes: int
+    extents: int
+    minimum_bytes: int
+    below_minimum_bytes: int
+    granule_bytes: int
+    rounded_bytes: int
+    expected_bytes: int
+
+    @property
+    def sent_bytes(self) -> int:
+        """What the filesystem sends: the drive leaves out the ends of each range itself."""
+        return self.rounded_bytes + self.expected_bytes
+
+
+def granule(stack: Stack, top: Layer) -> tuple[int, int]:
+    """(size, offset) of the units in which what lies below `top` frees: the kernel's granularity, or that of
+    an NVMe drive straight below which says that its own is larger."""
+    size, offset = top.limits.granularity or 1, top.limits.alignment or 0
+    disk = next(iter(stack.below(top)), top) if top.kind is Kind.PARTITION else top
+    unit = disk.number("deallocate_bytes")
+    if unit and unit > size:
+        start = 0 if disk is top else top.number("start_bytes")
+        if start is not None:
+            return unit, -start % unit
+    return size, offset % size
+
+
+def ext4_groups(block_bytes: int) -> tuple[int, int]:
+    """(size, offset) of the block groups at which ext4 cuts free extents, as mke2fs makes them."""
+    return 8 * block_bytes * block_bytes, 1024 if block_bytes == 1024 else 0
+
+
+def _pieces(extents: Extents, cuts: tuple[int, int] | None) -> Iterator[tuple[int, int]]:
+    """The extents, cut where the filesystem cuts them: each piece is a discard of its own."""
+    if cuts is None:
+        yield from extents
+        return
+    size, offset = cuts
+    for start, end in extents:
+        while start < end:
+            cut = min(end, start + size - (start - offset) % size)
+            yield start, cut
+            start = cut
+
+
+def _run(
+    top: Layer, extents: Extents, minimum: int, unit: tuple[int, int], cuts: tuple[int, int] | None
+) -> DeviceRun:
+    size, offset = unit
+    count = sent = expected = 0
+    for start, end in _pieces(extents, cuts):
+        count += 1
+        if end - start < minimum:
+            continue
+        sent += end - start
+        # From the first border of a granule in the piece to the last.
+        first, last = start + (offset - start) % size, end - (end - offset) % size
+        expected += max(0, last - first)
+    free = extents.total
+    return DeviceRun(top.device, free, count, minimum, free - sent, size, sent - expected, expected)
+
+
+def dry_run(
+    stack: Stack,
+    free: Mapping[str, Extents],
+    minimum_bytes: int = 0,
+    cuts: tuple[int, int] | None = None,
+) -> list[DeviceRun]:
+    """One for each device of the filesystem with free extents, which `free` has by major:minor. `cuts` are
+    (size, offset) of the borders that no discard of this filesystem crosses."""
+    assert stack.filesystem
+    found = []
+    for top in stack.tops():
+        extents = free.get(top.dev)
+        if extents is None:
+            continue
+        minimum = minimum_bytes
+        if stack.filesystem.kind in _HEEDS_GRANULARITY:
+            minimum = max(minimum, top.limits.granularity or 0)
+        found.append(_run(top, extents, minimum, granule(stack, top), cuts))
+    return found

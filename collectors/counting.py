@@ -54,6 +54,15 @@ def _writes_in_flight(disk: BlockDevice) -> int:
     return int(fields[1]) if len(fields) > 1 else 0
 
 
+def _refuse(error: OpwatchError) -> Callable[[], Evidence]:
+    """A source that has nothing to give, for this reason."""
+
+    def collect() -> Evidence:
+        raise error
+
+    return collect
+
+
 class Counting:
     """One drive, whose counters are read by poll(). `denied` is why its own are not read, None when they
     are; `reads_pages`, whether they come from log pages and not from smartctl."""
@@ -93,8 +102,7 @@ class Counting:
         try:
             transport = KernelTransport(node)
         except OpwatchError as error:
-            self.denied = error
-            return Evidence
+            return _refuse(error)
         self._close = transport.close
         nsid = disk.number("nsid") or int(re.sub(r".*n", "", disk.name))
         once = _IdentifyOnce(transport)

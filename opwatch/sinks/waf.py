@@ -179,7 +179,9 @@ def _side_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
     host = stretch.host
     told = f"{_bytes(host.span)} by {host.source}"
     if host.agrees and host.firmware_source != host.source and host.firmware:
-        told += f"; {host.firmware_source} agrees within {units.capacity(max(host.firmware.error, 1))}"
+        known = host.firmware.known
+        told += f"; {host.firmware_source} "
+        told += f"agrees within {units.capacity(max(host.firmware.error, 1))}" if known else "has it all"
     yield "host", told
     if host.agrees is False:
         yield "", f"differs: {host.why}"

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from opwatch.derive import Interval
+from opwatch.live import Live
 from opwatch.trust import Trust
 
 
@@ -14,7 +15,7 @@ from opwatch.trust import Trust
 class Observation:
     """An interval, or (`final`) the whole time since the start. `origin` is the device the user named;
     `device` does its I/O. `level` says at which layer it was counted; `lacks`, what the backend cannot give
-    and why."""
+    and why; `live`, what its firmware counters tell, None where they are not read."""
 
     device: str
     origin: str
@@ -27,6 +28,7 @@ class Observation:
     flush_queues: int = 0
     backend: str = "libbpf"
     lacks: tuple[str, ...] = ()
+    live: Live | None = None
 
     @property
     def label(self) -> str:

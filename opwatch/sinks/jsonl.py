@@ -7,6 +7,7 @@ from typing import Any, TextIO
 
 from opwatch.abi import OPS
 from opwatch.derive import Latency, OpInterval, idle_op
+from opwatch.live import Live
 from opwatch.observation import Observation
 from opwatch.trust import Trust
 
@@ -66,6 +67,19 @@ def _trust(trust: Trust) -> dict[str, Any]:
     }
 
 
+def _live(live: Live) -> dict[str, Any]:
+    return {
+        "waf": live.waf,
+        "waf_error": live.waf_error,
+        "reason": live.reason,
+        "window_s": live.window_s,
+        "nand_bytes_per_s": live.nand_bytes_per_s,
+        "nand_error_bytes_per_s": live.nand_error_bytes_per_s,
+        "source": live.source,
+        "end_mono_ns": live.mono_ns,
+    }
+
+
 def document(seen: Observation) -> dict[str, Any]:
     """One observation as the object that is printed."""
     seconds = seen.interval.seconds
@@ -85,6 +99,7 @@ def document(seen: Observation) -> dict[str, Any]:
         "in_flight_at_start": seen.in_flight_at_start,
         "unexplained": seen.unexplained,
         "lacks": list(seen.lacks),
+        "waf": None if seen.live is None else _live(seen.live),
     }
 
 

@@ -136,18 +136,6 @@ def _kernel_bytes(outcome: Outcome) -> int | None:
     return sum(outcome.parts.values()) if outcome.parts else None
 
 
-def ratio(value: float, error: float) -> str:
-    """A ratio with as many digits as its error allows."""
-    if not error:
-        return f"{value:.4f} exactly"
-    digits = 4
-    for step, shown in ((0.1, 1), (0.01, 2), (0.001, 3)):
-        if error >= step:
-            digits = shown
-            break
-    return f"{value:.{digits}f} ± {error:.{digits}f}"
-
-
 def _waf_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
     measured, stretch = outcome.measured, outcome.measured.stretch
     if measured.waf is None or measured.error is None or stretch is None:
@@ -157,7 +145,7 @@ def _waf_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
     over = f"over {measured.interval_s:.1f} s"
     if outcome.with_command:
         over += ", the whole command" if stretch.whole else ", which is not just the command"
-    yield "WAF", f"{ratio(measured.waf, measured.error)}{percent} {over}"
+    yield "WAF", f"{units.with_error(measured.waf, measured.error)}{percent} {over}"
     if stretch.found.below_one:
         yield "", BELOW_ONE
 
@@ -190,7 +178,7 @@ def _side_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield "NAND", f"{_bytes(stretch.found.nand)} by {stretch.track.source}"
     for other in outcome.measured.others:
         if other.found.waf is not None and other.found.error is not None:
-            yield "", f"other: {ratio(other.found.waf, other.found.error)} by {other.track.source}"
+            yield "", f"other: {units.with_error(other.found.waf, other.found.error)} by {other.track.source}"
 
 
 def _rest_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
@@ -222,7 +210,7 @@ def _split_text(split: Split) -> str:
     if split.a is None or split.b_bytes_per_s is None:
         return f"none: {split.reason}"
     own = f"{units.megabytes(split.b_bytes_per_s)} ± {units.megabytes(split.b_error or 0)} MB/s"
-    return f"NAND = ({ratio(split.a, split.a_error or 0)}) x host + {own}"
+    return f"NAND = ({units.with_error(split.a, split.a_error or 0)}) x host + {own}"
 
 
 def lines(outcome: Outcome) -> list[str]:

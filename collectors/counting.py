@@ -116,6 +116,9 @@ class Counting:
         except (OpwatchError, ImportError) as error:
             failed = error if isinstance(error, OpwatchError) else OpwatchError(f"no extension: {error}")
             evidence, self.denied = Evidence(failures=(str(failed),)), failed
+        if evidence.asleep:
+            self.denied = OpwatchError(f"{self.disk.name} is asleep and was left so")
+            evidence = replace(evidence, failures=(*evidence.failures, str(self.denied)))
         told = {name: getattr(evidence.drive, name) for name in Drive.__slots__}
         known = {name: value for name, value in told.items() if value is not None}
         self.latest = report(replace(evidence, drive=replace(self._drive, **known)), self._catalogue)

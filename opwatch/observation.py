@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from opwatch.derive import Interval
-from opwatch.live import Live
 from opwatch.trust import Trust
+
+if TYPE_CHECKING:
+    from opwatch.live import Live
 
 
 @dataclass(frozen=True, slots=True)

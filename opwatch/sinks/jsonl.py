@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from opwatch.abi import OPS
 from opwatch.derive import Latency, OpInterval, idle_op
-from opwatch.live import Live
 from opwatch.observation import Observation
+from opwatch.sinks import SCHEMA
 from opwatch.trust import Trust
 
-SCHEMA = "opwatch/1"
+if TYPE_CHECKING:
+    from opwatch.live import Live
+
 _IDLE = idle_op()
 
 

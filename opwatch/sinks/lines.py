@@ -4,14 +4,16 @@ the end."""
 from __future__ import annotations
 
 import textwrap
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from opwatch import units
 from opwatch.derive import OpInterval
 from opwatch.hist import Histogram
-from opwatch.live import Live
 from opwatch.observation import Observation
 from opwatch.trust import Drift, Trust
+
+if TYPE_CHECKING:
+    from opwatch.live import Live
 
 HEADER = "op           /s   MB/s  mean   p50   p90   p99 p99.9   max    qd size seq% err"
 REPEAT_HEADER = 20

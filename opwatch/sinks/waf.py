@@ -10,7 +10,7 @@ from typing import Any
 from opwatch import units
 from opwatch.counters.reading import Drive
 from opwatch.measure import Background, Measured, Stretch
-from opwatch.sinks.jsonl import SCHEMA
+from opwatch.sinks import SCHEMA
 from opwatch.waf import Span, Split
 
 COLUMNS = 80

@@ -24,6 +24,7 @@ PACKAGE_DIR = {
     "opwatch.counters": "opwatch/counters",
     "opwatch.ftl": "opwatch/ftl",
     "opwatch.sinks": "opwatch/sinks",
+    "opwatch.trim": "opwatch/trim",
     "opwatch.collectors": "collectors",
     "opwatch.tools": "tools",
 }
@@ -110,6 +111,7 @@ setup(
     package_data={
         "opwatch": ["py.typed", "_native.pyi", "catalogue/*.toml"],
         "opwatch.ftl": ["profiles/*.toml"],
+        "opwatch.trim": ["causes.toml"],
         "opwatch.tools": ["bcc/*", "bt/*"],
     },
     ext_modules=[

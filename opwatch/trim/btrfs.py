@@ -1,0 +1,201 @@
+"""The trees of a btrfs, and which bytes of its devices they leave free. Pure.
+
+Items are (objectid, type, offset, data), as BTRFS_IOC_TREE_SEARCH_V2 gives them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from opwatch.trim.extents import Extents
+
+CHUNK_TREE, DEV_TREE, EXTENT_TREE, FREE_SPACE_TREE = 3, 4, 2, 10
+EXTENT_ITEM, METADATA_ITEM = 168, 169
+FREE_SPACE_EXTENT, FREE_SPACE_BITMAP = 199, 200
+DEV_EXTENT, DEV_ITEM, CHUNK_ITEM = 204, 216, 228
+
+_HEADER = struct.Struct("=3Q2I")
+_CHUNK = struct.Struct("<4Q3I2H")
+_STRIPE = struct.Struct("<2Q16x")
+_DEV_EXTENT = struct.Struct("<4Q16x")
+_DEV_ITEM = struct.Struct("<2Q")
+_RAID0, _RAID10, _RAID5, _RAID6 = 1 << 3, 1 << 6, 1 << 7, 1 << 8
+_STRIPED = _RAID0 | _RAID10 | _RAID5 | _RAID6
+_STRIPE_BYTES = 65536
+_RESERVED_BYTES = 1 << 20  # at the beginning of each device: nothing is allocated there
+_MIRRORS = (65536, 64 << 20, 256 << 30)  # copies of the superblock, each in a stripe of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    objectid: int
+    type: int
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A range of logical addresses and where it lies: (device id, offset) for each stripe."""
+
+    start: int
+    length: int
+    profile: int
+    sub_stripes: int
+    stripes: tuple[tuple[int, int], ...]
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+    @property
+    def parities(self) -> int:
+        return 1 if self.profile & _RAID5 else 2 if self.profile & _RAID6 else 0
+
+    @property
+    def columns(self) -> int:
+        """Stripes beside each other that hold different data."""
+        if self.profile & _RAID10:
+            return len(self.stripes) // self.sub_stripes
+        return len(self.stripes) - self.parities if self.profile & _STRIPED else 1
+
+
+def items(buffer: bytes | bytearray | memoryview, count: int) -> Iterator[Item]:
+    """The items of one answer. ValueError when they do not fit into it."""
+    at, view = 0, memoryview(buffer)
+    for _ in range(count):
+        if at + _HEADER.size > len(view):
+            raise ValueError("a tree item without its header")
+        _, objectid, offset, kind, length = _HEADER.unpack_from(view, at)
+        at += _HEADER.size
+        if at + length > len(view):
+            raise ValueError(f"a tree item of {length} bytes that are not there")
+        yield Item(objectid, kind, offset, bytes(view[at : at + length]))
+        at += length
+
+
+def chunk(item: Item) -> Chunk:
+    """A CHUNK_ITEM. ValueError when it is damaged."""
+    if len(item.data) < _CHUNK.size:
+        raise ValueError(f"a chunk of {len(item.data)} bytes")
+    length, _, stripe_bytes, profile, _, _, _, count, sub = _CHUNK.unpack_from(item.data)
+    stripes = item.data[_CHUNK.size : _CHUNK.size + count * _STRIPE.size]
+    found = Chunk(item.offset, length, profile, sub, tuple(_whole(_STRIPE, stripes)))
+    if len(found.stripes) != count or not 0 < length < 1 << 62 or item.offset + length > 1 << 62:
+        raise ValueError(f"a chunk with {count} stripes and {length} bytes")
+    if any(offset + length > 1 << 62 for _, offset in found.stripes):
+        raise ValueError(f"a chunk outside of every disk: {found.stripes}")
+    if profile & _STRIPED and (
+        stripe_bytes != _STRIPE_BYTES
+        or found.columns < 1
+        or (profile & _RAID10 and (not sub or count % sub))
+        or length % (found.columns * _STRIPE_BYTES)
+    ):
+        raise ValueError(f"{count} stripes of {stripe_bytes} bytes make no striped chunk of {length}")
+    return found
+
+
+def _whole(layout: struct.Struct, data: bytes) -> Iterator[tuple[int, int]]:
+    for at in range(0, len(data) - layout.size + 1, layout.size):
+        yield layout.unpack_from(data, at)[:2]
+
+
+def used_of_extent_tree(found: Iterable[Item], node_bytes: int) -> Extents:
+    """Logical addresses in use, by the extent tree."""
+    return Extents.in_order(
+        (item.objectid, item.objectid + (item.offset if item.type == EXTENT_ITEM else node_bytes))
+        for item in found
+        if item.type in (EXTENT_ITEM, METADATA_ITEM) and item.objectid + item.offset < 1 << 62
+    )
+
+
+def free_of_free_space_tree(found: Iterable[Item], sector_bytes: int) -> Extents:
+    """Logical addresses that are free in block groups, by the free space tree."""
+    return Extents.of(_free(found, sector_bytes))
+
+
+def _free(found: Iterable[Item], sector_bytes: int) -> Iterator[tuple[int, int]]:
+    for item in found:
+        if item.objectid + item.offset > 1 << 62:
+            raise ValueError(f"free space of {item.offset} bytes at {item.objectid}")
+        if item.type == FREE_SPACE_EXTENT:
+            yield item.objectid, item.objectid + item.offset
+        elif item.type == FREE_SPACE_BITMAP:
+            yield from _runs(item.objectid, item.data, sector_bytes)
+
+
+def _runs(start: int, bits: bytes, unit: int) -> Iterator[tuple[int, int]]:
+    """Runs of ones, the lowest bit of the first byte being the first unit."""
+    number, at = int.from_bytes(bits, "little"), 0
+    while number:
+        zeros = (number & -number).bit_length() - 1
+        at, number = at + zeros, number >> zeros
+        ones = (~number & (number + 1)).bit_length() - 1
+        yield start + at * unit, start + (at + ones) * unit
+        at, number = at + ones, number >> ones
+
+
+def physical(part: Chunk, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """(device id, start, end) of each copy of a logical range inside a chunk. Of stripes with parity only
+    whole rows: what stands beside used data keeps its parity alive."""
+    low, high = start - part.start, end - part.start
+    if not part.profile & _STRIPED:
+        for device, offset in part.stripes:
+            yield device, offset + low, offset + high
+        return
+    columns = part.columns
+    row = columns * _STRIPE_BYTES
+    if part.parities:
+        first, last = -(-low // row), high // row
+        if first < last:
+            for device, offset in part.stripes:
+                yield device, offset + first * _STRIPE_BYTES, offset + last * _STRIPE_BYTES
+        return
+    copies = part.sub_stripes if part.profile & _RAID10 else 1
+    for column in range(columns):
+        begin, stop = _in_column(low, column, columns), _in_column(high, column, columns)
+        for device, offset in part.stripes[column * copies : (column + 1) * copies]:
+            yield device, offset + begin, offset + stop
+
+
+def _in_column(offset: int, column: int, columns: int) -> int:
+    """How many bytes of this column come before a logical offset."""
+    strip, inside = divmod(offset, _STRIPE_BYTES)
+    row, at = divmod(strip, columns)
+    if at == column:
+        return row * _STRIPE_BYTES + inside
+    return (row + (at > column)) * _STRIPE_BYTES
+
+
+def free_by_device(
+    chunks: Iterable[Chunk], free: Extents, dev_extents: Iterable[Item], sizes: dict[int, int]
+) -> dict[int, Extents]:
+    """Free bytes of each device, by its id: those of chunks and those that no chunk has. `sizes` are of
+    the devices; `free` is logical."""
+    pieces: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for part in chunks:
+        for start, end in free.clip(part.start, part.end):
+            for device, low, high in physical(part, start, end):
+                pieces[device].append((low, high))
+    taken: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for item in dev_extents:
+        taken[item.objectid].append((item.offset, item.offset + dev_extent_bytes(item)))
+    found = {}
+    for device, size in sizes.items():
+        kept = Extents.of([(0, _RESERVED_BYTES), *((at, at + _STRIPE_BYTES) for at in _MIRRORS)])
+        unallocated = Extents.of(taken[device]).gaps(0, size)
+        found[device] = (Extents.of(pieces[device]) | unallocated).clip(0, size) - kept
+    return found
+
+
+def dev_extent_bytes(item: Item) -> int:
+    """The length of a DEV_EXTENT. ValueError when it is damaged."""
+    if item.type != DEV_EXTENT or len(item.data) < _DEV_EXTENT.size:
+        raise ValueError(f"an item of type {item.type} with {len(item.data)} bytes is no device extent")
+    length: int = _DEV_EXTENT.unpack_from(item.data)[3]
+    if item.offset + length > 1 << 62:
+        raise ValueError(f"a device extent of {length} bytes at {item.offset}")
+    return length

@@ -1,0 +1,86 @@
+"""Damaged answers of the kernel about file systems: refused with ValueError, or free space that can be.
+
+python -m tests.fuzz.trim [INPUTS [SEED]]
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+from opwatch.trim import btrfs, fsmap
+from opwatch.trim.extents import Extents
+
+GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "trim"
+_EDGES = (0, 1, 0x7F, 0x80, 0xFF)
+
+
+class Fuzz:
+    """One sequence of inputs from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._maps = [path.read_bytes() for path in sorted(GOOD.glob("*.fsmap"))]
+        known = json.loads((GOOD / "btrfs.json").read_text())
+        self._trees = {
+            name: b"".join(
+                struct.pack("=3Q2I", 0, row[0], row[2], row[1], len(row[3]) // 2) + bytes.fromhex(row[3])
+                for row in known[name]
+            )
+            for name in ("chunk", "dev", "free_space", "extent")
+        }
+        self._counts = {name: len(known[name]) for name in self._trees}
+
+    def run(self, inputs: int) -> None:
+        """That many inputs; the first that breaks a rule raises."""
+        targets: tuple[Callable[[], None], ...] = (self._map, self._tree)
+        for _ in range(inputs):
+            try:
+                self._random.choice(targets)()
+            except ValueError:
+                continue
+
+    def _damaged(self, raw: bytes) -> bytes:
+        changed = bytearray(raw)
+        for _ in range(self._random.randrange(1, 6)):
+            at = self._random.randrange(len(changed))
+            changed[at] = self._random.choice((*_EDGES, self._random.randrange(256)))
+        return bytes(
+            changed[: self._random.randrange(len(changed))] if self._random.random() < 0.2 else changed
+        )
+
+    def _map(self) -> None:
+        found = fsmap.decode(self._damaged(self._random.choice(self._maps)))
+        _check(Extents.of((piece.start, piece.end) for piece in found.free))
+        assert found.resume is None or len(found.resume) == fsmap.RECORD_BYTES
+
+    def _items(self, name: str) -> list[btrfs.Item]:
+        raw = self._trees[name]
+        return list(
+            btrfs.items(self._damaged(raw) if self._random.random() < 0.5 else raw, self._counts[name])
+        )
+
+    def _tree(self) -> None:
+        chunks = [btrfs.chunk(item) for item in self._items("chunk") if item.type == btrfs.CHUNK_ITEM]
+        free = btrfs.free_of_free_space_tree(self._items("free_space"), 4096)
+        used = btrfs.used_of_extent_tree(self._items("extent"), 16384)
+        dev = [item for item in self._items("dev") if item.type == btrfs.DEV_EXTENT]
+        for found in btrfs.free_by_device(chunks, free - used, dev, {1: 512 << 20}).values():
+            _check(found)
+            assert found.end <= 512 << 20
+
+
+def _check(found: Extents) -> None:
+    assert all(0 <= start < end for start, end in found)
+    assert all(one[1] < two[0] for one, two in pairwise(found))
+
+
+if __name__ == "__main__":
+    inputs, seed = (int(word) for word in (sys.argv[1:] + ["100000", "0"][len(sys.argv) - 1 :]))
+    Fuzz(seed).run(inputs)
+    print(f"{inputs} inputs from seed {seed}: every one refused or sound")

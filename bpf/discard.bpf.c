@@ -61,6 +61,7 @@ int discard_bio(__u64 *ctx)
 	struct ow_flow_key key = {};
 	struct trim_bio entry = {};
 	__u64 address = (__u64)bio, sector;
+	struct ow_flow *flow;
 
 	if (!look_at(&key, bio, OW_BIO))
 		return 0;
@@ -70,7 +71,9 @@ int discard_bio(__u64 *ctx)
 	entry.who = key.who = who_runs();
 	if (bpf_map_update_elem(&bios, &address, &entry, BPF_ANY))
 		__sync_fetch_and_add(&loss.bios_full, 1);
-	add_bytes(&key, entry.bytes);
+	flow = flow_of(&key);
+	if (flow)
+		add_range(flow, key.disk, sector, entry.bytes, 1);
 	count_origin(&key, sector, entry.bytes);
 	return 0;
 }

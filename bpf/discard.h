@@ -131,6 +131,16 @@ static __always_inline __u64 whole_granules(const char *disk, __u64 sector, __u6
 	return last > first ? (last - first) * g->sectors << 9 : 0;
 }
 
+static __always_inline void add_range(struct ow_flow *flow, const char *disk, __u64 sector,
+				      __u64 bytes, __u32 count)
+{
+	if (count)
+		__sync_fetch_and_add(&flow->count, count);
+	__sync_fetch_and_add(&flow->ranges, 1);
+	__sync_fetch_and_add(&flow->bytes, bytes);
+	__sync_fetch_and_add(&flow->granule_bytes, whole_granules(disk, sector, bytes >> 9));
+}
+
 static __always_inline void count_origin(const struct ow_flow_key *at, __u64 sector, __u64 bytes)
 {
 	struct ow_origin_key key = {.dev = at->dev, .op = at->op, .who = at->who};

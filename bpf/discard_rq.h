@@ -45,11 +45,7 @@ __attribute__((noinline)) int count_range(struct walk_state *w, __u64 address, _
 	flow = flow_of(&w->key);
 	if (!flow)
 		return 0;
-	if (first)
-		__sync_fetch_and_add(&flow->count, 1);
-	__sync_fetch_and_add(&flow->ranges, 1);
-	__sync_fetch_and_add(&flow->bytes, bytes);
-	__sync_fetch_and_add(&flow->granule_bytes, whole_granules(w->key.disk, sector, bytes >> 9));
+	add_range(flow, w->key.disk, sector, bytes, first);
 	if (!entry)
 		return 0;
 	w->known++;

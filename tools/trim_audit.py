@@ -1,0 +1,161 @@
+"""`opwatch trim audit [MOUNT... | --dev D | --all]`: trim, and follow what becomes of it down to the drive."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from opwatch import units
+from opwatch.collectors import fitrim
+from opwatch.collectors.discards import DiscardTracer
+from opwatch.collectors.trim_layers import LayerReader
+from opwatch.device import BlockDevice, Devices
+from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, UsageError
+from opwatch.sinks.trim import write_json, write_lines
+from opwatch.trim import ledger, losses
+from opwatch.trim.audit import Asked, Audit, Evidence
+from opwatch.trim.layers import Kind, Stack
+from opwatch.usage import Mount, read_usage
+
+LOCKS = Path("/run/lock")
+# How long nothing must have moved before a trim is over. XFS ends its discards behind our back, f2fs and
+# btrfs issue them from threads that take their time.
+QUIET_S = {"xfs": 0.5, "f2fs": 2.0, "btrfs": 1.0}
+QUIET_DEFAULT_S = 0.3
+
+
+def _size(text: str) -> int:
+    """Bytes, with a k, M, G or T of 1024."""
+    number, unit = (text[:-1], text[-1]) if text[-1:].isalpha() else (text, "")
+    factors = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+    if not number.isdigit() or unit.lower() not in factors:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 65536, 64k or 1M")
+    return int(number) * factors[unit.lower()]
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
+    if not 0 < value <= 86400:
+        raise argparse.ArgumentTypeError("must be above 0, and at most a day")
+    return value
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("mounts", nargs="*", metavar="MOUNT", help="mount points to trim")
+    parser.add_argument("--all", action="store_true", help="every mounted filesystem on a block device")
+    parser.add_argument("--dev", metavar="D", help="the filesystem mounted from this device")
+    parser.add_argument(
+        "--minimum", type=_size, default=0, metavar="B", help="leave free extents shorter than this"
+    )
+    parser.add_argument(
+        "--wait", type=_seconds, default=30.0, metavar="S", help="how long for the last discard"
+    )
+    parser.add_argument("--json", action="store_true", help='one object a line, "schema":"opwatch/1"')
+    parser.add_argument("-q", "--quiet", action="store_true", help="only the verdict")
+
+
+def _chosen(args: argparse.Namespace) -> tuple[list[Mount], list[str]]:
+    """What to trim, and with --all what was left out and why."""
+    usage = read_usage()
+    if sum((bool(args.mounts), args.all, bool(args.dev))) != 1:
+        raise UsageError("name mount points, or one device with --dev, or --all")
+    if args.mounts:
+        return [fitrim.check_mount(text, usage) for text in args.mounts], []
+    if args.dev:
+        device = Devices().resolve(args.dev)
+        found = usage.mounts_of(device)
+        if not found:
+            raise UsageError(f"{device.name} is mounted nowhere; --watch follows blkdiscard and others on it")
+        return [fitrim.check_mount(found[0].point, usage)], []
+    chosen: dict[str, Mount] = {}
+    left_out = []
+    for mount in usage.mounts:
+        if mount.dev in chosen or not mount.source.startswith("/dev/"):
+            continue
+        try:
+            chosen[mount.dev] = fitrim.check_mount(mount.point, usage)
+        except (RefusedError, UsageError) as error:
+            left_out.append(f"left out: {error}")
+    if not chosen:
+        raise UsageError("no filesystem here can be trimmed" + "".join(f"; {each}" for each in left_out))
+    return list(chosen.values()), left_out
+
+
+@contextlib.contextmanager
+def _alone_on(stack: Stack) -> Iterator[None]:
+    """Two audits of one disk take turns: what kernel threads do below is not told apart."""
+    with contextlib.ExitStack() as held:
+        for leaf in sorted(stack.leaves(), key=lambda each: each.device):
+            path = LOCKS / f"opwatch-trim-{leaf.device}"
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            except OSError as error:
+                raise PermissionMissing(
+                    f"{path}: {error.strerror}. Try: sudo opwatch trim audit ..."
+                ) from error
+            held.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print(f"opwatch: waiting for another audit of {leaf.device}", file=sys.stderr)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
+def _disks(stack: Stack) -> list[BlockDevice]:
+    devices = Devices()
+    return [
+        device
+        for layer in stack.layers
+        if layer.kind is not Kind.PARTITION and (device := devices.by_name(layer.device))
+    ]
+
+
+def audit_mount(mount: Mount, asked: Asked, patience_s: float = 30.0) -> Audit:
+    """Trim one filesystem and follow it."""
+    before = LayerReader().mount(mount)
+    with _alone_on(before):
+        granules = {layer.device: granule for layer in before.layers if (granule := losses.granule_of(layer))}
+        with DiscardTracer(_disks(before), granules) as tracer:
+            log = fitrim.log_tail()
+            answer = fitrim.trim(mount, asked, tracer.follow)
+            quiet = QUIET_S.get(mount.filesystem, QUIET_DEFAULT_S)
+            settled = tracer.wait_quiet(quiet, patience_s)
+            trace = tracer.read()
+        after = LayerReader().mount(mount)
+    evidence = Evidence(before, after, trace, asked, answer, settled, log=tuple(log()))
+    return ledger.audit(evidence, mount.point)
+
+
+def run(args: argparse.Namespace) -> int:
+    if os.geteuid() != 0:
+        raise PermissionMissing(
+            "opwatch trim audit trims and traces: it needs root. Try: sudo opwatch trim audit ... "
+            "(opwatch trim check needs no privilege)"
+        )
+    mounts, left_out = _chosen(args)
+    for line in left_out:
+        print(f"opwatch: {units.printable(line)}", file=sys.stderr)
+    audits = []
+    for mount in mounts:
+        try:
+            audits.append(audit_mount(mount, fitrim.whole(args.minimum), args.wait))
+        except OpwatchError as error:
+            if len(mounts) == 1:
+                raise
+            print(f"opwatch: {error}", file=sys.stderr)
+            continue
+        if args.json:
+            write_json(audits[-1:], sys.stdout)
+        else:
+            write_lines(audits[-1:], sys.stdout, quiet=args.quiet)
+    status = ledger.exit_status(each.verdict for each in audits)
+    return 64 if len(audits) < len(mounts) and status == 0 else status

@@ -1,4 +1,4 @@
-"""`opwatch trim audit [MOUNT... | --dev D | --all]`: trim, and follow what becomes of it down to the drive."""
+"""`opwatch trim audit [MOUNT... | --dev D | --all]`: trim, and follow what becomes of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import fcntl
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from opwatch import units
@@ -16,7 +16,7 @@ from opwatch.collectors.discards import DiscardTracer
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, UsageError
-from opwatch.sinks.trim import write_json, write_lines
+from opwatch.sinks.trim_audit import write_json, write_lines
 from opwatch.trim import ledger, losses
 from opwatch.trim.audit import Asked, Audit, Evidence
 from opwatch.trim.layers import Kind, Stack

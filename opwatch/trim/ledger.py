@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from opwatch.derive import STATUS_NAMES
@@ -193,26 +193,35 @@ class Walker:
         }
         if layer.kind is Kind.PARTITION:
             members = {layer.below[0]: arrived.bytes}
+        failed = self._errors(layer)
+        for status, amount in failed.items():
+            reasons += losses.failed(self.evidence, layer, status, amount)
         copies = losses.copies(layer, len(members))
         out = sum(members.values())
-        lost = arrived.bytes * copies - out
-        if lost:
-            found = list(losses.inside(self.evidence, layer, arrived, members, lost))
-            reasons += found
+        # What a loop device makes of discards for a device are none any more.
+        passed = 0 if layer.kind is Kind.LOOP else out
+        lost = (arrived.bytes - _bytes(failed)) * copies - passed
+        if lost > 0:
+            reasons += losses.inside(self.evidence, layer, arrived, members, lost)
         explained = sum(each.lost_bytes or 0 for each in reasons)
-        ended = self._select(layer, Stage.BIO_DONE, status=0)
-        partition = self._select(layer, Stage.DONE, status=0) if layer.kind is Kind.PARTITION else None
         return Row(
             layer.target or layer.kind.value,
             layer.device,
             came,
             out,
-            partition.bytes if partition else ended.bytes if ended.count else None,
+            self._ended_well(layer),
             arrived.count,
+            _by_name(failed),
             reasons=tuple(reasons),
-            unexplained_bytes=max(0, came * copies - out - explained),
-            note=f"{copies} copies" if copies > 1 else None,
+            unexplained_bytes=max(0, came * copies - passed - explained),
+            note=_note(layer, copies),
         )
+
+    def _ended_well(self, layer: Layer) -> int | None:
+        """Bytes that a stacked layer said were done, None where it says nothing."""
+        stage = Stage.DONE if layer.kind in (Kind.PARTITION, Kind.LOOP) else Stage.BIO_DONE
+        ended = self._select(layer, stage, status=0)
+        return ended.bytes if ended.count else None
 
     def _leaf_row(self, layer: Layer, came: int, arrived: Amount, reasons: list[Reason]) -> Row:
         issued = self._select(layer, Stage.ISSUED)
@@ -223,11 +232,9 @@ class Walker:
         requests = issued.count - requeued.count if by_request else arrived.count
         for status, amount in failed.items():
             reasons += losses.failed(self.evidence, layer, status, amount)
-        ended = ok.bytes + sum(amount.bytes for amount in failed.values())
-        if came > ended:
-            explained = sum(each.lost_bytes or 0 for each in reasons)
-            failures = sum(amount.bytes for amount in failed.values())
-            reasons += losses.untraced(self.evidence, layer, came - ok.bytes - explained, failures)
+        explained = sum(each.lost_bytes or 0 for each in reasons)
+        if came > ok.bytes + explained:
+            reasons += losses.lost_by_tracing(self.evidence, layer, came - ok.bytes - explained)
         explained = sum(each.lost_bytes or 0 for each in reasons)
         return Row(
             layer.kind.value,
@@ -236,7 +243,7 @@ class Walker:
             out,
             ok.bytes,
             requests,
-            {STATUS_NAMES.get(status, f"status {status}"): amount.bytes for status, amount in failed.items()},
+            _by_name(failed),
             tuple(reasons),
             max(0, came - ok.bytes - explained),
         )
@@ -294,6 +301,20 @@ def _is_threaded(layer: Layer) -> bool:
         or layer.text("level") in _THREADED_LEVELS
         or any(target in _THREADED_TARGETS for target in (layer.target or "").split("+"))
     )
+
+
+def _bytes(amounts: Mapping[int, Amount]) -> int:
+    return sum(amount.bytes for amount in amounts.values())
+
+
+def _by_name(failed: Mapping[int, Amount]) -> dict[str, int]:
+    return {STATUS_NAMES.get(status, f"status {status}"): amount.bytes for status, amount in failed.items()}
+
+
+def _note(layer: Layer, copies: int) -> str | None:
+    if layer.kind is Kind.LOOP:
+        return "out are writes of zeroes"
+    return f"{copies} copies" if copies > 1 else None
 
 
 def _op_below(layer: Layer) -> str:

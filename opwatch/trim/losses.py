@@ -137,10 +137,10 @@ def vanished(evidence: Evidence, layer: Layer, lost: int, errors: Mapping[int, A
             seen += f", was {layer.limits.max_bytes} before"
         yield _stopped(evidence, layer, seen, lost)
         return
-    yield from _lost_by_tracing(evidence, layer, lost)
+    yield from lost_by_tracing(evidence, layer, lost)
 
 
-def _lost_by_tracing(evidence: Evidence, layer: Layer, lost: int) -> Iterator[Reason]:
+def lost_by_tracing(evidence: Evidence, layer: Layer, lost: int) -> Iterator[Reason]:
     """The kernel's own count of a disk shows that more ended than we saw."""
     trace = evidence.trace
     counted = trace.stats.get(layer.device)
@@ -149,12 +149,6 @@ def _lost_by_tracing(evidence: Evidence, layer: Layer, lost: int) -> Iterator[Re
         unseen = min(lost, counted[1] - ended)
         seen = f"the kernel counts {counted[1]} B of discards, we saw {ended} B end"
         yield reason("trace-lost", layer.device, seen, unseen)
-
-
-def untraced(evidence: Evidence, layer: Layer, missing: int, failed_bytes: int) -> Iterator[Reason]:
-    """Neither completed nor failed."""
-    if missing > 0:
-        yield from _lost_by_tracing(evidence, layer, missing)
 
 
 def copies(layer: Layer, members: int) -> int:

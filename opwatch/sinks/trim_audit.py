@@ -13,11 +13,13 @@ from opwatch.trim.audit import ALL, MEANING, Audit, Row
 from opwatch.trim.causes import Effect, Reason
 
 COLUMNS = 80
-_HEADER = f"  {'layer':<11} {'device':<13} {'in':>15} {'out':>15} {'completed':>15} {'requests':>7}"
+_HEADER = f"  {'layer':<10} {'device':<11} {'in':>15} {'out':>15} {'completed':>15} {'number':>7}"
 
 
 def _amount(n_bytes: int | None) -> str:
-    return "?" if n_bytes is None else f"{n_bytes:,}"
+    if n_bytes is None:
+        return "?"
+    return f"{n_bytes:,}" if n_bytes < 10**12 else str(n_bytes)
 
 
 def _count(number: int | None) -> str:
@@ -32,7 +34,7 @@ def _shorten(text: str, width: int) -> str:
 def _row(row: Row) -> str:
     done = "" if row.bytes_ok is None else _amount(row.bytes_ok)
     return (
-        f"  {_shorten(row.layer, 11):<11} {_shorten(row.device, 13):<13} {_amount(row.bytes_in):>15} "
+        f"  {_shorten(row.layer, 10):<10} {_shorten(row.device, 11):<11} {_amount(row.bytes_in):>15} "
         f"{_amount(row.bytes_out):>15} {done:>15} {_count(row.requests):>7}"
     ).rstrip()
 

@@ -129,6 +129,8 @@ class LayerReader:
         else:
             found = Kind.DISK
             facts.known, facts.unknown = read_disk(self._devices, device, self._nvme)
+        if (discards := device.number("bcache/discard")) is not None:
+            facts.put("bcache_discard", discards == 1)
         return Layer(
             device.name,
             f"{device.dev[0]}:{device.dev[1]}",

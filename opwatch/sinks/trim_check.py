@@ -50,13 +50,22 @@ def schedule_document(schedule: Schedule) -> dict[str, Any]:
     return found | {"runs": schedule.runs}
 
 
+def _folded(text: str, indent: int, *, first: str = "") -> list[str]:
+    """Lines of at most 80 columns, words kept whole: commands and paths must not be torn apart."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
 def _wrapped(label: str, text: str, indent: int = 2) -> list[str]:
     """`label  text`, with further lines below the text."""
     head = f"{' ' * indent}{label:<{_LABEL}} "
-    # What is to be typed in must not be torn apart at its hyphens.
-    return textwrap.wrap(
-        text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
-    )
+    return _folded(text, len(head), first=head)
 
 
 def _bytes(n_bytes: int) -> str:
@@ -80,7 +89,7 @@ def headline(checked: Checked) -> str:
     return f"{name}: gets through to {leaves}" + (", as far as this host can tell" if hidden else "")
 
 
-def _layer(layer: Layer) -> str:
+def _layer(layer: Layer) -> list[str]:
     kind = layer.target or (layer.text("level") if layer.kind is Kind.MD else None) or layer.kind.value
     words = [f"{layer.device:<{_LABEL}}", f"{kind:<{_LABEL}}"]
     limits = layer.limits
@@ -96,7 +105,7 @@ def _layer(layer: Layer) -> str:
         words.append(f"({named(layer)})")
     elif layer.label or layer.text("backing_file"):
         words.append(f"({layer.label or layer.text('backing_file')})")
-    return " ".join(words)
+    return _folded(" ".join(words), 24, first="  ")
 
 
 def _space(found: Forecast) -> Iterator[str]:
@@ -121,6 +130,13 @@ def _space(found: Forecast) -> Iterator[str]:
         yield from _wrapped("dry run", f"none: {found.why_no_runs}")
 
 
+def _matters(each: Reason, found: Forecast) -> bool:
+    """Whether somebody should do something about it: not for a loss below a hundredth of the free space."""
+    lost, free = each.lost_bytes, sum(run.free_bytes for run in found.runs)
+    small = lost is not None and bool(found.runs) and lost * 100 < free
+    return each.cause.effect is not Effect.HARMLESS and not small
+
+
 def _reason(each: Reason, *, full: bool) -> Iterator[str]:
     yield from _wrapped(each.cause.effect.value, f"{each.cause.title} [{each.code}]")
     yield from _wrapped("", f"seen: {each.observed}")
@@ -132,11 +148,12 @@ def _reason(each: Reason, *, full: bool) -> Iterator[str]:
 
 def lines(checked: Checked, encoding: str) -> list[str]:
     """One check in full, at most 80 columns where names allow it."""
-    found = [*textwrap.wrap(headline(checked), WIDTH, subsequent_indent="    ", break_on_hyphens=False)]
-    found += [f"  {_layer(layer)}" for layer in checked.stack.layers]
+    found = _folded(headline(checked), 4)
+    for layer in checked.stack.layers:
+        found += _layer(layer)
     found += _space(checked.forecast)
     for each in (*checked.forecast.reasons, *checked.schedule):
-        found += _reason(each, full=each.cause.effect is not Effect.HARMLESS)
+        found += _reason(each, full=_matters(each, checked.forecast))
     for doubt in checked.forecast.unknowable:
         found += _wrapped("unknown", doubt)
     return [encodable(line, encoding) for line in found]
@@ -152,7 +169,7 @@ def schedule_lines(schedule: Schedule, encoding: str) -> list[str]:
         if schedule.arguments:
             words += f"; it runs {' '.join(schedule.arguments)}"
     if schedule.container:
-        words += f"; this is a container ({schedule.container}): trims are for its host"
+        words += f"; this system is marked as a container ({schedule.container}), where the timer is skipped"
     found = _wrapped("fstrim.timer", words, indent=0)
     for file in schedule.cron:
         found += _wrapped("cron", f"{file} calls fstrim", indent=0)

@@ -123,20 +123,26 @@ def _device_losses(stack: Stack, runs: Sequence[DeviceRun]) -> list[Reason]:
             found.append(because("below-minimum", run.device, seen, run.below_minimum_bytes))
         if run.rounded_bytes:
             seen = f"{size(run.rounded_bytes)} at the ends of ranges, in units of {size(run.granule_bytes)}"
-            top = stack.layer(run.device)
-            code = "thin-partial-chunk" if top and _is_thin(stack, top) else "device-rounds"
-            found.append(because(code, run.device, seen, run.rounded_bytes, device=run.device))
+            bottom = _rounding(stack, run.device)
+            code, blanks = "device-rounds", {"device": run.device}
+            if bottom.kind is Kind.THIN:
+                code = "thin-partial-chunk"
+            elif bottom.kind is Kind.LOOP:
+                code, blanks = "loop-partial-block", {"file": bottom.text("backing_file") or "its file"}
+            found.append(because(code, run.device, seen, run.rounded_bytes, **blanks))
     return found
 
 
-def _is_thin(stack: Stack, top: Layer) -> bool:
-    """Whether the granularity of this device is a thin pool's chunk."""
-    while top.kind is Kind.PARTITION or top.target == "linear":
-        below = stack.below(top)
+def _rounding(stack: Stack, device: str) -> Layer:
+    """Where this device's granularity comes from: the first layer that is more than a window on another."""
+    layer = stack.layer(device)
+    assert layer
+    while layer.kind in (Kind.PARTITION, Kind.CRYPT) or layer.target == "linear":
+        below = stack.below(layer)
         if len(below) != 1:
-            return False
-        [top] = below
-    return top.kind is Kind.THIN
+            break
+        [layer] = below
+    return layer
 
 
 def _outside(stack: Stack) -> list[Reason]:
@@ -169,7 +175,7 @@ def _accepted(stack: Stack) -> bool | None:
     if stack.filesystem and refused(stack):
         return False
     offers = [top.limits.offered for top in stack.tops()]
-    if stack.filesystem and not any(top.limits.offered is not False for top in stack.tops()):
+    if all(offer is False for offer in offers):
         return False
     return None if None in offers else True
 

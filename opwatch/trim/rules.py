@@ -206,6 +206,9 @@ def reasons_of(stack: Stack, layer: Layer) -> list[Reason]:
     if layer.read_only and layer.device.startswith("nvme"):
         return [reason("nvme-locked", layer.device, f"{layer.device} is read-only", device=layer.device)]
     found = list(_limits(stack, layer))
+    if layer.facts.get("bcache_discard") is False:
+        seen = f"bcache/discard of {layer.device} is 0"
+        found.append(reason("bcache-discard-off", layer.device, seen, disk=layer.device))
     rule = _RULES.get(layer.kind)
     hidden_path = any(up.kind is Kind.MULTIPATH and layer.device in up.below for up in stack.layers)
     if rule and not hidden_path:

@@ -15,6 +15,7 @@ from tests.vm.guest.stacked import loop
 from tests.vm.guest.workload import Fio, discard
 
 DEVICES = ("nvme", "nvme-4k", "virtio-blk", "virtio-scsi", "ahci", "usb")
+TIERS = ("full", "exactness")
 CPUS = 4
 TIMEOUT_S = 900
 

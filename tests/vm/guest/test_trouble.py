@@ -18,6 +18,7 @@ from tests.vm.guest.shell import put
 from tests.vm.guest.workload import Fio, fio
 
 DEVICES = ("virtio-blk",)
+TIERS = ("full", "exactness")
 CPUS = 2
 TIMEOUT_S = 600
 READS = Fio("read", 1009, iodepth=4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 
 from opwatch.collectors.blk import explain_probe_error
@@ -34,7 +35,7 @@ class DiscardTracer:
                 "this opwatch was built without its tracer; opwatch doctor says what to install"
             ) from error
         packed = b"".join(pack_granule(name, *granule) for name, granule in (granules or {}).items())
-        namespace = os.stat("/proc/self/ns/pid")
+        namespace = Path("/proc/self/ns/pid").stat()
         # The kernel's own packing of a device number.
         dev = os.major(namespace.st_dev) << 20 | os.minor(namespace.st_dev)
         try:

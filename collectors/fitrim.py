@@ -47,7 +47,7 @@ def check_mount(text: str, usage: Usage | None = None) -> Mount:
     _refuse_kind(mount)
     if "ro" in mount.options or "ro" in mount.super_options:
         raise RefusedError(f"{text} is mounted read-only: its free space is not to be touched")
-    if os.stat(path).st_dev != os.makedev(*_numbers(mount.dev)) and not mount.dev.startswith("0:"):
+    if Path(path).stat().st_dev != os.makedev(*_numbers(mount.dev)) and not mount.dev.startswith("0:"):
         raise RefusedError(f"{text}: something else was mounted over it meanwhile")
     return mount
 

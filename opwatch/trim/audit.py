@@ -54,8 +54,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """What became of sentinels, by class and in bytes: zeros, ones, other, unchanged, reallocated. `reason` says why
-    nothing could be proven, None when it could."""
+    """What became of sentinels, in bytes by class: zeros, ones, other, unchanged, reallocated. `reason` says
+    why nothing could be proven, None when it could."""
 
     bytes: Mapping[str, int]
     reason: str | None = None
@@ -79,8 +79,8 @@ class Evidence:
 class Row:
     """One layer. None where nobody can tell, with the reason in `unknown`.
 
-    `bytes_in` were given to it, `bytes_out` are what it made of them for the next; `bytes_ok` ended without an
-    error. `unexplained_bytes` are lost here for no reason that we know."""
+    `bytes_in` were given to it, `bytes_out` are what it made of them for the next; `bytes_ok` ended without
+    an error. `unexplained_bytes` are lost here for no reason that we know."""
 
     layer: str
     device: str

@@ -158,7 +158,7 @@ class Trace:
     flows: tuple[Flow, ...]
     origins: tuple[Origin, ...] = ()
     absent: frozenset[str] = frozenset()
-    loss: Loss = Loss()
+    loss: Loss = field(default_factory=Loss)
     misses: int = 0
     stats: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 

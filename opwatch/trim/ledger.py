@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -18,6 +19,8 @@ _THREADED_LEVELS = ("raid4", "raid5", "raid6")
 _THREADED_TARGETS = ("cache", "clone", "era", "writecache", "raid", "vdo", "integrity")
 # Filesystems that discard in a thread of theirs what FITRIM asked for.
 _THREADED_FILESYSTEMS = ("f2fs", "bcachefs")
+# Errors of FITRIM that come before it looks at any block group.
+_BEFORE_ANYTHING = (errno.ENOTTY, errno.EOPNOTSUPP, errno.EROFS, errno.EPERM, errno.EINVAL)
 _SAYS_EXTENTS = {"ext4": "discard_ext4_extent", "xfs": "discard_xfs_extent", "f2fs": "discard_f2fs_extent"}
 
 
@@ -70,7 +73,7 @@ class Walker:
     # --- who counts ---
 
     def _senders_by_layer(self) -> dict[str, tuple[Who, ...]]:
-        """Whose discards are looked at on each layer: ours, and those of kernel threads where ours are theirs."""
+        """Whose discards are looked at on each layer: ours, and kernel threads' where they work for us."""
         ours: tuple[Who, ...] = (Who.OURS,) if self._followed else tuple(Who)
         kind = self.stack.filesystem.kind if self.stack.filesystem else ""
         if kind in _THREADED_FILESYSTEMS:
@@ -161,8 +164,10 @@ class Walker:
 
     def _extents(self, tops: list[Layer]) -> tuple[Amount | None, str | None]:
         """What the filesystem handed to the block layer, None with the reason where nobody tells."""
-        filesystem = self.stack.filesystem
+        filesystem, answer = self.stack.filesystem, self.evidence.answer
         assert filesystem
+        if not tops or (answer and answer.error in _BEFORE_ANYTHING):
+            return Amount(), None
         program = _SAYS_EXTENTS.get(filesystem.kind)
         who = self._senders[tops[0].device] if tops else tuple(Who)
         if program and program not in self.trace.absent:
@@ -172,8 +177,8 @@ class Walker:
             flows = self.trace.select(Stage.ASKED, devs=[top.dev for top in tops], who=who)
             return total(flows), None
         return None, (
-            f"{filesystem.kind} has no events for its extents, and this kernel lets nobody attach to functions: "
-            "what vanishes before the block layer's first event is not seen"
+            f"{filesystem.kind} has no events for its extents, and this kernel lets nobody attach to "
+            "functions: what vanishes before the block layer's first event is not seen"
         )
 
     def _layer_row(self, layer: Layer, given: int | None) -> Row:
@@ -277,11 +282,6 @@ class Walker:
             if self.trace.misses:
                 parts.append(f"skipped by the kernel {self.trace.misses}")
             yield "not counted: " + ", ".join(parts)
-        if "discard_submitted" in self.trace.absent:
-            yield (
-                "tracepoints only: this kernel lets nobody attach to functions. What a filesystem without "
-                "events gives away is seen first where the block layer takes it"
-            )
 
 
 def others(trace: Trace, stack: Stack, senders: dict[str, tuple[Who, ...]]) -> Iterator[str]:

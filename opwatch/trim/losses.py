@@ -67,7 +67,8 @@ def _refused(evidence: Evidence, error: int) -> Iterator[Reason]:
     elif error in (errno.EOPNOTSUPP, errno.ENOTTY):
         yield reason("no-fitrim", point, said, mount=point)
     elif error in (errno.EROFS, errno.EPERM):
-        blanks = {"option": option for option in filesystem.options if option in _REFUSING}
+        refusing = [option for option in filesystem.options if option in _REFUSING]
+        blanks = {"option": refusing[0]} if refusing else {}
         yield reason("filesystem-refuses", point, said, None, mount=point, **blanks)
 
 
@@ -322,7 +323,8 @@ def verdict(evidence: Evidence, rows: Sequence[Row], sent: int, reached: int) ->
     unexplained = sum(row.unexplained_bytes for row in rows)
     if not reached:
         return _nothing_reached(evidence, below, sent, failures, lost or unexplained > 0)
-    if failures or lost or unexplained or _some_device_got_nothing(rows):
+    ended_early = bool(evidence.answer and evidence.answer.interrupted)
+    if failures or lost or unexplained or ended_early:
         return Verdict.PARTIAL
     return _read_back(evidence)
 
@@ -338,10 +340,6 @@ def _nothing_reached(
     if any(each.cause.effect is Effect.HIDES and each.lost_bytes for each in below):
         return Verdict.UNKNOWN
     return Verdict.ACCEPTED
-
-
-def _some_device_got_nothing(rows: Sequence[Row]) -> bool:
-    return any(each.code in ("btrfs-device-no-discards",) for row in rows for each in row.reasons)
 
 
 def _read_back(evidence: Evidence) -> Verdict:

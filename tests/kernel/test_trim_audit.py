@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.scratch import ScratchDisk
+from opwatch.scratch import MEMORY, ScratchDisk
 from opwatch.trim.audit import Verdict
 
 from . import trims
@@ -38,7 +38,7 @@ def image_of(point: Path) -> Path:
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
 def test_what_reached_is_what_the_file_lost(filesystem: str) -> None:
     """Loop on tmpfs: the holes in the file are the oracle, to the byte."""
-    for point, found in audited(lambda: on_file(filesystem, trims.MEMORY)):
+    for point, found in audited(lambda: on_file(filesystem, MEMORY)):
         assert_clean(found)
         assert SIZE - allocated(image_of(point)) == found.reached_bytes > SIZE // 4
         if filesystem == "xfs":
@@ -138,9 +138,8 @@ def test_every_discard_fails(filesystem: str) -> None:
 
 @contextlib.contextmanager
 def on_loop(below: Path) -> Iterator[Path]:
-    with file_of(SIZE, below) as image, loop(image) as lower, loop(lower) as node:
-        with mounted(node, "ext4") as point:
-            yield point
+    with file_of(SIZE, below) as image, loop(image) as lower, loop(lower) as node, mounted(node, "ext4") as m:
+        yield m
 
 
 def test_a_loop_on_a_device_turns_discards_into_zeroes() -> None:
@@ -157,7 +156,7 @@ def test_a_loop_on_a_device_turns_discards_into_zeroes() -> None:
 
 def test_a_loop_on_a_device_that_cannot_zero_refuses() -> None:
     """tmpfs cannot zero a range in place, so the device below says no and the one above with it."""
-    for _, found in audited(lambda: on_loop(trims.MEMORY)):
+    for _, found in audited(lambda: on_loop(MEMORY)):
         assert found.verdict is Verdict.REJECTED
         assert codes(found) == {"loop-no-punch": found.claimed_bytes}
         assert found.unexplained_bytes == 0
@@ -192,7 +191,7 @@ def zram_bytes(name: str) -> int:
 
 
 def test_ext4_trims_a_block_group_once() -> None:
-    for point, first in audited(lambda: on_file("ext4", trims.MEMORY)):
+    for point, first in audited(lambda: on_file("ext4", MEMORY)):
         second = trims.audit(point)
         assert second.verdict is Verdict.NOT_SENT
         assert second.claimed_bytes == 0

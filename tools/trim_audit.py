@@ -15,6 +15,7 @@ from opwatch.collectors import fitrim
 from opwatch.collectors.discards import DiscardTracer
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
+from opwatch.drive.spec import parse_size
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, UsageError
 from opwatch.sinks.trim_audit import write_json, write_lines
 from opwatch.trim import ledger, losses
@@ -27,15 +28,6 @@ LOCKS = Path("/run/lock")
 # btrfs issue them from threads that take their time.
 QUIET_S = {"xfs": 0.5, "f2fs": 2.0, "btrfs": 1.0}
 QUIET_DEFAULT_S = 0.3
-
-
-def _size(text: str) -> int:
-    """Bytes, with a k, M, G or T of 1024."""
-    number, unit = (text[:-1], text[-1]) if text[-1:].isalpha() else (text, "")
-    factors = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-    if not number.isdigit() or unit.lower() not in factors:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 65536, 64k or 1M")
-    return int(number) * factors[unit.lower()]
 
 
 def _seconds(text: str) -> float:
@@ -53,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="every mounted filesystem on a block device")
     parser.add_argument("--dev", metavar="D", help="the filesystem mounted from this device")
     parser.add_argument(
-        "--minimum", type=_size, default=0, metavar="B", help="leave free extents shorter than this"
+        "-m", "--minimum", metavar="SIZE", default="0", help="as fstrim's: leave out shorter free extents"
     )
     parser.add_argument(
         "--wait", type=_seconds, default=30.0, metavar="S", help="how long for the last discard"
@@ -144,10 +136,11 @@ def run(args: argparse.Namespace) -> int:
     mounts, left_out = _chosen(args)
     for line in left_out:
         print(f"opwatch: {units.printable(line)}", file=sys.stderr)
+    asked = fitrim.whole(parse_size(args.minimum) if args.minimum != "0" else 0)
     audits = []
     for mount in mounts:
         try:
-            audits.append(audit_mount(mount, fitrim.whole(args.minimum), args.wait))
+            audits.append(audit_mount(mount, asked, args.wait))
         except OpwatchError as error:
             if len(mounts) == 1:
                 raise

@@ -39,22 +39,24 @@ def _row(row: Row) -> str:
     ).rstrip()
 
 
-def _reason(reason: Reason) -> Iterator[str]:
+def _reason(reason: Reason, told: set[str]) -> Iterator[str]:
+    """A remedy that was told before is not told again."""
     lost = "" if reason.lost_bytes is None else f" ({reason.lost_bytes:,} B)"
     yield f"    {reason.code}{lost}: {reason.cause.title}"
     yield f"      seen: {units.printable(reason.observed)}"
-    if reason.cause.effect is not Effect.HARMLESS:
+    if reason.cause.effect is not Effect.HARMLESS and reason.remedy not in told:
+        told.add(reason.remedy)
         yield f"      do: {units.printable(reason.remedy)}"
 
 
-def _rows(audit: Audit) -> Iterator[str]:
+def _rows(audit: Audit, told: set[str]) -> Iterator[str]:
     yield _HEADER
     for row in audit.rows:
         yield _row(row)
         if row.errors:
             yield "    failed: " + ", ".join(f"{name} {count:,} B" for name, count in row.errors.items())
         for reason in row.reasons:
-            yield from _reason(reason)
+            yield from _reason(reason, told)
         if row.unexplained_bytes:
             yield f"    UNEXPLAINED: {row.unexplained_bytes:,} B are lost here and we do not know why"
         if row.unknown:
@@ -74,10 +76,11 @@ def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
     yield f"  claimed (what fstrim prints): {audit.claim}"
     yield f"  reached: {audit.reached_bytes:,} B completed in whole granules"
     yield ""
-    yield from _rows(audit)
+    told: set[str] = set()
+    yield from _rows(audit, told)
     yield ""
     for reason in audit.reasons:
-        yield from _reason(reason)
+        yield from _reason(reason, told)
     for change in audit.changes:
         if change.fact not in ("mapped_bytes", "used_chunks"):
             yield f"    changed: {change.device} {change.fact}: {change.before} -> {change.after}"

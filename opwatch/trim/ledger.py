@@ -56,7 +56,9 @@ class Walker:
             tuple(rows),
             sum(row.unexplained_bytes for row in rows),
             self.evidence,
-            losses.general(self.evidence, verdict, self.leaves()),
+            losses.general(
+                self.evidence, verdict, [leaf for leaf in self.leaves() if self._done(leaf, 0).bytes]
+            ),
             tuple(self._notes()),
             tuple(changes(self.evidence.before, self.evidence.after)),
         )
@@ -188,6 +190,8 @@ class Walker:
         if came > arrived.bytes:
             vanished = came - arrived.bytes
             reasons += losses.vanished(self.evidence, layer, vanished, self._errors(layer))
+        if layer in self.stack.tops() and layer.limits.offered is False and not arrived.bytes:
+            reasons += losses.left_out(self.evidence, layer)
         if layer.below:
             return self._stacked_row(layer, came, arrived, reasons)
         return self._leaf_row(layer, came, arrived, reasons)

@@ -141,6 +141,14 @@ def vanished(evidence: Evidence, layer: Layer, lost: int, errors: Mapping[int, A
     yield from lost_by_tracing(evidence, layer, lost)
 
 
+def left_out(evidence: Evidence, layer: Layer) -> Iterator[Reason]:
+    """One of several devices of a filesystem that takes no discards."""
+    filesystem = evidence.before.filesystem
+    if filesystem and filesystem.kind == "btrfs" and len(filesystem.devices) > 1:
+        seen = f"{layer.device} takes no discards, and btrfs passes it over without a word"
+        yield reason("btrfs-device-no-discards", layer.device, seen, disk=layer.device)
+
+
 def lost_by_tracing(evidence: Evidence, layer: Layer, lost: int) -> Iterator[Reason]:
     """The kernel's own count of a disk shows that more ended than we saw."""
     trace = evidence.trace
@@ -288,7 +296,7 @@ def rounded(layer: Layer, lost: int) -> Iterator[Reason]:
 
 
 def general(evidence: Evidence, verdict: Verdict, leaves: Sequence[Layer]) -> tuple[Reason, ...]:
-    """What is to be said of a trim that seems to have arrived."""
+    """What is to be said of a trim that seems to have arrived, of the disks where it did."""
     if verdict not in (Verdict.ACCEPTED, Verdict.PARTIAL) or evidence.read_back:
         return ()
     found = []

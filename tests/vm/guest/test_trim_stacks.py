@@ -1,243 +1,216 @@
-"""`opwatch trim audit` through device mapper and md, on loop devices whose files are the oracle."""
+"""What `opwatch trim check` foretells of dm, md and file systems on several disks, and what arrives."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from opwatch.trim.audit import Audit
-from tests.kernel import trims
-from tests.vm.guest import stacked, sysfs
-from tests.vm.guest.shell import call
-from tests.vm.guest.trims import Verdict, audit, codes, filesystem, row, whole
+from tests.vm.guest import stacked
+from tests.vm.guest.nullblk import NullBlk, null_blk
+from tests.vm.guest.shell import call, put
+from tests.vm.guest.trims import MIB, check, mounted, trim
 from tests.vm.requirements import need_module
 
-DEVICES = ("virtio-blk-nodiscard",)
-MIB = 1 << 20
-SIZE = 256 * MIB
-
-
-def image(loop: str) -> Path:
-    return Path((sysfs.SYS_BLOCK / loop / "loop/backing_file").read_text().strip())
-
-
-def freed(loop: str) -> int:
-    """What the file behind a loop device lacks of all its blocks."""
-    path = image(loop)
-    return path.stat().st_size - trims.allocated(path)
+DISK = NullBlk(size=128, memory_backed=1, discard=1)
+SMALL = NullBlk(size=16, memory_backed=1, discard=1)
+NO_DISCARD = NullBlk(size=128, memory_backed=1)
 
 
 @contextlib.contextmanager
-def full_loop(size: int = SIZE) -> Iterator[str]:
-    with stacked.loop(size) as name:
-        yield name
-
-
-def audited(top: str, kind: str, *loops: str) -> Audit:
-    """An audit of a new filesystem, with all blocks of the files below there before."""
-    with filesystem(top, kind) as point:
-        os.sync()
-        for loop in loops:
-            trims.fill_holes(image(loop))
-        return audit(point)
+def disks(*configs: NullBlk) -> Iterator[list[str]]:
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(null_blk(config)) for config in configs]
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_linear(kind: str) -> None:
-    with full_loop() as loop, stacked.linear(loop) as top:
-        found = audited(top.name, kind, loop)
-        assert whole(found) == found.reached_bytes == freed(loop)
-    assert [each.layer for each in found.rows] == ["filesystem", "linear", "loop", "granules"]
+def test_a_disk_alone(kind: str) -> None:
+    size = NullBlk(size=320, memory_backed=1, discard=1) if kind == "xfs" else DISK
+    with null_blk(size) as disk, mounted(kind, disk) as point:
+        told = check(point)
+        assert (told.status, told.outlook) == (0, "reaches")
+        assert trim(point, disk).arrived == (told.sent_bytes,)
 
 
-def test_crypt_with_discards() -> None:
-    with full_loop() as loop, stacked.crypt(loop, discards=True) as top:
-        found = audited(top.name, "ext4", loop)
-        assert whole(found) == found.reached_bytes == freed(loop)
-    assert row(found, "crypt").bytes_ok == found.claimed_bytes
+@pytest.mark.parametrize("discards", [False, True])
+def test_crypt(discards: bool) -> None:
+    with null_blk(DISK) as disk, stacked.crypt(disk, discards) as top, mounted("ext4", top.name) as point:
+        told = check(point)
+        assert told.facts(top.name) == {"allow_discards": discards}
+        done = trim(point, disk)
+        if discards:
+            assert (told.status, done.arrived) == (0, (told.sent_bytes,))
+        else:
+            assert (told.status, told.found["stopped_at"]) == (32, top.name)
+            assert "crypt-no-discards" in told.codes
+            assert (done.refused, done.arrived) == (True, (0,))
 
 
-def test_crypt_without_discards() -> None:
-    with full_loop() as loop, stacked.crypt(loop, discards=False) as top:
-        found = audited(top.name, "ext4", loop)
-        assert freed(loop) == 0
-    assert found.verdict is Verdict.NOT_SENT
-    assert list(codes(found)) == ["crypt-no-discards"]
-    assert found.claimed_bytes is None
+def test_linear_on_two_disks() -> None:
+    with disks(DISK, DISK) as (one, two):
+        half = stacked.sectors(one)
+        table = f"0 {half} linear /dev/{one} 0\n{half} {half} linear /dev/{two} 0"
+        with stacked.mapped("linear", table, "dm_mod") as top, mounted("ext4", top.name) as point:
+            told = check(point)
+            assert {layer["device"] for layer in told.found["layers"]} == {top.name, one, two}
+            assert told.outlook == "reaches"
+            assert sum(trim(point, one, two).arrived) == told.sent_bytes
+
+
+def test_linear_on_a_disk_without_discards_stops_them_all() -> None:
+    with disks(DISK, NO_DISCARD) as (one, two):
+        half = stacked.sectors(one)
+        table = f"0 {half} linear /dev/{one} 0\n{half} {half} linear /dev/{two} 0"
+        with stacked.mapped("linear", table, "dm_mod") as top, mounted("ext4", top.name) as point:
+            told = check(point)
+            assert (told.outlook, told.found["stopped_at"]) == ("nothing", two)
+            assert trim(point, one, two).arrived == (0, 0)
 
 
 @contextlib.contextmanager
-def thin_mount(options: str = "", write: int = 60 * MIB) -> Iterator[tuple[Path, str]]:
-    """ext4 on a thin volume of which a part was written and deleted again; its point and the data loop."""
+def thin(options: str = "") -> Iterator[tuple[str, str, str]]:
+    """(volume, pool, data disk)"""
+    with disks(DISK, SMALL) as (data, metadata), stacked.thin(data, metadata, 96 << 11, options) as volume:
+        [pool] = [path.name for path in Path(f"/sys/block/{volume.name}/slaves").iterdir()]
+        yield volume.name, pool, data
+
+
+def test_thin_passes_on_what_is_mapped() -> None:
+    with thin() as (volume, pool, data), mounted("ext4", volume) as point:
+        told = check(point)
+        facts = told.facts(pool)
+        assert (told.status, facts["mode"], facts["discards"]) == (0, "rw", "discard_passdown")
+        assert {"thin-not-mapped"} <= told.codes
+        assert facts["chunk_bytes"] == 128 * 512
+        done = trim(point, data)
+        chunks = facts["used_chunks"] - check(point).facts(pool)["used_chunks"]
+        assert done.arrived == (chunks * facts["chunk_bytes"],)
+        assert done.arrived[0] <= told.expected_bytes < done.claimed_bytes
+
+
+def test_thin_that_is_mapped_loses_the_ends_of_extents() -> None:
+    with thin() as (volume, _, data):
+        call("dd", "if=/dev/zero", f"of=/dev/{volume}", "bs=1M", "oflag=direct", "count=96")
+        with mounted("ext4", volume) as point:
+            told = check(point)
+            assert "thin-partial-chunk" in told.codes and "thin-not-mapped" not in told.codes
+            assert trim(point, data).arrived == (told.expected_bytes,)
+
+
+@pytest.mark.parametrize(
+    ("option", "code", "refused"),
+    [
+        ("no_discard_passdown", "thin-no-passdown", False),
+        ("ignore_discard", "thin-ignores-discard", True),
+    ],
+)
+def test_thin_that_keeps_discards_to_itself(option: str, code: str, refused: bool) -> None:
+    with thin(f"1 {option}") as (volume, _, data), mounted("ext4", volume) as point:
+        told = check(point)
+        assert (told.status, told.outlook) == (32, "nothing")
+        assert code in told.codes
+        assert told.found["accepted"] is not refused
+        done = trim(point, data)
+        assert (done.refused, done.arrived) == (refused, (0,))
+        assert (done.claimed_bytes > 0) is not refused
+
+
+def test_thin_on_a_pool_that_became_read_only() -> None:
+    with thin() as (volume, pool, data), mounted("ext4", volume) as point:
+        call("sync")
+        label = Path(f"/sys/block/{pool}/dm/name").read_text().strip()
+        table = call("dmsetup", "table", label).split()
+        call("dmsetup", "suspend", "--noudevsync", label)
+        call("dmsetup", "load", label, stdin=" ".join([*table[:7], "1", "read_only"]))
+        call("dmsetup", "resume", "--noudevsync", label)
+        told = check(point)
+        assert (told.status, told.facts(pool)["mode"]) == (32, "ro")
+        assert "thin-pool-read-only" in told.codes
+        done = trim(point, data)
+        assert (done.refused, done.arrived) == (False, (0,))
+        assert done.claimed_bytes > 0
+        call("dmsetup", "suspend", "--noudevsync", label)
+        call("dmsetup", "load", label, stdin=" ".join(table))
+        call("dmsetup", "resume", "--noudevsync", label)
+
+
+def test_old_snapshots() -> None:
+    with disks(NullBlk(size=48, memory_backed=1, discard=1), DISK) as (origin, cow):
+        table = f"0 {stacked.sectors(origin)} snapshot /dev/{origin} /dev/{cow} N 8"
+        with stacked.mapped("snapshot", table) as top, mounted("ext4", top.name) as point:
+            told = check(point)
+            assert (told.status, told.found["stopped_at"]) == (32, top.name)
+            assert "snapshot-swallows" in told.codes
+            assert trim(point, origin).arrived == (0,)
+
+
+@pytest.mark.parametrize(("level", "members"), [(0, 2), (1, 2), (10, 4)])
+def test_md(level: int, members: int) -> None:
     with (
-        stacked.loop(32 * MIB) as metadata,
-        full_loop() as data,
-        stacked.thin(data, metadata, SIZE // 512, options) as top,
-        filesystem(top.name, "ext4") as point,
+        disks(*[DISK] * members) as below,
+        stacked.md(level, below) as array,
+        mounted("ext4", array) as point,
     ):
-        victim = point / "victim"
-        victim.write_bytes(os.urandom(write))
-        os.sync()
-        victim.unlink()
-        os.sync()
-        trims.fill_holes(image(data))
-        yield point, data
+        told = check(point)
+        assert (told.status, told.outlook) == (0, "reaches")
+        done = trim(point, *below)
+        copies = 1 if level == 0 else 2
+        assert sum(done.arrived) == copies * told.sent_bytes
+        if level == 1:
+            assert done.arrived[0] == done.arrived[1]
 
 
-def test_thin() -> None:
-    """Whole chunks that are mapped are passed on; the ends and what was never written are not."""
-    with thin_mount() as (point, data):
-        found = audit(point)
-        assert found.reached_bytes == freed(data)
-    assert found.reached_bytes >= 55 * MIB
-    assert found.unexplained_bytes == 0
-    lost = codes(found)
-    assert set(lost) <= {"thin-not-mapped", "thin-partial-chunk"}
-    assert found.claimed_bytes == found.reached_bytes + sum(each or 0 for each in lost.values())
-    assert found.verdict is (Verdict.PARTIAL if lost.get("thin-partial-chunk") else Verdict.ACCEPTED)
+def test_a_mirror_with_one_leg_that_takes_none() -> None:
+    with (
+        disks(DISK, NO_DISCARD) as (good, bad),
+        stacked.md(1, [good, bad]) as array,
+        mounted("ext4", array) as point,
+    ):
+        told = check(point)
+        done = trim(point, good, bad)
+        assert (told.status, told.outlook) == (64, "part")
+        assert {"member-no-discards"} <= told.codes
+        assert done.arrived == (told.sent_bytes, 0)
 
 
-def test_thin_that_keeps_discards_to_itself() -> None:
-    with thin_mount("1 no_discard_passdown") as (point, data):
-        found = audit(point)
-        assert freed(data) == 0
-    assert found.verdict is Verdict.NOT_SENT
-    assert found.claimed_bytes
-    assert codes(found) == {"thin-no-passdown": found.claimed_bytes}
-    assert found.unexplained_bytes == 0
+@pytest.mark.parametrize("safely", [False, True])
+def test_raid5(safely: bool) -> None:
+    need_module("raid456")
+    put(Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y" if safely else "N")
+    with disks(DISK, DISK, DISK) as below, stacked.md(5, below) as array, mounted("ext4", array) as point:
+        told = check(point)
+        assert told.facts(array)["handles_discard_safely"] is safely
+        done = trim(point, *below)
+        if not safely:
+            assert (told.status, done.refused, sum(done.arrived)) == (32, True, 0)
+            assert "raid456-not-safe" in told.codes
+            return
+        assert "raid456-partial-stripe" in told.codes
+        # Two members of three hold data.
+        assert sum(done.arrived) * 2 == told.expected_bytes * 3
 
 
-def test_thin_that_ignores_discards() -> None:
-    with thin_mount("1 ignore_discard") as (point, data):
-        found = audit(point)
-        assert freed(data) == 0
-    assert found.verdict is Verdict.NOT_SENT
-    assert "thin-ignores-discard" in codes(found)
+def test_btrfs_on_two_disks_of_which_one_takes_none() -> None:
+    big, none = NullBlk(size=256, memory_backed=1, discard=1), NullBlk(size=256, memory_backed=1)
+    with disks(big, none) as (good, bad), mounted("btrfs", good, bad, options="nodiscard") as point:
+        told = check(point)
+        assert (told.status, told.outlook) == (64, "part")
+        assert "btrfs-device-no-discards" in told.codes
+        done = trim(point, good, bad)
+        assert (done.refused, done.arrived[1]) == (False, 0)
+        assert done.arrived[0] > 0
 
 
-def test_a_read_only_pool_swallows_discards() -> None:
-    with thin_mount() as (point, data):
-        [pool] = [
-            line.split()[0] for line in call("dmsetup", "ls", "--target", "thin-pool").splitlines() if line
-        ]
-        table = call("dmsetup", "table", pool).strip().split()
-        table = [*table[:7], "1", "read_only"]
-        call("dmsetup", "suspend", "--noudevsync", pool)
-        call("dmsetup", "load", pool, "--table", " ".join(table))
-        call("dmsetup", "resume", "--noudevsync", pool)
-        found = audit(point)
-        assert freed(data) == 0
-        assert found.verdict is Verdict.NOT_SENT
-        assert found.claimed_bytes
-        assert codes(found) == {"thin-pool-read-only": found.claimed_bytes}
-        # ext4 believes that it is done; once it does, the loss lasts until it is mounted again.
-        again = audit(point)
-        assert again.claimed_bytes == 0
-        assert list(codes(again)) == ["ext4-already-trimmed"]
-
-
-def test_mirror() -> None:
-    with full_loop() as one, full_loop() as two, stacked.md(1, [one, two]) as top:
-        found = audited(top, "ext4", one, two)
-        assert freed(one) == freed(two) == found.claimed_bytes
-    assert found.verdict is Verdict.ACCEPTED
-    assert found.unexplained_bytes == 0
-    assert found.reached_bytes == 2 * (found.claimed_bytes or 0)
-
-
-def test_mirror_with_a_leg_that_takes_no_discards() -> None:
-    other = sysfs.disk("opw-virtio-nodisc")
-    with full_loop() as one, stacked.md(1, [one, other]) as top:
-        found = audited(top, "ext4", one)
-        assert freed(one) == found.claimed_bytes == found.reached_bytes
-    assert found.verdict is Verdict.PARTIAL
-    assert codes(found) == {"member-no-discards": found.claimed_bytes}
-    assert found.unexplained_bytes == 0
-
-
-@pytest.mark.parametrize("level", [0, 10])
-def test_striped(level: int) -> None:
-    with contextlib.ExitStack() as held:
-        loops = [held.enter_context(full_loop(128 * MIB)) for _ in range(4)]
-        top = held.enter_context(stacked.md(level, loops))
-        found = audited(top, "ext4", *loops)
-        assert sum(freed(loop) for loop in loops) == found.reached_bytes
-    assert found.verdict is Verdict.ACCEPTED
-    assert found.unexplained_bytes == 0
-    assert found.reached_bytes == (2 if level == 10 else 1) * (found.claimed_bytes or 0)
-
-
-@contextlib.contextmanager
-def btrfs_on(*names: str) -> Iterator[Path]:
-    need_module("btrfs")
-    nodes = [f"/dev/{name}" for name in names]
-    trims.run("mkfs.btrfs", "-q", "-f", "-K", "-d", "single", "-m", "single", *nodes)
-    trims.run("btrfs", "device", "scan", *nodes)
-    with trims.folder(Path("/tmp")) as point:
-        trims.run("mount", "-t", "btrfs", "-o", "nodiscard", nodes[0], str(point))
-        try:
-            yield point
-        finally:
-            trims.run("umount", str(point))
-
-
-def test_btrfs_on_two_devices() -> None:
-    with full_loop() as one, full_loop() as two, btrfs_on(one, two) as point:
-        os.sync()
-        for loop in (one, two):
-            trims.fill_holes(image(loop))
-        written = sum(sysfs.stat(loop).write_bytes for loop in (one, two))
-        found = audit(point)
-        written = sum(sysfs.stat(loop).write_bytes for loop in (one, two)) - written
-        # What btrfs writes meanwhile takes blocks again.
-        assert 0 <= found.reached_bytes - freed(one) - freed(two) <= written < MIB
-        assert min(freed(one), freed(two)) > 64 * MIB
-    assert found.reached_bytes == found.claimed_bytes
-    assert found.verdict is Verdict.ACCEPTED
-    assert found.unexplained_bytes == 0
-
-
-def test_btrfs_passes_over_a_device_without_discards() -> None:
-    other = sysfs.disk("opw-virtio-nodisc")
-    with full_loop() as one, btrfs_on(one, other) as point:
-        os.sync()
-        trims.fill_holes(image(one))
-        written = sysfs.stat(one).write_bytes
-        found = audit(point)
-        written = sysfs.stat(one).write_bytes - written
-        assert 0 <= found.reached_bytes - freed(one) <= written < MIB
-    assert found.verdict is Verdict.PARTIAL
-    assert list(codes(found)) == ["btrfs-device-no-discards"]
-    assert found.claimed_bytes is not None
-
-
-def test_f2fs_that_trims_when_it_is_told() -> None:
-    with full_loop() as loop, filesystem(loop, "f2fs", "nodiscard") as point:
-        os.sync()
-        trims.fill_holes(image(loop))
-        found = audit(point)
-        assert found.verdict is Verdict.ACCEPTED
-        assert found.reached_bytes == freed(loop) == found.claimed_bytes
-        assert found.unexplained_bytes == 0
-        again = audit(point)
-    assert again.verdict is Verdict.NOT_SENT
-    assert again.claimed_bytes == 0
-
-
-def test_f2fs_that_trims_when_it_likes() -> None:
-    with full_loop() as loop, filesystem(loop, "f2fs", "discard") as point:
-        victim = point / "victim"
-        victim.write_bytes(os.urandom(32 * MIB))
-        os.sync()
-        victim.unlink()
-        os.sync()
-        trims.fill_holes(image(loop))
-        found = audit(point)
-        assert found.claimed_bytes == 0
-        assert found.reached_bytes == freed(loop)
-    assert "filesystem-trims-later" in codes(found)
-    assert found.unexplained_bytes == 0
+@pytest.mark.parametrize("option", ["discard", "nodiscard"])
+def test_f2fs(option: str) -> None:
+    with null_blk(DISK) as disk, mounted("f2fs", disk, options=option) as point:
+        told = check(point)
+        assert (told.status, told.outlook) == (0, "reaches")
+        assert ("filesystem-trims-later" in told.codes) is (option == "discard")
+        assert "FS_IOC_GETFSMAP" in told.found["dry_run_reason"]
+        if option == "nodiscard":
+            assert trim(point, disk).arrived[0] > 64 * MIB
+        else:
+            assert trim(point, disk).claimed_bytes == 0

@@ -10,7 +10,7 @@ from tests.vm.guest.nullblk import NullBlk, null_blk
 from tests.vm.guest.scsidebug import scsi_debug
 from tests.vm.guest.shell import call, put
 from tests.vm.guest.sysfs import SYS_BLOCK
-from tests.vm.guest.trims import Verdict, audit, codes, filesystem, row, whole
+from tests.vm.guest.audits import Verdict, audit, codes, filesystem, row, whole
 
 SECTOR = 512
 MIB = 1 << 20

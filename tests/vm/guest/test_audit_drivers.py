@@ -6,7 +6,7 @@ import pytest
 
 from opwatch.trim.flow import Stage, total
 from tests.vm.guest import sysfs
-from tests.vm.guest.trims import Audit, Verdict, audit, codes, filesystem, row, whole
+from tests.vm.guest.audits import Audit, Verdict, audit, codes, filesystem, row, whole
 
 DEVICES = (
     "nvme",

@@ -111,6 +111,7 @@ setup(
     package_data={
         "opwatch": ["py.typed", "_native.pyi", "catalogue/*.toml"],
         "opwatch.ftl": ["profiles/*.toml"],
+        "opwatch.trim": ["causes.toml"],
         "opwatch.tools": ["bcc/*", "bt/*"],
     },
     ext_modules=[

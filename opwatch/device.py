@@ -214,6 +214,11 @@ class Devices:
         except OSError:  # the name is longer than a file name can be
             return None
 
+    def by_number(self, major: int, minor: int) -> BlockDevice | None:
+        """The device of a number, None when there is none."""
+        folder = self._sys / "dev" / "block" / f"{major}:{minor}"
+        return _from_sysfs(folder.resolve()) if folder.exists() else None
+
     def resolve(self, text: str) -> BlockDevice:
         """The device a person means: a kernel name, a node, or a link such as /dev/disk/by-id/..."""
         path = Path(text) if "/" in text else self._dev / text
@@ -229,10 +234,10 @@ class Devices:
         if not stat.S_ISBLK(status.st_mode):
             raise UsageError(f"{text} is not a block device; opwatch devices lists them")
         major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
-        folder = self._sys / "dev" / "block" / f"{major}:{minor}"
-        if not folder.exists():
+        found = self.by_number(major, minor)
+        if not found:
             raise UsageError(f"{text}: the kernel has no block device {major}:{minor}")
-        return _from_sysfs(folder.resolve())
+        return found
 
     def leaves(self, device: BlockDevice) -> list[Leaf]:
         """The disks that do the I/O of a device: itself, or what dm, md or NVMe multipath stand on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +13,15 @@ from opwatch.device import BlockDevice
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A line of mountinfo: `dev` is major:minor, of no block device where the major is 0."""
+    """A line of mountinfo: `dev` is major:minor, of no block device where the major is 0. `options` are those
+    of this mount, `super_options` those of the filesystem wherever it is mounted."""
 
     dev: str
     point: str
     filesystem: str
     source: str
+    options: tuple[str, ...] = ()
+    super_options: tuple[str, ...] = ()
 
 
 def _unescape(text: str) -> str:
@@ -33,8 +36,29 @@ def parse_mountinfo(text: str) -> list[Mount]:
         before, dash, after = line.partition(" - ")
         fields, behind = before.split(" "), after.split(" ")
         if dash and len(fields) >= 6 and len(behind) >= 2:
-            mounts.append(Mount(fields[2], _unescape(fields[4]), behind[0], _unescape(behind[1])))
+            further = behind[2] if len(behind) > 2 else ""
+            mounts.append(
+                Mount(
+                    fields[2],
+                    _unescape(fields[4]),
+                    behind[0],
+                    _unescape(behind[1]),
+                    tuple(fields[5].split(",")),
+                    tuple(filter(None, further.split(","))),
+                )
+            )
     return mounts
+
+
+def mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
+    """The mount that holds an absolute path without links, None when no line does: the last one with the
+    longest point that leads to it. Pure."""
+    found = None
+    for mount in mounts:
+        inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
+        if inside and (found is None or len(mount.point) >= len(found.point)):
+            found = mount
+    return found
 
 
 def parse_swaps(text: str) -> list[str]:

@@ -24,6 +24,7 @@ class Controller:
     has_endurance_groups: bool = False
     has_placement: bool = False
     has_uuid_list: bool = False
+    has_dataset_management: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Namespace:
     used_lbas: int | None = None
     lba_bytes: int | None = None
     endurance_group: int | None = None
+    # The unit in which the drive deallocates; None when it does not tell.
+    deallocate_lbas: int | None = None
 
 
 def text(raw: bytes) -> str | None:
@@ -58,6 +61,7 @@ def decode_controller(raw: bytes) -> Controller:
         has_endurance_groups=bool(attributes & 1 << 4),
         has_uuid_list=bool(attributes & 1 << 9),
         has_placement=bool(attributes & 1 << 19),
+        has_dataset_management=bool(page[520] & 1 << 2),
     )
 
 
@@ -72,6 +76,8 @@ def decode_namespace(raw: bytes) -> Namespace:
         used_lbas=number(page, 16, 8),
         lba_bytes=1 << exponent if 9 <= exponent <= 16 else None,
         endurance_group=number(page, 102, 2) or None,
+        # NPDG counts from 0, and holds only where NSFEAT says so.
+        deallocate_lbas=int.from_bytes(page[68:70], "little") + 1 if page[24] & 1 << 4 else None,
     )
 
 

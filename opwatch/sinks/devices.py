@@ -23,7 +23,7 @@ def document(details: Details) -> dict[str, Any]:
     tracing = found.pop("tracing")
     tracing["leaves"] = [{"device": name, "level": level} for name, level in tracing["leaves"]]
     for mount in found["mounts"]:
-        del mount["dev"]
+        del mount["dev"], mount["options"], mount["super_options"]
     return found | {"limits": found.pop("limits"), "queue": found.pop("queue"), "traced": tracing}
 
 

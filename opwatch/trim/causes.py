@@ -1,0 +1,160 @@
+"""Why a trim does not arrive: the catalogue, from causes.toml. docs/method-trim.md is written from it."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opwatch.errors import OpwatchError
+
+PACKAGED = Path(__file__).parent / "causes.toml"
+STAGES = ("V0", "V1", "V2", "V3")
+SEEN_BY = ("check", "audit", "prove")
+PROOFS = ("measured", "source", "documented", "unverified")
+# What a remedy may speak of, by its name in braces.
+BLANKS = ("mount", "device", "label", "disk", "pool", "file", "option")
+
+
+class Effect(enum.StrEnum):
+    """What a cause does to a trim, the worst first."""
+
+    STOPS = "stops"
+    SKIPS = "skips"
+    SHORTENS = "shortens"
+    HIDES = "hides"
+    HARMLESS = "harmless"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One entry of the catalogue. `stages` are where a trace shows it, see docs/method-trim.md."""
+
+    code: str
+    number: int
+    title: str
+    layer: str
+    stages: tuple[str, ...]
+    effect: Effect
+    seen_by: tuple[str, ...]
+    recognised: str
+    remedy: str
+    proof: str
+    evidence: str
+    kernels: str
+    caveat: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A cause that was found: `where` is the device or mount, `observed` what shows it. `lost_bytes` is None
+    when nobody knows."""
+
+    cause: Cause
+    where: str
+    observed: str
+    lost_bytes: int | None = None
+    blanks: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def code(self) -> str:
+        return self.cause.code
+
+    @property
+    def remedy(self) -> str:
+        """What to do, with this device's own names; what nobody knows stays in angle brackets."""
+        return self.cause.remedy.format_map({name: f"<{name}>" for name in BLANKS} | dict(self.blanks))
+
+    def document(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "code": self.cause.code,
+            "title": self.cause.title,
+            "effect": self.cause.effect.value,
+            "stages": list(self.cause.stages),
+            "where": self.where,
+            "observed": self.observed,
+            "lost_bytes": self.lost_bytes,
+            "remedy": self.remedy,
+            "caveat": self.cause.caveat,
+        }
+
+
+def _text(table: Mapping[str, Any], key: str, where: str) -> str:
+    value = table.get(key)
+    if not isinstance(value, str) or not value:
+        raise OpwatchError(f"{where}: {key} must be a text, and there")
+    return value
+
+
+def _choices(table: Mapping[str, Any], key: str, known: tuple[str, ...], where: str) -> tuple[str, ...]:
+    values = table.get(key)
+    if not isinstance(values, list) or not set(values) <= set(known):
+        raise OpwatchError(f"{where}: {key} must be a list of {', '.join(known)}")
+    return tuple(values)
+
+
+def _cause(table: Mapping[str, Any], where: str) -> Cause:
+    unknown = table.keys() - Cause.__dataclass_fields__.keys()
+    if unknown:
+        raise OpwatchError(f"{where}: unknown key {min(unknown)!r}")
+    number, effect, proof = table.get("number"), table.get("effect"), table.get("proof")
+    if type(number) is not int:
+        raise OpwatchError(f"{where}: number must be a number")
+    if effect not in list(Effect) or proof not in PROOFS:
+        raise OpwatchError(f"{where}: effect or proof is not one of those at the top")
+    remedy = _text(table, "remedy", where)
+    blanks = set(re.findall(r"\{(.*?)\}", remedy))
+    if not blanks <= set(BLANKS):
+        raise OpwatchError(f"{where}: a remedy can speak of {', '.join(BLANKS)} only")
+    return Cause(
+        code=_text(table, "code", where),
+        number=number,
+        title=_text(table, "title", where),
+        layer=_text(table, "layer", where),
+        stages=_choices(table, "stages", STAGES, where),
+        effect=Effect(effect),
+        seen_by=_choices(table, "seen_by", SEEN_BY, where),
+        recognised=_text(table, "recognised", where),
+        remedy=remedy,
+        proof=str(proof),
+        evidence=_text(table, "evidence", where),
+        kernels=_text(table, "kernels", where),
+        caveat=_text(table, "caveat", where) if "caveat" in table else None,
+    )
+
+
+def parse_causes(text: str, where: str) -> dict[str, Cause]:
+    """The causes of a file's text by code, in its order; OpwatchError when it is no catalogue. Pure."""
+    try:
+        tables = tomllib.loads(text).get("cause")
+    except tomllib.TOMLDecodeError as error:
+        raise OpwatchError(f"{where}: {error}") from error
+    if not isinstance(tables, list):
+        raise OpwatchError(f"{where}: there is no [[cause]]")
+    found: dict[str, Cause] = {}
+    for index, table in enumerate(tables):
+        cause = _cause(table, f"{where}: {table.get('code', f'cause {index + 1}')}")
+        if cause.code in found:
+            raise OpwatchError(f"{where}: {cause.code} is there twice")
+        found[cause.code] = cause
+    return found
+
+
+@functools.cache
+def causes() -> Mapping[str, Cause]:
+    """The packaged catalogue by code."""
+    return parse_causes(PACKAGED.read_text(encoding="utf-8"), str(PACKAGED))
+
+
+def reason(code: str, where: str, observed: str, lost_bytes: int | None = None, **blanks: str) -> Reason:
+    """A finding of this cause. `blanks` are for its remedy: device, mount, label, ..."""
+    unknown = blanks.keys() - set(BLANKS)
+    if unknown:
+        raise ValueError(f"no remedy has a blank {min(unknown)}")
+    return Reason(causes()[code], where, observed, lost_bytes, blanks)

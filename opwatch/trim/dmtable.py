@@ -1,0 +1,107 @@
+"""Tables and status lines of device mapper, as `dmsetup table` and `dmsetup status` print them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from opwatch.errors import OpwatchError
+
+# Where in a table line the device stands on which a range goes on, and the sector there.
+_FORWARDING = {"linear": (0, 1), "crypt": (3, 4), "flakey": (0, 1), "delay": (0, 1)}
+# Features of targets that decide what becomes of a discard.
+_FLAGS = (
+    "allow_discards",
+    "ignore_discard",
+    "no_discard_passdown",
+    "discard_passdown",
+    "read_only",
+    "discard_zeroes_cow",
+    "discard_passdown_origin",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One line: sectors [first, first + sectors) are done by a target with these arguments."""
+
+    first: int
+    sectors: int
+    kind: str
+    arguments: tuple[str, ...]
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Those of its words that concern discards."""
+        return tuple(word for word in self.arguments if word in _FLAGS)
+
+    @property
+    def device(self) -> tuple[str, int] | None:
+        """(major:minor, sector) where its range goes on unchanged in length and order; None for targets that
+        do more than that."""
+        where = _FORWARDING.get(self.kind)
+        if where is None or len(self.arguments) <= max(where):
+            return None
+        device, sector = (self.arguments[index] for index in where)
+        return (device, int(sector)) if re.fullmatch(r"\d+", sector) else None
+
+
+def parse(text: str) -> list[Target]:
+    """The targets of one device, by their order; OpwatchError for what is no table."""
+    return list(_targets(text))
+
+
+def _targets(text: str) -> Iterator[Target]:
+    for line in text.splitlines():
+        # With several devices each line begins with its name.
+        found = re.fullmatch(r"(?:\S+: )?(\d+) (\d+) (\S+) ?(.*)", line.strip())
+        if found:
+            yield Target(int(found[1]), int(found[2]), found[3], tuple(found[4].split()))
+        elif line.strip():
+            raise OpwatchError(f"not a line of a device-mapper table: {line.strip()[:60]!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatus:
+    """Of a thin pool. `mode` is rw, ro, out_of_data_space or Fail; counts are chunks."""
+
+    mode: str
+    used_chunks: int | None = None
+    total_chunks: int | None = None
+    discards: str | None = None
+    needs_check: bool = False
+
+
+def pool_status(target: Target) -> PoolStatus | None:
+    """The status line of a thin-pool, None when this is none."""
+    words = target.arguments
+    if target.kind != "thin-pool" or not words:
+        return None
+    if words[0] in ("Fail", "Error"):
+        return PoolStatus(words[0])
+    counts = re.fullmatch(r"(\d+)/(\d+)", words[2]) if len(words) > 2 else None
+    mode = next((word for word in words if word in ("rw", "ro", "out_of_data_space")), None)
+    if not counts or mode is None:
+        return None
+    return PoolStatus(
+        mode,
+        int(counts[1]),
+        int(counts[2]),
+        next((word for word in words if word.endswith(("discard_passdown", "ignore_discard"))), None),
+        "needs_check" in words,
+    )
+
+
+def mapped_sectors(target: Target) -> int | None:
+    """How much of a thin device is mapped, from its status line; None when it does not say."""
+    words = target.arguments
+    return int(words[0]) if target.kind == "thin" and words and words[0].isdigit() else None
+
+
+def chunk_bytes(target: Target) -> int | None:
+    """The chunk of a thin-pool, from its table line."""
+    words = target.arguments
+    return (
+        int(words[2]) * 512 if target.kind == "thin-pool" and len(words) > 2 and words[2].isdigit() else None
+    )

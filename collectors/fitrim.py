@@ -1,0 +1,55 @@
+"""FITRIM, guarded: only on a mount point, for on any other path it trims the file system that holds it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+
+from opwatch.collectors.free_space import opened
+from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported, UsageError
+from opwatch.usage import Mount, mount_of, read_usage
+
+_FITRIM = 0xC0185879
+_RANGE = struct.Struct("=3Q")
+EVERYTHING = 0xFFFFFFFFFFFFFFFF
+
+
+def mounted_at(path: str) -> Mount:
+    """The mount whose mount point this is; UsageError or RefusedError, with what to name instead."""
+    real = os.path.realpath(path)
+    if not os.path.exists(real):  # noqa: PTH110
+        raise UsageError(f"{path}: there is no such file or directory")
+    found = mount_of(real, read_usage().mounts)
+    if found is None:
+        raise RefusedError(f"{path}: no mount of this namespace holds it")
+    if found.point != real:
+        raise RefusedError(f"{path} is not a mount point; it lies on the one at {found.point}: name that one")
+    return found
+
+
+def fitrim(mount: Mount, start: int = 0, length: int = EVERYTHING, minlen: int = 0) -> int:
+    """Trim free space of a range, in the file system's own addresses; returns the bytes that the kernel
+    claims to have trimmed, which may be less or more than what reached the drive."""
+    buffer = bytearray(_RANGE.pack(start, length, minlen))
+    with opened(mount.point) as descriptor:
+        if mount != mounted_at(mount.point):
+            raise RefusedError(f"{mount.point}: something else is mounted there now")
+        try:
+            fcntl.ioctl(descriptor, _FITRIM, buffer)
+        except OSError as error:
+            raise _explained(error, mount) from error
+    claimed: int = _RANGE.unpack(buffer)[1]
+    return claimed
+
+
+def _explained(error: OSError, mount: Mount) -> OpwatchError:
+    where = f"{mount.point}: {mount.filesystem}"
+    if error.errno == errno.EPERM:
+        return PermissionMissing(f"{where}: FITRIM needs CAP_SYS_ADMIN")
+    if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS):
+        return Unsupported(f"{where}: the discard operation is not supported here")
+    if error.errno == errno.EROFS:
+        return Unsupported(f"{where}: read-only, or mounted without its journal: it takes no FITRIM")
+    return OpwatchError(f"{where}: FITRIM failed: {error.strerror}")

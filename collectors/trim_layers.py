@@ -15,7 +15,7 @@ from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.trim_disks import Identify, ask_nvme, read_disk
 from opwatch.collectors.trim_filesystem import read_filesystem
 from opwatch.details import read_limits
-from opwatch.device import BlockDevice, Devices
+from opwatch.device import SECTOR, BlockDevice, Devices
 from opwatch.errors import OpwatchError
 from opwatch.process import run_tool
 from opwatch.trim import dmtable
@@ -112,6 +112,7 @@ class LayerReader:
         target, below = None, tuple(device.below())
         if device.is_partition:
             found, below = Kind.PARTITION, (device.disk.name,)
+            facts.put("start_bytes", device.sectors[0] * SECTOR)
         elif kind.startswith("dm"):
             table, target = self._dm_table(device, kind, facts)
             found = _KINDS.get(target or "", Kind.DM)
@@ -128,6 +129,8 @@ class LayerReader:
         else:
             found = Kind.DISK
             facts.known, facts.unknown = read_disk(self._devices, device, self._nvme)
+        if (discards := device.number("bcache/discard")) is not None:
+            facts.put("bcache_discard", discards == 1)
         return Layer(
             device.name,
             f"{device.dev[0]}:{device.dev[1]}",

@@ -7,10 +7,10 @@ import errno
 import importlib
 import os
 import sys
-from typing import Protocol
 
 from opwatch import __version__
 from opwatch.errors import OpwatchError, ProbeRejected
+from opwatch.tools.command import Command
 
 # Command -> what it is for. Each lives in the module of its name, imported when it is called.
 COMMANDS = {
@@ -19,15 +19,9 @@ COMMANDS = {
     "doctor": "what this machine lacks for opwatch, and the command that mends it",
     "overhead": "what tracing costs on this machine",
     "drive": "a simulated SSD as a real block device: create, list, info, fault, destroy",
+    "trim": "whether trims reach the drive: check (foretell)",
     "counters": "bytes written by host and to NAND, and wear, from firmware counters with proven units",
 }
-
-
-class Command(Protocol):
-    """A module of opwatch.tools."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
-    def run(self, args: argparse.Namespace) -> int: ...
 
 
 def _overview() -> str:

@@ -152,7 +152,7 @@ def causes() -> Mapping[str, Cause]:
     return parse_causes(PACKAGED.read_text(encoding="utf-8"), str(PACKAGED))
 
 
-def reason(code: str, where: str, observed: str, lost_bytes: int | None = None, **blanks: str) -> Reason:
+def reason(code: str, where: str, observed: str, lost_bytes: int | None = None, /, **blanks: str) -> Reason:
     """A finding of this cause. `blanks` are for its remedy: device, mount, label, ..."""
     unknown = blanks.keys() - set(BLANKS)
     if unknown:

@@ -1,0 +1,53 @@
+"""What starts fstrim on this machine: systemd's timer, or cron."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from opwatch.errors import OpwatchError
+from opwatch.process import run_tool
+from opwatch.trim.schedule import FSTAB, Schedule, from_properties, parse_fstab, parse_properties
+
+_PROPERTIES = "Id,LoadState,UnitFileState,ActiveState,LastTriggerUSec,NextElapseUSecRealtime,Result,ExecStart"
+_CRON = ("etc/crontab", "etc/cron.d/*", "etc/cron.daily/*", "etc/cron.weekly/*", "etc/cron.monthly/*")
+_CONTAINER = {"run/.containerenv": "podman", ".dockerenv": "docker"}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _container(root: Path) -> str | None:
+    """The kind of container that this is, as its manager marks it; None in none."""
+    named = _text(root / "run/systemd/container").strip()
+    return named or next((kind for path, kind in _CONTAINER.items() if (root / path).exists()), None)
+
+
+def _cron(root: Path) -> tuple[str, ...]:
+    """Files of cron that call fstrim."""
+    found = []
+    for pattern in _CRON:
+        for path in sorted(root.glob(pattern)):
+            if path.is_file() and re.search(r"^[^#\n]*\bfstrim\b", _text(path), re.M):
+                found.append(f"/{path.relative_to(root)}")
+    return tuple(found)
+
+
+def read_schedule(root: Path = Path("/")) -> Schedule:
+    """How fstrim is started here. What systemd cannot be asked is said in `why_none`."""
+    fstab = parse_fstab(_text(root / FSTAB.lstrip("/")))
+    container, cron = _container(root), _cron(root)
+    # As sd_booted(3) does it.
+    if not (root / "run/systemd/system").is_dir():
+        none = "systemd does not run here, so no timer starts fstrim"
+        return Schedule(why_none=none, container=container, cron=cron, fstab=fstab)
+    argv = ["systemctl", "show", "--timestamp=unix", f"--property={_PROPERTIES}"]
+    try:
+        text = run_tool([*argv, "fstrim.timer", "fstrim.service"], timeout_s=10)
+    except OpwatchError as error:
+        return Schedule(why_unknown=f"systemd: {error}", container=container, cron=cron, fstab=fstab)
+    return from_properties(parse_properties(text), fstab, container, cron)

@@ -1,0 +1,180 @@
+"""What `opwatch trim check` found, for people and as JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from opwatch import units
+from opwatch.sinks.devices import encodable
+from opwatch.trim import layers
+from opwatch.trim.causes import Effect, Reason
+from opwatch.trim.forecast import Forecast, Outlook
+from opwatch.trim.layers import Kind, Layer, Stack
+from opwatch.trim.rules import named
+from opwatch.trim.schedule import Schedule
+
+WIDTH = 80
+_LABEL = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One mount or device, what is foretold, and why fstrim may not come to it by itself."""
+
+    stack: Stack
+    forecast: Forecast
+    schedule: tuple[Reason, ...]
+
+
+def document(checked: Checked) -> dict[str, Any]:
+    """One check as JSON."""
+    filesystem = checked.stack.filesystem
+    return {
+        "mount": filesystem.point if filesystem else None,
+        "device": checked.stack.layers[0].device if checked.stack.layers else None,
+        **checked.forecast.document(),
+        "schedule_reasons": [each.document() for each in checked.schedule],
+        **layers.document(checked.stack),
+    }
+
+
+def schedule_document(schedule: Schedule) -> dict[str, Any]:
+    """What starts fstrim, as JSON."""
+    found = asdict(schedule)
+    del found["fstab"]
+    for key in ("last", "next"):
+        found[key] = found[key].isoformat() if found[key] else None
+    return found | {"runs": schedule.runs}
+
+
+def _folded(text: str, indent: int, *, first: str = "") -> list[str]:
+    """Lines of at most 80 columns, words kept whole: commands and paths must not be torn apart."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def _wrapped(label: str, text: str, indent: int = 2) -> list[str]:
+    """`label  text`, with further lines below the text."""
+    head = f"{' ' * indent}{label:<{_LABEL}} "
+    return _folded(text, len(head), first=head)
+
+
+def _bytes(n_bytes: int) -> str:
+    return f"{units.capacity(n_bytes)} ({n_bytes:,} B)" if n_bytes >= 1000 else f"{n_bytes} B"
+
+
+def headline(checked: Checked) -> str:
+    """What it is, and what will become of a trim."""
+    stack, found = checked.stack, checked.forecast
+    tops = "+".join(top.device for top in stack.tops()) or "no block device"
+    filesystem = stack.filesystem
+    name = f"{filesystem.point}  {filesystem.kind} on {tops}" if filesystem else tops
+    leaves = " and ".join(dict.fromkeys(leaf.device for leaf in stack.leaves())) or "no disk"
+    if found.outlook is Outlook.NOTHING:
+        return f"{name}: NOTHING gets through, {found.stopped_at} stops it"
+    if found.outlook is Outlook.PART:
+        return f"{name}: PART of a trim gets through"
+    if found.outlook is Outlook.UNKNOWN:
+        return f"{name}: cannot be told"
+    hidden = any(each.cause.effect is Effect.HIDES for each in found.reasons)
+    return f"{name}: gets through to {leaves}" + (", as far as this host can tell" if hidden else "")
+
+
+def _layer(layer: Layer) -> list[str]:
+    kind = layer.target or (layer.text("level") if layer.kind is Kind.MD else None) or layer.kind.value
+    words = [f"{layer.device:<{_LABEL}}", f"{kind:<{_LABEL}}"]
+    limits = layer.limits
+    if layer.kind is Kind.PARTITION:
+        words.append(f"alignment {units.size(limits.alignment)}" if limits.alignment else "aligned")
+    elif limits.offered is None:
+        words.append("discards unknown")
+    elif limits.offered:
+        words.append(f"discards up to {units.size(limits.max_bytes)}, unit {units.size(limits.granularity)}")
+    else:
+        words.append("NO discards")
+    if layer.kind in (Kind.DISK, Kind.MULTIPATH):
+        words.append(f"({named(layer)})")
+    elif layer.label or layer.text("backing_file"):
+        words.append(f"({layer.label or layer.text('backing_file')})")
+    return _folded(" ".join(words), 24, first="  ")
+
+
+def _space(found: Forecast) -> Iterator[str]:
+    if found.outlook is Outlook.NOTHING:
+        return
+    if found.runs:
+        for run in found.runs:
+            yield from _wrapped("free", f"{_bytes(run.free_bytes)} in {run.extents} extents on {run.device}")
+            if run.below_minimum_bytes:
+                short = f"{_bytes(run.below_minimum_bytes)}: extents below {units.size(run.minimum_bytes)}"
+                yield from _wrapped("too short", short)
+            if run.rounded_bytes:
+                lost = f"{_bytes(run.rounded_bytes)}: ends outside units of {units.size(run.granule_bytes)}"
+                yield from _wrapped("rounded", lost)
+            yield from _wrapped("expected", _bytes(run.expected_bytes))
+        for note in found.notes:
+            yield from _wrapped("", note)
+        return
+    if found.free_bytes is not None:
+        yield from _wrapped("free", f"{_bytes(found.free_bytes)}, where: unknown")
+    if found.why_no_runs:
+        yield from _wrapped("dry run", f"none: {found.why_no_runs}")
+
+
+def _matters(each: Reason, found: Forecast) -> bool:
+    """Whether somebody should do something about it: not for a loss below a hundredth of the free space."""
+    lost, free = each.lost_bytes, sum(run.free_bytes for run in found.runs)
+    small = lost is not None and bool(found.runs) and lost * 100 < free
+    return each.cause.effect is not Effect.HARMLESS and not small
+
+
+def _reason(each: Reason, *, full: bool) -> Iterator[str]:
+    yield from _wrapped(each.cause.effect.value, f"{each.cause.title} [{each.code}]")
+    yield from _wrapped("", f"seen: {each.observed}")
+    if full:
+        yield from _wrapped("", f"do: {each.remedy}")
+        if each.cause.caveat:
+            yield from _wrapped("", f"note: {each.cause.caveat}")
+
+
+def lines(checked: Checked, encoding: str) -> list[str]:
+    """One check in full, at most 80 columns where names allow it."""
+    found = _folded(headline(checked), 4)
+    for layer in checked.stack.layers:
+        found += _layer(layer)
+    found += _space(checked.forecast)
+    for each in (*checked.forecast.reasons, *checked.schedule):
+        found += _reason(each, full=_matters(each, checked.forecast))
+    for doubt in checked.forecast.unknowable:
+        found += _wrapped("unknown", doubt)
+    return [encodable(line, encoding) for line in found]
+
+
+def schedule_lines(schedule: Schedule, encoding: str) -> list[str]:
+    """What starts fstrim here."""
+    if schedule.why_none or schedule.why_unknown:
+        words = schedule.why_none or f"not known; {schedule.why_unknown}"
+    else:
+        words = f"{schedule.unit_state}, {'active' if schedule.active else 'not active'}"
+        words += f"; last run {_when(schedule.last, 'never')}, next {_when(schedule.next, 'not planned')}"
+        if schedule.arguments:
+            words += f"; it runs {' '.join(schedule.arguments)}"
+    if schedule.container:
+        words += f"; this system is marked as a container ({schedule.container}), where the timer is skipped"
+    found = _wrapped("fstrim.timer", words, indent=0)
+    for file in schedule.cron:
+        found += _wrapped("cron", f"{file} calls fstrim", indent=0)
+    return [encodable(line, encoding) for line in found]
+
+
+def _when(at: object, otherwise: str) -> str:
+    return f"{at:%Y-%m-%d %H:%M}" if at else otherwise

@@ -1,0 +1,87 @@
+"""What a filesystem does to a trim by its type and by how it is mounted. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opwatch.trim.causes import Reason, reason
+from opwatch.trim.layers import Filesystem, Stack
+
+# Those of Linux 6.12 that have the ioctl. f2fs, btrfs and others come with rules of their own below.
+WITH_FITRIM = (
+    *("btrfs", "exfat", "ext4", "f2fs", "vfat", "msdos", "gfs2", "jfs", "nilfs2", "ntfs3", "ocfs2", "xfs"),
+    "bcachefs",
+)
+# ext2 and ext3 are mounted by the same driver; it answers FITRIM for all three.
+_BY_EXT4 = ("ext2", "ext3")
+_REFUSING = {
+    "norecovery": ("xfs", "ext4", "ext3", "btrfs", "nilfs2"),
+    "noload": ("ext4", "ext3"),
+    "nologreplay": ("btrfs",),
+    "rescue=nologreplay": ("btrfs",),
+    "rescue=all": ("btrfs",),
+}
+
+
+def _refusing_option(filesystem: Filesystem) -> str | None:
+    for option in filesystem.options:
+        if filesystem.kind in _REFUSING.get(option, ()):
+            return option
+    return None
+
+
+def refused(stack: Stack) -> Reason | None:
+    """Why the filesystem itself refuses FITRIM, None when it does not."""
+    filesystem = stack.filesystem
+    assert filesystem
+    at = filesystem.point
+    if filesystem.kind == "zfs":
+        pool = filesystem.source.split("/")[0]
+        return reason("zfs-trims-itself", at, f"filesystem type zfs, pool {pool}", pool=pool)
+    if filesystem.kind not in (*WITH_FITRIM, *_BY_EXT4):
+        return reason("no-fitrim", at, f"filesystem type {filesystem.kind}", mount=at)
+    option = _refusing_option(filesystem)
+    if option:
+        return reason("filesystem-refuses", at, f"mounted with {option}", mount=at, option=option)
+    if filesystem.kind == "btrfs" and "zoned" in filesystem.facts:
+        seen = f"zoned btrfs ({filesystem.facts['zoned']})"
+        return reason("filesystem-refuses", at, seen, mount=at)
+    if locked := [top.device for top in stack.tops() if top.read_only]:
+        return reason("filesystem-refuses", at, f"{locked[0]} is read-only", mount=at, option="ro")
+    return None
+
+
+def _btrfs(stack: Stack, filesystem: Filesystem) -> list[Reason]:
+    found = []
+    tops = stack.tops()
+    without = [top.device for top in tops if top.limits.offered is False]
+    if without and len(without) < len(tops):
+        for name in without:
+            seen = f"discard_max_bytes of {name} is 0; other devices of the filesystem take discards"
+            found.append(reason("btrfs-device-no-discards", filesystem.point, seen, disk=name))
+    profiles = str(filesystem.facts.get("profiles", "")).split()
+    striped = [name for name in profiles if name in ("raid5", "raid6")]
+    if striped:
+        found.append(reason("btrfs-raid56", filesystem.point, f"profile {striped[0]}"))
+    return found
+
+
+def reasons_of_filesystem(stack: Stack, fstab_options: Sequence[str]) -> list[Reason]:
+    """The causes in the filesystem itself; none for a bare device."""
+    filesystem = stack.filesystem
+    if not filesystem:
+        return []
+    found = [refusal] if (refusal := refused(stack)) else []
+    at, options = filesystem.point, filesystem.options
+    wanted = any(option == "discard" or option.startswith("discard=") for option in fstab_options)
+    online = any(option == "discard" or option.startswith("discard=") for option in options)
+    offered = [top.limits.offered for top in stack.tops()]
+    if wanted and not online and offered and not any(offered):
+        seen = "fstab asks for discard, mountinfo does not show it"
+        found.append(reason("discard-option-dropped", at, seen, mount=at))
+    if filesystem.kind == "btrfs":
+        found += _btrfs(stack, filesystem)
+    if (filesystem.kind == "f2fs" and online) or (filesystem.kind == "btrfs" and "discard=async" in options):
+        option = next(each for each in options if each.startswith("discard"))
+        found.append(reason("filesystem-trims-later", at, f"mounted with {option}", mount=at))
+    return found

@@ -1,0 +1,236 @@
+"""What a trim of a filesystem, or a discard of a device, will come to: how far it gets, how much of it, which
+layer stops it, and what nobody can know beforehand. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from opwatch.trim.causes import Effect, Reason
+from opwatch.trim.causes import reason as because
+from opwatch.trim.dryrun import DeviceRun, dry_run
+from opwatch.trim.extents import Extents
+from opwatch.trim.filesystem_rules import reasons_of_filesystem, refused
+from opwatch.trim.layers import Kind, Layer, Stack
+from opwatch.trim.rules import doubts_of, lower_of, reasons_of
+from opwatch.units import size
+
+
+class Outlook(enum.StrEnum):
+    """How far it gets, as far as can be known."""
+
+    REACHES = "reaches"
+    PART = "part"
+    NOTHING = "nothing"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Free extents by major:minor, or the reason why there are none. `notes` say what is not in them;
+    `free_bytes` is what statfs tells anybody."""
+
+    extents: Mapping[str, Extents] | None = None
+    why_not: str | None = None
+    notes: tuple[str, ...] = ()
+    free_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """`accepted`: whether the call itself succeeds, None when unknown. `runs` are the dry run, empty with
+    `why_no_runs`. `expected_bytes` is None when it cannot be told."""
+
+    outlook: Outlook
+    accepted: bool | None
+    reasons: tuple[Reason, ...]
+    unknowable: tuple[str, ...]
+    runs: tuple[DeviceRun, ...] = ()
+    why_no_runs: str | None = None
+    free_bytes: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def stopped_at(self) -> str | None:
+        """The device, or mount, that stops it; None when nothing does."""
+        return next((each.where for each in self.reasons if each.cause.effect is Effect.STOPS), None)
+
+    @property
+    def expected_bytes(self) -> int | None:
+        """What should be free on the drive after it; 0 when nothing arrives."""
+        if self.outlook is Outlook.NOTHING:
+            return 0
+        return sum(run.expected_bytes for run in self.runs) if self.runs else None
+
+    def document(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "outlook": self.outlook.value,
+            "accepted": self.accepted,
+            "stopped_at": self.stopped_at,
+            "expected_bytes": self.expected_bytes,
+            "free_bytes": self.free_bytes,
+            "dry_run": [asdict(run) | {"sent_bytes": run.sent_bytes} for run in self.runs] or None,
+            "dry_run_reason": self.why_no_runs,
+            "notes": list(self.notes),
+            "reasons": [each.document() for each in self.reasons],
+            "unknowable": list(self.unknowable),
+        }
+
+
+class _Walk:
+    """How far discards get below each layer, worked out once for each."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self.reasons = {layer.device: reasons_of(stack, layer) for layer in stack.layers}
+        self._reach: dict[str, Outlook] = {}
+
+    def reach(self, layer: Layer) -> Outlook:
+        if layer.device not in self._reach:
+            self._reach[layer.device] = self._find(layer)
+        return self._reach[layer.device]
+
+    def _find(self, layer: Layer) -> Outlook:
+        if any(each.cause.effect is Effect.STOPS for each in self.reasons[layer.device]):
+            return Outlook.NOTHING
+        below = [self.reach(lower) for lower in lower_of(self._stack, layer)]
+        if layer.limits.offered is False:
+            return Outlook.NOTHING
+        if layer.limits.offered is None and not below:
+            return Outlook.UNKNOWN
+        return together(below) if below else Outlook.REACHES
+
+
+def together(outlooks: Sequence[Outlook]) -> Outlook:
+    """Of several devices at the same height."""
+    kinds = set(outlooks)
+    if len(kinds) == 1:
+        return kinds.pop()
+    if kinds & {Outlook.NOTHING, Outlook.PART}:
+        return Outlook.PART
+    return Outlook.UNKNOWN
+
+
+def _device_losses(stack: Stack, runs: Sequence[DeviceRun]) -> list[Reason]:
+    """What a dry run finds lost on the way, with its bytes."""
+    found = []
+    for run in runs:
+        if run.below_minimum_bytes:
+            seen = f"{size(run.below_minimum_bytes)} in extents shorter than {size(run.minimum_bytes)}"
+            found.append(because("below-minimum", run.device, seen, run.below_minimum_bytes))
+        if run.rounded_bytes:
+            seen = f"{size(run.rounded_bytes)} at the ends of ranges, in units of {size(run.granule_bytes)}"
+            bottom = _rounding(stack, run.device)
+            code, blanks = "device-rounds", {"device": run.device}
+            if bottom.kind is Kind.THIN:
+                code = "thin-partial-chunk"
+            elif bottom.kind is Kind.LOOP:
+                code, blanks = "loop-partial-block", {"file": bottom.text("backing_file") or "its file"}
+            found.append(because(code, run.device, seen, run.rounded_bytes, **blanks))
+    return found
+
+
+def _rounding(stack: Stack, device: str) -> Layer:
+    """Where this device's granularity comes from: the first layer that is more than a window on another."""
+    layer = stack.layer(device)
+    assert layer
+    while layer.kind in (Kind.PARTITION, Kind.CRYPT) or layer.target == "linear":
+        below = stack.below(layer)
+        if len(below) != 1:
+            break
+        [layer] = below
+    return layer
+
+
+def _outside(stack: Stack) -> list[Reason]:
+    """Space of the leaf disks that no filesystem has."""
+    found = []
+    for leaf in stack.leaves():
+        bare = leaf.number("unpartitioned_bytes")
+        # Alignment and the partition table itself take a few MiB.
+        if bare is not None and bare > 16 << 20:
+            seen = f"{size(bare)} of {leaf.device} are in no partition"
+            found.append(because("outside-filesystems", leaf.device, seen, bare, disk=leaf.device))
+    return found
+
+
+def _always_unknown(stack: Stack) -> list[str]:
+    """What needs a trace or a look at the drive, whatever the layers say."""
+    kind = stack.filesystem.kind if stack.filesystem else None
+    found = []
+    if kind == "ext4":
+        found.append("which block groups ext4 takes for trimmed since the mount (ext4-already-trimmed)")
+    elif kind == "btrfs":
+        found.append("which unallocated space btrfs has trimmed since the mount (filesystem-trims-later)")
+    elif kind == "xfs":
+        found.append("whether completions fail: XFS reports success all the same")
+    return found
+
+
+def _accepted(stack: Stack) -> bool | None:
+    """Whether FITRIM, or the discard of a device, returns success."""
+    if stack.filesystem and refused(stack):
+        return False
+    offers = [top.limits.offered for top in stack.tops()]
+    if all(offer is False for offer in offers):
+        return False
+    return None if None in offers else True
+
+
+def _outlook(stack: Stack, walk: _Walk, first: Sequence[Reason]) -> Outlook:
+    if any(each.cause.effect is Effect.STOPS for each in first):
+        return Outlook.NOTHING
+    tops = stack.tops()
+    if not tops:
+        return Outlook.UNKNOWN
+    return together([walk.reach(top) for top in tops])
+
+
+def _in_order(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
+    """The worst first; of equals the order in which a discard meets them. Each once."""
+    found: dict[tuple[str, str], Reason] = {}
+    for each in reasons:
+        found.setdefault((each.code, each.where), each)
+    ranks = list(Effect)
+    return tuple(sorted(found.values(), key=lambda each: ranks.index(each.cause.effect)))
+
+
+def forecast(
+    stack: Stack,
+    space: Space | None = None,
+    *,
+    minimum_bytes: int = 0,
+    fstab_options: Sequence[str] = (),
+) -> Forecast:
+    """What will become of FITRIM on the filesystem with this minimum length; without one, of a discard of the
+    whole device. `fstab_options` are those that fstab wants for the mount."""
+    walk = _Walk(stack)
+    first = reasons_of_filesystem(stack, fstab_options)
+    outlook = _outlook(stack, walk, first)
+    runs: list[DeviceRun] = []
+    why = "there is no filesystem" if not stack.filesystem else None
+    if space and space.extents is not None and stack.filesystem:
+        runs = dry_run(stack, space.extents, minimum_bytes)
+    elif stack.filesystem:
+        why = space.why_not if space else "its free space was not looked at"
+    arriving = [run for run in runs if (top := stack.layer(run.device)) and walk.reach(top) in _ARRIVES]
+    below = [each for layer in stack.layers for each in walk.reasons[layer.device]]
+    reasons = [*first, *below, *_device_losses(stack, arriving), *_outside(stack)]
+    doubts = [doubt for layer in stack.layers for doubt in doubts_of(layer)]
+    reaches = outlook is not Outlook.NOTHING
+    return Forecast(
+        outlook,
+        _accepted(stack),
+        _in_order(reasons),
+        tuple(dict.fromkeys([*doubts, *_always_unknown(stack)])) if reaches else (),
+        tuple(arriving),
+        why,
+        space.free_bytes if space else None,
+        space.notes if space else (),
+    )
+
+
+_ARRIVES = (Outlook.REACHES, Outlook.PART, Outlook.UNKNOWN)

@@ -1,0 +1,237 @@
+"""What one layer does to a discard, as far as its facts tell: the causes that apply to it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from opwatch.trim.causes import Reason, reason
+from opwatch.trim.layers import Kind, Layer, Stack
+from opwatch.units import size
+
+RAID456 = ("raid4", "raid5", "raid6")
+# Controllers that show logical drives of their own.
+_RAID_DRIVERS = ("megaraid_sas", "smartpqi", "hpsa", "aacraid", "mpt3sas", "mpi3mr", "arcmsr", "3w-sas")
+_SENDING_MODES = ("unmap", "writesame_16", "writesame_10", "writesame_zero")
+# Filesystems whose hole punching fails, or not, depending on what they stand on.
+_DOUBTFUL_FILES = ("overlay", "fuse", "nfs", "cifs", "smb", "9p", "virtiofs", "ceph")
+MEMORY = ("zram", "ram", "brd", "pmem")
+
+
+def lower_of(stack: Stack, layer: Layer) -> list[Layer]:
+    """The layers that a discard goes on to: of a thin pool the data device, of a cache the origin."""
+    lowers = stack.below(layer)
+    place = {"thin-pool": 1, "cache": 2, "clone": 2}.get(layer.target or "")
+    if place is None or not layer.table or len(layer.table[0].arguments) <= place:
+        return lowers
+    dev = layer.table[0].arguments[place]
+    return [each for each in lowers if each.dev == dev] or lowers
+
+
+def _own_zero(stack: Stack, layer: Layer) -> Reason:
+    """Why a layer whose lower layers all take discards takes none itself."""
+    at, seen = layer.device, f"discard_max_bytes of {layer.device} is 0"
+    if layer.limits.max_hw_bytes:
+        seen += f", discard_max_hw_bytes {size(layer.limits.max_hw_bytes)}"
+        return reason("limit-switched-off", at, seen, device=at)
+    names = {"label": layer.label or at, "device": at}
+    if layer.kind is Kind.CRYPT:
+        seen += ", and the table has no allow_discards" if layer.table else " over devices that take them"
+        return reason("crypt-no-discards", at, seen, **names)
+    if layer.kind in (Kind.THIN, Kind.THIN_POOL):
+        pool = next((each for each in (layer, *stack.below(layer)) if each.kind is Kind.THIN_POOL), layer)
+        return reason("thin-ignores-discard", at, seen, pool=pool.label or pool.device)
+    if layer.kind is Kind.MD and layer.text("level") in RAID456:
+        safely = layer.facts.get("handles_discard_safely")
+        seen += "" if safely is None else f", devices_handle_discard_safely is {'NY'[bool(safely)]}"
+        return reason("raid456-not-safe", at, seen, device=at)
+    if layer.kind is Kind.LOOP:
+        file = layer.text("backing_file") or "no file"
+        kind = layer.text("backing_filesystem")
+        seen += f", its file is {file}" + (f" on {kind}" if kind else "")
+        return reason("loop-no-punch", at, seen, file=file)
+    if layer.kind is Kind.DM:
+        return _target_zero(layer, seen, names)
+    return _disk_zero(layer, seen)
+
+
+def _target_zero(layer: Layer, seen: str, names: dict[str, str]) -> Reason:
+    target = layer.target or ""
+    seen += f", target {target}" if target else " over devices that take them"
+    if "integrity" in target:
+        code = "integrity-no-discards"
+    elif "verity" in target:
+        code = "verity-read-only"
+    elif "snapshot" in target:
+        code = "snapshot-swallows"
+    elif target in ("cache", "clone", "era"):
+        code = "cache-no-passdown"
+    else:
+        code = "target-no-discards"
+    return reason(code, layer.device, seen, **names)
+
+
+def _disk_zero(layer: Layer, seen: str) -> Reason:
+    at, mode = layer.device, layer.text("provisioning_mode")
+    driver = next((each for each in (layer.text("drivers") or "").split() if each in _RAID_DRIVERS), None)
+    if mode:
+        seen += f", provisioning_mode is {mode}"
+    if layer.text("ata_trim") in ("unsupported", "forced_unsupported"):
+        return reason("ata-no-trim", at, f"{seen}, libata says {layer.text('ata_trim')}", device=at)
+    if mode == "disabled":
+        return reason("scsi-disabled", at, seen, device=at)
+    if layer.facts.get("virtual"):
+        if layer.facts.get("virtio_discard") is False:
+            seen += ", virtio-blk has no feature discard"
+        return reason("virtual-no-discards", at, seen, device=at)
+    if mode == "full" and driver:
+        return reason("raid-controller", at, f"{seen}, driver {driver}", device=at)
+    if mode == "full":
+        return reason("scsi-full", at, seen, device=at)
+    if at.startswith("nvme") and layer.facts.get("dataset_management") is not True:
+        return reason("nvme-no-dsm", at, seen, device=at)
+    return reason("device-no-discards", at, seen, device=at)
+
+
+def _limits(stack: Stack, layer: Layer) -> Iterator[Reason]:
+    """Limits of 0 and where they come from."""
+    lowers = lower_of(stack, layer)
+    without = [lower for lower in lowers if lower.limits.offered is False]
+    if layer.kind is Kind.PARTITION or layer.limits.offered is None:
+        return  # a partition has the limits of its disk
+    if layer.limits.offered is False:
+        if not without:
+            yield _own_zero(stack, layer)
+        return
+    for lower in without:
+        seen = f"discard_max_bytes is 0 on {lower.device} and not on {layer.device}"
+        if layer.kind is Kind.MD:
+            yield reason("member-no-discards", layer.device, seen, disk=lower.device)
+        elif layer.kind is Kind.THIN_POOL:
+            yield reason("thin-no-passdown", layer.device, seen, pool=layer.label or layer.device)
+        else:
+            yield reason("limit-zero", lower.device, seen, device=lower.device)
+    most, hardware = layer.limits.max_bytes or 0, layer.limits.max_hw_bytes or 0
+    if 0 < most < hardware and not lowers:
+        seen = f"discard_max_bytes is {most}, discard_max_hw_bytes {hardware}"
+        yield reason("limit-lowered", layer.device, seen, device=layer.device)
+
+
+def _thin(stack: Stack, layer: Layer) -> Iterator[Reason]:
+    mapped = layer.number("mapped_bytes")
+    if mapped is not None and mapped < layer.size_bytes:
+        seen = f"{size(mapped)} of {size(layer.size_bytes)} are mapped"
+        yield reason("thin-not-mapped", layer.device, seen)
+
+
+def _thin_pool(stack: Stack, layer: Layer) -> Iterator[Reason]:
+    at, pool = layer.device, layer.label or layer.device
+    flags = (layer.text("flags") or "").split()
+    discards = layer.text("discards")
+    if "no_discard_passdown" in (discards, *flags):
+        yield reason("thin-no-passdown", at, "its table or status says no_discard_passdown", pool=pool)
+    elif "ignore_discard" in (discards, *flags):
+        yield reason("thin-ignores-discard", at, "its table or status says ignore_discard", pool=pool)
+    mode = layer.text("mode")
+    if mode in ("ro", "Fail", "Error") or layer.facts.get("needs_check"):
+        seen = f"its status says {mode}" + (" needs_check" if layer.facts.get("needs_check") else "")
+        yield reason("thin-pool-read-only", at, seen, pool=pool)
+
+
+def _dm(stack: Stack, layer: Layer) -> Iterator[Reason]:
+    target, flags = layer.target or "", (layer.text("flags") or "").split()
+    names = {"label": layer.label or layer.device}
+    if "no_discard_passdown" in flags:
+        yield reason("cache-no-passdown", layer.device, "its table says no_discard_passdown", **names)
+    passes = "discard_passdown_origin" in flags or layer.limits.offered is False
+    if "snapshot" in target and not passes:
+        yield reason("snapshot-swallows", layer.device, f"target {target}", **names)
+
+
+def _md(stack: Stack, layer: Layer) -> Iterator[Reason]:
+    if layer.text("level") in RAID456 and layer.limits.offered:
+        seen = f"discard_granularity is {size(layer.limits.granularity)}"
+        if layer.text("reshape_position") not in (None, "none"):
+            seen += f", a reshape is at {layer.text('reshape_position')}"
+        yield reason("raid456-partial-stripe", layer.device, seen)
+
+
+def _loop(stack: Stack, layer: Layer) -> Iterator[Reason]:
+    if not layer.limits.offered or layer.facts.get("simulated_drive"):
+        return
+    file = layer.text("backing_file") or ""
+    if layer.facts.get("backing_is_device"):
+        yield reason("loop-on-device", layer.device, f"it stands on {file}", file=file)
+        return
+    where = layer.text("backing_mount")
+    seen = f"its file is {file}" + (f" on {layer.text('backing_filesystem')}" if where else "")
+    yield reason("loop-frees-file", layer.device, seen, file=file, **({"mount": where} if where else {}))
+
+
+def _disk(stack: Stack, layer: Layer) -> Iterator[Reason]:
+    at = layer.device
+    mode, trim = layer.text("provisioning_mode"), layer.text("ata_trim")
+    if mode in _SENDING_MODES and layer.facts.get("thin_provisioning") is False and trim is None:
+        yield reason("scsi-forced", at, f"provisioning_mode is {mode}, thin_provisioning 0", device=at)
+    if trim == "forced_unqueued":
+        yield reason("ata-unqueued-trim", at, "libata says forced_unqueued", device=at)
+    unit, granularity = layer.number("deallocate_bytes"), layer.limits.granularity
+    if unit and granularity and unit > granularity:
+        seen = f"NPDG is {size(unit)}, discard_granularity {size(granularity)}"
+        yield reason("nvme-granularity-hidden", at, seen, device=at)
+    if layer.limits.offered and not layer.device.startswith(MEMORY):
+        if layer.facts.get("virtual"):
+            yield reason("host-may-drop", at, f"it is a {named(layer)}", device=at)
+        else:
+            yield reason("advisory", at, f"it is a {named(layer)}", device=at)
+
+
+def named(layer: Layer) -> str:
+    """A disk by what it is: its model, else how it is connected."""
+    return layer.text("model") or f"{layer.text('transport') or 'block'} disk"
+
+
+_RULES: dict[Kind, Callable[[Stack, Layer], Iterator[Reason]]] = {
+    Kind.THIN: _thin,
+    Kind.THIN_POOL: _thin_pool,
+    Kind.DM: _dm,
+    Kind.MD: _md,
+    Kind.LOOP: _loop,
+    Kind.DISK: _disk,
+    Kind.MULTIPATH: _disk,
+}
+
+
+def reasons_of(stack: Stack, layer: Layer) -> list[Reason]:
+    """The causes that apply to a layer by itself; those below it are not its own."""
+    if layer.read_only and layer.device.startswith("nvme"):
+        return [reason("nvme-locked", layer.device, f"{layer.device} is read-only", device=layer.device)]
+    found = list(_limits(stack, layer))
+    if layer.facts.get("bcache_discard") is False:
+        seen = f"bcache/discard of {layer.device} is 0"
+        found.append(reason("bcache-discard-off", layer.device, seen, disk=layer.device))
+    rule = _RULES.get(layer.kind)
+    hidden_path = any(up.kind is Kind.MULTIPATH and layer.device in up.below for up in stack.layers)
+    if rule and not hidden_path:
+        known = {each.code for each in found}
+        found += [each for each in rule(stack, layer) if each.code not in known]
+    return found
+
+
+def doubts_of(layer: Layer) -> list[str]:
+    """What no fact of this layer tells beforehand, in words."""
+    found = []
+    if layer.kind is Kind.LOOP and layer.limits.offered:
+        kind = layer.text("backing_filesystem") or ""
+        if kind.startswith(_DOUBTFUL_FILES) and not layer.facts.get("simulated_drive"):
+            found.append(f"whether {kind} can free parts of the file of {layer.device}: only a try shows it")
+    if layer.kind is Kind.THIN_POOL and "mode" not in layer.facts:
+        why = layer.unknown.get("status", "its status could not be read")
+        found.append(f"whether the pool {layer.label or layer.device} passes discards on: {why}")
+    if layer.kind is Kind.DM and layer.target is None and layer.limits.offered:
+        why = layer.unknown.get("table", "its table could not be read")
+        found.append(f"what {layer.label or layer.device} does with discards: {why}")
+    if layer.kind is Kind.THIN:
+        found.append(f"how much of {layer.label or layer.device} is shared with snapshots (thin-shared)")
+    if "deallocate_bytes" in layer.unknown and layer.limits.offered:
+        found.append(f"the unit in which {layer.device} deallocates: {layer.unknown['deallocate_bytes']}")
+    return found

@@ -1,0 +1,175 @@
+"""When fstrim runs by itself, and whether it goes to a mount: what fstrim(8) does with its lists. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from opwatch.trim.causes import Reason, reason
+from opwatch.trim.layers import Stack
+
+FSTAB, MOUNTINFO = "/etc/fstab", "/proc/self/mountinfo"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of fstab."""
+
+    source: str
+    point: str
+    kind: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What starts fstrim. `why_none` says why no timer does, `why_unknown` why systemd told nothing.
+    `listed_in` are the lists that its service tries in order, None when its command line is not known."""
+
+    why_none: str | None = None
+    why_unknown: str | None = None
+    container: str | None = None
+    unit_state: str | None = None
+    active: bool | None = None
+    last: datetime | None = None
+    next: datetime | None = None
+    last_result: str | None = None
+    arguments: tuple[str, ...] = ()
+    listed_in: tuple[str, ...] | None = None
+    cron: tuple[str, ...] = ()
+    fstab: tuple[Entry, ...] = ()
+
+    @property
+    def runs(self) -> bool | None:
+        """Whether the timer will start it, None when that is not known."""
+        if self.why_none or self.container:
+            return False
+        return self.active
+
+
+def parse_fstab(text: str) -> tuple[Entry, ...]:
+    """Its entries; comments and lines that are none are left out."""
+    found = []
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) >= 3 and not fields[0].startswith("#"):
+            source, point = (_unescaped(field) for field in fields[:2])
+            options = tuple(fields[3].split(",")) if len(fields) > 3 else ("defaults",)
+            found.append(Entry(source, point, fields[2], options))
+    return tuple(found)
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+
+
+def parse_properties(text: str) -> list[dict[str, str]]:
+    """What `systemctl show` prints: a paragraph of KEY=VALUE for each unit."""
+    units: list[dict[str, str]] = [{}]
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals:
+            units[-1][key] = value
+        elif not line.strip() and units[-1]:
+            units.append({})
+    return [unit for unit in units if unit]
+
+
+def moment(text: str | None) -> datetime | None:
+    """A time as --timestamp=unix prints it, None for none."""
+    found = re.fullmatch(r"@(\d{1,11})(?:\.\d+)?", text or "")
+    return datetime.fromtimestamp(int(found[1])).astimezone() if found and int(found[1]) else None
+
+
+def command_line(exec_start: str) -> tuple[str, ...]:
+    """The arguments in the property ExecStart, () when there are none."""
+    found = re.search(r"argv\[\]=(.*?) ;", exec_start)
+    return tuple(found[1].split()) if found else ()
+
+
+def lists_of(arguments: Sequence[str]) -> tuple[str, ...] | None:
+    """The files in which fstrim looks for mounts, in its order; None for a command line that names none."""
+    for index, word in enumerate(arguments):
+        name, equals, value = word.partition("=")
+        if name in ("--listed-in", "-I"):
+            if not equals:
+                value = arguments[index + 1] if index + 1 < len(arguments) else ""
+            return tuple(filter(None, value.split(":")))
+        if word in ("--all", "-a"):
+            return (MOUNTINFO,)
+        if word in ("--fstab", "-A"):
+            return (FSTAB,)
+    return None
+
+
+def entry_of(point: str, fstab: Sequence[Entry]) -> Entry | None:
+    """The last line of fstab for a mount point, None when there is none."""
+    return next((entry for entry in reversed(fstab) if entry.point.rstrip("/") == point.rstrip("/")), None)
+
+
+def _omitted(stack: Stack, schedule: Schedule) -> str | None:
+    """Why fstrim's lists leave this mount out, None when they do not."""
+    assert stack.filesystem and schedule.listed_in
+    point, options = stack.filesystem.point, set(stack.filesystem.options)
+    deciding = next((name for name in schedule.listed_in if name != FSTAB or schedule.fstab), None)
+    if deciding is None:
+        return "none of its lists has an entry"
+    if deciding == FSTAB and point != "/":
+        entry = entry_of(point, schedule.fstab)
+        if entry is None:
+            later = schedule.listed_in[schedule.listed_in.index(FSTAB) + 1 :]
+            never = f", so {later[0]} is never looked at" if later else ""
+            return f"{FSTAB} is not empty and does not list it{never}"
+        options |= set(entry.options)
+    elif deciding not in (FSTAB, MOUNTINFO):
+        return None  # a list of somebody's own: not read
+    if "X-fstrim.notrim" in options:
+        return "it is marked X-fstrim.notrim"
+    if "ro" in options:
+        return "it is read-only"
+    tops = stack.tops()
+    if tops and not any(top.limits.granularity for top in tops[:1]):
+        return f"{tops[0].device} has no discard_granularity: it is passed over without a word"
+    return None
+
+
+def schedule_reasons(stack: Stack, schedule: Schedule) -> list[Reason]:
+    """Why fstrim does not come to this mount by itself; empty when it does, or when nobody knows."""
+    if not stack.filesystem:
+        return []
+    at = stack.filesystem.point
+    if schedule.cron or schedule.why_unknown:
+        return []
+    if schedule.why_none or schedule.container:
+        seen = schedule.why_none or f"this is a container ({schedule.container}), where the timer is skipped"
+        return [reason("timer-off", at, seen, mount=at)]
+    if schedule.active is False:
+        return [reason("timer-off", at, f"fstrim.timer is {schedule.unit_state}, not active", mount=at)]
+    omitted = _omitted(stack, schedule) if schedule.listed_in else None
+    return [reason("timer-skips-mount", at, omitted, mount=at)] if omitted else []
+
+
+def from_properties(
+    units: Sequence[Mapping[str, str]], fstab: tuple[Entry, ...], container: str | None, cron: tuple[str, ...]
+) -> Schedule:
+    """The schedule that systemd tells of fstrim.timer and fstrim.service."""
+    by_name = {unit.get("Id", ""): unit for unit in units}
+    timer, service = by_name.get("fstrim.timer", {}), by_name.get("fstrim.service", {})
+    missing = timer.get("LoadState") in ("not-found", None)
+    masked = timer.get("LoadState") == "masked"
+    arguments = command_line(service.get("ExecStart", ""))
+    state = "not installed" if missing else "masked" if masked else timer.get("UnitFileState") or "disabled"
+    return Schedule(
+        container=container,
+        unit_state=state,
+        active=timer.get("ActiveState") == "active",
+        last=moment(timer.get("LastTriggerUSec")),
+        next=moment(timer.get("NextElapseUSecRealtime")),
+        last_result=service.get("Result") if moment(timer.get("LastTriggerUSec")) else None,
+        arguments=arguments,
+        listed_in=lists_of(arguments),
+        cron=cron,
+        fstab=fstab,
+    )

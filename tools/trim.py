@@ -1,0 +1,28 @@
+"""`opwatch trim`: whether trims reach the drive, and what they leave behind. Each verb has a module."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+from opwatch.tools.command import Command
+
+# Verb -> what it is for. Each lives in the module trim_VERB.
+VERBS = {
+    "check": "foretell: will a trim get through, how much of it, and which layer stops it",
+}
+
+
+def _module(verb: str) -> Command:
+    module: Command = importlib.import_module(f"opwatch.tools.trim_{verb}")
+    return module
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="|".join(VERBS))
+    for verb, purpose in VERBS.items():
+        _module(verb).add_arguments(verbs.add_parser(verb, help=purpose, description=purpose))
+
+
+def run(args: argparse.Namespace) -> int:
+    return _module(args.verb).run(args)

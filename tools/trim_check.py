@@ -1,0 +1,182 @@
+"""`opwatch trim check`: what a trim of each filesystem would come to, without doing it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opwatch.collectors.free_space import read_free_space
+from opwatch.collectors.fstrim_timer import read_schedule
+from opwatch.collectors.trim_layers import LayerReader
+from opwatch.device import BlockDevice, Devices
+from opwatch.drive.spec import parse_size
+from opwatch.errors import OpwatchError, UsageError
+from opwatch.sinks.jsonl import SCHEMA
+from opwatch.sinks.trim_check import Checked, document, lines, schedule_document, schedule_lines
+from opwatch.trim.causes import Reason, reason
+from opwatch.trim.forecast import Outlook, Space, forecast
+from opwatch.trim.layers import Stack
+from opwatch.trim.schedule import Schedule, entry_of, schedule_reasons
+from opwatch.usage import Mount, Usage, mount_of, read_usage
+
+# As fstrim(8) has them for several filesystems.
+ALL, NONE, SOME = 0, 32, 64
+# Filesystems that are written once: there is nothing free in them.
+_IMAGES = ("squashfs", "iso9660", "udf", "erofs", "cramfs", "romfs")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "opwatch trim check [MOUNT... | --dev D | --all] [-m SIZE] [--json]"
+    parser.add_argument("paths", nargs="*", metavar="MOUNT", help="a mount point, or a path on a filesystem")
+    parser.add_argument(
+        "--dev", metavar="D", action="append", default=[], help="every filesystem on this device, or itself"
+    )
+    parser.add_argument("-a", "--all", action="store_true", help="every filesystem on a disk (the default)")
+    parser.add_argument(
+        "-m", "--minimum", metavar="SIZE", default="0", help="as fstrim's: leave out shorter free extents"
+    )
+    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What is checked: a mount, or a device without one; `asked` is the path, where that is another."""
+
+    mount: Mount | None = None
+    device: BlockDevice | None = None
+    asked: str | None = None
+
+
+@dataclass
+class _Check:
+    """One run of the command."""
+
+    minimum_bytes: int
+    devices: Devices = field(default_factory=Devices)
+    usage: Usage = field(default_factory=read_usage)
+    schedule: Schedule = field(default_factory=read_schedule)
+
+    def __post_init__(self) -> None:
+        self.reader = LayerReader(self.devices, self.usage)
+
+    def everything(self) -> Iterator[_Subject]:
+        """Each filesystem on a block device once, where it can be seen."""
+        seen = set()
+        for mount in self.usage.mounts:
+            on_disk = not mount.dev.startswith("0:") or mount.source.startswith("/dev/")
+            covered = mount_of(mount.point, self.usage.mounts) != mount
+            key = (mount.dev, mount.source)
+            if (on_disk or mount.filesystem == "zfs") and not covered and key not in seen:
+                seen.add(key)
+                if mount.filesystem not in _IMAGES:
+                    yield _Subject(mount)
+
+    def path(self, text: str) -> Iterator[_Subject]:
+        """The filesystem that holds a path; the device, when the path is one."""
+        try:
+            status = Path(text).stat()
+        except OSError as error:
+            raise UsageError(f"{text}: {error.strerror}") from error
+        if stat.S_ISBLK(status.st_mode):
+            yield from self.device(text)
+            return
+        real = os.path.realpath(text)
+        mount = mount_of(real, self.usage.mounts)
+        if mount is None:
+            raise UsageError(f"{text}: no mount in /proc/self/mountinfo holds it")
+        yield _Subject(mount, asked=None if mount.point == real else text)
+
+    def device(self, text: str) -> Iterator[_Subject]:
+        """Every filesystem that stands on a device; the device alone, when none does."""
+        device = self.devices.resolve(text)
+        found = False
+        for subject in self.everything():
+            assert subject.mount
+            if self.reader.mount(subject.mount).layer(device.name):
+                found = True
+                yield subject
+        if not found:
+            yield _Subject(device=device)
+
+    def check(self, subject: _Subject) -> Checked:
+        if not subject.mount:
+            assert subject.device
+            stack = self.reader.device(subject.device)
+            return Checked(stack, forecast(stack), ())
+        mount = subject.mount
+        stack = self.reader.mount(mount)
+        wanted = entry_of(mount.point, self.schedule.fstab)
+        found = forecast(
+            stack,
+            free_space(mount, stack),
+            minimum_bytes=self.minimum_bytes,
+            fstab_options=wanted.options if wanted else (),
+        )
+        return Checked(stack, found, (*_misplaced(subject), *schedule_reasons(stack, self.schedule)))
+
+
+def _misplaced(subject: _Subject) -> list[Reason]:
+    if not subject.asked or not subject.mount:
+        return []
+    at = subject.mount.point
+    return [reason("not-a-mount-point", subject.asked, f"{subject.asked} is a folder of {at}", mount=at)]
+
+
+def free_space(mount: Mount, stack: Stack) -> Space:
+    """The free extents of a mount, as far as they may be read."""
+    try:
+        status = os.statvfs(mount.point)
+        free = status.f_bfree * status.f_frsize
+    except OSError:
+        free = None
+    if not stack.tops():
+        return Space(why_not="it is on no block device", free_bytes=free)
+    try:
+        found = read_free_space(mount)
+    except OpwatchError as error:
+        return Space(why_not=str(error), free_bytes=free)
+    extents = {f"{major}:{minor}": each for (major, minor), each in found.extents.items()}
+    return Space(extents, notes=found.notes, free_bytes=free)
+
+
+def exit_status(outlooks: list[Outlook]) -> int:
+    """0 when every trim gets through as far as can be known, 32 when none does, else 64. Pure."""
+    if all(outlook is Outlook.REACHES for outlook in outlooks):
+        return ALL
+    return NONE if all(outlook is Outlook.NOTHING for outlook in outlooks) else SOME
+
+
+def _subjects(run: _Check, args: argparse.Namespace) -> list[_Subject]:
+    if args.all and (args.paths or args.dev):
+        raise UsageError("--all takes no mount and no --dev beside it")
+    if not args.paths and not args.dev:
+        return list(run.everything())
+    found = [subject for text in args.paths for subject in run.path(text)]
+    found += [subject for text in args.dev for subject in run.device(text)]
+    return list(dict.fromkeys(found))
+
+
+def run(args: argparse.Namespace) -> int:
+    work = _Check(parse_size(args.minimum) if args.minimum != "0" else 0)
+    subjects = _subjects(work, args)
+    if not subjects:
+        raise UsageError("no filesystem on a block device is mounted here; name one, or use --dev")
+    checks = [work.check(subject) for subject in subjects]
+    status = exit_status([each.forecast.outlook for each in checks])
+    if args.json:
+        found: dict[str, Any] = {"schema": SCHEMA, "checks": [document(each) for each in checks]}
+        found |= {"schedule": schedule_document(work.schedule), "exit_status": status}
+        print(json.dumps(found, indent=2))
+        return status
+    encoding = sys.stdout.encoding or "utf-8"
+    for each in checks:
+        print("\n".join(lines(each, encoding)) + "\n")
+    print("\n".join(schedule_lines(work.schedule, encoding)))
+    return status

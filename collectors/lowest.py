@@ -12,7 +12,7 @@ from opwatch.errors import OpwatchError, Unsupported
 from opwatch.trim import btrfs, fiemap
 from opwatch.trim.extents import Extents
 from opwatch.trim.fiemap import FileExtent
-from opwatch.trim.layers import Kind, Stack
+from opwatch.trim.layers import Stack
 from opwatch.trim.remap import Landing, descend, joined
 
 Number = tuple[int, int]
@@ -20,25 +20,14 @@ _FIEMAP = 0xC020660B
 _EXTENTS = 512
 
 
-def partition_starts(devices: Devices, stack: Stack) -> dict[str, int]:
-    """The first byte of each partition of the stack on its disk."""
-    found = {}
-    for layer in stack.layers:
-        device = devices.by_name(layer.device) if layer.kind is Kind.PARTITION else None
-        if device:
-            found[layer.device] = device.sectors[0] * 512
-    return found
-
-
 def landings(devices: Devices, stack: Stack, extents: Mapping[Number, Extents]) -> list[Landing]:
     """Where bytes of the file system's devices, by number, are read."""
-    starts = partition_starts(devices, stack)
     found: list[Landing] = []
     for number, part in extents.items():
         device = devices.by_number(*number)
         if device is None:
             raise OpwatchError(f"the file system's device {number[0]}:{number[1]} is gone")
-        found += descend(stack, device.name, part, starts)
+        found += descend(stack, device.name, part)
     return joined(found)
 
 

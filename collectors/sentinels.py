@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from opwatch.collectors.fitrim import fitrim
 from opwatch.collectors.free_space import FreeSpace, Number, opened, read_free_space, settle
-from opwatch.collectors.lowest import Places, file_extents, partition_starts
+from opwatch.collectors.lowest import Places, file_extents
 from opwatch.collectors.raw_disk import RawDisk
 from opwatch.device import Devices
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported
@@ -74,7 +74,6 @@ class Sentinels:
         self._stack = stack
         self._sizes = sizes
         self._devices = devices or Devices()
-        self._starts = partition_starts(self._devices, stack)
         self._run = secrets.token_bytes(16)
         self._files: list[int] = []
         self._disks: dict[str, RawDisk] = {}
@@ -165,7 +164,7 @@ class Sentinels:
         device = self._devices.by_number(*on)
         if device is None or last - first != BLOCK:
             return
-        for landing in descend(self._stack, device.name, Extents.of([(first, last)]), self._starts):
+        for landing in descend(self._stack, device.name, Extents.of([(first, last)])):
             offset, end = next(iter(landing.extents))
             if end - offset != BLOCK:
                 continue  # cut in two by a layer's edge

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from opwatch.trim.extents import Extents
@@ -30,28 +30,24 @@ class Landing:
     stopped: str | None = None
 
 
-def descend(
-    stack: Stack, device: str, extents: Extents, starts: Mapping[str, int], *, encrypted: bool = False
-) -> Iterator[Landing]:
-    """Where `extents` of a device of the stack lie. `starts`: the first byte of each partition."""
+def descend(stack: Stack, device: str, extents: Extents, *, encrypted: bool = False) -> Iterator[Landing]:
+    """Where `extents` of a device of the stack lie."""
     layer = stack.layer(device)
     if not extents:
         return
     if layer is None:
         yield Landing(device, extents, encrypted, f"{device} is not among the layers below the file system")
-    elif layer.kind is Kind.PARTITION and layer.below and device in starts:
-        yield from descend(stack, layer.below[0], extents.shift(starts[device]), starts, encrypted=encrypted)
+    elif layer.kind is Kind.PARTITION and layer.below and (first := layer.number("start_bytes")) is not None:
+        yield from descend(stack, layer.below[0], extents.shift(first), encrypted=encrypted)
     elif layer.table:
-        yield from _through_table(stack, layer, extents, starts, encrypted)
+        yield from _through_table(stack, layer, extents, encrypted)
     else:
         stop = _STOPS.get(layer.kind)
         words = stop.format(device, layer.target or "its target is unknown") if stop else None
         yield Landing(device, extents, encrypted, words)
 
 
-def _through_table(
-    stack: Stack, layer: Layer, extents: Extents, starts: Mapping[str, int], encrypted: bool
-) -> Iterator[Landing]:
+def _through_table(stack: Stack, layer: Layer, extents: Extents, encrypted: bool) -> Iterator[Landing]:
     by_number = {each.dev: each.device for each in stack.layers}
     for target in layer.table:
         first = target.first * _SECTOR
@@ -60,7 +56,7 @@ def _through_table(
         if below and below[0] in by_number:
             moved = part.shift(below[1] * _SECTOR - first)
             crypt = encrypted or target.kind == "crypt"
-            yield from descend(stack, by_number[below[0]], moved, starts, encrypted=crypt)
+            yield from descend(stack, by_number[below[0]], moved, encrypted=crypt)
         elif part:
             stop = _STOPS.get(layer.kind, _STOPS[Kind.DM])
             yield Landing(layer.device, part, encrypted, stop.format(layer.device, target.kind))
@@ -68,7 +64,8 @@ def _through_table(
 
 def joined(landings: list[Landing]) -> list[Landing]:
     """One landing for each device, encryption and reason."""
-    found: dict[tuple[str, bool, str | None], list[tuple[int, int]]] = {}
+    found: dict[tuple[str, bool, str | None], Extents] = {}
     for each in landings:
-        found.setdefault((each.device, each.encrypted, each.stopped), []).extend(each.extents)
-    return [Landing(key[0], Extents.of(pairs), key[1], key[2]) for key, pairs in found.items()]
+        key = (each.device, each.encrypted, each.stopped)
+        found[key] = found[key] | each.extents if key in found else each.extents
+    return [Landing(key[0], extents, key[1], key[2]) for key, extents in found.items()]

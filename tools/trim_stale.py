@@ -140,7 +140,7 @@ def _lower_bound(found: Found) -> str | None:
         return None
     reads = {each.calibration.reads for each in open_ones}
     name = "ones" if reads == {Seen.ONES} else "zeros"
-    return f"blocks that hold nothing but {name} as data cannot be told from trimmed ones"
+    return f"data that is all {name} looks like what was trimmed"
 
 
 def _spare(

@@ -158,7 +158,7 @@ def _stale_rows(report: Report) -> Iterator[str]:
     percent = 100 * (share.share or 0.0)
     yield from _row("stale", f"{units.capacity(round(value))}, {percent:.2f} % of it; {range_}")
     if report.lower_bound:
-        yield from _row("", f"at least: {report.lower_bound}")
+        yield from _row("", f"at least that: {report.lower_bound}")
 
 
 def _spare_rows(report: Report) -> Iterator[str]:
@@ -167,15 +167,13 @@ def _spare_rows(report: Report) -> Iterator[str]:
         yield from _row("OP, WAF", f"unknown: {report.spare_reason}")
         return
     yield from _row("flash", f"{units.capacity(spare.physical_bytes)}, {report.physical_source}")
-    yield from _row(
-        "OP",
-        f"{_between(spare.op, '.1f', 100)} % as (T-U)/U with the stale space, "
-        f"{_between(spare.op_trimmed, '.1f', 100)} % once it is trimmed",
-    )
+    after = _between(spare.op_trimmed, ".1f", 100)
+    words = f"{_between(spare.op, '.1f', 100)} % now, {after} % once it is trimmed"
+    yield from _row("OP", f"{words}, as (T-U)/U")
     for name, now in spare.waf.items():
         after = _between(spare.waf_trimmed[name], ".2f")
         words = f"{_between(now, '.2f')} now, {after} once it is trimmed"
-        yield from _row("WAF", f"{words} (model {name}, uniform random writes)")
+        yield from _row(f"WAF {name}", f"{words}, of uniform random writes")
 
 
 def _drive_rows(drive: Drive) -> Iterator[str]:

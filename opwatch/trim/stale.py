@@ -113,16 +113,18 @@ def spare(
 ) -> Spare | str:
     """What the stale space costs, or why that cannot be said. `used_bytes`: what of the drive is not free
     space; `held_bytes`: what the drive counts itself, where that can be believed."""
-    most_left = min(stale.high, untrimmable_bytes)
+    left = min(stale.high, untrimmable_bytes)
     if held_bytes is None:
         held = stale.through(lambda part: used_bytes + part)
-        trimmed = Bounds(float(used_bytes) if not most_left else None, used_bytes, used_bytes + most_left)
+        trimmed = Bounds(used_bytes, used_bytes, used_bytes)
     else:
         held = Bounds(held_bytes, held_bytes, held_bytes)
-        trimmed = stale.through(lambda part: max(held_bytes - part, 1.0))
-        trimmed = Bounds(trimmed.value if not most_left else None, trimmed.low, trimmed.high + most_left)
+        # Not all that is in use need hold data, but no more than that does.
+        trimmed = stale.through(lambda part: min(max(held_bytes - part, 0), used_bytes))
+    if left:
+        trimmed = Bounds(None, trimmed.low, trimmed.high + left)
     if not trimmed.low:
-        return "the drive holds nothing but stale space"
+        return "the drive holds nothing but stale space, as far as can be told"
     if held.high >= physical_bytes:
         return "the drive would hold as much as its flash can: T is too small, or counts another part of it"
     return Spare(

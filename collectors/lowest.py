@@ -66,6 +66,11 @@ class Places:
             found.setdefault(number, []).append((low, high))
         return {number: Extents.of(pairs) for number, pairs in found.items()}
 
+    def trim_from(self, start: int) -> int:
+        """Where a trim must begin to reach an address: btrfs passes over a block group that it does not begin
+        at or before."""
+        return next((part.start for part in self._chunks if part.start <= start < part.end), start)
+
     def _copies(self, start: int, end: int) -> Iterable[tuple[Number, int, int]]:
         for part in self._chunks:
             low, high = max(start, part.start), min(end, part.end)

@@ -79,7 +79,7 @@ class Sentinels:
         self._disks: dict[str, RawDisk] = {}
         self._blocks: list[Block] = []
         self._reasons: dict[int, str] = {}
-        self.ranges = Extents()  # in the file system's own addresses
+        self.ranges = Extents()  # to trim, in the file system's own addresses
         self.checks_reallocation = True
         self._inner = Extents()  # the blocks but for the edges of each piece
         self._window: tuple[int, int] | None = None  # of the file system's device, where the blocks lie
@@ -113,12 +113,13 @@ class Sentinels:
                 if unusable or not extents:
                     self._reasons[number] = f"its place on the disk is {unusable or 'not known'}"
                     continue
-                pairs += [(each.physical, each.physical + each.length) for each in extents]
+                pairs += [(places.trim_from(each.physical), each.physical + each.length) for each in extents]
                 for each in extents:
                     self._blocks += self._located(number, places, each.physical, each.length)
             except Unsupported as error:
                 self._reasons[number] = str(error)
         self.ranges = Extents.of(pairs)
+        # Not for btrfs, which frees no part of a piece.
         self._inner = Extents.of((start + BLOCK, end - BLOCK) for start, end in pairs)
         if self._blocks:
             places_at = [block.at for block in self._blocks]
@@ -212,8 +213,9 @@ class Sentinels:
         return self._inner.covers(block.at, block.at + BLOCK)
 
     def trim(self) -> int:
-        """Trim the ranges of the sentinels; returns what the kernel claims. XFS before Linux 6.11 trims whole
-        free extents that touch them, btrfs all unallocated space as well."""
+        """Trim the ranges of the sentinels; returns what the kernel claims. Most file systems trim whole
+        free extents that touch them; btrfs trims block groups from their beginning, and all unallocated space
+        as well."""
         return sum(fitrim(self._mount, start, end - start) for start, end in self.ranges)
 
     def judge(self, wait_s: float = 0.0) -> list[Judgement]:

@@ -38,13 +38,14 @@ _READ_BACK: dict[Seen | None, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How to measure. `sentinel`: a file may be written and its place trimmed to calibrate."""
+    """How to measure. `sentinel`: whether a file is written and its place trimmed to calibrate; None leaves
+    btrfs alone, where no small part can be trimmed by itself."""
 
     confidence: float = 0.95
     half_width: float = 0.01
     seconds: float = 5.0
     seed: int = 0
-    sentinel: bool = True
+    sentinel: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +210,13 @@ class Measurement:
         promises = {name: promise(self._device(name)) for name in names}
         sentinel: dict[str, Seen | None] = {}
         count, words = None, "no sentinel was written: there is no file system to put it in"
-        if self._mount and not self._asked.sentinel:
+        if self._mount and self._asked.sentinel is False:
             words = "no sentinel was written, as asked"
+        elif self._mount and self._asked.sentinel is None and self._mount.filesystem == "btrfs":
+            words = (
+                "no sentinel was written: btrfs would trim far more than its place. --sentinel does it "
+                "nevertheless"
+            )
         elif self._mount:
             try:
                 sentinel, count, words = self._run_sentinel(self._mount, names)
@@ -236,8 +242,8 @@ class Measurement:
             claimed = sentinels.trim()
             if not keeps_edges:
                 self._notes.append(
-                    "the sentinel's trim has trimmed all unallocated space of the btrfs too: a second run "
-                    "finds less"
+                    "with its sentinel's place, block groups and all unallocated space of the btrfs were "
+                    "trimmed: a second run finds less"
                 )
             judged = sentinels.judge(1.0)
             count = self._count(drive, before, written, size - (2 * BLOCK if keeps_edges else 0))

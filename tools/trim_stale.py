@@ -28,7 +28,7 @@ from opwatch.usage import Mount, Usage, read_usage
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "opwatch trim stale (MOUNT | --dev D) [--confidence P%] [--precision P%] [--seconds S] "
-        "[--physical SIZE] [--no-sentinel] [--seed N] [--json]"
+        "[--physical SIZE] [--[no-]sentinel] [--seed N] [--json]"
     )
     parser.add_argument("path", nargs="?", metavar="MOUNT", help="a mount point")
     parser.add_argument(
@@ -48,9 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--physical", metavar="SIZE", help="the flash of the drive that may hold data, for OP and WAF"
     )
     parser.add_argument(
-        "--no-sentinel",
-        action="store_true",
-        help="write no file to calibrate with; rely on what the drive promises",
+        "--sentinel",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="write, delete and trim a small file to see how this drive reads then (the default but on btrfs, "
+        "which would trim more than that); without it, what the drive promises must do",
     )
     parser.add_argument("--seed", metavar="N", type=int, help="draw the same blocks again")
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
@@ -72,7 +74,7 @@ def _asked(args: argparse.Namespace) -> Asked:
         half_width=_ratio(args.precision, "--precision", 0.0001, 0.5),
         seconds=float(args.seconds),
         seed=secrets.randbelow(1 << 32) if args.seed is None else args.seed,
-        sentinel=not args.no_sentinel,
+        sentinel=args.sentinel,
     )
 
 

@@ -19,14 +19,15 @@ EVERYTHING = 0xFFFFFFFFFFFFFFFF
 def mounted_at(path: str) -> Mount:
     """The mount whose mount point this is; UsageError or RefusedError, with what to name instead."""
     real = os.path.realpath(path)
-    if not os.path.exists(real):  # noqa: PTH110
-        raise UsageError(f"{path}: there is no such file or directory")
     found = mount_of(real, read_usage().mounts)
-    if found is None:
-        raise RefusedError(f"{path}: no mount of this namespace holds it")
-    if found.point != real:
-        raise RefusedError(f"{path} is not a mount point; it lies on the one at {found.point}: name that one")
-    return found
+    if found and found.point == real:
+        return found
+    try:
+        os.stat(real)  # noqa: PTH116
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    where = f"; it lies on the one at {found.point}: name that one" if found else ""
+    raise RefusedError(f"{path} is not a mount point{where}")
 
 
 def fitrim(mount: Mount, start: int = 0, length: int = EVERYTHING, minlen: int = 0) -> int:

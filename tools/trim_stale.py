@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sentinel",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="write, delete and trim a small file to see how this drive reads then (the default but on btrfs, "
+        help="write, delete and trim a small file to see how the drive reads then (the default but on btrfs, "
         "which would trim more than that); without it, what the drive promises must do",
     )
     parser.add_argument("--seed", metavar="N", type=int, help="draw the same blocks again")

@@ -84,7 +84,8 @@ def held(drive: Drive, extents: Extents) -> int:
 
 def data_of(path: Path) -> Extents:
     """Where a sparse file holds data."""
-    pairs, at = [], 0
+    pairs: list[tuple[int, int]] = []
+    at = 0
     with path.open("rb") as file:
         while True:
             try:

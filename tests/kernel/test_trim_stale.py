@@ -191,10 +191,10 @@ def test_a_partition_that_is_not_aligned(tmp_path: Path) -> None:
         with mounted(part, point):
             tmp_path = point
             use(tmp_path, 6)
+            free = free_of(tmp_path).shift(63 * 512)
             found = stale("--dev", one.device)
             [read] = found["drives"]
             assert f"/dev/{read['device']}" == one.device
-            free = free_of(tmp_path).shift(63 * 512)
             assert read["untrimmable_bytes"] == free.total - free.granules(4096).total > 0
             assert found["subject"] == str(tmp_path)
             assert read["calibration"]["sentinel"] == "zeros"
@@ -256,14 +256,13 @@ def test_refusals(tmp_path: Path) -> None:
 
 
 def test_without_root(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\nfrom opwatch.tools import cli, trim, trim_stale\n"
+        "os.setgid(65534); os.setuid(65534); sys.exit(cli.main(sys.argv[1:]))"
+    )
     with ScratchDisk(SIZE) as disk:
         make("ext4", disk.node)
         with mounted(disk.node, tmp_path):
-            tmp_path.chmod(0o755)
-            code = (
-                "import os, sys\nfrom opwatch.tools import cli, trim, trim_stale\n"
-                "os.setgid(65534); os.setuid(65534); sys.exit(cli.main(sys.argv[1:]))"
-            )
             done = subprocess.run(
                 [sys.executable, "-c", code, "trim", "stale", str(tmp_path)],
                 capture_output=True,
@@ -384,7 +383,7 @@ def test_nothing_is_left_of_a_run_that_was_killed(tmp_path: Path) -> None:
 def test_fitrim_only_on_mount_points(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="not a mount point"):
         mounted_at(str(tmp_path))
-    with pytest.raises(UsageError, match="no such file"):
+    with pytest.raises(UsageError, match="No such file"):
         mounted_at(str(tmp_path / "nowhere"))
     with ScratchDisk(SIZE) as disk:
         make("ext4", disk.node)

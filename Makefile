@@ -7,7 +7,8 @@ export PATH := $(PATH):/usr/sbin:/sbin
 
 PACKAGES := clang clang-format llvm bpftool gcc libc6-dev libbpf-dev libelf-dev zlib1g-dev pkg-config \
 	python3-dev python3-venv fio fdisk util-linux bpftrace libfuse3-dev fuse3 e2fsprogs xfsprogs btrfs-progs
-VM_PACKAGES := kmod zstd nvme-cli mdadm dmsetup python3-bpfcc
+VM_PACKAGES := kmod zstd nvme-cli mdadm dmsetup python3-bpfcc \
+	cryptsetup-bin f2fs-tools lvm2 sg3-utils thin-provisioning-tools
 BENCH_PACKAGES := libbpf-tools bpfcc-tools
 PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* hypothesis==6.*
 
@@ -21,7 +22,7 @@ help:
 	@echo "make build       the extension and a .venv with opwatch in it"
 	@echo "make lint bench  what CI checks; every figure against its bound"
 	@echo "make test-kernel only the tests that need root"
-	@echo "make test-vm     stock kernels and real drivers in QEMU [KERNEL=6.12] [TEST=nvme]"
+	@echo "make test-vm     stock kernels and real drivers in QEMU [KERNEL=6.12] [TEST=nvme] [TIER=ci]"
 	@echo "make fuzz        ten million operations on the simulated drive"
 	@echo "make fuzz-counters [INPUTS=10000000]"
 	@echo "make exactness   the table of docs/exactness.md; make clean"
@@ -63,10 +64,12 @@ test: build
 test-kernel: build
 	OPWATCH_REQUIRE=kernel $(PY) -m pytest tests/kernel
 
-# All kernels of tests/vm/kernels.toml, or KERNEL=6.12; all tests, or those that match TEST=nvme.
+# All kernels of tests/vm/kernels.toml, or KERNEL=6.12; all tests, or those that match TEST=nvme, or with
+# TIER=ci the tier that kernels.toml names for each kernel.
 test-vm: build
 	$(call install_packages,$(VM_PACKAGES))
-	OPWATCH_VM_KERNEL='$(KERNEL)' $(PY) -m pytest tests/vm $(if $(TEST),-k '$(TEST)')
+	OPWATCH_VM_KERNEL='$(KERNEL)' OPWATCH_VM_TIER='$(TIER)' $(PY) -m pytest tests/vm --durations=0 --durations-min=5 \
+		$(if $(TEST),-k '$(TEST)')
 
 # The table of docs/exactness.md, from guests of every kernel.
 exactness: build
@@ -90,6 +93,7 @@ docs: build
 	$(call install_packages,mandoc)
 	$(PY) -m tests.vm.matrix --write
 	$(PY) -m tests.supported --write
+	$(PY) -m tests.causes --write
 	@mkdir -p build/docs
 	mandoc -T lint -W warning docs/man/opwatch.1
 	mandoc -T html docs/man/opwatch.1 > build/docs/opwatch.1.html

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from opwatch.collectors.nvme import FolderTransport, KernelTransport, collect_nvme
+from opwatch.collectors.nvme import KernelTransport, collect_nvme
 from opwatch.collectors.recorded import read_recorded
 from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.smart import collect_smart
@@ -64,14 +64,8 @@ def _identity(devices: Devices, device: BlockDevice) -> Drive:
     )
 
 
-def simulated(device: BlockDevice) -> FolderTransport | None:
-    """The log pages of a simulated drive, found from its loop device; None for every other one."""
-    found = find_simulated(device)
-    return FolderTransport(found.folder) if found else None
-
-
 def _collect(device: BlockDevice, catalogue: Catalogue) -> Evidence:
-    beside = simulated(device)
+    beside = find_simulated(device)
     if beside:
         return collect_nvme(beside, catalogue)
     node = Path("/dev") / device.name

@@ -18,9 +18,10 @@ from fractions import Fraction
 from pathlib import Path
 from types import FrameType
 
-from opwatch import nvme_log
 from opwatch.collectors.fio import decode_fio
-from opwatch.collectors.simulated import SimulatedDrive, find_simulated
+from opwatch.collectors.nvme import FolderTransport
+from opwatch.collectors.simulated import find_simulated
+from opwatch.counters import identify, ocp, smart_log
 from opwatch.device import Devices
 from opwatch.drive import life
 from opwatch.drive.place import Record, places
@@ -60,7 +61,7 @@ class Level:
     @property
     def waf_error(self) -> float | None:
         """From the step of the host counter: less than one at either end."""
-        step = nvme_log.SMART_UNIT_BYTES
+        step = smart_log.UNIT_BYTES
         return self.waf * step / self.host_bytes if self.waf else None
 
     @property
@@ -72,11 +73,13 @@ def say(text: str = "") -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def read_bytes(pages: SimulatedDrive) -> tuple[int, int]:
+def read_bytes(pages: FolderTransport) -> tuple[int, int]:
     """Host and NAND bytes, from log pages 02h and C0h."""
-    smart = nvme_log.decode_smart(pages.get_log(nvme_log.SMART, 512))
-    ocp = nvme_log.decode_ocp_smart(pages.get_log(nvme_log.OCP_SMART, 512))
-    return smart.data_units_written * nvme_log.SMART_UNIT_BYTES, ocp.media_bytes_written
+    smart = smart_log.decode_smart_log(pages.get_log(smart_log.LID, smart_log.LENGTH))
+    cloud = ocp.decode_c0(pages.get_log(ocp.LID, ocp.LENGTH))
+    if smart.data_units_written is None or not isinstance(cloud, ocp.CloudLog) or cloud.media_written is None:
+        raise OpwatchError("the simulated drive's log pages do not say what it wrote")
+    return smart.data_units_written * smart_log.UNIT_BYTES, cloud.media_written
 
 
 def job(device: str, size: int, *options: str) -> list[str]:
@@ -86,7 +89,7 @@ def job(device: str, size: int, *options: str) -> list[str]:
     ]
 
 
-def measure(device: str, pages: SimulatedDrive, op: Fraction, folder: Path) -> Level:
+def measure(device: str, pages: FolderTransport, op: Fraction, folder: Path) -> Level:
     """Fill the range, let it settle, then load it under the live view."""
     size = int(PHYSICAL_BYTES / (1 + op)) // (1 << 20) << 20
     say(f"\nopwatch: OP {float(op * 100):.0f} %: the host uses {size >> 20} MiB, the rest is trimmed")
@@ -140,12 +143,14 @@ def mounted(device: str, folder: Path) -> Iterator[Path]:
         run_tool(["umount", str(point)])
 
 
-def used_mb(pages: SimulatedDrive) -> float:
-    space = nvme_log.decode_namespace(pages.identify(0))
+def used_mb(pages: FolderTransport) -> float:
+    space = identify.decode_namespace(pages.identify(identify.NAMESPACE, 1))
+    if space.used_lbas is None or space.lba_bytes is None:
+        raise OpwatchError("the simulated drive does not say how much it holds")
     return space.used_lbas * space.lba_bytes / 1e6
 
 
-def show_trim(device: str, pages: SimulatedDrive, folder: Path) -> None:
+def show_trim(device: str, pages: FolderTransport, folder: Path) -> None:
     """What the drive holds for a file that is deleted, until the file system trims."""
     with mounted(device, folder) as point:
         before = used_mb(pages)

@@ -21,6 +21,7 @@ from opwatch.errors import OpwatchError, UsageError
 from opwatch.sinks.jsonl import SCHEMA
 from opwatch.sinks.trim_check import Checked, document, lines, schedule_document, schedule_lines
 from opwatch.trim.causes import Reason, reason
+from opwatch.trim.dryrun import ext4_groups
 from opwatch.trim.forecast import Outlook, Space, forecast
 from opwatch.trim.layers import Stack
 from opwatch.trim.schedule import Schedule, entry_of, schedule_reasons
@@ -143,7 +144,8 @@ def free_space(mount: Mount, stack: Stack) -> Space:
     except OpwatchError as error:
         return Space(why_not=str(error), free_bytes=free)
     extents = {f"{major}:{minor}": each for (major, minor), each in found.extents.items()}
-    return Space(extents, notes=found.notes, free_bytes=free)
+    cuts = ext4_groups(found.block_bytes) if mount.filesystem in ("ext2", "ext3", "ext4") else None
+    return Space(extents, notes=found.notes, free_bytes=free, cuts=cuts)
 
 
 def exit_status(outlooks: list[Outlook]) -> int:

@@ -139,6 +139,10 @@ class _Run:
         # Before the first reading: what ends between the two was in flight at the attachment as well.
         self._in_flight = [_in_flight(leaf.device) for leaf in tracer.leaves]
         self._flush_queues = [len(leaf.device.hardware_queues) for leaf in tracer.leaves]
+        self._levels = [
+            f"{'requests' if leaf.device.disk.is_request_based else 'bios'} by {tracer.hooks}"
+            for leaf in tracer.leaves
+        ]
         self._first = tracer.read_settled(0.05)
         self._last = self._first
         self._first_misses = self._last_misses = tracer.misses()
@@ -166,18 +170,17 @@ class _Run:
         pairs = zip(self._last, now, strict=True)
         if with_rest and any(derive(then.sample, rest.sample).ops for then, rest in pairs):
             self._write(self._last, now, _grown(self._last_misses, misses), final=False)
-        return self._write(self._first, now, _grown(self._first_misses, misses), final=True)
+        seen = self._write(self._first, now, _grown(self._first_misses, misses), final=True)
+        return [line for observation in seen for line in observation.unexplained]
 
     def _write(
         self, begin: list[Reading], end: list[Reading], misses: int | None, *, final: bool
-    ) -> list[str]:
-        unexplained = []
+    ) -> list[Observation]:
+        written = []
         # Read anew each time: the wall clock may be set, or the machine may sleep, in between.
         anchor = read_anchor()
-        states = zip(self._tracer.leaves, begin, end, self._in_flight, self._flush_queues, strict=True)
-        for leaf, then, now, in_flight, queues in states:
-            hooks = self._tracer.hooks
-            level = f"{'requests' if leaf.device.disk.is_request_based else 'bios'} by {hooks}"
+        leaves = zip(self._tracer.leaves, self._levels, self._in_flight, self._flush_queues, strict=True)
+        for (leaf, level, in_flight, queues), then, now in zip(leaves, begin, end, strict=True):
             seen = Observation(
                 leaf.device.name,
                 leaf.origin.name,
@@ -192,8 +195,8 @@ class _Run:
                 tuple(self._tracer.lacks),
             )
             self._sink.write(seen)
-            unexplained += seen.unexplained
-        return unexplained
+            written.append(seen)
+        return written
 
 
 def _grown(then: int | None, now: int | None) -> int | None:

@@ -16,6 +16,7 @@ _KELVIN = 273
 class SmartLog:
     """None for what the drive, or the tool that printed it, did not tell."""
 
+    critical_warning: int | None = None
     data_units_read: int | None = None
     data_units_written: int | None = None
     read_commands: int | None = None
@@ -40,6 +41,7 @@ def decode_smart_log(raw: bytes) -> SmartLog:
     """Log page 02h; BadPage when it is too short or empty."""
     page = whole(raw, LENGTH, "log page 02h")
     return SmartLog(
+        critical_warning=page[0],
         data_units_read=number(page, 32, 16),
         data_units_written=number(page, 48, 16),
         read_commands=number(page, 64, 16),

@@ -44,7 +44,8 @@ class Target:
         if where is None or len(self.arguments) <= max(where):
             return None
         device, sector = (self.arguments[index] for index in where)
-        return (device, int(sector)) if re.fullmatch(r"\d+", sector) else None
+        start = _number(sector)
+        return (device, start) if start is not None else None
 
 
 def parse(text: str) -> list[Target]:
@@ -55,7 +56,7 @@ def parse(text: str) -> list[Target]:
 def _targets(text: str) -> Iterator[Target]:
     for line in text.splitlines():
         # With several devices each line begins with its name.
-        found = re.fullmatch(r"(?:\S+: )?(\d+) (\d+) (\S+) ?(.*)", line.strip())
+        found = re.fullmatch(r"(?:\S+: )?([0-9]{1,19}) ([0-9]{1,19}) (\S+) ?(.*)", line.strip())
         if found:
             yield Target(int(found[1]), int(found[2]), found[3], tuple(found[4].split()))
         elif line.strip():
@@ -80,7 +81,7 @@ def pool_status(target: Target) -> PoolStatus | None:
         return None
     if words[0] in ("Fail", "Error"):
         return PoolStatus(words[0])
-    counts = re.fullmatch(r"(\d+)/(\d+)", words[2]) if len(words) > 2 else None
+    counts = re.fullmatch(r"([0-9]{1,19})/([0-9]{1,19})", words[2]) if len(words) > 2 else None
     mode = next((word for word in words if word in ("rw", "ro", "out_of_data_space")), None)
     if not counts or mode is None:
         return None
@@ -95,13 +96,16 @@ def pool_status(target: Target) -> PoolStatus | None:
 
 def mapped_sectors(target: Target) -> int | None:
     """How much of a thin device is mapped, from its status line; None when it does not say."""
-    words = target.arguments
-    return int(words[0]) if target.kind == "thin" and words and words[0].isdigit() else None
+    return _number(target.arguments[0]) if target.kind == "thin" and target.arguments else None
 
 
 def chunk_bytes(target: Target) -> int | None:
     """The chunk of a thin-pool, from its table line."""
-    words = target.arguments
-    return (
-        int(words[2]) * 512 if target.kind == "thin-pool" and len(words) > 2 and words[2].isdigit() else None
-    )
+    if target.kind != "thin-pool" or len(target.arguments) < 3:
+        return None
+    sectors = _number(target.arguments[2])
+    return None if sectors is None else sectors * 512
+
+
+def _number(word: str) -> int | None:
+    return int(word) if re.fullmatch("[0-9]{1,19}", word) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from opwatch.trim.extents import Extents
@@ -44,8 +44,49 @@ def granule(stack: Stack, top: Layer) -> tuple[int, int]:
     return size, offset % size
 
 
-def dry_run(stack: Stack, free: Mapping[str, Extents], minimum_bytes: int = 0) -> list[DeviceRun]:
-    """One for each device of the filesystem with free extents, which `free` has by major:minor."""
+def ext4_groups(block_bytes: int) -> tuple[int, int]:
+    """(size, offset) of the block groups at which ext4 cuts free extents, as mke2fs makes them."""
+    return 8 * block_bytes * block_bytes, 1024 if block_bytes == 1024 else 0
+
+
+def _pieces(extents: Extents, cuts: tuple[int, int] | None) -> Iterator[tuple[int, int]]:
+    """The extents, cut where the filesystem cuts them: each piece is a discard of its own."""
+    if cuts is None:
+        yield from extents
+        return
+    size, offset = cuts
+    for start, end in extents:
+        while start < end:
+            cut = min(end, start + size - (start - offset) % size)
+            yield start, cut
+            start = cut
+
+
+def _run(
+    top: Layer, extents: Extents, minimum: int, unit: tuple[int, int], cuts: tuple[int, int] | None
+) -> DeviceRun:
+    size, offset = unit
+    count = sent = expected = 0
+    for start, end in _pieces(extents, cuts):
+        count += 1
+        if end - start < minimum:
+            continue
+        sent += end - start
+        # From the first border of a granule in the piece to the last.
+        first, last = start + (offset - start) % size, end - (end - offset) % size
+        expected += max(0, last - first)
+    free = extents.total
+    return DeviceRun(top.device, free, count, minimum, free - sent, size, sent - expected, expected)
+
+
+def dry_run(
+    stack: Stack,
+    free: Mapping[str, Extents],
+    minimum_bytes: int = 0,
+    cuts: tuple[int, int] | None = None,
+) -> list[DeviceRun]:
+    """One for each device of the filesystem with free extents, which `free` has by major:minor. `cuts` are
+    (size, offset) of the borders that no discard of this filesystem crosses."""
     assert stack.filesystem
     found = []
     for top in stack.tops():
@@ -55,19 +96,5 @@ def dry_run(stack: Stack, free: Mapping[str, Extents], minimum_bytes: int = 0) -
         minimum = minimum_bytes
         if stack.filesystem.kind in _HEEDS_GRANULARITY:
             minimum = max(minimum, top.limits.granularity or 0)
-        long = extents.at_least(minimum)
-        unit, offset = granule(stack, top)
-        whole = long.granules(unit, offset)
-        found.append(
-            DeviceRun(
-                device=top.device,
-                free_bytes=extents.total,
-                extents=len(extents),
-                minimum_bytes=minimum,
-                below_minimum_bytes=extents.total - long.total,
-                granule_bytes=unit,
-                rounded_bytes=long.total - whole.total,
-                expected_bytes=whole.total,
-            )
-        )
+        found.append(_run(top, extents, minimum, granule(stack, top), cuts))
     return found

@@ -30,12 +30,13 @@ class Outlook(enum.StrEnum):
 @dataclass(frozen=True, slots=True)
 class Space:
     """Free extents by major:minor, or the reason why there are none. `notes` say what is not in them;
-    `free_bytes` is what statfs tells anybody."""
+    `free_bytes` is what statfs tells. `cuts` are (size, offset) of borders that no discard crosses."""
 
     extents: Mapping[str, Extents] | None = None
     why_not: str | None = None
     notes: tuple[str, ...] = ()
     free_bytes: int | None = None
+    cuts: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,7 @@ def _always_unknown(stack: Stack) -> list[str]:
         found.append("which block groups ext4 takes for trimmed since the mount (ext4-already-trimmed)")
     elif kind == "btrfs":
         found.append("which unallocated space btrfs has trimmed since the mount (filesystem-trims-later)")
+        found.append("free space in the chunks that btrfs allocates from: it keeps it from a trim meanwhile")
     elif kind == "xfs":
         found.append("whether completions fail: XFS reports success all the same")
     return found
@@ -213,7 +215,7 @@ def forecast(
     runs: list[DeviceRun] = []
     why = "there is no filesystem" if not stack.filesystem else None
     if space and space.extents is not None and stack.filesystem:
-        runs = dry_run(stack, space.extents, minimum_bytes)
+        runs = dry_run(stack, space.extents, minimum_bytes, space.cuts)
     elif stack.filesystem:
         why = space.why_not if space else "its free space was not looked at"
     arriving = [run for run in runs if (top := stack.layer(run.device)) and walk.reach(top) in _ARRIVES]

@@ -93,15 +93,22 @@ def lists_of(arguments: Sequence[str]) -> tuple[str, ...] | None:
     """The files in which fstrim looks for mounts, in its order; None for a command line that names none."""
     for index, word in enumerate(arguments):
         name, equals, value = word.partition("=")
-        if name in ("--listed-in", "-I"):
+        letters = _letters(word)
+        if name == "--listed-in" or letters == "I":
             if not equals:
                 value = arguments[index + 1] if index + 1 < len(arguments) else ""
             return tuple(filter(None, value.split(":")))
-        if word in ("--all", "-a"):
+        if word == "--all" or "a" in letters:
             return (MOUNTINFO,)
-        if word in ("--fstab", "-A"):
+        if word == "--fstab" or "A" in letters:
             return (FSTAB,)
     return None
+
+
+def _letters(word: str) -> str:
+    """The options in a word such as -av; what stands behind one that takes a value is none."""
+    found = re.fullmatch(r"-([aAnvV]*)([Ilomt]?).*", word)
+    return found[1] + found[2] if found and not word.startswith("--") else ""
 
 
 def entry_of(point: str, fstab: Sequence[Entry]) -> Entry | None:

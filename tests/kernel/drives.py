@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opwatch.collectors.simulated import SimulatedDrive, find_simulated
+from opwatch.collectors.nvme import FolderTransport
+from opwatch.collectors.simulated import find_simulated
 from opwatch.device import Devices
 from opwatch.drive import life, server
 from opwatch.drive.place import Place
@@ -31,7 +32,7 @@ def a_name() -> str:
 class Drive:
     name: str
     device: str
-    pages: SimulatedDrive
+    pages: FolderTransport
 
     @property
     def place(self) -> Place:

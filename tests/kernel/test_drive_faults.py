@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch import nvme_log
+from opwatch.counters import fdp, ocp, smart_log
 from opwatch.errors import OpwatchError
 from tests.requirements import require_drive
 
@@ -21,12 +21,19 @@ def _drive() -> None:
     require_drive()
 
 
-def smart(one: Drive) -> nvme_log.Smart:
-    return nvme_log.decode_smart(one.pages.get_log(0x02, 512))
+def smart(one: Drive) -> smart_log.SmartLog:
+    return smart_log.decode_smart_log(one.pages.get_log(smart_log.LID, smart_log.LENGTH))
+
+
+def told(value: int | None) -> int:
+    assert value is not None
+    return value
 
 
 def nand(one: Drive) -> int:
-    return nvme_log.decode_ocp_smart(one.pages.get_log(0xC0, 512)).media_bytes_written
+    page = ocp.decode_c0(one.pages.get_log(ocp.LID, ocp.LENGTH))
+    assert isinstance(page, ocp.CloudLog)
+    return told(page.media_written)
 
 
 def test_ignored_trims_free_nothing() -> None:
@@ -68,11 +75,11 @@ def test_counters_refresh_every_so_often() -> None:
 
 def test_a_log_page_fails() -> None:
     with drive(faults=("log-fail=02",)) as one:
-        with pytest.raises(OpwatchError, match="02h: Input/output error"):
+        with pytest.raises(OpwatchError, match="log-02: Input/output error"):
             one.pages.get_log(0x02, 512)
         assert nand(one) == 0
         one.fault("clear")
-        assert smart(one).host_writes == 0
+        assert smart(one).write_commands == 0
 
 
 def test_a_log_page_is_slow_and_the_disk_is_not() -> None:
@@ -82,7 +89,7 @@ def test_a_log_page_is_slow_and_the_disk_is_not() -> None:
         writes(one.device, 5)
         assert nand(one) == 5 * BLOCK
         between = time.monotonic()
-        assert smart(one).host_writes == 5
+        assert smart(one).write_commands == 5
         end = time.monotonic()
         assert between - begin < 0.6
         assert 0.7 <= end - between < 1.5
@@ -95,7 +102,7 @@ def test_data_units_wrap_at_2_to_the_32_sectors() -> None:
         writes(one.device, 8, MIB, step=MIB)
         assert smart(one).data_units_written == -(-3 * MIB // 512_000)
         # The other pages count on.
-        assert nvme_log.decode_fdp_statistics(one.pages.get_log(0x22, 64)).host_bytes_written == 8 * MIB
+        assert fdp.decode_fdp_statistics(one.pages.get_log(0x22, 64)).host_bytes_written == 8 * MIB
 
 
 def test_counters_roll_back_over_a_power_loss() -> None:
@@ -107,10 +114,10 @@ def test_counters_roll_back_over_a_power_loss() -> None:
         assert before.data_units_written == -(-11 * MIB // 512_000)
         one.fault("power-loss")
         after = smart(one)
-        assert after.host_writes < before.host_writes
+        assert told(after.write_commands) < told(before.write_commands)
         assert after.data_units_written == -(-4 * MIB // 512_000)
         assert nand(one) == nand_before - 7 * MIB
-        assert after.unsafe_shutdowns == before.unsafe_shutdowns + 1
+        assert after.unsafe_shutdowns == told(before.unsafe_shutdowns) + 1
         assert one.truth()["host_write_bytes"] == 11 * MIB
 
 
@@ -135,8 +142,8 @@ def test_a_die_fails() -> None:
         assert after["failed_dies"] == 1
         assert after["physical_bytes"] < before["physical_bytes"]
         assert after["nand_write_rebuild_bytes"] > 0
-        assert smart(one).critical_warning & 4
-        assert smart(one).available_spare_percent < 100
+        assert told(smart(one).critical_warning) & 4
+        assert told(smart(one).available_spare) < 100
         reads(one.device, 32, MIB, step=MIB)
 
 
@@ -148,7 +155,7 @@ def test_a_range_has_media_errors() -> None:
         with pytest.raises(OSError, match="Input/output error"):
             reads(one.device, 1, start=MIB)
         reads(one.device, 1, start=MIB + BLOCK)
-        assert smart(one).media_errors >= 1
+        assert told(smart(one).media_errors) >= 1
         one.fault("clear")
         reads(one.device, 1, start=MIB)
 
@@ -160,7 +167,7 @@ def test_read_only_at_once() -> None:
         with pytest.raises(OSError):
             writes(one.device, 1)
         reads(one.device, 3)
-        assert smart(one).critical_warning & 8
+        assert told(smart(one).critical_warning) & 8
 
 
 def test_read_only_at_the_end_of_its_life() -> None:
@@ -170,7 +177,7 @@ def test_read_only_at_the_end_of_its_life() -> None:
         truth = one.truth()
         assert truth["read_only"] == 1
         assert truth["bad_superblocks"] > 0
-        assert (smart(one).critical_warning & 9, smart(one).available_spare_percent) == (9, 0)
+        assert (told(smart(one).critical_warning) & 9, smart(one).available_spare) == (9, 0)
         reads(one.device, 16, MIB, step=MIB)
 
 

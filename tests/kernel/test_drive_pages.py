@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from opwatch import nvme_log
 from opwatch.collectors.simulated import find_simulated
+from opwatch.counters import endurance, fdp, identify, ocp, smart_log
 from opwatch.device import Devices
 from opwatch.scratch import ScratchDisk
 from tests.requirements import require_drive
 
-from .drives import MIB, drive, fio, run
+from .drives import MIB, Drive, drive, fio, run
 from .load import BLOCK, discards, reads, writes
 
 
@@ -23,28 +23,34 @@ def units(n_bytes: int, unit: int) -> int:
     return -(-n_bytes // unit)
 
 
+def namespace(one: Drive) -> identify.Namespace:
+    return identify.decode_namespace(one.pages.identify(identify.NAMESPACE, 1))
+
+
 def test_pages_show_the_truth() -> None:
     with drive() as one:
         load = ("--rw=randrw", "--rwmixread=10", "--bs=4k", "--iodepth=32", "--norandommap")
         assert fio(one.device, *load, "--io_size=200m", "--size=64m").returncode == 0
         truth = one.truth()
-        smart = nvme_log.decode_smart(one.pages.get_log(0x02, 512))
-        group = nvme_log.decode_endurance_group(one.pages.get_log(0x09, 512))
-        fdp = nvme_log.decode_fdp_statistics(one.pages.get_log(0x22, 64))
-        ocp = nvme_log.decode_ocp_smart(one.pages.get_log(0xC0, 512))
+        smart = smart_log.decode_smart_log(one.pages.get_log(smart_log.LID, smart_log.LENGTH))
+        group = endurance.decode_endurance_group(one.pages.get_log(endurance.LID, endurance.LENGTH))
+        placement = fdp.decode_fdp_statistics(one.pages.get_log(fdp.LID, fdp.LENGTH))
+        cloud = ocp.decode_c0(one.pages.get_log(ocp.LID, ocp.LENGTH))
+        assert isinstance(cloud, ocp.CloudLog)
         host, nand = truth["host_write_bytes"], truth["nand_write_bytes"]
         assert nand > 1.5 * host > 150 * MIB
         assert smart.data_units_written == units(host, 512_000)
         assert smart.data_units_read == units(truth["host_read_bytes"], 512_000)
-        assert (smart.host_writes, smart.host_reads) == (truth["host_writes"], truth["host_reads"])
+        assert (smart.write_commands, smart.read_commands) == (truth["host_writes"], truth["host_reads"])
         assert group.data_units_written == units(host, 10**9)
         assert group.media_units_written == units(nand, 10**9)
-        assert (fdp.host_bytes_written, fdp.media_bytes_written) == (host, nand)
-        assert fdp.media_bytes_erased == truth["erases"] * truth["superblock_bytes"]
-        assert (ocp.media_bytes_written, ocp.media_bytes_read) == (nand, truth["nand_read_bytes"])
-        assert (ocp.erase_count_min, ocp.erase_count_max) == (truth["erase_min"], truth["erase_max"])
+        assert (placement.host_bytes_written, placement.media_bytes_written) == (host, nand)
+        assert placement.media_bytes_erased == truth["erases"] * truth["superblock_bytes"]
+        assert (cloud.media_written, cloud.media_read) == (nand, truth["nand_read_bytes"])
+        assert (cloud.erase_min, cloud.erase_max) == (truth["erase_min"], truth["erase_max"])
         # The write amplification of the pages, within what their steps allow.
-        waf = ocp.media_bytes_written / (smart.data_units_written * 512_000)
+        assert cloud.media_written
+        waf = cloud.media_written / (units(host, 512_000) * 512_000)
         assert waf == pytest.approx(nand / host, rel=512_000 / host)
 
 
@@ -63,17 +69,17 @@ def test_the_kernels_count_is_the_drives() -> None:
 
 def test_namespace_use_is_live() -> None:
     with drive() as one:
-        before = nvme_log.decode_namespace(one.pages.identify(0))
+        before = namespace(one)
         assert (before.size_lbas, before.used_lbas, before.lba_bytes) == (64 * MIB // 512, 0, 512)
         writes(one.device, 5, MIB, step=MIB)
-        assert nvme_log.decode_namespace(one.pages.identify(0)).used_lbas == 5 * MIB // 512
+        assert namespace(one).used_lbas == 5 * MIB // 512
         discards(one.device, 3, MIB)
-        assert nvme_log.decode_namespace(one.pages.identify(0)).used_lbas == 2 * MIB // 512
+        assert namespace(one).used_lbas == 2 * MIB // 512
 
 
 def test_identity() -> None:
     with drive() as one:
-        controller = one.pages.identify(1)
+        controller = one.pages.identify(identify.CONTROLLER, 0)
         assert controller[4:24].decode().strip() == one.truth()["serial"]
         assert controller[24:64].decode().strip() == "opwatch simulated SSD"
         assert int.from_bytes(controller[280:296], "little") == 64 * MIB

@@ -10,6 +10,7 @@ import pytest
 from opwatch import errors
 from opwatch.sinks import devices, lines
 from opwatch.tools.cli import COMMANDS
+from opwatch.tools.trim import VERBS
 from opwatch.trust import Trust
 
 PAGE = (Path(__file__).parents[2] / "docs" / "man" / "opwatch.1").read_text()
@@ -22,10 +23,15 @@ def section(command: str) -> str:
     return TEXT[begin : TEXT.index("\n.S", begin + 1)]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_is_described_and_no_other(command: str) -> None:
+def arguments_of(command: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
-    importlib.import_module(f"opwatch.tools.{command}").add_arguments(parser)
+    importlib.import_module(f"opwatch.tools.{command.replace(' ', '_')}").add_arguments(parser)
+    return parser
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *(f"trim {verb}" for verb in VERBS)])
+def test_every_option_is_described_and_no_other(command: str) -> None:
+    parser = arguments_of(command)
     known = {option for action in parser._actions for option in action.option_strings}
     described = {
         word.strip('",')

@@ -13,6 +13,8 @@ from opwatch.counters.identify import Controller, Namespace
 from opwatch.sinks.trim_check import Checked, document, lines
 from opwatch.tools.trim_check import exit_status
 from opwatch.trim.causes import Effect, causes
+from opwatch.trim.dryrun import dry_run, ext4_groups
+from opwatch.trim.extents import Extents
 from opwatch.trim.forecast import Forecast, Outlook
 from opwatch.trim.layers import Kind, changes
 from tests.unit.sysfs import SSD_QUEUE, write
@@ -328,6 +330,21 @@ def test_an_nvme_drive_frees_in_its_own_unit(tmp_path: Path) -> None:
     [run] = m.forecast(free=[(0, 8 * 512)]).runs
     # The first unit of 8 blocks begins at block 2048 of the disk, which is block 1 of the partition.
     assert (run.granule_bytes, run.expected_bytes, run.rounded_bytes) == (4096, 0, 4096)
+
+
+def test_each_piece_of_an_extent_is_rounded_for_itself(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    m.scsi(queue=SSD_QUEUE | {"discard_granularity": "4096"})
+    m.mount("8:0")
+    groups = ext4_groups(1024)
+    free = {"8:0": Extents.of([(0, 20 * MIB)])}
+    [run] = dry_run(m.stack(), free, 0, groups)
+    # Groups of 8 MiB from 1 KiB on: two borders lie inside, each within a granule that is then lost; and the
+    # first piece, of 1 KiB, is too short.
+    assert (run.extents, run.below_minimum_bytes) == (4, 1024)
+    assert run.rounded_bytes == 3 * 4096 - 1024
+    assert run.expected_bytes == 20 * MIB - 3 * 4096
+    assert ext4_groups(4096) == (128 * MIB, 0)
 
 
 def test_what_does_not_arrive_is_no_dry_run(tmp_path: Path) -> None:

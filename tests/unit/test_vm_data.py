@@ -78,6 +78,28 @@ def test_results_keep_every_reason() -> None:
     assert "no fio" in found.line()
 
 
+def test_a_skip_is_listed_only_with_the_reason_of_the_matrix() -> None:
+    found = results.Results(1, {}, {"a": "x: why x", "b": "x: another", "c": "no fio"})
+    assert found.unlisted_skips({"x": "why x"}) == {"b": "x: another", "c": "no fio"}
+
+
+def test_ci_leaves_out_by_tier_and_a_run_by_hand_nothing() -> None:
+    known = config.load()
+    full, part = (next(k for k in known.kernels if k.tier == tier) for tier in ("full", "exactness"))
+    both = suite.GuestFile(Path("test_both.py"), (), 2, ("full", "exactness"), 1.0)
+    only = suite.GuestFile(Path("test_only.py"), (), 2, suite.FULL, 1.0)
+    assert [suite.left_out(k, f, "ci") for k in (full, part) for f in (both, only)][:3] == [None] * 3
+    assert "test_only" in (suite.left_out(part, only, "ci") or "")
+    assert suite.left_out(part, only, "") is None
+    with pytest.raises(BenchError, match="can be ci"):
+        suite.left_out(full, both, "nightly")
+
+
+def test_every_tier_is_one_of_a_kernel() -> None:
+    tiers = {kernel.tier for kernel in config.load().kernels}
+    assert {tier for file in suite.guest_files() for tier in file.tiers} == tiers
+
+
 def test_stat_record_is_in_bytes_and_never_goes_back() -> None:
     before = parse_stat("1 2 8 4 5 6 16 8 0 10 11 12 13 24 15 16 17")
     after = parse_stat("2 2 16 4 6 6 24 8 0 10 11 13 13 32 15 17 17")

@@ -24,7 +24,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def render(known: Config, recipes: Iterable[Device]) -> str:
     """The page."""
     kernels = _table(
-        ("kernel", "where from", "what runs on it"),
+        ("kernel", "where from", "what CI runs on it"),
         ((k.name, k.distribution, k.tier) for k in known.kernels),
     )
     lacks = [f"- {k.name}: {why} (`{what}`)" for k in known.kernels for what, why in k.lacks.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -18,6 +19,11 @@ class Results:
     def total(self) -> int:
         """How many tests there were."""
         return self.passed + len(self.failed) + len(self.skipped)
+
+    def unlisted_skips(self, lacks: Mapping[str, str]) -> dict[str, str]:
+        """The skips whose reason is not what the support matrix says this kernel lacks."""
+        listed = {f"{what}: {why}" for what, why in lacks.items()}
+        return {name: why for name, why in self.skipped.items() if why not in listed}
 
     def line(self) -> str:
         """One line for people, with every reason."""

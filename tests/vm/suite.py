@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.vm import devices, exactness, results
 from tests.vm.config import HERE, Kernel
-from tests.vm.errors import BenchError
+from tests.vm.errors import BenchError, CommandTimeout
 from tests.vm.machine import Machine
 from tests.vm.qemu import Shape
 from tests.vm.requirements import IN_GUEST, LACKS
@@ -19,13 +19,19 @@ from tests.vm.results import Results
 
 GUEST = HERE / "guest"
 _JUNIT = "/run/results.xml"
+# What a file belongs to that does not say so.
+FULL = ("full",)
+# A test that takes longer than this part of its file's time shows where it stands.
+_STANDSTILL = 0.8
+_AFTERMATH = "uptime; free -m; ps -eo pid,stat,time,args --sort=-time | head -n 15; dmesg | tail -n 40"
 
 
 @dataclass(frozen=True)
 class GuestFile:
     """A test file with what its guest must have.
 
-    The file says so in constants: DEVICES (names of devices.toml), CPUS, TIERS, TIMEOUT_S.
+    The file says so in constants: DEVICES (names of devices.toml), CPUS, TIERS, TIMEOUT_S. The time is
+    there to end what hangs: many times what the tests take on a machine that is busy with others.
     """
 
     path: Path
@@ -52,8 +58,8 @@ def read_constants(source: str) -> dict[str, object]:
 def guest_file(path: Path) -> GuestFile:
     """The file with its requirements."""
     found = read_constants(path.read_text())
-    names, tiers = found.get("DEVICES", ()), found.get("TIERS", ("full", "exactness"))
-    cpus, timeout_s = found.get("CPUS", 2), found.get("TIMEOUT_S", 300)
+    names, tiers = found.get("DEVICES", ()), found.get("TIERS", FULL)
+    cpus, timeout_s = found.get("CPUS", 2), found.get("TIMEOUT_S", 900)
     if not (isinstance(names, tuple) and isinstance(tiers, tuple)):
         raise BenchError(f"{path}: DEVICES and TIERS must be tuples")
     if not (isinstance(cpus, int) and isinstance(timeout_s, int)):
@@ -61,20 +67,59 @@ def guest_file(path: Path) -> GuestFile:
     return GuestFile(path, names, cpus, tiers, float(timeout_s))
 
 
+def left_out(kernel: Kernel, file: GuestFile, chosen: str) -> str | None:
+    """Why the file is not for this kernel, None if it is: `chosen` is "ci", or "" for everything."""
+    if chosen not in ("", "ci"):
+        raise BenchError(f"OPWATCH_VM_TIER is {chosen!r}: it can be ci, or nothing, which means everything")
+    if not chosen or kernel.tier in file.tiers:
+        return None
+    return f"of {kernel.name} CI runs the tier {kernel.tier!r}; make test-vm runs {file.path.stem} too"
+
+
 def guest_files() -> list[GuestFile]:
     """Every test file for the guest."""
     return [guest_file(path) for path in sorted(GUEST.glob("test_*.py"))]
 
 
-def run(kernel: Kernel, file: GuestFile, sink: Callable[[bytes], object]) -> Results:
-    """Boots a guest and runs the file's tests in it; their output goes to the sink."""
+@dataclass(frozen=True)
+class Run:
+    """What came of a file in a guest, and the seconds to the first command and for the tests."""
+
+    results: Results
+    boot_s: float
+    tests_s: float
+
+    def line(self) -> str:
+        """For people."""
+        return f"{self.results.line()}; up after {self.boot_s:.1f} s, {self.tests_s:.0f} s of tests"
+
+
+def _argv(file: GuestFile) -> list[str]:
+    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-vv", "-ra", "--color=no"]
+    argv += ["--tb=short", "--durations=5", "--durations-min=1"]
+    argv += ["-o", f"faulthandler_timeout={file.timeout_s * _STANDSTILL:.0f}"]
+    return [*argv, f"--junitxml={_JUNIT}", str(file.path)]
+
+
+def run(kernel: Kernel, file: GuestFile, sink: Callable[[bytes], object]) -> Run:
+    """Boots a guest and runs the file's tests in it. Their output goes to the sink, and if not all is well,
+    what the guest looks like afterwards."""
     chosen = devices.choose(file.devices, devices.load())
-    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-ra", "--color=no"]
-    argv += [f"--junitxml={_JUNIT}", str(file.path)]
     env = {IN_GUEST: kernel.name, LACKS: json.dumps(kernel.lacks)}
     with Machine(kernel, chosen, Shape(cpus=file.cpus)) as machine:
-        done = machine.run(argv, timeout_s=file.timeout_s, env=env, stdout=sink, stderr=sink)
+        try:
+            done = machine.run(_argv(file), timeout_s=file.timeout_s, env=env, stdout=sink, stderr=sink)
+        except CommandTimeout:
+            _aftermath(machine, sink)
+            raise
+        if done.status:
+            _aftermath(machine, sink)
         if done.status not in (0, 1):
             raise BenchError(f"pytest in the guest ended with {done.status}")
         exactness.keep(kernel.name, file.path.stem, machine.run(["cat", exactness.IN_GUEST]).stdout)
-        return results.parse(machine.read_file(_JUNIT))
+        return Run(results.parse(machine.read_file(_JUNIT)), machine.boot_s, done.seconds)
+
+
+def _aftermath(machine: Machine, sink: Callable[[bytes], object]) -> None:
+    sink(b"--- the guest after that: load, memory, processes, the end of the kernel's log ---\n")
+    machine.run(["sh", "-c", _AFTERMATH], timeout_s=60, stdout=sink, stderr=sink)

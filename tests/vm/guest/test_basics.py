@@ -15,7 +15,14 @@ MODULES = (
     *("null_blk", "scsi_debug", "loop", "zram", "brd"),
     *("dm_crypt", "dm_thin_pool", "dm_delay", "dm_flakey", "dm_snapshot"),
     *("raid0", "raid1", "raid10", "raid456"),
-    *("ext4", "xfs", "btrfs", "f2fs"),
+    *("ext4", "xfs", "btrfs", "f2fs", "overlay"),
+    *("sd_mod", "virtio_scsi", "ahci", "usb_storage", "uas", "xhci_pci"),
+)
+PROGRAMS = (
+    *("mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "mkfs.f2fs"),
+    *("cryptsetup", "lvm", "dmsetup", "thin_check", "mdadm"),
+    *("sg_unmap", "sg_get_lba_status", "sg_readcap", "nvme"),
+    *("fio", "fstrim", "blkdiscard", "losetup"),
 )
 
 
@@ -35,6 +42,11 @@ def test_block_events_are_there() -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_module_loads(module: str) -> None:
     need_module(module)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_program_is_at_hand(program: str) -> None:
+    need_tool(program)
 
 
 def test_bpf_program_runs() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -10,11 +11,13 @@ from tests.kernel.load import BLKZEROOUT, discards, flushes, reads, writes
 from tests.vm.guest import sysfs
 from tests.vm.guest.exact import assert_explained, observe, run_and_check
 from tests.vm.guest.nullblk import Irq, NullBlk, null_blk
-from tests.vm.guest.shell import put
+from tests.vm.guest.shell import call, put
 from tests.vm.guest.stacked import loop
 from tests.vm.guest.workload import Fio, discard
+from tests.vm.requirements import need_module
 
 DEVICES = ("nvme", "nvme-4k", "virtio-blk", "virtio-scsi", "ahci", "usb")
+TIERS = ("full", "exactness")
 CPUS = 4
 TIMEOUT_S = 900
 
@@ -71,7 +74,7 @@ def test_flush_sequences(driver: str) -> None:
 
 
 @pytest.mark.parametrize("driver", ["nvme", "virtio-blk", "virtio-scsi", "ahci"])
-def test_discards_are_split_and_merged(driver: str) -> None:
+def test_discards_of_every_driver(driver: str) -> None:
     disk = sysfs.disk(DRIVERS[driver])
 
     def workload() -> None:
@@ -91,6 +94,33 @@ def test_discard_larger_than_the_limit_is_split() -> None:
         [seen] = observe([disk], lambda: discards(f"/dev/{disk}", 1, length=16 << 20))
     assert seen.counts()["discard"] == (16, 16 << 20)
     assert_explained("null_blk split discard", seen)
+
+
+def test_discards_merge_into_one_of_many_ranges(tmp_path: Path) -> None:
+    """XFS discards what a commit has freed in one plug: NVMe makes a single command of it."""
+    disk = sysfs.disk("opw-nvme")
+    call("mkfs.xfs", "-q", "-f", f"/dev/{disk}")
+    need_module("xfs")
+    call("mount", "-t", "xfs", "-o", "discard", f"/dev/{disk}", str(tmp_path))
+    files = [tmp_path / str(index) for index in range(2 * 101)]
+    for file in files:
+        with file.open("wb") as opened:
+            opened.write(bytes(1 << 16))
+            os.fsync(opened.fileno())
+    before = sysfs.stat(disk)
+
+    def workload() -> None:
+        for file in files[::2]:
+            file.unlink()
+        call("umount", str(tmp_path))
+
+    [seen] = observe([disk], workload)
+    delta = sysfs.stat(disk) - before
+    assert delta.discard_merges >= 50
+    assert seen.counts()["discard"] == (delta.discards, delta.discard_bytes)
+    assert delta.discards + delta.discard_merges >= 101
+    assert delta.discard_bytes >= 101 << 16
+    assert_explained("nvme multi-range discard", seen)
 
 
 def test_loop() -> None:

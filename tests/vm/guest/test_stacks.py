@@ -14,6 +14,7 @@ from tests.vm.guest.nullblk import NullBlk, null_blk
 from tests.vm.guest.workload import Fio, fio
 
 DEVICES = ("nvme-multipath",)
+TIERS = ("full", "exactness")
 CPUS = 2
 MEMORY = NullBlk(size=96, memory_backed=1)
 WRITES = Fio("write", 503, iodepth=1)

@@ -17,7 +17,8 @@ from tests.vm.guest.scsidebug import BAD_SECTORS, Opts, scsi_debug
 from tests.vm.guest.shell import put
 from tests.vm.guest.workload import Fio, fio
 
-DEVICES = ("virtio-blk",)
+DEVICES = ("nvme", "virtio-blk")
+TIERS = ("full", "exactness")
 CPUS = 2
 TIMEOUT_S = 600
 READS = Fio("read", 1009, iodepth=4)
@@ -85,15 +86,16 @@ def _all_fail(name: str, job: Fio) -> None:
     assert fio(name, job).errors == 17
 
 
-def test_a_disk_unplugged_under_load() -> None:
-    disk = sysfs.disk("opw-virtio-blk")
+@pytest.mark.parametrize(("device", "serial"), [("nvme-plain", "opw-nvme"), ("virtio-blk", "opw-virtio-blk")])
+def test_a_disk_unplugged_under_load(device: str, serial: str) -> None:
+    disk = sysfs.disk(serial)
     argv = Fio("randread", 1 << 30, iodepth=4).argv(f"/dev/{disk}")
     command = ["python3", "-m", "opwatch", "--dev", disk, "-q", "0.2", "--", *argv]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         before = sysfs.stat(disk).reads
         sysfs.wait_for("reads", lambda: sysfs.stat(disk).reads > before + 100)
         time.sleep(1)
-        removal.unplug("virtio-blk", disk)
+        removal.unplug(device, disk)
         out, err = running.communicate(timeout=60)
     assert running.returncode == 1
     assert f"{disk} has gone" in err

@@ -1,0 +1,41 @@
+"""The causes in docs/method-trim.md, from the catalogue. `python -m tests.causes --write` renews them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from opwatch.trim.causes import Cause, causes
+
+PAGE = Path(__file__).parents[1] / "docs" / "method-trim.md"
+BEGIN, END = "<!-- causes: begin -->", "<!-- causes: end -->"
+
+
+def _row(cause: Cause) -> str:
+    found = f"{cause.recognised} ({', '.join(cause.seen_by) or 'by people'})"
+    remedy = cause.remedy.replace("{", "*").replace("}", "*")
+    remedy += f". {cause.caveat[0].upper()}{cause.caveat[1:]}" if cause.caveat else ""
+    known = f"{cause.proof}: {cause.evidence}; kernels: {cause.kernels}"
+    cells = (
+        *(f"{cause.number}", f"`{cause.code}`", cause.title, " ".join(cause.stages) or "-"),
+        *(cause.effect.value, found, remedy, known),
+    )
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
+
+
+def table() -> str:
+    """The table as Markdown."""
+    head = "| # | code | cause | trace | effect | what shows it | what to do | how it is known |"
+    return "\n".join([head, "| --- " * 8 + "|", *map(_row, causes().values())])
+
+
+def renewed(page: str) -> str:
+    """The page with the table as it is now."""
+    before, rest = page.split(BEGIN)
+    return f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--write"]:
+        sys.exit("usage: python -m tests.causes --write")
+    PAGE.write_text(renewed(PAGE.read_text()))

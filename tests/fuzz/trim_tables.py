@@ -1,0 +1,67 @@
+"""Damaged tables, unit properties and fstabs: refused with OpwatchError, or read without a crash.
+
+python -m tests.fuzz.trim_tables [INPUTS [SEED]]
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+from opwatch.errors import OpwatchError
+from opwatch.trim import dmtable
+from opwatch.trim.schedule import from_properties, parse_fstab, parse_properties
+from opwatch.usage import parse_mountinfo
+
+GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "trim"
+_SYSTEMD = (
+    "Id=fstrim.service\nExecStart={ path=/sbin/fstrim ; argv[]=/sbin/fstrim -I /etc/fstab:/x -v ; }\n\n"
+    "Id=fstrim.timer\nLoadState=loaded\nActiveState=active\nLastTriggerUSec=@1763337600\n"
+)
+_FSTAB = "/dev/sda1 / ext4 rw 0 1\nLABEL=a\\040b /m xfs discard,X-fstrim.notrim 0 2\n"
+_MOUNTINFO = "30 27 8:1 / /boot\\040x rw,relatime shared:1 - ext4 /dev/sda1 rw,discard\n"
+_WORDS = ("0", "-1", "9" * 5000, "²", "allow_discards", "Fail", "", "\0", "/", "253:0")
+
+
+def damaged(text: str, chance: random.Random) -> str:
+    """The text with words, characters or lines changed."""
+    words = text.split(" ")
+    for _ in range(chance.randrange(1, 5)):
+        at = chance.randrange(len(words))
+        kind = chance.random()
+        if kind < 0.5:
+            words[at] = chance.choice(_WORDS)
+        elif kind < 0.8:
+            words[at] = words[at][: chance.randrange(len(words[at]) + 1)] + chr(chance.randrange(0x250))
+        else:
+            words.insert(at, chance.choice(words))
+    changed = " ".join(words)
+    return changed[: chance.randrange(len(changed) + 1)] if chance.random() < 0.2 else changed
+
+
+def run(inputs: int, seed: int) -> None:
+    """That many inputs; the first that breaks a rule raises."""
+    chance = random.Random(seed)
+    tables = [(GOOD / name).read_text() for name in ("tables.txt", "statuses.txt")]
+    for _ in range(inputs):
+        try:
+            for target in dmtable.parse(damaged(chance.choice(tables), chance)):
+                status = dmtable.pool_status(target)
+                assert status is None or status.mode
+                for number in (dmtable.chunk_bytes(target), dmtable.mapped_sectors(target)):
+                    assert number is None or number >= 0
+                assert target.device is None or target.device[1] >= 0
+        except OpwatchError:
+            pass
+        plan = from_properties(
+            parse_properties(damaged(_SYSTEMD, chance)), parse_fstab(damaged(_FSTAB, chance)), None, ()
+        )
+        assert plan.last is None or plan.last.timestamp() > 0
+        parse_mountinfo(damaged(_MOUNTINFO, chance))
+
+
+if __name__ == "__main__":
+    inputs, seed = (int(word) for word in (sys.argv[1:] + ["100000", "0"][len(sys.argv) - 1 :]))
+    run(inputs, seed)
+    print(f"{inputs} inputs from seed {seed}: every one refused or sound")

@@ -1,0 +1,314 @@
+"""What `opwatch trim check` foretells, against what fstrim and the kernel's own statistics then say."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.trim.extents import Extents
+from tests.requirements import unmet
+
+MIB = 1 << 20
+
+
+def run(*argv: str) -> str:
+    """What it printed; its complaint when it fails."""
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(argv)}: {done.returncode} {done.stderr.strip()}")
+    return done.stdout
+
+
+def check(*arguments: str, user: int | None = None) -> tuple[int, dict[str, Any]]:
+    """Exit status and the document of the command; as another user when told so."""
+    code = "import os, sys; from opwatch.tools import cli, trim, trim_check\n"
+    code += f"os.setuid({user})\n" if user is not None else ""
+    code += "sys.exit(cli.main(sys.argv[1:]))"
+    argv = [sys.executable, "-c", code, "trim", "check", *arguments, "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert document["exit_status"] == done.returncode
+    return done.returncode, document
+
+
+def codes(found: dict[str, Any]) -> set[str]:
+    return {each["code"] for each in found["reasons"]}
+
+
+@dataclass(frozen=True)
+class Mounted:
+    """A filesystem of a test's own: its mount point, its device, and the file behind that."""
+
+    point: Path
+    device: str
+    file: Path
+
+    def discarded(self) -> int:
+        """Bytes that the kernel has discarded on the device."""
+        fields = (Path("/sys/class/block") / self.device / "stat").read_text().split()
+        return int(fields[13]) * 512
+
+    def fill(self) -> None:
+        """Files of odd sizes, some deleted again: free space in many pieces."""
+        for index in range(97):
+            (self.point / f"f{index}").write_bytes(os.urandom(4096 * (1 + index * 7 % 61)))
+        os.sync()
+        for index in range(0, 97, 3):
+            (self.point / f"f{index}").unlink()
+        os.sync()
+
+    def settled(self) -> int:
+        """The same, once nothing is added any more: XFS goes on after the call has returned."""
+        last, same = self.discarded(), 0
+        while same < 10:
+            time.sleep(0.05)
+            now = self.discarded()
+            last, same = now, same + 1 if now == last else 0
+        return last
+
+    def trim(self) -> subprocess.CompletedProcess[str]:
+        assert self.point.is_mount()
+        return subprocess.run(["fstrim", "-v", str(self.point)], capture_output=True, text=True, check=False)
+
+
+@contextlib.contextmanager
+def loop(file: Path, *options: str) -> Iterator[str]:
+    node = run("losetup", "--find", "--show", *options, str(file)).strip()
+    try:
+        yield node
+    finally:
+        run("losetup", "--detach", node)
+
+
+@contextlib.contextmanager
+def mounted(node: str, point: Path, *options: str) -> Iterator[Path]:
+    point.mkdir(exist_ok=True)
+    run("mount", *options, node, str(point))
+    try:
+        assert point.is_mount()
+        yield point
+    finally:
+        run("umount", str(point))
+
+
+MAKE = {
+    "ext4": ("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,nodiscard", "-b", "4096"),
+    "ext4-1k": ("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,nodiscard", "-b", "1024"),
+    "xfs": ("mkfs.xfs", "-q", "-K"),
+    "btrfs": ("mkfs.btrfs", "-q", "-K"),
+}
+
+
+@contextlib.contextmanager
+def filesystem(
+    kind: str, folder: Path, size: int = 320 * MIB, options: str = "", *, sparse: bool = True
+) -> Iterator[Mounted]:
+    """On a loop device on a file in `folder`."""
+    file = folder / "disk.img"
+    with file.open("wb") as new:
+        new.truncate(size)
+        some = os.urandom(MIB)
+        for _ in range(0 if sparse else size // MIB):
+            new.write(some)
+    with loop(file) as node:
+        run(*MAKE[kind], node)
+        extra = ("-o", options) if options else ()
+        with mounted(node, folder / "m", *extra) as point:
+            yield Mounted(point, Path(node).name, file)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """On a filesystem of the host that can punch holes."""
+    yield tmp_path
+
+
+@pytest.mark.parametrize("kind", ["ext4", "ext4-1k", "xfs", "btrfs"])
+def test_the_dry_run_is_what_is_sent(kind: str, folder: Path) -> None:
+    with filesystem(kind, folder, options="nodiscard" if kind == "btrfs" else "") as made:
+        made.fill()
+        if kind == "btrfs":
+            # What its allocator has in hand is kept from a trim, until the next mount.
+            run("umount", str(made.point))
+            run("mount", "-o", "nodiscard", f"/dev/{made.device}", str(made.point))
+        status, document = check(str(made.point))
+        [found] = document["checks"]
+        assert (status, found["outlook"], found["accepted"]) == (0, "reaches", True)
+        [expected] = found["dry_run"]
+        before = made.settled()
+        assert made.trim().returncode == 0
+        # The other copy of the stripe with a superblock.
+        spared = 65536 if kind == "btrfs" else 0
+        assert made.settled() - before == expected["sent_bytes"] - spared
+
+
+@pytest.mark.parametrize("kind", ["ext4", "ext4-1k"])
+def test_what_is_expected_is_what_the_file_loses(kind: str, folder: Path) -> None:
+    """With blocks of 1 KiB over those of 4 KiB, the ends of free extents stay in the file."""
+    with filesystem(kind, folder, 96 * MIB, sparse=False) as made:
+        for index in range(400):
+            (made.point / f"f{index}").write_bytes(os.urandom(1024 * (1 + index % 7)))
+        os.sync()
+        for index in range(0, 400, 2):
+            (made.point / f"f{index}").unlink()
+        os.sync()
+        # mkfs has zeroed some of its tables in this way.
+        before = holes(made.file)
+        [expected] = check(str(made.point))[1]["checks"][0]["dry_run"]
+        assert (expected["rounded_bytes"] > 0) is (kind == "ext4-1k")
+        assert made.trim().returncode == 0
+        made.settled()
+        assert (holes(made.file) - before).total == expected["expected_bytes"]
+
+
+def holes(file: Path) -> Extents:
+    """Where a file holds nothing."""
+    found, at, size = [], 0, file.stat().st_size
+    with file.open("rb") as opened:
+        while at < size:
+            begin = os.lseek(opened.fileno(), at, os.SEEK_HOLE)
+            try:
+                at = os.lseek(opened.fileno(), begin, os.SEEK_DATA)
+            except OSError:  # nothing but a hole up to the end
+                at = size
+            found.append((begin, at))
+    return Extents.of(found)
+
+
+def test_the_minimum_length_is_heeded(folder: Path) -> None:
+    with filesystem("xfs", folder) as made:
+        made.fill()
+        [found] = check(str(made.point), "-m", "256K")[1]["checks"]
+        [expected] = found["dry_run"]
+        assert expected["below_minimum_bytes"] > 0
+        assert "below-minimum" in codes(found)
+        before = made.settled()
+        run("fstrim", "-m", "256K", str(made.point))
+        assert made.settled() - before == expected["sent_bytes"]
+
+
+def test_a_file_on_ramfs_stops_everything(folder: Path) -> None:
+    with (
+        mounted("ramfs", folder / "ram", "-t", "ramfs") as ram,
+        filesystem("ext4", ram, 64 * MIB) as made,
+    ):
+        status, document = check(str(made.point))
+        [found] = document["checks"]
+        assert (status, found["outlook"], found["accepted"]) == (32, "nothing", False)
+        assert codes(found) == {"loop-no-punch"}
+        assert found["stopped_at"] == made.device
+        assert made.trim().returncode != 0
+
+
+def test_a_file_on_an_overlay_is_a_doubt(folder: Path) -> None:
+    """Over ramfs the first discard fails, and the limits are gone: only then the check can know."""
+    with mounted("ramfs", folder / "ram", "-t", "ramfs") as ram:
+        for name in ("low", "up", "work"):
+            (ram / name).mkdir()
+        options = f"lowerdir={ram}/low,upperdir={ram}/up,workdir={ram}/work"
+        with (
+            mounted("overlay", folder / "over", "-t", "overlay", "-o", options) as over,
+            filesystem("ext4", over, 64 * MIB) as made,
+        ):
+            [found] = check(str(made.point))[1]["checks"]
+            assert any("only a try shows it" in doubt for doubt in found["unknowable"])
+            assert made.trim().returncode == 0, "fstrim claims success"
+            status, document = check(str(made.point))
+            [found] = document["checks"]
+            assert (status, codes(found)) == (32, {"loop-no-punch"})
+
+
+def test_a_loop_on_a_device_writes_zeroes(folder: Path) -> None:
+    lower = folder / "lower.img"
+    with lower.open("wb") as new:
+        new.truncate(96 * MIB)
+    with loop(lower) as below, loop(Path(below)) as above:
+        run(*MAKE["ext4"], above)
+        with mounted(above, folder / "m") as point:
+            [found] = check(str(point))[1]["checks"]
+            assert {"loop-on-device", "loop-frees-file"} <= codes(found)
+            assert [layer["device"] for layer in found["layers"]] == [Path(above).name, Path(below).name]
+            fields = Path(f"/sys/class/block/{Path(below).name}/stat")
+            before = int(fields.read_text().split()[13])
+            assert point.is_mount()
+            run("fstrim", str(point))
+            assert int(fields.read_text().split()[13]) == before, "no discard arrives below"
+
+
+def test_a_path_that_is_no_mount_point_says_what_would_be_trimmed(folder: Path) -> None:
+    with filesystem("ext4", folder, 64 * MIB) as made:
+        (made.point / "sub").mkdir()
+        [found] = check(str(made.point / "sub"))[1]["checks"]
+        assert found["mount"] == str(made.point)
+        assert "not-a-mount-point" in {each["code"] for each in found["schedule_reasons"]}
+
+
+def test_a_device_stands_for_its_mounts_or_for_itself(folder: Path) -> None:
+    with filesystem("ext4", folder, 64 * MIB) as made:
+        assert check("--dev", made.device)[1]["checks"][0]["mount"] == str(made.point)
+        node = f"/dev/{made.device}"
+    with loop(made.file) as node:
+        [found] = check("--dev", node)[1]["checks"]
+        assert (found["mount"], found["outlook"]) == (None, "reaches")
+
+
+def test_no_privilege_is_needed() -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="opwatch-") as name,
+        filesystem("ext4", Path(name), 64 * MIB) as made,
+    ):
+        Path(name).chmod(0o755)
+        _, root = check(str(made.point))
+        _, other = check(str(made.point), user=65534)
+        assert root["checks"][0]["dry_run"] == other["checks"][0]["dry_run"]
+
+
+def test_two_btrfs_devices_of_which_one_takes_none(folder: Path) -> None:
+    """The device without discards is a loop device on ramfs."""
+    good = folder / "good.img"
+    with good.open("wb") as new:
+        new.truncate(256 * MIB)
+    with mounted("ramfs", folder / "ram", "-t", "ramfs") as ram:
+        bad = ram / "bad.img"
+        with bad.open("wb") as new:
+            new.truncate(256 * MIB)
+        with loop(good) as one, loop(bad) as two:
+            run("mkfs.btrfs", "-q", "-K", "-d", "raid0", one, two)
+            with mounted(one, folder / "m", "-o", "nodiscard") as point:
+                status, document = check(str(point))
+                [found] = document["checks"]
+                assert (status, found["outlook"]) == (64, "part")
+                assert {"btrfs-device-no-discards", "loop-no-punch"} <= codes(found)
+                assert [each["device"] for each in found["dry_run"]] == [Path(one).name]
+
+
+def test_zram_takes_what_it_is_told(folder: Path) -> None:
+    control = Path("/sys/class/zram-control/hot_add")
+    if not control.exists():
+        unmet("kernel", "this kernel has no zram")
+    name = f"zram{control.read_text().strip()}"
+    try:
+        (Path("/sys/block") / name / "disksize").write_text(str(128 * MIB))
+        run(*MAKE["ext4"], f"/dev/{name}")
+        with mounted(f"/dev/{name}", folder / "m") as point:
+            made = Mounted(point, name, folder)
+            made.fill()
+            [found] = check(str(point))[1]["checks"]
+            assert (found["outlook"], codes(found)) == ("reaches", set())
+            # zram keeps no statistics of discards: what fstrim claims is all there is.
+            assert f"({found['dry_run'][0]['sent_bytes']} bytes)" in made.trim().stdout
+    finally:
+        (Path("/sys/block") / name / "reset").write_text("1")
+        control.with_name("hot_remove").write_text(name.removeprefix("zram"))

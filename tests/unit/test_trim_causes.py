@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from opwatch.errors import OpwatchError
+from opwatch.trim.causes import BLANKS, PACKAGED, Effect, causes, parse_causes, reason
+from tests import causes as page
+
+GOOD = """
+[[cause]]
+number = 1
+code = "x"
+title = "t"
+layer = "l"
+stages = ["V1"]
+effect = "stops"
+seen_by = ["check"]
+recognised = "r"
+remedy = "mend {device}"
+proof = "source"
+evidence = "e"
+kernels = "any"
+"""
+
+
+def test_the_page_has_the_table_of_the_catalogue() -> None:
+    text = page.PAGE.read_text()
+    assert text == page.renewed(text), "run python -m tests.causes --write"
+    assert all(f"| `{code}` |" in text for code in causes())
+
+
+def test_every_numbered_cause_is_there() -> None:
+    assert sorted({cause.number for cause in causes().values()}) == list(range(1, 44))
+
+
+def test_a_cause_without_a_stage_is_one_of_asking_or_of_measuring() -> None:
+    silent = [cause for cause in causes().values() if not cause.stages and cause.effect is Effect.STOPS]
+    assert silent == []
+
+
+@pytest.mark.parametrize("code", causes())
+def test_remedies_name_what_they_are_about(code: str) -> None:
+    found = reason(code, "sda", "seen", 5, **{name: f"the-{name}" for name in BLANKS})
+    assert "{" not in found.remedy
+    assert found.document()["remedy"] == found.remedy
+    assert (found.document()["where"], found.document()["lost_bytes"]) == ("sda", 5)
+
+
+def test_a_name_that_nobody_knows_stays_a_blank() -> None:
+    assert "<label>" in reason("crypt-no-discards", "dm-0", "seen").remedy
+    with pytest.raises(ValueError, match="has a blank"):
+        reason("crypt-no-discards", "dm-0", "seen", colour="red")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("number = 1", 'number = "1"', "number"),
+        ('code = "x"', "", "code"),
+        ('effect = "stops"', 'effect = "halts"', "effect"),
+        ('stages = ["V1"]', 'stages = ["V9"]', "stages"),
+        ("{device}", "{drive}", "remedy"),
+        ('layer = "l"', 'layer = "l"\ncolour = "red"', "colour"),
+        (GOOD, GOOD + GOOD, "twice"),
+        (GOOD, "= 1", "catalogue"),
+        (GOOD, "", "no \\[\\[cause"),
+    ],
+)
+def test_what_is_no_catalogue_is_refused(old: str, new: str, complaint: str) -> None:
+    assert list(parse_causes(GOOD, "catalogue")) == ["x"]
+    with pytest.raises(OpwatchError, match=complaint):
+        parse_causes(GOOD.replace(old, new, 1), "catalogue")
+
+
+def test_the_catalogue_is_packaged() -> None:
+    assert PACKAGED.is_file()

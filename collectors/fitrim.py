@@ -1,60 +1,45 @@
-"""FITRIM, in a process of its own: so that its discards are told from all others, and a signal ends it."""
+"""FITRIM, guarded: only on a mount point, for on any other path it trims the file system that holds it."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
-import signal
 import struct
-from collections.abc import Callable
-from pathlib import Path
 
-from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, UsageError
-from opwatch.trim.audit import ALL, Answer, Asked
-from opwatch.usage import Mount, Usage, read_usage
+from opwatch.collectors.free_space import opened
+from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported, UsageError
+from opwatch.usage import Mount, Usage, mount_of, read_usage
 
-# _IOWR('X', 121, struct fstrim_range)
 FITRIM = 0xC0185879
 _RANGE = struct.Struct("=3Q")
-_ANSWER = struct.Struct("=qQ")
+EVERYTHING = 0xFFFFFFFFFFFFFFFF
+
+
 # The server or the host trims these, or nobody can.
-_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "ceph", "glusterfs", "9p", "virtiofs", "afs", "lustre", "fuse")
+_ELSEWHERE = ("nfs", "nfs4", "cifs", "smb3", "ceph", "glusterfs", "9p", "virtiofs", "afs", "lustre", "fuse")
 _LAYERED = ("overlay", "aufs", "ecryptfs")
 
 
-def check_mount(text: str, usage: Usage | None = None) -> Mount:
-    """The mount at a path that may be trimmed; RefusedError with the reason for every other.
-
-    A path inside of a mount is no mount point: FITRIM would trim the whole filesystem that holds it.
-    """
-    usage = usage or read_usage()
+def mounted_at(path: str, usage: Usage | None = None) -> Mount:
+    """The mount whose mount point this is; UsageError or RefusedError, with what to name instead."""
+    real = os.path.realpath(path)
+    found = mount_of(real, (usage or read_usage()).mounts)
+    if found and found.point == real:
+        return found
     try:
-        path = os.path.realpath(text, strict=True)
+        os.stat(real)  # noqa: PTH116
     except OSError as error:
-        raise UsageError(f"{text}: {error.strerror}") from error
-    found = [mount for mount in usage.mounts if mount.point == path]
-    if not found:
-        holder = max(
-            (m for m in usage.mounts if path.startswith(m.point.rstrip("/") + "/")),
-            key=lambda m: len(m.point),
-            default=None,
-        )
-        where = f"; it lies in {holder.point}, which would be trimmed instead" if holder else ""
-        raise RefusedError(f"{text} is not a mount point{where}. Name a mount point")
-    mount = found[-1]
-    _refuse_kind(mount)
-    if "ro" in mount.options or "ro" in mount.super_options:
-        raise RefusedError(f"{text} is mounted read-only: its free space is not to be touched")
-    if Path(path).stat().st_dev != os.makedev(*_numbers(mount.dev)) and not mount.dev.startswith("0:"):
-        raise RefusedError(f"{text}: something else was mounted over it meanwhile")
-    return mount
+        raise UsageError(f"{path}: {error.strerror}") from error
+    where = f"; it lies on the one at {found.point}: name that one" if found else ""
+    raise RefusedError(f"{path} is not a mount point{where}")
 
 
-def _refuse_kind(mount: Mount) -> None:
+def check_mount(path: str, usage: Usage | None = None) -> Mount:
+    """The mount at a path whose trim is ours to ask for; RefusedError with the reason for every other."""
+    mount = mounted_at(path, usage)
     kind = mount.filesystem
-    if kind in _NETWORK or (kind.startswith("fuse") and kind != "fuseblk"):
+    if kind in _ELSEWHERE or (kind.startswith("fuse") and kind != "fuseblk"):
         raise RefusedError(
             f"{mount.point} is a network or user-space filesystem ({kind}): trim where its data lie"
         )
@@ -63,96 +48,32 @@ def _refuse_kind(mount: Mount) -> None:
             f"{mount.point} is a layer over other filesystems ({kind}): trim the one below it, which may "
             "belong to somebody else"
         )
+    if "ro" in mount.options or "ro" in mount.super_options:
+        raise RefusedError(f"{mount.point} is mounted read-only: its free space is not to be touched")
+    return mount
 
 
-def _numbers(dev: str) -> tuple[int, int]:
-    major, _, minor = dev.partition(":")
-    return int(major), int(minor)
-
-
-def trim(mount: Mount, asked: Asked, started: Callable[[int], None]) -> Answer:
-    """Trim, and return what the kernel claims. `started` is told the process before it begins."""
-    descriptor = os.open(mount.point, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    go_read, go_write = os.pipe2(os.O_CLOEXEC)
-    answer_read, answer_write = os.pipe2(os.O_CLOEXEC)
-    try:
-        pid = os.fork()
-        if pid == 0:
-            _child(descriptor, asked, go_read, go_write, answer_write)
-        os.close(answer_write)
-        answer_write = -1
-        started(pid)
-        os.write(go_write, b"g")
-        return _wait(pid, answer_read)
-    finally:
-        for number in (descriptor, go_read, go_write, answer_read, answer_write):
-            if number >= 0:
-                os.close(number)
-
-
-def _child(descriptor: int, asked: Asked, go_read: int, go_write: int, answer: int) -> None:
-    """Never returns. Ends when its parent does, before it begins or by a signal like any other process."""
-    status = 1
-    with contextlib.suppress(BaseException):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
-        signal.set_wakeup_fd(-1)
-        os.close(go_write)
-        if os.read(go_read, 1):
-            buffer = bytearray(_RANGE.pack(asked.start, asked.length, asked.minlen))
-            error = 0
-            try:
-                fcntl.ioctl(descriptor, FITRIM, buffer)
-            except OSError as caught:
-                error = caught.errno or errno.EIO
-            os.write(answer, _ANSWER.pack(error, _RANGE.unpack(buffer)[1]))
-            status = 0
-    os._exit(status)
-
-
-def _wait(pid: int, answer: int) -> Answer:
-    """What the child says; an Answer without claim when a signal ended it."""
-    interrupted = False
-    while True:
+def fitrim(mount: Mount, start: int = 0, length: int = EVERYTHING, minlen: int = 0) -> int:
+    """Trim free space of a range, in the file system's own addresses; returns the bytes that the kernel
+    claims to have trimmed, which may be less or more than what reached the drive."""
+    buffer = bytearray(_RANGE.pack(start, length, minlen))
+    with opened(mount.point) as descriptor:
+        if mount != mounted_at(mount.point):
+            raise RefusedError(f"{mount.point}: something else is mounted there now")
         try:
-            raw = os.read(answer, _ANSWER.size)
-            break
-        except KeyboardInterrupt:
-            interrupted = True
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGINT)
-    _, status = os.waitpid(pid, 0)
-    if len(raw) == _ANSWER.size:
-        error, claimed = _ANSWER.unpack(raw)
-        if error in (errno.EPERM, errno.EACCES):
-            raise PermissionMissing("FITRIM: needs CAP_SYS_ADMIN, or root. Try: sudo opwatch trim audit ...")
-        return Answer(None if error else claimed, error, interrupted)
-    if os.WIFSIGNALED(status):
-        return Answer(None, 0, True)
-    raise OpwatchError("FITRIM: the process that was to ask for it ended without an answer")
+            fcntl.ioctl(descriptor, FITRIM, buffer)
+        except OSError as error:
+            raise _explained(error, mount) from error
+    claimed: int = _RANGE.unpack(buffer)[1]
+    return claimed
 
 
-def whole(minlen: int = 0) -> Asked:
-    """Everything that is free, in pieces of at least so many bytes."""
-    return Asked(0, ALL, minlen)
-
-
-def log_tail(path: Path = Path("/dev/kmsg")) -> Callable[[], list[str]]:
-    """Reads the kernel's log from now on: a function that returns the new lines about devices, [] where the
-    log may not be read."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        os.lseek(descriptor, 0, os.SEEK_END)
-    except OSError:
-        return list
-
-    def read() -> list[str]:
-        lines = []
-        with contextlib.suppress(OSError):
-            while True:
-                record = os.read(descriptor, 8192).decode(errors="replace")
-                lines.append(record.partition(";")[2].split("\n", 1)[0])
-        os.close(descriptor)
-        return lines
-
-    return read
+def _explained(error: OSError, mount: Mount) -> OpwatchError:
+    where = f"{mount.point}: {mount.filesystem}"
+    if error.errno == errno.EPERM:
+        return PermissionMissing(f"{where}: FITRIM needs CAP_SYS_ADMIN")
+    if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS):
+        return Unsupported(f"{where}: the discard operation is not supported here")
+    if error.errno == errno.EROFS:
+        return Unsupported(f"{where}: read-only, or mounted without its journal: it takes no FITRIM")
+    return OpwatchError(f"{where}: FITRIM failed: {error.strerror}")

@@ -11,6 +11,7 @@ from opwatch.tools.command import Command
 VERBS = {
     "audit": "trim, and follow what becomes of it, layer by layer, down to the drive",
     "check": "foretell: will a trim get through, how much of it, and which layer stops it",
+    "stale": "how much space is free for the filesystem but still data for the drive",
 }
 
 

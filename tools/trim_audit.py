@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opwatch import units
-from opwatch.collectors import fitrim
+from opwatch.collectors import fitrim_process
 from opwatch.collectors.discards import DiscardTracer
+from opwatch.collectors.fitrim import check_mount
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.drive.spec import parse_size
@@ -60,20 +61,20 @@ def _chosen(args: argparse.Namespace) -> tuple[list[Mount], list[str]]:
     if sum((bool(args.mounts), args.all, bool(args.dev))) != 1:
         raise UsageError("name mount points, or one device with --dev, or --all")
     if args.mounts:
-        return [fitrim.check_mount(text, usage) for text in args.mounts], []
+        return [check_mount(text, usage) for text in args.mounts], []
     if args.dev:
         device = Devices().resolve(args.dev)
         found = usage.mounts_of(device)
         if not found:
             raise UsageError(f"{device.name} is mounted nowhere; --watch follows blkdiscard and others on it")
-        return [fitrim.check_mount(found[0].point, usage)], []
+        return [check_mount(found[0].point, usage)], []
     chosen: dict[str, Mount] = {}
     left_out = []
     for mount in usage.mounts:
         if mount.dev in chosen or not mount.source.startswith("/dev/"):
             continue
         try:
-            chosen[mount.dev] = fitrim.check_mount(mount.point, usage)
+            chosen[mount.dev] = check_mount(mount.point, usage)
         except (RefusedError, UsageError) as error:
             left_out.append(f"left out: {error}")
     if not chosen:
@@ -117,8 +118,8 @@ def audit_mount(mount: Mount, asked: Asked, patience_s: float = 30.0) -> Audit:
     with _alone_on(before):
         granules = {layer.device: granule for layer in before.layers if (granule := losses.granule_of(layer))}
         with DiscardTracer(_disks(before), granules) as tracer:
-            log = fitrim.log_tail()
-            answer = fitrim.trim(mount, asked, tracer.follow)
+            log = fitrim_process.log_tail()
+            answer = fitrim_process.trim(mount, asked, tracer.follow)
             quiet = QUIET_S.get(mount.filesystem, QUIET_DEFAULT_S)
             settled = tracer.wait_quiet(quiet, patience_s)
             trace = tracer.read()
@@ -136,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
     mounts, left_out = _chosen(args)
     for line in left_out:
         print(f"opwatch: {units.printable(line)}", file=sys.stderr)
-    asked = fitrim.whole(parse_size(args.minimum) if args.minimum != "0" else 0)
+    asked = fitrim_process.whole(parse_size(args.minimum) if args.minimum != "0" else 0)
     audits = []
     for mount in mounts:
         try:

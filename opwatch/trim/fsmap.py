@@ -34,10 +34,17 @@ class Answer:
     resume: bytes | None
 
 
-def question(records: int, resume: bytes | None = None) -> bytearray:
-    """What to ask: up to this many records, from the beginning or behind those of the last answer."""
-    low = resume or bytes(RECORD_BYTES)
-    return bytearray(_HEAD.pack(0, 0, records, 0) + low + _HIGHEST + bytes(records * RECORD_BYTES))
+def question(records: int, resume: bytes | None = None, highest: bytes | None = None) -> bytearray:
+    """What to ask: up to this many records between two keys, of which the lower one may be the end of the
+    last answer."""
+    low, high = resume or bytes(RECORD_BYTES), highest or _HIGHEST
+    return bytearray(_HEAD.pack(0, 0, records, 0) + low + high + bytes(records * RECORD_BYTES))
+
+
+def key(dev: tuple[int, int], offset: int) -> bytes:
+    """A place on a device, as a bound of a question."""
+    number = dev[1] & 0xFF | dev[0] << 8 | (dev[1] & ~0xFF) << 12
+    return _RECORD.pack(number, 0, offset, 0, 0, 0)
 
 
 def _number(dev: int) -> tuple[int, int]:

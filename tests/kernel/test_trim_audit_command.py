@@ -72,7 +72,7 @@ def test_a_device_means_what_is_mounted_from_it(disk: ScratchDisk) -> None:
         ((), 2, "name mount points"),
         (("--all", "--dev", "loop0"), 2, "name mount points"),
         (("/nonexistent",), 2, "No such file"),
-        (("/usr/bin",), 3, "which would be trimmed instead"),
+        (("/usr/bin",), 3, "it lies on the one at"),
         (("-m", "many", "/proc"), 2, "no size"),
         (("--dev", "nosuchdisk"), 2, "Block devices here"),
     ],

@@ -48,7 +48,8 @@ def test_a_map_is_read_on_behind_its_last_record() -> None:
 
 def test_large_device_numbers() -> None:
     major, minor = 259, 70_000
-    number = minor & 0xFF | major << 8 | (minor & ~0xFF) << 12  # new_encode_dev()
+    number = struct.unpack_from("=I", fsmap.key((major, minor), 0))[0]
+    assert number == minor & 0xFF | major << 8 | (minor & ~0xFF) << 12  # new_encode_dev()
     record = struct.pack("=2I4Q24x", number, 0x30, 4096, 1, 0, 8192)
     head = struct.pack("=4I48x", 0, 1, 1, 1) + bytes(128)
     assert fsmap.decode(head + record).free == (fsmap.Piece((major, minor), 4096, 12288),)

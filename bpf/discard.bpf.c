@@ -113,7 +113,10 @@ int discard_split(__u64 *ctx)
 	return 0;
 }
 
-/* Joined to a request that it touches: from now on it is part of that one's first bio. */
+/*
+ * Joined to a request that it touches. Whose it was is remembered, unless it is a kernel thread's:
+ * a RAID 5 joins thousands to one request, and threads are not told apart.
+ */
 static __always_inline int on_merge(struct bio *bio)
 {
 	struct ow_flow_key key = {};
@@ -125,12 +128,19 @@ static __always_inline int on_merge(struct bio *bio)
 	entry = bpf_map_lookup_elem(&bios, &address);
 	key.who = entry ? entry->who : who_runs();
 	add_bytes(&key, BPF_CORE_READ(bio, bi_iter.bi_size));
-	bpf_map_delete_elem(&bios, &address);
+	if (key.who == OW_WHO_KERNEL)
+		bpf_map_delete_elem(&bios, &address);
 	return 0;
 }
 
 SEC("raw_tp/block_bio_backmerge")
 int discard_backmerge(__u64 *ctx)
+{
+	return on_merge((struct bio *)ctx[0]);
+}
+
+SEC("raw_tp/block_bio_frontmerge")
+int discard_frontmerge(__u64 *ctx)
 {
 	return on_merge((struct bio *)ctx[0]);
 }

@@ -63,6 +63,44 @@ __attribute__((noinline)) int count_range(struct walk_state *w, __u64 address, _
 	return 0;
 }
 
+/*
+ * Whether the bios that were joined to the one at @address are from the same sender; with @forget,
+ * they are forgotten on the way. Two partitions that touch can meet in one request.
+ */
+__attribute__((noinline)) int joined_alike(__u64 address, __u32 forget)
+{
+	struct trim_bio *first = bpf_map_lookup_elem(&bios, &address);
+	struct bio *bio = (struct bio *)address;
+	__u8 who = first ? first->who : OW_WHO_OTHER;
+	struct trim_bio *entry;
+	int i;
+
+	for (i = 0; i < MAX_RANGES; i++) {
+		bio = BPF_CORE_READ(bio, bi_next);
+		if (!bio)
+			return 1;
+		address = (__u64)bio;
+		entry = bpf_map_lookup_elem(&bios, &address);
+		if (entry && entry->who != who)
+			return 0;
+		if (forget)
+			bpf_map_delete_elem(&bios, &address);
+	}
+	return 1;
+}
+
+/* A request whose bios touch each other is one range, if they are all of one sender. */
+static __always_inline bool is_one_range(struct walk_state *w, struct request *rq, struct bio *bio)
+{
+	if (BPF_CORE_READ(rq, nr_phys_segments) > 1)
+		return false;
+	if (!BPF_CORE_READ(bio, bi_next))
+		return true;
+	if (!joined_alike((__u64)bio, 0))
+		return false;
+	return w->why != WALK_DONE || joined_alike((__u64)bio, 1);
+}
+
 static __always_inline void walk_request(struct walk_state *w, struct request *rq)
 {
 	struct bio *bio = BPF_CORE_READ(rq, bio);
@@ -71,10 +109,11 @@ static __always_inline void walk_request(struct walk_state *w, struct request *r
 
 	bpf_probe_read_kernel(w->key.disk, OW_DISK_NAME, &disk->disk_name);
 	w->now = bpf_ktime_get_ns();
-	if (BPF_CORE_READ(rq, nr_phys_segments) <= 1) {
-		if (bio)
-			count_range(w, (__u64)bio, BPF_CORE_READ(rq, __sector),
-				    BPF_CORE_READ(rq, __data_len), 1);
+	if (!bio)
+		return;
+	if (is_one_range(w, rq, bio)) {
+		count_range(w, (__u64)bio, BPF_CORE_READ(rq, __sector),
+			    BPF_CORE_READ(rq, __data_len), 1);
 		return;
 	}
 	for (i = 0; i < MAX_RANGES; i++) {

@@ -203,11 +203,10 @@ def test_a_foreign_trim_of_the_same_disk_is_told_apart(disk: ScratchDisk) -> Non
     if not os.path.exists(f"/sys/class/block/{disk.name}p2"):
         trims.run("partx", "--add", disk.node)
     program = (
-        "import fcntl, struct, os, sys, time\n"
+        "import fcntl, struct, os\n"
         f"d = os.open('/dev/{disk.name}p2', os.O_RDWR)\n"
-        "end = time.monotonic() + 1.0\n"
         "print('on', flush=True)\n"
-        "while time.monotonic() < end: fcntl.ioctl(d, 0x1277, struct.pack('=QQ', 0, 1 << 20))\n"
+        "while True: fcntl.ioctl(d, 0x1277, struct.pack('=QQ', 0, 1 << 20))\n"
     )
     for _, found in audited(lambda: mounted(f"{disk.node}p1", "ext4")):
         first = found
@@ -216,8 +215,10 @@ def test_a_foreign_trim_of_the_same_disk_is_told_apart(disk: ScratchDisk) -> Non
     other.stdout.readline()
     with mounted(f"{disk.node}p1", "ext4") as point:
         found = trims.audit(point)
+    other.kill()
     other.wait()
     assert found.claimed_bytes == first.claimed_bytes
     assert found.rows[0].bytes_out == first.rows[0].bytes_out
+    # Some of the foreign discards touch ours, and the kernel joins them to one request.
     assert found.reached_bytes <= first.reached_bytes
     assert any("python" in note and f"{disk.name}" in note for note in found.notes)

@@ -6,11 +6,11 @@ import pytest
 
 from opwatch.trim.flow import Stage, total
 from tests.vm.guest import sysfs
+from tests.vm.guest.audits import Verdict, audit, codes, filesystem, row, whole
 from tests.vm.guest.nullblk import NullBlk, null_blk
 from tests.vm.guest.scsidebug import scsi_debug
 from tests.vm.guest.shell import call, put
 from tests.vm.guest.sysfs import SYS_BLOCK
-from tests.vm.guest.audits import Verdict, audit, codes, filesystem, row, whole
 
 SECTOR = 512
 MIB = 1 << 20

@@ -12,8 +12,8 @@ import pytest
 from opwatch.trim.audit import Audit
 from tests.kernel import trims
 from tests.vm.guest import stacked, sysfs
-from tests.vm.guest.shell import call
 from tests.vm.guest.audits import Verdict, audit, codes, filesystem, row, whole
+from tests.vm.guest.shell import call
 from tests.vm.requirements import need_module
 
 DEVICES = ("virtio-blk-nodiscard",)

@@ -23,8 +23,8 @@
 /* In the stream of a superblock: filled by collection, so that its pages have outlived one. */
 #define OW_MOVED 0x80u
 
-/* Host pages placed at once: enough prefetches in flight to hide a memory access. */
-#define OW_BATCH 64
+/* Host pages placed at once: as many prefetches as a core keeps in flight. */
+#define OW_BATCH 16
 
 #define OW_MAX_FRONTIERS (2 * OW_FTL_MAX_STREAMS)
 

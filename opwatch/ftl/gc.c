@@ -4,11 +4,15 @@
 
 #include <errno.h>
 
-#define CHUNK 256
+/* Pages in a word of the bitmap. */
+#define CHUNK 64
+/* Words between the one looked at and the one whose reverse map entries are asked for. */
+#define AHEAD 8
 
 /*
- * List the valid pages of @sb from bitmap word @word on, up to a chunk of them, and ask for their
- * map entries ahead of time. Returns how many; 0 at the end.
+ * List the valid pages of @sb in the next bitmap word from *@word on that has any, and ask for
+ * their map entries ahead of time. Few at a time, or what was asked for first is gone again from
+ * the cache before it is used. Returns how many; 0 at the end.
  */
 static uint32_t collect(struct ow_ftl *ftl, uint32_t sb, uint32_t *word, uint32_t *pages)
 {
@@ -17,7 +21,9 @@ static uint32_t collect(struct ow_ftl *ftl, uint32_t sb, uint32_t *word, uint32_
 	const uint32_t *p2l = ftl->p2l + base, *l2p = ftl->l2p;
 	uint32_t words = ftl->sb_pages >> 6, at = *word, n = 0;
 
-	for (; at < words && n <= CHUNK - 64; at++) {
+	for (; at < words && !n; at++) {
+		for (uint32_t i = 0; i < CHUNK; i += 16)
+			__builtin_prefetch(p2l + ((at + AHEAD) << 6) + i);
 		for (uint64_t left = bits[at]; left; left &= left - 1) {
 			uint32_t page = p2l[(at << 6) + __builtin_ctzll(left)];
 

@@ -10,7 +10,7 @@ from typing import Any
 from opwatch import units
 from opwatch.sinks.devices import encodable
 from opwatch.trim import layers
-from opwatch.trim.causes import Effect, Reason
+from opwatch.trim.causes import Effect, Reason, reason
 from opwatch.trim.forecast import Forecast, Outlook
 from opwatch.trim.layers import Kind, Layer, Stack
 from opwatch.trim.rules import named
@@ -152,7 +152,13 @@ def lines(checked: Checked, encoding: str) -> list[str]:
     for layer in checked.stack.layers:
         found += _layer(layer)
     found += _space(checked.forecast)
-    for each in (*checked.forecast.reasons, *checked.schedule):
+    # That nothing starts fstrim at all is said once, at the end.
+    here = [each for each in checked.schedule if each.code != "timer-off"]
+    # Where nothing arrives, it does not matter what would be hidden.
+    lost = checked.forecast.outlook is Outlook.NOTHING
+    for each in (*checked.forecast.reasons, *here):
+        if lost and each.cause.effect is Effect.HIDES:
+            continue
         found += _reason(each, full=_matters(each, checked.forecast))
     for doubt in checked.forecast.unknowable:
         found += _wrapped("unknown", doubt)
@@ -171,6 +177,9 @@ def schedule_lines(schedule: Schedule, encoding: str) -> list[str]:
     if schedule.container:
         words += f"; this system is marked as a container ({schedule.container}), where the timer is skipped"
     found = _wrapped("fstrim.timer", words, indent=0)
+    if schedule.runs is False and not schedule.cron:
+        off = reason("timer-off", "fstrim.timer", words)
+        found += _wrapped("", f"do: {off.remedy}", indent=0)
     for file in schedule.cron:
         found += _wrapped("cron", f"{file} calls fstrim", indent=0)
     return [encodable(line, encoding) for line in found]

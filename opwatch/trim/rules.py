@@ -111,7 +111,8 @@ def _limits(stack: Stack, layer: Layer) -> Iterator[Reason]:
         else:
             yield reason("limit-zero", lower.device, seen, device=lower.device)
     most, hardware = layer.limits.max_bytes or 0, layer.limits.max_hw_bytes or 0
-    if 0 < most < hardware and not lowers:
+    # The kernel itself rounds the limit down to the granularity.
+    if 0 < most < hardware - (layer.limits.granularity or 0) and not lowers:
         seen = f"discard_max_bytes is {most}, discard_max_hw_bytes {hardware}"
         yield reason("limit-lowered", layer.device, seen, device=layer.device)
 

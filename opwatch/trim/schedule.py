@@ -144,7 +144,7 @@ def _omitted(stack: Stack, schedule: Schedule) -> str | None:
 
 def schedule_reasons(stack: Stack, schedule: Schedule) -> list[Reason]:
     """Why fstrim does not come to this mount by itself; empty when it does, or when nobody knows."""
-    if not stack.filesystem:
+    if not stack.filesystem or not stack.tops():
         return []
     at = stack.filesystem.point
     if schedule.cron or schedule.why_unknown:

@@ -30,7 +30,7 @@ def _with_tracefs(argv: Sequence[str]) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", mount, "sh", *argv]
 
 
-def run(script: Path, *arguments: str, load: str, timeout_s: float = 240) -> list[dict[str, Any]]:
+def run(script: Path, *arguments: str, load: str, timeout_s: float = 600) -> list[dict[str, Any]]:
     """What a script says in JSON while a line of Python works on a disk; it is attached by then."""
     code = ROOT / "tests" / "kernel" / "load.py"
     # bpftrace splits the command at blanks, and knows no quotes.

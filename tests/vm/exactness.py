@@ -19,12 +19,25 @@ PAGE = CHECKOUT / "docs" / "exactness.md"
 HEAD = """# Exactness
 
 Written by `make exactness` from runs of the tests in QEMU guests with Debian's stock kernels. One row is one
-operation of one workload. *Drift* is how many more requests `/sys/block/*/stat` counted than were traced,
-*losses* are completions without an issue, missed completions, requests that could not be remembered and
-program runs that the kernel skipped. The tests fail unless both are 0 in every row.
+operation of one workload. *Drift* is how many more requests, and bytes, `/sys/block/*/stat` counted than were
+traced ("not kept": the kernel has no such count; flushes have no bytes). *Losses* are completions without
+an issue, missed completions, requests that could not be remembered and program runs that the kernel skipped.
+The tests fail unless all are 0 in every row.
 
 """
-COLUMNS = ("kernel", "driver", "op", "requests", "bytes", "errors", "partial", "requeued", "drift", "losses")
+COLUMNS = (
+    "kernel",
+    "driver",
+    "op",
+    "requests",
+    "bytes",
+    "errors",
+    "partial",
+    "requeued",
+    "drift",
+    "byte drift",
+    "losses",
+)
 
 
 def keep(kernel: str, file: str, rows: bytes) -> None:

@@ -30,7 +30,7 @@ from tests.vm.protocol import Frame, Kind
 from tests.vm.qemu import DEFAULT_SHAPE, Shape
 from tests.vm.qmp import Qmp
 
-BOOT_TIMEOUT_S = 120.0
+BOOT_TIMEOUT_S = 300.0
 _PANIC = ("Kernel panic - not syncing", "Oops: ", "BUG: kernel NULL pointer")
 
 Sink = Callable[[bytes], object]
@@ -73,7 +73,7 @@ class Machine:
         self.kernel = kernel
         self.devices = tuple(chosen)
         self.shape = shape
-        self.pong_timeout_s = 20.0
+        self.pong_timeout_s = 60.0
         self.boot_s = 0.0
         self.release = ""
         self._stack = contextlib.ExitStack()
@@ -153,7 +153,7 @@ class Machine:
         argv = ["sh", str(HERE / "settle.sh"), str(devices.visible(self.devices))]
         for line in lines:
             argv += [*line, "--"]
-        done = self.run(argv, timeout_s=60)
+        done = self.run(argv, timeout_s=180)
         if done.status:
             raise BenchError(f"devices: {done.stderr.decode(errors='replace').strip()}")
 

@@ -16,7 +16,7 @@ class Qmp:
     """One monitor."""
 
     def __init__(self, sock: socket.socket) -> None:
-        sock.settimeout(30)
+        sock.settimeout(120)
         self._file = sock.makefile("rwb", buffering=0)
         self._ready = False
 

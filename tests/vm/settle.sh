@@ -32,7 +32,7 @@ count() {
 	done
 }
 
-tries=300
+tries=1200
 count
 while [ "$seen" -lt "$want" ]; do
 	tries=$((tries - 1))

@@ -30,7 +30,7 @@ def record(driver: str, seen: Seen) -> None:
     with ROWS.open("a") as file:
         for name, op in seen.interval.ops.items():
             group = next((group for group, ops in GROUPS.items() if name in ops), name)
-            drift = seen.trust.drift.get(group)
+            drift, byte_drift = seen.trust.drift.get(group), seen.trust.byte_drift.get(group)
             row = {
                 "kernel": os.environ[IN_GUEST],
                 "driver": driver,
@@ -39,6 +39,7 @@ def record(driver: str, seen: Seen) -> None:
                 "bytes": op.bytes,
                 "errors": op.errors,
                 "drift": drift.drift if drift else None,
+                "byte drift": byte_drift.drift if byte_drift else None,
                 "partial": seen.trust.partial,
                 "requeued": seen.trust.requeued,
                 "losses": losses,
@@ -51,7 +52,8 @@ def assert_explained(driver: str, seen: Seen) -> None:
     record(driver, seen)
     assert seen.trust.unexplained(0) == []
     assert seen.trust.in_flight == 0
-    assert all(drift.slack == 0 for drift in seen.trust.drift.values())
+    drifts = (*seen.trust.drift.values(), *seen.trust.byte_drift.values())
+    assert all(drift.slack == 0 for drift in drifts)
 
 
 def run_and_check(

@@ -45,7 +45,7 @@ def _answer(port: io.RawIOBase, command: str) -> object:
             return answer.get("return")
 
 
-def unplug(device_id: str, disk: str, timeout_s: float = 30.0) -> None:
+def unplug(device_id: str, disk: str, timeout_s: float = 180.0) -> None:
     """Unplugs an emulated device by its id in devices.toml; returns when its disk has gone."""
     monitor(("device_del", {"id": device_id}))
     wait_for(f"removal of {disk}", lambda: not (SYS_BLOCK / disk).exists(), timeout_s)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def call(*argv: str, stdin: str | None = None, timeout_s: float = 120.0) -> str:
+def call(*argv: str, stdin: str | None = None, timeout_s: float = 300.0) -> str:
     """What the program printed; its complaint if it failed."""
     done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
     if done.returncode:

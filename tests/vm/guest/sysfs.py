@@ -12,7 +12,7 @@ SYS_BLOCK = Path("/sys/block")
 _SECTOR_BYTES = 512
 
 
-def wait_for(what: str, ready: Callable[[], bool], timeout_s: float = 30.0) -> None:
+def wait_for(what: str, ready: Callable[[], bool], timeout_s: float = 180.0) -> None:
     """Returns as soon as it is so; after the timeout, an error that says what did not come."""
     deadline = time.monotonic() + timeout_s
     while not ready():

@@ -10,7 +10,7 @@ from tests.vm.guest.shell import put
 from tests.vm.requirements import need_tool
 
 DEVICES = ("nvme", "virtio-blk")
-TIMEOUT_S = 900
+TIMEOUT_S = 2400
 
 
 @pytest.mark.parametrize("script", CHECKS)

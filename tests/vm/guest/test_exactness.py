@@ -19,7 +19,7 @@ from tests.vm.requirements import need_module
 DEVICES = ("nvme", "nvme-4k", "virtio-blk", "virtio-scsi", "ahci", "usb")
 TIERS = ("full", "exactness")
 CPUS = 4
-TIMEOUT_S = 900
+TIMEOUT_S = 2400
 
 DRIVERS = {
     "nvme": "opw-nvme",

@@ -22,7 +22,7 @@ from tests.vm.guest.shell import call
 from tests.vm.guest.workload import Fio, fio
 from tests.vm.requirements import need_module, need_tool
 
-TIMEOUT_S = 600
+TIMEOUT_S = 1800
 
 SLOT = 1 / 32
 # test_backends holds the programs against each other: fewer than this are more than a slot apart.

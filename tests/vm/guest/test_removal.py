@@ -31,7 +31,7 @@ def test_unplug_under_load(device: str, serial: str) -> None:
     disk = sysfs.disk(serial)
     with _endless_reads(disk) as running:
         removal.unplug(device, disk)
-        assert running.wait(60) != 0
+        assert running.wait(300) != 0
     assert sysfs.disks(serial) == []
 
 
@@ -39,7 +39,7 @@ def test_scsi_delete_under_load() -> None:
     disk = sysfs.disk("opw-virtio-scsi")
     with _endless_reads(disk) as running:
         removal.delete_scsi(disk)
-        assert running.wait(60) != 0
+        assert running.wait(300) != 0
 
 
 def test_processor_offline_under_load() -> None:
@@ -51,6 +51,6 @@ def test_processor_offline_under_load() -> None:
             with removal.cpu_offline(1):
                 assert os.sysconf("SC_NPROCESSORS_ONLN") == 1
                 time.sleep(0.5)
-            assert running.wait(120) == 0
+            assert running.wait(300) == 0
         delta = sysfs.stat(disk) - before
         assert delta.reads + delta.read_merges == 2 * 40_009

@@ -98,6 +98,11 @@ class _Space:
             for (number, _), data in zip(mine, contents, strict=True):
                 self.seen[number] = self._class(data)
         found = Counter(self.seen[number] for number in numbers)
+        if found[Seen.UNREADABLE] == len(numbers):
+            names = ", ".join(dict.fromkeys(disk.device for disk in disks))
+            raise OpwatchError(
+                f"{names}: none of {len(numbers)} blocks could be read; is the drive still there?"
+            )
         return Counted(found[Seen.OTHER], len(numbers) - found[Seen.UNREADABLE])
 
     def _class(self, data: bytes | None) -> Seen:

@@ -27,7 +27,7 @@ from opwatch.usage import Mount, Usage, read_usage
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "opwatch trim stale (MOUNT | --dev D) [--confidence P%] [--precision P%] [--seconds S] "
+        "opwatch trim stale (MOUNT | --dev D) [--confidence P%%] [--precision P%%] [--seconds S] "
         "[--physical SIZE] [--[no-]sentinel] [--seed N] [--json]"
     )
     parser.add_argument("path", nargs="?", metavar="MOUNT", help="a mount point")

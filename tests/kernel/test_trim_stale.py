@@ -219,6 +219,21 @@ def test_a_drive_that_reads_trimmed_and_holds_it_is_found_out(tmp_path: Path) ->
         assert found["waf"] is None
 
 
+def test_a_drive_that_went_away_is_an_error(tmp_path: Path) -> None:
+    require_drive()
+    with drive(SIZE, "7%") as one:
+        make("ext4", one.device)
+        run("mount", "-o", "nodiscard", one.device, str(tmp_path))
+        try:
+            one.kill()
+            done = opwatch("trim", "stale", str(tmp_path), "--json")
+        finally:
+            run("umount", "--lazy", str(tmp_path))
+        assert done.returncode == 1, done.stderr
+        assert not done.stdout
+        assert "Traceback" not in done.stderr
+
+
 def test_a_whole_drive_that_nothing_is_on() -> None:
     require_drive()
     with drive(1 << 40, "7%", no_data=True) as one:

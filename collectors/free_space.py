@@ -95,7 +95,7 @@ def _explained(error: OSError, mount: Mount) -> OpwatchError:
     return OpwatchError(f"{mount.point}: the free space cannot be read: {error.strerror}")
 
 
-def _pieces(descriptor: int, main: Number, window: tuple[int, int] | None) -> Iterator[fsmap.Piece]:
+def _answers(descriptor: int, main: Number, window: tuple[int, int] | None) -> Iterator[fsmap.Answer]:
     resume, highest = None, None
     if window:
         resume, highest = (fsmap.key(main, at) for at in window)
@@ -106,7 +106,7 @@ def _pieces(descriptor: int, main: Number, window: tuple[int, int] | None) -> It
             answer = fsmap.decode(buffer)
         except ValueError as error:
             raise OpwatchError(f"the kernel's answer makes no sense: {error}") from error
-        yield from answer.free
+        yield answer
         if answer.resume is None:
             return
         resume = answer.resume
@@ -115,9 +115,10 @@ def _pieces(descriptor: int, main: Number, window: tuple[int, int] | None) -> It
 def _of_map(descriptor: int, mount: Mount, window: tuple[int, int] | None) -> FreeSpace:
     status = os.fstat(descriptor)
     main = (os.major(status.st_dev), os.minor(status.st_dev))
-    found: defaultdict[Number, list[tuple[int, int]]] = defaultdict(list)
-    for piece in _pieces(descriptor, main, window):
-        found[piece.dev].append((piece.start, piece.end))
+    found: defaultdict[Number, list[Extents]] = defaultdict(list)
+    for answer in _answers(descriptor, main, window):
+        for dev, part in answer.free.items():
+            found[dev].append(part)
     # The realtime and log devices of XFS: their addresses are no bytes of the data device.
     others = sorted(dev for dev in found if dev != main)
     notes = [
@@ -125,7 +126,7 @@ def _of_map(descriptor: int, mount: Mount, window: tuple[int, int] | None) -> Fr
         for dev in others
     ]
     block = os.fstatvfs(descriptor).f_bsize
-    return FreeSpace(mount.filesystem, block, {main: Extents.of(found[main])}, tuple(notes))
+    return FreeSpace(mount.filesystem, block, {main: Extents.joined(found[main])}, tuple(notes))
 
 
 def _of_btrfs(descriptor: int) -> FreeSpace:

@@ -26,7 +26,8 @@ class RawDisk:
         try:
             self._descriptor = os.open(node, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
         except PermissionError as error:
-            raise PermissionMissing(f"raw reads of {node} need root (CAP_DAC_OVERRIDE)") from error
+            who = "root" if os.geteuid() else "a device cgroup that allows them (here is a container)"
+            raise PermissionMissing(f"raw reads of {node} need {who}") from error
         except OSError as error:
             raise OpwatchError(f"{node}: {error.strerror}") from error
         self._pool = ThreadPoolExecutor(_DEPTH, thread_name_prefix="raw")

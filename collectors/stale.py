@@ -42,7 +42,7 @@ class Asked:
     btrfs alone, where no small part can be trimmed by itself."""
 
     confidence: float = 0.95
-    half_width: float = 0.01
+    half_width: float = 0.005
     seconds: float = 5.0
     seed: int = 0
     sentinel: bool | None = None
@@ -83,10 +83,10 @@ class Found:
 class _Space:
     """Free bytes by device, and what was read of them."""
 
-    def __init__(self, found: Sequence[Landing], unit: int) -> None:
+    def __init__(self, found: Sequence[Landing], unit: int, blocks: Blocks | None = None) -> None:
         self.landings = found
         self.unit = unit
-        self.blocks = Blocks([each.extents for each in found], unit)
+        self.blocks = blocks or Blocks([each.extents for each in found], unit)
         self.seen: dict[int, Seen] = {}
 
     def read(self, disks: Sequence[RawDisk], numbers: list[int]) -> Counted:
@@ -98,6 +98,11 @@ class _Space:
             for (number, _), data in zip(mine, contents, strict=True):
                 self.seen[number] = self._class(data)
         found = Counter(self.seen[number] for number in numbers)
+        if found[Seen.UNREADABLE] == len(numbers):
+            names = ", ".join(dict.fromkeys(disk.device for disk in disks))
+            raise OpwatchError(
+                f"{names}: none of {len(numbers)} blocks could be read; is the drive still there?"
+            )
         return Counted(found[Seen.OTHER], len(numbers) - found[Seen.UNREADABLE])
 
     def _class(self, data: bytes | None) -> Seen:
@@ -119,12 +124,11 @@ class _Space:
             )
             for each in self.landings
         ]
-        kept = _Space(still, self.unit)
+        kept = _Space(still, self.unit, self.blocks)  # numbers go on meaning what they meant
         for number, seen in self.seen.items():
             landing, offset = self.blocks[number]
             if still[landing].extents.covers(offset, offset + self.unit):
                 kept.seen[number] = seen
-        kept.blocks = self.blocks  # numbers go on meaning what they meant
         return kept, len(self.seen) - len(kept.seen)
 
     def tally(self, landing: int) -> Counter[Seen]:

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,14 +15,17 @@ from opwatch import units
 from opwatch.collectors import fitrim_process
 from opwatch.collectors.discards import DiscardTracer
 from opwatch.collectors.fitrim import check_mount
+from opwatch.collectors.readback import held_by_count
+from opwatch.collectors.sentinels import Sentinels, prove_sizes
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.drive.spec import parse_size
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, UsageError
 from opwatch.sinks.trim_audit import write_json, write_lines
 from opwatch.trim import ledger, losses
-from opwatch.trim.audit import Asked, Audit, Evidence
+from opwatch.trim.audit import Asked, Audit, Evidence, Held, ReadBack
 from opwatch.trim.layers import Kind, Stack
+from opwatch.trim.sentinel import BLOCK
 from opwatch.usage import Mount, read_usage
 
 LOCKS = Path("/run/lock")
@@ -29,6 +33,8 @@ LOCKS = Path("/run/lock")
 # btrfs issue them from threads that take their time.
 QUIET_S = {"xfs": 0.5, "f2fs": 2.0, "btrfs": 1.0}
 QUIET_DEFAULT_S = 0.3
+# A drive may put off what it was told: how long its old data are given to go away.
+PROVE_WAIT_S = 5.0
 
 
 def _seconds(text: str) -> float:
@@ -47,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dev", metavar="D", help="the filesystem mounted from this device")
     parser.add_argument(
         "-m", "--minimum", metavar="SIZE", default="0", help="as fstrim's: leave out shorter free extents"
+    )
+    parser.add_argument(
+        "--prove", action="store_true", help="write files of its own before, and read their place raw after"
     )
     parser.add_argument(
         "--wait", type=_seconds, default=30.0, metavar="S", help="how long for the last discard"
@@ -112,10 +121,44 @@ def _disks(stack: Stack) -> list[BlockDevice]:
     ]
 
 
-def audit_mount(mount: Mount, asked: Asked, patience_s: float = 30.0) -> Audit:
-    """Trim one filesystem and follow it."""
+def _held(stack: Stack) -> dict[str, int]:
+    """What drives count as in use, those that tell."""
+    devices = Devices()
+    found = {
+        leaf.device: held_by_count(device)
+        for leaf in stack.leaves()
+        if (device := devices.by_name(leaf.device))
+    }
+    return {name: count for name, count in found.items() if count is not None}
+
+
+def _read_back(sentinels: Sentinels, patience_s: float) -> ReadBack:
+    """What became of the sentinels; lazy drives are given the time that the user has."""
+    seen: Counter[str] = Counter()
+    notes = []
+    for each in sentinels.judge(patience_s):
+        for name, blocks in each.inside.items():
+            seen[name.value] += blocks * BLOCK
+        if each.reason:
+            notes.append(f"the sentinel of {each.size_bytes} B: {each.reason}")
+    judged = sum(count for name, count in seen.items() if name not in ("reallocated", "unreadable"))
+    return ReadBack(dict(seen), None if judged else "no block of a sentinel could be judged", tuple(notes))
+
+
+def audit_mount(mount: Mount, asked: Asked, patience_s: float = 30.0, *, prove: bool = False) -> Audit:
+    """Trim one filesystem and follow it; with `prove`, write sentinels before and read them back after."""
     before = LayerReader().mount(mount)
-    with _alone_on(before):
+    with _alone_on(before), contextlib.ExitStack() as held:
+        sentinels = None
+        unproven = None
+        if prove:
+            sentinels = held.enter_context(Sentinels(mount, before, prove_sizes(before)))
+            try:
+                sentinels.plant()
+                sentinels.give_up()
+            except OpwatchError as error:
+                sentinels, unproven = None, ReadBack({}, str(error))
+        counted = _held(before)
         granules = {layer.device: granule for layer in before.layers if (granule := losses.granule_of(layer))}
         with DiscardTracer(_disks(before), granules) as tracer:
             log = fitrim_process.log_tail()
@@ -123,8 +166,11 @@ def audit_mount(mount: Mount, asked: Asked, patience_s: float = 30.0) -> Audit:
             quiet = QUIET_S.get(mount.filesystem, QUIET_DEFAULT_S)
             settled = tracer.wait_quiet(quiet, patience_s)
             trace = tracer.read()
-        after = LayerReader().mount(mount)
-    evidence = Evidence(before, after, trace, asked, answer, settled, log=tuple(log()))
+        read_back = _read_back(sentinels, PROVE_WAIT_S) if sentinels else unproven
+        after, now = LayerReader().mount(mount), _held(before)
+    drives = {name: Held(was, now[name]) for name, was in counted.items() if name in now}
+    lines = tuple(log())
+    evidence = Evidence(before, after, trace, asked, answer, settled, read_back, lines, drives)
     return ledger.audit(evidence, mount.point)
 
 
@@ -141,7 +187,7 @@ def run(args: argparse.Namespace) -> int:
     audits = []
     for mount in mounts:
         try:
-            audits.append(audit_mount(mount, asked, args.wait))
+            audits.append(audit_mount(mount, asked, args.wait, prove=args.prove))
         except OpwatchError as error:
             if len(mounts) == 1:
                 raise

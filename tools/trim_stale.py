@@ -27,7 +27,7 @@ from opwatch.usage import Mount, Usage, read_usage
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "opwatch trim stale (MOUNT | --dev D) [--confidence P%] [--precision P%] [--seconds S] "
+        "opwatch trim stale (MOUNT | --dev D) [--confidence P%%] [--precision P%%] [--seconds S] "
         "[--physical SIZE] [--[no-]sentinel] [--seed N] [--json]"
     )
     parser.add_argument("path", nargs="?", metavar="MOUNT", help="a mount point")
@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         metavar="P%",
-        default="1%",
-        help="stop when the interval is this narrow: half of its width, of the free space (1%%)",
+        default="0.5%",
+        help="stop when the interval is this narrow: half of its width, of the free space (0.5%%)",
     )
     parser.add_argument(
         "--seconds", metavar="S", default="5", help="stop reading after so long in any case (5)"

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from opwatch import units
 from opwatch.sinks.jsonl import SCHEMA
-from opwatch.trim.audit import ALL, MEANING, Audit, Row
+from opwatch.trim.audit import ALL, MEANING, Audit, ReadBack, Row
 from opwatch.trim.causes import Effect, Reason
 
 COLUMNS = 80
@@ -63,6 +63,18 @@ def _rows(audit: Audit, told: set[str]) -> Iterator[str]:
             yield f"    unknown: {row.unknown}"
 
 
+def _device_side(audit: Audit) -> Iterator[str]:
+    """What the drive itself shows: sentinels read back, and its own count of what it holds."""
+    found = audit.evidence.read_back
+    if found:
+        parts = [f"{count:,} B {name}" for name, count in found.bytes.items() if count]
+        yield "  read back: " + (", ".join(parts) or f"nothing, {found.reason}")
+        for note in found.notes:
+            yield f"    left out: {units.printable(note)}"
+    for device, held in audit.evidence.held.items():
+        yield f"  in use by the count of {device}: {held.before:,} B before, {held.after:,} B after"
+
+
 def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
     """The audit for people."""
     yield f"{units.printable(audit.subject)}: {audit.verdict.value}, {MEANING[audit.verdict]}"
@@ -75,6 +87,7 @@ def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
         yield f"  asked: {length}{minimum}"
     yield f"  claimed (what fstrim prints): {audit.claim}"
     yield f"  reached: {audit.reached_bytes:,} B completed in whole granules"
+    yield from _device_side(audit)
     yield ""
     told: set[str] = set()
     yield from _rows(audit, told)
@@ -118,6 +131,12 @@ def _row_document(row: Row) -> dict[str, Any]:
     }
 
 
+def _read_back(found: ReadBack | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {"bytes": dict(found.bytes), "reason": found.reason, "notes": list(found.notes)}
+
+
 def document(audit: Audit) -> dict[str, Any]:
     """The audit as the object that is printed."""
     evidence, trace = audit.evidence, audit.evidence.trace
@@ -140,7 +159,8 @@ def document(audit: Audit) -> dict[str, Any]:
             for each in audit.changes
         ],
         "settled": evidence.settled,
-        "read_back": dict(evidence.read_back.bytes) if evidence.read_back else None,
+        "read_back": _read_back(evidence.read_back),
+        "held_bytes": {name: {"before": h.before, "after": h.after} for name, h in evidence.held.items()},
         "trace": {
             "absent": sorted(trace.absent),
             "loss": trace.loss._asdict(),

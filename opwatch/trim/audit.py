@@ -54,11 +54,20 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """What became of sentinels, in bytes by class: zeros, ones, other, unchanged, reallocated. `reason` says
-    why nothing could be proven, None when it could."""
+    """What became of sentinels, in bytes by class: zeros, ones, other, unchanged, reallocated, unreadable.
+    `reason` says why nothing could be proven, None when it could; `notes` what was left out."""
 
     bytes: Mapping[str, int]
     reason: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How many bytes a drive counts as in use, by its own count (NVMe NUSE), before and after."""
+
+    before: int
+    after: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,7 @@ class Evidence:
     settled: bool = True
     read_back: ReadBack | None = None
     log: Sequence[str] = ()
+    held: Mapping[str, Held] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

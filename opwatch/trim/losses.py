@@ -297,7 +297,10 @@ def rounded(layer: Layer, lost: int) -> Iterator[Reason]:
 
 def general(evidence: Evidence, verdict: Verdict, leaves: Sequence[Layer]) -> tuple[Reason, ...]:
     """What is to be said of a trim that seems to have arrived, of the disks where it did."""
-    if verdict not in (Verdict.ACCEPTED, Verdict.PARTIAL) or evidence.read_back:
+    proven = evidence.read_back and not evidence.read_back.reason
+    if proven:
+        return tuple(of_read_back(evidence, leaves))
+    if verdict not in (Verdict.ACCEPTED, Verdict.PARTIAL):
         return ()
     found = []
     for leaf in leaves:
@@ -348,6 +351,19 @@ def _nothing_reached(
     if any(each.cause.effect is Effect.HIDES and each.lost_bytes for each in below):
         return Verdict.UNKNOWN
     return Verdict.ACCEPTED
+
+
+def of_read_back(evidence: Evidence, leaves: Sequence[Layer]) -> Iterator[Reason]:
+    """Data that can still be read although its discard completed."""
+    found = evidence.read_back
+    kept = found.bytes.get("unchanged", 0) if found else 0
+    if not kept:
+        return
+    for leaf in leaves:
+        virtual = bool(leaf.facts.get("virtual"))
+        code = "host-may-drop" if virtual else "advisory"
+        seen = f"{kept} B of sentinels still read as they were written"
+        yield reason(code, leaf.device, seen, device=leaf.device)
 
 
 def _read_back(evidence: Evidence) -> Verdict:

@@ -24,25 +24,24 @@ class Blocks:
 
     def __init__(self, parts: Sequence[Extents], unit: int) -> None:
         self._unit = unit
-        self._starts: list[int] = []
-        self._landings: list[int] = []
-        counts: list[int] = []
-        for landing, extents in enumerate(parts):
-            for start, end in extents:
-                if end - start >= unit:
-                    self._starts.append(start)
-                    self._landings.append(landing)
-                    counts.append((end - start) // unit)
-        self._firsts = [0, *accumulate(counts)]
+        self._parts = [extents.starts for extents in parts]
+        counts = [[length // unit for length in extents.lengths()] for extents in parts]
+        # The first number of each extent, by its landing, and of each landing.
+        self._landings = [0, *accumulate(map(sum, counts))]
+        self._firsts = [
+            list(accumulate(part, initial=first)) for part, first in zip(counts, self._landings, strict=False)
+        ]
 
     def __len__(self) -> int:
-        return self._firsts[-1]
+        return self._landings[-1]
 
     def __getitem__(self, number: int) -> Place:
         if not 0 <= number < len(self):
             raise IndexError(number)
-        at = bisect_right(self._firsts, number) - 1
-        return Place(self._landings[at], self._starts[at] + (number - self._firsts[at]) * self._unit)
+        landing = bisect_right(self._landings, number) - 1
+        firsts = self._firsts[landing]
+        at = bisect_right(firsts, number) - 1
+        return Place(landing, self._parts[landing][at] + (number - firsts[at]) * self._unit)
 
 
 class Draw:

@@ -114,17 +114,19 @@ def spare(
     """What the stale space costs, or why that cannot be said. `used_bytes`: what of the drive is not free
     space; `held_bytes`: what the drive counts itself, where that can be believed."""
     left = min(stale.high, untrimmable_bytes)
+    if held_bytes is not None and held_bytes <= stale.high:
+        held_bytes = None  # nearly all that it holds is stale: the difference would be noise
     if held_bytes is None:
         held = stale.through(lambda part: used_bytes + part)
         trimmed = Bounds(used_bytes, used_bytes, used_bytes)
     else:
         held = Bounds(held_bytes, held_bytes, held_bytes)
         # Not all that is in use need hold data, but no more than that does.
-        trimmed = stale.through(lambda part: min(max(held_bytes - part, 0), used_bytes))
+        trimmed = stale.through(lambda part: min(held_bytes - part, used_bytes))
     if left:
         trimmed = Bounds(None, trimmed.low, trimmed.high + left)
     if not trimmed.low:
-        return "the drive holds nothing but stale space, as far as can be told"
+        return "all of the drive is free space, so that nothing can be said of writes to the rest"
     if held.high >= physical_bytes:
         return "the drive would hold as much as its flash can: T is too small, or counts another part of it"
     return Spare(

@@ -189,20 +189,19 @@ def test_a_partition_that_is_not_aligned(tmp_path: Path) -> None:
         point.mkdir()
         make("ext4", part)
         with mounted(part, point):
-            tmp_path = point
-            use(tmp_path, 6)
-            free = free_of(tmp_path).shift(63 * 512)
+            use(point, 6)
+            free = free_of(point).shift(63 * 512)
+            # Blocks of the file system lie across two of the drive's units.
+            truth = held(one, free.granules(4096))
             found = stale("--dev", one.device)
             [read] = found["drives"]
             assert f"/dev/{read['device']}" == one.device
             assert read["untrimmable_bytes"] == free.total - free.granules(4096).total > 0
-            assert found["subject"] == str(tmp_path)
+            assert found["subject"] == str(point)
             assert read["calibration"]["sentinel"] == "zeros"
-            # Blocks of the file system lie across two of the drive's units.
-            units = free.granules(4096)
-            low = held(one, units)
-            assert found["stale_bytes"]["low"] <= low + 64 * 4096
-            assert found["stale_bytes"]["high"] >= low
+            edges = 2 * len(free) * 4096
+            assert found["stale_bytes"]["low"] <= truth + edges
+            assert found["stale_bytes"]["high"] >= truth
 
 
 def test_a_drive_that_reads_trimmed_and_holds_it_is_found_out(tmp_path: Path) -> None:
@@ -218,6 +217,21 @@ def test_a_drive_that_reads_trimmed_and_holds_it_is_found_out(tmp_path: Path) ->
         assert "NUSE" in found["stale_reason"]
         assert found["drives"][0]["calibration"]["sentinel"] == "zeros"
         assert found["waf"] is None
+
+
+def test_a_drive_that_went_away_is_an_error(tmp_path: Path) -> None:
+    require_drive()
+    with drive(SIZE, "7%") as one:
+        make("ext4", one.device)
+        run("mount", "-o", "nodiscard", one.device, str(tmp_path))
+        try:
+            one.kill()
+            done = opwatch("trim", "stale", str(tmp_path), "--json")
+        finally:
+            run("umount", "--lazy", str(tmp_path))
+        assert done.returncode == 1, done.stderr
+        assert not done.stdout
+        assert "Traceback" not in done.stderr
 
 
 def test_a_whole_drive_that_nothing_is_on() -> None:

@@ -230,13 +230,14 @@ def test_the_drives_own_count_is_better_than_what_is_not_free() -> None:
     found = some_spare(Bounds(300.0, 280.0, 320.0), held=850)
     assert found.held == Bounds(850, 850, 850)
     assert found.held_trimmed == Bounds(550, 530, 570)
+    assert some_spare(Bounds(300.0, 280.0, 320.0), held=310) == some_spare(Bounds(300.0, 280.0, 320.0))
     # No more than what is in use can hold data.
     assert some_spare(Bounds(100.0, 90.0, 110.0), held=850).held_trimmed == Bounds(600, 600, 600)
 
 
 def test_costs_that_cannot_be_told() -> None:
     assert "T is too small" in str(spare(900, 600, Bounds(300.0, 280.0, 320.0), 0))
-    assert "nothing but" in str(spare(900, 0, Bounds(300.0, 280.0, 320.0), 0))
+    assert "all of the drive is free" in str(spare(900, 0, Bounds(300.0, 280.0, 320.0), 0))
 
 
 def report(**changes: object) -> Report:

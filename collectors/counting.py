@@ -54,6 +54,15 @@ def _writes_in_flight(disk: BlockDevice) -> int:
     return int(fields[1]) if len(fields) > 1 else 0
 
 
+def _refuse(error: OpwatchError) -> Callable[[], Evidence]:
+    """A source that has nothing to give, for this reason."""
+
+    def collect() -> Evidence:
+        raise error
+
+    return collect
+
+
 class Counting:
     """One drive, whose counters are read by poll(). `denied` is why its own are not read, None when they
     are; `reads_pages`, whether they come from log pages and not from smartctl."""
@@ -93,8 +102,7 @@ class Counting:
         try:
             transport = KernelTransport(node)
         except OpwatchError as error:
-            self.denied = error
-            return Evidence
+            return _refuse(error)
         self._close = transport.close
         nsid = disk.number("nsid") or int(re.sub(r".*n", "", disk.name))
         once = _IdentifyOnce(transport)
@@ -108,6 +116,9 @@ class Counting:
         except (OpwatchError, ImportError) as error:
             failed = error if isinstance(error, OpwatchError) else OpwatchError(f"no extension: {error}")
             evidence, self.denied = Evidence(failures=(str(failed),)), failed
+        if evidence.asleep:
+            self.denied = OpwatchError(f"{self.disk.name} is asleep and was left so")
+            evidence = replace(evidence, failures=(*evidence.failures, str(self.denied)))
         told = {name: getattr(evidence.drive, name) for name in Drive.__slots__}
         known = {name: value for name, value in told.items() if value is not None}
         self.latest = report(replace(evidence, drive=replace(self._drive, **known)), self._catalogue)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from opwatch.trail import Mark, Track, Trail, in_step
+from opwatch.trail import LONGEST_NS, Mark, Track, Trail, in_step
 from opwatch.waf import Span
 
 _PAGE = re.compile(r"log [0-9A-F]{2}h|attribute|device statistics|SCSI [\w ]+")
@@ -125,7 +125,8 @@ def host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, periods: Peri
         moments = trail.moments
         between = moments[end.poll].written.minus(moments[begin.poll].written)
         return _witnessed(between, drive, finest)
-    return _compared(kernel, drive, finest)
+    pending = finest.look_after(end.poll, periods(finest)) is None
+    return _compared(kernel, drive, finest, waits=pending, learned=periods(finest) < LONGEST_NS)
 
 
 def _witnessed(between: Span, drive: Span, track: Track) -> HostSide:
@@ -140,14 +141,17 @@ def _witnessed(between: Span, drive: Span, track: Track) -> HostSide:
     return HostSide(drive, source, between, drive, source, False, why)
 
 
-def _compared(kernel: Span, drive: Span, track: Track) -> HostSide:
+def _compared(kernel: Span, drive: Span, track: Track, *, waits: bool, learned: bool) -> HostSide:
     source = track.source
     both = kernel.meet(drive)
     if both is None:
         return HostSide(drive, source, kernel, drive, source, False, _explain(kernel, drive, source))
     if not drive.known:
-        why = f"{page_of(source)} has not shown all that was written, or was old at the start"
         shown = drive.low + 2 * (track.quantum - 1) >= kernel.low
-        return HostSide(both, KERNEL, kernel, drive, source, None, why, waits=not shown)
+        if shown:
+            # Whether somebody else wrote meanwhile is worth a period, where that is known.
+            return HostSide(both, KERNEL, kernel, drive, source, True, waits=waits and learned)
+        why = f"{page_of(source)} has not shown all that was written, or was old at the start"
+        return HostSide(both, KERNEL, kernel, drive, source, None, why, waits=waits)
     better = KERNEL if kernel.error <= drive.error else source
     return HostSide(both, better, kernel, drive, source, True)

@@ -180,6 +180,11 @@ class Measurement:
         first = good[0] if good else min(known, key=lambda each: each.found.relative_error, default=None)
         return [first, *(each for each in known if each is not first)] if first else []
 
+    def brief(self) -> Stretch | None:
+        """The stretch to report, without what takes long to find out."""
+        found = self.stretches()
+        return found[0] if found and not self._trail.lost else None
+
     def settled(self) -> bool:
         """Whether every page that matters shows all that had happened at the end of the work."""
         found = self.stretches()

@@ -10,7 +10,7 @@ from typing import Any
 from opwatch import units
 from opwatch.counters.reading import Drive
 from opwatch.measure import Background, Measured, Stretch
-from opwatch.sinks.jsonl import SCHEMA
+from opwatch.sinks import SCHEMA
 from opwatch.waf import Span, Split
 
 COLUMNS = 80
@@ -136,18 +136,6 @@ def _kernel_bytes(outcome: Outcome) -> int | None:
     return sum(outcome.parts.values()) if outcome.parts else None
 
 
-def ratio(value: float, error: float) -> str:
-    """A ratio with as many digits as its error allows."""
-    if not error:
-        return f"{value:.4f} exactly"
-    digits = 4
-    for step, shown in ((0.1, 1), (0.01, 2), (0.001, 3)):
-        if error >= step:
-            digits = shown
-            break
-    return f"{value:.{digits}f} ± {error:.{digits}f}"
-
-
 def _waf_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
     measured, stretch = outcome.measured, outcome.measured.stretch
     if measured.waf is None or measured.error is None or stretch is None:
@@ -157,7 +145,7 @@ def _waf_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
     over = f"over {measured.interval_s:.1f} s"
     if outcome.with_command:
         over += ", the whole command" if stretch.whole else ", which is not just the command"
-    yield "WAF", f"{ratio(measured.waf, measured.error)}{percent} {over}"
+    yield "WAF", f"{units.with_error(measured.waf, measured.error)}{percent} {over}"
     if stretch.found.below_one:
         yield "", BELOW_ONE
 
@@ -179,7 +167,9 @@ def _side_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
     host = stretch.host
     told = f"{_bytes(host.span)} by {host.source}"
     if host.agrees and host.firmware_source != host.source and host.firmware:
-        told += f"; {host.firmware_source} agrees within {units.capacity(max(host.firmware.error, 1))}"
+        known = host.firmware.known
+        told += f"; {host.firmware_source} "
+        told += f"agrees within {units.capacity(max(host.firmware.error, 1))}" if known else "has it all"
     yield "host", told
     if host.agrees is False:
         yield "", f"differs: {host.why}"
@@ -188,7 +178,7 @@ def _side_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield "NAND", f"{_bytes(stretch.found.nand)} by {stretch.track.source}"
     for other in outcome.measured.others:
         if other.found.waf is not None and other.found.error is not None:
-            yield "", f"other: {ratio(other.found.waf, other.found.error)} by {other.track.source}"
+            yield "", f"other: {units.with_error(other.found.waf, other.found.error)} by {other.track.source}"
 
 
 def _rest_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
@@ -220,7 +210,7 @@ def _split_text(split: Split) -> str:
     if split.a is None or split.b_bytes_per_s is None:
         return f"none: {split.reason}"
     own = f"{units.megabytes(split.b_bytes_per_s)} ± {units.megabytes(split.b_error or 0)} MB/s"
-    return f"NAND = ({ratio(split.a, split.a_error or 0)}) x host + {own}"
+    return f"NAND = ({units.with_error(split.a, split.a_error or 0)}) x host + {own}"
 
 
 def lines(outcome: Outcome) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from opwatch import units
-from opwatch.sinks.jsonl import SCHEMA
+from opwatch.sinks import SCHEMA
 from opwatch.trim.estimate import Share
 from opwatch.trim.remap import Landing
 from opwatch.trim.stale import Bounds, Calibration, Count, Spare

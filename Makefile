@@ -25,6 +25,7 @@ help:
 	@echo "make test-vm     stock kernels and real drivers in QEMU [KERNEL=6.12] [TEST=nvme] [TIER=ci]"
 	@echo "make fuzz        ten million operations on the simulated drive"
 	@echo "make fuzz-counters [INPUTS=10000000]"
+	@echo "make waf-runs    3,600 runs against the truth, for docs/method-waf.md"
 	@echo "make exactness   the table of docs/exactness.md; make clean"
 
 # Debian packages that are missing, installed when we are root and named when we are not.
@@ -81,6 +82,10 @@ exactness: build
 fuzz-counters: build
 	$(PY) -m tests.fuzz.counters $(or $(INPUTS),10000000)
 
+# The table of docs/method-waf.md: by hand, some twenty minutes.
+waf-runs: build
+	$(PY) -m tests.bench.waf_runs
+
 lint: build
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
@@ -116,9 +121,10 @@ bench-drive: build build/ftl_speed
 	$(PY) tests/bench/ftl_oracles.py
 	build/ftl_speed
 	$(PY) -m tests.bench.drive_bench
+	$(PY) -m tests.bench.stale_bench
 
 clean:
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 
-.PHONY: help packages build demo test test-kernel test-vm exactness docs lint bench bench-tracing bench-drive fuzz fuzz-counters clean
+.PHONY: help packages build demo test test-kernel test-vm exactness docs lint bench bench-tracing bench-drive fuzz fuzz-counters waf-runs clean

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from opwatch.derive import Interval
 from opwatch.trust import Trust
+
+if TYPE_CHECKING:
+    from opwatch.live import Live
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
     """An interval, or (`final`) the whole time since the start. `origin` is the device the user named;
     `device` does its I/O. `level` says at which layer it was counted; `lacks`, what the backend cannot give
-    and why."""
+    and why; `live`, what its firmware counters tell, None where they are not read."""
 
     device: str
     origin: str
@@ -27,6 +30,7 @@ class Observation:
     flush_queues: int = 0
     backend: str = "libbpf"
     lacks: tuple[str, ...] = ()
+    live: Live | None = None
 
     @property
     def label(self) -> str:

@@ -34,6 +34,14 @@ def megabytes(bytes_per_second: float) -> str:
     return _three_digits(bytes_per_second / 1e6)
 
 
+def with_error(value: float, error: float) -> str:
+    """A ratio with as many digits as its error allows: 2.31 ± 0.04."""
+    if not error:
+        return f"{value:.4f} exactly"
+    digits = 1 if error >= 0.1 else 2 if error >= 0.01 else 3 if error >= 0.001 else 4
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
+
+
 def size(n_bytes: int | None) -> str:
     """A request size in at most 5 characters, in powers of 1024: 512, 4k, 1.25M. A dash for None."""
     if n_bytes is None:

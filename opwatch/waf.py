@@ -1,54 +1,61 @@
-"""Write amplification of an interval from two samples of counters, with its error. Pure."""
+"""Write amplification of an interval from what is known of both sides, and its error. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from opwatch.counters.reading import Reading
-
-# Counters that are known to wrap do it here: at 2^32 sectors, 2^32 and 2^48 units.
-_MODULI = (1 << 32, 1 << 48)
-_SECTOR = 512
-# A count of the kernel's that is this close to the drive's is the same.
-_AGREES = 0.02
-_RESTARTS = "the drive lost power uncleanly in between: its counters may have gone back"
 # An error as large as the value itself is no statement.
 MAX_RELATIVE_ERROR = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """Counters of one moment. `shutdowns` are the unclean ones; None for what was not read."""
+class Span:
+    """The truth lies between these, ends included. Whole numbers, or an infinity where nothing is known."""
 
-    mono_ns: int
-    host: Reading
-    nand: Reading
-    shutdowns: int | None = None
-    kernel_bytes: int | None = None
+    low: float
+    high: float
+
+    @property
+    def known(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @property
+    def middle(self) -> int:
+        """The best guess. Only of a span that is known."""
+        return (int(self.low) + int(self.high)) // 2
+
+    @property
+    def error(self) -> int:
+        """How far the truth may be from the middle."""
+        return int(self.high) - self.middle
+
+    def at(self, share: float) -> int:
+        """The value at a share of the way from low to high. Only of a span that is known."""
+        return int(self.low) + int(share * (self.high - self.low))
+
+    def minus(self, earlier: Span) -> Span:
+        """Growth from an earlier value to this one; a counter does not shrink."""
+        return Span(max(self.low - earlier.high, 0), max(self.high - earlier.low, 0))
+
+    def widened(self, by: int) -> Span:
+        return Span(max(self.low - by, 0), self.high + by)
+
+    def meet(self, other: Span) -> Span | None:
+        """What both allow, None when they contradict each other."""
+        low, high = max(self.low, other.low), min(self.high, other.high)
+        return Span(low, high) if low <= high else None
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
-    """What a counter grew by, and by how much that may be wrong; or the reason why nobody knows."""
-
-    n_bytes: int | None
-    error_bytes: int = 0
-    reason: str | None = None
-    note: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Waf:
+class Amplification:
     """`waf` is None with a reason. The truth is within `error` of it, on either side."""
 
     waf: float | None
     error: float | None
-    host: Delta
-    nand: Delta
-    interval_s: float
-    source: str
+    host: Span
+    nand: Span
     reason: str | None = None
     needed_bytes: int | None = None
 
@@ -57,43 +64,10 @@ class Waf:
         """Surely below 1: the drive compresses, or its counters leave something out."""
         return self.waf is not None and self.error is not None and self.waf + self.error < 1
 
-
-def _rounding(begin: Reading, end: Reading) -> int:
-    """A counter in steps of q hides up to q - 1 bytes at either end, in the same direction."""
-    return max(begin.quantum, end.quantum, 1) - 1
-
-
-def _unwrapped(back: int, unit: int, error: int, kernel: int | None) -> Delta | None:
-    """A counter that went back by this much, if the kernel's count says that it wrapped."""
-    if kernel is None:
-        return None
-    moduli = {modulus * each for modulus in _MODULI for each in (unit, _SECTOR)}
-    fits = [each - back for each in moduli if abs(each - back - kernel) <= _AGREES * kernel + 2 * error]
-    if len(fits) != 1:
-        return None
-    return Delta(fits[0], error, note="the counter wrapped; the kernel's count agrees")
-
-
-def delta(begin: Reading, end: Reading, *, shut_down: bool = False, kernel: int | None = None) -> Delta:
-    """Growth between two readings. `kernel` is what the kernel wrote meanwhile, to prove a wrap by."""
-    if begin.value is None or end.value is None:
-        return Delta(None, reason=end.reason or begin.reason or "it was not read")
-    if begin.source != end.source or begin.proof != end.proof:
-        return Delta(None, reason=f"the source changed from {begin.source} to {end.source}")
-    error = _rounding(begin, end)
-    grown = end.value - begin.value
-    if shut_down:
-        return Delta(None, reason=_RESTARTS)
-    if grown >= 0:
-        return Delta(grown, error)
-    found = _unwrapped(-grown, begin.quantum, error, kernel)
-    return found or Delta(None, reason="the counter went back: it was reset, or lost what it had not saved")
-
-
-def _bounds(host: int, host_error: int, nand: int, nand_error: int) -> tuple[float, float]:
-    """Least and greatest ratio that the steps allow."""
-    high = (nand + nand_error) / (host - host_error) if host > host_error else math.inf
-    return max(nand - nand_error, 0) / (host + host_error), high
+    @property
+    def relative_error(self) -> float:
+        """Infinite without a value."""
+        return self.error / self.waf if self.waf and self.error is not None else math.inf
 
 
 def needed(host_error: int, nand_error: int, waf: float, target: float = 0.01) -> int:
@@ -101,34 +75,23 @@ def needed(host_error: int, nand_error: int, waf: float, target: float = 0.01) -
     return math.ceil((host_error * (1 + target) + nand_error / max(waf, 1e-9)) / target)
 
 
-def interval_waf(
-    begin: Sample, end: Sample, *, stale_host: int = 0, stale_nand: int = 0, target: float = 0.01
-) -> Waf:
-    """WAF between two samples of one drive. `stale_*` is what pages may lag behind by, in bytes."""
-    shut = begin.shutdowns is not None and end.shutdowns is not None and end.shutdowns != begin.shutdowns
-    kernel = None
-    if begin.kernel_bytes is not None and end.kernel_bytes is not None:
-        kernel = end.kernel_bytes - begin.kernel_bytes
-    host = delta(begin.host, end.host, shut_down=shut, kernel=kernel)
-    nand = delta(begin.nand, end.nand, shut_down=shut)
-    seconds = (end.mono_ns - begin.mono_ns) / 1e9
-    source = f"{end.nand.source} / {end.host.source}"
-    if host.n_bytes is None or nand.n_bytes is None:
-        side, why = ("host", host.reason) if host.n_bytes is None else ("NAND", nand.reason)
-        return Waf(None, None, host, nand, seconds, source, f"{side} bytes: {why}")
-    host_error, nand_error = host.error_bytes + stale_host, nand.error_bytes + stale_nand
-    likely = nand.n_bytes / host.n_bytes if host.n_bytes and nand.n_bytes else 1.0
-    more = max(needed(host_error, nand_error, likely, target) - host.n_bytes, 0)
-    if not host.n_bytes:
+def amplify(nand: Span, host: Span, target: float = 0.01) -> Amplification:
+    """NAND bytes for each host byte. `needed_bytes` is what is missing for an error of `target`."""
+    if not (nand.known and host.known):
+        reason = "the pages have not shown yet what was written"
+        return Amplification(None, None, host, nand, reason)
+    likely = nand.middle / host.middle if host.middle and nand.middle else 1.0
+    more = max(needed(host.error, nand.error, likely, target) - host.middle, 0)
+    if not host.high:
         reason = "the host wrote nothing in the interval; what went to NAND is the drive's own"
-        return Waf(None, None, host, nand, seconds, source, reason, more)
-    low, high = _bounds(host.n_bytes, host_error, nand.n_bytes, nand_error)
-    waf = nand.n_bytes / host.n_bytes
+        return Amplification(None, None, host, nand, reason, more)
+    waf = nand.middle / host.middle if host.middle else 0.0
+    low, high = nand.low / host.high, nand.high / host.low if host.low else math.inf
     error = max(high - waf, waf - low)
     if not waf or error > MAX_RELATIVE_ERROR * waf:
         reason = f"the steps of the counters allow no statement yet: {more} more bytes must be written"
-        return Waf(None, None, host, nand, seconds, source, reason, more)
-    return Waf(waf, error, host, nand, seconds, source, needed_bytes=more)
+        return Amplification(None, None, host, nand, reason, more)
+    return Amplification(waf, error, host, nand, None, more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +113,19 @@ class Split:
     a_error: float | None = None
     b_error: float | None = None
     reason: str | None = None
+    # Sum of the squares of what the fit leaves over, in bytes.
+    residual: float = math.inf
 
 
-_MIN_INTERVALS = 8
+MIN_INTERVALS = 8
+_CLOSE = 4.0
 
 
 def split(intervals: Sequence[Interval]) -> Split:
     """What the host caused, and what the drive does anyway. Needs intervals of different rates."""
     count = len(intervals)
-    if count < _MIN_INTERVALS:
-        return Split(None, None, reason=f"{count} intervals are too few, {_MIN_INTERVALS} are needed")
+    if count < MIN_INTERVALS:
+        return Split(None, None, reason=f"{count} intervals are too few, {MIN_INTERVALS} are needed")
     hh = math.fsum(float(each.host_bytes) ** 2 for each in intervals)
     ht = math.fsum(each.host_bytes * each.seconds for each in intervals)
     tt = math.fsum(each.seconds**2 for each in intervals)
@@ -181,4 +147,16 @@ def split(intervals: Sequence[Interval]) -> Split:
         b,
         student * math.sqrt(variance * tt / determinant),
         student * math.sqrt(variance * hh / determinant),
+        residual=residual,
     )
+
+
+def closest(fits: Sequence[Split]) -> Split:
+    """The fit that leaves least over. What others give that are about as close is within its error."""
+    best = min(fits, key=lambda each: each.residual)
+    if best.a is None or best.b_bytes_per_s is None:
+        return best
+    close = [each for each in fits if each.residual <= _CLOSE * best.residual]
+    spread_a = max(abs((each.a or 0) - best.a) for each in close)
+    spread_b = max(abs((each.b_bytes_per_s or 0) - best.b_bytes_per_s) for each in close)
+    return replace(best, a_error=(best.a_error or 0) + spread_a, b_error=(best.b_error or 0) + spread_b)

@@ -19,16 +19,19 @@ COMMANDS = {
     "doctor": "what this machine lacks for opwatch, and the command that mends it",
     "overhead": "what tracing costs on this machine",
     "drive": "a simulated SSD as a real block device: create, list, info, fault, destroy",
-    "trim": "whether trims reach the drive: check (foretell)",
+    "trim": "whether trims reach the drive: check (foretell), stale (what it still holds)",
     "counters": "bytes written by host and to NAND, and wear, from firmware counters with proven units",
+    "waf": "write amplification of an interval or a command, with its error",
 }
+# Those that run what stands behind `--`.
+_RUN_COMMANDS = ("watch", "waf")
 
 
 def _overview() -> str:
     lines = ["commands (each has its own --help):"]
     lines += [f"  {name:<10} {purpose}" for name, purpose in COMMANDS.items()]
     lines.append("")
-    lines.append("Without a command: opwatch watch. Everything behind -- is run and traced till it ends.")
+    lines.append("Without a command: opwatch watch. What stands behind -- is run, and watched till it ends.")
     return "\n".join(lines)
 
 
@@ -57,7 +60,7 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
     parser = _parser(name, command)
     if behind == []:
         parser.error("there is no command behind --")
-    if behind and name != "watch":
+    if behind and name not in _RUN_COMMANDS:
         parser.error(f"{name} takes no command behind --")
     args = parser.parse_args(rest)
     args.command = behind

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from opwatch.collectors.nvme import KernelTransport, collect_nvme
+from opwatch.collectors.counting import Counting
 from opwatch.collectors.recorded import read_recorded
-from opwatch.collectors.simulated import find_simulated
-from opwatch.collectors.smart import collect_smart
 from opwatch.counters.catalogue import Catalogue, load_catalogue
-from opwatch.counters.evidence import Evidence
-from opwatch.counters.reading import Drive, Proof, Reading, Report
+from opwatch.counters.reading import Proof, Reading, Report
 from opwatch.counters.report import report
-from opwatch.details import read_identity
-from opwatch.device import SECTOR, BlockDevice, Devices
+from opwatch.device import SECTOR, Devices
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.sinks.counters import document, lines
 from opwatch.sinks.devices import encodable
 
-_WRITE_SECTORS = 6
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "opwatch counters (--dev D | --from FILE...) [--counters FILE] [--json]"
+    parser.usage = "opwatch counters (--dev D... | --from FILE...) [--counters FILE] [--json]"
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--dev", metavar="D", help="read this drive: a name, a node or a link")
+    source.add_argument(
+        "--dev",
+        metavar="D",
+        action="append",
+        help="read this drive: a name, a node or a link; several times for several",
+    )
     source.add_argument(
         "--from",
         dest="files",
@@ -51,83 +50,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
 
 
-def _identity(devices: Devices, device: BlockDevice) -> Drive:
-    told = read_identity(devices, device)
-    return Drive(
-        name=device.name,
-        model=told.model,
-        firmware=told.firmware,
-        serial=told.serial,
-        capacity_bytes=device.size_bytes or None,
-        lba_bytes=device.number("queue/logical_block_size"),
-        protocol="nvme" if device.name.startswith("nvme") else None,
-    )
-
-
-def _collect(device: BlockDevice, catalogue: Catalogue) -> Evidence:
-    beside = find_simulated(device)
-    if beside:
-        return collect_nvme(beside, catalogue)
-    node = Path("/dev") / device.name
-    if not device.name.startswith("nvme"):
-        return collect_smart(node)
-    transport = KernelTransport(node)
-    try:
-        nsid = device.number("nsid") or int(re.sub(r".*n", "", device.name))
-        return collect_nvme(transport, catalogue, nsid)
-    finally:
-        transport.close()
-
-
-def _sectors_written(device: BlockDevice) -> int | None:
-    fields = (device.attribute("stat") or "").split()
-    return int(fields[_WRITE_SECTORS]) if len(fields) > _WRITE_SECTORS else None
-
-
-def kernel_written(devices: Devices, device: BlockDevice) -> Reading | None:
+def kernel_written(counting: Counting) -> Reading | None:
     """What the kernel sent to the disk since it appeared; None when sysfs does not tell."""
-    # The head of NVMe paths keeps no statistics on older kernels; the paths always do.
-    disks = devices.paths(device) or [device]
-    sectors = [_sectors_written(disk) for disk in disks]
-    known = [each for each in sectors if each is not None]
-    if len(known) != len(sectors):
+    name = counting.disk.name
+    written = counting.written().get(name)
+    if written is None:
         return None
-    source = " + ".join(f"/sys/block/{disk.name}/stat" for disk in disks)
-    return Reading(sum(known) * SECTOR, "bytes", SECTOR, f"{source}, since boot", Proof.SPEC)
+    return Reading(written, "bytes", SECTOR, f"/sys/block/{name}/stat, since boot", Proof.SPEC)
 
 
 def read_device(devices: Devices, name: str, catalogue: Catalogue) -> tuple[Report, OpwatchError | None]:
     """The report, and the error that kept the drive's own counters from it. Sysfs is read in any case."""
-    device = devices.resolve(name).disk
-    told = _identity(devices, device)
-    failed: OpwatchError | None = None
-    try:
-        evidence = _collect(device, catalogue)
-    except OpwatchError as error:
-        evidence, failed = Evidence(failures=(str(error),)), error
-    except ImportError as error:
-        failed = OpwatchError(f"the extension is not built: {error}")
-        evidence = Evidence(failures=(str(failed),))
-    if evidence.asleep:
-        failed = OpwatchError(f"{device.name} is asleep and was left so")
-        evidence = replace(evidence, failures=(*evidence.failures, str(failed)))
-    drive = evidence.drive
-    missing = {
-        name: getattr(told, name)
-        for name in ("name", "model", "firmware", "serial", "capacity_bytes", "lba_bytes", "protocol")
-        if getattr(drive, name) is None
-    }
-    found = report(replace(evidence, drive=replace(drive, **missing)), catalogue)
-    witness = kernel_written(devices, device)
-    return (
-        replace(found, readings={**found.readings, "kernel_written": witness}) if witness else found
-    ), failed
+    with closing(Counting(devices, devices.resolve(name).disk, catalogue)) as counting:
+        found = counting.read()
+        witness = kernel_written(counting)
+        told = replace(found, readings={**found.readings, "kernel_written": witness}) if witness else found
+        return told, counting.denied
 
 
 def show(found: Report, age_s: float | None, args: argparse.Namespace, stream: TextIO) -> None:
     """Write the report as it was asked for."""
     if args.json:
-        print(json.dumps(document(found, age_s), indent=2), file=stream)
+        # One document for people to read, or one on each line.
+        several = args.dev and len(args.dev) > 1
+        print(json.dumps(document(found, age_s), indent=None if several else 2), file=stream)
         return
     for line in lines(found):
         print(encodable(line, stream.encoding or "utf-8"), file=stream)
@@ -141,8 +87,16 @@ def run(args: argparse.Namespace) -> int:
     if args.files:
         show(report(read_recorded(args.files), catalogue), None, args, sys.stdout)
         return 0
-    found, failed = read_device(Devices(), args.dev, catalogue)
-    show(found, 0.0, args, sys.stdout)
-    if failed:
-        raise failed
+    devices, first = Devices(), None
+    # All are looked for before any is read: a name that is wrong is no reason to wake a drive.
+    for name in args.dev:
+        devices.resolve(name)
+    for number, name in enumerate(args.dev):
+        if number and not args.json:
+            print()
+        found, failed = read_device(devices, name, catalogue)
+        show(found, 0.0, args, sys.stdout)
+        first = first or failed
+    if first:
+        raise first
     return 0

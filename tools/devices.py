@@ -13,8 +13,8 @@ from typing import TextIO
 from opwatch.details import read_details
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import Unsupported
+from opwatch.sinks import SCHEMA
 from opwatch.sinks.devices import detail_lines, document, encodable, table
-from opwatch.sinks.jsonl import SCHEMA
 from opwatch.stack import Node, forest
 from opwatch.usage import Usage, read_usage
 

@@ -22,7 +22,7 @@ from opwatch import __version__, capabilities, diagnosis
 from opwatch.collectors import probes
 from opwatch.device import Devices
 from opwatch.diagnosis import Check, Extension, State, note, ok, verdict
-from opwatch.sinks.jsonl import SCHEMA
+from opwatch.sinks import SCHEMA
 from opwatch.toolbox import check_tools, missing_here
 
 LOG_LINES = 20

@@ -17,7 +17,7 @@ from opwatch.collectors.fio import run_fio
 from opwatch.device import Devices
 from opwatch.errors import NotEnoughData, Unsupported
 from opwatch.scratch import ScratchDisk
-from opwatch.sinks.jsonl import SCHEMA
+from opwatch.sinks import SCHEMA
 from opwatch.tools.watch import choose_leaves
 
 LOAD = ("--rw=randread", "--bs=4k", "--iodepth=32", "--ioengine=libaio", "--time_based")

@@ -18,7 +18,7 @@ from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.drive.spec import parse_size
 from opwatch.errors import OpwatchError, UsageError
-from opwatch.sinks.jsonl import SCHEMA
+from opwatch.sinks import SCHEMA
 from opwatch.sinks.trim_check import Checked, document, lines, schedule_document, schedule_lines
 from opwatch.trim.causes import Reason, reason
 from opwatch.trim.dryrun import ext4_groups

@@ -79,6 +79,14 @@ class Waiter:
             return End.SIGNAL
         return End.TICK
 
+    def reap(self) -> None:
+        """Take note of a command that has ended: wait() does not tell of it again."""
+        if self._command and self._pidfd >= 0:
+            self._command.wait()
+            self._poll.unregister(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
     def finish(self, *, stop: bool) -> int:
         """Wait for the command; returns its exit status as a shell gives it, 0 without a command.
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from opwatch.clock import read_anchor
+from opwatch.collectors.live import LiveWaf, drives_of
 from opwatch.derive import derive
 from opwatch.device import BlockDevice, Devices, Leaf, Presence
 from opwatch.errors import UsageError
@@ -20,6 +21,8 @@ from opwatch.tools.waiting import End, Waiter
 from opwatch.tracing import Tracer
 from opwatch.trust import Reading, trust
 
+_WAF_S = 5.0
+
 
 def _positive(text: str) -> float:
     try:
@@ -29,6 +32,10 @@ def _positive(text: str) -> float:
     if not 0.01 <= value <= 86400:
         raise argparse.ArgumentTypeError("must be between 0.01 and 86400 seconds")
     return value
+
+
+def _look(text: str) -> float:
+    return 0.0 if text.strip() in ("0", "0s") else _positive(text)
 
 
 def _count(text: str) -> int:
@@ -63,6 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--queue",
         action="store_true",
         help="time in the queue before issue, beside the time in the device",
+    )
+    parser.add_argument(
+        "--waf",
+        type=_look,
+        metavar="T",
+        help="seconds between two looks at firmware counters, 0 for none (5 for NVMe drives that --dev "
+        "names, none for others)",
     )
     parser.add_argument("--json", action="store_true", help='JSON lines, "schema":"opwatch/1"')
     parser.add_argument("--plain", action="store_true", help="lines of at most 80 columns (the default)")
@@ -132,9 +146,10 @@ def _notes(device: BlockDevice, leaves: list[Leaf]) -> list[str]:
 class _Run:
     """One watching: from the baseline to the summary."""
 
-    def __init__(self, tracer: Tracer, sink: Sink) -> None:
+    def __init__(self, tracer: Tracer, sink: Sink, live: LiveWaf) -> None:
         self._tracer = tracer
         self._sink = sink
+        self._live = live
         self._presences = [Presence(leaf.device) for leaf in tracer.leaves]
         # Before the first reading: what ends between the two was in flight at the attachment as well.
         self._in_flight = [_in_flight(leaf.device) for leaf in tracer.leaves]
@@ -160,6 +175,7 @@ class _Run:
         self._last, self._last_misses = now, misses
 
     def close(self) -> None:
+        self._live.stop()
         for presence in self._presences:
             presence.close()
 
@@ -193,6 +209,7 @@ class _Run:
                 queues,
                 self._tracer.backend,
                 tuple(self._tracer.lacks),
+                self._live.get(leaf.device.name),
             )
             self._sink.write(seen)
             written.append(seen)
@@ -227,8 +244,16 @@ def _watch(run: _Run, waiter: Waiter, args: argparse.Namespace) -> End:
             return End.COUNT
 
 
+def live_waf(devices: Devices, leaves: Sequence[Leaf], args: argparse.Namespace) -> LiveWaf:
+    """The reader of firmware counters: by default of the drives named, if they have log pages."""
+    wanted = args.waf != 0 and (args.dev or args.waf is not None)
+    drives = drives_of(devices, leaves, all_kinds=args.waf is not None) if wanted else {}
+    return LiveWaf(devices, drives, args.waf or _WAF_S)
+
+
 def run(args: argparse.Namespace) -> int:
-    leaves, notes = choose_leaves(Devices(), args.dev)
+    devices = Devices()
+    leaves, notes = choose_leaves(devices, args.dev)
     sink: Sink = JsonLines(sys.stdout, quiet=args.quiet) if args.json else Lines(sys.stdout, quiet=args.quiet)
     tracer = attach(args.backend, leaves, queue_time=args.queue, raw_tp=args.hooks == "raw_tp")
     try:
@@ -237,7 +262,9 @@ def run(args: argparse.Namespace) -> int:
             notes.append(f"attached by {tracer.hooks}: " + ", ".join(p[0] for p in tracer.programs()))
         for note in notes:
             print(f"opwatch: {note}", file=sys.stderr)
-        with Waiter() as waiter, closing(_Run(tracer, sink)) as watching:
+        live = live_waf(devices, leaves, args)
+        with Waiter() as waiter, closing(_Run(tracer, sink, live)) as watching:
+            live.start()
             waiter.start(args.command, quiet_stdout=args.json)
             try:
                 end = _watch(watching, waiter, args)

@@ -39,9 +39,10 @@ class NvmeProof:
         if not fdp or fdp.host_bytes_written is None or (smart and smart.data_units_written):
             # 02h is the drive's; 22h counts since placement was enabled. Both are in the report.
             return None
-        return self._fdp_reading(fdp.host_bytes_written, "HBMW")
+        return self.placement(fdp.host_bytes_written, "HBMW")
 
-    def _fdp_reading(self, value: int, name: str) -> Reading:
+    def placement(self, value: int, name: str) -> Reading:
+        """A count of log 22h."""
         reading = Reading(value, "bytes", 1, f"log 22h {name} (bytes)", Proof.SPEC)
         return reading.noted("with metadata, since placement was enabled, in its endurance group")
 
@@ -155,7 +156,7 @@ class NvmeProof:
         fdp = self._evidence.fdp
         if not fdp or fdp.media_bytes_written is None:
             return None
-        return self._fdp_reading(fdp.media_bytes_written, "MBMW")
+        return self.placement(fdp.media_bytes_written, "MBMW")
 
     def _boot_nand(self, host: Reading) -> Reading | None:
         page = self._evidence.boot

@@ -120,8 +120,7 @@ def _nvme(evidence: Evidence, catalogue: Catalogue) -> Report:
     fdp = evidence.fdp
     others = {"host_written": hosts[1:], "nand_written": nands[1:]}
     if fdp and fdp.host_bytes_written is not None and not hosts[0].source.startswith("log 22h"):
-        source = "log 22h HBMW (bytes, with metadata, since placement was enabled)"
-        others["host_written"].append(Reading(fdp.host_bytes_written, "bytes", 1, source, Proof.SPEC))
+        others["host_written"].append(proof.placement(fdp.host_bytes_written, "HBMW"))
     return Report(evidence.drive, readings, others, evidence.failures)
 
 

@@ -1,1 +1,3 @@
 """Where derived samples go: lines, JSON."""
+
+SCHEMA = "opwatch/1"

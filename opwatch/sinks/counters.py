@@ -8,7 +8,7 @@ from typing import Any
 
 from opwatch import units
 from opwatch.counters.reading import Reading, Report
-from opwatch.sinks.jsonl import SCHEMA
+from opwatch.sinks import SCHEMA
 
 COLUMNS = 80
 HEADER = ("COUNTER", "VALUE", "STEP", "PROOF", "SOURCE, OR WHY NOT")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from opwatch.abi import OPS
 from opwatch.derive import Latency, OpInterval, idle_op
 from opwatch.observation import Observation
+from opwatch.sinks import SCHEMA
 from opwatch.trust import Trust
 
-SCHEMA = "opwatch/1"
+if TYPE_CHECKING:
+    from opwatch.live import Live
+
 _IDLE = idle_op()
 
 
@@ -66,6 +69,19 @@ def _trust(trust: Trust) -> dict[str, Any]:
     }
 
 
+def _live(live: Live) -> dict[str, Any]:
+    return {
+        "waf": live.waf,
+        "waf_error": live.waf_error,
+        "reason": live.reason,
+        "window_s": live.window_s,
+        "nand_bytes_per_s": live.nand_bytes_per_s,
+        "nand_error_bytes_per_s": live.nand_error_bytes_per_s,
+        "source": live.source,
+        "end_mono_ns": live.mono_ns,
+    }
+
+
 def document(seen: Observation) -> dict[str, Any]:
     """One observation as the object that is printed."""
     seconds = seen.interval.seconds
@@ -85,6 +101,7 @@ def document(seen: Observation) -> dict[str, Any]:
         "in_flight_at_start": seen.in_flight_at_start,
         "unexplained": seen.unexplained,
         "lacks": list(seen.lacks),
+        "waf": None if seen.live is None else _live(seen.live),
     }
 
 

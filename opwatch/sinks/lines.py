@@ -4,13 +4,16 @@ the end."""
 from __future__ import annotations
 
 import textwrap
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from opwatch import units
 from opwatch.derive import OpInterval
 from opwatch.hist import Histogram
 from opwatch.observation import Observation
 from opwatch.trust import Drift, Trust
+
+if TYPE_CHECKING:
+    from opwatch.live import Live
 
 HEADER = "op           /s   MB/s  mean   p50   p90   p99 p99.9   max    qd size seq% err"
 REPEAT_HEADER = 20
@@ -92,6 +95,18 @@ def trust_lines(trust: Trust, in_flight_at_start: int) -> list[str]:
     return lines
 
 
+def live_line(live: Live) -> str:
+    """Write amplification and NAND writes as one line."""
+    if live.waf is None or live.waf_error is None:
+        told = f"WAF none: {live.reason}"
+    else:
+        told = f"WAF {units.with_error(live.waf, live.waf_error)} over {live.window_s:.0f} s"
+    if live.nand_bytes_per_s is not None and live.nand_error_bytes_per_s is not None:
+        rate, error = (units.megabytes(n) for n in (live.nand_bytes_per_s, live.nand_error_bytes_per_s))
+        told += f", NAND {rate} ± {error} MB/s"
+    return told
+
+
 class Lines:
     """Writes to a stream; idle devices and idle operations take no line."""
 
@@ -99,6 +114,8 @@ class Lines:
         self._stream = stream
         self._quiet = quiet
         self._since_header = REPEAT_HEADER
+        # When the drive of each device was looked at last: a line for each look.
+        self._looked: dict[str, int] = {}
 
     def begin(self, notes: list[str]) -> None:
         for note in notes:
@@ -125,6 +142,7 @@ class Lines:
         time = f"{seen.at.astimezone():%H:%M:%S}"
         if not seen.interval.ops:
             self._print(f"{time} {seen.label}: idle")
+            self._live(seen)
             return
         if self._since_header >= REPEAT_HEADER:
             self._print(HEADER)
@@ -133,6 +151,13 @@ class Lines:
         lost = "; ".join(seen.unexplained)
         self._print(f"{time} {seen.label}" + (f"  ! {lost}" if lost else ""))
         self._table(seen)
+        self._live(seen)
+
+    def _live(self, seen: Observation) -> None:
+        """A line when the drive's counters have been looked at since the last one."""
+        if seen.live and self._looked.get(seen.device) != seen.live.mono_ns:
+            self._looked[seen.device] = seen.live.mono_ns
+            self._print(f"{seen.device}: {live_line(seen.live)}")
 
     def _summary(self, seen: Observation) -> None:
         self._print()
@@ -151,6 +176,9 @@ class Lines:
             self._print()
         else:
             self._print("no I/O")
+        if seen.live:
+            self._print(f"{live_line(seen.live)}")
+            self._print(f"  by {seen.live.source}" if seen.live.source else "")
         for line in trust_lines(seen.trust, seen.in_flight_at_start):
             self._print(line)
         for line in seen.unexplained:

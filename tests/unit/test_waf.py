@@ -1,32 +1,25 @@
 from __future__ import annotations
 
+import math
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch.counters.reading import Proof, Reading, unknown
-from opwatch.waf import Interval, Sample, delta, interval_waf, needed, split
+from opwatch.waf import Interval, Span, amplify, needed, split
 
 QUANTA = (1, 512_000, 1 << 25, 1 << 30, 10**9)
-HOUR_NS = 3600 * 10**9
 
 
-def reading(value: int | None, quantum: int = 1) -> Reading:
-    return Reading(value, "bytes", quantum, "a page", Proof.SPEC)
+def grown(begin: int, growth: int, quantum: int, *, up: bool) -> Span:
+    """What a counter that shows whole steps, rounded up or down, tells of a growth."""
 
+    def shown(value: int) -> int:
+        return -(-value // quantum) * quantum if up else value // quantum * quantum
 
-def sample(
-    host: int, nand: int, *, quanta: tuple[int, int] = (1, 1), up: bool = False, ns: int = 0
-) -> Sample:
-    """Counters that show whole steps of the truth, rounded up or down."""
-    shown = [
-        reading(-(-value // quantum) * quantum if up else value // quantum * quantum, quantum)
-        for value, quantum in zip((host, nand), quanta, strict=True)
-    ]
-    return Sample(ns, shown[0], shown[1])
+    difference = shown(begin + growth) - shown(begin)
+    return Span(difference, difference).widened(quantum - 1)
 
 
 amounts = st.integers(0, 10**15)
@@ -37,68 +30,52 @@ growth = st.integers(1, 10**13)
 def test_the_truth_is_within_the_error(
     host: int, nand: int, host_grown: int, nand_grown: int, host_step: int, nand_step: int, up: bool
 ) -> None:
-    quanta = (host_step, nand_step)
-    begin = sample(host, nand, quanta=quanta, up=up)
-    found = interval_waf(
-        begin, sample(host + host_grown, nand + nand_grown, quanta=quanta, up=up, ns=HOUR_NS)
-    )
-    truth = nand_grown / host_grown
+    found = amplify(grown(nand, nand_grown, nand_step, up=up), grown(host, host_grown, host_step, up=up))
     if found.waf is None:
         assert found.reason
         return
     assert found.error is not None
-    assert abs(found.waf - truth) <= found.error * (1 + 1e-9) + 1e-12
+    assert abs(found.waf - nand_grown / host_grown) <= found.error * (1 + 1e-9) + 1e-12
     assert found.error <= found.waf
 
 
 @given(st.floats(0.5, 10), st.sampled_from(QUANTA), st.sampled_from(QUANTA))
 def test_as_many_bytes_as_it_says_give_one_percent(waf: float, host_step: int, nand_step: int) -> None:
     host = needed(host_step - 1, nand_step - 1, waf * 0.99) + 2 * host_step
-    begin = sample(0, 0, quanta=(host_step, nand_step))
-    found = interval_waf(begin, sample(host, int(host * waf), quanta=(host_step, nand_step), ns=HOUR_NS))
+    found = amplify(grown(0, int(host * waf), nand_step, up=False), grown(0, host, host_step, up=False))
     assert found.waf is not None and found.error is not None
     assert found.error <= 0.0105 * found.waf
 
 
 def test_exact_counters_have_no_error() -> None:
-    found = interval_waf(sample(0, 0), sample(10 << 30, 25 << 30, ns=HOUR_NS))
-    assert (found.waf, found.error, found.interval_s) == (2.5, 0, 3600)
+    found = amplify(Span(25 << 30, 25 << 30), Span(10 << 30, 10 << 30))
+    assert (found.waf, found.error, found.needed_bytes) == (2.5, 0, 0)
     assert not found.below_one
-    assert interval_waf(sample(0, 0), sample(100, 50)).below_one
+    assert amplify(Span(50, 50), Span(100, 100)).below_one
 
 
 def test_too_little_says_how_much_is_missing() -> None:
-    quanta = (1 << 30, 1 << 30)
-    found = interval_waf(sample(0, 0, quanta=quanta), sample(2 << 30, 3 << 30, quanta=quanta))
+    found = amplify(Span(3 << 30, 3 << 30).widened((1 << 30) - 1), Span(2 << 30, 2 << 30).widened(1 << 31))
     assert found.waf is None and "no statement" in (found.reason or "")
     assert found.needed_bytes and found.needed_bytes > 100 << 30
 
 
 def test_an_idle_host_has_no_ratio() -> None:
-    found = interval_waf(sample(5, 5), sample(5, 10**9))
+    found = amplify(Span(10**9, 10**9), Span(0, 0))
     assert found.waf is None and "nothing" in (found.reason or "")
-    assert found.nand.n_bytes == 10**9 - 5
 
 
-def test_a_counter_that_went_back_is_a_reason() -> None:
-    assert "went back" in (delta(reading(100), reading(50)).reason or "")
-    begin, end = sample(100, 100), sample(200, 300)
-    lost = interval_waf(replace(begin, shutdowns=3), replace(end, shutdowns=4))
-    assert lost.waf is None and "power" in (lost.reason or "")
+def test_what_nobody_knows_has_no_ratio() -> None:
+    found = amplify(Span(10**9, 10**9), Span(5, math.inf))
+    assert found.waf is None and "not shown" in (found.reason or "")
 
 
-def test_a_wrap_needs_the_kernel_as_its_witness() -> None:
-    modulus = (1 << 32) * 512
-    begin, end = reading(modulus - 10**9, 512), reading(2 * 10**9, 512)
-    assert delta(begin, end).n_bytes is None
-    assert delta(begin, end, kernel=3 * 10**9).n_bytes == 3 * 10**9
-    assert delta(begin, end, kernel=9 * 10**9).n_bytes is None
-
-
-def test_a_source_that_changed_is_not_compared() -> None:
-    other = replace(reading(10**9), source="another page")
-    assert "changed" in (delta(reading(1), other).reason or "")
-    assert delta(unknown("no page"), reading(1)).reason == "no page"
+def test_spans() -> None:
+    assert Span(10, 12).minus(Span(1, 4)) == Span(6, 11)
+    assert Span(1, 2).minus(Span(5, 9)) == Span(0, 0)
+    assert Span(1, 5).meet(Span(4, 9)) == Span(4, 5)
+    assert Span(1, 3).meet(Span(4, 9)) is None
+    assert Span(1, 4).middle + Span(1, 4).error == 4
 
 
 @pytest.mark.parametrize("seed", range(5))

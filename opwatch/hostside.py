@@ -1,0 +1,157 @@
+"""What the host wrote between two marks of a NAND counter: by the kernel, by the drive, and whether they
+agree. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from opwatch.trail import LONGEST_NS, Mark, Track, Trail, in_step
+from opwatch.waf import Span
+
+_PAGE = re.compile(r"log [0-9A-F]{2}h|attribute|device statistics|SCSI [\w ]+")
+# Counts with metadata, of one endurance group: its two sides belong together.
+PLACEMENT = "log 22h"
+_SAME = 0.02
+KERNEL = "the kernel's count"
+
+Periods = Callable[[Track], int]
+
+
+@dataclass(frozen=True, slots=True)
+class HostSide:
+    """Growth of host bytes. `agrees` is None when nothing could be compared; `why` explains."""
+
+    span: Span
+    source: str
+    kernel: Span
+    firmware: Span | None = None
+    firmware_source: str | None = None
+    agrees: bool | None = None
+    why: str | None = None
+    # The page has shown, within its step, just what the kernel wrote between the two polls: it was not old.
+    fresh: bool = False
+    # A later poll may show more.
+    waits: bool = False
+
+
+def page_of(source: str) -> str:
+    """The page that a counter is on: counters of one page are of one moment."""
+    found = _PAGE.match(source)
+    return found[0] if found else source
+
+
+def belong_together(nand: str, host: str) -> bool:
+    """Whether these two count the same bytes of the same group."""
+    return (page_of(nand) == PLACEMENT) == (page_of(host) == PLACEMENT)
+
+
+def _at(track: Track, mark: Mark, period_ns: int, *, same_page: bool) -> Span:
+    """A drive's count of host writes at a mark, as far as it was shown."""
+    shown = track.at(mark.poll) if same_page and mark.read else None
+    if shown is not None:
+        return Span(shown, shown)
+    before = track.look_before(mark.since)
+    after = track.look_after(mark.poll, period_ns)
+    low = track.values[before] if before is not None else -math.inf
+    return Span(low, track.values[after] if after is not None else math.inf)
+
+
+def firmware_growth(track: Track, begin: Mark, end: Mark, period_ns: int, *, same_page: bool) -> Span:
+    """What a drive's own count grew by, as far as its pages have shown it."""
+    first = _at(track, begin, period_ns, same_page=same_page)
+    last = _at(track, end, period_ns, same_page=same_page)
+    return last.minus(first).widened(track.quantum - 1)
+
+
+def kernel_growth(begin: Mark, end: Mark) -> Span:
+    return end.written.minus(begin.written)
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "all"
+
+
+def _explain(kernel: Span, firmware: Span, source: str) -> str:
+    """Why the two may differ."""
+    page = page_of(source)
+    if firmware.low > kernel.high:
+        more = int(firmware.low - kernel.high)
+        told = (
+            f"{page} has at least {more} bytes ({_percent(more, kernel.high)}) more than this kernel wrote: "
+            "a passthrough command, another port or controller, or a namespace that is not seen here"
+        )
+        if page == PLACEMENT and more <= _SAME * kernel.high:
+            told += "; or metadata, which it counts"
+        return told
+    more = int(kernel.low - firmware.high)
+    return (
+        f"the kernel has at least {more} bytes ({_percent(more, kernel.low)}) more than {page}: it counts "
+        "Write Zeroes and writes that failed, and drives do not; or the page is older than its period"
+    )
+
+
+def _candidates(trail: Trail, nand: Track) -> Sequence[Track]:
+    """Counts of host writes to hold against the kernel's, those of the same page first, then the finest."""
+    page = page_of(nand.source)
+    fitting = [
+        each for each in trail.host.values() if not each.lost and belong_together(nand.source, each.source)
+    ]
+    return sorted(fitting, key=lambda each: (page_of(each.source) != page, each.quantum))
+
+
+def host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, periods: Periods) -> HostSide:
+    """The best that is known. What the kernel and the drive both allow, where they agree; else the drive's:
+    it counts what goes to its NAND, whoever wrote it."""
+    kernel = kernel_growth(begin, end)
+    page = page_of(nand.source)
+    drive: Span | None = None
+    finest: Track | None = None
+    for track in _candidates(trail, nand):
+        same = page_of(track.source) == page or in_step(nand, track)
+        grown = firmware_growth(track, begin, end, periods(track), same_page=same)
+        both = grown if drive is None else drive.meet(grown)
+        if both is None:
+            continue  # two counts of the drive contradict each other: the first is of the better page
+        if finest is None or both != drive:
+            finest = finest or track
+            drive = both
+    if drive is None or finest is None:
+        why = "the drive's own count of host writes was not read, so other writers would not be seen"
+        return HostSide(kernel, KERNEL, kernel, why=why)
+    if not kernel.known and drive.known:
+        moments = trail.moments
+        between = moments[end.poll].written.minus(moments[begin.poll].written)
+        return _witnessed(between, drive, finest)
+    pending = finest.look_after(end.poll, periods(finest)) is None
+    return _compared(kernel, drive, finest, waits=pending, learned=periods(finest) < LONGEST_NS)
+
+
+def _witnessed(between: Span, drive: Span, track: Track) -> HostSide:
+    """Nobody knows how old the page was, but its two sides are of one moment, and the kernel's count between
+    the polls shows whether anything was missing."""
+    source = track.source
+    if not between.known:
+        return HostSide(drive, source, between, drive, source, None, "the kernel's count was not read")
+    if between.meet(drive):
+        return HostSide(drive, source, between, drive, source, True, None, fresh=True)
+    why = f"{_explain(between, drive, source)}; or the page was old when it was first read"
+    return HostSide(drive, source, between, drive, source, False, why)
+
+
+def _compared(kernel: Span, drive: Span, track: Track, *, waits: bool, learned: bool) -> HostSide:
+    source = track.source
+    both = kernel.meet(drive)
+    if both is None:
+        return HostSide(drive, source, kernel, drive, source, False, _explain(kernel, drive, source))
+    if not drive.known:
+        shown = drive.low + 2 * (track.quantum - 1) >= kernel.low
+        if shown:
+            # Whether somebody else wrote meanwhile is worth a period, where that is known.
+            return HostSide(both, KERNEL, kernel, drive, source, True, waits=waits and learned)
+        why = f"{page_of(source)} has not shown all that was written, or was old at the start"
+        return HostSide(both, KERNEL, kernel, drive, source, None, why, waits=waits)
+    better = KERNEL if kernel.error <= drive.error else source
+    return HostSide(both, better, kernel, drive, source, True)

@@ -1,0 +1,81 @@
+"""Write amplification while it is watched: the latest stretch that says enough. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opwatch.measure import Measurement, Stretch, periods_of
+from opwatch.trail import Moment, Track, Trail
+
+# Windows that are tried, the shortest first; then all there is.
+_WINDOWS_S = (60, 600)
+_GOOD = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """`waf` and `nand_bytes_per_s` are None with a reason. `mono_ns` is when it was looked at last."""
+
+    waf: float | None
+    waf_error: float | None
+    reason: str | None
+    window_s: float
+    nand_bytes_per_s: float | None
+    nand_error_bytes_per_s: float | None
+    source: str | None
+    mono_ns: int
+
+
+def _rate(track: Track, moments: list[Moment], begin: int) -> tuple[float, float] | None:
+    """NAND bytes a second since the first change after a poll, and how far off that may be. None when
+    nobody knows yet."""
+    period = periods_of(None)(track)
+    first = track.edge_after(begin)
+    if first is None:
+        first = track.look_after(begin, period)
+    if first is None or first == len(track.polls) - 1:
+        return None
+    start, end = track.mark(first, period), track.mark(len(track.polls) - 1, period)
+    if start.since < 0 or end.since < 0:
+        return None
+    shortest = (moments[end.since].begin_ns - moments[start.poll].end_ns) / 1e9
+    longest = (moments[end.poll].end_ns - moments[start.since].begin_ns) / 1e9
+    if shortest <= 0:
+        return None
+    nand = end.value.minus(start.value).widened(track.quantum - 1)
+    low, high = nand.low / longest, nand.high / shortest
+    return (low + high) / 2, (high - low) / 2
+
+
+def _begin_of(moments: list[Moment], seconds: float) -> int | None:
+    """The last poll that is at least so old; None when all are younger."""
+    since = moments[-1].end_ns - seconds * 1e9
+    old = [index for index, each in enumerate(moments) if each.end_ns <= since]
+    return old[-1] if old else None
+
+
+def live(trail: Trail) -> Live:
+    """What the polls tell now."""
+    newest = len(trail.moments) - 1
+    begins = [_begin_of(trail.moments, seconds) for seconds in _WINDOWS_S]
+    for begin in (*begins, 0):
+        if begin is None:
+            continue
+        measured = Measurement(trail, begin, newest).brief()
+        error = measured.found.relative_error if measured else 1.0
+        if error <= _GOOD or begin == 0:
+            return _view(trail, measured, begin)
+    return _view(trail, None, 0)
+
+
+def _view(trail: Trail, found: Stretch | None, begin: int) -> Live:
+    moments = trail.moments
+    now = moments[-1].end_ns
+    window = (now - moments[begin].end_ns) / 1e9
+    if found is None:
+        reason = trail.lost or "nothing has been shown yet"
+        return Live(None, None, reason, window, None, None, None, now)
+    rate, rate_error = _rate(found.track, moments, begin) or (None, None)
+    waf = found.found
+    source = f"{found.track.source} / {found.host.source}"
+    return Live(waf.waf, waf.error, waf.reason, window, rate, rate_error, source, now)

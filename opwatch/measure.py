@@ -1,0 +1,332 @@
+"""From a trail of polls to write amplification: which stretch, by which counters, with which error. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from opwatch.hostside import PLACEMENT, HostSide, Periods, host_growth, page_of
+from opwatch.trail import LONGEST_NS, ODDS, Mark, Moment, Track, Trail
+from opwatch.waf import Amplification, Interval, Span, Split, amplify, closest, split
+
+# A stretch that holds all of the command is taken up to this error before a shorter one with a smaller error.
+_WHOLE = 0.10
+# A counter further up the ladder is taken up to this error before a finer one.
+_GOOD = 0.05
+# A page that is known to be fresh only within its step must have a step this small.
+_STEP = 0.01
+# A counter whose step is so many times what was written will not tell, however long one waits.
+_HOPELESS = 20
+_MIN_IDLE_S = 5.0
+# Of an interval's host bytes, so much may be uncertain.
+_BLUR = 0.1
+_ENOUGH_INTERVALS = 400
+NOT_COUNTED = "no counter of NAND writes was read"
+NOT_THERE = "the counter of NAND writes was read at one moment only"
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Two marks of one NAND counter and what lies between. `whole`: all of what was asked for is in it."""
+
+    track: Track
+    begin: Mark
+    end: Mark
+    host: HostSide
+    found: Amplification
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """NAND bytes while the host wrote nothing. The rate is None with a reason."""
+
+    bytes_per_s: float | None
+    error: float | None
+    idle_s: float
+    nand_bytes: int | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The answer. `stretch` is None when no counter could be followed; then there is a reason."""
+
+    stretch: Stretch | None
+    others: Sequence[Stretch]
+    reason: str | None
+    background: Background
+    split: Split
+    period_ns: int | None
+    period_learned: bool
+    interval_s: float
+    settle_s: float
+    settle_nand_bytes: int | None
+
+    @property
+    def waf(self) -> float | None:
+        return self.stretch.found.waf if self.stretch and not self.reason else None
+
+    @property
+    def error(self) -> float | None:
+        return self.stretch.found.error if self.stretch and not self.reason else None
+
+
+def periods_of(given_ns: int | None) -> Periods:
+    """How old each page may be: what the user says, else what was learned, else the longest allowed."""
+
+    def period_ns(track: Track) -> int:
+        learned = track.period_ns()
+        return given_ns if given_ns is not None else LONGEST_NS if learned is None else learned
+
+    return period_ns
+
+
+def ladder(trail: Trail) -> list[Track]:
+    """Counters of NAND writes, the best first: those of data placement, then as they were reported."""
+    tracks = [each for each in trail.nand.values() if len(each.polls) > 1]
+    return sorted(tracks, key=lambda each: page_of(each.source) != PLACEMENT)
+
+
+class Measurement:
+    """One trail, and the polls between which the work was done: `begin` is the last before, `end` the first
+    after it."""
+
+    def __init__(
+        self, trail: Trail, begin: int, end: int, *, refresh_ns: int | None = None, target: float = 0.01
+    ) -> None:
+        self._trail = trail
+        self._begin, self._end = begin, end
+        self._periods = periods_of(refresh_ns)
+        self._target = target
+
+    def _stretch(self, track: Track, begin: Mark, end: Mark) -> Stretch:
+        host = host_growth(self._trail, track, begin, end, self._periods)
+        nand = end.value.minus(begin.value).widened(track.quantum - 1)
+        found = amplify(nand, host.span, self._target)
+        return Stretch(track, begin, end, host, found, self._is_whole(begin, end, host))
+
+    @property
+    def _work(self) -> Span:
+        """Bytes that the kernel wrote during the work."""
+        moments = self._trail.moments
+        return moments[self._end].written.minus(moments[self._begin].written)
+
+    def _is_whole(self, begin: Mark, end: Mark, host: HostSide) -> bool:
+        """Whether the work, all of it and nothing else, lies between the marks: by the kernel's count, or
+        because the page has shown just what the kernel wrote."""
+        first, last = (self._trail.moments[each].written for each in (self._begin, self._end))
+        if host.fresh and host.span.error <= _STEP * host.span.middle:
+            return begin.poll <= self._begin and end.poll >= self._end
+        starts = first.low <= begin.written.low and begin.written.high <= first.high
+        ends = last.low <= end.written.low and end.written.high <= last.high
+        return starts and ends
+
+    def _begins(self, track: Track) -> Iterator[Mark]:
+        """Marks to begin at: the last look before the work, the moment of its start, and the first change
+        after it."""
+        period = self._periods(track)
+        before = track.look_before(self._begin)
+        if before is not None:
+            yield track.mark(before, period)
+            edge = track.edge_before(self._begin)
+            if edge is not None and edge != before:
+                yield track.mark(edge, period)
+        boxed = track.mark_at(self._begin, period)
+        if boxed:
+            yield boxed
+        edge = track.edge_after(self._begin)
+        if edge is not None:
+            yield track.mark(edge, period)
+
+    def _ends(self, track: Track) -> Iterator[Mark]:
+        """Marks to end at: the first look that tells of a moment after the work, the last look, and the
+        last change."""
+        period = self._periods(track)
+        last = len(track.polls) - 1
+        places = [track.look_after(self._end, period), last, track.edge_before(track.polls[last])]
+        yield from (track.mark(place, period) for place in dict.fromkeys(places) if place is not None)
+        boxed = track.mark_at(self._end, period)
+        if boxed:
+            yield boxed
+
+    def _every(self, track: Track) -> list[Stretch]:
+        ends = list(self._ends(track))
+        return [
+            self._stretch(track, begin, end)
+            for begin in self._begins(track)
+            for end in ends
+            if begin.poll < end.poll
+        ]
+
+    def _best(self, track: Track) -> Stretch | None:
+        every = self._every(track)
+        if not every:
+            return None
+        whole = min(
+            (each for each in every if each.whole), key=lambda each: each.found.relative_error, default=None
+        )
+        if whole and whole.found.relative_error <= _WHOLE:
+            return whole
+        best = min(every, key=lambda each: (each.found.relative_error, not each.whole))
+        return best if math.isfinite(best.found.relative_error) else whole or best
+
+    def stretches(self) -> list[Stretch]:
+        """The best stretch of each counter that can be followed, the one to report first."""
+        found = [self._best(track) for track in ladder(self._trail) if not track.lost]
+        known = [each for each in found if each]
+        good = [each for each in known if each.found.relative_error <= _GOOD]
+        first = good[0] if good else min(known, key=lambda each: each.found.relative_error, default=None)
+        return [first, *(each for each in known if each is not first)] if first else []
+
+    def brief(self) -> Stretch | None:
+        """The stretch to report, without what takes long to find out."""
+        found = self.stretches()
+        return found[0] if found and not self._trail.lost else None
+
+    def settled(self) -> bool:
+        """Whether every page that matters shows all that had happened at the end of the work."""
+        found = self.stretches()
+        if not found or self._trail.lost:
+            return not self._may_come()
+        first = found[0]
+        if first.track.quantum > _HOPELESS * self._work.high:
+            return True
+        every = self._every(first.track)
+        done = [each for each in every if each.whole and each.end.poll >= self._end and not each.host.waits]
+        if any(each.found.relative_error <= _WHOLE for each in done):
+            return True
+        # Pages that stand still for so long may turn out to be refreshed together.
+        quiet = first.track.polls[-1] - max((self._end, *first.track.changes[-1:])) > ODDS
+        if done and quiet:
+            return True
+        # How old the page was at the start will never be known then; that it shows what was written is.
+        unknown = self._periods(first.track) >= LONGEST_NS
+        return unknown and first.host.fresh and first.end.poll >= self._end
+
+    def _may_come(self) -> bool:
+        """Whether a counter is there of which there are too few polls yet."""
+        return not self._trail.lost and any(len(each.polls) < 2 for each in self._trail.nand.values())
+
+    def result(self) -> Measured:
+        found = self.stretches()
+        first = found[0] if found else None
+        track = first.track if first else None
+        settle = self._settle(first) if first else None
+        return Measured(
+            first,
+            found[1:],
+            self._reason(first),
+            self.background(track),
+            self.split(first),
+            self._periods(track) if track else None,
+            track is not None and track.period_ns() is not None,
+            self._seconds(first),
+            self._settle_s(),
+            settle,
+        )
+
+    def _reason(self, first: Stretch | None) -> str | None:
+        lost = self._trail.lost or next((each.lost for each in ladder(self._trail) if each.lost), None)
+        if lost and (self._trail.lost or not first):
+            return lost
+        if first:
+            return first.found.reason
+        return NOT_THERE if self._trail.nand else NOT_COUNTED
+
+    def _seconds(self, first: Stretch | None) -> float:
+        """From mark to mark, or of the work when these are not known."""
+        moments = self._trail.moments
+        begin, end = moments[self._begin], moments[self._end]
+        if first and not first.whole:
+            begin, end = moments[max(first.begin.since, 0)], moments[first.end.poll]
+        return (end.begin_ns - begin.end_ns) / 1e9
+
+    def _settle_s(self) -> float:
+        moments = self._trail.moments
+        return (moments[-1].end_ns - moments[self._end].end_ns) / 1e9
+
+    def _settle(self, first: Stretch) -> int | None:
+        """NAND bytes that were shown only after the work's end."""
+        place = first.track.look_before(self._end)
+        return None if place is None else int(first.end.value.high) - first.track.values[place]
+
+    def background(self, track: Track | None) -> Background:
+        """The rate over all stretches in which the host wrote nothing."""
+        if track is None:
+            return Background(None, None, 0.0, None, "there is no counter of NAND writes")
+        period = self._periods(track)
+        grown, seconds, count = 0, 0.0, 0
+        for begin, end in idle_stretches(self._trail.moments):
+            first = track.look_after(begin, period)
+            last = track.look_before(end)
+            if first is not None and last is not None and last > first:
+                grown += track.values[last] - track.values[first]
+                seconds += self._time(track, first, last)
+                count += 1
+        if seconds < _MIN_IDLE_S:
+            reason = (
+                f"the host was idle for {seconds:.1f} s that the counter shows; {_MIN_IDLE_S:.0f} are needed"
+            )
+            return Background(None, None, seconds, None, reason)
+        # The ends may be off by a period each, and the counter by a step, in each of the stretches.
+        blur = (grown / seconds) * min(period / 1e9, seconds) if grown else 0.0
+        error = (count * (track.quantum - 1) + blur) / seconds
+        return Background(grown / seconds, error, seconds, grown)
+
+    def _time(self, track: Track, first: int, last: int) -> float:
+        moments = self._trail.moments
+        return (moments[track.polls[last]].begin_ns - moments[track.polls[first]].begin_ns) / 1e9
+
+    def split(self, first: Stretch | None) -> Split:
+        """What the host caused and what time caused, from intervals between the counter's changes."""
+        if first is None:
+            return Split(None, None, reason="there is no counter of NAND writes")
+        if first.host.agrees is False:
+            return Split(None, None, reason="the kernel does not see all writers")
+        # A page that is always new tells of the end of the time in which a change was seen, one that is
+        # refreshed now and then of some moment in it. The fit shows which.
+        fits = [split(list(self._intervals(first, share))) for share in (0.0, 0.5, 1.0)]
+        return closest(fits)
+
+    def _intervals(self, first: Stretch, share: float) -> Iterator[Interval]:
+        """Between changes of the counter, so far apart that little of the host's bytes is uncertain."""
+        track, period = first.track, self._periods(first.track)
+        moments = self._trail.moments
+        ratio = first.found.waf or 1.0
+        least_s = (moments[-1].end_ns - moments[0].begin_ns) / 1e9 / _ENOUGH_INTERVALS
+        last: Mark | None = None
+        for place in range(len(track.polls)):
+            mark = track.mark(place, period)
+            if mark.since < 0 or not mark.written.known:
+                continue
+            if last is None:
+                last = mark
+                continue
+            host = host_growth(self._trail, track, last, mark, self._periods).span
+            seconds = (moments[mark.poll].begin_ns - moments[last.poll].begin_ns) / 1e9
+            # Both moments are uncertain; against the time between them that must be little.
+            blur_s = sum(_width_s(moments, each) for each in (mark, last))
+            if seconds < max(least_s, blur_s) or not host.known or host.error > _BLUR * host.middle:
+                continue
+            grown = int(mark.value.low - last.value.low)
+            written = mark.written.at(share) - last.written.at(share)
+            likely = int(min(max(written, host.low), host.high))
+            yield Interval(likely, grown, seconds, track.quantum - 1 + int(ratio * host.error))
+            last = mark
+
+
+def _width_s(moments: Sequence[Moment], mark: Mark) -> float:
+    return (moments[mark.poll].end_ns - moments[mark.since].begin_ns) / 1e9
+
+
+def idle_stretches(moments: Sequence[Moment]) -> Iterator[tuple[int, int]]:
+    """(first, last) poll of each stretch in which the host wrote nothing."""
+    begin = 0
+    for index in range(1, len(moments) + 1):
+        still = index < len(moments) and moments[index].written.high == moments[begin].written.low
+        if not still:
+            if index - 1 > begin:
+                yield begin, index - 1
+            begin = index

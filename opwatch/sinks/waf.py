@@ -1,0 +1,227 @@
+"""Write amplification of an interval for people, in 80 columns, and as JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from opwatch import units
+from opwatch.counters.reading import Drive
+from opwatch.measure import Background, Measured, Stretch
+from opwatch.sinks import SCHEMA
+from opwatch.waf import Span, Split
+
+COLUMNS = 80
+_LABEL = 11
+BELOW_ONE = "below 1: the drive compresses, or its counters leave something out"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A measurement with what it was of. `parts` are host bytes by device, as the kernel counts them."""
+
+    device: str
+    origin: str
+    drive: Drive
+    measured: Measured
+    parts: Mapping[str, int] = field(default_factory=dict)
+    failures: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    refresh_given: bool = False
+    with_command: bool = False
+
+
+def _span(span: Span) -> tuple[int | None, int | None]:
+    return (span.middle, span.error) if span.known else (None, None)
+
+
+def _split(split: Split) -> dict[str, Any]:
+    return {
+        "a": split.a,
+        "b_bytes_per_s": split.b_bytes_per_s,
+        "a_error": split.a_error,
+        "b_error_bytes_per_s": split.b_error,
+        "reason": split.reason,
+    }
+
+
+def _background(idle: Background) -> dict[str, Any]:
+    return {
+        "nand_bytes_per_s": idle.bytes_per_s,
+        "error_bytes_per_s": idle.error,
+        "nand_bytes": idle.nand_bytes,
+        "idle_s": idle.idle_s,
+        "reason": idle.reason,
+    }
+
+
+def _host(stretch: Stretch) -> dict[str, Any]:
+    host = stretch.host
+    kernel, kernel_error = _span(host.kernel)
+    firmware, firmware_error = _span(host.firmware) if host.firmware else (None, None)
+    return {
+        "source": host.source,
+        "kernel_bytes": kernel,
+        "kernel_error_bytes": kernel_error,
+        "firmware_bytes": firmware,
+        "firmware_error_bytes": firmware_error,
+        "firmware_source": host.firmware_source,
+        "agrees": host.agrees,
+        "reason": host.why,
+    }
+
+
+def _other(stretch: Stretch) -> dict[str, Any]:
+    host, nand = _span(stretch.host.span)[0], _span(stretch.found.nand)[0]
+    return {
+        "source": stretch.track.source,
+        "waf": stretch.found.waf,
+        "waf_error": stretch.found.error,
+        "host_bytes": host,
+        "nand_bytes": nand,
+        "whole": stretch.whole,
+        "reason": stretch.found.reason,
+    }
+
+
+def source(stretch: Stretch) -> str:
+    """Both counters: NAND, then host."""
+    return f"{stretch.track.source} / {stretch.host.source}"
+
+
+def document(outcome: Outcome) -> dict[str, Any]:
+    """The outcome as one JSON document."""
+    measured, stretch = outcome.measured, outcome.measured.stretch
+    host, host_error = _span(stretch.host.span) if stretch else (_kernel_bytes(outcome), None)
+    nand, nand_error = _span(stretch.found.nand) if stretch else (None, None)
+    refresh = measured.period_ns
+    return {
+        "schema": SCHEMA,
+        "type": "waf",
+        "device": {
+            "name": outcome.device,
+            "origin": outcome.origin,
+            "model": outcome.drive.model,
+            "firmware": outcome.drive.firmware,
+            "serial": outcome.drive.serial,
+        },
+        "waf": measured.waf,
+        "waf_error": measured.error,
+        "reason": measured.reason,
+        "host_bytes": host,
+        "host_error_bytes": host_error,
+        "nand_bytes": nand,
+        "nand_error_bytes": nand_error,
+        "source": source(stretch) if stretch else None,
+        "interval_s": measured.interval_s,
+        "whole": stretch.whole if stretch else None,
+        "below_one": stretch.found.below_one if stretch and measured.waf is not None else None,
+        "needed_bytes": stretch.found.needed_bytes if stretch else None,
+        "split": _split(measured.split),
+        "background": _background(measured.background),
+        "host": _host(stretch) if stretch else None,
+        "host_bytes_by_device": dict(outcome.parts),
+        "settle": {"seconds": measured.settle_s, "nand_bytes": measured.settle_nand_bytes},
+        "refresh_s": None if refresh is None else refresh / 1e9,
+        "refresh_learned": measured.period_learned and not outcome.refresh_given,
+        "others": [_other(each) for each in measured.others],
+        "failures": list(outcome.failures),
+        "notes": list(outcome.notes),
+    }
+
+
+def _kernel_bytes(outcome: Outcome) -> int | None:
+    return sum(outcome.parts.values()) if outcome.parts else None
+
+
+def _waf_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    measured, stretch = outcome.measured, outcome.measured.stretch
+    if measured.waf is None or measured.error is None or stretch is None:
+        yield "WAF", f"none: {measured.reason}"
+        return
+    percent = f" ({100 * measured.error / measured.waf:.2g} %)" if measured.error else ""
+    over = f"over {measured.interval_s:.1f} s"
+    if outcome.with_command:
+        over += ", the whole command" if stretch.whole else ", which is not just the command"
+    yield "WAF", f"{units.with_error(measured.waf, measured.error)}{percent} {over}"
+    if stretch.found.below_one:
+        yield "", BELOW_ONE
+
+
+def _bytes(span: Span) -> str:
+    if not span.known:
+        return "not known yet"
+    error = f" ± {units.capacity(span.error)}" if span.error else ""
+    return f"{units.capacity(span.middle)}{error}"
+
+
+def _side_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    stretch = outcome.measured.stretch
+    if stretch is None:
+        written = _kernel_bytes(outcome)
+        if written is not None:
+            yield "host", f"{units.capacity(written)} by the kernel's count"
+        return
+    host = stretch.host
+    told = f"{_bytes(host.span)} by {host.source}"
+    if host.agrees and host.firmware_source != host.source and host.firmware:
+        known = host.firmware.known
+        told += f"; {host.firmware_source} "
+        told += f"agrees within {units.capacity(max(host.firmware.error, 1))}" if known else "has it all"
+    yield "host", told
+    if host.agrees is False:
+        yield "", f"differs: {host.why}"
+    elif host.why:
+        yield "", host.why
+    yield "NAND", f"{_bytes(stretch.found.nand)} by {stretch.track.source}"
+    for other in outcome.measured.others:
+        if other.found.waf is not None and other.found.error is not None:
+            yield "", f"other: {units.with_error(other.found.waf, other.found.error)} by {other.track.source}"
+
+
+def _rest_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    measured = outcome.measured
+    if len(outcome.parts) > 1:
+        shares = ", ".join(f"{name} {units.capacity(n)}" for name, n in outcome.parts.items())
+        yield "written to", shares
+    if measured.stretch:
+        idle = measured.background
+        if idle.bytes_per_s is None:
+            yield "idle", idle.reason or ""
+        else:
+            error = units.megabytes(idle.error or 0)
+            rate = f"{units.megabytes(idle.bytes_per_s)} ± {error} MB/s to NAND"
+            yield "idle", f"{rate}, over {idle.idle_s:.0f} s without host writes"
+        yield "split", _split_text(measured.split)
+        if measured.settle_nand_bytes:
+            yield "settling", f"{units.capacity(measured.settle_nand_bytes)} of NAND shown after the end"
+        if measured.period_ns is not None:
+            how = "as given" if outcome.refresh_given else "learned" if measured.period_learned else "assumed"
+            yield "page age", f"at most {measured.period_ns / 1e9:.1f} s ({how})"
+    for failure in outcome.failures:
+        yield "failed", failure
+    for note in outcome.notes:
+        yield "note", note
+
+
+def _split_text(split: Split) -> str:
+    if split.a is None or split.b_bytes_per_s is None:
+        return f"none: {split.reason}"
+    own = f"{units.megabytes(split.b_bytes_per_s)} ± {units.megabytes(split.b_error or 0)} MB/s"
+    return f"NAND = ({units.with_error(split.a, split.a_error or 0)}) x host + {own}"
+
+
+def lines(outcome: Outcome) -> list[str]:
+    """The outcome for people."""
+    drive = outcome.drive
+    told = [outcome.device, drive.model, f"firmware {drive.firmware}" if drive.firmware else None]
+    if outcome.origin != outcome.device:
+        told[0] = f"{outcome.device} (of {outcome.origin})"
+    shown = textwrap.wrap(units.printable(", ".join(each for each in told if each)), COLUMNS)
+    for label, text in (*_waf_lines(outcome), *_side_lines(outcome), *_rest_lines(outcome)):
+        wrapped = textwrap.wrap(units.printable(text), COLUMNS - _LABEL) or [""]
+        shown.append(f"{label:<{_LABEL}}{wrapped[0]}")
+        shown += [" " * _LABEL + each for each in wrapped[1:]]
+    return shown

@@ -1,0 +1,241 @@
+"""What polling a drive's counters leaves behind: when each changed, and of which moment it told. Pure.
+
+A page is refreshed in the background. What a poll reads is the count of some moment before it, and after the
+last poll that read less. The kernel's count of written bytes, read around each poll, says what the host wrote
+by then.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from opwatch.counters.reading import Reading
+from opwatch.waf import Span
+
+# The longest that the OCP specification allows a page to be old, and a tenth more.
+LONGEST_NS = 660 * 10**9
+_MIN_GAPS = 2
+# One in so many is unlikely.
+ODDS = 20
+# Counters that are known to wrap do it here: at 2^32 sectors, 2^32 and 2^48 units.
+_MODULI = (1 << 32, 1 << 48)
+_SECTOR = 512
+SHUT_DOWN = "the drive lost power uncleanly in between: its counters may have gone back"
+_WENT_BACK = "the counter went back: it was reset, or lost what it had not saved"
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """One look at a drive's counters, and at the kernel's before and after it.
+
+    `before` and `after` are bytes written since boot, None where the kernel does not tell; `flying`, what
+    writes under way at the end may carry; `shutdowns`, counts of unclean ones; `parts`, the kernel's count
+    by device.
+    """
+
+    begin_ns: int
+    end_ns: int
+    before: int | None
+    after: int | None
+    flying: int = 0
+    host: Sequence[Reading] = ()
+    nand: Sequence[Reading] = ()
+    shutdowns: Mapping[str, int] = field(default_factory=dict)
+    parts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a poll was, and what the kernel said then."""
+
+    begin_ns: int
+    end_ns: int
+    before: int | None
+    after: int | None
+    flying: int
+
+    @property
+    def written(self) -> Span:
+        """What the host had written while the pages were read."""
+        if self.before is None or self.after is None:
+            return Span(-math.inf, math.inf)
+        return Span(self.before, self.after + self.flying)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A counter at some moment: its value, and what the host had written by the kernel's count.
+
+    The moment is not before poll `since` (-1: nobody knows) and not after poll `poll`.
+    """
+
+    value: Span
+    written: Span
+    since: int
+    poll: int
+    # Whether the value is what the poll read, so that other counters of the page are of the same moment.
+    read: bool = True
+
+
+class Track:
+    """One counter, poll by poll, with its wraps undone. `lost` says why it cannot be followed any more."""
+
+    def __init__(self, reading: Reading, moments: Sequence[Moment]) -> None:
+        self.source = reading.source
+        self.quantum = max(reading.quantum, 1)
+        self.lost: str | None = None
+        self.wrapped = False
+        self.polls: list[int] = []
+        self.values: list[int] = []
+        # For each value the poll before its first: it is of a moment after that. -1 for the first value.
+        self.since: list[int] = []
+        # The polls that read another value than the poll before.
+        self.changes: list[int] = []
+        self._moments = moments
+        self._offset = 0
+        self._last_edge = -1
+        self._steady = False
+        self._gaps = 0
+        self._longest_gap_ns = 0
+
+    def add(self, index: int, shown: int) -> None:
+        """What poll `index`, the newest, has read."""
+        value = shown + self._offset
+        if self.values and value < self.values[-1]:
+            value = self._unwrapped(index, value)
+        if self.lost:
+            return
+        changed = bool(self.values) and value != self.values[-1]
+        if self.polls:
+            self._learn(index, changed=changed)
+        if changed:
+            self.changes.append(index)
+        self.since.append(self.polls[-1] if changed else self.since[-1] if self.since else -1)
+        self.polls.append(index)
+        self.values.append(value)
+
+    def _unwrapped(self, index: int, value: int) -> int:
+        """The value with a wrap undone, if one of the usual wraps is what the host has written."""
+        back = self.values[-1] - value
+        most = self._moments[index].written.high - self._moments[max(self.since[-1], 0)].written.low
+        moduli = {modulus * unit for modulus in _MODULI for unit in (self.quantum, _SECTOR)}
+        fits = [each for each in moduli if 0 <= each - back <= most + 2 * self.quantum]
+        if len(fits) != 1 or not math.isfinite(most):
+            self.lost = _WENT_BACK
+            return value
+        self._offset += fits[0]
+        self.wrapped = True
+        return value + fits[0]
+
+    def _learn(self, index: int, *, changed: bool) -> None:
+        """Gaps between changes tell the refresh period, as long as the host never pauses."""
+        before, now = self._moments[self.polls[-1]].before, self._moments[index].before
+        self._steady = self._steady and before is not None and now is not None and now > before
+        if not changed:
+            return
+        if self._steady:
+            gap = self._moments[index].end_ns - self._moments[self._last_edge].begin_ns
+            self._gaps += 1
+            self._longest_gap_ns = max(self._longest_gap_ns, gap)
+        self._last_edge = self.polls[-1]
+        self._steady = True
+
+    def period_ns(self) -> int | None:
+        """How old the page gets at most: its longest gap between changes. None after too few."""
+        return min(self._longest_gap_ns, LONGEST_NS) if self._gaps >= _MIN_GAPS else None
+
+    def at(self, poll: int) -> int | None:
+        """What this poll has read."""
+        place = bisect_left(self.polls, poll)
+        found = place < len(self.polls) and self.polls[place] == poll
+        return self.values[place] if found else None
+
+    def look_before(self, poll: int) -> int | None:
+        """The place of the last value that was read up to this poll."""
+        place = bisect_right(self.polls, poll) - 1
+        return place if place >= 0 else None
+
+    def look_after(self, poll: int, period_ns: int) -> int | None:
+        """The place of the first value that tells of a moment after this poll."""
+        by_change = bisect_left(self.since, poll)
+        due = self._moments[poll].end_ns + period_ns
+        by_age = bisect_left(self.polls, due, key=lambda each: self._moments[each].begin_ns)
+        place = min(by_change, by_age)
+        return place if place < len(self.polls) else None
+
+    def mark(self, place: int, period_ns: int) -> Mark:
+        """The value at a place, and the moment of which it tells."""
+        poll, since = self.polls[place], self.since[place]
+        oldest = self._moments[poll].begin_ns - period_ns
+        aged = bisect_right(self._moments, oldest, hi=poll, key=lambda each: each.end_ns) - 1
+        since = max(since, aged)
+        low = self._moments[since].written.low if since >= 0 else -math.inf
+        value = Span(self.values[place], self.values[place])
+        return Mark(value, Span(low, self._moments[poll].written.high), since, poll)
+
+    def mark_at(self, poll: int, period_ns: int) -> Mark | None:
+        """What the counter was during a poll, whatever that poll has read: between what was read up to then
+        and what was read of a later moment."""
+        before, after = self.look_before(poll), self.look_after(poll, period_ns)
+        if before is None or after is None:
+            return None
+        value = Span(self.values[before], self.values[after])
+        return Mark(value, self._moments[poll].written, poll, poll, read=False)
+
+    def edge_after(self, poll: int) -> int | None:
+        """The first change of a moment after this poll."""
+        place = bisect_left(self.since, poll)
+        return place if place < len(self.polls) else None
+
+    def edge_before(self, poll: int) -> int | None:
+        """The last change that was read up to this poll."""
+        place = self.look_before(poll)
+        if place is None or self.since[place] < 0:
+            return None
+        return bisect_left(self.since, self.since[place])
+
+
+def in_step(one: Track, other: Track) -> bool:
+    """Whether two pages are refreshed together, as far as that shows: both changed in the same polls, and
+    that is unlikely to be chance. With periods of their own they would do so once in as many times as there
+    are polls in a period, and a period is at least as long as either has stood still."""
+    if not one.changes or one.changes != other.changes or one.polls[-1] != other.polls[-1]:
+        return False
+    stood = max(later - earlier for earlier, later in pairwise((*one.changes, one.polls[-1])))
+    return stood >= ODDS
+
+
+class Trail:
+    """All polls of one drive, as one track for each counter."""
+
+    def __init__(self) -> None:
+        self.moments: list[Moment] = []
+        self.host: dict[str, Track] = {}
+        self.nand: dict[str, Track] = {}
+        self.lost: str | None = None
+        self.first: Poll | None = None
+        self.last: Poll | None = None
+        self._shutdowns: dict[str, int] = {}
+
+    def add(self, poll: Poll) -> None:
+        self.moments.append(Moment(poll.begin_ns, poll.end_ns, poll.before, poll.after, poll.flying))
+        self.first, self.last = self.first or poll, poll
+        if any(self._shutdowns.get(name, count) != count for name, count in poll.shutdowns.items()):
+            self.lost = SHUT_DOWN
+        self._shutdowns |= poll.shutdowns
+        for tracks, readings in ((self.host, poll.host), (self.nand, poll.nand)):
+            for reading in readings:
+                if reading.value is not None:
+                    track = tracks.setdefault(reading.source, Track(reading, self.moments))
+                    track.add(len(self.moments) - 1, reading.value)
+
+    def idle_since(self) -> int:
+        """The first of the latest polls between which the host wrote nothing."""
+        last = len(self.moments) - 1
+        while last > 0 and self.moments[last - 1].written.low == self.moments[-1].written.high:
+            last -= 1
+        return last

@@ -1,0 +1,116 @@
+"""Counters that are polled: their wraps, their losses, how old they get."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch.counters.reading import Proof, Reading
+from opwatch.trail import LONGEST_NS, Poll, Track, Trail
+from opwatch.waf import Span
+
+SECOND = 10**9
+WRAP = (1 << 32) * 512
+
+
+def reading(value: int | None, quantum: int = 1) -> Reading:
+    return Reading(value, "bytes", quantum, "log C0h", Proof.SPEC)
+
+
+def trail(
+    values: Sequence[int], kernel: Sequence[int | None], *, quantum: int = 1, host: bool = False
+) -> Track:
+    """The track of a counter that is polled each second."""
+    found = Trail()
+    for second, (value, written) in enumerate(zip(values, kernel, strict=True)):
+        shown = (reading(value, quantum),)
+        found.add(
+            Poll(
+                second * SECOND,
+                second * SECOND + 1,
+                written,
+                written,
+                host=shown if host else (),
+                nand=() if host else shown,
+            )
+        )
+    return next(iter((found.host if host else found.nand).values()))
+
+
+@given(st.integers(2, 60), st.integers(0, 59))
+def test_the_period_is_learned_and_never_underrated(period: int, phase: int) -> None:
+    seconds = range(period * 8)
+    found = trail([(t + phase) // period * 1000 for t in seconds], [t * 500 for t in seconds]).period_ns()
+    assert found is not None
+    assert period * SECOND <= found <= (period + 2) * SECOND
+
+
+def test_too_few_changes_teach_nothing() -> None:
+    seconds = range(25)
+    assert trail([t // 10 for t in seconds], list(seconds)).period_ns() is None
+
+
+def test_an_idle_host_teaches_nothing() -> None:
+    seconds = range(100)
+    assert trail([t // 10 for t in seconds], [5] * 100).period_ns() is None
+
+
+def test_no_page_is_older_than_the_longest() -> None:
+    seconds = range(4000)
+    assert trail([t // 1000 for t in seconds], list(seconds)).period_ns() == LONGEST_NS
+
+
+def test_a_mark_lies_between_two_polls() -> None:
+    track = trail([5, 5, 7, 7], [100, 200, 300, 400])
+    assert [track.mark(place, LONGEST_NS).since for place in range(4)] == [-1, -1, 1, 1]
+    assert track.mark(2, LONGEST_NS).written == Span(200, 300)
+    assert track.mark(0, LONGEST_NS).written == Span(-math.inf, 100)
+    # Known not to be older than a second, a look tells of later moments.
+    assert track.mark(3, SECOND).written == Span(200, 400)
+
+
+def test_the_moment_of_a_poll_lies_between_what_was_read_then_and_what_is_of_later() -> None:
+    track = trail([5, 5, 7, 9], [100, 200, 300, 400])
+    boxed = track.mark_at(1, LONGEST_NS)
+    assert boxed and (boxed.value, boxed.written) == (Span(5, 7), Span(200, 200))
+    assert track.mark_at(3, LONGEST_NS) is None
+
+
+def test_a_counter_that_went_back_is_lost() -> None:
+    track = trail([100, 150, 50, 90], [0, 50, 60, 70])
+    assert "went back" in (track.lost or "")
+    assert track.values == [100, 150]
+
+
+def test_a_wrap_needs_the_kernel_as_its_witness() -> None:
+    values = [WRAP - 3 * 10**9, WRAP - 10**9, 2 * 10**9]
+    track = trail(values, [0, 2 * 10**9, 5 * 10**9], quantum=512, host=True)
+    assert (track.lost, track.wrapped, track.values[-1] - track.values[0]) == (None, True, 5 * 10**9)
+    for kernel in ([0, 10**8, 2 * 10**8], [None, None, None]):
+        assert "went back" in (trail(values, kernel, quantum=512, host=True).lost or "")
+
+
+def test_an_unclean_shutdown_loses_everything() -> None:
+    found = Trail()
+    for second, count in enumerate((3, 3, 4)):
+        found.add(Poll(second, second, 0, 0, nand=(reading(second),), shutdowns={"unsafe_shutdowns": count}))
+    assert "power" in (found.lost or "")
+
+
+def test_a_page_that_fails_now_and_then_loses_only_these_polls() -> None:
+    found = Trail()
+    for second, value in enumerate((10, None, None, 40, 40)):
+        found.add(Poll(second * SECOND, second * SECOND, second, second, nand=(reading(value),)))
+    track = found.nand["log C0h"]
+    assert (track.polls, track.values) == ([0, 3, 4], [10, 40, 40])
+    assert track.mark(1, LONGEST_NS).written == Span(0, 3)
+
+
+def test_an_idle_stretch_ends_with_the_last_poll() -> None:
+    found = Trail()
+    for second, written in enumerate((1, 5, 9, 9, 9)):
+        found.add(Poll(second, second, written, written))
+    assert found.idle_since() == 2

@@ -1,0 +1,343 @@
+"""A drive with a clock of its own: the simulated flash behind the pages of real drives, through the same
+decoders, with ten minutes in a moment. What its pages show may be old; its truth never is."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from opwatch.collectors.counting import poll_of
+from opwatch.collectors.nvme import collect_nvme
+from opwatch.collectors.smart import parse_output
+from opwatch.counters.catalogue import load_catalogue
+from opwatch.counters.evidence import Evidence
+from opwatch.counters.ocp import CLOUD_GUID
+from opwatch.counters.report import report
+from opwatch.errors import OpwatchError
+from opwatch.ftl.drive import Drive, Workload
+from opwatch.measure import Measured, Measurement
+from opwatch.trail import LONGEST_NS, Trail
+
+CATALOGUE = load_catalogue(system=Path("/nonexistent"))
+PAGE = 4096
+MIB, GIB = 1 << 20, 1 << 30
+HOURS = 5000
+
+
+@dataclass(frozen=True)
+class Model:
+    """How a drive shows its counters."""
+
+    name: str
+    nand_quantum: int
+    protocol: str = "nvme"
+    pages: tuple[int, ...] = (0x02,)
+    model: str = "ACME"
+    family: str = ""
+    # Attribute -> (side, unit).
+    attributes: dict[int, tuple[str, int]] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+
+
+OCP = Model("C0h and 02h, 1 B", 1, pages=(0x02, 0xC0))
+FDP = Model("22h, 1 B", 1, pages=(0x02, 0x22))
+SEAGATE = Model("C4h, 512,000 B", 512_000, pages=(0x02, 0xC4), model="XM1441-1AH2048")
+INTEL = Model("CAh, 32 MiB", 32 * MIB, pages=(0x02, 0xCA), model="INTEL SSDPE2KX010T8")
+ENDURANCE = Model("09h, 10^9 B", 10**9, pages=(0x02, 0x09))
+PHISON = Model(
+    "SATA 233, 1 GiB",
+    GIB,
+    "ata",
+    model="KINGSTON SEDC500M960G",
+    family="Phison Driven SSDs",
+    attributes={241: ("host", GIB), 233: ("nand", GIB)},
+    names={
+        231: "SSD_Life_Left",
+        233: "Flash_Writes_GiB",
+        241: "Lifetime_Writes_GiB",
+        242: "Lifetime_Reads_GiB",
+    },
+)
+MODELS = (OCP, FDP, SEAGATE, INTEL, ENDURANCE, PHISON)
+
+
+def _put(page: bytearray, offset: int, width: int, value: int) -> None:
+    page[offset : offset + width] = value.to_bytes(width, "little")
+
+
+@dataclass
+class Truth:
+    """Counts since the drive was made."""
+
+    host: int
+    nand: int
+    commands: int
+
+
+class VirtualDrive:
+    """`rate` is what the host writes a second; `own_rate` what the drive does to its NAND besides."""
+
+    def __init__(
+        self, model: Model, seed: int, *, refresh_s: float = 0.0, scale: int = 1, step_s: float = 0.1
+    ) -> None:
+        self.model, self.scale, self.step_s = model, scale, step_s
+        self.chance = random.Random(seed)
+        self.now_ns = self.chance.randrange(10**12)
+        self.rate = self.own_rate = 0.0
+        spare = self.chance.randrange(5, 19)
+        self._flash = Drive(
+            {
+                "user_bytes": 64 * MIB,
+                "physical_bytes": (64 + spare) * MIB,
+                "superblock_bytes": MIB,
+                "seed": seed,
+            }
+        )
+        self._flash.fill()
+        self._load = Workload(rng=seed + 1)
+        self._debt = 0.0
+        host = self.chance.randrange(20 * 10**12, 40 * 10**12)
+        self._base = Truth(host, int(host * self.chance.uniform(1.2, 3)), host // 65536)
+        self._own = 0.0
+        self.boot_bytes = self.chance.randrange(10**12)
+        self._start = self._flash.counters()
+        self.refresh_ns = int(refresh_s * 1e9)
+        self._due = {
+            page: self.now_ns + int(self.chance.random() * self.refresh_ns) for page in self._kinds()
+        }
+        self._shown = {page: self.truth() for page in self._kinds()}
+        self.fails: set[int] = set()
+        self.shutdowns = 7
+
+    @property
+    def nand_page(self) -> int:
+        """Where NAND writes are counted."""
+        return self._kinds()[-1]
+
+    def _kinds(self) -> tuple[int, ...]:
+        return self.model.pages if self.model.protocol == "nvme" else (241,)
+
+    def truth(self) -> Truth:
+        now = self._flash.counters()
+        host = (now["host_write_bytes"] - self._start["host_write_bytes"]) * self.scale
+        nand = (now["nand_write_bytes"] - self._start["nand_write_bytes"]) * self.scale
+        commands = self._base.commands + host // 65536
+        return Truth(self._base.host + host, self._base.nand + nand + int(self._own), commands)
+
+    @property
+    def kernel(self) -> int:
+        return self.boot_bytes + self.truth().host - self._base.host
+
+    def advance(self, seconds: float) -> None:
+        """Time passes in steps; a page is refreshed at the end of the step in which it is due."""
+        while seconds > 1e-9:
+            step = min(seconds, self.step_s)
+            seconds -= step
+            self.now_ns += int(step * 1e9)
+            self._own += self.own_rate * step
+            self._debt += self.rate * step / (PAGE * self.scale)
+            pages = int(self._debt)
+            self._debt -= pages
+            self._flash.run(self._load, pages)
+            for kind, due in self._due.items():
+                if self.refresh_ns and self.now_ns >= due:
+                    self._shown[kind] = self.truth()
+                    self._due[kind] = due + self.refresh_ns
+
+    def shown(self, kind: int) -> Truth:
+        return self._shown[kind] if self.refresh_ns else self.truth()
+
+    # --- as a transport ---
+
+    def identify(self, cns: int, nsid: int) -> bytes:
+        raw = bytearray(4096)
+        if cns == 1:
+            raw[24:64], raw[64:72] = self.model.model.encode().ljust(40), b"FW".ljust(8)
+            _put(raw, 96, 4, 1 << 4 | (1 << 19 if 0x22 in self.model.pages else 0))
+            _put(raw, 280, 16, 960 * 10**9)
+        elif cns == 0:
+            _put(raw, 0, 8, 960 * 10**9 // 512)
+            raw[130] = 9
+        else:
+            raise OpwatchError("no such structure")
+        return bytes(raw)
+
+    def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes:
+        if lid not in self.model.pages or lid in self.fails:
+            raise OpwatchError(f"log page {lid:02X}h: refused")
+        raw, now = bytearray(length), self.shown(lid)
+        _ENCODERS[lid](raw, now, self)
+        return bytes(raw)
+
+    # --- as smartctl ---
+
+    def smartctl(self) -> str:
+        now = self.shown(241)
+        table = []
+        for number, name in self.model.names.items():
+            side, unit = self.model.attributes.get(number, ("", 1))
+            value = (now.host if side == "host" else now.nand) // unit if side else 90
+            raw = {"value": value, "string": str(value)}
+            table.append({"id": number, "name": name, "value": 100, "raw": raw})
+        return json.dumps(
+            {
+                "smartctl": {"exit_status": 0},
+                "device": {"protocol": "ATA"},
+                "model_name": self.model.model,
+                "model_family": self.model.family,
+                "firmware_version": "X1",
+                "user_capacity": {"bytes": 960 * 10**9},
+                "power_on_time": {"hours": HOURS},
+                "ata_smart_attributes": {"table": table},
+            }
+        )
+
+    def evidence(self) -> Evidence:
+        if self.model.protocol == "ata":
+            return parse_output(0, self.smartctl())
+        return collect_nvme(self, CATALOGUE)
+
+
+def _smart(raw: bytearray, now: Truth, drive: VirtualDrive) -> None:
+    _put(raw, 1, 2, 310)
+    _put(raw, 48, 16, -(-now.host // 512_000))
+    _put(raw, 80, 16, now.commands)
+    _put(raw, 128, 16, HOURS)
+    _put(raw, 144, 16, drive.shutdowns)
+
+
+def _endurance(raw: bytearray, now: Truth, drive: VirtualDrive) -> None:
+    raw[3] = 100
+    _put(raw, 64, 16, -(-now.host // 10**9))
+    _put(raw, 80, 16, -(-now.nand // 10**9))
+
+
+def _placement(raw: bytearray, now: Truth, drive: VirtualDrive) -> None:
+    _put(raw, 0, 16, now.host)
+    _put(raw, 16, 16, now.nand)
+
+
+def _cloud(raw: bytearray, now: Truth, drive: VirtualDrive) -> None:
+    _put(raw, 0, 16, now.nand)
+    raw[494] = 3
+    raw[496:512] = CLOUD_GUID
+
+
+def _intel(raw: bytearray, now: Truth, drive: VirtualDrive) -> None:
+    for slot, (key, value) in enumerate(((0xF4, now.nand), (0xF5, now.host))):
+        raw[12 * slot], raw[12 * slot + 3] = key, 100
+        _put(raw, 12 * slot + 5, 6, value // (32 * MIB))
+
+
+def _seagate(raw: bytearray, now: Truth, drive: VirtualDrive) -> None:
+    raw[0] = 2
+    for slot, (number, value) in enumerate(((233, now.nand), (241, now.host))):
+        raw[2 + 12 * slot] = number
+        _put(raw, 2 + 12 * slot + 4, 8, value // 512_000)
+
+
+_ENCODERS = {0x02: _smart, 0x09: _endurance, 0x22: _placement, 0xC0: _cloud, 0xCA: _intel, 0xC4: _seagate}
+
+
+class Bench:
+    """Polls a virtual drive as the command does."""
+
+    def __init__(self, drive: VirtualDrive, *, every_s: float = 1.0) -> None:
+        self.drive, self.every_s = drive, every_s
+        self.trail = Trail()
+        # For each poll, the truth that the NAND counter's page showed a part of.
+        self.seen: list[Truth] = []
+
+    def poll(self) -> None:
+        """A look, which takes some time, during which the host goes on."""
+        drive = self.drive
+        begin, before = drive.now_ns, drive.kernel
+        found = report(drive.evidence(), CATALOGUE)
+        self.seen.append(drive.shown(drive.nand_page))
+        drive.advance(drive.chance.uniform(0, 0.05))
+        self.trail.add(poll_of(found, begin, drive.now_ns, before, drive.kernel))
+
+    def polls(self, seconds: float) -> None:
+        end = self.drive.now_ns + int(seconds * 1e9)
+        while self.drive.now_ns < end:
+            self.drive.advance(min(self.every_s, (end - self.drive.now_ns) / 1e9))
+            self.poll()
+
+    @property
+    def newest(self) -> int:
+        return len(self.trail.moments) - 1
+
+    def settle(self, begin: int, end: int) -> Measured:
+        """Polls until nothing more may come, at most as long as a page may be old."""
+        limit = self.drive.now_ns + LONGEST_NS + 2 * 10**9
+        while self.drive.now_ns < limit and not Measurement(self.trail, begin, end).settled():
+            self.polls(self.every_s)
+        return Measurement(self.trail, begin, end).result()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was measured of a piece of work, and what is true of it."""
+
+    measured: Measured
+    truth: float
+    host: int
+    nand: int
+    # The same between the moments of which the counter told.
+    stretch_truth: float | None
+
+    def holds(self) -> bool:
+        """Whether the truth is within the error; no number is no lie."""
+        waf, error = self.measured.waf, self.measured.error
+        if waf is None or error is None or self.measured.stretch is None:
+            return True
+        truths = [self.stretch_truth, self.truth if self.measured.stretch.whole else None]
+        return all(abs(waf - each) <= error * (1 + 1e-9) + 1e-9 for each in truths if each is not None)
+
+
+def run(
+    model: Model,
+    seed: int,
+    *,
+    work_bytes: int,
+    seconds: float,
+    refresh_s: float = 0.0,
+    every_s: float = 1.0,
+    settle: bool = True,
+    before_s: float | None = None,
+) -> Run:
+    """A drive that was busy, is left alone for a while, and then is written to."""
+    # From less than one to thirty drive writes: amplification rises on the way.
+    scale = max(1, work_bytes // (random.Random(seed).randrange(40, 2000) * MIB))
+    drive = VirtualDrive(model, seed, refresh_s=refresh_s, scale=scale, step_s=every_s / 10)
+    bench = Bench(drive, every_s=every_s)
+    drive.rate = work_bytes / seconds
+    drive.advance(drive.chance.uniform(5, 20))
+    drive.rate = 0
+    drive.advance(drive.chance.uniform(0, 30) if before_s is None else before_s)
+    bench.poll()
+    bench.polls(3 * every_s)
+    begin, first = bench.newest, drive.truth()
+    left = seconds
+    while left > 0:
+        drive.rate = drive.chance.uniform(0.5, 1.5) * work_bytes / seconds
+        step = min(left, 2 * every_s)
+        bench.polls(step)
+        left -= step
+    drive.rate = 0
+    bench.poll()
+    end, last = bench.newest, drive.truth()
+    measured = bench.settle(begin, end) if settle else Measurement(bench.trail, begin, end).result()
+    host, nand = last.host - first.host, last.nand - first.nand
+    return Run(measured, nand / host, host, nand, _stretch_truth(bench, measured))
+
+
+def _stretch_truth(bench: Bench, measured: Measured) -> float | None:
+    """Of the stretch that was chosen, where both of its marks are what a poll has read."""
+    stretch = measured.stretch
+    if stretch is None or not (stretch.begin.read and stretch.end.read):
+        return None
+    first, last = bench.seen[stretch.begin.poll], bench.seen[stretch.end.poll]
+    return (last.nand - first.nand) / (last.host - first.host) if last.host > first.host else None

@@ -83,25 +83,3 @@ def test_usage_reads_proc_and_btrfs_members(tmp_path: Path, tree: Tree) -> None:
 def test_usage_without_proc_is_empty(tmp_path: Path) -> None:
     usage = read_usage(tmp_path / "proc", tmp_path / "sys")
     assert (usage.mounts, usage.swaps, usage.members) == ([], [], {})
-
-
-def test_a_mount_has_its_options_and_those_of_its_filesystem() -> None:
-    text = "30 27 8:1 / /boot rw,noatime shared:1 - ext4 /dev/sda1 rw,discard\n"
-    [mount] = parse_mountinfo(text)
-    assert (mount.options, mount.super_options) == (("rw", "noatime"), ("rw", "discard"))
-
-
-@pytest.mark.parametrize(
-    ("path", "point"),
-    [("/boot", "/boot"), ("/boot/efi", "/boot"), ("/boot2", "/"), ("/", "/"), ("/mnt/two words\\/x", None)],
-)
-def test_a_path_belongs_to_the_longest_point_above_it(path: str, point: str | None) -> None:
-    found = mount_of(path, parse_mountinfo(MOUNTINFO))
-    assert found and found.point == (point or "/mnt/two words\\")
-
-
-def test_of_two_mounts_on_one_point_the_later_counts() -> None:
-    lines = [f"3{n} 1 8:{n} / /m rw - ext4 /dev/sda{n} rw" for n in (1, 2)]
-    found = mount_of("/m/x", parse_mountinfo("\n".join(lines)))
-    assert found and found.dev == "8:2"
-    assert mount_of("/other", parse_mountinfo("\n".join(lines))) is None

@@ -117,8 +117,11 @@ class Measurement:
         """Whether the work, all of it and nothing else, lies between the marks: by the kernel's count, or
         because the page has shown just what the kernel wrote."""
         first, last = (self._trail.moments[each].written for each in (self._begin, self._end))
+        # Besides the kernel's writes there may be others: none of the polls in between are left out.
+        if begin.poll > self._begin or end.poll < self._end:
+            return False
         if host.fresh and host.span.error <= _STEP * host.span.middle:
-            return begin.poll <= self._begin and end.poll >= self._end
+            return True
         starts = first.low <= begin.written.low and begin.written.high <= first.high
         ends = last.low <= end.written.low and end.written.high <= last.high
         return starts and ends

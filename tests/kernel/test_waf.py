@@ -104,7 +104,8 @@ def test_a_fault_that_leaves_a_counter_leaves_a_true_number(faults: tuple[str, .
         run("sh", "-c", writes(one.device, 100))
         one.fault(*faults)
         time.sleep(1)  # so that pages that are refreshed each second show all of that
-        result = waf(one, writes(one.device), "--settle", "30")
+        # For so long that how old a page gets can be learned.
+        result = waf(one, f"{writes(one.device, 250)} --rate=80m", "--settle", "30")
         assert result.is_true()
         assert result.found["source"].startswith(source)
         assert result.found["waf_error"] < 0.15 * result.found["waf"]

@@ -121,6 +121,7 @@ bench-drive: build build/ftl_speed
 	$(PY) tests/bench/ftl_oracles.py
 	build/ftl_speed
 	$(PY) -m tests.bench.drive_bench
+	$(PY) -m tests.bench.stale_bench
 
 bench-counters: build
 	$(PY) -m tests.bench.counters_bench

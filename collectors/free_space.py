@@ -69,9 +69,10 @@ def settle(descriptor: int) -> None:
         raise OpwatchError(f"the file system cannot be synced: {os.strerror(ctypes.get_errno())}")
 
 
-def read_free_space(mount: Mount) -> FreeSpace:
-    """The free space of a mounted file system. Unsupported, with the reason, where the kernel has no call
-    for it; PermissionMissing where that call is root's."""
+def read_free_space(mount: Mount, window: tuple[int, int] | None = None) -> FreeSpace:
+    """The free space of a mounted file system; at least what lies in a window of its main device, if there
+    is one, which is quicker. Unsupported, with the reason, where the kernel has no call for it;
+    PermissionMissing where that call is root's."""
     refused = _REFUSED.get(mount.filesystem)
     if refused:
         raise Unsupported(refused)
@@ -79,7 +80,7 @@ def read_free_space(mount: Mount) -> FreeSpace:
         try:
             if mount.filesystem == "btrfs":
                 return _of_btrfs(descriptor)
-            return _of_map(descriptor, mount)
+            return _of_map(descriptor, mount, window)
         except OSError as error:
             raise _explained(error, mount) from error
 
@@ -94,27 +95,30 @@ def _explained(error: OSError, mount: Mount) -> OpwatchError:
     return OpwatchError(f"{mount.point}: the free space cannot be read: {error.strerror}")
 
 
-def _pieces(descriptor: int) -> Iterator[fsmap.Piece]:
-    resume = None
+def _answers(descriptor: int, main: Number, window: tuple[int, int] | None) -> Iterator[fsmap.Answer]:
+    resume, highest = None, None
+    if window:
+        resume, highest = (fsmap.key(main, at) for at in window)
     while True:
-        buffer = fsmap.question(_RECORDS, resume)
+        buffer = fsmap.question(_RECORDS, resume, highest)
         fcntl.ioctl(descriptor, _GETFSMAP, buffer)
         try:
             answer = fsmap.decode(buffer)
         except ValueError as error:
             raise OpwatchError(f"the kernel's answer makes no sense: {error}") from error
-        yield from answer.free
+        yield answer
         if answer.resume is None:
             return
         resume = answer.resume
 
 
-def _of_map(descriptor: int, mount: Mount) -> FreeSpace:
+def _of_map(descriptor: int, mount: Mount, window: tuple[int, int] | None) -> FreeSpace:
     status = os.fstat(descriptor)
     main = (os.major(status.st_dev), os.minor(status.st_dev))
-    found: defaultdict[Number, list[tuple[int, int]]] = defaultdict(list)
-    for piece in _pieces(descriptor):
-        found[piece.dev].append((piece.start, piece.end))
+    found: defaultdict[Number, list[Extents]] = defaultdict(list)
+    for answer in _answers(descriptor, main, window):
+        for dev, part in answer.free.items():
+            found[dev].append(part)
     # The realtime and log devices of XFS: their addresses are no bytes of the data device.
     others = sorted(dev for dev in found if dev != main)
     notes = [
@@ -122,7 +126,7 @@ def _of_map(descriptor: int, mount: Mount) -> FreeSpace:
         for dev in others
     ]
     block = os.fstatvfs(descriptor).f_bsize
-    return FreeSpace(mount.filesystem, block, {main: Extents.of(found[main])}, tuple(notes))
+    return FreeSpace(mount.filesystem, block, {main: Extents.joined(found[main])}, tuple(notes))
 
 
 def _of_btrfs(descriptor: int) -> FreeSpace:
@@ -135,7 +139,7 @@ def _of_btrfs(descriptor: int) -> FreeSpace:
         by_number = btrfs.free_by_device(chunks, free, dev_extents, sizes)
     extents, notes = {}, []
     for member in geometry.members:
-        number = _device_number(member.path)
+        number = device_number(member.path)
         if number:
             extents[number] = by_number[member.number]
         else:
@@ -171,7 +175,8 @@ def _decoding() -> Iterator[None]:
         raise OpwatchError(f"the trees of the btrfs make no sense: {error}") from error
 
 
-def _device_number(path: str) -> Number | None:
+def device_number(path: str) -> Number | None:
+    """The number of a block device by its node; None when there is none."""
     try:
         status = Path(path).stat()
     except OSError:

@@ -73,7 +73,7 @@ def _add_create(create: argparse.ArgumentParser) -> None:
     create.add_argument(
         "--no-data",
         action="store_true",
-        help="keep no contents: all reads give zeroes, and a drive of 1 TiB takes under 2.5 GiB of memory",
+        help="keep no contents: data reads as a pattern; a drive of 1 TiB takes under 2.5 GiB of memory",
     )
     create.add_argument(
         "--state",

@@ -9,7 +9,9 @@ from opwatch.tools.command import Command
 
 # Verb -> what it is for. Each lives in the module trim_VERB.
 VERBS = {
+    "audit": "trim, and follow what becomes of it, layer by layer, down to the drive",
     "check": "foretell: will a trim get through, how much of it, and which layer stops it",
+    "stale": "how much space is free for the filesystem but still data for the drive",
 }
 
 

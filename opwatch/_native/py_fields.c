@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* C structs as Python dicts, by the names of their fields. */
 #include "py_ftl.h"
+#include "config_fields.h"
 
 #include <string.h>
 
@@ -8,33 +9,7 @@
 #define COUNTER(name) OW_PY_FIELD(ow_ftl_counters, name)
 
 const struct ow_py_field ow_py_ftl_config_fields[] = {
-	CONFIG(user_bytes),
-	CONFIG(physical_bytes),
-	CONFIG(superblock_bytes),
-	CONFIG(iu_bytes),
-	CONFIG(reserve_superblocks),
-	CONFIG(policy),
-	CONFIG(policy_arg),
-	CONFIG(gc_low_superblocks),
-	CONFIG(gc_high_superblocks),
-	CONFIG(gc_idle_superblocks),
-	CONFIG(gc_frontier),
-	CONFIG(streams),
-	CONFIG(hot_cold),
-	CONFIG(wear_spread),
-	CONFIG(endurance_cycles),
-	CONFIG(erase_limit),
-	CONFIG(dies),
-	CONFIG(buffer_bytes),
-	CONFIG(plp),
-	CONFIG(slc_bytes),
-	CONFIG(slc_dynamic),
-	CONFIG(slc_bits),
-	CONFIG(slc_full),
-	CONFIG(trim_mode),
-	CONFIG(write_zeroes_unmaps),
-	CONFIG(idle_page_ns),
-	CONFIG(seed),
+	OW_FTL_CONFIG_FIELDS(CONFIG),
 	{NULL, 0, 0},
 };
 

@@ -38,6 +38,8 @@ class Namespace:
     endurance_group: int | None = None
     # The unit in which the drive deallocates; None when it does not tell.
     deallocate_lbas: int | None = None
+    # What deallocated blocks read as, "zeros" or "ones"; None when it does not tell.
+    deallocated_read: str | None = None
 
 
 def text(raw: bytes) -> str | None:
@@ -78,6 +80,7 @@ def decode_namespace(raw: bytes) -> Namespace:
         endurance_group=number(page, 102, 2) or None,
         # NPDG counts from 0, and holds only where NSFEAT says so.
         deallocate_lbas=int.from_bytes(page[68:70], "little") + 1 if page[24] & 1 << 4 else None,
+        deallocated_read={1: "zeros", 2: "ones"}.get(page[33] & 7),
     )
 
 

@@ -64,7 +64,8 @@ class Fault:
 
 # What `--fault` and `drive fault` understand, for the help text. The last one is for create only.
 FAULTS = {
-    "trim=ignore|lazy|honour": "acknowledge trims and keep the data, or free it only when idle",
+    "trim=ignore|keep|lazy|honour": "acknowledge trims and hold the space, with keep the contents "
+    "too; or free it only when idle",
     "refresh=N": "counters in the log pages advance every N seconds (0: always)",
     "log-fail=LID": "reading log page 02, 09, 22 or c0 fails",
     "log-slow=LID:TIME": "reading it takes so long (3s, 200ms)",
@@ -113,7 +114,7 @@ def parse_fault(text: str, *, creating: bool = False) -> Fault:
     name, equals, value = text.partition("=")
     if name in ("power-loss", "die-fail", "read-only", "clear") and not equals:
         return Fault(name)
-    if name == "trim" and value in ("ignore", "lazy", "honour"):
+    if name == "trim" and value in ("ignore", "keep", "lazy", "honour"):
         return Fault(text)
     if name in ("refresh", "rollback") and equals:
         return Fault(f"{name}={_seconds(value, name)}")

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The fields of a saved drive. Any change here takes a new OW_STATE_VERSION. */
+#include "config_fields.h"
 #include "state.h"
 
 #include <string.h>
@@ -19,35 +20,7 @@ struct field {
 	}
 
 /* Field by field, as padding has no value to save. */
-static const struct field config_fields[] = {
-	CONFIG(user_bytes),
-	CONFIG(physical_bytes),
-	CONFIG(superblock_bytes),
-	CONFIG(iu_bytes),
-	CONFIG(reserve_superblocks),
-	CONFIG(policy),
-	CONFIG(policy_arg),
-	CONFIG(gc_low_superblocks),
-	CONFIG(gc_high_superblocks),
-	CONFIG(gc_idle_superblocks),
-	CONFIG(gc_frontier),
-	CONFIG(streams),
-	CONFIG(hot_cold),
-	CONFIG(wear_spread),
-	CONFIG(endurance_cycles),
-	CONFIG(erase_limit),
-	CONFIG(dies),
-	CONFIG(buffer_bytes),
-	CONFIG(plp),
-	CONFIG(slc_bytes),
-	CONFIG(slc_dynamic),
-	CONFIG(slc_bits),
-	CONFIG(slc_full),
-	CONFIG(trim_mode),
-	CONFIG(write_zeroes_unmaps),
-	CONFIG(idle_page_ns),
-	CONFIG(seed),
-};
+static const struct field config_fields[] = {OW_FTL_CONFIG_FIELDS(CONFIG)};
 
 static const struct field drive_fields[] = {
 	DRIVE(room),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from array import array
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import compress
+from operator import add
+
+from opwatch.trim.extents import Extents
 
 HEAD_BYTES = 192
 RECORD_BYTES = 64
@@ -18,26 +21,26 @@ _OWNER_FREE = 1
 _HIGHEST = _RECORD.pack(0xFFFFFFFF, 0xFFFFFFFF, *[0xFFFFFFFFFFFFFFFF] * 3, 0)
 
 
-class Piece(NamedTuple):
-    """A free piece of one device of the file system."""
-
-    dev: tuple[int, int]
-    start: int
-    end: int
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One call's worth. `resume` is what the next call begins with, None when this was the last."""
+    """One call's worth: free extents by device. `resume` is what the next call begins with, None when
+    this was the last."""
 
-    free: tuple[Piece, ...]
+    free: dict[tuple[int, int], Extents]
     resume: bytes | None
 
 
-def question(records: int, resume: bytes | None = None) -> bytearray:
-    """What to ask: up to this many records, from the beginning or behind those of the last answer."""
-    low = resume or bytes(RECORD_BYTES)
-    return bytearray(_HEAD.pack(0, 0, records, 0) + low + _HIGHEST + bytes(records * RECORD_BYTES))
+def question(records: int, resume: bytes | None = None, highest: bytes | None = None) -> bytearray:
+    """What to ask: up to this many records between two keys, of which the lower one may be the end of the
+    last answer."""
+    low, high = resume or bytes(RECORD_BYTES), highest or _HIGHEST
+    return bytearray(_HEAD.pack(0, 0, records, 0) + low + high + bytes(records * RECORD_BYTES))
+
+
+def key(dev: tuple[int, int], offset: int) -> bytes:
+    """A place on a device, as a bound of a question."""
+    number = dev[1] & 0xFF | dev[0] << 8 | (dev[1] & ~0xFF) << 12
+    return _RECORD.pack(number, 0, offset, 0, 0, 0)
 
 
 def _number(dev: int) -> tuple[int, int]:
@@ -55,7 +58,7 @@ def decode(answer: bytes | bytearray) -> Answer:
         raise ValueError(f"a file system map of {entries} records in a buffer for {count}")
     if entries and not flags & _OF_DEV_T:
         raise ValueError("the file system does not say which block devices its map is about")
-    free = tuple(_free_pieces(body))
+    free = _free(body)
     if not entries:
         return Answer(free, None)
     last = bytes(body[-RECORD_BYTES:])
@@ -63,9 +66,22 @@ def decode(answer: bytes | bytearray) -> Answer:
     return Answer(free, None if ended else last)
 
 
-def _free_pieces(body: memoryview) -> Iterator[Piece]:
-    for device, flags, physical, owner, _, length in _RECORD.iter_unpack(body):
-        if owner == _OWNER_FREE and flags & _SPECIAL_OWNER:
-            if physical + length > 1 << 62:
-                raise ValueError(f"a free extent of {length} bytes at {physical}: no disk is so large")
-            yield Piece(_number(device), physical, physical + length)
+def _free(body: memoryview) -> dict[tuple[int, int], Extents]:
+    """A million records are common, so they are looked at column by column."""
+    words = body.cast("Q")
+    devices, physical, owners, lengths = (
+        words[first :: RECORD_BYTES // 8].tolist() for first in (0, 1, 2, 4)
+    )
+    # A device and its flags are one word; there are few different ones.
+    special = {word for word in set(devices) if word >> 32 & _SPECIAL_OWNER}
+    found: dict[tuple[int, int], Extents] = {}
+    for device in {word & 0xFFFFFFFF for word in special}:
+        mine = {word for word in special if word & 0xFFFFFFFF == device}
+        keep = [owner == _OWNER_FREE and word in mine for owner, word in zip(owners, devices, strict=True)]
+        starts = list(compress(physical, keep))
+        ends = list(map(add, starts, compress(lengths, keep)))
+        if starts and max(ends) > 1 << 62:
+            raise ValueError("a file system map with a free extent that no disk can hold")
+        if starts:
+            found[_number(device)] = Extents.of_bounds(array("q", starts), array("q", ends))
+    return found

@@ -15,12 +15,22 @@ _SENDING_MODES = ("unmap", "writesame_16", "writesame_10", "writesame_zero")
 # Filesystems whose hole punching fails, or not, depending on what they stand on.
 _DOUBTFUL_FILES = ("overlay", "fuse", "nfs", "cifs", "smb", "9p", "virtiofs", "ceph")
 MEMORY = ("zram", "ram", "brd", "pmem")
+# Targets with helpers beside the device that discards go on to: its place among their arguments.
+_GOES_ON = {
+    "thin-pool": 1,
+    "cache": 2,
+    "clone": 1,
+    "era": 1,
+    "writecache": 1,
+    "snapshot": 0,
+    "log-writes": 0,
+}
 
 
 def lower_of(stack: Stack, layer: Layer) -> list[Layer]:
     """The layers that a discard goes on to: of a thin pool the data device, of a cache the origin."""
     lowers = stack.below(layer)
-    place = {"thin-pool": 1, "cache": 2, "clone": 2}.get(layer.target or "")
+    place = _GOES_ON.get(layer.target or "")
     if place is None or not layer.table or len(layer.table[0].arguments) <= place:
         return lowers
     dev = layer.table[0].arguments[place]
@@ -57,6 +67,9 @@ def _own_zero(stack: Stack, layer: Layer) -> Reason:
 def _target_zero(layer: Layer, seen: str, names: dict[str, str]) -> Reason:
     target = layer.target or ""
     seen += f", target {target}" if target else " over devices that take them"
+    kind = layer.table[0].arguments[:1] if target == "raid" and layer.table else ()
+    if "".join(kind).startswith(RAID456):
+        return reason("raid456-not-safe", layer.device, f"{seen} {kind[0]}", device=names["label"])
     if "integrity" in target:
         code = "integrity-no-discards"
     elif "verity" in target:

@@ -236,4 +236,19 @@ def test_no_data_keeps_none_and_little_memory() -> None:
         peak_kib = int(status.split("VmPeak:")[1].split()[0])
         assert peak_kib * 1024 < 2.5 * 2**30
         assert one.truth()["valid_bytes"] == 64 * MIB
-        run("cmp", "-n", str(MIB), one.device, "/dev/zero")
+        # Made-up data where there is data, zeroes elsewhere.
+        run("blkdiscard", "-o", "4k", "-l", "4k", one.device)
+        with Path(one.device).open("rb") as node:
+            assert [any(node.read(4096)) for _ in range(3)] == [True, False, True]
+        run("cmp", "-n", str(MIB), "-i", f"{64 * MIB}:0", one.device, "/dev/zero")
+
+
+def test_the_valid_map_is_the_drives_own() -> None:
+    with drive(64 * MIB + 12288) as one:
+        assert fio(one.device, "--rw=write", "--bs=4k", "--size=1m", "--offset=8k").returncode == 0
+        run("blkdiscard", "-o", "16k", "-l", "4k", one.device)
+        bits = one.place.mount.joinpath("valid-map").read_bytes()
+        assert len(bits) == (64 * MIB // 4096 + 3 + 7) // 8
+        mapped = {at for at in range(len(bits) * 8) if bits[at // 8] >> at % 8 & 1}
+        assert mapped == set(range(2, 258)) - {4}
+        assert len(mapped) * 4096 == one.truth()["valid_bytes"]

@@ -105,9 +105,11 @@ static void test_threads(bool timing)
 static void test_fault_words(void)
 {
 	static const char *const good[] = {
-		"trim=lazy",  "trim=ignore", "trim=honour",	"refresh=5",   "refresh=0",
-		"rollback=1", "log-fail=c0", "log-slow=02:300", "wrap32=1024", "media-error=0:4096",
-		"power-loss", "die-fail",    "read-only",	"clear",
+		"trim=lazy",   "trim=ignore",	     "trim=keep",
+		"trim=honour", "refresh=5",	     "refresh=0",
+		"rollback=1",  "log-fail=c0",	     "log-slow=02:300",
+		"wrap32=1024", "media-error=0:4096", "power-loss",
+		"die-fail",    "read-only",	     "clear",
 	};
 	static const char *const bad[] = {
 		"",
@@ -201,6 +203,41 @@ static void test_state(void)
 	unlink(path);
 }
 
+/* Every second unit written, then all trimmed: once kept, once given up. */
+static void test_valid_map(bool no_data)
+{
+	struct ow_drive_options options = some_options();
+	uint8_t bits[USER / UNIT / 8 + 1], data[3 * UNIT];
+	struct ow_drive *drive;
+	uint64_t due;
+
+	options.no_data = no_data;
+	drive = open_drive(&options);
+	memset(data, 1, sizeof(data));
+	for (uint64_t at = UNIT; at < USER; at += 2 * UNIT)
+		CHECK(!ow_drive_write(drive, at, data, UNIT, &due));
+	CHECK(!ow_fault_apply(drive, "trim=keep"));
+	CHECK(!ow_drive_trim(drive, 0, USER, &due));
+	CHECK(ow_valid_map(drive, 0, bits, sizeof(bits)) == sizeof(bits) - 1);
+	CHECK(bits[0] == 0xaa && bits[USER / UNIT / 8 - 1] == 0xaa);
+	CHECK(ow_valid_map(drive, USER / UNIT / 8 - 3, bits, sizeof(bits)) == 3);
+	CHECK(!ow_valid_map(drive, USER / UNIT / 8, bits, sizeof(bits)));
+	CHECK(ow_contents_are_made_up(drive) == no_data);
+	if (no_data) {
+		ow_contents_make_up(drive, 512, data, sizeof(data));
+		CHECK(!data[0] && !data[UNIT - 513]);
+		CHECK(data[UNIT - 512] && data[2 * UNIT - 513]);
+		CHECK(!data[2 * UNIT - 512] && data[3 * UNIT - 1]);
+	} else {
+		CHECK(*(const uint8_t *)ow_store_read(&drive->store, UNIT) == 1);
+	}
+	CHECK(!ow_fault_apply(drive, "clear"));
+	CHECK(!ow_drive_trim(drive, 0, USER, &due));
+	CHECK(ow_valid_map(drive, 0, bits, sizeof(bits)) > 0 && !bits[0]);
+	CHECK(no_data || !*(const uint8_t *)ow_store_read(&drive->store, UNIT));
+	close_drive(drive);
+}
+
 static void note(void *arg)
 {
 	static int calls;
@@ -230,6 +267,8 @@ int main(void)
 	test_threads(true);
 	test_fault_words();
 	test_state();
+	test_valid_map(false);
+	test_valid_map(true);
 	test_order_of_calls();
 	return 0;
 }

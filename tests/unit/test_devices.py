@@ -21,32 +21,9 @@ from opwatch.details import (
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import Unsupported, UsageError
 from opwatch.sinks.devices import HEADER, detail_lines, encodable
-from opwatch.stack import Node, forest, natural
 from opwatch.tools import devices as command
-from opwatch.usage import Usage, parse_mountinfo, parse_swaps, read_usage
-from tests.unit.sysfs import SSD_QUEUE, Tree, machine, write
-
-MOUNTINFO = r"""
-22 27 0:21 / /proc rw,relatime - proc proc rw
-30 27 8:1 / /boot rw,relatime shared:1 master:2 - ext4 /dev/sda1 rw
-31 1 0:45 /@ / rw - btrfs /dev/mapper/cryptroot rw,subvolid=256
-32 1 104:0 / /mnt/two\040words\134 rw - xfs /dev/cciss/c0d0 rw
-33 1 0:50 / /net rw - nfs4 server:/export rw
-"""
-SWAPS = """Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority
-/dev/sdb1                               partition\t524284\t\t0\t\t-2
-/swap\\040file                           file\t\t524284\t\t0\t\t-3
-"""
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    return machine(tmp_path)
-
-
-@pytest.fixture
-def usage() -> Usage:
-    return Usage(parse_mountinfo(MOUNTINFO), parse_swaps(SWAPS), {"sdb3": "btrfs 0123"})
+from opwatch.usage import Usage
+from tests.unit.sysfs import SSD_QUEUE, Tree, write
 
 
 class Terminal(io.StringIO):
@@ -78,55 +55,6 @@ def by_name(tree: Tree, usage: Usage, *arguments: str) -> dict[str, dict[str, An
     found = {device["name"]: device for device in document["devices"]}
     assert len(found) == len(document["devices"])
     return found
-
-
-# --- the forest
-
-
-def outline(nodes: list[Node] | tuple[Node, ...], depth: int = 0) -> list[str]:
-    lines = []
-    for node in nodes:
-        lines.append("  " * depth + node.device.name + (" again" if node.again else ""))
-        lines += outline(node.children, depth + 1)
-    return lines
-
-
-def test_the_forest_has_every_device_under_what_it_stands_on(tree: Tree) -> None:
-    assert outline(forest(tree.devices)) == [
-        "sda",
-        "  sda1",
-        "  sda2",
-        "    md0",
-        "  sda3",
-        "    dm-0",
-        "sdb",
-        "  sdb1",
-        "  sdb2",
-        "    md0 again",
-        "  sdb3",
-        "nvme0n1",
-        "nvme1n1",
-        "  nvme1c1n1",
-        "  nvme1c2n1",
-        "cciss/c0d0",
-        "loop0",
-        "loop1",
-        "zram0",
-    ]
-
-
-def test_a_device_whose_lower_devices_vanished_is_a_root(tree: Tree) -> None:
-    for name in ("sda", "sdb"):
-        shutil.rmtree(tree[name].sysfs)
-    lines = outline(forest(tree.devices))
-    assert "md0" in lines and "dm-0" in lines
-
-
-def test_names_sort_as_people_count() -> None:
-    names = ["sdb", "sdaa", "sda10", "sda2", "sdz", "nvme10n1", "nvme2n1", "loop1", "loop0"]
-    assert sorted(names, key=natural) == [
-        *("sda2", "sda10", "sdb", "sdz", "loop0", "loop1", "nvme2n1", "nvme10n1", "sdaa")
-    ]
 
 
 # --- what is read
@@ -254,59 +182,6 @@ def test_a_device_on_requests_and_bios_is_traced_as_both(tree: Tree, usage: Usag
     assert any(
         line.split("  ")[-1].strip() == "requests on sda1, bios on zram0" for line in detail_lines(details)
     )
-
-
-# --- who uses what
-
-
-def test_mountinfo_is_read_with_its_escapes() -> None:
-    mounts = parse_mountinfo(MOUNTINFO + "garbage\n1 2 3:4 / /x rw\n1 2 3:4 - ext4 /dev/y rw\n")
-    assert [mount.point for mount in mounts] == ["/proc", "/boot", "/", "/mnt/two words\\", "/net"]
-    assert mounts[1].dev == "8:1" and mounts[1].filesystem == "ext4"
-
-
-def test_swap_files_are_no_swap_devices() -> None:
-    assert parse_swaps(SWAPS) == ["/dev/sdb1"]
-    assert parse_swaps("") == []
-
-
-def points(usage: Usage, device: BlockDevice) -> list[str]:
-    return [mount.point for mount in usage.mounts_of(device)]
-
-
-def test_mounts_are_found_by_number_by_name_and_by_mapper_name(tree: Tree, usage: Usage) -> None:
-    assert points(usage, tree["sda1"]) == ["/boot"]
-    assert points(usage, tree["cciss/c0d0"]) == ["/mnt/two words\\"]
-    # btrfs has a device number of its own.
-    assert points(usage, tree["dm-0"]) == ["/"]
-    assert points(usage, tree["sda"]) == []
-
-
-def test_a_hidden_disk_has_not_what_has_no_number(tree: Tree) -> None:
-    usage = Usage(parse_mountinfo("1 2 0:0 / /odd rw - odd none rw\n"), [], {})
-    assert points(usage, tree["nvme1c1n1"]) == []
-
-
-def test_a_link_as_source_is_followed(tree: Tree) -> None:
-    mounts = parse_mountinfo("1 2 0:45 / /data rw - btrfs /dev/disk/by-id/x rw\n")
-    usage = Usage(mounts, [], {}, canonical={"/dev/disk/by-id/x": "/dev/sdb3"}.__getitem__)
-    assert points(usage, tree["sdb3"]) == ["/data"]
-    assert points(usage, tree["sdb2"]) == []
-
-
-def test_usage_reads_proc_and_btrfs_members(tmp_path: Path, tree: Tree) -> None:
-    proc = tmp_path / "proc"
-    write(proc, {"self/mountinfo": MOUNTINFO, "swaps": SWAPS})
-    write(tree.sys / "fs/btrfs/0123/devices", {"sdb3": "", "cciss!c0d0": ""})
-    usage = read_usage(proc, tree.sys)
-    assert len(usage.mounts) == 5 and usage.is_swap(tree["sdb1"]) and not usage.is_swap(tree["sdb2"])
-    assert usage.member_of(tree["sdb3"]) == usage.member_of(tree["cciss/c0d0"]) == "btrfs 0123"
-    assert usage.member_of(tree["sdb2"]) is None
-
-
-def test_usage_without_proc_is_empty(tmp_path: Path) -> None:
-    usage = read_usage(tmp_path / "proc", tmp_path / "sys")
-    assert (usage.mounts, usage.swaps, usage.members) == ([], [], {})
 
 
 # --- what is shown

@@ -64,6 +64,7 @@ def test_names() -> None:
     ("text", "words"),
     [
         ("trim=lazy", "trim=lazy"),
+        ("trim=keep", "trim=keep"),
         ("refresh=5", "refresh=5"),
         ("rollback=600", "rollback=600"),
         ("log-fail=2", "log-fail=02"),

@@ -43,6 +43,11 @@ def test_every_option_is_described_and_no_other(command: str) -> None:
     assert described == known
 
 
+@pytest.mark.parametrize("command", [*COMMANDS, *(f"trim {verb}" for verb in VERBS)])
+def test_help_can_be_printed(command: str) -> None:
+    assert arguments_of(command).format_help().startswith("usage: ")
+
+
 def test_every_column_is_described() -> None:
     columns = [*devices.HEADER[1:], *lines.HEADER.split()[1:]]
     described = " ".join(line for line in TEXT.splitlines() if line.startswith(".B "))

@@ -160,6 +160,25 @@ def test_only_the_data_device_of_a_pool_counts(tmp_path: Path) -> None:
     assert m.forecast().outlook is R
 
 
+@pytest.mark.parametrize(
+    ("table", "outlook"),
+    [
+        ("0 8 era 8:16 8:0 128", R),
+        ("0 8 era 8:0 8:16 128", N),
+        ("0 8 clone 8:16 8:0 8:16 8", R),
+        ("0 8 cache 8:16 8:16 8:0 512 0 smq 0", R),
+    ],
+)
+def test_a_helper_beside_the_device_does_not_count(table: str, outlook: Outlook, tmp_path: Path) -> None:
+    """sda takes discards and sdb does not."""
+    m = Machine(tmp_path)
+    m.scsi("sda")
+    m.scsi("sdb", where="pci0000:00/hostb/target/b", queue=NO_DISCARD, mode="full")
+    m.dm_device(0, table, "sda", "sdb")
+    m.mount("253:0")
+    assert m.forecast().outlook is outlook
+
+
 def test_layers_come_after_what_stands_on_them(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     thin(m)

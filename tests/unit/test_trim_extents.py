@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from itertools import pairwise
 
 from hypothesis import given
@@ -32,6 +33,16 @@ def test_of_is_the_set_of_its_pairs(pairs: list[tuple[int, int]]) -> None:
     assert extents.total == len(model(pairs))
     assert list(extents.lengths()) == [end - start for start, end in extents]
     assert extents.end == max(model(pairs), default=-1) + 1
+
+
+@given(st.lists(PAIRS, max_size=4))
+def test_several_sets_join(parts: list[list[tuple[int, int]]]) -> None:
+    found = Extents.joined(Extents.of(pairs) for pairs in parts)
+    assert well_formed(found)
+    assert members(found) == set().union(*(model(pairs) for pairs in parts))
+    flat = [pair for pairs in parts for pair in pairs]
+    bounds = (array("q", [low for low, _ in flat]), array("q", [high for _, high in flat]))
+    assert Extents.of_bounds(*bounds) == found
 
 
 @given(PAIRS, PAIRS)

@@ -192,6 +192,9 @@ CASES = {
     ),
     "old snapshot": Case(on_dm("0 8 snapshot 8:0 8:0 P 8", SSD_QUEUE), "snapshot-swallows advisory", N),
     "its origin": Case(on_dm("0 8 snapshot-origin 8:0"), "snapshot-swallows advisory", N),
+    "raid5 of LVM": Case(
+        on_dm("0 8 raid raid5_ls 3 128 region_size 1024 3 - 8:0 - 8:0"), "raid456-not-safe advisory", N
+    ),
     "other target": Case(on_dm("0 8 log-writes 8:0 8:0"), "target-no-discards advisory", N),
     "bcache": Case(bcache, "bcache-discard-off advisory advisory advisory", R),
     "thin": Case(thin, "thin-not-mapped thin-partial-chunk advisory", R, ((2048, 6144), (8192, 12289))),

@@ -149,6 +149,8 @@ int ow_drive_trim(struct ow_drive *drive, uint64_t offset, uint64_t len, uint64_
 {
 	int ret = command(drive, OW_SERVICE_TRIM, offset, len, due_ns);
 
+	if (!ret && drive->faults.trim_keeps)
+		return 0;
 	/*
 	 * Also when trims are ignored: the loop driver punches a hole for "write zeroes, may unmap"
 	 * as it does for a discard, and what was zeroed must read so.

@@ -26,6 +26,7 @@ struct ow_faults {
 	bool wrap32;
 	uint64_t wrap_base_bytes;
 	bool read_only;
+	bool trim_keeps; /* what was trimmed reads as before */
 	uint32_t media_count;
 	struct ow_range media[OW_MEDIA_RANGES]; /* reads here fail */
 };
@@ -78,6 +79,16 @@ int ow_drive_read(struct ow_drive *drive, uint64_t offset, size_t len, uint64_t 
 int ow_drive_trim(struct ow_drive *drive, uint64_t offset, uint64_t len, uint64_t *due_ns);
 int ow_drive_write_zeroes(struct ow_drive *drive, uint64_t offset, uint64_t len);
 int ow_drive_flush(struct ow_drive *drive, uint64_t *due_ns);
+
+/* contents.c: whether no contents are kept, so that data must be made up. */
+bool ow_contents_are_made_up(const struct ow_drive *drive);
+/* What a read gives then: other bytes than zero where there is data. */
+void ow_contents_make_up(struct ow_drive *drive, uint64_t offset, uint8_t *data, size_t len);
+/*
+ * Part of the map of what gives data: a bit a mapping unit, the lowest bit first. @offset and @size
+ * count bytes of the map. Returns how many there are.
+ */
+int ow_valid_map(struct ow_drive *drive, uint64_t offset, uint8_t *bits, size_t size);
 
 /* What the log pages show now. */
 void ow_drive_facts(struct ow_drive *drive, struct ow_page_facts *facts);

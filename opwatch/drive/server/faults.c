@@ -46,10 +46,15 @@ static int set_trim(struct ow_drive *drive, const char *mode)
 		[OW_FTL_TRIM_IGNORE] = "ignore",
 	};
 
+	bool keeps = !strcmp(mode, "keep");
+
+	if (keeps)
+		mode = modes[OW_FTL_TRIM_IGNORE];
 	for (unsigned int i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
 		if (!strcmp(mode, modes[i])) {
 			ow_ftl_set_trim_mode(drive->ftl, i);
 			drive->options.config.trim_mode = i;
+			drive->faults.trim_keeps = keeps;
 			return 0;
 		}
 	}

@@ -53,14 +53,15 @@ static int read_truth(struct ow_drive *drive, char *text)
 }
 
 const struct ow_file ow_files[] = {
-	{"identify-controller", OW_IDENTIFY_BYTES, -1, read_controller},
-	{"identify-namespace", OW_IDENTIFY_BYTES, -1, read_namespace},
-	{"log-02", OW_LOG_BYTES, OW_LOG_02, read_smart},
-	{"log-09", OW_LOG_BYTES, OW_LOG_09, read_endurance},
-	{"log-22", OW_FDP_BYTES, OW_LOG_22, read_fdp},
-	{"log-c0", OW_LOG_BYTES, OW_LOG_C0, read_ocp},
-	{"truth.json", 0, -1, read_truth},
-	{"control", 0, -1, NULL},
+	{"identify-controller", OW_IDENTIFY_BYTES, -1, read_controller, NULL},
+	{"identify-namespace", OW_IDENTIFY_BYTES, -1, read_namespace, NULL},
+	{"log-02", OW_LOG_BYTES, OW_LOG_02, read_smart, NULL},
+	{"log-09", OW_LOG_BYTES, OW_LOG_09, read_endurance, NULL},
+	{"log-22", OW_FDP_BYTES, OW_LOG_22, read_fdp, NULL},
+	{"log-c0", OW_LOG_BYTES, OW_LOG_C0, read_ocp, NULL},
+	{"truth.json", 0, -1, read_truth, NULL},
+	{"valid-map", 0, -1, NULL, ow_valid_map},
+	{"control", 0, -1, NULL, NULL},
 };
 const unsigned int ow_file_count = sizeof(ow_files) / sizeof(ow_files[0]);
 

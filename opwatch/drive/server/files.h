@@ -13,6 +13,8 @@ struct ow_file {
 	int log;	/* enum ow_log, -1 for others */
 	/* Fill @text (OW_FILE_MAX bytes) and return its length, or -errno. NULL: for writing. */
 	int (*read)(struct ow_drive *drive, char *text);
+	/* Instead, for a file of any length: fill @data from @offset of it; 0 is its end. */
+	int (*read_at)(struct ow_drive *drive, uint64_t offset, uint8_t *data, size_t size);
 };
 
 extern const struct ow_file ow_files[];

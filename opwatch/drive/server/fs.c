@@ -30,6 +30,11 @@ static const struct ow_file *file_of(fuse_ino_t ino)
 								   : NULL;
 }
 
+static bool is_read(const struct ow_file *file)
+{
+	return file->read || file->read_at;
+}
+
 static int stat_of(struct ow_drive *drive, fuse_ino_t ino, struct stat *status)
 {
 	const struct ow_file *file = file_of(ino);
@@ -42,7 +47,7 @@ static int stat_of(struct ow_drive *drive, fuse_ino_t ino, struct stat *status)
 		status->st_mode = S_IFREG | 0600;
 		status->st_size = drive->options.config.user_bytes;
 	} else if (file) {
-		status->st_mode = S_IFREG | (file->read ? 0400 : 0200);
+		status->st_mode = S_IFREG | (is_read(file) ? 0400 : 0200);
 		status->st_size = file->bytes;
 	} else {
 		return -ENOENT;
@@ -98,7 +103,7 @@ static void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *wanted, int 
 
 	(void)wanted;
 	(void)which;
-	if (file && !file->read)
+	if (file && !is_read(file))
 		fs_getattr(req, ino, fi);
 	else
 		fuse_reply_err(req, EPERM);
@@ -183,6 +188,18 @@ static void answer(struct ow_drive *drive, const struct reply *reply, uint64_t d
 	send_reply(reply);
 }
 
+static void read_long_file(fuse_req_t req, const struct ow_file *file, size_t size, size_t off)
+{
+	uint8_t *data = malloc(size);
+	int len = data ? file->read_at(drive_of(req), off, data, size) : -ENOMEM;
+
+	if (len < 0)
+		fuse_reply_err(req, -len);
+	else
+		fuse_reply_buf(req, (const char *)data, len);
+	free(data);
+}
+
 static void read_file(fuse_req_t req, const struct ow_file *file, size_t size, size_t off)
 {
 	struct ow_drive *drive = drive_of(req);
@@ -214,10 +231,13 @@ static void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	struct ow_drive *drive = drive_of(req);
 	uint64_t end = drive->options.config.user_bytes, due_ns;
 	struct reply reply = {.req = req};
+	uint8_t *made_up = NULL;
 
 	(void)fi;
 	if (ino != DISK_INO) {
-		read_file(req, file_of(ino), size, off);
+		const struct ow_file *file = file_of(ino);
+
+		(file->read_at ? read_long_file : read_file)(req, file, size, off);
 		return;
 	}
 	off = (uint64_t)off < end ? (uint64_t)off : end;
@@ -225,7 +245,15 @@ static void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	reply.len = size < OW_STORE_READ_MAX ? size : OW_STORE_READ_MAX;
 	reply.data = ow_store_read(&drive->store, off);
 	reply.error = -ow_drive_read(drive, off, reply.len, &due_ns);
-	answer(drive, &reply, due_ns, false);
+	if (!reply.error && ow_contents_are_made_up(drive)) {
+		made_up = malloc(reply.len ? reply.len : 1);
+		if (made_up)
+			ow_contents_make_up(drive, off, made_up, reply.len);
+		reply.data = made_up;
+		reply.error = made_up ? 0 : ENOMEM;
+	}
+	answer(drive, &reply, due_ns, made_up);
+	free(made_up);
 }
 
 static void fs_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off,
@@ -237,7 +265,7 @@ static void fs_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t si
 
 	(void)fi;
 	if (ino != DISK_INO)
-		reply.error = file_of(ino)->read ? EACCES : -ow_control(drive, data, size);
+		reply.error = is_read(file_of(ino)) ? EACCES : -ow_control(drive, data, size);
 	else if ((uint64_t)off > end || size > end - off)
 		reply.error = ENOSPC;
 	else

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 struct ow_store {
-	uint8_t *memory; /* NULL: nothing is kept and everything reads as zeroes */
+	uint8_t *memory; /* NULL: nothing is kept */
 	uint64_t bytes;
 };
 

@@ -1,0 +1,28 @@
+"""What is on a block device, by its contents."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from opwatch.errors import OpwatchError, Unsupported
+
+_NOTHING, _SEVERAL = 2, 8
+
+
+def signature(device: str) -> str | None:
+    """The file system, RAID or partition table that a device's contents are, None for nothing known."""
+    if not shutil.which("blkid"):
+        raise Unsupported("blkid is not installed, so that nothing tells what is on the device")
+    argv = ["blkid", "-p", "-o", "export", str(Path("/dev") / device)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode == _NOTHING and not done.stderr.strip():
+        return None
+    if done.returncode == _SEVERAL:
+        return "several things at once"
+    if done.returncode:
+        raise OpwatchError(f"blkid cannot look at {device}: {done.stderr.strip() or done.returncode}")
+    found = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    table = found.get("PTTYPE")
+    return found.get("TYPE") or (f"a partition table ({table})" if table else "something that blkid knows")

@@ -1,0 +1,215 @@
+"""What `opwatch trim stale` found, for people and as JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from opwatch import units
+from opwatch.sinks import SCHEMA
+from opwatch.trim.estimate import Share
+from opwatch.trim.remap import Landing
+from opwatch.trim.stale import Bounds, Calibration, Count, Spare
+
+_WIDTH, _LABEL = 80, 13
+
+
+class Drive(Protocol):
+    """A device that was read."""
+
+    @property
+    def landing(self) -> Landing: ...
+    @property
+    def granule_bytes(self) -> int: ...
+    @property
+    def untrimmable_bytes(self) -> int: ...
+    @property
+    def calibration(self) -> Calibration: ...
+    @property
+    def judged(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that is said. `stale` is None, with the reason, when no drive can be judged by reading."""
+
+    subject: str
+    filesystem: str | None
+    confidence: float
+    seed: int
+    seconds: float
+    unit_bytes: int
+    free_bytes: int
+    judged_bytes: int
+    drives: tuple[Drive, ...]
+    share: Share
+    taken: int
+    unreadable: int
+    stale: Bounds | None
+    reason: str | None
+    lower_bound: str | None
+    count: Count | None
+    spare: Spare | None
+    spare_reason: str | None
+    physical_source: str | None
+    notes: tuple[str, ...]
+
+
+def _bounds(found: Bounds | None) -> dict[str, float | None] | None:
+    return None if found is None else asdict(found)
+
+
+def _in_bytes(found: Bounds | None) -> dict[str, int | None] | None:
+    if found is None:
+        return None
+    value = None if found.value is None else round(found.value)
+    return {"value": value, "low": round(found.low), "high": round(found.high)}
+
+
+def _drive_document(drive: Drive) -> dict[str, Any]:
+    return {
+        "device": drive.landing.device,
+        "free_bytes": drive.landing.extents.total,
+        "free_extents": len(drive.landing.extents),
+        "below_encryption": drive.landing.encrypted,
+        "stopped": drive.landing.stopped,
+        "granule_bytes": drive.granule_bytes,
+        "untrimmable_bytes": drive.untrimmable_bytes,
+        "calibration": asdict(drive.calibration),
+    }
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The report as one JSON document."""
+    spare, share = report.spare, report.share
+    return {
+        "schema": SCHEMA,
+        "subject": report.subject,
+        "filesystem": report.filesystem,
+        "confidence_ratio": report.confidence,
+        "seed": report.seed,
+        "seconds": round(report.seconds, 3),
+        "free_bytes": report.free_bytes,
+        "judged_bytes": report.judged_bytes,
+        "stale_bytes": _in_bytes(report.stale),
+        "stale_reason": report.reason,
+        "lower_bound": report.lower_bound,
+        "sample": {
+            "unit_bytes": report.unit_bytes,
+            "samples": share.samples,
+            "held": share.held,
+            "allocated_meanwhile": report.taken,
+            "unreadable": report.unreadable,
+            "share_ratio": share.share,
+            "low_ratio": share.low if share.samples else None,
+            "high_ratio": share.high if share.samples else None,
+        },
+        "drives": [_drive_document(drive) for drive in report.drives],
+        "nuse": asdict(report.count) | {"follows": report.count.follows} if report.count else None,
+        "physical_bytes": spare.physical_bytes if spare else None,
+        "physical_source": report.physical_source,
+        "spare_reason": report.spare_reason,
+        "held_bytes": _in_bytes(spare.held) if spare else None,
+        "held_trimmed_bytes": _in_bytes(spare.held_trimmed) if spare else None,
+        "op_of_user_ratio": _bounds(spare.op) if spare else None,
+        "op_of_user_trimmed_ratio": _bounds(spare.op_trimmed) if spare else None,
+        "waf": {name: _bounds(each) for name, each in spare.waf.items()} if spare else None,
+        "waf_trimmed": {name: _bounds(each) for name, each in spare.waf_trimmed.items()} if spare else None,
+        "notes": list(report.notes),
+    }
+
+
+def _row(label: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        units.printable(text),
+        _WIDTH,
+        initial_indent=label.ljust(_LABEL),
+        subsequent_indent=" " * _LABEL,
+        break_on_hyphens=False,
+    )
+
+
+def _between(found: Bounds, shown: str, scale: float = 1.0) -> str:
+    """12.3 (11.9 to 12.8); the bounds alone where nothing else is known, one figure where they agree."""
+    low, high = (format(edge * scale, shown) for edge in (found.low, found.high))
+    if low == high:
+        return low
+    if found.value is None:
+        return f"{low} to {high}"
+    return f"{format(found.value * scale, shown)} ({low} to {high})"
+
+
+def _stale_rows(report: Report) -> Iterator[str]:
+    if report.stale is None:
+        yield from _row("stale", f"unknown: {report.reason}")
+        return
+    value, share = report.stale.value or 0.0, report.share
+    exact = report.stale.low == report.stale.high
+    range_ = (
+        "exact: every block was read"
+        if exact
+        else (
+            f"{units.capacity(round(report.stale.low))} to {units.capacity(round(report.stale.high))} "
+            f"at {100 * report.confidence:g} % confidence"
+        )
+    )
+    percent = 100 * (share.share or 0.0)
+    yield from _row("stale", f"{units.capacity(round(value))}, {percent:.2f} % of it; {range_}")
+    if report.lower_bound:
+        yield from _row("", f"at least that: {report.lower_bound}")
+
+
+def _spare_rows(report: Report) -> Iterator[str]:
+    spare = report.spare
+    if spare is None:
+        yield from _row("OP, WAF", f"unknown: {report.spare_reason}")
+        return
+    yield from _row("flash", f"{units.capacity(spare.physical_bytes)}, {report.physical_source}")
+    after = _between(spare.op_trimmed, ".1f", 100)
+    words = f"{_between(spare.op, '.1f', 100)} % now, {after} % once it is trimmed"
+    yield from _row("OP", f"{words}, as (T-U)/U")
+    for name, now in spare.waf.items():
+        after = _between(spare.waf_trimmed[name], ".2f")
+        words = f"{_between(now, '.2f')} now, {after} once it is trimmed"
+        yield from _row(f"WAF {name}", f"{words}, of uniform random writes")
+
+
+def _drive_rows(drive: Drive) -> Iterator[str]:
+    landing = drive.landing
+    where = f"{landing.device}, below its encryption" if landing.encrypted else landing.device
+    yield from _row("read at", f"{where}; {landing.stopped}" if landing.stopped else where)
+    for words in drive.calibration.words:
+        yield from _row("", words)
+    if drive.untrimmable_bytes:
+        yield from _row(
+            "",
+            f"{units.capacity(drive.untrimmable_bytes)} are free in pieces smaller than its granule of "
+            f"{units.size(drive.granule_bytes)}: no trim frees them",
+        )
+
+
+def lines(report: Report) -> list[str]:
+    """The report in 80 columns."""
+    kind = report.filesystem or "nothing on it, so all of it is free"
+    found = _row("", f"{report.subject} ({kind})")
+    extents = sum(len(drive.landing.extents) for drive in report.drives)
+    found[0] = found[0].strip()
+    found += _row("free", f"{units.capacity(report.free_bytes)} in {extents} extents")
+    found += _stale_rows(report)
+    sampled = (
+        f"{report.share.samples} blocks of {report.unit_bytes} bytes, of which {report.share.held} hold data"
+    )
+    extra = f"; {report.taken} came into use meanwhile" if report.taken else ""
+    extra += f"; {report.unreadable} could not be read" if report.unreadable else ""
+    found += _row("sample", f"{sampled}{extra}; {report.seconds:.1f} s, seed {report.seed}")
+    for drive in report.drives:
+        found += _drive_rows(drive)
+    if report.count:
+        held = units.capacity(report.count.after_bytes)
+        found += _row("NUSE", f"the drive counts {held} as in use; {report.count.words}")
+    found += _spare_rows(report)
+    for note in report.notes:
+        found += _row("note", note)
+    return found

@@ -1,0 +1,92 @@
+"""A share from a sample, with an exact confidence interval, looked at several times. Pure.
+
+Clopper-Pearson: the interval holds the true share with at least the confidence, whatever the share. Blocks
+are drawn without replacement, which makes it wider than it need be, never narrower. Looking several times and
+stopping when it is narrow enough would break the promise; so each look gets its part of the risk.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+LOOKS = (1_000, 4_000, 16_000, 64_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """`held` of `samples` from a population of `units`: the share, and bounds for it."""
+
+    held: int
+    samples: int
+    units: int
+    low: float
+    high: float
+
+    @property
+    def share(self) -> float | None:
+        """None without a sample."""
+        return self.held / self.samples if self.samples else None
+
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2
+
+
+def estimate(held: int, samples: int, units: int, confidence: float, looks: int = len(LOOKS)) -> Share:
+    """The share of a population that is held, from a sample at one of so many looks. A sample of all is
+    exact; without any, it may be all or nothing."""
+    if not samples:
+        return Share(0, 0, units, 0.0, 1.0 if units else 0.0)
+    if samples >= units:
+        return Share(held, samples, units, held / samples, held / samples)
+    tail = (1.0 - confidence) / looks / 2
+    low = 0.0 if held == 0 else _quantile(tail, held, samples - held + 1)
+    high = 1.0 if held == samples else _quantile(1.0 - tail, held + 1, samples - held)
+    # What was seen is known: neither bound can deny it.
+    return Share(held, samples, units, max(low, held / units), min(high, 1 - (samples - held) / units))
+
+
+def _quantile(probability: float, a: float, b: float) -> float:
+    """Where the beta distribution reaches this probability."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if beta_cdf(middle, a, b) < probability:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def beta_cdf(x: float, a: float, b: float) -> float:
+    """The regularised incomplete beta function, by its continued fraction where that converges."""
+    if x <= 0.0 or x >= 1.0:
+        return 0.0 if x <= 0.0 else 1.0
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
+    if x < (a + 1) / (a + b + 2):
+        return front * _fraction(x, a, b) / a
+    return 1.0 - front * _fraction(1.0 - x, b, a) / b
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    """Lentz's evaluation of the continued fraction of the incomplete beta function."""
+    tiny = 1e-300
+    c, d = 1.0, 1.0 / _apart(1.0 - (a + b) * x / (a + 1), tiny)
+    value = d
+    for m in range(1, 100_000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            d = 1.0 / _apart(1.0 + term * d, tiny)
+            c = _apart(1.0 + term / c, tiny)
+            value *= d * c
+        if abs(d * c - 1.0) < 1e-15:
+            break
+    return value
+
+
+def _apart(value: float, tiny: float) -> float:
+    return value if abs(value) > tiny else tiny

@@ -1,0 +1,56 @@
+"""Where a file lies on its file system, by FS_IOC_FIEMAP. Pure."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+_HEAD = struct.Struct("=2Q4I")
+_EXTENT = struct.Struct("=3Q16xI12x")
+_SYNC, LAST = 1, 1
+_UNUSABLE = {
+    0x2: "not placed yet",
+    0x4: "to be allocated",
+    0x8: "compressed or encrypted",
+    0x80: "encrypted",
+    0x100: "not aligned to blocks",
+    0x200: "inside its inode",
+    0x400: "packed with others",
+    0x800: "preallocated",
+    0x2000: "shared",
+}
+
+
+class FileExtent(NamedTuple):
+    """A piece of a file. `physical` is in the addresses of the file system."""
+
+    logical: int
+    physical: int
+    length: int
+    flags: int
+
+    @property
+    def unusable(self) -> str | None:
+        """Why its place on the disk is no plain copy of the file, None when it is one."""
+        return next((words for flag, words in _UNUSABLE.items() if self.flags & flag), None)
+
+
+def question(extents: int, start: int = 0) -> bytearray:
+    """What to ask: up to this many extents of a file from `start` on, written down first."""
+    return bytearray(_HEAD.pack(start, (1 << 64) - 1 - start, _SYNC, 0, extents, 0)) + bytearray(
+        extents * _EXTENT.size
+    )
+
+
+def decode(answer: bytes | bytearray) -> list[FileExtent]:
+    """The extents of an answer. ValueError for what cannot be one."""
+    if len(answer) < _HEAD.size:
+        raise ValueError(f"{len(answer)} bytes are no file map")
+    _, _, _, mapped, count, _ = _HEAD.unpack_from(answer)
+    if mapped > count or len(answer) < _HEAD.size + mapped * _EXTENT.size:
+        raise ValueError(f"a file map of {mapped} extents in a buffer for {count}")
+    body = memoryview(answer)[_HEAD.size : _HEAD.size + mapped * _EXTENT.size]
+    found = [FileExtent(*values) for values in _EXTENT.iter_unpack(body)]
+    if any(each.length == 0 or each.physical + each.length > 1 << 62 for each in found):
+        raise ValueError("a file map with an extent that no disk can hold")
+    return found

@@ -1,0 +1,71 @@
+"""Where bytes of a device lie further down, as long as that is exact. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from opwatch.trim.extents import Extents
+from opwatch.trim.layers import Kind, Layer, Stack
+
+_SECTOR = 512
+# Why nothing can be followed through a layer, and what reading there tells.
+_STOPS = {
+    Kind.THIN: "thin volume {0}: what it holds is held by its pool; the disks below are not looked at",
+    Kind.THIN_POOL: "thin pool {0}: the disks below are not looked at",
+    Kind.MD: "array {0}: a read comes from any of its mirrors, and parity is not seen",
+    Kind.DM: "{0} ({1}) has no fixed place for its sectors: the disks below are not looked at",
+    Kind.CRYPT: "{0} is encrypted and its table may not be read: what it gives for a trimmed block is noise",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """Bytes of a device that are read there. `encrypted`: a layer above has encrypted what lies there.
+    `stopped` says why they were not followed further down, None at a disk."""
+
+    device: str
+    extents: Extents
+    encrypted: bool = False
+    stopped: str | None = None
+
+
+def descend(stack: Stack, device: str, extents: Extents, *, encrypted: bool = False) -> Iterator[Landing]:
+    """Where `extents` of a device of the stack lie."""
+    layer = stack.layer(device)
+    if not extents:
+        return
+    if layer is None:
+        yield Landing(device, extents, encrypted, f"{device} is not among the layers below the file system")
+    elif layer.kind is Kind.PARTITION and layer.below and (first := layer.number("start_bytes")) is not None:
+        yield from descend(stack, layer.below[0], extents.shift(first), encrypted=encrypted)
+    elif layer.table:
+        yield from _through_table(stack, layer, extents, encrypted)
+    else:
+        stop = _STOPS.get(layer.kind)
+        words = stop.format(device, layer.target or "its target is unknown") if stop else None
+        yield Landing(device, extents, encrypted, words)
+
+
+def _through_table(stack: Stack, layer: Layer, extents: Extents, encrypted: bool) -> Iterator[Landing]:
+    by_number = {each.dev: each.device for each in stack.layers}
+    for target in layer.table:
+        first = target.first * _SECTOR
+        part = extents.clip(first, first + target.sectors * _SECTOR)
+        below = target.device
+        if below and below[0] in by_number:
+            moved = part.shift(below[1] * _SECTOR - first)
+            crypt = encrypted or target.kind == "crypt"
+            yield from descend(stack, by_number[below[0]], moved, encrypted=crypt)
+        elif part:
+            stop = _STOPS.get(layer.kind, _STOPS[Kind.DM])
+            yield Landing(layer.device, part, encrypted, stop.format(layer.device, target.kind))
+
+
+def joined(landings: list[Landing]) -> list[Landing]:
+    """One landing for each device, encryption and reason."""
+    found: dict[tuple[str, bool, str | None], Extents] = {}
+    for each in landings:
+        key = (each.device, each.encrypted, each.stopped)
+        found[key] = found[key] | each.extents if key in found else each.extents
+    return [Landing(key[0], extents, key[1], key[2]) for key, extents in found.items()]

@@ -1,0 +1,103 @@
+"""Random blocks of free space, and what a sample of them says. Pure: the reading is the caller's."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from opwatch.trim.estimate import LOOKS, Share, estimate
+from opwatch.trim.extents import Extents
+
+
+class Place(NamedTuple):
+    """A block to be read: which landing (by its index), and where on its device."""
+
+    landing: int
+    offset: int
+
+
+class Blocks:
+    """All whole blocks of several sets of extents, numbered from 0."""
+
+    def __init__(self, parts: Sequence[Extents], unit: int) -> None:
+        self._unit = unit
+        self._parts = [extents.starts for extents in parts]
+        counts = [[length // unit for length in extents.lengths()] for extents in parts]
+        # The first number of each extent, by its landing, and of each landing.
+        self._landings = [0, *accumulate(map(sum, counts))]
+        self._firsts = [
+            list(accumulate(part, initial=first)) for part, first in zip(counts, self._landings, strict=False)
+        ]
+
+    def __len__(self) -> int:
+        return self._landings[-1]
+
+    def __getitem__(self, number: int) -> Place:
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        landing = bisect_right(self._landings, number) - 1
+        firsts = self._firsts[landing]
+        at = bisect_right(firsts, number) - 1
+        return Place(landing, self._parts[landing][at] + (number - firsts[at]) * self._unit)
+
+
+class Draw:
+    """Numbers below `count` in random order, none twice, as many as are asked for."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        self._count = count
+        self._random = random.Random(seed)
+        # Half of them or more: a shuffle is quicker than drawing until a new one turns up.
+        self._rest = list(range(count)) if count <= 2 * LOOKS[-1] else None
+        if self._rest is not None:
+            self._random.shuffle(self._rest)
+        self._taken: set[int] = set()
+
+    def take(self, wanted: int) -> list[int]:
+        """The next ones: fewer when that was all."""
+        if self._rest is not None:
+            found, self._rest = self._rest[:wanted], self._rest[wanted:]
+            return found
+        found = []
+        while len(found) < wanted and len(self._taken) < self._count:
+            number = self._random.randrange(self._count)
+            if number not in self._taken:
+                self._taken.add(number)
+                found.append(number)
+        return found
+
+
+class Counted(NamedTuple):
+    """What a batch of blocks was: `held` of `counted`; the others were not free any more or unreadable."""
+
+    held: int
+    counted: int
+
+
+def sample(
+    units: int,
+    seed: int,
+    confidence: float,
+    half_width: float,
+    read: Callable[[list[int]], Counted],
+    in_time: Callable[[], bool] = lambda: True,
+) -> Iterator[Share]:
+    """Estimates, each from more blocks, until one is narrow enough, every block was read or time is up.
+    `read` takes numbers of blocks."""
+    draw, held, counted, done = Draw(units, seed), 0, 0, 0
+    for look in LOOKS:
+        while done < look and in_time():
+            numbers = draw.take(min(look - done, 1_000))
+            if not numbers:
+                break
+            batch = read(numbers)
+            done, held, counted = done + len(numbers), held + batch.held, counted + batch.counted
+        # All were read: of those that count, what is known is exact.
+        population = counted if done >= units else units
+        share = estimate(held, counted, population, confidence)
+        yield share
+        if share.half_width <= half_width or done < look:
+            return

@@ -1,0 +1,76 @@
+"""What reading says of blocks whose contents were known before a trim. Pure."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+BLOCK = 4096
+_ZEROS, _ONES = bytes(BLOCK), b"\xff" * BLOCK
+
+
+class Seen(enum.StrEnum):
+    """How a block reads after the trim."""
+
+    ZEROS = "zeros"
+    ONES = "ones"
+    UNCHANGED = "unchanged"
+    OTHER = "other"
+    REALLOCATED = "reallocated"  # in use again: it says nothing
+    UNREADABLE = "unreadable"
+
+
+def pattern(run: bytes, file: int, block: int) -> bytes:
+    """Contents that no other block of any run has, and that nothing compresses."""
+    return hashlib.shake_128(b"opwatch sentinel" + run + b"%d %d" % (file, block)).digest(BLOCK)
+
+
+def digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def seen(before: bytes, now: bytes | None) -> Seen:
+    """What became of a block: `before` is the digest of what it held."""
+    if now is None:
+        return Seen.UNREADABLE
+    if digest(now) == before:
+        return Seen.UNCHANGED
+    if now == _ZEROS[: len(now)]:
+        return Seen.ZEROS
+    return Seen.ONES if now == _ONES[: len(now)] else Seen.OTHER
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The blocks of one sentinel on one device. `inside` are those in whole granules of it, which a trim
+    must reach; `edges` those that share a granule with something else. `reason`: why nothing was judged."""
+
+    size_bytes: int
+    device: str
+    encrypted: bool
+    offsets: tuple[int, ...]
+    inside: Counter[Seen]
+    edges: Counter[Seen]
+    reason: str | None = None
+
+    @property
+    def judged(self) -> int:
+        """Blocks of `inside` that say something."""
+        return sum(self.inside.values()) - self.inside[Seen.REALLOCATED] - self.inside[Seen.UNREADABLE]
+
+
+def verdict(judgements: Iterable[Judgement], device: str | None = None) -> Seen | None:
+    """The one way in which all judged blocks (of a device) read; OTHER when they do not agree, None when
+    none was judged."""
+    total: Counter[Seen] = Counter()
+    for each in judgements:
+        if device in (None, each.device):
+            total += each.inside
+    for silent in (Seen.REALLOCATED, Seen.UNREADABLE):
+        del total[silent]
+    if not total:
+        return None
+    return next(iter(total)) if len(total) == 1 else Seen.OTHER

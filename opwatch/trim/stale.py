@@ -1,0 +1,166 @@
+"""What is free for the file system but still data for the drive, and what that costs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from opwatch.ftl import models
+from opwatch.trim.estimate import Share
+from opwatch.trim.sentinel import Seen
+
+# Pages of a superblock in the greedy model; from 256 on it changes the figures by little.
+SUPERBLOCK_PAGES = 256
+_FOLLOWS, _IGNORES = 0.8, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The drive's own count of what it holds (NUSE), around a sentinel of `trimmed_bytes`."""
+
+    before_bytes: int
+    written_bytes: int
+    after_bytes: int
+    trimmed_bytes: int
+
+    @property
+    def follows(self) -> bool:
+        """It fell by what was trimmed: then it can be believed."""
+        return self.written_bytes - self.after_bytes >= _FOLLOWS * self.trimmed_bytes
+
+    @property
+    def ignores(self) -> bool:
+        """It counted what was written, and not that it was trimmed."""
+        rose = self.written_bytes - self.before_bytes >= _FOLLOWS * self.trimmed_bytes
+        return rose and self.written_bytes - self.after_bytes <= _IGNORES * self.trimmed_bytes
+
+    @property
+    def words(self) -> str:
+        if self.follows:
+            return "it followed the sentinel's trim"
+        if self.ignores:
+            return "it rose when the sentinel was written and did not fall when it was trimmed"
+        return "it did not follow the sentinel, so it tells nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What a trimmed block of this drive reads as, and how that is known. `reads` is None, and `words` say
+    why, when the drive cannot be judged by reading."""
+
+    reads: Seen | None
+    by: str | None  # sentinel or promise
+    words: tuple[str, ...]
+    sentinel: Seen | None = None
+
+
+def calibrate(
+    promised: Seen | None,
+    promise_words: str,
+    sentinel: Seen | None,
+    sentinel_words: str,
+    count: Count | None = None,
+) -> Calibration:
+    """What a sentinel proves, or else what the drive promises."""
+    words = (sentinel_words, promise_words)
+    if sentinel in (Seen.ZEROS, Seen.ONES):
+        if count and count.ignores:
+            told = "but its own count of what it holds (NUSE) did not fall: it holds what reads as trimmed"
+            return Calibration(None, None, (sentinel_words, told), sentinel)
+        return Calibration(sentinel, "sentinel", words, sentinel)
+    if sentinel is Seen.OTHER:
+        return Calibration(None, None, words, sentinel)
+    if promised:
+        return Calibration(promised, "promise", words, sentinel)
+    return Calibration(None, None, words, sentinel)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A figure with what it lies between. `value` is None where only the bounds are known."""
+
+    value: float | None
+    low: float
+    high: float
+
+    def through(self, function: Callable[[float], float]) -> Bounds:
+        """The same of a function that only grows or only falls."""
+        ends = sorted((function(self.low), function(self.high)))
+        return Bounds(None if self.value is None else function(self.value), ends[0], ends[1])
+
+
+def stale_bytes(share: Share, free_bytes: int) -> Bounds:
+    """The share as bytes of the free space."""
+    value = None if share.share is None else share.share * free_bytes
+    return Bounds(value, share.low * free_bytes, share.high * free_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """Over-provisioning as (T-U)/U and write amplification by model, as it is and after a trim."""
+
+    physical_bytes: int
+    held: Bounds
+    held_trimmed: Bounds
+    op: Bounds
+    op_trimmed: Bounds
+    waf: dict[str, Bounds]
+    waf_trimmed: dict[str, Bounds]
+
+
+def spare(
+    physical_bytes: int, used_bytes: int, stale: Bounds, untrimmable_bytes: int, held_bytes: int | None = None
+) -> Spare | str:
+    """What the stale space costs, or why that cannot be said. `used_bytes`: what of the drive is not free
+    space; `held_bytes`: what the drive counts itself, where that can be believed."""
+    left = min(stale.high, untrimmable_bytes)
+    if held_bytes is not None and held_bytes <= stale.high:
+        held_bytes = None  # nearly all that it holds is stale: the difference would be noise
+    if held_bytes is None:
+        held = stale.through(lambda part: used_bytes + part)
+        trimmed = Bounds(used_bytes, used_bytes, used_bytes)
+    else:
+        held = Bounds(held_bytes, held_bytes, held_bytes)
+        # Not all that is in use need hold data, but no more than that does.
+        trimmed = stale.through(lambda part: min(held_bytes - part, used_bytes))
+    if left:
+        trimmed = Bounds(None, trimmed.low, trimmed.high + left)
+    if not trimmed.low:
+        return "all of the drive is free space, so that nothing can be said of writes to the rest"
+    if held.high >= physical_bytes:
+        return "the drive would hold as much as its flash can: T is too small, or counts another part of it"
+    return Spare(
+        physical_bytes,
+        held,
+        trimmed,
+        held.through(lambda part: physical_bytes / part - 1),
+        trimmed.through(lambda part: physical_bytes / part - 1),
+        _waf_now(physical_bytes, held, stale),
+        {
+            "fifo": trimmed.through(lambda part: models.fifo(physical_bytes / part)),
+            "greedy": trimmed.through(lambda part: models.greedy(physical_bytes / part, SUPERBLOCK_PAGES)),
+        },
+    )
+
+
+def _waf_now(physical_bytes: int, held: Bounds, stale: Bounds) -> dict[str, Bounds]:
+    """Uniform random writes to what is in use, beside stale space that nobody writes. `held` grows with it,
+    or is known: either way the bounds of the stale space bound the rest."""
+
+    def amplification(total: float, part: float, *, greedy: bool) -> float:
+        alpha, active = physical_bytes / total, max(1 - part / total, 1e-9)
+        if greedy:
+            return models.greedy_with_static(alpha, SUPERBLOCK_PAGES, active)
+        return models.fifo_mixture(alpha, [(active, 1.0), (1 - active, 0.0)])
+
+    def both(*, greedy: bool) -> Bounds:
+        ends = sorted(
+            amplification(total, part, greedy=greedy)
+            for total, part in ((held.low, stale.low), (held.high, stale.high))
+        )
+        middle = None
+        if held.value is not None and stale.value is not None:
+            middle = amplification(held.value, stale.value, greedy=greedy)
+        return Bounds(middle, *ends)
+
+    return {"fifo": both(greedy=False), "greedy": both(greedy=True)}

@@ -1,0 +1,160 @@
+"""`python -m tests.bench.stale_bench`: how long `opwatch trim stale` takes, and if it is right. Needs root.
+
+A drive of 1 TiB without contents; a file system of 100 GiB whose free space is in a million pieces; and set
+operations on as many extents. Prints the table of docs/method-trim.md.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from opwatch.collectors.fio import run_fio
+from opwatch.drive import life
+from opwatch.drive.place import Place
+from opwatch.drive.spec import physical_bytes
+from opwatch.process import run_tool
+from opwatch.trim.extents import Extents
+
+BOUND_S = 10.0
+PIECES = 1_000_000
+BLOCK = 4096
+
+
+@contextmanager
+def a_drive(size: int, *, no_data: bool) -> Iterator[tuple[str, Place]]:
+    config = {"user_bytes": size, "physical_bytes": physical_bytes(size, Fraction(7, 100))}
+    record = life.create(life.Wanted("bench-stale", config, no_data=no_data))
+    try:
+        yield record.device, Place("bench-stale")
+    finally:
+        life.destroy("bench-stale")
+
+
+def stale(*arguments: str) -> tuple[float, dict[str, Any]]:
+    """Seconds that the command took, its start included, and what it said."""
+    begin = time.monotonic()
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "cProfile",
+            "-o",
+            "/tmp/stale.prof",
+            "-m",
+            "opwatch",
+            "trim",
+            "stale",
+            *arguments,
+            "--json",
+            "--seed",
+            "1",
+        ],
+        capture_output=True,
+        check=True,
+    )
+    return time.monotonic() - begin, json.loads(done.stdout)
+
+
+def shown(name: str, seconds: float, found: dict[str, Any], truth: int) -> bool:
+    estimate = found["stale_bytes"]
+    covers = estimate["low"] <= truth <= estimate["high"]
+    print(
+        f"| {name} | {seconds:.1f} | {found['seconds']:.1f} | {found['sample']['samples']} | "
+        f"{estimate['low'] / 1e9:.2f} to {estimate['high'] / 1e9:.2f} | {truth / 1e9:.2f} |"
+        f"{'' if covers and seconds <= BOUND_S else ' **missed**'}",
+        flush=True,
+    )
+    return covers and seconds <= BOUND_S
+
+
+def whole_drive() -> bool:
+    with a_drive(1 << 40, no_data=True) as (device, place):
+        run_fio(device, ["--rw=write", "--bs=1m", "--size=8g"])
+        run_tool(["blkdiscard", "-o", "1G", "-l", "2G", device])
+        seconds, found = stale("--dev", device)
+        return shown("1 TiB, no file system", seconds, found, life.truth(place)["valid_bytes"])
+
+
+def fragment(point: Path) -> None:
+    """Holes in a file that was written to and never trimmed: a piece of free space each."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with (point / "holes").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, PIECES * 8 * BLOCK)
+        for piece in range(PIECES):
+            at, length = ctypes.c_longlong(piece * 8 * BLOCK), ctypes.c_longlong(4 * BLOCK)
+            if libc.fallocate(file.fileno(), 3, at, length):
+                raise OSError(ctypes.get_errno(), "no hole")
+        os.fsync(file.fileno())
+
+
+def in_pieces() -> bool:
+    with a_drive(100 << 30, no_data=False) as (device, place), tempfile.TemporaryDirectory() as folder:
+        run_tool(["mkfs.xfs", "-q", "-K", "-m", "rmapbt=0", device])
+        run_tool(["mount", "-o", "nodiscard", device, folder])
+        try:
+            data = Path(folder) / "data"
+            with data.open("wb") as file:
+                for _ in range(2048):
+                    file.write(os.urandom(1 << 20))
+            os.sync()
+            data.unlink()
+            fragment(Path(folder))
+            os.sync()
+            seconds, found = stale(folder)
+            extents = found["drives"][0]["free_extents"]
+            return shown(f"100 GiB, xfs, {extents} free extents", seconds, found, held(place, folder))
+        finally:
+            run_tool(["umount", folder])
+
+
+def held(place: Place, folder: str) -> int:
+    """What the drive's own map says of the free extents."""
+    from opwatch.collectors.fitrim import mounted_at
+    from opwatch.collectors.free_space import read_free_space
+
+    bits = (place.mount / "valid-map").read_bytes()
+    [free] = read_free_space(mounted_at(folder)).extents.values()
+    found = 0
+    for start, end in free:
+        first, last = start // BLOCK, end // BLOCK
+        part = int.from_bytes(bits[first // 8 : last // 8 + 1], "little") >> first % 8
+        found += (part & ((1 << (last - first)) - 1)).bit_count()
+    return found * BLOCK
+
+
+def operations() -> None:
+    one = Extents.in_order((at * 8 * BLOCK, at * 8 * BLOCK + 4 * BLOCK) for at in range(PIECES))
+    two = one.shift(2 * BLOCK)
+    work: dict[str, Callable[[], object]] = {
+        "union": lambda: one | two,
+        "intersection": lambda: one & two,
+        "difference": lambda: one - two,
+        "whole granules of 8 KiB": lambda: one.granules(2 * BLOCK),
+    }
+    print(f"\n| {PIECES} extents | ms |\n|---|---|")
+    for name, operation in work.items():
+        begin = time.monotonic()
+        operation()
+        print(f"| {name} | {1000 * (time.monotonic() - begin):.0f} |")
+
+
+def main() -> int:
+    print("| | s | of it measuring | blocks read | interval, GB | truth, GB |\n|---|---|---|---|---|---|")
+    held = [whole_drive(), in_pieces()]
+    operations()
+    return 0 if all(held) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

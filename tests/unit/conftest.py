@@ -1,0 +1,21 @@
+"""The machine that most tests of devices look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opwatch.usage import Usage, parse_mountinfo, parse_swaps
+from tests.unit.mounts import MOUNTINFO, SWAPS
+from tests.unit.sysfs import Tree, machine
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return machine(tmp_path)
+
+
+@pytest.fixture
+def usage() -> Usage:
+    return Usage(parse_mountinfo(MOUNTINFO), parse_swaps(SWAPS), {"sdb3": "btrfs 0123"})

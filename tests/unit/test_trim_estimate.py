@@ -1,0 +1,129 @@
+"""The interval against known values, against exact sums."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch.trim.estimate import LOOKS, beta_cdf, estimate
+from opwatch.trim.extents import Extents
+from opwatch.trim.sampling import Blocks, Counted, Draw, Place, sample
+
+
+def tail(held: int, samples: int, share: float) -> float:
+    """P(at least `held` of `samples`), summed up."""
+    return math.fsum(
+        math.comb(samples, k) * share**k * (1 - share) ** (samples - k) for k in range(held, samples + 1)
+    )
+
+
+@given(st.integers(1, 60), st.data(), st.floats(0.001, 0.999))
+def test_beta_is_the_binomial_tail(samples: int, data: st.DataObject, share: float) -> None:
+    held = data.draw(st.integers(1, samples))
+    assert beta_cdf(share, held, samples - held + 1) == pytest.approx(tail(held, samples, share), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("held", "samples", "low", "high"),
+    # Clopper and Pearson's own method at 95 %: rule of three, and textbook values.
+    [
+        (0, 100, 0.0, 0.03622),
+        (10, 100, 0.04900, 0.17622),
+        (50, 100, 0.39832, 0.60168),
+        (100, 100, 0.96378, 1),
+    ],
+)
+def test_known_intervals(held: int, samples: int, low: float, high: float) -> None:
+    found = estimate(held, samples, 10**9, 0.95, looks=1)
+    assert found.low == pytest.approx(low, abs=1e-5)
+    assert found.high == pytest.approx(high, abs=1e-5)
+
+
+def test_large_samples_do_not_fail() -> None:
+    found = estimate(1, 64_000, 10**9, 0.9999)
+    assert 0 < found.low < 1 / 64_000 < found.high < 0.001
+    found = estimate(32_000, 64_000, 10**9, 0.95)
+    assert found.half_width == pytest.approx(2.4977 * 0.5 / math.sqrt(64_000), rel=0.01)
+
+
+@given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 300))
+def test_bounds_never_deny_what_was_seen(held: int, others: int, unread: int) -> None:
+    samples = held + others
+    found = estimate(held, samples, samples + unread, 0.95)
+    assert 0 <= found.low <= found.high <= 1
+    if samples:
+        assert found.low <= held / samples <= found.high
+        assert found.low * found.units >= held * (1 - 1e-9)
+    if not unread:
+        assert found.low == found.high
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=8)
+
+
+@given(st.lists(PAIRS, max_size=3), st.integers(1, 5))
+def test_blocks_are_all_whole_blocks(parts: list[list[tuple[int, int]]], unit: int) -> None:
+    extents = [Extents.of(pairs) for pairs in parts]
+    blocks = Blocks(extents, unit)
+    expected = [
+        Place(landing, at)
+        for landing, part in enumerate(extents)
+        for start, end in part
+        for at in range(start, end - unit + 1, unit)
+    ]
+    assert [blocks[number] for number in range(len(blocks))] == expected
+    with pytest.raises(IndexError):
+        blocks[len(blocks)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 999, 1_000_000])
+def test_a_draw_repeats_nothing_and_can_be_repeated(count: int) -> None:
+    one, two = Draw(count, 7), Draw(count, 7)
+    first = one.take(500) + one.take(700)
+    assert first == two.take(500) + two.take(700)
+    assert len(set(first)) == len(first) == min(count, 1200)
+    assert all(0 <= number < count for number in first)
+    assert count < 2 or first != Draw(count, 8).take(1200)
+
+
+def shares(stale: int, units: int, seed: int, half_width: float = 0.01) -> list[tuple[float, float, int]]:
+    """Looks at a population whose first `stale` units are held."""
+
+    def read(numbers: list[int]) -> Counted:
+        return Counted(sum(number < stale for number in numbers), len(numbers))
+
+    return [(each.low, each.high, each.samples) for each in sample(units, seed, 0.95, half_width, read)]
+
+
+def test_sampling_stops_when_it_is_good_enough() -> None:
+    assert [look[2] for look in shares(0, 10**8, 1)] == [LOOKS[0]]
+    assert [look[2] for look in shares(5 * 10**7, 10**8, 1)] == list(LOOKS[:3])
+    assert [look[2] for look in shares(5 * 10**7, 10**8, 1, 0.001)] == list(LOOKS)
+
+
+def test_a_small_population_is_counted() -> None:
+    assert shares(123, 777, 1)[-1] == (123 / 777, 123 / 777, 777)
+    assert shares(0, 0, 1) == [(0.0, 0.0, 0)]
+
+
+def test_what_is_not_free_any_more_does_not_count() -> None:
+    looks = list(sample(100, 1, 0.95, 0.01, lambda numbers: Counted(0, len(numbers) // 2)))
+    assert (looks[-1].samples, looks[-1].low, looks[-1].high) == (50, 0.0, 0.0)
+
+
+def test_without_time_nothing_is_claimed() -> None:
+    [only] = sample(10**6, 1, 0.95, 0.01, lambda numbers: Counted(1, 1), lambda: False)
+    assert (only.share, only.low, only.high) == (None, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("share", [0.002, 0.02, 0.3])
+def test_the_promise_holds_over_all_looks(share: float) -> None:
+    """Where looking early tempts most: near the width at which the first looks may stop."""
+    missed = 0
+    for run in range(100):
+        low, high, _ = shares(int(10**7 * share), 10**7, run, 0.011)[-1]
+        missed += not low <= share <= high
+    assert missed <= 5

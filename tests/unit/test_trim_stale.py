@@ -1,0 +1,324 @@
+"""Stale space without a device: the estimate against a flash model, the way down, calibration, the costs."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import struct
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch._native import Ftl
+from opwatch.collectors.stale import Drive
+from opwatch.errors import UsageError
+from opwatch.ftl import models
+from opwatch.sinks.trim_stale import Report, document, lines
+from opwatch.tools.trim_stale import _asked, add_arguments
+from opwatch.trim import fiemap
+from opwatch.trim.dmtable import parse
+from opwatch.trim.estimate import Share, estimate
+from opwatch.trim.extents import Extents
+from opwatch.trim.layers import Kind, Layer, Limits, Stack
+from opwatch.trim.remap import Landing, descend, joined
+from opwatch.trim.sampling import Blocks, Counted, sample
+from opwatch.trim.sentinel import BLOCK, Judgement, Seen, digest, pattern, seen, verdict
+from opwatch.trim.stale import Bounds, Calibration, Count, Spare, calibrate, spare, stale_bytes
+
+MIB = 1 << 20
+USER = 128 * MIB
+
+
+def layout(seed: int) -> tuple[Ftl, Extents]:
+    """A drive after writes and trims of many sizes, and free extents that have nothing to do with them."""
+    rng = random.Random(seed)
+    drive = Ftl({"user_bytes": USER, "physical_bytes": USER * 5 // 4})
+    for _ in range(rng.randrange(1, 200)):
+        start = rng.randrange(USER // BLOCK)
+        length = min(rng.choice((1, 8, 64, 512, 4096)) * rng.randrange(1, 5), USER // BLOCK - start)
+        act = drive.trim if rng.random() < rng.choice((0.0, 0.3, 0.6)) else drive.write
+        act(start * BLOCK, length * BLOCK)
+    edges = sorted(rng.sample(range(USER // BLOCK), 2 * rng.randrange(1, 60)))
+    free = Extents.of((low * BLOCK, high * BLOCK) for low, high in zip(edges[::2], edges[1::2], strict=True))
+    return drive, free
+
+
+def covered(seed: int) -> bool:
+    """Whether the interval of one layout holds the drive's own truth."""
+    drive, free = layout(seed)
+    blocks = Blocks([free], BLOCK)
+    held = [drive.is_mapped(at) for start, end in free for at in range(start, end, BLOCK)]
+
+    def read(numbers: list[int]) -> Counted:
+        places = (blocks[number] for number in numbers)
+        return Counted(sum(drive.is_mapped(place.offset) for place in places), len(numbers))
+
+    *_, last = sample(len(blocks), seed, 0.95, 0.02, read)
+    found = stale_bytes(last, free.total)
+    return found.low <= sum(held) * BLOCK <= found.high
+
+
+def test_the_interval_covers_the_drives_truth_in_95_of_100_layouts() -> None:
+    assert sum(covered(seed) for seed in range(100)) >= 95
+
+
+def layer(device: str, dev: str, kind: Kind, below: tuple[str, ...] = (), **more: object) -> Layer:
+    table = tuple(parse(str(more.pop("table", ""))))
+    return Layer(device, dev, kind, 1 << 30, Limits(4096, 0, 1 << 30), below=below, table=table, facts=more)  # type: ignore[arg-type]
+
+
+DISK = layer("sda", "8:0", Kind.DISK)
+PART = layer("sda1", "8:1", Kind.PARTITION, ("sda",), start_bytes=MIB)
+SECTORS = 2048 * 64
+
+
+def test_through_partition_linear_and_crypt_to_the_disk() -> None:
+    table = f"0 {SECTORS} linear 8:1 2048\n{SECTORS} {SECTORS} linear 8:0 409600"
+    linear = layer("dm-0", "253:0", Kind.DM, ("sda1", "sda"), table=table)
+    key = "0" * 64
+    text = f"0 {2 * SECTORS} crypt aes-xts-plain64 {key} 0 253:0 4096 1 allow_discards"
+    crypt = layer("dm-1", "253:1", Kind.CRYPT, ("dm-0",), table=text)
+    stack = Stack(None, (crypt, linear, PART, DISK))
+    end = SECTORS * 512 - 4096 * 512  # where the crypt device goes on to the second half of the linear one
+    found = joined(list(descend(stack, "dm-1", Extents.of([(0, 8192), (end - 4096, end + 8192)]))))
+    half = 409600 * 512
+    expected = [(4 * MIB, 4 * MIB + 8192), (2 * MIB + SECTORS * 512 - 4096, 2 * MIB + SECTORS * 512)]
+    assert found == [Landing("sda", Extents.of([*expected, (half, half + 8192)]), encrypted=True)]
+
+
+def test_what_cannot_be_followed_is_read_where_it_stops() -> None:
+    thin = layer("dm-2", "253:2", Kind.THIN, ("dm-0",), table="0 2048 thin 253:0 1")
+    extents = Extents.of([(0, 4096)])
+    [found] = descend(Stack(None, (thin, DISK)), "dm-2", extents)
+    assert found == Landing("dm-2", extents, False, found.stopped)
+    assert found.stopped and "pool" in found.stopped
+    raid = layer("md0", "9:0", Kind.MD, ("sda",))
+    [found] = descend(Stack(None, (raid, DISK)), "md0", extents)
+    assert found.stopped and "mirrors" in found.stopped
+    [found] = descend(Stack(None, (DISK,)), "sda", extents)
+    assert found.stopped is None
+    mixed = layer("dm-3", "253:3", Kind.DM, ("sda",), table="0 8 linear 8:0 0\n8 8 error")
+    assert [
+        (each.device, each.extents.total)
+        for each in descend(Stack(None, (mixed, DISK)), "dm-3", Extents.of([(0, 8192)]))
+    ] == [
+        ("sda", 4096),
+        ("dm-3", 4096),
+    ]
+
+
+def fiemap_answer(extents: list[tuple[int, int, int, int]], count: int | None = None) -> bytes:
+    head = struct.pack("=2Q4I", 0, 1 << 60, 1, len(extents), count or len(extents), 0)
+    return head + b"".join(struct.pack("=3Q16xI12x", *each) for each in extents)
+
+
+def test_file_maps() -> None:
+    found = fiemap.decode(fiemap_answer([(0, 1 << 20, 8192, 0), (8192, 1 << 30, 4096, 0x2001)]) + bytes(99))
+    assert found == [(0, 1 << 20, 8192, 0), (8192, 1 << 30, 4096, 0x2001)]
+    assert [each.unusable for each in found] == [None, "shared"]
+    assert len(fiemap.question(3)) == 32 + 3 * 56
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"",
+        fiemap_answer([(0, 1, 1, 0)])[:-1],
+        fiemap_answer([(0, 1 << 63, 1, 0)]),
+        fiemap_answer([(0, 0, 0, 0)]),
+    ],
+)
+def test_damaged_file_maps_are_refused(damaged: bytes) -> None:
+    with pytest.raises(ValueError, match="file map"):
+        fiemap.decode(damaged)
+
+
+@given(st.binary(max_size=300))
+def test_any_file_map_is_survived(raw: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        assert all(each.length > 0 for each in fiemap.decode(raw))
+
+
+def test_what_became_of_a_block() -> None:
+    held = pattern(b"run", 1, 2)
+    assert len({held, pattern(b"run", 1, 3), pattern(b"run", 2, 2), pattern(b"nur", 1, 2)}) == 4
+    before = digest(held)
+    assert seen(before, held) is Seen.UNCHANGED
+    assert seen(before, bytes(BLOCK)) is Seen.ZEROS
+    assert seen(before, b"\xff" * BLOCK) is Seen.ONES
+    assert seen(before, held[:-1] + b"x") is Seen.OTHER
+    assert seen(before, None) is Seen.UNREADABLE
+
+
+def judgement(device: str, **inside: int) -> Judgement:
+    return Judgement(
+        BLOCK, device, False, (), Counter({Seen(name): n for name, n in inside.items()}), Counter()
+    )
+
+
+def test_a_verdict_is_what_all_judged_blocks_say() -> None:
+    zeros, held = judgement("sda", zeros=3, reallocated=1), judgement("sdb", unchanged=2, unreadable=1)
+    assert (zeros.judged, held.judged) == (3, 2)
+    assert verdict([zeros]) is Seen.ZEROS
+    assert verdict([zeros, held]) is Seen.OTHER
+    assert verdict([zeros, held], "sdb") is Seen.UNCHANGED
+    assert verdict([judgement("sda", reallocated=1)]) is None
+
+
+HONEST = Count(100 * MIB, 101 * MIB, 100 * MIB, MIB)
+STATIC = Count(100 * MIB, 100 * MIB, 100 * MIB, MIB)
+DEAF = Count(100 * MIB, 101 * MIB, 101 * MIB, MIB)
+
+
+@pytest.mark.parametrize(
+    ("promised", "sentinel", "count", "reads", "by"),
+    [
+        (None, Seen.ZEROS, None, Seen.ZEROS, "sentinel"),
+        (None, Seen.ONES, STATIC, Seen.ONES, "sentinel"),
+        (Seen.ZEROS, Seen.ZEROS, HONEST, Seen.ZEROS, "sentinel"),
+        (Seen.ZEROS, Seen.ZEROS, DEAF, None, None),
+        (Seen.ZEROS, Seen.UNCHANGED, DEAF, Seen.ZEROS, "promise"),
+        (None, Seen.UNCHANGED, None, None, None),
+        (Seen.ZEROS, Seen.OTHER, None, None, None),
+        (Seen.ZEROS, None, None, Seen.ZEROS, "promise"),
+        (None, None, None, None, None),
+    ],
+)
+def test_calibration(
+    promised: Seen | None, sentinel: Seen | None, count: Count | None, reads: Seen | None, by: str | None
+) -> None:
+    found = calibrate(promised, "promise", sentinel, "sentinel", count)
+    assert (found.reads, found.by, found.sentinel) == (reads, by, sentinel)
+
+
+def test_a_count_is_believed_when_it_follows() -> None:
+    assert [each.follows for each in (HONEST, STATIC, DEAF)] == [True, False, False]
+    assert [each.ignores for each in (HONEST, STATIC, DEAF)] == [False, False, True]
+
+
+def some_spare(stale: Bounds, untrimmable: int = 0, held: int | None = None, physical: int = 1100) -> Spare:
+    found = spare(physical, 600, stale, untrimmable, held)
+    assert isinstance(found, Spare)
+    return found
+
+
+def test_costs_of_stale_space() -> None:
+    found = some_spare(Bounds(300.0, 280.0, 320.0))
+    assert found.op == Bounds(1100 / 900 - 1, 1100 / 920 - 1, 1100 / 880 - 1)
+    assert found.op_trimmed.value == pytest.approx(1100 / 600 - 1)
+    assert found.waf_trimmed["greedy"].value == pytest.approx(models.greedy(1100 / 600, 256))
+    # Greedy packs what is never written: the drive is as if its flash were smaller.
+    assert found.waf["greedy"].value == pytest.approx(models.greedy(800 / 600, 256))
+    for name, now in found.waf.items():
+        after = found.waf_trimmed[name]
+        assert now.value and after.value and now.low <= now.value <= now.high
+        assert now.low > after.high
+
+
+def test_what_no_trim_frees_widens_the_forecast() -> None:
+    found = some_spare(Bounds(300.0, 280.0, 320.0), untrimmable=50)
+    assert found.held_trimmed == Bounds(None, 600, 650)
+    assert some_spare(Bounds(30.0, 20.0, 40.0), untrimmable=50).held_trimmed == Bounds(None, 600, 640)
+
+
+def test_the_drives_own_count_is_better_than_what_is_not_free() -> None:
+    found = some_spare(Bounds(300.0, 280.0, 320.0), held=850)
+    assert found.held == Bounds(850, 850, 850)
+    assert found.held_trimmed == Bounds(550, 530, 570)
+    assert some_spare(Bounds(300.0, 280.0, 320.0), held=310) == some_spare(Bounds(300.0, 280.0, 320.0))
+    # No more than what is in use can hold data.
+    assert some_spare(Bounds(100.0, 90.0, 110.0), held=850).held_trimmed == Bounds(600, 600, 600)
+
+
+def test_costs_that_cannot_be_told() -> None:
+    assert "T is too small" in str(spare(900, 600, Bounds(300.0, 280.0, 320.0), 0))
+    assert "all of the drive is free" in str(spare(900, 0, Bounds(300.0, 280.0, 320.0), 0))
+
+
+def report(**changes: object) -> Report:
+    landing = Landing(
+        "dm-0", Extents.of([(0, 600 * MIB)]), True, "thin volume dm-0: what it holds is its pool's"
+    )
+    drive = Drive(landing, 1 << 30, MIB, 3 * MIB, Calibration(Seen.ZEROS, "sentinel", ("one", "two")))
+    stale = Bounds(300.0 * MIB, 280.0 * MIB, 320.0 * MIB)
+    found = Report(
+        *(
+            "/a place",
+            "ext4",
+            0.95,
+            7,
+            1.25,
+            4096,
+            600 * MIB,
+            600 * MIB,
+            (drive,),
+            Share(5, 10, 99, 0.4, 0.6),
+        ),
+        *(
+            1,
+            2,
+            stale,
+            None,
+            "zeros look trimmed",
+            HONEST,
+            some_spare(Bounds(3.0, 2.0, 4.0)),
+            None,
+            "as given",
+            ("a note",),
+        ),
+    )
+    return replace(found, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"stale": None, "reason": "no drive can be judged " * 8, "spare": None, "spare_reason": "unknown"},
+        {"stale": Bounds(0.0, 0.0, 0.0), "share": estimate(0, 10, 10, 0.95), "count": None},
+        {"subject": "/mnt/\x1b[31m", "filesystem": None},
+    ],
+)
+def test_reports_fit_a_terminal_and_json(changes: dict[str, object]) -> None:
+    found = lines(report(**changes))
+    assert all(len(line) <= 80 and line.isprintable() for line in found), found
+    told = json.loads(json.dumps(document(report(**changes))))
+    assert told["schema"] == "opwatch/1"
+    assert (told["stale_bytes"] is None) == (told["stale_reason"] is not None)
+    assert (told["waf"] is None) == (told["spare_reason"] is not None)
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(["/mnt", *words])
+
+
+def test_options() -> None:
+    asked = _asked(parsed("--confidence", "99.5 %", "--precision", "0.5%", "--seconds", "2", "--seed", "9"))
+    assert (asked.confidence, asked.half_width, asked.seconds, asked.seed) == (0.995, 0.005, 2.0, 9)
+    assert [_asked(parsed(*words)).sentinel for words in ((), ("--sentinel",), ("--no-sentinel",))] == [
+        None,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--confidence", "95"),
+        ("--confidence", "100%"),
+        ("--precision", "0%"),
+        ("--seconds", "0"),
+        ("--seconds", "x"),
+    ],
+)
+def test_options_that_make_no_sense(words: tuple[str, str]) -> None:
+    with pytest.raises(UsageError, match=words[0]):
+        _asked(parsed(*words))

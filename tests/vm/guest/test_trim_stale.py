@@ -1,0 +1,192 @@
+"""`opwatch trim stale` on real drivers and layers, against a look at every free block."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.collectors.fitrim import mounted_at
+from opwatch.collectors.free_space import read_free_space
+from opwatch.collectors.lowest import landings
+from opwatch.collectors.raw_disk import RawDisk
+from opwatch.collectors.trim_layers import LayerReader
+from opwatch.device import Devices
+from opwatch.tools import cli
+from tests.vm.guest import stacked, sysfs
+from tests.vm.guest.nullblk import NullBlk, null_blk
+from tests.vm.guest.scsidebug import scsi_debug
+from tests.vm.guest.trims import MIB, mounted
+
+DEVICES = (
+    "virtio-blk",
+    "virtio-blk-ignored",
+    "virtio-blk-nodiscard",
+    "virtio-scsi",
+    "ahci",
+    "usb",
+    "nvme",
+)
+DISK = NullBlk(size=128, memory_backed=1, discard=1)
+
+
+def stale(*arguments: str | Path, status: int = 0) -> dict[str, Any]:
+    """What the command says of a mount, and that it exits so."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        ended = cli.main(["trim", "stale", "--precision", "3%", *map(str, arguments), "--json"])
+    assert ended == status, out.getvalue()
+    found: dict[str, Any] = json.loads(out.getvalue())
+    return found
+
+
+def leave(point: Path, megabytes: int = 20) -> None:
+    """Data in free space, which no trim has taken away."""
+    path = point / "left"
+    path.write_bytes(os.urandom(megabytes * MIB))
+    os.sync()
+    path.unlink()
+    os.sync()
+
+
+def census(point: Path) -> int:
+    """Bytes of free blocks that hold data: every one is read."""
+    devices, mount = Devices(), mounted_at(str(point))
+    free = read_free_space(mount)
+    found = 0
+    for landing in landings(devices, LayerReader().mount(mount), free.extents):
+        with RawDisk(landing.device, MIB) as disk:
+            for start, end in landing.extents:
+                for at in range(start, end, MIB):
+                    data = disk.read(at, min(MIB, end - at)) or b""
+                    blocks = (data[block : block + 4096] for block in range(0, len(data), 4096))
+                    found += 4096 * sum(block != bytes(len(block)) for block in blocks)
+    return found
+
+
+# Serial number -> how a trimmed sentinel reads, and how the drive is calibrated; None where nothing is known.
+DISKS: dict[str, tuple[str | None, str | None]] = {
+    "opw-virtio-blk": ("zeros", "sentinel"),
+    "opw-virtio-ignored": ("unchanged", None),
+    "opw-virtio-nodisc": (None, None),
+    "opw-virtio-scsi": ("zeros", "sentinel"),
+    "opw-ahci": ("zeros", "sentinel"),
+    "opw-usb": (None, None),
+    "opw-nvme": ("zeros", "sentinel"),
+}
+
+
+@pytest.mark.parametrize("serial", DISKS)
+def test_what_each_driver_allows_to_say(serial: str) -> None:
+    sentinel, by = DISKS[serial]
+    with mounted("ext4", sysfs.disk(serial)) as point:
+        leave(point)
+        truth = census(point)
+        assert truth >= 20 * MIB
+        found = stale(point, status=0 if by else 5)
+        [drive] = found["drives"]
+        assert (drive["calibration"]["sentinel"], drive["calibration"]["by"]) == (sentinel, by)
+        if by:
+            assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+        else:
+            assert found["stale_bytes"] is None
+
+
+def test_nvme_says_how_it_reads() -> None:
+    with mounted("ext4", sysfs.disk("opw-nvme")) as point:
+        leave(point)
+        truth = census(point)
+        found = stale(point, "--no-sentinel")
+        assert found["drives"][0]["calibration"]["by"] == "promise"
+        assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+
+
+@pytest.mark.parametrize("discards", [True, False])
+def test_below_encryption(discards: bool) -> None:
+    with null_blk(DISK) as disk, stacked.crypt(disk, discards) as top, mounted("ext4", top.name) as point:
+        leave(point)
+        truth = census(point)
+        found = stale(point, status=0 if discards else 5)
+        [drive] = found["drives"]
+        assert (drive["device"], drive["below_encryption"]) == (disk, True)
+        if discards:
+            assert found["lower_bound"] is None
+            assert drive["calibration"]["by"] == "sentinel"
+            assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+        else:
+            assert "not supported" in drive["calibration"]["words"][0]
+
+
+def test_on_two_disks() -> None:
+    with null_blk(DISK) as one, null_blk(DISK) as two:
+        half = stacked.sectors(one)
+        table = f"0 {half} linear /dev/{one} 0\n{half} {half} linear /dev/{two} 0"
+        with stacked.mapped("linear", table, "dm_mod") as top, mounted("ext4", top.name) as point:
+            # Enough to have some on either.
+            leave(point, 150)
+            truth = census(point)
+            found = stale(point, "--physical", "1G")
+            assert {drive["device"] for drive in found["drives"]} == {one, two}
+            assert found["waf"] is None and "one drive" in found["spare_reason"]
+            # The sentinel lies on one of them; nobody vouches for the other.
+            judged = [drive for drive in found["drives"] if drive["calibration"]["by"]]
+            assert len(judged) == 1
+            assert found["judged_bytes"] == judged[0]["free_bytes"]
+            assert found["stale_bytes"]["low"] <= truth
+
+
+def test_btrfs_on_two_disks() -> None:
+    with (
+        null_blk(DISK) as one,
+        null_blk(DISK) as two,
+        mounted("btrfs", one, two, options="nodiscard") as point,
+    ):
+        leave(point)
+        truth = census(point)
+        assert truth >= 20 * MIB
+        found = stale(point, status=5)
+        assert "--sentinel" in found["stale_reason"]
+        found = stale(point, "--sentinel", status=0)
+        assert {drive["device"] for drive in found["drives"]} == {one, two}
+        assert found["notes"]
+
+
+def test_a_thin_volume_is_read_itself() -> None:
+    small = NullBlk(size=16, memory_backed=1, discard=1)
+    with (
+        null_blk(DISK) as data,
+        null_blk(small) as metadata,
+        stacked.thin(data, metadata, 96 << 11) as volume,
+        mounted("ext4", volume.name) as point,
+    ):
+        leave(point)
+        truth = census(point)
+        found = stale(point)
+        [drive] = found["drives"]
+        assert drive["device"] == volume.name
+        assert "pool" in drive["stopped"]
+        assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+
+
+def test_scsi_debug_has_a_map() -> None:
+    with scsi_debug(dev_size_mb=128) as scsi, mounted("ext4", scsi.name) as point:
+        leave(point)
+        free = sum(each.total for each in read_free_space(mounted_at(str(point))).extents.values())
+        used = 128 * MIB - free
+        mapped = scsi.mapped_blocks() * 512
+        found = stale(point)
+        assert found["drives"][0]["calibration"]["sentinel"] == "zeros"
+        # What is in use need not be mapped, but everything else that is mapped is stale.
+        assert found["stale_bytes"]["high"] >= mapped - used
+        assert found["stale_bytes"]["low"] <= mapped
+
+
+def test_f2fs_tells_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    with null_blk(DISK) as disk, mounted("f2fs", disk) as point:
+        assert cli.main(["trim", "stale", str(point)]) == 5
+        assert "f2fs has no call" in capsys.readouterr().err

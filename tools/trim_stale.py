@@ -1,0 +1,220 @@
+"""`opwatch trim stale`: how much space is free for the file system but still data for the drive."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import secrets
+import sys
+
+from opwatch import units
+from opwatch.collectors.fitrim import mounted_at
+from opwatch.collectors.signature import signature
+from opwatch.collectors.stale import Asked, Found, Measurement, simulated_physical_bytes
+from opwatch.collectors.trim_layers import LayerReader
+from opwatch.device import BlockDevice, Devices
+from opwatch.drive.spec import parse_size
+from opwatch.errors import NotEnoughData, PermissionMissing, RefusedError, Unsupported, UsageError
+from opwatch.sinks.devices import encodable
+from opwatch.sinks.trim_stale import Report, document, lines
+from opwatch.trim.layers import Stack
+from opwatch.trim.sentinel import Seen
+from opwatch.trim.stale import Spare, spare, stale_bytes
+from opwatch.usage import Mount, Usage, read_usage
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "opwatch trim stale (MOUNT | --dev D) [--confidence P%%] [--precision P%%] [--seconds S] "
+        "[--physical SIZE] [--[no-]sentinel] [--seed N] [--json]"
+    )
+    parser.add_argument("path", nargs="?", metavar="MOUNT", help="a mount point")
+    parser.add_argument(
+        "--dev", metavar="D", help="the one file system on this device, or a device that nothing is on"
+    )
+    parser.add_argument("--confidence", metavar="P%", default="95%", help="of the interval (95%%)")
+    parser.add_argument(
+        "--precision",
+        metavar="P%",
+        default="0.5%",
+        help="stop when the interval is this narrow: half of its width, of the free space (0.5%%)",
+    )
+    parser.add_argument(
+        "--seconds", metavar="S", default="5", help="stop reading after so long in any case (5)"
+    )
+    parser.add_argument(
+        "--physical", metavar="SIZE", help="the flash of the drive that may hold data, for OP and WAF"
+    )
+    parser.add_argument(
+        "--sentinel",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="write, delete and trim a small file to see how the drive reads then (the default but on btrfs, "
+        "which would trim more than that); without it, what the drive promises must do",
+    )
+    parser.add_argument("--seed", metavar="N", type=int, help="draw the same blocks again")
+    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+
+
+def _ratio(text: str, option: str, least: float, most: float) -> float:
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
+    ratio = float(found[1]) / 100 if found else -1.0
+    if not least <= ratio <= most:
+        raise UsageError(f"{option} {text}: write a percentage from {100 * least:g}% to {100 * most:g}%")
+    return ratio
+
+
+def _asked(args: argparse.Namespace) -> Asked:
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", args.seconds) or not 0.1 <= float(args.seconds) <= 3600:
+        raise UsageError(f"--seconds {args.seconds}: write seconds from 0.1 to 3600")
+    return Asked(
+        confidence=_ratio(args.confidence, "--confidence", 0.5, 0.9999),
+        half_width=_ratio(args.precision, "--precision", 0.0001, 0.5),
+        seconds=float(args.seconds),
+        seed=secrets.randbelow(1 << 32) if args.seed is None else args.seed,
+        sentinel=args.sentinel,
+    )
+
+
+def _mounts_on(device: BlockDevice, reader: LayerReader, usage: Usage) -> list[Mount]:
+    """One mount of each file system that stands on a device."""
+    found: dict[tuple[str, str], Mount] = {}
+    for mount in usage.mounts:
+        if (mount.dev, mount.source) not in found and reader.mount(mount).layer(device.name):
+            found[mount.dev, mount.source] = mount
+    return list(found.values())
+
+
+def _require_nothing_on(device: BlockDevice, devices: Devices, usage: Usage) -> None:
+    """A device without a mount is free as a whole only when nothing at all is on it."""
+    name = device.name
+    parts = [each.name for each in devices.partitions(device)]
+    why = None
+    if parts:
+        why = f"it has partitions, none of them mounted: {', '.join(parts)}"
+    elif usage.is_swap(device):
+        why = "it is swap, which tells nobody what of it is free"
+    elif device.holders():
+        why = f"it is a part of {', '.join(device.holders())}, which is not mounted"
+    elif usage.member_of(device):
+        why = f"it belongs to a {usage.member_of(device)} that is not mounted here"
+    elif found := signature(name):
+        why = f"it holds {found}, which is not mounted"
+    if why:
+        raise NotEnoughData(f"{name}: {why}. Only a mounted file system tells what of it is free: mount it")
+
+
+def _subject(args: argparse.Namespace, devices: Devices) -> tuple[str, Stack, Mount | None]:
+    if (args.path is None) == (args.dev is None):
+        raise UsageError("name a mount point, or a device with --dev")
+    usage = read_usage()
+    reader = LayerReader(devices, usage)
+    if args.path is not None:
+        mount = mounted_at(args.path)
+    else:
+        device = devices.resolve(args.dev)
+        mounts = _mounts_on(device, reader, usage)
+        if len(mounts) > 1:
+            points = ", ".join(each.point for each in mounts)
+            raise UsageError(f"{device.name}: several file systems stand on it; name one: {points}")
+        if not mounts:
+            _require_root()
+            _require_nothing_on(device, devices, usage)
+            return device.name, reader.device(device), None
+        mount = mounts[0]
+    stack = reader.mount(mount)
+    if not stack.tops():
+        raise RefusedError(f"{mount.point}: {mount.filesystem} is on no block device of this machine")
+    return mount.point, stack, mount
+
+
+def _require_root() -> None:
+    if os.geteuid() != 0:
+        raise PermissionMissing("raw reads of a drive need root; run it with sudo")
+
+
+def _lower_bound(found: Found) -> str | None:
+    """What a read cannot tell."""
+    open_ones = [each for each in found.drives if each.judged and not each.landing.encrypted]
+    if not open_ones:
+        return None
+    reads = {each.calibration.reads for each in open_ones}
+    name = "ones" if reads == {Seen.ONES} else "zeros"
+    return f"data that is all {name} looks like what was trimmed"
+
+
+def _spare(
+    found: Found, args: argparse.Namespace, devices: Devices
+) -> tuple[Spare | None, str | None, str | None]:
+    """(the figures, why there are none, where the size of the flash comes from)."""
+    [*drives] = found.drives
+    device = devices.by_name(drives[0].landing.device)
+    if len(drives) != 1 or device is None or drives[0].landing.stopped:
+        return None, "the free space does not lie on one drive that can be told", None
+    physical, source = simulated_physical_bytes(device), "the simulated drive's own figure"
+    if args.physical:
+        physical, source = parse_size(args.physical), "as given"
+    if physical is None:
+        return None, "no drive tells how much flash it has; --physical SIZE does", None
+    stale = stale_bytes(found.share, found.judged_bytes)
+    held = found.count.after_bytes if found.count and found.count.follows else None
+    used = drives[0].size_bytes - drives[0].landing.extents.total
+    figures = spare(physical, used, stale, drives[0].untrimmable_bytes, held)
+    return (None, figures, source) if isinstance(figures, str) else (figures, None, source)
+
+
+def _report(
+    subject: str, mount: Mount | None, asked: Asked, found: Found, args: argparse.Namespace
+) -> Report:
+    reason = None
+    if not found.judged_bytes:
+        reason = "this drive cannot be judged by reading: " + "; ".join(found.drives[0].calibration.words)
+    elif not found.share.samples:
+        reason = "no block could be read and was still free afterwards"
+    stale = None if reason else stale_bytes(found.share, found.judged_bytes)
+    figures, why_not, source = None, reason and "what is stale is not known", None
+    if not reason:
+        figures, why_not, source = _spare(found, args, Devices())
+    notes = list(found.notes)
+    if found.judged_bytes and found.judged_bytes < found.free_bytes:
+        left = units.capacity(found.free_bytes - found.judged_bytes)
+        notes.append(f"{left} of the free space lie on drives that cannot be judged, and are left out")
+    return Report(
+        subject=subject,
+        filesystem=mount.filesystem if mount else None,
+        confidence=asked.confidence,
+        seed=asked.seed,
+        seconds=found.seconds,
+        unit_bytes=found.unit_bytes,
+        free_bytes=found.free_bytes,
+        judged_bytes=found.judged_bytes,
+        drives=found.drives,
+        share=found.share,
+        taken=found.taken,
+        unreadable=found.unreadable,
+        stale=stale,
+        reason=reason,
+        lower_bound=None if reason else _lower_bound(found),
+        count=found.count,
+        spare=figures,
+        spare_reason=why_not,
+        physical_source=source,
+        notes=tuple(notes),
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    asked, devices = _asked(args), Devices()
+    subject, stack, mount = _subject(args, devices)
+    _require_root()
+    report = _report(subject, mount, asked, Measurement(stack, mount, asked, devices).run(), args)
+    if args.json:
+        print(json.dumps(document(report), indent=2))
+    else:
+        for line in lines(report):
+            print(encodable(line, sys.stdout.encoding or "utf-8"))
+    if report.reason:
+        raise Unsupported(f"{subject}: how much of it is stale is not known: {report.reason}")
+    return 0

@@ -133,6 +133,8 @@ class Counting:
         """Bytes that the kernel wrote since boot, by disk. A disk that does not tell is left out."""
         found = {}
         for name, disks in self._disks.items():
+            if any(disk.number("queue/iostats") == 0 for disk in disks):
+                continue  # it stands still, whatever is written
             fields = [(disk.attribute("stat") or "").split() for disk in disks]
             if all(len(each) > _WRITE_SECTORS for each in fields):
                 found[name] = sum(int(each[_WRITE_SECTORS]) for each in fields) * SECTOR

@@ -229,6 +229,19 @@ def test_a_partition_stands_for_its_drive() -> None:
         assert found["waf"] is not None and any("whole of" in note for note in found["notes"])
 
 
+def test_a_kernel_that_does_not_count_leaves_the_drives_own(tmp_path: Path) -> None:
+    with drive() as one:
+        switch = Path(f"/sys/block/{Path(one.device).name}/queue/iostats")
+        switch.write_text("0")
+        try:
+            result = waf(one, writes(one.device), "--settle", "10")
+        finally:
+            switch.write_text("1")
+        assert result.is_true()
+        assert result.found["host"]["agrees"] is None
+        assert result.found["host"]["kernel_bytes"] is None
+
+
 def test_a_disk_without_counters_says_so() -> None:
     with ScratchDisk(16 * MIB) as disk:
         done = opwatch("waf", "--dev", disk.node, "--json", *FAST, "--", "true")

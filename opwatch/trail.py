@@ -21,6 +21,7 @@ LONGEST_NS = 660 * 10**9
 _MIN_GAPS = 2
 # One in so many is unlikely.
 ODDS = 20
+_RECENT = 100
 # Counters that are known to wrap do it here: at 2^32 sectors, 2^32 and 2^48 units.
 _MODULI = (1 << 32, 1 << 48)
 _SECTOR = 512
@@ -200,12 +201,13 @@ class Track:
 
 
 def in_step(one: Track, other: Track) -> bool:
-    """Whether two pages are refreshed together, as far as that shows: both changed in the same polls, and
-    that is unlikely to be chance. With periods of their own they would do so once in as many times as there
-    are polls in a period, and a period is at least as long as either has stood still."""
-    if not one.changes or one.changes != other.changes or one.polls[-1] != other.polls[-1]:
+    """Whether two pages are refreshed together, as far as that shows: the last change of both fell into the
+    same poll, and that is unlikely to be chance. With periods of their own it would happen once in as many
+    times as there are polls in a period, and that is at least as long as both have stood still."""
+    if one.changes[-1:] != other.changes[-1:] or not one.changes or one.polls[-1] != other.polls[-1]:
         return False
-    stood = max(later - earlier for earlier, later in pairwise((*one.changes, one.polls[-1])))
+    both = sorted({*one.changes[-_RECENT:]} & {*other.changes[-_RECENT:]})
+    stood = max(later - earlier for earlier, later in pairwise((*both, one.polls[-1])))
     return stood >= ODDS
 
 

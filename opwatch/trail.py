@@ -11,7 +11,6 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from opwatch.counters.reading import Reading
 from opwatch.waf import Span
@@ -21,7 +20,6 @@ LONGEST_NS = 660 * 10**9
 _MIN_GAPS = 2
 # One in so many is unlikely.
 ODDS = 20
-_RECENT = 100
 # Counters that are known to wrap do it here: at 2^32 sectors, 2^32 and 2^48 units.
 _MODULI = (1 << 32, 1 << 48)
 _SECTOR = 512
@@ -206,8 +204,8 @@ def in_step(one: Track, other: Track) -> bool:
     times as there are polls in a period, and that is at least as long as both have stood still."""
     if one.changes[-1:] != other.changes[-1:] or not one.changes or one.polls[-1] != other.polls[-1]:
         return False
-    both = sorted({*one.changes[-_RECENT:]} & {*other.changes[-_RECENT:]})
-    stood = max(later - earlier for earlier, later in pairwise((*both, one.polls[-1])))
+    last, before = one.changes[-1], max((*one.changes[-2:-1], *other.changes[-2:-1]), default=one.changes[-1])
+    stood = max(one.polls[-1] - last, last - before)
     return stood >= ODDS
 
 

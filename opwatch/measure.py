@@ -286,10 +286,8 @@ class Measurement:
         )
         if longest < _MIN_IDLE_S * 1e9:
             return f"the host was idle for {longest / 1e9:.1f} s at once; {_MIN_IDLE_S:.0f} are needed"
-        return (
-            f"the host was idle for {longest / 1e9:.0f} s at once, but the page may be {period_ns / 1e9:.0f} s "
-            "old: it need not show that yet"
-        )
+        idle, age = longest / 1e9, period_ns / 1e9
+        return f"{idle:.0f} s of idle time need not show yet in a page that may be {age:.0f} s old"
 
     def _time(self, track: Track, first: int, last: int) -> float:
         moments = self._trail.moments

@@ -117,8 +117,11 @@ class Measurement:
         """Whether the work, all of it and nothing else, lies between the marks: by the kernel's count, or
         because the page has shown just what the kernel wrote."""
         first, last = (self._trail.moments[each].written for each in (self._begin, self._end))
+        # Besides the kernel's writes there may be others: none of the polls in between are left out.
+        if begin.poll > self._begin or end.poll < self._end or not self._work.known:
+            return False
         if host.fresh and host.span.error <= _STEP * host.span.middle:
-            return begin.poll <= self._begin and end.poll >= self._end
+            return True
         starts = first.low <= begin.written.low and begin.written.high <= first.high
         ends = last.low <= end.written.low and end.written.high <= last.high
         return starts and ends
@@ -193,6 +196,8 @@ class Measurement:
         first = found[0]
         if first.track.quantum > _HOPELESS * self._work.high:
             return True
+        if not self._work.known:
+            return first.track.look_after(self._end, self._periods(first.track)) is not None
         every = self._every(first.track)
         done = [each for each in every if each.whole and each.end.poll >= self._end and not each.host.waits]
         if any(each.found.relative_error <= _WHOLE for each in done):
@@ -304,11 +309,13 @@ class Measurement:
             if last is None:
                 last = mark
                 continue
-            host = host_growth(self._trail, track, last, mark, self._periods).span
             seconds = (moments[mark.poll].begin_ns - moments[last.poll].begin_ns) / 1e9
             # Both moments are uncertain; against the time between them that must be little.
             blur_s = sum(_width_s(moments, each) for each in (mark, last))
-            if seconds < max(least_s, blur_s) or not host.known or host.error > _BLUR * host.middle:
+            if seconds < max(least_s, blur_s):
+                continue
+            host = host_growth(self._trail, track, last, mark, self._periods).span
+            if not host.known or host.error > _BLUR * host.middle:
                 continue
             grown = int(mark.value.low - last.value.low)
             written = mark.written.at(share) - last.written.at(share)

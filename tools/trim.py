@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 
+from opwatch.errors import UsageError
 from opwatch.tools.command import Command
 
 # Verb -> what it is for. Each lives in the module trim_VERB.
@@ -27,4 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.command and args.verb != "audit":
+        raise UsageError(f"trim {args.verb} takes no command behind --")
     return _module(args.verb).run(args)

@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import fcntl
+import math
 import os
 import sys
-from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
+import time
 
 from opwatch import units
-from opwatch.collectors import fitrim_process
-from opwatch.collectors.discards import DiscardTracer
-from opwatch.collectors.fitrim import check_mount
-from opwatch.collectors.readback import held_by_count
-from opwatch.collectors.sentinels import Sentinels, prove_sizes
+from opwatch.collectors import fitrim_process, trimming
+from opwatch.collectors.fitrim import check_mount, mounted_at
 from opwatch.collectors.trim_layers import LayerReader
-from opwatch.device import BlockDevice, Devices
+from opwatch.device import Devices
 from opwatch.drive.spec import parse_size
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, UsageError
 from opwatch.sinks.trim_audit import write_json, write_lines
-from opwatch.trim import ledger, losses
-from opwatch.trim.audit import Asked, Audit, Evidence, Held, ReadBack
-from opwatch.trim.layers import Kind, Stack
-from opwatch.trim.sentinel import BLOCK
+from opwatch.tools.waiting import End, Waiter
+from opwatch.trim import ledger
+from opwatch.trim.audit import Asked, Audit
+from opwatch.trim.layers import Stack
 from opwatch.usage import Mount, read_usage
-
-LOCKS = Path("/run/lock")
-# How long nothing must have moved before a trim is over. XFS ends its discards behind our back, f2fs and
-# btrfs issue them from threads that take their time.
-QUIET_S = {"xfs": 0.5, "f2fs": 2.0, "btrfs": 1.0}
-QUIET_DEFAULT_S = 0.3
-# A drive may put off what it was told: how long its old data are given to go away.
-PROVE_WAIT_S = 5.0
 
 
 def _seconds(text: str) -> float:
@@ -58,120 +44,108 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prove", action="store_true", help="write files of its own before, and read their place raw after"
     )
     parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="trim nothing: follow whatever trims this mount or device, until Ctrl-C or the end of CMD",
+    )
+    parser.add_argument("--for", dest="seconds", type=_seconds, metavar="S", help="with --watch: so long")
+    parser.add_argument(
         "--wait", type=_seconds, default=30.0, metavar="S", help="how long for the last discard"
     )
     parser.add_argument("--json", action="store_true", help='one object a line, "schema":"opwatch/1"')
     parser.add_argument("-q", "--quiet", action="store_true", help="only the verdict")
 
 
-def _chosen(args: argparse.Namespace) -> tuple[list[Mount], list[str]]:
-    """What to trim, and with --all what was left out and why."""
+def say(text: str) -> None:
+    """Talk, which is no data."""
+    print(f"opwatch: {units.printable(text)}", file=sys.stderr)
+
+
+def _chosen(args: argparse.Namespace) -> list[Mount]:
+    """What to trim; with --all, what is left out is told with its reason."""
     usage = read_usage()
-    if sum((bool(args.mounts), args.all, bool(args.dev))) != 1:
-        raise UsageError("name mount points, or one device with --dev, or --all")
     if args.mounts:
-        return [check_mount(text, usage) for text in args.mounts], []
+        return [check_mount(text, usage) for text in args.mounts]
     if args.dev:
         device = Devices().resolve(args.dev)
         found = usage.mounts_of(device)
         if not found:
             raise UsageError(f"{device.name} is mounted nowhere; --watch follows blkdiscard and others on it")
-        return [check_mount(found[0].point, usage)], []
+        return [check_mount(found[0].point, usage)]
     chosen: dict[str, Mount] = {}
-    left_out = []
     for mount in usage.mounts:
         if mount.dev in chosen or not mount.source.startswith("/dev/"):
             continue
         try:
             chosen[mount.dev] = check_mount(mount.point, usage)
         except (RefusedError, UsageError) as error:
-            left_out.append(f"left out: {error}")
+            say(f"left out: {error}")
     if not chosen:
-        raise UsageError("no filesystem here can be trimmed" + "".join(f"; {each}" for each in left_out))
-    return list(chosen.values()), left_out
-
-
-@contextlib.contextmanager
-def _alone_on(stack: Stack) -> Iterator[None]:
-    """Two audits of one disk take turns: what kernel threads do below is not told apart."""
-    with contextlib.ExitStack() as held:
-        for leaf in sorted(stack.leaves(), key=lambda each: each.device):
-            path = LOCKS / f"opwatch-trim-{leaf.device}"
-            try:
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            except OSError as error:
-                raise PermissionMissing(
-                    f"{path}: {error.strerror}. Try: sudo opwatch trim audit ..."
-                ) from error
-            held.callback(os.close, descriptor)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                print(f"opwatch: waiting for another audit of {leaf.device}", file=sys.stderr)
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-
-
-def _disks(stack: Stack) -> list[BlockDevice]:
-    devices = Devices()
-    return [
-        device
-        for layer in stack.layers
-        if layer.kind is not Kind.PARTITION and (device := devices.by_name(layer.device))
-    ]
-
-
-def _held(stack: Stack) -> dict[str, int]:
-    """What drives count as in use, those that tell."""
-    devices = Devices()
-    found = {
-        leaf.device: held_by_count(device)
-        for leaf in stack.leaves()
-        if (device := devices.by_name(leaf.device))
-    }
-    return {name: count for name, count in found.items() if count is not None}
-
-
-def _read_back(sentinels: Sentinels, patience_s: float) -> ReadBack:
-    """What became of the sentinels; lazy drives are given the time that the user has."""
-    seen: Counter[str] = Counter()
-    notes = []
-    for each in sentinels.judge(patience_s):
-        for name, blocks in each.inside.items():
-            seen[name.value] += blocks * BLOCK
-        if each.reason:
-            notes.append(f"the sentinel of {each.size_bytes} B: {each.reason}")
-    judged = sum(count for name, count in seen.items() if name not in ("reallocated", "unreadable"))
-    return ReadBack(dict(seen), None if judged else "no block of a sentinel could be judged", tuple(notes))
+        raise UsageError("no filesystem here can be trimmed")
+    return list(chosen.values())
 
 
 def audit_mount(mount: Mount, asked: Asked, patience_s: float = 30.0, *, prove: bool = False) -> Audit:
-    """Trim one filesystem and follow it; with `prove`, write sentinels before and read them back after."""
-    before = LayerReader().mount(mount)
-    with _alone_on(before), contextlib.ExitStack() as held:
-        sentinels = None
-        unproven = None
-        if prove:
-            sentinels = held.enter_context(Sentinels(mount, before, prove_sizes(before)))
-            try:
-                sentinels.plant()
-                sentinels.give_up()
-            except OpwatchError as error:
-                sentinels, unproven = None, ReadBack({}, str(error))
-        counted = _held(before)
-        granules = {layer.device: granule for layer in before.layers if (granule := losses.granule_of(layer))}
-        with DiscardTracer(_disks(before), granules) as tracer:
-            log = fitrim_process.log_tail()
-            answer = fitrim_process.trim(mount, asked, tracer.follow)
-            quiet = QUIET_S.get(mount.filesystem, QUIET_DEFAULT_S)
-            settled = tracer.wait_quiet(quiet, patience_s)
-            trace = tracer.read()
-        read_back = _read_back(sentinels, PROVE_WAIT_S) if sentinels else unproven
-        after, now = LayerReader().mount(mount), _held(before)
-    drives = {name: Held(was, now[name]) for name, was in counted.items() if name in now}
-    lines = tuple(log())
-    evidence = Evidence(before, after, trace, asked, answer, settled, read_back, lines, drives)
-    return ledger.audit(evidence, mount.point)
+    """Trim one filesystem, follow it and judge."""
+    return ledger.audit(trimming.trim(mount, asked, patience_s, say, prove=prove), mount.point)
+
+
+def _write(args: argparse.Namespace, audit: Audit) -> None:
+    if args.json:
+        write_json([audit], sys.stdout)
+    else:
+        write_lines([audit], sys.stdout, quiet=args.quiet)
+
+
+def _trim(args: argparse.Namespace) -> int:
+    asked = fitrim_process.whole(parse_size(args.minimum) if args.minimum != "0" else 0)
+    mounts = _chosen(args)
+    audits = []
+    for mount in mounts:
+        try:
+            audits.append(audit_mount(mount, asked, args.wait, prove=args.prove))
+        except OpwatchError as error:
+            if len(mounts) == 1:
+                raise
+            say(str(error))
+            continue
+        _write(args, audits[-1])
+    status = ledger.exit_status(each.verdict for each in audits)
+    return 64 if len(audits) < len(mounts) and status == 0 else status
+
+
+def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
+    """What is looked at: a mount and all below it, or a device."""
+    if args.dev:
+        device = Devices().resolve(args.dev)
+        return LayerReader().device(device), None, device.name
+    if len(args.mounts) != 1:
+        raise UsageError("--watch follows one mount point, or one device with --dev")
+    mount = mounted_at(args.mounts[0])
+    return LayerReader().mount(mount), mount, mount.point
+
+
+def _watch(args: argparse.Namespace) -> int:
+    if args.prove or args.minimum != "0":
+        raise UsageError("--watch trims nothing: --prove and --minimum are for a trim of our own")
+    stack, mount, name = _watched(args)
+    with Waiter() as waiter:
+
+        def wait() -> None:
+            waiter.start(args.command, quiet_stdout=args.json)
+            say(
+                f"following discards of {name}" + ("" if args.command or args.seconds else "; Ctrl-C ends it")
+            )
+            until = time.monotonic() + args.seconds if args.seconds else math.inf
+            while waiter.wait(min(until, time.monotonic() + 3600)) is End.TICK and time.monotonic() < until:
+                pass
+            waiter.finish(stop=bool(args.seconds))
+
+        kind = mount.filesystem if mount else ""
+        quiet = trimming.QUIET_S.get(kind, trimming.QUIET_DEFAULT_S)
+        audit = ledger.audit(trimming.observe(stack, mount, wait, args.wait, quiet), name)
+    _write(args, audit)
+    return ledger.exit_status([audit.verdict])
 
 
 def run(args: argparse.Namespace) -> int:
@@ -180,22 +154,10 @@ def run(args: argparse.Namespace) -> int:
             "opwatch trim audit trims and traces: it needs root. Try: sudo opwatch trim audit ... "
             "(opwatch trim check needs no privilege)"
         )
-    mounts, left_out = _chosen(args)
-    for line in left_out:
-        print(f"opwatch: {units.printable(line)}", file=sys.stderr)
-    asked = fitrim_process.whole(parse_size(args.minimum) if args.minimum != "0" else 0)
-    audits = []
-    for mount in mounts:
-        try:
-            audits.append(audit_mount(mount, asked, args.wait, prove=args.prove))
-        except OpwatchError as error:
-            if len(mounts) == 1:
-                raise
-            print(f"opwatch: {error}", file=sys.stderr)
-            continue
-        if args.json:
-            write_json(audits[-1:], sys.stdout)
-        else:
-            write_lines(audits[-1:], sys.stdout, quiet=args.quiet)
-    status = ledger.exit_status(each.verdict for each in audits)
-    return 64 if len(audits) < len(mounts) and status == 0 else status
+    if sum((bool(args.mounts), args.all, bool(args.dev))) != 1:
+        raise UsageError("name mount points, or one device with --dev, or --all")
+    if args.watch:
+        return _watch(args)
+    if args.seconds or args.command:
+        raise UsageError("--for and a command behind -- go with --watch")
+    return _trim(args)

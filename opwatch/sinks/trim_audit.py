@@ -11,6 +11,7 @@ from opwatch import units
 from opwatch.sinks import SCHEMA
 from opwatch.trim.audit import ALL, MEANING, Audit, ReadBack, Row
 from opwatch.trim.causes import Effect, Reason
+from opwatch.trim.flow import Who
 
 COLUMNS = 80
 _HEADER = f"  {'layer':<10} {'device':<11} {'in':>15} {'out':>15} {'completed':>15} {'number':>7}"
@@ -63,6 +64,17 @@ def _rows(audit: Audit, told: set[str]) -> Iterator[str]:
             yield f"    unknown: {row.unknown}"
 
 
+def _origins(audit: Audit) -> Iterator[str]:
+    """Who discarded, most bytes first."""
+    names = {layer.device[:16] for layer in audit.evidence.before.layers}
+    found = [each for each in audit.evidence.trace.origins if each.disk in names]
+    for each in sorted(found, key=lambda origin: -origin.bytes):
+        yield (
+            f"    by {units.printable(each.comm)} (cgroup {each.cgroup}) on {each.disk}: {each.count} x "
+            f"{each.op}, {each.bytes:,} B in pieces of {each.min_bytes:,} to {each.max_bytes:,} B"
+        )
+
+
 def _device_side(audit: Audit) -> Iterator[str]:
     """What the drive itself shows: sentinels read back, and its own count of what it holds."""
     found = audit.evidence.read_back
@@ -92,6 +104,8 @@ def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
     told: set[str] = set()
     yield from _rows(audit, told)
     yield ""
+    if not asked:
+        yield from _origins(audit)
     for reason in audit.reasons:
         yield from _reason(reason, told)
     for change in audit.changes:
@@ -167,6 +181,23 @@ def document(audit: Audit) -> dict[str, Any]:
             "skipped_by_kernel": trace.misses,
             "kernel_counted": {name: {"discards": n, "bytes": b} for name, (n, b) in trace.stats.items()},
         },
+        "origins": [
+            {
+                "comm": each.comm,
+                "cgroup": each.cgroup,
+                "device": each.disk,
+                "dev": each.dev,
+                "op": each.op,
+                "kernel_thread": each.who is Who.KERNEL,
+                "count": each.count,
+                "bytes": each.bytes,
+                "min_bytes": each.min_bytes,
+                "max_bytes": each.max_bytes,
+                "below_granule": each.below_granule,
+            }
+            for each in trace.origins
+            if each.disk in {layer.device[:16] for layer in evidence.before.layers}
+        ],
         "kernel_log": list(evidence.log),
         "notes": list(audit.notes),
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from opwatch.trim.causes import Reason
 from opwatch.trim.flow import Trace
 from opwatch.trim.layers import Change, Stack
+from opwatch.trim.stale import Count
 
 ALL = 2**64 - 1
 
@@ -30,7 +31,7 @@ MEANING = {
     Verdict.PARTIAL: "a part of it did not reach the drive",
     Verdict.REJECTED: "every discard that reached the drive failed",
     Verdict.NOT_SENT: "no discard reached the drive",
-    Verdict.UNKNOWN: "what was seen allows no verdict",
+    Verdict.UNKNOWN: "what was seen allows no verdict, or contradicts itself",
 }
 
 
@@ -55,11 +56,13 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class ReadBack:
     """What became of sentinels, in bytes by class: zeros, ones, other, unchanged, reallocated, unreadable.
-    `reason` says why nothing could be proven, None when it could; `notes` what was left out."""
+    `reason` says why nothing could be proven, None when it could; `notes` what was left out. `count`: what
+    the drive itself counts around the sentinels, None where it does not tell."""
 
     bytes: Mapping[str, int]
     reason: str | None = None
     notes: tuple[str, ...] = ()
+    count: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class Walker:
             sum(row.unexplained_bytes for row in rows),
             self.evidence,
             losses.general(
-                self.evidence, verdict, [leaf for leaf in self.leaves() if self._done(leaf, 0).bytes]
+                self.evidence, verdict, [leaf for leaf in self.leaves() if self._done(leaf, 0).bytes], reached
             ),
             tuple(self._notes()),
             tuple(changes(self.evidence.before, self.evidence.after)),
@@ -143,7 +143,7 @@ class Walker:
     def _filesystem_row(self, tops: list[Layer]) -> Row | None:
         """What the filesystem gave away of what it looked at. None for a bare device."""
         filesystem = self.stack.filesystem
-        if filesystem is None or self.evidence.answer is None:
+        if filesystem is None:
             return None
         extents, unknown = self._extents(tops)
         dev, who = [filesystem.dev], self._senders[tops[0].device] if tops else tuple(Who)
@@ -277,7 +277,8 @@ class Walker:
         )
 
     def _notes(self) -> Iterator[str]:
-        yield from others(self.trace, self.stack, self._senders)
+        if self._followed:
+            yield from others(self.trace, self.stack, self._senders)
         if not self.evidence.settled:
             yield "discards were still on their way when the wait for them ended"
         lost = {name: count for name, count in self.trace.loss._asdict().items() if count}

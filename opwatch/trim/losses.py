@@ -25,11 +25,10 @@ def of_filesystem(
     """Why the filesystem kept free space to itself, or refused altogether."""
     filesystem, answer = evidence.before.filesystem, evidence.answer
     assert filesystem
-    assert answer
     point = filesystem.point
-    if answer.error:
+    if answer and answer.error:
         yield from _refused(evidence, answer.error)
-    if answer.interrupted:
+    if answer and answer.interrupted:
         yield reason("interrupted", point, "a signal ended FITRIM before it was done")
     if small.bytes:
         yield reason(
@@ -42,16 +41,14 @@ def of_filesystem(
     if busy.bytes:
         seen = f"{busy.count} extents, {busy.bytes} B, were busy"
         yield reason("xfs-busy", point, seen, busy.bytes, mount=point)
-    if filesystem.kind == "ext4" and groups.count and not out and not answer.error and answer.claimed == 0:
+    nothing = answer is not None and answer.claimed == 0 and not out
+    if filesystem.kind == "ext4" and nothing:
         seen = f"{groups.count} block groups were looked through, no extent was given away"
-        yield reason("ext4-already-trimmed", point, seen, mount=point)
-    elif filesystem.kind == "ext4" and not groups.count and answer.claimed == 0:
-        seen = "every block group was passed over"
         yield reason("ext4-already-trimmed", point, seen, mount=point)
     if queued.bytes > (out or 0):
         seen = f"{queued.count} ranges, {queued.bytes} B, were filed for later, {out or 0} B issued"
         yield reason("filesystem-trims-later", point, seen, mount=point)
-    if filesystem.kind == "btrfs" and not out and answer.claimed == 0:
+    if filesystem.kind == "btrfs" and nothing:
         yield reason("filesystem-trims-later", point, "btrfs gave nothing away", mount=point)
 
 
@@ -115,7 +112,7 @@ def claim(evidence: Evidence, sent: int) -> str:
     """What fstrim would have said, and what to think of it."""
     answer, asked, filesystem = evidence.answer, evidence.asked, evidence.before.filesystem
     if answer is None or filesystem is None:
-        return "nobody was asked"
+        return "nothing: we asked for no trim, and followed those of others"
     if answer.error:
         return f"the kernel refused: {errno.errorcode.get(answer.error, answer.error)}"
     if answer.claimed is None:
@@ -295,11 +292,13 @@ def rounded(layer: Layer, lost: int) -> Iterator[Reason]:
 # --- the whole ---
 
 
-def general(evidence: Evidence, verdict: Verdict, leaves: Sequence[Layer]) -> tuple[Reason, ...]:
+def general(
+    evidence: Evidence, verdict: Verdict, leaves: Sequence[Layer], reached: int
+) -> tuple[Reason, ...]:
     """What is to be said of a trim that seems to have arrived, of the disks where it did."""
     proven = evidence.read_back and not evidence.read_back.reason
     if proven:
-        return tuple(of_read_back(evidence, leaves))
+        return tuple(of_read_back(evidence, leaves, reached))
     if verdict not in (Verdict.ACCEPTED, Verdict.PARTIAL):
         return ()
     found = []
@@ -337,7 +336,7 @@ def verdict(evidence: Evidence, rows: Sequence[Row], sent: int, reached: int) ->
     ended_early = bool(evidence.answer and evidence.answer.interrupted)
     if failures or lost or unexplained or ended_early:
         return Verdict.PARTIAL
-    return _read_back(evidence)
+    return _read_back(evidence, reached)
 
 
 def _nothing_reached(
@@ -353,20 +352,40 @@ def _nothing_reached(
     return Verdict.ACCEPTED
 
 
-def of_read_back(evidence: Evidence, leaves: Sequence[Layer]) -> Iterator[Reason]:
-    """Data that can still be read although its discard completed."""
+def still_counted(evidence: Evidence, reached: int) -> str | None:
+    """How the only drive's own count contradicts that it freed what it was told to; None when it does not. A
+    count that is always the whole drive tells nothing."""
+    leaves = evidence.before.leaves()
+    found = evidence.read_back.count if evidence.read_back else None
+    if found and found.ignores:
+        return f"what the drive counts as in use: {found.words}"
+    held = evidence.held.get(leaves[0].device) if len(leaves) == 1 else None
+    if held is None or held.before >= leaves[0].size_bytes:
+        return None
+    most = leaves[0].size_bytes - reached
+    if held.after <= most:
+        return None
+    return f"the drive counts {held.after} B as in use, and at most {most} B of it were not trimmed"
+
+
+def of_read_back(evidence: Evidence, leaves: Sequence[Layer], reached: int) -> Iterator[Reason]:
+    """Data that can still be read, or are still counted, although their discard completed."""
     found = evidence.read_back
-    kept = found.bytes.get("unchanged", 0) if found else 0
-    if not kept:
+    assert found
+    kept = found.bytes.get("unchanged", 0)
+    counted = still_counted(evidence, reached)
+    if kept:
+        seen = f"{kept} B of sentinels still read as they were written"
+    elif counted:
+        seen = counted
+    else:
         return
     for leaf in leaves:
-        virtual = bool(leaf.facts.get("virtual"))
-        code = "host-may-drop" if virtual else "advisory"
-        seen = f"{kept} B of sentinels still read as they were written"
+        code = "host-may-drop" if leaf.facts.get("virtual") else "advisory"
         yield reason(code, leaf.device, seen, device=leaf.device)
 
 
-def _read_back(evidence: Evidence) -> Verdict:
+def _read_back(evidence: Evidence, reached: int) -> Verdict:
     """A clean trace, held against what was read back."""
     found = evidence.read_back
     if not found or found.reason:
@@ -374,7 +393,8 @@ def _read_back(evidence: Evidence) -> Verdict:
     gone = found.bytes.get("zeros", 0) + found.bytes.get("ones", 0)
     kept = found.bytes.get("unchanged", 0)
     if gone and not kept:
-        return Verdict.PROVEN
+        # It may read as gone, and the drive still count it as data.
+        return Verdict.UNKNOWN if still_counted(evidence, reached) else Verdict.PROVEN
     if gone:
         return Verdict.PARTIAL
     return Verdict.UNKNOWN if kept else Verdict.ACCEPTED

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
 from opwatch import units
-from opwatch.sinks.jsonl import SCHEMA
+from opwatch.sinks import SCHEMA
 from opwatch.trim.audit import ALL, MEANING, Audit, ReadBack, Row
 from opwatch.trim.causes import Effect, Reason
 from opwatch.trim.flow import Who

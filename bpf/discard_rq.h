@@ -31,21 +31,24 @@ __attribute__((noinline)) int count_range(struct walk_state *w, __u64 address, _
 					  __u64 bytes, __u32 first)
 {
 	struct bio *bio = (struct bio *)address;
+	struct ow_flow_key key;
 	struct trim_bio *entry;
 	struct ow_flow *flow;
 	__u64 ns;
 
 	if (!w)
 		return 0;
+	/* On our own stack: kernel 6.1 takes no key from a caller's. */
+	key = w->key;
 	entry = bpf_map_lookup_elem(&bios, &address);
-	w->key.who = entry ? entry->who : OW_WHO_OTHER;
-	w->key.dev = BPF_CORE_READ(bio, bi_bdev, bd_dev);
+	key.who = entry ? entry->who : OW_WHO_OTHER;
+	key.dev = BPF_CORE_READ(bio, bi_bdev, bd_dev);
 	if (w->why == WALK_REQUEUE && (!entry || !entry->issued_ns))
 		return 0; /* refused before it was issued */
-	flow = flow_of(&w->key);
+	flow = flow_of(&key);
 	if (!flow)
 		return 0;
-	add_range(flow, w->key.disk, sector, bytes, first);
+	add_range(flow, key.disk, sector, bytes, first);
 	if (!entry)
 		return 0;
 	w->known++;

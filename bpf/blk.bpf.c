@@ -6,6 +6,7 @@
 #include "opwatch_abi.h"
 #include "core.h"
 #include "hist.h"
+#include "op.h"
 #include "target.h"
 #include "inflight.h"
 #include "rq.h"

@@ -109,10 +109,4 @@ static __always_inline const volatile struct ow_target *target_at(__u32 target)
 	return &targets[target & (OW_MAX_TARGETS - 1)];
 }
 
-/* The value of one operation in the running kernel's own numbering. */
-#define OP_VALUE(name)                                    \
-	(bpf_core_enum_value_exists(enum req_op, name)    \
-		 ? bpf_core_enum_value(enum req_op, name) \
-		 : bpf_core_enum_value(enum req_opf, name##___opf))
-
 #endif

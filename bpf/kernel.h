@@ -36,6 +36,7 @@ enum bpf_map_type {
 
 enum {
 	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
 	BPF_F_MMAPABLE = 1 << 10,
 };
 
@@ -63,7 +64,10 @@ struct blk_mq_hw_ctx {
 struct block_device {
 	unsigned long long bd_start_sect;
 	struct gendisk *bd_disk;
+	__u32 bd_dev;
 };
+
+struct bio;
 
 struct request {
 	struct request_queue *q;
@@ -76,6 +80,8 @@ struct request {
 	unsigned long long start_time_ns;
 	struct block_device *part;
 	enum mq_rq_state state;
+	unsigned short nr_phys_segments;
+	struct bio *bio;
 };
 
 struct bvec_iter {
@@ -84,10 +90,33 @@ struct bvec_iter {
 };
 
 struct bio {
+	struct bio *bi_next;
 	struct block_device *bi_bdev;
 	unsigned int bi_opf;
 	__u8 bi_status;
 	struct bvec_iter bi_iter;
+	void *bi_private;
+};
+
+struct task_struct {
+	unsigned int flags;
+};
+
+struct super_block {
+	__u32 s_dev;
+	unsigned char s_blocksize_bits;
+};
+
+struct xfs_mount {
+	struct super_block *m_super;
+};
+
+struct xfs_group {
+	struct xfs_mount *xg_mount;
+};
+
+struct scsi_cmnd {
+	unsigned char cmnd[32];
 };
 
 #pragma clang attribute pop
@@ -115,5 +144,11 @@ enum req_opf {
 	REQ_OP_ZONE_APPEND___opf = 13,
 	REQ_OP_WRITE_ZEROES___opf = 9,
 };
+
+/* The value of one operation in the running kernel's own numbering. */
+#define OP_VALUE(name)                                    \
+	(bpf_core_enum_value_exists(enum req_op, name)    \
+		 ? bpf_core_enum_value(enum req_op, name) \
+		 : bpf_core_enum_value(enum req_opf, name##___opf))
 
 #endif

@@ -81,35 +81,6 @@ static __always_inline void count_size(__u32 target, __u32 op, __u32 bytes)
 			   op);
 }
 
-/* blk_status_t for what the tracepoint said: itself, or by the kernel's own table from an errno. */
-static __always_inline __u32 status_of(__s32 error)
-{
-	switch (error) {
-	case -95: /* EOPNOTSUPP */
-		return 1;
-	case -110: /* ETIMEDOUT */
-		return 2;
-	case -28: /* ENOSPC */
-		return 3;
-	case -67: /* ENOLINK */
-		return 4;
-	case -121: /* EREMOTEIO */
-		return 5;
-	case -52: /* EBADE */
-		return 6;
-	case -61: /* ENODATA */
-		return 7;
-	case -84: /* EILSEQ */
-		return 8;
-	case -12: /* ENOMEM */
-		return 9;
-	case -11: /* EAGAIN */
-		return 12;
-	}
-	/* BLK_STS_IOERR is the kernel's answer to every other errno. */
-	return error < 0 ? 10 : (__u32)error;
-}
-
 static __always_inline void count_error(struct ow_complete_counts *c, __u32 target, __u32 op,
 					__s32 error, __u32 bytes)
 {
@@ -120,25 +91,6 @@ static __always_inline void count_error(struct ow_complete_counts *c, __u32 targ
 	c->error_bytes += bytes;
 	if (status)
 		__sync_fetch_and_add(&(*status)[opaque(status_of(error)) & (OW_NR_STATUS - 1)], 1);
-}
-
-static __always_inline __u32 op_of(__u32 cmd_flags)
-{
-	__u32 op = cmd_flags & 0xff; /* REQ_OP_BITS is 8 in every kernel we know */
-
-	if (op == OP_VALUE(REQ_OP_READ))
-		return OW_READ;
-	if (op == OP_VALUE(REQ_OP_WRITE) || op == OP_VALUE(REQ_OP_ZONE_APPEND))
-		return OW_WRITE;
-	if (op == OP_VALUE(REQ_OP_FLUSH))
-		return OW_FLUSH;
-	if (op == OP_VALUE(REQ_OP_DISCARD))
-		return OW_DISCARD;
-	if (op == OP_VALUE(REQ_OP_WRITE_ZEROES))
-		return OW_WRITE_ZEROES;
-	if (op == OP_VALUE(REQ_OP_SECURE_ERASE))
-		return OW_SECURE_ERASE;
-	return OW_OTHER;
 }
 
 static __always_inline void count_queue_time(struct ow_issue_counts *c, __u32 target, __u32 op,

@@ -11,7 +11,7 @@ from opwatch.collectors.blk import Plan
 
 # Installed with opwatch.tools; the bodies are links to bpf/.
 FOLDER = Path(__file__).parents[1] / "tools" / "bcc"
-_FILES = ("dialect.h", "hist.h", "target.h", "inflight.h", "rq.h", "hooks.c")
+_FILES = ("dialect.h", "hist.h", "op.h", "target.h", "inflight.h", "rq.h", "hooks.c")
 _DISK_KEY = struct.Struct("=QQII")
 _LOOKUP = re.compile(r"\bmap_(lookup|delete)\((\w+),\s*")
 _UPDATE = re.compile(r"\bmap_update\((\w+),\s*")

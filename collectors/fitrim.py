@@ -9,17 +9,22 @@ import struct
 
 from opwatch.collectors.free_space import opened
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported, UsageError
-from opwatch.usage import Mount, mount_of, read_usage
+from opwatch.usage import Mount, Usage, mount_of, read_usage
 
-_FITRIM = 0xC0185879
+FITRIM = 0xC0185879
 _RANGE = struct.Struct("=3Q")
 EVERYTHING = 0xFFFFFFFFFFFFFFFF
 
 
-def mounted_at(path: str) -> Mount:
+# The server or the host trims these, or nobody can.
+_ELSEWHERE = ("nfs", "nfs4", "cifs", "smb3", "ceph", "glusterfs", "9p", "virtiofs", "afs", "lustre", "fuse")
+_LAYERED = ("overlay", "aufs", "ecryptfs")
+
+
+def mounted_at(path: str, usage: Usage | None = None) -> Mount:
     """The mount whose mount point this is; UsageError or RefusedError, with what to name instead."""
     real = os.path.realpath(path)
-    found = mount_of(real, read_usage().mounts)
+    found = mount_of(real, (usage or read_usage()).mounts)
     if found and found.point == real:
         return found
     try:
@@ -30,6 +35,24 @@ def mounted_at(path: str) -> Mount:
     raise RefusedError(f"{path} is not a mount point{where}")
 
 
+def check_mount(path: str, usage: Usage | None = None) -> Mount:
+    """The mount at a path whose trim is ours to ask for; RefusedError with the reason for every other."""
+    mount = mounted_at(path, usage)
+    kind = mount.filesystem
+    if kind in _ELSEWHERE or (kind.startswith("fuse") and kind != "fuseblk"):
+        raise RefusedError(
+            f"{mount.point} is a network or user-space filesystem ({kind}): trim where its data lie"
+        )
+    if kind in _LAYERED:
+        raise RefusedError(
+            f"{mount.point} is a layer over other filesystems ({kind}): trim the one below it, which may "
+            "belong to somebody else"
+        )
+    if "ro" in mount.options or "ro" in mount.super_options:
+        raise RefusedError(f"{mount.point} is mounted read-only: its free space is not to be touched")
+    return mount
+
+
 def fitrim(mount: Mount, start: int = 0, length: int = EVERYTHING, minlen: int = 0) -> int:
     """Trim free space of a range, in the file system's own addresses; returns the bytes that the kernel
     claims to have trimmed, which may be less or more than what reached the drive."""
@@ -38,7 +61,7 @@ def fitrim(mount: Mount, start: int = 0, length: int = EVERYTHING, minlen: int =
         if mount != mounted_at(mount.point):
             raise RefusedError(f"{mount.point}: something else is mounted there now")
         try:
-            fcntl.ioctl(descriptor, _FITRIM, buffer)
+            fcntl.ioctl(descriptor, FITRIM, buffer)
         except OSError as error:
             raise _explained(error, mount) from error
     claimed: int = _RANGE.unpack(buffer)[1]

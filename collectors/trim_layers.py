@@ -201,6 +201,7 @@ class LayerReader:
         for name in ("level", "array_state", "sync_action", "reshape_position"):
             facts.put(name, device.attribute(f"md/{name}") or None)
         facts.put("chunk_bytes", device.number("md/chunk_size"))
+        facts.put("layout", device.number("md/layout"))
         facts.put("degraded", device.number("md/degraded"))
         if str(facts.known.get("level")) in ("raid4", "raid5", "raid6"):
             path = self._sys / "module/raid456/parameters/devices_handle_discard_safely"

@@ -45,6 +45,25 @@ class Floor:
     def programs(self) -> list[ProgramInfo]: ...
     def close(self) -> None: ...
 
+class Discards:
+    """The discard programs, attached from construction to close(); layouts in bpf/discard_abi.h."""
+
+    def __init__(
+        self, granules: Buffer, pidns_dev: int, pidns_ino: int, *, functions: bool = True
+    ) -> None: ...
+    def follow(self, tgid: int, /) -> None:
+        """Whose discards are ours, by the number in the namespace given; 0 for nobody's."""
+    def flows(self) -> bytes:
+        """Pairs of struct ow_flow_key and struct ow_flow."""
+    def origins(self) -> bytes:
+        """Pairs of struct ow_origin_key and struct ow_origin."""
+    def loss(self) -> tuple[int, int, int, int, int]:
+        """struct ow_discard_loss."""
+    def attached(self) -> list[tuple[str, int]]:
+        """Each program with 0, or with the errno for which it is not attached."""
+    def programs(self) -> list[ProgramInfo]: ...
+    def close(self) -> None: ...
+
 def enable_stats() -> int:
     """A descriptor: the kernel keeps run time and count of programs while it is open."""
 

@@ -24,7 +24,7 @@ COMMANDS = {
     "waf": "write amplification of an interval or a command, with its error",
 }
 # Those that run what stands behind `--`.
-_RUN_COMMANDS = ("watch", "waf")
+_RUN_COMMANDS = ("watch", "waf", "trim")
 
 
 def _overview() -> str:

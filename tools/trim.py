@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib
 
+from opwatch.errors import UsageError
 from opwatch.tools.command import Command
 
 # Verb -> what it is for. Each lives in the module trim_VERB.
 VERBS = {
+    "audit": "trim, and follow what becomes of it, layer by layer, down to the drive",
     "check": "foretell: will a trim get through, how much of it, and which layer stops it",
     "stale": "how much space is free for the filesystem but still data for the drive",
 }
@@ -26,4 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.command and args.verb != "audit":
+        raise UsageError(f"trim {args.verb} takes no command behind --")
     return _module(args.verb).run(args)

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT
 /* opwatch._native.Tracer, Floor and enable_stats(): see _native.pyi. */
-#include "native.h"
+#include "py_tracer.h"
 
 #include <errno.h>
 #include <stdio.h>
 
 #include "cleanup.h"
-#include "tracer.h"
 
 static PyObject *probe_error;
 
-/* Raise ProbeError(errno, what, log). */
-static void raise_probe_error(int err, const char *what, const char *log)
+void ow_py_raise_probe_error(int err, const char *what, const char *log)
 {
 	PyObject *args = Py_BuildValue("(iss)", -err, what, log);
 
@@ -21,7 +19,7 @@ static void raise_probe_error(int err, const char *what, const char *log)
 	}
 }
 
-static PyObject *programs_list(const struct ow_program_info *info, int n)
+PyObject *ow_py_programs_list(const struct ow_program_info *info, int n)
 {
 	PyObject *list, *item;
 
@@ -96,7 +94,7 @@ static int tracer_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	PyBuffer_Release(&disks);
 	if (!err)
 		return 0;
-	raise_probe_error(err, "cannot load or attach the block tracer", log);
+	ow_py_raise_probe_error(err, "cannot load or attach the block tracer", log);
 	return -1;
 }
 
@@ -132,7 +130,7 @@ static PyObject *tracer_programs(PyObject *self, PyObject *Py_UNUSED(arg))
 	struct ow_program_info info[OW_MAX_PROGRAMS];
 	struct ow_tracer *tracer = opened(self);
 
-	return tracer ? programs_list(info, ow_tracer_programs(tracer, info)) : NULL;
+	return tracer ? ow_py_programs_list(info, ow_tracer_programs(tracer, info)) : NULL;
 }
 
 static PyObject *tracer_close(PyObject *self, PyObject *Py_UNUSED(arg))
@@ -206,7 +204,8 @@ static int floor_init(PyObject *self, PyObject *Py_UNUSED(args), PyObject *Py_UN
 		err = ow_floor_open(&object->floor, log);
 	}
 	if (err)
-		raise_probe_error(err, "cannot load or attach the empty programs", log ? log : "");
+		ow_py_raise_probe_error(err, "cannot load or attach the empty programs",
+					log ? log : "");
 	return err ? -1 : 0;
 }
 
@@ -216,7 +215,7 @@ static PyObject *floor_programs(PyObject *self, PyObject *Py_UNUSED(arg))
 	struct ow_program_info info[OW_MAX_PROGRAMS];
 
 	if (floor)
-		return programs_list(info, ow_floor_programs(floor, info));
+		return ow_py_programs_list(info, ow_floor_programs(floor, info));
 	PyErr_SetString(PyExc_ValueError, "the floor is closed");
 	return NULL;
 }
@@ -284,7 +283,7 @@ static PyMethodDef functions[] = {
 	{},
 };
 
-static int add_type(PyObject *module, PyType_Spec *spec)
+int ow_py_add_type(PyObject *module, PyType_Spec *spec)
 {
 	PyObject *type = PyType_FromSpec(spec);
 	int err = type ? PyModule_AddType(module, (PyTypeObject *)type) : -1;
@@ -298,7 +297,9 @@ int ow_py_add_tracer(PyObject *module)
 	probe_error = PyErr_NewException("opwatch._native.ProbeError", PyExc_RuntimeError, NULL);
 	if (!probe_error || PyModule_AddObjectRef(module, "ProbeError", probe_error))
 		return -1;
-	if (add_type(module, &tracer_spec) || add_type(module, &floor_spec))
+	if (ow_py_add_type(module, &tracer_spec) || ow_py_add_type(module, &floor_spec))
+		return -1;
+	if (ow_py_add_discards(module))
 		return -1;
 	return PyModule_AddFunctions(module, functions);
 }

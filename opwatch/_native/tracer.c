@@ -12,6 +12,7 @@
 #include "blk.skel.h"
 #include "tracer_log.h"
 #include "tracer_programs.h"
+#include "tracer_shape.h"
 
 /* A program, and its twin for kernels that refuse the first. */
 struct twin {
@@ -26,34 +27,14 @@ struct kernel_shape {
 	bool has_io_start;
 };
 
-/*
- * A tracepoint named x has the type btf_trace_x: a pointer to a function whose first argument is
- * the probe's own data. Returns the number of arguments after that one, or -ENOENT.
- */
-static int tracepoint_args(const struct btf *btf, const char *name)
-{
-	const struct btf_type *t;
-	__s32 id = btf__find_by_name_kind(btf, name, BTF_KIND_TYPEDEF);
-
-	if (id < 0)
-		return -ENOENT;
-	t = btf__type_by_id(btf, btf__type_by_id(btf, id)->type);
-	if (!t || !btf_is_ptr(t))
-		return -ENOENT;
-	t = btf__type_by_id(btf, t->type);
-	if (!t || !btf_is_func_proto(t))
-		return -ENOENT;
-	return btf_vlen(t) - 1;
-}
-
 static int read_kernel_shape(struct kernel_shape *ret)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
 
 	if (!btf)
 		return -errno;
-	ret->rq_arg = tracepoint_args(btf, "btf_trace_block_rq_issue") > 1;
-	ret->has_io_start = tracepoint_args(btf, "btf_trace_block_io_start") > 0;
+	ret->rq_arg = ow_tracepoint_args(btf, "btf_trace_block_rq_issue") > 1;
+	ret->has_io_start = ow_tracepoint_args(btf, "btf_trace_block_io_start") > 0;
 	btf__free(btf);
 	return 0;
 }

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+/*
+ * Discards from the filesystem to the drive, added up by device, stage and who sent them; no event
+ * is sent to the user side. Every program can be left out: which tracepoints and functions a
+ * kernel has is looked up when this is loaded.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "opwatch_abi.h"
+#include "op.h"
+#include "discard_abi.h"
+#include "discard.h"
+#include "discard_rq.h"
+#include "discard_fs.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* Key, sector and length of @bio at a stage; false when it takes no data off a drive. */
+static __always_inline bool look_at(struct ow_flow_key *key, struct bio *bio, __u8 stage)
+{
+	__u32 op = trim_op(BPF_CORE_READ(bio, bi_opf));
+
+	if (op == OW_NR_OPS)
+		return false;
+	key->stage = stage;
+	key->op = op;
+	key_of_bdev(key, BPF_CORE_READ(bio, bi_bdev));
+	return true;
+}
+
+/*
+ * What the block layer refuses ends before any event. What was seen by block_bio_queue before and
+ * comes again is the rest of a split bio: before Linux kernel commit 9eb9a1a46f3c or thereabouts
+ * these went through here as well (seen on v6.1, not on v6.12).
+ */
+SEC("fentry/submit_bio_noacct")
+int discard_submitted(__u64 *ctx)
+{
+	struct bio *bio = (struct bio *)ctx[0];
+	struct ow_flow_key key = {};
+	struct trim_bio *seen;
+	__u64 address = (__u64)bio;
+	__u32 bytes;
+
+	if (!look_at(&key, bio, OW_SUBMITTED))
+		return 0;
+	bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
+	seen = bpf_map_lookup_elem(&bios, &address);
+	if (seen && seen->end_sector == BPF_CORE_READ(bio, bi_iter.bi_sector) + (bytes >> 9))
+		return 0;
+	key.who = who_runs();
+	add_bytes(&key, bytes);
+	return 0;
+}
+
+SEC("raw_tp/block_bio_queue")
+int discard_bio(__u64 *ctx)
+{
+	struct bio *bio = (struct bio *)ctx[0];
+	struct ow_flow_key key = {};
+	struct trim_bio entry = {};
+	__u64 address = (__u64)bio, sector;
+	struct ow_flow *flow;
+
+	if (!look_at(&key, bio, OW_BIO))
+		return 0;
+	sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
+	entry.bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
+	entry.end_sector = sector + (entry.bytes >> 9);
+	entry.who = key.who = who_runs();
+	if (bpf_map_update_elem(&bios, &address, &entry, BPF_ANY))
+		__sync_fetch_and_add(&loss.bios_full, 1);
+	flow = flow_of(&key);
+	if (flow)
+		add_range(flow, key.disk, sector, entry.bytes, 1);
+	count_origin(&key, sector, entry.bytes);
+	return 0;
+}
+
+SEC("raw_tp/block_bio_remap")
+int discard_remapped(__u64 *ctx)
+{
+	struct bio *bio = (struct bio *)ctx[0];
+	struct ow_flow_key key = {};
+
+	if (!look_at(&key, bio, OW_REMAPPED))
+		return 0;
+	key.who = who_runs();
+	add_bytes(&key, BPF_CORE_READ(bio, bi_iter.bi_size));
+	return 0;
+}
+
+/* The bio is the front piece, a new one; the rest keeps its address. */
+SEC("raw_tp/block_split")
+int discard_split(__u64 *ctx)
+{
+	struct bio *bio = (struct bio *)ctx[0];
+	struct ow_flow_key key = {};
+	struct trim_bio entry = {}, *rest;
+	__u64 address = (__u64)bio, parent;
+
+	if (!look_at(&key, bio, OW_SPLIT))
+		return 0;
+	parent = (__u64)BPF_CORE_READ(bio, bi_private);
+	rest = bpf_map_lookup_elem(&bios, &parent);
+	entry.who = key.who = rest ? rest->who : who_runs();
+	entry.bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
+	entry.end_sector = BPF_CORE_READ(bio, bi_iter.bi_sector) + (entry.bytes >> 9);
+	if (bpf_map_update_elem(&bios, &address, &entry, BPF_ANY))
+		__sync_fetch_and_add(&loss.bios_full, 1);
+	add_bytes(&key, entry.bytes);
+	return 0;
+}
+
+/*
+ * Joined to a request that it touches. Whose it was is remembered, unless it is a kernel thread's:
+ * a RAID 5 joins thousands to one request, and threads are not told apart.
+ */
+static __always_inline int on_merge(struct bio *bio)
+{
+	struct ow_flow_key key = {};
+	__u64 address = (__u64)bio;
+	struct trim_bio *entry;
+
+	if (!look_at(&key, bio, OW_MERGED))
+		return 0;
+	entry = bpf_map_lookup_elem(&bios, &address);
+	key.who = entry ? entry->who : who_runs();
+	add_bytes(&key, BPF_CORE_READ(bio, bi_iter.bi_size));
+	if (key.who == OW_WHO_KERNEL)
+		bpf_map_delete_elem(&bios, &address);
+	return 0;
+}
+
+SEC("raw_tp/block_bio_backmerge")
+int discard_backmerge(__u64 *ctx)
+{
+	return on_merge((struct bio *)ctx[0]);
+}
+
+SEC("raw_tp/block_bio_frontmerge")
+int discard_frontmerge(__u64 *ctx)
+{
+	return on_merge((struct bio *)ctx[0]);
+}
+
+/* A bio that ends without a request: a stacked device's, or one of a driver that takes bios. */
+SEC("raw_tp/block_bio_complete")
+int discard_bio_done(__u64 *ctx)
+{
+	struct bio *bio = (struct bio *)ctx[1];
+	__u64 address = (__u64)bio;
+	struct ow_flow_key key = {};
+	struct trim_bio *entry;
+
+	if (!look_at(&key, bio, OW_BIO_DONE))
+		return 0;
+	entry = bpf_map_lookup_elem(&bios, &address);
+	/* Of an NVMe multipath device the first bio of each request passes here before the request
+	 * ends. */
+	if (!entry || entry->issued_ns)
+		return 0;
+	key.who = entry->who;
+	key.status = BPF_CORE_READ(bio, bi_status);
+	add_bytes(&key, entry->bytes);
+	bpf_map_delete_elem(&bios, &address);
+	return 0;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* What filesystems say of the extents that they give away or leave. Lengths are in their blocks. */
+#ifndef OPWATCH_DISCARD_FS_H
+#define OPWATCH_DISCARD_FS_H
+
+static __always_inline int on_extent(__u32 dev, __u8 stage, __u64 bytes)
+{
+	struct ow_flow_key key = {.dev = dev, .stage = stage, .op = OW_DISCARD};
+
+	key.who = who_runs();
+	add_bytes(&key, bytes);
+	return 0;
+}
+
+static __always_inline int on_super_block(struct super_block *sb, __u8 stage, __u64 blocks)
+{
+	return on_extent(BPF_CORE_READ(sb, s_dev), stage,
+			 blocks << BPF_CORE_READ(sb, s_blocksize_bits));
+}
+
+SEC("raw_tp/ext4_trim_extent")
+int discard_ext4_extent(__u64 *ctx)
+{
+	return on_super_block((struct super_block *)ctx[0], OW_FS_EXTENT, (__u32)ctx[3]);
+}
+
+/* Its last argument is a block number: no length here. */
+SEC("raw_tp/ext4_trim_all_free")
+int discard_ext4_group(__u64 *ctx)
+{
+	return on_super_block((struct super_block *)ctx[0], OW_FS_GROUP, 0);
+}
+
+/*
+ * Since v6.18 at the latest the first argument is the group, before that the mount and the group's
+ * number follows; the length is the last in both.
+ */
+static __always_inline int on_xfs(__u64 *ctx, __u8 stage)
+{
+	struct xfs_mount *mount = (struct xfs_mount *)ctx[0];
+	struct xfs_group *group = (struct xfs_group *)ctx[0];
+
+	/* Neither in the kernel nor as a module when we were loaded. */
+	if (!bpf_core_field_exists(mount->m_super))
+		return 0;
+	if (!xfs_by_group)
+		return on_super_block(BPF_CORE_READ(mount, m_super), stage, (__u32)ctx[3]);
+	if (!bpf_core_field_exists(group->xg_mount))
+		return 0;
+	return on_super_block(BPF_CORE_READ(group, xg_mount, m_super), stage, (__u32)ctx[2]);
+}
+
+SEC("raw_tp/xfs_discard_extent")
+int discard_xfs_extent(__u64 *ctx)
+{
+	return on_xfs(ctx, OW_FS_EXTENT);
+}
+
+SEC("raw_tp/xfs_discard_toosmall")
+int discard_xfs_small(__u64 *ctx)
+{
+	return on_xfs(ctx, OW_FS_SMALL);
+}
+
+SEC("raw_tp/xfs_discard_busy")
+int discard_xfs_busy(__u64 *ctx)
+{
+	return on_xfs(ctx, OW_FS_BUSY);
+}
+
+SEC("raw_tp/f2fs_issue_discard")
+int discard_f2fs_extent(__u64 *ctx)
+{
+	return on_extent(BPF_CORE_READ((struct block_device *)ctx[0], bd_dev), OW_FS_EXTENT,
+			 (__u64)(__u32)ctx[2] << 12);
+}
+
+SEC("raw_tp/f2fs_queue_discard")
+int discard_f2fs_queued(__u64 *ctx)
+{
+	return on_extent(BPF_CORE_READ((struct block_device *)ctx[0], bd_dev), OW_FS_QUEUED,
+			 (__u64)(__u32)ctx[2] << 12);
+}
+
+/* What every filesystem but xfs and f2fs calls, and BLKDISCARD before v6.10 or so. */
+SEC("fentry/blkdev_issue_discard")
+int discard_asked(__u64 *ctx)
+{
+	struct ow_flow_key key = {.stage = OW_ASKED, .op = OW_DISCARD};
+
+	key_of_bdev(&key, (struct block_device *)ctx[0]);
+	key.who = who_runs();
+	add_bytes(&key, ctx[2] << 9);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,125 @@
+"""The discard tracer: BPF maps -> a Trace of what became of discards, layer by layer."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from opwatch.collectors.blk import explain_probe_error
+from opwatch.collectors.diskstats import StatReader, StatSample
+from opwatch.device import BlockDevice
+from opwatch.errors import Unsupported
+from opwatch.trim.flow import Flow, Loss, Trace, decode_flows, decode_origins, pack_granule
+
+# How often the counters are looked at while we wait for them to stand still.
+LOOK_S = 0.05
+
+
+class DiscardTracer:
+    """Attached from entering to leaving. `granules` are (bytes, offset) of what a disk frees as a whole."""
+
+    def __init__(
+        self,
+        disks: Sequence[BlockDevice],
+        granules: Mapping[str, tuple[int, int]] | None = None,
+        *,
+        functions: bool = True,
+    ) -> None:
+        try:
+            from opwatch._native import Discards, ProbeError
+        except ImportError as error:
+            raise Unsupported(
+                "this opwatch was built without its tracer; opwatch doctor says what to install"
+            ) from error
+        packed = b"".join(pack_granule(name, *granule) for name, granule in (granules or {}).items())
+        namespace = Path("/proc/self/ns/pid").stat()
+        # The kernel's own packing of a device number.
+        dev = os.major(namespace.st_dev) << 20 | os.minor(namespace.st_dev)
+        try:
+            self._native = Discards(packed, dev, namespace.st_ino, functions=functions)
+        except ProbeError as error:
+            raise explain_probe_error(error) from error
+        self._stats = {disk.name: StatReader(disk) for disk in disks}
+        self._before = self._read_stats()
+
+    def __enter__(self) -> DiscardTracer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def follow(self, pid: int) -> None:
+        """Whose discards are ours: a process of this PID namespace."""
+        self._native.follow(pid)
+
+    def absent(self) -> frozenset[str]:
+        """Programs that are not attached: this kernel has no such event, or lets nobody see it."""
+        return frozenset(name for name, error in self._native.attached() if error)
+
+    def read(self) -> Trace:
+        """Everything counted so far."""
+        return Trace(
+            tuple(decode_flows(self._native.flows())),
+            tuple(decode_origins(self._native.origins())),
+            self.absent(),
+            Loss(*self._native.loss()),
+            sum(program[4] for program in self._native.programs()),
+            self._grown(),
+        )
+
+    def wait_quiet(self, quiet_s: float, patience_s: float, stop: Callable[[], bool] = bool) -> bool:
+        """Wait until nothing was counted for a while; False when patience ended first, or `stop` said so."""
+        end = time.monotonic() + patience_s
+        last, since = self._of_ours(), time.monotonic()
+        while time.monotonic() - since < quiet_s or self._in_flight():
+            if time.monotonic() > end or stop():
+                return False
+            time.sleep(LOOK_S)
+            now = self._of_ours()
+            if now != last:
+                last, since = now, time.monotonic()
+        return True
+
+    def programs(self) -> list[tuple[str, int, int, int, int]]:
+        """(name, id, runs, run_ns, recursion misses) of each attached program."""
+        return self._native.programs()
+
+    def close(self) -> None:
+        self._native.close()
+        for stat in self._stats.values():
+            stat.close()
+
+    def _of_ours(self) -> list[Flow]:
+        """What was counted of the disks that we look at; others may never be quiet."""
+        return [flow for flow in decode_flows(self._native.flows()) if flow.disk in self._stats]
+
+    def _in_flight(self) -> bool:
+        """Whether requests that we saw issued have not ended, by our own count of the disks watched."""
+        issued = dict.fromkeys(self._stats, 0)
+        for flow in self._of_ours():
+            if flow.stage.name in ("ISSUED", "REQUEUED", "DONE"):
+                issued[flow.disk] += flow.amount.bytes * (1 if flow.stage.name == "ISSUED" else -1)
+        return any(left > 0 for left in issued.values())
+
+    def _read_stats(self) -> dict[str, StatSample | None]:
+        return {name: reader.read() for name, reader in self._stats.items()}
+
+    def _grown(self) -> dict[str, tuple[int, int]]:
+        """What the kernel counted since the start, of the disks where it counts discards."""
+        grown = {}
+        for name, now in self._read_stats().items():
+            before = self._before[name]
+            if before and now and "discard" in now.requests:
+                grown[name] = (
+                    now.requests["discard"] - before.requests["discard"],
+                    now.bytes["discard"] - before.bytes["discard"],
+                )
+        return grown

@@ -1,0 +1,192 @@
+"""A trim that is followed: what it was before, the tracer around it, what it is after. Gives Evidence."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from opwatch.collectors import fitrim_process
+from opwatch.collectors.discards import LOOK_S, DiscardTracer
+from opwatch.collectors.readback import held_by_count
+from opwatch.collectors.sentinels import Sentinels, prove_sizes
+from opwatch.collectors.trim_layers import LayerReader
+from opwatch.device import BlockDevice, Devices
+from opwatch.errors import OpwatchError, PermissionMissing
+from opwatch.trim import losses
+from opwatch.trim.audit import Answer, Asked, Evidence, Held, ReadBack
+from opwatch.trim.flow import Trace
+from opwatch.trim.layers import Kind, Stack
+from opwatch.trim.sentinel import BLOCK
+from opwatch.trim.stale import Count
+from opwatch.usage import Mount
+
+LOCKS = Path("/run/lock")
+# How long nothing must have moved before a trim is over. XFS ends its discards behind our back, f2fs and
+# btrfs issue them from threads that take their time.
+QUIET_S = {"xfs": 0.5, "f2fs": 2.0, "btrfs": 1.0}
+QUIET_DEFAULT_S = 0.3
+# A drive may put off what it was told: how long its old data are given to go away.
+PROVE_WAIT_S = 5.0
+
+Say = Callable[[str], None]
+
+
+@contextlib.contextmanager
+def alone_on(stack: Stack, say: Say) -> Iterator[None]:
+    """Two audits of one disk take turns: what kernel threads do below is not told apart."""
+    with contextlib.ExitStack() as held:
+        for leaf in sorted(stack.leaves(), key=lambda each: each.device):
+            path = LOCKS / f"opwatch-trim-{leaf.device.replace('/', '!')}"
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            except OSError as error:
+                raise PermissionMissing(
+                    f"{path}: {error.strerror}. Try: sudo opwatch trim audit ..."
+                ) from error
+            held.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(f"waiting for another audit of {leaf.device}")
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
+def disks(stack: Stack) -> list[BlockDevice]:
+    """The devices of a stack that have statistics of their own."""
+    devices = Devices()
+    return [
+        device
+        for layer in stack.layers
+        if layer.kind is not Kind.PARTITION and (device := devices.by_name(layer.device))
+    ]
+
+
+def tracer_of(stack: Stack, *, functions: bool = True) -> DiscardTracer:
+    """A tracer that knows the granules of every device of a stack."""
+    granules = {layer.device: granule for layer in stack.layers if (granule := losses.granule_of(layer))}
+    return DiscardTracer(disks(stack), granules, functions=functions)
+
+
+def _counted(stack: Stack) -> dict[str, int]:
+    """What drives count as in use, those that tell."""
+    devices = Devices()
+    found = {
+        leaf.device: held_by_count(device)
+        for leaf in stack.leaves()
+        if (device := devices.by_name(leaf.device))
+    }
+    return {name: count for name, count in found.items() if count is not None}
+
+
+class _Proof:
+    """Sentinels around a trim, and what the drive itself counts of them."""
+
+    def __init__(self, mount: Mount, stack: Stack) -> None:
+        self._stack = stack
+        self._sizes = prove_sizes(stack)
+        self._sentinels = Sentinels(mount, stack, self._sizes)
+        self._before = _counted(stack)
+        self._written: Mapping[str, int] = {}
+        self._unproven: str | None = None
+
+    def __enter__(self) -> _Proof:
+        try:
+            self._sentinels.__enter__()
+            self._sentinels.plant()
+            self._written = _counted(self._stack)
+            self._sentinels.give_up()
+        except OpwatchError as error:
+            self._unproven = str(error)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sentinels.__exit__()
+
+    def read_back(self) -> ReadBack:
+        """What became of the sentinels. A drive that takes its time is asked again."""
+        if self._unproven:
+            return ReadBack({}, self._unproven)
+        seen: Counter[str] = Counter()
+        notes = []
+        for each in self._sentinels.judge(PROVE_WAIT_S):
+            for name, blocks in each.inside.items():
+                seen[name.value] += blocks * BLOCK
+            if each.reason:
+                notes.append(f"the sentinel of {each.size_bytes} B: {each.reason}")
+        judged = sum(count for name, count in seen.items() if name not in ("reallocated", "unreadable"))
+        reason = None if judged else "no block of a sentinel could be judged"
+        return ReadBack(dict(seen), reason, tuple(notes), self._count())
+
+    def _count(self) -> Count | None:
+        """The count of the only drive around its sentinels; None where there are several or it tells none."""
+        if len(self._before) != 1 or self._before.keys() != self._written.keys():
+            return None
+        [name] = self._before
+        end = time.monotonic() + PROVE_WAIT_S
+        while True:
+            after = _counted(self._stack).get(name)
+            if after is None:
+                return None
+            if after < self._written[name] or time.monotonic() > end:
+                return Count(self._before[name], self._written[name], after, sum(self._sizes))
+            time.sleep(0.1)
+
+
+def _after(before: Stack, mount: Mount | None) -> Stack:
+    """The same stack now."""
+    if mount:
+        return LayerReader().mount(mount)
+    device = Devices().by_name(before.layers[0].device)
+    return LayerReader().device(device) if device else before
+
+
+def _evidence(
+    before: Stack,
+    mount: Mount | None,
+    trace: Trace,
+    asked: Asked | None,
+    answer: Answer | None,
+    settled: bool,
+    read_back: ReadBack | None,
+    log: list[str],
+    counted: Mapping[str, int],
+) -> Evidence:
+    now = _counted(before)
+    held = {name: Held(was, now[name]) for name, was in counted.items() if name in now}
+    after = _after(before, mount)
+    return Evidence(before, after, trace, asked, answer, settled, read_back, tuple(log), held)
+
+
+def trim(mount: Mount, asked: Asked, patience_s: float, say: Say, *, prove: bool = False) -> Evidence:
+    """Trim one filesystem and follow it; with `prove`, write sentinels before and read them back after."""
+    before = LayerReader().mount(mount)
+    with alone_on(before, say), contextlib.ExitStack() as entered:
+        proof = entered.enter_context(_Proof(mount, before)) if prove else None
+        counted = _counted(before)
+        with tracer_of(before) as tracer:
+            log = fitrim_process.log_tail()
+            answer = fitrim_process.trim(mount, asked, tracer.follow)
+            quiet = QUIET_S.get(mount.filesystem, QUIET_DEFAULT_S)
+            settled = tracer.wait_quiet(quiet, patience_s)
+            trace = tracer.read()
+        read_back = proof.read_back() if proof else None
+        return _evidence(before, mount, trace, asked, answer, settled, read_back, log(), counted)
+
+
+def observe(
+    before: Stack, mount: Mount | None, wait: Callable[[], None], patience_s: float, quiet_s: float = LOOK_S
+) -> Evidence:
+    """Follow whatever trims below a mount or a device while `wait` lasts. Nothing is trimmed by us."""
+    counted = _counted(before)
+    with tracer_of(before) as tracer:
+        log = fitrim_process.log_tail()
+        wait()
+        settled = tracer.wait_quiet(quiet_s, patience_s)
+        trace = tracer.read()
+    return _evidence(before, mount, trace, None, None, settled, None, log(), counted)

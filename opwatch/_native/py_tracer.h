@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* What the bindings of the two tracers share. */
+#ifndef OPWATCH_PY_TRACER_H
+#define OPWATCH_PY_TRACER_H
+
+#include "native.h"
+#include "tracer.h"
+
+/* Raise ProbeError(errno, what, log). */
+void ow_py_raise_probe_error(int err, const char *what, const char *log);
+/* [(name, id, runs, run_ns, recursion_misses)]; @n below 0 is an error to raise. */
+PyObject *ow_py_programs_list(const struct ow_program_info *info, int n);
+int ow_py_add_type(PyObject *module, PyType_Spec *spec);
+int ow_py_add_discards(PyObject *module);
+
+#endif

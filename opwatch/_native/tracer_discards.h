@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* Load, attach and read the discard programs. A plain C library: no Python, no policy. */
+#ifndef OPWATCH_TRACER_DISCARDS_H
+#define OPWATCH_TRACER_DISCARDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "discard_abi.h"
+#include "tracer.h"
+
+#define OW_MAX_DISCARD_PROGRAMS 32
+
+struct ow_discards_config {
+	const struct ow_granule *granules;
+	__u32 nr_granules;
+	__u64 pidns_dev; /* the PID namespace in which the followed process has its number */
+	__u64 pidns_ino;
+	bool functions; /* attach to functions as well, where the kernel lets us */
+};
+
+/* One of our programs: attached, or why not. */
+struct ow_discard_program {
+	char name[32];
+	bool attached;
+	int error; /* -errno when it is not attached: -ENOENT, the kernel has no such event */
+};
+
+struct ow_discards;
+
+/* As ow_tracer_open(). Fails only when the block layer's own events cannot be had. */
+int ow_discards_open(const struct ow_discards_config *config, struct ow_discards **ret, char *log);
+void ow_discards_close(struct ow_discards *discards);
+/* The process whose discards are ours, 0 for none. */
+void ow_discards_follow(struct ow_discards *discards, __u32 tgid);
+/* Whole maps as (key, value) pairs, to be freed by the caller. Return their number or -errno. */
+int ow_discards_flows(const struct ow_discards *discards, void **ret, size_t *pair_bytes);
+int ow_discards_origins(const struct ow_discards *discards, void **ret, size_t *pair_bytes);
+struct ow_discard_loss ow_discards_loss(const struct ow_discards *discards);
+/* Each fills at most OW_MAX_DISCARD_PROGRAMS entries; they return their number or -errno. */
+int ow_discards_programs(const struct ow_discards *discards, struct ow_discard_program *ret);
+int ow_discards_statistics(const struct ow_discards *discards, struct ow_program_info *ret);
+
+#endif

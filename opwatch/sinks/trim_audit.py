@@ -1,0 +1,210 @@
+"""An audit as lines of at most 80 columns, and as a JSON document."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any, TextIO
+
+from opwatch import units
+from opwatch.sinks import SCHEMA
+from opwatch.trim.audit import ALL, MEANING, Audit, ReadBack, Row
+from opwatch.trim.causes import Effect, Reason
+from opwatch.trim.flow import Who
+
+COLUMNS = 80
+_HEADER = f"  {'layer':<10} {'device':<11} {'in':>15} {'out':>15} {'completed':>15} {'number':>7}"
+
+
+def _amount(n_bytes: int | None) -> str:
+    if n_bytes is None:
+        return "?"
+    return f"{n_bytes:,}" if n_bytes < 10**12 else str(n_bytes)
+
+
+def _count(number: int | None) -> str:
+    return "?" if number is None else str(number) if number < 10**7 else units.rate(number)
+
+
+def _shorten(text: str, width: int) -> str:
+    text = units.printable(text)
+    return text if len(text) <= width else "~" + text[-(width - 1) :]
+
+
+def _row(row: Row) -> str:
+    done = "" if row.bytes_ok is None else _amount(row.bytes_ok)
+    return (
+        f"  {_shorten(row.layer, 10):<10} {_shorten(row.device, 11):<11} {_amount(row.bytes_in):>15} "
+        f"{_amount(row.bytes_out):>15} {done:>15} {_count(row.requests):>7}"
+    ).rstrip()
+
+
+def _reason(reason: Reason, told: set[str]) -> Iterator[str]:
+    """A remedy that was told before is not told again."""
+    lost = "" if reason.lost_bytes is None else f" ({reason.lost_bytes:,} B)"
+    yield f"    {reason.code}{lost}: {reason.cause.title}"
+    yield f"      seen: {units.printable(reason.observed)}"
+    if reason.cause.effect is not Effect.HARMLESS and reason.remedy not in told:
+        told.add(reason.remedy)
+        yield f"      do: {units.printable(reason.remedy)}"
+
+
+def _rows(audit: Audit, told: set[str]) -> Iterator[str]:
+    yield _HEADER
+    for row in audit.rows:
+        yield _row(row)
+        if row.errors:
+            yield "    failed: " + ", ".join(f"{name} {count:,} B" for name, count in row.errors.items())
+        for reason in row.reasons:
+            yield from _reason(reason, told)
+        if row.unexplained_bytes:
+            yield f"    UNEXPLAINED: {row.unexplained_bytes:,} B are lost here and we do not know why"
+        if row.unknown:
+            yield f"    unknown: {row.unknown}"
+
+
+def _origins(audit: Audit) -> Iterator[str]:
+    """Who discarded, most bytes first."""
+    names = {layer.device[:16] for layer in audit.evidence.before.layers}
+    found = [each for each in audit.evidence.trace.origins if each.disk in names]
+    for each in sorted(found, key=lambda origin: -origin.bytes):
+        yield (
+            f"    by {units.printable(each.comm)} (cgroup {each.cgroup}) on {each.disk}: {each.count} x "
+            f"{each.op}, {each.bytes:,} B in pieces of {each.min_bytes:,} to {each.max_bytes:,} B"
+        )
+
+
+def _device_side(audit: Audit) -> Iterator[str]:
+    """What the drive itself shows: sentinels read back, and its own count of what it holds."""
+    found = audit.evidence.read_back
+    if found:
+        parts = [f"{count:,} B {name}" for name, count in found.bytes.items() if count]
+        yield "  read back: " + (", ".join(parts) or f"nothing, {found.reason}")
+        for note in found.notes:
+            yield f"    left out: {units.printable(note)}"
+    for device, held in audit.evidence.held.items():
+        yield f"  in use by the count of {device}: {held.before:,} B before, {held.after:,} B after"
+
+
+def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
+    """The audit for people."""
+    yield f"{units.printable(audit.subject)}: {audit.verdict.value}, {MEANING[audit.verdict]}"
+    if quiet:
+        return
+    asked = audit.evidence.asked
+    if asked:
+        length = "the whole filesystem" if asked.length == ALL else f"{asked.length:,} B at {asked.start:,}"
+        minimum = f", minimum {asked.minlen:,} B" if asked.minlen else ""
+        yield f"  asked: {length}{minimum}"
+    yield f"  claimed (what fstrim prints): {audit.claim}"
+    yield f"  reached: {audit.reached_bytes:,} B completed in whole granules"
+    yield from _device_side(audit)
+    yield ""
+    told: set[str] = set()
+    yield from _rows(audit, told)
+    yield ""
+    if not asked:
+        yield from _origins(audit)
+    for reason in audit.reasons:
+        yield from _reason(reason, told)
+    for change in audit.changes:
+        if change.fact not in ("mapped_bytes", "used_chunks"):
+            yield f"    changed: {change.device} {change.fact}: {change.before} -> {change.after}"
+    for line in audit.evidence.log:
+        yield f"    kernel: {units.printable(line)}"
+    for note in audit.notes:
+        yield f"    note: {note}"
+
+
+def write_lines(audits: Sequence[Audit], stream: TextIO, *, quiet: bool = False) -> None:
+    """Every audit, one after the other."""
+    for index, audit in enumerate(audits):
+        if index and not quiet:
+            print(file=stream)
+        for line in lines(audit, quiet=quiet):
+            indent = " " * (len(line) - len(line.lstrip()) + 2)
+            for part in textwrap.wrap(line, COLUMNS, subsequent_indent=indent) or [""]:
+                print(part, file=stream)
+    stream.flush()
+
+
+def _row_document(row: Row) -> dict[str, Any]:
+    return {
+        "layer": row.layer,
+        "device": row.device,
+        "bytes_in": row.bytes_in,
+        "bytes_out": row.bytes_out,
+        "bytes_ok": row.bytes_ok,
+        "requests": row.requests,
+        "errors": dict(row.errors),
+        "reasons": [reason.document() for reason in row.reasons],
+        "unexplained_bytes": row.unexplained_bytes,
+        "unknown": row.unknown,
+        "note": row.note,
+    }
+
+
+def _read_back(found: ReadBack | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {"bytes": dict(found.bytes), "reason": found.reason, "notes": list(found.notes)}
+
+
+def document(audit: Audit) -> dict[str, Any]:
+    """The audit as the object that is printed."""
+    evidence, trace = audit.evidence, audit.evidence.trace
+    asked, filesystem = evidence.asked, evidence.before.filesystem
+    return {
+        "schema": SCHEMA,
+        "type": "trim-audit",
+        "subject": audit.subject,
+        "filesystem": filesystem.kind if filesystem else None,
+        "verdict": audit.verdict.value,
+        "asked": {"start": asked.start, "length": asked.length, "minlen": asked.minlen} if asked else None,
+        "claimed_bytes": audit.claimed_bytes,
+        "claim": audit.claim,
+        "reached_bytes": audit.reached_bytes,
+        "ledger": [_row_document(row) for row in audit.rows],
+        "reasons": [reason.document() for reason in audit.reasons],
+        "unexplained_bytes": audit.unexplained_bytes,
+        "changes": [
+            {"device": each.device, "fact": each.fact, "before": each.before, "after": each.after}
+            for each in audit.changes
+        ],
+        "settled": evidence.settled,
+        "read_back": _read_back(evidence.read_back),
+        "held_bytes": {name: {"before": h.before, "after": h.after} for name, h in evidence.held.items()},
+        "trace": {
+            "absent": sorted(trace.absent),
+            "loss": trace.loss._asdict(),
+            "skipped_by_kernel": trace.misses,
+            "kernel_counted": {name: {"discards": n, "bytes": b} for name, (n, b) in trace.stats.items()},
+        },
+        "origins": [
+            {
+                "comm": each.comm,
+                "cgroup": each.cgroup,
+                "device": each.disk,
+                "dev": each.dev,
+                "op": each.op,
+                "kernel_thread": each.who is Who.KERNEL,
+                "count": each.count,
+                "bytes": each.bytes,
+                "min_bytes": each.min_bytes,
+                "max_bytes": each.max_bytes,
+                "below_granule": each.below_granule,
+            }
+            for each in trace.origins
+            if each.disk in {layer.device[:16] for layer in evidence.before.layers}
+        ],
+        "kernel_log": list(evidence.log),
+        "notes": list(audit.notes),
+    }
+
+
+def write_json(audits: Sequence[Audit], stream: TextIO) -> None:
+    """One object a line."""
+    for audit in audits:
+        print(json.dumps(document(audit)), file=stream)
+    stream.flush()

@@ -1,0 +1,125 @@
+"""What an audit knows and what it says: the question, the answer, the ledger, the verdict."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from opwatch.trim.causes import Reason
+from opwatch.trim.flow import Trace
+from opwatch.trim.layers import Change, Stack
+from opwatch.trim.stale import Count
+
+ALL = 2**64 - 1
+
+
+class Verdict(enum.StrEnum):
+    """Whether the trim reached the drive."""
+
+    PROVEN = "PROVEN"
+    ACCEPTED = "ACCEPTED"
+    PARTIAL = "PARTIAL"
+    REJECTED = "REJECTED"
+    NOT_SENT = "NOT SENT"
+    UNKNOWN = "UNKNOWN"
+
+
+MEANING = {
+    Verdict.PROVEN: "the drive gives back what was trimmed no more",
+    Verdict.ACCEPTED: "every discard completed; the drive may still keep the data",
+    Verdict.PARTIAL: "a part of it did not reach the drive",
+    Verdict.REJECTED: "every discard that reached the drive failed",
+    Verdict.NOT_SENT: "no discard reached the drive",
+    Verdict.UNKNOWN: "what was seen allows no verdict, or contradicts itself",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The range of FITRIM, in bytes."""
+
+    start: int = 0
+    length: int = ALL
+    minlen: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What FITRIM gave back. `claimed` is None when it gave nothing: an error, or a signal ended it."""
+
+    claimed: int | None
+    error: int = 0
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """What became of sentinels, in bytes by class: zeros, ones, other, unchanged, reallocated, unreadable.
+    `reason` says why nothing could be proven, None when it could; `notes` what was left out. `count`: what
+    the drive itself counts around the sentinels, None where it does not tell."""
+
+    bytes: Mapping[str, int]
+    reason: str | None = None
+    notes: tuple[str, ...] = ()
+    count: Count | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How many bytes a drive counts as in use, by its own count (NVMe NUSE), before and after."""
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that the ledger is made of. `answer` is None when others trimmed and we watched."""
+
+    before: Stack
+    after: Stack
+    trace: Trace
+    asked: Asked | None = None
+    answer: Answer | None = None
+    settled: bool = True
+    read_back: ReadBack | None = None
+    log: Sequence[str] = ()
+    held: Mapping[str, Held] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One layer. None where nobody can tell, with the reason in `unknown`.
+
+    `bytes_in` were given to it, `bytes_out` are what it made of them for the next; `bytes_ok` ended without
+    an error. `unexplained_bytes` are lost here for no reason that we know."""
+
+    layer: str
+    device: str
+    bytes_in: int | None
+    bytes_out: int | None
+    bytes_ok: int | None = None
+    requests: int | None = None
+    errors: Mapping[str, int] = field(default_factory=dict)
+    reasons: tuple[Reason, ...] = ()
+    unexplained_bytes: int = 0
+    unknown: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The result for one filesystem or device."""
+
+    subject: str
+    verdict: Verdict
+    claimed_bytes: int | None
+    claim: str
+    reached_bytes: int
+    rows: tuple[Row, ...]
+    unexplained_bytes: int
+    evidence: Evidence
+    reasons: tuple[Reason, ...] = ()
+    notes: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()

@@ -1,0 +1,193 @@
+"""What the discard programs counted: bpf/discard_abi.h, seen from Python. Pure.
+
+tests/kernel/test_discard_abi.py compares every name and offset here with the BTF of the built object.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from opwatch.abi import OPS
+
+_FLOW = struct.Struct("=16sI4B6Q")
+_ORIGIN = struct.Struct("=16s16sQIBB2x5Q")
+_GRANULE = struct.Struct("=16sII")
+SECTOR = 512
+
+
+class Stage(enum.IntEnum):
+    """enum ow_stage."""
+
+    FS_EXTENT = 0
+    FS_SMALL = 1
+    FS_BUSY = 2
+    FS_QUEUED = 3
+    FS_GROUP = 4
+    ASKED = 5
+    SUBMITTED = 6
+    BIO = 7
+    REMAPPED = 8
+    SPLIT = 9
+    MERGED = 10
+    ISSUED = 11
+    REQUEUED = 12
+    COMMAND = 13
+    DONE = 14
+    BIO_DONE = 15
+    FITRIM = 16
+
+
+class Who(enum.IntEnum):
+    """enum ow_who."""
+
+    OURS = 0
+    KERNEL = 1
+    OTHER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """struct ow_flow, absolute since the programs were attached."""
+
+    count: int = 0
+    bytes: int = 0
+    ranges: int = 0
+    granule_bytes: int = 0
+    sum_ns: int = 0
+    max_ns: int = 0
+
+    def plus(self, other: Amount) -> Amount:
+        return Amount(
+            self.count + other.count,
+            self.bytes + other.bytes,
+            self.ranges + other.ranges,
+            self.granule_bytes + other.granule_bytes,
+            self.sum_ns + other.sum_ns,
+            max(self.max_ns, other.max_ns),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Discards of one kind at one place. `disk` is empty for what a filesystem said; `dev` is major:minor of
+    the partition or disk they were sent to."""
+
+    disk: str
+    dev: str
+    stage: Stage
+    op: str
+    who: Who
+    status: int
+    amount: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A sender of discards to one device. The sizes are those of single bios."""
+
+    disk: str
+    dev: str
+    comm: str
+    cgroup: int
+    op: str
+    who: Who
+    count: int
+    bytes: int
+    min_bytes: int
+    max_bytes: int
+    below_granule: int
+
+    @property
+    def key(self) -> tuple[str, str, str, int, str, Who]:
+        return self.disk, self.dev, self.comm, self.cgroup, self.op, self.who
+
+
+def _name(raw: bytes) -> str:
+    return raw.split(b"\0", 1)[0].decode(errors="replace")
+
+
+def _dev(number: int) -> str:
+    return f"{number >> 20}:{number & 0xFFFFF}"
+
+
+def decode_flows(raw: bytes) -> list[Flow]:
+    """Pairs of struct ow_flow_key and struct ow_flow. ValueError when they are not whole."""
+    if len(raw) % _FLOW.size:
+        raise ValueError(f"{len(raw)} bytes are no whole flows of {_FLOW.size}")
+    return [
+        Flow(_name(disk), _dev(dev), Stage(stage), OPS[op], Who(who), status, Amount(*amount))
+        for disk, dev, stage, op, who, status, *amount in _FLOW.iter_unpack(raw)
+    ]
+
+
+def decode_origins(raw: bytes) -> list[Origin]:
+    """Pairs of struct ow_origin_key and struct ow_origin. ValueError when they are not whole."""
+    if len(raw) % _ORIGIN.size:
+        raise ValueError(f"{len(raw)} bytes are no whole origins of {_ORIGIN.size}")
+    return [
+        Origin(_name(disk), _dev(dev), _name(comm), cgroup, OPS[op], Who(who), *numbers)
+        for disk, comm, cgroup, dev, op, who, *numbers in _ORIGIN.iter_unpack(raw)
+    ]
+
+
+def pack_granule(disk: str, granule_bytes: int, offset_bytes: int) -> bytes:
+    """struct ow_granule: where the whole granules of a disk begin and how long they are."""
+    name = disk.encode()[:16].ljust(16, b"\0")
+    return _GRANULE.pack(name, granule_bytes // SECTOR, offset_bytes // SECTOR)
+
+
+class Loss(NamedTuple):
+    """struct ow_discard_loss."""
+
+    flows_full: int = 0
+    origins_full: int = 0
+    bios_full: int = 0
+    ranges_over: int = 0
+    unmatched: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What was seen of an audit. `absent` are the programs that are not attached, by name; `stats` what the
+    kernel itself counted of each disk meanwhile: (discards, bytes), failed ones included."""
+
+    flows: tuple[Flow, ...]
+    origins: tuple[Origin, ...] = ()
+    absent: frozenset[str] = frozenset()
+    loss: Loss = field(default_factory=Loss)
+    misses: int = 0
+    stats: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def select(
+        self,
+        stage: Stage,
+        *,
+        disk: str | None = None,
+        devs: Iterable[str] | None = None,
+        op: str = "discard",
+        who: Iterable[Who] | None = None,
+    ) -> Iterator[Flow]:
+        """The flows of a stage, of these devices and senders only where some are given."""
+        wanted = None if devs is None else set(devs)
+        senders = None if who is None else set(who)
+        for flow in self.flows:
+            if (
+                flow.stage is stage
+                and flow.op == op
+                and (disk is None or flow.disk == disk)
+                and (wanted is None or flow.dev in wanted)
+                and (senders is None or flow.who in senders)
+            ):
+                yield flow
+
+
+def total(flows: Iterable[Flow]) -> Amount:
+    """All of them together."""
+    amount = Amount()
+    for flow in flows:
+        amount = amount.plus(flow.amount)
+    return amount

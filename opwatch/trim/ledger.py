@@ -1,0 +1,343 @@
+"""The ledger of a trim: what went into each layer, what came out, and why that is less. Pure."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from opwatch.derive import STATUS_NAMES
+from opwatch.trim import losses
+from opwatch.trim.audit import Audit, Evidence, Row, Verdict
+from opwatch.trim.causes import Reason
+from opwatch.trim.flow import Amount, Stage, Trace, Who, total
+from opwatch.trim.layers import Kind, Layer, Stack, changes
+
+# These hand what they get to a thread of their own: below them everybody is a kernel thread.
+_THREADED = (Kind.THIN, Kind.THIN_POOL, Kind.LOOP)
+_THREADED_LEVELS = ("raid4", "raid5", "raid6")
+_THREADED_TARGETS = ("cache", "clone", "era", "writecache", "raid", "vdo", "integrity")
+# Filesystems that discard in a thread of theirs what FITRIM asked for.
+_THREADED_FILESYSTEMS = ("f2fs", "bcachefs")
+# Errors of FITRIM that come before it looks at any block group.
+_BEFORE_ANYTHING = (errno.ENOTTY, errno.EOPNOTSUPP, errno.EROFS, errno.EPERM, errno.EINVAL)
+_SAYS_EXTENTS = {"ext4": "discard_ext4_extent", "xfs": "discard_xfs_extent", "f2fs": "discard_f2fs_extent"}
+
+
+class Walker:
+    """Follows one audit from the top of its stack to the disks."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self.trace = evidence.trace
+        self.stack = evidence.before
+        self._followed = evidence.answer is not None
+        self._senders = self._senders_by_layer()
+
+    def audit(self, subject: str) -> Audit:
+        """The whole ledger."""
+        tops = self.stack.tops()
+        filesystem = self._filesystem_row(tops)
+        rows = [filesystem] if filesystem else []
+        given = filesystem.bytes_out if filesystem and len(tops) == 1 else None
+        for layer in self.stack.layers:
+            rows.append(self._layer_row(layer, given if layer in tops else None))
+        rows += [row for leaf in self.leaves() for row in self._granule_rows(leaf)]
+        reached = sum(self._done(leaf, 0).granule_bytes for leaf in self.leaves())
+        sent = self._sent(filesystem, tops)
+        verdict = losses.verdict(self.evidence, rows, sent, reached)
+        answer = self.evidence.answer
+        return Audit(
+            subject,
+            verdict,
+            answer.claimed if answer else None,
+            losses.claim(self.evidence, sent),
+            reached,
+            tuple(rows),
+            sum(row.unexplained_bytes for row in rows),
+            self.evidence,
+            losses.general(
+                self.evidence, verdict, [leaf for leaf in self.leaves() if self._done(leaf, 0).bytes], reached
+            ),
+            tuple(self._notes()),
+            tuple(changes(self.evidence.before, self.evidence.after)),
+        )
+
+    def leaves(self) -> list[Layer]:
+        return self.stack.leaves()
+
+    def _sent(self, filesystem: Row | None, tops: list[Layer]) -> int:
+        """What left the filesystem; for a bare device, what it was sent."""
+        if filesystem and filesystem.bytes_out is not None:
+            return filesystem.bytes_out
+        return sum(self._arrived(top).bytes for top in tops)
+
+    # --- who counts ---
+
+    def _senders_by_layer(self) -> dict[str, tuple[Who, ...]]:
+        """Whose discards are looked at on each layer: ours, and kernel threads' where they work for us."""
+        ours: tuple[Who, ...] = (Who.OURS,) if self._followed else tuple(Who)
+        kind = self.stack.filesystem.kind if self.stack.filesystem else ""
+        if kind in _THREADED_FILESYSTEMS:
+            ours = (*ours, Who.KERNEL)
+        senders = {layer.device: ours for layer in self.stack.tops()}
+        for layer in self.stack.layers:
+            mine = senders.get(layer.device, ours)
+            below = tuple(dict.fromkeys((*mine, Who.KERNEL))) if _is_threaded(layer) else mine
+            for name in layer.below:
+                senders[name] = tuple(dict.fromkeys((*senders.get(name, ()), *below)))
+        return senders
+
+    def _who(self, layer: Layer) -> tuple[Who, ...]:
+        return self._senders[layer.device]
+
+    # --- what was counted of a layer ---
+
+    def _devs(self, layer: Layer) -> set[str]:
+        """Device numbers under which a layer's bios are known: its own, and of a disk those of its partitions
+        in this stack. A hidden path has the number of its head's bios."""
+        over = [each for each in self.stack.layers if layer.device in each.below]
+        parts = {each.dev for each in over if each.kind is Kind.PARTITION}
+        return {layer.dev} | parts
+
+    def _disk(self, layer: Layer) -> str:
+        return layer.below[0] if layer.kind is Kind.PARTITION else layer.device
+
+    def _select(self, layer: Layer, stage: Stage, op: str = "discard", status: int | None = None) -> Amount:
+        hidden = layer.dev == "0:0"
+        flows = self.trace.select(
+            stage,
+            disk=self._disk(layer)[:16],
+            devs=None if hidden else self._devs(layer),
+            op=op,
+            who=self._who(layer),
+        )
+        return total(flow for flow in flows if status is None or flow.status == status)
+
+    def _arrived(self, layer: Layer, op: str = "discard") -> Amount:
+        """Bios that it was sent. A path below a multipath head gets the head's own bios."""
+        if any(each.kind is Kind.MULTIPATH and layer.device in each.below for each in self.stack.layers):
+            return self._select(layer, Stage.REMAPPED, op)
+        return self._select(layer, Stage.BIO, op)
+
+    def _done(self, layer: Layer, status: int) -> Amount:
+        """What ended on a leaf with a status."""
+        requests = self._select(layer, Stage.DONE, status=status)
+        if requests.count or self._select(layer, Stage.ISSUED).count:
+            return requests
+        bios = self._select(layer, Stage.BIO_DONE, status=status)
+        # A driver of bios gets each as it was sent: its granules are those of the bio.
+        sent = self._select(layer, Stage.BIO)
+        whole = sent.granule_bytes if bios.bytes == sent.bytes else bios.bytes
+        return replace(bios, granule_bytes=whole)
+
+    def _errors(self, layer: Layer) -> dict[int, Amount]:
+        """What failed on a leaf, by status."""
+        stages = (Stage.DONE, Stage.BIO_DONE)
+        found = {flow.status for stage in stages for flow in self.trace.select(stage, disk=layer.device[:16])}
+        amounts = {status: self._done(layer, status) for status in sorted(found - {0})}
+        return {status: amount for status, amount in amounts.items() if amount.bytes}
+
+    # --- rows ---
+
+    def _filesystem_row(self, tops: list[Layer]) -> Row | None:
+        """What the filesystem gave away of what it looked at. None for a bare device."""
+        filesystem = self.stack.filesystem
+        if filesystem is None:
+            return None
+        extents, unknown = self._extents(tops)
+        dev, who = [filesystem.dev], self._senders[tops[0].device] if tops else tuple(Who)
+        small, busy, queued, groups = (
+            total(self.trace.select(stage, devs=dev, who=who))
+            for stage in (Stage.FS_SMALL, Stage.FS_BUSY, Stage.FS_QUEUED, Stage.FS_GROUP)
+        )
+        out = extents.bytes if extents is not None else None
+        seen = None if out is None else out + small.bytes + busy.bytes
+        return Row(
+            "filesystem",
+            filesystem.point,
+            seen,
+            out,
+            requests=extents.count if extents else None,
+            reasons=tuple(losses.of_filesystem(self.evidence, out, small, busy, queued, groups)),
+            unknown=unknown,
+            note=f"{filesystem.kind}; requests are its extents",
+        )
+
+    def _extents(self, tops: list[Layer]) -> tuple[Amount | None, str | None]:
+        """What the filesystem handed to the block layer, None with the reason where nobody tells."""
+        filesystem, answer = self.stack.filesystem, self.evidence.answer
+        assert filesystem
+        if not tops or (answer and answer.error in _BEFORE_ANYTHING):
+            return Amount(), None
+        program = _SAYS_EXTENTS.get(filesystem.kind)
+        who = self._senders[tops[0].device] if tops else tuple(Who)
+        if program and program not in self.trace.absent:
+            devs = [filesystem.dev, *(top.dev for top in tops)]
+            return total(self.trace.select(Stage.FS_EXTENT, devs=devs, who=who)), None
+        if "discard_asked" not in self.trace.absent:
+            flows = self.trace.select(Stage.ASKED, devs=[top.dev for top in tops], who=who)
+            return total(flows), None
+        return None, (
+            f"{filesystem.kind} has no events for its extents, and this kernel lets nobody attach to "
+            "functions: what vanishes before the block layer's first event is not seen"
+        )
+
+    def _layer_row(self, layer: Layer, given: int | None) -> Row:
+        arrived = self._arrived(layer)
+        came = arrived.bytes if given is None else given
+        reasons: list[Reason] = []
+        if came > arrived.bytes:
+            vanished = came - arrived.bytes
+            reasons += losses.vanished(self.evidence, layer, vanished, self._errors(layer))
+        if layer in self.stack.tops() and layer.limits.offered is False and not arrived.bytes:
+            reasons += losses.left_out(self.evidence, layer)
+        if layer.below:
+            return self._stacked_row(layer, came, arrived, reasons)
+        return self._leaf_row(layer, came, arrived, reasons)
+
+    def _stacked_row(self, layer: Layer, came: int, arrived: Amount, reasons: list[Reason]) -> Row:
+        members = {
+            each.device: self._arrived(each, op=_op_below(layer)).bytes for each in self.stack.below(layer)
+        }
+        if layer.kind is Kind.PARTITION:
+            members = {layer.below[0]: arrived.bytes}
+        failed = self._errors(layer)
+        for status, amount in failed.items():
+            reasons += losses.failed(self.evidence, layer, status, amount)
+        copies = losses.copies(layer, len(members))
+        out = sum(members.values())
+        # What a loop device makes of discards for a device are none any more.
+        passed = 0 if layer.kind is Kind.LOOP else out
+        lost = (arrived.bytes - _bytes(failed)) * copies - passed
+        if lost > 0:
+            reasons += losses.inside(self.evidence, layer, arrived, members, lost)
+        explained = sum(each.lost_bytes or 0 for each in reasons)
+        return Row(
+            layer.target or layer.kind.value,
+            layer.device,
+            came,
+            out,
+            self._ended_well(layer),
+            arrived.count,
+            _by_name(failed),
+            reasons=tuple(reasons),
+            unexplained_bytes=max(0, came * copies - passed - explained),
+            note=_note(layer, copies),
+        )
+
+    def _ended_well(self, layer: Layer) -> int | None:
+        """Bytes that a stacked layer said were done, None where it says nothing."""
+        stage = Stage.DONE if layer.kind in (Kind.PARTITION, Kind.LOOP) else Stage.BIO_DONE
+        ended = self._select(layer, stage, status=0)
+        return ended.bytes if ended.count else None
+
+    def _leaf_row(self, layer: Layer, came: int, arrived: Amount, reasons: list[Reason]) -> Row:
+        issued = self._select(layer, Stage.ISSUED)
+        requeued = self._select(layer, Stage.REQUEUED)
+        ok, failed = self._done(layer, 0), self._errors(layer)
+        by_request = issued.count > 0
+        out = issued.bytes - requeued.bytes if by_request else arrived.bytes
+        requests = issued.count - requeued.count if by_request else arrived.count
+        for status, amount in failed.items():
+            reasons += losses.failed(self.evidence, layer, status, amount)
+        explained = sum(each.lost_bytes or 0 for each in reasons)
+        if came > ok.bytes + explained:
+            reasons += losses.lost_by_tracing(self.evidence, layer, came - ok.bytes - explained)
+        explained = sum(each.lost_bytes or 0 for each in reasons)
+        return Row(
+            layer.kind.value,
+            layer.device,
+            came,
+            out,
+            ok.bytes,
+            requests,
+            _by_name(failed),
+            tuple(reasons),
+            max(0, came - ok.bytes - explained),
+        )
+
+    def _granule_rows(self, leaf: Layer) -> Iterator[Row]:
+        """What of the completed discards the device can free: whole granules."""
+        ok = self._done(leaf, 0)
+        if not ok.bytes:
+            return
+        lost = ok.bytes - ok.granule_bytes
+        granule = losses.granule_of(leaf)
+        yield Row(
+            "granules",
+            leaf.device,
+            ok.bytes,
+            ok.granule_bytes,
+            requests=ok.ranges,
+            reasons=tuple(losses.rounded(leaf, lost)),
+            note=f"whole granules of {granule[0]} B; requests are the ranges that the device was told"
+            if granule
+            else "the device tells no granularity: every byte counts",
+        )
+
+    def _notes(self) -> Iterator[str]:
+        if self._followed:
+            yield from others(self.trace, self.stack, self._senders)
+        if not self.evidence.settled:
+            yield "discards were still on their way when the wait for them ended"
+        lost = {name: count for name, count in self.trace.loss._asdict().items() if count}
+        if lost or self.trace.misses:
+            parts = [f"{name} {count}" for name, count in lost.items()]
+            if self.trace.misses:
+                parts.append(f"skipped by the kernel {self.trace.misses}")
+            yield "not counted: " + ", ".join(parts)
+
+
+def others(trace: Trace, stack: Stack, senders: dict[str, tuple[Who, ...]]) -> Iterator[str]:
+    """Discards of other senders on the devices of this stack, which no row counts."""
+    names = {layer.device[:16] for layer in stack.layers}
+    for origin in trace.origins:
+        if origin.disk in names and origin.who not in senders.get(origin.disk, ()):
+            yield (
+                f"not counted: {origin.bytes} B of {origin.op} on {origin.disk} ({origin.dev}) by "
+                f"{origin.comm}, cgroup {origin.cgroup}"
+            )
+
+
+def _is_threaded(layer: Layer) -> bool:
+    return (
+        layer.kind in _THREADED
+        or layer.text("level") in _THREADED_LEVELS
+        or any(target in _THREADED_TARGETS for target in (layer.target or "").split("+"))
+    )
+
+
+def _bytes(amounts: Mapping[int, Amount]) -> int:
+    return sum(amount.bytes for amount in amounts.values())
+
+
+def _by_name(failed: Mapping[int, Amount]) -> dict[str, int]:
+    return {STATUS_NAMES.get(status, f"status {status}"): amount.bytes for status, amount in failed.items()}
+
+
+def _note(layer: Layer, copies: int) -> str | None:
+    if layer.kind is Kind.LOOP:
+        return "out are writes of zeroes"
+    return f"{copies} copies" if copies > 1 else None
+
+
+def _op_below(layer: Layer) -> str:
+    """A loop device on a device turns discards into writes of zeroes."""
+    return "write_zeroes" if layer.kind is Kind.LOOP else "discard"
+
+
+def audit(evidence: Evidence, subject: str) -> Audit:
+    """What became of a trim."""
+    return Walker(evidence).audit(subject)
+
+
+def exit_status(verdicts: Iterable[Verdict]) -> int:
+    """As fstrim(8): 0 all reached, 32 none, 64 some; 6 when nothing can be said."""
+    found = set(verdicts)
+    good = {Verdict.PROVEN, Verdict.ACCEPTED}
+    if found <= good:
+        return 0
+    if found <= {Verdict.REJECTED, Verdict.NOT_SENT}:
+        return 32
+    return 6 if found == {Verdict.UNKNOWN} else 64

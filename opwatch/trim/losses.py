@@ -1,0 +1,410 @@
+"""Why bytes are missing between two lines of the ledger: which cause fits what was seen. Pure."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+from opwatch.derive import STATUS_NAMES
+from opwatch.trim.audit import ALL, Evidence, Row, Verdict
+from opwatch.trim.causes import Effect, Reason, reason
+from opwatch.trim.flow import Amount, Stage, Who, total
+from opwatch.trim.layers import Kind, Layer
+
+_MIRRORED = ("raid1", "raid10")
+_NOT_SUPPORTED = 1
+
+
+# --- the filesystem ---
+
+
+def of_filesystem(
+    evidence: Evidence, out: int | None, small: Amount, busy: Amount, queued: Amount, groups: Amount
+) -> Iterator[Reason]:
+    """Why the filesystem kept free space to itself, or refused altogether."""
+    filesystem, answer = evidence.before.filesystem, evidence.answer
+    assert filesystem
+    point = filesystem.point
+    if answer and answer.error:
+        yield from _refused(evidence, answer.error)
+    if answer and answer.interrupted:
+        yield reason("interrupted", point, "a signal ended FITRIM before it was done")
+    if small.bytes:
+        yield reason(
+            "below-minimum",
+            point,
+            f"{small.count} extents, {small.bytes} B, below the minimum",
+            small.bytes,
+            mount=point,
+        )
+    if busy.bytes:
+        seen = f"{busy.count} extents, {busy.bytes} B, were busy"
+        yield reason("xfs-busy", point, seen, busy.bytes, mount=point)
+    nothing = answer is not None and answer.claimed == 0 and not out
+    if filesystem.kind == "ext4" and nothing:
+        seen = f"{groups.count} block groups were looked through, no extent was given away"
+        yield reason("ext4-already-trimmed", point, seen, mount=point)
+    if queued.bytes > (out or 0):
+        seen = f"{queued.count} ranges, {queued.bytes} B, were filed for later, {out or 0} B issued"
+        yield reason("filesystem-trims-later", point, seen, mount=point)
+    if filesystem.kind == "btrfs" and nothing:
+        yield reason("filesystem-trims-later", point, "btrfs gave nothing away", mount=point)
+
+
+def _refused(evidence: Evidence, error: int) -> Iterator[Reason]:
+    """What an error of FITRIM means: the device's fault or the filesystem's."""
+    filesystem = evidence.before.filesystem
+    assert filesystem
+    point, said = filesystem.point, f"FITRIM: {errno.errorcode.get(error, error)}, {os.strerror(error)}"
+    stopping = [layer for layer in evidence.before.layers if layer.limits.offered is False]
+    if error in (errno.EOPNOTSUPP, errno.ENOTTY) and stopping:
+        for layer in stopping:
+            yield _stopped(evidence, layer, said)
+    elif error in (errno.EOPNOTSUPP, errno.ENOTTY):
+        yield reason("no-fitrim", point, said, mount=point)
+    elif error in (errno.EROFS, errno.EPERM):
+        refusing = [option for option in filesystem.options if option in _REFUSING]
+        blanks = {"option": refusing[0]} if refusing else {}
+        yield reason("filesystem-refuses", point, said, None, mount=point, **blanks)
+
+
+_REFUSING = ("noload", "norecovery", "nologreplay")
+
+
+def _stopped(evidence: Evidence, layer: Layer, seen: str, lost: int | None = None) -> Reason:
+    """A layer that takes no discard: by what it is and what it says."""
+    limits = layer.limits
+    blanks = {"device": layer.device} | ({"label": layer.label} if layer.label else {})
+    if layer.kind is Kind.CRYPT and layer.facts.get("allow_discards") is False:
+        return reason("crypt-no-discards", layer.device, seen, lost, **blanks)
+    if layer.kind is Kind.LOOP:
+        file = layer.text("backing_file")
+        return reason("loop-no-punch", layer.device, seen, lost, **({"file": file} if file else {}))
+    mode = _later(evidence, layer).text("provisioning_mode")
+    if mode == "disabled":
+        return reason("scsi-disabled", layer.device, f"{seen}; provisioning_mode {mode}", lost, **blanks)
+    if mode == "full":
+        return reason("scsi-full", layer.device, f"{seen}; provisioning_mode {mode}", lost, **blanks)
+    if layer.kind is Kind.MD and (layer.text("level") or "") in ("raid4", "raid5", "raid6"):
+        return reason("raid456-not-safe", layer.device, seen, lost)
+    if "ignore_discard" in (layer.text("discards") or ""):
+        return reason("thin-ignores-discard", layer.device, seen, lost)
+    if layer.facts.get("virtio_discard") is False:
+        return reason("virtual-no-discards", layer.device, seen, lost)
+    if layer.facts.get("dataset_management") is False:
+        return reason("nvme-no-dsm", layer.device, seen, lost, **blanks)
+    if (layer.text("ata_trim") or "").endswith("unsupported"):
+        return reason("ata-no-trim", layer.device, seen, lost, **blanks)
+    if limits.max_bytes == 0 and limits.max_hw_bytes:
+        return reason("limit-switched-off", layer.device, seen, lost, **blanks)
+    if layer.kind is Kind.DM:
+        return reason("target-no-discards", layer.device, seen, lost, **blanks)
+    return reason("limit-zero", layer.device, seen, lost, **blanks)
+
+
+def _later(evidence: Evidence, layer: Layer) -> Layer:
+    """The same layer after the trim; as it was before when it is gone."""
+    return evidence.after.layer(layer.device) or layer
+
+
+def claim(evidence: Evidence, sent: int) -> str:
+    """What fstrim would have said, and what to think of it."""
+    answer, asked, filesystem = evidence.answer, evidence.asked, evidence.before.filesystem
+    if answer is None or filesystem is None:
+        return "nothing: we asked for no trim, and followed those of others"
+    if answer.error:
+        return f"the kernel refused: {errno.errorcode.get(answer.error, answer.error)}"
+    if answer.claimed is None:
+        return "nothing: FITRIM was ended by a signal"
+    text = f"{answer.claimed} B trimmed"
+    if filesystem.kind == "xfs" and asked and asked.length == ALL and answer.claimed > sent:
+        return f"{text}, which is what it was asked to look through: XFS stopped counting in 6.11"
+    return text
+
+
+# --- between two layers ---
+
+
+def vanished(evidence: Evidence, layer: Layer, lost: int, errors: Mapping[int, Amount]) -> Iterator[Reason]:
+    """What the filesystem gave away and no block event shows."""
+    now = _later(evidence, layer)
+    if now.limits.max_bytes == 0:
+        seen = f"{lost} B made no block event; discard_max_bytes is 0"
+        if layer.limits.max_bytes:
+            seen += f", was {layer.limits.max_bytes} before"
+        yield _stopped(evidence, layer, seen, lost)
+        return
+    yield from lost_by_tracing(evidence, layer, lost)
+
+
+def left_out(evidence: Evidence, layer: Layer) -> Iterator[Reason]:
+    """One of several devices of a filesystem that takes no discards."""
+    filesystem = evidence.before.filesystem
+    if filesystem and filesystem.kind == "btrfs" and len(filesystem.devices) > 1:
+        seen = f"{layer.device} takes no discards, and btrfs passes it over without a word"
+        yield reason("btrfs-device-no-discards", layer.device, seen, disk=layer.device)
+
+
+def lost_by_tracing(evidence: Evidence, layer: Layer, lost: int) -> Iterator[Reason]:
+    """The kernel's own count of a disk shows that more ended than we saw."""
+    trace = evidence.trace
+    counted = trace.stats.get(layer.device)
+    ended = total(trace.select(Stage.DONE, disk=layer.device[:16])).bytes
+    if counted and counted[1] > ended:
+        unseen = min(lost, counted[1] - ended)
+        seen = f"the kernel counts {counted[1]} B of discards, we saw {ended} B end"
+        yield reason("trace-lost", layer.device, seen, unseen)
+
+
+def copies(layer: Layer, members: int) -> int:
+    """How many devices below get each byte."""
+    if layer.kind is not Kind.MD:
+        return 1
+    level = layer.text("level")
+    if level == "raid1":
+        return members
+    if level == "raid10":
+        layout = layer.number("layout")
+        return 2 if layout is None else (layout & 0xFF) * (layout >> 8 & 0xFF)
+    return 1
+
+
+def inside(
+    evidence: Evidence, layer: Layer, arrived: Amount, members: Mapping[str, int], lost: int
+) -> Iterator[Reason]:
+    """What a layer took and did not hand on."""
+    if layer.kind is Kind.LOOP:
+        file = layer.text("backing_file") or layer.device
+        seen = f"{layer.device} stands on a device, which gets writes of zeroes instead of discards"
+        yield reason("loop-on-device", layer.device, seen, lost, file=file)
+    elif layer.kind is Kind.MD:
+        yield from _in_array(evidence, layer, arrived, members, lost)
+    elif layer.kind is Kind.THIN:
+        yield from _in_thin(evidence, layer, arrived, lost)
+    elif layer.kind is Kind.THIN_POOL:
+        if "no_discard_passdown" in (layer.text("discards") or layer.text("flags") or ""):
+            seen = f"{lost} B stayed in the pool"
+            yield reason("thin-no-passdown", layer.device, seen, lost, pool=layer.label or layer.device)
+    elif (layer.target or "").startswith("snapshot"):
+        yield reason("snapshot-swallows", layer.device, f"{lost} B completed and went nowhere", lost)
+
+
+def _in_array(
+    evidence: Evidence, layer: Layer, arrived: Amount, members: Mapping[str, int], lost: int
+) -> Iterator[Reason]:
+    level = layer.text("level") or ""
+    if level in _MIRRORED or level in ("raid0", "linear"):
+        for name, got in members.items():
+            member = evidence.before.layer(name)
+            if member and not got and member.limits.offered is False:
+                share = arrived.bytes if level == "raid1" else lost
+                seen = f"{name} takes no discards and got {got} B of {arrived.bytes} B"
+                yield reason("member-no-discards", name, seen, min(share, lost), disk=name)
+    elif level in ("raid4", "raid5", "raid6"):
+        yield reason("raid456-partial-stripe", layer.device, f"{lost} B lie in no whole stripe", lost)
+
+
+def _in_thin(evidence: Evidence, layer: Layer, arrived: Amount, lost: int) -> Iterator[Reason]:
+    """Whole chunks are passed on when they were mapped to this device alone."""
+    pools = [each for each in evidence.before.below(layer) if each.kind is Kind.THIN_POOL]
+    pool = pools[0] if pools else None
+    name = (pool.label or pool.device) if pool else layer.device
+    modes = [state.text("mode") for state in (pool, pool and _later(evidence, pool)) if state]
+    if pool and any(mode in ("ro", "Fail") for mode in modes):
+        seen = f"the pool is {modes[-1]}: {lost} B completed and went nowhere"
+        yield reason("thin-pool-read-only", pool.device, seen, lost, pool=name)
+        return
+    if pool and "no_discard_passdown" in (pool.text("discards") or pool.text("flags") or ""):
+        seen = f"the pool kept {lost} B to itself"
+        yield reason("thin-no-passdown", pool.device, seen, lost, pool=name)
+        return
+    partial = min(lost, arrived.bytes - arrived.granule_bytes)
+    if partial:
+        seen = f"{partial} B of the ends of ranges are no whole chunk"
+        yield reason("thin-partial-chunk", layer.device, seen, partial)
+    rest = lost - partial
+    freed = _freed(evidence, layer, pool)
+    if rest and freed is not None:
+        passed = arrived.bytes - lost
+        shared = max(0, min(rest, freed - passed))
+        if shared:
+            seen = f"{freed} B were unmapped, {passed} B passed on"
+            yield reason("thin-shared", layer.device, seen, shared, label=layer.label or layer.device)
+        if rest > shared:
+            seen = f"{rest - shared} B of whole chunks had nothing mapped; the device gave back {freed} B"
+            yield reason("thin-not-mapped", layer.device, seen, rest - shared)
+
+
+def _freed(evidence: Evidence, layer: Layer, pool: Layer | None) -> int | None:
+    """Bytes that a thin device gave back, by its own count or its pool's; None when neither tells."""
+    then, now = layer.number("mapped_bytes"), _later(evidence, layer).number("mapped_bytes")
+    if then is not None and now is not None:
+        return then - now
+    if pool:
+        then, now = pool.number("used_chunks"), _later(evidence, pool).number("used_chunks")
+        chunk = pool.number("chunk_bytes")
+        if then is not None and now is not None and chunk:
+            return (then - now) * chunk
+    return None
+
+
+# --- the disk ---
+
+
+def failed(evidence: Evidence, layer: Layer, status: int, amount: Amount) -> Iterator[Reason]:
+    """Discards that ended with an error."""
+    seen = f"{amount.count} requests, {amount.bytes} B, failed: {STATUS_NAMES.get(status, status)}"
+    device, lost = layer.device, amount.bytes
+    if layer.kind is Kind.LOOP:
+        file = {"file": layer.text("backing_file") or device}
+        code = "loop-no-punch" if status == _NOT_SUPPORTED else "loop-file-sealed"
+        yield reason(code, device, seen, lost, **file)
+    elif device.startswith("nvme"):
+        code = "nvme-refused" if status == _NOT_SUPPORTED else "nvme-locked"
+        yield reason(code, device, seen, lost, device=device)
+    elif _later(evidence, layer).text("provisioning_mode") == "disabled":
+        yield reason("scsi-disabled", device, f"{seen}; provisioning_mode disabled", lost, device=device)
+
+
+def granule_of(layer: Layer) -> tuple[int, int] | None:
+    """(bytes, offset) of what a device frees as a whole, None when it tells none."""
+    told = layer.number("deallocate_bytes")
+    limit = layer.limits.granularity
+    granule = max(told or 0, limit or 0)
+    if not granule:
+        return None
+    return granule, (layer.limits.alignment or 0) % granule
+
+
+def rounded(layer: Layer, lost: int) -> Iterator[Reason]:
+    """What a device cannot free because it is no whole granule."""
+    if not lost:
+        return
+    granule = granule_of(layer)
+    assert granule
+    seen = f"{lost} B lie in no whole granule of {granule[0]} B"
+    hidden = (layer.number("deallocate_bytes") or 0) > (layer.limits.granularity or 0)
+    code = "nvme-granularity-hidden" if hidden else "device-rounds"
+    yield reason(code, layer.device, seen, lost, device=layer.device)
+
+
+# --- the whole ---
+
+
+def general(
+    evidence: Evidence, verdict: Verdict, leaves: Sequence[Layer], reached: int
+) -> tuple[Reason, ...]:
+    """What is to be said of a trim that seems to have arrived, of the disks where it did."""
+    proven = evidence.read_back and not evidence.read_back.reason
+    if proven:
+        return tuple(of_read_back(evidence, leaves, reached))
+    if verdict not in (Verdict.ACCEPTED, Verdict.PARTIAL):
+        return ()
+    found = []
+    for leaf in leaves:
+        if leaf.facts.get("virtual"):
+            seen = "a virtual disk: its host decides, and a guest cannot see it"
+            found.append(reason("host-may-drop", leaf.device, seen, device=leaf.device))
+        elif leaf.kind is Kind.LOOP and leaf.text("backing_filesystem"):
+            if leaf.text("backing_filesystem") not in ("tmpfs", "ramfs") and not leaf.facts.get(
+                "simulated_drive"
+            ):
+                mount, file = leaf.text("backing_mount"), leaf.text("backing_file")
+                blanks = {"mount": mount or "/", "file": file or leaf.device}
+                seen = f"its file lies on {leaf.text('backing_filesystem')}"
+                found.append(reason("loop-frees-file", leaf.device, seen, None, **blanks))
+        else:
+            seen = "a completed discard is advice that the drive may ignore or put off"
+            found.append(reason("advisory", leaf.device, seen))
+    return tuple(found)
+
+
+def verdict(evidence: Evidence, rows: Sequence[Row], sent: int, reached: int) -> Verdict:
+    """Whether it reached the drive."""
+    below = [each for row in rows if row.layer != "filesystem" for each in row.reasons]
+    if any(each.code == "trace-lost" for each in below):
+        return Verdict.UNKNOWN
+    failures = any(row.errors for row in rows)
+    lost = any(
+        each.cause.effect in (Effect.STOPS, Effect.SKIPS, Effect.SHORTENS) and each.lost_bytes != 0
+        for each in below
+    )
+    unexplained = sum(row.unexplained_bytes for row in rows)
+    if not reached:
+        return _nothing_reached(evidence, below, sent, failures, lost or unexplained > 0)
+    ended_early = bool(evidence.answer and evidence.answer.interrupted)
+    if failures or lost or unexplained or ended_early:
+        return Verdict.PARTIAL
+    return _read_back(evidence, reached)
+
+
+def _nothing_reached(
+    evidence: Evidence, below: Sequence[Reason], sent: int, failures: bool, lost: bool
+) -> Verdict:
+    if failures:
+        return Verdict.REJECTED
+    if not sent or lost:
+        return Verdict.NOT_SENT
+    # Turned into something else, or there was nothing to free.
+    if any(each.cause.effect is Effect.HIDES and each.lost_bytes for each in below):
+        return Verdict.UNKNOWN
+    return Verdict.ACCEPTED
+
+
+def still_counted(evidence: Evidence, reached: int) -> str | None:
+    """How the only drive's own count contradicts that it freed what it was told to; None when it does not. A
+    count that is always the whole drive tells nothing."""
+    leaves = evidence.before.leaves()
+    found = evidence.read_back.count if evidence.read_back else None
+    if found and found.ignores:
+        return f"what the drive counts as in use: {found.words}"
+    held = evidence.held.get(leaves[0].device) if len(leaves) == 1 else None
+    if held is None or held.before >= leaves[0].size_bytes:
+        return None
+    most = leaves[0].size_bytes - reached
+    if held.after <= most:
+        return None
+    return f"the drive counts {held.after} B as in use, and at most {most} B of it were not trimmed"
+
+
+def of_read_back(evidence: Evidence, leaves: Sequence[Layer], reached: int) -> Iterator[Reason]:
+    """Data that can still be read, or are still counted, although their discard completed."""
+    found = evidence.read_back
+    assert found
+    kept = found.bytes.get("unchanged", 0)
+    counted = still_counted(evidence, reached)
+    if kept:
+        seen = f"{kept} B of sentinels still read as they were written"
+    elif counted:
+        seen = counted
+    else:
+        return
+    for leaf in leaves:
+        code = "host-may-drop" if leaf.facts.get("virtual") else "advisory"
+        yield reason(code, leaf.device, seen, device=leaf.device)
+
+
+def _read_back(evidence: Evidence, reached: int) -> Verdict:
+    """A clean trace, held against what was read back."""
+    found = evidence.read_back
+    if not found or found.reason:
+        return Verdict.ACCEPTED
+    gone = found.bytes.get("zeros", 0) + found.bytes.get("ones", 0)
+    kept = found.bytes.get("unchanged", 0)
+    if gone and not kept:
+        # It may read as gone, and the drive still count it as data.
+        return Verdict.UNKNOWN if still_counted(evidence, reached) else Verdict.PROVEN
+    if gone:
+        return Verdict.PARTIAL
+    return Verdict.UNKNOWN if kept else Verdict.ACCEPTED
+
+
+def foreign(evidence: Evidence) -> int:
+    """Discarded bytes of other processes on the disks of this stack."""
+    names = {layer.device[:16] for layer in evidence.before.leaves()}
+    return sum(
+        flow.amount.bytes
+        for flow in evidence.trace.flows
+        if flow.stage is Stage.BIO and flow.disk in names and flow.who is Who.OTHER
+    )

@@ -1,0 +1,244 @@
+"""`opwatch trim audit` against devices that free what they are told, lie, fail or pass on something else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opwatch.scratch import MEMORY, ScratchDisk
+from opwatch.trim.audit import Verdict
+
+from . import trims
+from .trims import MIB, allocated, assert_clean, audited, codes, file_of, fill_holes, loop, mounted, row
+
+SIZE = 512 * MIB
+
+
+@contextlib.contextmanager
+def on_file(filesystem: str, where: Path) -> Iterator[Path]:
+    """A filesystem on a loop device on a file that has all its blocks."""
+    with file_of(SIZE, where) as image, loop(image) as node, mounted(node, filesystem) as point:
+        os.sync()
+        fill_holes(image)
+        (image.parent / "point").write_text(str(point))
+        yield point
+
+
+def image_of(point: Path) -> Path:
+    source = trims.mount_at(point).source
+    backing = Path(f"/sys/block/{Path(source).name}/loop/backing_file").read_text().strip()
+    return Path(backing)
+
+
+@pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
+def test_what_reached_is_what_the_file_lost(filesystem: str) -> None:
+    """Loop on tmpfs: the holes in the file are the oracle, to the byte."""
+    for point, found in audited(lambda: on_file(filesystem, MEMORY)):
+        assert_clean(found)
+        assert SIZE - allocated(image_of(point)) == found.reached_bytes > SIZE // 4
+        if filesystem == "xfs":
+            assert found.claimed_bytes == SIZE or found.claimed_bytes == found.reached_bytes
+        else:
+            assert found.claimed_bytes == found.reached_bytes
+
+
+@pytest.mark.parametrize("outer", ["ext4", "xfs", "btrfs"])
+def test_a_loop_on_a_file_frees_the_file(outer: str) -> None:
+    with ScratchDisk(2 * SIZE) as disk, mounted(disk.node, outer) as home:
+        for point, found in audited(lambda: on_file("ext4", home)):
+            assert_clean(found)
+            os.sync()
+            # The holder's own extent map takes blocks as well.
+            assert abs(SIZE - allocated(image_of(point)) - found.reached_bytes) <= 64 << 10
+            assert codes(found) == {"loop-frees-file": None}
+
+
+@contextlib.contextmanager
+def on_overlay() -> Iterator[Path]:
+    """A loop device whose file cannot have holes, and says so only when asked for one."""
+    with trims.folder(Path("/tmp")) as home:
+        run, base, top = trims.run, home / "ramfs", home / "top"
+        base.mkdir()
+        top.mkdir()
+        run("mount", "-t", "ramfs", "ramfs", str(base))
+        try:
+            for name in ("lower", "upper", "work"):
+                (base / name).mkdir()
+            options = f"lowerdir={base}/lower,upperdir={base}/upper,workdir={base}/work"
+            run("mount", "-t", "overlay", "overlay", "-o", options, str(top))
+            try:
+                image = top / "image"
+                with image.open("wb") as file:
+                    file.truncate(256 * MIB)
+                with loop(image) as node, mounted(node, "ext4") as point:
+                    yield point
+            finally:
+                run("umount", str(top))
+        finally:
+            run("umount", str(base))
+
+
+def test_a_device_that_stops_taking_discards_makes_fstrim_lie() -> None:
+    """One request fails, and from then on everything ends before the block layer's first event."""
+    for _, found in audited(on_overlay):
+        assert found.verdict is Verdict.REJECTED
+        assert found.reached_bytes == 0
+        claimed = found.claimed_bytes
+        assert claimed is not None
+        assert claimed > 200 * MIB
+        assert codes(found) == {"loop-no-punch": claimed}
+        device = row(found, "loop")
+        assert device.bytes_in == claimed
+        assert device.requests == 1
+        assert list(device.errors) == ["not supported"]
+        assert found.unexplained_bytes == 0
+        changed = {each.fact: each.after for each in found.changes}
+        assert changed["max_bytes"] == 0
+
+
+@contextlib.contextmanager
+def sealed(filesystem: str) -> Iterator[Path]:
+    with trims.sealable(SIZE) as (node, seal):
+        trims.run(*trims.MKFS[filesystem], node)
+        with trims.folder(Path("/tmp")) as point:
+            trims.run("mount", node, str(point))
+            try:
+                os.sync()
+                seal()
+                yield point
+            finally:
+                # What it wants to write at the end fails as well.
+                subprocess.run(["umount", str(point)], capture_output=True, check=False)
+                assert not os.path.ismount(point)
+
+
+@pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
+def test_every_discard_fails(filesystem: str) -> None:
+    for _, found in audited(lambda: sealed(filesystem)):
+        assert found.verdict is Verdict.REJECTED
+        assert found.reached_bytes == 0
+        device = row(found, "loop")
+        assert device.bytes_in is not None
+        assert device.errors == {"I/O": device.bytes_in}
+        assert codes(found) == {"loop-file-sealed": device.bytes_in}
+        assert found.unexplained_bytes == 0
+        answer = found.evidence.answer
+        assert answer
+        # Three filesystems, three stories of the same failure.
+        if filesystem == "btrfs":
+            assert answer.error == 5
+        else:
+            assert found.claimed_bytes == (0 if filesystem == "ext4" else SIZE)
+
+
+@contextlib.contextmanager
+def on_loop(below: Path) -> Iterator[Path]:
+    with file_of(SIZE, below) as image, loop(image) as lower, loop(lower) as node, mounted(node, "ext4") as m:
+        yield m
+
+
+def test_a_loop_on_a_device_turns_discards_into_zeroes() -> None:
+    """ext4 zeroes a range in place; nobody can tell what a drive would do with such a write."""
+    with ScratchDisk(3 * SIZE) as disk, mounted(disk.node, "ext4") as home:
+        for _, found in audited(lambda: on_loop(home)):
+            upper, lower = [each for each in found.rows if each.layer == "loop"]
+            assert found.verdict is Verdict.UNKNOWN
+            assert codes(found) == {"loop-on-device": found.claimed_bytes}
+            assert (found.reached_bytes, found.unexplained_bytes) == (0, 0)
+            assert upper.bytes_in == upper.bytes_out == upper.bytes_ok == found.claimed_bytes
+            assert lower.bytes_in == 0
+
+
+def test_a_loop_on_a_device_that_cannot_zero_refuses() -> None:
+    """tmpfs cannot zero a range in place, so the device below says no and the one above with it."""
+    for _, found in audited(lambda: on_loop(MEMORY)):
+        assert found.verdict is Verdict.REJECTED
+        assert codes(found) == {"loop-no-punch": found.claimed_bytes}
+        assert found.unexplained_bytes == 0
+
+
+def test_zram_frees_what_it_is_told() -> None:
+    control = Path("/sys/class/zram-control/hot_add")
+    if not control.exists():
+        pytest.skip("this kernel has no zram")
+    name = f"zram{control.read_text().strip()}"
+    try:
+        Path(f"/sys/block/{name}/disksize").write_text("256M")
+        with mounted(f"/dev/{name}", "ext4") as point:
+            victim = point / "victim"
+            victim.write_bytes(os.urandom(64 * MIB))
+            os.sync()
+            stored = zram_bytes(name)
+            victim.unlink()
+            os.sync()
+            found = trims.audit(point)
+            assert_clean(found)
+            assert row(found, "disk").device == name
+            freed = stored - zram_bytes(name)
+            assert freed >= 63 * MIB
+            assert found.reached_bytes >= freed
+    finally:
+        Path("/sys/class/zram-control/hot_remove").write_text(name.removeprefix("zram"))
+
+
+def zram_bytes(name: str) -> int:
+    return int(Path(f"/sys/block/{name}/mm_stat").read_text().split()[0])
+
+
+def test_ext4_trims_a_block_group_once() -> None:
+    for point, first in audited(lambda: on_file("ext4", MEMORY)):
+        second = trims.audit(point)
+        assert second.verdict is Verdict.NOT_SENT
+        assert second.claimed_bytes == 0
+        assert list(codes(second)) == ["ext4-already-trimmed"]
+        assert first.verdict is Verdict.ACCEPTED
+
+
+def test_a_lowered_limit_splits_and_loses_nothing() -> None:
+    with ScratchDisk(SIZE) as disk:
+        limit = Path(f"/sys/block/{disk.name}/queue/discard_max_bytes")
+        before = limit.read_text()
+        limit.write_text(str(MIB))
+        try:
+            for _, found in audited(lambda: mounted(disk.node, "ext4")):
+                assert_clean(found)
+                requests = row(found, "loop").requests
+                assert requests is not None
+                assert requests >= found.reached_bytes // MIB
+        finally:
+            # A limit that is no multiple of the granularity can be read, but not be written.
+            limit.write_text(str(int(before) // 4096 * 4096))
+
+
+def test_a_partition_is_a_layer() -> None:
+    with ScratchDisk(SIZE) as disk:
+        table = "label: gpt\nstart=2048,size=256MiB\nsize=64MiB\n"
+        subprocess.run(["sfdisk", "-q", disk.node], input=table, text=True, check=True)
+        if not os.path.exists(f"/sys/class/block/{disk.name}p1"):
+            trims.run("partx", "--add", disk.node)
+        for _, found in audited(lambda: mounted(f"{disk.node}p1", "ext4")):
+            assert_clean(found)
+            assert row(found, "partition").device == f"{disk.name}p1"
+            assert row(found, "loop").device == disk.name
+
+
+def test_no_device_below_takes_discards() -> None:
+    """ramfs has no holes, and the kernel knows it beforehand."""
+    with trims.folder(Path("/tmp")) as home:
+        trims.run("mount", "-t", "ramfs", "ramfs", str(home))
+        try:
+            image = home / "image"
+            with image.open("wb") as file:
+                file.truncate(64 * MIB)
+            with loop(image) as node, mounted(node, "ext4") as point:
+                found = trims.audit(point)
+        finally:
+            trims.run("umount", str(home))
+    assert found.verdict is Verdict.NOT_SENT
+    assert found.claimed_bytes is None
+    assert list(codes(found)) == ["loop-no-punch"]

@@ -1,0 +1,66 @@
+"""What may be trimmed and what may not: nothing here trims anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.fitrim import check_mount
+from opwatch.errors import RefusedError, UsageError
+from opwatch.usage import Mount, Usage
+
+
+def usage(*mounts: Mount) -> Usage:
+    return Usage(list(mounts), [], {})
+
+
+def dev_of(path: Path) -> str:
+    number = path.stat().st_dev
+    return f"{number >> 8 & 0xFFF}:{number & 0xFF | number >> 12 & 0xFFF00}"
+
+
+def test_a_mount_point_is_taken(tmp_path: Path) -> None:
+    mount = Mount(dev_of(tmp_path), str(tmp_path), "ext4", "/dev/sda1", ("rw",))
+    assert check_mount(str(tmp_path), usage(mount)) is mount
+
+
+def test_the_topmost_of_two_mounts_counts(tmp_path: Path) -> None:
+    below = Mount("8:1", str(tmp_path), "ext4", "/dev/sda1", ("rw",))
+    above = Mount(dev_of(tmp_path), str(tmp_path), "xfs", "/dev/sdb1", ("rw",))
+    assert check_mount(str(tmp_path), usage(below, above)) is above
+
+
+def test_a_folder_is_not_its_filesystem(tmp_path: Path) -> None:
+    """FITRIM on a folder would trim all of the filesystem that holds it."""
+    inside = tmp_path / "folder"
+    inside.mkdir()
+    holder = Mount("8:1", str(tmp_path), "ext4", "/dev/sda1", ("rw",))
+    with pytest.raises(RefusedError, match=f"it lies on the one at {tmp_path}: name that one"):
+        check_mount(str(inside), usage(Mount("8:2", "/", "ext4", "/dev/sda2"), holder))
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("nfs4", "network"),
+        ("fuse.sshfs", "user-space"),
+        ("9p", "network"),
+        ("overlay", "layer over other"),
+    ],
+)
+def test_what_is_not_here_is_refused(tmp_path: Path, kind: str, words: str) -> None:
+    with pytest.raises(RefusedError, match=words):
+        check_mount(str(tmp_path), usage(Mount("0:40", str(tmp_path), kind, "x", ("rw",))))
+
+
+@pytest.mark.parametrize("options", [{"options": ("ro",)}, {"super_options": ("ro",)}])
+def test_read_only_is_refused(tmp_path: Path, options: dict[str, tuple[str, ...]]) -> None:
+    mount = Mount("8:1", str(tmp_path), "ext4", "/dev/sda1", **options)
+    with pytest.raises(RefusedError, match="read-only"):
+        check_mount(str(tmp_path), usage(mount))
+
+
+def test_a_path_that_is_not_there() -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        check_mount("/nonexistent/point", usage())

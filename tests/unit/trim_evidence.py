@@ -1,0 +1,135 @@
+"""Evidence of an audit, written down: stacks, flows, and traces as the kernel's event log prints them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from opwatch.trim.audit import Answer, Asked, Evidence, ReadBack
+from opwatch.trim.flow import Amount, Flow, Stage, Trace, Who
+from opwatch.trim.layers import Fact, Filesystem, Kind, Layer, Limits, Stack
+
+GRANULE = 4096
+
+
+def layer(
+    device: str,
+    dev: str,
+    kind: Kind = Kind.DISK,
+    *below: str,
+    max_bytes: int = 1 << 31,
+    granularity: int = GRANULE,
+    target: str | None = None,
+    label: str | None = None,
+    **facts: Fact,
+) -> Layer:
+    limits = Limits(granularity, 0, max_bytes, 1 << 31, 1)
+    return Layer(
+        device, dev, kind, 1 << 30, limits, target=target, label=label, below=tuple(below), facts=facts
+    )
+
+
+def stack(*layers: Layer, kind: str = "ext4", tops: Sequence[str] | None = None) -> Stack:
+    names = tuple(tops) if tops else (layers[0].device,)
+    return Stack(Filesystem("/m", kind, "/dev/x", layers[0].dev, (), names), layers)
+
+
+def flow(
+    stage: Stage,
+    dev: str,
+    n_bytes: int,
+    *,
+    disk: str = "",
+    count: int = 1,
+    status: int = 0,
+    who: Who = Who.OURS,
+    op: str = "discard",
+    whole: int | None = None,
+) -> Flow:
+    amount = Amount(count, n_bytes, count, n_bytes if whole is None else whole)
+    return Flow(disk, dev, stage, op, who, status, amount)
+
+
+def through(disk: str, dev: str, n_bytes: int, whole: int | None = None, who: Who = Who.OURS) -> list[Flow]:
+    """What a disk without faults shows."""
+    return [
+        flow(stage, dev, n_bytes, disk=disk, whole=whole, who=who)
+        for stage in (Stage.BIO, Stage.ISSUED, Stage.DONE)
+    ]
+
+
+def extents(dev: str, n_bytes: int, count: int = 1) -> Flow:
+    return flow(Stage.FS_EXTENT, dev, n_bytes, count=count)
+
+
+def evidence(
+    before: Stack,
+    flows: Iterable[Flow],
+    claimed: int | None,
+    *,
+    error: int = 0,
+    after: Stack | None = None,
+    absent: Iterable[str] = (),
+    stats: Mapping[str, tuple[int, int]] | None = None,
+    read_back: ReadBack | None = None,
+    interrupted: bool = False,
+) -> Evidence:
+    trace = Trace(tuple(flows), absent=frozenset(absent), stats=stats or {})
+    answer = Answer(claimed, error, interrupted)
+    return Evidence(before, after or before, trace, Asked(), answer, True, read_back)
+
+
+def with_facts(one: Stack, device: str, **facts: Fact) -> Stack:
+    """The same stack, with other facts of one layer."""
+    layers = [
+        replace(each, facts=dict(each.facts) | facts) if each.device == device else each
+        for each in one.layers
+    ]
+    return Stack(one.filesystem, tuple(layers))
+
+
+def with_limit(one: Stack, device: str, max_bytes: int) -> Stack:
+    layers = [
+        replace(each, limits=replace(each.limits, max_bytes=max_bytes)) if each.device == device else each
+        for each in one.layers
+    ]
+    return Stack(one.filesystem, tuple(layers))
+
+
+_EVENT = re.compile(r"^\s*(\S+?)-\d+\s+[\d.]+: (\w+): (.*)$")
+_BLOCK = re.compile(r"(\d+),(\d+) (D\w*) .*?(\d+) \+ (\d+)(?: .*?\[(-?\d+)\])?")
+_EXTENT = re.compile(r"dev (\d+)[,:](\d+) .*(?:len|fsbcount) (\w+)$")
+_STAGES = {
+    "block_bio_queue": Stage.BIO,
+    "block_rq_issue": Stage.ISSUED,
+    "block_rq_complete": Stage.DONE,
+    "ext4_trim_extent": Stage.FS_EXTENT,
+    "xfs_discard_extent": Stage.FS_EXTENT,
+}
+_STATUS = {0: 0, -95: 1, -121: 5, -5: 10}
+
+
+def flows_of_log(text: str, disks: Mapping[str, str], block_bytes: int) -> list[Flow]:
+    """A log of events as the flows that the programs would have counted."""
+    found: defaultdict[tuple[Stage, str, int], Amount] = defaultdict(Amount)
+    for line in text.splitlines():
+        event = _EVENT.match(line)
+        if not event or event[2] not in _STAGES:
+            continue
+        stage, rest = _STAGES[event[2]], event[3]
+        if stage is Stage.FS_EXTENT:
+            parts = _EXTENT.match(rest)
+            assert parts, rest
+            n_bytes, status = int(parts[3], 0) * block_bytes, 0
+        else:
+            parts = _BLOCK.match(rest)
+            assert parts, rest
+            n_bytes, status = int(parts[5]) * 512, _STATUS[int(parts[6] or 0)]
+        key = stage, f"{parts[1]}:{parts[2]}", status
+        found[key] = found[key].plus(Amount(1, n_bytes, 1, n_bytes))
+    return [
+        Flow("" if stage is Stage.FS_EXTENT else disks[dev], dev, stage, "discard", Who.OURS, status, amount)
+        for (stage, dev, status), amount in found.items()
+    ]

@@ -1,0 +1,99 @@
+"""`opwatch trim audit` on every driver: what left the filesystem is what the drive was told."""
+
+from __future__ import annotations
+
+import pytest
+
+from opwatch.trim.flow import Stage, total
+from tests.vm.guest import sysfs
+from tests.vm.guest.audits import Audit, Verdict, audit, codes, filesystem, row, whole
+
+DEVICES = (
+    "nvme",
+    "virtio-blk",
+    "virtio-blk-ignored",
+    "virtio-blk-nodiscard",
+    "virtio-scsi",
+    "virtio-scsi-ignored",
+    "ahci",
+    "usb",
+)
+VIRTUAL = {
+    "opw-virtio-blk": "virtio-blk that frees",
+    "opw-virtio-ignored": "virtio-blk that ignores",
+    "opw-virtio-scsi": "virtio-scsi that frees",
+    "opw-scsi-ignored": "virtio-scsi that ignores",
+}
+
+
+def commands(found: Audit, disk: str) -> int:
+    """Commands that the driver built, as its own events tell them."""
+    return total(found.evidence.trace.select(Stage.COMMAND, disk=disk)).count
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
+def test_nvme(kind: str) -> None:
+    """Several ranges a command: xfs sends its extents in bunches, and the request's own sector lies."""
+    disk = sysfs.disk("opw-nvme")
+    before = sysfs.stat(disk)
+    with filesystem(disk, kind) as point:
+        during = sysfs.stat(disk)
+        found = audit(point)
+        delta = sysfs.stat(disk) - during
+    sent = whole(found)
+    assert during.discard_bytes == before.discard_bytes
+    assert delta.discard_bytes == sent
+    device = row(found, "disk")
+    trace = found.evidence.trace
+    assert delta.discards == device.requests == commands(found, disk)
+    ranges = total(trace.select(Stage.DONE, disk=disk)).ranges
+    assert total(trace.select(Stage.COMMAND, disk=disk)).ranges == ranges
+    assert (
+        ranges
+        == total(trace.select(Stage.BIO, disk=disk)).count + total(trace.select(Stage.SPLIT, disk=disk)).count
+    )
+    # Functions can be attached to here: what was submitted was taken.
+    assert "discard_submitted" not in trace.absent
+    submitted = total(trace.select(Stage.SUBMITTED, disk=disk))
+    assert submitted.bytes == total(trace.select(Stage.BIO, disk=disk)).bytes
+    if kind == "xfs" and "discard_extents" not in trace.absent:
+        assert ranges >= (device.requests or 0)
+
+
+@pytest.mark.parametrize("serial", list(VIRTUAL))
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_a_guest_cannot_see_what_its_host_does(serial: str, kind: str) -> None:
+    """A perfect trace in both modes of the host: accepted, and said to be no proof."""
+    disk = sysfs.disk(serial)
+    with filesystem(disk, kind) as point:
+        found = audit(point)
+    whole(found)
+    assert codes(found) == {"host-may-drop": None}
+    if "scsi" in serial:
+        assert commands(found, disk) == row(found, "disk").requests
+
+
+def test_a_virtual_disk_without_discards() -> None:
+    disk = sysfs.disk("opw-virtio-nodisc")
+    with filesystem(disk, "ext4") as point:
+        found = audit(point)
+    assert found.verdict is Verdict.NOT_SENT
+    assert list(codes(found)) == ["virtual-no-discards"]
+    assert found.claimed_bytes is None
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_sata(kind: str) -> None:
+    disk = sysfs.disk("opw-ahci")
+    with filesystem(disk, kind) as point:
+        found = audit(point)
+    whole(found)
+    assert commands(found, disk) == row(found, "disk").requests
+
+
+def test_usb_has_no_discards() -> None:
+    disk = sysfs.disk("opw-usb")
+    with filesystem(disk, "ext4") as point:
+        found = audit(point)
+    assert found.verdict is Verdict.NOT_SENT
+    assert list(codes(found)) == ["scsi-full"]

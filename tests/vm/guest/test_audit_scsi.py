@@ -1,0 +1,123 @@
+"""`opwatch trim audit` on scsi_debug, whose map of what is provisioned is the oracle; and null_blk."""
+
+from __future__ import annotations
+
+import pytest
+
+from opwatch.trim.flow import Stage, total
+from tests.vm.guest import sysfs
+from tests.vm.guest.audits import Verdict, audit, codes, filesystem, row, whole
+from tests.vm.guest.nullblk import NullBlk, null_blk
+from tests.vm.guest.scsidebug import scsi_debug
+from tests.vm.guest.shell import call, put
+from tests.vm.guest.sysfs import SYS_BLOCK
+
+SECTOR = 512
+MIB = 1 << 20
+
+
+def fill(disk: str) -> None:
+    """Give the device data everywhere: only then its map shows what a discard takes away."""
+    call("dd", "if=/dev/zero", f"of=/dev/{disk}", "bs=1M", "count=64", "oflag=direct", "status=none")
+
+
+@pytest.mark.parametrize(
+    ("granularity", "alignment"), [(1, 0), (8, 0), (2048, 0), (2048, 256)], ids=["1", "8", "2048", "2048+256"]
+)
+def test_reached_is_what_the_device_gave_back(granularity: int, alignment: int) -> None:
+    """Granules of 512 B to 1 MiB, with and without an offset: exact, by the device's own map."""
+    with scsi_debug(unmap_granularity=granularity, unmap_alignment=alignment) as device:
+        fill(device.name)
+        with filesystem(device.name, "ext4") as point:
+            call("sync")
+            before = device.mapped_blocks()
+            found = audit(point)
+            freed = (before - device.mapped_blocks()) * granularity * SECTOR
+    assert found.reached_bytes == freed > 16 * MIB
+    assert found.unexplained_bytes == 0
+    completed = row(found, "disk").bytes_ok
+    assert completed
+    assert completed == found.claimed_bytes
+    if freed == completed:
+        whole(found)
+    else:
+        assert found.verdict is Verdict.PARTIAL
+        assert codes(found)["device-rounds"] == completed - freed
+
+
+@pytest.mark.parametrize(
+    "commands", [{"lbpu": 1}, {"lbpu": 0, "lbpws": 1}, {"lbpu": 0, "lbpws": 0, "lbpws10": 1}]
+)
+def test_each_way_to_say_it(commands: dict[str, int]) -> None:
+    """UNMAP, WRITE SAME (16) and WRITE SAME (10)."""
+    opcode = 0x42 if commands["lbpu"] else 0x93 if commands["lbpws"] else 0x41
+    with scsi_debug(**commands) as device:
+        fill(device.name)
+        with filesystem(device.name, "ext4") as point:
+            before = device.mapped_blocks()
+            found = audit(point)
+            freed = (before - device.mapped_blocks()) * SECTOR
+    assert whole(found) == found.reached_bytes == freed
+    told = {flow.status for flow in found.evidence.trace.select(Stage.COMMAND, disk=device.name)}
+    assert told == {opcode}
+
+
+def test_a_small_maximum_splits() -> None:
+    with scsi_debug(unmap_max_blocks=2048) as device:
+        fill(device.name)
+        with filesystem(device.name, "ext4") as point:
+            before = device.mapped_blocks()
+            found = audit(point)
+            freed = (before - device.mapped_blocks()) * SECTOR
+    assert whole(found) == found.reached_bytes == freed
+    requests = row(found, "disk").requests
+    assert requests is not None
+    assert requests >= found.reached_bytes // MIB
+    splits = total(found.evidence.trace.select(Stage.SPLIT, disk=device.name)).count
+    assert splits > 0
+
+
+def test_a_disk_that_rejects_the_command() -> None:
+    """One request fails, the kernel disables discards, and the rest vanishes; fstrim claims it all."""
+    with scsi_debug(lbpu=1, lbpws=0, dev_size_mb=384) as device:
+        [mode] = (SYS_BLOCK / device.name / "device/scsi_disk").glob("*/provisioning_mode")
+        with filesystem(device.name, "ext4") as point:
+            put(mode, "writesame_16")
+            found = audit(point)
+            assert mode.read_text().strip() == "disabled"
+    assert found.verdict is Verdict.REJECTED
+    assert found.reached_bytes == 0
+    sent = row(found, "filesystem").bytes_out
+    assert sent
+    # ext4 ends the group whose extent failed, and believes that it trimmed all others.
+    assert 0 < (found.claimed_bytes or 0) < sent
+    assert codes(found) == {"scsi-disabled": sent}
+    assert list(row(found, "disk").errors) == ["target"]
+    assert found.unexplained_bytes == 0
+    changed = {each.fact: each.after for each in found.changes}
+    assert changed["provisioning_mode"] == "disabled"
+    assert changed["max_bytes"] == 0
+
+
+def test_a_disk_that_is_not_thin() -> None:
+    with scsi_debug(lbpu=0, lbpws=0) as device, filesystem(device.name, "ext4") as point:
+        found = audit(point)
+    assert found.verdict is Verdict.NOT_SENT
+    assert list(codes(found)) == ["scsi-full"]
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_null_blk(kind: str) -> None:
+    with null_blk(NullBlk(size=384, memory_backed=1, discard=1)) as disk:
+        with filesystem(disk, kind) as point:
+            before = sysfs.stat(disk)
+            found = audit(point)
+            delta = sysfs.stat(disk) - before
+        assert whole(found) == found.reached_bytes == delta.discard_bytes
+
+
+def test_null_blk_without_discards() -> None:
+    with null_blk(NullBlk(size=384, memory_backed=1)) as disk, filesystem(disk, "ext4") as point:
+        found = audit(point)
+    assert found.verdict is Verdict.NOT_SENT
+    assert list(codes(found)) == ["limit-zero"]

@@ -1,0 +1,163 @@
+"""`opwatch trim audit [MOUNT... | --dev D | --all]`: trim, and follow what becomes of it."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+
+from opwatch import units
+from opwatch.collectors import fitrim_process, trimming
+from opwatch.collectors.fitrim import check_mount, mounted_at
+from opwatch.collectors.trim_layers import LayerReader
+from opwatch.device import Devices
+from opwatch.drive.spec import parse_size
+from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, UsageError
+from opwatch.sinks.trim_audit import write_json, write_lines
+from opwatch.tools.waiting import End, Waiter
+from opwatch.trim import ledger
+from opwatch.trim.audit import Asked, Audit
+from opwatch.trim.layers import Stack
+from opwatch.usage import Mount, read_usage
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
+    if not 0 < value <= 86400:
+        raise argparse.ArgumentTypeError("must be above 0, and at most a day")
+    return value
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("mounts", nargs="*", metavar="MOUNT", help="mount points to trim")
+    parser.add_argument("--all", action="store_true", help="every mounted filesystem on a block device")
+    parser.add_argument("--dev", metavar="D", help="the filesystem mounted from this device")
+    parser.add_argument(
+        "-m", "--minimum", metavar="SIZE", default="0", help="as fstrim's: leave out shorter free extents"
+    )
+    parser.add_argument(
+        "--prove", action="store_true", help="write files of its own before, and read their place raw after"
+    )
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="trim nothing: follow whatever trims this mount or device, until Ctrl-C or the end of CMD",
+    )
+    parser.add_argument("--for", dest="seconds", type=_seconds, metavar="S", help="with --watch: so long")
+    parser.add_argument(
+        "--wait", type=_seconds, default=30.0, metavar="S", help="how long for the last discard"
+    )
+    parser.add_argument("--json", action="store_true", help='one object a line, "schema":"opwatch/1"')
+    parser.add_argument("-q", "--quiet", action="store_true", help="only the verdict")
+
+
+def say(text: str) -> None:
+    """Talk, which is no data."""
+    print(f"opwatch: {units.printable(text)}", file=sys.stderr)
+
+
+def _chosen(args: argparse.Namespace) -> list[Mount]:
+    """What to trim; with --all, what is left out is told with its reason."""
+    usage = read_usage()
+    if args.mounts:
+        return [check_mount(text, usage) for text in args.mounts]
+    if args.dev:
+        device = Devices().resolve(args.dev)
+        found = usage.mounts_of(device)
+        if not found:
+            raise UsageError(f"{device.name} is mounted nowhere; --watch follows blkdiscard and others on it")
+        return [check_mount(found[0].point, usage)]
+    chosen: dict[str, Mount] = {}
+    for mount in usage.mounts:
+        if mount.dev in chosen or not mount.source.startswith("/dev/"):
+            continue
+        try:
+            chosen[mount.dev] = check_mount(mount.point, usage)
+        except (RefusedError, UsageError) as error:
+            say(f"left out: {error}")
+    if not chosen:
+        raise UsageError("no filesystem here can be trimmed")
+    return list(chosen.values())
+
+
+def audit_mount(mount: Mount, asked: Asked, patience_s: float = 30.0, *, prove: bool = False) -> Audit:
+    """Trim one filesystem, follow it and judge."""
+    return ledger.audit(trimming.trim(mount, asked, patience_s, say, prove=prove), mount.point)
+
+
+def _write(args: argparse.Namespace, audit: Audit) -> None:
+    if args.json:
+        write_json([audit], sys.stdout)
+    else:
+        write_lines([audit], sys.stdout, quiet=args.quiet)
+
+
+def _trim(args: argparse.Namespace) -> int:
+    asked = fitrim_process.whole(parse_size(args.minimum) if args.minimum != "0" else 0)
+    mounts = _chosen(args)
+    audits = []
+    for mount in mounts:
+        try:
+            audits.append(audit_mount(mount, asked, args.wait, prove=args.prove))
+        except OpwatchError as error:
+            if len(mounts) == 1:
+                raise
+            say(str(error))
+            continue
+        _write(args, audits[-1])
+    status = ledger.exit_status(each.verdict for each in audits)
+    return 64 if len(audits) < len(mounts) and status == 0 else status
+
+
+def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
+    """What is looked at: a mount and all below it, or a device."""
+    if args.dev:
+        device = Devices().resolve(args.dev)
+        return LayerReader().device(device), None, device.name
+    if len(args.mounts) != 1:
+        raise UsageError("--watch follows one mount point, or one device with --dev")
+    mount = mounted_at(args.mounts[0])
+    return LayerReader().mount(mount), mount, mount.point
+
+
+def _watch(args: argparse.Namespace) -> int:
+    if args.prove or args.minimum != "0":
+        raise UsageError("--watch trims nothing: --prove and --minimum are for a trim of our own")
+    stack, mount, name = _watched(args)
+    with Waiter() as waiter:
+
+        def wait() -> None:
+            waiter.start(args.command, quiet_stdout=args.json)
+            say(
+                f"following discards of {name}" + ("" if args.command or args.seconds else "; Ctrl-C ends it")
+            )
+            until = time.monotonic() + args.seconds if args.seconds else math.inf
+            while waiter.wait(min(until, time.monotonic() + 3600)) is End.TICK and time.monotonic() < until:
+                pass
+            waiter.finish(stop=bool(args.seconds))
+
+        kind = mount.filesystem if mount else ""
+        quiet = trimming.QUIET_S.get(kind, trimming.QUIET_DEFAULT_S)
+        audit = ledger.audit(trimming.observe(stack, mount, wait, args.wait, quiet), name)
+    _write(args, audit)
+    return ledger.exit_status([audit.verdict])
+
+
+def run(args: argparse.Namespace) -> int:
+    if os.geteuid() != 0:
+        raise PermissionMissing(
+            "opwatch trim audit trims and traces: it needs root. Try: sudo opwatch trim audit ... "
+            "(opwatch trim check needs no privilege)"
+        )
+    if sum((bool(args.mounts), args.all, bool(args.dev))) != 1:
+        raise UsageError("name mount points, or one device with --dev, or --all")
+    if args.watch:
+        return _watch(args)
+    if args.seconds or args.command:
+        raise UsageError("--for and a command behind -- go with --watch")
+    return _trim(args)

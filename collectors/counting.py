@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opwatch.collectors.nvme import KernelTransport, Transport, collect_nvme
 from opwatch.collectors.simulated import find_simulated
-from opwatch.collectors.smart import collect_smart
 from opwatch.counters.catalogue import Catalogue
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.reading import Drive, Reading, Report
@@ -18,14 +18,16 @@ from opwatch.counters.report import report
 from opwatch.details import read_identity
 from opwatch.device import SECTOR, BlockDevice, Devices
 from opwatch.errors import OpwatchError
-from opwatch.trail import Poll
+
+if TYPE_CHECKING:
+    from opwatch.trail import Poll
 
 _WRITE_SECTORS = 6
 _SHUTDOWNS = ("unsafe_shutdowns", "incomplete_shutdowns")
 _NAMESPACE = re.compile(r"(nvme\d+)n\d+")
 
 
-class _IdentifyOnce:
+class IdentifyOnce:
     """A transport that asks for each Identify structure once: what is read from them does not change."""
 
     def __init__(self, transport: Transport) -> None:
@@ -93,10 +95,13 @@ class Counting:
         disk = self.disk
         beside = find_simulated(disk)
         if beside:
-            folder = _IdentifyOnce(beside)
+            folder = IdentifyOnce(beside)
             return lambda: collect_nvme(folder, self._catalogue)
         node = Path("/dev") / disk.name
         if not disk.name.startswith("nvme"):
+            # What only other drives need is not imported for this one: it would be half of the time it takes.
+            from opwatch.collectors.smart import collect_smart
+
             self.reads_pages = False
             return lambda: collect_smart(node)
         try:
@@ -105,7 +110,7 @@ class Counting:
             return _refuse(error)
         self._close = transport.close
         nsid = disk.number("nsid") or int(re.sub(r".*n", "", disk.name))
-        once = _IdentifyOnce(transport)
+        once = IdentifyOnce(transport)
         return lambda: collect_nvme(once, self._catalogue, nsid)
 
     def read(self) -> Report:
@@ -128,6 +133,8 @@ class Counting:
         """Bytes that the kernel wrote since boot, by disk. A disk that does not tell is left out."""
         found = {}
         for name, disks in self._disks.items():
+            if any(disk.number("queue/iostats") == 0 for disk in disks):
+                continue  # it stands still, whatever is written
             fields = [(disk.attribute("stat") or "").split() for disk in disks]
             if all(len(each) > _WRITE_SECTORS for each in fields):
                 found[name] = sum(int(each[_WRITE_SECTORS]) for each in fields) * SECTOR
@@ -169,6 +176,7 @@ def poll_of(
     parts: dict[str, int] | None = None,
 ) -> Poll:
     """What a poll keeps of a report."""
+    from opwatch.trail import Poll
 
     def side(name: str) -> tuple[Reading, ...]:
         return (found.readings[name], *found.others.get(name, []))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from opwatch.collectors.recorded import controller_evidence, page_evidence
+from opwatch.collectors.pages import controller_evidence, page_evidence
 from opwatch.counters import endurance, fdp, identify, ocp, smart_log
 from opwatch.counters.catalogue import Catalogue
 from opwatch.counters.evidence import Evidence, merge

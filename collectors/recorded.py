@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from opwatch.counters import endurance, fdp, identify, ocp, smart_log
-from opwatch.counters.evidence import Evidence, VendorPage, merge
+from opwatch.collectors.pages import controller_evidence, page_evidence
+from opwatch.counters import identify, ocp, smart_log
+from opwatch.counters.evidence import Evidence, merge
 from opwatch.counters.nvme_json import parse_nvme_json
-from opwatch.counters.pages import BadPage
 from opwatch.counters.plugin_text import parse_plugin_text
 from opwatch.counters.reading import Drive
 from opwatch.counters.smartctl_json import is_smartctl, parse_smartctl_json
@@ -23,41 +23,6 @@ _MAX_BYTES = 64 << 20
 _NVME = Drive(protocol="nvme")
 _LID_IN_NAME = re.compile(r"(?:^|[^0-9a-z])(?:log|page|lid)?[-_]?(?:0x)?([0-9a-f]{2})h?$", re.IGNORECASE)
 _KNOWN = "smartctl --json, smartctl -x, nvme-cli JSON, or a log page of 64 to 4096 bytes"
-
-
-def controller_evidence(raw: bytes) -> Evidence:
-    """What Identify Controller tells of the drive."""
-    found = identify.decode_controller(raw)
-    return Evidence(
-        drive=Drive(
-            protocol="nvme",
-            model=found.model,
-            serial=found.serial,
-            firmware=found.firmware,
-            vendor_id=found.vendor_id,
-            capacity_bytes=found.capacity_bytes,
-            max_transfer_bytes=found.max_transfer_bytes,
-        )
-    )
-
-
-def page_evidence(lid: int, raw: bytes) -> Evidence:
-    """One log page as evidence; BadPage when it is not what its number says."""
-    evidence = Evidence(drive=_NVME)
-    if lid == smart_log.LID:
-        return replace(evidence, smart=smart_log.decode_smart_log(raw))
-    if lid == endurance.LID:
-        return replace(evidence, endurance=endurance.decode_endurance_group(raw))
-    if lid == fdp.LID:
-        return replace(evidence, fdp=fdp.decode_fdp_statistics(raw))
-    if lid == ocp.LID:
-        page = ocp.decode_c0(raw)
-        if isinstance(page, ocp.CloudLog):
-            return replace(evidence, ocp=page)
-        return replace(evidence, boot=page)
-    if lid >= 0xC0:
-        return replace(evidence, vendor=(VendorPage(lid, raw),))
-    raise BadPage(f"log page {lid:02X}h holds no counters that are known")
 
 
 def _looks_like_smart(raw: bytes) -> bool:

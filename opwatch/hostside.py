@@ -147,7 +147,7 @@ def _compared(kernel: Span, drive: Span, track: Track, *, waits: bool, learned: 
     if both is None:
         return HostSide(drive, source, kernel, drive, source, False, _explain(kernel, drive, source))
     if not drive.known:
-        shown = drive.low + 2 * (track.quantum - 1) >= kernel.low
+        shown = kernel.known and drive.low + 2 * (track.quantum - 1) >= kernel.low
         if shown:
             # Whether somebody else wrote meanwhile is worth a period, where that is known.
             return HostSide(both, KERNEL, kernel, drive, source, True, waits=waits and learned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from opwatch.measure import Measurement, Stretch, periods_of
@@ -49,9 +50,9 @@ def _rate(track: Track, moments: list[Moment], begin: int) -> tuple[float, float
 
 def _begin_of(moments: list[Moment], seconds: float) -> int | None:
     """The last poll that is at least so old; None when all are younger."""
-    since = moments[-1].end_ns - seconds * 1e9
-    old = [index for index, each in enumerate(moments) if each.end_ns <= since]
-    return old[-1] if old else None
+    since = moments[-1].end_ns - int(seconds * 1e9)
+    place = bisect_right(moments, since, key=lambda each: each.end_ns) - 1
+    return place if place >= 0 else None
 
 
 def live(trail: Trail) -> Live:

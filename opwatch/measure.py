@@ -117,8 +117,11 @@ class Measurement:
         """Whether the work, all of it and nothing else, lies between the marks: by the kernel's count, or
         because the page has shown just what the kernel wrote."""
         first, last = (self._trail.moments[each].written for each in (self._begin, self._end))
+        # Besides the kernel's writes there may be others: none of the polls in between are left out.
+        if begin.poll > self._begin or end.poll < self._end or not self._work.known:
+            return False
         if host.fresh and host.span.error <= _STEP * host.span.middle:
-            return begin.poll <= self._begin and end.poll >= self._end
+            return True
         starts = first.low <= begin.written.low and begin.written.high <= first.high
         ends = last.low <= end.written.low and end.written.high <= last.high
         return starts and ends
@@ -193,6 +196,8 @@ class Measurement:
         first = found[0]
         if first.track.quantum > _HOPELESS * self._work.high:
             return True
+        if not self._work.known:
+            return first.track.look_after(self._end, self._periods(first.track)) is not None
         every = self._every(first.track)
         done = [each for each in every if each.whole and each.end.poll >= self._end and not each.host.waits]
         if any(each.found.relative_error <= _WHOLE for each in done):
@@ -266,14 +271,23 @@ class Measurement:
                 seconds += self._time(track, first, last)
                 count += 1
         if seconds < _MIN_IDLE_S:
-            reason = (
-                f"the host was idle for {seconds:.1f} s that the counter shows; {_MIN_IDLE_S:.0f} are needed"
-            )
-            return Background(None, None, seconds, None, reason)
+            return Background(None, None, seconds, None, self._no_background(period))
         # The ends may be off by a period each, and the counter by a step, in each of the stretches.
         blur = (grown / seconds) * min(period / 1e9, seconds) if grown else 0.0
         error = (count * (track.quantum - 1) + blur) / seconds
         return Background(grown / seconds, error, seconds, grown)
+
+    def _no_background(self, period_ns: int) -> str:
+        """Why there is no rate: too little idle time, or a page that need not show it yet."""
+        moments = self._trail.moments
+        stretches = idle_stretches(moments)
+        longest = max(
+            (moments[last].begin_ns - moments[first].end_ns for first, last in stretches), default=0
+        )
+        if longest < _MIN_IDLE_S * 1e9:
+            return f"the host was idle for {longest / 1e9:.1f} s at once; {_MIN_IDLE_S:.0f} are needed"
+        idle, age = longest / 1e9, period_ns / 1e9
+        return f"{idle:.0f} s of idle time need not show yet in a page that may be {age:.0f} s old"
 
     def _time(self, track: Track, first: int, last: int) -> float:
         moments = self._trail.moments
@@ -304,11 +318,13 @@ class Measurement:
             if last is None:
                 last = mark
                 continue
-            host = host_growth(self._trail, track, last, mark, self._periods).span
             seconds = (moments[mark.poll].begin_ns - moments[last.poll].begin_ns) / 1e9
             # Both moments are uncertain; against the time between them that must be little.
             blur_s = sum(_width_s(moments, each) for each in (mark, last))
-            if seconds < max(least_s, blur_s) or not host.known or host.error > _BLUR * host.middle:
+            if seconds < max(least_s, blur_s):
+                continue
+            host = host_growth(self._trail, track, last, mark, self._periods).span
+            if not host.known or host.error > _BLUR * host.middle:
                 continue
             grown = int(mark.value.low - last.value.low)
             written = mark.written.at(share) - last.written.at(share)

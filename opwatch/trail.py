@@ -11,7 +11,6 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from opwatch.counters.reading import Reading
 from opwatch.waf import Span
@@ -200,12 +199,13 @@ class Track:
 
 
 def in_step(one: Track, other: Track) -> bool:
-    """Whether two pages are refreshed together, as far as that shows: both changed in the same polls, and
-    that is unlikely to be chance. With periods of their own they would do so once in as many times as there
-    are polls in a period, and a period is at least as long as either has stood still."""
-    if not one.changes or one.changes != other.changes or one.polls[-1] != other.polls[-1]:
+    """Whether two pages are refreshed together, as far as that shows: the last change of both fell into the
+    same poll, and that is unlikely to be chance. With periods of their own it would happen once in as many
+    times as there are polls in a period, and that is at least as long as both have stood still."""
+    if one.changes[-1:] != other.changes[-1:] or not one.changes or one.polls[-1] != other.polls[-1]:
         return False
-    stood = max(later - earlier for earlier, later in pairwise((*one.changes, one.polls[-1])))
+    last, before = one.changes[-1], max((*one.changes[-2:-1], *other.changes[-2:-1]), default=one.changes[-1])
+    stood = max(one.polls[-1] - last, last - before)
     return stood >= ODDS
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TextIO
 
 from opwatch.collectors.counting import Counting
-from opwatch.collectors.recorded import read_recorded
 from opwatch.counters.catalogue import Catalogue, load_catalogue
 from opwatch.counters.reading import Proof, Reading, Report
 from opwatch.counters.report import report
@@ -85,6 +84,8 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"{path}: there is no such file")
     catalogue = load_catalogue(args.counters)
     if args.files:
+        from opwatch.collectors.recorded import read_recorded
+
         show(report(read_recorded(args.files), catalogue), None, args, sys.stdout)
         return 0
     devices, first = Devices(), None

@@ -56,7 +56,7 @@ class _Subject:
 
 
 @dataclass
-class _Check:
+class Check:
     """One run of the command."""
 
     minimum_bytes: int
@@ -71,13 +71,23 @@ class _Check:
         """Each filesystem on a block device once, where it can be seen."""
         seen = set()
         for mount in self.usage.mounts:
-            on_disk = not mount.dev.startswith("0:") or mount.source.startswith("/dev/")
+            on_disk = not mount.dev.startswith("0:") or self._is_disk(mount.source)
             covered = mount_of(mount.point, self.usage.mounts) != mount
             key = (mount.dev, mount.source)
             if (on_disk or mount.filesystem == "zfs") and not covered and key not in seen:
                 seen.add(key)
                 if mount.filesystem not in _IMAGES:
                     yield _Subject(mount)
+
+    def _is_disk(self, source: str) -> bool:
+        """For filesystems with a number of their own; /dev/fuse, for one, is no block device."""
+        if not source.startswith("/dev/"):
+            return False
+        try:
+            self.devices.resolve(source.partition(":")[0])
+        except UsageError:
+            return False
+        return True
 
     def path(self, text: str) -> Iterator[_Subject]:
         """The filesystem that holds a path; the device, when the path is one."""
@@ -155,7 +165,7 @@ def exit_status(outlooks: list[Outlook]) -> int:
     return NONE if all(outlook is Outlook.NOTHING for outlook in outlooks) else SOME
 
 
-def _subjects(run: _Check, args: argparse.Namespace) -> list[_Subject]:
+def _subjects(run: Check, args: argparse.Namespace) -> list[_Subject]:
     if args.all and (args.paths or args.dev):
         raise UsageError("--all takes no mount and no --dev beside it")
     if not args.paths and not args.dev:
@@ -166,7 +176,7 @@ def _subjects(run: _Check, args: argparse.Namespace) -> list[_Subject]:
 
 
 def run(args: argparse.Namespace) -> int:
-    work = _Check(parse_size(args.minimum) if args.minimum != "0" else 0)
+    work = Check(parse_size(args.minimum) if args.minimum != "0" else 0)
     subjects = _subjects(work, args)
     if not subjects:
         raise UsageError("no filesystem on a block device is mounted here; name one, or use --dev")

@@ -21,7 +21,7 @@ from opwatch.sinks.devices import encodable
 from opwatch.sinks.trim_stale import Report, document, lines
 from opwatch.trim.layers import Stack
 from opwatch.trim.sentinel import Seen
-from opwatch.trim.stale import Spare, spare, stale_bytes
+from opwatch.trim.stale import Spare, disputed, spare, stale_bytes
 from opwatch.usage import Mount, Usage, read_usage
 
 
@@ -145,6 +145,17 @@ def _lower_bound(found: Found) -> str | None:
     return f"data that is all {name} looks like what was trimmed"
 
 
+def _disputed(found: Found) -> str | None:
+    """What the drive's own count has against it, if there is one drive and it counts."""
+    if len(found.drives) != 1 or not found.count:
+        return None
+    device = Devices().by_name(found.drives[0].landing.device)
+    if device is None:
+        return None
+    stale = stale_bytes(found.share, found.judged_bytes)
+    return disputed(stale, found.free_bytes, device.disk.size_bytes, found.count.after_bytes)
+
+
 def _spare(
     found: Found, args: argparse.Namespace, devices: Devices
 ) -> tuple[Spare | None, str | None, str | None]:
@@ -173,6 +184,7 @@ def _report(
         reason = "this drive cannot be judged by reading: " + "; ".join(found.drives[0].calibration.words)
     elif not found.share.samples:
         reason = "no block could be read and was still free afterwards"
+    reason = reason or _disputed(found)
     stale = None if reason else stale_bytes(found.share, found.judged_bytes)
     figures, why_not, source = None, reason and "what is stale is not known", None
     if not reason:

@@ -21,6 +21,7 @@ from opwatch.sinks.devices import encodable
 from opwatch.sinks.waf import Outcome, document, lines
 from opwatch.tools.waiting import End, Waiter
 from opwatch.trail import LONGEST_NS, Trail
+from opwatch.waf import Amplification
 
 _LEAD_POLLS = 3
 _DEFAULT_S = 60.0
@@ -210,21 +211,19 @@ class _Course:
             if end is not End.TICK:
                 return end
             self.end = self.newest
-            measured = self.measurement().result()
-            if measured.waf and measured.error and measured.error <= self._args.until_error * measured.waf:
+            stretch = self.measurement().brief()
+            if stretch and stretch.found.relative_error <= self._args.until_error:
                 return End.COUNT
-            if measured.waf and measured.error == 0:
-                return End.COUNT
-            self._progress(measured)
+            self._progress(stretch.found if stretch else None)
 
-    def _progress(self, measured: Measured) -> None:
+    def _progress(self, found: Amplification | None) -> None:
         if time.monotonic() - self._talked < _TALK_S:
             return
         self._talked = time.monotonic()
-        if measured.waf and measured.error is not None:
-            self.say(f"WAF {measured.waf:.3g} ± {100 * measured.error / measured.waf:.2g} % so far")
+        if found and found.waf:
+            self.say(f"WAF {found.waf:.3g} ± {100 * found.relative_error:.2g} % so far")
         else:
-            self.say(measured.reason or "nothing yet")
+            self.say(found.reason if found and found.reason else "nothing yet")
 
     def settle(self) -> End:
         """Look until the pages show all of the work."""

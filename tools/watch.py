@@ -82,6 +82,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plain", action="store_true", help="lines of at most 80 columns (the default)")
     parser.add_argument("-q", "--quiet", action="store_true", help="only the summary")
     parser.add_argument("-v", "--verbose", action="store_true", help="say which hooks are attached")
+    _add_tracing_arguments(parser)
+
+
+def _add_tracing_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",

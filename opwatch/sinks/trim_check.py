@@ -108,6 +108,13 @@ def _layer(layer: Layer) -> list[str]:
     return _folded(" ".join(words), 24, first="  ")
 
 
+def _online(stack: Stack) -> list[str]:
+    """Whether the filesystem also discards by itself what it frees."""
+    options = stack.filesystem.options if stack.filesystem else ()
+    chosen = next((each for each in options if each.split("=")[0] == "discard"), None)
+    return _wrapped("online", f"mounted with {chosen}: it discards what it frees as well") if chosen else []
+
+
 def _space(found: Forecast) -> Iterator[str]:
     if found.outlook is Outlook.NOTHING:
         return
@@ -151,6 +158,7 @@ def lines(checked: Checked, encoding: str) -> list[str]:
     found = _folded(headline(checked), 4)
     for layer in checked.stack.layers:
         found += _layer(layer)
+    found += _online(checked.stack)
     found += _space(checked.forecast)
     # That nothing starts fstrim at all is said once, at the end.
     here = [each for each in checked.schedule if each.code != "timer-off"]

@@ -170,7 +170,10 @@ def _md(stack: Stack, layer: Layer) -> Iterator[Reason]:
 
 
 def _loop(stack: Stack, layer: Layer) -> Iterator[Reason]:
-    if not layer.limits.offered or layer.facts.get("simulated_drive"):
+    if not layer.limits.offered:
+        return
+    if layer.facts.get("simulated_drive"):
+        yield reason("advisory", layer.device, "it is a simulated drive", device=layer.device)
         return
     file = layer.text("backing_file") or ""
     if layer.facts.get("backing_is_device"):

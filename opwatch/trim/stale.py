@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from opwatch import units
 from opwatch.ftl import models
 from opwatch.trim.estimate import Share
 from opwatch.trim.sentinel import Seen
@@ -102,6 +103,26 @@ def stale_bytes(share: Share, free_bytes: int) -> Bounds:
     """The share as bytes of the free space."""
     value = None if share.share is None else share.share * free_bytes
     return Bounds(value, share.low * free_bytes, share.high * free_bytes)
+
+
+# What a live count may be late by, of the free space and at least.
+_LATE_SHARE, _LATE_BYTES = 0.02, 16 << 20
+
+
+def disputed(stale: Bounds, free_bytes: int, disk_bytes: int, held_bytes: int | None) -> str | None:
+    """Why the drive's own count (NUSE) rules out what was read, None where it does not. All that is not free
+    could be held, and no more: the rest of the count is stale. A count of nothing or of the whole disk is the
+    constant that many drives give."""
+    if held_bytes is None or not 0 < held_bytes < disk_bytes:
+        return None
+    least = held_bytes - (disk_bytes - free_bytes)
+    if least <= stale.high + max(_LATE_BYTES, _LATE_SHARE * free_bytes):
+        return None
+    return (
+        f"by its own count (NUSE) the drive holds {units.capacity(held_bytes)}, so at least "
+        f"{units.capacity(least)} of the free space, but at most {units.capacity(int(stale.high))} of it "
+        "read as data: either the drive reads as trimmed what it still holds, or its count is late"
+    )
 
 
 @dataclass(frozen=True, slots=True)

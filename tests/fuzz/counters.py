@@ -16,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from opwatch.collectors.recorded import evidence_of, page_evidence
+from opwatch.collectors.pages import page_evidence
+from opwatch.collectors.recorded import evidence_of
 from opwatch.counters import identify, ocp
 from opwatch.counters.catalogue import load_catalogue
 from opwatch.counters.evidence import Evidence

@@ -9,13 +9,14 @@ from .bpftrace import ROOT, maps, run
 
 BT = ROOT / "tools" / "bt"
 # The kernel runs no tracepoint's program while another runs on the same CPU, so a completion whose interrupt
-# comes during one is not seen. On an emulated CPU that is one in a hundred. Issues interrupt nothing.
+# comes during one is not seen; issues interrupt nothing. Where the two can be kept on CPUs of their own, none
+# is missed; elsewhere this many of an operation may be.
 MISSED = 5
 
 
-def almost(count: int, exact: int, unit: int = 1) -> bool:
+def almost(count: int, exact: int, missed: int) -> bool:
     """All of them, but for the few completions that may be missed; never more."""
-    return exact - MISSED * unit <= count <= exact
+    return exact - missed <= count <= exact
 
 
 def seen(script: str, node: str) -> tuple[dict[str, Any], list[str]]:
@@ -41,16 +42,16 @@ def operation(rwbs: str) -> str:
     return "flush" if rwbs.startswith("FF") else rwbs.lstrip("F")[0]
 
 
-def check_latency(node: str) -> None:
+def check_latency(node: str, missed: int = MISSED) -> None:
     found, _ = seen("oplatency.bt", node)
     counts = totals(found["@usecs"])
     for op, exact in (("R", 23), ("W", 36), ("D", 14)):
-        assert almost(counts[op], exact), counts
-    assert counts["flush"] >= 11 - MISSED
+        assert almost(counts[op], exact, missed), counts
+    assert counts["flush"] >= 11 - missed
     assert "@errors" not in found
 
 
-def check_size(node: str) -> None:
+def check_size(node: str, missed: int = MISSED) -> None:
     found, _ = seen("opsize.bt", node)
     assert totals(found["@bytes"]) == {"R": 23, "W": 36, "D": 14}
     sums: dict[str, int] = {}
@@ -60,31 +61,31 @@ def check_size(node: str) -> None:
     assert sums == {"R": 23 * 4096, "W": 29 * 8192 + 7 * 4096, "D": 7 << 19}
 
 
-def check_discards(node: str) -> None:
+def check_discards(node: str, missed: int = MISSED) -> None:
     found, lines = seen("discards.bt", node)
     events = [line.split()[1] for line in lines if line[:8].strip().replace(".", "").isdigit()]
     counts = [events.count(e) for e in ("queued", "split", "issued", "complete")]
     assert counts[:3] == [7, 7, 14], "\n".join(lines)
-    assert almost(counts[3], 14), "\n".join(lines)
+    assert almost(counts[3], 14, missed), "\n".join(lines)
     assert found["@queued_bytes"] == found["@issued_bytes"] == 7 << 19
-    assert almost(found["@completed_bytes"], 7 << 19, unit=1 << 18)
+    assert almost(found["@completed_bytes"], 7 << 19, missed << 18)
     assert "@failed_bytes" not in found
 
 
-def check_discarders(node: str) -> None:
+def check_discarders(node: str, missed: int = MISSED) -> None:
     found, _ = seen("discarders.bt", node)
     assert sum(found["@bytes"].values()) == 7 << 19
     assert sum(found["@discards"].values()) == 7
     assert all("blkdev" in key for key in found["@discards"])
 
 
-def check_flush_cost(node: str) -> None:
+def check_flush_cost(node: str, missed: int = MISSED) -> None:
     found, _ = seen("flushcost.bt", node)
     [flush] = found["@flush"].values()
-    assert flush["count"] >= 11 - MISSED
+    assert flush["count"] >= 11 - missed
     assert flush["total"] >= flush["average"] > 0
     written = sum(stats["count"] for name in ("@write", "@fua") for stats in found.get(name, {}).values())
-    assert almost(written, 36)
+    assert almost(written, 36, missed)
 
 
 CHECKS = {

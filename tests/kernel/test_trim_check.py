@@ -32,7 +32,8 @@ def run(*argv: str) -> str:
 
 def check(*arguments: str, user: int | None = None) -> tuple[int, dict[str, Any]]:
     """Exit status and the document of the command; as another user when told so."""
-    code = "import os, sys; from opwatch.tools import cli, trim, trim_check\n"
+    # All that it needs is imported first: the checkout may be closed to others.
+    code = "import os, sys; from opwatch.tools import cli\ncli.parse(sys.argv[1:])\n"
     code += f"os.setuid({user})\n" if user is not None else ""
     code += "sys.exit(cli.main(sys.argv[1:]))"
     argv = [sys.executable, "-c", code, "trim", "check", *arguments, "--json"]

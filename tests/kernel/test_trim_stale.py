@@ -204,6 +204,23 @@ def test_a_drive_that_reads_trimmed_and_holds_it_is_found_out(tmp_path: Path) ->
         assert found["waf"] is None
 
 
+def test_space_that_reads_as_trimmed_and_is_held_is_found_out_by_the_count(tmp_path: Path) -> None:
+    """The sentinel lands where the drive holds old data already, so its count does not rise for it."""
+    require_drive()
+    with drive(SIZE, "7%") as one:
+        make("ext4", one.device)
+        one.fault("trim=ignore")
+        with mounted(one.device, tmp_path):
+            (tmp_path / "big").write_bytes(os.urandom(3 * SIZE // 4))
+            os.sync()
+            (tmp_path / "big").unlink()
+            os.sync()
+            run("fstrim", str(tmp_path))
+            found = stale(str(tmp_path), status=5)
+        assert found["stale_bytes"] is None
+        assert "NUSE" in found["stale_reason"]
+
+
 def test_a_drive_that_went_away_is_an_error(tmp_path: Path) -> None:
     require_drive()
     with drive(SIZE, "7%") as one:

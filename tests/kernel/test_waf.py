@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,7 +105,8 @@ def test_a_fault_that_leaves_a_counter_leaves_a_true_number(faults: tuple[str, .
         run("sh", "-c", writes(one.device, 100))
         one.fault(*faults)
         time.sleep(1)  # so that pages that are refreshed each second show all of that
-        result = waf(one, writes(one.device), "--settle", "30")
+        # For so long that how old a page gets can be learned.
+        result = waf(one, f"{writes(one.device, 250)} --rate=80m", "--settle", "30")
         assert result.is_true()
         assert result.found["source"].startswith(source)
         assert result.found["waf_error"] < 0.15 * result.found["waf"]
@@ -227,11 +229,76 @@ def test_a_partition_stands_for_its_drive() -> None:
         assert found["waf"] is not None and any("whole of" in note for note in found["notes"])
 
 
+def test_a_kernel_that_does_not_count_leaves_the_drives_own(tmp_path: Path) -> None:
+    with drive() as one:
+        switch = Path(f"/sys/block/{Path(one.device).name}/queue/iostats")
+        switch.write_text("0")
+        try:
+            result = waf(one, writes(one.device), "--settle", "10")
+        finally:
+            switch.write_text("1")
+        assert result.is_true()
+        assert result.found["host"]["agrees"] is None
+        assert result.found["host"]["kernel_bytes"] is None
+
+
 def test_a_disk_without_counters_says_so() -> None:
     with ScratchDisk(16 * MIB) as disk:
         done = opwatch("waf", "--dev", disk.node, "--json", *FAST, "--", "true")
         assert done.returncode == 5
         assert json.loads(done.stdout)["waf"] is None
+
+
+SMARTCTL = """#!/bin/sh
+# Counts what the kernel has written to a disk, as a drive of its own would.
+sectors=$(awk '{ print $7 }' /sys/block/$(basename $(eval echo \\${$#}))/stat)
+"""
+SAS = """
+printf '{"smartctl":{"exit_status":0},"device":{"protocol":"SCSI"},"scsi_model_name":"ACME",
+"scsi_error_counter_log":{"write":{"gigabytes_processed":"%d.%03d"}}}' \\
+  $((sectors / 1953125 + 5)) $((sectors * 512 / 1000000 % 1000))
+"""
+SATA = """
+printf '{"smartctl":{"exit_status":0},"device":{"protocol":"ATA"},"model_name":"KINGSTON SEDC500M960G",
+"model_family":"Phison Driven SSDs","firmware_version":"X","ata_smart_attributes":{"table":['
+for each in 231:SSD_Life_Left:90 233:Flash_Writes_GiB:$((sectors * 3 / 2097152 + 300)) \\
+    241:Lifetime_Writes_GiB:$((sectors / 2097152 + 150)) 242:Lifetime_Reads_GiB:9; do
+  n=${each##*:}; name=${each#*:}
+  printf '%s{"id":%s,"name":"%s","value":100,"raw":{"value":%s,"string":"%s"}}' \\
+    "$comma" "${each%%:*}" "${name%:*}" "$n" "$n"
+  comma=,
+done
+printf ']}}'
+"""
+
+
+def with_smartctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    program = tmp_path / "smartctl"
+    program.write_text(SMARTCTL + script)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+def test_a_sas_drive_has_the_hosts_side_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_smartctl(tmp_path, monkeypatch, SAS)
+    with ScratchDisk(64 * MIB) as disk:
+        done = opwatch("waf", "--dev", disk.node, "--json", *FAST, "--", "sh", "-c", writes(disk.node))
+        found = json.loads(done.stdout)
+    assert done.returncode == 5
+    assert (found["waf"], found["nand_bytes"], found["host_bytes"]) == (None, None, 200 * MIB)
+    assert "not measurable" in done.stderr
+    assert any("not measurable" in note for note in found["notes"])
+
+
+def test_a_sata_drive_by_its_attributes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_smartctl(tmp_path, monkeypatch, SATA)
+    with ScratchDisk(256 * MIB) as disk:
+        load = f"{writes(disk.node, 12 * 1024).replace('--bs=16k', '--bs=1m')} --rate=2500m"
+        done = opwatch("waf", "--dev", disk.node, "--json", *FAST, "--settle", "5", "--", "sh", "-c", load)
+        found = json.loads(done.stdout)
+    assert found["source"].startswith("attribute 233"), found
+    assert found["waf"] is not None, found["reason"]
+    assert abs(found["waf"] - 3) <= found["waf_error"] < 1
 
 
 def test_lines_fit_a_terminal_of_80_columns() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from opwatch.collectors.counting import IdentifyOnce
 from opwatch.collectors.nvme import FolderTransport, collect_nvme
 from opwatch.collectors.smart import collect_smart
 from opwatch.counters.catalogue import load_catalogue
@@ -167,3 +168,23 @@ def test_the_table_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_makes_no_sense_is_a_usage_error(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["counters", *argv]) == 2
     assert "opwatch:" in capsys.readouterr().err
+
+
+def test_a_poll_costs_one_command_a_page_and_no_identify_after_the_first() -> None:
+    class Counted(Fake):
+        identified = 0
+
+        def identify(self, cns: int, nsid: int) -> bytes:
+            self.identified += 1
+            return super().identify(cns, nsid)
+
+    cloud = bytearray(512)
+    cloud[0:16], cloud[494], cloud[496:512] = (10**12).to_bytes(16, "little"), 3, CLOUD_GUID
+    fake = Counted({2: smart(10**6, 10**7), 0xC0: bytes(cloud)})
+    once = IdentifyOnce(fake)
+    collect_nvme(once, CATALOGUE)
+    asked, identified = len(fake.asked), fake.identified
+    for _ in range(3):
+        collect_nvme(once, CATALOGUE)
+    assert [lid for lid, _, _ in fake.asked] == [2, 0xC0] * 4
+    assert (asked, fake.identified) == (2, identified)

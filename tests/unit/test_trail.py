@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch.counters.reading import Proof, Reading
-from opwatch.trail import LONGEST_NS, Poll, Track, Trail
+from opwatch.trail import LONGEST_NS, Poll, Track, Trail, in_step
 from opwatch.waf import Span
 
 SECOND = 10**9
@@ -114,3 +114,19 @@ def test_an_idle_stretch_ends_with_the_last_poll() -> None:
     for second, written in enumerate((1, 5, 9, 9, 9)):
         found.add(Poll(second, second, written, written))
     assert found.idle_since() == 2
+
+
+def test_pages_are_in_step_only_when_that_is_no_chance() -> None:
+    def track(changes: Sequence[int], polls: int) -> Track:
+        values = [sum(change <= second for change in changes) for second in range(polls)]
+        return trail(values, list(range(polls)))
+
+    assert in_step(track((5,), 26), track((5,), 26))
+    assert in_step(track((3, 5), 26), track((5,), 26))
+    # Not long enough ago, or not in the same poll, or both change all the time.
+    assert not in_step(track((5,), 20), track((5,), 20))
+    assert not in_step(track((5,), 40), track((6,), 40))
+    assert not in_step(track((7, 14, 21, 28, 35), 40), track((14, 35), 40))
+    assert not in_step(track((), 40), track((), 40))
+    # Half a minute of standing still, and then the same poll.
+    assert in_step(track((5, 35), 40), track((5, 35), 40))

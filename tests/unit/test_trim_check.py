@@ -213,6 +213,14 @@ def test_a_loop_on_a_device_is_followed_down(tmp_path: Path) -> None:
     assert [each.code for each in reasons_of(replace(stack, layers=(top,)), top)] == ["loop-on-device"]
 
 
+def test_a_simulated_drive_is_a_drive(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    loop(m, SSD_QUEUE)
+    stack = m.stack()
+    top = replace(stack.layers[0], facts={"backing_file": "/x/mnt/disk", "simulated_drive": True})
+    assert [each.code for each in reasons_of(replace(stack, layers=(top,)), top)] == ["advisory"]
+
+
 def test_a_path_that_vanished_leaves_no_layer(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     m.mount("8:0")

@@ -28,7 +28,17 @@ from opwatch.trim.layers import Kind, Layer, Limits, Stack
 from opwatch.trim.remap import Landing, descend, joined
 from opwatch.trim.sampling import Blocks, Counted, sample
 from opwatch.trim.sentinel import BLOCK, Judgement, Seen, digest, pattern, seen, verdict
-from opwatch.trim.stale import Bounds, Calibration, Count, Mapped, Spare, calibrate, spare, stale_bytes
+from opwatch.trim.stale import (
+    Bounds,
+    Calibration,
+    Count,
+    Mapped,
+    Spare,
+    calibrate,
+    disputed,
+    spare,
+    stale_bytes,
+)
 
 MIB = 1 << 20
 USER = 128 * MIB
@@ -225,6 +235,22 @@ def test_calibration(
 def test_a_count_is_believed_when_it_follows() -> None:
     assert [each.follows for each in (HONEST, STATIC, DEAF)] == [True, False, False]
     assert [each.ignores for each in (HONEST, STATIC, DEAF)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        (None, False),  # no count
+        (0, False),
+        (1000 << 20, False),  # the whole disk: a constant
+        (900 << 20, True),
+        (500 << 20, False),  # 300 MiB in use, 200 MiB read as data
+        (510 << 20, False),  # late by a little
+    ],
+)
+def test_a_reading_that_the_drives_own_count_rules_out(held: int | None, told: bool) -> None:
+    stale = Bounds(190.0 * (1 << 20), 180.0 * (1 << 20), 200.0 * (1 << 20))
+    assert bool(disputed(stale, 700 << 20, 1000 << 20, held)) is told
 
 
 def some_spare(stale: Bounds, untrimmable: int = 0, held: int | None = None, physical: int = 1100) -> Spare:

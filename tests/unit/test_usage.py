@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from opwatch.device import BlockDevice
-from opwatch.usage import Usage, parse_mountinfo, parse_swaps, read_usage
+from opwatch.usage import Usage, mount_of, parse_mountinfo, parse_swaps, read_usage
 from tests.unit.mounts import MOUNTINFO, SWAPS
 from tests.unit.sysfs import Tree, write
 
@@ -23,6 +25,29 @@ def test_swap_files_are_no_swap_devices() -> None:
 
 def points(usage: Usage, device: BlockDevice) -> list[str]:
     return [mount.point for mount in usage.mounts_of(device)]
+
+
+def test_a_mount_has_its_options_and_those_of_its_filesystem() -> None:
+    text = "30 27 8:1 / /boot rw,noatime shared:1 - ext4 /dev/sda1 rw,discard\n"
+    [mount] = parse_mountinfo(text)
+    assert (mount.options, mount.super_options) == (("rw", "noatime"), ("rw", "discard"))
+
+
+@pytest.mark.parametrize(
+    ("path", "point"),
+    [("/boot", "/boot"), ("/boot/efi", "/boot"), ("/boot2", "/"), ("/", "/"), ("/mnt/two words\\/x", None)],
+)
+def test_a_path_belongs_to_the_longest_point_above_it(path: str, point: str | None) -> None:
+    mounts = parse_mountinfo(MOUNTINFO)
+    found = mount_of(path, mounts)
+    assert found and found.point == (point or "/mnt/two words\\")
+
+
+def test_of_two_mounts_on_one_point_the_later_counts() -> None:
+    lines = [f"3{n} 1 8:{n} / /m rw - ext4 /dev/sda{n} rw" for n in (1, 2)]
+    found = mount_of("/m/x", parse_mountinfo("\n".join(lines)))
+    assert found and found.dev == "8:2"
+    assert mount_of("/other", parse_mountinfo("\n".join(lines))) is None
 
 
 def test_mounts_are_found_by_number_by_name_and_by_mapper_name(tree: Tree, usage: Usage) -> None:

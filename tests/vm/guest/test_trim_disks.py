@@ -80,6 +80,17 @@ def test_a_scsi_disk_that_is_fully_provisioned() -> None:
         assert (done.refused, done.arrived) == (True, (0,))
 
 
+@pytest.mark.parametrize("mode", ["unmap", "writesame_16", "writesame_10"])
+def test_the_commands_of_a_scsi_disk(mode: str) -> None:
+    knows = {"unmap": "lbpu", "writesame_16": "lbpws", "writesame_10": "lbpws10"}
+    parameters = {name: int(knows[mode] == name) for name in knows.values()}
+    with scsi_debug(**parameters) as scsi, mounted("ext4", scsi.name) as point:
+        told = check(point)
+        assert told.facts(scsi.name)["provisioning_mode"] == mode
+        assert (told.status, told.outlook) == (0, "reaches")
+        assert trim(point, scsi.name).arrived == (told.sent_bytes,)
+
+
 def test_whole_granules_are_what_a_disk_unmaps() -> None:
     """Granules of 1 MiB: the drive leaves the ends of each range, and so does the forecast."""
     with scsi_debug(unmap_granularity=2048, lbpws=0) as scsi:

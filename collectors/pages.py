@@ -1,0 +1,45 @@
+"""Raw structures of an NVMe drive as evidence, whether they come from a drive or from a file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from opwatch.counters import endurance, fdp, identify, ocp, smart_log
+from opwatch.counters.evidence import Evidence, VendorPage
+from opwatch.counters.pages import BadPage
+from opwatch.counters.reading import Drive
+
+
+def controller_evidence(raw: bytes) -> Evidence:
+    """What Identify Controller tells of the drive."""
+    found = identify.decode_controller(raw)
+    return Evidence(
+        drive=Drive(
+            protocol="nvme",
+            model=found.model,
+            serial=found.serial,
+            firmware=found.firmware,
+            vendor_id=found.vendor_id,
+            capacity_bytes=found.capacity_bytes,
+            max_transfer_bytes=found.max_transfer_bytes,
+        )
+    )
+
+
+def page_evidence(lid: int, raw: bytes) -> Evidence:
+    """One log page as evidence; BadPage when it is not what its number says."""
+    evidence = Evidence(drive=Drive(protocol="nvme"))
+    if lid == smart_log.LID:
+        return replace(evidence, smart=smart_log.decode_smart_log(raw))
+    if lid == endurance.LID:
+        return replace(evidence, endurance=endurance.decode_endurance_group(raw))
+    if lid == fdp.LID:
+        return replace(evidence, fdp=fdp.decode_fdp_statistics(raw))
+    if lid == ocp.LID:
+        page = ocp.decode_c0(raw)
+        if isinstance(page, ocp.CloudLog):
+            return replace(evidence, ocp=page)
+        return replace(evidence, boot=page)
+    if lid >= 0xC0:
+        return replace(evidence, vendor=(VendorPage(lid, raw),))
+    raise BadPage(f"log page {lid:02X}h holds no counters that are known")

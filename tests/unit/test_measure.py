@@ -1,0 +1,65 @@
+"""Which stretch is reported, when others write as well."""
+
+from __future__ import annotations
+
+from opwatch.counters.reading import Proof, Reading
+from opwatch.measure import Measured, Measurement
+from opwatch.trail import Poll, Trail
+
+SECOND = 10**9
+NAND, HOST = "log 22h MBMW (bytes)", "log 22h HBMW (bytes)"
+
+
+def reading(value: int, source: str, quantum: int = 1) -> Reading:
+    return Reading(value, "bytes", quantum, source, Proof.SPEC)
+
+
+def measured(
+    polls: list[tuple[int, int, int]], begin: int, end: int, *, sources: tuple[str, str] = (HOST, NAND)
+) -> Measured:
+    """(kernel, host, NAND) at each second."""
+    trail = Trail()
+    for second, (kernel, host, nand) in enumerate(polls):
+        trail.add(
+            Poll(
+                second * SECOND,
+                second * SECOND + 1,
+                kernel,
+                kernel,
+                host=(reading(host, sources[0]),),
+                nand=(reading(nand, sources[1]),),
+            )
+        )
+    return Measurement(trail, begin, end).result()
+
+
+def test_writes_that_the_kernel_does_not_see_are_part_of_the_work() -> None:
+    # The kernel writes at first; a passthrough command writes at the end.
+    still = [(1000, 5000, 9000)] * 3
+    polls = [*still, (2000, 6000, 10_000), (2000, 6000, 10_000), (2000, 6500, 10_600), (2000, 6500, 10_600)]
+    found = measured(polls, 2, 5)
+    assert found.stretch and found.stretch.host.agrees is False
+    assert (found.waf, found.error) == (1600 / 1500, 0)
+    assert "passthrough" in (found.stretch.host.why or "")
+
+
+def test_more_in_the_kernel_than_in_the_drive_is_explained_too() -> None:
+    polls = [*[(1000, 5000, 9000)] * 3, (3000, 6000, 10_000), (3000, 6000, 10_000)]
+    found = measured(polls, 2, 3)
+    assert found.stretch and found.stretch.host.agrees is False
+    assert found.waf == 1.0
+    assert "Write Zeroes" in (found.stretch.host.why or "")
+
+
+def test_without_a_host_counter_the_kernel_is_not_contradicted_and_not_confirmed() -> None:
+    polls = [*[(1000, 5000, 9000)] * 3, (2000, 6000, 11_000), (2000, 6000, 11_000), (2000, 6000, 11_000)]
+    found = measured(polls, 2, 3, sources=(HOST, "log C0h physical media units written"))
+    assert found.stretch and found.stretch.host.agrees is None
+    assert "other writers" in (found.stretch.host.why or "")
+
+
+def test_waf_below_one_is_a_number() -> None:
+    polls = [*[(1000, 5000, 9000)] * 3, (2000, 6000, 9400), (2000, 6000, 9400)]
+    found = measured(polls, 2, 3)
+    assert found.waf == 0.4
+    assert found.stretch and found.stretch.found.below_one

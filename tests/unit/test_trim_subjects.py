@@ -1,0 +1,26 @@
+"""Which mounts `opwatch trim check --all` is about."""
+
+from __future__ import annotations
+
+from opwatch.tools.trim_check import Check
+from opwatch.trim.schedule import Schedule
+from opwatch.usage import Usage, parse_mountinfo
+from tests.unit.sysfs import Tree
+
+MOUNTS = """
+30 1 8:1 / / rw - ext4 /dev/sda1 rw
+31 30 8:1 /srv /srv rw - ext4 /dev/sda1 rw
+32 30 0:40 / /run/doc rw - fuse.portal /dev/fuse rw
+33 30 0:41 / /tmp rw - tmpfs tmpfs rw
+34 30 7:0 / /snap/x ro - squashfs /dev/loop0 ro
+35 30 0:42 / /tank rw - zfs tank rw
+36 30 8:2 / /old rw - xfs /dev/sda2 rw
+37 30 8:3 / /old rw - xfs /dev/sda3 rw
+"""
+
+
+def test_each_filesystem_on_a_disk_once_where_it_is_seen(tree: Tree) -> None:
+    usage = Usage(parse_mountinfo(MOUNTS), [], {})
+    run = Check(0, tree.devices, usage, Schedule())
+    found = [(each.mount.dev, each.mount.point) for each in run.everything() if each.mount]
+    assert found == [("8:1", "/"), ("0:42", "/tank"), ("8:3", "/old")]

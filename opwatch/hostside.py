@@ -176,7 +176,8 @@ def _compared(kernel: Span, drive: Span, track: Track, *, waits: bool, learned: 
             waits = waits and learned
             why = f"{page_of(source)} has it all, and may show more of others" if waits else None
             return HostSide(both, KERNEL, kernel, drive, source, None if waits else True, why, waits=waits)
-        why = f"{page_of(source)} has not shown all that was written, or was old at the start"
+        sure = _percent(drive.low, kernel.high) if kernel.known else f"{int(drive.low)} bytes"
+        why = f"{page_of(source)} is of other moments: of it, it confirms {sure} at least"
         return HostSide(both, KERNEL, kernel, drive, source, None, why, waits=waits)
     better = KERNEL if kernel.error <= drive.error else source
     # The drive allows for no more than what may be overlooked.

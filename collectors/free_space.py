@@ -75,7 +75,8 @@ def read_free_space(mount: Mount, window: tuple[int, int] | None = None) -> Free
     PermissionMissing where that call is root's."""
     refused = _REFUSED.get(mount.filesystem)
     if refused:
-        raise Unsupported(refused)
+        status = os.statvfs(mount.point)
+        raise Unsupported(f"{refused}; by its own count {status.f_bfree * status.f_frsize} bytes are free")
     with opened(mount.point) as descriptor:
         try:
             if mount.filesystem == "btrfs":

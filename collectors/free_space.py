@@ -74,11 +74,12 @@ def read_free_space(mount: Mount, window: tuple[int, int] | None = None) -> Free
     is one, which is quicker. Unsupported, with the reason, where the kernel has no call for it;
     PermissionMissing where that call is root's."""
     refused = _REFUSED.get(mount.filesystem)
-    if refused:
-        status = os.statvfs(mount.point)
-        raise Unsupported(f"{refused}; by its own count {status.f_bfree * status.f_frsize} bytes are free")
     with opened(mount.point) as descriptor:
         try:
+            if refused:
+                status = os.fstatvfs(descriptor)
+                count = status.f_bfree * status.f_frsize
+                raise Unsupported(f"{refused}; by its own count {count} bytes are free")
             if mount.filesystem == "btrfs":
                 return _of_btrfs(descriptor)
             return _of_map(descriptor, mount, window)

@@ -24,7 +24,7 @@ _GETFSMAP = 0xC0C0583B
 _RECORDS = 16384
 # What is known of file systems that are not asked, and why.
 _REFUSED = {
-    "f2fs": "f2fs has no call that tells its free blocks (no FS_IOC_GETFSMAP); only their number is known",
+    "f2fs": "f2fs has no call that tells its free blocks (FS_IOC_GETFSMAP)",
     "vfat": "FAT has no call that tells its free clusters",
     "exfat": "exFAT has no call that tells its free clusters",
     "ntfs3": "NTFS has no call that tells its free clusters",

@@ -39,14 +39,17 @@ _PUNCH_HOLE = 3  # and keep the size
 
 def event_cost(count: int = 20_011) -> Figure:
     """ns of BPF programs a discard, from bio to completion."""
-    with ScratchDisk(1 << 30) as disk, program_statistics():
-        with DiscardTracer([Devices().resolve(disk.node)]) as tracer:
-            descriptor = os.open(disk.node, os.O_RDWR)
-            for index in range(count):
-                fcntl.ioctl(descriptor, BLKDISCARD, struct.pack("=QQ", index % 1000 * BLOCK, BLOCK))
-            os.close(descriptor)
-            seen = total(tracer.read().select(Stage.BIO, disk=disk.name)).count
-            spent = sum(program[3] for program in tracer.programs())
+    with (
+        ScratchDisk(1 << 30) as disk,
+        program_statistics(),
+        DiscardTracer([Devices().resolve(disk.node)]) as tracer,
+    ):
+        descriptor = os.open(disk.node, os.O_RDWR)
+        for index in range(count):
+            fcntl.ioctl(descriptor, BLKDISCARD, struct.pack("=QQ", index % 1000 * BLOCK, BLOCK))
+        os.close(descriptor)
+        seen = total(tracer.read().select(Stage.BIO, disk=disk.name)).count
+        spent = sum(program[3] for program in tracer.programs())
     return Figure("BPF time of a discard", spent / seen, 3000, f"ns, of {seen}; the kernel's timing included")
 
 

@@ -27,6 +27,7 @@ class DiscardTracer:
         granules: Mapping[str, tuple[int, int]] | None = None,
         *,
         functions: bool = True,
+        stalls: bool = False,
     ) -> None:
         try:
             from opwatch._native import Discards, ProbeError
@@ -39,7 +40,7 @@ class DiscardTracer:
         # The kernel's own packing of a device number.
         dev = os.major(namespace.st_dev) << 20 | os.minor(namespace.st_dev)
         try:
-            self._native = Discards(packed, dev, namespace.st_ino, functions=functions)
+            self._native = Discards(packed, dev, namespace.st_ino, functions=functions, stalls=stalls)
         except ProbeError as error:
             raise explain_probe_error(error) from error
         self._stats = {disk.name: StatReader(disk) for disk in disks}

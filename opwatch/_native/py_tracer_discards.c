@@ -18,7 +18,8 @@ static int parse_config(PyObject *args, PyObject *kwargs, Py_buffer *granules,
 	int functions = 1, stalls = 0;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*KK|$pp", names, granules,
-					 &config->pidns_dev, &config->pidns_ino, &functions, &stalls))
+					 &config->pidns_dev, &config->pidns_ino, &functions,
+					 &stalls))
 		return -1;
 	config->granules = granules->buf;
 	config->nr_granules = granules->len / sizeof(struct ow_granule);

@@ -10,6 +10,8 @@ const volatile __u64 pidns_dev;
 const volatile __u64 pidns_ino;
 /* xfs tells the group first, not the mount: see discard_fs.h. */
 const volatile bool xfs_by_group;
+/* Look at reads and writes as well: those that are issued while a discard is in flight. */
+const volatile bool stalls;
 __u32 followed;
 struct ow_discard_loss loss;
 

@@ -27,6 +27,7 @@ enum ow_stage {
 	OW_DONE,      /* a request's end; status is its blk_status_t */
 	OW_BIO_DONE,  /* the same where there are no requests, and on stacked devices */
 	OW_FITRIM,    /* a FITRIM call returned; bytes are what it claims, status its errno */
+	OW_BEHIND, /* a read or write that was issued while a discard was in flight, at its end */
 	OW_NR_STAGES,
 };
 

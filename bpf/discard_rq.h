@@ -31,21 +31,24 @@ __attribute__((noinline)) int count_range(struct walk_state *w, __u64 address, _
 					  __u64 bytes, __u32 first)
 {
 	struct bio *bio = (struct bio *)address;
+	struct ow_flow_key key;
 	struct trim_bio *entry;
 	struct ow_flow *flow;
 	__u64 ns;
 
 	if (!w)
 		return 0;
+	/* On our own stack: kernel 6.1 takes no key from a caller's. */
+	key = w->key;
 	entry = bpf_map_lookup_elem(&bios, &address);
-	w->key.who = entry ? entry->who : OW_WHO_OTHER;
-	w->key.dev = BPF_CORE_READ(bio, bi_bdev, bd_dev);
+	key.who = entry ? entry->who : OW_WHO_OTHER;
+	key.dev = BPF_CORE_READ(bio, bi_bdev, bd_dev);
 	if (w->why == WALK_REQUEUE && (!entry || !entry->issued_ns))
 		return 0; /* refused before it was issued */
-	flow = flow_of(&w->key);
+	flow = flow_of(&key);
 	if (!flow)
 		return 0;
-	add_range(flow, w->key.disk, sector, bytes, first);
+	add_range(flow, key.disk, sector, bytes, first);
 	if (!entry)
 		return 0;
 	w->known++;
@@ -127,6 +130,78 @@ static __always_inline void walk_request(struct walk_state *w, struct request *r
 		__sync_fetch_and_add(&loss.ranges_over, 1);
 }
 
+/* Discards in flight of each queue, and when requests were issued meanwhile. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u64);
+	__type(value, __s64);
+} busy SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, __u64);
+} behind SEC(".maps");
+
+static __always_inline void count_busy(struct request *rq, __s64 change)
+{
+	__u64 queue = (__u64)BPF_CORE_READ(rq, q);
+	__s64 *found = bpf_map_lookup_elem(&busy, &queue), none = 0;
+
+	if (!found && change > 0) {
+		bpf_map_update_elem(&busy, &queue, &none, BPF_NOEXIST);
+		found = bpf_map_lookup_elem(&busy, &queue);
+	}
+	if (found)
+		__sync_fetch_and_add(found, change);
+}
+
+/* A read or write goes to the driver: behind a discard? */
+static __always_inline int on_other_issue(struct request *rq)
+{
+	__u64 queue, address = (__u64)rq, now;
+	__u32 op = op_of(BPF_CORE_READ(rq, cmd_flags));
+	__s64 *found;
+
+	if (op != OW_READ && op != OW_WRITE)
+		return 0;
+	queue = (__u64)BPF_CORE_READ(rq, q);
+	found = bpf_map_lookup_elem(&busy, &queue);
+	if (!found || *found <= 0)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (bpf_map_update_elem(&behind, &address, &now, BPF_ANY))
+		__sync_fetch_and_add(&loss.bios_full, 1);
+	return 0;
+}
+
+static __always_inline int on_other_done(struct request *rq, __u32 bytes)
+{
+	__u64 address = (__u64)rq, *since = bpf_map_lookup_elem(&behind, &address), ns;
+	struct ow_flow_key key = {.stage = OW_BEHIND, .who = OW_WHO_OTHER};
+	struct gendisk *disk;
+	struct ow_flow *flow;
+
+	if (!since || bytes < BPF_CORE_READ(rq, __data_len))
+		return 0;
+	ns = bpf_ktime_get_ns() - *since;
+	bpf_map_delete_elem(&behind, &address);
+	disk = BPF_CORE_READ(rq, q, disk);
+	bpf_probe_read_kernel(key.disk, OW_DISK_NAME, &disk->disk_name);
+	key.op = op_of(BPF_CORE_READ(rq, cmd_flags));
+	flow = flow_of(&key);
+	if (!flow)
+		return 0;
+	__sync_fetch_and_add(&flow->count, 1);
+	__sync_fetch_and_add(&flow->bytes, bytes);
+	__sync_fetch_and_add(&flow->sum_ns, ns);
+	if (ns > flow->max_ns)
+		flow->max_ns = ns;
+	return 0;
+}
+
 /* Start of a walk over @rq; false when it takes no data off a drive. */
 static __always_inline bool begin_walk(struct walk_state *w, struct request *rq, enum walk why,
 				       __u8 stage)
@@ -145,8 +220,11 @@ int discard_issued(__u64 *ctx)
 	struct request *rq = (struct request *)ctx[0];
 	struct walk_state w = {};
 
-	if (begin_walk(&w, rq, WALK_ISSUE, OW_ISSUED))
-		walk_request(&w, rq);
+	if (!begin_walk(&w, rq, WALK_ISSUE, OW_ISSUED))
+		return stalls ? on_other_issue(rq) : 0;
+	walk_request(&w, rq);
+	if (stalls)
+		count_busy(rq, 1);
 	return 0;
 }
 
@@ -156,8 +234,12 @@ int discard_requeued(__u64 *ctx)
 	struct request *rq = (struct request *)ctx[0];
 	struct walk_state w = {};
 
-	if (begin_walk(&w, rq, WALK_REQUEUE, OW_REQUEUED))
-		walk_request(&w, rq);
+	if (!begin_walk(&w, rq, WALK_REQUEUE, OW_REQUEUED))
+		return 0;
+	walk_request(&w, rq);
+	/* Known only if it was issued before it came back. */
+	if (stalls && w.known)
+		count_busy(rq, -1);
 	return 0;
 }
 
@@ -172,10 +254,14 @@ int discard_done(__u64 *ctx)
 	__u32 bytes = (__u32)ctx[2];
 	struct walk_state w = {};
 
-	if (!begin_walk(&w, rq, WALK_DONE, OW_DONE) || !bytes)
+	if (!begin_walk(&w, rq, WALK_DONE, OW_DONE))
+		return stalls ? on_other_done(rq, bytes) : 0;
+	if (!bytes)
 		return 0;
 	w.key.status = status_of((__s32)ctx[1]);
 	walk_request(&w, rq);
+	if (stalls && bytes >= BPF_CORE_READ(rq, __data_len))
+		count_busy(rq, -1);
 	if (!w.known)
 		__sync_fetch_and_add(&loss.unmatched, 1);
 	return 0;

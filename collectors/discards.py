@@ -12,7 +12,7 @@ from opwatch.collectors.blk import explain_probe_error
 from opwatch.collectors.diskstats import StatReader, StatSample
 from opwatch.device import BlockDevice
 from opwatch.errors import Unsupported
-from opwatch.trim.flow import Loss, Trace, decode_flows, decode_origins, pack_granule
+from opwatch.trim.flow import Flow, Loss, Trace, decode_flows, decode_origins, pack_granule
 
 # How often the counters are looked at while we wait for them to stand still.
 LOOK_S = 0.05
@@ -27,6 +27,7 @@ class DiscardTracer:
         granules: Mapping[str, tuple[int, int]] | None = None,
         *,
         functions: bool = True,
+        stalls: bool = False,
     ) -> None:
         try:
             from opwatch._native import Discards, ProbeError
@@ -39,7 +40,7 @@ class DiscardTracer:
         # The kernel's own packing of a device number.
         dev = os.major(namespace.st_dev) << 20 | os.minor(namespace.st_dev)
         try:
-            self._native = Discards(packed, dev, namespace.st_ino, functions=functions)
+            self._native = Discards(packed, dev, namespace.st_ino, functions=functions, stalls=stalls)
         except ProbeError as error:
             raise explain_probe_error(error) from error
         self._stats = {disk.name: StatReader(disk) for disk in disks}
@@ -78,12 +79,12 @@ class DiscardTracer:
     def wait_quiet(self, quiet_s: float, patience_s: float, stop: Callable[[], bool] = bool) -> bool:
         """Wait until nothing was counted for a while; False when patience ended first, or `stop` said so."""
         end = time.monotonic() + patience_s
-        last, since = self._native.flows(), time.monotonic()
+        last, since = self._of_ours(), time.monotonic()
         while time.monotonic() - since < quiet_s or self._in_flight():
             if time.monotonic() > end or stop():
                 return False
             time.sleep(LOOK_S)
-            now = self._native.flows()
+            now = self._of_ours()
             if now != last:
                 last, since = now, time.monotonic()
         return True
@@ -97,11 +98,15 @@ class DiscardTracer:
         for stat in self._stats.values():
             stat.close()
 
+    def _of_ours(self) -> list[Flow]:
+        """What was counted of the disks that we look at; others may never be quiet."""
+        return [flow for flow in decode_flows(self._native.flows()) if flow.disk in self._stats]
+
     def _in_flight(self) -> bool:
         """Whether requests that we saw issued have not ended, by our own count of the disks watched."""
         issued = dict.fromkeys(self._stats, 0)
-        for flow in decode_flows(self._native.flows()):
-            if flow.disk in issued and flow.stage.name in ("ISSUED", "REQUEUED", "DONE"):
+        for flow in self._of_ours():
+            if flow.stage.name in ("ISSUED", "REQUEUED", "DONE"):
                 issued[flow.disk] += flow.amount.bytes * (1 if flow.stage.name == "ISSUED" else -1)
         return any(left > 0 for left in issued.values())
 

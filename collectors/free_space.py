@@ -24,7 +24,7 @@ _GETFSMAP = 0xC0C0583B
 _RECORDS = 16384
 # What is known of file systems that are not asked, and why.
 _REFUSED = {
-    "f2fs": "f2fs has no call that tells its free blocks (no FS_IOC_GETFSMAP); only their number is known",
+    "f2fs": "f2fs has no call that tells its free blocks (FS_IOC_GETFSMAP)",
     "vfat": "FAT has no call that tells its free clusters",
     "exfat": "exFAT has no call that tells its free clusters",
     "ntfs3": "NTFS has no call that tells its free clusters",
@@ -74,10 +74,12 @@ def read_free_space(mount: Mount, window: tuple[int, int] | None = None) -> Free
     is one, which is quicker. Unsupported, with the reason, where the kernel has no call for it;
     PermissionMissing where that call is root's."""
     refused = _REFUSED.get(mount.filesystem)
-    if refused:
-        raise Unsupported(refused)
     with opened(mount.point) as descriptor:
         try:
+            if refused:
+                status = os.fstatvfs(descriptor)
+                count = status.f_bfree * status.f_frsize
+                raise Unsupported(f"{refused}; by its own count {count} bytes are free")
             if mount.filesystem == "btrfs":
                 return _of_btrfs(descriptor)
             return _of_map(descriptor, mount, window)

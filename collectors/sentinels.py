@@ -182,6 +182,14 @@ class Sentinels:
             self._disks[device] = RawDisk(device)
         return self._disks[device]
 
+    def places(self, device: str, *, inner: bool = False) -> Extents:
+        """Where the sentinels lie on a device that is read; without the edges that give_up() may keep."""
+        return Extents.of(
+            (block.offset, block.offset + BLOCK)
+            for block in self._blocks
+            if block.device == device and (not inner or self._is_inner(block))
+        )
+
     def give_up(self, *, keep_edges: bool = False) -> None:
         """Delete the files and wait until the file system counts their blocks as free. With `keep_edges` the
         first and last block of each piece stay in use, so that a trim of what is between ends there: most

@@ -8,9 +8,10 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opwatch.collectors.free_space import Number, opened, read_free_space, settle
+from opwatch.collectors.lba_status import held_by_map
 from opwatch.collectors.lowest import landings
 from opwatch.collectors.raw_disk import RawDisk
 from opwatch.collectors.readback import held_by_count, promise
@@ -24,7 +25,7 @@ from opwatch.trim.layers import Stack
 from opwatch.trim.remap import Landing
 from opwatch.trim.sampling import Blocks, Counted, sample
 from opwatch.trim.sentinel import BLOCK, Seen, verdict
-from opwatch.trim.stale import Calibration, Count, calibrate
+from opwatch.trim.stale import Calibration, Count, Mapped, calibrate
 from opwatch.usage import Mount
 
 _SENTINEL_BYTES, _SENTINEL_MOST = 1 << 20, 64 << 20
@@ -76,6 +77,7 @@ class Found:
     taken: int
     unreadable: int
     count: Count | None
+    mapped: Mapped | None
     seconds: float
     notes: tuple[str, ...]
 
@@ -144,6 +146,7 @@ class Measurement:
         self._asked = asked
         self._devices = devices
         self._notes: list[str] = []
+        self._mapped: Mapped | None = None
 
     def run(self) -> Found:
         """The blocks are read first and the drive is calibrated then, because most file systems trim more
@@ -156,9 +159,17 @@ class Measurement:
         taken = 0
         if self._mount:
             space, taken = space.keep_free(self._free(settled=False))
+        self._mapped = self._by_map(space.landings)
         calibrations, count = self._calibrate(space.landings)
         drives = [self._drive(landing, calibrations[landing.device]) for landing in space.landings]
         return self._found(space, drives, taken, count, time.monotonic() - begin)
+
+    def _by_map(self, found: Sequence[Landing]) -> Mapped | None:
+        """The same by the drive's own map, where it has one; not to be believed yet."""
+        if len(found) != 1:
+            return None
+        held = held_by_map(self._device(found[0].device))
+        return Mapped((found[0].extents & held).total, follows=False) if held is not None else None
 
     def _unit(self) -> int:
         return min(BLOCK, os.statvfs(self._mount.point).f_bsize) if self._mount else BLOCK
@@ -242,6 +253,7 @@ class Measurement:
         with Sentinels(mount, self._stack, (size,), self._devices) as sentinels:
             sentinels.plant()
             written = held_by_count(drive) if drive else None
+            was_held = self._map_has(sentinels, drive, held=True)
             sentinels.give_up(keep_edges=keeps_edges)
             claimed = sentinels.trim()
             if not keeps_edges:
@@ -250,6 +262,8 @@ class Measurement:
                     "trimmed: a second run finds less"
                 )
             judged = sentinels.judge(1.0)
+            if self._mapped and was_held and self._map_has(sentinels, drive, held=False):
+                self._mapped = replace(self._mapped, follows=True)
             count = self._count(drive, before, written, size - (2 * BLOCK if keeps_edges else 0))
         found = {name: verdict(judged, name) for name in names}
         reasons = [each.reason for each in judged if each.reason]
@@ -261,6 +275,16 @@ class Measurement:
         claim = f"the kernel claims {claimed} bytes"
         words = f"a sentinel of {blocks} blocks was trimmed ({claim}) and read back {told}"
         return found, count, words
+
+    def _map_has(self, sentinels: Sentinels, drive: BlockDevice | None, *, held: bool) -> bool:
+        """Whether the drive's own map holds all of the sentinel, or nothing of its whole granules."""
+        found = held_by_map(drive) if self._mapped and drive else None
+        if found is None or drive is None:
+            return False
+        place = sentinels.places(drive.name, inner=not held)
+        if held:
+            return not place - found
+        return not place.granules(*granule_of(self._stack.layer(drive.name))) & found
 
     def _count(
         self, drive: BlockDevice | None, before: int | None, written: int | None, trimmed: int
@@ -301,6 +325,7 @@ class Measurement:
             taken,
             unreadable,
             count,
+            self._mapped,
             seconds,
             tuple(self._notes),
         )

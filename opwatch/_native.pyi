@@ -49,7 +49,13 @@ class Discards:
     """The discard programs, attached from construction to close(); layouts in bpf/discard_abi.h."""
 
     def __init__(
-        self, granules: Buffer, pidns_dev: int, pidns_ino: int, *, functions: bool = True
+        self,
+        granules: Buffer,
+        pidns_dev: int,
+        pidns_ino: int,
+        *,
+        functions: bool = True,
+        stalls: bool = False,
     ) -> None: ...
     def follow(self, tgid: int, /) -> None:
         """Whose discards are ours, by the number in the namespace given; 0 for nobody's."""

@@ -73,6 +73,11 @@ class TargetSample:
     end_ns: int
     ops: dict[str, OpSample]
 
+    def totals(self) -> dict[str, int]:
+        """The plain counters by name, of all operations together."""
+        columns = zip(*(op[:_SCALARS] for op in self.ops.values()), strict=True)
+        return dict(zip(OpSample._fields, map(sum, columns), strict=False))
+
 
 def _decode_op(words: memoryview) -> OpSample:
     latency = _SCALARS

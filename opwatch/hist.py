@@ -14,6 +14,8 @@ from operator import add, sub
 
 # Quantiles are asked for to five decimals.
 _PARTS = 100_000
+# Slots compared at once.
+_STRETCH = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,15 @@ class Histogram:
         return self.cumulative()[-1] if self.counts else 0
 
     def since(self, earlier: Histogram) -> Histogram:
-        """What was added after `earlier`, a reading of the same counters."""
-        return Histogram(self.scale, list(map(sub, self.counts, earlier.counts)))
+        """What was added after `earlier`, a reading of the same counters. Most stretches of slots have not
+        changed in an interval, and comparing is a third of the cost of subtracting."""
+        counts = [0] * len(self.counts)
+        for begin in range(0, len(counts), _STRETCH):
+            end = begin + _STRETCH
+            now, then = self.counts[begin:end], earlier.counts[begin:end]
+            if now != then:
+                counts[begin:end] = map(sub, now, then)
+        return Histogram(self.scale, counts)
 
     def merged(self, other: Histogram) -> Histogram:
         """Both together, exactly: as if one histogram had counted everything."""
@@ -91,10 +100,11 @@ class Histogram:
 
     def quantile(self, ratio: float, at_most: int | None = None) -> Quantile | None:
         """The nearest-rank quantile, None when empty. `at_most` is the true maximum, if known."""
-        if not self.total:
+        total = self.total
+        if not total:
             return None
         # In whole parts, so that no rounding of ratio * total moves the rank.
-        rank = max(1, -(-round(ratio * _PARTS) * self.total // _PARTS))
+        rank = max(1, -(-round(ratio * _PARTS) * total // _PARTS))
         slot = bisect_left(self.cumulative(), rank)
         low, high = self.scale.low(slot), self.scale.high(slot)
         open_ended = slot == self.scale.slots - 1

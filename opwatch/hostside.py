@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opwatch.trail import LONGEST_NS, Mark, Track, Trail, in_step
 from opwatch.waf import Span
@@ -93,6 +93,22 @@ def _explain(kernel: Span, firmware: Span, source: str) -> str:
     )
 
 
+def verdict(track: Track, period_ns: int) -> tuple[bool | None, str | None]:
+    """Whether the kernel has seen all that a drive counts, and why not. By the changes of the drive's own
+    counter, from the first to the last: there it is exact, however wide the marks of others are."""
+    first = track.edge_after(0)
+    if first is None or first == len(track.polls) - 1:
+        return None, None
+    begin, end = track.mark(first, period_ns), track.mark(len(track.polls) - 1, period_ns)
+    kernel = kernel_growth(begin, end)
+    grown = end.value.minus(begin.value).widened(track.quantum - 1)
+    if not kernel.known:
+        return None, None
+    if kernel.meet(grown) is None:
+        return False, _explain(kernel, grown, track.source)
+    return kernel.error + grown.error <= _SAME * kernel.middle or None, None
+
+
 def _candidates(trail: Trail, nand: Track) -> Sequence[Track]:
     """Counts of host writes to hold against the kernel's, those of the same page first, then the finest."""
     page = page_of(nand.source)
@@ -126,7 +142,14 @@ def host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, periods: Peri
         between = moments[end.poll].written.minus(moments[begin.poll].written)
         return _witnessed(between, drive, finest)
     pending = finest.look_after(end.poll, periods(finest)) is None
-    return _compared(kernel, drive, finest, waits=pending, learned=periods(finest) < LONGEST_NS)
+    verdicts = [verdict(each, periods(each)) for each in _candidates(trail, nand)]
+    refuted = next((why for sees_all, why in verdicts if sees_all is False), None)
+    if refuted:
+        waits = pending and not drive.known
+        return HostSide(drive, finest.source, kernel, drive, finest.source, False, refuted, waits=waits)
+    confirmed = any(sees_all for sees_all, _ in verdicts)
+    found = _compared(kernel, drive, finest, waits=pending, learned=periods(finest) < LONGEST_NS)
+    return replace(found, agrees=True, why=None) if confirmed and found.agrees is None else found
 
 
 def _witnessed(between: Span, drive: Span, track: Track) -> HostSide:
@@ -150,8 +173,15 @@ def _compared(kernel: Span, drive: Span, track: Track, *, waits: bool, learned: 
         shown = kernel.known and drive.low + 2 * (track.quantum - 1) >= kernel.low
         if shown:
             # Whether somebody else wrote meanwhile is worth a period, where that is known.
-            return HostSide(both, KERNEL, kernel, drive, source, True, waits=waits and learned)
-        why = f"{page_of(source)} has not shown all that was written, or was old at the start"
+            waits = waits and learned
+            why = f"{page_of(source)} has it all, and may show more of others" if waits else None
+            return HostSide(both, KERNEL, kernel, drive, source, None if waits else True, why, waits=waits)
+        sure = _percent(drive.low, kernel.high) if kernel.known else f"{int(drive.low)} bytes"
+        why = f"{page_of(source)} is of other moments: of it, it confirms {sure} at least"
         return HostSide(both, KERNEL, kernel, drive, source, None, why, waits=waits)
     better = KERNEL if kernel.error <= drive.error else source
-    return HostSide(both, better, kernel, drive, source, True)
+    # The drive allows for no more than what may be overlooked.
+    if drive.high - kernel.low <= _SAME * kernel.middle + 2 * track.quantum:
+        return HostSide(both, better, kernel, drive, source, True)
+    why = f"{page_of(source)} confirms it within {drive.error} bytes only"
+    return HostSide(both, better, kernel, drive, source, None, why)

@@ -271,14 +271,23 @@ class Measurement:
                 seconds += self._time(track, first, last)
                 count += 1
         if seconds < _MIN_IDLE_S:
-            reason = (
-                f"the host was idle for {seconds:.1f} s that the counter shows; {_MIN_IDLE_S:.0f} are needed"
-            )
-            return Background(None, None, seconds, None, reason)
+            return Background(None, None, seconds, None, self._no_background(period))
         # The ends may be off by a period each, and the counter by a step, in each of the stretches.
         blur = (grown / seconds) * min(period / 1e9, seconds) if grown else 0.0
         error = (count * (track.quantum - 1) + blur) / seconds
         return Background(grown / seconds, error, seconds, grown)
+
+    def _no_background(self, period_ns: int) -> str:
+        """Why there is no rate: too little idle time, or a page that need not show it yet."""
+        moments = self._trail.moments
+        stretches = idle_stretches(moments)
+        longest = max(
+            (moments[last].begin_ns - moments[first].end_ns for first, last in stretches), default=0
+        )
+        if longest < _MIN_IDLE_S * 1e9:
+            return f"the host was idle for {longest / 1e9:.1f} s at once; {_MIN_IDLE_S:.0f} are needed"
+        idle, age = longest / 1e9, period_ns / 1e9
+        return f"{idle:.0f} s of idle time need not show yet in a page that may be {age:.0f} s old"
 
     def _time(self, track: Track, first: int, last: int) -> float:
         moments = self._trail.moments

@@ -11,13 +11,15 @@ from opwatch.trust import Trust
 
 if TYPE_CHECKING:
     from opwatch.live import Live
+    from opwatch.trim.live import Discards
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
     """An interval, or (`final`) the whole time since the start. `origin` is the device the user named;
     `device` does its I/O. `level` says at which layer it was counted; `lacks`, what the backend cannot give
-    and why; `live`, what its firmware counters tell, None where they are not read."""
+    and why; `live`, what its firmware counters tell, None where they are not read; `discards`, who sent them
+    and what waited for them, None where nobody asked."""
 
     device: str
     origin: str
@@ -31,6 +33,7 @@ class Observation:
     backend: str = "libbpf"
     lacks: tuple[str, ...] = ()
     live: Live | None = None
+    discards: Discards | None = None
 
     @property
     def label(self) -> str:

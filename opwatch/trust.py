@@ -141,12 +141,13 @@ def _drifts(begin: Reading, end: Reading) -> tuple[dict[str, Drift], dict[str, D
 def trust(begin: Reading, end: Reading, misses: int | None) -> Trust:
     """The loss account between two readings. `misses` are recursion misses, of all devices together."""
 
+    before, after = begin.sample.totals(), end.sample.totals()
+
     def grown(field: str) -> int:
-        pairs = zip(begin.sample.ops.values(), end.sample.ops.values(), strict=True)
-        return sum(getattr(now, field) - getattr(then, field) for then, now in pairs)
+        return after[field] - before[field]
 
     # In flight is a state, not a difference: issued since attach and neither completed nor given back.
-    in_flight = sum(op.issued - op.completed - op.requeued - op.overwritten for op in end.sample.ops.values())
+    in_flight = after["issued"] - after["completed"] - after["requeued"] - after["overwritten"]
     drift, byte_drift, reason = _drifts(begin, end)
     return Trust(
         issued=grown("issued"),

@@ -210,6 +210,7 @@ def _report(
         reason=reason,
         lower_bound=None if reason else _lower_bound(found),
         count=found.count,
+        mapped=found.mapped,
         spare=figures,
         spare_reason=why_not,
         physical_source=source,

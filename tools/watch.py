@@ -10,6 +10,7 @@ from contextlib import closing
 
 from opwatch.clock import read_anchor
 from opwatch.collectors.live import LiveWaf, drives_of
+from opwatch.collectors.live_discards import LiveDiscards
 from opwatch.derive import derive
 from opwatch.device import BlockDevice, Devices, Leaf, Presence
 from opwatch.errors import UsageError
@@ -70,6 +71,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--queue",
         action="store_true",
         help="time in the queue before issue, beside the time in the device",
+    )
+    parser.add_argument(
+        "--discards",
+        action="store_true",
+        help="who discards how much, how it is split, what lies in whole granules, and what waits behind it",
     )
     parser.add_argument(
         "--waf",
@@ -150,10 +156,11 @@ def _notes(device: BlockDevice, leaves: list[Leaf]) -> list[str]:
 class _Run:
     """One watching: from the baseline to the summary."""
 
-    def __init__(self, tracer: Tracer, sink: Sink, live: LiveWaf) -> None:
+    def __init__(self, tracer: Tracer, sink: Sink, live: LiveWaf, discards: LiveDiscards) -> None:
         self._tracer = tracer
         self._sink = sink
         self._live = live
+        self._discards = discards
         self._presences = [Presence(leaf.device) for leaf in tracer.leaves]
         # Before the first reading: what ends between the two was in flight at the attachment as well.
         self._in_flight = [_in_flight(leaf.device) for leaf in tracer.leaves]
@@ -180,6 +187,7 @@ class _Run:
 
     def close(self) -> None:
         self._live.stop()
+        self._discards.close()
         for presence in self._presences:
             presence.close()
 
@@ -199,6 +207,7 @@ class _Run:
         written = []
         # Read anew each time: the wall clock may be set, or the machine may sleep, in between.
         anchor = read_anchor()
+        self._discards.look()
         leaves = zip(self._tracer.leaves, self._levels, self._in_flight, self._flush_queues, strict=True)
         for (leaf, level, in_flight, queues), then, now in zip(leaves, begin, end, strict=True):
             seen = Observation(
@@ -214,6 +223,7 @@ class _Run:
                 self._tracer.backend,
                 tuple(self._tracer.lacks),
                 self._live.get(leaf.device.name),
+                self._discards.get(leaf.device.name, final=final),
             )
             self._sink.write(seen)
             written.append(seen)
@@ -267,7 +277,8 @@ def run(args: argparse.Namespace) -> int:
         for note in notes:
             print(f"opwatch: {note}", file=sys.stderr)
         live = live_waf(devices, leaves, args)
-        with Waiter() as waiter, closing(_Run(tracer, sink, live)) as watching:
+        discards = LiveDiscards(leaves, wanted=args.discards)
+        with Waiter() as waiter, closing(_Run(tracer, sink, live, discards)) as watching:
             live.start()
             waiter.start(args.command, quiet_stdout=args.json)
             try:

@@ -14,15 +14,17 @@ struct discards_object {
 static int parse_config(PyObject *args, PyObject *kwargs, Py_buffer *granules,
 			struct ow_discards_config *config)
 {
-	static char *names[] = {"granules", "pidns_dev", "pidns_ino", "functions", NULL};
-	int functions = 1;
+	static char *names[] = {"granules", "pidns_dev", "pidns_ino", "functions", "stalls", NULL};
+	int functions = 1, stalls = 0;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*KK|$p", names, granules,
-					 &config->pidns_dev, &config->pidns_ino, &functions))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*KK|$pp", names, granules,
+					 &config->pidns_dev, &config->pidns_ino, &functions,
+					 &stalls))
 		return -1;
 	config->granules = granules->buf;
 	config->nr_granules = granules->len / sizeof(struct ow_granule);
 	config->functions = functions;
+	config->stalls = stalls;
 	if (granules->len % sizeof(struct ow_granule) == 0)
 		return 0;
 	PyBuffer_Release(granules);

@@ -63,6 +63,7 @@ static int configure(struct ow_discards *d, const struct ow_discards_config *con
 		return -errno;
 	d->skel->rodata->pidns_dev = config->pidns_dev;
 	d->skel->rodata->pidns_ino = config->pidns_ino;
+	d->skel->rodata->stalls = config->stalls;
 	d->skel->rodata->xfs_by_group = xfs_by_group(btf);
 	bpf_object__for_each_program(prog, d->skel->obj)
 	{

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
 from opwatch.abi import OPS
@@ -102,6 +103,7 @@ def document(seen: Observation) -> dict[str, Any]:
         "unexplained": seen.unexplained,
         "lacks": list(seen.lacks),
         "waf": None if seen.live is None else _live(seen.live),
+        "discards": None if seen.discards is None else asdict(seen.discards),
     }
 
 

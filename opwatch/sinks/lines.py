@@ -10,6 +10,7 @@ from opwatch import units
 from opwatch.derive import OpInterval
 from opwatch.hist import Histogram
 from opwatch.observation import Observation
+from opwatch.trim.live import Discards
 from opwatch.trust import Drift, Trust
 
 if TYPE_CHECKING:
@@ -107,6 +108,28 @@ def live_line(live: Live) -> str:
     return told
 
 
+def discard_lines(found: Discards) -> list[str]:
+    """Who discarded, how it was split and what waited; nothing when there was nothing."""
+    lines = []
+    if found.bios and found.split_ratio is not None:
+        whole = "-" if found.whole_ratio is None else f"{found.whole_ratio * 100:.1f} %"
+        lines.append(
+            f"discards: {found.bios} sent, {found.requests} requests (x{found.split_ratio:.2f}), "
+            f"{found.ranges} ranges, {whole} in whole granules, mean {units.duration(found.mean_ns)}"
+        )
+    for each in found.senders:
+        sizes = f"{units.size(each.min_bytes)} to {units.size(each.max_bytes)}"
+        below = f", {each.below_granule} below a granule" if each.below_granule else ""
+        name = units.printable(f"{each.comm} ({each.cgroup})" + (f" on {each.where}" if each.where else ""))
+        lines.append(f"  {name}: {each.count} x {each.op}, {units.capacity(each.bytes)}, {sizes}{below}")
+    for waited in found.stalled:
+        lines.append(
+            f"  behind discards: {waited.count} {waited.op}s, mean {units.duration(waited.mean_ns)}, "
+            f"max so far {units.duration(waited.max_ns)}"
+        )
+    return lines
+
+
 class Lines:
     """Writes to a stream; idle devices and idle operations take no line."""
 
@@ -151,7 +174,12 @@ class Lines:
         lost = "; ".join(seen.unexplained)
         self._print(f"{time} {seen.label}" + (f"  ! {lost}" if lost else ""))
         self._table(seen)
+        self._discards(seen)
         self._live(seen)
+
+    def _discards(self, seen: Observation) -> None:
+        for line in discard_lines(seen.discards) if seen.discards else []:
+            self._print(line)
 
     def _live(self, seen: Observation) -> None:
         """A line when the drive's counters have been looked at since the last one."""
@@ -176,6 +204,7 @@ class Lines:
             self._print()
         else:
             self._print("no I/O")
+        self._discards(seen)
         if seen.live:
             self._print(f"{live_line(seen.live)}")
             self._print(f"  by {seen.live.source}" if seen.live.source else "")

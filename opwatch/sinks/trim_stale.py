@@ -11,7 +11,7 @@ from opwatch import units
 from opwatch.sinks import SCHEMA
 from opwatch.trim.estimate import Share
 from opwatch.trim.remap import Landing
-from opwatch.trim.stale import Bounds, Calibration, Count, Spare
+from opwatch.trim.stale import Bounds, Calibration, Count, Mapped, Spare
 
 _WIDTH, _LABEL = 80, 13
 
@@ -51,6 +51,7 @@ class Report:
     reason: str | None
     lower_bound: str | None
     count: Count | None
+    mapped: Mapped | None
     spare: Spare | None
     spare_reason: str | None
     physical_source: str | None
@@ -108,6 +109,7 @@ def document(report: Report) -> dict[str, Any]:
         },
         "drives": [_drive_document(drive) for drive in report.drives],
         "nuse": asdict(report.count) | {"follows": report.count.follows} if report.count else None,
+        "lba_status": asdict(report.mapped) if report.mapped else None,
         "physical_bytes": spare.physical_bytes if spare else None,
         "physical_source": report.physical_source,
         "spare_reason": report.spare_reason,
@@ -209,6 +211,11 @@ def lines(report: Report) -> list[str]:
     if report.count:
         held = units.capacity(report.count.after_bytes)
         found += _row("NUSE", f"the drive counts {held} as in use; {report.count.words}")
+    if report.mapped:
+        told = f"the drive holds {units.capacity(report.mapped.held_bytes)} of the free space by its own map"
+        if not report.mapped.follows:
+            told += ", which did not follow a sentinel and tells nothing"
+        found += _row("LBA status", told)
     found += _spare_rows(report)
     for note in report.notes:
         found += _row("note", note)

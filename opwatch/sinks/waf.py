@@ -170,6 +170,8 @@ def _side_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
         known = host.firmware.known
         told += f"; {host.firmware_source} "
         told += f"agrees within {units.capacity(max(host.firmware.error, 1))}" if known else "has it all"
+    elif host.agrees and host.firmware_source == host.source:
+        told += "; the kernel's count agrees"
     yield "host", told
     if host.agrees is False:
         yield "", f"differs: {host.why}"

@@ -39,6 +39,7 @@ class Stage(enum.IntEnum):
     DONE = 14
     BIO_DONE = 15
     FITRIM = 16
+    BEHIND = 17
 
 
 class Who(enum.IntEnum):

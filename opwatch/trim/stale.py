@@ -45,6 +45,15 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
+class Mapped:
+    """Free bytes that the drive holds by its own map (SCSI GET LBA STATUS), to a block. `follows`: the map
+    had the sentinel, and lost it with its trim; otherwise it tells nothing."""
+
+    held_bytes: int
+    follows: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration:
     """What a trimmed block of this drive reads as, and how that is known. `reads` is None, and `words` say
     why, when the drive cannot be judged by reading."""

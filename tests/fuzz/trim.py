@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from opwatch.trim import btrfs, fsmap
+from opwatch.trim import btrfs, fiemap, fsmap, lba_status
 from opwatch.trim.extents import Extents
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "trim"
@@ -38,7 +38,7 @@ class Fuzz:
 
     def run(self, inputs: int) -> None:
         """That many inputs; the first that breaks a rule raises."""
-        targets: tuple[Callable[[], None], ...] = (self._map, self._tree)
+        targets: tuple[Callable[[], None], ...] = (self._map, self._tree, self._file, self._lba_status)
         for _ in range(inputs):
             try:
                 self._random.choice(targets)()
@@ -59,6 +59,18 @@ class Fuzz:
         for extents in found.free.values():
             _check(extents)
         assert found.resume is None or len(found.resume) == fsmap.RECORD_BYTES
+
+    def _file(self) -> None:
+        extents = b"".join(struct.pack("=3Q16xI12x", at << 20, at << 24, 1 << 20, at & 1) for at in range(9))
+        answer = self._damaged(struct.pack("=2Q4I", 0, 1 << 40, 1, 9, 9, 0) + extents)
+        for each in fiemap.decode(answer):
+            assert each.length > 0 and each.physical + each.length <= 1 << 62
+
+    def _lba_status(self) -> None:
+        runs = b"".join(struct.pack(">QIB3x", at << 10, 1 << 10, at % 3) for at in range(9))
+        found = lba_status.decode(self._damaged(struct.pack(">I4x", 4 + len(runs)) + runs), 512)
+        _check(Extents.of((run.start, run.end) for run in found))
+        assert all(one.end == two.start for one, two in pairwise(found))
 
     def _items(self, name: str) -> list[btrfs.Item]:
         raw = self._trees[name]

@@ -66,6 +66,15 @@ def settled(point: Path) -> None:
         time.sleep(0.1)
 
 
+def fill(path: Path, left: int) -> None:
+    """Take all blocks but for so many bytes."""
+    with path.open("wb") as file, contextlib.suppress(OSError):
+        for step in (8 * MIB, 64 << 10, 4096):
+            while (room := os.statvfs(path.parent).f_bavail * 4096) > left and room >= step:
+                os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, step)
+        os.fsync(file.fileno())
+
+
 def free_of(point: Path) -> Extents:
     """All free bytes of a file system on one device."""
     [extents] = read_free_space(mounted_at(str(point))).extents.values()

@@ -20,7 +20,7 @@ from opwatch.errors import UsageError
 from opwatch.ftl import models
 from opwatch.sinks.trim_stale import Report, document, lines
 from opwatch.tools.trim_stale import _asked, add_arguments
-from opwatch.trim import fiemap
+from opwatch.trim import fiemap, lba_status
 from opwatch.trim.dmtable import parse
 from opwatch.trim.estimate import Share, estimate
 from opwatch.trim.extents import Extents
@@ -28,7 +28,17 @@ from opwatch.trim.layers import Kind, Layer, Limits, Stack
 from opwatch.trim.remap import Landing, descend, joined
 from opwatch.trim.sampling import Blocks, Counted, sample
 from opwatch.trim.sentinel import BLOCK, Judgement, Seen, digest, pattern, seen, verdict
-from opwatch.trim.stale import Bounds, Calibration, Count, Spare, calibrate, disputed, spare, stale_bytes
+from opwatch.trim.stale import (
+    Bounds,
+    Calibration,
+    Count,
+    Mapped,
+    Spare,
+    calibrate,
+    disputed,
+    spare,
+    stale_bytes,
+)
 
 MIB = 1 << 20
 USER = 128 * MIB
@@ -142,6 +152,32 @@ def test_damaged_file_maps_are_refused(damaged: bytes) -> None:
 def test_any_file_map_is_survived(raw: bytes) -> None:
     with contextlib.suppress(ValueError):
         assert all(each.length > 0 for each in fiemap.decode(raw))
+
+
+def lba_answer(*runs: tuple[int, int, int]) -> bytes:
+    body = b"".join(struct.pack(">QIB3x", *run) for run in runs)
+    return struct.pack(">I4x", 4 + len(body)) + body
+
+
+def test_lba_status() -> None:
+    found = lba_status.decode(lba_answer((8, 8, 1), (16, 4, 0), (20, 100, 2)) + bytes(50), 512)
+    assert found == [(4096, 8192, False), (8192, 10240, True), (10240, 61440, False)]
+    assert lba_status.command(0x0102030405060708, 0x10000).hex() == "9e12010203040506070800010000" + "0000"
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [b"", lba_answer(), lba_answer((0, 0, 0)), lba_answer((0, 8, 0), (9, 8, 0)), lba_answer((1 << 63, 8, 0))],
+)
+def test_damaged_lba_status_is_refused(damaged: bytes) -> None:
+    with pytest.raises(ValueError, match="an LBA status"):
+        lba_status.decode(damaged, 512)
+
+
+@given(st.binary(max_size=300))
+def test_any_lba_status_is_survived(raw: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        assert all(run.start < run.end for run in lba_status.decode(raw, 512))
 
 
 def test_what_became_of_a_block() -> None:
@@ -263,30 +299,27 @@ def report(**changes: object) -> Report:
     drive = Drive(landing, 1 << 30, MIB, 3 * MIB, Calibration(Seen.ZEROS, "sentinel", ("one", "two")))
     stale = Bounds(300.0 * MIB, 280.0 * MIB, 320.0 * MIB)
     found = Report(
-        *(
-            "/a place",
-            "ext4",
-            0.95,
-            7,
-            1.25,
-            4096,
-            600 * MIB,
-            600 * MIB,
-            (drive,),
-            Share(5, 10, 99, 0.4, 0.6),
-        ),
-        *(
-            1,
-            2,
-            stale,
-            None,
-            "zeros look trimmed",
-            HONEST,
-            some_spare(Bounds(3.0, 2.0, 4.0)),
-            None,
-            "as given",
-            ("a note",),
-        ),
+        subject="/a place",
+        filesystem="ext4",
+        confidence=0.95,
+        seed=7,
+        seconds=1.25,
+        unit_bytes=4096,
+        free_bytes=600 * MIB,
+        judged_bytes=600 * MIB,
+        drives=(drive,),
+        share=Share(5, 10, 99, 0.4, 0.6),
+        taken=1,
+        unreadable=2,
+        stale=stale,
+        reason=None,
+        lower_bound="zeros look trimmed",
+        count=HONEST,
+        mapped=Mapped(7, follows=False),
+        spare=some_spare(Bounds(3.0, 2.0, 4.0)),
+        spare_reason=None,
+        physical_source="as given",
+        notes=("a note",),
     )
     return replace(found, **changes)  # type: ignore[arg-type]
 

@@ -105,7 +105,7 @@ def run(kernel: Kernel, file: GuestFile, sink: Callable[[bytes], object]) -> Run
     """Boots a guest and runs the file's tests in it. Their output goes to the sink, and if not all is well,
     what the guest looks like afterwards."""
     chosen = devices.choose(file.devices, devices.load())
-    env = {IN_GUEST: kernel.name, LACKS: json.dumps(kernel.lacks)}
+    env = {IN_GUEST: kernel.name, LACKS: json.dumps(kernel.lacks), "PYTHONUNBUFFERED": "1"}
     with Machine(kernel, chosen, Shape(cpus=file.cpus)) as machine:
         try:
             done = machine.run(_argv(file), timeout_s=file.timeout_s, env=env, stdout=sink, stderr=sink)

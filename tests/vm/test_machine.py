@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.vm import devices
+from tests.vm import devices, suite
 from tests.vm.config import CHECKOUT, Kernel
 from tests.vm.errors import CommandTimeout, GuestHung, GuestLost, GuestPanic
 from tests.vm.machine import Machine
 from tests.vm.run import main
+from tests.vm.suite import GuestFile
 
 BOOT_LIMIT_S = 20.0
 BOOTS = 3
@@ -71,6 +73,18 @@ def test_timeout_kills_the_command_and_keeps_the_guest(machine: Machine) -> None
     with pytest.raises(CommandTimeout, match="sleep 10000"):
         machine.run(["sh", "-c", "sleep 10000"], timeout_s=1)
     assert machine.run(["true"]).status == 0
+
+
+def test_a_file_that_stands_still_shows_how_far_it_came(bootable: Kernel, tmp_path: Path) -> None:
+    path = tmp_path / "test_stuck.py"
+    path.write_text("import time\ndef test_well(): pass\ndef test_stuck(): time.sleep(10000)\n")
+    said: list[bytes] = []
+    with pytest.raises(CommandTimeout):
+        suite.run(bootable, GuestFile(path, (), 2, (), 60.0), said.append)
+    output = b"".join(said).decode()
+    assert "test_well PASSED" in output
+    assert "test_stuck" in output
+    assert "the guest after that" in output
 
 
 def test_hung_guest_is_its_own_error(bootable: Kernel) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from opwatch.collectors.fitrim import mounted_at
 from opwatch.collectors.free_space import read_free_space
+from opwatch.collectors.lba_status import held_by_map
 from opwatch.collectors.lowest import landings
 from opwatch.collectors.raw_disk import RawDisk
 from opwatch.collectors.trim_layers import LayerReader
@@ -34,6 +35,7 @@ DEVICES = (
 )
 # Quick under emulation, and wrong once in a thousand runs at most.
 _CHOICE = ("--precision", "3%", "--confidence", "99.9%")
+TIMEOUT_S = 1800
 DISK = NullBlk(size=128, memory_backed=1, discard=1)
 
 
@@ -175,17 +177,24 @@ def test_a_thin_volume_is_read_itself() -> None:
         assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
 
 
-def test_scsi_debug_has_a_map() -> None:
-    with scsi_debug(dev_size_mb=128) as scsi, mounted("ext4", scsi.name) as point:
+@pytest.mark.parametrize("granule", [1, 64])
+def test_scsi_debug_has_a_map(granule: int) -> None:
+    parameters = {"dev_size_mb": 128, "unmap_granularity": granule}
+    with scsi_debug(**parameters) as scsi, mounted("ext4", scsi.name) as point:
         leave(point)
-        free = sum(each.total for each in read_free_space(mounted_at(str(point))).extents.values())
-        used = 128 * MIB - free
-        mapped = scsi.mapped_blocks() * 512
+        device = Devices().by_name(scsi.name)
+        assert device
+        held = held_by_map(device)
+        assert held is not None
+        assert held.total == scsi.mapped_blocks() * 512 * granule
+        [free] = read_free_space(mounted_at(str(point))).extents.values()
+        truth = (free & held).total
         found = stale(point)
-        assert found["drives"][0]["calibration"]["sentinel"] == "zeros"
-        # What is in use need not be mapped, but everything else that is mapped is stale.
-        assert found["stale_bytes"]["high"] >= mapped - used
-        assert found["stale_bytes"]["low"] <= mapped
+        assert found["lba_status"] == {"held_bytes": truth, "follows": True}
+        assert found["drives"][0]["calibration"]["by"] == "sentinel"
+        # A granule of which a part was written is mapped as a whole, and its rest reads as zeros.
+        assert found["stale_bytes"]["low"] <= truth
+        assert granule > 1 or found["stale_bytes"]["high"] >= truth
 
 
 def test_f2fs_tells_nobody(capsys: pytest.CaptureFixture[str]) -> None:

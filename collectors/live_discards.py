@@ -1,0 +1,50 @@
+"""Who discards on the disks of a watch: a tracer beside the one that counts requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opwatch.collectors.cgroups import cgroup_names
+from opwatch.collectors.discards import DiscardTracer
+from opwatch.collectors.trim_layers import limits_of
+from opwatch.device import Leaf
+from opwatch.trim.live import Discards, between
+from opwatch.usage import read_usage
+
+
+class LiveDiscards:
+    """Attached from construction to close(). None is given for every disk when it is not wanted."""
+
+    def __init__(self, leaves: Sequence[Leaf], *, wanted: bool) -> None:
+        self._disks = {leaf.device.name: leaf.device.disk.name for leaf in leaves}
+        self._tracer: DiscardTracer | None = None
+        if not wanted:
+            return
+        disks = {leaf.device.disk.name: leaf.device.disk for leaf in leaves}
+        limits = {name: limits_of(disk) for name, disk in disks.items()}
+        granules = {
+            name: (limit.granularity, (limit.alignment or 0) % limit.granularity)
+            for name, limit in limits.items()
+            if limit.granularity
+        }
+        self._tracer = DiscardTracer(list(disks.values()), granules, functions=False, stalls=True)
+        self._first = self._last = self._now = self._tracer.read()
+
+    def look(self) -> None:
+        """Once for every interval, before get()."""
+        if self._tracer:
+            self._last, self._now = self._now, self._tracer.read()
+            self._cgroups = cgroup_names() if self._now.origins != self._last.origins else {}
+            usage = read_usage()
+            self._mounts = {each.dev: f"{each.filesystem} {each.point}" for each in usage.mounts}
+
+    def get(self, device: str, *, final: bool) -> Discards | None:
+        """Of the time between the last two looks, or (`final`) of all the time."""
+        if not self._tracer:
+            return None
+        then = self._first if final else self._last
+        return between(then, self._now, self._disks[device], self._cgroups or cgroup_names(), self._mounts)
+
+    def close(self) -> None:
+        if self._tracer:
+            self._tracer.close()

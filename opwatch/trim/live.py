@@ -1,0 +1,115 @@
+"""Discards of one disk between two readings: who sent them, what became of them, what waited. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from opwatch.trim.flow import Amount, Origin, Stage, Trace, Who, total
+
+OPS = ("discard", "write_zeroes", "secure_erase")
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who discarded. Sizes are of single bios, and of all since the tracer was attached; `where` is the
+    filesystem that the bios came from, None where no mount tells."""
+
+    comm: str
+    cgroup: str
+    where: str | None
+    op: str
+    kernel_thread: bool
+    count: int
+    bytes: int
+    min_bytes: int
+    max_bytes: int
+    below_granule: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """Reads or writes that were issued while a discard was in flight. `max_ns` is since the attachment."""
+
+    op: str
+    count: int
+    mean_ns: float
+    max_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Discards:
+    """One disk. `split_ratio` is requests a bio, None without bios; `whole_ratio` the share of their bytes in
+    whole granules of the device, None without bytes."""
+
+    senders: tuple[Sender, ...]
+    bios: int
+    requests: int
+    ranges: int
+    bytes: int
+    split_ratio: float | None
+    whole_ratio: float | None
+    mean_ns: float | None
+    stalled: tuple[Stalled, ...]
+
+
+def _grown(then: Trace, now: Trace, stage: Stage, disk: str, op: str) -> Amount:
+    first, last = (total(trace.select(stage, disk=disk, op=op)) for trace in (then, now))
+    return Amount(
+        last.count - first.count,
+        last.bytes - first.bytes,
+        last.ranges - first.ranges,
+        last.granule_bytes - first.granule_bytes,
+        last.sum_ns - first.sum_ns,
+        last.max_ns,
+    )
+
+
+def _senders(
+    then: Trace, now: Trace, disk: str, cgroups: dict[int, str], mounts: dict[str, str]
+) -> Iterable[Sender]:
+    before = {origin.key: origin for origin in then.origins}
+    for origin in now.origins:
+        was: Origin | None = before.get(origin.key)
+        count = origin.count - (was.count if was else 0)
+        if origin.disk != disk or not count:
+            continue
+        yield Sender(
+            origin.comm,
+            cgroups.get(origin.cgroup, f"cgroup {origin.cgroup}"),
+            mounts.get(origin.dev),
+            origin.op,
+            origin.who is Who.KERNEL,
+            count,
+            origin.bytes - (was.bytes if was else 0),
+            origin.min_bytes,
+            origin.max_bytes,
+            origin.below_granule - (was.below_granule if was else 0),
+        )
+
+
+def between(then: Trace, now: Trace, disk: str, cgroups: dict[int, str], mounts: dict[str, str]) -> Discards:
+    """What happened on a disk. `cgroups` are names by id, `mounts` filesystems by device number."""
+    disk = disk[:16]
+    bios, issued, requeued, done = (
+        _grown(then, now, stage, disk, "discard")
+        for stage in (Stage.BIO, Stage.ISSUED, Stage.REQUEUED, Stage.DONE)
+    )
+    requests = issued.count - requeued.count
+    behind = {op: _grown(then, now, Stage.BEHIND, disk, op) for op in ("read", "write")}
+    senders = sorted(_senders(then, now, disk, cgroups, mounts), key=lambda each: -each.bytes)
+    return Discards(
+        tuple(senders),
+        bios.count,
+        requests,
+        issued.ranges - requeued.ranges,
+        bios.bytes,
+        requests / bios.count if bios.count else None,
+        done.granule_bytes / done.bytes if done.bytes else None,
+        done.sum_ns / done.count if done.count else None,
+        tuple(
+            Stalled(op, found.count, found.sum_ns / found.count, found.max_ns)
+            for op, found in behind.items()
+            if found.count
+        ),
+    )

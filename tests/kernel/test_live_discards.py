@@ -1,0 +1,99 @@
+"""`opwatch --discards`: who discards, how it is split, and what waits behind it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from opwatch.scratch import ScratchDisk
+
+from .trims import ATTEMPTS, MIB, mounted
+from .watching import lines, opwatch
+
+HALF = 1 << 19
+
+
+def watched(disk: ScratchDisk, *command: str) -> dict[str, Any]:
+    """The summary of a command that was watched, once the host has lost nothing of it."""
+    for _ in range(ATTEMPTS):
+        done = opwatch("--dev", disk.name, "--discards", "--json", "-q", "--", *command)
+        assert done.returncode == 0, done.stderr
+        [summary] = lines(done.stdout)
+        if not summary["trust"]["drift"].get("discard"):
+            break
+    found: dict[str, Any] = summary["discards"]
+    return found
+
+
+def test_senders_and_splits(disk: ScratchDisk) -> None:
+    limit = Path(f"/sys/block/{disk.name}/queue/discard_max_bytes")
+    before = int(limit.read_text())
+    limit.write_text(str(1 << 17))
+    program = f"from tests.kernel.load import discards; discards({disk.node!r}, 7)"
+    try:
+        found = watched(disk, sys.executable, "-c", program)
+    finally:
+        limit.write_text(str(before // 4096 * 4096))
+    assert (found["bios"], found["bytes"], found["whole_ratio"]) == (7, 7 * HALF, 1.0)
+    assert found["split_ratio"] == found["requests"] / 7
+    assert 1 < found["split_ratio"] <= 4
+    assert found["mean_ns"] > 0
+    [sender] = found["senders"]
+    assert sender["comm"].startswith("python")
+    assert (sender["count"], sender["bytes"], sender["where"]) == (7, 7 * HALF, None)
+    assert (sender["min_bytes"], sender["max_bytes"], sender["below_granule"]) == (HALF, HALF, 0)
+    assert not sender["kernel_thread"]
+
+
+def test_a_filesystem_is_named(disk: ScratchDisk) -> None:
+    with mounted(disk.node, "ext4") as point:
+        found = watched(disk, "fstrim", str(point))
+        [sender] = found["senders"]
+        assert (sender["comm"], sender["where"]) == ("fstrim", f"ext4 {point}")
+
+
+def test_what_is_issued_behind_a_discard(disk: ScratchDisk) -> None:
+    """Reads of one process while another discards without a pause."""
+    program = (
+        "import os, subprocess, sys, fcntl, struct, time\n"
+        "from tests.kernel.load import reads\n"
+        f"node = {disk.node!r}\n"
+        "pid = os.fork()\n"
+        "if not pid:\n"
+        "    d = os.open(node, os.O_RDWR)\n"
+        "    for i in range(2000): fcntl.ioctl(d, 0x1277, struct.pack('=QQ', 128 << 20, 64 << 20))\n"
+        "    os._exit(0)\n"
+        "for i in range(20): reads(node, 101)\n"
+        "os.waitpid(pid, 0)\n"
+    )
+    found = watched(disk, sys.executable, "-c", program)
+    assert found["bios"] == 2000
+    stalled = {each["op"]: each for each in found["stalled"]}
+    assert 0 < stalled["read"]["count"] <= 2020
+    assert 0 < stalled["read"]["mean_ns"] <= stalled["read"]["max_ns"]
+
+
+def test_nothing_waits_where_nothing_is_discarded(disk: ScratchDisk) -> None:
+    program = (
+        f"from tests.kernel.load import reads, writes; reads({disk.node!r}, 53); writes({disk.node!r}, 59)"
+    )
+    found = watched(disk, sys.executable, "-c", program)
+    assert (found["bios"], found["senders"], found["stalled"]) == (0, [], [])
+    assert (found["split_ratio"], found["whole_ratio"], found["mean_ns"]) == (None, None, None)
+
+
+def test_lines_fit_80_columns(disk: ScratchDisk) -> None:
+    with mounted(disk.node, "ext4") as point:
+        (point / "file").write_bytes(os.urandom(MIB))
+        done = opwatch("--dev", disk.name, "--discards", "0.2", "--", "fstrim", str(point))
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
+    assert "discards: " in done.stdout
+    assert "fstrim (" in done.stdout
+
+
+def test_without_the_option_nobody_looks(disk: ScratchDisk) -> None:
+    done = opwatch("--dev", disk.name, "--json", "0.05", "1")
+    assert lines(done.stdout)[-1]["discards"] is None

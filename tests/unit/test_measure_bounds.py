@@ -1,0 +1,138 @@
+"""Bounds are bounds: whatever a host and a drive do, the truth is within the error, as long as no page is
+older than it is said to be. Refreshes come at any time, polls take time, work pauses, others may write."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from opwatch.counters.reading import Proof, Reading
+from opwatch.measure import Measured, Measurement
+from opwatch.trail import Poll, Trail
+
+TICK_NS = 10**8
+HOST, NAND = "log 02h data units written", "log C0h physical media units written"
+PLACED = ("log 22h HBMW", "log 22h MBMW")
+
+
+@dataclass
+class Page:
+    """Shows the count of some tick, not more than `age` ticks ago."""
+
+    age: int
+    chance: random.Random
+    of: int = 0
+    due: int = 0
+
+    def pass_tick(self, tick: int) -> None:
+        if tick >= self.due:
+            self.of, self.due = tick, tick + self.chance.randint(1, max(self.age, 1))
+
+
+@dataclass
+class World:
+    """A host, a drive and somebody who polls; all by chance."""
+
+    seed: int
+    foreign: bool
+    same_page: bool
+    host: list[int] = field(default_factory=lambda: [10**6])
+    nand: list[int] = field(default_factory=lambda: [3 * 10**6])
+    kernel: list[int] = field(default_factory=lambda: [0])
+
+    def __post_init__(self) -> None:
+        chance = self.chance = random.Random(self.seed)
+        self.age = chance.choice((1, 5, 20, 60))
+        self.quanta = (
+            (1, chance.choice((1, 1000, 50_000))) if self.foreign else (1000, chance.choice((1, 9000)))
+        )
+        self.pages = (Page(self.age, chance), Page(self.age, chance))
+        if self.same_page:
+            self.pages = (self.pages[0], self.pages[0])
+        self.trail = Trail()
+        self.read_of: list[int] = []
+
+    def tick(self, *, busy: bool) -> None:
+        """A tenth of a second. The drive writes to NAND only when it is written to."""
+        chance = self.chance
+        wrote = chance.randrange(1, 10_000) if busy and chance.random() < 0.8 else 0
+        seen = 0 if self.foreign and chance.random() < 0.3 else wrote
+        self.host.append(self.host[-1] + wrote)
+        self.nand.append(self.nand[-1] + int(wrote * chance.uniform(0.5, 6)))
+        self.kernel.append(self.kernel[-1] + seen)
+        for page in self.pages:
+            page.pass_tick(len(self.host) - 1)
+
+    def poll(self, *, busy: bool) -> None:
+        begin, before = len(self.host) - 1, self.kernel[-1]
+        for _ in range(self.chance.randrange(2)):
+            self.tick(busy=busy)
+        shown = [
+            Reading(values[page.of] // quantum * quantum, "bytes", quantum, source, Proof.SPEC)
+            for values, page, quantum, source in zip(
+                (self.host, self.nand),
+                self.pages,
+                self.quanta,
+                PLACED if self.same_page else (HOST, NAND),
+                strict=True,
+            )
+        ]
+        self.read_of.append(self.pages[1].of)
+        for _ in range(self.chance.randrange(2)):
+            self.tick(busy=busy)
+        end = len(self.host) - 1
+        self.trail.add(
+            Poll(begin * TICK_NS, end * TICK_NS + 1, before, self.kernel[-1], host=shown[:1], nand=shown[1:])
+        )
+
+    def polls(self, count: int, *, busy: bool) -> None:
+        for _ in range(count):
+            for _ in range(self.chance.randint(1, 8)):
+                self.tick(busy=busy)
+            self.poll(busy=busy)
+
+    def measure(self) -> tuple[Measured, float]:
+        """What is found of a piece of work, and what is true of it."""
+        for _ in range(self.chance.randrange(30)):
+            self.tick(busy=True)
+        self.polls(self.chance.randrange(1, 12), busy=False)
+        begin, first = len(self.read_of) - 1, len(self.host) - 1
+        self.polls(self.chance.randrange(2, 40), busy=True)
+        self.poll(busy=False)
+        end, last = len(self.read_of) - 1, len(self.host) - 1
+        self.polls(self.chance.randrange(0, 15), busy=False)
+        age_ns = (self.age + 1) * TICK_NS
+        measured = Measurement(self.trail, begin, end, refresh_ns=age_ns).result()
+        return measured, (self.nand[last] - self.nand[first]) / (self.host[last] - self.host[first])
+
+    def between(self, first: int, last: int) -> float:
+        return (self.nand[last] - self.nand[first]) / (self.host[last] - self.host[first])
+
+
+@pytest.mark.parametrize("same_page", [False, True], ids=["two pages", "one page"])
+@pytest.mark.parametrize("foreign", [False, True], ids=["alone", "others write"])
+def test_the_truth_is_never_outside(*, foreign: bool, same_page: bool) -> None:
+    answered = whole = chance = 0
+    for seed in range(600):
+        world = World(seed, foreign, same_page)
+        measured, truth = world.measure()
+        stretch = measured.stretch
+        if measured.waf is None or measured.error is None or stretch is None:
+            assert measured.reason
+            continue
+        answered += 1
+        slack = measured.error * (1 + 1e-9) + 1e-9
+        if stretch.whole and not foreign:
+            whole += 1
+            # That a page has shown just what was written may be chance: it was as old before as after.
+            lucky = stretch.host.fresh and abs(measured.waf - truth) > slack
+            chance += lucky
+            assert lucky or abs(measured.waf - truth) <= slack, seed
+        if stretch.begin.read and stretch.end.read and stretch.host.agrees is not None:
+            read = world.between(world.read_of[stretch.begin.poll], world.read_of[stretch.end.poll])
+            assert abs(measured.waf - read) <= slack, seed
+    assert answered > 400
+    assert chance <= 3
+    assert foreign or whole > 250

@@ -40,7 +40,8 @@ def lower_of(stack: Stack, layer: Layer) -> list[Layer]:
 def _own_zero(stack: Stack, layer: Layer) -> Reason:
     """Why a layer whose lower layers all take discards takes none itself."""
     at, seen = layer.device, f"discard_max_bytes of {layer.device} is 0"
-    if layer.limits.max_hw_bytes:
+    # A driver that gives up on discards clears both limits in Linux 6.1, and only the first in 6.12.
+    if layer.limits.max_hw_bytes and layer.text("provisioning_mode") != "disabled":
         seen += f", discard_max_hw_bytes {size(layer.limits.max_hw_bytes)}"
         return reason("limit-switched-off", at, seen, device=at)
     names = {"label": layer.label or at, "device": at}

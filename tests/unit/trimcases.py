@@ -242,6 +242,10 @@ CASES = {
     "virtio": Case(lambda m: virtio(m, SSD_QUEUE, "1"), "host-may-drop", R),
     "usb bridge": Case(on_scsi(queue=NO_DISCARD, mode="full", thin="0"), "scsi-full", N),
     "rejected": Case(on_scsi(queue=NO_DISCARD, mode="disabled"), "scsi-disabled", N),
+    # Linux 6.12 leaves the hardware's limit as it was.
+    "rejected, hardware limit kept": Case(
+        on_scsi(queue=SSD_QUEUE | {"discard_max_bytes": "0"}, mode="disabled"), "scsi-disabled", N
+    ),
     "forced": Case(on_scsi(mode="unmap", thin="0"), "scsi-forced advisory", R),
     "raid controller": Case(
         on_scsi(queue=NO_DISCARD, mode="full", thin="0", driver="megaraid_sas"), "raid-controller", N

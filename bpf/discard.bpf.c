@@ -31,8 +31,8 @@ static __always_inline bool look_at(struct ow_flow_key *key, struct bio *bio, __
 
 /*
  * What the block layer refuses ends before any event. What was seen by block_bio_queue before and
- * comes again is the rest of a split bio: before Linux kernel commit 9eb9a1a46f3c or thereabouts
- * these went through here as well (seen on v6.1, not on v6.12).
+ * comes again is the rest of a split bio: some kernels send these through here as well (seen on
+ * 6.1, not on 6.12).
  */
 SEC("fentry/submit_bio_noacct")
 int discard_submitted(__u64 *ctx)

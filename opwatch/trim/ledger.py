@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from opwatch.derive import STATUS_NAMES
-from opwatch.trim import losses
+from opwatch.trim import losses, verdicts
 from opwatch.trim.audit import Audit, Evidence, Row, Verdict
 from opwatch.trim.causes import Reason
 from opwatch.trim.flow import Amount, Stage, Trace, Who, total
@@ -45,7 +45,7 @@ class Walker:
         rows += [row for leaf in self.leaves() for row in self._granule_rows(leaf)]
         reached = sum(self._done(leaf, 0).granule_bytes for leaf in self.leaves())
         sent = self._sent(filesystem, tops)
-        verdict = losses.verdict(self.evidence, rows, sent, reached)
+        verdict = verdicts.verdict(self.evidence, rows, sent, reached)
         answer = self.evidence.answer
         return Audit(
             subject,
@@ -56,7 +56,7 @@ class Walker:
             tuple(rows),
             sum(row.unexplained_bytes for row in rows),
             self.evidence,
-            losses.general(
+            verdicts.general(
                 self.evidence, verdict, [leaf for leaf in self.leaves() if self._done(leaf, 0).bytes], reached
             ),
             tuple(self._notes()),

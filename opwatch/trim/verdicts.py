@@ -1,0 +1,128 @@
+"""Whether a trim reached the drive, and what is to be said of it as a whole. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from opwatch.trim.audit import Evidence, Row, Verdict
+from opwatch.trim.causes import Effect, Reason, reason
+from opwatch.trim.flow import Stage, Who
+from opwatch.trim.layers import Kind, Layer
+
+
+def general(
+    evidence: Evidence, verdict: Verdict, leaves: Sequence[Layer], reached: int
+) -> tuple[Reason, ...]:
+    """What is to be said of a trim that seems to have arrived, of the disks where it did."""
+    proven = evidence.read_back and not evidence.read_back.reason
+    if proven:
+        return tuple(of_read_back(evidence, leaves, reached))
+    if verdict not in (Verdict.ACCEPTED, Verdict.PARTIAL):
+        return ()
+    found = []
+    for leaf in leaves:
+        if leaf.facts.get("virtual"):
+            seen = "a virtual disk: its host decides, and a guest cannot see it"
+            found.append(reason("host-may-drop", leaf.device, seen, device=leaf.device))
+        elif leaf.kind is Kind.LOOP and leaf.text("backing_filesystem"):
+            if leaf.text("backing_filesystem") not in ("tmpfs", "ramfs") and not leaf.facts.get(
+                "simulated_drive"
+            ):
+                mount, file = leaf.text("backing_mount"), leaf.text("backing_file")
+                blanks = {"mount": mount or "/", "file": file or leaf.device}
+                seen = f"its file lies on {leaf.text('backing_filesystem')}"
+                found.append(reason("loop-frees-file", leaf.device, seen, None, **blanks))
+        else:
+            seen = "a completed discard is advice that the drive may ignore or put off"
+            found.append(reason("advisory", leaf.device, seen))
+    return tuple(found)
+
+
+def verdict(evidence: Evidence, rows: Sequence[Row], sent: int, reached: int) -> Verdict:
+    """Whether it reached the drive."""
+    below = [each for row in rows if row.layer != "filesystem" for each in row.reasons]
+    if any(each.code == "trace-lost" for each in below):
+        return Verdict.UNKNOWN
+    failures = any(row.errors for row in rows)
+    lost = any(
+        each.cause.effect in (Effect.STOPS, Effect.SKIPS, Effect.SHORTENS) and each.lost_bytes != 0
+        for each in below
+    )
+    unexplained = sum(row.unexplained_bytes for row in rows)
+    if not reached:
+        return _nothing_reached(evidence, below, sent, failures, lost or unexplained > 0)
+    ended_early = bool(evidence.answer and evidence.answer.interrupted)
+    if failures or lost or unexplained or ended_early:
+        return Verdict.PARTIAL
+    return _read_back(evidence, reached)
+
+
+def _nothing_reached(
+    evidence: Evidence, below: Sequence[Reason], sent: int, failures: bool, lost: bool
+) -> Verdict:
+    if failures:
+        return Verdict.REJECTED
+    if not sent or lost:
+        return Verdict.NOT_SENT
+    # Turned into something else, or there was nothing to free.
+    if any(each.cause.effect is Effect.HIDES and each.lost_bytes for each in below):
+        return Verdict.UNKNOWN
+    return Verdict.ACCEPTED
+
+
+def still_counted(evidence: Evidence, reached: int) -> str | None:
+    """How the only drive's own count contradicts that it freed what it was told to; None when it does not. A
+    count that is always the whole drive tells nothing."""
+    leaves = evidence.before.leaves()
+    found = evidence.read_back.count if evidence.read_back else None
+    if found and found.ignores:
+        return f"what the drive counts as in use: {found.words}"
+    held = evidence.held.get(leaves[0].device) if len(leaves) == 1 else None
+    if held is None or held.before >= leaves[0].size_bytes:
+        return None
+    most = leaves[0].size_bytes - reached
+    if held.after <= most:
+        return None
+    return f"the drive counts {held.after} B as in use, and at most {most} B of it were not trimmed"
+
+
+def of_read_back(evidence: Evidence, leaves: Sequence[Layer], reached: int) -> Iterator[Reason]:
+    """Data that can still be read, or are still counted, although their discard completed."""
+    found = evidence.read_back
+    assert found
+    kept = found.bytes.get("unchanged", 0)
+    counted = still_counted(evidence, reached)
+    if kept:
+        seen = f"{kept} B of sentinels still read as they were written"
+    elif counted:
+        seen = counted
+    else:
+        return
+    for leaf in leaves:
+        code = "host-may-drop" if leaf.facts.get("virtual") else "advisory"
+        yield reason(code, leaf.device, seen, device=leaf.device)
+
+
+def _read_back(evidence: Evidence, reached: int) -> Verdict:
+    """A clean trace, held against what was read back."""
+    found = evidence.read_back
+    if not found or found.reason:
+        return Verdict.ACCEPTED
+    gone = found.bytes.get("zeros", 0) + found.bytes.get("ones", 0)
+    kept = found.bytes.get("unchanged", 0)
+    if gone and not kept:
+        # It may read as gone, and the drive still count it as data.
+        return Verdict.UNKNOWN if still_counted(evidence, reached) else Verdict.PROVEN
+    if gone:
+        return Verdict.PARTIAL
+    return Verdict.UNKNOWN if kept else Verdict.ACCEPTED
+
+
+def foreign(evidence: Evidence) -> int:
+    """Discarded bytes of other processes on the disks of this stack."""
+    names = {layer.device[:16] for layer in evidence.before.leaves()}
+    return sum(
+        flow.amount.bytes
+        for flow in evidence.trace.flows
+        if flow.stage is Stage.BIO and flow.disk in names and flow.who is Who.OTHER
+    )

@@ -16,6 +16,8 @@ from tests.vm.guest.audits import Verdict, audit, codes, filesystem, row, whole
 from tests.vm.guest.shell import call
 from tests.vm.requirements import need_module
 
+# By hand: they would take CI beyond its time.
+TIERS = ()
 DEVICES = ("virtio-blk-nodiscard",)
 MIB = 1 << 20
 SIZE = 256 * MIB

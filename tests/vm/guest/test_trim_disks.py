@@ -11,6 +11,8 @@ from tests.vm.guest.scsidebug import ScsiDebug, scsi_debug
 from tests.vm.guest.shell import call, put
 from tests.vm.guest.trims import MIB, check, mounted, trim
 
+# By hand: they would take CI beyond its time.
+TIERS = ()
 DEVICES = (
     "virtio-blk",
     "virtio-blk-ignored",

@@ -14,6 +14,8 @@ from tests.vm.guest.shell import call, put
 from tests.vm.guest.trims import MIB, check, mounted, trim
 from tests.vm.requirements import need_module
 
+# By hand: they would take CI beyond its time.
+TIERS = ()
 DISK = NullBlk(size=128, memory_backed=1, discard=1)
 SMALL = NullBlk(size=16, memory_backed=1, discard=1)
 NO_DISCARD = NullBlk(size=128, memory_backed=1)

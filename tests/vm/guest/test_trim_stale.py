@@ -24,6 +24,8 @@ from tests.vm.guest.nullblk import NullBlk, null_blk
 from tests.vm.guest.scsidebug import scsi_debug
 from tests.vm.guest.trims import MIB, mounted
 
+# By hand: they would take CI beyond its time.
+TIERS = ()
 DEVICES = (
     "virtio-blk",
     "virtio-blk-ignored",

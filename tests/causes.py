@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from opwatch.trim.causes import Cause, causes
+from tests.section import Section
 
-PAGE = Path(__file__).parents[1] / "docs" / "method-trim.md"
-BEGIN, END = "<!-- causes: begin -->", "<!-- causes: end -->"
+SECTION = Section("method-trim.md", "causes")
 
 
 def _row(cause: Cause) -> str:
@@ -29,13 +28,7 @@ def table() -> str:
     return "\n".join([head, "| --- " * 8 + "|", *map(_row, causes().values())])
 
 
-def renewed(page: str) -> str:
-    """The page with the table as it is now."""
-    before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
-
-
 if __name__ == "__main__":
     if sys.argv[1:] != ["--write"]:
         sys.exit("usage: python -m tests.causes --write")
-    PAGE.write_text(renewed(PAGE.read_text()))
+    SECTION.write(table())

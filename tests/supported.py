@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from opwatch.counters.catalogue import Counter, Entry, load_catalogue
+from tests.section import Section
 
-PAGE = Path(__file__).parents[1] / "docs" / "method-waf.md"
-BEGIN, END = "<!-- drives: begin -->", "<!-- drives: end -->"
+SECTION = Section("method-waf.md", "drives")
 _UNITS = {
     1: "1 B",
     512: "512 B",
@@ -46,13 +46,7 @@ def table() -> str:
     return "\n".join([*head, *map(_row, entries)])
 
 
-def renewed(page: str) -> str:
-    """The page with the table as it is now."""
-    before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
-
-
 if __name__ == "__main__":
     if sys.argv[1:] != ["--write"]:
         sys.exit("usage: python -m tests.supported --write")
-    PAGE.write_text(renewed(PAGE.read_text()))
+    SECTION.write(table())

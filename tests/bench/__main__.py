@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from pathlib import Path
+
+from tests.section import Section
 
 from . import figures
+from .figure import table
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "overhead.md"
-BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+SECTION = Section("overhead.md", "figures")
 
 
 def main() -> int:
@@ -26,17 +26,11 @@ def main() -> int:
     lines = [
         f"Measured by `make bench` on {figures.machine()}.",
         "",
-        "| figure | measured | bound | |",
-        "|---|---|---|---|",
+        *table(found),
     ]
-    for figure in found:
-        verdict = "" if figure.holds else " **missed**"
-        lines.append(f"| {figure.name} | {figure.value:.3g}{verdict} | ≤ {figure.bound:g} | {figure.text} |")
     lines += ["", f"Start-up of `biolatency-bpfcc 1 1`, less its second: {bcc}."]
     print("\n".join(lines))
-    text = DOCUMENT.read_text()
-    section = f"{BEGIN}\n" + "\n".join(lines) + f"\n{END}"
-    DOCUMENT.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: section, text, flags=re.DOTALL))
+    SECTION.write("\n".join(lines))
     return 0 if all(figure.holds for figure in found) else 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 import subprocess
 import sys
@@ -10,18 +9,18 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from fractions import Fraction
-from pathlib import Path
 
 from opwatch.collectors.counting import Counting
 from opwatch.counters.catalogue import load_catalogue
 from opwatch.device import Devices
 from opwatch.drive import life
 from opwatch.drive.spec import physical_bytes
+from tests.section import Section
 
-from .figures import OPWATCH, Figure, machine
+from .figure import Figure, table
+from .figures import OPWATCH, machine
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "method-waf.md"
-BEGIN, END = "<!-- cost: begin -->", "<!-- cost: end -->"
+SECTION = Section("method-waf.md", "cost")
 SIZE = 64 << 20
 ROUNDS = 15
 
@@ -85,16 +84,10 @@ def main() -> int:
         f"Measured by `make bench-counters` on {machine()}, simulated drives, medians of {ROUNDS}; "
         f"a Python that does nothing takes {empty:.0f} ms.",
         "",
-        "| figure | measured | bound | |",
-        "|---|---|---|---|",
+        *table(found),
     ]
-    for figure in found:
-        verdict = "" if figure.holds else " **missed**"
-        lines.append(f"| {figure.name} | {figure.value:.3g}{verdict} | ≤ {figure.bound:g} | {figure.text} |")
     print("\n".join(lines))
-    section = f"{BEGIN}\n" + "\n".join(lines) + f"\n{END}"
-    text = DOCUMENT.read_text()
-    DOCUMENT.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: section, text, flags=re.DOTALL))
+    SECTION.write("\n".join(lines))
     return 0 if all(figure.holds for figure in found) else 1
 
 

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch import _native, abi
@@ -24,23 +23,10 @@ from opwatch.scratch import ScratchDisk
 from opwatch.tools.overhead import LOAD, CostMeter, program_statistics
 from opwatch.tools.watch import choose_leaves
 
+from .figure import Figure
 from .peer import running_peer
 
 OPWATCH = [sys.executable, "-m", "opwatch"]
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A measured value and the bound it is held against."""
-
-    name: str
-    value: float
-    bound: float
-    text: str
-
-    @property
-    def holds(self) -> bool:
-        return self.value <= self.bound
 
 
 def _ours_net_ns(nodes: list[str], loaded: str, seconds: float) -> float:

@@ -26,9 +26,9 @@ from opwatch.scratch import ScratchDisk
 from opwatch.tools.overhead import program_statistics
 from opwatch.trim.flow import Stage, total
 
-from .figures import OPWATCH, Figure, machine
+from .figure import Figure, table
+from .figures import OPWATCH, machine
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "overhead.md"
 GIB = 1 << 30
 BLOCK = 4096
 HOLES = 100_000
@@ -122,9 +122,7 @@ def against_fstrim() -> tuple[Figure, Figure]:
 def main() -> int:
     figures = [event_cost(), *against_fstrim()]
     print(f"on {machine()}")
-    for figure in figures:
-        verdict = "" if figure.holds else " missed"
-        print(f"| {figure.name} | {figure.value:.3g}{verdict} | <= {figure.bound:g} | {figure.text} |")
+    print("\n".join(table(figures)))
     return 0 if all(figure.holds for figure in figures) else 1
 
 

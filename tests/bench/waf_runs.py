@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 import sys
-from pathlib import Path
 
+from tests.section import Section
 from tests.unit.waf_runs import Row, rows
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "method-waf.md"
-BEGIN, END = "<!-- runs: begin -->", "<!-- runs: end -->"
+SECTION = Section("method-waf.md", "runs")
 SEEDS = range(100)
 ALLOWED = 5
 HEADER = [
@@ -60,9 +58,7 @@ def main() -> int:
         lines.append(line(found))
         print(lines[-1], flush=True)
         held = held and len(found.wrong) <= ALLOWED and not found.too_wide
-    section = f"{BEGIN}\n" + "\n".join(lines) + f"\n{END}"
-    text = DOCUMENT.read_text()
-    DOCUMENT.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: section, text, flags=re.DOTALL))
+    SECTION.write("\n".join(lines))
     return 0 if held else 1
 
 

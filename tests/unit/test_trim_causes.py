@@ -24,8 +24,8 @@ kernels = "any"
 
 
 def test_the_page_has_the_table_of_the_catalogue() -> None:
-    text = page.PAGE.read_text()
-    assert text == page.renewed(text), "run python -m tests.causes --write"
+    text = page.SECTION.path.read_text()
+    assert text == page.SECTION.renewed(text, page.table()), "run python -m tests.causes --write"
     assert all(f"| `{code}` |" in text for code in causes())
 
 

@@ -80,7 +80,7 @@ class DiscardTracer:
         """Wait until nothing was counted for a while; False when patience ended first, or `stop` said so."""
         end = time.monotonic() + patience_s
         last, since = self._of_ours(), time.monotonic()
-        while time.monotonic() - since < quiet_s or self._in_flight():
+        while time.monotonic() - since < quiet_s or self._in_flight(last):
             if time.monotonic() > end or stop():
                 return False
             time.sleep(LOOK_S)
@@ -102,10 +102,10 @@ class DiscardTracer:
         """What was counted of the disks that we look at; others may never be quiet."""
         return [flow for flow in decode_flows(self._native.flows()) if flow.disk in self._stats]
 
-    def _in_flight(self) -> bool:
+    def _in_flight(self, flows: Sequence[Flow]) -> bool:
         """Whether requests that we saw issued have not ended, by our own count of the disks watched."""
         issued = dict.fromkeys(self._stats, 0)
-        for flow in self._of_ours():
+        for flow in flows:
             if flow.stage.name in ("ISSUED", "REQUEUED", "DONE"):
                 issued[flow.disk] += flow.amount.bytes * (1 if flow.stage.name == "ISSUED" else -1)
         return any(left > 0 for left in issued.values())

@@ -21,29 +21,29 @@ class LiveDiscards:
         if not wanted:
             return
         disks = {leaf.device.disk.name: leaf.device.disk for leaf in leaves}
-        limits = {name: limits_of(disk) for name, disk in disks.items()}
-        granules = {
-            name: (limit.granularity, (limit.alignment or 0) % limit.granularity)
-            for name, limit in limits.items()
-            if limit.granularity
-        }
+        granules = {name: granule for name, disk in disks.items() if (granule := limits_of(disk).granule())}
         self._tracer = DiscardTracer(list(disks.values()), granules, functions=False, stalls=True)
         self._first = self._last = self._now = self._tracer.read()
+        self._look_up_names()
 
     def look(self) -> None:
         """Once for every interval, before get()."""
         if self._tracer:
             self._last, self._now = self._now, self._tracer.read()
-            self._cgroups = cgroup_names() if self._now.origins != self._last.origins else {}
-            usage = read_usage()
-            self._mounts = {each.dev: f"{each.filesystem} {each.point}" for each in usage.mounts}
+            if self._now.origins != self._last.origins:
+                self._look_up_names()
+
+    def _look_up_names(self) -> None:
+        """Of those who discard. Not for every interval: it is a walk of all control groups."""
+        self._cgroups = cgroup_names()
+        self._mounts = {each.dev: f"{each.filesystem} {each.point}" for each in read_usage().mounts}
 
     def get(self, device: str, *, final: bool) -> Discards | None:
         """Of the time between the last two looks, or (`final`) of all the time."""
         if not self._tracer:
             return None
         then = self._first if final else self._last
-        return between(then, self._now, self._disks[device], self._cgroups or cgroup_names(), self._mounts)
+        return between(then, self._now, self._disks[device], self._cgroups, self._mounts)
 
     def close(self) -> None:
         if self._tracer:

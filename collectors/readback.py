@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.collectors.nvme import FolderTransport, KernelTransport, Transport
+from opwatch.collectors.nvme import KernelTransport
 from opwatch.collectors.simulated import find_simulated
 from opwatch.counters import identify
 from opwatch.device import BlockDevice
@@ -26,18 +27,13 @@ class Promise:
 def _namespace(device: BlockDevice) -> identify.Namespace | None:
     """Identify Namespace of an NVMe or a simulated drive; None for all others."""
     simulated = find_simulated(device)
-    transport: Transport
     if simulated:
-        transport = FolderTransport(simulated.folder)
-        return identify.decode_namespace(transport.identify(identify.NAMESPACE, 1))
+        return identify.decode_namespace(simulated.identify(identify.NAMESPACE, 1))
     number = device.number("nsid")
     if not number:
         return None
-    transport = KernelTransport(Path("/dev") / device.name)
-    try:
+    with closing(KernelTransport(Path("/dev") / device.name)) as transport:
         return identify.decode_namespace(transport.identify(identify.NAMESPACE, number))
-    finally:
-        transport.close()
 
 
 def promise(device: BlockDevice) -> Promise:

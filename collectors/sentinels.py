@@ -50,10 +50,7 @@ class Block(NamedTuple):
 
 def granule_of(layer: Layer | None) -> tuple[int, int]:
     """(size, offset) of what a device gives up as one, in bytes; one sector where it does not say."""
-    if layer is None:
-        return 512, 0
-    size = max(layer.limits.granularity or 512, layer.number("deallocate_bytes") or 0)
-    return size, (layer.limits.alignment or 0) % size
+    return (layer.granule if layer else None) or (512, 0)
 
 
 def prove_sizes(stack: Stack) -> tuple[int, ...]:

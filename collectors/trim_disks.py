@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 from opwatch.collectors.nvme import KernelTransport
@@ -62,14 +63,11 @@ def ask_nvme(disk: BlockDevice) -> tuple[Controller, Namespace]:
     nsid = disk.number("nsid")
     if not nsid:
         raise OpwatchError(f"{disk.name} does not tell its namespace's number")
-    transport = KernelTransport(Path("/dev") / disk.name)
-    try:
+    with closing(KernelTransport(Path("/dev") / disk.name)) as transport:
         return (
             identify.decode_controller(transport.identify(identify.CONTROLLER, 0)),
             identify.decode_namespace(transport.identify(identify.NAMESPACE, nsid)),
         )
-    finally:
-        transport.close()
 
 
 def _nvme(disk: BlockDevice, ask: Identify, unknown: dict[str, str]) -> Iterator[tuple[str, Fact]]:

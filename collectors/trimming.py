@@ -17,7 +17,6 @@ from opwatch.collectors.sentinels import Sentinels, prove_sizes
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError, PermissionMissing
-from opwatch.trim import losses
 from opwatch.trim.audit import Answer, Asked, Evidence, Held, ReadBack
 from opwatch.trim.flow import Trace
 from opwatch.trim.layers import Kind, Stack
@@ -69,7 +68,7 @@ def disks(stack: Stack) -> list[BlockDevice]:
 
 def tracer_of(stack: Stack, *, functions: bool = True) -> DiscardTracer:
     """A tracer that knows the granules of every device of a stack."""
-    granules = {layer.device: granule for layer in stack.layers if (granule := losses.granule_of(layer))}
+    granules = {layer.device: granule for layer in stack.layers if (granule := layer.granule)}
     return DiscardTracer(disks(stack), granules, functions=functions)
 
 

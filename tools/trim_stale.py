@@ -145,11 +145,11 @@ def _lower_bound(found: Found) -> str | None:
     return f"data that is all {name} looks like what was trimmed"
 
 
-def _disputed(found: Found) -> str | None:
+def _disputed(found: Found, devices: Devices) -> str | None:
     """What the drive's own count has against it, if there is one drive and it counts."""
     if len(found.drives) != 1 or not found.count:
         return None
-    device = Devices().by_name(found.drives[0].landing.device)
+    device = devices.by_name(found.drives[0].landing.device)
     if device is None:
         return None
     stale = stale_bytes(found.share, found.judged_bytes)
@@ -177,18 +177,23 @@ def _spare(
 
 
 def _report(
-    subject: str, mount: Mount | None, asked: Asked, found: Found, args: argparse.Namespace
+    subject: str,
+    mount: Mount | None,
+    asked: Asked,
+    found: Found,
+    args: argparse.Namespace,
+    devices: Devices,
 ) -> Report:
     reason = None
     if not found.judged_bytes:
         reason = "this drive cannot be judged by reading: " + "; ".join(found.drives[0].calibration.words)
     elif not found.share.samples:
         reason = "no block could be read and was still free afterwards"
-    reason = reason or _disputed(found)
+    reason = reason or _disputed(found, devices)
     stale = None if reason else stale_bytes(found.share, found.judged_bytes)
     figures, why_not, source = None, reason and "what is stale is not known", None
     if not reason:
-        figures, why_not, source = _spare(found, args, Devices())
+        figures, why_not, source = _spare(found, args, devices)
     notes = list(found.notes)
     if found.judged_bytes and found.judged_bytes < found.free_bytes:
         left = units.capacity(found.free_bytes - found.judged_bytes)
@@ -222,7 +227,8 @@ def run(args: argparse.Namespace) -> int:
     asked, devices = _asked(args), Devices()
     subject, stack, mount = _subject(args, devices)
     _require_root()
-    report = _report(subject, mount, asked, Measurement(stack, mount, asked, devices).run(), args)
+    found = Measurement(stack, mount, asked, devices).run()
+    report = _report(subject, mount, asked, found, args, devices)
     if args.json:
         print(json.dumps(document(report), indent=2))
     else:

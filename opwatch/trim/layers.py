@@ -44,6 +44,12 @@ class Limits:
         """Whether discards are taken at all, None when unknown."""
         return None if self.max_bytes is None else self.max_bytes > 0
 
+    def granule(self, told: int | None = None) -> tuple[int, int] | None:
+        """(bytes, offset) of what is freed as a whole; `told` is the drive's own word, where it counts more.
+        None when nobody says."""
+        size = max(told or 0, self.granularity or 0)
+        return (size, (self.alignment or 0) % size) if size else None
+
 
 @dataclass(frozen=True, slots=True)
 class Layer:
@@ -72,6 +78,11 @@ class Layer:
         """The fact as a number, None when it is not known or no number."""
         value = self.facts.get(fact)
         return value if isinstance(value, int) else None
+
+    @property
+    def granule(self) -> tuple[int, int] | None:
+        """(bytes, offset) of what it frees as a whole, None when it tells none."""
+        return self.limits.granule(self.number("deallocate_bytes"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,7 +263,7 @@ class Walker:
         if not ok.bytes:
             return
         lost = ok.bytes - ok.granule_bytes
-        granule = losses.granule_of(leaf)
+        granule = leaf.granule
         yield Row(
             "granules",
             leaf.device,

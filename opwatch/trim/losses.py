@@ -267,21 +267,11 @@ def failed(evidence: Evidence, layer: Layer, status: int, amount: Amount) -> Ite
         yield reason("scsi-disabled", device, f"{seen}; provisioning_mode disabled", lost, device=device)
 
 
-def granule_of(layer: Layer) -> tuple[int, int] | None:
-    """(bytes, offset) of what a device frees as a whole, None when it tells none."""
-    told = layer.number("deallocate_bytes")
-    limit = layer.limits.granularity
-    granule = max(told or 0, limit or 0)
-    if not granule:
-        return None
-    return granule, (layer.limits.alignment or 0) % granule
-
-
 def rounded(layer: Layer, lost: int) -> Iterator[Reason]:
     """What a device cannot free because it is no whole granule."""
     if not lost:
         return
-    granule = granule_of(layer)
+    granule = layer.granule
     assert granule
     seen = f"{lost} B lie in no whole granule of {granule[0]} B"
     hidden = (layer.number("deallocate_bytes") or 0) > (layer.limits.granularity or 0)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from opwatch.derive import STATUS_NAMES
+from opwatch.trim import rules
 from opwatch.trim.audit import ALL, Evidence
 from opwatch.trim.causes import Reason, reason
 from opwatch.trim.flow import Amount, Stage, total
@@ -73,34 +75,9 @@ _REFUSING = ("noload", "norecovery", "nologreplay")
 
 
 def _stopped(evidence: Evidence, layer: Layer, seen: str, lost: int | None = None) -> Reason:
-    """A layer that takes no discard: by what it is and what it says."""
-    limits = layer.limits
-    blanks = {"device": layer.device} | ({"label": layer.label} if layer.label else {})
-    if layer.kind is Kind.CRYPT and layer.facts.get("allow_discards") is False:
-        return reason("crypt-no-discards", layer.device, seen, lost, **blanks)
-    if layer.kind is Kind.LOOP:
-        file = layer.text("backing_file")
-        return reason("loop-no-punch", layer.device, seen, lost, **({"file": file} if file else {}))
-    mode = _later(evidence, layer).text("provisioning_mode")
-    if mode == "disabled":
-        return reason("scsi-disabled", layer.device, f"{seen}; provisioning_mode {mode}", lost, **blanks)
-    if mode == "full":
-        return reason("scsi-full", layer.device, f"{seen}; provisioning_mode {mode}", lost, **blanks)
-    if layer.kind is Kind.MD and (layer.text("level") or "") in ("raid4", "raid5", "raid6"):
-        return reason("raid456-not-safe", layer.device, seen, lost)
-    if "ignore_discard" in (layer.text("discards") or ""):
-        return reason("thin-ignores-discard", layer.device, seen, lost)
-    if layer.facts.get("virtio_discard") is False:
-        return reason("virtual-no-discards", layer.device, seen, lost)
-    if layer.facts.get("dataset_management") is False:
-        return reason("nvme-no-dsm", layer.device, seen, lost, **blanks)
-    if (layer.text("ata_trim") or "").endswith("unsupported"):
-        return reason("ata-no-trim", layer.device, seen, lost, **blanks)
-    if limits.max_bytes == 0 and limits.max_hw_bytes:
-        return reason("limit-switched-off", layer.device, seen, lost, **blanks)
-    if layer.kind is Kind.DM:
-        return reason("target-no-discards", layer.device, seen, lost, **blanks)
-    return reason("limit-zero", layer.device, seen, lost, **blanks)
+    """A layer that takes no discard, by what it is and what it says after the trim."""
+    found = rules.own_zero(evidence.after, _later(evidence, layer))
+    return replace(found, observed=f"{seen}; {found.observed}", lost_bytes=lost)
 
 
 def _later(evidence: Evidence, layer: Layer) -> Layer:
@@ -130,9 +107,9 @@ def vanished(evidence: Evidence, layer: Layer, lost: int, errors: Mapping[int, A
     """What the filesystem gave away and no block event shows."""
     now = _later(evidence, layer)
     if now.limits.max_bytes == 0:
-        seen = f"{lost} B made no block event; discard_max_bytes is 0"
+        seen = f"{lost} B made no block event"
         if layer.limits.max_bytes:
-            seen += f", was {layer.limits.max_bytes} before"
+            seen += f"; discard_max_bytes was {layer.limits.max_bytes} before"
         yield _stopped(evidence, layer, seen, lost)
         return
     yield from lost_by_tracing(evidence, layer, lost)
@@ -170,6 +147,21 @@ def copies(layer: Layer, members: int) -> int:
     return 1
 
 
+def handed_on(layer: Layer, members: Mapping[str, int]) -> int:
+    """Bytes of its own that a layer handed to those below, parity left out. 0 for a RAID 4, 5 or 6 whose
+    members were not all told the same, which fits no whole stripes."""
+    parity = {"raid4": 1, "raid5": 1, "raid6": 2}.get(layer.text("level") or "")
+    if parity is None:
+        # What a loop device makes of discards for a device are none any more.
+        return 0 if layer.kind is Kind.LOOP else sum(members.values())
+    disks = layer.number("raid_disks") or 0
+    given = [each for each in members.values() if each]
+    # Spares get nothing, and those that failed.
+    if len(set(given)) != 1 or len(given) != disks - (layer.number("degraded") or 0):
+        return 0
+    return given[0] * (disks - parity)
+
+
 def inside(
     evidence: Evidence, layer: Layer, arrived: Amount, members: Mapping[str, int], lost: int
 ) -> Iterator[Reason]:
@@ -201,7 +193,7 @@ def _in_array(
                 share = arrived.bytes if level == "raid1" else lost
                 seen = f"{name} takes no discards and got {got} B of {arrived.bytes} B"
                 yield reason("member-no-discards", name, seen, min(share, lost), disk=name)
-    elif level in ("raid4", "raid5", "raid6"):
+    elif handed_on(layer, members) or not any(members.values()):
         yield reason("raid456-partial-stripe", layer.device, f"{lost} B lie in no whole stripe", lost)
 
 

@@ -197,15 +197,28 @@ def _in_array(
         yield reason("raid456-partial-stripe", layer.device, f"{lost} B lie in no whole stripe", lost)
 
 
-def _in_thin(evidence: Evidence, layer: Layer, arrived: Amount, lost: int) -> Iterator[Reason]:
-    """Whole chunks are passed on when they were mapped to this device alone."""
+def _pool_of(evidence: Evidence, layer: Layer) -> Layer | None:
+    """Of a thin volume."""
     pools = [each for each in evidence.before.below(layer) if each.kind is Kind.THIN_POOL]
-    pool = pools[0] if pools else None
-    name = (pool.label or pool.device) if pool else layer.device
+    return pools[0] if pools else None
+
+
+def _gave_up(evidence: Evidence, layer: Layer, seen: str, lost: int) -> Iterator[Reason]:
+    """The pool of a thin volume takes no changes any more, before the trim or after it."""
+    pool = _pool_of(evidence, layer)
     modes = [state.text("mode") for state in (pool, pool and _later(evidence, pool)) if state]
     if pool and any(mode in ("ro", "Fail") for mode in modes):
-        seen = f"the pool is {modes[-1]}: {lost} B completed and went nowhere"
-        yield reason("thin-pool-read-only", pool.device, seen, lost, pool=name)
+        blanks = {"pool": pool.label or pool.device}
+        yield reason("thin-pool-read-only", pool.device, f"the pool is {modes[-1]}: {seen}", lost, **blanks)
+
+
+def _in_thin(evidence: Evidence, layer: Layer, arrived: Amount, lost: int) -> Iterator[Reason]:
+    """Whole chunks are passed on when they were mapped to this device alone."""
+    pool = _pool_of(evidence, layer)
+    name = (pool.label or pool.device) if pool else layer.device
+    gave_up = list(_gave_up(evidence, layer, f"{lost} B completed and went nowhere", lost))
+    if gave_up:
+        yield from gave_up
         return
     if pool and "no_discard_passdown" in (pool.text("discards") or pool.text("flags") or ""):
         seen = f"the pool kept {lost} B to itself"
@@ -252,6 +265,8 @@ def failed(evidence: Evidence, layer: Layer, status: int, amount: Amount) -> Ite
         file = {"file": layer.text("backing_file") or device}
         code = "loop-no-punch" if status == _NOT_SUPPORTED else "loop-file-sealed"
         yield reason(code, device, seen, lost, **file)
+    elif layer.kind is Kind.THIN:
+        yield from _gave_up(evidence, layer, seen, lost)
     elif device.startswith("nvme"):
         code = "nvme-refused" if status == _NOT_SUPPORTED else "nvme-locked"
         yield reason(code, device, seen, lost, device=device)

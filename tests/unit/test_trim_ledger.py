@@ -187,6 +187,18 @@ def test_a_pool_that_swallows(facts: tuple[str, str], code: str) -> None:
     assert found.unexplained_bytes == 0
 
 
+def test_a_pool_that_fails_everything() -> None:
+    """Its metadata are gone: every discard ends with an error at the volume."""
+    flows = [
+        extents("253:3", 8 * MIB),
+        flow(Stage.BIO, "253:3", 8 * MIB, disk="dm-3"),
+        flow(Stage.BIO_DONE, "253:3", 8 * MIB, disk="dm-3", status=10),
+    ]
+    found = audit(evidence(stack(*thin_stack("Fail", "")), flows, 0), "/m")
+    assert (found.verdict, losses(found)) == (Verdict.REJECTED, {"thin-pool-read-only": 8 * MIB})
+    assert found.unexplained_bytes == 0
+
+
 def mirror(second: Layer) -> tuple[Layer, ...]:
     return layer("md0", "9:0", Kind.MD, "sda", "sdb", level="raid1"), disk(), second
 

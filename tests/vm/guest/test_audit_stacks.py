@@ -28,6 +28,7 @@ from tests.vm.guest.audits import (
     whole,
 )
 from tests.vm.guest.events import block_events
+from tests.vm.guest.shell import call
 from tests.vm.requirements import need_module
 
 # By hand: they would take CI beyond its time.
@@ -64,6 +65,25 @@ def test_crypt_without_discards() -> None:
     assert found.verdict is Verdict.NOT_SENT
     assert list(codes(found)) == ["crypt-no-discards"]
     assert found.claimed_bytes is None
+
+
+def test_what_fails_for_no_reason_that_we_know_is_unexplained() -> None:
+    """A device that fails everything for a while, and tells nobody why."""
+    with (
+        full_loop() as loop,
+        stacked.flakey(loop, up_s=3600, down_s=0) as top,
+        filesystem(top.name, "ext4") as point,
+    ):
+        os.sync()
+        good = call("dmsetup", "table", top.label).strip()
+        stacked.reload(top.label, f"0 {stacked.sectors(loop)} flakey /dev/{loop} 0 0 3600")
+        found = audit(point)
+        stacked.reload(top.label, good)
+    sent = leaf(found, top.name).bytes_in
+    assert sent
+    assert leaf(found, top.name).errors == {"I/O": sent}
+    assert (found.verdict, found.reached_bytes, found.claimed_bytes) == (Verdict.REJECTED, 0, 0)
+    assert (codes(found), found.unexplained_bytes) == ({}, sent)
 
 
 @contextlib.contextmanager

@@ -52,11 +52,6 @@ class Thin:
     def message(self, text: str) -> None:
         call("dmsetup", "message", self.pool, "0", text)
 
-    def reload(self, label: str, table: str) -> None:
-        call("dmsetup", "suspend", "--noudevsync", label)
-        call("dmsetup", "load", label, "--table", table)
-        call("dmsetup", "resume", "--noudevsync", label)
-
 
 @contextlib.contextmanager
 def thin(options: str = "", write: int = 60 * MIB, data_bytes: int = SIZE) -> Iterator[Thin]:
@@ -155,14 +150,14 @@ def test_a_read_only_pool_swallows_discards() -> None:
     with thin() as one:
         pool = one.pool
         table = call("dmsetup", "table", pool).strip().split()[:7]
-        one.reload(pool, " ".join([*table, "1", "read_only"]))
+        stacked.reload(pool, " ".join([*table, "1", "read_only"]))
         found = audit(one.point)
         assert freed(one.data) == 0
         assert found.verdict is Verdict.NOT_SENT
         assert found.claimed_bytes
         assert codes(found) == {"thin-pool-read-only": found.claimed_bytes}
         assert found.unexplained_bytes == 0
-        one.reload(pool, " ".join([*table, "0"]))
+        stacked.reload(pool, " ".join([*table, "0"]))
         again = audit(one.point)
         assert (again.verdict, again.claimed_bytes) == (Verdict.NOT_SENT, 0)
         assert list(codes(again)) == ["ext4-already-trimmed"]
@@ -172,6 +167,33 @@ def test_a_read_only_pool_swallows_discards() -> None:
         third = audit(one.point)
         assert third.reached_bytes == freed(one.data) >= 55 * MIB
         assert third.claimed_bytes == third.reached_bytes + lost(third)
+
+
+def test_a_pool_whose_metadata_failed_fails_discards() -> None:
+    with (
+        full_loop(32 * MIB) as disk,
+        full_loop() as data,
+        stacked.linear(disk) as metadata,
+        stacked.thin(data, metadata.name, SIZE // 512) as volume,
+        filesystem(volume.name, "ext4") as point,
+    ):
+        os.sync()
+        trims.fill_holes(image(data))
+        one = Thin(point, volume, data, metadata.name)
+        good = call("dmsetup", "table", metadata.label).strip()
+        stacked.reload(metadata.label, f"0 {stacked.sectors(disk)} error")
+        with contextlib.suppress(RuntimeError):
+            one.message("create_thin 1")
+        assert "Fail" in call("dmsetup", "status", one.pool)
+        found = audit(point)
+        assert freed(data) == 0
+        stacked.reload(metadata.label, good)
+    top = row(found, "thin")
+    assert top.bytes_in
+    assert top.errors == {"I/O": top.bytes_in}
+    assert codes(found) == {"thin-pool-read-only": top.bytes_in}
+    assert (found.verdict, found.claimed_bytes) == (Verdict.REJECTED, 0)
+    assert (found.reached_bytes, found.unexplained_bytes) == (0, 0)
 
 
 def test_a_pool_without_room_takes_discards() -> None:

@@ -24,6 +24,7 @@ def test_mirror() -> None:
         assert freed(one) == freed(two) == found.claimed_bytes
     assert found.verdict is Verdict.ACCEPTED
     assert found.unexplained_bytes == 0
+    assert leaf(found, top).bytes_ok == found.claimed_bytes
     assert found.reached_bytes == 2 * (found.claimed_bytes or 0)
 
 
@@ -46,6 +47,7 @@ def test_striped(level: int) -> None:
         assert sum(freed(loop) for loop in loops) == found.reached_bytes
     assert found.verdict is Verdict.ACCEPTED
     assert found.unexplained_bytes == 0
+    assert leaf(found, top).bytes_ok == found.claimed_bytes
     assert found.reached_bytes == (2 if level == 10 else 1) * (found.claimed_bytes or 0)
 
 
@@ -73,7 +75,7 @@ def test_raid_with_parity(level: int, members: int) -> None:
     assert claimed
     assert codes(found) == {"raid456-partial-stripe": claimed - data}
     assert (found.verdict, found.unexplained_bytes) == (Verdict.PARTIAL, 0)
-    assert leaf(found, top).bytes_out == sum(gone)
+    assert (leaf(found, top).bytes_out, leaf(found, top).bytes_ok) == (sum(gone), claimed)
     # Nothing is kept of single events.
     assert found.evidence.trace.loss == (0, 0, 0, 0, 0)
     assert len(found.evidence.trace.flows) < 100

@@ -24,6 +24,7 @@ from tests.vm.guest.audits import (
     full_loop,
     image,
     leaf,
+    look_through,
     row,
     whole,
 )
@@ -75,6 +76,7 @@ def test_what_fails_for_no_reason_that_we_know_is_unexplained() -> None:
         filesystem(top.name, "ext4") as point,
     ):
         os.sync()
+        look_through(point)
         good = call("dmsetup", "table", top.label).strip()
         stacked.reload(top.label, f"0 {stacked.sectors(loop)} flakey /dev/{loop} 0 0 3600")
         found = audit(point)

@@ -152,7 +152,7 @@ class Walker:
             for stage in (Stage.FS_SMALL, Stage.FS_BUSY, Stage.FS_QUEUED, Stage.FS_GROUP)
         )
         out = extents.bytes if extents is not None else None
-        seen = None if out is None else out + small.bytes + busy.bytes
+        seen = None if out is None else out + busy.bytes
         return Row(
             "filesystem",
             filesystem.point,

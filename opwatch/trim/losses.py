@@ -33,13 +33,9 @@ def of_filesystem(
     if answer and answer.interrupted:
         yield reason("interrupted", point, "a signal ended FITRIM before it was done")
     if small.bytes:
-        yield reason(
-            "below-minimum",
-            point,
-            f"{small.count} extents, {small.bytes} B, below the minimum",
-            small.bytes,
-            mount=point,
-        )
+        # XFS looks at the longest first, and ends a group at the first that is too short.
+        seen = f"{small.bytes} B at least: the longest of {small.count} groups that were too short"
+        yield reason("below-minimum", point, seen, None, mount=point)
     if busy.bytes:
         seen = f"{busy.count} extents, {busy.bytes} B, were busy"
         yield reason("xfs-busy", point, seen, busy.bytes, mount=point)
@@ -178,6 +174,9 @@ def inside(
         if "no_discard_passdown" in (layer.text("discards") or layer.text("flags") or ""):
             seen = f"{lost} B stayed in the pool"
             yield reason("thin-no-passdown", layer.device, seen, lost, pool=layer.label or layer.device)
+    elif layer.target in ("cache", "clone") and "no_discard_passdown" in (layer.text("flags") or ""):
+        seen = f"{lost} B stayed in the {layer.target}"
+        yield reason("cache-no-passdown", layer.device, seen, lost, label=layer.label or layer.device)
     elif (layer.target or "").startswith("snapshot"):
         yield reason("snapshot-swallows", layer.device, f"{lost} B completed and went nowhere", lost)
 

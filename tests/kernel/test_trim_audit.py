@@ -17,7 +17,7 @@ from tests.requirements import require_drive
 
 from . import trims
 from .drives import Drive, drive
-from .filesystems import free_of, held, use
+from .filesystems import free_of, held, settled, use
 from .trims import MIB, allocated, assert_clean, audited, codes, file_of, fill_holes, loop, mounted, row
 
 SIZE = 512 * MIB
@@ -229,6 +229,33 @@ def test_a_partition_is_a_layer() -> None:
             assert_clean(found)
             assert row(found, "partition").device == f"{disk.name}p1"
             assert row(found, "loop").device == disk.name
+
+
+def test_what_is_shorter_than_the_minimum_stays() -> None:
+    """XFS tells the first such extent of each group only: how much there is in all is in its map alone."""
+    with ScratchDisk(SIZE) as disk:
+        for point, found in audited(lambda: fragmented(disk)):
+            again = trims.audit(point, minlen=MIB)
+            small = sum(end - start for start, end in free_of(point) if end - start < MIB)
+            top = row(again, "filesystem")
+            assert codes(again) == {"below-minimum": None}
+            assert small > 16 * 65536
+            assert top.bytes_in == top.bytes_out == again.reached_bytes == found.reached_bytes - small
+            assert again.unexplained_bytes == 0
+
+
+@contextlib.contextmanager
+def fragmented(disk: ScratchDisk) -> Iterator[Path]:
+    with mounted(disk.node, "xfs") as point:
+        files = [point / f"f{number}" for number in range(64)]
+        for path in files:
+            with path.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, 65536)
+        os.sync()
+        for path in files[::2]:
+            path.unlink()
+        settled(point)
+        yield point
 
 
 def test_no_device_below_takes_discards() -> None:

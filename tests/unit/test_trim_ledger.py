@@ -187,6 +187,14 @@ def test_a_pool_that_swallows(facts: tuple[str, str], code: str) -> None:
     assert found.unexplained_bytes == 0
 
 
+def test_a_cache_that_keeps_discards_to_itself() -> None:
+    cache = layer("dm-0", "253:0", Kind.DM, "sda", target="cache", label="c", flags="no_discard_passdown")
+    flows = [extents("253:0", 8 * MIB), flow(Stage.BIO, "253:0", 8 * MIB, disk="dm-0")]
+    found = audit(evidence(stack(cache, disk()), flows, 8 * MIB), "/m")
+    assert (found.verdict, losses(found)) == (Verdict.NOT_SENT, {"cache-no-passdown": 8 * MIB})
+    assert found.unexplained_bytes == 0
+
+
 def test_a_pool_that_fails_everything() -> None:
     """Its metadata are gone: every discard ends with an error at the volume."""
     flows = [

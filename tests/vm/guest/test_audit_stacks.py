@@ -68,6 +68,22 @@ def test_crypt_without_discards() -> None:
     assert found.claimed_bytes is None
 
 
+@pytest.mark.parametrize("feature", ["", "no_discard_passdown"])
+def test_cache(feature: str) -> None:
+    need_module("dm_cache_smq")
+    with full_loop() as origin, full_loop(64 * MIB) as fast, full_loop(64 * MIB) as metadata:
+        call("dd", "if=/dev/zero", f"of=/dev/{metadata}", "bs=1M", "count=1", "oflag=direct", "status=none")
+        features = f"2 writethrough {feature}" if feature else "1 writethrough"
+        nodes = f"/dev/{metadata} /dev/{fast} /dev/{origin}"
+        table = f"0 {stacked.sectors(origin)} cache {nodes} 512 {features} smq 0"
+        with stacked.mapped("cache", table) as top:
+            found = audited(top.name, "ext4", origin)
+            assert found.reached_bytes == freed(origin) == (0 if feature else found.claimed_bytes)
+    assert found.unexplained_bytes == 0
+    assert codes(found) == ({"cache-no-passdown": found.claimed_bytes} if feature else {})
+    assert found.verdict is (Verdict.NOT_SENT if feature else Verdict.ACCEPTED)
+
+
 def test_what_fails_for_no_reason_that_we_know_is_unexplained() -> None:
     """A device that fails everything for a while, and tells nobody why."""
     with (

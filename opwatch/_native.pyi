@@ -73,9 +73,7 @@ class Discards:
 class Changes:
     """The history programs, attached from construction to close(); layouts in bpf/history_abi.h."""
 
-    def __init__(
-        self, disk: str, ring_bytes: int, *, scsi: bool = False, nvme: bool = False
-    ) -> None: ...
+    def __init__(self, disk: str, ring_bytes: int, *, scsi: bool = False, nvme: bool = False) -> None: ...
     def drain(self) -> bytes:
         """Records (struct ow_change) out of the ring: empty when there are no more."""
     def loss(self) -> tuple[int, int, int]:

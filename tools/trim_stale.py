@@ -278,8 +278,9 @@ def run(args: argparse.Namespace) -> int:
     _require_root()
     if args.history:
         told = _by_history(subject, stack, mount, args, devices)
-        shown = [json.dumps(history_document(told), indent=2)] if args.json else history_lines(told)
-        for line in shown:
+        if args.json:
+            print(json.dumps(history_document(told), indent=2))
+        for line in () if args.json else history_lines(told):
             print(encodable(line, sys.stdout.encoding or "utf-8"))
         return 0
     found = Measurement(stack, mount, asked, devices).run()

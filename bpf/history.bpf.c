@@ -19,6 +19,8 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 const volatile __u64 disk_name[2];
 const volatile bool scsi;
 struct ow_history_loss loss;
+/* For the tests: so the object knows the record's type. */
+const struct ow_change *record_type;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

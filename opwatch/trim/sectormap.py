@@ -52,7 +52,8 @@ class SectorMap:
 
     def forget(self) -> None:
         """Nothing is known of any sector."""
-        self.put(0, self.sectors, State.UNKNOWN)
+        for number in list(self._parts):
+            self.put(number << _SHIFT, (number + 1) << _SHIFT, State.UNKNOWN)
 
     def runs(self, start: int = 0, end: int | None = None) -> Iterator[Run]:
         """(first sector, sector behind the last, state) of all in start..end, in order; neighbours may be

@@ -21,6 +21,13 @@ def disk_of_requests(devices: Devices, device: BlockDevice) -> BlockDevice:
         )
     if below := device.below():
         raise Unsupported(f"{device.name} stands on others; record the disks below it: {', '.join(below)}")
+    for name in device.holders():
+        holder = devices.by_name(name)
+        if holder and holder.kind() == "dm-mpath" and len(holder.below()) > 1:
+            raise Unsupported(
+                f"{device.name} is one of several paths to a drive ({name}), whose changes have no common "
+                "order"
+            )
     paths = devices.paths(device)
     if len(paths) > 1:
         names = ", ".join(path.name for path in paths)

@@ -106,9 +106,9 @@ def _locked(path: Path) -> int:
         os.close(descriptor)
 
 
-def read_history(path: Path) -> tuple[Saved, bool]:
-    """(what a file says, whether somebody records into it)."""
-    try:
+def _read(path: Path) -> tuple[bytes, bool]:
+    """(the content of a file, whether somebody writes to it)."""
+    while True:
         with path.open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -116,6 +116,15 @@ def read_history(path: Path) -> tuple[Saved, bool]:
             except BlockingIOError:
                 alive = True
             raw = file.read()
+            # One that was just written anew has no writer any more, but its successor may.
+            if alive or os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+                return raw, alive
+
+
+def read_history(path: Path) -> tuple[Saved, bool]:
+    """(what a file says, whether somebody records into it)."""
+    try:
+        raw, alive = _read(path)
     except OSError as error:
         raise _explained(error, path) from error
     try:

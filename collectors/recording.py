@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from opwatch.collectors.changes import ChangeTracer, Counts, disk_of_requests
 from opwatch.collectors.history_file import HistoryFile
@@ -79,7 +80,7 @@ class Recording:
     """From construction to close(). `kept` says what became of what the file knew."""
 
     def __init__(self, devices: Devices, device: BlockDevice, path: Path) -> None:
-        self.device = device
+        self.device, self._devices = device, devices
         self.drive = identify(devices, device)
         disk = disk_of_requests(devices, device)
         self._file = HistoryFile(path)
@@ -95,8 +96,10 @@ class Recording:
             raise
 
     def _begin(self, disk: BlockDevice) -> None:
+        self._disk = disk
         self._presence = Presence(disk)
         self._counts = Counts(disk)
+        self._last: Look | None = None
         before = self._read_counts()
         self._tracer = ChangeTracer(disk)
         after = self._read_counts()
@@ -114,14 +117,18 @@ class Recording:
         )
         self.kept = self._keep(self._file.saved, after)
         self._settled = True
-        self._last: Look | None = None
         self._save_anew()
 
     def _read_counts(self) -> tuple[int, int]:
         found = self._counts.read()
-        if found is None:
-            raise OpwatchError(f"{self.device.name}: the kernel's counts cannot be read any more")
-        return found
+        return found if found else self._give_up("the kernel's counts of it are switched off")
+
+    def _give_up(self, why: str) -> NoReturn:
+        """What happens from now on is not seen, and nobody could tell later that anything did."""
+        if self._last and self._presence.holds():
+            self._forget(why)
+            self._save_anew()
+        raise OpwatchError(f"{self.device.name}: {why}")
 
     def _keep(self, saved: Saved | None, counts: tuple[int, int]) -> str:
         """Take over what is still proven of what the file knew; says what became of it."""
@@ -164,6 +171,8 @@ class Recording:
         if not self._presence.holds():
             return False
         self._forget_after_sleep()
+        if self._disk != self.device:
+            self._require_one_path()
         began_ns = time.monotonic_ns()
         kernel = self._read_counts()
         self._settled = self._drain()
@@ -178,6 +187,10 @@ class Recording:
         if abs(moment.slept_ns - self._moment.slept_ns) > _SLEPT_NS:
             self._moment = moment
             self._forget("the machine slept, and another system may have used the disk")
+
+    def _require_one_path(self) -> None:
+        if [path.name for path in self._devices.paths(self.device)] != [self._disk.name]:
+            self._give_up("it has other paths now, whose changes have no common order")
 
     def _forget(self, why: str) -> None:
         self.history.forget(why, time.monotonic_ns())

@@ -370,6 +370,21 @@ def test_without_the_kernels_counts_nothing_is_recorded(disk: ScratchDisk, tmp_p
     assert (status, "iostats" in words) == (5, True), words
 
 
+def test_statistics_that_are_switched_off_end_it(disk: ScratchDisk, tmp_path: Path) -> None:
+    """Whatever is written then, the counts stay as they were: nothing may be believed afterwards."""
+    path = tmp_path / "x"
+    switch = Path(f"/sys/block/{disk.name}/queue/iostats")
+    try:
+        with recorder(disk.node, path) as process:
+            writes(disk.node, 3)
+            switch.write_text("0")
+            _, words = process.communicate(timeout=30)
+    finally:
+        switch.write_text("1")
+    assert (process.returncode, "switched off" in words, "Traceback" in words) == (1, True, False), words
+    assert _known(path) == {State.WRITTEN: 0, State.TRIMMED: 0}
+
+
 def test_a_disk_that_goes_away_ends_it(tmp_path: Path) -> None:
     path = tmp_path / "x"
     with ScratchDisk(64 * MIB) as disk:

@@ -250,7 +250,8 @@ def test_several_ranges_in_a_command(tmp_path: Path) -> None:
             [free] = read_free_space(mounted_at(str(point))).extents.values()
             data, _ = census(disk, free)
             assert found["stale_bytes"]["low"] >= 5 * MIB
-            assert found["stale_bytes"]["low"] <= data * 4096 <= found["stale_bytes"]["high"]
+            # What was written as zeros is held, and a look does not tell it.
+            assert data * 4096 <= found["stale_bytes"]["high"]
     finally:
         tracer.close()
     ranges = [Change(*fields) for fields in decode(b"".join(raw))]

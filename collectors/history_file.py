@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from pathlib import Path
 
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
@@ -12,6 +13,15 @@ from opwatch.trim.journal import Saved
 
 # A file is written anew when it has grown by this much, and to several times its size.
 _GROWTH_BYTES, _GROWTH = 1 << 20, 2
+
+
+def _opened(path: Path, flags: int) -> int:
+    """A descriptor of a regular file: a device or a pipe has no end."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise RefusedError(f"{path} is no regular file, so it is no history")
 
 
 def _explained(error: OSError, path: Path) -> OpwatchError:
@@ -59,6 +69,7 @@ class HistoryFile:
                 temporary.replace(self.path)
             except BaseException:
                 os.close(descriptor)
+                temporary.unlink(missing_ok=True)
                 raise
         except OSError as error:
             raise _explained(error, self.path) from error
@@ -93,7 +104,7 @@ def _write(descriptor: int, content: bytes) -> None:
 def _locked(path: Path) -> int:
     """A descriptor of the file that the path names, ours alone to write to."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = _opened(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(descriptor).st_ino == path.stat().st_ino:
@@ -109,7 +120,7 @@ def _locked(path: Path) -> int:
 def _read(path: Path) -> tuple[bytes, bool]:
     """(the content of a file, whether somebody writes to it)."""
     while True:
-        with path.open("rb") as file:
+        with open(_opened(path, os.O_RDONLY), "rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 alive = False

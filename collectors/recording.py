@@ -30,8 +30,8 @@ _SAVE_S = 1.0
 _DRAINS = 64
 _SLEPT_NS = 10_000_000
 GAP_NOTE = (
-    "of the time without a recording only the kernel's counts are known: commands that it does not count (nvme "
-    "format, sanitize, SG_IO) would not have been seen"
+    "of the time without a recording only the kernel's counts are known: commands that it does not count "
+    "(nvme format, sanitize, SG_IO) would not have been seen"
 )
 _UNSEEN = "changes that the kernel counted and nobody saw"
 

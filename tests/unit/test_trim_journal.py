@@ -156,6 +156,17 @@ while True:
 """
 
 
+def test_a_device_is_no_history(tmp_path: Path) -> None:
+    """It would be read without an end."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (Path("/dev/zero"), pipe):
+        with pytest.raises(RefusedError, match="no regular file"):
+            HistoryFile(path)
+        with pytest.raises(RefusedError, match="no regular file"):
+            read_history(path)
+
+
 def test_kill_9_leaves_a_file_that_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "x.history"
     right = [(runs, look) for _, runs, look in frames(5, 40)]

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,39 @@ def test_the_map_is_the_drives_own(seed: int, tmp_path: Path) -> None:
         saved, alive = read_history(tmp_path / "x")
         assert not alive
         assert saved.map.extents(State.WRITTEN) == truth
+
+
+def churn(device: str, seed: int) -> None:
+    """Writes and discards on few places, from several threads that know nothing of each other."""
+
+    def one(number: int) -> None:
+        rng = random.Random(seed * 10 + number)
+        pattern = mmap.mmap(-1, 65536)
+        pattern.write(rng.randbytes(65536))
+        with opened(device) as descriptor:
+            for _ in range(300):
+                at, length = rng.randrange(512) * 4096, rng.choice((4096, 65536))
+                if rng.random() < 0.6:
+                    os.pwritev(descriptor, [memoryview(pattern)[:length]], at)
+                else:
+                    fcntl.ioctl(descriptor, BLKDISCARD, struct.pack("=QQ", at, length))
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(one, range(6)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_met_on_its_way_is_not_known_and_all_else_is_right(seed: int, tmp_path: Path) -> None:
+    require_drive()
+    with drive(SIZE, "7%") as one:
+        recording = recorded(one.device, tmp_path / "x", lambda: churn(one.device, seed))
+        assert not recording.history.forgotten
+        truth, map_ = map_of(one), recording.history.map
+        assert not map_.extents(State.WRITTEN) - truth
+        assert not map_.extents(State.TRIMMED) & truth
+        # And that is most of it.
+        assert map_.extents(State.WRITTEN).total > MIB // 2
+        assert map_.extents(State.TRIMMED).total > MIB // 4
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -38,7 +38,7 @@ def kernel_cost(count: int = 20_011) -> Figure:
         [program] = tracer.programs()
         tracer.close()
     text = f"ns, of {seen} of {program[2]} events; the kernel's timing included"
-    return Figure("BPF time of a write", program[3] / program[2], 1500, text)
+    return Figure("BPF time of a write", program[3] / program[2], 500, text)
 
 
 def _changes(seed: int, blocks: int) -> bytes:
@@ -63,8 +63,8 @@ def user_cost() -> tuple[Figure, Figure]:
     cut = _time(history, raw)
     runs = sum(1 for _ in history.map.runs())
     return (
-        Figure("user side, a write to where data is", over, 6000, f"ns, {1e9 / over:.0f} a second"),
-        Figure("user side, a write that cuts the map", cut, 20000, f"ns, until {runs} pieces of 1 TiB"),
+        Figure("user side, a write to where data is", over, 4000, f"ns, {1e9 / over:.0f} a second"),
+        Figure("user side, a write that cuts the map", cut, 12000, f"ns, until {runs} pieces of 1 TiB"),
     )
 
 
@@ -80,8 +80,8 @@ def file_cost() -> tuple[Figure, Figure]:
     read = time.monotonic()
     pieces = sum(1 for _ in history.map.runs())
     return (
-        Figure("a map written anew", written - begin, 5, f"s, {pieces} pieces, {len(raw) >> 10} KiB"),
-        Figure("a map read", read - written, 10, "s, the same"),
+        Figure("a map written anew", written - begin, 3, f"s, {pieces} pieces, {len(raw) >> 10} KiB"),
+        Figure("a map read", read - written, 8, "s, the same"),
     )
 
 

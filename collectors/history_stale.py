@@ -100,30 +100,36 @@ class Reader:
         try:
             while True:
                 saved, alive = read_history(self.path)
-                found = self._judge(saved, counts.read(), alive, newer_than_ns)
+                now = counts.read()
+                waits = alive and time.monotonic() < end
+                found = self._judge(saved, now, newer_than_ns if alive else None, waits=waits)
                 if found:
                     return found
-                if not alive or time.monotonic() > end:
-                    return self._after_gap(saved, counts.read())
+                if now and not waits:
+                    return self._after_gap(saved, now)
                 time.sleep(0.1)
         finally:
             counts.close()
 
     def _judge(
-        self, saved: Saved, now: tuple[int, int] | None, alive: bool, newer_than_ns: int
+        self, saved: Saved, now: tuple[int, int] | None, newer_than_ns: int | None, *, waits: bool
     ) -> Remembered | None:
-        """What the file proves; None when it is older than what happened since."""
+        """What the file proves; None when it is older than what happened since. `newer_than_ns` is None when
+        nobody records any more."""
         look = saved.look
         why = read_moment(self.device).same_as(look)
         if (saved.drive.sectors, saved.drive.granule) != (self._drive.sectors, self._drive.granule):
             why = "the disk has another size or granule now"
         if now is None:
             why = "the kernel's counts cannot be read"
-        elif now[0] < look.written or now[1] < look.discarded:
+        elif not waits and (now[0] < look.written or now[1] < look.discarded):
+            # While somebody records, the kernel may be about to count what was seen.
             why = "the kernel's counts began anew"
         if why:
             return self._remembered(_decayed(saved, True, True), (f"nothing is known: {why}",))
-        if now != (look.written, look.discarded) and not (alive and look.mono_ns > newer_than_ns):
+        alive = newer_than_ns is not None
+        fresh = newer_than_ns is not None and look.mono_ns > newer_than_ns
+        if now != (look.written, look.discarded) and not fresh:
             return None
         doubts = []
         if look.written_slack != 0:
@@ -133,11 +139,11 @@ class Reader:
         _decayed(saved, look.written_slack != 0, look.discarded_slack != 0)
         return self._remembered(saved, tuple(doubts), () if alive else (GAP_NOTE,))
 
-    def _after_gap(self, saved: Saved, now: tuple[int, int] | None) -> Remembered:
+    def _after_gap(self, saved: Saved, now: tuple[int, int]) -> Remembered:
         """Nobody records any more, and the disk was used since."""
-        look, (written, discarded) = saved.look, now or (-1, -1)
-        writes = written != look.written or look.written_slack != 0
-        discards = discarded != look.discarded or look.discarded_slack != 0
+        look = saved.look
+        writes = now[0] != look.written or look.written_slack != 0
+        discards = now[1] != look.discarded or look.discarded_slack != 0
         what = " and ".join(word for word, so in (("written to", writes), ("discarded", discards)) if so)
         doubt = f"the disk was {what} since the recording"
         return self._remembered(_decayed(saved, writes, discards), (doubt,), (GAP_NOTE,))

@@ -24,7 +24,7 @@ from opwatch.trim.witness import Base
 # As often as the ring is emptied.
 TICK_S = 0.1
 # The kernel counts what it has completed within this time, by far.
-_APART_NS = 80_000_000
+_APART_S = 0.002
 _SAVE_S = 1.0
 # Drains in a row before we admit to be behind.
 _DRAINS = 64
@@ -107,8 +107,6 @@ class Recording:
         self._began_ns = self._looked_ns = time.monotonic_ns()
         self._bases = [Base(low, high) for low, high in zip(before, after, strict=True)]
         self._recorded = [0, 0]
-        # A moment, and what had been recorded by then.
-        self._mark = (self._began_ns, (0, 0))
         self._loss = Loss()
         self._since_wall_ns = time.time_ns()
         self._notes: tuple[str, ...] = ()
@@ -220,15 +218,12 @@ class Recording:
         return True
 
     def _narrow(self) -> None:
-        """Hold what had been recorded a while ago against what the kernel counts now."""
-        now, (marked_ns, recorded) = time.monotonic_ns(), self._mark
-        if now - marked_ns < _APART_NS:
-            return
-        self._mark = (now, (self._recorded[0], self._recorded[1]))
+        """Hold what is recorded by now against what the kernel counts a moment later."""
+        time.sleep(_APART_S)
         counts = self._read_counts()
         wrong = [
             not base.narrow(count, known)
-            for base, count, known in zip(self._bases, counts, recorded, strict=True)
+            for base, count, known in zip(self._bases, counts, self._recorded, strict=True)
         ]
         self._decay(wrong[0], wrong[1], "changes that were seen and the kernel did not count")
 

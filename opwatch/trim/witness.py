@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# The kernel may count late what was recorded (a virtual CPU that stands still): so many looks in a row are no
+# accident any more.
+_SHORT_LOOKS = 20
+
 
 @dataclass(slots=True)
 class Base:
@@ -15,6 +19,9 @@ class Base:
 
     low: int
     high: int | None
+    # The least upper bound that only one look gave, and looks in a row that were below the lower bound.
+    _least: int | None = None
+    _short: int = 0
 
     def look(self, kernel: int, recorded: int) -> bool:
         """The kernel's count, and what was recorded by a later moment. False when something was missed, and
@@ -22,17 +29,30 @@ class Base:
         self.low = max(self.low, kernel - recorded)
         if self.high is None or self.low <= self.high:
             return True
-        self.low, self.high = kernel - recorded, None
+        self._begin_anew(kernel - recorded)
         return False
 
     def narrow(self, kernel: int, recorded: int) -> bool:
-        """The kernel's count, and what was recorded long before. False when the kernel did not count what was
-        recorded, and then the base is that of now."""
-        self.high = kernel - recorded if self.high is None else min(self.high, kernel - recorded)
-        if self.low <= self.high:
+        """The kernel's count, and what was recorded a while before. False when the kernel does not count what
+        is recorded, and then the base is that of now."""
+        found = kernel - recorded
+        if found < self.low:
+            self._short += 1
+            if self._short < _SHORT_LOOKS:
+                return True
+            self._begin_anew(found)
+            return False
+        self._short = 0
+        # A bound counts when two looks gave it: one of them may have come before a late count.
+        if self._least is None:
+            self._least = found
             return True
-        self.low, self.high = self.high, None
-        return False
+        bound, self._least = max(self._least, found), min(self._least, found)
+        self.high = bound if self.high is None else min(self.high, bound)
+        return True
+
+    def _begin_anew(self, low: int) -> None:
+        self.low, self.high, self._least, self._short = low, None, None, 0
 
     @property
     def slack(self) -> int | None:

@@ -218,18 +218,30 @@ def test_the_base_is_found_and_nothing_is_missed_without_notice(seed: int) -> No
         assert base.high is not None
         assert base.low <= truth <= base.high
     kernel += sum(waiting)
-    assert base.look(kernel, recorded) and base.narrow(kernel, recorded)
+    assert base.look(kernel, recorded) and base.narrow(kernel, recorded) and base.narrow(kernel, recorded)
     assert (base.low, base.slack) == (truth, 0)
     # One is missed.
     kernel += 1
     assert not base.look(kernel, recorded)
     assert base.slack is None
-    assert base.narrow(kernel, recorded)
+    assert base.narrow(kernel, recorded) and base.narrow(kernel, recorded)
     assert base.slack == 0
 
 
 def test_what_the_kernel_did_not_count_is_noticed() -> None:
     base = Base(100, 100)
     assert base.look(110, 10)
+    assert all(base.narrow(110, 20) for _ in range(19))
     assert not base.narrow(110, 20)
     assert (base.low, base.high) == (90, None)
+
+
+def test_what_the_kernel_counts_late_is_no_loss() -> None:
+    base = Base(100, 200)
+    for kernel, recorded in ((150, 45), (150, 40), (150, 50), (150, 50)):
+        assert base.look(150, 50) and base.narrow(kernel, recorded)
+    assert base.slack == 0
+    for _ in range(100):
+        assert base.narrow(150, 60)  # ten sectors are on their way
+        assert base.look(160, 60) and base.narrow(160, 60)
+    assert (base.low, base.high) == (100, 100)

@@ -79,8 +79,8 @@ class ChangeTracer:
         except ProbeError as error:
             raise explain_probe_error(error) from error
 
-    def drain(self) -> bytes:
-        """Changes since the last drain, or a part of them; nothing when there are no more."""
+    def drain(self) -> tuple[bytes, bool]:
+        """Changes since the last drain, and whether some that completed before this call may be left."""
         return self._native.drain()
 
     def loss(self) -> Loss:

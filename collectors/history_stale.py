@@ -10,7 +10,7 @@ from pathlib import Path
 from opwatch.collectors.changes import Counts, disk_of_requests
 from opwatch.collectors.history_file import read_history
 from opwatch.collectors.lowest import free_landings
-from opwatch.collectors.recording import GAP_NOTE, identify, is_other, read_moment
+from opwatch.collectors.recording import GAP_NOTE, identify, is_other, read_moment, same_shape
 from opwatch.collectors.sentinels import granule_of
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import NotEnoughData, OpwatchError, RefusedError
@@ -118,7 +118,7 @@ class Reader:
         nobody records any more."""
         look = saved.look
         why = read_moment(self.device).same_as(look)
-        if (saved.drive.sectors, saved.drive.granule) != (self._drive.sectors, self._drive.granule):
+        if not same_shape(saved.drive, self._drive):
             why = "the disk has another size or granule now"
         if now is None:
             why = "the kernel's counts cannot be read"

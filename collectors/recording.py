@@ -76,6 +76,11 @@ def is_other(one: Drive, two: Drive) -> bool:
     return (one.serial, one.name) != (two.serial, two.name)
 
 
+def same_shape(one: Drive, two: Drive) -> bool:
+    """Whether a map of one is a map of the other."""
+    return (one.sectors, one.granule, one.offset) == (two.sectors, two.granule, two.offset)
+
+
 class Recording:
     """From construction to close(). `kept` says what became of what the file knew."""
 
@@ -131,18 +136,11 @@ class Recording:
     def _keep(self, saved: Saved | None, counts: tuple[int, int]) -> str:
         """Take over what is still proven of what the file knew; says what became of it."""
         if saved is None:
-            return (
-                f"what the file held cannot be read: {self._file.damage}"
-                if self._file.damage
-                else "a new history"
-            )
-        look, named = saved.look, saved.drive
+            damage = self._file.damage
+            return f"what the file held cannot be read: {damage}" if damage else "a new history"
+        look = saved.look
         why = self._moment.same_as(look)
-        if (named.sectors, named.granule, named.offset) != (
-            self.drive.sectors,
-            self.drive.granule,
-            self.drive.offset,
-        ):
+        if not same_shape(saved.drive, self.drive):
             why = "the disk has another size or granule now"
         if counts[0] < look.written or counts[1] < look.discarded:
             why = "the kernel's counts began anew"
@@ -197,11 +195,11 @@ class Recording:
     def _drain(self) -> bool:
         """Empty the ring; False when it fills faster than we read."""
         for _ in range(_DRAINS):
-            raw = self._tracer.drain()
+            raw, more = self._tracer.drain()
             written, discarded = self.history.apply(raw)
             self._recorded[0] += written
             self._recorded[1] += discarded
-            if not raw:
+            if not more:
                 break
         else:
             return False

@@ -83,7 +83,8 @@ static PyObject *changes_drain(PyObject *self, PyObject *Py_UNUSED(arg))
 	Py_END_ALLOW_THREADS;
 	if (n < 0)
 		return ow_py_raise(n, "cannot read the ring of changes");
-	return PyBytes_FromStringAndSize((char *)found, n * sizeof(*found));
+	return Py_BuildValue("(y#O)", (char *)found, (Py_ssize_t)(n * sizeof(*found)),
+			     n == ROOM ? Py_True : Py_False);
 }
 
 static PyObject *changes_loss(PyObject *self, PyObject *Py_UNUSED(arg))

@@ -34,7 +34,7 @@ def kernel_cost(count: int = 20_011) -> Figure:
     with ScratchDisk(256 << 20) as disk, program_statistics():
         tracer = ChangeTracer(Devices().resolve(disk.node))
         writes(disk.node, count, step=0)
-        seen = sum(1 for change in decode(tracer.drain()) if change[4] == Kind.WRITE)
+        seen = sum(1 for change in decode(tracer.drain()[0]) if change[4] == Kind.WRITE)
         [program] = tracer.programs()
         tracer.close()
     text = f"ns, of {seen} of {program[2]} events; the kernel's timing included"

@@ -76,7 +76,7 @@ def seen(disk: ScratchDisk, load: Callable[[], None]) -> list[Change]:
     tracer = ChangeTracer(Devices().resolve(disk.node))
     try:
         load()
-        return [Change(*fields) for fields in decode(tracer.drain())]
+        return [Change(*fields) for fields in decode(tracer.drain()[0])]
     finally:
         tracer.close()
 

@@ -183,7 +183,7 @@ def test_every_kind_is_told_a_prime_number_of_times(driver: str) -> None:
     writes(node, 7, flags=os.O_DSYNC)
     discards(node, 13)
     flushes(node, 11)
-    found = [Change(*fields) for fields in decode(tracer.drain())]
+    found = [Change(*fields) for fields in decode(tracer.drain()[0])]
     assert tracer.loss() == (0, 0, 0)
     tracer.close()
     delta = sysfs.stat(disk) - before
@@ -242,7 +242,7 @@ def test_several_ranges_in_a_command(tmp_path: Path) -> None:
             call("sync")
             (point / "left").unlink()
             settled(point)
-            raw.append(tracer.drain())
+            raw.append(tracer.drain()[0])
             assert recording.look()
             recording.close()
             assert recording.history.forgotten == {}

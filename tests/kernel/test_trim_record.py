@@ -23,6 +23,7 @@ import pytest
 from opwatch.collectors import changes
 from opwatch.collectors.changes import ChangeTracer
 from opwatch.collectors.fitrim import fitrim, mounted_at
+from opwatch.collectors.free_space import read_free_space
 from opwatch.collectors.history_file import read_history
 from opwatch.collectors.recording import Recording
 from opwatch.device import Devices
@@ -272,6 +273,40 @@ def recorder(device: str, path: Path) -> Iterator[subprocess.Popen[str]]:
                 process.send_signal(signal.SIGTERM)
             if not process.stderr.closed:
                 process.communicate(timeout=30)
+
+
+def test_each_disk_of_a_file_system_needs_its_own(tmp_path: Path) -> None:
+    require_drive()
+    point, files = tmp_path / "mnt", [tmp_path / "one", tmp_path / "two"]
+    point.mkdir()
+    with drive(SIZE, "7%") as one, drive(SIZE, "7%") as two:
+        devices = Devices()
+        found = [devices.resolve(each.device) for each in (one, two)]
+        recordings = [Recording(devices, *pair) for pair in zip(found, files, strict=True)]
+        try:
+            for each in (one, two):
+                discards(each.device, 1, length=SIZE)
+            make("btrfs", one.device, two.device)
+            with mounted(one.device, point):
+                use(point, 4)
+                assert all(recording.look() for recording in recordings)
+                for recording in recordings:
+                    recording.close()
+                both = command("stale", str(point), "--history", str(files[0]), "--history", str(files[1]))
+                alone = command("stale", str(point), "--history", str(files[0]))
+                free = read_free_space(mounted_at(str(point))).extents
+                truth = [held(each, free[at.dev]) for each, at in zip((one, two), found, strict=True)]
+        finally:
+            for recording in recordings:
+                recording.close()
+        assert both["stale_bytes"]["low"] <= sum(truth) <= both["stale_bytes"]["high"]
+        assert sum(truth) > 10 * MIB
+        # The host may have lost events, and then more is unknown.
+        if not any(recording.history.forgotten for recording in recordings):
+            assert both["unknown_bytes"] <= MIB
+        [other] = [part for part in alone["drives"] if part["history"] is None]
+        assert (other["stale_bytes"], other["unknown_bytes"]) == (None, free[found[1].dev].total)
+        assert alone["stale_bytes"]["low"] <= truth[0]
 
 
 # --- between recordings ---

@@ -210,6 +210,7 @@ def history_lines(report: HistoryReport) -> list[str]:
         found += row(
             "unknown", f"{units.capacity(report.unknown_bytes)}, {_share(high - low, report.free_bytes)}"
         )
+        found += row("", "a trim of it while its disk is recorded makes it known")
     else:
         found += row("stale", f"{units.capacity(low)}, {_share(low, report.free_bytes)}; exact: {low} bytes")
     for part in report.parts:

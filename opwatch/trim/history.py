@@ -9,7 +9,7 @@ from opwatch.trim.changes import Kind, changes_nothing, decode
 from opwatch.trim.sectormap import SectorMap, State
 
 # Changes that are remembered because others may have been on their way at the same time.
-_RECENT = 200_000
+_RECENT = 65_536
 
 
 class _Recent:

@@ -128,7 +128,9 @@ class Recording:
 
     def _give_up(self, why: str) -> NoReturn:
         """What happens from now on is not seen, and nobody could tell later that anything did."""
-        if self._last and self._presence.holds():
+        if not self._presence.holds():
+            raise OpwatchError(f"{self.device.name} is gone")
+        if self._last:
             self._forget(why)
             self._save_anew()
         raise OpwatchError(f"{self.device.name}: {why}")

@@ -16,8 +16,6 @@ from tests.vm.guest import stacked, sysfs
 from tests.vm.guest.audits import MIB, Audit, Verdict, audit, codes, filesystem, row, whole
 from tests.vm.guest.shell import put
 
-# By hand: they would take CI beyond its time.
-TIERS = ()
 DEVICES = (
     "nvme",
     "virtio-blk",

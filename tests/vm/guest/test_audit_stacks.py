@@ -32,8 +32,6 @@ from tests.vm.guest.events import block_events
 from tests.vm.guest.shell import call
 from tests.vm.requirements import need_module
 
-# By hand: they would take CI beyond its time.
-TIERS = ()
 DEVICES = ("virtio-blk-nodiscard",)
 
 

@@ -28,8 +28,6 @@ from tests.vm.guest.scsidebug import scsi_debug
 from tests.vm.guest.shell import put
 from tests.vm.guest.sysfs import SYS_BLOCK
 
-# By hand: they would take CI beyond its time.
-TIERS = ()
 DEVICES = ("nvme",)
 
 

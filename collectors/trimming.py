@@ -66,10 +66,10 @@ def disks(stack: Stack) -> list[BlockDevice]:
     ]
 
 
-def tracer_of(stack: Stack, *, functions: bool = True) -> DiscardTracer:
+def tracer_of(stack: Stack, *, functions: bool = True, claims: bool = False) -> DiscardTracer:
     """A tracer that knows the granules of every device of a stack."""
     granules = {layer.device: granule for layer in stack.layers if (granule := layer.granule)}
-    return DiscardTracer(disks(stack), granules, functions=functions)
+    return DiscardTracer(disks(stack), granules, functions=functions, claims=claims)
 
 
 def _counted(stack: Stack) -> dict[str, int]:
@@ -183,7 +183,7 @@ def observe(
 ) -> Evidence:
     """Follow whatever trims below a mount or a device while `wait` lasts. Nothing is trimmed by us."""
     counted = _counted(before)
-    with tracer_of(before) as tracer:
+    with tracer_of(before, claims=True) as tracer:
         log = fitrim_process.log_tail()
         wait()
         settled = tracer.wait_quiet(quiet_s, patience_s)

@@ -56,6 +56,7 @@ class Discards:
         *,
         functions: bool = True,
         stalls: bool = False,
+        claims: bool = False,
     ) -> None: ...
     def follow(self, tgid: int, /) -> None:
         """Whose discards are ours, by the number in the namespace given; 0 for nobody's."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, TextIO
 
 from opwatch import units
@@ -56,6 +57,8 @@ def _rows(audit: Audit, told: set[str]) -> Iterator[str]:
         yield _row(row)
         if row.errors:
             yield "    failed: " + ", ".join(f"{name} {count:,} B" for name, count in row.errors.items())
+        if row.commands:
+            yield "    told: " + "; ".join(str(each) for each in row.commands)
         for reason in row.reasons:
             yield from _reason(reason, told)
         if row.unexplained_bytes:
@@ -97,7 +100,7 @@ def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
         length = "the whole filesystem" if asked.length == ALL else f"{asked.length:,} B at {asked.start:,}"
         minimum = f", minimum {asked.minlen:,} B" if asked.minlen else ""
         yield f"  asked: {length}{minimum}"
-    yield f"  claimed (what fstrim prints): {audit.claim}"
+    yield f"  claimed (what fstrim prints): {units.printable(audit.claim)}"
     yield f"  reached: {audit.reached_bytes:,} B completed in whole granules"
     yield from _device_side(audit)
     yield ""
@@ -142,6 +145,7 @@ def _row_document(row: Row) -> dict[str, Any]:
         "unexplained_bytes": row.unexplained_bytes,
         "unknown": row.unknown,
         "note": row.note,
+        "commands": [asdict(each) for each in row.commands],
     }
 
 
@@ -164,6 +168,7 @@ def document(audit: Audit) -> dict[str, Any]:
         "asked": {"start": asked.start, "length": asked.length, "minlen": asked.minlen} if asked else None,
         "claimed_bytes": audit.claimed_bytes,
         "claim": audit.claim,
+        "claims": [asdict(each) for each in audit.claims],
         "reached_bytes": audit.reached_bytes,
         "ledger": [_row_document(row) for row in audit.rows],
         "reasons": [reason.document() for reason in audit.reasons],

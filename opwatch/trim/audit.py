@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from opwatch.trim.causes import Reason
+from opwatch.trim.claims import Claim
+from opwatch.trim.commands import Command
 from opwatch.trim.flow import Trace
 from opwatch.trim.layers import Change, Stack
 from opwatch.trim.stale import Count
@@ -93,7 +95,8 @@ class Row:
     """One layer. None where nobody can tell, with the reason in `unknown`.
 
     `bytes_in` were given to it, `bytes_out` are what it made of them for the next; `bytes_ok` ended without
-    an error. `unexplained_bytes` are lost here for no reason that we know."""
+    an error. `unexplained_bytes` are lost here for no reason that we know. `commands`: of a disk, what its
+    driver made of the requests."""
 
     layer: str
     device: str
@@ -106,11 +109,12 @@ class Row:
     unexplained_bytes: int = 0
     unknown: str | None = None
     note: str | None = None
+    commands: tuple[Command, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result for one filesystem or device."""
+    """The result for one filesystem or device. `claims` are those of others, of a watch."""
 
     subject: str
     verdict: Verdict
@@ -123,3 +127,4 @@ class Audit:
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
+    claims: tuple[Claim, ...] = ()

@@ -89,8 +89,15 @@ def test_sata(kind: str) -> None:
     disk = sysfs.disk("opw-ahci")
     with filesystem(disk, kind) as point:
         found = audit(point)
-    whole(found)
-    assert commands(found, disk) == row(found, "disk").requests
+    sent = whole(found)
+    device = row(found, "disk")
+    assert commands(found, disk) == device.requests
+    # libata translates each, and tells of its end.
+    scsi, ata = device.commands
+    assert (scsi.name, scsi.bytes) == ("SCSI WRITE SAME(16)", sent)
+    assert (ata.name, ata.bytes) == ("ATA DATA SET MANAGEMENT", sent)
+    assert scsi.count == ata.count == ata.ended == device.requests
+    assert ata.failed == 0
 
 
 def test_usb_has_no_discards() -> None:

@@ -42,7 +42,8 @@ enum ow_who {
 
 #define OW_DISK_NAME 16
 
-/* Status of OW_FITRIM where it is no errno: ended by a signal or so; the answer could not be read. */
+/* Status of OW_FITRIM where it is no errno: ended by a signal or so; the answer could not be read.
+ */
 #define OW_CLAIM_ENDED	254
 #define OW_CLAIM_UNREAD 255
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Trims as libata gives them to a drive, which it makes of SCSI commands: two commands, two stages. */
+/* Trims as libata gives them to a drive, which it makes of SCSI commands: two commands, two stages.
+ */
 #ifndef OPWATCH_DISCARD_ATA_H
 #define OPWATCH_DISCARD_ATA_H
 
@@ -20,8 +21,8 @@ static __always_inline int on_ata(struct ata_queued_cmd *qc, __u8 stage, bool en
 	if (!bpf_core_field_exists(qc->scsicmd))
 		return 0;
 	command = BPF_CORE_READ(qc, tf.command);
-	if (command != ATA_DSM && (command != ATA_FPDMA_SEND ||
-				   BPF_CORE_READ(qc, tf.hob_nsect) & ATA_FPDMA_SUBCOMMAND))
+	if (command != ATA_DSM &&
+	    (command != ATA_FPDMA_SEND || BPF_CORE_READ(qc, tf.hob_nsect) & ATA_FPDMA_SUBCOMMAND))
 		return 0;
 	scsi = BPF_CORE_READ(qc, scsicmd);
 	if (!scsi)

@@ -12,13 +12,18 @@ from pathlib import Path
 
 from opwatch.collectors import fitrim_process
 from opwatch.collectors.discards import LOOK_S, DiscardTracer
+from opwatch.collectors.kernel_log import LogTail
 from opwatch.collectors.readback import held_by_count
+from opwatch.collectors.sentinel_maps import SentinelMaps
 from opwatch.collectors.sentinels import Sentinels, prove_sizes
+from opwatch.collectors.trim_accounts import DriveAccounts
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError, PermissionMissing
+from opwatch.trim.accounts import judge
 from opwatch.trim.audit import Answer, Asked, Evidence, Held, ReadBack
 from opwatch.trim.flow import Trace
+from opwatch.trim.kernel_log import KernelLog
 from opwatch.trim.layers import Kind, Stack
 from opwatch.trim.sentinel import BLOCK
 from opwatch.trim.stale import Count
@@ -93,12 +98,14 @@ class _Proof:
         self._before = _counted(stack)
         self._written: Mapping[str, int] = {}
         self._unproven: str | None = None
+        self._maps: SentinelMaps | None = None
 
     def __enter__(self) -> _Proof:
         try:
             self._sentinels.__enter__()
             self._sentinels.plant()
             self._written = _counted(self._stack)
+            self._maps = SentinelMaps(self._stack, self._sentinels)
             self._sentinels.give_up()
         except OpwatchError as error:
             self._unproven = str(error)
@@ -111,16 +118,20 @@ class _Proof:
         """What became of the sentinels. A drive that takes its time is asked again."""
         if self._unproven:
             return ReadBack({}, self._unproven)
+        if self._maps:
+            self._maps.wait(PROVE_WAIT_S)
         seen: Counter[str] = Counter()
         notes = []
-        for each in self._sentinels.judge(PROVE_WAIT_S):
+        sentinels = self._sentinels.judge(PROVE_WAIT_S)
+        for each in sentinels:
             for name, blocks in each.inside.items():
                 seen[name.value] += blocks * BLOCK
             if each.reason:
                 notes.append(f"the sentinel of {each.size_bytes} B: {each.reason}")
         judged = sum(count for name, count in seen.items() if name not in ("reallocated", "unreadable"))
         reason = None if judged else "no block of a sentinel could be judged"
-        return ReadBack(dict(seen), reason, tuple(notes), self._count())
+        maps = self._maps.judge(sentinels) if self._maps else {}
+        return ReadBack(dict(seen), reason, tuple(notes), self._count(), maps)
 
     def _count(self) -> Count | None:
         """The count of the only drive around its sentinels; None where there are several or it tells none."""
@@ -153,13 +164,15 @@ def _evidence(
     answer: Answer | None,
     settled: bool,
     read_back: ReadBack | None,
-    log: list[str],
+    log: KernelLog,
     counted: Mapping[str, int],
+    accounts: DriveAccounts,
 ) -> Evidence:
     now = _counted(before)
     held = {name: Held(was, now[name]) for name, was in counted.items() if name in now}
     after = _after(before, mount)
-    return Evidence(before, after, trace, asked, answer, settled, read_back, tuple(log), held)
+    told = tuple(judge(each, trace) for each in accounts.since())
+    return Evidence(before, after, trace, asked, answer, settled, read_back, log, held, told)
 
 
 def trim(mount: Mount, asked: Asked, patience_s: float, say: Say, *, prove: bool = False) -> Evidence:
@@ -167,25 +180,27 @@ def trim(mount: Mount, asked: Asked, patience_s: float, say: Say, *, prove: bool
     before = LayerReader().mount(mount)
     with alone_on(before, say), contextlib.ExitStack() as entered:
         proof = entered.enter_context(_Proof(mount, before)) if prove else None
-        counted = _counted(before)
+        counted, accounts = _counted(before), DriveAccounts(before)
         with tracer_of(before) as tracer:
-            log = fitrim_process.log_tail()
+            log = LogTail(before)
             answer = fitrim_process.trim(mount, asked, tracer.follow)
             quiet = QUIET_S.get(mount.filesystem, QUIET_DEFAULT_S)
             settled = tracer.wait_quiet(quiet, patience_s)
             trace = tracer.read()
         read_back = proof.read_back() if proof else None
-        return _evidence(before, mount, trace, asked, answer, settled, read_back, log(), counted)
+        return _evidence(
+            before, mount, trace, asked, answer, settled, read_back, log.read(), counted, accounts
+        )
 
 
 def observe(
     before: Stack, mount: Mount | None, wait: Callable[[], None], patience_s: float, quiet_s: float = LOOK_S
 ) -> Evidence:
     """Follow whatever trims below a mount or a device while `wait` lasts. Nothing is trimmed by us."""
-    counted = _counted(before)
+    counted, accounts = _counted(before), DriveAccounts(before)
     with tracer_of(before, claims=True) as tracer:
-        log = fitrim_process.log_tail()
+        log = LogTail(before)
         wait()
         settled = tracer.wait_quiet(quiet_s, patience_s)
         trace = tracer.read()
-    return _evidence(before, mount, trace, None, None, settled, None, log(), counted)
+    return _evidence(before, mount, trace, None, None, settled, None, log.read(), counted, accounts)

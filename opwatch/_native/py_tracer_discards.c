@@ -14,7 +14,8 @@ struct discards_object {
 static int parse_config(PyObject *args, PyObject *kwargs, Py_buffer *granules,
 			struct ow_discards_config *config)
 {
-	static char *names[] = {"granules", "pidns_dev", "pidns_ino", "functions", "stalls", "claims", NULL};
+	static char *names[] = {"granules", "pidns_dev", "pidns_ino", "functions",
+				"stalls",   "claims",	 NULL};
 	int functions = 1, stalls = 0, claims = 0;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*KK|$ppp", names, granules,

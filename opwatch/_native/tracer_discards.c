@@ -53,7 +53,8 @@ static bool xfs_by_group(struct btf *vmlinux)
 	return args == 3;
 }
 
-/* The calls of FITRIM are followed by one of two programs: at the ioctl, or at every system call. */
+/* The calls of FITRIM are followed by one of two programs: at the ioctl, or at every system call.
+ */
 static bool is_of_claims(const struct bpf_program *prog)
 {
 	static const char prefix[] = "discard_fitrim";

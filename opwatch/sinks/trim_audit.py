@@ -13,6 +13,8 @@ from opwatch.sinks import SCHEMA
 from opwatch.trim.audit import ALL, MEANING, Audit, ReadBack, Row
 from opwatch.trim.causes import Effect, Reason
 from opwatch.trim.flow import Who
+from opwatch.trim.kernel_log import of_device
+from opwatch.trim.lba_status import SentinelMap
 
 COLUMNS = 80
 _HEADER = f"  {'layer':<10} {'device':<11} {'in':>15} {'out':>15} {'completed':>15} {'number':>7}"
@@ -51,6 +53,14 @@ def _reason(reason: Reason, told: set[str]) -> Iterator[str]:
         yield f"      do: {units.printable(reason.remedy)}"
 
 
+def _messages(audit: Audit, device: str, told: set[str]) -> Iterator[str]:
+    """What the kernel said of a device meanwhile. The rest follows at the end."""
+    for line in of_device(audit.evidence.log.lines, device):
+        if line not in told:
+            told.add(line)
+            yield f"      kernel: {units.printable(line)}"
+
+
 def _rows(audit: Audit, told: set[str]) -> Iterator[str]:
     yield _HEADER
     for row in audit.rows:
@@ -61,6 +71,8 @@ def _rows(audit: Audit, told: set[str]) -> Iterator[str]:
             yield "    told: " + "; ".join(str(each) for each in row.commands)
         for reason in row.reasons:
             yield from _reason(reason, told)
+        if row.reasons or row.errors:
+            yield from _messages(audit, row.device, told)
         if row.unexplained_bytes:
             yield f"    UNEXPLAINED: {row.unexplained_bytes:,} B are lost here and we do not know why"
         if row.unknown:
@@ -86,8 +98,20 @@ def _device_side(audit: Audit) -> Iterator[str]:
         yield "  read back: " + (", ".join(parts) or f"nothing, {found.reason}")
         for note in found.notes:
             yield f"    left out: {units.printable(note)}"
+        for device, map_ in found.maps.items():
+            yield f"  sentinels in the map of {device} (SCSI GET LBA STATUS): {_map(map_)}"
     for device, held in audit.evidence.held.items():
         yield f"  in use by the count of {device}: {held.before:,} B before, {held.after:,} B after"
+    for each in audit.evidence.told:
+        account = each.account
+        yield f"  counted by {account.device}, {units.printable(account.source)}: {each.bearing.value}"
+        yield f"    {each.words}"
+
+
+def _map(found: SentinelMap) -> str:
+    if found.reason:
+        return f"tells nothing, {found.reason}"
+    return f"{found.before_bytes:,} B before, {found.after_bytes:,} B after"
 
 
 def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
@@ -114,8 +138,11 @@ def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
     for change in audit.changes:
         if change.fact not in ("mapped_bytes", "used_chunks"):
             yield f"    changed: {change.device} {change.fact}: {change.before} -> {change.after}"
-    for line in audit.evidence.log:
-        yield f"    kernel: {units.printable(line)}"
+    for line in audit.evidence.log.lines:
+        if line not in told:
+            yield f"    kernel: {units.printable(line)}"
+    if audit.evidence.log.unknown:
+        yield f"    note: no messages of the kernel: {units.printable(audit.evidence.log.unknown)}"
     for note in audit.notes:
         yield f"    note: {note}"
 
@@ -152,7 +179,15 @@ def _row_document(row: Row) -> dict[str, Any]:
 def _read_back(found: ReadBack | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    return {"bytes": dict(found.bytes), "reason": found.reason, "notes": list(found.notes)}
+    return {
+        "bytes": dict(found.bytes),
+        "reason": found.reason,
+        "notes": list(found.notes),
+        "maps": {
+            name: asdict(each) | {"reason": each.reason, "gone_bytes": each.gone_bytes}
+            for name, each in found.maps.items()
+        },
+    }
 
 
 def document(audit: Audit) -> dict[str, Any]:
@@ -180,6 +215,20 @@ def document(audit: Audit) -> dict[str, Any]:
         "settled": evidence.settled,
         "read_back": _read_back(evidence.read_back),
         "held_bytes": {name: {"before": h.before, "after": h.after} for name, h in evidence.held.items()},
+        "counters": [
+            {
+                "device": each.account.device,
+                "source": each.account.source,
+                "counts": each.account.counts.value,
+                "unit_bytes": each.account.unit_bytes,
+                "before": each.account.before,
+                "after": each.account.after,
+                "moved": each.account.moved,
+                "bearing": each.bearing.value,
+                "words": each.words,
+            }
+            for each in evidence.told
+        ],
         "trace": {
             "absent": sorted(trace.absent),
             "loss": trace.loss._asdict(),
@@ -203,7 +252,8 @@ def document(audit: Audit) -> dict[str, Any]:
             for each in trace.origins
             if each.disk in {layer.device[:16] for layer in evidence.before.layers}
         ],
-        "kernel_log": list(evidence.log),
+        "kernel_log": list(evidence.log.lines),
+        "kernel_log_unknown": evidence.log.unknown,
         "notes": list(audit.notes),
     }
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from opwatch.trim.accounts import Told
 from opwatch.trim.causes import Reason
 from opwatch.trim.claims import Claim
 from opwatch.trim.commands import Command
 from opwatch.trim.flow import Trace
+from opwatch.trim.kernel_log import KernelLog
 from opwatch.trim.layers import Change, Stack
+from opwatch.trim.lba_status import SentinelMap
 from opwatch.trim.stale import Count
 
 ALL = 2**64 - 1
@@ -28,7 +31,7 @@ class Verdict(enum.StrEnum):
 
 
 MEANING = {
-    Verdict.PROVEN: "the drive gives back what was trimmed no more",
+    Verdict.PROVEN: "read back as gone, or counted as trimmed by the drive",
     Verdict.ACCEPTED: "every discard completed; the drive may still keep the data",
     Verdict.PARTIAL: "a part of it did not reach the drive",
     Verdict.REJECTED: "every discard that reached the drive failed",
@@ -59,12 +62,14 @@ class Answer:
 class ReadBack:
     """What became of sentinels, in bytes by class: zeros, ones, other, unchanged, reallocated, unreadable.
     `reason` says why nothing could be proven, None when it could; `notes` what was left out. `count`: what
-    the drive itself counts around the sentinels, None where it does not tell."""
+    the drive itself counts around the sentinels, None where it does not tell; `maps`: what the maps of drives
+    have of them, by device."""
 
     bytes: Mapping[str, int]
     reason: str | None = None
     notes: tuple[str, ...] = ()
     count: Count | None = None
+    maps: Mapping[str, SentinelMap] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that the ledger is made of. `answer` is None when others trimmed and we watched."""
+    """All that the ledger is made of. `answer` is None when others trimmed and we watched; `told`: what
+    drives count by themselves."""
 
     before: Stack
     after: Stack
@@ -86,8 +92,9 @@ class Evidence:
     answer: Answer | None = None
     settled: bool = True
     read_back: ReadBack | None = None
-    log: Sequence[str] = ()
+    log: KernelLog = field(default_factory=KernelLog)
     held: Mapping[str, Held] = field(default_factory=dict)
+    told: tuple[Told, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Discards of one kind at one place. `disk` is empty for what a filesystem said, and the caller's name for
+    """Discards of one kind at one place. `disk` is empty for what a filesystem said, and the caller's name of
     FITRIM; `dev` is major:minor of the partition or disk they were sent to, or of the filesystem."""
 
     disk: str
@@ -156,8 +156,8 @@ class Loss(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Trace:
     """What was seen of an audit. `absent` are the programs that are not attached, by name; `stats` what the
-    kernel itself counted of each disk meanwhile: (discards, bytes), failed ones included. `claims_seen`: whether
-    calls of FITRIM of others were followed."""
+    kernel itself counted of each disk meanwhile: (discards, bytes), failed ones included. `claims_seen`:
+    whether calls of FITRIM of others were followed."""
 
     flows: tuple[Flow, ...]
     origins: tuple[Origin, ...] = ()

@@ -6,7 +6,7 @@ import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from opwatch.collectors.discards import DiscardTracer
 from opwatch.scratch import ScratchDisk
 from opwatch.trim.audit import Answer, Asked, Audit
 from opwatch.trim.flow import Amount, Stage
+from opwatch.usage import Mount
 
 from . import trims
 from .trims import ATTEMPTS, MIB, mounted
@@ -153,7 +154,7 @@ def test_a_second_trimmer_is_named_and_not_counted(monkeypatch: pytest.MonkeyPat
     ours = fitrim_process.trim
     other = 3 * MIB
 
-    def together(mount: Any, asked: Asked, started: Any) -> Answer:
+    def together(mount: Mount, asked: Asked, started: Callable[[int], None]) -> Answer:
         node = mount.source
         at = str(SIZE)  # behind the filesystem
         trims.run("blkdiscard", "-f", "-o", at, "-l", str(other), node)
@@ -175,5 +176,6 @@ def test_a_second_trimmer_is_named_and_not_counted(monkeypatch: pytest.MonkeyPat
             break
     [note] = notes
     assert f"not counted: {other} B of discard" in note
-    assert found.reached_bytes == found.claimed_bytes < SIZE
+    assert found.claimed_bytes == found.reached_bytes
+    assert 0 < found.reached_bytes < SIZE
     assert found.claims == ()

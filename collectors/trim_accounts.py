@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 
 from opwatch.collectors.lba_status import held_by_map
@@ -25,16 +26,16 @@ MAP_WITHIN_S = 1.0
 Reading = dict[tuple[str, str], tuple[Counts, int, int]]
 
 
-def _evidence(device: BlockDevice, catalogue: Catalogue) -> Evidence | None:
-    """Its pages or attributes; None for what has none that anybody could count trims in."""
+def _evidence(device: BlockDevice, catalogue: Callable[[], Catalogue]) -> Evidence | None:
+    """Its pages or attributes; None for what has none that anybody could count trims in, without a catalogue."""
     simulated = find_simulated(device)
     if simulated:
-        return collect_nvme(simulated, catalogue)
+        return collect_nvme(simulated, catalogue())
     node = Path("/dev") / device.name
     number = device.number("nsid")
     if number:
         with closing(KernelTransport(node)) as transport:
-            return collect_nvme(transport, catalogue, number)
+            return collect_nvme(transport, catalogue(), number)
     if device.attribute("device/vendor") == "ATA" and device.number("queue/rotational") == 0:
         from opwatch.collectors.smart import collect_smart
 
@@ -49,14 +50,17 @@ class DriveAccounts:
         devices = Devices()
         leaves = dict.fromkeys(leaf.device for leaf in stack.leaves())
         self._devices = [device for name in leaves if (device := devices.by_name(name))]
-        self._catalogue = load_trims()
         self._before = self._read(self._devices)
+
+    @cached_property
+    def _catalogue(self) -> Catalogue:
+        return load_trims()
 
     def _read(self, devices: Sequence[BlockDevice]) -> Reading:
         found: Reading = {}
         for device in devices:
             with contextlib.suppress(OpwatchError, ImportError):
-                evidence = _evidence(device, self._catalogue)
+                evidence = _evidence(device, lambda: self._catalogue)
                 for each in trim_counts(evidence, self._catalogue) if evidence else ():
                     counts = Counts.COMMANDS if each.unit_bytes is None else Counts.TRIMMED
                     found[device.name, each.source] = (counts, each.unit_bytes or 1, each.value)

@@ -27,7 +27,7 @@ Reading = dict[tuple[str, str], tuple[Counts, int, int]]
 
 
 def _evidence(device: BlockDevice, catalogue: Callable[[], Catalogue]) -> Evidence | None:
-    """Its pages or attributes; None for what has none that anybody could count trims in, without a catalogue."""
+    """Its pages or attributes; None for what has neither. The catalogue is only read for what has."""
     simulated = find_simulated(device)
     if simulated:
         return collect_nvme(simulated, catalogue())

@@ -21,7 +21,8 @@ def records(text: str) -> Iterator[tuple[str, str]]:
     record: list[str] = []
     for line in [*text.splitlines(), ""]:
         if line.startswith(" "):
-            record.append(line)
+            if record:
+                record.append(line)
             continue
         if record:
             message = record[0].partition(";")[2]

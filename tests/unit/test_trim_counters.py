@@ -23,6 +23,17 @@ def kv10(items: dict[int, int], version: int = 3) -> bytes:
     return raw.ljust(511, b"\0") + bytes((version,))
 
 
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+
+def test_the_page_of_a_simulated_drive() -> None:
+    """It was asked for 1005 sectors, and has units of 8."""
+    found = decode_kv10((FIXTURES / "good" / "trim" / "log-ca.bin").read_bytes())
+    assert found["E5"].raw == 992
+    with pytest.raises(BadPage, match="version 2"):
+        decode_kv10((FIXTURES / "bad" / "trim" / "log-ca.bin").read_bytes())
+
+
 def test_items_of_ten_bytes() -> None:
     found = decode_kv10(kv10({0xAB: 7, 0xE5: 123456789, 0xFE: (1 << 48) - 2}))
     assert {key: item.raw for key, item in found.items()} == {"AB": 7, "E5": 123456789, "FE": (1 << 48) - 2}

@@ -16,21 +16,7 @@ from opwatch.trim.ledger import audit
 from .trim_evidence import evidence, extents, flow, layer, stack, with_facts
 
 MIB = 1 << 20
-LOG = """\
-6,700,1000,-;sd 2:0:0:0: [sda] tag#3 FAILED Result: hostbyte=DID_OK
- SUBSYSTEM=scsi
- DEVICE=+scsi:2:0:0:0
-2,701,1001,-;critical target error, dev sda, sector 2048 op 0x3:(DISCARD) flags 0x800
-3,702,1002,-;I/O error, dev sdab, sector 0 op 0x3:(DISCARD)
-4,703,1003,c;unnamed, but marked
- SUBSYSTEM=block
- DEVICE=b8:0
-4,704,1004,-;EXT4-fs (sda1): discard request in group:3
-4,705,1005,-;ata3.00: exception Emask 0x0 SAct 0x0
-4,706,1006,-;ata31.00: of another port
-4,707,1007,-;device-mapper: thin: 253:2: switching pool to read-only mode
-4,708,1008,-;device-mapper: thin: 253:21: another pool
-"""
+LOG = (Path(__file__).parents[1] / "fixtures" / "good" / "trim" / "kmsg.txt").read_text()
 
 
 def test_records_keep_their_dictionaries() -> None:
@@ -55,6 +41,13 @@ def test_records_keep_their_dictionaries() -> None:
 def test_names_are_words(names: list[str], devs: list[str], numbers: list[int]) -> None:
     found = list(records(LOG))
     assert list(about(found, names, devs)) == [found[number][0] for number in numbers]
+
+
+@pytest.mark.parametrize(
+    "text", ["", " SUBSYSTEM=block\n DEVICE=b8:0\n", "no record\n", "\n\n", "6,1,1,-;\n"]
+)
+def test_what_is_no_message_names_nobody(text: str) -> None:
+    assert list(about(records(text), ["sda"], ["8:0"])) == []
 
 
 def test_a_log_from_now_on(tmp_path: Path) -> None:

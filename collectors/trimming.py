@@ -8,6 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from opwatch.collectors import fitrim_process
@@ -21,9 +22,7 @@ from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError, PermissionMissing
 from opwatch.trim.accounts import judge
-from opwatch.trim.audit import Answer, Asked, Evidence, Held, ReadBack
-from opwatch.trim.flow import Trace
-from opwatch.trim.kernel_log import KernelLog
+from opwatch.trim.audit import Asked, Evidence, Held, ReadBack
 from opwatch.trim.layers import Kind, Stack
 from opwatch.trim.sentinel import BLOCK
 from opwatch.trim.stale import Count
@@ -118,11 +117,12 @@ class _Proof:
         """What became of the sentinels. A drive that takes its time is asked again."""
         if self._unproven:
             return ReadBack({}, self._unproven)
+        end = time.monotonic() + PROVE_WAIT_S
         if self._maps:
             self._maps.wait(PROVE_WAIT_S)
         seen: Counter[str] = Counter()
         notes = []
-        sentinels = self._sentinels.judge(PROVE_WAIT_S)
+        sentinels = self._sentinels.judge(end - time.monotonic())
         for each in sentinels:
             for name, blocks in each.inside.items():
                 seen[name.value] += blocks * BLOCK
@@ -156,23 +156,25 @@ def _after(before: Stack, mount: Mount | None) -> Stack:
     return LayerReader().device(device) if device else before
 
 
-def _evidence(
-    before: Stack,
-    mount: Mount | None,
-    trace: Trace,
-    asked: Asked | None,
-    answer: Answer | None,
-    settled: bool,
-    read_back: ReadBack | None,
-    log: KernelLog,
-    counted: Mapping[str, int],
-    accounts: DriveAccounts,
-) -> Evidence:
-    now = _counted(before)
-    held = {name: Held(was, now[name]) for name, was in counted.items() if name in now}
-    after = _after(before, mount)
-    told = tuple(judge(each, trace) for each in accounts.since())
-    return Evidence(before, after, trace, asked, answer, settled, read_back, log, held, told)
+class _Witnesses:
+    """What is asked once before a trim and once after it: the drives, and the kernel's log."""
+
+    def __init__(self, before: Stack) -> None:
+        self._before = before
+        self._counted = _counted(before)
+        self._accounts = DriveAccounts(before)
+        self._log = LogTail(before)
+
+    def add_to(self, evidence: Evidence, mount: Mount | None) -> Evidence:
+        """The evidence with what they say now."""
+        now = _counted(self._before)
+        return replace(
+            evidence,
+            after=_after(self._before, mount),
+            held={name: Held(was, now[name]) for name, was in self._counted.items() if name in now},
+            told=tuple(judge(each, evidence.trace) for each in self._accounts.since()),
+            log=self._log.read(),
+        )
 
 
 def trim(mount: Mount, asked: Asked, patience_s: float, say: Say, *, prove: bool = False) -> Evidence:
@@ -180,27 +182,23 @@ def trim(mount: Mount, asked: Asked, patience_s: float, say: Say, *, prove: bool
     before = LayerReader().mount(mount)
     with alone_on(before, say), contextlib.ExitStack() as entered:
         proof = entered.enter_context(_Proof(mount, before)) if prove else None
-        counted, accounts = _counted(before), DriveAccounts(before)
+        witnesses = _Witnesses(before)
         with tracer_of(before) as tracer:
-            log = LogTail(before)
             answer = fitrim_process.trim(mount, asked, tracer.follow)
             quiet = QUIET_S.get(mount.filesystem, QUIET_DEFAULT_S)
             settled = tracer.wait_quiet(quiet, patience_s)
             trace = tracer.read()
         read_back = proof.read_back() if proof else None
-        return _evidence(
-            before, mount, trace, asked, answer, settled, read_back, log.read(), counted, accounts
-        )
+        return witnesses.add_to(Evidence(before, before, trace, asked, answer, settled, read_back), mount)
 
 
 def observe(
     before: Stack, mount: Mount | None, wait: Callable[[], None], patience_s: float, quiet_s: float = LOOK_S
 ) -> Evidence:
     """Follow whatever trims below a mount or a device while `wait` lasts. Nothing is trimmed by us."""
-    counted, accounts = _counted(before), DriveAccounts(before)
+    witnesses = _Witnesses(before)
     with tracer_of(before, claims=True) as tracer:
-        log = LogTail(before)
         wait()
         settled = tracer.wait_quiet(quiet_s, patience_s)
         trace = tracer.read()
-    return _evidence(before, mount, trace, None, None, settled, None, log.read(), counted, accounts)
+    return witnesses.add_to(Evidence(before, before, trace, settled=settled), mount)

@@ -95,6 +95,14 @@ def test_boot_drives_count_commands() -> None:
     assert unset.deallocate_commands is None
 
 
+def test_micron_counts_commands() -> None:
+    page = bytearray(512)
+    page[0], page[172:188] = 1, (65537).to_bytes(16, "little")
+    drive = Drive(protocol="nvme", model="Micron_7400_MTFDKBA960TDZ", vendor_id=0x1344)
+    evidence = Evidence(drive=drive, vendor=(VendorPage(0xFB, bytes(page)),))
+    assert trim_counts(evidence, load_trims()) == [TrimCount("log FBh 172:16", 65537, None)]
+
+
 def test_seagate_counts_trims() -> None:
     page = bytearray(2 + 42 * 12)
     page[0] = 2

@@ -10,9 +10,10 @@ from typing import Any, TextIO
 
 from opwatch import units
 from opwatch.sinks import SCHEMA
-from opwatch.trim.audit import ALL, MEANING, Audit, ReadBack, Row
+from opwatch.trim.accounts import Told
+from opwatch.trim.audit import ALL, MEANING, Audit, Evidence, ReadBack, Row
 from opwatch.trim.causes import Effect, Reason
-from opwatch.trim.flow import Who
+from opwatch.trim.flow import Origin, Trace, Who
 from opwatch.trim.kernel_log import of_device
 from opwatch.trim.lba_status import SentinelMap
 
@@ -190,9 +191,64 @@ def _read_back(found: ReadBack | None) -> dict[str, Any] | None:
     }
 
 
+def _counter(told: Told) -> dict[str, Any]:
+    account = told.account
+    return {
+        "device": account.device,
+        "source": account.source,
+        "counts": account.counts.value,
+        "unit_bytes": account.unit_bytes,
+        "before": account.before,
+        "after": account.after,
+        "moved": account.moved,
+        "bearing": told.bearing.value,
+        "words": told.words,
+    }
+
+
+def _origin(each: Origin) -> dict[str, Any]:
+    return {
+        "comm": each.comm,
+        "cgroup": each.cgroup,
+        "device": each.disk,
+        "dev": each.dev,
+        "op": each.op,
+        "kernel_thread": each.who is Who.KERNEL,
+        "count": each.count,
+        "bytes": each.bytes,
+        "min_bytes": each.min_bytes,
+        "max_bytes": each.max_bytes,
+        "below_granule": each.below_granule,
+    }
+
+
+def _trace(trace: Trace) -> dict[str, Any]:
+    return {
+        "absent": sorted(trace.absent),
+        "loss": trace.loss._asdict(),
+        "skipped_by_kernel": trace.misses,
+        "kernel_counted": {name: {"discards": n, "bytes": b} for name, (n, b) in trace.stats.items()},
+    }
+
+
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    """What the result is made of."""
+    disks = {layer.device[:16] for layer in evidence.before.layers}
+    return {
+        "settled": evidence.settled,
+        "read_back": _read_back(evidence.read_back),
+        "held_bytes": {name: {"before": h.before, "after": h.after} for name, h in evidence.held.items()},
+        "counters": [_counter(each) for each in evidence.told],
+        "trace": _trace(evidence.trace),
+        "origins": [_origin(each) for each in evidence.trace.origins if each.disk in disks],
+        "kernel_log": list(evidence.log.lines),
+        "kernel_log_unknown": evidence.log.unknown,
+    }
+
+
 def document(audit: Audit) -> dict[str, Any]:
     """The audit as the object that is printed."""
-    evidence, trace = audit.evidence, audit.evidence.trace
+    evidence = audit.evidence
     asked, filesystem = evidence.asked, evidence.before.filesystem
     return {
         "schema": SCHEMA,
@@ -212,48 +268,7 @@ def document(audit: Audit) -> dict[str, Any]:
             {"device": each.device, "fact": each.fact, "before": each.before, "after": each.after}
             for each in audit.changes
         ],
-        "settled": evidence.settled,
-        "read_back": _read_back(evidence.read_back),
-        "held_bytes": {name: {"before": h.before, "after": h.after} for name, h in evidence.held.items()},
-        "counters": [
-            {
-                "device": each.account.device,
-                "source": each.account.source,
-                "counts": each.account.counts.value,
-                "unit_bytes": each.account.unit_bytes,
-                "before": each.account.before,
-                "after": each.account.after,
-                "moved": each.account.moved,
-                "bearing": each.bearing.value,
-                "words": each.words,
-            }
-            for each in evidence.told
-        ],
-        "trace": {
-            "absent": sorted(trace.absent),
-            "loss": trace.loss._asdict(),
-            "skipped_by_kernel": trace.misses,
-            "kernel_counted": {name: {"discards": n, "bytes": b} for name, (n, b) in trace.stats.items()},
-        },
-        "origins": [
-            {
-                "comm": each.comm,
-                "cgroup": each.cgroup,
-                "device": each.disk,
-                "dev": each.dev,
-                "op": each.op,
-                "kernel_thread": each.who is Who.KERNEL,
-                "count": each.count,
-                "bytes": each.bytes,
-                "min_bytes": each.min_bytes,
-                "max_bytes": each.max_bytes,
-                "below_granule": each.below_granule,
-            }
-            for each in trace.origins
-            if each.disk in {layer.device[:16] for layer in evidence.before.layers}
-        ],
-        "kernel_log": list(evidence.log.lines),
-        "kernel_log_unknown": evidence.log.unknown,
+        **_evidence(evidence),
         "notes": list(audit.notes),
     }
 

@@ -22,7 +22,8 @@ _CLAIMS = ("discard_fitrim", "discard_fitrim_any")
 
 class DiscardTracer:
     """Attached from entering to leaving. `granules` are (bytes, offset) of what a disk frees as a whole;
-    `claims`: follow every process's calls of FITRIM as well."""
+    `claims`: follow every process's calls of FITRIM as well; `commands`: count those that drivers make of
+    discards, at the cost of a look at each that they make."""
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class DiscardTracer:
         functions: bool = True,
         stalls: bool = False,
         claims: bool = False,
+        commands: bool = True,
     ) -> None:
         try:
             from opwatch._native import Discards, ProbeError
@@ -45,7 +47,13 @@ class DiscardTracer:
         dev = os.major(namespace.st_dev) << 20 | os.minor(namespace.st_dev)
         try:
             self._native = Discards(
-                packed, dev, namespace.st_ino, functions=functions, stalls=stalls, claims=claims
+                packed,
+                dev,
+                namespace.st_ino,
+                functions=functions,
+                stalls=stalls,
+                claims=claims,
+                commands=commands,
             )
         except ProbeError as error:
             raise explain_probe_error(error) from error

@@ -62,13 +62,26 @@ static bool is_of_claims(const struct bpf_program *prog)
 	return !strncmp(bpf_program__name(prog), prefix, sizeof(prefix) - 1);
 }
 
+/* Drivers tell of every command, also of those that read and write. */
+static bool is_of_commands(const struct bpf_program *prog)
+{
+	static const char *const names[] = {"discard_nvme", "discard_scsi", "discard_ata",
+					    "discard_ata_done", "discard_ata_failed"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!strcmp(names[i], bpf_program__name(prog)))
+			return true;
+	}
+	return false;
+}
+
 static bool is_wanted(const struct bpf_program *prog, const struct ow_discards_config *config,
 		      const struct btf *btf)
 {
 	const char *name = bpf_program__name(prog), *function = function_of(prog);
 	bool has_ioctl = has_function(btf, "__x64_sys_ioctl");
 
-	if (is_of_claims(prog) && !config->claims)
+	if ((is_of_claims(prog) && !config->claims) || (is_of_commands(prog) && !config->commands))
 		return false;
 	if (!strcmp(name, "discard_fitrim_any"))
 		return has_ioctl && !config->functions;
@@ -117,7 +130,7 @@ static int attach(struct ow_discards *d)
 	struct ow_discard_program *entry;
 
 	while ((prog = bpf_object__prev_program(d->skel->obj, prog))) {
-		if (is_of_claims(prog) && !bpf_program__autoload(prog))
+		if ((is_of_claims(prog) || is_of_commands(prog)) && !bpf_program__autoload(prog))
 			continue;
 		if (d->nr_programs == OW_MAX_DISCARD_PROGRAMS)
 			return -E2BIG;

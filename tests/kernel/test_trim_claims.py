@@ -65,6 +65,15 @@ def test_nothing_is_attached_to_system_calls_unless_asked_for() -> None:
         assert not [name for name, *_ in tracer.programs() if "fitrim" in name]
 
 
+def test_commands_of_drivers_can_be_left_out() -> None:
+    """A live view does: their events come with every read and write."""
+    with DiscardTracer([], commands=False) as tracer:
+        assert not {"discard_nvme", "discard_scsi", "discard_ata"} & tracer.absent()
+        names = {name for name, *_ in tracer.programs()}
+    assert "discard_done" in names
+    assert not [name for name in names if "nvme" in name or "scsi" in name or "ata" in name]
+
+
 def watched(*arguments: str) -> dict[str, Any]:
     done = opwatch("trim", "audit", "--json", "--watch", *arguments)
     assert done.returncode in (0, 6, 32, 64), done.stderr

@@ -16,10 +16,14 @@ from opwatch.trim.flow import Flow, Loss, Trace, decode_flows, decode_origins, p
 
 # How often the counters are looked at while we wait for them to stand still.
 LOOK_S = 0.05
+# One of these follows the calls of FITRIM, where it is asked for.
+_CLAIMS = ("discard_fitrim", "discard_fitrim_any")
 
 
 class DiscardTracer:
-    """Attached from entering to leaving. `granules` are (bytes, offset) of what a disk frees as a whole."""
+    """Attached from entering to leaving. `granules` are (bytes, offset) of what a disk frees as a whole;
+    `claims`: follow every process's calls of FITRIM as well; `commands`: count those that drivers make of
+    discards, at the cost of a look at each that they make."""
 
     def __init__(
         self,
@@ -28,6 +32,8 @@ class DiscardTracer:
         *,
         functions: bool = True,
         stalls: bool = False,
+        claims: bool = False,
+        commands: bool = True,
     ) -> None:
         try:
             from opwatch._native import Discards, ProbeError
@@ -40,7 +46,15 @@ class DiscardTracer:
         # The kernel's own packing of a device number.
         dev = os.major(namespace.st_dev) << 20 | os.minor(namespace.st_dev)
         try:
-            self._native = Discards(packed, dev, namespace.st_ino, functions=functions, stalls=stalls)
+            self._native = Discards(
+                packed,
+                dev,
+                namespace.st_ino,
+                functions=functions,
+                stalls=stalls,
+                claims=claims,
+                commands=commands,
+            )
         except ProbeError as error:
             raise explain_probe_error(error) from error
         self._stats = {disk.name: StatReader(disk) for disk in disks}
@@ -74,6 +88,7 @@ class DiscardTracer:
             Loss(*self._native.loss()),
             sum(program[4] for program in self._native.programs()),
             self._grown(),
+            any(name in _CLAIMS and not error for name, error in self._native.attached()),
         )
 
     def wait_quiet(self, quiet_s: float, patience_s: float, stop: Callable[[], bool] = bool) -> bool:

@@ -8,17 +8,21 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from opwatch.collectors import fitrim_process
 from opwatch.collectors.discards import LOOK_S, DiscardTracer
+from opwatch.collectors.kernel_log import LogTail
 from opwatch.collectors.readback import held_by_count
+from opwatch.collectors.sentinel_maps import SentinelMaps
 from opwatch.collectors.sentinels import Sentinels, prove_sizes
+from opwatch.collectors.trim_accounts import DriveAccounts
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError, PermissionMissing
-from opwatch.trim.audit import Answer, Asked, Evidence, Held, ReadBack
-from opwatch.trim.flow import Trace
+from opwatch.trim.accounts import judge
+from opwatch.trim.audit import Asked, Evidence, Held, ReadBack
 from opwatch.trim.layers import Kind, Stack
 from opwatch.trim.sentinel import BLOCK
 from opwatch.trim.stale import Count
@@ -66,10 +70,10 @@ def disks(stack: Stack) -> list[BlockDevice]:
     ]
 
 
-def tracer_of(stack: Stack, *, functions: bool = True) -> DiscardTracer:
+def tracer_of(stack: Stack, *, functions: bool = True, claims: bool = False) -> DiscardTracer:
     """A tracer that knows the granules of every device of a stack."""
     granules = {layer.device: granule for layer in stack.layers if (granule := layer.granule)}
-    return DiscardTracer(disks(stack), granules, functions=functions)
+    return DiscardTracer(disks(stack), granules, functions=functions, claims=claims)
 
 
 def _counted(stack: Stack) -> dict[str, int]:
@@ -93,12 +97,14 @@ class _Proof:
         self._before = _counted(stack)
         self._written: Mapping[str, int] = {}
         self._unproven: str | None = None
+        self._maps: SentinelMaps | None = None
 
     def __enter__(self) -> _Proof:
         try:
             self._sentinels.__enter__()
             self._sentinels.plant()
             self._written = _counted(self._stack)
+            self._maps = SentinelMaps(self._stack, self._sentinels)
             self._sentinels.give_up()
         except OpwatchError as error:
             self._unproven = str(error)
@@ -111,16 +117,21 @@ class _Proof:
         """What became of the sentinels. A drive that takes its time is asked again."""
         if self._unproven:
             return ReadBack({}, self._unproven)
+        end = time.monotonic() + PROVE_WAIT_S
+        if self._maps:
+            self._maps.wait(PROVE_WAIT_S)
         seen: Counter[str] = Counter()
         notes = []
-        for each in self._sentinels.judge(PROVE_WAIT_S):
+        sentinels = self._sentinels.judge(end - time.monotonic())
+        for each in sentinels:
             for name, blocks in each.inside.items():
                 seen[name.value] += blocks * BLOCK
             if each.reason:
                 notes.append(f"the sentinel of {each.size_bytes} B: {each.reason}")
         judged = sum(count for name, count in seen.items() if name not in ("reallocated", "unreadable"))
         reason = None if judged else "no block of a sentinel could be judged"
-        return ReadBack(dict(seen), reason, tuple(notes), self._count())
+        maps = self._maps.judge(sentinels) if self._maps else {}
+        return ReadBack(dict(seen), reason, tuple(notes), self._count(), maps)
 
     def _count(self) -> Count | None:
         """The count of the only drive around its sentinels; None where there are several or it tells none."""
@@ -145,21 +156,25 @@ def _after(before: Stack, mount: Mount | None) -> Stack:
     return LayerReader().device(device) if device else before
 
 
-def _evidence(
-    before: Stack,
-    mount: Mount | None,
-    trace: Trace,
-    asked: Asked | None,
-    answer: Answer | None,
-    settled: bool,
-    read_back: ReadBack | None,
-    log: list[str],
-    counted: Mapping[str, int],
-) -> Evidence:
-    now = _counted(before)
-    held = {name: Held(was, now[name]) for name, was in counted.items() if name in now}
-    after = _after(before, mount)
-    return Evidence(before, after, trace, asked, answer, settled, read_back, tuple(log), held)
+class _Witnesses:
+    """What is asked once before a trim and once after it: the drives, and the kernel's log."""
+
+    def __init__(self, before: Stack) -> None:
+        self._before = before
+        self._counted = _counted(before)
+        self._accounts = DriveAccounts(before)
+        self._log = LogTail(before)
+
+    def add_to(self, evidence: Evidence, mount: Mount | None) -> Evidence:
+        """The evidence with what they say now."""
+        now = _counted(self._before)
+        return replace(
+            evidence,
+            after=_after(self._before, mount),
+            held={name: Held(was, now[name]) for name, was in self._counted.items() if name in now},
+            told=tuple(judge(each, evidence.trace) for each in self._accounts.since()),
+            log=self._log.read(),
+        )
 
 
 def trim(mount: Mount, asked: Asked, patience_s: float, say: Say, *, prove: bool = False) -> Evidence:
@@ -167,25 +182,23 @@ def trim(mount: Mount, asked: Asked, patience_s: float, say: Say, *, prove: bool
     before = LayerReader().mount(mount)
     with alone_on(before, say), contextlib.ExitStack() as entered:
         proof = entered.enter_context(_Proof(mount, before)) if prove else None
-        counted = _counted(before)
+        witnesses = _Witnesses(before)
         with tracer_of(before) as tracer:
-            log = fitrim_process.log_tail()
             answer = fitrim_process.trim(mount, asked, tracer.follow)
             quiet = QUIET_S.get(mount.filesystem, QUIET_DEFAULT_S)
             settled = tracer.wait_quiet(quiet, patience_s)
             trace = tracer.read()
         read_back = proof.read_back() if proof else None
-        return _evidence(before, mount, trace, asked, answer, settled, read_back, log(), counted)
+        return witnesses.add_to(Evidence(before, before, trace, asked, answer, settled, read_back), mount)
 
 
 def observe(
     before: Stack, mount: Mount | None, wait: Callable[[], None], patience_s: float, quiet_s: float = LOOK_S
 ) -> Evidence:
     """Follow whatever trims below a mount or a device while `wait` lasts. Nothing is trimmed by us."""
-    counted = _counted(before)
-    with tracer_of(before) as tracer:
-        log = fitrim_process.log_tail()
+    witnesses = _Witnesses(before)
+    with tracer_of(before, claims=True) as tracer:
         wait()
         settled = tracer.wait_quiet(quiet_s, patience_s)
         trace = tracer.read()
-    return _evidence(before, mount, trace, None, None, settled, None, log(), counted)
+    return witnesses.add_to(Evidence(before, before, trace, settled=settled), mount)

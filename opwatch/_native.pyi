@@ -56,6 +56,8 @@ class Discards:
         *,
         functions: bool = True,
         stalls: bool = False,
+        claims: bool = False,
+        commands: bool = True,
     ) -> None: ...
     def follow(self, tgid: int, /) -> None:
         """Whose discards are ours, by the number in the namespace given; 0 for nobody's."""

@@ -14,17 +14,20 @@ struct discards_object {
 static int parse_config(PyObject *args, PyObject *kwargs, Py_buffer *granules,
 			struct ow_discards_config *config)
 {
-	static char *names[] = {"granules", "pidns_dev", "pidns_ino", "functions", "stalls", NULL};
-	int functions = 1, stalls = 0;
+	static char *names[] = {"granules", "pidns_dev", "pidns_ino", "functions",
+				"stalls",   "claims",	 "commands",  NULL};
+	int functions = 1, stalls = 0, claims = 0, commands = 1;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*KK|$pp", names, granules,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*KK|$pppp", names, granules,
 					 &config->pidns_dev, &config->pidns_ino, &functions,
-					 &stalls))
+					 &stalls, &claims, &commands))
 		return -1;
 	config->granules = granules->buf;
 	config->nr_granules = granules->len / sizeof(struct ow_granule);
 	config->functions = functions;
 	config->stalls = stalls;
+	config->claims = claims;
+	config->commands = commands;
 	if (granules->len % sizeof(struct ow_granule) == 0)
 		return 0;
 	PyBuffer_Release(granules);

@@ -27,8 +27,9 @@ struct ow_discards {
 static const char *function_of(const struct bpf_program *prog)
 {
 	const char *section = bpf_program__section_name(prog), *slash = strchr(section, '/');
+	bool is_function = !strncmp(section, "fentry/", 7) || !strncmp(section, "fexit/", 6);
 
-	return slash && !strncmp(section, "fentry/", 7) ? slash + 1 : NULL;
+	return slash && is_function ? slash + 1 : NULL;
 }
 
 static bool has_function(const struct btf *btf, const char *name)
@@ -52,11 +53,45 @@ static bool xfs_by_group(struct btf *vmlinux)
 	return args == 3;
 }
 
+/* The calls of FITRIM are followed by one of two programs: at the ioctl, or at every system call.
+ */
+static bool is_of_claims(const struct bpf_program *prog)
+{
+	static const char prefix[] = "discard_fitrim";
+
+	return !strncmp(bpf_program__name(prog), prefix, sizeof(prefix) - 1);
+}
+
+/* Drivers tell of every command, also of those that read and write. */
+static bool is_of_commands(const struct bpf_program *prog)
+{
+	static const char *const names[] = {"discard_nvme", "discard_scsi", "discard_ata",
+					    "discard_ata_done", "discard_ata_failed"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!strcmp(names[i], bpf_program__name(prog)))
+			return true;
+	}
+	return false;
+}
+
+static bool is_wanted(const struct bpf_program *prog, const struct ow_discards_config *config,
+		      const struct btf *btf)
+{
+	const char *name = bpf_program__name(prog), *function = function_of(prog);
+	bool has_ioctl = has_function(btf, "__x64_sys_ioctl");
+
+	if ((is_of_claims(prog) && !config->claims) || (is_of_commands(prog) && !config->commands))
+		return false;
+	if (!strcmp(name, "discard_fitrim_any"))
+		return has_ioctl && !config->functions;
+	return !function || (config->functions && has_function(btf, function));
+}
+
 static int configure(struct ow_discards *d, const struct ow_discards_config *config)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
 	struct bpf_program *prog;
-	const char *function;
 	int err = 0;
 
 	if (!btf)
@@ -67,12 +102,7 @@ static int configure(struct ow_discards *d, const struct ow_discards_config *con
 	d->skel->rodata->xfs_by_group = xfs_by_group(btf);
 	bpf_object__for_each_program(prog, d->skel->obj)
 	{
-		function = function_of(prog);
-		if (function)
-			err = err
-				      ?: bpf_program__set_autoload(
-						 prog,
-						 config->functions && has_function(btf, function));
+		err = err ?: bpf_program__set_autoload(prog, is_wanted(prog, config, btf));
 	}
 	btf__free(btf);
 	return err;
@@ -100,6 +130,8 @@ static int attach(struct ow_discards *d)
 	struct ow_discard_program *entry;
 
 	while ((prog = bpf_object__prev_program(d->skel->obj, prog))) {
+		if ((is_of_claims(prog) || is_of_commands(prog)) && !bpf_program__autoload(prog))
+			continue;
 		if (d->nr_programs == OW_MAX_DISCARD_PROGRAMS)
 			return -E2BIG;
 		entry = &d->programs[d->nr_programs];

@@ -45,7 +45,7 @@ struct {
 struct trim_bio {
 	__u64 end_sector; /* stays the same when its front is cut off */
 	__u64 issued_ns;
-	__u32 bytes;
+	__u32 bytes; /* without the pieces that were cut off it, which end for themselves */
 	__u8 who;
 	__u8 pad[3];
 };

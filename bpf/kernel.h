@@ -40,6 +40,12 @@ enum {
 	BPF_F_MMAPABLE = 1 << 10,
 };
 
+/* bpf_loop() is there since Linux kernel commit e6f2dd0f8067 ("bpf: Add bpf_loop helper") (in
+ * v5.17). */
+enum bpf_func_id {
+	BPF_FUNC_loop = 181,
+};
+
 /* Idle: not started since it was allocated or requeued. */
 enum mq_rq_state {
 	MQ_RQ_IDLE = 0,
@@ -100,6 +106,7 @@ struct bio {
 
 struct task_struct {
 	unsigned int flags;
+	int tgid;
 };
 
 struct super_block {

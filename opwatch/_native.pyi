@@ -56,7 +56,9 @@ class Discards:
         *,
         functions: bool = True,
         stalls: bool = False,
-    ) -> None: ...
+        filesystem: str | None = None,
+    ) -> None:
+        """`filesystem`: whose events are wanted, None for those of all."""
     def follow(self, tgid: int, /) -> None:
         """Whose discards are ours, by the number in the namespace given; 0 for nobody's."""
     def flows(self) -> bytes:

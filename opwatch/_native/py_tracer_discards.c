@@ -14,12 +14,13 @@ struct discards_object {
 static int parse_config(PyObject *args, PyObject *kwargs, Py_buffer *granules,
 			struct ow_discards_config *config)
 {
-	static char *names[] = {"granules", "pidns_dev", "pidns_ino", "functions", "stalls", NULL};
+	static char *names[] = {"granules", "pidns_dev",  "pidns_ino", "functions",
+				"stalls",   "filesystem", NULL};
 	int functions = 1, stalls = 0;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*KK|$pp", names, granules,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*KK|$ppz", names, granules,
 					 &config->pidns_dev, &config->pidns_ino, &functions,
-					 &stalls))
+					 &stalls, &config->filesystem))
 		return -1;
 	config->granules = granules->buf;
 	config->nr_granules = granules->len / sizeof(struct ow_granule);

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "cleanup.h"
 #include "discard.skel.h"
@@ -17,6 +19,7 @@
 
 struct ow_discards {
 	struct opwatch_discard *skel;
+	const struct ow_flow_cell *flows; /* mapped */
 	struct bpf_link *links[OW_MAX_DISCARD_PROGRAMS];
 	struct ow_discard_program programs[OW_MAX_DISCARD_PROGRAMS];
 	struct bpf_program *handles[OW_MAX_DISCARD_PROGRAMS];
@@ -31,9 +34,27 @@ static const char *function_of(const struct bpf_program *prog)
 	return slash && !strncmp(section, "fentry/", 7) ? slash + 1 : NULL;
 }
 
-static bool has_function(const struct btf *btf, const char *name)
+/*
+ * Whether the kernel lets us attach to functions. One may know them and refuse, with -EPERM even
+ * for root: that is cheaper to learn from a program of two instructions than from all of ours.
+ */
+static bool can_attach_to(const struct btf *btf, const char *name)
 {
-	return btf__find_by_name_kind(btf, name, BTF_KIND_FUNC) > 0;
+	static const struct bpf_insn nothing[] = {
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K},
+		{.code = BPF_JMP | BPF_EXIT},
+	};
+	DECLARE_LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_TRACE_FENTRY);
+	__s32 id = btf__find_by_name_kind(btf, name, BTF_KIND_FUNC);
+	int fd;
+
+	if (id <= 0)
+		return false;
+	options.attach_btf_id = id;
+	fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, "attachable", "GPL", nothing, 2, &options);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
 }
 
 /* What XFS gives its discard events, from the kernel or from its module. */
@@ -52,28 +73,76 @@ static bool xfs_by_group(struct btf *vmlinux)
 	return args == 3;
 }
 
-static int configure(struct ow_discards *d, const struct ow_discards_config *config)
+/*
+ * The filesystem whose own events a program is for, NULL for all others. What asks the block layer
+ * is not needed where a filesystem tells its extents itself.
+ */
+static const char *filesystem_of(const char *program)
 {
-	struct btf *btf = btf__load_vmlinux_btf();
+	static const char *const told[] = {"ext4", "xfs", "f2fs"};
+	static const char prefix[] = "discard_";
+
+	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
+		size_t length = strlen(told[i]);
+
+		if (!strncmp(program + sizeof(prefix) - 1, told[i], length) &&
+		    program[sizeof(prefix) - 1 + length] == '_')
+			return told[i];
+	}
+	return NULL;
+}
+
+/* Whether a program has anything to do; @filesystem is NULL for all of them. */
+static bool is_wanted(const char *program, const char *filesystem)
+{
+	const char *of = filesystem_of(program);
+	bool tells;
+
+	if (!filesystem)
+		return true;
+	if (of)
+		return !strcmp(of, filesystem);
+	tells = !strcmp(filesystem, "ext4") || !strcmp(filesystem, "xfs") ||
+		!strcmp(filesystem, "f2fs");
+	return strcmp(program, "discard_asked") || !tells;
+}
+
+static int choose_programs(struct ow_discards *d, const struct ow_discards_config *config,
+			   const struct btf *btf)
+{
 	struct bpf_program *prog;
 	const char *function;
+	bool wanted;
 	int err = 0;
 
-	if (!btf)
-		return -errno;
-	d->skel->rodata->pidns_dev = config->pidns_dev;
-	d->skel->rodata->pidns_ino = config->pidns_ino;
-	d->skel->rodata->stalls = config->stalls;
-	d->skel->rodata->xfs_by_group = xfs_by_group(btf);
 	bpf_object__for_each_program(prog, d->skel->obj)
 	{
 		function = function_of(prog);
-		if (function)
-			err = err
-				      ?: bpf_program__set_autoload(
-						 prog,
-						 config->functions && has_function(btf, function));
+		wanted = is_wanted(bpf_program__name(prog), config->filesystem);
+		if (wanted && function)
+			wanted = config->functions && can_attach_to(btf, function);
+		err = err ?: bpf_program__set_autoload(prog, wanted);
 	}
+	return err;
+}
+
+static int configure(struct ow_discards *d, const struct ow_discards_config *config)
+{
+	bool xfs = !config->filesystem || !strcmp(config->filesystem, "xfs");
+	struct btf *btf = NULL;
+	int err;
+
+	/* It takes as long as all the rest: only where something is to be looked up. */
+	if (xfs || config->functions) {
+		btf = btf__load_vmlinux_btf();
+		if (!btf)
+			return -errno;
+	}
+	d->skel->rodata->pidns_dev = config->pidns_dev;
+	d->skel->rodata->pidns_ino = config->pidns_ino;
+	d->skel->rodata->stalls = config->stalls;
+	d->skel->rodata->xfs_by_group = xfs && xfs_by_group(btf);
+	err = choose_programs(d, config, btf);
 	btf__free(btf);
 	return err;
 }
@@ -130,6 +199,24 @@ static int check_attached(const struct ow_discards *d)
 	return 0;
 }
 
+static size_t mapped_bytes(void)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+
+	return (OW_MAX_FLOWS * sizeof(struct ow_flow_cell) + page - 1) / page * page;
+}
+
+static int map_flows(struct ow_discards *d)
+{
+	int fd = bpf_map__fd(d->skel->maps.flows);
+	void *at = mmap(NULL, mapped_bytes(), PROT_READ, MAP_SHARED, fd, 0);
+
+	if (at == MAP_FAILED)
+		return -errno;
+	d->flows = at;
+	return 0;
+}
+
 static int load_and_attach(struct ow_discards *d, const struct ow_discards_config *config)
 {
 	int err;
@@ -139,6 +226,7 @@ static int load_and_attach(struct ow_discards *d, const struct ow_discards_confi
 		return -errno;
 	err = configure(d, config);
 	err = err ?: opwatch_discard__load(d->skel);
+	err = err ?: map_flows(d);
 	err = err ?: set_granules(d, config);
 	err = err ?: attach(d);
 	return err ?: check_attached(d);
@@ -148,6 +236,8 @@ static void unload(struct ow_discards *d)
 {
 	while (d->nr_programs)
 		bpf_link__destroy(d->links[--d->nr_programs]);
+	if (d->flows)
+		munmap((void *)d->flows, mapped_bytes());
 	opwatch_discard__destroy(d->skel);
 	memset(d, 0, sizeof(*d));
 }
@@ -162,9 +252,7 @@ int ow_discards_open(const struct ow_discards_config *config, struct ow_discards
 		return -ENOMEM;
 	ow_log_begin(log);
 	err = load_and_attach(d, config);
-	/* A kernel may know a function and still not let us attach to any: -EPERM then, even for
-	 * root.
-	 */
+	/* Functions that can be attached to may still be refused for what ours do. */
 	if (err && config->functions && err != -ENOMEM) {
 		unload(d);
 		without.functions = false;
@@ -189,6 +277,8 @@ void ow_discards_close(struct ow_discards *d)
 
 void ow_discards_follow(struct ow_discards *d, __u32 tgid)
 {
+	__atomic_store_n(&d->skel->bss->followed, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&d->skel->bss->met, 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&d->skel->bss->followed, tgid, __ATOMIC_SEQ_CST);
 }
 
@@ -219,9 +309,30 @@ static int dump(const struct bpf_map *map, void **ret, size_t *pair_bytes)
 	return n;
 }
 
+/* A cell that nothing was added to was given up for another of the same key. */
+static bool is_used(const struct ow_flow_cell *cell)
+{
+	return cell->flow.count || cell->flow.ranges || cell->flow.bytes;
+}
+
 int ow_discards_flows(const struct ow_discards *d, void **ret, size_t *pair_bytes)
 {
-	return dump(d->skel->maps.flows, ret, pair_bytes);
+	size_t pair = sizeof(struct ow_flow_key) + sizeof(struct ow_flow);
+	__u32 room = d->skel->bss->nr_flows, n = 0;
+	char *pairs;
+
+	room = room < OW_MAX_FLOWS ? room : OW_MAX_FLOWS;
+	pairs = malloc(room * pair + 1);
+	if (!pairs)
+		return -ENOMEM;
+	for (__u32 i = 0; i < room; i++) {
+		/* The pair is how a cell begins. */
+		if (is_used(&d->flows[i]))
+			memcpy(pairs + n++ * pair, &d->flows[i], pair);
+	}
+	*ret = pairs;
+	*pair_bytes = pair;
+	return n;
 }
 
 int ow_discards_origins(const struct ow_discards *d, void **ret, size_t *pair_bytes)

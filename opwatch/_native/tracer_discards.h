@@ -16,8 +16,9 @@ struct ow_discards_config {
 	__u32 nr_granules;
 	__u64 pidns_dev; /* the PID namespace in which the followed process has its number */
 	__u64 pidns_ino;
-	bool stalls;	/* time reads and writes that are issued behind discards */
-	bool functions; /* attach to functions as well, where the kernel lets us */
+	bool stalls;		/* time reads and writes that are issued behind discards */
+	bool functions;		/* attach to functions as well, where the kernel lets us */
+	const char *filesystem; /* whose events are wanted, NULL for those of all */
 };
 
 /* One of our programs: attached, or why not. */

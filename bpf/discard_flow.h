@@ -93,10 +93,15 @@ static __noinline struct ow_flow_cell *find_flow(const struct ow_flow_key *key, 
 /* The entry of @key, made if it is not there; NULL when there is no room. */
 static __always_inline struct ow_flow_cell *flow_of(const struct ow_flow_key *key)
 {
-	__u32 *guess = &guesses[(key->stage << 3 | (key->dev & 7)) & (NR_GUESSES - 1)];
-	__u32 at = *guess;
-	struct ow_flow_cell *cell = bpf_map_lookup_elem(&flows, &at);
+	__u32 slot = key->stage << 3 | (key->dev & 7), at;
+	struct ow_flow_cell *cell;
+	__u32 *guess;
 
+	/* The compiler sees that the mask is not needed, the verifier does not. */
+	barrier_var(slot);
+	guess = &guesses[slot & (NR_GUESSES - 1)];
+	at = *guess;
+	cell = bpf_map_lookup_elem(&flows, &at);
 	if (cell && same_key(&cell->key, key))
 		return cell;
 	return find_flow(key, guess);

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from opwatch.collectors.blk import explain_probe_error
+from opwatch.collectors.discard_programs import explained, load
 from opwatch.collectors.diskstats import StatReader, StatSample
 from opwatch.device import BlockDevice
-from opwatch.errors import Unsupported
 from opwatch.trim.flow import Flow, Loss, Trace, decode_flows, decode_origins, pack_granule
+
+if TYPE_CHECKING:
+    from opwatch._native import Discards
 
 # How often the counters are looked at while we wait for them to stand still.
 LOOK_S = 0.05
 
 
 class DiscardTracer:
-    """Attached from entering to leaving. `granules` are (bytes, offset) of what a disk frees as a whole."""
+    """Attached from entering to leaving. `granules` are (bytes, offset) of what a disk frees as a whole;
+    `programs` come from load(), which is called without them."""
 
     def __init__(
         self,
@@ -28,21 +30,17 @@ class DiscardTracer:
         *,
         functions: bool = True,
         stalls: bool = False,
+        programs: Discards | None = None,
     ) -> None:
-        try:
-            from opwatch._native import Discards, ProbeError
-        except ImportError as error:
-            raise Unsupported(
-                "this opwatch was built without its tracer; opwatch doctor says what to install"
-            ) from error
         packed = b"".join(pack_granule(name, *granule) for name, granule in (granules or {}).items())
-        namespace = Path("/proc/self/ns/pid").stat()
-        # The kernel's own packing of a device number.
-        dev = os.major(namespace.st_dev) << 20 | os.minor(namespace.st_dev)
+        self._native = programs or load(functions=functions, stalls=stalls)
+        from opwatch._native import ProbeError
+
         try:
-            self._native = Discards(packed, dev, namespace.st_ino, functions=functions, stalls=stalls)
+            self._native.attach(packed)
         except ProbeError as error:
-            raise explain_probe_error(error) from error
+            self._native.close()
+            raise explained(error) from error
         self._stats = {disk.name: StatReader(disk) for disk in disks}
         self._before = self._read_stats()
 

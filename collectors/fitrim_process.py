@@ -11,8 +11,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from opwatch.collectors.fitrim import FITRIM, mounted_at
-from opwatch.collectors.free_space import opened
+from opwatch.collectors.fitrim import FITRIM, mounted_at, opened
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
 from opwatch.trim.audit import ALL, Answer, Asked
 from opwatch.usage import Mount

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from opwatch.collectors.free_space import Number, opened, read_free_space, settle
+from opwatch.collectors.fitrim import opened
+from opwatch.collectors.free_space import Number, read_free_space, settle
 from opwatch.collectors.lba_status import held_by_map
 from opwatch.collectors.lowest import landings
 from opwatch.collectors.raw_disk import RawDisk

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from opwatch.collectors.nvme import KernelTransport
+from opwatch.collectors.transports import KernelTransport
 from opwatch.counters import identify
 from opwatch.counters.identify import Controller, Namespace
 from opwatch.details import read_identity

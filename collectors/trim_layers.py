@@ -17,7 +17,6 @@ from opwatch.collectors.trim_filesystem import read_filesystem
 from opwatch.details import read_limits
 from opwatch.device import SECTOR, BlockDevice, Devices
 from opwatch.errors import OpwatchError
-from opwatch.process import run_tool
 from opwatch.trim import dmtable
 from opwatch.trim.dmtable import Target
 from opwatch.trim.layers import Fact, Kind, Layer, Limits, Stack
@@ -39,6 +38,8 @@ class Dmsetup:
     """Those of the kernel. By dmsetup, for it keeps the keys of dm-crypt to itself."""
 
     def _ask(self, verb: str, dev: tuple[int, int], *options: str) -> list[Target]:
+        from opwatch.process import run_tool  # nothing else here needs a process
+
         if os.geteuid() != 0:
             raise OpwatchError("device-mapper tables are for root only")
         return dmtable.parse(run_tool(["dmsetup", verb, *options, "-j", str(dev[0]), "-m", str(dev[1])]))

@@ -147,13 +147,12 @@ static int configure(struct ow_discards *d, const struct ow_discards_config *con
 	return err;
 }
 
-static int set_granules(struct ow_discards *d, const struct ow_discards_config *config)
+static int set_granules(struct ow_discards *d, const struct ow_granule *granules, __u32 nr)
 {
 	int fd = bpf_map__fd(d->skel->maps.granules);
 
-	for (__u32 i = 0; i < config->nr_granules; i++) {
-		if (bpf_map_update_elem(fd, config->granules[i].disk, &config->granules[i].sectors,
-					BPF_ANY))
+	for (__u32 i = 0; i < nr; i++) {
+		if (bpf_map_update_elem(fd, granules[i].disk, &granules[i].sectors, BPF_ANY))
 			return -errno;
 	}
 	return 0;
@@ -163,7 +162,7 @@ static int set_granules(struct ow_discards *d, const struct ow_discards_config *
  * Ends before beginnings: programs stand in the object in the order of a discard's way down, and
  * are attached from the last to the first.
  */
-static int attach(struct ow_discards *d)
+static int attach_all(struct ow_discards *d)
 {
 	struct bpf_program *prog = NULL;
 	struct ow_discard_program *entry;
@@ -217,7 +216,7 @@ static int map_flows(struct ow_discards *d)
 	return 0;
 }
 
-static int load_and_attach(struct ow_discards *d, const struct ow_discards_config *config)
+static int load(struct ow_discards *d, const struct ow_discards_config *config)
 {
 	int err;
 
@@ -226,10 +225,7 @@ static int load_and_attach(struct ow_discards *d, const struct ow_discards_confi
 		return -errno;
 	err = configure(d, config);
 	err = err ?: opwatch_discard__load(d->skel);
-	err = err ?: map_flows(d);
-	err = err ?: set_granules(d, config);
-	err = err ?: attach(d);
-	return err ?: check_attached(d);
+	return err ?: map_flows(d);
 }
 
 static void unload(struct ow_discards *d)
@@ -251,12 +247,12 @@ int ow_discards_open(const struct ow_discards_config *config, struct ow_discards
 	if (!d)
 		return -ENOMEM;
 	ow_log_begin(log);
-	err = load_and_attach(d, config);
+	err = load(d, config);
 	/* Functions that can be attached to may still be refused for what ours do. */
 	if (err && config->functions && err != -ENOMEM) {
 		unload(d);
 		without.functions = false;
-		err = load_and_attach(d, &without);
+		err = load(d, &without);
 	}
 	ow_log_begin(NULL);
 	if (err) {
@@ -265,6 +261,21 @@ int ow_discards_open(const struct ow_discards_config *config, struct ow_discards
 	}
 	*ret = d;
 	return 0;
+}
+
+int ow_discards_attach(struct ow_discards *d, const struct ow_granule *granules, __u32 nr,
+		       char *log)
+{
+	int err;
+
+	if (d->nr_programs)
+		return -EBUSY;
+	ow_log_begin(log);
+	err = set_granules(d, granules, nr);
+	err = err ?: attach_all(d);
+	err = err ?: check_attached(d);
+	ow_log_begin(NULL);
+	return err;
 }
 
 void ow_discards_close(struct ow_discards *d)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from opwatch.trim.causes import Reason
-from opwatch.trim.flow import Trace
-from opwatch.trim.layers import Change, Stack
-from opwatch.trim.stale import Count
+if TYPE_CHECKING:
+    from opwatch.trim.causes import Reason
+    from opwatch.trim.flow import Trace
+    from opwatch.trim.layers import Change, Stack
+    from opwatch.trim.stale import Count
 
 ALL = 2**64 - 1
 

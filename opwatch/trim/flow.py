@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from opwatch.abi import OPS
+from opwatch.ops import OPS
 
 _FLOW = struct.Struct("=16sI4B6Q")
 _ORIGIN = struct.Struct("=16s16sQIBB2x5Q")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.collectors.btrfs import Geometry, read_geometry, tree
+from opwatch.collectors.f2fs import read_free
 from opwatch.collectors.fitrim import opened
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.trim import btrfs, fsmap
@@ -25,7 +26,6 @@ _GETFSMAP = 0xC0C0583B
 _RECORDS = 16384
 # What is known of file systems that are not asked, and why.
 _REFUSED = {
-    "f2fs": "f2fs has no call that tells its free blocks (FS_IOC_GETFSMAP)",
     "vfat": "FAT has no call that tells its free clusters",
     "exfat": "exFAT has no call that tells its free clusters",
     "ntfs3": "NTFS has no call that tells its free clusters",
@@ -68,6 +68,8 @@ def read_free_space(mount: Mount, window: tuple[int, int] | None = None) -> Free
                 raise Unsupported(f"{refused}; by its own count {count} bytes are free")
             if mount.filesystem == "btrfs":
                 return _of_btrfs(descriptor)
+            if mount.filesystem == "f2fs":
+                return _of_f2fs(descriptor)
             return _of_map(descriptor, mount, window)
         except OSError as error:
             raise _explained(error, mount) from error
@@ -115,6 +117,14 @@ def _of_map(descriptor: int, mount: Mount, window: tuple[int, int] | None) -> Fr
     ]
     block = os.fstatvfs(descriptor).f_bsize
     return FreeSpace(mount.filesystem, block, {main: Extents.joined(found[main])}, tuple(notes))
+
+
+def _of_f2fs(descriptor: int) -> FreeSpace:
+    number = os.fstat(descriptor).st_dev
+    dev = (os.major(number), os.minor(number))
+    device = Path(f"/sys/dev/block/{dev[0]}:{dev[1]}").resolve().name
+    block, extents, notes = read_free(device)
+    return FreeSpace("f2fs", block, {dev: extents}, notes)
 
 
 def _of_btrfs(descriptor: int) -> FreeSpace:

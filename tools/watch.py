@@ -10,10 +10,10 @@ from contextlib import closing
 
 from opwatch.clock import read_anchor
 from opwatch.collectors.live import LiveWaf, drives_of
-from opwatch.collectors.live_discards import LiveDiscards
+from opwatch.collectors.live_discards import LiveDiscards, offers_discards
 from opwatch.derive import derive
 from opwatch.device import BlockDevice, Devices, Leaf, Presence
-from opwatch.errors import UsageError
+from opwatch.errors import OpwatchError, UsageError
 from opwatch.observation import Observation, Sink
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
@@ -74,8 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--discards",
-        action="store_true",
-        help="who discards how much, how it is split, what lies in whole granules, and what waits behind it",
+        action=argparse.BooleanOptionalAction,
+        help="who discards how much, how it is split, what lies in whole granules, and what waits behind it "
+        "(for disks that --dev names and that take discards)",
     )
     parser.add_argument(
         "--waf",
@@ -265,6 +266,18 @@ def live_waf(devices: Devices, leaves: Sequence[Leaf], args: argparse.Namespace)
     return LiveWaf(devices, drives, args.waf or _WAF_S)
 
 
+def live_discards(leaves: Sequence[Leaf], args: argparse.Namespace) -> LiveDiscards:
+    """The tracer of discards: by default of the disks named, and then not worth failing for."""
+    if args.discards is not None:
+        return LiveDiscards(leaves, wanted=args.discards)
+    wanted = bool(args.dev) and args.backend == "libbpf" and offers_discards(leaves)
+    try:
+        return LiveDiscards(leaves, wanted=wanted)
+    except OpwatchError as error:
+        print(f"opwatch: who discards is not known: {error}", file=sys.stderr)
+        return LiveDiscards(leaves, wanted=False)
+
+
 def run(args: argparse.Namespace) -> int:
     devices = Devices()
     leaves, notes = choose_leaves(devices, args.dev)
@@ -277,7 +290,7 @@ def run(args: argparse.Namespace) -> int:
         for note in notes:
             print(f"opwatch: {note}", file=sys.stderr)
         live = live_waf(devices, leaves, args)
-        discards = LiveDiscards(leaves, wanted=args.discards)
+        discards = live_discards(leaves, args)
         with Waiter() as waiter, closing(_Run(tracer, sink, live, discards)) as watching:
             live.start()
             waiter.start(args.command, quiet_stdout=args.json)

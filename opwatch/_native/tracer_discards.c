@@ -218,9 +218,15 @@ static int map_flows(struct ow_discards *d)
 
 static int load(struct ow_discards *d, const struct ow_discards_config *config)
 {
+	/*
+	 * Types that the kernel lacks are looked for in its modules, which takes CAP_SYS_ADMIN. An
+	 * audit needs those of XFS; what is watched live does not.
+	 */
+	DECLARE_LIBBPF_OPTS(bpf_object_open_opts, options,
+			    .btf_custom_path = config->stalls ? "/sys/kernel/btf/vmlinux" : NULL);
 	int err;
 
-	d->skel = opwatch_discard__open();
+	d->skel = opwatch_discard__open_opts(&options);
 	if (!d->skel)
 		return -errno;
 	err = configure(d, config);

@@ -127,6 +127,10 @@ def discard_lines(found: Discards) -> list[str]:
             f"  behind discards: {waited.count} {waited.op}s, mean {units.duration(waited.mean_ns)}, "
             f"max so far {units.duration(waited.max_ns)}"
         )
+    if found.lost:
+        lines.append(f"  ! {found.lost} events of discards found no room and are in none of these figures")
+    if found.unseen:
+        lines.append(f"  ! the kernel counted {found.unseen:+} discards beside these")
     return lines
 
 

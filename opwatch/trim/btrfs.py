@@ -21,7 +21,6 @@ _HEADER = struct.Struct("=3Q2I")
 _CHUNK = struct.Struct("<4Q3I2H")
 _STRIPE = struct.Struct("<2Q16x")
 _DEV_EXTENT = struct.Struct("<4Q16x")
-_DEV_ITEM = struct.Struct("<2Q")
 _RAID0, _RAID10, _RAID5, _RAID6 = 1 << 3, 1 << 6, 1 << 7, 1 << 8
 _STRIPED = _RAID0 | _RAID10 | _RAID5 | _RAID6
 _STRIPE_BYTES = 65536
@@ -90,8 +89,8 @@ def chunk(item: Item) -> Chunk:
         raise ValueError(f"a chunk outside of every disk: {found.stripes}")
     if profile & _STRIPED and (
         stripe_bytes != _STRIPE_BYTES
-        or found.columns < 1
         or (profile & _RAID10 and (not sub or count % sub))
+        or found.columns < 1
         or length % (found.columns * _STRIPE_BYTES)
     ):
         raise ValueError(f"{count} stripes of {stripe_bytes} bytes make no striped chunk of {length}")

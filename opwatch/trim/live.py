@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from opwatch.trim.flow import Amount, Origin, Stage, Trace, Who, total
@@ -39,22 +39,30 @@ class Stalled:
 
 @dataclass(frozen=True, slots=True)
 class Discards:
-    """One disk. `split_ratio` is requests a bio, None without bios; `whole_ratio` the share of their bytes in
-    whole granules of the device, None without bytes."""
+    """One disk or partition. `split_ratio` is requests a bio, None without bios; `whole_ratio` the share of
+    their bytes in whole granules of the device, None without bytes. `lost` are events of all disks that found
+    no room; `unseen` is how many more requests the kernel counted than `ended`, None where it has no count
+    of the same."""
 
     senders: tuple[Sender, ...]
     bios: int
     requests: int
+    ended: int
     ranges: int
     bytes: int
     split_ratio: float | None
     whole_ratio: float | None
     mean_ns: float | None
     stalled: tuple[Stalled, ...]
+    lost: int = 0
+    unseen: int | None = None
 
 
-def _grown(then: Trace, now: Trace, stage: Stage, disk: str, op: str) -> Amount:
-    first, last = (total(trace.select(stage, disk=disk, op=op)) for trace in (then, now))
+Devs = Collection[str] | None  # numbers of devices, None for all of a disk
+
+
+def _grown(then: Trace, now: Trace, stage: Stage, disk: str, op: str, devs: Devs = None) -> Amount:
+    first, last = (total(trace.select(stage, disk=disk, op=op, devs=devs)) for trace in (then, now))
     return Amount(
         last.count - first.count,
         last.bytes - first.bytes,
@@ -66,13 +74,13 @@ def _grown(then: Trace, now: Trace, stage: Stage, disk: str, op: str) -> Amount:
 
 
 def _senders(
-    then: Trace, now: Trace, disk: str, cgroups: dict[int, str], mounts: dict[str, str]
+    then: Trace, now: Trace, disk: str, cgroups: dict[int, str], mounts: dict[str, str], devs: Devs
 ) -> Iterable[Sender]:
     before = {origin.key: origin for origin in then.origins}
     for origin in now.origins:
         was: Origin | None = before.get(origin.key)
         count = origin.count - (was.count if was else 0)
-        if origin.disk != disk or not count:
+        if origin.disk != disk or not count or (devs is not None and origin.dev not in devs):
             continue
         yield Sender(
             origin.comm,
@@ -88,20 +96,29 @@ def _senders(
         )
 
 
-def between(then: Trace, now: Trace, disk: str, cgroups: dict[int, str], mounts: dict[str, str]) -> Discards:
-    """What happened on a disk. `cgroups` are names by id, `mounts` filesystems by device number."""
+def between(
+    then: Trace,
+    now: Trace,
+    disk: str,
+    cgroups: dict[int, str],
+    mounts: dict[str, str],
+    devs: Devs = None,
+) -> Discards:
+    """What happened on a disk, or on these devices of it. `cgroups` are names by id, `mounts` filesystems by
+    device number. What waits behind discards is of the whole disk."""
     disk = disk[:16]
     bios, issued, requeued, done = (
-        _grown(then, now, stage, disk, "discard")
+        _grown(then, now, stage, disk, "discard", devs)
         for stage in (Stage.BIO, Stage.ISSUED, Stage.REQUEUED, Stage.DONE)
     )
     requests = issued.count - requeued.count
     behind = {op: _grown(then, now, Stage.BEHIND, disk, op) for op in ("read", "write")}
-    senders = sorted(_senders(then, now, disk, cgroups, mounts), key=lambda each: -each.bytes)
+    senders = sorted(_senders(then, now, disk, cgroups, mounts, devs), key=lambda each: -each.bytes)
     return Discards(
         tuple(senders),
         bios.count,
         requests,
+        done.count,
         issued.ranges - requeued.ranges,
         bios.bytes,
         requests / bios.count if bios.count else None,
@@ -112,4 +129,5 @@ def between(then: Trace, now: Trace, disk: str, cgroups: dict[int, str], mounts:
             for op, found in behind.items()
             if found.count
         ),
+        sum(now.loss) - sum(then.loss),
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from opwatch.trim import btrfs, fiemap, fsmap, lba_status
+from opwatch.trim import btrfs, f2fs, fiemap, fsmap, lba_status
 from opwatch.trim.extents import Extents
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "trim"
@@ -26,6 +26,7 @@ class Fuzz:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._maps = [path.read_bytes() for path in sorted(GOOD.glob("*.fsmap"))]
+        self._f2fs = (GOOD / "f2fs.superblock").read_bytes(), (GOOD / "f2fs.segment_bits").read_bytes()
         known = json.loads((GOOD / "btrfs.json").read_text())
         self._trees = {
             name: b"".join(
@@ -38,7 +39,13 @@ class Fuzz:
 
     def run(self, inputs: int) -> None:
         """That many inputs; the first that breaks a rule raises."""
-        targets: tuple[Callable[[], None], ...] = (self._map, self._tree, self._file, self._lba_status)
+        targets: tuple[Callable[[], None], ...] = (
+            self._map,
+            self._tree,
+            self._file,
+            self._lba_status,
+            self._segments,
+        )
         for _ in range(inputs):
             try:
                 self._random.choice(targets)()
@@ -71,6 +78,13 @@ class Fuzz:
         found = lba_status.decode(self._damaged(struct.pack(">I4x", 4 + len(runs)) + runs), 512)
         _check(Extents.of((run.start, run.end) for run in found))
         assert all(one.end == two.start for one, two in pairwise(found))
+
+    def _segments(self) -> None:
+        raw, text = self._f2fs
+        geometry = f2fs.superblock(self._damaged(raw) if self._random.random() < 0.5 else raw)
+        found, _ = f2fs.free_of_segments(self._damaged(text).decode("ascii", "replace"), geometry)
+        _check(found)
+        assert found.end <= geometry.main_bytes + geometry.segments * 512 * geometry.block_bytes
 
     def _items(self, name: str) -> list[btrfs.Item]:
         raw = self._trees[name]

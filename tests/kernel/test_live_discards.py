@@ -1,8 +1,9 @@
-"""`opwatch --discards`: who discards, how it is split, and what waits behind it."""
+"""`opwatch --dev D`: who discards, how it is split, and what waits behind it."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ HALF = 1 << 19
 def watched(disk: ScratchDisk, *command: str) -> dict[str, Any]:
     """The summary of a command that was watched, once the host has lost nothing of it."""
     for _ in range(ATTEMPTS):
-        done = opwatch("--dev", disk.name, "--discards", "--json", "-q", "--", *command)
+        done = opwatch("--dev", disk.name, "--json", "-q", "--", *command)
         assert done.returncode == 0, done.stderr
         [summary] = lines(done.stdout)
-        if not summary["trust"]["drift"].get("discard"):
+        found: dict[str, Any] = summary["discards"]
+        if not summary["trust"]["drift"].get("discard") and not found["unseen"]:
             break
-    found: dict[str, Any] = summary["discards"]
+    assert (found["unseen"], found["lost"]) == (0, 0)
     return found
 
 
@@ -87,13 +89,41 @@ def test_nothing_waits_where_nothing_is_discarded(disk: ScratchDisk) -> None:
 def test_lines_fit_80_columns(disk: ScratchDisk) -> None:
     with mounted(disk.node, "ext4") as point:
         (point / "file").write_bytes(os.urandom(MIB))
-        done = opwatch("--dev", disk.name, "--discards", "0.2", "--", "fstrim", str(point))
+        done = opwatch("--dev", disk.name, "0.2", "--", "fstrim", str(point))
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
     assert "discards: " in done.stdout
     assert "fstrim (" in done.stdout
 
 
-def test_without_the_option_nobody_looks(disk: ScratchDisk) -> None:
-    done = opwatch("--dev", disk.name, "--json", "0.05", "1")
-    assert lines(done.stdout)[-1]["discards"] is None
+def told(*options: str) -> dict[str, Any] | None:
+    """What the summary of a moment says of discards."""
+    done = opwatch(*options, "--json", "0.05", "1")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] | None = lines(done.stdout)[-1]["discards"]
+    return found
+
+
+def test_it_is_for_disks_that_are_named_and_take_discards(disk: ScratchDisk) -> None:
+    assert told("--dev", disk.name) is not None
+    assert told("--dev", disk.name, "--no-discards") is None
+    assert told() is None
+    assert told("--discards") is not None
+
+
+def test_a_partition_has_its_own(disk: ScratchDisk) -> None:
+    table = "label: dos\nstart=2048, size=65536\nstart=67584, size=65536\n"
+    subprocess.run(["sfdisk", "-q", disk.node], input=table, text=True, check=True)
+    subprocess.run(["partx", "-u", disk.node], check=True)
+    program = "\n".join(
+        ["from tests.kernel.load import discards", *(f"discards('{disk.node}p{n}', {n * 3})" for n in (1, 2))]
+    )
+    names = [option for number in (1, 2) for option in ("--dev", f"{disk.name}p{number}")]
+    for _ in range(ATTEMPTS):
+        done = opwatch(*names, "--json", "-q", "--", sys.executable, "-c", program)
+        assert done.returncode == 0, done.stderr
+        found = [summary["discards"] for summary in lines(done.stdout)]
+        if [each["ended"] for each in found] == [3, 6]:
+            break
+    assert [(each["bios"], each["ended"], each["unseen"]) for each in found] == [(3, 3, None), (6, 6, None)]
+    assert [[sender["count"] for sender in each["senders"]] for each in found] == [[3], [6]]

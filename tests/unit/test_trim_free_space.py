@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch.trim import btrfs, fsmap
+from opwatch.trim import btrfs, f2fs, fsmap
 from opwatch.trim.extents import Extents
 from tests.fuzz.trim import Fuzz
 
@@ -101,6 +101,13 @@ def test_items_are_read_and_cut_ones_refused() -> None:
         list(btrfs.items(packed(rows)[:-1], len(rows)))
 
 
+def test_a_raid10_of_no_mirrors_is_refused() -> None:
+    # length, owner, stripe length, profile, three alignments, number of stripes and of mirrors
+    head = struct.pack("<4Q3I2H", 1 << 30, 2, KIB64, 1 | 1 << 6, 4096, 4096, 4096, 2, 0)
+    with pytest.raises(ValueError, match="no striped chunk"):
+        btrfs.chunk(btrfs.Item(256, btrfs.CHUNK_ITEM, 1 << 20, head + bytes(64)))
+
+
 @pytest.mark.parametrize("damage", [b"", b"\xff" * 48, b"\xff" * 400])
 def test_damaged_chunks_are_refused(damage: bytes) -> None:
     with pytest.raises(ValueError, match="chunk"):
@@ -168,3 +175,46 @@ def test_with_parity_only_whole_rows_count() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_fuzz(seed: int) -> None:
     Fuzz(seed).run(2000)
+
+
+def f2fs_of_128_mib() -> tuple[f2fs.Geometry, str]:
+    geometry = f2fs.superblock((GOOD / "f2fs.superblock").read_bytes())
+    return geometry, (GOOD / "f2fs.segment_bits").read_text()
+
+
+def test_f2fs_tells_its_blocks_in_proc() -> None:
+    geometry, text = f2fs_of_128_mib()
+    assert geometry == f2fs.Geometry(4096, 16 << 20, 56, several=False)
+    found, changed = f2fs.free_of_segments(text, geometry)
+    assert changed == 0
+    assert found.end == 128 << 20
+    valid = sum(int(line.split("|")[1]) for line in text.splitlines()[2:])
+    assert found.total == (56 * 512 - valid) * 4096
+    assert next(iter(found)) == (16 << 20, (16 << 20) + 6 * 4096)
+
+
+def test_an_f2fs_segment_that_changes_while_it_is_read_does_not_count() -> None:
+    geometry, text = f2fs_of_128_mib()
+    torn, changed = f2fs.free_of_segments(text.replace("4|25 |", "4|24 |"), geometry)
+    assert changed == 1
+    assert not torn.covers(18 << 20, (18 << 20) + 4096)
+    later, _ = f2fs.free_of_segments(text.replace("\n", "| 12ab\n"), geometry)  # 6.15 adds its time
+    assert later == f2fs.free_of_segments(text, geometry)[0]
+
+
+@pytest.mark.parametrize("path", sorted(BAD.glob("*.segment_bits")), ids=lambda path: path.stem)
+def test_maps_of_f2fs_with_segments_missing_are_refused(path: Path) -> None:
+    with pytest.raises(ValueError, match="of 56 segments"):
+        f2fs.free_of_segments(path.read_text(), f2fs_of_128_mib()[0])
+
+
+@pytest.mark.parametrize("path", sorted(BAD.glob("*.superblock")), ids=lambda path: path.stem)
+def test_what_is_no_superblock_of_f2fs(path: Path) -> None:
+    with pytest.raises(ValueError, match="superblock of f2fs"):
+        f2fs.superblock(path.read_bytes())
+
+
+def test_f2fs_on_several_devices_says_so() -> None:
+    raw = bytearray((GOOD / "f2fs.superblock").read_bytes())
+    raw[2201 + 68 : 2201 + 76] = b"/dev/sdb"
+    assert f2fs.superblock(bytes(raw)).several

@@ -22,6 +22,7 @@ from opwatch.tools import cli
 from tests.vm.guest import stacked, sysfs
 from tests.vm.guest.nullblk import NullBlk, null_blk
 from tests.vm.guest.scsidebug import scsi_debug
+from tests.vm.guest.shell import call
 from tests.vm.guest.trims import MIB, mounted
 
 # By hand: they would take CI beyond its time.
@@ -199,7 +200,37 @@ def test_scsi_debug_has_a_map(granule: int) -> None:
         assert granule > 1 or found["stale_bytes"]["high"] >= truth
 
 
-def test_f2fs_tells_nobody(capsys: pytest.CaptureFixture[str]) -> None:
-    with null_blk(DISK) as disk, mounted("f2fs", disk) as point:
-        assert cli.main(["trim", "stale", str(point)]) == 5
-        assert "f2fs has no call" in capsys.readouterr().err
+def test_f2fs() -> None:
+    with null_blk(DISK) as disk, mounted("f2fs", disk, options="nodiscard") as point:
+        leave(point)
+        truth = census(point)
+        assert truth >= 20 * MIB
+        found = stale(point)
+        assert found["drives"][0]["calibration"]["by"] == "sentinel"
+        assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+
+
+def test_f2fs_that_files_trims_for_later() -> None:
+    with null_blk(DISK) as disk, mounted("f2fs", disk, options="discard") as point:
+        leave(point)
+        found = stale(point, status=5)
+        assert "remount,nodiscard" in found["drives"][0]["calibration"]["words"][0]
+
+
+def test_what_f2fs_calls_free_holds_nothing_of_it() -> None:
+    kept = os.urandom(3 * MIB)
+    with null_blk(DISK) as disk:
+        with mounted("f2fs", disk) as point:
+            leave(point)
+            (point / "kept").write_bytes(kept)
+            os.sync()
+            [free] = read_free_space(mounted_at(str(point))).extents.values()
+            with Path(f"/dev/{disk}").open("r+b", buffering=0) as raw:
+                for start, end in free:
+                    os.pwrite(raw.fileno(), b"\xa5" * (end - start), start)
+                os.fsync(raw.fileno())
+        call("fsck.f2fs", "--dry-run", f"/dev/{disk}")
+        call("mount", f"/dev/{disk}", str(point))
+        found = (point / "kept").read_bytes()
+        call("umount", str(point))
+    assert found == kept

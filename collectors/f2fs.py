@@ -1,0 +1,38 @@
+"""What a mounted f2fs says of its blocks, which it does in /proc alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from opwatch.errors import OpwatchError, Unsupported
+from opwatch.trim import f2fs
+from opwatch.trim.extents import Extents
+
+
+def read_free(name: str) -> tuple[int, Extents, tuple[str, ...]]:
+    """(block size, free bytes, what is not in them) of the f2fs on a block device."""
+    geometry = _geometry(Path("/dev") / name)
+    if geometry.several:
+        raise Unsupported(f"{name}: this f2fs lies on several devices, of which it names the first alone")
+    path = Path("/proc/fs/f2fs") / name / "segment_bits"
+    try:
+        found, changed = f2fs.free_of_segments(path.read_text(encoding="ascii"), geometry)
+    except FileNotFoundError as error:
+        raise Unsupported(f"{path} is not there: without it f2fs has no list of free blocks") from error
+    except ValueError as error:
+        raise OpwatchError(f"{path} makes no sense: {error}") from error
+    notes = (
+        [f"{changed} segments of the f2fs changed while they were read and do not count"] if changed else []
+    )
+    return geometry.block_bytes, found, tuple(notes)
+
+
+def _geometry(node: Path) -> f2fs.Geometry:
+    descriptor = os.open(node, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return f2fs.superblock(os.pread(descriptor, f2fs.SUPERBLOCK_BYTES, f2fs.SUPERBLOCK_AT))
+    except ValueError as error:
+        raise OpwatchError(f"{node}: {error}") from error
+    finally:
+        os.close(descriptor)

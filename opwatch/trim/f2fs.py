@@ -1,0 +1,68 @@
+"""The superblock of f2fs and its map of valid blocks, as /proc/fs/f2fs tells it. Pure."""
+
+from __future__ import annotations
+
+import re
+import struct
+from array import array
+from dataclasses import dataclass
+
+from opwatch.trim.extents import Extents
+
+SUPERBLOCK_AT, SUPERBLOCK_BYTES = 1024, 3072
+_MAGIC = 0xF2F52010
+_HEAD = struct.Struct("<I2H4I")
+_AREAS_AT = 68  # segment_count_main and the six addresses behind it
+_AREAS = struct.Struct("<7I")
+_DEVICES_AT, _DEVICE_BYTES = 2201, 68
+_SEGMENT_BLOCKS = 512  # whatever the block's size: the map of a segment has 64 bytes
+_SEGMENT = re.compile(r"(\d+) +\d+\|(\d+) *\| ?((?:[0-9a-f]{2} ?){64})(?:\|.*)?")
+_NOT_VALID = re.compile("0+")
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Where the blocks that hold files lie; all else is the file system's own. `several` when there are
+    more devices than one."""
+
+    block_bytes: int
+    main_bytes: int
+    segments: int
+    several: bool
+
+
+def superblock(raw: bytes) -> Geometry:
+    """ValueError for what is none."""
+    if len(raw) < SUPERBLOCK_BYTES:
+        raise ValueError(f"{len(raw)} bytes are no superblock of f2fs")
+    magic, _, _, _, _, log_block, log_segment = _HEAD.unpack_from(raw)
+    segments, *_, main = _AREAS.unpack_from(raw, _AREAS_AT)
+    if magic != _MAGIC or not 12 <= log_block <= 16 or 1 << log_segment != _SEGMENT_BLOCKS:
+        raise ValueError("this is no superblock of f2fs")
+    several = raw[_DEVICES_AT + _DEVICE_BYTES] != 0
+    return Geometry(1 << log_block, main << log_block, segments, several)
+
+
+def free_of_segments(text: str, geometry: Geometry) -> tuple[Extents, int]:
+    """The blocks of the main area that are not valid, by the lines of segment_bits, and how many segments
+    changed while they were read: of those nothing counts. ValueError when a segment is missing."""
+    starts, ends = array("q"), array("q")
+    length = _SEGMENT_BLOCKS * geometry.block_bytes
+    changed = number = 0
+    for line in text.splitlines():
+        found = _SEGMENT.fullmatch(line.rstrip())
+        if not found:
+            continue
+        if int(found[1]) != number:
+            break
+        valid = int.from_bytes(bytes.fromhex(found[3]))
+        at, number = geometry.main_bytes + number * length, number + 1
+        if valid.bit_count() != int(found[2]):
+            changed += 1
+            continue
+        for run in _NOT_VALID.finditer(f"{valid:0{_SEGMENT_BLOCKS}b}"):
+            starts.append(at + run.start() * geometry.block_bytes)
+            ends.append(at + run.end() * geometry.block_bytes)
+    if number != geometry.segments:
+        raise ValueError(f"segment_bits tells {number} of {geometry.segments} segments in their order")
+    return Extents.in_order(zip(starts, ends, strict=True)), changed

@@ -103,7 +103,7 @@ docs: build
 	mandoc -T lint -W warning docs/man/opwatch.1
 	mandoc -T html docs/man/opwatch.1 > build/docs/opwatch.1.html
 
-bench: bench-tracing bench-drive bench-counters
+bench: bench-tracing bench-trim bench-drive bench-counters
 
 bench-tracing: build
 	$(call install_packages,$(BENCH_PACKAGES))
@@ -123,6 +123,9 @@ bench-drive: build build/ftl_speed
 	$(PY) -m tests.bench.drive_bench
 	$(PY) -m tests.bench.stale_bench
 
+bench-trim: build
+	$(PY) -m tests.bench.trim_bench
+
 bench-counters: build
 	$(PY) -m tests.bench.counters_bench
 
@@ -130,4 +133,4 @@ clean:
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 
-.PHONY: help packages build demo test test-kernel test-vm exactness docs lint bench bench-tracing bench-drive bench-counters fuzz fuzz-counters waf-runs clean
+.PHONY: help packages build demo test test-kernel test-vm exactness docs lint bench bench-tracing bench-trim bench-drive bench-counters fuzz fuzz-counters waf-runs clean

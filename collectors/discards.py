@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from opwatch.collectors.discard_programs import explained, load
+from opwatch.collectors.discard_programs import explained, loader, pack_granule
 from opwatch.collectors.diskstats import StatReader, StatSample
 from opwatch.device import BlockDevice
-from opwatch.trim.flow import Flow, Loss, Trace, decode_flows, decode_origins, pack_granule
 
 if TYPE_CHECKING:
     from opwatch._native import Discards
+    from opwatch.trim.flow import Flow, Trace
 
 # How often the counters are looked at while we wait for them to stand still.
 LOOK_S = 0.05
@@ -21,7 +21,7 @@ LOOK_S = 0.05
 
 class DiscardTracer:
     """Attached from entering to leaving. `granules` are (bytes, offset) of what a disk frees as a whole;
-    `programs` come from load(), which is called without them."""
+    `programs` come from loader()."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class DiscardTracer:
         programs: Discards | None = None,
     ) -> None:
         packed = b"".join(pack_granule(name, *granule) for name, granule in (granules or {}).items())
-        self._native = programs or load(functions=functions, stalls=stalls)
+        self._native = programs or loader(functions=functions, stalls=stalls)()
         from opwatch._native import ProbeError
 
         try:
@@ -65,6 +65,9 @@ class DiscardTracer:
 
     def read(self) -> Trace:
         """Everything counted so far."""
+        # Not needed before something was counted, nor by who cannot wait to begin.
+        from opwatch.trim.flow import Loss, Trace, decode_flows, decode_origins
+
         return Trace(
             tuple(decode_flows(self._native.flows())),
             tuple(decode_origins(self._native.origins())),
@@ -98,6 +101,8 @@ class DiscardTracer:
 
     def _of_ours(self) -> list[Flow]:
         """What was counted of the disks that we look at; others may never be quiet."""
+        from opwatch.trim.flow import decode_flows
+
         return [flow for flow in decode_flows(self._native.flows()) if flow.disk in self._stats]
 
     def _in_flight(self, flows: Sequence[Flow]) -> bool:

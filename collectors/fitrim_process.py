@@ -13,7 +13,7 @@ from pathlib import Path
 
 from opwatch.collectors.fitrim import FITRIM, mounted_at, opened
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
-from opwatch.trim.audit import ALL, Answer, Asked
+from opwatch.trim.question import ALL, Answer, Asked
 from opwatch.usage import Mount
 
 _RANGE = struct.Struct("=3Q")

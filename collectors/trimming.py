@@ -18,13 +18,14 @@ from opwatch.collectors.discards import LOOK_S, DiscardTracer
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError, PermissionMissing
-from opwatch.trim.audit import Answer, Asked, Evidence, Held, ReadBack
-from opwatch.trim.flow import Trace
 from opwatch.trim.layers import Kind, Stack
+from opwatch.trim.question import Answer, Asked
 from opwatch.usage import Mount
 
 if TYPE_CHECKING:
     from opwatch._native import Discards
+    from opwatch.trim.audit import Evidence, ReadBack
+    from opwatch.trim.flow import Trace
     from opwatch.trim.stale import Count
 
 LOCKS = Path("/run/lock")
@@ -127,6 +128,7 @@ class _Proof:
 
     def read_back(self) -> ReadBack:
         """What became of the sentinels. A drive that takes its time is asked again."""
+        from opwatch.trim.audit import ReadBack
         from opwatch.trim.sentinel import BLOCK
 
         if self._unproven:
@@ -178,6 +180,8 @@ def _evidence(
     log: list[str],
     counted: Mapping[str, int],
 ) -> Evidence:
+    from opwatch.trim.audit import Evidence, Held
+
     now = _counted(before)
     held = {name: Held(was, now[name]) for name, was in counted.items() if name in now}
     after = _after(before, mount)

@@ -35,41 +35,36 @@ static const char *function_of(const struct bpf_program *prog)
 }
 
 /*
- * Whether the kernel lets us attach to functions. One may know them and refuse, with -EPERM even
- * for root: that is cheaper to learn from a program of two instructions than from all of ours.
+ * Whether the kernel lets anybody attach to functions. Some refuse it with -EPERM, even to root:
+ * that is cheaper to learn from two instructions, for no function at all, than from all of ours.
  */
-static bool can_attach_to(const struct btf *btf, const char *name)
+static bool may_attach_to_functions(void)
 {
 	static const struct bpf_insn nothing[] = {
 		{.code = BPF_ALU64 | BPF_MOV | BPF_K},
 		{.code = BPF_JMP | BPF_EXIT},
 	};
-	DECLARE_LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_TRACE_FENTRY);
-	__s32 id = btf__find_by_name_kind(btf, name, BTF_KIND_FUNC);
-	int fd;
+	DECLARE_LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_TRACE_FENTRY,
+			    .attach_btf_id = 1);
+	int fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, "attachable", "GPL", nothing, 2, &options);
 
-	if (id <= 0)
-		return false;
-	options.attach_btf_id = id;
-	fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, "attachable", "GPL", nothing, 2, &options);
 	if (fd >= 0)
 		close(fd);
-	return fd >= 0;
+	return fd >= 0 || errno != EPERM;
 }
 
 /* What XFS gives its discard events, from the kernel or from its module. */
-static bool xfs_by_group(struct btf *vmlinux)
+static bool xfs_by_group(void)
 {
-	int args = ow_tracepoint_args(vmlinux, "btf_trace_xfs_discard_extent");
-	struct btf *module;
+	struct btf *vmlinux = btf__load_vmlinux_btf(), *module;
+	int args = vmlinux ? ow_tracepoint_args(vmlinux, "btf_trace_xfs_discard_extent") : 0;
 
 	if (args < 0) {
 		module = btf__load_module_btf("xfs", vmlinux);
-		if (!module)
-			return false;
-		args = ow_tracepoint_args(module, "btf_trace_xfs_discard_extent");
+		args = module ? ow_tracepoint_args(module, "btf_trace_xfs_discard_extent") : 0;
 		btf__free(module);
 	}
+	btf__free(vmlinux);
 	return args == 3;
 }
 
@@ -107,43 +102,24 @@ static bool is_wanted(const char *program, const char *filesystem)
 	return strcmp(program, "discard_asked") || !tells;
 }
 
-static int choose_programs(struct ow_discards *d, const struct ow_discards_config *config,
-			   const struct btf *btf)
-{
-	struct bpf_program *prog;
-	const char *function;
-	bool wanted;
-	int err = 0;
-
-	bpf_object__for_each_program(prog, d->skel->obj)
-	{
-		function = function_of(prog);
-		wanted = is_wanted(bpf_program__name(prog), config->filesystem);
-		if (wanted && function)
-			wanted = config->functions && can_attach_to(btf, function);
-		err = err ?: bpf_program__set_autoload(prog, wanted);
-	}
-	return err;
-}
-
 static int configure(struct ow_discards *d, const struct ow_discards_config *config)
 {
 	bool xfs = !config->filesystem || !strcmp(config->filesystem, "xfs");
-	struct btf *btf = NULL;
-	int err;
+	bool functions = config->functions && may_attach_to_functions(), wanted;
+	struct bpf_program *prog;
+	int err = 0;
 
-	/* It takes as long as all the rest: only where something is to be looked up. */
-	if (xfs || config->functions) {
-		btf = btf__load_vmlinux_btf();
-		if (!btf)
-			return -errno;
-	}
 	d->skel->rodata->pidns_dev = config->pidns_dev;
 	d->skel->rodata->pidns_ino = config->pidns_ino;
 	d->skel->rodata->stalls = config->stalls;
-	d->skel->rodata->xfs_by_group = xfs && xfs_by_group(btf);
-	err = choose_programs(d, config, btf);
-	btf__free(btf);
+	/* The kernel's types take as long to read as all the rest. */
+	d->skel->rodata->xfs_by_group = xfs && xfs_by_group();
+	bpf_object__for_each_program(prog, d->skel->obj)
+	{
+		wanted = is_wanted(bpf_program__name(prog), config->filesystem);
+		wanted = wanted && (functions || !function_of(prog));
+		err = err ?: bpf_program__set_autoload(prog, wanted);
+	}
 	return err;
 }
 

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from opwatch.trim.question import ALL as ALL
+from opwatch.trim.question import Answer as Answer
+from opwatch.trim.question import Asked as Asked
+
 if TYPE_CHECKING:
     from opwatch.trim.causes import Reason
     from opwatch.trim.flow import Trace
     from opwatch.trim.layers import Change, Stack
     from opwatch.trim.stale import Count
-
-ALL = 2**64 - 1
 
 
 class Verdict(enum.StrEnum):
@@ -35,24 +37,6 @@ MEANING = {
     Verdict.NOT_SENT: "no discard reached the drive",
     Verdict.UNKNOWN: "what was seen allows no verdict, or contradicts itself",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The range of FITRIM, in bytes."""
-
-    start: int = 0
-    length: int = ALL
-    minlen: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What FITRIM gave back. `claimed` is None when it gave nothing: an error, or a signal ended it."""
-
-    claimed: int | None
-    error: int = 0
-    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ PACKAGES := clang clang-format llvm bpftool gcc libc6-dev libbpf-dev libelf-dev 
 VM_PACKAGES := kmod zstd nvme-cli mdadm dmsetup python3-bpfcc \
 	cryptsetup-bin f2fs-tools lvm2 sg3-utils thin-provisioning-tools
 BENCH_PACKAGES := libbpf-tools bpfcc-tools
-PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* hypothesis==6.*
+PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* pytest-xdist==3.* hypothesis==6.*
 
 # What the extension is made of: a change of any of these rebuilds it.
 NATIVE := setup.py pyproject.toml $(wildcard bpf/* opwatch/_native/* opwatch/ftl/*.[ch] \
@@ -66,11 +66,11 @@ test-kernel: build
 	OPWATCH_REQUIRE=kernel $(PY) -m pytest tests/kernel
 
 # All kernels of tests/vm/kernels.toml, or KERNEL=6.12; all tests, or those that match TEST=nvme, or with
-# TIER=ci the tier that kernels.toml names for each kernel.
+# TIER=ci the tier that kernels.toml names for each kernel. Two guests at a time: more have no room (slots.py).
 test-vm: build
 	$(call install_packages,$(VM_PACKAGES))
-	OPWATCH_VM_KERNEL='$(KERNEL)' OPWATCH_VM_TIER='$(TIER)' $(PY) -m pytest tests/vm --durations=0 --durations-min=5 \
-		$(if $(TEST),-k '$(TEST)')
+	OPWATCH_VM_KERNEL='$(KERNEL)' OPWATCH_VM_TIER='$(TIER)' $(PY) -m pytest tests/vm -n 2 --dist loadgroup \
+		--durations=0 --durations-min=5 $(if $(TEST),-k '$(TEST)')
 
 # The table of docs/exactness.md, from guests of every kernel.
 exactness: build

@@ -20,6 +20,17 @@ from opwatch.sinks.counters import document, lines
 from opwatch.sinks.devices import encodable
 
 
+def add_catalogue_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--counters",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="entries of your own for the catalogue (TOML), before those of /etc/opwatch/counters.d",
+    )
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch counters (--dev D... | --from FILE...) [--counters FILE] [--json]"
     source = parser.add_mutually_exclusive_group(required=True)
@@ -38,14 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read what tools wrote of one drive: smartctl --json or -x, nvme-cli JSON, log pages, or a "
         "folder of these; - is standard input",
     )
-    parser.add_argument(
-        "--counters",
-        metavar="FILE",
-        type=Path,
-        action="append",
-        default=[],
-        help="entries of your own for the catalogue (TOML), before those of /etc/opwatch/counters.d",
-    )
+    add_catalogue_argument(parser)
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
 
 

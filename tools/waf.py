@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 
 from opwatch.collectors.counting import Counting
 from opwatch.counters.catalogue import load_catalogue
@@ -19,6 +18,7 @@ from opwatch.errors import NotEnoughData, OpwatchError, Unsupported, UsageError
 from opwatch.measure import Measured, Measurement
 from opwatch.sinks.devices import encodable
 from opwatch.sinks.waf import Outcome, document, lines
+from opwatch.tools.counters import add_catalogue_argument
 from opwatch.tools.waiting import End, Waiter
 from opwatch.trail import LONGEST_NS, Trail
 from opwatch.waf import Amplification
@@ -88,14 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--poll", metavar="T", type=_poll_time, help="time between two looks (1s; SATA and SAS: 10s)"
     )
-    parser.add_argument(
-        "--counters",
-        metavar="FILE",
-        type=Path,
-        action="append",
-        default=[],
-        help="entries of your own for the catalogue of counters (TOML)",
-    )
+    add_catalogue_argument(parser)
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while it runs")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,10 @@ from tests.vm.config import Kernel
 from tests.vm.errors import FetchError
 from tests.vm.requirements import IN_GUEST
 
+_SAID = "in guests"
+
 # The files in guest/ run in a guest only: they make and break block devices.
 collect_ignore = [] if os.environ.get(IN_GUEST) else ["guest"]
-
-_summary: list[str] = []
 
 
 def chosen_kernels() -> list[Kernel]:
@@ -65,16 +66,18 @@ def bootable(bench: None, kernel: Kernel) -> Kernel:
 
 
 @pytest.fixture
-def report() -> list[str]:
-    """Lines to show at the end of the run."""
-    return _summary
+def report(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Takes lines to show at the end of the run; it may be in another process that they are said."""
+    return lambda line: record_property(_SAID, line)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Shows what ran in guests, with the reasons of what did not."""
-    if _summary:
+    reports = (each for kind in ("passed", "failed") for each in terminalreporter.stats.get(kind, []))
+    said = [text for each in reports for name, text in each.user_properties if name == _SAID]
+    if said:
         terminalreporter.section("in guests")
-        for line in _summary:
+        for line in said:
             terminalreporter.write_line(line)
 
 

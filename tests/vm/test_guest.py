@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -21,7 +22,7 @@ def _sink(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=[f.path.stem for f in FILES])
-def test_in_guest(bootable: Kernel, file: GuestFile, report: list[str]) -> None:
+def test_in_guest(bootable: Kernel, file: GuestFile, report: Callable[[str], None]) -> None:
     """No test fails there, and the skips are those of the support matrix."""
     reason = suite.left_out(bootable, file, os.environ.get("OPWATCH_VM_TIER", ""))
     if reason:
@@ -31,7 +32,7 @@ def test_in_guest(bootable: Kernel, file: GuestFile, report: list[str]) -> None:
         run = suite.run(bootable, file, _sink)
     except BenchError as error:
         pytest.fail(f"{name}: {error}", pytrace=False)
-    report.append(f"{name}: {run.line()}")
+    report(f"{name}: {run.line()}")
     assert run.results.total > 0
     bad = dict(run.results.failed)
     if "vm" in os.environ.get("OPWATCH_REQUIRE", "").split(","):

@@ -14,6 +14,7 @@
 #include "discard.h"
 #include "discard_flow.h"
 #include "discard_bio.h"
+#include "discard_walk.h"
 #include "discard_rq.h"
 #include "discard_fs.h"
 

@@ -25,6 +25,7 @@ from opwatch.collectors.trim_layers import LayerReader
 from opwatch.collectors.trimming import tracer_of
 from opwatch.device import Devices
 from opwatch.drive import life
+from opwatch.ftl import profiles
 from opwatch.process import run_tool
 from opwatch.scratch import ScratchDisk
 from opwatch.tools.overhead import program_statistics
@@ -40,7 +41,8 @@ BYTECODE = Path(__file__).parents[2] / "build" / "bytecode"
 GIB = 1 << 30
 BLOCK = 4096
 HOLES = 100_000
-ROUNDS = 9
+ROUNDS, ROUNDS_TIMED = 9, 5
+PROFILE = "enterprise-nvme-1920"
 BLKDISCARD = 0x1277
 _PUNCH_HOLE = 3  # and keep the size
 
@@ -68,11 +70,18 @@ def event_cost(count: int = 20_011) -> Figure:
 
 
 @contextmanager
-def _drive() -> Iterator[str]:
+def _drive(*, timed: bool) -> Iterator[str]:
+    """A simulated drive with the filesystem on it. It answers at once, or when a real one would."""
     config = {"user_bytes": 100 * GIB, "physical_bytes": 107 * GIB}
-    record = life.create(life.Wanted("trim-bench", config))
+    if timed:
+        config |= {f"service.{key}": value for key, value in profiles.load(PROFILE).timing.items()}
+    words = ("timing",) if timed else ()
+    device = life.create(life.Wanted("trim-bench", config, words=words)).device
     try:
-        yield record.device
+        run_tool(["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=1", device])
+        with _mounted(device) as point:
+            _make_holes(point)
+        yield device
     finally:
         life.destroy("trim-bench")
 
@@ -137,10 +146,10 @@ def _call(device: str, *, traced: bool) -> float:
         return _timed(lambda: fcntl.ioctl(descriptor, FITRIM, asked))
 
 
-def _compared(name: str, ours: Callable[[], float], theirs: Callable[[], float]) -> Figure:
+def _compared(name: str, ours: Callable[[], float], theirs: Callable[[], float], rounds: int) -> Figure:
     """The median of their ratio in pairs, the order of each the reverse of the last's."""
     pairs = []
-    for index in range(ROUNDS):
+    for index in range(rounds):
         if index % 2:
             mine, plain = ours(), theirs()
         else:
@@ -149,29 +158,29 @@ def _compared(name: str, ours: Callable[[], float], theirs: Callable[[], float])
     ratio = statistics.median(mine / plain for mine, plain in pairs)
     mine, plain = (statistics.median(pair[index] for pair in pairs) for index in (0, 1))
     more = 1000 * statistics.median(mine - plain for mine, plain in pairs)
-    return Figure(name, ratio, 1.05, f"{mine:.2f} s / {plain:.2f} s; {more:.0f} ms more, {ROUNDS} pairs")
+    return Figure(name, ratio, 1.05, f"{mine:.2f} s / {plain:.2f} s; {more:.0f} ms more, {rounds} pairs")
+
+
+def _commands(name: str, device: str, rounds: int) -> Figure:
+    audit = [*OPWATCH, "trim", "audit", "-q"]
+    # The first trim of all, and whatever is compiled at a first start.
+    _command(device, "fstrim")
+    _command(device, *audit)
+    return _compared(name, lambda: _command(device, *audit), lambda: _command(device, "fstrim"), rounds)
 
 
 def against_fstrim() -> Iterator[Figure]:
-    """The whole command, and the kernel's part of it."""
-    with _drive() as device:
-        run_tool(["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=1", device])
-        with _mounted(device) as point:
-            _make_holes(point)
-        audit = [*OPWATCH, "trim", "audit", "-q"]
-        # The first trim of all, and whatever is compiled at a first start.
-        _command(device, "fstrim")
-        _command(device, *audit)
+    """The whole command on both drives, and the kernel's part of it."""
+    with _drive(timed=False) as device:
+        yield _commands("audit / fstrim, whole commands", device, ROUNDS)
         yield _compared(
-            "the call FITRIM, traced / not",
+            "the call of FITRIM, traced / not",
             lambda: _call(device, traced=True),
             lambda: _call(device, traced=False),
+            ROUNDS,
         )
-        yield _compared(
-            "opwatch trim audit / fstrim, whole commands",
-            lambda: _command(device, *audit),
-            lambda: _command(device, "fstrim"),
-        )
+    with _drive(timed=True) as device:
+        yield _commands("audit / fstrim, drive in real time", device, ROUNDS_TIMED)
 
 
 def main() -> int:

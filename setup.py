@@ -109,7 +109,7 @@ setup(
     packages=list(PACKAGE_DIR),
     package_dir=PACKAGE_DIR,
     package_data={
-        "opwatch": ["py.typed", "_native.pyi", "catalogue/*.toml"],
+        "opwatch": ["py.typed", "_native.pyi", "catalogue/*.toml", "catalogue/trims/*.toml"],
         "opwatch.ftl": ["profiles/*.toml"],
         "opwatch.trim": ["causes.toml"],
         "opwatch.tools": ["bcc/*", "bt/*"],

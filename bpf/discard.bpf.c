@@ -17,6 +17,8 @@
 #include "discard_walk.h"
 #include "discard_rq.h"
 #include "discard_fs.h"
+#include "discard_ata.h"
+#include "discard_fitrim.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 

@@ -28,6 +28,8 @@ enum ow_stage {
 	OW_BIO_DONE,  /* the same where there are no requests, and on stacked devices */
 	OW_FITRIM,    /* a FITRIM call returned; bytes are what it claims, status its errno */
 	OW_BEHIND, /* a read or write that was issued while a discard was in flight, at its end */
+	OW_ATA_COMMAND, /* what libata made of a SCSI command; status is its ATA command */
+	OW_ATA_DONE,	/* its end; status is libata's mask of errors */
 	OW_NR_STAGES,
 };
 
@@ -40,8 +42,14 @@ enum ow_who {
 
 #define OW_DISK_NAME 16
 
+/* Status of OW_FITRIM where it is no errno: ended by a signal or so; the answer could not be read.
+ */
+#define OW_CLAIM_ENDED	254
+#define OW_CLAIM_UNREAD 255
+
 struct ow_flow_key {
-	char disk[OW_DISK_NAME]; /* the whole disk; empty for events of filesystems */
+	/* The whole disk; empty for events of filesystems; of OW_FITRIM the caller's name. */
+	char disk[OW_DISK_NAME];
 	__u32 dev; /* of the partition or disk the bio was sent to; in the kernel's bits */
 	__u8 stage;
 	__u8 op;

@@ -104,14 +104,40 @@ struct bio {
 	void *bi_private;
 };
 
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
 struct task_struct {
 	unsigned int flags;
 	int tgid;
+	struct files_struct *files;
+};
+
+/* x86-64's: what a system call was given, also after it ended. */
+struct pt_regs {
+	unsigned long di;
+	unsigned long si;
+	unsigned long dx;
+	unsigned long orig_ax;
 };
 
 struct super_block {
 	__u32 s_dev;
 	unsigned char s_blocksize_bits;
+};
+
+struct inode {
+	struct super_block *i_sb;
+};
+
+struct file {
+	struct inode *f_inode;
 };
 
 struct xfs_mount {
@@ -124,6 +150,17 @@ struct xfs_group {
 
 struct scsi_cmnd {
 	unsigned char cmnd[32];
+};
+
+struct ata_taskfile {
+	__u8 command;
+	__u8 hob_nsect;
+};
+
+struct ata_queued_cmd {
+	struct scsi_cmnd *scsicmd;
+	struct ata_taskfile tf;
+	unsigned int err_mask;
 };
 
 #pragma clang attribute pop

@@ -20,7 +20,12 @@ _GRANULE = struct.Struct("=16sII")
 
 
 def loader(
-    *, functions: bool = True, stalls: bool = False, filesystem: str | None = None
+    *,
+    functions: bool = True,
+    stalls: bool = False,
+    claims: bool = False,
+    commands: bool = True,
+    filesystem: str | None = None,
 ) -> Callable[[], Discards]:
     """What loads the programs and attaches nothing. `filesystem`: whose events are wanted, None for those of
     all."""
@@ -36,7 +41,15 @@ def loader(
 
     def load() -> Discards:
         try:
-            return Discards(dev, namespace.st_ino, functions=functions, stalls=stalls, filesystem=filesystem)
+            return Discards(
+                dev,
+                namespace.st_ino,
+                functions=functions,
+                stalls=stalls,
+                claims=claims,
+                commands=commands,
+                filesystem=filesystem,
+            )
         except ProbeError as error:
             raise explained(error) from error
 

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 # How often the counters are looked at while we wait for them to stand still.
 LOOK_S = 0.05
+# One of these follows the calls of FITRIM, where it is asked for.
+_CLAIMS = ("discard_fitrim", "discard_fitrim_any")
 
 
 class DiscardTracer:
     """Attached from entering to leaving. `granules` are (bytes, offset) of what a disk frees as a whole;
-    `programs` come from loader()."""
+    `claims`: follow every process's calls of FITRIM as well; `commands`: count those that drivers make of
+    discards, at the cost of a look at each that they make; `programs` come from loader(), and decide both."""
 
     def __init__(
         self,
@@ -30,10 +33,14 @@ class DiscardTracer:
         *,
         functions: bool = True,
         stalls: bool = False,
+        claims: bool = False,
+        commands: bool = True,
         programs: Discards | None = None,
     ) -> None:
         packed = b"".join(pack_granule(name, *granule) for name, granule in (granules or {}).items())
-        self._native = programs or loader(functions=functions, stalls=stalls)()
+        self._native = (
+            programs or loader(functions=functions, stalls=stalls, claims=claims, commands=commands)()
+        )
         from opwatch._native import ProbeError
 
         try:
@@ -75,6 +82,7 @@ class DiscardTracer:
             Loss(*self._native.loss()),
             sum(program[4] for program in self._native.programs()),
             self._grown(),
+            any(name in _CLAIMS and not error for name, error in self._native.attached()),
         )
 
     def wait_quiet(self, quiet_s: float, patience_s: float, stop: Callable[[], bool] = bool) -> bool:

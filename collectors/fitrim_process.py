@@ -9,7 +9,6 @@ import os
 import signal
 import struct
 from collections.abc import Callable
-from pathlib import Path
 
 from opwatch.collectors.fitrim import FITRIM, mounted_at, opened
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
@@ -91,24 +90,3 @@ def _wait(pid: int, answer: int) -> Answer:
 def whole(minlen: int = 0) -> Asked:
     """Everything that is free, in pieces of at least so many bytes."""
     return Asked(0, ALL, minlen)
-
-
-def log_tail(path: Path = Path("/dev/kmsg")) -> Callable[[], list[str]]:
-    """Reads the kernel's log from now on: a function that returns the new lines about devices, [] where the
-    log may not be read."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        os.lseek(descriptor, 0, os.SEEK_END)
-    except OSError:
-        return list
-
-    def read() -> list[str]:
-        lines = []
-        with contextlib.suppress(OSError):
-            while True:
-                record = os.read(descriptor, 8192).decode(errors="replace")
-                lines.append(record.partition(";")[2].split("\n", 1)[0])
-        os.close(descriptor)
-        return lines
-
-    return read

@@ -68,8 +68,24 @@ def _ask(descriptor: int, first_block: int) -> bytes:
     return answer.raw[: _ANSWER_BYTES - header.resid]
 
 
-def held_by_map(device: BlockDevice, within_s: float = 3.0) -> Extents | None:
-    """What the disk says it holds, in bytes; None where it does not say, or not in time."""
+def _held(descriptor: int, block_bytes: int, start: int, stop: int, deadline: float) -> list[tuple[int, int]]:
+    """What is held from `start` to `stop`, and perhaps beyond. ValueError for an answer that is none or too
+    late."""
+    held: list[tuple[int, int]] = []
+    at = start
+    while at < stop:
+        runs = lba_status.decode(_ask(descriptor, at // block_bytes), block_bytes)
+        # The first run may begin before the block that was asked for.
+        if runs[-1].end <= at or runs[0].start > at or time.monotonic() > deadline:
+            raise ValueError("the disk's map does not go on, or takes too long")
+        held += [(run.start, run.end) for run in runs if run.held]
+        at = runs[-1].end
+    return held
+
+
+def held_by_map(device: BlockDevice, within_s: float = 3.0, where: Extents | None = None) -> Extents | None:
+    """What the disk says it holds, in bytes, of `where` if that is given; None where it does not say, or not
+    in time."""
     if not (device.sysfs / "device" / "scsi_disk").is_dir():
         return None
     block_bytes = device.number("queue/logical_block_size") or 512
@@ -77,18 +93,13 @@ def held_by_map(device: BlockDevice, within_s: float = 3.0) -> Extents | None:
         descriptor = os.open(Path("/dev") / device.name, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise OpwatchError(f"{device.name}: {error.strerror}") from error
-    held: list[tuple[int, int]] = []
-    at, end = 0, time.monotonic() + within_s
+    deadline = time.monotonic() + within_s
+    ranges = Extents.of([(0, device.size_bytes)]) if where is None else where
     try:
-        while at < device.size_bytes:
-            runs = lba_status.decode(_ask(descriptor, at // block_bytes), block_bytes)
-            # The first run may begin before the block that was asked for.
-            if runs[-1].end <= at or runs[0].start > at or time.monotonic() > end:
-                return None
-            held += [(run.start, run.end) for run in runs if run.held]
-            at = runs[-1].end
+        held = [_held(descriptor, block_bytes, start, end, deadline) for start, end in ranges]
     except (OSError, ValueError):
         return None
     finally:
         os.close(descriptor)
-    return Extents.of(held)
+    found = Extents.of(pair for some in held for pair in some)
+    return found if where is None else found & where

@@ -23,7 +23,9 @@ class LiveDiscards:
             return
         disks = {leaf.device.disk.name: leaf.device.disk for leaf in leaves}
         granules = {name: granule for name, disk in disks.items() if (granule := limits_of(disk).granule())}
-        self._tracer = DiscardTracer(list(disks.values()), granules, functions=False, stalls=True)
+        self._tracer = DiscardTracer(
+            list(disks.values()), granules, functions=False, stalls=True, commands=False
+        )
         self._first = self._last = self._now = self._tracer.read()
         self._look_up_names()
 

@@ -262,6 +262,7 @@ class Sentinels:
                     inside,
                     edges,
                     self._reasons.get(number),
+                    extents,
                 )
             if not mine:
                 reason = self._reasons.get(number, "none of its blocks could be found on a disk")

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,13 @@ from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError, PermissionMissing
 from opwatch.trim.layers import Kind, Stack
-from opwatch.trim.question import Answer, Asked
+from opwatch.trim.question import Asked
 from opwatch.usage import Mount
 
 if TYPE_CHECKING:
     from opwatch._native import Discards
+    from opwatch.collectors.sentinel_maps import SentinelMaps
     from opwatch.trim.audit import Evidence, ReadBack
-    from opwatch.trim.flow import Trace
     from opwatch.trim.stale import Count
 
 LOCKS = Path("/run/lock")
@@ -74,10 +75,12 @@ def disks(stack: Stack) -> list[BlockDevice]:
     ]
 
 
-def tracer_of(stack: Stack, *, functions: bool = True, programs: Discards | None = None) -> DiscardTracer:
+def tracer_of(
+    stack: Stack, *, functions: bool = True, claims: bool = False, programs: Discards | None = None
+) -> DiscardTracer:
     """A tracer that knows the granules of every device of a stack."""
     granules = {layer.device: granule for layer in stack.layers if (granule := layer.granule)}
-    return DiscardTracer(disks(stack), granules, functions=functions, programs=programs)
+    return DiscardTracer(disks(stack), granules, functions=functions, claims=claims, programs=programs)
 
 
 def quiet_s(stack: Stack) -> float:
@@ -112,12 +115,16 @@ class _Proof:
         self._before = _counted(stack)
         self._written: Mapping[str, int] = {}
         self._unproven: str | None = None
+        self._maps: SentinelMaps | None = None
 
     def __enter__(self) -> _Proof:
+        from opwatch.collectors.sentinel_maps import SentinelMaps
+
         try:
             self._sentinels.__enter__()
             self._sentinels.plant()
             self._written = _counted(self._stack)
+            self._maps = SentinelMaps(self._stack, self._sentinels)
             self._sentinels.give_up()
         except OpwatchError as error:
             self._unproven = str(error)
@@ -133,16 +140,21 @@ class _Proof:
 
         if self._unproven:
             return ReadBack({}, self._unproven)
+        end = time.monotonic() + PROVE_WAIT_S
+        if self._maps:
+            self._maps.wait(PROVE_WAIT_S)
         seen: Counter[str] = Counter()
         notes = []
-        for each in self._sentinels.judge(PROVE_WAIT_S):
+        sentinels = self._sentinels.judge(end - time.monotonic())
+        for each in sentinels:
             for name, blocks in each.inside.items():
                 seen[name.value] += blocks * BLOCK
             if each.reason:
                 notes.append(f"the sentinel of {each.size_bytes} B: {each.reason}")
         judged = sum(count for name, count in seen.items() if name not in ("reallocated", "unreadable"))
         reason = None if judged else "no block of a sentinel could be judged"
-        return ReadBack(dict(seen), reason, tuple(notes), self._count())
+        maps = self._maps.judge(sentinels) if self._maps else {}
+        return ReadBack(dict(seen), reason, tuple(notes), self._count(), maps)
 
     def _count(self) -> Count | None:
         """The count of the only drive around its sentinels; None where there are several or it tells none."""
@@ -169,23 +181,32 @@ def _after(before: Stack, mount: Mount | None) -> Stack:
     return LayerReader().device(device) if device else before
 
 
-def _evidence(
-    before: Stack,
-    mount: Mount | None,
-    trace: Trace,
-    asked: Asked | None,
-    answer: Answer | None,
-    settled: bool,
-    read_back: ReadBack | None,
-    log: list[str],
-    counted: Mapping[str, int],
-) -> Evidence:
-    from opwatch.trim.audit import Evidence, Held
+class _Witnesses:
+    """What is asked once before a trim and once after it: the drives, and the kernel's log."""
 
-    now = _counted(before)
-    held = {name: Held(was, now[name]) for name, was in counted.items() if name in now}
-    after = _after(before, mount)
-    return Evidence(before, after, trace, asked, answer, settled, read_back, tuple(log), held)
+    def __init__(self, before: Stack) -> None:
+        # While the programs are being loaded.
+        from opwatch.collectors.kernel_log import LogTail
+        from opwatch.collectors.trim_accounts import DriveAccounts
+
+        self._before = before
+        self._counted = _counted(before)
+        self._accounts = DriveAccounts(before)
+        self._log = LogTail(before)
+
+    def add_to(self, evidence: Evidence, mount: Mount | None) -> Evidence:
+        """The evidence with what they say now."""
+        from opwatch.trim.accounts import judge
+        from opwatch.trim.audit import Held
+
+        now = _counted(self._before)
+        return replace(
+            evidence,
+            after=_after(self._before, mount),
+            held={name: Held(was, now[name]) for name, was in self._counted.items() if name in now},
+            told=tuple(judge(each, evidence.trace) for each in self._accounts.since()),
+            log=self._log.read(),
+        )
 
 
 def trim(
@@ -203,29 +224,31 @@ def trim(
     before = LayerReader().mount(mount)
     with alone_on(before, say), contextlib.ExitStack() as entered:
         proof = entered.enter_context(_Proof(mount, before)) if prove else None
-        counted = _counted(before)
+        witnesses = _Witnesses(before)
         with tracer_of(before, programs=loading.programs()) as tracer:
 
             def started(pid: int) -> None:
                 tracer.follow(pid)
                 threading.Thread(target=meanwhile).start()
 
-            log = fitrim_process.log_tail()
             answer = fitrim_process.trim(mount, asked, started)
             settled = tracer.wait_quiet(quiet_s(before), patience_s)
             trace = tracer.read()
         read_back = proof.read_back() if proof else None
-        return _evidence(before, mount, trace, asked, answer, settled, read_back, log(), counted)
+        from opwatch.trim.audit import Evidence
+
+        return witnesses.add_to(Evidence(before, before, trace, asked, answer, settled, read_back), mount)
 
 
 def observe(
     before: Stack, mount: Mount | None, wait: Callable[[], None], patience_s: float, quiet_s: float = LOOK_S
 ) -> Evidence:
     """Follow whatever trims below a mount or a device while `wait` lasts. Nothing is trimmed by us."""
-    counted = _counted(before)
-    with tracer_of(before) as tracer:
-        log = fitrim_process.log_tail()
+    witnesses = _Witnesses(before)
+    with tracer_of(before, claims=True) as tracer:
         wait()
         settled = tracer.wait_quiet(quiet_s, patience_s)
         trace = tracer.read()
-    return _evidence(before, mount, trace, None, None, settled, None, log(), counted)
+    from opwatch.trim.audit import Evidence
+
+    return witnesses.add_to(Evidence(before, before, trace, settled=settled), mount)

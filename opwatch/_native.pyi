@@ -55,6 +55,8 @@ class Discards:
         *,
         functions: bool = True,
         stalls: bool = False,
+        claims: bool = False,
+        commands: bool = True,
         filesystem: str | None = None,
     ) -> None:
         """`filesystem`: whose events are wanted, None for those of all."""

@@ -13,16 +13,18 @@ struct discards_object {
 
 static int parse_config(PyObject *args, PyObject *kwargs, struct ow_discards_config *config)
 {
-	static char *names[] = {"pidns_dev", "pidns_ino",  "functions",
-				"stalls",    "filesystem", NULL};
-	int functions = 1, stalls = 0;
+	static char *names[] = {"pidns_dev", "pidns_ino", "functions",	"stalls",
+				"claims",    "commands",  "filesystem", NULL};
+	int functions = 1, stalls = 0, claims = 0, commands = 1;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KK|$ppz", names, &config->pidns_dev,
-					 &config->pidns_ino, &functions, &stalls,
-					 &config->filesystem))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KK|$ppppz", names, &config->pidns_dev,
+					 &config->pidns_ino, &functions, &stalls, &claims,
+					 &commands, &config->filesystem))
 		return -1;
 	config->functions = functions;
 	config->stalls = stalls;
+	config->claims = claims;
+	config->commands = commands;
 	return 0;
 }
 

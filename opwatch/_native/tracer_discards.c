@@ -13,6 +13,7 @@
 
 #include "cleanup.h"
 #include "discard.skel.h"
+#include "tracer_discards_choice.h"
 #include "tracer_log.h"
 #include "tracer_programs.h"
 #include "tracer_shape.h"
@@ -25,14 +26,6 @@ struct ow_discards {
 	struct bpf_program *handles[OW_MAX_DISCARD_PROGRAMS];
 	int nr_programs;
 };
-
-/* A function is attached to by its type, in the kernel or in a module; a tracepoint by its name. */
-static const char *function_of(const struct bpf_program *prog)
-{
-	const char *section = bpf_program__section_name(prog), *slash = strchr(section, '/');
-
-	return slash && !strncmp(section, "fentry/", 7) ? slash + 1 : NULL;
-}
 
 /*
  * Whether the kernel lets anybody attach to functions. Some refuse it with -EPERM, even to root:
@@ -68,40 +61,6 @@ static bool xfs_by_group(void)
 	return args == 3;
 }
 
-/*
- * The filesystem whose own events a program is for, NULL for all others. What asks the block layer
- * is not needed where a filesystem tells its extents itself.
- */
-static const char *filesystem_of(const char *program)
-{
-	static const char *const told[] = {"ext4", "xfs", "f2fs"};
-	static const char prefix[] = "discard_";
-
-	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
-		size_t length = strlen(told[i]);
-
-		if (!strncmp(program + sizeof(prefix) - 1, told[i], length) &&
-		    program[sizeof(prefix) - 1 + length] == '_')
-			return told[i];
-	}
-	return NULL;
-}
-
-/* Whether a program has anything to do; @filesystem is NULL for all of them. */
-static bool is_wanted(const char *program, const char *filesystem)
-{
-	const char *of = filesystem_of(program);
-	bool tells;
-
-	if (!filesystem)
-		return true;
-	if (of)
-		return !strcmp(of, filesystem);
-	tells = !strcmp(filesystem, "ext4") || !strcmp(filesystem, "xfs") ||
-		!strcmp(filesystem, "f2fs");
-	return strcmp(program, "discard_asked") || !tells;
-}
-
 static int configure(struct ow_discards *d, const struct ow_discards_config *config)
 {
 	bool xfs = !config->filesystem || !strcmp(config->filesystem, "xfs");
@@ -116,8 +75,7 @@ static int configure(struct ow_discards *d, const struct ow_discards_config *con
 	d->skel->rodata->xfs_by_group = xfs && xfs_by_group();
 	bpf_object__for_each_program(prog, d->skel->obj)
 	{
-		wanted = is_wanted(bpf_program__name(prog), config->filesystem);
-		wanted = wanted && (functions || !function_of(prog));
+		wanted = ow_discards_wants(prog, config, functions);
 		err = err ?: bpf_program__set_autoload(prog, wanted);
 	}
 	return err;
@@ -144,6 +102,8 @@ static int attach_all(struct ow_discards *d)
 	struct ow_discard_program *entry;
 
 	while ((prog = bpf_object__prev_program(d->skel->obj, prog))) {
+		if (ow_discards_may_leave_out(prog) && !bpf_program__autoload(prog))
+			continue;
 		if (d->nr_programs == OW_MAX_DISCARD_PROGRAMS)
 			return -E2BIG;
 		entry = &d->programs[d->nr_programs];

@@ -15,6 +15,8 @@ struct ow_discards_config {
 	__u64 pidns_dev; /* the PID namespace in which the followed process has its number */
 	__u64 pidns_ino;
 	bool stalls;		/* time reads and writes that are issued behind discards */
+	bool commands;		/* count the commands that drivers make of discards */
+	bool claims;		/* follow the calls of FITRIM of all processes */
 	bool functions;		/* attach to functions as well, where the kernel lets us */
 	const char *filesystem; /* whose events are wanted, NULL for those of all */
 };

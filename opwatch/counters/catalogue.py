@@ -17,6 +17,8 @@ from opwatch.counters.vendor_page import LAYOUTS
 from opwatch.errors import UsageError
 
 PACKAGED = Path(__file__).parents[1] / "catalogue"
+# Counters of trims: a catalogue of their own, for an entry here must not hide one of what is written.
+TRIMS = PACKAGED / "trims"
 SYSTEM = Path("/etc/opwatch/counters.d")
 _MAX_UNIT = 1 << 40
 
@@ -33,7 +35,8 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One kind of drive. Attribute ids are terms as text."""
+    """One kind of drive. Attribute ids are terms as text. `trimmed` counts what was trimmed, `trims` the
+    commands (of unit 1)."""
 
     name: str
     protocol: str
@@ -46,6 +49,8 @@ class Entry:
     vendor_id: int | None = None
     host: Counter | None = None
     nand: Counter | None = None
+    trimmed: Counter | None = None
+    trims: Counter | None = None
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     requires: tuple[int, ...] = ()
     equal: tuple[tuple[int, ...], ...] = ()
@@ -193,6 +198,8 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
         vendor_id=table.take("vendor_id", int, "a number"),
         host=_counter(table.table("host")),
         nand=_counter(table.table("nand")),
+        trimmed=_counter(table.table("trimmed")),
+        trims=_counter(table.table("trims")),
         names=_names(table.table("names")),
         requires=table.ids("requires"),
         equal=tuple(tuple(each) for each in equal),
@@ -209,7 +216,8 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
     table.finish()
     if entry.model is None and entry.family is None:
         raise table.wrong("model", "there, or family")
-    if protocol == "nvme" and (entry.host or entry.nand) and not entry.fault and not (entry.lid and layout):
+    counters = (entry.host, entry.nand, entry.trimmed, entry.trims)
+    if protocol == "nvme" and any(counters) and not entry.fault and not (entry.lid and layout):
         raise table.wrong("lid and layout", "there: they say which page")
     return entry
 
@@ -243,3 +251,8 @@ def load_catalogue(extra: Iterable[Path] = (), system: Path = SYSTEM) -> Catalog
     """The files named by the user, then those of the machine, then our own."""
     folders = [sorted(folder.glob("*.toml")) for folder in (system, PACKAGED)]
     return Catalogue(entry for path in (*extra, *folders[0], *folders[1]) for entry in _read(path))
+
+
+def load_trims() -> Catalogue:
+    """Which drives count trims, and where."""
+    return Catalogue(entry for path in sorted(TRIMS.glob("*.toml")) for entry in _read(path))

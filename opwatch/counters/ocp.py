@@ -42,6 +42,7 @@ class BootLog:
     tlc_erase_min: int | None = None
     used_lbas: int | None = None
     version: int | None = None
+    deallocate_commands: int | None = None
 
 
 def decode_c0(raw: bytes) -> CloudLog | BootLog:
@@ -81,4 +82,5 @@ def _boot(page: bytes) -> BootLog:
         tlc_erase_average=number(page, 100, 8),
         used_lbas=number(page, 188, 8),
         version=number(page, 494, 2),
+        deallocate_commands=number(page, 172, 16),
     )

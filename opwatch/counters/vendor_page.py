@@ -35,6 +35,23 @@ def decode_kv12(raw: bytes) -> dict[str, Item]:
     return found
 
 
+def decode_kv10(raw: bytes) -> dict[str, Item]:
+    """Items of 10 bytes found by their key: key, health, 48 bits raw, 2 reserved. The page's last byte
+    says which layout it has, and only 3 is this one."""
+    page = whole(raw, 512, "the vendor page")
+    if page[511] != 3:
+        raise BadPage(f"the vendor page has version {page[511]}, not 3: its items are laid out otherwise")
+    found: dict[str, Item] = {}
+    for offset in range(0, 510 - 9, 10):
+        key, value = page[offset], number(page, offset + 2, 6)
+        if not key or value is None:
+            continue
+        if f"{key:02X}" in found:
+            raise BadPage(f"the vendor page has the key {key:02X}h twice: it is not of this layout")
+        found[f"{key:02X}"] = Item(value, page[offset + 1])
+    return found
+
+
 def decode_seagate(raw: bytes) -> dict[str, Item]:
     """Log page C4h: a version, then 42 items of 12 bytes by their number."""
     page = whole(raw, 506, "log page C4h")
@@ -54,6 +71,7 @@ def decode_fixed(raw: bytes) -> dict[str, Item]:
 
 LAYOUTS: dict[str, Callable[[bytes], dict[str, Item]]] = {
     "kv12": decode_kv12,
+    "kv10": decode_kv10,
     "seagate": decode_seagate,
     "fixed": decode_fixed,
 }

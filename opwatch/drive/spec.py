@@ -10,7 +10,7 @@ from opwatch.errors import UsageError
 
 IU_BYTES = 4096
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_LOGS = ("02", "09", "22", "c0")
+_LOGS = ("02", "09", "22", "c0", "ca")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 
 
@@ -67,7 +67,7 @@ FAULTS = {
     "trim=ignore|keep|lazy|honour": "acknowledge trims and hold the space, with keep the contents "
     "too; or free it only when idle",
     "refresh=N": "counters in the log pages advance every N seconds (0: always)",
-    "log-fail=LID": "reading log page 02, 09, 22 or c0 fails",
+    "log-fail=LID": "reading log page 02, 09, 22, c0 or ca fails",
     "log-slow=LID:TIME": "reading it takes so long (3s, 200ms)",
     "wrap32[=SIZE]": "data units of 02h wrap at 2^32 sectors, SIZE before the first wrap",
     "rollback=N": "a power loss sets counters back to the last multiple of N seconds",

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, TextIO
 
 from opwatch import units
 from opwatch.sinks import SCHEMA
-from opwatch.trim.audit import ALL, MEANING, Audit, ReadBack, Row
+from opwatch.trim.accounts import Told
+from opwatch.trim.audit import ALL, MEANING, Audit, Evidence, ReadBack, Row
 from opwatch.trim.causes import Effect, Reason
-from opwatch.trim.flow import Who
+from opwatch.trim.flow import Origin, Trace, Who
+from opwatch.trim.kernel_log import of_device
+from opwatch.trim.lba_status import SentinelMap
 
 COLUMNS = 80
 _HEADER = f"  {'layer':<10} {'device':<11} {'in':>15} {'out':>15} {'completed':>15} {'number':>7}"
@@ -50,14 +54,26 @@ def _reason(reason: Reason, told: set[str]) -> Iterator[str]:
         yield f"      do: {units.printable(reason.remedy)}"
 
 
+def _messages(audit: Audit, device: str, told: set[str]) -> Iterator[str]:
+    """What the kernel said of a device meanwhile. The rest follows at the end."""
+    for line in of_device(audit.evidence.log.lines, device):
+        if line not in told:
+            told.add(line)
+            yield f"      kernel: {units.printable(line)}"
+
+
 def _rows(audit: Audit, told: set[str]) -> Iterator[str]:
     yield _HEADER
     for row in audit.rows:
         yield _row(row)
         if row.errors:
             yield "    failed: " + ", ".join(f"{name} {count:,} B" for name, count in row.errors.items())
+        if row.commands:
+            yield "    told: " + "; ".join(str(each) for each in row.commands)
         for reason in row.reasons:
             yield from _reason(reason, told)
+        if row.reasons or row.errors:
+            yield from _messages(audit, row.device, told)
         if row.unexplained_bytes:
             yield f"    UNEXPLAINED: {row.unexplained_bytes:,} B are lost here and we do not know why"
         if row.unknown:
@@ -83,8 +99,20 @@ def _device_side(audit: Audit) -> Iterator[str]:
         yield "  read back: " + (", ".join(parts) or f"nothing, {found.reason}")
         for note in found.notes:
             yield f"    left out: {units.printable(note)}"
+        for device, map_ in found.maps.items():
+            yield f"  sentinels in the map of {device} (SCSI GET LBA STATUS): {_map(map_)}"
     for device, held in audit.evidence.held.items():
         yield f"  in use by the count of {device}: {held.before:,} B before, {held.after:,} B after"
+    for each in audit.evidence.told:
+        account = each.account
+        yield f"  counted by {account.device}, {units.printable(account.source)}: {each.bearing.value}"
+        yield f"    {each.words}"
+
+
+def _map(found: SentinelMap) -> str:
+    if found.reason:
+        return f"tells nothing, {found.reason}"
+    return f"{found.before_bytes:,} B before, {found.after_bytes:,} B after"
 
 
 def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
@@ -97,7 +125,7 @@ def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
         length = "the whole filesystem" if asked.length == ALL else f"{asked.length:,} B at {asked.start:,}"
         minimum = f", minimum {asked.minlen:,} B" if asked.minlen else ""
         yield f"  asked: {length}{minimum}"
-    yield f"  claimed (what fstrim prints): {audit.claim}"
+    yield f"  claimed (what fstrim prints): {units.printable(audit.claim)}"
     yield f"  reached: {audit.reached_bytes:,} B completed in whole granules"
     yield from _device_side(audit)
     yield ""
@@ -111,8 +139,11 @@ def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
     for change in audit.changes:
         if change.fact not in ("mapped_bytes", "used_chunks"):
             yield f"    changed: {change.device} {change.fact}: {change.before} -> {change.after}"
-    for line in audit.evidence.log:
-        yield f"    kernel: {units.printable(line)}"
+    for line in audit.evidence.log.lines:
+        if line not in told:
+            yield f"    kernel: {units.printable(line)}"
+    if audit.evidence.log.unknown:
+        yield f"    note: no messages of the kernel: {units.printable(audit.evidence.log.unknown)}"
     for note in audit.notes:
         yield f"    note: {note}"
 
@@ -142,18 +173,82 @@ def _row_document(row: Row) -> dict[str, Any]:
         "unexplained_bytes": row.unexplained_bytes,
         "unknown": row.unknown,
         "note": row.note,
+        "commands": [asdict(each) for each in row.commands],
     }
 
 
 def _read_back(found: ReadBack | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    return {"bytes": dict(found.bytes), "reason": found.reason, "notes": list(found.notes)}
+    return {
+        "bytes": dict(found.bytes),
+        "reason": found.reason,
+        "notes": list(found.notes),
+        "maps": {
+            name: asdict(each) | {"reason": each.reason, "gone_bytes": each.gone_bytes}
+            for name, each in found.maps.items()
+        },
+    }
+
+
+def _counter(told: Told) -> dict[str, Any]:
+    account = told.account
+    return {
+        "device": account.device,
+        "source": account.source,
+        "counts": account.counts.value,
+        "unit_bytes": account.unit_bytes,
+        "before": account.before,
+        "after": account.after,
+        "moved": account.moved,
+        "bearing": told.bearing.value,
+        "words": told.words,
+    }
+
+
+def _origin(each: Origin) -> dict[str, Any]:
+    return {
+        "comm": each.comm,
+        "cgroup": each.cgroup,
+        "device": each.disk,
+        "dev": each.dev,
+        "op": each.op,
+        "kernel_thread": each.who is Who.KERNEL,
+        "count": each.count,
+        "bytes": each.bytes,
+        "min_bytes": each.min_bytes,
+        "max_bytes": each.max_bytes,
+        "below_granule": each.below_granule,
+    }
+
+
+def _trace(trace: Trace) -> dict[str, Any]:
+    return {
+        "absent": sorted(trace.absent),
+        "loss": trace.loss._asdict(),
+        "skipped_by_kernel": trace.misses,
+        "kernel_counted": {name: {"discards": n, "bytes": b} for name, (n, b) in trace.stats.items()},
+    }
+
+
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    """What the result is made of."""
+    disks = {layer.device[:16] for layer in evidence.before.layers}
+    return {
+        "settled": evidence.settled,
+        "read_back": _read_back(evidence.read_back),
+        "held_bytes": {name: {"before": h.before, "after": h.after} for name, h in evidence.held.items()},
+        "counters": [_counter(each) for each in evidence.told],
+        "trace": _trace(evidence.trace),
+        "origins": [_origin(each) for each in evidence.trace.origins if each.disk in disks],
+        "kernel_log": list(evidence.log.lines),
+        "kernel_log_unknown": evidence.log.unknown,
+    }
 
 
 def document(audit: Audit) -> dict[str, Any]:
     """The audit as the object that is printed."""
-    evidence, trace = audit.evidence, audit.evidence.trace
+    evidence = audit.evidence
     asked, filesystem = evidence.asked, evidence.before.filesystem
     return {
         "schema": SCHEMA,
@@ -164,6 +259,7 @@ def document(audit: Audit) -> dict[str, Any]:
         "asked": {"start": asked.start, "length": asked.length, "minlen": asked.minlen} if asked else None,
         "claimed_bytes": audit.claimed_bytes,
         "claim": audit.claim,
+        "claims": [asdict(each) for each in audit.claims],
         "reached_bytes": audit.reached_bytes,
         "ledger": [_row_document(row) for row in audit.rows],
         "reasons": [reason.document() for reason in audit.reasons],
@@ -172,33 +268,7 @@ def document(audit: Audit) -> dict[str, Any]:
             {"device": each.device, "fact": each.fact, "before": each.before, "after": each.after}
             for each in audit.changes
         ],
-        "settled": evidence.settled,
-        "read_back": _read_back(evidence.read_back),
-        "held_bytes": {name: {"before": h.before, "after": h.after} for name, h in evidence.held.items()},
-        "trace": {
-            "absent": sorted(trace.absent),
-            "loss": trace.loss._asdict(),
-            "skipped_by_kernel": trace.misses,
-            "kernel_counted": {name: {"discards": n, "bytes": b} for name, (n, b) in trace.stats.items()},
-        },
-        "origins": [
-            {
-                "comm": each.comm,
-                "cgroup": each.cgroup,
-                "device": each.disk,
-                "dev": each.dev,
-                "op": each.op,
-                "kernel_thread": each.who is Who.KERNEL,
-                "count": each.count,
-                "bytes": each.bytes,
-                "min_bytes": each.min_bytes,
-                "max_bytes": each.max_bytes,
-                "below_granule": each.below_granule,
-            }
-            for each in trace.origins
-            if each.disk in {layer.device[:16] for layer in evidence.before.layers}
-        ],
-        "kernel_log": list(evidence.log),
+        **_evidence(evidence),
         "notes": list(audit.notes),
     }
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from opwatch.trim.kernel_log import KernelLog
 from opwatch.trim.question import ALL as ALL
 from opwatch.trim.question import Answer as Answer
 from opwatch.trim.question import Asked as Asked
 
 if TYPE_CHECKING:
+    from opwatch.trim.accounts import Told
     from opwatch.trim.causes import Reason
+    from opwatch.trim.claims import Claim
+    from opwatch.trim.commands import Command
     from opwatch.trim.flow import Trace
     from opwatch.trim.layers import Change, Stack
+    from opwatch.trim.lba_status import SentinelMap
     from opwatch.trim.stale import Count
 
 
@@ -30,7 +35,7 @@ class Verdict(enum.StrEnum):
 
 
 MEANING = {
-    Verdict.PROVEN: "the drive gives back what was trimmed no more",
+    Verdict.PROVEN: "read back as gone, or counted as trimmed by the drive",
     Verdict.ACCEPTED: "every discard completed; the drive may still keep the data",
     Verdict.PARTIAL: "a part of it did not reach the drive",
     Verdict.REJECTED: "every discard that reached the drive failed",
@@ -43,12 +48,14 @@ MEANING = {
 class ReadBack:
     """What became of sentinels, in bytes by class: zeros, ones, other, unchanged, reallocated, unreadable.
     `reason` says why nothing could be proven, None when it could; `notes` what was left out. `count`: what
-    the drive itself counts around the sentinels, None where it does not tell."""
+    the drive itself counts around the sentinels, None where it does not tell; `maps`: what the maps of drives
+    have of them, by device."""
 
     bytes: Mapping[str, int]
     reason: str | None = None
     notes: tuple[str, ...] = ()
     count: Count | None = None
+    maps: Mapping[str, SentinelMap] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that the ledger is made of. `answer` is None when others trimmed and we watched."""
+    """All that the ledger is made of. `answer` is None when others trimmed and we watched; `told`: what
+    drives count by themselves."""
 
     before: Stack
     after: Stack
@@ -70,8 +78,9 @@ class Evidence:
     answer: Answer | None = None
     settled: bool = True
     read_back: ReadBack | None = None
-    log: Sequence[str] = ()
+    log: KernelLog = field(default_factory=KernelLog)
     held: Mapping[str, Held] = field(default_factory=dict)
+    told: tuple[Told, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +88,8 @@ class Row:
     """One layer. None where nobody can tell, with the reason in `unknown`.
 
     `bytes_in` were given to it, `bytes_out` are what it made of them for the next; `bytes_ok` ended without
-    an error. `unexplained_bytes` are lost here for no reason that we know."""
+    an error. `unexplained_bytes` are lost here for no reason that we know. `commands`: of a disk, what its
+    driver made of the requests."""
 
     layer: str
     device: str
@@ -92,11 +102,12 @@ class Row:
     unexplained_bytes: int = 0
     unknown: str | None = None
     note: str | None = None
+    commands: tuple[Command, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result for one filesystem or device."""
+    """The result for one filesystem or device. `claims` are those of others, of a watch."""
 
     subject: str
     verdict: Verdict
@@ -109,3 +120,4 @@ class Audit:
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
+    claims: tuple[Claim, ...] = ()

@@ -38,6 +38,8 @@ class Stage(enum.IntEnum):
     BIO_DONE = 15
     FITRIM = 16
     BEHIND = 17
+    ATA_COMMAND = 18
+    ATA_DONE = 19
 
 
 class Who(enum.IntEnum):
@@ -72,8 +74,8 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Discards of one kind at one place. `disk` is empty for what a filesystem said; `dev` is major:minor of
-    the partition or disk they were sent to."""
+    """Discards of one kind at one place. `disk` is empty for what a filesystem said, and the caller's name of
+    FITRIM; `dev` is major:minor of the partition or disk they were sent to, or of the filesystem."""
 
     disk: str
     dev: str
@@ -146,7 +148,8 @@ class Loss(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Trace:
     """What was seen of an audit. `absent` are the programs that are not attached, by name; `stats` what the
-    kernel itself counted of each disk meanwhile: (discards, bytes), failed ones included."""
+    kernel itself counted of each disk meanwhile: (discards, bytes), failed ones included. `claims_seen`:
+    whether calls of FITRIM of others were followed."""
 
     flows: tuple[Flow, ...]
     origins: tuple[Origin, ...] = ()
@@ -154,6 +157,7 @@ class Trace:
     loss: Loss = field(default_factory=Loss)
     misses: int = 0
     stats: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    claims_seen: bool = False
 
     def select(
         self,

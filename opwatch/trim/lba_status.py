@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import NamedTuple
 
 _COMMAND = struct.Struct(">BBQI2x")
@@ -17,6 +18,33 @@ class Run(NamedTuple):
     start: int
     end: int
     held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SentinelMap:
+    """What a disk's map has of sentinels, in bytes of their whole granules: before the trim and after it.
+    `after_bytes` is None where it could not be read again."""
+
+    judged_bytes: int
+    before_bytes: int
+    after_bytes: int | None
+
+    @property
+    def reason(self) -> str | None:
+        """Why it tells nothing, None where it can be believed."""
+        if not self.judged_bytes:
+            return "no sentinel has a whole granule of it"
+        if self.before_bytes < self.judged_bytes:
+            missing = self.judged_bytes - self.before_bytes
+            return f"{missing} B of the sentinels were not in it before the trim: it does not follow writes"
+        return "it could not be read again" if self.after_bytes is None else None
+
+    @property
+    def gone_bytes(self) -> int | None:
+        """What it lost with the trim; None where it tells nothing."""
+        if self.reason or self.after_bytes is None:
+            return None
+        return self.judged_bytes - self.after_bytes
 
 
 def command(first_block: int, length: int) -> bytes:

@@ -10,6 +10,8 @@ from opwatch.derive import STATUS_NAMES
 from opwatch.trim import losses, verdicts
 from opwatch.trim.audit import Audit, Evidence, Row, Verdict
 from opwatch.trim.causes import Reason
+from opwatch.trim.claims import claims_of, total_claimed
+from opwatch.trim.commands import commands_of
 from opwatch.trim.flow import Amount, Stage, Trace, Who, total
 from opwatch.trim.layers import Kind, Layer, Stack, changes
 
@@ -47,11 +49,12 @@ class Walker:
         sent = self._sent(filesystem, tops)
         verdict = verdicts.verdict(self.evidence, rows, sent, reached)
         answer = self.evidence.answer
+        others_claims = () if answer else claims_of(self.trace, self.stack)
         return Audit(
             subject,
             verdict,
-            answer.claimed if answer else None,
-            losses.claim(self.evidence, sent),
+            answer.claimed if answer else total_claimed(others_claims),
+            losses.claim(self.evidence, others_claims, sent),
             reached,
             tuple(rows),
             sum(row.unexplained_bytes for row in rows),
@@ -61,6 +64,7 @@ class Walker:
             ),
             tuple(self._notes()),
             tuple(changes(self.evidence.before, self.evidence.after)),
+            others_claims,
         )
 
     def leaves(self) -> list[Layer]:
@@ -255,6 +259,7 @@ class Walker:
             _by_name(failed),
             tuple(reasons),
             max(0, came - ok.bytes - explained),
+            commands=tuple(commands_of(self.trace, layer.device[:16])),
         )
 
     def _granule_rows(self, leaf: Layer) -> Iterator[Row]:

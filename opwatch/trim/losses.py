@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from opwatch.derive import STATUS_NAMES
 from opwatch.trim.audit import ALL, Evidence
 from opwatch.trim.causes import Reason, reason
+from opwatch.trim.claims import Claim, total_claimed, words
 from opwatch.trim.flow import Amount, Stage, total
 from opwatch.trim.layers import Kind, Layer
 
@@ -108,18 +109,23 @@ def _later(evidence: Evidence, layer: Layer) -> Layer:
     return evidence.after.layer(layer.device) or layer
 
 
-def claim(evidence: Evidence, sent: int) -> str:
-    """What fstrim would have said, and what to think of it."""
+_XFS = "which is what it was asked to look through: XFS stopped counting in 6.11"
+
+
+def claim(evidence: Evidence, others: Sequence[Claim], sent: int) -> str:
+    """What fstrim said or would have said, and what to think of it."""
     answer, asked, filesystem = evidence.answer, evidence.asked, evidence.before.filesystem
-    if answer is None or filesystem is None:
-        return "nothing: we asked for no trim, and followed those of others"
+    is_xfs = filesystem is not None and filesystem.kind == "xfs"
+    if answer is None:
+        text = words(evidence.trace, others)
+        return f"{text}, {_XFS}" if is_xfs and (total_claimed(others) or 0) > sent else text
     if answer.error:
         return f"the kernel refused: {errno.errorcode.get(answer.error, answer.error)}"
     if answer.claimed is None:
         return "nothing: FITRIM was ended by a signal"
     text = f"{answer.claimed} B trimmed"
-    if filesystem.kind == "xfs" and asked and asked.length == ALL and answer.claimed > sent:
-        return f"{text}, which is what it was asked to look through: XFS stopped counting in 6.11"
+    if is_xfs and asked and asked.length == ALL and answer.claimed > sent:
+        return f"{text}, {_XFS}"
     return text
 
 

@@ -6,7 +6,9 @@ import enum
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from opwatch.trim.extents import Extents
 
 BLOCK = 4096
 _ZEROS, _ONES = bytes(BLOCK), b"\xff" * BLOCK
@@ -46,7 +48,8 @@ def seen(before: bytes, now: bytes | None) -> Seen:
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The blocks of one sentinel on one device. `inside` are those in whole granules of it, which a trim
-    must reach; `edges` those that share a granule with something else. `reason`: why nothing was judged."""
+    must reach; `edges` those that share a granule with something else. `reason`: why nothing was judged;
+    `free`: the blocks that are still free."""
 
     size_bytes: int
     device: str
@@ -55,6 +58,7 @@ class Judgement:
     inside: Counter[Seen]
     edges: Counter[Seen]
     reason: str | None = None
+    free: Extents = field(default_factory=Extents)
 
     @property
     def judged(self) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from opwatch.trim.audit import Evidence, Row, Verdict
+from opwatch.trim.accounts import Bearing
+from opwatch.trim.audit import Evidence, ReadBack, Row, Verdict
 from opwatch.trim.causes import Effect, Reason, reason
-from opwatch.trim.flow import Stage, Who
+from opwatch.trim.flow import Stage, Who, total
 from opwatch.trim.layers import Kind, Layer
 
 
@@ -54,7 +55,31 @@ def verdict(evidence: Evidence, rows: Sequence[Row], sent: int, reached: int) ->
     ended_early = bool(evidence.answer and evidence.answer.interrupted)
     if failures or lost or unexplained or ended_early:
         return Verdict.PARTIAL
-    return _read_back(evidence, reached)
+    found = _read_back(evidence, reached)
+    if found is Verdict.ACCEPTED and accounted(evidence) and not still_counted(evidence, reached):
+        return Verdict.PROVEN
+    return found
+
+
+def accounted(evidence: Evidence) -> bool:
+    """Whether each disk that completed discards counts as trimmed what completed, to the byte."""
+    trace = evidence.trace
+    ended = {
+        leaf.device
+        for leaf in evidence.before.leaves()
+        for stage in (Stage.DONE, Stage.BIO_DONE)
+        if total(trace.select(stage, disk=leaf.device[:16])).bytes
+    }
+    proven = {each.account.device for each in evidence.told if each.bearing is Bearing.PROVES}
+    return bool(ended) and ended <= proven
+
+
+def _of_maps(found: ReadBack) -> tuple[int, int] | None:
+    """Bytes of sentinels that maps lost, and those that they still have; None where none can be believed."""
+    told = [each for each in found.maps.values() if each.gone_bytes is not None]
+    if not told:
+        return None
+    return sum(each.gone_bytes or 0 for each in told), sum(each.after_bytes or 0 for each in told)
 
 
 def _nothing_reached(
@@ -92,7 +117,12 @@ def of_read_back(evidence: Evidence, leaves: Sequence[Layer], reached: int) -> I
     assert found
     kept = found.bytes.get("unchanged", 0)
     counted = still_counted(evidence, reached)
-    if kept:
+    maps = _of_maps(found)
+    if maps and maps[1]:
+        seen = f"{maps[1]} B of sentinels are still in the map of what the drive holds"
+    elif maps:
+        return  # A drive may give old data for blocks that it has given up.
+    elif kept:
         seen = f"{kept} B of sentinels still read as they were written"
     elif counted:
         seen = counted
@@ -110,6 +140,9 @@ def _read_back(evidence: Evidence, reached: int) -> Verdict:
         return Verdict.ACCEPTED
     gone = found.bytes.get("zeros", 0) + found.bytes.get("ones", 0)
     kept = found.bytes.get("unchanged", 0)
+    maps = _of_maps(found)
+    if maps:  # the drive's own word on these very blocks
+        gone, kept = maps
     if gone and not kept:
         # It may read as gone, and the drive still count it as data.
         return Verdict.UNKNOWN if still_counted(evidence, reached) else Verdict.PROVEN

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from opwatch.trim import btrfs, f2fs, fiemap, fsmap, lba_status
+from opwatch.trim import btrfs, f2fs, fiemap, fsmap, kernel_log, lba_status
 from opwatch.trim.extents import Extents
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "trim"
@@ -45,6 +45,7 @@ class Fuzz:
             self._file,
             self._lba_status,
             self._segments,
+            self._log,
         )
         for _ in range(inputs):
             try:
@@ -85,6 +86,13 @@ class Fuzz:
         found, _ = f2fs.free_of_segments(self._damaged(text).decode("ascii", "replace"), geometry)
         _check(found)
         assert found.end <= geometry.main_bytes + geometry.segments * 512 * geometry.block_bytes
+
+    def _log(self) -> None:
+        text = self._damaged((GOOD / "kmsg.txt").read_bytes()).decode(errors="replace")
+        found = list(kernel_log.records(text))
+        assert all(whole.startswith(message) for message, whole in found)
+        said = list(kernel_log.about(found, ["sda", "ata3", "253:2"], ["8:0"]))
+        assert len(said) <= len(found)
 
     def _items(self, name: str) -> list[btrfs.Item]:
         raw = self._trees[name]

@@ -85,7 +85,7 @@ def test_a_drive_that_keeps_what_was_trimmed() -> None:
 
 
 def test_a_full_filesystem_is_trimmed_and_not_proven() -> None:
-    with drive(64 * MIB) as one, mounted(one.device, "ext4") as point:
+    with drive(64 * MIB, faults=("log-fail=ca",)) as one, mounted(one.device, "ext4") as point:
         with (point / "all").open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, os.statvfs(point).f_bavail * 4096 - 2 * MIB)
         found = audit_mount(mount_at(point), Asked(), prove=True)
@@ -110,7 +110,6 @@ def test_watching_fstrim() -> None:
             if found["verdict"] == "ACCEPTED":
                 break
     assert found["verdict"] == "ACCEPTED"
-    assert found["claimed_bytes"] is None
     filesystem, device, granules = found["ledger"]
     assert filesystem["bytes_out"] == device["bytes_in"] == device["bytes_ok"] == granules["bytes_out"]
     assert found["reached_bytes"] == filesystem["bytes_out"] > SIZE // 2

@@ -174,6 +174,23 @@ static void test_ocp(void)
 	CHECK(!memcmp(page + 496, guid, sizeof(guid)));
 }
 
+/* Sectors that were trimmed in an item of 10 bytes, the 32nd; what was ignored is not among them.
+ */
+static void test_memblaze(void)
+{
+	struct ow_page_facts facts = some_facts();
+	uint8_t page[OW_LOG_BYTES];
+
+	facts.counters.trim_bytes = 1009 * 512;
+	facts.counters.trim_ignored_bytes = 8 * 512;
+	facts.counters.write_zeroes_bytes = 61 * 512;
+	ow_log_memblaze(page, &facts);
+	CHECK(page[310] == 0xe5 && page[311] == 100);
+	CHECK(number(page, 312, 6) == 1001);
+	CHECK(page[320] == 0xe7 && number(page, 322, 6) == 61);
+	CHECK(page[511] == 3);
+}
+
 /* What does not fit its field stays at all ones instead of wrapping. */
 static void test_saturation(void)
 {
@@ -222,6 +239,7 @@ int main(void)
 	test_endurance();
 	test_fdp();
 	test_ocp();
+	test_memblaze();
 	test_saturation();
 	test_identify();
 	return 0;

@@ -10,7 +10,7 @@
 
 #define OW_MEDIA_RANGES 16
 
-enum ow_log { OW_LOG_02, OW_LOG_09, OW_LOG_22, OW_LOG_C0, OW_LOGS };
+enum ow_log { OW_LOG_02, OW_LOG_09, OW_LOG_22, OW_LOG_C0, OW_LOG_CA, OW_LOGS };
 
 struct ow_range {
 	uint64_t offset;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const unsigned int log_ids[OW_LOGS] = {0x02, 0x09, 0x22, 0xc0};
+static const unsigned int log_ids[OW_LOGS] = {0x02, 0x09, 0x22, 0xc0, 0xca};
 
 bool ow_fault_media(const struct ow_faults *faults, uint64_t offset, uint64_t len)
 {

@@ -47,6 +47,11 @@ static int read_ocp(struct ow_drive *drive, char *text)
 	return fill(drive, text, ow_log_ocp, OW_LOG_BYTES);
 }
 
+static int read_memblaze(struct ow_drive *drive, char *text)
+{
+	return fill(drive, text, ow_log_memblaze, OW_LOG_BYTES);
+}
+
 static int read_truth(struct ow_drive *drive, char *text)
 {
 	return ow_truth_json(drive, text, OW_FILE_MAX);
@@ -59,6 +64,7 @@ const struct ow_file ow_files[] = {
 	{"log-09", OW_LOG_BYTES, OW_LOG_09, read_endurance, NULL},
 	{"log-22", OW_FDP_BYTES, OW_LOG_22, read_fdp, NULL},
 	{"log-c0", OW_LOG_BYTES, OW_LOG_C0, read_ocp, NULL},
+	{"log-ca", OW_LOG_BYTES, OW_LOG_CA, read_memblaze, NULL},
 	{"truth.json", 0, -1, read_truth, NULL},
 	{"valid-map", 0, -1, NULL, ow_valid_map},
 	{"control", 0, -1, NULL, NULL},

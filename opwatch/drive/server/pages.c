@@ -167,3 +167,22 @@ void ow_log_ocp(uint8_t *page, const struct ow_page_facts *facts)
 	put(page, 494, 2, 6);
 	memcpy(page + 496, guid, sizeof(guid));
 }
+
+/* Item @slot of a page of such items of 10 bytes: key, health, 48 bits. */
+static void put_item(uint8_t *page, unsigned int slot, uint8_t key, uint64_t value)
+{
+	put(page, slot * 10, 1, key);
+	put(page, slot * 10 + 1, 1, 100);
+	put(page, slot * 10 + 2, 6, value);
+}
+
+void ow_log_memblaze(uint8_t *page, const struct ow_page_facts *facts)
+{
+	const struct ow_ftl_counters *counters = &facts->counters;
+
+	memset(page, 0, OW_LOG_BYTES);
+	put_item(page, 31, 0xe5,
+		 (counters->trim_bytes - counters->trim_ignored_bytes) / OW_FTL_SECTOR_BYTES);
+	put_item(page, 32, 0xe7, counters->write_zeroes_bytes / OW_FTL_SECTOR_BYTES);
+	put(page, 511, 1, 3);
+}

@@ -36,5 +36,6 @@ void ow_log_smart(uint8_t *page, const struct ow_page_facts *facts);	 /* 02h */
 void ow_log_endurance(uint8_t *page, const struct ow_page_facts *facts); /* 09h */
 void ow_log_fdp(uint8_t *page, const struct ow_page_facts *facts);	 /* 22h */
 void ow_log_ocp(uint8_t *page, const struct ow_page_facts *facts);	 /* C0h */
+void ow_log_memblaze(uint8_t *page, const struct ow_page_facts *facts);	 /* CAh */
 
 #endif

@@ -62,6 +62,16 @@ class ScsiDebug:
 
 
 @contextlib.contextmanager
+def ignoring() -> Iterator[None]:
+    """Media commands complete without an error and do nothing: what is read is noise, so read nothing."""
+    put(_DRIVER / "fake_rw", 1)
+    try:
+        yield
+    finally:
+        put(_DRIVER / "fake_rw", 0)
+
+
+@contextlib.contextmanager
 def scsi_debug(**parameters: int) -> Iterator[ScsiDebug]:
     """A scsi_debug loaded with these module parameters and unloaded after."""
     defaults = {"dev_size_mb": 64, "lbpu": 1, "lbpws": 1, "delay": 0, "submit_queues": 2}

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from opwatch.collectors.discards import DiscardTracer
+from opwatch.device import Devices
 from opwatch.trim.flow import Stage, total
+from tests.kernel.load import discards
 from tests.vm.guest import sysfs
 from tests.vm.guest.audits import Audit, Verdict, audit, codes, filesystem, row, whole
 
@@ -89,8 +92,31 @@ def test_sata(kind: str) -> None:
     disk = sysfs.disk("opw-ahci")
     with filesystem(disk, kind) as point:
         found = audit(point)
-    whole(found)
-    assert commands(found, disk) == row(found, "disk").requests
+    sent = whole(found)
+    device = row(found, "disk")
+    assert commands(found, disk) == device.requests
+    # libata translates each, and tells of its end.
+    scsi, ata = device.commands
+    assert (scsi.name, scsi.bytes) == ("SCSI WRITE SAME(16)", sent)
+    assert (ata.name, ata.bytes) == ("ATA DATA SET MANAGEMENT", sent)
+    assert scsi.count == ata.count == ata.ended == device.requests
+    assert ata.failed == 0
+
+
+def test_libata_counts_each_command_once() -> None:
+    """A prime number of discards, of another prime number of sectors: every one begun and ended once."""
+    name = sysfs.disk("opw-ahci")
+    device = Devices().by_name(name)
+    assert device
+    with DiscardTracer([device]) as tracer:
+        discards(f"/dev/{name}", 13, 1009 * 512)
+        assert tracer.wait_quiet(0.3, 30.0)
+        trace = tracer.read()
+    for stage in (Stage.COMMAND, Stage.ATA_COMMAND, Stage.ATA_DONE):
+        amount = total(trace.select(stage, disk=name))
+        assert (amount.count, amount.bytes) == (13, 13 * 1009 * 512), stage
+    assert {flow.status for flow in trace.select(Stage.ATA_DONE, disk=name)} == {0}
+    assert trace.misses == 0
 
 
 def test_usb_has_no_discards() -> None:

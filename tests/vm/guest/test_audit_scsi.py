@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
+from opwatch.collectors import fitrim_process
+from opwatch.tools.trim_audit import audit_mount
+from opwatch.trim.accounts import Bearing
+from opwatch.trim.audit import Answer, Asked
 from opwatch.trim.flow import Stage, total
+from opwatch.usage import Mount
+from tests.kernel.trims import mount_at
 from tests.vm.guest import sysfs
-from tests.vm.guest.audits import Verdict, audit, codes, filesystem, row, whole
+from tests.vm.guest.audits import Audit, Verdict, audit, codes, filesystem, row, whole
 from tests.vm.guest.nullblk import NullBlk, null_blk
-from tests.vm.guest.scsidebug import scsi_debug
+from tests.vm.guest.scsidebug import ignoring, scsi_debug
 from tests.vm.guest.shell import call, put
 from tests.vm.guest.sysfs import SYS_BLOCK
 
@@ -41,7 +50,7 @@ def test_reached_is_what_the_device_gave_back(granularity: int, alignment: int) 
     assert completed
     assert completed == found.claimed_bytes
     if freed == completed:
-        whole(found)
+        whole(found, Verdict.PROVEN)
     else:
         assert found.verdict is Verdict.PARTIAL
         assert codes(found)["device-rounds"] == completed - freed
@@ -59,7 +68,7 @@ def test_each_way_to_say_it(commands: dict[str, int]) -> None:
             before = device.mapped_blocks()
             found = audit(point)
             freed = (before - device.mapped_blocks()) * SECTOR
-    assert whole(found) == found.reached_bytes == freed
+    assert whole(found, Verdict.PROVEN) == found.reached_bytes == freed
     told = {flow.status for flow in found.evidence.trace.select(Stage.COMMAND, disk=device.name)}
     assert told == {opcode}
 
@@ -71,7 +80,7 @@ def test_a_small_maximum_splits() -> None:
             before = device.mapped_blocks()
             found = audit(point)
             freed = (before - device.mapped_blocks()) * SECTOR
-    assert whole(found) == found.reached_bytes == freed
+    assert whole(found, Verdict.PROVEN) == found.reached_bytes == freed
     requests = row(found, "disk").requests
     assert requests is not None
     assert requests >= found.reached_bytes // MIB
@@ -123,3 +132,76 @@ def test_null_blk_without_discards() -> None:
         found = audit(point)
     assert found.verdict is Verdict.NOT_SENT
     assert list(codes(found)) == ["limit-zero"]
+
+
+# --- the device's own map as evidence ---
+
+
+def proven(point: Path) -> Audit:
+    return audit_mount(mount_at(point), Asked(), prove=True)
+
+
+@pytest.mark.parametrize(("granularity", "lbprz"), [(1, 1), (8, 0), (2048, 0)], ids=["1", "8", "2048"])
+def test_sentinels_leave_the_map(granularity: int, lbprz: int) -> None:
+    """Mapped before, deallocated after. Where the device gives old data for blocks that it gave up, reading
+    alone would have contradicted it."""
+    with scsi_debug(unmap_granularity=granularity, lbprz=lbprz, dev_size_mb=128) as device:
+        fill(device.name)
+        with filesystem(device.name, "ext4") as point:
+            found = proven(point)
+    read_back = found.evidence.read_back
+    assert read_back
+    [told] = read_back.maps.values()
+    assert told.reason is None
+    assert told.gone_bytes == told.before_bytes == told.judged_bytes > 7 * MIB
+    assert set(read_back.bytes) - {"reallocated"} == ({"zeros"} if lbprz else {"unchanged"})
+    if found.reached_bytes == found.claimed_bytes:
+        assert found.verdict is Verdict.PROVEN, found.rows
+    else:
+        # The ends of free extents are no whole granule.
+        assert found.verdict is Verdict.PARTIAL
+        assert granularity > 1
+
+
+def test_a_device_that_ignores_keeps_its_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It completes each UNMAP without an error and does nothing: only its own map contradicts."""
+    ours = fitrim_process.trim
+
+    def ignored(mount: Mount, asked: Asked, started: Callable[[int], None]) -> Answer:
+        with ignoring():
+            return ours(mount, asked, started)
+
+    monkeypatch.setattr(fitrim_process, "trim", ignored)
+    with scsi_debug(dev_size_mb=128, lbprz=1) as device:
+        fill(device.name)
+        with filesystem(device.name, "ext4") as point:
+            before = device.mapped_blocks()
+            found = proven(point)
+            assert device.mapped_blocks() >= before
+    assert found.claimed_bytes == found.reached_bytes
+    read_back = found.evidence.read_back
+    assert read_back
+    [told] = read_back.maps.values()
+    assert (told.reason, told.gone_bytes) == (None, 0)
+    assert found.verdict is Verdict.UNKNOWN
+    assert codes(found) == {"advisory": None}
+    assert "still in the map" in found.reasons[0].observed
+
+
+def test_a_map_that_loses_what_completed_is_proof() -> None:
+    """Without a sentinel: everything that was free was mapped, and the map fell by what completed."""
+    with scsi_debug() as device:
+        fill(device.name)
+        with filesystem(device.name, "ext4") as point:
+            call("sync")
+            before = device.mapped_blocks()
+            found = audit(point)
+            freed = (before - device.mapped_blocks()) * SECTOR
+            again = audit(point)
+    [told] = found.evidence.told
+    assert told.account.moved == freed == found.reached_bytes
+    assert found.verdict is Verdict.PROVEN
+    # Nothing was left to trim: the map tells nothing then.
+    [told] = again.evidence.told
+    assert told.bearing is Bearing.SILENT
+    assert again.verdict is Verdict.NOT_SENT

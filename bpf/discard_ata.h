@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* Trims as libata gives them to a drive, which it makes of SCSI commands: two commands, two stages.
+ */
+#ifndef OPWATCH_DISCARD_ATA_H
+#define OPWATCH_DISCARD_ATA_H
+
+#define ATA_DSM		     0x06
+#define ATA_FPDMA_SEND	     0x64
+#define ATA_FPDMA_SUBCOMMAND 0x1f /* of hob_nsect: 0 is DSM */
+
+/* Nothing is told of what a request of ours did not ask for, such as a command from user space. */
+static __always_inline int on_ata(struct ata_queued_cmd *qc, __u8 stage, bool ended)
+{
+	struct ow_flow_key key = {.stage = stage, .who = OW_WHO_OTHER};
+	struct scsi_cmnd *scsi;
+	struct request *rq;
+	struct gendisk *disk;
+	__u8 command;
+
+	/* libata is neither in the kernel nor was it a module when we were loaded. */
+	if (!bpf_core_field_exists(qc->scsicmd))
+		return 0;
+	command = BPF_CORE_READ(qc, tf.command);
+	if (command != ATA_DSM &&
+	    (command != ATA_FPDMA_SEND || BPF_CORE_READ(qc, tf.hob_nsect) & ATA_FPDMA_SUBCOMMAND))
+		return 0;
+	scsi = BPF_CORE_READ(qc, scsicmd);
+	if (!scsi)
+		return 0;
+	rq = (void *)scsi - bpf_core_type_size(struct request);
+	key.op = trim_op(BPF_CORE_READ(rq, cmd_flags));
+	disk = BPF_CORE_READ(rq, q, disk);
+	if (key.op == OW_NR_OPS || !disk)
+		return 0;
+	key.status = ended ? BPF_CORE_READ(qc, err_mask) : command;
+	bpf_probe_read_kernel(key.disk, OW_DISK_NAME, &disk->disk_name);
+	add_bytes(&key, BPF_CORE_READ(rq, __data_len));
+	return 0;
+}
+
+SEC("raw_tp/ata_qc_issue")
+int discard_ata(__u64 *ctx)
+{
+	return on_ata((struct ata_queued_cmd *)ctx[0], OW_ATA_COMMAND, false);
+}
+
+SEC("raw_tp/ata_qc_complete_done")
+int discard_ata_done(__u64 *ctx)
+{
+	return on_ata((struct ata_queued_cmd *)ctx[0], OW_ATA_DONE, true);
+}
+
+SEC("raw_tp/ata_qc_complete_failed")
+int discard_ata_failed(__u64 *ctx)
+{
+	return on_ata((struct ata_queued_cmd *)ctx[0], OW_ATA_DONE, true);
+}
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * What FITRIM calls claim, whoever makes them: read from the caller's memory when the call returns.
+ * Only x86-64's way to pass the arguments of a call is known here; a 32-bit program's is another.
+ */
+#ifndef OPWATCH_DISCARD_FITRIM_H
+#define OPWATCH_DISCARD_FITRIM_H
+
+#define X86_64_IOCTL 16
+#define FITRIM	     0xC0185879
+/* struct fstrim_range: start, len, minlen. */
+#define FITRIM_LEN 8
+
+/* The filesystem of an open file of the running process; 0 when there is none. */
+static __always_inline __u32 dev_of_file(__u32 number)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file **files = BPF_CORE_READ(table, fd), *file = NULL;
+
+	if (number >= BPF_CORE_READ(table, max_fds))
+		return 0;
+	bpf_probe_read_kernel(&file, sizeof(file), files + number);
+	return file ? BPF_CORE_READ(file, f_inode, i_sb, s_dev) : 0;
+}
+
+static __always_inline __u8 claim_status(__s64 result)
+{
+	return !result ? 0 : -result < OW_CLAIM_ENDED ? -result : OW_CLAIM_ENDED;
+}
+
+static __always_inline int on_ioctl(struct pt_regs *regs, __s64 result)
+{
+	struct ow_flow_key key = {.stage = OW_FITRIM, .op = OW_DISCARD};
+	__u64 claimed = 0;
+
+	if ((__u32)BPF_CORE_READ(regs, si) != FITRIM)
+		return 0;
+	key.dev = dev_of_file(BPF_CORE_READ(regs, di));
+	key.who = who_runs();
+	key.status = claim_status(result);
+	if (!result && bpf_probe_read_user(&claimed, sizeof(claimed),
+					   (void *)BPF_CORE_READ(regs, dx) + FITRIM_LEN))
+		key.status = OW_CLAIM_UNREAD;
+	bpf_get_current_comm(key.disk, sizeof(key.disk));
+	add_bytes(&key, claimed);
+	return 0;
+}
+
+SEC("fexit/__x64_sys_ioctl")
+int discard_fitrim(__u64 *ctx)
+{
+	return on_ioctl((struct pt_regs *)ctx[0], ctx[1]);
+}
+
+/* The same where functions cannot be attached to: it runs at the end of every system call. */
+SEC("raw_tp/sys_exit")
+int discard_fitrim_any(__u64 *ctx)
+{
+	struct pt_regs *regs = (struct pt_regs *)ctx[0];
+
+	return BPF_CORE_READ(regs, orig_ax) == X86_64_IOCTL ? on_ioctl(regs, ctx[1]) : 0;
+}
+
+#endif

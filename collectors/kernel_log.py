@@ -1,0 +1,70 @@
+"""The kernel's log from a moment on, of the devices of a stack."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+
+from opwatch.device import Devices
+from opwatch.trim.kernel_log import KernelLog, about, records
+from opwatch.trim.layers import Kind, Stack
+
+# What drivers call a disk in their messages, by its place in sysfs.
+_ADDRESS = re.compile(r"ata\d+|nvme\d+|\d+:\d+:\d+:\d+")
+
+
+def names_of(stack: Stack) -> set[str]:
+    """What the kernel calls the devices of a stack: their names, and those of ports and controllers below."""
+    devices, names = Devices(), {layer.device for layer in stack.layers}
+    for layer in stack.layers:
+        if layer.kind is Kind.DISK and (device := devices.by_name(layer.device)):
+            names |= {part for part in device.sysfs.resolve().parts if _ADDRESS.fullmatch(part)}
+        if layer.kind in (Kind.DM, Kind.CRYPT, Kind.THIN, Kind.THIN_POOL):
+            names.add(layer.dev)  # dm targets name their device so
+    return names
+
+
+class LogTail:
+    """Reads from its making on. A log that may not be read gives nothing, with the reason."""
+
+    def __init__(self, stack: Stack, path: Path = Path("/dev/kmsg")) -> None:
+        self._stack = stack
+        self._descriptor = -1
+        self._unknown: str | None = None
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            os.lseek(self._descriptor, 0, os.SEEK_END)
+        except OSError as error:
+            self._unknown = f"{path}: {error.strerror}"
+
+    def _read(self) -> str:
+        text = []
+        while True:
+            try:
+                record = os.read(self._descriptor, 8192)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                if error.errno != errno.EPIPE:  # overwritten before we read it: it goes on behind
+                    self._unknown = f"the kernel's log: {error.strerror}"
+                    break
+                self._unknown = "messages of the kernel were overwritten before they were read"
+                continue
+            if not record:
+                break
+            text.append(record.decode(errors="replace"))
+        return "".join(text)
+
+    def read(self) -> KernelLog:
+        """What came since; once."""
+        if self._descriptor < 0:
+            return KernelLog((), self._unknown)
+        try:
+            text = self._read()
+        finally:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        devs = {layer.dev for layer in self._stack.layers}
+        return KernelLog(tuple(about(records(text), names_of(self._stack), devs)), self._unknown)

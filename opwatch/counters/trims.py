@@ -1,0 +1,76 @@
+"""What a drive counts of the trims it got: blocks or commands, as they stand. Pure.
+
+None of it is proven here. Whether a counter tells anything is found out by what it rises by around a trim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opwatch.counters.catalogue import Catalogue, Counter, Entry
+from opwatch.counters.evidence import Evidence
+from opwatch.counters.pages import BadPage
+from opwatch.counters.vendor_page import LAYOUTS, Items, pick
+
+
+@dataclass(frozen=True, slots=True)
+class TrimCount:
+    """A counter now. `unit_bytes` is what a step stands for, None where it counts commands."""
+
+    source: str
+    value: int
+    unit_bytes: int | None
+
+
+def _of_items(
+    entry: Entry, counter: Counter, items: Items, raw: bytes, *, commands: bool
+) -> TrimCount | None:
+    found = [pick(items, raw, term) for term in counter.terms]
+    if not all(found):
+        return None
+    value = sum(item.raw for item in found if item)
+    source = f"log {entry.lid or 0:02X}h {' + '.join(counter.terms)}"
+    return TrimCount(source, value, None if commands else counter.units[0])
+
+
+def _of_page(entry: Entry, evidence: Evidence) -> list[TrimCount]:
+    """What an entry finds in the vendor page that it names; nothing where that is another page."""
+    raw = next((page.raw for page in evidence.vendor if page.lid == entry.lid and page.raw), None)
+    if raw is None or entry.layout is None:
+        return []
+    try:
+        items = LAYOUTS[entry.layout](raw)
+    except BadPage:
+        return []
+    found = [
+        _of_items(entry, counter, items, raw, commands=counter is entry.trims)
+        for counter in (entry.trimmed, entry.trims)
+        if counter
+    ]
+    return [each for each in found if each]
+
+
+def _of_attributes(entry: Entry, evidence: Evidence) -> list[TrimCount]:
+    """Attributes, only where the name that smartctl gives them is the one that is meant."""
+    found = []
+    for counter in (entry.trimmed, entry.trims):
+        for term in counter.terms if counter else ():
+            attribute = evidence.attribute(int(term))
+            if attribute and attribute.raw is not None and attribute.name in entry.names.get(term, ()):
+                unit = None if counter is entry.trims else (counter.units[0] if counter else None)
+                found.append(TrimCount(f"attribute {term} {attribute.name}", attribute.raw, unit))
+    return found
+
+
+def trim_counts(evidence: Evidence, catalogue: Catalogue) -> list[TrimCount]:
+    """Every counter of trims that was read."""
+    found = []
+    boot = evidence.boot
+    if boot and boot.deallocate_commands is not None:
+        found.append(TrimCount("log C0h deallocate commands completed", boot.deallocate_commands, None))
+    for entry in catalogue.matching(evidence.drive, "nvme"):
+        found += _of_page(entry, evidence)
+    if evidence.attributes:
+        for entry in catalogue.matching(evidence.drive, "ata"):
+            found += _of_attributes(entry, evidence)
+    return found

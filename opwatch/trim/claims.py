@@ -1,0 +1,72 @@
+"""What calls of FITRIM claim that others made while we watched. Pure."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from opwatch.trim.flow import Stage, Trace
+from opwatch.trim.layers import Stack
+
+# Statuses of OW_FITRIM that are no errno.
+_ENDED, _UNREAD = 254, 255
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Calls of one program on one filesystem that ended alike. `claimed_bytes` is None when they claimed
+    nothing, with the reason in `error`: an errno's name, or what happened."""
+
+    comm: str
+    dev: str
+    calls: int
+    claimed_bytes: int | None
+    error: str | None = None
+
+    def __str__(self) -> str:
+        said = self.error if self.claimed_bytes is None else f"{self.claimed_bytes} B trimmed"
+        return f"{said}, by {self.comm}" + (f" in {self.calls} calls" if self.calls > 1 else "")
+
+
+def _error(status: int) -> str | None:
+    if status in (_ENDED, _UNREAD):
+        return "ended by a signal" if status == _ENDED else "an answer that could not be read"
+    return errno.errorcode.get(status, f"error {status}") if status else None
+
+
+def claims_of(trace: Trace, stack: Stack) -> tuple[Claim, ...]:
+    """Those on the filesystem that is watched; of a device, on those whose discards it got."""
+    if stack.filesystem:
+        devs = {stack.filesystem.dev}
+    else:
+        disks = {layer.device[:16] for layer in stack.layers}
+        devs = {layer.dev for layer in stack.layers} | {
+            flow.dev for flow in trace.flows if flow.disk in disks and flow.stage is Stage.BIO
+        }
+    return tuple(
+        Claim(
+            flow.disk,
+            flow.dev,
+            flow.amount.count,
+            None if flow.status else flow.amount.bytes,
+            _error(flow.status),
+        )
+        for flow in trace.select(Stage.FITRIM, devs=devs)
+    )
+
+
+def total_claimed(claims: Iterable[Claim]) -> int | None:
+    """All that they claim together; None when none does."""
+    found = [each.claimed_bytes for each in claims if each.claimed_bytes is not None]
+    return sum(found) if found else None
+
+
+def words(trace: Trace, claims: Iterable[Claim]) -> str:
+    """The same for people."""
+    told = "; ".join(str(each) for each in claims)
+    if told:
+        return told
+    if not trace.claims_seen:
+        return "not known: calls of FITRIM cannot be followed on this kernel"
+    return "nothing: nobody asked for a trim of this filesystem meanwhile"

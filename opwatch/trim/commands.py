@@ -1,0 +1,56 @@
+"""The commands that drivers made of discards, as their own events tell them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from opwatch.trim.flow import Amount, Stage, Trace, total
+
+# By stage and opcode. libata's are made of the SCSI commands above them.
+_NAMES = {
+    (Stage.COMMAND, 0x09): "NVMe Dataset Management",
+    (Stage.COMMAND, 0x41): "SCSI WRITE SAME(10)",
+    (Stage.COMMAND, 0x42): "SCSI UNMAP",
+    (Stage.COMMAND, 0x93): "SCSI WRITE SAME(16)",
+    (Stage.ATA_COMMAND, 0x06): "ATA DATA SET MANAGEMENT",
+    (Stage.ATA_COMMAND, 0x64): "ATA SEND FPDMA QUEUED",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """All of a kind that a disk was given, whoever asked for them. `ranges` is None where its event does not
+    tell them; `ended` and `failed` where no event tells of its end."""
+
+    name: str
+    count: int
+    bytes: int
+    ranges: int | None = None
+    ended: int | None = None
+    failed: int | None = None
+
+    def __str__(self) -> str:
+        parts = [f"{self.count} x {self.name}"]
+        if self.ranges is not None:
+            parts.append(f"{self.ranges} ranges")
+        if self.ended is not None:
+            parts.append(f"{self.ended} ended, {self.failed} of them failed")
+        return ", ".join(parts)
+
+
+def commands_of(trace: Trace, disk: str) -> Iterator[Command]:
+    """Those of a disk."""
+    ends = list(trace.select(Stage.ATA_DONE, disk=disk))
+    failed = total(each for each in ends if each.status).count
+    for stage in (Stage.COMMAND, Stage.ATA_COMMAND):
+        found: dict[int, Amount] = {}
+        for flow in trace.select(stage, disk=disk):
+            found[flow.status] = found.get(flow.status, Amount()).plus(flow.amount)
+        for opcode, amount in sorted(found.items()):
+            name = _NAMES.get((stage, opcode), f"command {opcode:02X}h")
+            if stage is Stage.ATA_COMMAND:
+                # Their ends carry no opcode: a drive uses one of the two commands.
+                yield Command(name, amount.count, amount.bytes, None, total(ends).count, failed)
+            else:
+                yield Command(name, amount.count, amount.bytes, amount.ranges or None)

@@ -122,6 +122,7 @@ bench-drive: build build/ftl_speed
 	build/ftl_speed
 	$(PY) -m tests.bench.drive_bench
 	$(PY) -m tests.bench.stale_bench
+	$(PY) -m tests.bench.history_bench
 
 bench-trim: build
 	$(PY) -m tests.bench.trim_bench

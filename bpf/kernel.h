@@ -32,12 +32,14 @@ typedef __u32 __wsum;
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
 enum {
 	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
 	BPF_F_MMAPABLE = 1 << 10,
+	BPF_RB_NO_WAKEUP = 1 << 0,
 };
 
 /* bpf_loop() is there since Linux kernel commit e6f2dd0f8067 ("bpf: Add bpf_loop helper") (in

@@ -6,7 +6,8 @@ import fcntl
 from collections.abc import Iterable, Mapping
 
 from opwatch.collectors.btrfs import read_geometry
-from opwatch.collectors.free_space import device_number, read_chunks
+from opwatch.collectors.fitrim import opened
+from opwatch.collectors.free_space import device_number, read_chunks, read_free_space, settle
 from opwatch.device import Devices
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.trim import btrfs, fiemap
@@ -14,6 +15,7 @@ from opwatch.trim.extents import Extents
 from opwatch.trim.fiemap import FileExtent
 from opwatch.trim.layers import Stack
 from opwatch.trim.remap import Landing, descend, joined
+from opwatch.usage import Mount
 
 Number = tuple[int, int]
 _FIEMAP = 0xC020660B
@@ -29,6 +31,23 @@ def landings(devices: Devices, stack: Stack, extents: Mapping[Number, Extents]) 
             raise OpwatchError(f"the file system's device {number[0]}:{number[1]} is gone")
         found += descend(stack, device.name, part)
     return joined(found)
+
+
+def free_landings(
+    devices: Devices, stack: Stack, mount: Mount | None, *, settled: bool
+) -> tuple[list[Landing], tuple[str, ...]]:
+    """(where free space lies, what is to be said of it); a device without a mount is free as a whole.
+    `settled`: after what the file system holds back was written down."""
+    if not mount:
+        top = stack.layers[0]
+        major, minor = (int(each) for each in top.dev.split(":"))
+        whole = Extents.of([(0, top.size_bytes)])
+        return landings(devices, stack, {(major, minor): whole}), ()
+    if settled:
+        with opened(mount.point) as descriptor:
+            settle(descriptor)
+    found = read_free_space(mount)
+    return landings(devices, stack, found.extents), found.notes
 
 
 def file_extents(descriptor: int) -> list[FileExtent]:

@@ -10,10 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from opwatch.collectors.fitrim import opened
-from opwatch.collectors.free_space import Number, read_free_space, settle
 from opwatch.collectors.lba_status import held_by_map
-from opwatch.collectors.lowest import landings
+from opwatch.collectors.lowest import free_landings
 from opwatch.collectors.raw_disk import RawDisk
 from opwatch.collectors.readback import held_by_count, promise
 from opwatch.collectors.sentinels import Sentinels, granule_of
@@ -181,18 +179,9 @@ class Measurement:
         return min(BLOCK, os.statvfs(self._mount.point).f_bsize) if self._mount else BLOCK
 
     def _free(self, *, settled: bool) -> list[Landing]:
-        if not self._mount:
-            top = self._stack.layers[0]
-            major, minor = (int(each) for each in top.dev.split(":"))
-            whole = Extents.of([(0, top.size_bytes)])
-            return landings(self._devices, self._stack, {(major, minor): whole})
-        if settled:
-            with opened(self._mount.point) as descriptor:
-                settle(descriptor)
-        found = read_free_space(self._mount)
-        self._notes = list(found.notes)
-        extents: dict[Number, Extents] = found.extents
-        return landings(self._devices, self._stack, extents)
+        found, notes = free_landings(self._devices, self._stack, self._mount, settled=settled)
+        self._notes = list(notes)
+        return found
 
     def _sample(self, space: _Space) -> None:
         with contextlib.ExitStack() as opened_disks:

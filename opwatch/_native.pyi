@@ -75,6 +75,17 @@ class Discards:
     def programs(self) -> list[ProgramInfo]: ...
     def close(self) -> None: ...
 
+class Changes:
+    """The history programs, attached from construction to close(); layouts in bpf/history_abi.h."""
+
+    def __init__(self, disk: str, ring_bytes: int, *, scsi: bool = False, nvme: bool = False) -> None: ...
+    def drain(self) -> tuple[bytes, bool]:
+        """Records (struct ow_change) out of the ring, and whether some that were there may be left."""
+    def loss(self) -> tuple[int, int, int]:
+        """struct ow_history_loss."""
+    def programs(self) -> list[ProgramInfo]: ...
+    def close(self) -> None: ...
+
 def enable_stats() -> int:
     """A descriptor: the kernel keeps run time and count of programs while it is open."""
 

@@ -19,7 +19,7 @@ COMMANDS = {
     "doctor": "what this machine lacks for opwatch, and the command that mends it",
     "overhead": "what tracing costs on this machine",
     "drive": "a simulated SSD as a real block device: create, list, info, fault, destroy",
-    "trim": "whether trims reach the drive: check (foretell), stale (what it still holds)",
+    "trim": "whether trims reach the drive: audit, check (foretell), stale (what it still holds), record",
     "counters": "bytes written by host and to NAND, and wear, from firmware counters with proven units",
     "waf": "write amplification of an interval or a command, with its error",
 }

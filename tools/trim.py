@@ -13,6 +13,7 @@ from opwatch.tools.command import Command
 VERBS = {
     "audit": "trim, and follow what becomes of it, layer by layer, down to the drive",
     "check": "foretell: will a trim get through, how much of it, and which layer stops it",
+    "record": "follow what is written and discarded, for an exact figure of stale space",
     "stale": "how much space is free for the filesystem but still data for the drive",
 }
 
@@ -43,6 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.command and args.verb != "audit":
+    if args.command and args.verb not in ("audit", "record"):
         raise UsageError(f"trim {args.verb} takes no command behind --")
     return _module(args.verb).run(args)

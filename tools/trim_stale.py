@@ -8,9 +8,12 @@ import os
 import re
 import secrets
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from opwatch import units
 from opwatch.collectors.fitrim import mounted_at
+from opwatch.collectors.history_stale import Comparison
 from opwatch.collectors.signature import signature
 from opwatch.collectors.stale import Asked, Found, Measurement, simulated_physical_bytes
 from opwatch.collectors.trim_layers import LayerReader
@@ -18,17 +21,19 @@ from opwatch.device import BlockDevice, Devices
 from opwatch.drive.spec import parse_size
 from opwatch.errors import NotEnoughData, PermissionMissing, RefusedError, Unsupported, UsageError
 from opwatch.sinks.devices import encodable
+from opwatch.sinks.trim_history import HistoryReport, history_document, history_lines
 from opwatch.sinks.trim_stale import Report, document, lines
 from opwatch.trim.layers import Stack
+from opwatch.trim.remap import Landing
 from opwatch.trim.sentinel import Seen
-from opwatch.trim.stale import Spare, disputed, spare, stale_bytes
+from opwatch.trim.stale import Bounds, Spare, disputed, spare, stale_bytes
 from opwatch.usage import Mount, Usage, read_usage
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "opwatch trim stale (MOUNT | --dev D) [--confidence P%%] [--precision P%%] [--seconds S] "
-        "[--physical SIZE] [--[no-]sentinel] [--seed N] [--json]"
+        "[--physical SIZE] [--[no-]sentinel] [--seed N] [--history FILE]... [--json]"
     )
     parser.add_argument("path", nargs="?", metavar="MOUNT", help="a mount point")
     parser.add_argument(
@@ -53,6 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="write, delete and trim a small file to see how the drive reads then (the default but on btrfs, "
         "which would trim more than that); without it, what the drive promises must do",
+    )
+    parser.add_argument(
+        "--history",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        help="read nothing: what opwatch trim record wrote of the disk tells exactly; once for each disk",
     )
     parser.add_argument("--seed", metavar="N", type=int, help="draw the same blocks again")
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
@@ -156,23 +168,30 @@ def _disputed(found: Found, devices: Devices) -> str | None:
     return disputed(stale, found.free_bytes, device.disk.size_bytes, found.count.after_bytes)
 
 
+def _flash(args: argparse.Namespace, device: BlockDevice) -> tuple[int | None, str | None]:
+    """(the flash that may hold data, where that is known from)."""
+    if args.physical:
+        return parse_size(args.physical), "as given"
+    return simulated_physical_bytes(device), "the simulated drive's own figure"
+
+
 def _spare(
-    found: Found, args: argparse.Namespace, devices: Devices
+    landings: Sequence[Landing],
+    stale: Bounds,
+    untrimmable_bytes: int,
+    counted_bytes: int | None,
+    args: argparse.Namespace,
+    devices: Devices,
 ) -> tuple[Spare | None, str | None, str | None]:
     """(the figures, why there are none, where the size of the flash comes from)."""
-    [*drives] = found.drives
-    device = devices.by_name(drives[0].landing.device)
-    if len(drives) != 1 or device is None or drives[0].landing.stopped:
+    device = devices.by_name(landings[0].device)
+    if len(landings) != 1 or device is None or landings[0].stopped:
         return None, "the free space does not lie on one drive that can be told", None
-    physical, source = simulated_physical_bytes(device), "the simulated drive's own figure"
-    if args.physical:
-        physical, source = parse_size(args.physical), "as given"
+    physical, source = _flash(args, device)
     if physical is None:
         return None, "no drive tells how much flash it has; --physical SIZE does", None
-    stale = stale_bytes(found.share, found.judged_bytes)
-    held = found.count.after_bytes if found.count and found.count.follows else None
-    used = drives[0].size_bytes - drives[0].landing.extents.total
-    figures = spare(physical, used, stale, drives[0].untrimmable_bytes, held)
+    used = device.size_bytes - landings[0].extents.total
+    figures = spare(physical, used, stale, untrimmable_bytes, counted_bytes)
     return (None, figures, source) if isinstance(figures, str) else (figures, None, source)
 
 
@@ -193,7 +212,14 @@ def _report(
     stale = None if reason else stale_bytes(found.share, found.judged_bytes)
     figures, why_not, source = None, reason and "what is stale is not known", None
     if not reason:
-        figures, why_not, source = _spare(found, args, devices)
+        figures, why_not, source = _spare(
+            [each.landing for each in found.drives],
+            stale_bytes(found.share, found.judged_bytes),
+            found.drives[0].untrimmable_bytes,
+            found.count.after_bytes if found.count and found.count.follows else None,
+            args,
+            devices,
+        )
     notes = list(found.notes)
     if found.judged_bytes and found.judged_bytes < found.free_bytes:
         left = units.capacity(found.free_bytes - found.judged_bytes)
@@ -223,10 +249,40 @@ def _report(
     )
 
 
+def _by_history(
+    subject: str, stack: Stack, mount: Mount | None, args: argparse.Namespace, devices: Devices
+) -> HistoryReport:
+    found = Comparison(stack, mount, args.history, devices).run()
+    low, unknown = found.held_bytes, found.unknown_bytes
+    stale = Bounds(None if unknown else low, low, low + unknown)
+    figures, why_not, source = _spare(
+        [part.landing for part in found.parts], stale, found.parts[0].untrimmable_bytes, None, args, devices
+    )
+    told = [note for part in found.parts if part.remembered for note in part.remembered.notes]
+    return HistoryReport(
+        subject,
+        mount.filesystem if mount else None,
+        found.seconds,
+        found.parts,
+        stale,
+        figures,
+        why_not,
+        source,
+        tuple(dict.fromkeys((*found.notes, *told))),
+    )
+
+
 def run(args: argparse.Namespace) -> int:
     asked, devices = _asked(args), Devices()
     subject, stack, mount = _subject(args, devices)
     _require_root()
+    if args.history:
+        told = _by_history(subject, stack, mount, args, devices)
+        if args.json:
+            print(json.dumps(history_document(told), indent=2))
+        for line in () if args.json else history_lines(told):
+            print(encodable(line, sys.stdout.encoding or "utf-8"))
+        return 0
     found = Measurement(stack, mount, asked, devices).run()
     report = _report(subject, mount, asked, found, args, devices)
     if args.json:

@@ -299,7 +299,7 @@ int ow_py_add_tracer(PyObject *module)
 		return -1;
 	if (ow_py_add_type(module, &tracer_spec) || ow_py_add_type(module, &floor_spec))
 		return -1;
-	if (ow_py_add_discards(module))
+	if (ow_py_add_discards(module) || ow_py_add_changes(module))
 		return -1;
 	return PyModule_AddFunctions(module, functions);
 }

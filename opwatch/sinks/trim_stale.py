@@ -58,11 +58,13 @@ class Report:
     notes: tuple[str, ...]
 
 
-def _bounds(found: Bounds | None) -> dict[str, float | None] | None:
+def bounds(found: Bounds | None) -> dict[str, float | None] | None:
+    """As JSON has them."""
     return None if found is None else asdict(found)
 
 
-def _in_bytes(found: Bounds | None) -> dict[str, int | None] | None:
+def in_bytes(found: Bounds | None) -> dict[str, int | None] | None:
+    """The same in whole bytes."""
     if found is None:
         return None
     value = None if found.value is None else round(found.value)
@@ -94,7 +96,7 @@ def document(report: Report) -> dict[str, Any]:
         "seconds": round(report.seconds, 3),
         "free_bytes": report.free_bytes,
         "judged_bytes": report.judged_bytes,
-        "stale_bytes": _in_bytes(report.stale),
+        "stale_bytes": in_bytes(report.stale),
         "stale_reason": report.reason,
         "lower_bound": report.lower_bound,
         "sample": {
@@ -113,17 +115,18 @@ def document(report: Report) -> dict[str, Any]:
         "physical_bytes": spare.physical_bytes if spare else None,
         "physical_source": report.physical_source,
         "spare_reason": report.spare_reason,
-        "held_bytes": _in_bytes(spare.held) if spare else None,
-        "held_trimmed_bytes": _in_bytes(spare.held_trimmed) if spare else None,
-        "op_of_user_ratio": _bounds(spare.op) if spare else None,
-        "op_of_user_trimmed_ratio": _bounds(spare.op_trimmed) if spare else None,
-        "waf": {name: _bounds(each) for name, each in spare.waf.items()} if spare else None,
-        "waf_trimmed": {name: _bounds(each) for name, each in spare.waf_trimmed.items()} if spare else None,
+        "held_bytes": in_bytes(spare.held) if spare else None,
+        "held_trimmed_bytes": in_bytes(spare.held_trimmed) if spare else None,
+        "op_of_user_ratio": bounds(spare.op) if spare else None,
+        "op_of_user_trimmed_ratio": bounds(spare.op_trimmed) if spare else None,
+        "waf": {name: bounds(each) for name, each in spare.waf.items()} if spare else None,
+        "waf_trimmed": {name: bounds(each) for name, each in spare.waf_trimmed.items()} if spare else None,
         "notes": list(report.notes),
     }
 
 
-def _row(label: str, text: str) -> list[str]:
+def row(label: str, text: str) -> list[str]:
+    """A label and a text in 80 columns."""
     return textwrap.wrap(
         units.printable(text),
         _WIDTH,
@@ -145,7 +148,7 @@ def _between(found: Bounds, shown: str, scale: float = 1.0) -> str:
 
 def _stale_rows(report: Report) -> Iterator[str]:
     if report.stale is None:
-        yield from _row("stale", f"unknown: {report.reason}")
+        yield from row("stale", f"unknown: {report.reason}")
         return
     value, share = report.stale.value or 0.0, report.share
     exact = report.stale.low == report.stale.high
@@ -158,34 +161,34 @@ def _stale_rows(report: Report) -> Iterator[str]:
         )
     )
     percent = 100 * (share.share or 0.0)
-    yield from _row("stale", f"{units.capacity(round(value))}, {percent:.2f} % of it; {range_}")
+    yield from row("stale", f"{units.capacity(round(value))}, {percent:.2f} % of it; {range_}")
     if report.lower_bound:
-        yield from _row("", f"at least that: {report.lower_bound}")
+        yield from row("", f"at least that: {report.lower_bound}")
 
 
-def _spare_rows(report: Report) -> Iterator[str]:
-    spare = report.spare
+def spare_rows(spare: Spare | None, reason: str | None, source: str | None) -> Iterator[str]:
+    """Over-provisioning and write amplification, or why they are not known."""
     if spare is None:
-        yield from _row("OP, WAF", f"unknown: {report.spare_reason}")
+        yield from row("OP, WAF", f"unknown: {reason}")
         return
-    yield from _row("flash", f"{units.capacity(spare.physical_bytes)}, {report.physical_source}")
+    yield from row("flash", f"{units.capacity(spare.physical_bytes)}, {source}")
     after = _between(spare.op_trimmed, ".1f", 100)
     words = f"{_between(spare.op, '.1f', 100)} % now, {after} % once it is trimmed"
-    yield from _row("OP", f"{words}, as (T-U)/U")
+    yield from row("OP", f"{words}, as (T-U)/U")
     for name, now in spare.waf.items():
         after = _between(spare.waf_trimmed[name], ".2f")
         words = f"{_between(now, '.2f')} now, {after} once it is trimmed"
-        yield from _row(f"WAF {name}", f"{words}, of uniform random writes")
+        yield from row(f"WAF {name}", f"{words}, of uniform random writes")
 
 
 def _drive_rows(drive: Drive) -> Iterator[str]:
     landing = drive.landing
     where = f"{landing.device}, below its encryption" if landing.encrypted else landing.device
-    yield from _row("read at", f"{where}; {landing.stopped}" if landing.stopped else where)
+    yield from row("read at", f"{where}; {landing.stopped}" if landing.stopped else where)
     for words in drive.calibration.words:
-        yield from _row("", words)
+        yield from row("", words)
     if drive.untrimmable_bytes:
-        yield from _row(
+        yield from row(
             "",
             f"{units.capacity(drive.untrimmable_bytes)} are free in pieces smaller than its granule of "
             f"{units.size(drive.granule_bytes)}: no trim frees them",
@@ -195,28 +198,28 @@ def _drive_rows(drive: Drive) -> Iterator[str]:
 def lines(report: Report) -> list[str]:
     """The report in 80 columns."""
     kind = report.filesystem or "nothing on it, so all of it is free"
-    found = _row("", f"{report.subject} ({kind})")
+    found = row("", f"{report.subject} ({kind})")
     extents = sum(len(drive.landing.extents) for drive in report.drives)
     found[0] = found[0].strip()
-    found += _row("free", f"{units.capacity(report.free_bytes)} in {extents} extents")
+    found += row("free", f"{units.capacity(report.free_bytes)} in {extents} extents")
     found += _stale_rows(report)
     sampled = (
         f"{report.share.samples} blocks of {report.unit_bytes} bytes, of which {report.share.held} hold data"
     )
     extra = f"; {report.taken} came into use meanwhile" if report.taken else ""
     extra += f"; {report.unreadable} could not be read" if report.unreadable else ""
-    found += _row("sample", f"{sampled}{extra}; {report.seconds:.1f} s, seed {report.seed}")
+    found += row("sample", f"{sampled}{extra}; {report.seconds:.1f} s, seed {report.seed}")
     for drive in report.drives:
         found += _drive_rows(drive)
     if report.count:
         held = units.capacity(report.count.after_bytes)
-        found += _row("NUSE", f"the drive counts {held} as in use; {report.count.words}")
+        found += row("NUSE", f"the drive counts {held} as in use; {report.count.words}")
     if report.mapped:
         told = f"the drive holds {units.capacity(report.mapped.held_bytes)} of the free space by its own map"
         if not report.mapped.follows:
             told += ", which did not follow a sentinel and tells nothing"
-        found += _row("LBA status", told)
-    found += _spare_rows(report)
+        found += row("LBA status", told)
+    found += spare_rows(report.spare, report.spare_reason, report.physical_source)
     for note in report.notes:
-        found += _row("note", note)
+        found += row("note", note)
     return found

@@ -58,12 +58,13 @@ def use(point: Path, seed: int, written: int = 24, kept: int = 8) -> None:
 
 
 def settled(point: Path) -> None:
-    """Wait until nothing is being freed any more: XFS takes its time."""
-    last = -1
-    while (free := os.statvfs(point).f_bfree) != last:
-        last = free
+    """Wait until nothing has been freed for half a second: XFS takes its time."""
+    last, same = -1, 0
+    while same < 5:
         os.sync()
         time.sleep(0.1)
+        free = os.statvfs(point).f_bfree
+        last, same = free, same + 1 if free == last else 0
 
 
 def fill(path: Path, left: int) -> None:

@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "tracer.h"
+#include "tracer_history.h"
 
 #define SKIPPED 77
 
@@ -96,6 +97,27 @@ static void test_floor(void)
 	close(fd);
 }
 
+static void test_history(void)
+{
+	struct ow_history_config config = {.disk = "no such disk", .ring_bytes = 1 << 16};
+	struct ow_program_info info[OW_HISTORY_PROGRAMS];
+	struct ow_history *history = NULL;
+	struct ow_change change;
+
+	CHECK(!ow_history_open(&config, &history, log_text));
+	CHECK(ow_history_programs(history, info) == 1);
+	CHECK(ow_history_drain(history, &change, 1) == 0);
+	CHECK(ow_history_loss(history).commands == 0);
+	ow_history_close(history);
+
+	/* Libbpf makes a power of two of other sizes; none is no size. */
+	config.ring_bytes = 0;
+	history = NULL;
+	CHECK(ow_history_open(&config, &history, log_text) < 0);
+	CHECK(!history);
+	ow_history_close(NULL);
+}
+
 int main(void)
 {
 	int before = open_descriptors();
@@ -107,6 +129,7 @@ int main(void)
 	test_every_shape();
 	test_too_many_targets_are_refused();
 	test_floor();
+	test_history();
 	CHECK(open_descriptors() == before);
 	return 0;
 }

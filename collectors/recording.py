@@ -1,0 +1,306 @@
+"""A recording: what changes on a disk becomes a map in a file, and what was missed is found out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from opwatch.collectors.changes import ChangeTracer, Counts, disk_of_requests
+from opwatch.collectors.history_file import HistoryFile
+from opwatch.collectors.sentinels import granule_of
+from opwatch.collectors.trim_layers import LayerReader
+from opwatch.details import read_identity
+from opwatch.device import BlockDevice, Devices, Presence
+from opwatch.errors import OpwatchError, RefusedError
+from opwatch.trim import journal
+from opwatch.trim.changes import Loss
+from opwatch.trim.history import History
+from opwatch.trim.journal import Drive, Look, Saved
+from opwatch.trim.sectormap import SECTOR
+from opwatch.trim.witness import Base
+
+# As often as the ring is emptied.
+TICK_S = 0.1
+# The kernel counts what it has completed within this time, by far.
+_APART_S = 0.002
+_SAVE_S = 1.0
+# Drains in a row before we admit to be behind.
+_DRAINS = 64
+_SLEPT_NS = 10_000_000
+GAP_NOTE = (
+    "of the time without a recording only the kernel's counts are known: commands that it does not count "
+    "(nvme format, sanitize, SG_IO) would not have been seen"
+)
+_UNSEEN = "changes that the kernel counted and nobody saw"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What must be the same for counts of two moments to be comparable."""
+
+    boot: str
+    diskseq: int | None
+    slept_ns: int
+
+    def same_as(self, look: Look) -> str | None:
+        """Why a look is of another life of the disk, None when it is of this one."""
+        if look.boot != self.boot:
+            return "the machine was started anew"
+        if look.diskseq != self.diskseq:
+            return "the disk was away"
+        if abs(look.slept_ns - self.slept_ns) > _SLEPT_NS:
+            return "the machine slept, and another system may have used the disk"
+        return None
+
+
+def read_moment(device: BlockDevice) -> Moment:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+    return Moment(boot, device.number("diskseq"), slept)
+
+
+def identify(devices: Devices, device: BlockDevice) -> Drive:
+    """Which drive it is, and what it frees as a whole."""
+    found = read_identity(devices, device)
+    size, offset = granule_of(LayerReader(devices).device(device).layer(device.name))
+    sectors = device.size_bytes // SECTOR
+    return Drive(device.name, found.serial, found.wwid, sectors, max(size // SECTOR, 1), offset // SECTOR)
+
+
+def is_other(one: Drive, two: Drive) -> bool:
+    """Whether two names are of different drives, as far as that can be known."""
+    if one.wwid or two.wwid:
+        return one.wwid != two.wwid
+    return (one.serial, one.name) != (two.serial, two.name)
+
+
+def same_shape(one: Drive, two: Drive) -> bool:
+    """Whether a map of one is a map of the other."""
+    return (one.sectors, one.granule, one.offset) == (two.sectors, two.granule, two.offset)
+
+
+class Recording:
+    """From construction to close(). `kept` says what became of what the file knew."""
+
+    def __init__(self, devices: Devices, device: BlockDevice, path: Path) -> None:
+        self.device, self._devices = device, devices
+        self.drive = identify(devices, device)
+        disk = disk_of_requests(devices, device)
+        self._file = HistoryFile(path)
+        try:
+            if self._file.saved and is_other(self._file.saved.drive, self.drive):
+                named = self._file.saved.drive
+                raise RefusedError(
+                    f"{path} is the history of another drive ({named.name}): name another file with -o"
+                )
+            self._begin(disk)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _begin(self, disk: BlockDevice) -> None:
+        self._disk = disk
+        self._presence = Presence(disk)
+        self._counts = Counts(disk)
+        self._last: Look | None = None
+        before = self._read_counts()
+        self._tracer = ChangeTracer(disk)
+        after = self._read_counts()
+        self._moment = read_moment(self.device)
+        self._began_ns = self._looked_ns = time.monotonic_ns()
+        self._bases = [Base(low, high) for low, high in zip(before, after, strict=True)]
+        self._recorded = [0, 0]
+        self._loss = Loss()
+        self._since_wall_ns = time.time_ns()
+        self._notes: tuple[str, ...] = ()
+        self.history = History(
+            self.drive.sectors, self.drive.granule, self.drive.offset, since_ns=self._began_ns
+        )
+        self.kept = self._keep(self._file.saved, after)
+        self._settled = True
+        self._save_anew()
+
+    def _read_counts(self) -> tuple[int, int]:
+        found = self._counts.read()
+        return found if found else self._give_up("the kernel's counts of it are switched off")
+
+    def _give_up(self, why: str) -> NoReturn:
+        """What happens from now on is not seen, and nobody could tell later that anything did."""
+        if not self._presence.holds():
+            raise OpwatchError(f"{self.device.name} is gone")
+        if self._last:
+            self._forget(why)
+            self._save_anew()
+        raise OpwatchError(f"{self.device.name}: {why}")
+
+    def _keep(self, saved: Saved | None, counts: tuple[int, int]) -> str:
+        """Take over what is still proven of what the file knew; says what became of it."""
+        if saved is None:
+            damage = self._file.damage
+            return f"what the file held cannot be read: {damage}" if damage else "a new history"
+        look = saved.look
+        why = self._moment.same_as(look)
+        if not same_shape(saved.drive, self.drive):
+            why = "the disk has another size or granule now"
+        if counts[0] < look.written or counts[1] < look.discarded:
+            why = "the kernel's counts began anew"
+        if why:
+            return f"nothing is known any more: {why}"
+        self.history.map = saved.map
+        self.history.forgotten.update(look.forgotten)
+        self._since_wall_ns = look.since_wall_ns
+        writes = counts[0] != look.written or look.written_slack != 0
+        discards = counts[1] != look.discarded or look.discarded_slack != 0
+        self.history.decay(writes, discards, "changes between two recordings", self._began_ns)
+        if writes and discards:
+            self._since_wall_ns = time.time_ns()
+            return "nothing is known any more: the disk was written to and discarded meanwhile"
+        self._notes = tuple(dict.fromkeys((*look.notes, GAP_NOTE)))
+        if writes or discards:
+            lost = "trimmed" if writes else "written"
+            what = "written to" if writes else "discarded"
+            return f"what was {lost} is not known any more: the disk was {what} meanwhile"
+        return "all is known still: nothing was written or discarded meanwhile"
+
+    def look(self) -> bool:
+        """Take note of what changed. False when the disk is gone."""
+        if not self._presence.holds():
+            return False
+        self._forget_after_sleep()
+        if self._disk != self.device:
+            self._require_one_path()
+        began_ns = time.monotonic_ns()
+        kernel = self._read_counts()
+        self._settled = self._drain()
+        if not self._settled:
+            return True
+        self._looked_ns = began_ns
+        self._check(kernel)
+        return True
+
+    def _forget_after_sleep(self) -> None:
+        moment = read_moment(self.device)
+        if abs(moment.slept_ns - self._moment.slept_ns) > _SLEPT_NS:
+            self._moment = moment
+            self._forget("the machine slept, and another system may have used the disk")
+
+    def _require_one_path(self) -> None:
+        if [path.name for path in self._devices.paths(self.device)] != [self._disk.name]:
+            self._give_up("it has other paths now, whose changes have no common order")
+
+    def _forget(self, why: str) -> None:
+        self.history.forget(why, time.monotonic_ns())
+        self._since_wall_ns, self._notes = time.time_ns(), ()
+
+    def _drain(self) -> bool:
+        """Empty the ring; False when it fills faster than we read."""
+        for _ in range(_DRAINS):
+            raw, more = self._tracer.drain()
+            written, discarded = self.history.apply(raw)
+            self._recorded[0] += written
+            self._recorded[1] += discarded
+            if not more:
+                break
+        else:
+            return False
+        loss, old = self._tracer.loss(), self._loss
+        self._loss = loss
+        writes = loss.write_sectors - old.write_sectors
+        discards = loss.discard_sectors - old.discard_sectors
+        self._recorded[0] += writes
+        self._recorded[1] += discards
+        if loss.commands > old.commands:
+            self._forget("a command that the block layer knows nothing of, among too many")
+        self._decay(writes > 0, discards > 0, "more changes at once than there was room for")
+        self._narrow()
+        return True
+
+    def _narrow(self) -> None:
+        """Hold what is recorded by now against what the kernel counts a moment later."""
+        time.sleep(_APART_S)
+        counts = self._read_counts()
+        wrong = [
+            not base.narrow(count, known)
+            for base, count, known in zip(self._bases, counts, self._recorded, strict=True)
+        ]
+        self._decay(wrong[0], wrong[1], "changes that were seen and the kernel did not count")
+
+    def _check(self, kernel: tuple[int, int]) -> None:
+        wrong = [
+            not base.look(count, known)
+            for base, count, known in zip(self._bases, kernel, self._recorded, strict=True)
+        ]
+        self._decay(wrong[0], wrong[1], _UNSEEN)
+
+    def _decay(self, writes: bool, discards: bool, why: str) -> None:
+        if writes and discards:
+            self._forget(why)
+        else:
+            self.history.decay(writes, discards, why, time.monotonic_ns())
+
+    def state(self) -> Look:
+        """What can be proven of the map as it is."""
+        written, discarded = self._bases
+        return Look(
+            mono_ns=self._looked_ns,
+            wall_ns=time.time_ns(),
+            boot=self._moment.boot,
+            diskseq=self._moment.diskseq,
+            slept_ns=self._moment.slept_ns,
+            written=written.low + self._recorded[0],
+            discarded=discarded.low + self._recorded[1],
+            written_slack=written.slack,
+            discarded_slack=discarded.slack,
+            since_wall_ns=self._since_wall_ns,
+            forgotten=dict(self.history.forgotten),
+            notes=self._notes,
+        )
+
+    def save(self) -> None:
+        """Write down what changed, if anything did and a second is over, or more is worth it."""
+        if not self._settled:
+            return
+        look = self.state()
+        runs = self.history.map.log or []
+        last = self._last
+        if last and not runs and _alike(last, look):
+            return
+        if last and look.mono_ns - last.mono_ns < _SAVE_S * 1e9:
+            return
+        self._file.append(journal.delta(look, runs))
+        self._last, self.history.map.log = look, []
+        if self._file.has_grown:
+            self._save_anew()
+
+    def _save_anew(self) -> None:
+        self._last = self.state()
+        self._file.replace(journal.snapshot(self.drive, self._last, self.history.map))
+        self.history.map.log = []
+
+    def missed_runs(self) -> int:
+        """Runs of our programs that the kernel left out because one was running already on that CPU."""
+        return sum(program[4] for program in self._tracer.programs())
+
+    def close(self) -> None:
+        """Write everything down that is known, and detach."""
+        try:
+            if self._presence.holds() and self.look() and self._settled:
+                self._save_anew()
+        finally:
+            self._tracer.close()
+            self._counts.close()
+            self._presence.close()
+            self._file.close()
+
+
+def _alike(one: Look, two: Look) -> bool:
+    """Whether both say the same of the map."""
+    return (one.written, one.discarded, one.written_slack, one.discarded_slack, one.forgotten) == (
+        two.written,
+        two.discarded,
+        two.written_slack,
+        two.discarded_slack,
+        two.forgotten,
+    )

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Load, attach and read the history programs. A plain C library: no Python, no policy. */
+#ifndef OPWATCH_TRACER_HISTORY_H
+#define OPWATCH_TRACER_HISTORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "history_abi.h"
+#include "tracer.h"
+
+#define OW_HISTORY_PROGRAMS 2
+
+struct ow_history_config {
+	char disk[16]; /* its name, padded with zeroes */
+	bool scsi;
+	bool nvme;	  /* look at commands to NVMe controllers as well */
+	__u32 ring_bytes; /* a power of two, in whole pages */
+};
+
+struct ow_history;
+
+/* As ow_tracer_open(). */
+int ow_history_open(const struct ow_history_config *config, struct ow_history **ret, char *log);
+void ow_history_close(struct ow_history *history);
+/*
+ * Take records out of the ring, at most @room of them. Returns their number or -errno; fewer than
+ * @room were all that there were.
+ */
+int ow_history_drain(struct ow_history *history, struct ow_change *ret, size_t room);
+struct ow_history_loss ow_history_loss(const struct ow_history *history);
+/* Fills at most OW_HISTORY_PROGRAMS entries; returns their number or -errno. */
+int ow_history_programs(const struct ow_history *history, struct ow_program_info *ret);
+
+#endif

@@ -1,0 +1,221 @@
+"""What `opwatch trim record` recorded, and what `opwatch trim stale --history` makes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from opwatch import units
+from opwatch.sinks import SCHEMA
+from opwatch.sinks.devices import encodable
+from opwatch.sinks.trim_stale import bounds, in_bytes, row, spare_rows
+from opwatch.trim.journal import Look
+from opwatch.trim.remap import Landing
+from opwatch.trim.stale import Bounds, Spare
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The state of a recording at its end."""
+
+    device: str
+    file: str
+    seconds: float
+    kept: str
+    size_bytes: int
+    written_bytes: int
+    trimmed_bytes: int
+    unknown_bytes: int
+    extents: int
+    look: Look
+    missed_runs: int
+
+
+def _moment(wall_ns: int) -> str:
+    return datetime.fromtimestamp(wall_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _look_document(look: Look) -> dict[str, Any]:
+    return {
+        "since": datetime.fromtimestamp(look.since_wall_ns / 1e9, UTC).isoformat(),
+        "looked": datetime.fromtimestamp(look.wall_ns / 1e9, UTC).isoformat(),
+        "slack_bytes": {
+            name: None if slack is None else slack * 512
+            for name, slack in (("write", look.written_slack), ("discard", look.discarded_slack))
+        },
+        "forgotten": look.forgotten,
+    }
+
+
+def _recorded_lines(found: Recorded) -> Iterator[str]:
+    yield f"{found.device}, {found.seconds:.1f} s recorded into {found.file}"
+    yield from row("at start", found.kept)
+    for name in ("written", "trimmed", "unknown"):
+        size = getattr(found, f"{name}_bytes")
+        share = 100 * size / found.size_bytes if found.size_bytes else 0.0
+        yield from row(name, f"{units.capacity(size)}, {share:.2f} % of the disk")
+    yield from row("extents", str(found.extents))
+    slack = (found.look.written_slack, found.look.discarded_slack)
+    if slack == (0, 0):
+        yield from row("proof", "the kernel counted what was recorded, to the sector")
+    else:
+        shown = ["unknown" if each is None else f"{each * 512} bytes" for each in slack]
+        yield from row("proof", f"could have been missed unnoticed: writes {shown[0]}, discards {shown[1]}")
+    for why, count in found.look.forgotten.items():
+        yield from row("forgotten", f"{count} times: {why}")
+    if found.missed_runs:
+        yield from row("skipped", f"{found.missed_runs} events of all disks, by the kernel")
+
+
+def write_recorded(found: Recorded, out: TextIO, *, as_json: bool) -> None:
+    if as_json:
+        text = asdict(found)
+        del text["look"]
+        print(json.dumps({"schema": SCHEMA, **text, **_look_document(found.look)}, indent=2), file=out)
+        return
+    for line in _recorded_lines(found):
+        print(encodable(line, out.encoding or "utf-8"), file=out)
+
+
+class Remembered(Protocol):
+    """A history as it can be believed at a moment."""
+
+    @property
+    def file(self) -> Path: ...
+    @property
+    def look(self) -> Look: ...
+    @property
+    def doubts(self) -> tuple[str, ...]: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+
+
+class Part(Protocol):
+    """Free space on one device."""
+
+    @property
+    def landing(self) -> Landing: ...
+    @property
+    def granule_bytes(self) -> int: ...
+    @property
+    def untrimmable_bytes(self) -> int: ...
+    @property
+    def held_bytes(self) -> int: ...
+    @property
+    def unknown_bytes(self) -> int: ...
+    @property
+    def remembered(self) -> Remembered | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryReport:
+    """All that is said of the free space of a file system, by histories of its disks."""
+
+    subject: str
+    filesystem: str | None
+    seconds: float
+    parts: Sequence[Part]
+    stale: Bounds
+    spare: Spare | None
+    spare_reason: str | None
+    physical_source: str | None
+    notes: tuple[str, ...]
+
+    @property
+    def free_bytes(self) -> int:
+        return sum(part.landing.extents.total for part in self.parts)
+
+    @property
+    def unknown_bytes(self) -> int:
+        return sum(part.unknown_bytes for part in self.parts)
+
+
+def _part_document(part: Part) -> dict[str, Any]:
+    found = part.remembered
+    return {
+        "device": part.landing.device,
+        "stopped": part.landing.stopped,
+        "free_bytes": part.landing.extents.total,
+        "free_extents": len(part.landing.extents),
+        "stale_bytes": part.held_bytes if found else None,
+        "unknown_bytes": part.unknown_bytes,
+        "granule_bytes": part.granule_bytes,
+        "untrimmable_bytes": part.untrimmable_bytes,
+        "history": str(found.file) if found else None,
+        "doubts": list(found.doubts) if found else ["no history of this disk was given"],
+    } | (_look_document(found.look) if found else {})
+
+
+def history_document(report: HistoryReport) -> dict[str, Any]:
+    """The report as one JSON document."""
+    spare = report.spare
+    return {
+        "schema": SCHEMA,
+        "subject": report.subject,
+        "filesystem": report.filesystem,
+        "method": "history",
+        "seconds": round(report.seconds, 3),
+        "free_bytes": report.free_bytes,
+        "exact": report.unknown_bytes == 0,
+        "stale_bytes": in_bytes(report.stale),
+        "unknown_bytes": report.unknown_bytes,
+        "drives": [_part_document(part) for part in report.parts],
+        "physical_bytes": spare.physical_bytes if spare else None,
+        "physical_source": report.physical_source,
+        "spare_reason": report.spare_reason,
+        "op_of_user_ratio": bounds(spare.op) if spare else None,
+        "op_of_user_trimmed_ratio": bounds(spare.op_trimmed) if spare else None,
+        "waf": {name: bounds(each) for name, each in spare.waf.items()} if spare else None,
+        "waf_trimmed": {name: bounds(each) for name, each in spare.waf_trimmed.items()} if spare else None,
+        "notes": list(report.notes),
+    }
+
+
+def _share(part: float, whole: int) -> str:
+    return f"{100 * part / whole:.2f} % of it" if whole else "there is no free space"
+
+
+def _part_rows(part: Part) -> Iterator[str]:
+    found = part.remembered
+    where = part.landing.device
+    if found is None:
+        yield from row("disk", f"{where}: no history of it was given")
+    else:
+        yield from row("disk", f"{where}, recorded since {_moment(found.look.since_wall_ns)} ({found.file})")
+        for words in found.doubts:
+            yield from row("", words)
+    if part.landing.stopped:
+        yield from row("", part.landing.stopped)
+    if part.untrimmable_bytes:
+        size = units.capacity(part.untrimmable_bytes)
+        granule = units.size(part.granule_bytes)
+        yield from row(
+            "", f"{size} are free in pieces smaller than its granule of {granule}: no trim frees them"
+        )
+
+
+def history_lines(report: HistoryReport) -> list[str]:
+    """The report in 80 columns."""
+    kind = report.filesystem or "nothing on it, so all of it is free"
+    found = [line.strip() for line in row("", f"{report.subject} ({kind})")]
+    extents = sum(len(part.landing.extents) for part in report.parts)
+    found += row("free", f"{units.capacity(report.free_bytes)} in {extents} extents")
+    low, high = (round(edge) for edge in (report.stale.low, report.stale.high))
+    if report.unknown_bytes:
+        found += row("stale", f"{units.capacity(low)} to {units.capacity(high)}")
+        found += row(
+            "unknown", f"{units.capacity(report.unknown_bytes)}, {_share(high - low, report.free_bytes)}"
+        )
+        found += row("", "a trim of it while its disk is recorded makes it known")
+    else:
+        found += row("stale", f"{units.capacity(low)}, {_share(low, report.free_bytes)}; exact: {low} bytes")
+    for part in report.parts:
+        found += _part_rows(part)
+    found += spare_rows(report.spare, report.spare_reason, report.physical_source)
+    for note in report.notes:
+        found += row("note", note)
+    return found

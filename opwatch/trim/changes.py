@@ -1,0 +1,98 @@
+"""Records of what changed on a disk (bpf/history_abi.h), and which foreign commands change nothing. Pure."""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Kind(enum.IntEnum):
+    """enum ow_change_kind."""
+
+    WRITE = 0
+    ZEROES = 1
+    DISCARD = 2
+    ERASE = 3
+    SCSI = 4
+    NVME = 5
+    ADMIN = 6
+    OTHER = 7
+
+
+class Change(NamedTuple):
+    """struct ow_change: what completed, on which sectors, and between which moments it was done."""
+
+    sector: int
+    begin_ns: int
+    end_ns: int
+    sectors: int
+    kind: int
+    status: int
+    pad: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.sector + self.sectors
+
+
+class Loss(NamedTuple):
+    """struct ow_history_loss: what there was no room for, since the start."""
+
+    write_sectors: int = 0
+    discard_sectors: int = 0
+    commands: int = 0
+
+
+RECORD = struct.Struct("=3QI2BH")
+_KINDS = len(Kind)
+# No disk is larger than this, in sectors of 512 bytes.
+_FAR = 1 << 55
+
+
+def decode(raw: bytes) -> Iterator[tuple[int, int, int, int, int, int, int]]:
+    """The fields of each record, as Change has them. ValueError for what the kernel side never writes."""
+    if len(raw) % RECORD.size:
+        raise ValueError(f"{len(raw)} bytes are no whole records of {RECORD.size}")
+    for found in RECORD.iter_unpack(raw):
+        if found[4] >= Kind.SCSI:
+            if found[4] >= _KINDS:
+                raise ValueError(f"a change of the unknown kind {found[4]}")
+        elif found[0] + found[3] > _FAR or not found[3]:
+            raise ValueError(f"a change of {found[3]} sectors at {found[0]}")
+        yield found
+
+
+# Commands that only read, or concern no data. SCSI: TEST UNIT READY, REQUEST SENSE, READ(6), INQUIRY, MODE
+# SENSE, START STOP, PREVENT ALLOW, READ CAPACITY, READ(10), SYNCHRONIZE CACHE, READ BUFFER, LOG SENSE, MODE
+# SENSE(10), PERSISTENT RESERVE IN, READ(16), SYNCHRONIZE CACHE(16), SERVICE ACTION IN (READ CAPACITY(16), GET
+# LBA STATUS), REPORT LUNS, SECURITY PROTOCOL IN, MAINTENANCE IN, READ(12), RECEIVE DIAGNOSTIC RESULTS, READ
+# DEFECT DATA.
+_SCSI_READS = frozenset(
+    bytes.fromhex("00 03 08 12 1a 1b 1c 1e 25 28 35 37 3c 4d 5a 5e 88 91 9e a0 a2 a3 a8 b7")
+)
+# ATA PASS-THROUGH: the length of its CDB -> the place of the ATA command in it.
+_ATA_COMMAND_AT = {0x85: 14, 0xA1: 9}
+# READ SECTORS, READ EXT, READ DMA EXT, READ LOG EXT, READ VERIFY, READ LOG DMA EXT, IDENTIFY PACKET, SMART,
+# READ DMA, STANDBY, IDLE, CHECK POWER MODE, FLUSH CACHE, FLUSH CACHE EXT, IDENTIFY, SET FEATURES.
+_ATA_READS = frozenset(bytes.fromhex("20 24 25 2f 40 42 47 a1 b0 c8 e0 e1 e2 e3 e5 e7 ea ec ef"))
+# Flush, Read, Compare, Verify, the reservations.
+_NVME_READS = frozenset(bytes.fromhex("00 02 05 0c 0d 0e 11 15"))
+# The queues' commands, Get Log Page, Identify, Abort, Set and Get Features, Asynchronous Event, Device
+# Self-test, Keep Alive, Doorbell Buffer Config, Fabrics, Security Receive.
+_ADMIN_READS = frozenset(bytes.fromhex("00 01 02 04 05 06 08 09 0a 0c 14 18 7c 7f 82"))
+
+
+def changes_nothing(kind: int, sector: int, begin_ns: int) -> bool:
+    """Whether a command from outside of the block layer leaves the disk's contents as they were. All that is
+    not known to do so does not."""
+    if kind == Kind.NVME:
+        return sector in _NVME_READS
+    if kind == Kind.ADMIN:
+        return sector in _ADMIN_READS
+    if kind != Kind.SCSI:
+        return False
+    cdb = struct.pack("=2Q", sector, begin_ns)
+    at = _ATA_COMMAND_AT.get(cdb[0])
+    return cdb[at] in _ATA_READS if at else cdb[0] in _SCSI_READS

@@ -1,0 +1,141 @@
+"""What a drive holds, by the changes it completed. Pure: the rules of docs/method-trim.md, "A recording"."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+
+from opwatch.trim.changes import Kind, changes_nothing, decode
+from opwatch.trim.sectormap import SectorMap, State
+
+# Changes that are remembered because others may have been on their way at the same time.
+_RECENT = 65_536
+
+
+class _Recent:
+    """Ranges that were changed lately, in order of their ends. Before `horizon_ns` nothing is known."""
+
+    def __init__(self, horizon_ns: int) -> None:
+        self.horizon_ns = horizon_ns
+        self.newest_ns = 0
+        self._seen: deque[tuple[int, int, int]] = deque()
+
+    def add(self, end_ns: int, first: int, last: int) -> None:
+        """`end_ns` must never fall: it may be later than the true end."""
+        if len(self._seen) == _RECENT:
+            self.horizon_ns = max(self.horizon_ns, self._seen.popleft()[0])
+        self.newest_ns = end_ns
+        self._seen.append((end_ns, first, last))
+
+    def since(self, begin_ns: int) -> Iterator[tuple[int, int]]:
+        """The ranges of what had not ended at a moment."""
+        for end_ns, first, last in reversed(self._seen):
+            if end_ns <= begin_ns:
+                return
+            yield first, last
+
+
+class History:
+    """A map of one disk. `granule` and `offset` are what it frees as a whole, in sectors. Of what was on its
+    way before `since_ns` it is not known what it met. `forgotten` counts, by their words, what made known
+    things unknown."""
+
+    def __init__(self, sectors: int, granule: int = 1, offset: int = 0, since_ns: int = 0) -> None:
+        self.map = SectorMap(sectors)
+        self.granule = max(granule, 1)
+        self.offset = offset
+        self.forgotten: Counter[str] = Counter()
+        # What may free, and what may write. Zeroing may do either.
+        self._frees, self._writes = _Recent(since_ns), _Recent(since_ns)
+        self._clock = since_ns
+        # The begin of the last discard, and what was written meanwhile: the ranges of a command share it.
+        self._beside: tuple[int, list[tuple[int, int]]] = (-1, [])
+
+    def apply(self, raw: bytes) -> tuple[int, int]:
+        """Take note of changes, in the order of their completion. Returns the sectors that the kernel counts
+        as written and as discarded."""
+        written = discarded = 0
+        for sector, begin_ns, end_ns, sectors, kind, status, _ in decode(raw):
+            if end_ns > self._clock:
+                self._clock = end_ns
+            if kind == Kind.WRITE:
+                written += sectors
+                self._write(sector, sector + sectors, begin_ns, State.UNKNOWN if status else State.WRITTEN)
+            elif kind == Kind.DISCARD:
+                discarded += sectors
+                self._free(sector, sector + sectors, begin_ns, done=not status)
+            elif kind == Kind.ERASE:
+                written += sectors
+                self._free(sector, sector + sectors, begin_ns, done=not status)
+            elif kind == Kind.ZEROES:
+                written += sectors
+                self._write(sector, sector + sectors, begin_ns, State.UNKNOWN)
+                self._frees.add(self._clock, sector, sector + sectors)
+            elif not changes_nothing(kind, sector, begin_ns):
+                self.forget("a command that the block layer knows nothing of", end_ns)
+        return written, discarded
+
+    def decay(self, writes: bool, discards: bool, why: str, now_ns: int) -> None:
+        """There were changes that nobody saw: what writes or discards may have changed becomes unknown."""
+        if writes and discards:
+            self.forget(why, now_ns)
+        elif writes or discards:
+            self._note(why, now_ns)
+            lost = State.TRIMMED if writes else State.WRITTEN
+            self.map.turn(0, self.map.sectors, lost, State.UNKNOWN)
+
+    def forget(self, why: str, now_ns: int) -> None:
+        self._note(why, now_ns)
+        self.map.forget()
+
+    def _note(self, why: str, now_ns: int) -> None:
+        """Whatever is on its way now may have met what was not seen."""
+        self.forgotten[why] += 1
+        self._clock = max(self._clock, now_ns)
+        self._beside = (-1, [])
+        for recent in (self._writes, self._frees):
+            recent.add(self._clock, 0, self.map.sectors)
+
+    def _write(self, first: int, last: int, begin_ns: int, state: State) -> None:
+        self.map.put(first, last, state)
+        if self.granule > 1:
+            low, high = self._around(first, last)
+            # Of a granule that is written in part the drive may hold all.
+            self.map.turn(low, first, State.TRIMMED, State.UNKNOWN)
+            self.map.turn(last, high, State.TRIMMED, State.UNKNOWN)
+        if begin_ns < self._frees.horizon_ns:
+            self.map.put(first, last, State.UNKNOWN)
+        elif self._frees.newest_ns > begin_ns:
+            for low, high in self._frees.since(begin_ns):
+                if low < last and first < high:
+                    self.map.put(max(first, low), min(last, high), State.UNKNOWN)
+        self._writes.add(self._clock, first, last)
+        self._beside = (-1, [])
+
+    def _free(self, first: int, last: int, begin_ns: int, *, done: bool) -> None:
+        low = first + (self.offset - first) % self.granule
+        high = last - (last - self.offset) % self.granule
+        if done and low < high and begin_ns >= self._writes.horizon_ns:
+            self.map.turn(first, low, State.WRITTEN, State.UNKNOWN)
+            self.map.turn(high, last, State.WRITTEN, State.UNKNOWN)
+            self.map.put(low, high, State.TRIMMED)
+            for start, end in self._written_since(begin_ns):
+                start, end = self._around(start, end)
+                if start < high and low < end:
+                    self.map.put(max(start, low), min(end, high), State.UNKNOWN)
+        else:
+            # It may have freed a part, or nothing.
+            self.map.turn(first, last, State.WRITTEN, State.UNKNOWN)
+        self._frees.add(self._clock, first, last)
+
+    def _written_since(self, begin_ns: int) -> list[tuple[int, int]]:
+        if self._writes.newest_ns <= begin_ns:
+            return []
+        if self._beside[0] != begin_ns:
+            self._beside = (begin_ns, list(self._writes.since(begin_ns)))
+        return self._beside[1]
+
+    def _around(self, first: int, last: int) -> tuple[int, int]:
+        """The granules that a range touches."""
+        low = max(first - (first - self.offset) % self.granule, 0)
+        return low, last + (self.offset - last) % self.granule

@@ -1,0 +1,96 @@
+"""`python -m tests.bench.history_bench`: what a recording costs. Needs root.
+
+A write in the kernel, by the kernel's own clock; a change on the user side, for writes to where data is and
+for writes that cut the map into ever more pieces; and a map of many pieces written to a file and read again.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from opwatch.collectors.changes import ChangeTracer
+from opwatch.device import Devices
+from opwatch.scratch import ScratchDisk
+from opwatch.tools.overhead import program_statistics
+from opwatch.trim import journal
+from opwatch.trim.changes import RECORD, Kind, decode
+from opwatch.trim.history import History
+from opwatch.trim.sectormap import State
+from tests.kernel.load import writes
+
+from .figure import Figure, table
+from .figures import machine
+
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "good" / "trim" / "disk.history"
+# A disk of 1 TiB in blocks of 4 KiB, and as many changes as are looked at.
+SECTORS, BLOCK, CHANGES = 1 << 31, 8, 200_003
+
+
+def kernel_cost(count: int = 20_011) -> Figure:
+    with ScratchDisk(256 << 20) as disk, program_statistics():
+        tracer = ChangeTracer(Devices().resolve(disk.node))
+        writes(disk.node, count, step=0)
+        seen = sum(1 for change in decode(tracer.drain()[0]) if change[4] == Kind.WRITE)
+        [program] = tracer.programs()
+        tracer.close()
+    text = f"ns, of {seen} of {program[2]} events; the kernel's timing included"
+    return Figure("BPF time of a write", program[3] / program[2], 500, text)
+
+
+def _changes(seed: int, blocks: int) -> bytes:
+    rng = random.Random(seed)
+    return b"".join(
+        RECORD.pack(rng.randrange(blocks) * BLOCK, at, at + 1, BLOCK, Kind.WRITE, 0, 0)
+        for at in range(CHANGES)
+    )
+
+
+def _time(history: History, raw: bytes) -> float:
+    begin = time.process_time()
+    history.apply(raw)
+    return 1e9 * (time.process_time() - begin) / CHANGES
+
+
+def user_cost() -> tuple[Figure, Figure]:
+    history, raw = History(SECTORS), _changes(1, SECTORS // BLOCK)
+    history.map.put(0, SECTORS, State.WRITTEN)
+    over = _time(history, raw)
+    history.map.put(0, SECTORS, State.TRIMMED)
+    cut = _time(history, raw)
+    runs = sum(1 for _ in history.map.runs())
+    return (
+        Figure("user side, a write to where data is", over, 4000, f"ns, {1e9 / over:.0f} a second"),
+        Figure("user side, a write that cuts the map", cut, 12000, f"ns, until {runs} pieces of 1 TiB"),
+    )
+
+
+def file_cost() -> tuple[Figure, Figure]:
+    history = History(SECTORS)
+    history.map.put(0, SECTORS, State.TRIMMED)
+    history.apply(_changes(2, SECTORS // BLOCK))
+    known = journal.load(FIXTURE.read_bytes())
+    begin = time.monotonic()
+    raw = journal.snapshot(replace(known.drive, sectors=SECTORS), known.look, history.map)
+    written = time.monotonic()
+    journal.load(raw)
+    read = time.monotonic()
+    pieces = sum(1 for _ in history.map.runs())
+    return (
+        Figure("a map written anew", written - begin, 3, f"s, {pieces} pieces, {len(raw) >> 10} KiB"),
+        Figure("a map read", read - written, 8, "s, the same"),
+    )
+
+
+def main() -> int:
+    figures = [kernel_cost(), *user_cost(), *file_cost()]
+    print(f"on {machine()}")
+    print("\n".join(table(figures)))
+    return 0 if all(figure.holds for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

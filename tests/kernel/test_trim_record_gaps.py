@@ -1,0 +1,184 @@
+"""Recordings that are taken up again, given up or refused."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.history_file import read_history
+from opwatch.scratch import ScratchDisk
+from opwatch.trim.sectormap import State
+
+from .drives import MIB, run
+from .load import discards, flushes, reads, writes
+from .recordings import command, recorded, recorder
+from .watching import ATTEMPTS, opwatch
+
+# --- between recordings ---
+
+
+def _known(path: Path) -> dict[State, int]:
+    saved, _ = read_history(path)
+    return {state: saved.map.extents(state).total for state in (State.WRITTEN, State.TRIMMED)}
+
+
+def _prepared(disk: ScratchDisk, path: Path) -> dict[State, int]:
+    def load() -> None:
+        discards(disk.node, 3)
+        writes(disk.node, 11, start=64 * MIB)
+
+    recorded(disk.node, path, load)
+    assert _known(path) == {State.WRITTEN: 11 * 4096, State.TRIMMED: 3 << 19}
+    return _known(path)
+
+
+def _both(node: str) -> None:
+    writes(node, 1)
+    discards(node, 1)
+
+
+GAPS: dict[str, tuple[Callable[[str], None], set[State]]] = {
+    "nothing": (lambda _: None, {State.WRITTEN, State.TRIMMED}),
+    "reads": (lambda node: reads(node, 5), {State.WRITTEN, State.TRIMMED}),
+    "flushes": (lambda node: flushes(node, 3), {State.WRITTEN, State.TRIMMED}),
+    "writes": (lambda node: writes(node, 1), {State.WRITTEN}),
+    "discards": (lambda node: discards(node, 1), {State.TRIMMED}),
+    "both": (_both, set()),
+}
+
+
+@pytest.mark.parametrize("what", GAPS)
+def test_what_a_gap_leaves(what: str, disk: ScratchDisk, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    before = _prepared(disk, path)
+    load, kept = GAPS[what]
+    load(disk.node)
+    expected = {state: size if state in kept else 0 for state, size in before.items()}
+    told = command("stale", "--dev", disk.node, "--history", str(path))
+    assert told["stale_bytes"]["low"] == expected[State.WRITTEN]
+    assert told["unknown_bytes"] == told["free_bytes"] - sum(expected.values())
+    assert told["notes"] and bool(told["drives"][0]["doubts"]) is (len(kept) < 2)
+    done = command("record", "--dev", disk.node, "-o", str(path), "--for", "0.3")
+    assert (done["written_bytes"], done["trimmed_bytes"]) == tuple(expected.values())
+    assert ("still" in done["kept"]) is (len(kept) == 2)
+    assert _known(path) == expected
+
+
+def test_a_recorder_that_was_killed_is_taken_up_where_it_was(disk: ScratchDisk, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    for _ in range(ATTEMPTS):
+        with recorder(disk.node, path) as process:
+            writes(disk.node, 11)
+            time.sleep(2)
+            process.kill()
+            process.wait()
+        if not read_history(path)[0].look.forgotten:
+            break
+        path.unlink()
+    assert _known(path)[State.WRITTEN] == 11 * 4096
+    done = command("record", "--dev", disk.node, "-o", str(path), "--for", "0.2")
+    assert done["written_bytes"] == 11 * 4096
+    with recorder(disk.node, path) as process:
+        writes(disk.node, 1, start=MIB)
+        process.kill()
+        process.wait()
+        # Nobody knows whether that was seen in time; what was written stays so.
+    done = command("record", "--dev", disk.node, "-o", str(path), "--for", "0.2")
+    assert done["written_bytes"] in (11 * 4096, 12 * 4096)
+
+
+def test_another_life_of_the_disk(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with ScratchDisk(64 * MIB) as disk:
+        recorded(disk.node, path, lambda: writes(disk.node, 3))
+        backing = Path(f"/sys/block/{disk.name}/loop/backing_file").read_text().strip()
+        run("losetup", "--detach", disk.node)
+        run("losetup", disk.node, backing)
+        told = command("stale", "--dev", disk.node, "--history", str(path))
+        assert told["stale_bytes"] == {"value": None, "low": 0, "high": 64 * MIB}
+        assert told["drives"][0]["doubts"] == ["nothing is known: the disk was away"]
+        done = command("record", "--dev", disk.node, "-o", str(path), "--for", "0.2")
+        assert done["unknown_bytes"] == 64 * MIB
+        assert "the disk was away" in done["kept"]
+
+
+# --- refusals ---
+
+
+def refused(*words: str) -> tuple[int, str]:
+    done = opwatch("trim", *words)
+    assert not done.stdout
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+def test_refusals(disk: ScratchDisk, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    assert refused("record")[0] == 2
+    assert refused("record", "--dev", "nonexistent")[0] == 2
+    path.write_text("a letter")
+    status, words = refused("record", "--dev", disk.node, "-o", str(path))
+    assert (status, "no history" in words) == (3, True), words
+    status, words = refused("stale", "--dev", disk.node, "--history", str(path))
+    assert (status, "no history" in words) == (1, True), words
+    status, words = refused("stale", "--dev", disk.node, "--history", str(tmp_path / "none"))
+    assert (status, "No such file" in words) == (1, True), words
+    path.unlink()
+    with recorder(disk.node, path):
+        status, words = refused("record", "--dev", disk.node, "-o", str(path))
+        assert (status, "another opwatch" in words) == (3, True), words
+    with ScratchDisk(64 * MIB) as other:
+        status, words = refused("record", "--dev", other.node, "-o", str(path))
+        assert (status, "another drive" in words) == (3, True), words
+        status, words = refused("stale", "--dev", other.node, "--history", str(path))
+        assert (status, "no history was given" in words) == (6, True), words
+
+
+def test_without_the_kernels_counts_nothing_is_recorded(disk: ScratchDisk, tmp_path: Path) -> None:
+    switch = Path(f"/sys/block/{disk.name}/queue/iostats")
+    switch.write_text("0")
+    try:
+        status, words = refused("record", "--dev", disk.node, "-o", str(tmp_path / "x"))
+    finally:
+        switch.write_text("1")
+    assert (status, "iostats" in words) == (5, True), words
+
+
+def test_statistics_that_are_switched_off_end_it(disk: ScratchDisk, tmp_path: Path) -> None:
+    """Whatever is written then, the counts stay as they were: nothing may be believed afterwards."""
+    path = tmp_path / "x"
+    switch = Path(f"/sys/block/{disk.name}/queue/iostats")
+    try:
+        with recorder(disk.node, path) as process:
+            writes(disk.node, 3)
+            switch.write_text("0")
+            _, words = process.communicate(timeout=30)
+    finally:
+        switch.write_text("1")
+    assert (process.returncode, "switched off" in words, "Traceback" in words) == (1, True, False), words
+    assert _known(path) == {State.WRITTEN: 0, State.TRIMMED: 0}
+
+
+def test_a_disk_that_goes_away_ends_it(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with ScratchDisk(64 * MIB) as disk:
+        with recorder(disk.node, path) as process:
+            writes(disk.node, 3)
+            time.sleep(1.5)
+            disk.detach()
+            _, words = process.communicate(timeout=30)
+        assert process.returncode == 1
+        assert "is gone" in words
+        assert "Traceback" not in words
+    read_history(path)
+
+
+def test_a_command_is_followed_to_its_end(disk: ScratchDisk, tmp_path: Path) -> None:
+    words = ["record", "--dev", disk.node, "-o", str(tmp_path / "x"), "--json", "--", "sh", "-c", "exit 7"]
+    done = opwatch("trim", *words)
+    assert done.returncode == 7
+    assert json.loads(done.stdout)["file"] == str(tmp_path / "x")

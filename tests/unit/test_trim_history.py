@@ -1,0 +1,226 @@
+"""The map of a recording against a naive model, sector by sector."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from opwatch.trim import history as module
+from opwatch.trim.changes import RECORD, Kind, changes_nothing, decode
+from opwatch.trim.extents import Extents
+from opwatch.trim.history import History
+from opwatch.trim.sectormap import SECTOR, SectorMap, State
+
+U, W, T = State.UNKNOWN, State.WRITTEN, State.TRIMMED
+
+
+def change(kind: Kind, sector: int, sectors: int, begin: int = 0, end: int = 0, status: int = 0) -> bytes:
+    return RECORD.pack(sector, begin, end, sectors, kind, status, 0)
+
+
+def states(map_: SectorMap) -> list[int]:
+    found: list[int] = []
+    for start, end, state in map_.runs():
+        assert start == len(found)
+        found += [state] * (end - start)
+    return found
+
+
+# --- the map itself ---
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opwatch.trim.sectormap._SHIFT", 5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.usefixtures("small_parts")
+def test_the_map_is_a_list_of_states(seed: int) -> None:
+    rng = random.Random(seed)
+    size = rng.choice((31, 32, 100, 257))
+    map_, model = SectorMap(size), [int(U)] * size
+    map_.log = []
+    replayed = SectorMap(size)
+    for _ in range(300):
+        start = rng.randrange(size)
+        end = start + rng.choice((1, 2, 7, 32, 64, size))
+        state = rng.choice((U, W, T))
+        if rng.random() < 0.2:
+            other = rng.choice((U, W, T))
+            map_.turn(start, end, state, other)
+            model[start:end] = [other if each == state else each for each in model[start:end]]
+        else:
+            map_.put(start, end, state)
+            model[start:end] = [state] * (min(end, size) - start)
+        assert states(map_) == model
+        for run in map_.log:
+            replayed.put(*run)
+        map_.log.clear()
+        assert states(replayed) == model
+        for each in State:
+            expected = Extents.of((at * SECTOR, (at + 1) * SECTOR) for at in range(size) if model[at] == each)
+            assert map_.extents(each) == expected
+        for starts, found in map_._parts.values():
+            assert list(starts) == sorted(set(starts))
+            assert all(one != two for one, two in pairwise(found))
+
+
+def test_what_changes_nothing_is_not_logged() -> None:
+    map_ = SectorMap(1 << 24)
+    map_.log = []
+    map_.put(8, 16, W)
+    map_.put(10, 12, W)
+    map_.put(1 << 20, 1 << 24, U)
+    assert map_.log == [(8, 16, W)]
+
+
+# --- the rules ---
+
+
+class Naive:
+    """The same rules, sector by sector, looking at every change there ever was."""
+
+    def __init__(self, size: int, granule: int, offset: int) -> None:
+        self.size, self.granule, self.offset = size, granule, offset
+        self.state = [int(U)] * size
+        self.past: list[tuple[str, int, int, int]] = []
+        self.clock = 0
+
+    def around(self, at: int) -> range:
+        first = at - (at - self.offset) % self.granule
+        return range(max(first, 0), min(first + self.granule, self.size))
+
+    def apply(self, kind: Kind, first: int, last: int, begin: int, end: int, status: int) -> None:
+        self.clock = max(self.clock, end)
+        frees = [past for past in self.past if past[0] in "fz" and past[3] > begin]
+        writes = [past for past in self.past if past[0] in "wz" and past[3] > begin]
+        if kind in (Kind.WRITE, Kind.ZEROES):
+            good = kind is Kind.WRITE and not status
+            touched = {each for at in range(first, last) for each in self.around(at)}
+            for at in touched - set(range(first, last)):
+                if self.state[at] == T:
+                    self.state[at] = U
+            for at in range(first, last):
+                met = any(low <= at < high for _, low, high, _ in frees)
+                self.state[at] = W if good and not met else U
+            self.past.append(("w" if kind is Kind.WRITE else "z", first, last, self.clock))
+            return
+        hit = {each for _, low, high, _ in writes for at in range(low, high) for each in self.around(at)}
+        for at in range(first, last):
+            granule = self.around(at)
+            whole = granule.start >= first and granule.stop <= last and len(granule) == self.granule
+            if whole and not status:
+                self.state[at] = U if at in hit else T
+            elif self.state[at] == W:
+                self.state[at] = U
+        self.past.append(("f", first, last, self.clock))
+
+
+def stream(rng: random.Random, size: int) -> Iterator[tuple[Kind, int, int, int, int, int]]:
+    now = 1000
+    for _ in range(120):
+        kind = rng.choice((Kind.WRITE,) * 5 + (Kind.DISCARD,) * 3 + (Kind.ERASE, Kind.ZEROES))
+        first = rng.randrange(size)
+        last = min(size, first + rng.choice((1, 3, 8, 16, 40)))
+        now += rng.choice((0, 1, 10, -2))
+        yield kind, first, last, now - rng.choice((1, 5, 30)), now, rng.choice((0,) * 9 + (10,))
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.usefixtures("small_parts")
+def test_the_rules_are_those_of_the_naive_model(seed: int) -> None:
+    rng = random.Random(seed)
+    granule = rng.choice((1, 1, 4, 8, 10))
+    # Whole granules, as disks are: the naive model has no half ones at the end.
+    size, offset = 20 * granule, 0
+    ours, naive = History(size, granule, offset), Naive(size, granule, offset)
+    for kind, first, last, begin, end, status in stream(rng, size):
+        ours.apply(change(kind, first, last - first, begin, end, status))
+        naive.apply(kind, first, last, begin, end, status)
+        assert states(ours.map) == naive.state, (kind, first, last, begin, end, status)
+
+
+def test_granules_that_begin_elsewhere() -> None:
+    one = History(100, 10, 3)
+    one.apply(change(Kind.WRITE, 0, 100, 0, 1))
+    one.apply(change(Kind.DISCARD, 0, 100, 2, 3))
+    assert [(run[0], run[1], run[2]) for run in one.map.runs()] == [(0, 3, U), (3, 93, T), (93, 100, U)]
+    one.apply(change(Kind.WRITE, 15, 1, 4, 5))
+    assert list(one.map.runs())[1:4] == [(3, 13, T), (13, 15, U), (15, 16, W)]
+
+
+def test_a_write_on_its_way_before_the_start_is_not_known() -> None:
+    one = History(100, since_ns=50)
+    one.apply(change(Kind.WRITE, 0, 10, 40, 60) + change(Kind.WRITE, 20, 10, 55, 60))
+    one.apply(change(Kind.DISCARD, 20, 5, 45, 70))
+    assert [run for run in one.map.runs() if run[2]] == [(25, 30, W)]
+
+
+def test_too_many_at_once_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_RECENT", 10)
+    one = History(1000)
+    for at in range(30):
+        one.apply(change(Kind.WRITE, at, 1, at, at + 1))
+    one.apply(change(Kind.DISCARD, 500, 10, 5, 40))
+    one.apply(change(Kind.DISCARD, 600, 10, 35, 41))
+    assert [run for run in one.map.runs() if run[2]] == [(0, 30, W), (600, 610, T)]
+
+
+@pytest.mark.parametrize(
+    ("writes", "discards", "kept"),
+    [(True, False, W), (False, True, T), (True, True, None), (False, False, -1)],
+)
+def test_what_was_not_seen_decays(writes: bool, discards: bool, kept: int | None) -> None:
+    one = History(100)
+    one.apply(change(Kind.WRITE, 0, 10, 0, 1) + change(Kind.DISCARD, 10, 10, 2, 3))
+    one.decay(writes, discards, "a reason", 100)
+    known = {state for _, _, state in one.map.runs() if state}
+    assert known == ({W, T} if kept == -1 else {kept} - {None})
+    assert bool(one.forgotten) is (writes or discards)
+    # What was on its way at that moment may have met what was not seen.
+    one.apply(change(Kind.WRITE, 50, 10, 99, 101))
+    assert (50, 60, W) in one.map.runs() if kept == -1 else (50, 60, W) not in one.map.runs()
+
+
+def test_counts_are_those_of_the_kernel() -> None:
+    one = History(100)
+    raw = [
+        change(kind, 0, sectors, 0, 1, 5) for kind, sectors in zip(list(Kind)[:4], (3, 5, 7, 11), strict=True)
+    ]
+    assert one.apply(b"".join(raw)) == (3 + 5 + 11, 7)
+
+
+def test_foreign_commands() -> None:
+    def scsi(*cdb: int) -> tuple[Kind, int, int]:
+        raw = bytes(cdb).ljust(16, b"\0")
+        return Kind.SCSI, int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")
+
+    identify = [0] * 16
+    identify[0], identify[14] = 0x85, 0xEC
+    erase = [0] * 16
+    erase[0], erase[14] = 0x85, 0xF4
+    for command in (scsi(0x12), scsi(0x4D), scsi(*identify), (Kind.NVME, 2, 0), (Kind.ADMIN, 2, 0)):
+        assert changes_nothing(*command)
+    for command in (
+        scsi(0x42),
+        scsi(0x2A),
+        scsi(*erase),
+        (Kind.NVME, 9, 0),
+        (Kind.ADMIN, 0x80, 0),
+        (Kind.OTHER, 34, 0),
+    ):
+        assert not changes_nothing(*command)
+        one = History(100)
+        one.apply(change(Kind.WRITE, 0, 10, 0, 1))
+        one.apply(RECORD.pack(command[1], command[2], 5, 0, command[0], 0, 0))
+        assert not any(state for _, _, state in one.map.runs())
+
+
+@pytest.mark.parametrize("raw", [b"x", bytes(31), change(Kind.WRITE, 0, 0), RECORD.pack(0, 0, 0, 8, 8, 0, 0)])
+def test_bad_records_are_refused(raw: bytes) -> None:
+    with pytest.raises(ValueError):
+        list(decode(raw))

@@ -1,0 +1,84 @@
+"""What people and programs are told of a history."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.history_stale import Part, Remembered
+from opwatch.sinks.trim_history import (
+    HistoryReport,
+    Recorded,
+    history_document,
+    history_lines,
+    write_recorded,
+)
+from opwatch.trim.extents import Extents
+from opwatch.trim.journal import Look
+from opwatch.trim.remap import Landing
+from opwatch.trim.stale import Bounds
+
+LOOK = Look(1, 2 * 10**18, "boot", 3, 4, 5, 6, 0, 0, 10**18)
+FREE = Extents.of([(0, 1 << 20), (2 << 20, 5 << 20)])
+
+
+def report(held: int, unknown: int, remembered: Remembered | None) -> HistoryReport:
+    part = Part(Landing("sda", FREE), 1 << 30, 4096, 0, held, unknown, remembered)
+    stale = Bounds(None if unknown else held, held, held + unknown)
+    return HistoryReport("/mnt", "ext4", 0.5, (part,), stale, None, "nobody knows", None, ("a note",))
+
+
+def known(*doubts: str) -> Remembered:
+    return Remembered(Path("/var/lib/x"), LOOK, Extents(), Extents(), doubts, ())
+
+
+def test_an_exact_figure_is_called_exact() -> None:
+    found = report(12345, 0, known())
+    text = "\n".join(history_lines(found))
+    assert "12.3 kB, 0.29 % of it; exact: 12345 bytes" in text
+    assert "unknown  " not in text.replace("OP, WAF      unknown", "")
+    document = history_document(found)
+    assert (document["exact"], document["unknown_bytes"]) == (True, 0)
+    assert document["stale_bytes"] == {"value": 12345, "low": 12345, "high": 12345}
+
+
+def test_what_is_not_known_makes_bounds() -> None:
+    found = report(4096, 1 << 20, known("the disk was written to since the recording"))
+    lines = history_lines(found)
+    text = "\n".join(lines)
+    assert "stale        4.10 kB to 1.05 MB" in text
+    assert "unknown      1.05 MB, 25.00 % of it" in text
+    assert "exact" not in text
+    assert all(len(line) <= 80 for line in lines)
+    document = history_document(found)
+    assert (document["exact"], document["stale_bytes"]["value"]) == (False, None)
+    assert document["drives"][0]["doubts"] == ["the disk was written to since the recording"]
+
+
+def test_a_disk_without_a_history_has_no_figure() -> None:
+    found = report(0, FREE.total, None)
+    assert "no history of it was given" in "\n".join(history_lines(found))
+    [drive] = history_document(found)["drives"]
+    assert (drive["stale_bytes"], drive["history"], drive["unknown_bytes"]) == (None, None, FREE.total)
+
+
+@pytest.mark.parametrize(
+    ("slack", "words"), [(0, "to the sector"), (8, "writes 4096 bytes"), (None, "writes unknown")]
+)
+def test_a_recording_tells_its_proof(slack: int | None, words: str) -> None:
+    look = replace(LOOK, written_slack=slack, forgotten={"a reason": 3})
+    found = Recorded("sda", "/x", 1.5, "a new history", 1 << 30, 4096, 8192, (1 << 30) - 12288, 3, look, 2)
+    out = io.StringIO()
+    write_recorded(found, out, as_json=False)
+    assert words in out.getvalue()
+    assert "3 times: a reason" in out.getvalue()
+    assert all(len(line) <= 80 for line in out.getvalue().splitlines())
+    out = io.StringIO()
+    write_recorded(found, out, as_json=True)
+    document = json.loads(out.getvalue())
+    assert document["slack_bytes"]["write"] == (None if slack is None else slack * 512)
+    assert (document["written_bytes"], document["forgotten"]) == (4096, {"a reason": 3})

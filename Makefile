@@ -44,7 +44,7 @@ endef
 packages:
 	$(call install_packages,$(PACKAGES))
 
-.venv/tools: | packages
+.venv/tools: Makefile | packages
 	@$(PYTHON) -m venv .venv
 	@$(PY) -m pip install -q --disable-pip-version-check 'setuptools>=77' $(PYTHON_TOOLS)
 	@touch $@

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from opwatch.collectors.discard_programs import explained, loader, pack_granule
-from opwatch.collectors.diskstats import StatReader, StatSample
+from opwatch.collectors.diskstats import StatReader, StatSample, is_idle
 from opwatch.device import BlockDevice
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class DiscardTracer:
         except ProbeError as error:
             self._native.close()
             raise explained(error) from error
+        self._disks = {disk.name: disk for disk in disks}
         self._stats = {disk.name: StatReader(disk) for disk in disks}
         self._before = self._read_stats()
 
@@ -119,7 +120,8 @@ class DiscardTracer:
         for flow in flows:
             if flow.stage.name in ("ISSUED", "REQUEUED", "DONE"):
                 issued[flow.disk] += flow.amount.bytes * (1 if flow.stage.name == "ISSUED" else -1)
-        return any(left > 0 for left in issued.values())
+        # An end that was not seen would be waited for in vain: the kernel knows better, where it counts.
+        return any(left > 0 and not is_idle(self._disks[name]) for name, left in issued.items())
 
     def _read_stats(self) -> dict[str, StatSample | None]:
         return {name: reader.read() for name, reader in self._stats.items()}

@@ -21,6 +21,7 @@ help:
 	@echo "make test        every test that can run here (root for the kernel's)"
 	@echo "make build       the extension and a .venv with opwatch in it"
 	@echo "make lint bench  what CI checks; every figure against its bound"
+	@echo "make bench-trim  what following a trim costs, against fstrim"
 	@echo "make test-kernel only the tests that need root"
 	@echo "make test-vm     stock kernels and real drivers in QEMU [KERNEL=6.12] [TEST=nvme] [TIER=ci]"
 	@echo "make fuzz        ten million operations on the simulated drive"
@@ -103,7 +104,7 @@ docs: build
 	mandoc -T lint -W warning docs/man/opwatch.1
 	mandoc -T html docs/man/opwatch.1 > build/docs/opwatch.1.html
 
-bench: bench-tracing bench-trim bench-drive bench-counters
+bench: bench-tracing bench-drive bench-counters
 
 bench-tracing: build
 	$(call install_packages,$(BENCH_PACKAGES))

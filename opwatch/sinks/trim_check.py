@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from opwatch import units
 from opwatch.sinks.devices import encodable
+from opwatch.sinks.folding import folded
 from opwatch.trim import layers
 from opwatch.trim.causes import Effect, Reason, reason
 from opwatch.trim.forecast import Forecast, Outlook
@@ -16,7 +16,6 @@ from opwatch.trim.layers import Kind, Layer, Stack
 from opwatch.trim.rules import named
 from opwatch.trim.schedule import Schedule
 
-WIDTH = 80
 _LABEL = 10
 
 
@@ -50,22 +49,9 @@ def schedule_document(schedule: Schedule) -> dict[str, Any]:
     return found | {"runs": schedule.runs}
 
 
-def _folded(text: str, indent: int, *, first: str = "") -> list[str]:
-    """Lines of at most 80 columns, words kept whole: commands and paths must not be torn apart."""
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=" " * indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
-
-
 def _wrapped(label: str, text: str, indent: int = 2) -> list[str]:
     """`label  text`, with further lines below the text."""
-    head = f"{' ' * indent}{label:<{_LABEL}} "
-    return _folded(text, len(head), first=head)
+    return folded(text, f"{' ' * indent}{label:<{_LABEL}} ")
 
 
 def _bytes(n_bytes: int) -> str:
@@ -105,7 +91,7 @@ def _layer(layer: Layer) -> list[str]:
         words.append(f"({named(layer)})")
     elif layer.label or layer.text("backing_file"):
         words.append(f"({layer.label or layer.text('backing_file')})")
-    return _folded(" ".join(words), 24, first="  ")
+    return folded(" ".join(words), "  ", 24)
 
 
 def _online(stack: Stack) -> list[str]:
@@ -155,7 +141,7 @@ def _reason(each: Reason, *, full: bool) -> Iterator[str]:
 
 def lines(checked: Checked, encoding: str) -> list[str]:
     """One check in full, at most 80 columns where names allow it."""
-    found = _folded(headline(checked), 4)
+    found = folded(headline(checked), indent=4)
     for layer in checked.stack.layers:
         found += _layer(layer)
     found += _online(checked.stack)

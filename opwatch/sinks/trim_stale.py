@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from opwatch import units
 from opwatch.sinks import SCHEMA
+from opwatch.sinks.folding import folded
 from opwatch.trim.estimate import Share
 from opwatch.trim.remap import Landing
 from opwatch.trim.stale import Bounds, Calibration, Count, Mapped, Spare
 
-_WIDTH, _LABEL = 80, 13
+_LABEL = 13
 
 
 class Drive(Protocol):
@@ -127,13 +127,7 @@ def document(report: Report) -> dict[str, Any]:
 
 def row(label: str, text: str) -> list[str]:
     """A label and a text in 80 columns."""
-    return textwrap.wrap(
-        units.printable(text),
-        _WIDTH,
-        initial_indent=label.ljust(_LABEL),
-        subsequent_indent=" " * _LABEL,
-        break_on_hyphens=False,
-    )
+    return folded(text, label.ljust(_LABEL))
 
 
 def _between(found: Bounds, shown: str, scale: float = 1.0) -> str:

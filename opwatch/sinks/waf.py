@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,9 +10,9 @@ from opwatch import units
 from opwatch.counters.reading import Drive
 from opwatch.measure import Background, Measured, Stretch
 from opwatch.sinks import SCHEMA
+from opwatch.sinks.folding import folded
 from opwatch.waf import Span, Split
 
-COLUMNS = 80
 _LABEL = 11
 BELOW_ONE = "below 1: the drive compresses, or its counters leave something out"
 
@@ -221,9 +220,7 @@ def lines(outcome: Outcome) -> list[str]:
     told = [outcome.device, drive.model, f"firmware {drive.firmware}" if drive.firmware else None]
     if outcome.origin != outcome.device:
         told[0] = f"{outcome.device} (of {outcome.origin})"
-    shown = textwrap.wrap(units.printable(", ".join(each for each in told if each)), COLUMNS)
+    shown = folded(", ".join(each for each in told if each))
     for label, text in (*_waf_lines(outcome), *_side_lines(outcome), *_rest_lines(outcome)):
-        wrapped = textwrap.wrap(units.printable(text), COLUMNS - _LABEL) or [""]
-        shown.append(f"{label:<{_LABEL}}{wrapped[0]}")
-        shown += [" " * _LABEL + each for each in wrapped[1:]]
+        shown += folded(text, f"{label:<{_LABEL}}")
     return shown

@@ -21,6 +21,7 @@ help:
 	@echo "make test        every test that can run here (root for the kernel's)"
 	@echo "make build       the extension and a .venv with opwatch in it"
 	@echo "make lint bench  what CI checks; every figure against its bound"
+	@echo "make bench-trim  what following a trim costs, against fstrim"
 	@echo "make test-kernel only the tests that need root"
 	@echo "make test-vm     stock kernels and real drivers in QEMU [KERNEL=6.12] [TEST=nvme] [TIER=ci]"
 	@echo "make fuzz        ten million operations on the simulated drive"
@@ -124,6 +125,9 @@ bench-drive: build build/ftl_speed
 	$(PY) -m tests.bench.stale_bench
 	$(PY) -m tests.bench.history_bench
 
+bench-trim: build
+	$(PY) -m tests.bench.trim_bench
+
 bench-counters: build
 	$(PY) -m tests.bench.counters_bench
 
@@ -131,4 +135,4 @@ clean:
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 
-.PHONY: help packages build demo test test-kernel test-vm exactness docs lint bench bench-tracing bench-drive bench-counters fuzz fuzz-counters waf-runs clean
+.PHONY: help packages build demo test test-kernel test-vm exactness docs lint bench bench-tracing bench-trim bench-drive bench-counters fuzz fuzz-counters waf-runs clean

@@ -4,6 +4,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include "opwatch_abi.h"
+#include "read.h"
 #include "core.h"
 #include "hist.h"
 #include "op.h"

@@ -15,12 +15,6 @@
 #define map_update(map, key, value) bpf_map_update_elem(&(map), key, value, BPF_ANY)
 #define map_delete(map, key)	    bpf_map_delete_elem(&(map), key)
 
-/*
- * Programs come as twins: tp_btf, where the kernel's types let us follow pointers directly, and
- * raw_tp, where every step is a helper call. One body serves both; @raw is a constant in each.
- */
-#define READ(raw, src, field) ((raw) ? BPF_CORE_READ(src, field) : (src)->field)
-
 /* Set by the user side before loading. */
 const volatile struct ow_target targets[OW_MAX_TARGETS];
 const volatile struct ow_disk_key disks[OW_TABLE_SIZE];

@@ -10,7 +10,11 @@
 #include "opwatch_abi.h"
 #include "op.h"
 #include "discard_abi.h"
+#include "read.h"
 #include "discard.h"
+#include "discard_flow.h"
+#include "discard_bio.h"
+#include "discard_walk.h"
 #include "discard_rq.h"
 #include "discard_fs.h"
 #include "discard_ata.h"
@@ -18,10 +22,10 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* Key, sector and length of @bio at a stage; false when it takes no data off a drive. */
-static __always_inline bool look_at(struct ow_flow_key *key, struct bio *bio, __u8 stage)
+/* Key of @bio at a stage; false when it takes no data off a drive. */
+static __always_inline bool look_at(struct ow_flow_key *key, struct bio *bio, __u8 stage, bool raw)
 {
-	__u32 op = trim_op(BPF_CORE_READ(bio, bi_opf));
+	__u32 op = trim_op(READ(raw, bio, bi_opf));
 
 	if (op == OW_NR_OPS)
 		return false;
@@ -42,41 +46,39 @@ int discard_submitted(__u64 *ctx)
 	struct bio *bio = (struct bio *)ctx[0];
 	struct ow_flow_key key = {};
 	struct trim_bio *seen;
-	__u64 address = (__u64)bio;
 	__u32 bytes;
 
-	if (!look_at(&key, bio, OW_SUBMITTED))
+	if (!look_at(&key, bio, OW_SUBMITTED, false))
 		return 0;
-	bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
-	seen = bpf_map_lookup_elem(&bios, &address);
-	if (seen && seen->end_sector == BPF_CORE_READ(bio, bi_iter.bi_sector) + (bytes >> 9))
+	bytes = bio->bi_iter.bi_size;
+	seen = recall(number_of(ctx));
+	if (seen && seen->end_sector == bio->bi_iter.bi_sector + (bytes >> 9))
 		return 0;
 	key.who = who_runs();
 	add_bytes(&key, bytes);
 	return 0;
 }
 
-SEC("raw_tp/block_bio_queue")
+SEC("tp_btf/block_bio_queue")
 int discard_bio(__u64 *ctx)
 {
 	struct bio *bio = (struct bio *)ctx[0];
 	struct ow_flow_key key = {};
 	struct trim_bio entry = {};
-	__u64 address = (__u64)bio, sector;
-	struct ow_flow *flow;
+	struct ow_flow_cell *cell;
+	__u64 sector, whole;
 
-	if (!look_at(&key, bio, OW_BIO))
+	if (!look_at(&key, bio, OW_BIO, false))
 		return 0;
-	sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
-	entry.bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
+	sector = bio->bi_iter.bi_sector;
+	entry.bytes = bio->bi_iter.bi_size;
 	entry.end_sector = sector + (entry.bytes >> 9);
 	entry.who = key.who = who_runs();
-	if (bpf_map_update_elem(&bios, &address, &entry, BPF_ANY))
-		__sync_fetch_and_add(&loss.bios_full, 1);
-	flow = flow_of(&key);
-	if (flow)
-		add_range(flow, key.disk, sector, entry.bytes, 1);
-	count_origin(&key, sector, entry.bytes);
+	send_to(&entry, &key);
+	remember(number_of(ctx), &entry);
+	cell = flow_of(&key);
+	whole = cell ? add_range(cell, sector, entry.bytes, 1) : entry.bytes;
+	count_origin(&key, entry.bytes, whole);
 	return 0;
 }
 
@@ -85,9 +87,14 @@ int discard_remapped(__u64 *ctx)
 {
 	struct bio *bio = (struct bio *)ctx[0];
 	struct ow_flow_key key = {};
+	struct trim_bio *known;
 
-	if (!look_at(&key, bio, OW_REMAPPED))
+	if (!look_at(&key, bio, OW_REMAPPED, true))
 		return 0;
+	/* NVMe multipath hands on the bio itself. */
+	known = recall((__u64)bio);
+	if (known)
+		send_to(known, &key);
 	key.who = who_runs();
 	add_bytes(&key, BPF_CORE_READ(bio, bi_iter.bi_size));
 	return 0;
@@ -103,21 +110,20 @@ int discard_split(__u64 *ctx)
 	struct bio *bio = (struct bio *)ctx[0];
 	struct ow_flow_key key = {};
 	struct trim_bio entry = {}, *known;
-	__u64 address = (__u64)bio, parent;
 
-	if (!look_at(&key, bio, OW_SPLIT))
+	if (!look_at(&key, bio, OW_SPLIT, true))
 		return 0;
 	entry.bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
 	entry.end_sector = BPF_CORE_READ(bio, bi_iter.bi_sector) + (entry.bytes >> 9);
-	known = bpf_map_lookup_elem(&bios, &address);
+	known = recall((__u64)bio);
 	if (known && known->end_sector == entry.end_sector) {
 		key.who = known->who;
 		add_bytes(&key, entry.bytes);
 		return 0;
 	}
-	parent = (__u64)BPF_CORE_READ(bio, bi_private);
-	known = bpf_map_lookup_elem(&bios, &parent);
+	known = recall((__u64)BPF_CORE_READ(bio, bi_private));
 	entry.who = key.who = known ? known->who : who_runs();
+	send_to(&entry, &key);
 	add_bytes(&key, entry.bytes);
 	/* What md cut off without an event is unknown here: its bytes end with what it was cut
 	 * from. */
@@ -125,8 +131,7 @@ int discard_split(__u64 *ctx)
 		__sync_fetch_and_add(&known->bytes, -entry.bytes);
 	else
 		entry.bytes = 0;
-	if (bpf_map_update_elem(&bios, &address, &entry, BPF_ANY))
-		__sync_fetch_and_add(&loss.bios_full, 1);
+	remember((__u64)bio, &entry);
 	return 0;
 }
 
@@ -138,16 +143,15 @@ int discard_split(__u64 *ctx)
 static __always_inline int on_merge(struct bio *bio, bool in_front)
 {
 	struct ow_flow_key key = {};
-	__u64 address = (__u64)bio;
-	struct trim_bio *entry;
+	struct trim_bio *known;
 
-	if (!look_at(&key, bio, OW_MERGED))
+	if (!look_at(&key, bio, OW_MERGED, true))
 		return 0;
-	entry = bpf_map_lookup_elem(&bios, &address);
-	key.who = entry ? entry->who : who_runs();
+	known = recall((__u64)bio);
+	key.who = known ? known->who : who_runs();
 	add_bytes(&key, BPF_CORE_READ(bio, bi_iter.bi_size));
 	if (key.who == OW_WHO_KERNEL && !in_front)
-		bpf_map_delete_elem(&bios, &address);
+		forget((__u64)bio);
 	return 0;
 }
 
@@ -168,21 +172,20 @@ SEC("raw_tp/block_bio_complete")
 int discard_bio_done(__u64 *ctx)
 {
 	struct bio *bio = (struct bio *)ctx[1];
-	__u64 address = (__u64)bio;
 	struct ow_flow_key key = {};
-	struct trim_bio *entry;
+	struct trim_bio *known;
 
-	if (!look_at(&key, bio, OW_BIO_DONE))
+	if (!look_at(&key, bio, OW_BIO_DONE, true))
 		return 0;
-	entry = bpf_map_lookup_elem(&bios, &address);
+	known = recall((__u64)bio);
 	/* Of an NVMe multipath device the first bio of each request passes here before the request
 	 * ends. */
-	if (!entry || entry->issued_ns)
+	if (!known || known->issued_ns)
 		return 0;
-	key.who = entry->who;
+	key.who = known->who;
 	key.status = BPF_CORE_READ(bio, bi_status);
-	if (entry->bytes)
-		add_bytes(&key, entry->bytes);
-	bpf_map_delete_elem(&bios, &address);
+	if (known->bytes)
+		add_bytes(&key, known->bytes);
+	forget((__u64)bio);
 	return 0;
 }

@@ -55,7 +55,7 @@ struct ow_flow_key {
 	__u8 op;
 	__u8 who;
 	__u8 status;
-};
+} __attribute__((aligned(8)));
 
 struct ow_flow {
 	__u64 count;
@@ -65,6 +65,16 @@ struct ow_flow {
 	__u64 sum_ns;	     /* from issue to completion */
 	__u64 max_ns;
 };
+
+/* One place of the table of flows; all zero where none is. */
+struct ow_flow_cell {
+	struct ow_flow_key key;
+	struct ow_flow flow;
+	__u32 granule_sectors; /* of the disk in the key, 0 where nobody knows */
+	__u32 granule_offset;
+};
+
+#define OW_MAX_FLOWS 8192
 
 /* Who sends discards to a device. */
 struct ow_origin_key {

@@ -42,6 +42,12 @@ enum {
 	BPF_RB_NO_WAKEUP = 1 << 0,
 };
 
+/* bpf_loop() is there since Linux kernel commit e6f2dd0f8067 ("bpf: Add bpf_loop helper") (in
+ * v5.17). */
+enum bpf_func_id {
+	BPF_FUNC_loop = 181,
+};
+
 /* Idle: not started since it was allocated or requeued. */
 enum mq_rq_state {
 	MQ_RQ_IDLE = 0,
@@ -111,6 +117,7 @@ struct files_struct {
 
 struct task_struct {
 	unsigned int flags;
+	int tgid;
 	struct files_struct *files;
 };
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opwatch.collectors.nvme import KernelTransport, Transport, collect_nvme
+from opwatch.collectors.nvme import collect_nvme
 from opwatch.collectors.simulated import find_simulated
+from opwatch.collectors.transports import KernelTransport, Transport
 from opwatch.counters.catalogue import Catalogue
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.reading import Drive, Reading, Report

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from opwatch.collectors.blk import explain_probe_error
-from opwatch.collectors.diskstats import StatReader, StatSample
+from opwatch.collectors.discard_programs import explained, loader, pack_granule
+from opwatch.collectors.diskstats import StatReader, StatSample, is_idle
 from opwatch.device import BlockDevice
-from opwatch.errors import Unsupported
-from opwatch.trim.flow import Flow, Loss, Trace, decode_flows, decode_origins, pack_granule
+
+if TYPE_CHECKING:
+    from opwatch._native import Discards
+    from opwatch.trim.flow import Flow, Trace
 
 # How often the counters are looked at while we wait for them to stand still.
 LOOK_S = 0.05
@@ -23,7 +24,7 @@ _CLAIMS = ("discard_fitrim", "discard_fitrim_any")
 class DiscardTracer:
     """Attached from entering to leaving. `granules` are (bytes, offset) of what a disk frees as a whole;
     `claims`: follow every process's calls of FITRIM as well; `commands`: count those that drivers make of
-    discards, at the cost of a look at each that they make."""
+    discards, at the cost of a look at each that they make; `programs` come from loader(), and decide both."""
 
     def __init__(
         self,
@@ -34,29 +35,20 @@ class DiscardTracer:
         stalls: bool = False,
         claims: bool = False,
         commands: bool = True,
+        programs: Discards | None = None,
     ) -> None:
-        try:
-            from opwatch._native import Discards, ProbeError
-        except ImportError as error:
-            raise Unsupported(
-                "this opwatch was built without its tracer; opwatch doctor says what to install"
-            ) from error
         packed = b"".join(pack_granule(name, *granule) for name, granule in (granules or {}).items())
-        namespace = Path("/proc/self/ns/pid").stat()
-        # The kernel's own packing of a device number.
-        dev = os.major(namespace.st_dev) << 20 | os.minor(namespace.st_dev)
+        self._native = (
+            programs or loader(functions=functions, stalls=stalls, claims=claims, commands=commands)()
+        )
+        from opwatch._native import ProbeError
+
         try:
-            self._native = Discards(
-                packed,
-                dev,
-                namespace.st_ino,
-                functions=functions,
-                stalls=stalls,
-                claims=claims,
-                commands=commands,
-            )
+            self._native.attach(packed)
         except ProbeError as error:
-            raise explain_probe_error(error) from error
+            self._native.close()
+            raise explained(error) from error
+        self._disks = {disk.name: disk for disk in disks}
         self._stats = {disk.name: StatReader(disk) for disk in disks}
         self._before = self._read_stats()
 
@@ -81,6 +73,9 @@ class DiscardTracer:
 
     def read(self) -> Trace:
         """Everything counted so far."""
+        # Not needed before something was counted, nor by who cannot wait to begin.
+        from opwatch.trim.flow import Loss, Trace, decode_flows, decode_origins
+
         return Trace(
             tuple(decode_flows(self._native.flows())),
             tuple(decode_origins(self._native.origins())),
@@ -115,6 +110,8 @@ class DiscardTracer:
 
     def _of_ours(self) -> list[Flow]:
         """What was counted of the disks that we look at; others may never be quiet."""
+        from opwatch.trim.flow import decode_flows
+
         return [flow for flow in decode_flows(self._native.flows()) if flow.disk in self._stats]
 
     def _in_flight(self, flows: Sequence[Flow]) -> bool:
@@ -123,7 +120,8 @@ class DiscardTracer:
         for flow in flows:
             if flow.stage.name in ("ISSUED", "REQUEUED", "DONE"):
                 issued[flow.disk] += flow.amount.bytes * (1 if flow.stage.name == "ISSUED" else -1)
-        return any(left > 0 for left in issued.values())
+        # An end that was not seen would be waited for in vain: the kernel knows better, where it counts.
+        return any(left > 0 and not is_idle(self._disks[name]) for name, left in issued.items())
 
     def _read_stats(self) -> dict[str, StatSample | None]:
         return {name: reader.read() for name, reader in self._stats.items()}

@@ -44,6 +44,11 @@ def no_witness(device: BlockDevice) -> str | None:
     return None
 
 
+def is_idle(device: BlockDevice) -> bool:
+    """Whether the kernel says that nothing is in flight. False as well where it does not count."""
+    return device.number("queue/iostats") == 1 and (device.attribute("inflight") or "1").split() == ["0", "0"]
+
+
 class StatReader:
     """The stat file of one device. `reason` says why there is nothing to read, None when there is."""
 

@@ -6,8 +6,10 @@ import errno
 import fcntl
 import os
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
-from opwatch.collectors.free_space import opened
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported, UsageError
 from opwatch.usage import Mount, Usage, mount_of, read_usage
 
@@ -19,6 +21,21 @@ EVERYTHING = 0xFFFFFFFFFFFFFFFF
 # The server or the host trims these, or nobody can.
 _ELSEWHERE = ("nfs", "nfs4", "cifs", "smb3", "ceph", "glusterfs", "9p", "virtiofs", "afs", "lustre", "fuse")
 _LAYERED = ("overlay", "aufs", "ecryptfs")
+
+
+@contextmanager
+def opened(point: str | Path) -> Iterator[int]:
+    """A descriptor of the mount point."""
+    try:
+        descriptor = os.open(point, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError as error:
+        raise PermissionMissing(f"{point}: may not be opened; run it as root") from error
+    except OSError as error:
+        raise OpwatchError(f"{point}: {error.strerror}") from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def mounted_at(path: str, usage: Usage | None = None) -> Mount:

@@ -10,10 +10,9 @@ import signal
 import struct
 from collections.abc import Callable
 
-from opwatch.collectors.fitrim import FITRIM, mounted_at
-from opwatch.collectors.free_space import opened
+from opwatch.collectors.fitrim import FITRIM, mounted_at, opened
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
-from opwatch.trim.audit import ALL, Answer, Asked
+from opwatch.trim.question import ALL, Answer, Asked
 from opwatch.usage import Mount
 
 _RANGE = struct.Struct("=3Q")

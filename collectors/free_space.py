@@ -15,6 +15,7 @@ from pathlib import Path
 
 from opwatch.collectors.btrfs import Geometry, read_geometry, tree
 from opwatch.collectors.f2fs import read_free
+from opwatch.collectors.fitrim import opened
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.trim import btrfs, fsmap
 from opwatch.trim.extents import Extents
@@ -45,21 +46,6 @@ class FreeSpace:
     @property
     def total(self) -> int:
         return sum(each.total for each in self.extents.values())
-
-
-@contextmanager
-def opened(point: str | Path) -> Iterator[int]:
-    """A descriptor of the mount point."""
-    try:
-        descriptor = os.open(point, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except PermissionError as error:
-        raise PermissionMissing(f"{point}: may not be opened; run it as root") from error
-    except OSError as error:
-        raise OpwatchError(f"{point}: {error.strerror}") from error
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def settle(descriptor: int) -> None:

@@ -6,7 +6,8 @@ import fcntl
 from collections.abc import Iterable, Mapping
 
 from opwatch.collectors.btrfs import read_geometry
-from opwatch.collectors.free_space import device_number, opened, read_chunks, read_free_space, settle
+from opwatch.collectors.fitrim import opened
+from opwatch.collectors.free_space import device_number, read_chunks, read_free_space, settle
 from opwatch.device import Devices
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.trim import btrfs, fiemap

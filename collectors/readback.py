@@ -6,8 +6,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.collectors.nvme import KernelTransport
 from opwatch.collectors.simulated import find_simulated
+from opwatch.collectors.transports import KernelTransport
 from opwatch.counters import identify
 from opwatch.device import BlockDevice
 from opwatch.errors import OpwatchError

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from opwatch.collectors.fitrim import fitrim
-from opwatch.collectors.free_space import FreeSpace, Number, opened, read_free_space, settle
+from opwatch.collectors.fitrim import fitrim, opened
+from opwatch.collectors.free_space import FreeSpace, Number, read_free_space, settle
 from opwatch.collectors.lowest import Places, file_extents
 from opwatch.collectors.raw_disk import RawDisk
 from opwatch.device import Devices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opwatch.collectors.nvme import FolderTransport
+from opwatch.collectors.transports import FolderTransport
 from opwatch.device import BlockDevice
 
 

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from opwatch.collectors.nvme import KernelTransport
+from opwatch.collectors.transports import KernelTransport
 from opwatch.counters import identify
 from opwatch.counters.identify import Controller, Namespace
-from opwatch.details import read_identity
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError
 from opwatch.trim.layers import Fact
@@ -95,6 +94,8 @@ def _partitioned(devices: Devices, disk: BlockDevice) -> Iterator[tuple[str, Fac
 
 def read_disk(devices: Devices, disk: BlockDevice, ask: Identify) -> tuple[dict[str, Fact], dict[str, str]]:
     """(what is known, what is not and why) of a disk's discards."""
+    from opwatch.details import read_identity  # a loop device has none
+
     unknown: dict[str, str] = {}
     identity = read_identity(devices, disk)
     known: dict[str, Fact] = {}

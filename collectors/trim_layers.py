@@ -9,19 +9,18 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.trim_disks import Identify, ask_nvme, read_disk
 from opwatch.collectors.trim_filesystem import read_filesystem
-from opwatch.details import read_limits
 from opwatch.device import SECTOR, BlockDevice, Devices
 from opwatch.errors import OpwatchError
-from opwatch.process import run_tool
-from opwatch.trim import dmtable
-from opwatch.trim.dmtable import Target
 from opwatch.trim.layers import Fact, Kind, Layer, Limits, Stack
 from opwatch.usage import Mount, Usage, mount_of, read_usage
+
+if TYPE_CHECKING:
+    from opwatch.trim.dmtable import Target
 
 # What a dm device is by its uuid, where its table may not be read.
 _BY_UUID = {"dm-crypt": "crypt", "dm-verity": "verity", "dm-integrity": "integrity", "dm-mpath": "multipath"}
@@ -39,6 +38,10 @@ class Dmsetup:
     """Those of the kernel. By dmsetup, for it keeps the keys of dm-crypt to itself."""
 
     def _ask(self, verb: str, dev: tuple[int, int], *options: str) -> list[Target]:
+        # Nothing else here needs these.
+        from opwatch.process import run_tool
+        from opwatch.trim import dmtable
+
         if os.geteuid() != 0:
             raise OpwatchError("device-mapper tables are for root only")
         return dmtable.parse(run_tool(["dmsetup", verb, *options, "-j", str(dev[0]), "-m", str(dev[1])]))
@@ -182,6 +185,8 @@ class LayerReader:
         except (OpwatchError, ValueError) as error:
             facts.unknown["status"] = str(error)
             return
+        from opwatch.trim import dmtable
+
         if kind is Kind.THIN:
             mapped = dmtable.mapped_sectors(status)
             facts.put("mapped_bytes", None if mapped is None else mapped * 512, "its status does not say")
@@ -235,12 +240,17 @@ class LayerReader:
 
 
 def limits_of(device: BlockDevice) -> Limits:
-    """The discard limits that the kernel applies to a device; those of its whole disk for a partition."""
-    found = read_limits(device)
+    """The discard limits that the kernel applies: those of the whole disk, with a partition's alignment."""
+    disk = device.disk
+
+    def number(of: BlockDevice, path: str) -> int | None:
+        value = of.number(path)
+        return None if value is None or value < 0 else value
+
     return Limits(
-        found.discard_granularity_bytes,
-        found.discard_alignment_bytes,
-        found.discard_max_bytes,
-        found.discard_max_hw_bytes,
-        found.max_discard_segments,
+        number(disk, "queue/discard_granularity"),
+        number(device, "discard_alignment"),
+        number(disk, "queue/discard_max_bytes"),
+        number(disk, "queue/discard_max_hw_bytes"),
+        number(disk, "queue/max_discard_segments"),
     )

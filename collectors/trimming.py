@@ -5,34 +5,39 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opwatch.collectors import fitrim_process
+from opwatch.collectors.discard_programs import Loading
 from opwatch.collectors.discards import LOOK_S, DiscardTracer
-from opwatch.collectors.kernel_log import LogTail
-from opwatch.collectors.readback import held_by_count
-from opwatch.collectors.sentinel_maps import SentinelMaps
-from opwatch.collectors.sentinels import Sentinels, prove_sizes
-from opwatch.collectors.trim_accounts import DriveAccounts
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError, PermissionMissing
-from opwatch.trim.accounts import judge
-from opwatch.trim.audit import Asked, Evidence, Held, ReadBack
 from opwatch.trim.layers import Kind, Stack
-from opwatch.trim.sentinel import BLOCK
-from opwatch.trim.stale import Count
+from opwatch.trim.question import Asked
 from opwatch.usage import Mount
+
+if TYPE_CHECKING:
+    from opwatch._native import Discards
+    from opwatch.collectors.sentinel_maps import SentinelMaps
+    from opwatch.trim.audit import Evidence, ReadBack
+    from opwatch.trim.stale import Count
 
 LOCKS = Path("/run/lock")
 # How long nothing must have moved before a trim is over. XFS ends its discards behind our back, f2fs and
 # btrfs issue them from threads that take their time.
 QUIET_S = {"xfs": 0.5, "f2fs": 2.0, "btrfs": 1.0}
 QUIET_DEFAULT_S = 0.3
+# These wait for every discard before FITRIM returns (sb_issue_discard() in the source of each), and these
+# layers hand it on in the caller's own context: there is nothing left to wait for.
+_SYNCHRONOUS = ("ext4", "ext3", "vfat", "exfat", "jfs", "ntfs3", "nilfs2", "gfs2", "ocfs2")
+_INLINE = (Kind.PARTITION, Kind.CRYPT, Kind.MULTIPATH, Kind.DISK)
 # A drive may put off what it was told: how long its old data are given to go away.
 PROVE_WAIT_S = 5.0
 
@@ -70,14 +75,25 @@ def disks(stack: Stack) -> list[BlockDevice]:
     ]
 
 
-def tracer_of(stack: Stack, *, functions: bool = True, claims: bool = False) -> DiscardTracer:
+def tracer_of(
+    stack: Stack, *, functions: bool = True, claims: bool = False, programs: Discards | None = None
+) -> DiscardTracer:
     """A tracer that knows the granules of every device of a stack."""
     granules = {layer.device: granule for layer in stack.layers if (granule := layer.granule)}
-    return DiscardTracer(disks(stack), granules, functions=functions, claims=claims)
+    return DiscardTracer(disks(stack), granules, functions=functions, claims=claims, programs=programs)
+
+
+def quiet_s(stack: Stack) -> float:
+    """How long nothing must have moved for a trim of our own to be over."""
+    kind = stack.filesystem.kind if stack.filesystem else ""
+    inline = all(each.kind in _INLINE or not each.below for each in stack.layers)
+    return 0.0 if kind in _SYNCHRONOUS and inline else QUIET_S.get(kind, QUIET_DEFAULT_S)
 
 
 def _counted(stack: Stack) -> dict[str, int]:
     """What drives count as in use, those that tell."""
+    from opwatch.collectors.readback import held_by_count
+
     devices = Devices()
     found = {
         leaf.device: held_by_count(device)
@@ -91,6 +107,8 @@ class _Proof:
     """Sentinels around a trim, and what the drive itself counts of them."""
 
     def __init__(self, mount: Mount, stack: Stack) -> None:
+        from opwatch.collectors.sentinels import Sentinels, prove_sizes
+
         self._stack = stack
         self._sizes = prove_sizes(stack)
         self._sentinels = Sentinels(mount, stack, self._sizes)
@@ -100,6 +118,8 @@ class _Proof:
         self._maps: SentinelMaps | None = None
 
     def __enter__(self) -> _Proof:
+        from opwatch.collectors.sentinel_maps import SentinelMaps
+
         try:
             self._sentinels.__enter__()
             self._sentinels.plant()
@@ -115,6 +135,9 @@ class _Proof:
 
     def read_back(self) -> ReadBack:
         """What became of the sentinels. A drive that takes its time is asked again."""
+        from opwatch.trim.audit import ReadBack
+        from opwatch.trim.sentinel import BLOCK
+
         if self._unproven:
             return ReadBack({}, self._unproven)
         end = time.monotonic() + PROVE_WAIT_S
@@ -135,6 +158,8 @@ class _Proof:
 
     def _count(self) -> Count | None:
         """The count of the only drive around its sentinels; None where there are several or it tells none."""
+        from opwatch.trim.stale import Count
+
         if len(self._before) != 1 or self._before.keys() != self._written.keys():
             return None
         [name] = self._before
@@ -160,6 +185,10 @@ class _Witnesses:
     """What is asked once before a trim and once after it: the drives, and the kernel's log."""
 
     def __init__(self, before: Stack) -> None:
+        # While the programs are being loaded.
+        from opwatch.collectors.kernel_log import LogTail
+        from opwatch.collectors.trim_accounts import DriveAccounts
+
         self._before = before
         self._counted = _counted(before)
         self._accounts = DriveAccounts(before)
@@ -167,6 +196,9 @@ class _Witnesses:
 
     def add_to(self, evidence: Evidence, mount: Mount | None) -> Evidence:
         """The evidence with what they say now."""
+        from opwatch.trim.accounts import judge
+        from opwatch.trim.audit import Held
+
         now = _counted(self._before)
         return replace(
             evidence,
@@ -177,18 +209,34 @@ class _Witnesses:
         )
 
 
-def trim(mount: Mount, asked: Asked, patience_s: float, say: Say, *, prove: bool = False) -> Evidence:
-    """Trim one filesystem and follow it; with `prove`, write sentinels before and read them back after."""
+def trim(
+    mount: Mount,
+    asked: Asked,
+    patience_s: float,
+    say: Say,
+    *,
+    loading: Loading,
+    prove: bool = False,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Evidence:
+    """Trim one filesystem and follow it with the programs that are being loaded; with `prove`, write
+    sentinels before and read them back after. `meanwhile` is done in a thread, while the kernel trims."""
     before = LayerReader().mount(mount)
     with alone_on(before, say), contextlib.ExitStack() as entered:
         proof = entered.enter_context(_Proof(mount, before)) if prove else None
         witnesses = _Witnesses(before)
-        with tracer_of(before) as tracer:
-            answer = fitrim_process.trim(mount, asked, tracer.follow)
-            quiet = QUIET_S.get(mount.filesystem, QUIET_DEFAULT_S)
-            settled = tracer.wait_quiet(quiet, patience_s)
+        with tracer_of(before, programs=loading.programs()) as tracer:
+
+            def started(pid: int) -> None:
+                tracer.follow(pid)
+                threading.Thread(target=meanwhile).start()
+
+            answer = fitrim_process.trim(mount, asked, started)
+            settled = tracer.wait_quiet(quiet_s(before), patience_s)
             trace = tracer.read()
         read_back = proof.read_back() if proof else None
+        from opwatch.trim.audit import Evidence
+
         return witnesses.add_to(Evidence(before, before, trace, asked, answer, settled, read_back), mount)
 
 
@@ -201,4 +249,6 @@ def observe(
         wait()
         settled = tracer.wait_quiet(quiet_s, patience_s)
         trace = tracer.read()
+    from opwatch.trim.audit import Evidence
+
     return witnesses.add_to(Evidence(before, before, trace, settled=settled), mount)

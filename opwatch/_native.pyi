@@ -46,11 +46,10 @@ class Floor:
     def close(self) -> None: ...
 
 class Discards:
-    """The discard programs, attached from construction to close(); layouts in bpf/discard_abi.h."""
+    """The discard programs, loaded from construction to close(); layouts in bpf/discard_abi.h."""
 
     def __init__(
         self,
-        granules: Buffer,
         pidns_dev: int,
         pidns_ino: int,
         *,
@@ -58,7 +57,11 @@ class Discards:
         stalls: bool = False,
         claims: bool = False,
         commands: bool = True,
-    ) -> None: ...
+        filesystem: str | None = None,
+    ) -> None:
+        """`filesystem`: whose events are wanted, None for those of all."""
+    def attach(self, granules: Buffer, /) -> None:
+        """Once. `granules` are struct ow_granule."""
     def follow(self, tgid: int, /) -> None:
         """Whose discards are ours, by the number in the namespace given; 0 for nobody's."""
     def flows(self) -> bytes:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from opwatch.hist import Histogram, Scale
+from opwatch.ops import OPS as OPS
 
-OPS = ("read", "write", "flush", "discard", "write_zeroes", "secure_erase", "other")
 HOT_OPS = 2
 LATENCY = Scale(bits=5, slots=1024)
 SIZE = Scale(bits=3, slots=256)

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import FrameType
 
 from opwatch.collectors.fio import decode_fio
-from opwatch.collectors.nvme import FolderTransport
 from opwatch.collectors.simulated import find_simulated
+from opwatch.collectors.transports import FolderTransport
 from opwatch.counters import identify, ocp, smart_log
 from opwatch.device import Devices
 from opwatch.drive import life

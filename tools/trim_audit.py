@@ -7,20 +7,18 @@ import math
 import os
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from opwatch import units
-from opwatch.collectors import fitrim_process, trimming
+from opwatch.collectors.discard_programs import Loading
 from opwatch.collectors.fitrim import check_mount, mounted_at
-from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import Devices
-from opwatch.drive.spec import parse_size
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, UsageError
-from opwatch.sinks.trim_audit import write_json, write_lines
-from opwatch.tools.waiting import End, Waiter
-from opwatch.trim import ledger
-from opwatch.trim.audit import Asked, Audit
-from opwatch.trim.layers import Stack
 from opwatch.usage import Mount, read_usage
+
+if TYPE_CHECKING:
+    from opwatch.trim.audit import Asked, Audit
+    from opwatch.trim.layers import Stack
 
 
 def _seconds(text: str) -> float:
@@ -85,37 +83,83 @@ def _chosen(args: argparse.Namespace) -> list[Mount]:
     return list(chosen.values())
 
 
-def audit_mount(mount: Mount, asked: Asked, patience_s: float = 30.0, *, prove: bool = False) -> Audit:
-    """Trim one filesystem, follow it and judge."""
-    return ledger.audit(trimming.trim(mount, asked, patience_s, say, prove=prove), mount.point)
+def _import_the_rest() -> None:
+    """What is needed to judge and to tell. It takes as long as a small trim, so it is done during one."""
+    from opwatch.sinks import trim_audit  # noqa: F401
+    from opwatch.trim import ledger  # noqa: F401
+    from opwatch.trim.causes import causes
+
+    causes()
+
+
+def audit_mount(
+    mount: Mount,
+    asked: Asked | None = None,
+    patience_s: float = 30.0,
+    *,
+    minlen: int = 0,
+    prove: bool = False,
+) -> Audit:
+    """Trim one filesystem, all of it unless told otherwise; follow it and judge."""
+    loading = Loading(mount.filesystem)
+    # While the programs are being loaded.
+    from opwatch.collectors import trimming
+    from opwatch.collectors.fitrim_process import whole
+
+    evidence = trimming.trim(
+        mount,
+        asked or whole(minlen),
+        patience_s,
+        say,
+        loading=loading,
+        prove=prove,
+        meanwhile=_import_the_rest,
+    )
+    from opwatch.trim import ledger
+
+    return ledger.audit(evidence, mount.point)
 
 
 def _write(args: argparse.Namespace, audit: Audit) -> None:
+    from opwatch.sinks.trim_audit import write_json, write_lines
+
     if args.json:
         write_json([audit], sys.stdout)
     else:
         write_lines([audit], sys.stdout, quiet=args.quiet)
 
 
+def _minimum(text: str) -> int:
+    if text == "0":
+        return 0
+    from opwatch.drive.spec import parse_size
+
+    return parse_size(text)
+
+
 def _trim(args: argparse.Namespace) -> int:
-    asked = fitrim_process.whole(parse_size(args.minimum) if args.minimum != "0" else 0)
+    minlen = _minimum(args.minimum)
     mounts = _chosen(args)
     audits = []
     for mount in mounts:
         try:
-            audits.append(audit_mount(mount, asked, args.wait, prove=args.prove))
+            audits.append(audit_mount(mount, None, args.wait, minlen=minlen, prove=args.prove))
         except OpwatchError as error:
             if len(mounts) == 1:
                 raise
             say(str(error))
             continue
         _write(args, audits[-1])
+    from opwatch.trim import ledger
+
     status = ledger.exit_status(each.verdict for each in audits)
     return 64 if len(audits) < len(mounts) and status == 0 else status
 
 
 def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
     """What is looked at: a mount and all below it, or a device."""
+    from opwatch.collectors.trim_layers import LayerReader
+
     if args.dev:
         device = Devices().resolve(args.dev)
         return LayerReader().device(device), None, device.name
@@ -126,6 +170,10 @@ def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
 
 
 def _watch(args: argparse.Namespace) -> int:
+    from opwatch.collectors import trimming
+    from opwatch.tools.waiting import End, Waiter
+    from opwatch.trim import ledger
+
     if args.prove or args.minimum != "0":
         raise UsageError("--watch trims nothing: --prove and --minimum are for a trim of our own")
     stack, mount, name = _watched(args)

@@ -11,28 +11,21 @@ struct discards_object {
 	PyObject_HEAD struct ow_discards *discards;
 };
 
-static int parse_config(PyObject *args, PyObject *kwargs, Py_buffer *granules,
-			struct ow_discards_config *config)
+static int parse_config(PyObject *args, PyObject *kwargs, struct ow_discards_config *config)
 {
-	static char *names[] = {"granules", "pidns_dev", "pidns_ino", "functions",
-				"stalls",   "claims",	 "commands",  NULL};
+	static char *names[] = {"pidns_dev", "pidns_ino", "functions",	"stalls",
+				"claims",    "commands",  "filesystem", NULL};
 	int functions = 1, stalls = 0, claims = 0, commands = 1;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*KK|$pppp", names, granules,
-					 &config->pidns_dev, &config->pidns_ino, &functions,
-					 &stalls, &claims, &commands))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KK|$ppppz", names, &config->pidns_dev,
+					 &config->pidns_ino, &functions, &stalls, &claims,
+					 &commands, &config->filesystem))
 		return -1;
-	config->granules = granules->buf;
-	config->nr_granules = granules->len / sizeof(struct ow_granule);
 	config->functions = functions;
 	config->stalls = stalls;
 	config->claims = claims;
 	config->commands = commands;
-	if (granules->len % sizeof(struct ow_granule) == 0)
-		return 0;
-	PyBuffer_Release(granules);
-	PyErr_SetString(PyExc_ValueError, "need whole granules");
-	return -1;
+	return 0;
 }
 
 static int discards_init(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -40,24 +33,22 @@ static int discards_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	struct discards_object *object = (struct discards_object *)self;
 	_cleanup_free_ char *log = malloc(OW_LOG_SIZE);
 	struct ow_discards_config config = {};
-	Py_buffer granules;
 	int err;
 
 	if (!log) {
 		PyErr_NoMemory();
 		return -1;
 	}
-	if (parse_config(args, kwargs, &granules, &config))
+	if (parse_config(args, kwargs, &config))
 		return -1;
 	ow_discards_close(object->discards);
 	object->discards = NULL;
 	Py_BEGIN_ALLOW_THREADS;
 	err = ow_discards_open(&config, &object->discards, log);
 	Py_END_ALLOW_THREADS;
-	PyBuffer_Release(&granules);
 	if (!err)
 		return 0;
-	ow_py_raise_probe_error(err, "cannot load or attach the discard tracer", log);
+	ow_py_raise_probe_error(err, "cannot load the discard tracer", log);
 	return -1;
 }
 
@@ -68,6 +59,36 @@ static struct ow_discards *opened(PyObject *self)
 	if (!discards)
 		PyErr_SetString(PyExc_ValueError, "the discard tracer is closed");
 	return discards;
+}
+
+static PyObject *discards_attach(PyObject *self, PyObject *arg)
+{
+	_cleanup_free_ char *log = malloc(OW_LOG_SIZE);
+	struct ow_discards *discards = opened(self);
+	Py_buffer granules;
+	int err;
+
+	if (!discards)
+		return NULL;
+	if (!log)
+		return PyErr_NoMemory();
+	if (PyObject_GetBuffer(arg, &granules, PyBUF_SIMPLE))
+		return NULL;
+	if (granules.len % sizeof(struct ow_granule)) {
+		PyBuffer_Release(&granules);
+		PyErr_SetString(PyExc_ValueError, "need whole granules");
+		return NULL;
+	}
+	Py_BEGIN_ALLOW_THREADS;
+	err = ow_discards_attach(discards, granules.buf, granules.len / sizeof(struct ow_granule),
+				 log);
+	Py_END_ALLOW_THREADS;
+	PyBuffer_Release(&granules);
+	if (err) {
+		ow_py_raise_probe_error(err, "cannot attach the discard tracer", log);
+		return NULL;
+	}
+	Py_RETURN_NONE;
 }
 
 static PyObject *discards_follow(PyObject *self, PyObject *arg)
@@ -168,6 +189,7 @@ static void discards_dealloc(PyObject *self)
 }
 
 static PyMethodDef discards_methods[] = {
+	{"attach", discards_attach, METH_O, NULL},
 	{"follow", discards_follow, METH_O, NULL},
 	{"flows", discards_flows, METH_NOARGS, NULL},
 	{"origins", discards_origins, METH_NOARGS, NULL},

@@ -8,113 +8,85 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "cleanup.h"
 #include "discard.skel.h"
+#include "tracer_discards_choice.h"
 #include "tracer_log.h"
 #include "tracer_programs.h"
 #include "tracer_shape.h"
 
 struct ow_discards {
 	struct opwatch_discard *skel;
+	const struct ow_flow_cell *flows; /* mapped */
 	struct bpf_link *links[OW_MAX_DISCARD_PROGRAMS];
 	struct ow_discard_program programs[OW_MAX_DISCARD_PROGRAMS];
 	struct bpf_program *handles[OW_MAX_DISCARD_PROGRAMS];
 	int nr_programs;
 };
 
-/* A function is attached to by its type, in the kernel or in a module; a tracepoint by its name. */
-static const char *function_of(const struct bpf_program *prog)
+/*
+ * Whether the kernel lets anybody attach to functions. Some refuse it with -EPERM, even to root:
+ * that is cheaper to learn from two instructions, for no function at all, than from all of ours.
+ */
+static bool may_attach_to_functions(void)
 {
-	const char *section = bpf_program__section_name(prog), *slash = strchr(section, '/');
-	bool is_function = !strncmp(section, "fentry/", 7) || !strncmp(section, "fexit/", 6);
+	static const struct bpf_insn nothing[] = {
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K},
+		{.code = BPF_JMP | BPF_EXIT},
+	};
+	DECLARE_LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_TRACE_FENTRY,
+			    .attach_btf_id = 1);
+	int fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, "attachable", "GPL", nothing, 2, &options);
 
-	return slash && is_function ? slash + 1 : NULL;
-}
-
-static bool has_function(const struct btf *btf, const char *name)
-{
-	return btf__find_by_name_kind(btf, name, BTF_KIND_FUNC) > 0;
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0 || errno != EPERM;
 }
 
 /* What XFS gives its discard events, from the kernel or from its module. */
-static bool xfs_by_group(struct btf *vmlinux)
+static bool xfs_by_group(void)
 {
-	int args = ow_tracepoint_args(vmlinux, "btf_trace_xfs_discard_extent");
-	struct btf *module;
+	struct btf *vmlinux = btf__load_vmlinux_btf(), *module;
+	int args = vmlinux ? ow_tracepoint_args(vmlinux, "btf_trace_xfs_discard_extent") : 0;
 
 	if (args < 0) {
 		module = btf__load_module_btf("xfs", vmlinux);
-		if (!module)
-			return false;
-		args = ow_tracepoint_args(module, "btf_trace_xfs_discard_extent");
+		args = module ? ow_tracepoint_args(module, "btf_trace_xfs_discard_extent") : 0;
 		btf__free(module);
 	}
+	btf__free(vmlinux);
 	return args == 3;
-}
-
-/* The calls of FITRIM are followed by one of two programs: at the ioctl, or at every system call.
- */
-static bool is_of_claims(const struct bpf_program *prog)
-{
-	static const char prefix[] = "discard_fitrim";
-
-	return !strncmp(bpf_program__name(prog), prefix, sizeof(prefix) - 1);
-}
-
-/* Drivers tell of every command, also of those that read and write. */
-static bool is_of_commands(const struct bpf_program *prog)
-{
-	static const char *const names[] = {"discard_nvme", "discard_scsi", "discard_ata",
-					    "discard_ata_done", "discard_ata_failed"};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (!strcmp(names[i], bpf_program__name(prog)))
-			return true;
-	}
-	return false;
-}
-
-static bool is_wanted(const struct bpf_program *prog, const struct ow_discards_config *config,
-		      const struct btf *btf)
-{
-	const char *name = bpf_program__name(prog), *function = function_of(prog);
-	bool has_ioctl = has_function(btf, "__x64_sys_ioctl");
-
-	if ((is_of_claims(prog) && !config->claims) || (is_of_commands(prog) && !config->commands))
-		return false;
-	if (!strcmp(name, "discard_fitrim_any"))
-		return has_ioctl && !config->functions;
-	return !function || (config->functions && has_function(btf, function));
 }
 
 static int configure(struct ow_discards *d, const struct ow_discards_config *config)
 {
-	struct btf *btf = btf__load_vmlinux_btf();
+	bool xfs = !config->filesystem || !strcmp(config->filesystem, "xfs");
+	bool functions = config->functions && may_attach_to_functions(), wanted;
 	struct bpf_program *prog;
 	int err = 0;
 
-	if (!btf)
-		return -errno;
 	d->skel->rodata->pidns_dev = config->pidns_dev;
 	d->skel->rodata->pidns_ino = config->pidns_ino;
 	d->skel->rodata->stalls = config->stalls;
-	d->skel->rodata->xfs_by_group = xfs_by_group(btf);
+	/* The kernel's types take as long to read as all the rest. */
+	d->skel->rodata->xfs_by_group = xfs && xfs_by_group();
 	bpf_object__for_each_program(prog, d->skel->obj)
 	{
-		err = err ?: bpf_program__set_autoload(prog, is_wanted(prog, config, btf));
+		wanted = ow_discards_wants(prog, config, functions);
+		err = err ?: bpf_program__set_autoload(prog, wanted);
 	}
-	btf__free(btf);
 	return err;
 }
 
-static int set_granules(struct ow_discards *d, const struct ow_discards_config *config)
+static int set_granules(struct ow_discards *d, const struct ow_granule *granules, __u32 nr)
 {
 	int fd = bpf_map__fd(d->skel->maps.granules);
 
-	for (__u32 i = 0; i < config->nr_granules; i++) {
-		if (bpf_map_update_elem(fd, config->granules[i].disk, &config->granules[i].sectors,
-					BPF_ANY))
+	for (__u32 i = 0; i < nr; i++) {
+		if (bpf_map_update_elem(fd, granules[i].disk, &granules[i].sectors, BPF_ANY))
 			return -errno;
 	}
 	return 0;
@@ -124,13 +96,13 @@ static int set_granules(struct ow_discards *d, const struct ow_discards_config *
  * Ends before beginnings: programs stand in the object in the order of a discard's way down, and
  * are attached from the last to the first.
  */
-static int attach(struct ow_discards *d)
+static int attach_all(struct ow_discards *d)
 {
 	struct bpf_program *prog = NULL;
 	struct ow_discard_program *entry;
 
 	while ((prog = bpf_object__prev_program(d->skel->obj, prog))) {
-		if ((is_of_claims(prog) || is_of_commands(prog)) && !bpf_program__autoload(prog))
+		if (ow_discards_may_leave_out(prog) && !bpf_program__autoload(prog))
 			continue;
 		if (d->nr_programs == OW_MAX_DISCARD_PROGRAMS)
 			return -E2BIG;
@@ -162,7 +134,25 @@ static int check_attached(const struct ow_discards *d)
 	return 0;
 }
 
-static int load_and_attach(struct ow_discards *d, const struct ow_discards_config *config)
+static size_t mapped_bytes(void)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+
+	return (OW_MAX_FLOWS * sizeof(struct ow_flow_cell) + page - 1) / page * page;
+}
+
+static int map_flows(struct ow_discards *d)
+{
+	int fd = bpf_map__fd(d->skel->maps.flows);
+	void *at = mmap(NULL, mapped_bytes(), PROT_READ, MAP_SHARED, fd, 0);
+
+	if (at == MAP_FAILED)
+		return -errno;
+	d->flows = at;
+	return 0;
+}
+
+static int load(struct ow_discards *d, const struct ow_discards_config *config)
 {
 	/*
 	 * Types that the kernel lacks are looked for in its modules, which takes CAP_SYS_ADMIN. An
@@ -177,15 +167,15 @@ static int load_and_attach(struct ow_discards *d, const struct ow_discards_confi
 		return -errno;
 	err = configure(d, config);
 	err = err ?: opwatch_discard__load(d->skel);
-	err = err ?: set_granules(d, config);
-	err = err ?: attach(d);
-	return err ?: check_attached(d);
+	return err ?: map_flows(d);
 }
 
 static void unload(struct ow_discards *d)
 {
 	while (d->nr_programs)
 		bpf_link__destroy(d->links[--d->nr_programs]);
+	if (d->flows)
+		munmap((void *)d->flows, mapped_bytes());
 	opwatch_discard__destroy(d->skel);
 	memset(d, 0, sizeof(*d));
 }
@@ -199,14 +189,12 @@ int ow_discards_open(const struct ow_discards_config *config, struct ow_discards
 	if (!d)
 		return -ENOMEM;
 	ow_log_begin(log);
-	err = load_and_attach(d, config);
-	/* A kernel may know a function and still not let us attach to any: -EPERM then, even for
-	 * root.
-	 */
+	err = load(d, config);
+	/* Functions that can be attached to may still be refused for what ours do. */
 	if (err && config->functions && err != -ENOMEM) {
 		unload(d);
 		without.functions = false;
-		err = load_and_attach(d, &without);
+		err = load(d, &without);
 	}
 	ow_log_begin(NULL);
 	if (err) {
@@ -215,6 +203,21 @@ int ow_discards_open(const struct ow_discards_config *config, struct ow_discards
 	}
 	*ret = d;
 	return 0;
+}
+
+int ow_discards_attach(struct ow_discards *d, const struct ow_granule *granules, __u32 nr,
+		       char *log)
+{
+	int err;
+
+	if (d->nr_programs)
+		return -EBUSY;
+	ow_log_begin(log);
+	err = set_granules(d, granules, nr);
+	err = err ?: attach_all(d);
+	err = err ?: check_attached(d);
+	ow_log_begin(NULL);
+	return err;
 }
 
 void ow_discards_close(struct ow_discards *d)
@@ -227,6 +230,8 @@ void ow_discards_close(struct ow_discards *d)
 
 void ow_discards_follow(struct ow_discards *d, __u32 tgid)
 {
+	__atomic_store_n(&d->skel->bss->followed, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&d->skel->bss->met, 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&d->skel->bss->followed, tgid, __ATOMIC_SEQ_CST);
 }
 
@@ -257,9 +262,30 @@ static int dump(const struct bpf_map *map, void **ret, size_t *pair_bytes)
 	return n;
 }
 
+/* A cell that nothing was added to was given up for another of the same key. */
+static bool is_used(const struct ow_flow_cell *cell)
+{
+	return cell->flow.count || cell->flow.ranges || cell->flow.bytes;
+}
+
 int ow_discards_flows(const struct ow_discards *d, void **ret, size_t *pair_bytes)
 {
-	return dump(d->skel->maps.flows, ret, pair_bytes);
+	size_t pair = sizeof(struct ow_flow_key) + sizeof(struct ow_flow);
+	__u32 room = d->skel->bss->nr_flows, n = 0;
+	char *pairs;
+
+	room = room < OW_MAX_FLOWS ? room : OW_MAX_FLOWS;
+	pairs = malloc(room * pair + 1);
+	if (!pairs)
+		return -ENOMEM;
+	for (__u32 i = 0; i < room; i++) {
+		/* The pair is how a cell begins. */
+		if (is_used(&d->flows[i]))
+			memcpy(pairs + n++ * pair, &d->flows[i], pair);
+	}
+	*ret = pairs;
+	*pair_bytes = pair;
+	return n;
 }
 
 int ow_discards_origins(const struct ow_discards *d, void **ret, size_t *pair_bytes)

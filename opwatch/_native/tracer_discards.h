@@ -12,14 +12,13 @@
 #define OW_MAX_DISCARD_PROGRAMS 32
 
 struct ow_discards_config {
-	const struct ow_granule *granules;
-	__u32 nr_granules;
 	__u64 pidns_dev; /* the PID namespace in which the followed process has its number */
 	__u64 pidns_ino;
-	bool stalls;	/* time reads and writes that are issued behind discards */
-	bool commands;	/* count the commands that drivers make of discards */
-	bool claims;	/* follow the calls of FITRIM of all processes */
-	bool functions; /* attach to functions as well, where the kernel lets us */
+	bool stalls;		/* time reads and writes that are issued behind discards */
+	bool commands;		/* count the commands that drivers make of discards */
+	bool claims;		/* follow the calls of FITRIM of all processes */
+	bool functions;		/* attach to functions as well, where the kernel lets us */
+	const char *filesystem; /* whose events are wanted, NULL for those of all */
 };
 
 /* One of our programs: attached, or why not. */
@@ -31,8 +30,11 @@ struct ow_discard_program {
 
 struct ow_discards;
 
-/* As ow_tracer_open(). Fails only when the block layer's own events cannot be had. */
+/* Load the programs, and attach nothing yet: it takes long, and needs to know of no device. */
 int ow_discards_open(const struct ow_discards_config *config, struct ow_discards **ret, char *log);
+/* Once. Fails only when the block layer's own events cannot be had. */
+int ow_discards_attach(struct ow_discards *discards, const struct ow_granule *granules, __u32 nr,
+		       char *log);
 void ow_discards_close(struct ow_discards *discards);
 /* The process whose discards are ours, 0 for none. */
 void ow_discards_follow(struct ow_discards *discards, __u32 tgid);

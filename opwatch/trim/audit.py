@@ -5,18 +5,22 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from opwatch.trim.accounts import Told
-from opwatch.trim.causes import Reason
-from opwatch.trim.claims import Claim
-from opwatch.trim.commands import Command
-from opwatch.trim.flow import Trace
 from opwatch.trim.kernel_log import KernelLog
-from opwatch.trim.layers import Change, Stack
-from opwatch.trim.lba_status import SentinelMap
-from opwatch.trim.stale import Count
+from opwatch.trim.question import ALL as ALL
+from opwatch.trim.question import Answer as Answer
+from opwatch.trim.question import Asked as Asked
 
-ALL = 2**64 - 1
+if TYPE_CHECKING:
+    from opwatch.trim.accounts import Told
+    from opwatch.trim.causes import Reason
+    from opwatch.trim.claims import Claim
+    from opwatch.trim.commands import Command
+    from opwatch.trim.flow import Trace
+    from opwatch.trim.layers import Change, Stack
+    from opwatch.trim.lba_status import SentinelMap
+    from opwatch.trim.stale import Count
 
 
 class Verdict(enum.StrEnum):
@@ -38,24 +42,6 @@ MEANING = {
     Verdict.NOT_SENT: "no discard reached the drive",
     Verdict.UNKNOWN: "what was seen allows no verdict, or contradicts itself",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The range of FITRIM, in bytes."""
-
-    start: int = 0
-    length: int = ALL
-    minlen: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What FITRIM gave back. `claimed` is None when it gave nothing: an error, or a signal ended it."""
-
-    claimed: int | None
-    error: int = 0
-    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from opwatch.abi import OPS
+from opwatch.ops import OPS
 
 _FLOW = struct.Struct("=16sI4B6Q")
 _ORIGIN = struct.Struct("=16s16sQIBB2x5Q")
-_GRANULE = struct.Struct("=16sII")
-SECTOR = 512
 
 
 class Stage(enum.IntEnum):
@@ -135,12 +133,6 @@ def decode_origins(raw: bytes) -> list[Origin]:
         Origin(_name(disk), _dev(dev), _name(comm), cgroup, OPS[op], Who(who), *numbers)
         for disk, comm, cgroup, dev, op, who, *numbers in _ORIGIN.iter_unpack(raw)
     ]
-
-
-def pack_granule(disk: str, granule_bytes: int, offset_bytes: int) -> bytes:
-    """struct ow_granule: where the whole granules of a disk begin and how long they are."""
-    name = disk.encode()[:16].ljust(16, b"\0")
-    return _GRANULE.pack(name, granule_bytes // SECTOR, offset_bytes // SECTOR)
 
 
 class Loss(NamedTuple):

@@ -8,9 +8,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from opwatch.trim.dmtable import Target
+if TYPE_CHECKING:
+    from opwatch.trim.dmtable import Target
 
 Fact = str | int | bool
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opwatch.collectors.nvme import FolderTransport
 from opwatch.collectors.simulated import find_simulated
+from opwatch.collectors.transports import FolderTransport
 from opwatch.device import Devices
 from opwatch.drive import life, server
 from opwatch.drive.place import Place

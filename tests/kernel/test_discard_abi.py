@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from opwatch.collectors.discard_programs import pack_granule
 from opwatch.trim import flow
 
 HEADER = Path(__file__).parents[2] / "bpf" / "discard_abi.h"
@@ -35,7 +36,7 @@ def test_amounts_have_the_names_of_the_header(types: dict[str, dict[str, Any]]) 
 
 
 def test_pairs_have_the_length_of_the_header(types: dict[str, dict[str, Any]]) -> None:
-    assert len(flow.pack_granule("sda", 512, 0)) == 16 + types["granule"]["size"]
+    assert len(pack_granule("sda", 512, 0)) == 16 + types["granule"]["size"]
     for key, value, decode in (
         ("ow_flow_key", "ow_flow", flow.decode_flows),
         ("ow_origin_key", "ow_origin", flow.decode_origins),

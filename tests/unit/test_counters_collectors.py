@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.counting import IdentifyOnce
-from opwatch.collectors.nvme import FolderTransport, collect_nvme
+from opwatch.collectors.nvme import collect_nvme
 from opwatch.collectors.smart import collect_smart
+from opwatch.collectors.transports import FolderTransport
 from opwatch.counters.catalogue import load_catalogue
 from opwatch.counters.ocp import CLOUD_GUID
 from opwatch.counters.report import report

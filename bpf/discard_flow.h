@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* The table of flows: where the counters of a key are, and how an event is added to them. */
+#ifndef OPWATCH_DISCARD_FLOW_H
+#define OPWATCH_DISCARD_FLOW_H
+
+/* Read by the user side without a system call. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, OW_MAX_FLOWS);
+	__type(key, __u32);
+	__type(value, struct ow_flow_cell);
+} flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, OW_MAX_FLOWS);
+	__type(key, struct ow_flow_key);
+	__type(value, __u32);
+} places SEC(".maps");
+
+struct granule {
+	__u32 sectors;
+	__u32 offset;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, char[OW_DISK_NAME]);
+	__type(value, struct granule);
+} granules SEC(".maps");
+
+__u32 nr_flows;
+
+/*
+ * Where the flow was that was met last, by stage and device. Only a guess, which the key in the
+ * cell confirms: a run of discards of one kind looks nothing up.
+ */
+#define NR_GUESSES 256
+__u32 guesses[NR_GUESSES];
+
+typedef __u64 __attribute__((may_alias)) word;
+
+static __always_inline bool same_key(const struct ow_flow_key *a, const struct ow_flow_key *b)
+{
+	const word *x = (const word *)a, *y = (const word *)b;
+
+	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2];
+}
+
+/* A cell of its own for @key. Two CPUs at once may take two: the one that has a place is used. */
+static __noinline int make_place(const struct ow_flow_key *key)
+{
+	struct ow_flow_cell *cell;
+	struct granule *granule;
+	__u32 at;
+
+	if (nr_flows >= OW_MAX_FLOWS)
+		return 0;
+	at = __sync_fetch_and_add(&nr_flows, 1);
+	cell = bpf_map_lookup_elem(&flows, &at);
+	if (!cell)
+		return 0;
+	granule = bpf_map_lookup_elem(&granules, key->disk);
+	if (granule) {
+		cell->granule_sectors = granule->sectors;
+		cell->granule_offset = granule->offset;
+	}
+	cell->key = *key;
+	bpf_map_update_elem(&places, key, &at, BPF_NOEXIST);
+	return 0;
+}
+
+static __noinline struct ow_flow_cell *find_flow(const struct ow_flow_key *key, __u32 *guess)
+{
+	__u32 *place = bpf_map_lookup_elem(&places, key), at;
+
+	if (!place) {
+		make_place(key);
+		place = bpf_map_lookup_elem(&places, key);
+	}
+	if (!place) {
+		__sync_fetch_and_add(&loss.flows_full, 1);
+		return NULL;
+	}
+	at = *place;
+	/* With a barrier: who guesses this sees a whole cell. */
+	__sync_lock_test_and_set(guess, at);
+	return bpf_map_lookup_elem(&flows, &at);
+}
+
+/* The entry of @key, made if it is not there; NULL when there is no room. */
+static __always_inline struct ow_flow_cell *flow_of(const struct ow_flow_key *key)
+{
+	__u32 slot = key->stage << 3 | (key->dev & 7), at;
+	struct ow_flow_cell *cell;
+	__u32 *guess;
+
+	/* The compiler sees that the mask is not needed, the verifier does not. */
+	barrier_var(slot);
+	guess = &guesses[slot & (NR_GUESSES - 1)];
+	at = *guess;
+	cell = bpf_map_lookup_elem(&flows, &at);
+	if (cell && same_key(&cell->key, key))
+		return cell;
+	return find_flow(key, guess);
+}
+
+static __always_inline void add_bytes(const struct ow_flow_key *key, __u64 bytes)
+{
+	struct ow_flow_cell *cell = flow_of(key);
+
+	if (cell) {
+		__sync_fetch_and_add(&cell->flow.count, 1);
+		__sync_fetch_and_add(&cell->flow.bytes, bytes);
+	}
+}
+
+static __always_inline __u64 floor_to(__u64 sector, __u32 sectors)
+{
+	return sectors & (sectors - 1) ? sector - sector % sectors : sector & -(__u64)sectors;
+}
+
+/* Bytes of whole granules in a range, all of it for a device whose granule we do not know. */
+static __always_inline __u64 whole_granules(const struct ow_flow_cell *cell, __u64 sector,
+					    __u64 sectors)
+{
+	__u32 one = cell->granule_sectors;
+	__u64 first, last;
+
+	if (one <= 1)
+		return sectors << 9;
+	/* Moved up by a granule, so that nothing becomes negative. */
+	sector += one - cell->granule_offset;
+	first = floor_to(sector + one - 1, one);
+	last = floor_to(sector + sectors, one);
+	return last > first ? (last - first) << 9 : 0;
+}
+
+/* Returns the bytes of it that are in whole granules. */
+static __always_inline __u64 add_range(struct ow_flow_cell *cell, __u64 sector, __u64 bytes,
+				       __u32 count)
+{
+	__u64 whole = whole_granules(cell, sector, bytes >> 9);
+
+	if (count)
+		__sync_fetch_and_add(&cell->flow.count, count);
+	__sync_fetch_and_add(&cell->flow.ranges, 1);
+	__sync_fetch_and_add(&cell->flow.bytes, bytes);
+	__sync_fetch_and_add(&cell->flow.granule_bytes, whole);
+	return whole;
+}
+
+#endif

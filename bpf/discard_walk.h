@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The ranges of a request that discards. On a device that takes several ranges in a command, bios
+ * that do not touch are joined without an event and the request's own sector and length tell
+ * nothing: each bio is a range. Elsewhere the request is the range.
+ */
+#ifndef OPWATCH_DISCARD_WALK_H
+#define OPWATCH_DISCARD_WALK_H
+
+/* As many ranges as an NVMe command can have. */
+#define MAX_RANGES 256
+
+enum walk {
+	WALK_ISSUE,
+	WALK_REQUEUE,
+	WALK_DONE,
+};
+
+struct walk_state {
+	struct ow_flow_key key;
+	enum walk why;
+	__u32 first;
+	__u64 now;
+	__u64 rq;
+	__u64 known;   /* bios that we had seen before */
+	__u64 address; /* the next bio, 0 after the last */
+};
+
+static __always_inline void count_latency(struct ow_flow *flow, __u64 since, __u64 now)
+{
+	if (!since || now <= since)
+		return;
+	__sync_fetch_and_add(&flow->sum_ns, now - since);
+	if (now - since > flow->max_ns)
+		flow->max_ns = now - since;
+}
+
+/* Where the bio at @address goes, of which we know nothing. */
+static __noinline int key_of_unknown(struct walk_state *w, __u64 address)
+{
+	struct bio *bio = (struct bio *)address;
+	struct request *rq = (struct request *)w->rq;
+	struct gendisk *disk = BPF_CORE_READ(rq, q, disk);
+
+	bpf_probe_read_kernel(w->key.disk, OW_DISK_NAME, &disk->disk_name);
+	w->key.dev = BPF_CORE_READ(bio, bi_bdev, bd_dev);
+	w->key.who = OW_WHO_OTHER;
+	return 0;
+}
+
+/* One range of a request, which is that of the bio at w->address or begins with it. */
+static __always_inline void count_range(struct walk_state *w, __u64 sector, __u64 bytes)
+{
+	struct trim_bio *bio = recall(w->address);
+	struct ow_flow_cell *cell;
+
+	if (w->why == WALK_REQUEUE && (!bio || !bio->issued_ns))
+		return; /* refused before it was issued */
+	if (bio) {
+		__builtin_memcpy(w->key.disk, bio->disk, OW_DISK_NAME);
+		w->key.dev = bio->dev;
+		w->key.who = bio->who;
+	} else {
+		key_of_unknown(w, w->address);
+	}
+	cell = flow_of(&w->key);
+	if (!cell)
+		return;
+	add_range(cell, sector, bytes, w->first);
+	if (!bio)
+		return;
+	w->known++;
+	if (w->why == WALK_DONE) {
+		if (w->first)
+			count_latency(&cell->flow, bio->issued_ns, w->now);
+		forget(w->address);
+	} else {
+		bio->issued_ns = w->why == WALK_ISSUE ? w->now : 0;
+	}
+}
+
+/* Steps of loops over the bios of a request: 1 ends the loop. */
+static __noinline long count_next(__u32 index, struct walk_state *w)
+{
+	struct bio *bio = (struct bio *)w->address;
+
+	if (!bio)
+		return 1;
+	count_range(w, BPF_CORE_READ(bio, bi_iter.bi_sector), BPF_CORE_READ(bio, bi_iter.bi_size));
+	w->first = 0;
+	w->address = (__u64)BPF_CORE_READ(bio, bi_next);
+	return 0;
+}
+
+struct joined {
+	__u64 address;
+	__u32 who;
+	bool forget;
+	bool alike;
+};
+
+static __noinline long look_at_joined(__u32 index, struct joined *j)
+{
+	struct bio *bio = (struct bio *)j->address;
+	struct trim_bio *known;
+
+	bio = BPF_CORE_READ(bio, bi_next);
+	j->address = (__u64)bio;
+	if (!bio)
+		return 1;
+	known = recall(j->address);
+	if (known && known->who != j->who) {
+		j->alike = false;
+		return 1;
+	}
+	if (j->forget)
+		forget(j->address);
+	return 0;
+}
+
+/*
+ * Without bpf_loop() the verifier goes through every turn, and a turn is a function that is not
+ * static: it looks at such a function once, and not again for each path that leads to it. Each
+ * works on its own stack, for kernel 6.1 takes no key from a caller's.
+ */
+#define DEFINE_TURN(step, type)              \
+	__noinline int step##_turn(type *at) \
+	{                                    \
+		type mine;                   \
+		int ended;                   \
+                                             \
+		if (!at)                     \
+			return 1;            \
+		mine = *at;                  \
+		ended = step(0, &mine);      \
+		*at = mine;                  \
+		return ended;                \
+	}
+
+#define FOR_EACH_BIO(step, context)                                                   \
+	do {                                                                          \
+		if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop))      \
+			bpf_loop(MAX_RANGES, step, context, 0);                       \
+		else                                                                  \
+			for (int i = 0; i < MAX_RANGES && !step##_turn(context); i++) \
+				;                                                     \
+	} while (0)
+
+DEFINE_TURN(count_next, struct walk_state)
+DEFINE_TURN(look_at_joined, struct joined)
+
+/*
+ * Whether the bios that were joined to the one at @address are from the same sender; with @forget,
+ * they are forgotten on the way. Two partitions that touch can meet in one request.
+ */
+__noinline int joined_alike(__u64 address, __u32 forget)
+{
+	struct trim_bio *first = recall(address);
+	struct joined j = {address, first ? first->who : OW_WHO_OTHER, forget != 0, true};
+
+	FOR_EACH_BIO(look_at_joined, &j);
+	return j.alike;
+}
+
+__noinline int walk_bios(struct walk_state *w)
+{
+	struct walk_state mine;
+
+	if (!w)
+		return 0;
+	mine = *w;
+	FOR_EACH_BIO(count_next, &mine);
+	if (mine.address)
+		__sync_fetch_and_add(&loss.ranges_over, 1);
+	w->known = mine.known;
+	return 0;
+}
+
+/* A request whose bios touch each other is one range, if they are all of one sender. */
+static __always_inline bool is_one_range(struct walk_state *w, struct request *rq, bool raw)
+{
+	struct bio *bio = (struct bio *)w->address;
+
+	if (READ(raw, rq, nr_phys_segments) > 1)
+		return false;
+	if (!BPF_CORE_READ(bio, bi_next))
+		return true;
+	if (!joined_alike(w->address, false))
+		return false;
+	return w->why != WALK_DONE || joined_alike(w->address, true);
+}
+
+static __always_inline void walk_request(struct walk_state *w, struct request *rq, bool raw)
+{
+	w->rq = (__u64)rq;
+	w->address = (__u64)BPF_CORE_READ(rq, bio);
+	w->now = bpf_ktime_get_ns();
+	w->first = 1;
+	if (!w->address)
+		return;
+	if (is_one_range(w, rq, raw))
+		count_range(w, READ(raw, rq, __sector), READ(raw, rq, __data_len));
+	else
+		walk_bios(w);
+}
+
+#endif

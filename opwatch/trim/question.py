@@ -1,0 +1,25 @@
+"""What FITRIM is asked, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ALL = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The range of FITRIM, in bytes."""
+
+    start: int = 0
+    length: int = ALL
+    minlen: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What FITRIM gave back. `claimed` is None when it gave nothing: an error, or a signal ended it."""
+
+    claimed: int | None
+    error: int = 0
+    interrupted: bool = False

@@ -100,31 +100,47 @@ int discard_remapped(__u64 *ctx)
 	return 0;
 }
 
-/* The bio is the front piece, a new one; the rest keeps its address. */
+/*
+ * The bio is the front piece, a new one; the rest keeps its address. Device mapper tells of the
+ * rest instead, which its own end_sector gives away: such a bio ends as a whole.
+ */
 SEC("raw_tp/block_split")
 int discard_split(__u64 *ctx)
 {
 	struct bio *bio = (struct bio *)ctx[0];
 	struct ow_flow_key key = {};
-	struct trim_bio entry = {}, *rest;
+	struct trim_bio entry = {}, *known;
 
 	if (!look_at(&key, bio, OW_SPLIT, true))
 		return 0;
-	rest = recall((__u64)BPF_CORE_READ(bio, bi_private));
-	entry.who = key.who = rest ? rest->who : who_runs();
 	entry.bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
 	entry.end_sector = BPF_CORE_READ(bio, bi_iter.bi_sector) + (entry.bytes >> 9);
+	known = recall((__u64)bio);
+	if (known && known->end_sector == entry.end_sector) {
+		key.who = known->who;
+		add_bytes(&key, entry.bytes);
+		return 0;
+	}
+	known = recall((__u64)BPF_CORE_READ(bio, bi_private));
+	entry.who = key.who = known ? known->who : who_runs();
+	add_bytes(&key, entry.bytes);
+	/* What md cut off without an event is unknown here: its bytes end with what it was cut
+	 * from. */
+	if (known && known->bytes >= entry.bytes)
+		__sync_fetch_and_add(&known->bytes, -entry.bytes);
+	else
+		entry.bytes = 0;
 	send_to(&entry, &key);
 	remember((__u64)bio, &entry);
-	add_bytes(&key, entry.bytes);
 	return 0;
 }
 
 /*
  * Joined to a request that it touches. Whose it was is remembered, unless it is a kernel thread's:
- * a RAID 5 joins thousands to one request, and threads are not told apart.
+ * a RAID 5 joins thousands to one request, and threads are not told apart. At the front it is what
+ * the request is known by from now on.
  */
-static __always_inline int on_merge(struct bio *bio)
+static __always_inline int on_merge(struct bio *bio, bool in_front)
 {
 	struct ow_flow_key key = {};
 	struct trim_bio *known;
@@ -134,7 +150,7 @@ static __always_inline int on_merge(struct bio *bio)
 	known = recall((__u64)bio);
 	key.who = known ? known->who : who_runs();
 	add_bytes(&key, BPF_CORE_READ(bio, bi_iter.bi_size));
-	if (key.who == OW_WHO_KERNEL)
+	if (key.who == OW_WHO_KERNEL && !in_front)
 		forget((__u64)bio);
 	return 0;
 }
@@ -142,13 +158,13 @@ static __always_inline int on_merge(struct bio *bio)
 SEC("raw_tp/block_bio_backmerge")
 int discard_backmerge(__u64 *ctx)
 {
-	return on_merge((struct bio *)ctx[0]);
+	return on_merge((struct bio *)ctx[0], false);
 }
 
 SEC("raw_tp/block_bio_frontmerge")
 int discard_frontmerge(__u64 *ctx)
 {
-	return on_merge((struct bio *)ctx[0]);
+	return on_merge((struct bio *)ctx[0], true);
 }
 
 /* A bio that ends without a request: a stacked device's, or one of a driver that takes bios. */
@@ -168,7 +184,8 @@ int discard_bio_done(__u64 *ctx)
 		return 0;
 	key.who = known->who;
 	key.status = BPF_CORE_READ(bio, bi_status);
-	add_bytes(&key, known->bytes);
+	if (known->bytes)
+		add_bytes(&key, known->bytes);
 	forget((__u64)bio);
 	return 0;
 }

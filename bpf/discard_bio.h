@@ -8,7 +8,7 @@ struct trim_bio {
 	__u64 issued_ns;
 	char disk[OW_DISK_NAME]; /* where it was sent to last */
 	__u32 dev;
-	__u32 bytes;
+	__u32 bytes; /* without the pieces that were cut off it, which end for themselves */
 	__u64 who;
 };
 
@@ -30,7 +30,7 @@ struct {
 /* Those whose place was taken. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
+	__uint(max_entries, 65536);
 	__type(key, __u64);
 	__type(value, struct trim_bio);
 } bios SEC(".maps");

@@ -208,6 +208,7 @@ class LayerReader:
         facts.put("chunk_bytes", device.number("md/chunk_size"))
         facts.put("layout", device.number("md/layout"))
         facts.put("degraded", device.number("md/degraded"))
+        facts.put("raid_disks", device.number("md/raid_disks"))
         if str(facts.known.get("level")) in ("raid4", "raid5", "raid6"):
             path = self._sys / "module/raid456/parameters/devices_handle_discard_safely"
             try:

@@ -156,7 +156,7 @@ class Walker:
             for stage in (Stage.FS_SMALL, Stage.FS_BUSY, Stage.FS_QUEUED, Stage.FS_GROUP)
         )
         out = extents.bytes if extents is not None else None
-        seen = None if out is None else out + small.bytes + busy.bytes
+        seen = None if out is None else out + busy.bytes
         return Row(
             "filesystem",
             filesystem.point,
@@ -211,8 +211,7 @@ class Walker:
             reasons += losses.failed(self.evidence, layer, status, amount)
         copies = losses.copies(layer, len(members))
         out = sum(members.values())
-        # What a loop device makes of discards for a device are none any more.
-        passed = 0 if layer.kind is Kind.LOOP else out
+        passed = losses.handed_on(layer, members)
         lost = (arrived.bytes - _bytes(failed)) * copies - passed
         if lost > 0:
             reasons += losses.inside(self.evidence, layer, arrived, members, lost)
@@ -324,6 +323,8 @@ def _by_name(failed: Mapping[int, Amount]) -> dict[str, int]:
 def _note(layer: Layer, copies: int) -> str | None:
     if layer.kind is Kind.LOOP:
         return "out are writes of zeroes"
+    if layer.text("level") in _THREADED_LEVELS:
+        return "out is with parity"
     return f"{copies} copies" if copies > 1 else None
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from opwatch.derive import STATUS_NAMES
+from opwatch.trim import rules
 from opwatch.trim.audit import ALL, Evidence
 from opwatch.trim.causes import Reason, reason
 from opwatch.trim.claims import Claim, total_claimed, words
@@ -32,13 +34,9 @@ def of_filesystem(
     if answer and answer.interrupted:
         yield reason("interrupted", point, "a signal ended FITRIM before it was done")
     if small.bytes:
-        yield reason(
-            "below-minimum",
-            point,
-            f"{small.count} extents, {small.bytes} B, below the minimum",
-            small.bytes,
-            mount=point,
-        )
+        # XFS looks at the longest first, and ends a group at the first that is too short.
+        seen = f"{small.bytes} B at least: the longest of {small.count} groups that were too short"
+        yield reason("below-minimum", point, seen, None, mount=point)
     if busy.bytes:
         seen = f"{busy.count} extents, {busy.bytes} B, were busy"
         yield reason("xfs-busy", point, seen, busy.bytes, mount=point)
@@ -74,34 +72,9 @@ _REFUSING = ("noload", "norecovery", "nologreplay")
 
 
 def _stopped(evidence: Evidence, layer: Layer, seen: str, lost: int | None = None) -> Reason:
-    """A layer that takes no discard: by what it is and what it says."""
-    limits = layer.limits
-    blanks = {"device": layer.device} | ({"label": layer.label} if layer.label else {})
-    if layer.kind is Kind.CRYPT and layer.facts.get("allow_discards") is False:
-        return reason("crypt-no-discards", layer.device, seen, lost, **blanks)
-    if layer.kind is Kind.LOOP:
-        file = layer.text("backing_file")
-        return reason("loop-no-punch", layer.device, seen, lost, **({"file": file} if file else {}))
-    mode = _later(evidence, layer).text("provisioning_mode")
-    if mode == "disabled":
-        return reason("scsi-disabled", layer.device, f"{seen}; provisioning_mode {mode}", lost, **blanks)
-    if mode == "full":
-        return reason("scsi-full", layer.device, f"{seen}; provisioning_mode {mode}", lost, **blanks)
-    if layer.kind is Kind.MD and (layer.text("level") or "") in ("raid4", "raid5", "raid6"):
-        return reason("raid456-not-safe", layer.device, seen, lost)
-    if "ignore_discard" in (layer.text("discards") or ""):
-        return reason("thin-ignores-discard", layer.device, seen, lost)
-    if layer.facts.get("virtio_discard") is False:
-        return reason("virtual-no-discards", layer.device, seen, lost)
-    if layer.facts.get("dataset_management") is False:
-        return reason("nvme-no-dsm", layer.device, seen, lost, **blanks)
-    if (layer.text("ata_trim") or "").endswith("unsupported"):
-        return reason("ata-no-trim", layer.device, seen, lost, **blanks)
-    if limits.max_bytes == 0 and limits.max_hw_bytes:
-        return reason("limit-switched-off", layer.device, seen, lost, **blanks)
-    if layer.kind is Kind.DM:
-        return reason("target-no-discards", layer.device, seen, lost, **blanks)
-    return reason("limit-zero", layer.device, seen, lost, **blanks)
+    """A layer that takes no discard, by what it is and what it says after the trim."""
+    found = rules.own_zero(evidence.after, _later(evidence, layer))
+    return replace(found, observed=f"{seen}; {found.observed}", lost_bytes=lost)
 
 
 def _later(evidence: Evidence, layer: Layer) -> Layer:
@@ -136,9 +109,9 @@ def vanished(evidence: Evidence, layer: Layer, lost: int, errors: Mapping[int, A
     """What the filesystem gave away and no block event shows."""
     now = _later(evidence, layer)
     if now.limits.max_bytes == 0:
-        seen = f"{lost} B made no block event; discard_max_bytes is 0"
+        seen = f"{lost} B made no block event"
         if layer.limits.max_bytes:
-            seen += f", was {layer.limits.max_bytes} before"
+            seen += f"; discard_max_bytes was {layer.limits.max_bytes} before"
         yield _stopped(evidence, layer, seen, lost)
         return
     yield from lost_by_tracing(evidence, layer, lost)
@@ -176,6 +149,21 @@ def copies(layer: Layer, members: int) -> int:
     return 1
 
 
+def handed_on(layer: Layer, members: Mapping[str, int]) -> int:
+    """Bytes of its own that a layer handed to those below, parity left out. 0 for a RAID 4, 5 or 6 whose
+    members were not all told the same, which fits no whole stripes."""
+    parity = {"raid4": 1, "raid5": 1, "raid6": 2}.get(layer.text("level") or "")
+    if parity is None:
+        # What a loop device makes of discards for a device are none any more.
+        return 0 if layer.kind is Kind.LOOP else sum(members.values())
+    disks = layer.number("raid_disks") or 0
+    given = [each for each in members.values() if each]
+    # Spares get nothing, and those that failed.
+    if len(set(given)) != 1 or len(given) != disks - (layer.number("degraded") or 0):
+        return 0
+    return given[0] * (disks - parity)
+
+
 def inside(
     evidence: Evidence, layer: Layer, arrived: Amount, members: Mapping[str, int], lost: int
 ) -> Iterator[Reason]:
@@ -192,6 +180,9 @@ def inside(
         if "no_discard_passdown" in (layer.text("discards") or layer.text("flags") or ""):
             seen = f"{lost} B stayed in the pool"
             yield reason("thin-no-passdown", layer.device, seen, lost, pool=layer.label or layer.device)
+    elif layer.target in ("cache", "clone") and "no_discard_passdown" in (layer.text("flags") or ""):
+        seen = f"{lost} B stayed in the {layer.target}"
+        yield reason("cache-no-passdown", layer.device, seen, lost, label=layer.label or layer.device)
     elif (layer.target or "").startswith("snapshot"):
         yield reason("snapshot-swallows", layer.device, f"{lost} B completed and went nowhere", lost)
 
@@ -207,19 +198,32 @@ def _in_array(
                 share = arrived.bytes if level == "raid1" else lost
                 seen = f"{name} takes no discards and got {got} B of {arrived.bytes} B"
                 yield reason("member-no-discards", name, seen, min(share, lost), disk=name)
-    elif level in ("raid4", "raid5", "raid6"):
+    elif handed_on(layer, members) or not any(members.values()):
         yield reason("raid456-partial-stripe", layer.device, f"{lost} B lie in no whole stripe", lost)
+
+
+def _pool_of(evidence: Evidence, layer: Layer) -> Layer | None:
+    """Of a thin volume."""
+    pools = [each for each in evidence.before.below(layer) if each.kind is Kind.THIN_POOL]
+    return pools[0] if pools else None
+
+
+def _gave_up(evidence: Evidence, layer: Layer, seen: str, lost: int) -> Iterator[Reason]:
+    """The pool of a thin volume takes no changes any more, before the trim or after it."""
+    pool = _pool_of(evidence, layer)
+    modes = [state.text("mode") for state in (pool, pool and _later(evidence, pool)) if state]
+    if pool and any(mode in ("ro", "Fail") for mode in modes):
+        blanks = {"pool": pool.label or pool.device}
+        yield reason("thin-pool-read-only", pool.device, f"the pool is {modes[-1]}: {seen}", lost, **blanks)
 
 
 def _in_thin(evidence: Evidence, layer: Layer, arrived: Amount, lost: int) -> Iterator[Reason]:
     """Whole chunks are passed on when they were mapped to this device alone."""
-    pools = [each for each in evidence.before.below(layer) if each.kind is Kind.THIN_POOL]
-    pool = pools[0] if pools else None
+    pool = _pool_of(evidence, layer)
     name = (pool.label or pool.device) if pool else layer.device
-    modes = [state.text("mode") for state in (pool, pool and _later(evidence, pool)) if state]
-    if pool and any(mode in ("ro", "Fail") for mode in modes):
-        seen = f"the pool is {modes[-1]}: {lost} B completed and went nowhere"
-        yield reason("thin-pool-read-only", pool.device, seen, lost, pool=name)
+    gave_up = list(_gave_up(evidence, layer, f"{lost} B completed and went nowhere", lost))
+    if gave_up:
+        yield from gave_up
         return
     if pool and "no_discard_passdown" in (pool.text("discards") or pool.text("flags") or ""):
         seen = f"the pool kept {lost} B to itself"
@@ -266,6 +270,8 @@ def failed(evidence: Evidence, layer: Layer, status: int, amount: Amount) -> Ite
         file = {"file": layer.text("backing_file") or device}
         code = "loop-no-punch" if status == _NOT_SUPPORTED else "loop-file-sealed"
         yield reason(code, device, seen, lost, **file)
+    elif layer.kind is Kind.THIN:
+        yield from _gave_up(evidence, layer, seen, lost)
     elif device.startswith("nvme"):
         code = "nvme-refused" if status == _NOT_SUPPORTED else "nvme-locked"
         yield reason(code, device, seen, lost, device=device)

@@ -37,7 +37,7 @@ def lower_of(stack: Stack, layer: Layer) -> list[Layer]:
     return [each for each in lowers if each.dev == dev] or lowers
 
 
-def _own_zero(stack: Stack, layer: Layer) -> Reason:
+def own_zero(stack: Stack, layer: Layer) -> Reason:
     """Why a layer whose lower layers all take discards takes none itself."""
     at, seen = layer.device, f"discard_max_bytes of {layer.device} is 0"
     # A driver that gives up on discards clears both limits in Linux 6.1, and only the first in 6.12.
@@ -114,7 +114,7 @@ def _limits(stack: Stack, layer: Layer) -> Iterator[Reason]:
         return  # a partition has the limits of its disk
     if layer.limits.offered is False:
         if not without:
-            yield _own_zero(stack, layer)
+            yield own_zero(stack, layer)
         return
     for lower in without:
         seen = f"discard_max_bytes is 0 on {lower.device} and not on {layer.device}"

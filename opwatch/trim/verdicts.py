@@ -25,10 +25,8 @@ def general(
         if leaf.facts.get("virtual"):
             seen = "a virtual disk: its host decides, and a guest cannot see it"
             found.append(reason("host-may-drop", leaf.device, seen, device=leaf.device))
-        elif leaf.kind is Kind.LOOP and leaf.text("backing_filesystem"):
-            if leaf.text("backing_filesystem") not in ("tmpfs", "ramfs") and not leaf.facts.get(
-                "simulated_drive"
-            ):
+        elif leaf.kind is Kind.LOOP and not leaf.facts.get("simulated_drive"):
+            if leaf.text("backing_filesystem") not in (None, "tmpfs", "ramfs"):
                 mount, file = leaf.text("backing_mount"), leaf.text("backing_file")
                 blanks = {"mount": mount or "/", "file": file or leaf.device}
                 seen = f"its file lies on {leaf.text('backing_filesystem')}"

@@ -91,7 +91,7 @@ def test_a_scsi_disk_that_rejects_the_command() -> None:
     assert found.verdict is Verdict.REJECTED
     assert {each.code for row in found.rows for each in row.reasons} == {"scsi-disabled"}
     assert found.unexplained_bytes == 0
-    assert [each.fact for each in found.changes] == ["max_bytes", "provisioning_mode"]
+    assert [each.fact for each in found.changes] == ["max_bytes", "max_hw_bytes", "provisioning_mode"]
 
 
 def test_what_fits_no_cause_is_unexplained() -> None:
@@ -187,6 +187,26 @@ def test_a_pool_that_swallows(facts: tuple[str, str], code: str) -> None:
     assert found.unexplained_bytes == 0
 
 
+def test_a_cache_that_keeps_discards_to_itself() -> None:
+    cache = layer("dm-0", "253:0", Kind.DM, "sda", target="cache", label="c", flags="no_discard_passdown")
+    flows = [extents("253:0", 8 * MIB), flow(Stage.BIO, "253:0", 8 * MIB, disk="dm-0")]
+    found = audit(evidence(stack(cache, disk()), flows, 8 * MIB), "/m")
+    assert (found.verdict, losses(found)) == (Verdict.NOT_SENT, {"cache-no-passdown": 8 * MIB})
+    assert found.unexplained_bytes == 0
+
+
+def test_a_pool_that_fails_everything() -> None:
+    """Its metadata are gone: every discard ends with an error at the volume."""
+    flows = [
+        extents("253:3", 8 * MIB),
+        flow(Stage.BIO, "253:3", 8 * MIB, disk="dm-3"),
+        flow(Stage.BIO_DONE, "253:3", 8 * MIB, disk="dm-3", status=10),
+    ]
+    found = audit(evidence(stack(*thin_stack("Fail", "")), flows, 0), "/m")
+    assert (found.verdict, losses(found)) == (Verdict.REJECTED, {"thin-pool-read-only": 8 * MIB})
+    assert found.unexplained_bytes == 0
+
+
 def mirror(second: Layer) -> tuple[Layer, ...]:
     return layer("md0", "9:0", Kind.MD, "sda", "sdb", level="raid1"), disk(), second
 
@@ -204,6 +224,22 @@ def test_both_legs_of_a_mirror_count() -> None:
     half = audit(evidence(stack(*mirror(layer("sdb", "8:16", max_bytes=0))), flows[:5], 5 * MIB), "/m")
     assert half.verdict is Verdict.PARTIAL
     assert losses(half) == {"member-no-discards": 5 * MIB}
+
+
+def test_parity_is_no_data() -> None:
+    """Of 10 MiB the RAID 5 of three hands on 8: 4 to each member, a third of all of them parity."""
+    array = layer("md0", "9:0", Kind.MD, "sda", "sdb", "sdc", level="raid5", raid_disks=3)
+    members = {"sda": "8:0", "sdb": "8:16", "sdc": "8:32"}
+    below = [each for name, dev in members.items() for each in through(name, dev, 4 * MIB, who=Who.KERNEL)]
+    flows = [extents("9:0", 10 * MIB), flow(Stage.BIO, "9:0", 10 * MIB, disk="md0"), *below]
+    one = stack(array, *(layer(name, dev) for name, dev in members.items()))
+    found = audit(evidence(one, flows, 10 * MIB), "/m")
+    assert losses(found) == {"raid456-partial-stripe": 2 * MIB}
+    assert (found.verdict, found.reached_bytes, found.unexplained_bytes) == (Verdict.PARTIAL, 12 * MIB, 0)
+    # Members that got different amounts fit no stripe: what cannot be told is not explained away.
+    uneven = audit(evidence(one, flows[:-3], 10 * MIB), "/m")
+    assert losses(uneven) == {}
+    assert uneven.unexplained_bytes == 10 * MIB
 
 
 def test_granules_of_the_device() -> None:

@@ -25,7 +25,7 @@ def layer(
     label: str | None = None,
     **facts: Fact,
 ) -> Layer:
-    limits = Limits(granularity, 0, max_bytes, 1 << 31, 1)
+    limits = Limits(granularity, 0, max_bytes, max_bytes, 1)
     return Layer(
         device, dev, kind, 1 << 30, limits, target=target, label=label, below=tuple(below), facts=facts
     )
@@ -91,8 +91,11 @@ def with_facts(one: Stack, device: str, **facts: Fact) -> Stack:
 
 
 def with_limit(one: Stack, device: str, max_bytes: int) -> Stack:
+    """The same stack, where a driver gave both limits of one layer up."""
     layers = [
-        replace(each, limits=replace(each.limits, max_bytes=max_bytes)) if each.device == device else each
+        replace(each, limits=replace(each.limits, max_bytes=max_bytes, max_hw_bytes=max_bytes))
+        if each.device == device
+        else each
         for each in one.layers
     ]
     return Stack(one.filesystem, tuple(layers))

@@ -1,17 +1,36 @@
-"""Filesystems and audits in a guest, beside the recipes of tests/kernel/trims.py."""
+"""Filesystems and audits in a guest, beside the recipes of tests/kernel/trims.py. Files in memory behind loop
+devices are an oracle: what a discard takes off them shows, to the block."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from opwatch.trim.audit import Audit, Verdict
+from opwatch.trim.audit import Audit, Row, Verdict
 from tests.kernel import trims
 from tests.kernel.trims import audit, codes, row
+from tests.vm.guest import stacked, sysfs
 from tests.vm.requirements import need_module, need_tool
 
-__all__ = ["Audit", "Verdict", "audit", "codes", "filesystem", "row", "whole"]
+__all__ = [
+    "MIB",
+    "Audit",
+    "Verdict",
+    "audit",
+    "audited",
+    "codes",
+    "filesystem",
+    "freed",
+    "full_loop",
+    "image",
+    "leaf",
+    "look_through",
+    "row",
+    "whole",
+]
+MIB = 1 << 20
 
 # XFS wants 300 MB unless it is told that nobody will complain.
 _MKFS = trims.MKFS | {
@@ -44,6 +63,7 @@ def whole(found: Audit, verdict: Verdict = Verdict.ACCEPTED) -> int:
     for each in found.rows:
         assert each.unknown is None
         assert each.bytes_in == each.bytes_out, each
+        assert each.bytes_ok in (None, each.bytes_in), each
         assert not each.errors
     trace = found.evidence.trace
     assert trace.loss == (0, 0, 0, 0, 0)
@@ -53,3 +73,39 @@ def whole(found: Audit, verdict: Verdict = Verdict.ACCEPTED) -> int:
     sent = found.rows[0].bytes_out
     assert sent
     return sent
+
+
+def image(loop: str) -> Path:
+    """The file behind a loop device."""
+    return Path((sysfs.SYS_BLOCK / loop / "loop/backing_file").read_text().strip())
+
+
+def freed(loop: str) -> int:
+    """What the file behind a loop device lacks of all its blocks."""
+    path = image(loop)
+    return path.stat().st_size - trims.allocated(path)
+
+
+def full_loop(size: int = 256 * MIB) -> contextlib.AbstractContextManager[str]:
+    """A loop device; `audited` gives its file all blocks."""
+    return stacked.loop(size)
+
+
+def audited(top: str, kind: str, *loops: str) -> Audit:
+    """An audit of a new filesystem, with all blocks of the files below there before."""
+    with filesystem(top, kind) as point:
+        os.sync()
+        for loop in loops:
+            trims.fill_holes(image(loop))
+        return audit(point)
+
+
+def leaf(found: Audit, device: str) -> Row:
+    """The row of a device, of what it was sent."""
+    [one] = [each for each in found.rows if each.device == device and each.layer != "granules"]
+    return one
+
+
+def look_through(point: Path) -> None:
+    """Have ext4 read what says where it is free, and trim nothing: no extent is as long as a group."""
+    trims.run("fstrim", "-m", "128M", str(point))

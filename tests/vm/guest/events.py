@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.vm.guest.shell import put
+from tests.vm.guest.sysfs import attribute
 
 _TRACING = Path("/sys/kernel/tracing")
 
@@ -28,6 +29,14 @@ class BlockEvents:
         """How many of each event."""
         names = (re.search(r"\b(block_\w+):", line) for line in self.lines())
         return Counter(match.group(1) for match in names if match)
+
+    def discards(self, name: str) -> list[tuple[int, int]]:
+        """(first byte, end) of each discard that a device was sent, as block_bio_queue tells them."""
+        assert self.lost() == 0
+        dev = attribute(name, "dev").replace(":", ",")
+        wanted = re.compile(rf"block_bio_queue: {dev} D\w* (\d+) \+ (\d+) ")
+        found = (match for line in self.lines() if (match := wanted.search(line)))
+        return [(int(at) * 512, (int(at) + int(length)) * 512) for at, length in (m.groups() for m in found)]
 
     def lost(self) -> int:
         """Events that did not fit; anything but 0 makes the counts worthless."""

@@ -47,6 +47,13 @@ def mapped(target: str, table: str, *modules: str) -> Iterator[Mapped]:
         call("dmsetup", "remove", "--retry", "--noudevsync", label)
 
 
+def reload(label: str, table: str) -> None:
+    """Another table for a device that is in use, without asking the filesystem on it to be still."""
+    call("dmsetup", "suspend", "--noudevsync", "--nolockfs", label)
+    call("dmsetup", "load", label, "--table", table)
+    call("dmsetup", "resume", "--noudevsync", label)
+
+
 def linear(below: str) -> contextlib.AbstractContextManager[Mapped]:
     """The whole of a device through dm-linear."""
     return mapped("linear", f"0 {sectors(below)} linear /dev/{below} 0", "dm_mod")

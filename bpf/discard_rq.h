@@ -19,6 +19,10 @@ struct {
 	__type(value, __u64);
 } behind SEC(".maps");
 
+/* Of all queues, and whether anything ever was in the second map: without, nothing is looked up. */
+__s64 nr_busy;
+bool any_behind;
+
 static __always_inline void count_busy(struct request *rq, __s64 change, bool raw)
 {
 	__u64 queue = (__u64)READ(raw, rq, q);
@@ -28,17 +32,22 @@ static __always_inline void count_busy(struct request *rq, __s64 change, bool ra
 		bpf_map_update_elem(&busy, &queue, &none, BPF_NOEXIST);
 		found = bpf_map_lookup_elem(&busy, &queue);
 	}
-	if (found)
-		__sync_fetch_and_add(found, change);
+	if (!found)
+		return;
+	__sync_fetch_and_add(found, change);
+	__sync_fetch_and_add(&nr_busy, change);
 }
 
 /* A read or write goes to the driver: behind a discard? */
 static __always_inline int on_other_issue(struct request *rq, bool raw)
 {
 	__u64 queue, address = (__u64)rq, now;
-	__u32 op = op_of(READ(raw, rq, cmd_flags));
 	__s64 *found;
+	__u32 op;
 
+	if (nr_busy <= 0)
+		return 0;
+	op = op_of(READ(raw, rq, cmd_flags));
 	if (op != OW_READ && op != OW_WRITE)
 		return 0;
 	queue = (__u64)READ(raw, rq, q);
@@ -48,17 +57,22 @@ static __always_inline int on_other_issue(struct request *rq, bool raw)
 	now = bpf_ktime_get_ns();
 	if (bpf_map_update_elem(&behind, &address, &now, BPF_ANY))
 		__sync_fetch_and_add(&loss.bios_full, 1);
+	else
+		any_behind = true;
 	return 0;
 }
 
 static __always_inline int on_other_done(struct request *rq, __u32 bytes, bool raw)
 {
-	__u64 address = (__u64)rq, *since = bpf_map_lookup_elem(&behind, &address), begin;
+	__u64 address = (__u64)rq, *since, begin;
 	struct ow_flow_key key = {.stage = OW_BEHIND, .who = OW_WHO_OTHER};
 	struct ow_flow_cell *cell;
 	struct request_queue *q;
 	struct gendisk *disk;
 
+	if (!any_behind)
+		return 0;
+	since = bpf_map_lookup_elem(&behind, &address);
 	if (!since || bytes < READ(raw, rq, __data_len))
 		return 0;
 	begin = *since;

@@ -17,6 +17,7 @@ def main() -> int:
     found = [
         figures.against_peer(),
         figures.many_devices(),
+        figures.beside_discards(),
         start,
         figures.memory(),
         figures.user_cpu(),

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from opwatch import _native, abi
 from opwatch.collectors.blk import BlockTracer
+from opwatch.collectors.discards import DiscardTracer
 from opwatch.collectors.fio import run_fio
 from opwatch.device import Devices
 from opwatch.hist import Histogram
@@ -95,6 +96,34 @@ def many_devices(rounds: int = 11, seconds: float = 2, count: int = 24) -> Figur
         ratio,
         1.15,
         f"{statistics.median(many):.0f} ns / {statistics.median(one):.0f} ns",
+    )
+
+
+def beside_discards(rounds: int = 7, seconds: float = 2) -> Figure:
+    """What the view of discards adds to each read, by looking for those that wait behind discards."""
+    alone, added = [], []
+    with ScratchDisk(1 << 30) as disk, program_statistics():
+        for _ in range(rounds):
+            alone.append(_ours_net_ns([disk.node], disk.node, seconds))
+            floor = _native.Floor()
+            try:
+                with DiscardTracer(
+                    [Devices().resolve(disk.node)], functions=False, stalls=True, commands=False
+                ) as tracer:
+                    run_fio(disk.node, [*LOAD, f"--runtime={seconds}"])
+                    ours, empty = tracer.programs(), floor.programs()
+            finally:
+                floor.close()
+            floor_ns = sum(program[3] for program in empty) / sum(program[2] for program in empty)
+            spent = sum(program[3] - program[2] * floor_ns for program in ours)
+            added.append(spent / empty[1][2])
+    mine, more = statistics.median(alone), statistics.median(added)
+    ratio = statistics.median((a + b) / a for a, b in zip(alone, added, strict=True))
+    return Figure(
+        "net ns a read, with the view of discards / without",
+        ratio,
+        1.3,
+        f"{more:.0f} ns more than {mine:.0f} ns",
     )
 
 

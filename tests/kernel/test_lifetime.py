@@ -106,9 +106,9 @@ def test_after_a_stop_no_empty_intervals_follow(disk: ScratchDisk) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_overhead_leaves_no_disk_behind_when_it_is_ended(number: signal.Signals) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "opwatch", "overhead", "--for", "2", "--pairs", "0"], stderr=subprocess.PIPE
-    )
+    # Whoever runs the tests may ignore signals (nohup), and that is inherited.
+    command = ["env", f"--default-signal={number.name}", sys.executable, "-m", "opwatch", "overhead"]
+    process = subprocess.Popen([*command, "--for", "2", "--pairs", "0"], stderr=subprocess.PIPE)
     deadline = time.monotonic() + 20
     while not any(process.pid == pid for pid in _parents_of("fio")) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -14,8 +14,6 @@ from opwatch.counters.evidence import Evidence, merge
 from opwatch.counters.identify import Controller, Namespace
 from opwatch.errors import OpwatchError, PermissionMissing
 
-# Asks for the pages of the OCP specification where several vendors' pages share their numbers.
-_OCP_UUID = bytes.fromhex("c194d55be0944794a21d29998f56be6f")
 _SOLIDIGM_UUID = bytes.fromhex("9619586ec11b43adaaaa654187f6bbb2")
 _ALL = 0xFFFFFFFF
 _VENDOR_LENGTH = 512
@@ -82,7 +80,7 @@ class _Collector:
         controller, namespace = self._controller(), self._namespace()
         self._log(smart_log.LID, smart_log.LENGTH)
         # That a drive has no C0h, or another vendor's, is no failure.
-        self._log(ocp.LID, ocp.LENGTH, uuid_index=self._uuid(controller, _OCP_UUID), quietly=True)
+        self._log(ocp.LID, ocp.LENGTH, uuid_index=self._uuid(controller, identify.OCP_UUID), quietly=True)
         group = namespace.endurance_group or 0
         if controller.has_endurance_groups:
             self._log(endurance.LID, endurance.LENGTH, lsi=group or 1)

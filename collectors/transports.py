@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
 from opwatch.counters import identify
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 
+_OCP_LID, _LENGTH = 0xC0, 512  # as in counters/ocp.py, and of every vendor's page that is known
 _STATUS = {
     0x001: "invalid opcode",
     0x002: "invalid field",
@@ -104,3 +106,42 @@ class FolderTransport:
         if cns not in _STRUCTURES:
             raise OpwatchError(f"Identify {cns:02X}h: the drive does not have it")
         return self._read(_STRUCTURES[cns], identify.LENGTH)
+
+
+class Snapshot:
+    """Pages of one moment: read when it is made, decoded whenever. What was not read then has no page.
+    `choose` names vendor pages that this controller has."""
+
+    def __init__(
+        self, transport: Transport, nsid: int, choose: Callable[[identify.Controller], Iterable[int]]
+    ) -> None:
+        self._transport = transport
+        self._kept: dict[tuple[str, int], bytes] = {}
+        self._identify(identify.NAMESPACE, nsid)
+        raw = self._identify(identify.CONTROLLER, 0)
+        controller = identify.decode_controller(raw) if raw else identify.Controller()
+        uuids = self._identify(identify.UUID_LIST, 0) if controller.has_uuid_list else None
+        self._log(_OCP_LID, identify.uuid_index(uuids, identify.OCP_UUID) if uuids else 0)
+        for lid in choose(controller):
+            self._log(lid, 0)
+
+    def _identify(self, cns: int, nsid: int) -> bytes | None:
+        with contextlib.suppress(OpwatchError):
+            self._kept["Identify", cns] = self._transport.identify(cns, nsid)
+        return self._kept.get(("Identify", cns))
+
+    def _log(self, lid: int, uuid_index: int) -> None:
+        with contextlib.suppress(OpwatchError):
+            self._kept["log page", lid] = self._transport.get_log(lid, _LENGTH, 0, uuid_index)
+
+    def _page(self, kind: str, number: int) -> bytes:
+        try:
+            return self._kept[kind, number]
+        except KeyError as error:
+            raise OpwatchError(f"{kind} {number:02X}h was not read") from error
+
+    def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes:
+        return self._page("log page", lid)[:length]
+
+    def identify(self, cns: int, nsid: int) -> bytes:
+        return self._page("Identify", cns)

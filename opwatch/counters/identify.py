@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from opwatch.counters.pages import number, whole
 
 LENGTH = 4096
+# Asks for the pages of the OCP specification where several vendors' pages share their numbers.
+OCP_UUID = bytes.fromhex("c194d55be0944794a21d29998f56be6f")
 NAMESPACE, CONTROLLER, UUID_LIST = 0x00, 0x01, 0x17
 _PAGE_BYTES = 4096
 

@@ -53,7 +53,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Benc
         )
         monkeypatch.setattr(trim_accounts, "Devices", lambda: found)
         monkeypatch.setattr(trim_accounts, "find_simulated", lambda _: None)
-        monkeypatch.setattr(trim_accounts, "held_by_map", lambda *_: found.map)
+        (tmp_path / "device" / "scsi_disk").mkdir()
+        monkeypatch.setattr("opwatch.collectors.lba_status.held_by_map", lambda *_: found.map)
         monkeypatch.setattr("opwatch.collectors.smart.collect_smart", found.smart)
         return found
 

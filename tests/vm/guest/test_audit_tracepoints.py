@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from opwatch.collectors import trimming
+from opwatch.collectors import discard_programs
 from tests.kernel import trims
 from tests.vm.guest import stacked, sysfs
 from tests.vm.guest.audits import (
@@ -34,7 +34,8 @@ DEVICES = ("nvme",)
 @pytest.fixture(autouse=True)
 def _no_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a kernel without BPF trampolines."""
-    monkeypatch.setattr(trimming, "tracer_of", functools.partial(trimming.tracer_of, functions=False))
+    without = functools.partial(discard_programs.loader, functions=False)
+    monkeypatch.setattr(discard_programs, "loader", without)
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])

@@ -79,6 +79,23 @@ def test_a_changed_byte_ends_the_file_there() -> None:
         raw[at] ^= 0x20
 
 
+@pytest.mark.parametrize(
+    "tail",
+    [bytes(1), bytes(8), bytes(4096), b"\xff" * 4096, random.Random(7).randbytes(4096), journal._frame({}, [])],
+    ids=["a zero", "eight zeros", "a page of zeros", "ones", "garbage", "a frame without a look"],
+)
+def test_whatever_stands_behind_the_last_frame_ends_the_file(tail: bytes) -> None:
+    """After a crash a file system may leave zeros, whose checksum is right: the CRC of nothing is 0."""
+    pieces = frames(4, 5)
+    for count in range(1, len(pieces) + 1):
+        raw = b"".join(piece for piece, _, _ in pieces[:count])
+        saved = journal.load(raw + tail)
+        assert saved.whole_bytes == len(raw)
+        assert (list(saved.map.runs()), saved.look) == pieces[count - 1][1:]
+    with pytest.raises(ValueError):
+        journal.load(journal.MAGIC + tail)
+
+
 def test_good_and_bad_files() -> None:
     saved = journal.load((FIXTURES / "good" / "trim" / "disk.history").read_bytes())
     assert (saved.drive.name, saved.drive.sectors, saved.drive.granule) == ("loop0", 131072, 8)

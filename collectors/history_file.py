@@ -25,6 +25,9 @@ def _opened(path: Path, flags: int) -> int:
 
 
 def _explained(error: OSError, path: Path) -> OpwatchError:
+    folder = Path(os.path.realpath(path)).parent
+    if isinstance(error, FileNotFoundError) and not folder.exists():
+        return OpwatchError(f"{path}: there is no folder {folder}: make it, or name another file with -o")
     kind = PermissionMissing if isinstance(error, PermissionError) else OpwatchError
     return kind(f"{path}: {error.strerror}")
 
@@ -34,13 +37,14 @@ class HistoryFile:
     why what it held cannot be used."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         self.damage: str | None = None
+        self._is_new = not path.exists()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             self._descriptor = _locked(path)
         except OSError as error:
             raise _explained(error, path) from error
+        # What is renamed must not take the place of a link. Opened first: the kernel knows which links to trust.
+        self.path = Path(os.path.realpath(path))
         try:
             self.saved = self._load()
         except BaseException:
@@ -88,6 +92,12 @@ class HistoryFile:
     def has_grown(self) -> bool:
         """It is worth writing anew."""
         return self._grown > max(_GROWTH_BYTES, _GROWTH * self._first)
+
+    def abandon(self) -> None:
+        """Close it, and leave no empty file that was not there before."""
+        if self._is_new and os.fstat(self._descriptor).st_size == 0:
+            self.path.unlink(missing_ok=True)
+        self.close()
 
     def close(self) -> None:
         if self._descriptor >= 0:

@@ -97,7 +97,7 @@ class Recording:
                 )
             self._begin(disk)
         except BaseException:
-            self._file.close()
+            self._file.abandon()
             raise
 
     def _begin(self, disk: BlockDevice) -> None:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from opwatch.collectors.recording import TICK_S, Recording
-from opwatch.device import Devices
+from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError, PermissionMissing
 from opwatch.sinks.trim_history import Recorded, write_recorded
 from opwatch.tools.trim_audit import say
@@ -30,11 +30,26 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _file(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("it names no file")
+    return Path(text)
+
+
+def _default(device: BlockDevice) -> Path:
+    """Where a history is when nobody says where. This folder is ours to make."""
+    try:
+        _FOLDER.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OpwatchError(f"{_FOLDER}: {error.strerror}: name another file with -o") from error
+    return _FOLDER / f"{device.name.replace('/', '!')}.history"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch trim record --dev D [-o FILE] [--for S] [-q] [--json] [-- CMD...]"
     parser.add_argument("--dev", required=True, metavar="D", help="the disk: a whole one")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help=f"the history ({_FOLDER}/D.history)"
+        "-o", "--output", type=_file, metavar="FILE", help=f"the history ({_FOLDER}/D.history)"
     )
     parser.add_argument(
         "--for", dest="seconds", type=_seconds, default=math.inf, metavar="S", help="record so long"
@@ -84,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         )
     devices = Devices()
     device = devices.resolve(args.dev)
-    path = args.output or _FOLDER / f"{device.name.replace('/', '!')}.history"
+    path = args.output or _default(device)
     with Waiter() as waiter:
         begun = time.monotonic()
         recording = Recording(devices, device, path)

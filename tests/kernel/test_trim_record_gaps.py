@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,18 @@ def test_another_life_of_the_disk(tmp_path: Path) -> None:
 # --- refusals ---
 
 
+@contextlib.contextmanager
+def _full(folder: Path) -> Iterator[Path]:
+    """A file system without room."""
+    folder.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder))
+    try:
+        (folder / "filler").write_bytes(bytes(65536))
+        yield folder
+    finally:
+        run("umount", str(folder))
+
+
 def refused(*words: str) -> tuple[int, str]:
     done = opwatch("trim", *words)
     assert not done.stdout
@@ -136,6 +149,18 @@ def test_refusals(disk: ScratchDisk, tmp_path: Path) -> None:
         assert (status, "another drive" in words) == (3, True), words
         status, words = refused("stale", "--dev", other.node, "--history", str(path))
         assert (status, "no history was given" in words) == (6, True), words
+
+
+def test_places_where_no_history_can_be(disk: ScratchDisk, tmp_path: Path) -> None:
+    none = tmp_path / "none"
+    status, words = refused("record", "--dev", disk.node, "-o", str(none / "x"))
+    assert (status, f"there is no folder {none}" in words, none.exists()) == (1, True, False), words
+    status, words = refused("record", "--dev", disk.node, "-o", "")
+    assert (status, "names no file" in words) == (2, True), words
+    with _full(tmp_path / "full") as folder:
+        status, words = refused("record", "--dev", disk.node, "-o", str(folder / "x"))
+        assert (status, "No space left" in words) == (1, True), words
+        assert [each.name for each in folder.iterdir()] == ["filler"]
 
 
 def test_without_the_kernels_counts_nothing_is_recorded(disk: ScratchDisk, tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_fuzz(seed: int) -> None:
 
 
 def test_it_is_written_read_and_written_anew(tmp_path: Path) -> None:
-    path = tmp_path / "a folder" / "x.history"
+    path = tmp_path / "x.history"
     file = HistoryFile(path)
     assert (file.saved, file.damage) == (None, None)
     pieces = frames(1, 5)
@@ -155,6 +155,45 @@ def test_what_is_no_history_is_left_alone(tmp_path: Path) -> None:
     file.close()
     with pytest.raises(OpwatchError, match="No such file"):
         read_history(tmp_path / "none")
+
+
+@pytest.mark.parametrize("dangling", [False, True])
+def test_a_link_stays_a_link(dangling: bool, tmp_path: Path) -> None:
+    target, link = tmp_path / "folder" / "target", tmp_path / "link"
+    target.parent.mkdir()
+    if not dangling:
+        target.touch()
+    link.symlink_to("folder/target")
+    file = HistoryFile(link)
+    file.replace(frames(2, 1)[0][0])
+    file.close()
+    assert link.is_symlink()
+    assert target.is_file() and read_history(link)[0].look == read_history(target)[0].look
+    assert {each.name for each in tmp_path.rglob("*")} == {"folder", "target", "link"}
+
+
+def test_no_folder_is_made(tmp_path: Path) -> None:
+    with pytest.raises(OpwatchError, match="there is no folder .*none"):
+        HistoryFile(tmp_path / "none" / "x.history")
+    (tmp_path / "link").symlink_to(tmp_path / "none" / "x.history")
+    with pytest.raises(OpwatchError, match="there is no folder .*none"):
+        HistoryFile(tmp_path / "link")
+    assert [each.name for each in tmp_path.iterdir()] == ["link"]
+
+
+def test_what_nothing_was_written_to_does_not_stay(tmp_path: Path) -> None:
+    """Unless it was there before."""
+    path = tmp_path / "x"
+    HistoryFile(path).abandon()
+    assert not path.exists()
+    path.touch()
+    HistoryFile(path).abandon()
+    assert path.read_bytes() == b""
+    file = HistoryFile(path)
+    file.replace(frames(2, 1)[0][0])
+    file.close()
+    HistoryFile(path).abandon()
+    assert read_history(path)
 
 
 _WRITER = """

@@ -89,6 +89,19 @@ class HistoryFile:
         self._grown += len(frame)
 
     @property
+    def is_here(self) -> bool:
+        """The path still names the file that we write to."""
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
+        except OSError:
+            return False
+
+    @property
+    def is_as_written(self) -> bool:
+        """It is here, and has the size that we gave it."""
+        return self.is_here and os.fstat(self._descriptor).st_size == self._first + self._grown
+
+    @property
     def has_grown(self) -> bool:
         """It is worth writing anew."""
         return self._grown > max(_GROWTH_BYTES, _GROWTH * self._first)

@@ -82,23 +82,30 @@ def same_shape(one: Drive, two: Drive) -> bool:
 
 
 class Recording:
-    """From construction to close(). `kept` says what became of what the file knew."""
+    """From construction to close(). `kept` says what became of what the file knew. `was_disturbed` when somebody
+    deleted, replaced or cut the file, which was written anew then."""
 
     def __init__(self, devices: Devices, device: BlockDevice, path: Path) -> None:
         self.device, self._devices = device, devices
         self.drive = identify(devices, device)
         disk = disk_of_requests(devices, device)
-        self._file = HistoryFile(path)
+        self.was_disturbed = False
+        self._file = self._open(path)
         try:
-            if self._file.saved and is_other(self._file.saved.drive, self.drive):
-                named = self._file.saved.drive
-                raise RefusedError(
-                    f"{path} is the history of another drive ({named.name}): name another file with -o"
-                )
             self._begin(disk)
         except BaseException:
             self._file.abandon()
             raise
+
+    def _open(self, path: Path) -> HistoryFile:
+        """The file, if it is ours to write to."""
+        file = HistoryFile(path)
+        if file.saved and is_other(file.saved.drive, self.drive):
+            file.close()
+            raise RefusedError(
+                f"{path} is the history of another drive ({file.saved.drive.name}): name another file with -o"
+            )
+        return file
 
     def _begin(self, disk: BlockDevice) -> None:
         self._disk = disk
@@ -269,12 +276,21 @@ class Recording:
             return
         if last and look.mono_ns - last.mono_ns < _SAVE_S * 1e9:
             return
+        if not self._file.is_as_written:
+            self.was_disturbed = True
+            self._save_anew()
+            return
         self._file.append(journal.delta(look, runs))
         self._last, self.history.map.log = look, []
         if self._file.has_grown:
             self._save_anew()
 
     def _save_anew(self) -> None:
+        if not self._file.is_here:
+            # Whatever the path names now may be another's.
+            self.was_disturbed = True
+            self._file.close()
+            self._file = self._open(self._file.path)
         self._last = self.state()
         self._file.replace(journal.snapshot(self.drive, self._last, self.history.map))
         self.history.map.log = []

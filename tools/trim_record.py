@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while recording")
 
 
-def _follow(recording: Recording, waiter: Waiter, seconds: float) -> End:
+def _follow(recording: Recording, path: Path, waiter: Waiter, seconds: float) -> End:
     """Until something ends it."""
     end, until = End.TICK, time.monotonic() + seconds
     forgotten = dict(recording.history.forgotten)
@@ -66,7 +66,10 @@ def _follow(recording: Recording, waiter: Waiter, seconds: float) -> End:
         end = waiter.wait(min(until, time.monotonic() + TICK_S))
         if not recording.look():
             return End.VANISHED
+        disturbed = recording.was_disturbed
         recording.save()
+        if recording.was_disturbed and not disturbed:
+            say(f"{path} was deleted, replaced or cut by somebody: all of it is written anew")
         now = dict(recording.history.forgotten)
         for why in now if now != forgotten else ():
             if now[why] != forgotten.get(why):
@@ -108,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
                 say(f"{device.name}: {recording.kept}")
                 say(f"recording into {path}" + ("" if args.command else "; Ctrl-C ends it"))
             waiter.start(args.command, quiet_stdout=args.json)
-            end = _follow(recording, waiter, args.seconds)
+            end = _follow(recording, path, waiter, args.seconds)
             status = waiter.finish(stop=end is not End.COMMAND)
             if end is not End.VANISHED:
                 recording.look()

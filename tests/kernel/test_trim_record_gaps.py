@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.history_file import read_history
+from opwatch.collectors.recording import Recording
+from opwatch.device import Devices
 from opwatch.scratch import ScratchDisk
 from opwatch.trim.sectormap import State
 
@@ -207,3 +210,61 @@ def test_a_command_is_followed_to_its_end(disk: ScratchDisk, tmp_path: Path) -> 
     done = opwatch("trim", *words)
     assert done.returncode == 7
     assert json.loads(done.stdout)["file"] == str(tmp_path / "x")
+
+
+# --- what happens to the file meanwhile ---
+
+
+def _swap(path: Path) -> None:
+    path.with_name("copy").write_bytes(path.read_bytes())
+    path.with_name("copy").replace(path)
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: os.truncate(path, 0), _swap], ids=["gone", "cut", "swapped"])
+def test_a_file_that_others_change_is_written_anew(
+    harm: Callable[[Path], None], disk: ScratchDisk, tmp_path: Path
+) -> None:
+    path = tmp_path / "x"
+    recording = Recording(Devices(), Devices().resolve(disk.node), path)
+    try:
+        for step in range(3):
+            if step:
+                harm(path)
+            writes(disk.node, 5, start=step * MIB)
+            time.sleep(1.1)
+            assert recording.look()
+            recording.save()
+            assert recording.was_disturbed is bool(step)
+            assert _known(path)[State.WRITTEN] == recording.history.map.extents(State.WRITTEN).total > 0
+        harm(path)
+    finally:
+        recording.close()
+    assert _known(path)[State.WRITTEN] == recording.history.map.extents(State.WRITTEN).total
+
+
+def test_a_file_that_is_away_is_told_once(disk: ScratchDisk, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    words = "for _ in 1 2 3; do rm -f $0; dd if=/dev/zero of=$1 bs=4k count=1 oflag=direct; sleep 1.2; done"
+    command = ["--", "sh", "-c", words, str(path), disk.node]
+    done = opwatch("trim", "record", "--dev", disk.node, "-o", str(path), *command)
+    assert (done.returncode, done.stderr.count("written anew")) == (0, 1), done.stderr
+    assert path.exists()
+
+
+def test_what_took_the_place_of_the_file_is_left_alone(disk: ScratchDisk, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with recorder(disk.node, path) as process:
+        path.unlink()
+        path.write_text("a letter")
+        writes(disk.node, 5)
+        _, words = process.communicate(timeout=30)
+    assert (process.returncode, "no history" in words, "Traceback" in words) == (3, True, False), words
+    assert path.read_text() == "a letter"
+    path.unlink()
+    with ScratchDisk(64 * MIB) as other, recorder(disk.node, path) as process:
+        path.unlink()
+        with recorder(other.node, path):
+            writes(disk.node, 5)
+            _, words = process.communicate(timeout=30)
+            assert (process.returncode, "another opwatch" in words) == (3, True), words
+    assert read_history(path)[0].drive.name == other.name

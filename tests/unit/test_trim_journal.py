@@ -196,6 +196,26 @@ def test_what_nothing_was_written_to_does_not_stay(tmp_path: Path) -> None:
     assert read_history(path)
 
 
+def test_what_others_do_to_the_file_is_noticed(tmp_path: Path) -> None:
+    path, other = tmp_path / "x", tmp_path / "other"
+    first, second = (piece for piece, _, _ in frames(2, 2))
+    file = HistoryFile(path)
+    file.replace(first)
+    file.append(second)
+    assert (file.is_here, file.is_as_written) == (True, True)
+    os.truncate(path, len(first))
+    assert (file.is_here, file.is_as_written) == (True, False)
+    file.replace(first)
+    assert (file.is_here, file.is_as_written) == (True, True)
+    path.unlink()
+    assert (file.is_here, file.is_as_written) == (False, False)
+    other.write_bytes(first)
+    other.replace(path)
+    assert (file.is_here, file.is_as_written) == (False, False)
+    file.close()
+    assert (file.is_here, file.is_as_written) == (False, False)
+
+
 _WRITER = """
 import sys
 from pathlib import Path

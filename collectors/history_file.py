@@ -50,10 +50,11 @@ class HistoryFile:
         except BaseException:
             self.close()
             raise
-        self._first = self._grown = 0
+        self._grown = 0
 
     def _load(self) -> Saved | None:
         raw = self.path.read_bytes()
+        self._first = len(raw)
         if raw and not raw.startswith(journal.MAGIC[: len(raw)]):
             raise RefusedError(f"{self.path} exists and is no history: name another file with -o")
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -83,10 +84,12 @@ def same_shape(one: Drive, two: Drive) -> bool:
 
 class Recording:
     """From construction to close(). `kept` says what became of what the file knew. `was_disturbed` when somebody
-    deleted, replaced or cut the file, which was written anew then."""
+    deleted, replaced or cut the file, which was written anew then: `tell` is called once."""
 
-    def __init__(self, devices: Devices, device: BlockDevice, path: Path) -> None:
-        self.device, self._devices = device, devices
+    def __init__(
+        self, devices: Devices, device: BlockDevice, path: Path, tell: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.device, self._devices, self._tell = device, devices, tell
         self.drive = identify(devices, device)
         disk = disk_of_requests(devices, device)
         self.was_disturbed = False
@@ -277,7 +280,6 @@ class Recording:
         if last and look.mono_ns - last.mono_ns < _SAVE_S * 1e9:
             return
         if not self._file.is_as_written:
-            self.was_disturbed = True
             self._save_anew()
             return
         self._file.append(journal.delta(look, runs))
@@ -286,14 +288,17 @@ class Recording:
             self._save_anew()
 
     def _save_anew(self) -> None:
+        disturbed = not self._file.is_as_written
         if not self._file.is_here:
             # Whatever the path names now may be another's.
-            self.was_disturbed = True
             self._file.close()
             self._file = self._open(self._file.path)
         self._last = self.state()
         self._file.replace(journal.snapshot(self.drive, self._last, self.history.map))
         self.history.map.log = []
+        if disturbed and not self.was_disturbed:
+            self.was_disturbed = True
+            self._tell(f"{self._file.path} was deleted, replaced or cut by somebody: all of it is written anew")
 
     def missed_runs(self) -> int:
         """Runs of our programs that the kernel left out because one was running already on that CPU."""

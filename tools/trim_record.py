@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 import sys
@@ -58,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while recording")
 
 
-def _follow(recording: Recording, path: Path, waiter: Waiter, seconds: float) -> End:
+def _follow(recording: Recording, waiter: Waiter, seconds: float) -> End:
     """Until something ends it."""
     end, until = End.TICK, time.monotonic() + seconds
     forgotten = dict(recording.history.forgotten)
@@ -66,16 +67,24 @@ def _follow(recording: Recording, path: Path, waiter: Waiter, seconds: float) ->
         end = waiter.wait(min(until, time.monotonic() + TICK_S))
         if not recording.look():
             return End.VANISHED
-        disturbed = recording.was_disturbed
         recording.save()
-        if recording.was_disturbed and not disturbed:
-            say(f"{path} was deleted, replaced or cut by somebody: all of it is written anew")
         now = dict(recording.history.forgotten)
         for why in now if now != forgotten else ():
             if now[why] != forgotten.get(why):
                 say(f"{recording.device.name}: less is known now: {why}")
         forgotten = now
     return end
+
+
+def _let_go(recording: Recording, waiter: Waiter, command: list[str] | None, error: OpwatchError) -> int:
+    """The recording cannot go on. The command has no part in that."""
+    if not command:
+        raise error
+    with contextlib.suppress(OpwatchError):
+        recording.close()
+    say(f"{error}; the recording has ended, {command[0]} runs to its end")
+    waiter.finish(stop=False)
+    return OpwatchError.exit_status
 
 
 def _result(recording: Recording, path: Path, seconds: float) -> Recorded:
@@ -105,13 +114,16 @@ def run(args: argparse.Namespace) -> int:
     path = args.output or _default(device)
     with Waiter() as waiter:
         begun = time.monotonic()
-        recording = Recording(devices, device, path)
+        recording = Recording(devices, device, path, say)
         try:
             if not args.quiet:
                 say(f"{device.name}: {recording.kept}")
                 say(f"recording into {path}" + ("" if args.command else "; Ctrl-C ends it"))
             waiter.start(args.command, quiet_stdout=args.json)
-            end = _follow(recording, path, waiter, args.seconds)
+            try:
+                end = _follow(recording, waiter, args.seconds)
+            except OpwatchError as error:
+                return _let_go(recording, waiter, args.command, error)
             status = waiter.finish(stop=end is not End.COMMAND)
             if end is not End.VANISHED:
                 recording.look()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -225,7 +226,8 @@ def test_a_file_that_others_change_is_written_anew(
     harm: Callable[[Path], None], disk: ScratchDisk, tmp_path: Path
 ) -> None:
     path = tmp_path / "x"
-    recording = Recording(Devices(), Devices().resolve(disk.node), path)
+    told: list[str] = []
+    recording = Recording(Devices(), Devices().resolve(disk.node), path, told.append)
     try:
         for step in range(3):
             if step:
@@ -239,6 +241,8 @@ def test_a_file_that_others_change_is_written_anew(
         harm(path)
     finally:
         recording.close()
+    assert len(told) == 1
+    assert "written anew" in told[0]
     assert _known(path)[State.WRITTEN] == recording.history.map.extents(State.WRITTEN).total
 
 
@@ -267,4 +271,41 @@ def test_what_took_the_place_of_the_file_is_left_alone(disk: ScratchDisk, tmp_pa
             writes(disk.node, 5)
             _, words = process.communicate(timeout=30)
             assert (process.returncode, "another opwatch" in words) == (3, True), words
-    assert read_history(path)[0].drive.name == other.name
+            assert read_history(path)[0].drive.name == other.name
+
+
+@pytest.mark.parametrize("json_", [[], ["--json"]])
+def test_a_file_that_cannot_be_written_does_not_end_the_command(
+    json_: list[str], disk: ScratchDisk, tmp_path: Path
+) -> None:
+    with _full(tmp_path / "full") as folder:
+        (folder / "filler").unlink()
+        done_file = tmp_path / "done"
+        words = (
+            "rm $0; echo a letter > $0; dd if=/dev/zero of=$1 bs=4k count=1 oflag=direct; sleep 1.5; "
+            "dd if=/dev/zero of=$1 bs=4k count=1 seek=9 oflag=direct; sleep 1.5; echo done > $2; exit 7"
+        )
+        path = folder / "x"
+        command = ["--", "sh", "-c", words, str(path), disk.node, str(done_file)]
+        done = opwatch("trim", "record", "--dev", disk.node, "-o", str(path), *json_, *command)
+        assert path.read_text() == "a letter\n"
+    assert done_file.read_text() == "done\n"
+    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False), done.stderr
+    assert done.stderr.count("the recording has ended, sh runs to its end") == 1, done.stderr
+    assert "no history" in done.stderr
+
+
+def test_no_room_ends_a_recording_and_not_the_command(disk: ScratchDisk, tmp_path: Path) -> None:
+    with _full(tmp_path / "full") as folder:
+        (folder / "filler").unlink()
+        script = (
+            "import os, sys, time; from pathlib import Path; from tests.kernel.load import writes\n"
+            "os.system(f'cat /dev/zero > {sys.argv[1]}/filler 2>/dev/null')\n"
+            "writes(sys.argv[2], 500, step=8192); time.sleep(2); Path(sys.argv[3]).write_text('done')"
+        )
+        command = ["--", sys.executable, "-c", script, str(folder), disk.node, str(tmp_path / "done")]
+        done = opwatch("trim", "record", "--dev", disk.node, "-o", str(folder / "x"), *command)
+        assert (done.returncode, "No space left" in done.stderr) == (1, True), done.stderr
+        assert (tmp_path / "done").read_text() == "done"
+        # What was written before counts.
+        read_history(folder / "x")

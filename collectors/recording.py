@@ -19,7 +19,7 @@ from opwatch.trim import journal
 from opwatch.trim.changes import Loss
 from opwatch.trim.history import History
 from opwatch.trim.journal import Drive, Look, Saved
-from opwatch.trim.sectormap import SECTOR
+from opwatch.trim.sectormap import SECTOR, State
 from opwatch.trim.witness import Base
 
 # As often as the ring is emptied.
@@ -128,7 +128,10 @@ class Recording:
         self.history = History(
             self.drive.sectors, self.drive.granule, self.drive.offset, since_ns=self._began_ns
         )
-        self.kept = self._keep(self._file.saved, after)
+        saved = self._file.saved
+        knew = saved is None or bool(saved.map.extents(State.WRITTEN) or saved.map.extents(State.TRIMMED))
+        kept = self._keep(saved, after)
+        self.kept = kept if knew else "nothing was known before"
         self._settled = True
         self._save_anew()
 
@@ -172,7 +175,7 @@ class Recording:
             lost = "trimmed" if writes else "written"
             what = "written to" if writes else "discarded"
             return f"what was {lost} is not known any more: the disk was {what} meanwhile"
-        return "all is known still: nothing was written or discarded meanwhile"
+        return "what was known is known still: nothing was written or discarded meanwhile"
 
     def look(self) -> bool:
         """Take note of what changed. False when the disk is gone."""
@@ -298,7 +301,9 @@ class Recording:
         self.history.map.log = []
         if disturbed and not self.was_disturbed:
             self.was_disturbed = True
-            self._tell(f"{self._file.path} was deleted, replaced or cut by somebody: all of it is written anew")
+            self._tell(
+                f"{self._file.path} was deleted, replaced or cut by somebody: all of it is written anew"
+            )
 
     def missed_runs(self) -> int:
         """Runs of our programs that the kernel left out because one was running already on that CPU."""

@@ -73,6 +73,12 @@ def test_what_a_gap_leaves(what: str, disk: ScratchDisk, tmp_path: Path) -> None
     assert _known(path) == expected
 
 
+def test_who_knew_nothing_keeps_nothing(disk: ScratchDisk, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    kept = [command("record", "--dev", disk.node, "-o", str(path), "--for", "0.2")["kept"] for _ in range(2)]
+    assert kept == ["a new history", "nothing was known before"]
+
+
 def test_a_recorder_that_was_killed_is_taken_up_where_it_was(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "x"
     for _ in range(ATTEMPTS):
@@ -221,7 +227,9 @@ def _swap(path: Path) -> None:
     path.with_name("copy").replace(path)
 
 
-@pytest.mark.parametrize("harm", [Path.unlink, lambda path: os.truncate(path, 0), _swap], ids=["gone", "cut", "swapped"])
+@pytest.mark.parametrize(
+    "harm", [Path.unlink, lambda path: os.truncate(path, 0), _swap], ids=["gone", "cut", "swapped"]
+)
 def test_a_file_that_others_change_is_written_anew(
     harm: Callable[[Path], None], disk: ScratchDisk, tmp_path: Path
 ) -> None:

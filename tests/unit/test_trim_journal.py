@@ -81,7 +81,14 @@ def test_a_changed_byte_ends_the_file_there() -> None:
 
 @pytest.mark.parametrize(
     "tail",
-    [bytes(1), bytes(8), bytes(4096), b"\xff" * 4096, random.Random(7).randbytes(4096), journal._frame({}, [])],
+    [
+        bytes(1),
+        bytes(8),
+        bytes(4096),
+        b"\xff" * 4096,
+        random.Random(7).randbytes(4096),
+        journal._frame({}, []),
+    ],
     ids=["a zero", "eight zeros", "a page of zeros", "ones", "garbage", "a frame without a look"],
 )
 def test_whatever_stands_behind_the_last_frame_ends_the_file(tail: bytes) -> None:

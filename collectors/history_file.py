@@ -38,12 +38,12 @@ class HistoryFile:
 
     def __init__(self, path: Path) -> None:
         self.damage: str | None = None
-        self._is_new = not path.exists()
         try:
+            self._is_new = not path.exists()
             self._descriptor = _locked(path)
         except OSError as error:
             raise _explained(error, path) from error
-        # What is renamed must not take the place of a link. Opened first: the kernel knows which links to trust.
+        # No link may be renamed over. It is opened first: the kernel knows whose links to follow.
         self.path = Path(os.path.realpath(path))
         try:
             self.saved = self._load()

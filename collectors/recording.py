@@ -83,8 +83,8 @@ def same_shape(one: Drive, two: Drive) -> bool:
 
 
 class Recording:
-    """From construction to close(). `kept` says what became of what the file knew. `was_disturbed` when somebody
-    deleted, replaced or cut the file, which was written anew then: `tell` is called once."""
+    """From construction to close(). `kept` says what became of what the file knew. `was_disturbed` when
+    somebody deleted, replaced or cut the file, which was written anew then: `tell` is called once."""
 
     def __init__(
         self, devices: Devices, device: BlockDevice, path: Path, tell: Callable[[str], None] = lambda _: None

@@ -80,7 +80,7 @@ def delta(look: Look, runs: Iterable[Run]) -> bytes:
 
 
 def load(raw: bytes) -> Saved:
-    """What a file says, up to the first frame that is torn, damaged or makes no sense: a crash may leave zeros or
+    """What a file says, up to the first frame that is torn, damaged or makes no sense: a crash may leave
     anything at the end. ValueError when there is no frame before that."""
     if raw[: len(MAGIC)] != MAGIC:
         raise ValueError("it does not begin as a history does")

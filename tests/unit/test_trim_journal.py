@@ -180,10 +180,10 @@ def test_a_link_stays_a_link(dangling: bool, tmp_path: Path) -> None:
 
 
 def test_no_folder_is_made(tmp_path: Path) -> None:
-    with pytest.raises(OpwatchError, match="there is no folder .*none"):
+    with pytest.raises(OpwatchError, match=r"there is no folder .*none"):
         HistoryFile(tmp_path / "none" / "x.history")
     (tmp_path / "link").symlink_to(tmp_path / "none" / "x.history")
-    with pytest.raises(OpwatchError, match="there is no folder .*none"):
+    with pytest.raises(OpwatchError, match=r"there is no folder .*none"):
         HistoryFile(tmp_path / "link")
     assert [each.name for each in tmp_path.iterdir()] == ["link"]
 

@@ -25,6 +25,9 @@ def _opened(path: Path, flags: int) -> int:
 
 
 def _explained(error: OSError, path: Path) -> OpwatchError:
+    folder = Path(os.path.realpath(path)).parent
+    if isinstance(error, FileNotFoundError) and not folder.exists():
+        return OpwatchError(f"{path}: there is no folder {folder}: make it, or name another file with -o")
     kind = PermissionMissing if isinstance(error, PermissionError) else OpwatchError
     return kind(f"{path}: {error.strerror}")
 
@@ -34,22 +37,24 @@ class HistoryFile:
     why what it held cannot be used."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         self.damage: str | None = None
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self._is_new = not path.exists()
             self._descriptor = _locked(path)
         except OSError as error:
             raise _explained(error, path) from error
+        # No link may be renamed over. It is opened first: the kernel knows whose links to follow.
+        self.path = Path(os.path.realpath(path))
         try:
             self.saved = self._load()
         except BaseException:
             self.close()
             raise
-        self._first = self._grown = 0
+        self._grown = 0
 
     def _load(self) -> Saved | None:
         raw = self.path.read_bytes()
+        self._first = len(raw)
         if raw and not raw.startswith(journal.MAGIC[: len(raw)]):
             raise RefusedError(f"{self.path} exists and is no history: name another file with -o")
         try:
@@ -85,9 +90,28 @@ class HistoryFile:
         self._grown += len(frame)
 
     @property
+    def is_here(self) -> bool:
+        """The path still names the file that we write to."""
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
+        except OSError:
+            return False
+
+    @property
+    def is_as_written(self) -> bool:
+        """It is here, and has the size that we gave it."""
+        return self.is_here and os.fstat(self._descriptor).st_size == self._first + self._grown
+
+    @property
     def has_grown(self) -> bool:
         """It is worth writing anew."""
         return self._grown > max(_GROWTH_BYTES, _GROWTH * self._first)
+
+    def abandon(self) -> None:
+        """Close it, and leave no empty file that was not there before."""
+        if self._is_new and os.fstat(self._descriptor).st_size == 0:
+            self.path.unlink(missing_ok=True)
+        self.close()
 
     def close(self) -> None:
         if self._descriptor >= 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -18,7 +19,7 @@ from opwatch.trim import journal
 from opwatch.trim.changes import Loss
 from opwatch.trim.history import History
 from opwatch.trim.journal import Drive, Look, Saved
-from opwatch.trim.sectormap import SECTOR
+from opwatch.trim.sectormap import SECTOR, State
 from opwatch.trim.witness import Base
 
 # As often as the ring is emptied.
@@ -82,23 +83,32 @@ def same_shape(one: Drive, two: Drive) -> bool:
 
 
 class Recording:
-    """From construction to close(). `kept` says what became of what the file knew."""
+    """From construction to close(). `kept` says what became of what the file knew. `was_disturbed` when
+    somebody deleted, replaced or cut the file, which was written anew then: `tell` is called once."""
 
-    def __init__(self, devices: Devices, device: BlockDevice, path: Path) -> None:
-        self.device, self._devices = device, devices
+    def __init__(
+        self, devices: Devices, device: BlockDevice, path: Path, tell: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.device, self._devices, self._tell = device, devices, tell
         self.drive = identify(devices, device)
         disk = disk_of_requests(devices, device)
-        self._file = HistoryFile(path)
+        self.was_disturbed = False
+        self._file = self._open(path)
         try:
-            if self._file.saved and is_other(self._file.saved.drive, self.drive):
-                named = self._file.saved.drive
-                raise RefusedError(
-                    f"{path} is the history of another drive ({named.name}): name another file with -o"
-                )
             self._begin(disk)
         except BaseException:
-            self._file.close()
+            self._file.abandon()
             raise
+
+    def _open(self, path: Path) -> HistoryFile:
+        """The file, if it is ours to write to."""
+        file = HistoryFile(path)
+        if file.saved and is_other(file.saved.drive, self.drive):
+            file.close()
+            raise RefusedError(
+                f"{path} is the history of another drive ({file.saved.drive.name}): name another file with -o"
+            )
+        return file
 
     def _begin(self, disk: BlockDevice) -> None:
         self._disk = disk
@@ -118,7 +128,10 @@ class Recording:
         self.history = History(
             self.drive.sectors, self.drive.granule, self.drive.offset, since_ns=self._began_ns
         )
-        self.kept = self._keep(self._file.saved, after)
+        saved = self._file.saved
+        knew = saved is None or bool(saved.map.extents(State.WRITTEN) or saved.map.extents(State.TRIMMED))
+        kept = self._keep(saved, after)
+        self.kept = kept if knew else "nothing was known before"
         self._settled = True
         self._save_anew()
 
@@ -162,7 +175,7 @@ class Recording:
             lost = "trimmed" if writes else "written"
             what = "written to" if writes else "discarded"
             return f"what was {lost} is not known any more: the disk was {what} meanwhile"
-        return "all is known still: nothing was written or discarded meanwhile"
+        return "what was known is known still: nothing was written or discarded meanwhile"
 
     def look(self) -> bool:
         """Take note of what changed. False when the disk is gone."""
@@ -269,15 +282,28 @@ class Recording:
             return
         if last and look.mono_ns - last.mono_ns < _SAVE_S * 1e9:
             return
+        if not self._file.is_as_written:
+            self._save_anew()
+            return
         self._file.append(journal.delta(look, runs))
         self._last, self.history.map.log = look, []
         if self._file.has_grown:
             self._save_anew()
 
     def _save_anew(self) -> None:
+        disturbed = not self._file.is_as_written
+        if not self._file.is_here:
+            # Whatever the path names now may be another's.
+            self._file.close()
+            self._file = self._open(self._file.path)
         self._last = self.state()
         self._file.replace(journal.snapshot(self.drive, self._last, self.history.map))
         self.history.map.log = []
+        if disturbed and not self.was_disturbed:
+            self.was_disturbed = True
+            self._tell(
+                f"{self._file.path} was deleted, replaced or cut by somebody: all of it is written anew"
+            )
 
     def missed_runs(self) -> int:
         """Runs of our programs that the kernel left out because one was running already on that CPU."""

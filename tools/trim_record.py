@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 import sys
@@ -10,7 +11,7 @@ import time
 from pathlib import Path
 
 from opwatch.collectors.recording import TICK_S, Recording
-from opwatch.device import Devices
+from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError, PermissionMissing
 from opwatch.sinks.trim_history import Recorded, write_recorded
 from opwatch.tools.trim_audit import say
@@ -30,11 +31,26 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _file(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("it names no file")
+    return Path(text)
+
+
+def _default(device: BlockDevice) -> Path:
+    """Where a history is when nobody says where. This folder is ours to make."""
+    try:
+        _FOLDER.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OpwatchError(f"{_FOLDER}: {error.strerror}: name another file with -o") from error
+    return _FOLDER / f"{device.name.replace('/', '!')}.history"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch trim record --dev D [-o FILE] [--for S] [-q] [--json] [-- CMD...]"
     parser.add_argument("--dev", required=True, metavar="D", help="the disk: a whole one")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help=f"the history ({_FOLDER}/D.history)"
+        "-o", "--output", type=_file, metavar="FILE", help=f"the history ({_FOLDER}/D.history)"
     )
     parser.add_argument(
         "--for", dest="seconds", type=_seconds, default=math.inf, metavar="S", help="record so long"
@@ -58,6 +74,17 @@ def _follow(recording: Recording, waiter: Waiter, seconds: float) -> End:
                 say(f"{recording.device.name}: less is known now: {why}")
         forgotten = now
     return end
+
+
+def _let_go(recording: Recording, waiter: Waiter, command: list[str] | None, error: OpwatchError) -> int:
+    """The recording cannot go on. The command has no part in that."""
+    if not command:
+        raise error
+    with contextlib.suppress(OpwatchError):
+        recording.close()
+    say(f"{error}; the recording has ended, {command[0]} runs to its end")
+    waiter.finish(stop=False)
+    return OpwatchError.exit_status
 
 
 def _result(recording: Recording, path: Path, seconds: float) -> Recorded:
@@ -84,16 +111,19 @@ def run(args: argparse.Namespace) -> int:
         )
     devices = Devices()
     device = devices.resolve(args.dev)
-    path = args.output or _FOLDER / f"{device.name.replace('/', '!')}.history"
+    path = args.output or _default(device)
     with Waiter() as waiter:
         begun = time.monotonic()
-        recording = Recording(devices, device, path)
+        recording = Recording(devices, device, path, say)
         try:
             if not args.quiet:
                 say(f"{device.name}: {recording.kept}")
                 say(f"recording into {path}" + ("" if args.command else "; Ctrl-C ends it"))
             waiter.start(args.command, quiet_stdout=args.json)
-            end = _follow(recording, waiter, args.seconds)
+            try:
+                end = _follow(recording, waiter, args.seconds)
+            except OpwatchError as error:
+                return _let_go(recording, waiter, args.command, error)
             status = waiter.finish(stop=end is not End.COMMAND)
             if end is not End.VANISHED:
                 recording.look()

@@ -66,7 +66,7 @@ def _recorded_lines(found: Recorded) -> Iterator[str]:
         shown = ["unknown" if each is None else f"{each * 512} bytes" for each in slack]
         yield from row("proof", f"could have been missed unnoticed: writes {shown[0]}, discards {shown[1]}")
     for why, count in found.look.forgotten.items():
-        yield from row("forgotten", f"{count} times: {why}")
+        yield from row("forgotten", f"{'once' if count == 1 else f'{count} times'}: {why}")
     if found.missed_runs:
         yield from row("skipped", f"{found.missed_runs} events of all disks, by the kernel")
 

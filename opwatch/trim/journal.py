@@ -80,22 +80,28 @@ def delta(look: Look, runs: Iterable[Run]) -> bytes:
 
 
 def load(raw: bytes) -> Saved:
-    """What a file says, by its whole frames. ValueError when there is none, or one makes no sense."""
+    """What a file says, up to the first frame that is torn, damaged or makes no sense: a crash may leave
+    anything at the end. ValueError when there is no frame before that."""
     if raw[: len(MAGIC)] != MAGIC:
         raise ValueError("it does not begin as a history does")
-    at, drive, look, map_ = len(MAGIC), None, None, None
+    at, saved = len(MAGIC), None
     while (body := _body(raw, at)) is not None:
-        text, runs = _parse(body)
-        if map_ is None:
-            drive = _drive(text.get("drive"))
-            map_ = SectorMap(drive.sectors)
-        look = _look(text.get("look"))
+        try:
+            text, runs = _parse(body)
+            look = _look(text.get("look"))
+            drive = saved.drive if saved else _drive(text.get("drive"))
+        except ValueError:
+            if saved is None:
+                raise
+            break
+        map_ = saved.map if saved else SectorMap(drive.sectors)
         for start, end, state in runs:
             map_.put(start, end, state)
         at += _FRAME.size + len(body)
-    if drive is None or look is None or map_ is None:
+        saved = Saved(drive, look, map_, at)
+    if saved is None:
         raise ValueError("its first frame is damaged")
-    return Saved(drive, look, map_, at)
+    return saved
 
 
 def _body(raw: bytes, at: int) -> bytes | None:

@@ -70,15 +70,16 @@ def test_a_disk_without_a_history_has_no_figure() -> None:
     ("slack", "words"), [(0, "to the sector"), (8, "writes 4096 bytes"), (None, "writes unknown")]
 )
 def test_a_recording_tells_its_proof(slack: int | None, words: str) -> None:
-    look = replace(LOOK, written_slack=slack, forgotten={"a reason": 3})
+    look = replace(LOOK, written_slack=slack, forgotten={"a reason": 3, "another": 1})
     found = Recorded("sda", "/x", 1.5, "a new history", 1 << 30, 4096, 8192, (1 << 30) - 12288, 3, look, 2)
     out = io.StringIO()
     write_recorded(found, out, as_json=False)
     assert words in out.getvalue()
     assert "3 times: a reason" in out.getvalue()
+    assert "once: another" in out.getvalue()
     assert all(len(line) <= 80 for line in out.getvalue().splitlines())
     out = io.StringIO()
     write_recorded(found, out, as_json=True)
     document = json.loads(out.getvalue())
     assert document["slack_bytes"]["write"] == (None if slack is None else slack * 512)
-    assert (document["written_bytes"], document["forgotten"]) == (4096, {"a reason": 3})
+    assert (document["written_bytes"], document["forgotten"]) == (4096, {"a reason": 3, "another": 1})

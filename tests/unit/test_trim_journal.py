@@ -79,6 +79,30 @@ def test_a_changed_byte_ends_the_file_there() -> None:
         raw[at] ^= 0x20
 
 
+@pytest.mark.parametrize(
+    "tail",
+    [
+        bytes(1),
+        bytes(8),
+        bytes(4096),
+        b"\xff" * 4096,
+        random.Random(7).randbytes(4096),
+        journal._frame({}, []),
+    ],
+    ids=["a zero", "eight zeros", "a page of zeros", "ones", "garbage", "a frame without a look"],
+)
+def test_whatever_stands_behind_the_last_frame_ends_the_file(tail: bytes) -> None:
+    """After a crash a file system may leave zeros, whose checksum is right: the CRC of nothing is 0."""
+    pieces = frames(4, 5)
+    for count in range(1, len(pieces) + 1):
+        raw = b"".join(piece for piece, _, _ in pieces[:count])
+        saved = journal.load(raw + tail)
+        assert saved.whole_bytes == len(raw)
+        assert (list(saved.map.runs()), saved.look) == pieces[count - 1][1:]
+    with pytest.raises(ValueError):
+        journal.load(journal.MAGIC + tail)
+
+
 def test_good_and_bad_files() -> None:
     saved = journal.load((FIXTURES / "good" / "trim" / "disk.history").read_bytes())
     assert (saved.drive.name, saved.drive.sectors, saved.drive.granule) == ("loop0", 131072, 8)
@@ -100,7 +124,7 @@ def test_fuzz(seed: int) -> None:
 
 
 def test_it_is_written_read_and_written_anew(tmp_path: Path) -> None:
-    path = tmp_path / "a folder" / "x.history"
+    path = tmp_path / "x.history"
     file = HistoryFile(path)
     assert (file.saved, file.damage) == (None, None)
     pieces = frames(1, 5)
@@ -138,6 +162,65 @@ def test_what_is_no_history_is_left_alone(tmp_path: Path) -> None:
     file.close()
     with pytest.raises(OpwatchError, match="No such file"):
         read_history(tmp_path / "none")
+
+
+@pytest.mark.parametrize("dangling", [False, True])
+def test_a_link_stays_a_link(dangling: bool, tmp_path: Path) -> None:
+    target, link = tmp_path / "folder" / "target", tmp_path / "link"
+    target.parent.mkdir()
+    if not dangling:
+        target.touch()
+    link.symlink_to("folder/target")
+    file = HistoryFile(link)
+    file.replace(frames(2, 1)[0][0])
+    file.close()
+    assert link.is_symlink()
+    assert target.is_file() and read_history(link)[0].look == read_history(target)[0].look
+    assert {each.name for each in tmp_path.rglob("*")} == {"folder", "target", "link"}
+
+
+def test_no_folder_is_made(tmp_path: Path) -> None:
+    with pytest.raises(OpwatchError, match=r"there is no folder .*none"):
+        HistoryFile(tmp_path / "none" / "x.history")
+    (tmp_path / "link").symlink_to(tmp_path / "none" / "x.history")
+    with pytest.raises(OpwatchError, match=r"there is no folder .*none"):
+        HistoryFile(tmp_path / "link")
+    assert [each.name for each in tmp_path.iterdir()] == ["link"]
+
+
+def test_what_nothing_was_written_to_does_not_stay(tmp_path: Path) -> None:
+    """Unless it was there before."""
+    path = tmp_path / "x"
+    HistoryFile(path).abandon()
+    assert not path.exists()
+    path.touch()
+    HistoryFile(path).abandon()
+    assert path.read_bytes() == b""
+    file = HistoryFile(path)
+    file.replace(frames(2, 1)[0][0])
+    file.close()
+    HistoryFile(path).abandon()
+    assert read_history(path)
+
+
+def test_what_others_do_to_the_file_is_noticed(tmp_path: Path) -> None:
+    path, other = tmp_path / "x", tmp_path / "other"
+    first, second = (piece for piece, _, _ in frames(2, 2))
+    file = HistoryFile(path)
+    file.replace(first)
+    file.append(second)
+    assert (file.is_here, file.is_as_written) == (True, True)
+    os.truncate(path, len(first))
+    assert (file.is_here, file.is_as_written) == (True, False)
+    file.replace(first)
+    assert (file.is_here, file.is_as_written) == (True, True)
+    path.unlink()
+    assert (file.is_here, file.is_as_written) == (False, False)
+    other.write_bytes(first)
+    other.replace(path)
+    assert (file.is_here, file.is_as_written) == (False, False)
+    file.close()
+    assert (file.is_here, file.is_as_written) == (False, False)
 
 
 _WRITER = """

@@ -62,6 +62,9 @@ def _refused(evidence: Evidence, error: int) -> Iterator[Reason]:
             yield _stopped(evidence, layer, said)
     elif error in (errno.EOPNOTSUPP, errno.ENOTTY):
         yield reason("no-fitrim", point, said, mount=point)
+    elif error == errno.EINVAL and evidence.asked and evidence.asked.minlen:
+        seen = f"{said}, with a minimum of {evidence.asked.minlen} B"
+        yield reason("below-minimum", point, seen, mount=point)
     elif error in (errno.EROFS, errno.EPERM):
         refusing = [option for option in filesystem.options if option in _REFUSING]
         blanks = {"option": refusing[0]} if refusing else {}

@@ -119,6 +119,21 @@ def test_what_does_not_arrive_is_no_dry_run(tmp_path: Path) -> None:
     assert (seen.outlook, seen.expected_bytes, seen.runs, seen.accepted) == (N, 0, (), False)
 
 
+def test_a_minimum_that_leaves_nothing(tmp_path: Path) -> None:
+    """Filesystems refuse one above their groups, or find nothing: it is not known which, and nothing is sent."""
+    m = Machine(tmp_path)
+    m.scsi()
+    m.mount("8:0")
+    free = [(0, MIB), (8 * MIB, 10 * MIB)]
+    seen = m.forecast(free=free, minimum_bytes=200 * MIB)
+    assert (seen.outlook, seen.expected_bytes, seen.accepted, seen.unknowable) == (N, 0, None, ())
+    assert "below-minimum" in {each.code for each in seen.reasons}
+    assert exit_status([seen.outlook]) == 32
+    printed = lines(Checked(m.stack(), seen, ()), "ascii")
+    assert "NOTHING gets through, every free extent is too short" in " ".join(printed[0].split())
+    assert m.forecast(free=free, minimum_bytes=2 * MIB).outlook is R
+
+
 def test_success_is_foretold_where_the_kernel_will_claim_it(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     CASES["thin no passdown"].build(m)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opwatch.trim.audit import Audit, ReadBack, Verdict
+from opwatch.trim.audit import Asked, Audit, ReadBack, Verdict
 from opwatch.trim.causes import causes
 from opwatch.trim.flow import Flow, Stage, Who
 from opwatch.trim.layers import Kind, Layer
@@ -130,6 +131,13 @@ def test_a_refusal_names_the_layer_that_stops() -> None:
 def test_a_refusal_of_the_filesystem(error: int, code: str) -> None:
     found = audit(evidence(stack(disk()), [], None, error=error), "/m")
     assert (found.verdict, list(losses(found))) == (Verdict.NOT_SENT, [code])
+
+
+def test_a_minimum_that_the_filesystem_refuses() -> None:
+    given = replace(evidence(stack(disk()), [], None, error=errno.EINVAL), asked=Asked(minlen=200 * MIB))
+    found = audit(given, "/m")
+    assert (found.verdict, list(losses(found))) == (Verdict.NOT_SENT, ["below-minimum"])
+    assert f"a minimum of {200 * MIB} B" in found.rows[0].reasons[0].observed
 
 
 def test_thin_chunks() -> None:

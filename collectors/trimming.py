@@ -214,7 +214,6 @@ class _Witnesses:
             log=self._log.read(),
         )
 
-
     def _with_counts(self, evidence: Evidence) -> Evidence:
         """What drives count as in use now. One that may free later is given its time, once."""
         from opwatch.trim.ledger import contradicted

@@ -128,7 +128,7 @@ def _device_losses(stack: Stack, runs: Sequence[DeviceRun]) -> list[Reason]:
             code, blanks = "device-rounds", {"device": run.device}
             if bottom.kind is Kind.THIN:
                 code = "thin-partial-chunk"
-            elif bottom.kind is Kind.LOOP:
+            elif bottom.kind is Kind.LOOP and not bottom.facts.get("simulated_drive"):
                 code, blanks = "loop-partial-block", {"file": bottom.text("backing_file") or "its file"}
             found.append(because(code, run.device, seen, run.rounded_bytes, **blanks))
     return found
@@ -196,9 +196,7 @@ def _all_too_short(stack: Stack, walk: _Walk, runs: Sequence[DeviceRun]) -> bool
     and XFS refuse a minimum above the size of their groups."""
     arriving = {top.device for top in stack.tops() if walk.reach(top) in _ARRIVES}
     sent = {run.device: run.sent_bytes for run in runs if run.device in arriving}
-    return (
-        sent.keys() == arriving and not any(sent.values()) and any(run.below_minimum_bytes for run in runs)
-    )
+    return sent.keys() == arriving and not any(sent.values()) and any(run.below_minimum_bytes for run in runs)
 
 
 def _in_order(reasons: Sequence[Reason]) -> tuple[Reason, ...]:

@@ -289,6 +289,10 @@ def rounded(layer: Layer, lost: int) -> Iterator[Reason]:
     granule = layer.granule
     assert granule
     seen = f"{lost} B lie in no whole granule of {granule[0]} B"
+    if layer.kind is Kind.LOOP and not layer.facts.get("simulated_drive"):
+        file = layer.text("backing_file") or "its file"
+        yield reason("loop-partial-block", layer.device, seen, lost, file=file)
+        return
     hidden = (layer.number("deallocate_bytes") or 0) > (layer.limits.granularity or 0)
     code = "nvme-granularity-hidden" if hidden else "device-rounds"
     yield reason(code, layer.device, seen, lost, device=layer.device)

@@ -228,6 +228,16 @@ def test_a_loop_on_a_device_is_followed_down(tmp_path: Path) -> None:
     assert [each.code for each in reasons_of(replace(stack, layers=(top,)), top)] == ["loop-on-device"]
 
 
+@pytest.mark.parametrize(("kind", "codes"), [("tmpfs", set()), ("xfs", {"loop-frees-file"})])
+def test_a_file_in_memory_is_on_no_drive(kind: str, codes: set[str], tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    loop(m, SSD_QUEUE)
+    stack = m.stack()
+    facts = dict(stack.layers[0].facts) | {"backing_filesystem": kind, "backing_mount": "/dev/shm"}
+    top = replace(stack.layers[0], facts=facts)
+    assert {each.code for each in reasons_of(replace(stack, layers=(top,)), top)} == codes
+
+
 def test_a_simulated_drive_is_a_drive(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     loop(m, SSD_QUEUE)

@@ -259,6 +259,18 @@ def test_granules_of_the_device() -> None:
     assert found.reached_bytes == 172 * MIB
 
 
+def test_a_loop_device_has_no_partition_to_align() -> None:
+    """The same code as a check foretells, but for a simulated drive: that has granules of its own."""
+    flows = [extents("7:0", 9 * MIB + 1024), *through("loop0", "7:0", 9 * MIB + 1024, whole=9 * MIB)]
+    loop = layer("loop0", "7:0", Kind.LOOP, backing_file="/disk.img", backing_filesystem="xfs")
+    found = audit(evidence(stack(loop), flows, 9 * MIB + 1024), "/m")
+    assert losses(found) == {"loop-partial-block": 1024}
+    assert found.verdict is Verdict.PARTIAL
+    assert "/disk.img" in found.rows[-1].reasons[0].remedy
+    drive = replace(loop, facts={**loop.facts, "simulated_drive": True})
+    assert losses(audit(evidence(stack(drive), flows, 9 * MIB + 1024), "/m")) == {"device-rounds": 1024}
+
+
 def test_a_path_below_a_multipath_head() -> None:
     """Its requests have a device number that nobody is told."""
     head = layer("nvme0n1", "259:1", Kind.MULTIPATH, "nvme0c0n1")

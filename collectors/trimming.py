@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from opwatch.trim.audit import Evidence, Held, ReadBack
     from opwatch.trim.stale import Count
 
-LOCKS = Path("/run/lock")
+# Root's alone: in /run/lock anybody could hold an audit up.
+LOCKS = Path("/run/opwatch/audits")
 # How long nothing must have moved before a trim is over. XFS ends its discards behind our back, f2fs and
 # btrfs issue them from threads that take their time.
 QUIET_S = {"xfs": 0.5, "f2fs": 2.0, "btrfs": 1.0}
@@ -50,8 +51,9 @@ def alone_on(stack: Stack, say: Say) -> Iterator[None]:
     """Two audits of one disk take turns: what kernel threads do below is not told apart."""
     with contextlib.ExitStack() as held:
         for leaf in sorted(stack.leaves(), key=lambda each: each.device):
-            path = LOCKS / f"opwatch-trim-{leaf.device.replace('/', '!')}"
+            path = LOCKS / leaf.device.replace("/", "!")
             try:
+                LOCKS.mkdir(parents=True, exist_ok=True)
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             except OSError as error:
                 raise PermissionMissing(

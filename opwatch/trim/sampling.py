@@ -85,11 +85,11 @@ def sample(
     read: Callable[[list[int]], Counted],
     in_time: Callable[[], bool] = lambda: True,
 ) -> Iterator[Share]:
-    """Estimates, each from more blocks, until one is narrow enough, every block was read or time is up.
-    `read` takes numbers of blocks."""
+    """Estimates, each from more blocks, until one is narrow enough, every block was read or time is up,
+    but from one batch at least. `read` takes numbers of blocks."""
     draw, held, counted, done = Draw(units, seed), 0, 0, 0
     for look in LOOKS:
-        while done < look and in_time():
+        while done < look and (not done or in_time()):
             numbers = draw.take(min(look - done, 1_000))
             if not numbers:
                 break

@@ -144,11 +144,14 @@ def spare(
     """What the stale space costs, or why that cannot be said. `used_bytes`: what of the drive is not free
     space; `held_bytes`: what the drive counts itself, where that can be believed."""
     left = min(stale.high, untrimmable_bytes)
-    if held_bytes is not None and held_bytes <= stale.high:
-        held_bytes = None  # nearly all that it holds is stale: the difference would be noise
     if held_bytes is None:
         held = stale.through(lambda part: used_bytes + part)
         trimmed = Bounds(used_bytes, used_bytes, used_bytes)
+    elif held_bytes <= stale.high:
+        held = Bounds(held_bytes, held_bytes, held_bytes)
+        # Nearly all that it holds is stale: the difference would be noise, so the most that it can be.
+        most = used_bytes if used_bytes < held_bytes else max(0.0, held_bytes - stale.low)
+        trimmed = Bounds(most, most, most)
     else:
         held = Bounds(held_bytes, held_bytes, held_bytes)
         # Not all that is in use need hold data, but no more than that does.

@@ -114,9 +114,20 @@ def test_what_is_not_free_any_more_does_not_count() -> None:
     assert (looks[-1].samples, looks[-1].low, looks[-1].high) == (50, 0.0, 0.0)
 
 
-def test_without_time_nothing_is_claimed() -> None:
-    [only] = sample(10**6, 1, 0.95, 0.01, lambda numbers: Counted(1, 1), lambda: False)
-    assert (only.share, only.low, only.high) == (None, 0.0, 1.0)
+def test_without_time_it_is_one_batch_and_no_more() -> None:
+    taken: list[int] = []
+
+    def read(numbers: list[int]) -> Counted:
+        taken.extend(numbers)
+        return Counted(0, len(numbers))
+
+    *_, share = sample(10**6, 1, 0.95, 0.0001, read, lambda: False)
+    assert share.samples == len(taken) == 1000
+
+
+def test_of_blocks_that_do_not_count_nothing_is_claimed() -> None:
+    *_, share = sample(10**6, 1, 0.95, 0.01, lambda numbers: Counted(0, 0), lambda: False)
+    assert (share.share, share.low, share.high) == (None, 0.0, 1.0)
 
 
 @pytest.mark.parametrize("share", [0.002, 0.02, 0.3])

@@ -282,7 +282,10 @@ def test_the_drives_own_count_is_better_than_what_is_not_free() -> None:
     found = some_spare(Bounds(300.0, 280.0, 320.0), held=850)
     assert found.held == Bounds(850, 850, 850)
     assert found.held_trimmed == Bounds(550, 530, 570)
-    assert some_spare(Bounds(300.0, 280.0, 320.0), held=310) == some_spare(Bounds(300.0, 280.0, 320.0))
+    nearly = some_spare(Bounds(300.0, 280.0, 320.0), held=310)
+    assert (nearly.held, nearly.held_trimmed) == (Bounds(310, 310, 310), Bounds(30, 30, 30))
+    nearly = some_spare(Bounds(650.0, 640.0, 660.0), held=655)
+    assert (nearly.held, nearly.held_trimmed) == (Bounds(655, 655, 655), Bounds(600, 600, 600))
     # No more than what is in use can hold data.
     assert some_spare(Bounds(100.0, 90.0, 110.0), held=850).held_trimmed == Bounds(600, 600, 600)
 

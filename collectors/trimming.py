@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from opwatch.collectors import fitrim_process
 from opwatch.collectors.discard_programs import Loading
-from opwatch.collectors.diskstats import decode_stat, no_witness
 from opwatch.collectors.discards import LOOK_S, DiscardTracer
+from opwatch.collectors.diskstats import decode_stat, no_witness
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError, PermissionMissing

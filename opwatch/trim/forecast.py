@@ -192,8 +192,8 @@ def _outlook(stack: Stack, walk: _Walk, first: Sequence[Reason]) -> Outlook:
 
 
 def _all_too_short(stack: Stack, walk: _Walk, runs: Sequence[DeviceRun]) -> bool:
-    """Whether there is free space, and nothing of it is sent. Whether the call succeeds is not known then: ext4
-    and XFS refuse a minimum above the size of their groups."""
+    """Whether there is free space, and nothing of it is sent. Whether the call succeeds is not known then:
+    ext4 and XFS refuse a minimum above the size of their groups."""
     arriving = {top.device for top in stack.tops() if walk.reach(top) in _ARRIVES}
     sent = {run.device: run.sent_bytes for run in runs if run.device in arriving}
     return sent.keys() == arriving and not any(sent.values()) and any(run.below_minimum_bytes for run in runs)

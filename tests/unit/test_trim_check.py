@@ -120,7 +120,7 @@ def test_what_does_not_arrive_is_no_dry_run(tmp_path: Path) -> None:
 
 
 def test_a_minimum_that_leaves_nothing(tmp_path: Path) -> None:
-    """Filesystems refuse one above their groups, or find nothing: it is not known which, and nothing is sent."""
+    """Some filesystems refuse one above their groups, others find nothing: nothing is sent by either."""
     m = Machine(tmp_path)
     m.scsi()
     m.mount("8:0")

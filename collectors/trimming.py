@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from opwatch.collectors import fitrim_process
 from opwatch.collectors.discard_programs import Loading
 from opwatch.collectors.discards import LOOK_S, DiscardTracer
+from opwatch.collectors.diskstats import decode_stat, no_witness
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError, PermissionMissing
@@ -26,7 +27,7 @@ from opwatch.usage import Mount
 if TYPE_CHECKING:
     from opwatch._native import Discards
     from opwatch.collectors.sentinel_maps import SentinelMaps
-    from opwatch.trim.audit import Evidence, ReadBack
+    from opwatch.trim.audit import Evidence, Held, ReadBack
     from opwatch.trim.stale import Count
 
 # Root's alone: in /run/lock anybody could hold an audit up.
@@ -103,6 +104,13 @@ def _counted(stack: Stack) -> dict[str, int]:
         if (device := devices.by_name(leaf.device))
     }
     return {name: count for name, count in found.items() if count is not None}
+
+
+def _written(name: str) -> int | None:
+    """Bytes that were ever written to a disk, by the kernel's statistics; None without them."""
+    device = Devices().by_name(name)
+    text = device.attribute("stat") if device and not no_witness(device) else None
+    return decode_stat(text)[1]["write"] if text else None
 
 
 class _Proof:
@@ -193,22 +201,41 @@ class _Witnesses:
 
         self._before = before
         self._counted = _counted(before)
+        self._written = {name: _written(name) for name in self._counted}
         self._accounts = DriveAccounts(before)
         self._log = LogTail(before)
 
     def add_to(self, evidence: Evidence, mount: Mount | None) -> Evidence:
         """The evidence with what they say now."""
         from opwatch.trim.accounts import judge
-        from opwatch.trim.audit import Held
 
-        now = _counted(self._before)
         return replace(
-            evidence,
+            self._with_counts(evidence),
             after=_after(self._before, mount),
-            held={name: Held(was, now[name]) for name, was in self._counted.items() if name in now},
             told=tuple(judge(each, evidence.trace) for each in self._accounts.since()),
             log=self._log.read(),
         )
+
+    def _with_counts(self, evidence: Evidence) -> Evidence:
+        """What drives count as in use now. One that may free later is given its time, once."""
+        from opwatch.trim.ledger import contradicted
+
+        end = time.monotonic() + (0 if evidence.read_back else PROVE_WAIT_S)
+        while True:
+            evidence = replace(evidence, held=dict(self._held()))
+            if not evidence.held or time.monotonic() > end or not contradicted(evidence):
+                return evidence
+            time.sleep(0.1)
+
+    def _held(self) -> Iterator[tuple[str, Held]]:
+        from opwatch.trim.audit import Held
+
+        now = _counted(self._before)
+        for name, was in self._counted.items():
+            then, written = self._written[name], _written(name)
+            if name in now:
+                since = None if then is None or written is None else written - then
+                yield name, Held(was, now[name], since)
 
 
 def trim(

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING
 from opwatch import units
 from opwatch.collectors.discard_programs import Loading
 from opwatch.collectors.fitrim import check_mount, mounted_at
-from opwatch.device import Devices
+from opwatch.device import Devices, Presence
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, UsageError
 from opwatch.usage import Mount, read_usage
 
 if TYPE_CHECKING:
     from opwatch.trim.audit import Asked, Audit
     from opwatch.trim.layers import Stack
+
+
+# How often a watch looks whether its disks are still there.
+_LOOK_S = 1.0
 
 
 def _seconds(text: str) -> float:
@@ -158,6 +162,29 @@ def _trim(args: argparse.Namespace) -> int:
     return 64 if len(audits) < len(mounts) and status == 0 else status
 
 
+class _Presences:
+    """The disks below a stack, and whether each is still the one it was."""
+
+    def __init__(self, stack: Stack) -> None:
+        devices = Devices()
+        self._found = {
+            leaf.device: Presence(device)
+            for leaf in stack.leaves()
+            if (device := devices.by_name(leaf.device)) and device.size_bytes
+        }
+
+    def __enter__(self) -> _Presences:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._found.values():
+            each.close()
+
+    def vanished(self) -> str | None:
+        """The first that has gone, or is another one under the same name."""
+        return next((name for name, each in self._found.items() if not each.holds()), None)
+
+
 def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
     """What is looked at: a mount and all below it, or a device."""
     from opwatch.collectors.trim_layers import LayerReader
@@ -179,23 +206,32 @@ def _watch(args: argparse.Namespace) -> int:
     if args.prove or args.minimum != "0":
         raise UsageError("--watch trims nothing: --prove and --minimum are for a trim of our own")
     stack, mount, name = _watched(args)
-    with Waiter() as waiter:
+    gone, status = None, 0
+    with Waiter() as waiter, _Presences(stack) as presences:
 
         def wait() -> None:
+            nonlocal gone, status
             waiter.start(args.command, quiet_stdout=args.json)
             say(
                 f"following discards of {name}" + ("" if args.command or args.seconds else "; Ctrl-C ends it")
             )
             until = time.monotonic() + args.seconds if args.seconds else math.inf
-            while waiter.wait(min(until, time.monotonic() + 3600)) is End.TICK and time.monotonic() < until:
-                pass
-            waiter.finish(stop=bool(args.seconds))
+            end = End.TICK
+            while end is End.TICK and time.monotonic() < until and not gone:
+                end = waiter.wait(min(until, time.monotonic() + _LOOK_S))
+                gone = presences.vanished()
+            code = waiter.finish(stop=bool(args.seconds or gone))
+            # One that we ended ourselves says nothing of what it did.
+            status = code if end is not End.TICK else 0
 
         kind = mount.filesystem if mount else ""
         quiet = trimming.QUIET_S.get(kind, trimming.QUIET_DEFAULT_S)
         audit = ledger.audit(trimming.observe(stack, mount, wait, args.wait, quiet), name)
     _write(args, audit)
-    return ledger.exit_status([audit.verdict])
+    if gone:
+        say(f"{gone} has gone; the audit ends there")
+        return 1
+    return status or ledger.exit_status([audit.verdict])
 
 
 def run(args: argparse.Namespace) -> int:

@@ -98,6 +98,8 @@ class Check:
         if stat.S_ISBLK(status.st_mode):
             yield from self.device(text)
             return
+        if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"{text} is no block device, and no file or folder; opwatch devices lists disks")
         real = os.path.realpath(text)
         mount = mount_of(real, self.usage.mounts)
         if mount is None:
@@ -107,6 +109,8 @@ class Check:
     def device(self, text: str) -> Iterator[_Subject]:
         """Every filesystem that stands on a device; the device alone, when none does."""
         device = self.devices.resolve(text)
+        if not device.size_bytes:
+            raise UsageError(f"{device.name} has no medium (its size is 0)")
         found = False
         for subject in self.everything():
             assert subject.mount

@@ -237,7 +237,7 @@ def _evidence(evidence: Evidence) -> dict[str, Any]:
     return {
         "settled": evidence.settled,
         "read_back": _read_back(evidence.read_back),
-        "held_bytes": {name: {"before": h.before, "after": h.after} for name, h in evidence.held.items()},
+        "held_bytes": {name: asdict(held) for name, held in evidence.held.items()},
         "counters": [_counter(each) for each in evidence.told],
         "trace": _trace(evidence.trace),
         "origins": [_origin(each) for each in evidence.trace.origins if each.disk in disks],

@@ -65,6 +65,8 @@ def headline(checked: Checked) -> str:
     filesystem = stack.filesystem
     name = f"{filesystem.point}  {filesystem.kind} on {tops}" if filesystem else tops
     leaves = " and ".join(dict.fromkeys(leaf.device for leaf in stack.leaves())) or "no disk"
+    if found.outlook is Outlook.NOTHING and not found.stopped_at:
+        return f"{name}: NOTHING gets through, every free extent is too short"
     if found.outlook is Outlook.NOTHING:
         return f"{name}: NOTHING gets through, {found.stopped_at} stops it"
     if found.outlook is Outlook.PART:

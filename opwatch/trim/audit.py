@@ -60,10 +60,12 @@ class ReadBack:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """How many bytes a drive counts as in use, by its own count (NVMe NUSE), before and after."""
+    """How many bytes a drive counts as in use, by its own count (NVMe NUSE), before and after; `written` were
+    written to it meanwhile, None where the kernel keeps no statistics of it."""
 
     before: int
     after: int
+    written: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ def _device_losses(stack: Stack, runs: Sequence[DeviceRun]) -> list[Reason]:
             code, blanks = "device-rounds", {"device": run.device}
             if bottom.kind is Kind.THIN:
                 code = "thin-partial-chunk"
-            elif bottom.kind is Kind.LOOP:
+            elif bottom.kind is Kind.LOOP and not bottom.facts.get("simulated_drive"):
                 code, blanks = "loop-partial-block", {"file": bottom.text("backing_file") or "its file"}
             found.append(because(code, run.device, seen, run.rounded_bytes, **blanks))
     return found
@@ -191,6 +191,14 @@ def _outlook(stack: Stack, walk: _Walk, first: Sequence[Reason]) -> Outlook:
     return together([walk.reach(top) for top in tops])
 
 
+def _all_too_short(stack: Stack, walk: _Walk, runs: Sequence[DeviceRun]) -> bool:
+    """Whether there is free space, and nothing of it is sent. Whether the call succeeds is not known then:
+    ext4 and XFS refuse a minimum above the size of their groups."""
+    arriving = {top.device for top in stack.tops() if walk.reach(top) in _ARRIVES}
+    sent = {run.device: run.sent_bytes for run in runs if run.device in arriving}
+    return sent.keys() == arriving and not any(sent.values()) and any(run.below_minimum_bytes for run in runs)
+
+
 def _in_order(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
     """The worst first; of equals the order in which a discard meets them. Each once."""
     found: dict[tuple[str, str], Reason] = {}
@@ -222,10 +230,12 @@ def forecast(
     below = [each for layer in stack.layers for each in walk.reasons[layer.device]]
     reasons = [*first, *below, *_device_losses(stack, arriving), *_outside(stack)]
     doubts = [doubt for layer in stack.layers for doubt in doubts_of(layer)]
+    too_short = outlook is not Outlook.NOTHING and _all_too_short(stack, walk, runs)
+    outlook = Outlook.NOTHING if too_short else outlook
     reaches = outlook is not Outlook.NOTHING
     return Forecast(
         outlook,
-        _accepted(stack),
+        None if too_short else _accepted(stack),
         _in_order(reasons),
         tuple(dict.fromkeys([*doubts, *_always_unknown(stack)])) if reaches else (),
         tuple(arriving),

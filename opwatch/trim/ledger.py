@@ -45,7 +45,7 @@ class Walker:
         for layer in self.stack.layers:
             rows.append(self._layer_row(layer, given if layer in tops else None))
         rows += [row for leaf in self.leaves() for row in self._granule_rows(leaf)]
-        reached = sum(self._done(leaf, 0).granule_bytes for leaf in self.leaves())
+        reached = self.reached()
         sent = self._sent(filesystem, tops)
         verdict = verdicts.verdict(self.evidence, rows, sent, reached)
         answer = self.evidence.answer
@@ -69,6 +69,10 @@ class Walker:
 
     def leaves(self) -> list[Layer]:
         return self.stack.leaves()
+
+    def reached(self) -> int:
+        """What completed on the disks, in whole granules."""
+        return sum(self._done(leaf, 0).granule_bytes for leaf in self.leaves())
 
     def _sent(self, filesystem: Row | None, tops: list[Layer]) -> int:
         """What left the filesystem; for a bare device, what it was sent."""
@@ -336,6 +340,11 @@ def _op_below(layer: Layer) -> str:
 def audit(evidence: Evidence, subject: str) -> Audit:
     """What became of a trim."""
     return Walker(evidence).audit(subject)
+
+
+def contradicted(evidence: Evidence) -> bool:
+    """Whether a drive still counts as in use what it was told to free."""
+    return verdicts.still_counted(evidence, Walker(evidence).reached()) is not None
 
 
 def exit_status(verdicts: Iterable[Verdict]) -> int:

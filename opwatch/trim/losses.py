@@ -62,6 +62,9 @@ def _refused(evidence: Evidence, error: int) -> Iterator[Reason]:
             yield _stopped(evidence, layer, said)
     elif error in (errno.EOPNOTSUPP, errno.ENOTTY):
         yield reason("no-fitrim", point, said, mount=point)
+    elif error == errno.EINVAL and evidence.asked and evidence.asked.minlen:
+        seen = f"{said}, with a minimum of {evidence.asked.minlen} B"
+        yield reason("below-minimum", point, seen, mount=point)
     elif error in (errno.EROFS, errno.EPERM):
         refusing = [option for option in filesystem.options if option in _REFUSING]
         blanks = {"option": refusing[0]} if refusing else {}
@@ -286,6 +289,10 @@ def rounded(layer: Layer, lost: int) -> Iterator[Reason]:
     granule = layer.granule
     assert granule
     seen = f"{lost} B lie in no whole granule of {granule[0]} B"
+    if layer.kind is Kind.LOOP and not layer.facts.get("simulated_drive"):
+        file = layer.text("backing_file") or "its file"
+        yield reason("loop-partial-block", layer.device, seen, lost, file=file)
+        return
     hidden = (layer.number("deallocate_bytes") or 0) > (layer.limits.granularity or 0)
     code = "nvme-granularity-hidden" if hidden else "device-rounds"
     yield reason(code, layer.device, seen, lost, device=layer.device)

@@ -180,6 +180,8 @@ def _loop(stack: Stack, layer: Layer) -> Iterator[Reason]:
     if layer.facts.get("backing_is_device"):
         yield reason("loop-on-device", layer.device, f"it stands on {file}", file=file)
         return
+    if layer.text("backing_filesystem") in ("tmpfs", "ramfs"):
+        return  # memory: there is no drive below it
     where = layer.text("backing_mount")
     seen = f"its file is {file}" + (f" on {layer.text('backing_filesystem')}" if where else "")
     yield reason("loop-frees-file", layer.device, seen, file=file, **({"mount": where} if where else {}))

@@ -18,6 +18,8 @@ def general(
     proven = evidence.read_back and not evidence.read_back.reason
     if proven:
         return tuple(of_read_back(evidence, leaves, reached))
+    if counted := still_counted(evidence, reached):
+        return tuple(_held_back(leaves, counted))
     if verdict not in (Verdict.ACCEPTED, Verdict.PARTIAL):
         return ()
     found = []
@@ -54,9 +56,11 @@ def verdict(evidence: Evidence, rows: Sequence[Row], sent: int, reached: int) ->
     if failures or lost or unexplained or ended_early:
         return Verdict.PARTIAL
     found = _read_back(evidence, reached)
-    if found is Verdict.ACCEPTED and accounted(evidence) and not still_counted(evidence, reached):
-        return Verdict.PROVEN
-    return found
+    if found is not Verdict.ACCEPTED:
+        return found
+    if still_counted(evidence, reached):
+        return Verdict.UNKNOWN
+    return Verdict.PROVEN if accounted(evidence) else Verdict.ACCEPTED
 
 
 def accounted(evidence: Evidence) -> bool:
@@ -101,12 +105,26 @@ def still_counted(evidence: Evidence, reached: int) -> str | None:
     if found and found.ignores:
         return f"what the drive counts as in use: {found.words}"
     held = evidence.held.get(leaves[0].device) if len(leaves) == 1 else None
-    if held is None or held.before >= leaves[0].size_bytes:
+    if held is None or held.written is None or not _once(evidence):
+        return None
+    if held.before >= leaves[0].size_bytes:
         return None
     most = leaves[0].size_bytes - reached
-    if held.after <= most:
+    if held.after <= most + held.written:
         return None
-    return f"the drive counts {held.after} B as in use, and at most {most} B of it were not trimmed"
+    words = f"the drive counts {held.after} B as in use, and at most {most} B of it were not trimmed"
+    return f"{words}, or {held.written} B written since" if held.written else words
+
+
+# They may discard a byte twice in one FITRIM, or from a thread that serves others too.
+_MORE_THAN_ONCE = ("btrfs", "f2fs", "bcachefs")
+
+
+def _once(evidence: Evidence) -> bool:
+    """Whether what completed are as many different bytes: of a trim of our own, by a filesystem that discards
+    each once. In a watch the same space may be trimmed again and again."""
+    filesystem = evidence.before.filesystem
+    return evidence.answer is not None and filesystem is not None and filesystem.kind not in _MORE_THAN_ONCE
 
 
 def of_read_back(evidence: Evidence, leaves: Sequence[Layer], reached: int) -> Iterator[Reason]:
@@ -126,6 +144,11 @@ def of_read_back(evidence: Evidence, leaves: Sequence[Layer], reached: int) -> I
         seen = counted
     else:
         return
+    yield from _held_back(leaves, seen)
+
+
+def _held_back(leaves: Sequence[Layer], seen: str) -> Iterator[Reason]:
+    """Discards that completed, and something shows that the data are still there."""
     for leaf in leaves:
         code = "host-may-drop" if leaf.facts.get("virtual") else "advisory"
         yield reason(code, leaf.device, seen, device=leaf.device)

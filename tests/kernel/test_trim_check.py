@@ -200,6 +200,18 @@ def test_the_minimum_length_is_heeded(folder: Path) -> None:
         assert made.settled() - before == expected["sent_bytes"]
 
 
+def test_a_minimum_above_a_block_group(folder: Path) -> None:
+    """ext4 refuses it, and so it is no success."""
+    with filesystem("ext4", folder) as made:
+        status, document = check(str(made.point), "-m", "200M")
+        [found] = document["checks"]
+        assert (status, found["outlook"], found["expected_bytes"]) == (32, "nothing", 0)
+        assert found["accepted"] is None
+        assert "below-minimum" in codes(found)
+        refused = subprocess.run(["fstrim", "-m", "200M", str(made.point)], capture_output=True, check=False)
+        assert refused.returncode != 0
+
+
 def test_a_file_on_ramfs_stops_everything(folder: Path) -> None:
     with (
         mounted("ramfs", folder / "ram", "-t", "ramfs") as ram,

@@ -17,7 +17,7 @@ from opwatch.trim.audit import Asked, Audit, Verdict
 from tests.requirements import require_drive
 
 from .drives import MIB, drive
-from .trims import ATTEMPTS, codes, lost_by_the_host, mount_at, mounted
+from .trims import ATTEMPTS, codes, folder, lost_by_the_host, mount_at, mounted, run
 from .watching import lines, opwatch
 
 SIZE = 512 * MIB
@@ -159,6 +159,42 @@ def test_watching_nothing(tmp_path: Path) -> None:
         output, _ = command.communicate(timeout=60)
         assert command.returncode == 32
         assert json.loads(output)["verdict"] == "NOT SENT"
+
+
+def test_a_device_that_vanishes_ends_a_watch() -> None:
+    with folder() as home:
+        image = home / "image"
+        with image.open("wb") as file:
+            file.truncate(64 * MIB)
+        node = run("losetup", "--find", "--show", str(image)).strip()
+        program = [sys.executable, "-m", "opwatch", "trim", "audit", "--watch", "--json", "--dev", node]
+        command = subprocess.Popen(
+            [*program, "--", "sleep", "60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert command.stderr
+        try:
+            assert "following discards" in command.stderr.readline()
+        finally:
+            run("losetup", "--detach", node)
+        output, said = command.communicate(timeout=60)
+    assert command.returncode == 1, said
+    assert f"{Path(node).name} has gone" in said
+    assert json.loads(output)["verdict"] == "NOT SENT"
+
+
+@pytest.mark.parametrize(
+    ("script", "status"), [("exit 7", 7), ("true", 32), ("blkdiscard {0}; exit 7", 7), ("blkdiscard {0}", 0)]
+)
+def test_a_watch_ends_with_the_status_of_its_command(script: str, status: int) -> None:
+    """Unless the command succeeds, and its trim does not."""
+    with ScratchDisk(64 * MIB) as disk:
+        for _ in range(ATTEMPTS):
+            done = opwatch(
+                "trim", "audit", "--watch", "--dev", disk.node, "--", "sh", "-c", script.format(disk.node)
+            )
+            if "UNKNOWN" not in done.stdout:
+                break
+    assert done.returncode == status, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -56,14 +56,23 @@ def test_a_counter_that_rises_by_what_completed_is_proof() -> None:
 
 
 def test_a_drive_that_ignores_trims_counts_none() -> None:
-    """The same perfect trace, and no proof."""
+    """The same perfect trace, no proof, and its own count of what it holds contradicts."""
     require_drive()
     found, before, after = audited("trim=ignore")
-    assert found.verdict is Verdict.ACCEPTED
+    assert found.verdict is Verdict.UNKNOWN
+    assert codes(found) == {"advisory": None}
+    assert "B as in use, and at most" in found.reasons[0].observed
     told = counter(found)
     assert (told.bearing, told.account.moved) == (Bearing.SILENT, 0)
     assert "did not move" in told.words
     assert found.reached_bytes == after["trim_bytes"] - before["trim_bytes"] > 60 * MIB
+
+
+def test_a_drive_that_frees_later_is_given_its_time() -> None:
+    require_drive()
+    found, before, after = audited("trim=lazy")
+    assert found.verdict is Verdict.PROVEN
+    assert before["valid_bytes"] - after["valid_bytes"] > 60 * MIB
 
 
 def test_a_page_that_is_refreshed_later_tells_nothing() -> None:

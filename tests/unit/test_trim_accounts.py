@@ -141,7 +141,43 @@ def test_accepted_where_no_counter_fits(other: Account) -> None:
 def test_a_count_of_what_is_held_contradicts_a_counter() -> None:
     """NUSE that stays as it was, above what could be left, outweighs a counter of what was asked for."""
     found = reached(FITS, held=Held(1000 * MIB, 1000 * MIB))
-    assert found.verdict is Verdict.ACCEPTED
+    assert found.verdict is Verdict.UNKNOWN
+    [why] = found.reasons
+    assert why.code == "advisory"
+    most = 924 * MIB
+    assert why.observed == (
+        f"the drive counts {1000 * MIB} B as in use, and at most {most} B of it were not trimmed"
+    )
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        Held(1024 * MIB, 1024 * MIB),  # always the whole drive
+        Held(1000 * MIB, 924 * MIB),
+        Held(1000 * MIB, 930 * MIB, written=6 * MIB),
+        Held(1000 * MIB, 1000 * MIB, written=None),
+    ],
+)
+def test_a_count_that_contradicts_nothing(held: Held) -> None:
+    assert reached(held=held).verdict is Verdict.ACCEPTED
+
+
+def test_what_was_written_meanwhile_is_allowed_for() -> None:
+    found = reached(held=Held(1000 * MIB, 931 * MIB, written=6 * MIB))
+    assert found.verdict is Verdict.UNKNOWN
+    assert f"or {6 * MIB} B written since" in found.reasons[0].observed
+
+
+def test_a_byte_that_may_be_discarded_twice_contradicts_nothing() -> None:
+    """btrfs discards some bytes twice, and in a watch others may trim again and again."""
+    flows = [extents("8:0", 100 * MIB), *through("sda", "8:0", 100 * MIB)]
+    held = {"sda": Held(1000 * MIB, 1000 * MIB)}
+    base = replace(evidence(stack(DISK), flows, 100 * MIB), held=held)
+    assert audit(base, "/m").verdict is Verdict.UNKNOWN
+    assert audit(replace(base, answer=None), "/m").verdict is Verdict.ACCEPTED
+    twice = replace(base, before=stack(DISK, kind="btrfs"))
+    assert audit(twice, "/m").verdict is Verdict.ACCEPTED
 
 
 def test_sentinels_that_can_still_be_read_outweigh_a_counter() -> None:

@@ -119,6 +119,21 @@ def test_what_does_not_arrive_is_no_dry_run(tmp_path: Path) -> None:
     assert (seen.outlook, seen.expected_bytes, seen.runs, seen.accepted) == (N, 0, (), False)
 
 
+def test_a_minimum_that_leaves_nothing(tmp_path: Path) -> None:
+    """Some filesystems refuse one above their groups, others find nothing: nothing is sent by either."""
+    m = Machine(tmp_path)
+    m.scsi()
+    m.mount("8:0")
+    free = [(0, MIB), (8 * MIB, 10 * MIB)]
+    seen = m.forecast(free=free, minimum_bytes=200 * MIB)
+    assert (seen.outlook, seen.expected_bytes, seen.accepted, seen.unknowable) == (N, 0, None, ())
+    assert "below-minimum" in {each.code for each in seen.reasons}
+    assert exit_status([seen.outlook]) == 32
+    printed = lines(Checked(m.stack(), seen, ()), "ascii")
+    assert "NOTHING gets through, every free extent is too short" in " ".join(printed[0].split())
+    assert m.forecast(free=free, minimum_bytes=2 * MIB).outlook is R
+
+
 def test_success_is_foretold_where_the_kernel_will_claim_it(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     CASES["thin no passdown"].build(m)
@@ -211,6 +226,16 @@ def test_a_loop_on_a_device_is_followed_down(tmp_path: Path) -> None:
     # A node cannot be made without root; the walk itself is tested with real ones in tests/kernel.
     top = replace(stack.layers[0], facts={"backing_file": "/dev/sda", "backing_is_device": True})
     assert [each.code for each in reasons_of(replace(stack, layers=(top,)), top)] == ["loop-on-device"]
+
+
+@pytest.mark.parametrize(("kind", "codes"), [("tmpfs", set()), ("xfs", {"loop-frees-file"})])
+def test_a_file_in_memory_is_on_no_drive(kind: str, codes: set[str], tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    loop(m, SSD_QUEUE)
+    stack = m.stack()
+    facts = dict(stack.layers[0].facts) | {"backing_filesystem": kind, "backing_mount": "/dev/shm"}
+    top = replace(stack.layers[0], facts=facts)
+    assert {each.code for each in reasons_of(replace(stack, layers=(top,)), top)} == codes
 
 
 def test_a_simulated_drive_is_a_drive(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opwatch.trim.audit import Audit, ReadBack, Verdict
+from opwatch.trim.audit import Asked, Audit, ReadBack, Verdict
 from opwatch.trim.causes import causes
 from opwatch.trim.flow import Flow, Stage, Who
 from opwatch.trim.layers import Kind, Layer
@@ -132,6 +133,13 @@ def test_a_refusal_of_the_filesystem(error: int, code: str) -> None:
     assert (found.verdict, list(losses(found))) == (Verdict.NOT_SENT, [code])
 
 
+def test_a_minimum_that_the_filesystem_refuses() -> None:
+    given = replace(evidence(stack(disk()), [], None, error=errno.EINVAL), asked=Asked(minlen=200 * MIB))
+    found = audit(given, "/m")
+    assert (found.verdict, list(losses(found))) == (Verdict.NOT_SENT, ["below-minimum"])
+    assert f"a minimum of {200 * MIB} B" in found.rows[0].reasons[0].observed
+
+
 def test_thin_chunks() -> None:
     """Linux 6.12: 687,316,992 B asked, 104,857,600 B passed on, 122 chunks of 1 MiB became 24."""
     thin = layer("dm-3", "253:3", Kind.THIN, "dm-2", target="thin", granularity=MIB, mapped_bytes=122 * MIB)
@@ -249,6 +257,18 @@ def test_granules_of_the_device() -> None:
     assert found.verdict is Verdict.PARTIAL
     assert losses(found) == {"device-rounds": 210_485_248 - 172 * MIB}
     assert found.reached_bytes == 172 * MIB
+
+
+def test_a_loop_device_has_no_partition_to_align() -> None:
+    """The same code as a check foretells, but for a simulated drive: that has granules of its own."""
+    flows = [extents("7:0", 9 * MIB + 1024), *through("loop0", "7:0", 9 * MIB + 1024, whole=9 * MIB)]
+    loop = layer("loop0", "7:0", Kind.LOOP, backing_file="/disk.img", backing_filesystem="xfs")
+    found = audit(evidence(stack(loop), flows, 9 * MIB + 1024), "/m")
+    assert losses(found) == {"loop-partial-block": 1024}
+    assert found.verdict is Verdict.PARTIAL
+    assert "/disk.img" in found.rows[-1].reasons[0].remedy
+    drive = replace(loop, facts={**loop.facts, "simulated_drive": True})
+    assert losses(audit(evidence(stack(drive), flows, 9 * MIB + 1024), "/m")) == {"device-rounds": 1024}
 
 
 def test_a_path_below_a_multipath_head() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from opwatch.errors import UsageError
 from opwatch.tools.trim_check import Check
 from opwatch.trim.schedule import Schedule
 from opwatch.usage import Usage, parse_mountinfo
@@ -24,3 +27,12 @@ def test_each_filesystem_on_a_disk_once_where_it_is_seen(tree: Tree) -> None:
     run = Check(0, tree.devices, usage, Schedule())
     found = [(each.mount.dev, each.mount.point) for each in run.everything() if each.mount]
     assert found == [("8:1", "/"), ("0:42", "/tank"), ("8:3", "/old")]
+
+
+def test_what_is_no_filesystem_of_a_disk(tree: Tree) -> None:
+    run = Check(0, tree.devices, Usage(parse_mountinfo(MOUNTS), [], {}), Schedule())
+    with pytest.raises(UsageError, match="/dev/null is no block device"):
+        list(run.path("/dev/null"))
+    tree.disk("zram7", "252:7", sectors=0)
+    with pytest.raises(UsageError, match="zram7 has no medium"):
+        list(run.device("zram7"))

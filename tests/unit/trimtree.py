@@ -127,6 +127,7 @@ class Machine:
         device: str | None = None,
         *,
         free: Sequence[tuple[int, int]] = (),
+        minimum_bytes: int = 0,
         fstab_options: Sequence[str] = (),
     ) -> Forecast:
         """Of the last mount, whose free extents these are; or of a device."""
@@ -134,4 +135,4 @@ class Machine:
         space = None
         if free and stack.tops():
             space = Space({stack.tops()[0].dev: Extents.of(free)})
-        return forecast(stack, space, fstab_options=fstab_options)
+        return forecast(stack, space, minimum_bytes=minimum_bytes, fstab_options=fstab_options)

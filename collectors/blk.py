@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from opwatch import abi
 from opwatch.collectors.diskstats import StatReader
 from opwatch.device import BlockDevice, Leaf
-from opwatch.errors import OpwatchError, PermissionMissing, ProbeRejected, Unsupported, UsageError
+from opwatch.errors import (
+    OpwatchError,
+    PermissionMissing,
+    ProbeRejected,
+    TracerMissing,
+    Unsupported,
+    UsageError,
+)
 from opwatch.tracing import settled
 from opwatch.trust import Reading
 
@@ -105,9 +112,7 @@ class BlockTracer:
         try:
             from opwatch._native import ProbeError, Tracer
         except ImportError as error:
-            raise Unsupported(
-                "this opwatch was built without its tracer; opwatch doctor says what to install"
-            ) from error
+            raise TracerMissing from error
         try:
             self._native = Tracer(
                 abi.pack_targets(self.plan.targets),

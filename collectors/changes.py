@@ -5,7 +5,7 @@ from __future__ import annotations
 from opwatch.collectors.blk import explain_probe_error
 from opwatch.collectors.diskstats import SECTOR, StatReader, no_witness
 from opwatch.device import BlockDevice, Devices
-from opwatch.errors import Unsupported, UsageError
+from opwatch.errors import TracerMissing, Unsupported, UsageError
 from opwatch.trim.changes import Loss
 
 # 400,000 changes: what a fast drive does while the reader sleeps a tenth of a second, and ten times that.
@@ -70,9 +70,7 @@ class ChangeTracer:
         try:
             from opwatch._native import Changes, ProbeError
         except ImportError as error:
-            raise Unsupported(
-                "this opwatch was built without its tracer; opwatch doctor says what to install"
-            ) from error
+            raise TracerMissing from error
         scsi = (disk.sysfs / "device" / "scsi_device").is_dir()
         try:
             self._native = Changes(disk.name, _RING_BYTES, scsi=scsi, nvme=disk.name.startswith("nvme"))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opwatch.errors import OpwatchError, Unsupported
+from opwatch.errors import OpwatchError, TracerMissing
 
 if TYPE_CHECKING:
     from opwatch._native import Discards
@@ -32,9 +32,7 @@ def loader(
     try:
         from opwatch._native import Discards, ProbeError
     except ImportError as error:
-        raise Unsupported(
-            "this opwatch was built without its tracer; opwatch doctor says what to install"
-        ) from error
+        raise TracerMissing from error
     namespace = Path("/proc/self/ns/pid").stat()
     # The kernel's own packing of a device number.
     dev = os.major(namespace.st_dev) << 20 | os.minor(namespace.st_dev)

@@ -10,7 +10,7 @@ from pathlib import Path
 from opwatch.collectors.changes import Counts, disk_of_requests
 from opwatch.collectors.history_file import read_history
 from opwatch.collectors.lowest import free_landings
-from opwatch.collectors.recording import GAP_NOTE, identify, is_other, read_moment, same_shape
+from opwatch.collectors.recording import GAP_NOTE, identify, is_other, other_life, read_moment
 from opwatch.collectors.sentinels import granule_of
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import NotEnoughData, OpwatchError, RefusedError
@@ -18,7 +18,7 @@ from opwatch.trim.extents import Extents
 from opwatch.trim.history import History
 from opwatch.trim.journal import Look, Saved
 from opwatch.trim.layers import Stack
-from opwatch.trim.remap import Landing
+from opwatch.trim.remap import Landing, still
 from opwatch.trim.sectormap import State
 from opwatch.usage import Mount
 
@@ -117,9 +117,7 @@ class Reader:
         """What the file proves; None when it is older than what happened since. `newer_than_ns` is None when
         nobody records any more."""
         look = saved.look
-        why = read_moment(self.device).same_as(look)
-        if not same_shape(saved.drive, self._drive):
-            why = "the disk has another size or granule now"
+        why = other_life(saved, self._drive, read_moment(self.device))
         if now is None:
             why = "the kernel's counts cannot be read"
         elif not waits and (now[0] < look.written or now[1] < look.discarded):
@@ -141,9 +139,7 @@ class Reader:
 
     def _after_gap(self, saved: Saved, now: tuple[int, int]) -> Remembered:
         """Nobody records any more, and the disk was used since."""
-        look = saved.look
-        writes = now[0] != look.written or look.written_slack != 0
-        discards = now[1] != look.discarded or look.discarded_slack != 0
+        writes, discards = saved.look.used_since(now)
         what = " and ".join(word for word, so in (("written to", writes), ("discarded", discards)) if so)
         doubt = f"the disk was {what} since the recording"
         return self._remembered(_decayed(saved, writes, discards), (doubt,), (GAP_NOTE,))
@@ -184,13 +180,8 @@ class Comparison:
             raise NotEnoughData(f"the free space lies on {lies or 'nothing'}, of which no history was given")
         now = time.monotonic_ns()
         remembered = {name: reader.read(now) for name, reader in by_name.items()}
-        later = {_key(landing): landing for landing in self._free(settled=False)}
-        parts = []
-        for landing in before:
-            still = later[_key(landing)].extents if _key(landing) in later else Extents()
-            both = landing.extents & still
-            one = Landing(landing.device, both, landing.encrypted, landing.stopped)
-            parts.append(self._part(one, remembered.get(landing.device)))
+        both = still(before, self._free(settled=False))
+        parts = [self._part(landing, remembered.get(landing.device)) for landing in both]
         return Found(tuple(parts), time.monotonic() - begin, self._notes)
 
     def _free(self, *, settled: bool) -> list[Landing]:
@@ -210,7 +201,3 @@ class Comparison:
             (free & remembered.unknown).total if remembered else free.total,
             remembered,
         )
-
-
-def _key(landing: Landing) -> tuple[str, bool, str | None]:
-    return landing.device, landing.encrypted, landing.stopped

@@ -77,9 +77,12 @@ def is_other(one: Drive, two: Drive) -> bool:
     return (one.serial, one.name) != (two.serial, two.name)
 
 
-def same_shape(one: Drive, two: Drive) -> bool:
-    """Whether a map of one is a map of the other."""
-    return (one.sectors, one.granule, one.offset) == (two.sectors, two.granule, two.offset)
+def other_life(saved: Saved, drive: Drive, moment: Moment) -> str | None:
+    """Why a map says nothing of the disk as it is now, None when it is of this life of the disk."""
+    then = saved.drive
+    if (then.sectors, then.granule, then.offset) != (drive.sectors, drive.granule, drive.offset):
+        return "the disk has another size or granule now"
+    return moment.same_as(saved.look)
 
 
 class Recording:
@@ -154,9 +157,7 @@ class Recording:
             damage = self._file.damage
             return f"what the file held cannot be read: {damage}" if damage else "a new history"
         look = saved.look
-        why = self._moment.same_as(look)
-        if not same_shape(saved.drive, self.drive):
-            why = "the disk has another size or granule now"
+        why = other_life(saved, self.drive, self._moment)
         if counts[0] < look.written or counts[1] < look.discarded:
             why = "the kernel's counts began anew"
         if why:
@@ -164,8 +165,7 @@ class Recording:
         self.history.map = saved.map
         self.history.forgotten.update(look.forgotten)
         self._since_wall_ns = look.since_wall_ns
-        writes = counts[0] != look.written or look.written_slack != 0
-        discards = counts[1] != look.discarded or look.discarded_slack != 0
+        writes, discards = look.used_since(counts)
         self.history.decay(writes, discards, "changes between two recordings", self._began_ns)
         if writes and discards:
             self._since_wall_ns = time.time_ns()

@@ -19,9 +19,8 @@ from opwatch.collectors.simulated import find_simulated
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import NotEnoughData, OpwatchError
 from opwatch.trim.estimate import Share, estimate
-from opwatch.trim.extents import Extents
 from opwatch.trim.layers import Stack
-from opwatch.trim.remap import Landing
+from opwatch.trim.remap import Landing, still
 from opwatch.trim.sampling import Blocks, Counted, sample
 from opwatch.trim.sentinel import BLOCK, Seen, verdict
 from opwatch.trim.stale import Calibration, Count, Mapped, calibrate
@@ -120,20 +119,11 @@ class _Space:
 
     def keep_free(self, later: Sequence[Landing]) -> tuple[_Space, int]:
         """The same of what is still free, and how many of the blocks that were read are not."""
-        by_key = {(each.device, each.encrypted, each.stopped): each.extents for each in later}
-        still = [
-            Landing(
-                each.device,
-                each.extents & by_key.get((each.device, each.encrypted, each.stopped), Extents()),
-                each.encrypted,
-                each.stopped,
-            )
-            for each in self.landings
-        ]
-        kept = _Space(still, self.unit, self.blocks)  # numbers go on meaning what they meant
+        now_free = still(self.landings, later)
+        kept = _Space(now_free, self.unit, self.blocks)  # numbers go on meaning what they meant
         for number, seen in self.seen.items():
             landing, offset = self.blocks[number]
-            if still[landing].extents.covers(offset, offset + self.unit):
+            if now_free[landing].extents.covers(offset, offset + self.unit):
                 kept.seen[number] = seen
         return kept, len(self.seen) - len(kept.seen)
 

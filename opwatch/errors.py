@@ -33,6 +33,13 @@ class Unsupported(OpwatchError):
     exit_status = 5
 
 
+class TracerMissing(Unsupported):
+    """Our own part that talks to the kernel is not there."""
+
+    def __init__(self) -> None:
+        super().__init__("this opwatch was built without its tracer; opwatch doctor says what to install")
+
+
 class NotEnoughData(OpwatchError):
     """The data allow no statement, or no steady state was reached."""
 

@@ -12,9 +12,16 @@ from typing import Any, Protocol, TextIO
 from opwatch import units
 from opwatch.sinks import SCHEMA
 from opwatch.sinks.devices import encodable
-from opwatch.sinks.trim_stale import bounds, in_bytes, row, spare_rows
+from opwatch.sinks.trim_stale import (
+    Free,
+    heading,
+    in_bytes,
+    row,
+    spare_document,
+    spare_rows,
+    untrimmable_rows,
+)
 from opwatch.trim.journal import Look
-from opwatch.trim.remap import Landing
 from opwatch.trim.stale import Bounds, Spare
 
 
@@ -94,15 +101,9 @@ class Remembered(Protocol):
     def notes(self) -> tuple[str, ...]: ...
 
 
-class Part(Protocol):
-    """Free space on one device."""
+class Part(Free, Protocol):
+    """Free space on one device, and what is remembered of it."""
 
-    @property
-    def landing(self) -> Landing: ...
-    @property
-    def granule_bytes(self) -> int: ...
-    @property
-    def untrimmable_bytes(self) -> int: ...
     @property
     def held_bytes(self) -> int: ...
     @property
@@ -152,7 +153,6 @@ def _part_document(part: Part) -> dict[str, Any]:
 
 def history_document(report: HistoryReport) -> dict[str, Any]:
     """The report as one JSON document."""
-    spare = report.spare
     return {
         "schema": SCHEMA,
         "subject": report.subject,
@@ -164,13 +164,7 @@ def history_document(report: HistoryReport) -> dict[str, Any]:
         "stale_bytes": in_bytes(report.stale),
         "unknown_bytes": report.unknown_bytes,
         "drives": [_part_document(part) for part in report.parts],
-        "physical_bytes": spare.physical_bytes if spare else None,
-        "physical_source": report.physical_source,
-        "spare_reason": report.spare_reason,
-        "op_of_user_ratio": bounds(spare.op) if spare else None,
-        "op_of_user_trimmed_ratio": bounds(spare.op_trimmed) if spare else None,
-        "waf": {name: bounds(each) for name, each in spare.waf.items()} if spare else None,
-        "waf_trimmed": {name: bounds(each) for name, each in spare.waf_trimmed.items()} if spare else None,
+        **spare_document(report.spare, report.spare_reason, report.physical_source),
         "notes": list(report.notes),
     }
 
@@ -190,18 +184,12 @@ def _part_rows(part: Part) -> Iterator[str]:
             yield from row("", words)
     if part.landing.stopped:
         yield from row("", part.landing.stopped)
-    if part.untrimmable_bytes:
-        size = units.capacity(part.untrimmable_bytes)
-        granule = units.size(part.granule_bytes)
-        yield from row(
-            "", f"{size} are free in pieces smaller than its granule of {granule}: no trim frees them"
-        )
+    yield from untrimmable_rows(part)
 
 
 def history_lines(report: HistoryReport) -> list[str]:
     """The report in 80 columns."""
-    kind = report.filesystem or "nothing on it, so all of it is free"
-    found = [line.strip() for line in row("", f"{report.subject} ({kind})")]
+    found = heading(report.subject, report.filesystem)
     extents = sum(len(part.landing.extents) for part in report.parts)
     found += row("free", f"{units.capacity(report.free_bytes)} in {extents} extents")
     low, high = (round(edge) for edge in (report.stale.low, report.stale.high))

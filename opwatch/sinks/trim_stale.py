@@ -16,8 +16,8 @@ from opwatch.trim.stale import Bounds, Calibration, Count, Mapped, Spare
 _LABEL = 13
 
 
-class Drive(Protocol):
-    """A device that was read."""
+class Free(Protocol):
+    """Free space on one device."""
 
     @property
     def landing(self) -> Landing: ...
@@ -25,6 +25,11 @@ class Drive(Protocol):
     def granule_bytes(self) -> int: ...
     @property
     def untrimmable_bytes(self) -> int: ...
+
+
+class Drive(Free, Protocol):
+    """A device that was read."""
+
     @property
     def calibration(self) -> Calibration: ...
     @property
@@ -84,6 +89,19 @@ def _drive_document(drive: Drive) -> dict[str, Any]:
     }
 
 
+def spare_document(spare: Spare | None, reason: str | None, source: str | None) -> dict[str, Any]:
+    """Over-provisioning and write amplification, or why they are not known."""
+    return {
+        "physical_bytes": spare.physical_bytes if spare else None,
+        "physical_source": source,
+        "spare_reason": reason,
+        "op_of_user_ratio": bounds(spare.op) if spare else None,
+        "op_of_user_trimmed_ratio": bounds(spare.op_trimmed) if spare else None,
+        "waf": {name: bounds(each) for name, each in spare.waf.items()} if spare else None,
+        "waf_trimmed": {name: bounds(each) for name, each in spare.waf_trimmed.items()} if spare else None,
+    }
+
+
 def document(report: Report) -> dict[str, Any]:
     """The report as one JSON document."""
     spare, share = report.spare, report.share
@@ -112,15 +130,9 @@ def document(report: Report) -> dict[str, Any]:
         "drives": [_drive_document(drive) for drive in report.drives],
         "nuse": asdict(report.count) | {"follows": report.count.follows} if report.count else None,
         "lba_status": asdict(report.mapped) if report.mapped else None,
-        "physical_bytes": spare.physical_bytes if spare else None,
-        "physical_source": report.physical_source,
-        "spare_reason": report.spare_reason,
         "held_bytes": in_bytes(spare.held) if spare else None,
         "held_trimmed_bytes": in_bytes(spare.held_trimmed) if spare else None,
-        "op_of_user_ratio": bounds(spare.op) if spare else None,
-        "op_of_user_trimmed_ratio": bounds(spare.op_trimmed) if spare else None,
-        "waf": {name: bounds(each) for name, each in spare.waf.items()} if spare else None,
-        "waf_trimmed": {name: bounds(each) for name, each in spare.waf_trimmed.items()} if spare else None,
+        **spare_document(spare, report.spare_reason, report.physical_source),
         "notes": list(report.notes),
     }
 
@@ -128,6 +140,22 @@ def document(report: Report) -> dict[str, Any]:
 def row(label: str, text: str) -> list[str]:
     """A label and a text in 80 columns."""
     return folded(text, label.ljust(_LABEL))
+
+
+def heading(subject: str, filesystem: str | None) -> list[str]:
+    """What it is all about."""
+    kind = filesystem or "nothing on it, so all of it is free"
+    first, *others = row("", f"{subject} ({kind})")
+    return [first.strip(), *others]
+
+
+def untrimmable_rows(found: Free) -> Iterator[str]:
+    """What no trim gives up, if there is any of it."""
+    if found.untrimmable_bytes:
+        size, granule = units.capacity(found.untrimmable_bytes), units.size(found.granule_bytes)
+        yield from row(
+            "", f"{size} are free in pieces smaller than its granule of {granule}: no trim frees them"
+        )
 
 
 def _between(found: Bounds, shown: str, scale: float = 1.0) -> str:
@@ -181,20 +209,13 @@ def _drive_rows(drive: Drive) -> Iterator[str]:
     yield from row("read at", f"{where}; {landing.stopped}" if landing.stopped else where)
     for words in drive.calibration.words:
         yield from row("", words)
-    if drive.untrimmable_bytes:
-        yield from row(
-            "",
-            f"{units.capacity(drive.untrimmable_bytes)} are free in pieces smaller than its granule of "
-            f"{units.size(drive.granule_bytes)}: no trim frees them",
-        )
+    yield from untrimmable_rows(drive)
 
 
 def lines(report: Report) -> list[str]:
     """The report in 80 columns."""
-    kind = report.filesystem or "nothing on it, so all of it is free"
-    found = row("", f"{report.subject} ({kind})")
+    found = heading(report.subject, report.filesystem)
     extents = sum(len(drive.landing.extents) for drive in report.drives)
-    found[0] = found[0].strip()
     found += row("free", f"{units.capacity(report.free_bytes)} in {extents} extents")
     found += _stale_rows(report)
     sampled = (

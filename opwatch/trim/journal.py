@@ -51,6 +51,14 @@ class Look:
     forgotten: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    def used_since(self, counts: tuple[int, int]) -> tuple[bool, bool]:
+        """(whether it may have been written to, whether discarded) that the map does not know of, by the
+        kernel's counts now."""
+        return (
+            counts[0] != self.written or self.written_slack != 0,
+            counts[1] != self.discarded or self.discarded_slack != 0,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Saved:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from opwatch.trim.extents import Extents
 from opwatch.trim.layers import Kind, Layer, Stack
@@ -28,6 +28,15 @@ class Landing:
     extents: Extents
     encrypted: bool = False
     stopped: str | None = None
+
+
+def still(before: Iterable[Landing], later: Iterable[Landing]) -> list[Landing]:
+    """Of what lay there, what lies there later as well."""
+    kept = {(each.device, each.encrypted, each.stopped): each.extents for each in later}
+    return [
+        replace(each, extents=each.extents & kept.get((each.device, each.encrypted, each.stopped), Extents()))
+        for each in before
+    ]
 
 
 def descend(stack: Stack, device: str, extents: Extents, *, encrypted: bool = False) -> Iterator[Landing]:

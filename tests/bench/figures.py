@@ -44,6 +44,19 @@ def _ours_net_ns(nodes: list[str], loaded: str, seconds: float) -> float:
         tracer.close()
 
 
+Programs = list[tuple[str, int, int, int, int]]
+
+
+def floor_of(empty: Programs) -> float:
+    """ns of one run of an empty program."""
+    return sum(program[3] for program in empty) / sum(program[2] for program in empty)
+
+
+def net_ns(programs: Programs, floor_ns: float) -> float:
+    """ns of all their runs, less what as many of empty ones take."""
+    return sum(program[3] - program[2] * floor_ns for program in programs)
+
+
 def _peer_net_ns(node: str, seconds: float) -> float:
     """The same of biolatency, less the same empty programs."""
     floor = _native.Floor()
@@ -114,9 +127,7 @@ def beside_discards(rounds: int = 7, seconds: float = 2) -> Figure:
                     ours, empty = tracer.programs(), floor.programs()
             finally:
                 floor.close()
-            floor_ns = sum(program[3] for program in empty) / sum(program[2] for program in empty)
-            spent = sum(program[3] - program[2] * floor_ns for program in ours)
-            added.append(spent / empty[1][2])
+            added.append(net_ns(ours, floor_of(empty)) / empty[1][2])
     mine, more = statistics.median(alone), statistics.median(added)
     ratio = statistics.median((a + b) / a for a, b in zip(alone, added, strict=True))
     return Figure(

@@ -35,7 +35,7 @@ from opwatch.trim.flow import Stage, total
 from tests.section import Section
 
 from .figure import Figure, table
-from .figures import OPWATCH, machine
+from .figures import OPWATCH, floor_of, machine, net_ns
 
 SECTION = Section("overhead.md", "trims")
 BYTECODE = Path(__file__).parents[2] / "build" / "bytecode"
@@ -63,8 +63,8 @@ def event_cost(count: int = 20_011) -> Figure:
         seen = total(tracer.read().select(Stage.BIO, disk=disk.name)).count
         ours, empty = tracer.programs(), floor.programs()
         floor.close()
-    floor_ns = sum(program[3] for program in empty) / sum(program[2] for program in empty)
-    spent = sum(program[3] - program[2] * floor_ns for program in ours)
+    floor_ns = floor_of(empty)
+    spent = net_ns(ours, floor_ns)
     runs = sum(program[2] for program in ours) / seen
     text = f"{runs:.1f} programs each; an empty one, {floor_ns:.0f} ns, is taken off"
     return Figure("net ns of programs a discard", spent / seen, 1000, text)

@@ -7,6 +7,7 @@ import fcntl
 import os
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -45,6 +46,21 @@ def loop(backing: Path | str) -> Iterator[str]:
         yield node
     finally:
         run("losetup", "--detach", node)
+
+
+@contextlib.contextmanager
+def loop_without_discards() -> Iterator[str]:
+    """A loop device on a file of ramfs: it has no holes, and the kernel knows it beforehand."""
+    with folder(Path("/tmp")) as home:
+        run("mount", "-t", "ramfs", "ramfs", str(home))
+        try:
+            image = home / "image"
+            with image.open("wb") as file:
+                file.truncate(64 * MIB)
+            with loop(image) as node:
+                yield node
+        finally:
+            run("umount", str(home))
 
 
 @contextlib.contextmanager
@@ -89,7 +105,10 @@ F_ADD_SEALS, F_SEAL_FUTURE_WRITE = 1033, 0x10
 @contextlib.contextmanager
 def sealable(size: int) -> Iterator[tuple[str, Callable[[], None]]]:
     """A loop device on a file in memory, and what makes every discard on it fail from then on."""
-    descriptor = os.memfd_create("opwatch-trim", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    # A name of its own: mkfs.btrfs takes two loop devices for one when the names of their files are the same,
+    # and one that a killed run left mounted would be in the way of every later one.
+    name = f"opwatch-trim-{uuid.uuid4().hex}"
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.truncate(descriptor, size)
         with loop(f"/proc/{os.getpid()}/fd/{descriptor}") as node:

@@ -69,6 +69,8 @@ def headline(checked: Checked) -> str:
         return f"{name}: NOTHING gets through, every free extent is too short"
     if found.outlook is Outlook.NOTHING:
         return f"{name}: NOTHING gets through, {found.stopped_at} stops it"
+    if found.outlook is Outlook.PART and all(layer.limits.offered for layer in stack.layers):
+        return f"{name}: gets through to {leaves}, and PART of it is freed: whole units only"
     if found.outlook is Outlook.PART:
         return f"{name}: PART of a trim gets through"
     if found.outlook is Outlook.UNKNOWN:

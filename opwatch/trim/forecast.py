@@ -231,7 +231,10 @@ def forecast(
     reasons = [*first, *below, *_device_losses(stack, arriving), *_outside(stack)]
     doubts = [doubt for layer in stack.layers for doubt in doubts_of(layer)]
     too_short = outlook is not Outlook.NOTHING and _all_too_short(stack, walk, runs)
-    outlook = Outlook.NOTHING if too_short else outlook
+    if too_short:
+        outlook = Outlook.NOTHING
+    elif outlook is Outlook.REACHES and any(run.rounded_bytes for run in arriving):
+        outlook = Outlook.PART  # as the audit, which sees them complete and free nothing, says PARTIAL
     reaches = outlook is not Outlook.NOTHING
     return Forecast(
         outlook,

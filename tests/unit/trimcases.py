@@ -173,7 +173,7 @@ CASES = {
     "short extents": Case(
         on_scsi(queue=SSD_QUEUE | {"discard_granularity": "4096"}),
         "below-minimum device-rounds advisory",
-        R,
+        P,
         ODD,
     ),
     "unpartitioned": Case(partly_partitioned, "outside-filesystems advisory", R),
@@ -197,7 +197,7 @@ CASES = {
     ),
     "other target": Case(on_dm("0 8 log-writes 8:0 8:0"), "target-no-discards advisory", N),
     "bcache": Case(bcache, "bcache-discard-off advisory advisory advisory", R),
-    "thin": Case(thin, "thin-not-mapped thin-partial-chunk advisory", R, ((2048, 6144), (8192, 12289))),
+    "thin": Case(thin, "thin-not-mapped thin-partial-chunk advisory", P, ((2048, 6144), (8192, 12289))),
     "thin, whole": Case(lambda m: thin(m, mapped=2097152), "advisory", R),
     "thin no passdown": Case(
         lambda m: thin(m, discards="no_discard_passdown"), "thin-no-passdown thin-not-mapped advisory", N
@@ -235,7 +235,7 @@ CASES = {
     "loop on ext4": Case(
         lambda m: loop(m, SSD_QUEUE | {"discard_granularity": "4096"}),
         "loop-frees-file loop-partial-block",
-        R,
+        P,
         ((1, 25), (4096, 8192)),
     ),
     "virtio without": Case(lambda m: virtio(m, NO_DISCARD, "0"), "virtual-no-discards", N),

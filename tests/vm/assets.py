@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,14 +66,24 @@ def _fetch_kernel(kernel: Kernel, root: Path) -> None:
     raise FetchError(f"kernel {kernel.name}: " + "; ".join(reasons))
 
 
-def _link_headers(root: Path) -> None:
-    """Points `build` and `source` at the unpacked headers instead of at installed ones."""
+def _header_links(root: Path) -> Iterator[tuple[Path, Path]]:
+    """(link, target): `build` and `source` point at the unpacked headers instead of at installed ones. Not
+    relative: a guest has the modules in another place."""
     for modules in (*root.glob("lib/modules/*"), *root.glob("usr/lib/modules/*")):
         headers = root / "usr/src" / f"linux-headers-{modules.name}"
         common = headers.with_name(headers.name.rpartition("-")[0] + "-common")
-        for name, target in (("build", headers), ("source", common)):
-            (modules / name).unlink(missing_ok=True)
-            (modules / name).symlink_to(target)
+        yield modules / "build", headers
+        yield modules / "source", common
+
+
+def _headers_linked(root: Path) -> bool:
+    return all(link.is_symlink() and link.readlink() == target for link, target in _header_links(root))
+
+
+def _link_headers(root: Path) -> None:
+    for link, target in _header_links(root):
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
 
 
 def _index_modules(root: Path) -> None:
@@ -89,12 +100,13 @@ def kernel_image(kernel: Kernel) -> Image:
     """The kernel from the cache, fetched if it is not there."""
     root = cache_dir() / "kernels" / kernel.name
     image = _image_in(root)
-    if image is None:
+    if image is None or not _headers_linked(root):
         with slots.fetching():
-            image = _image_in(root)
-            if image is None:
+            if _image_in(root) is None:
                 _fetch_kernel(kernel, root)
-                image = _image_in(root)
+            elif not _headers_linked(root):  # the cache was copied or moved
+                _link_headers(root)
+            image = _image_in(root)
     if image is None:
         raise FetchError(f"{root} holds no kernel with modules: remove it and run again")
     return image

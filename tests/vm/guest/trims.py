@@ -49,6 +49,11 @@ class Told:
     def expected_bytes(self) -> int:
         return int(self.found["expected_bytes"])
 
+    @property
+    def rounded_bytes(self) -> int:
+        """The ends of ranges that reach the device and stay on it."""
+        return sum(run["rounded_bytes"] for run in self.found["dry_run"] or ())
+
     def facts(self, device: str) -> dict[str, Any]:
         """Those of a layer."""
         [layer] = [each for each in self.found["layers"] if each["device"] == device]

@@ -16,6 +16,7 @@
 #include "discard_bio.h"
 #include "discard_walk.h"
 #include "discard_rq.h"
+#include "discard_clone.h"
 #include "discard_fs.h"
 #include "discard_ata.h"
 #include "discard_fitrim.h"
@@ -48,7 +49,7 @@ int discard_submitted(__u64 *ctx)
 	struct trim_bio *seen;
 	__u32 bytes;
 
-	if (!look_at(&key, bio, OW_SUBMITTED, false))
+	if (!look_at(&key, bio, OW_SUBMITTED, false) || is_again(bio))
 		return 0;
 	bytes = bio->bi_iter.bi_size;
 	seen = recall(number_of(ctx));
@@ -68,7 +69,7 @@ int discard_bio(__u64 *ctx)
 	struct ow_flow_cell *cell;
 	__u64 sector, whole;
 
-	if (!look_at(&key, bio, OW_BIO, false))
+	if (!look_at(&key, bio, OW_BIO, false) || is_again(bio))
 		return 0;
 	sector = bio->bi_iter.bi_sector;
 	entry.bytes = bio->bi_iter.bi_size;

@@ -86,4 +86,32 @@ static __always_inline void forget(__u64 address)
 		bpf_map_delete_elem(&bios, &address);
 }
 
+/* BIO_CLONED, in an enum without a name: its place has been the same since v5.0 at least. */
+#define CLONED (1 << 1)
+
+/* Whether device mapper made @bio for a target of @disk. */
+static __always_inline bool is_made_by(struct bio *bio, struct gendisk *disk)
+{
+	struct dm_target_io *target;
+
+	target = (void *)bio - bpf_core_field_offset(struct dm_target_io, clone);
+	return disk && BPF_CORE_READ(target, io, md, disk) == disk;
+}
+
+/*
+ * A RAID of device mapper cuts what it is given as md does, and sends the rest, or RAID 10 the
+ * front piece, to itself again: it passes block_bio_queue of the same device twice, as the copy
+ * that this device made of the first or cut off it.
+ */
+static __always_inline bool is_again(struct bio *bio)
+{
+	struct gendisk *disk;
+
+	/* Device mapper is neither in the kernel nor was it a module when we were loaded. */
+	if (!(bio->bi_flags & CLONED) || !bpf_core_field_exists(struct dm_target_io, clone))
+		return false;
+	disk = BPF_CORE_READ(bio, bi_bdev, bd_disk);
+	return is_made_by(bio, disk) || is_made_by(BPF_CORE_READ(bio, bi_private), disk);
+}
+
 #endif

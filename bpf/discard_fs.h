@@ -18,10 +18,17 @@ static __always_inline int on_super_block(struct super_block *sb, __u8 stage, __
 			 blocks << BPF_CORE_READ(sb, s_blocksize_bits));
 }
 
+/* It counts clusters, which are larger than blocks with bigalloc. */
 SEC("raw_tp/ext4_trim_extent")
 int discard_ext4_extent(__u64 *ctx)
 {
-	return on_super_block((struct super_block *)ctx[0], OW_FS_EXTENT, (__u32)ctx[3]);
+	struct super_block *sb = (struct super_block *)ctx[0];
+	struct ext4_sb_info *info = BPF_CORE_READ(sb, s_fs_info);
+	__u64 blocks = (__u32)ctx[3];
+
+	if (bpf_core_field_exists(struct ext4_sb_info, s_cluster_bits))
+		blocks <<= BPF_CORE_READ(info, s_cluster_bits);
+	return on_super_block(sb, OW_FS_EXTENT, blocks);
 }
 
 /* Its last argument is a block number: no length here. */

@@ -101,9 +101,30 @@ struct bio {
 	struct bio *bi_next;
 	struct block_device *bi_bdev;
 	unsigned int bi_opf;
+	unsigned short bi_flags;
 	__u8 bi_status;
 	struct bvec_iter bi_iter;
 	void *bi_private;
+};
+
+struct mapped_device {
+	struct gendisk *disk;
+};
+
+struct dm_io {
+	struct mapped_device *md;
+};
+
+/* What device mapper gives a target: a copy of a bio that came to it. */
+struct dm_target_io {
+	struct dm_io *io;
+	struct bio clone;
+};
+
+/* The same where it copies requests. */
+struct dm_rq_clone_bio_info {
+	struct bio *orig;
+	struct bio clone;
 };
 
 struct fdtable {
@@ -132,6 +153,11 @@ struct pt_regs {
 struct super_block {
 	__u32 s_dev;
 	unsigned char s_blocksize_bits;
+	void *s_fs_info;
+};
+
+struct ext4_sb_info {
+	unsigned int s_cluster_bits;
 };
 
 struct inode {

@@ -178,6 +178,8 @@ class LayerReader:
             facts.put("allow_discards", "allow_discards" in flags if table else limit)
         elif flags:
             facts.put("flags", " ".join(sorted(flags)))
+        if len(table) == 1 and table[0].kind == "raid":
+            self._raid_facts(device, table[0], facts)
         if kind not in (Kind.THIN, Kind.THIN_POOL):
             return
         try:
@@ -201,6 +203,25 @@ class LayerReader:
         facts.put("total_chunks", pool.total_chunks)
         facts.put("discards", pool.discards)
         facts.put("needs_check", pool.needs_check)
+
+    def _raid_facts(self, device: BlockDevice, target: Target, facts: _Facts) -> None:
+        """Of md in device mapper, by the names of md's own arrays."""
+        from opwatch.trim import dmtable
+
+        array = dmtable.raid(target)
+        if array is None:
+            facts.unknown["level"] = "its table is in no known form"
+            return
+        facts.put("level", array.level)
+        facts.put("raid_disks", array.disks)
+        if array.level == "raid10":
+            facts.put("layout", array.copies | 1 << 8)
+        try:
+            [status] = self._dm.status(device.dev)
+        except (OpwatchError, ValueError) as error:
+            facts.unknown["degraded"] = str(error)
+            return
+        facts.put("degraded", dmtable.members_missing(status), "its status does not say")
 
     def _md_facts(self, device: BlockDevice, facts: _Facts) -> None:
         for name in ("level", "array_state", "sync_action", "reshape_position"):

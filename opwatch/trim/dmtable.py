@@ -107,5 +107,35 @@ def chunk_bytes(target: Target) -> int | None:
     return None if sectors is None else sectors * 512
 
 
+@dataclass(frozen=True, slots=True)
+class Raid:
+    """The array of a raid target, as md calls it. `copies` is that of RAID 10."""
+
+    level: str
+    disks: int
+    copies: int = 2
+
+
+def raid(target: Target) -> Raid | None:
+    """From a table line: TYPE, a count of parameters, these, and a count of pairs of devices."""
+    words = target.arguments
+    kind = re.match("raid(10|[01456])(?:_|$)", words[0]) if target.kind == "raid" and words else None
+    count = _number(words[1]) if kind and len(words) > 1 else None
+    if kind is None or count is None or len(words) < count + 3:
+        return None
+    options, disks = words[2 : 2 + count], _number(words[2 + count])
+    at = options.index("raid10_copies") + 1 if "raid10_copies" in options else count
+    copies = _number(options[at]) if at < count else 2
+    return Raid(f"raid{kind[1]}", disks, copies) if disks and copies else None
+
+
+def members_missing(target: Target) -> int | None:
+    """How many members of a raid failed or are not there, from its status line; None when it does not say."""
+    words = target.arguments
+    if target.kind != "raid" or len(words) < 3 or not re.fullmatch("[AaD-]+", words[2]):
+        return None
+    return sum(word in "D-" for word in words[2])
+
+
 def _number(word: str) -> int | None:
     return int(word) if re.fullmatch("[0-9]{1,19}", word) else None

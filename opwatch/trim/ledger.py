@@ -14,11 +14,17 @@ from opwatch.trim.claims import claims_of, total_claimed
 from opwatch.trim.commands import commands_of
 from opwatch.trim.flow import Amount, Stage, Trace, Who, total
 from opwatch.trim.layers import Kind, Layer, Stack, changes
+from opwatch.trim.rules import RAID456
 
 # These hand what they get to a thread of their own: below them everybody is a kernel thread.
 _THREADED = (Kind.THIN, Kind.THIN_POOL, Kind.LOOP)
-_THREADED_LEVELS = ("raid4", "raid5", "raid6")
-_THREADED_TARGETS = ("cache", "clone", "era", "writecache", "raid", "vdo", "integrity")
+# Mirrors with a bitmap do so when the sender sleeps before its plug is emptied.
+_THREADED_LEVELS = ("raid1", "raid10", *RAID456)
+# Of device mapper these hand on in the sender's own call; every other target may have threads.
+_DIRECT_TARGETS = (
+    *("linear", "striped", "unstriped", "switch", "crypt", "flakey", "log-writes", "multipath"),
+    *("snapshot", "snapshot-origin", "snapshot-merge", "zero", "error", "verity"),
+)
 # Filesystems that discard in a thread of theirs what FITRIM asked for.
 _THREADED_FILESYSTEMS = ("f2fs", "bcachefs")
 # Errors of FITRIM that come before it looks at any block group.
@@ -235,9 +241,11 @@ class Walker:
 
     def _ended_well(self, layer: Layer) -> int | None:
         """Bytes that a stacked layer said were done, None where it says nothing."""
-        stage = Stage.DONE if layer.kind in (Kind.PARTITION, Kind.LOOP) else Stage.BIO_DONE
-        ended = self._select(layer, stage, status=0)
-        return ended.bytes if ended.count else None
+        for stage in (Stage.DONE, Stage.BIO_DONE):
+            ended = self._select(layer, stage, status=0)
+            if ended.count:
+                return ended.bytes
+        return None
 
     def _leaf_row(self, layer: Layer, came: int, arrived: Amount, reasons: list[Reason]) -> Row:
         issued = self._select(layer, Stage.ISSUED)
@@ -287,6 +295,10 @@ class Walker:
     def _notes(self) -> Iterator[str]:
         if self._followed:
             yield from others(self.trace, self.stack, self._senders)
+        filesystem = self.stack.filesystem
+        for option in filesystem.options if filesystem else ():
+            if option.startswith("rtdev="):
+                yield f"the realtime device {option[6:]} of XFS is not followed, nor in the verdict"
         if not self.evidence.settled:
             yield "discards were still on their way when the wait for them ended"
         lost = {name: count for name, count in self.trace.loss._asdict().items() if count}
@@ -312,7 +324,7 @@ def _is_threaded(layer: Layer) -> bool:
     return (
         layer.kind in _THREADED
         or layer.text("level") in _THREADED_LEVELS
-        or any(target in _THREADED_TARGETS for target in (layer.target or "").split("+"))
+        or (layer.kind is Kind.DM and not set((layer.target or "").split("+")) <= set(_DIRECT_TARGETS))
     )
 
 
@@ -327,7 +339,7 @@ def _by_name(failed: Mapping[int, Amount]) -> dict[str, int]:
 def _note(layer: Layer, copies: int) -> str | None:
     if layer.kind is Kind.LOOP:
         return "out are writes of zeroes"
-    if layer.text("level") in _THREADED_LEVELS:
+    if layer.text("level") in RAID456:
         return "out is with parity"
     return f"{copies} copies" if copies > 1 else None
 

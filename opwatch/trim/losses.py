@@ -140,12 +140,10 @@ def lost_by_tracing(evidence: Evidence, layer: Layer, lost: int) -> Iterator[Rea
 
 
 def copies(layer: Layer, members: int) -> int:
-    """How many devices below get each byte."""
-    if layer.kind is not Kind.MD:
-        return 1
+    """How many devices below get each byte, of an array that has all its members."""
     level = layer.text("level")
     if level == "raid1":
-        return members
+        return layer.number("raid_disks") or members
     if level == "raid10":
         layout = layer.number("layout")
         return 2 if layout is None else (layout & 0xFF) * (layout >> 8 & 0xFF)
@@ -175,7 +173,7 @@ def inside(
         file = layer.text("backing_file") or layer.device
         seen = f"{layer.device} stands on a device, which gets writes of zeroes instead of discards"
         yield reason("loop-on-device", layer.device, seen, lost, file=file)
-    elif layer.kind is Kind.MD:
+    elif layer.kind is Kind.MD or layer.text("level"):
         yield from _in_array(evidence, layer, arrived, members, lost)
     elif layer.kind is Kind.THIN:
         yield from _in_thin(evidence, layer, arrived, lost)
@@ -194,15 +192,25 @@ def _in_array(
     evidence: Evidence, layer: Layer, arrived: Amount, members: Mapping[str, int], lost: int
 ) -> Iterator[Reason]:
     level = layer.text("level") or ""
-    if level in _MIRRORED or level in ("raid0", "linear"):
-        for name, got in members.items():
-            member = evidence.before.layer(name)
-            if member and not got and member.limits.offered is False:
-                share = arrived.bytes if level == "raid1" else lost
-                seen = f"{name} takes no discards and got {got} B of {arrived.bytes} B"
-                yield reason("member-no-discards", name, seen, min(share, lost), disk=name)
-    elif handed_on(layer, members) or not any(members.values()):
-        yield reason("raid456-partial-stripe", layer.device, f"{lost} B lie in no whole stripe", lost)
+    if level in rules.RAID456:
+        if handed_on(layer, members) or not any(members.values()):
+            yield reason("raid456-partial-stripe", layer.device, f"{lost} B lie in no whole stripe", lost)
+        return
+    for name, got in members.items():
+        member = evidence.before.layer(name)
+        if member and not got and member.limits.offered is False:
+            share = min(arrived.bytes if level == "raid1" else lost, lost)
+            seen = f"{name} takes no discards and got {got} B of {arrived.bytes} B"
+            yield reason("member-no-discards", name, seen, share, disk=name)
+            lost -= share
+    missing = layer.number("degraded") if level in _MIRRORED else 0
+    if missing and lost:
+        # No member has more than the array was sent, or than another that mirrors it.
+        most = arrived.bytes if level == "raid1" else max(members.values(), default=0)
+        seen = f"{missing} of {layer.number('raid_disks')} members are missing"
+        filesystem = evidence.before.filesystem
+        blanks = {"mount": filesystem.point} if filesystem else {}
+        yield reason("member-missing", layer.device, seen, min(lost, missing * most), **blanks)
 
 
 def _pool_of(evidence: Evidence, layer: Layer) -> Layer | None:

@@ -118,7 +118,7 @@ def _limits(stack: Stack, layer: Layer) -> Iterator[Reason]:
         return
     for lower in without:
         seen = f"discard_max_bytes is 0 on {lower.device} and not on {layer.device}"
-        if layer.kind is Kind.MD:
+        if layer.kind is Kind.MD or layer.text("level"):
             yield reason("member-no-discards", layer.device, seen, disk=lower.device)
         elif layer.kind is Kind.THIN_POOL:
             yield reason("thin-no-passdown", layer.device, seen, pool=layer.label or layer.device)
@@ -160,6 +160,7 @@ def _dm(stack: Stack, layer: Layer) -> Iterator[Reason]:
     passes = "discard_passdown_origin" in flags or layer.limits.offered is False
     if "snapshot" in target and not passes:
         yield reason("snapshot-swallows", layer.device, f"target {target}", **names)
+    yield from _md(stack, layer)
 
 
 def _md(stack: Stack, layer: Layer) -> Iterator[Reason]:

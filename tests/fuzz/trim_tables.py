@@ -43,14 +43,17 @@ def damaged(text: str, chance: random.Random) -> str:
 def run(inputs: int, seed: int) -> None:
     """That many inputs; the first that breaks a rule raises."""
     chance = random.Random(seed)
-    tables = [(GOOD / name).read_text() for name in ("tables.txt", "statuses.txt")]
+    tables = [(GOOD / name).read_text() for name in ("tables.txt", "statuses.txt", "raids.txt")]
     for _ in range(inputs):
         try:
             for target in dmtable.parse(damaged(chance.choice(tables), chance)):
                 status = dmtable.pool_status(target)
                 assert status is None or status.mode
-                for number in (dmtable.chunk_bytes(target), dmtable.mapped_sectors(target)):
+                missing = dmtable.members_missing(target)
+                for number in (dmtable.chunk_bytes(target), dmtable.mapped_sectors(target), missing):
                     assert number is None or number >= 0
+                array = dmtable.raid(target)
+                assert array is None or min(array.disks, array.copies) > 0
                 assert target.device is None or target.device[1] >= 0
         except OpwatchError:
             pass

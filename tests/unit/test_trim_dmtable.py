@@ -5,7 +5,17 @@ from pathlib import Path
 import pytest
 
 from opwatch.errors import OpwatchError
-from opwatch.trim.dmtable import PoolStatus, Target, chunk_bytes, mapped_sectors, parse, pool_status
+from opwatch.trim.dmtable import (
+    PoolStatus,
+    Raid,
+    Target,
+    chunk_bytes,
+    mapped_sectors,
+    members_missing,
+    parse,
+    pool_status,
+    raid,
+)
 from tests.fuzz import trim_tables
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -55,6 +65,39 @@ def test_a_thin_device_tells_what_is_mapped() -> None:
     assert [mapped_sectors(target) for target in parse("0 8 thin 204800 9\n0 8 thin Fail\n0 8 linear")] == [
         *(204800, None, None)
     ]
+
+
+def test_raids_of_device_mapper() -> None:
+    """What Linux 6.12 said of arrays of loop devices, each with a device for its metadata."""
+    told = parse((GOOD / "raids.txt").read_text())
+    mirror, status, five, its_status, six, ten, zero = told
+    arrays = [raid(each) for each in (mirror, five, six, ten, zero)]
+    assert arrays == [
+        Raid("raid1", 2),
+        Raid("raid5", 3),
+        Raid("raid6", 5),
+        Raid("raid10", 4),
+        Raid("raid0", 2),
+    ]
+    assert [members_missing(each) for each in (status, its_status, mirror)] == [0, 0, None]
+
+
+@pytest.mark.parametrize(
+    ("line", "found", "missing"),
+    [
+        ("0 8 raid raid10_far 5 128 raid10_copies 3 raid10_format far 3 - 8:0", Raid("raid10", 3, 3), None),
+        ("0 8 raid raid6_nc 5 AD-aA 8/8 idle 0 0 -", None, 2),
+        ("0 8 raid raid1 9 0 2 - 8:0", None, None),
+        ("0 8 raid raid1 3 0 raid10_copies 0 2 - 8:0 - 8:1", None, None),
+        ("0 8 raid raid1 1 0 0", None, None),
+        ("0 8 raid raid15 1 0 2 - 8:0 - 8:1", None, None),
+        ("0 8 raid", None, None),
+        ("0 8 linear 8:0 0", None, None),
+    ],
+)
+def test_other_raids(line: str, found: Raid | None, missing: int | None) -> None:
+    [target] = parse(line)
+    assert (raid(target), members_missing(target)) == (found, missing)
 
 
 def test_a_target_cut_short_goes_nowhere() -> None:

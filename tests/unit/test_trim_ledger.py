@@ -234,6 +234,28 @@ def test_both_legs_of_a_mirror_count() -> None:
     assert losses(half) == {"member-no-discards": 5 * MIB}
 
 
+def test_a_missing_member_loses_nothing() -> None:
+    """Of a RAID 1 of two and a RAID 10 of four; what is more than its share stays unexplained."""
+    one = layer("md0", "9:0", Kind.MD, "sda", level="raid1", raid_disks=2, degraded=1)
+    sent = [extents("9:0", 5 * MIB), flow(Stage.BIO, "9:0", 5 * MIB, disk="md0")]
+    found = audit(evidence(stack(one, disk()), [*sent, *through("sda", "8:0", 5 * MIB)], 5 * MIB), "/m")
+    assert (found.verdict, found.unexplained_bytes) == (Verdict.ACCEPTED, 0)
+    assert losses(found) == {"member-missing": 5 * MIB}
+    members = {"sda": "8:0", "sdb": "8:16", "sdc": "8:32"}
+    ten = layer("md0", "9:0", Kind.MD, *members, level="raid10", layout=0x102, raid_disks=4, degraded=1)
+    below = [each for name, dev in members.items() for each in through(name, dev, 2 * MIB)]
+    disks = [layer(name, dev) for name, dev in members.items()]
+    short = audit(evidence(stack(ten, *disks), [*sent, *below], 5 * MIB), "/m")
+    assert losses(short) == {"member-missing": 2 * MIB}
+    assert (short.verdict, short.unexplained_bytes) == (Verdict.PARTIAL, 2 * MIB)
+
+
+def test_a_realtime_device_is_told() -> None:
+    one = stack(disk(), kind="xfs", options=("rw", "rtdev=/dev/sdb"))
+    found = audit(evidence(one, [extents("8:0", MIB), *through("sda", "8:0", MIB)], MIB), "/m")
+    assert [note for note in found.notes if "/dev/sdb" in note]
+
+
 def test_parity_is_no_data() -> None:
     """Of 10 MiB the RAID 5 of three hands on 8: 4 to each member, a third of all of them parity."""
     array = layer("md0", "9:0", Kind.MD, "sda", "sdb", "sdc", level="raid5", raid_disks=3)

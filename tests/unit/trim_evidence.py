@@ -31,9 +31,11 @@ def layer(
     )
 
 
-def stack(*layers: Layer, kind: str = "ext4", tops: Sequence[str] | None = None) -> Stack:
+def stack(
+    *layers: Layer, kind: str = "ext4", tops: Sequence[str] | None = None, options: tuple[str, ...] = ()
+) -> Stack:
     names = tuple(tops) if tops else (layers[0].device,)
-    return Stack(Filesystem("/m", kind, "/dev/x", layers[0].dev, (), names), layers)
+    return Stack(Filesystem("/m", kind, "/dev/x", layers[0].dev, options, names), layers)
 
 
 def flow(

@@ -93,7 +93,7 @@ def thin(data: str, metadata: str, size_sectors: int, pool_options: str = "") ->
 
 
 @contextlib.contextmanager
-def md(level: int, below: Sequence[str]) -> Iterator[str]:
+def md(level: int, below: Sequence[str], bitmap: str = "none") -> Iterator[str]:
     """An md array of these devices, in sync from the start; its name."""
     need_tool("mdadm")
     need_module(f"raid{level}")
@@ -101,7 +101,7 @@ def md(level: int, below: Sequence[str]) -> Iterator[str]:
     members = [f"/dev/{name}" for name in below]
     argv = ["mdadm", "--create", f"/dev/md{index}", "--run", "--metadata=1.2"]
     argv += ["--level", str(level), "--raid-devices", str(len(members))]
-    clean = [] if level == 0 else ["--assume-clean", "--bitmap=none"]
+    clean = [] if level == 0 else ["--assume-clean", f"--bitmap={bitmap}"]
     call(*argv, *clean, *members)
     try:
         yield f"md{index}"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.vm.guest import stacked, sysfs
 from tests.vm.guest.audits import MIB, Verdict, audited, codes, freed, full_loop, leaf
-from tests.vm.guest.shell import put
+from tests.vm.guest.shell import call, put
 from tests.vm.requirements import need_module
 
 # By hand: they would take CI beyond its time.
@@ -53,7 +53,7 @@ def test_striped(level: int) -> None:
 
 @contextlib.contextmanager
 def parity(level: int, members: int, safely: bool = True) -> Iterator[tuple[str, list[str]]]:
-    """A RAID 5 or 6 that may discard or not; its name and its loop devices."""
+    """An array whose stripes with parity may be discarded or not; its name and its loop devices."""
     need_module("raid456")
     put(Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y" if safely else "N")
     with contextlib.ExitStack() as held:
@@ -87,3 +87,36 @@ def test_raid_5_that_must_not_discard() -> None:
         assert sum(freed(loop) for loop in loops) == 0
     assert (found.verdict, found.claimed_bytes) == (Verdict.NOT_SENT, None)
     assert list(codes(found)) == ["raid456-not-safe"]
+
+
+@pytest.mark.parametrize(
+    ("level", "members", "failed"), [(1, 2, 1), (10, 4, 1), (5, 3, 1), (6, 4, 1), (6, 4, 2)]
+)
+def test_arrays_without_some_of_their_members(level: int, members: int, failed: int) -> None:
+    with parity(level, members) as (top, loops):
+        for loop in loops[:failed]:
+            call("mdadm", "--fail", f"/dev/{top}", f"/dev/{loop}")
+            call("mdadm", "--remove", f"/dev/{top}", f"/dev/{loop}")
+        found = audited(top, "ext4", *loops[failed:])
+        gone = [freed(loop) for loop in loops[failed:]]
+    assert [leaf(found, loop).bytes_ok for loop in loops[failed:]] == gone
+    assert found.reached_bytes == sum(gone)
+    claimed = found.claimed_bytes
+    assert claimed
+    if level in (1, 10):
+        assert codes(found) == {"member-missing": 2 * claimed - sum(gone)}
+        assert 0 < 2 * claimed - sum(gone) <= max(gone)
+        assert (found.verdict, found.unexplained_bytes) == (Verdict.ACCEPTED, 0)
+    else:
+        data = gone[0] * (members - (1 if level == 5 else 2))
+        assert codes(found) == {"raid456-partial-stripe": claimed - data}
+        assert (found.verdict, found.unexplained_bytes) == (Verdict.PARTIAL, 0)
+
+
+def test_a_mirror_with_a_bitmap() -> None:
+    """As mdadm makes them when they are large: its discards wait for a plug to be emptied."""
+    with full_loop() as one, full_loop() as two, stacked.md(1, [one, two], bitmap="internal") as top:
+        found = audited(top, "ext4", one, two)
+        assert freed(one) == freed(two) == found.claimed_bytes
+    assert (found.verdict, found.unexplained_bytes) == (Verdict.ACCEPTED, 0)
+    assert leaf(found, top).bytes_ok == found.claimed_bytes

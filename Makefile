@@ -70,7 +70,7 @@ test-kernel: build
 # TIER=ci the tier that kernels.toml names for each kernel. Two guests at a time: more have no room (slots.py).
 test-vm: build
 	$(call install_packages,$(VM_PACKAGES))
-	OPWATCH_VM_KERNEL='$(KERNEL)' OPWATCH_VM_TIER='$(TIER)' $(PY) -m pytest tests/vm -n 2 --dist loadgroup \
+	OPWATCH_VM_KERNEL='$(KERNEL)' OPWATCH_VM_TIER='$(TIER)' $(PY) -m pytest tests/vm -n 2 --maxschedchunk 1 \
 		--durations=0 --durations-min=5 $(if $(TEST),-k '$(TEST)')
 
 # The table of docs/exactness.md, from guests of every kernel.

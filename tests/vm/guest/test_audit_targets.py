@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from opwatch.collectors.discards import DiscardTracer
+from opwatch.device import Devices
+from opwatch.trim.flow import Stage, Who
 from tests.kernel import trims
+from tests.kernel.load import discards
 from tests.vm.guest.audits import (
     MIB,
     Audit,
@@ -121,6 +125,27 @@ def test_multipath(mode: str) -> None:
     for each in (row(found, "multipath"), row(found, "disk")):
         assert each.bytes_in == each.bytes_out == each.bytes_ok == gone
     assert found.evidence.trace.loss == (0, 0, 0, 0, 0)
+
+
+def test_each_copied_request_counts_once() -> None:
+    """Seven discards of half a MiB, of this process, on the device and on its path."""
+    need_module("dm_round_robin")
+    with scsi_debug(lbpws=0) as disk:
+        table = f"0 {sectors(disk.name)} multipath 0 0 1 1 round-robin 0 1 1 /dev/{disk.name} 1"
+        with mapped("multipath", table, "dm_multipath") as top:
+            devices = [Devices().resolve(name) for name in (top.name, disk.name)]
+            with DiscardTracer(devices, {}) as tracer:
+                tracer.follow(os.getpid())
+                discards(f"/dev/{top.name}", 7)
+                tracer.wait_quiet(0.1, 5)
+                trace = tracer.read()
+            for device in (top.name, disk.name):
+                for stage in (Stage.BIO, Stage.ISSUED, Stage.DONE):
+                    [one] = trace.select(stage, disk=device)
+                    assert (one.who, one.status) == (Who.OURS, 0)
+                    assert (one.amount.count, one.amount.ranges) == (7, 7)
+                    assert one.amount.bytes == 7 << 19
+            assert trace.loss == (0, 0, 0, 0, 0)
 
 
 @contextlib.contextmanager

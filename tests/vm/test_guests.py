@@ -1,0 +1,86 @@
+"""The bench itself: guests that boot, stand still, end or go wrong, one at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.vm import devices, suite
+from tests.vm.config import Kernel
+from tests.vm.errors import CommandTimeout, GuestHung, GuestLost, GuestPanic
+from tests.vm.machine import Machine
+from tests.vm.run import main
+from tests.vm.suite import GuestFile
+
+BOOT_LIMIT_S = 20.0
+BOOTS = 3
+
+
+def test_boots_within_the_limit(bootable: Kernel, report: Callable[[str], None]) -> None:
+    """The shortest of some boots: others may have the processors during one."""
+    boots: list[float] = []
+    while not boots or (min(boots) >= BOOT_LIMIT_S and len(boots) < BOOTS):
+        with Machine(bootable) as machine:
+            boots.append(machine.boot_s)
+            assert machine.release.startswith(bootable.series)
+            report(f"{bootable.name}: {machine.release} up after {machine.boot_s:.1f} s")
+    assert min(boots) < BOOT_LIMIT_S, boots
+
+
+def test_a_file_that_stands_still_shows_how_far_it_came(bootable: Kernel, tmp_path: Path) -> None:
+    path = tmp_path / "test_stuck.py"
+    path.write_text("import time\ndef test_well(): pass\ndef test_stuck(): time.sleep(10000)\n")
+    said: list[bytes] = []
+    with pytest.raises(CommandTimeout):
+        suite.run(bootable, GuestFile(path, (), 2, (), 60.0), said.append)
+    output = b"".join(said).decode()
+    assert "test_well PASSED" in output
+    assert "test_stuck" in output
+    assert "the guest after that" in output
+
+
+def test_hung_guest_is_its_own_error(bootable: Kernel) -> None:
+    with Machine(bootable) as machine:
+        machine.pong_timeout_s = 1
+        machine.run(["sh", "-c", "echo a line of the console >/dev/console"])
+        machine.monitor("stop")
+        with pytest.raises(GuestHung, match="a line of the console"):
+            machine.run(["true"], timeout_s=1)
+
+
+def test_panic_is_its_own_error(bootable: Kernel) -> None:
+    with Machine(bootable) as machine, pytest.raises(GuestPanic, match="sysrq") as caught:
+        machine.run(["sh", "-c", "echo c >/proc/sysrq-trigger"], timeout_s=300)
+    assert "Kernel panic" in caught.value.console
+
+
+def test_lost_guest_is_its_own_error(bootable: Kernel) -> None:
+    with Machine(bootable) as machine:
+        machine.monitor("quit")
+        with pytest.raises(GuestLost) as caught:
+            machine.run(["true"])
+    assert not isinstance(caught.value, GuestPanic)
+
+
+def test_unplug_from_the_host(bootable: Kernel) -> None:
+    chosen = devices.choose(["virtio-blk"], devices.load())
+    with Machine(bootable, chosen) as machine:
+        machine.monitor("device_del", id="virtio-blk")
+        deadline = time.monotonic() + 180
+        while machine.run(["test", "-e", "/sys/block/vda"]).status == 0:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+
+
+def test_command_line(bootable: Kernel, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    status = main(["--kernel", bootable.name, "--", "sh", "-c", "uname -r; exit 3"])
+    assert status == 3
+    assert capfdbinary.readouterr().out.startswith(bootable.series.encode())
+
+
+def test_unknown_kernel_names_the_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--kernel", "2.4", "--", "true"]) == 125
+    assert "6.12" in capsys.readouterr().err

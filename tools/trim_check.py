@@ -7,13 +7,14 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from opwatch.collectors.free_space import read_free_space
 from opwatch.collectors.fstrim_timer import read_schedule
+from opwatch.collectors.open_files import DeletedFile, deleted_files
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.drive.spec import parse_size
@@ -25,6 +26,7 @@ from opwatch.trim.dryrun import ext4_groups
 from opwatch.trim.forecast import Outlook, Space, forecast
 from opwatch.trim.layers import Stack
 from opwatch.trim.schedule import Schedule, entry_of, schedule_reasons
+from opwatch.units import size
 from opwatch.usage import Mount, Usage, mount_of, read_usage
 
 # As fstrim(8) has them for several filesystems.
@@ -66,6 +68,7 @@ class Check:
 
     def __post_init__(self) -> None:
         self.reader = LayerReader(self.devices, self.usage)
+        self.deleted = deleted_files()
 
     def everything(self) -> Iterator[_Subject]:
         """Each filesystem on a block device once, where it can be seen."""
@@ -130,7 +133,7 @@ class Check:
         wanted = entry_of(mount.point, self.schedule.fstab)
         found = forecast(
             stack,
-            free_space(mount, stack),
+            free_space(mount, stack, self.deleted),
             minimum_bytes=self.minimum_bytes,
             fstab_options=wanted.options if wanted else (),
         )
@@ -144,7 +147,23 @@ def _misplaced(subject: _Subject) -> list[Reason]:
     return [reason("not-a-mount-point", subject.asked, f"{subject.asked} is a folder of {at}", mount=at)]
 
 
-def free_space(mount: Mount, stack: Stack) -> Space:
+def held_open(mount: Mount, deleted: Sequence[DeletedFile]) -> tuple[int, str] | None:
+    """Bytes of deleted files of a mount that are open, and in words; None when there are none."""
+    try:
+        dev = Path(mount.point).stat().st_dev
+    except OSError:
+        return None
+    held = sorted((each for each in deleted if each.dev == dev), key=lambda each: -each.bytes)
+    total = sum(each.bytes for each in held)
+    if not total:
+        return None
+    largest = held[0]
+    files = f"{len(held)} deleted files are" if len(held) > 1 else "a deleted file is"
+    most = f"{size(largest.bytes)} of it by" if len(held) > 1 else "by"
+    return total, f"{size(total)}: {files} still open, {most} {largest.comm} (process {largest.pid})"
+
+
+def free_space(mount: Mount, stack: Stack, deleted: Sequence[DeletedFile] = ()) -> Space:
     """The free extents of a mount, as far as they may be read."""
     try:
         status = os.statvfs(mount.point)
@@ -153,13 +172,14 @@ def free_space(mount: Mount, stack: Stack) -> Space:
         free = None
     if not stack.tops():
         return Space(why_not="it is on no block device", free_bytes=free)
+    held = held_open(mount, deleted)
     try:
         found = read_free_space(mount)
     except OpwatchError as error:
-        return Space(why_not=str(error), free_bytes=free)
+        return Space(why_not=str(error), free_bytes=free, deleted=held)
     extents = {f"{major}:{minor}": each for (major, minor), each in found.extents.items()}
     cuts = ext4_groups(found.block_bytes) if mount.filesystem in ("ext2", "ext3", "ext4") else None
-    return Space(extents, notes=found.notes, free_bytes=free, cuts=cuts)
+    return Space(extents, notes=found.notes, free_bytes=free, cuts=cuts, deleted=held)
 
 
 def exit_status(outlooks: list[Outlook]) -> int:

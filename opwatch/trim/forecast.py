@@ -30,13 +30,15 @@ class Outlook(enum.StrEnum):
 @dataclass(frozen=True, slots=True)
 class Space:
     """Free extents by major:minor, or the reason why there are none. `notes` say what is not in them;
-    `free_bytes` is what statfs tells. `cuts` are (size, offset) of borders that no discard crosses."""
+    `free_bytes` is what statfs tells. `cuts` are (size, offset) of borders that no discard crosses.
+    `deleted` is (bytes, words) of deleted files that are still open."""
 
     extents: Mapping[str, Extents] | None = None
     why_not: str | None = None
     notes: tuple[str, ...] = ()
     free_bytes: int | None = None
     cuts: tuple[int, int] | None = None
+    deleted: tuple[int, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,14 @@ def _rounding(stack: Stack, device: str) -> Layer:
     return layer
 
 
+def _not_free(stack: Stack, space: Space | None) -> list[Reason]:
+    """What was deleted, and is not free before somebody closes it."""
+    if not stack.filesystem or not space or not space.deleted:
+        return []
+    lost, seen = space.deleted
+    return [because("not-free-yet", stack.filesystem.point, seen, lost)]
+
+
 def _outside(stack: Stack) -> list[Reason]:
     """Space of the leaf disks that no filesystem has."""
     found = []
@@ -228,7 +238,7 @@ def forecast(
         why = space.why_not if space else "its free space was not looked at"
     arriving = [run for run in runs if (top := stack.layer(run.device)) and walk.reach(top) in _ARRIVES]
     below = [each for layer in stack.layers for each in walk.reasons[layer.device]]
-    reasons = [*first, *below, *_device_losses(stack, arriving), *_outside(stack)]
+    reasons = [*first, *below, *_device_losses(stack, arriving), *_not_free(stack, space), *_outside(stack)]
     doubts = [doubt for layer in stack.layers for doubt in doubts_of(layer)]
     too_short = outlook is not Outlook.NOTHING and _all_too_short(stack, walk, runs)
     if too_short:

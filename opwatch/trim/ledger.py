@@ -9,11 +9,11 @@ from dataclasses import replace
 from opwatch.derive import STATUS_NAMES
 from opwatch.trim import losses, verdicts
 from opwatch.trim.audit import Audit, Evidence, Row, Verdict
-from opwatch.trim.causes import Reason
+from opwatch.trim.causes import Reason, reason
 from opwatch.trim.claims import claims_of, total_claimed
 from opwatch.trim.commands import commands_of
-from opwatch.trim.flow import Amount, Stage, Trace, Who, total
-from opwatch.trim.layers import Kind, Layer, Stack, changes
+from opwatch.trim.flow import Amount, Origin, Stage, Who, total
+from opwatch.trim.layers import Kind, Layer, changes
 from opwatch.trim.rules import RAID456
 
 # These hand what they get to a thread of their own: below them everybody is a kernel thread.
@@ -65,13 +65,32 @@ class Walker:
             tuple(rows),
             sum(row.unexplained_bytes for row in rows),
             self.evidence,
-            verdicts.general(
-                self.evidence, verdict, [leaf for leaf in self.leaves() if self._done(leaf, 0).bytes], reached
-            ),
+            (*self._general(verdict, reached), *self._meanwhile()),
             tuple(self._notes()),
             tuple(changes(self.evidence.before, self.evidence.after)),
             others_claims,
         )
+
+    def _general(self, verdict: Verdict, reached: int) -> tuple[Reason, ...]:
+        ended = [leaf for leaf in self.leaves() if self._done(leaf, 0).bytes]
+        return verdicts.general(self.evidence, verdict, ended, reached)
+
+    def _meanwhile(self) -> Iterator[Reason]:
+        """Others that trimmed the same devices."""
+        if others := self._others():
+            seen = f"{sum(each.bytes for each in others)} B of others, which no line counts"
+            yield reason("others-write", ", ".join(dict.fromkeys(each.disk for each in others)), seen)
+
+    def _others(self) -> list[Origin]:
+        """Other senders' discards on the devices of this stack; in a watch there are none."""
+        names = {layer.device[:16]: layer.device for layer in self.stack.layers}
+        return [
+            each
+            for each in self.trace.origins
+            if self._followed
+            and each.disk in names
+            and each.who not in self._senders.get(names[each.disk], ())
+        ]
 
     def leaves(self) -> list[Layer]:
         return self.stack.leaves()
@@ -256,6 +275,7 @@ class Walker:
         requests = issued.count - requeued.count if by_request else arrived.count
         for status, amount in failed.items():
             reasons += losses.failed(self.evidence, layer, status, amount)
+        reasons += losses.cut(layer, self._select(layer, Stage.SPLIT))
         explained = sum(each.lost_bytes or 0 for each in reasons)
         if came > ok.bytes + explained:
             reasons += losses.lost_by_tracing(self.evidence, layer, came - ok.bytes - explained)
@@ -293,8 +313,11 @@ class Walker:
         )
 
     def _notes(self) -> Iterator[str]:
-        if self._followed:
-            yield from others(self.trace, self.stack, self._senders)
+        for each in self._others():
+            yield (
+                f"not counted: {each.bytes} B of {each.op} on {each.disk} ({each.dev}) by {each.comm}, "
+                f"cgroup {each.cgroup}"
+            )
         filesystem = self.stack.filesystem
         for option in filesystem.options if filesystem else ():
             if option.startswith("rtdev="):
@@ -307,17 +330,6 @@ class Walker:
             if self.trace.misses:
                 parts.append(f"skipped by the kernel {self.trace.misses}")
             yield "not counted: " + ", ".join(parts)
-
-
-def others(trace: Trace, stack: Stack, senders: dict[str, tuple[Who, ...]]) -> Iterator[str]:
-    """Discards of other senders on the devices of this stack, which no row counts."""
-    names = {layer.device[:16] for layer in stack.layers}
-    for origin in trace.origins:
-        if origin.disk in names and origin.who not in senders.get(origin.disk, ()):
-            yield (
-                f"not counted: {origin.bytes} B of {origin.op} on {origin.disk} ({origin.dev}) by "
-                f"{origin.comm}, cgroup {origin.cgroup}"
-            )
 
 
 def _is_threaded(layer: Layer) -> bool:

@@ -290,6 +290,16 @@ def failed(evidence: Evidence, layer: Layer, status: int, amount: Amount) -> Ite
         yield reason("scsi-disabled", device, f"{seen}; provisioning_mode disabled", lost, device=device)
 
 
+# 64 ranges of 65,535 sectors: what libata puts into one command.
+_ATA_LIMIT = 64 * 65_535 * 512
+
+
+def cut(layer: Layer, splits: Amount) -> Iterator[Reason]:
+    """Discards that are longer than a command: no loss."""
+    if splits.count and layer.text("ata_trim") and layer.limits.max_bytes == _ATA_LIMIT:
+        yield reason("ata-splits", layer.device, f"{splits.count} pieces were cut off longer discards")
+
+
 def rounded(layer: Layer, lost: int) -> Iterator[Reason]:
     """What a device cannot free because it is no whole granule."""
     if not lost:

@@ -16,7 +16,6 @@
 #include "discard_bio.h"
 #include "discard_walk.h"
 #include "discard_rq.h"
-#include "discard_clone.h"
 #include "discard_fs.h"
 #include "discard_ata.h"
 #include "discard_fitrim.h"
@@ -35,6 +34,8 @@ static __always_inline bool look_at(struct ow_flow_key *key, struct bio *bio, __
 	key_of_bdev(key, BPF_CORE_READ(bio, bi_bdev));
 	return true;
 }
+
+#include "discard_clone.h"
 
 /*
  * What the block layer refuses ends before any event. What was seen by block_bio_queue before and

@@ -149,9 +149,15 @@ class Walker:
 
     def _arrived(self, layer: Layer, op: str = "discard") -> Amount:
         """Bios that it was sent. A path below a multipath head gets the head's own bios."""
-        if any(each.kind is Kind.MULTIPATH and layer.device in each.below for each in self.stack.layers):
+        above = [each for each in self.stack.layers if layer.device in each.below]
+        if any(each.kind is Kind.MULTIPATH for each in above):
             return self._select(layer, Stage.REMAPPED, op)
-        return self._select(layer, Stage.BIO, op)
+        bios = self._select(layer, Stage.BIO, op)
+        if not bios.count and any(each.target == "multipath" for each in above):
+            # Copies of requests: their bios pass nothing before their issue.
+            issued, back = (self._select(layer, stage, op) for stage in (Stage.ISSUED, Stage.REQUEUED))
+            return replace(issued, count=issued.count - back.count, bytes=issued.bytes - back.bytes)
+        return bios
 
     def _done(self, layer: Layer, status: int) -> Amount:
         """What ended on a leaf with a status."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import struct
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +36,7 @@ from tests.vm.guest.shell import call, put
 from tests.vm.guest.stacked import mapped, sectors
 from tests.vm.requirements import need_module
 
+TIERS = ("full",)
 DEVICES = ("virtio-blk-nodiscard",)
 SECTOR = 512
 
@@ -127,6 +130,49 @@ def test_multipath(mode: str) -> None:
     assert found.evidence.trace.loss == (0, 0, 0, 0, 0)
 
 
+@contextlib.contextmanager
+def readers(disk: str, count: int) -> Iterator[None]:
+    """Processes that read a disk all the time."""
+    loop = f"while dd if=/dev/{disk} of=/dev/null bs=4k count=400 iflag=direct status=none; do :; done"
+    running = [subprocess.Popen(["sh", "-c", loop], start_new_session=True) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for each in running:
+            os.killpg(each.pid, signal.SIGKILL)
+            each.wait()
+
+
+def test_a_path_that_is_busy_gives_copies_back() -> None:
+    """One command at a time, and others that read: the copy that does not come through is made again."""
+    need_module("dm_round_robin")
+    with scsi_debug(lbpws=0, max_queue=1, delay=1) as disk:
+        call("dd", "if=/dev/zero", f"of=/dev/{disk.name}", "bs=1M", "count=64", "oflag=direct", "status=none")
+        table = f"0 {sectors(disk.name)} multipath 0 0 1 1 round-robin 0 1 1 /dev/{disk.name} 1"
+        with mapped("multipath", table, "dm_multipath") as top, filesystem(top.name, "ext4") as point:
+            fragmented(point)
+            before = disk.mapped_blocks()
+            with readers(top.name, 6):
+                found = audit(point)
+            gone = (before - disk.mapped_blocks()) * SECTOR
+    assert found.verdict in (Verdict.PROVEN, Verdict.ACCEPTED), found.rows
+    assert (found.unexplained_bytes, found.evidence.trace.loss) == (0, (0, 0, 0, 0, 0))
+    assert found.reached_bytes == found.claimed_bytes == gone > 16 * MIB
+    for each in (row(found, "multipath"), row(found, "disk")):
+        assert each.bytes_in == each.bytes_out == each.bytes_ok == gone
+
+
+def fragmented(point: Path) -> None:
+    """Some hundred free extents."""
+    files = [point / str(number) for number in range(600)]
+    for file in files:
+        file.write_bytes(b"x" * 20_000)
+    call("sync")
+    for file in files[::2]:
+        file.unlink()
+    call("sync")
+
+
 def test_each_copied_request_counts_once() -> None:
     """Seven discards of half a MiB, of this process, on the device and on its path."""
     need_module("dm_round_robin")
@@ -139,12 +185,12 @@ def test_each_copied_request_counts_once() -> None:
                 discards(f"/dev/{top.name}", 7)
                 tracer.wait_quiet(0.1, 5)
                 trace = tracer.read()
-            for device in (top.name, disk.name):
-                for stage in (Stage.BIO, Stage.ISSUED, Stage.DONE):
-                    [one] = trace.select(stage, disk=device)
-                    assert (one.who, one.status) == (Who.OURS, 0)
-                    assert (one.amount.count, one.amount.ranges) == (7, 7)
-                    assert one.amount.bytes == 7 << 19
+            seen = (Stage.BIO, Stage.ISSUED, Stage.DONE)
+            stages = [*((top.name, each) for each in seen), *((disk.name, each) for each in seen[1:])]
+            for device, stage in stages:
+                [one] = trace.select(stage, disk=device)
+                assert (one.who, one.status) == (Who.OURS, 0)
+                assert (one.amount.count, one.amount.ranges, one.amount.bytes) == (7, 7, 7 << 19)
             assert trace.loss == (0, 0, 0, 0, 0)
 
 

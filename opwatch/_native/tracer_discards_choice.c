@@ -3,6 +3,7 @@
 
 #include <bpf/btf.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A function is attached to by its type, in the kernel or in a module; a tracepoint by its name. */
 static const char *function_of(const struct bpf_program *prog)
@@ -72,6 +73,13 @@ static bool is_of_commands(const struct bpf_program *prog)
 	return false;
 }
 
+/* Its types come with device mapper: where that is not there yet, the program could tell nothing.
+ */
+static bool is_of_device_mapper(const struct bpf_program *prog)
+{
+	return !strcmp(bpf_program__name(prog), "discard_cloned");
+}
+
 bool ow_discards_wants(const struct bpf_program *prog, const struct ow_discards_config *config,
 		       bool functions)
 {
@@ -80,6 +88,8 @@ bool ow_discards_wants(const struct bpf_program *prog, const struct ow_discards_
 
 	if (is_of_commands(prog))
 		return config->commands;
+	if (is_of_device_mapper(prog))
+		return !access("/sys/module/dm_mod", F_OK);
 	if (!strcmp(name, "discard_fitrim_any"))
 		return has_ioctl && !functions;
 	if (is_of_claims(prog))
@@ -93,5 +103,5 @@ bool ow_discards_wants(const struct bpf_program *prog, const struct ow_discards_
 
 bool ow_discards_may_leave_out(const struct bpf_program *prog)
 {
-	return is_of_claims(prog) || is_of_commands(prog);
+	return is_of_claims(prog) || is_of_commands(prog) || is_of_device_mapper(prog);
 }

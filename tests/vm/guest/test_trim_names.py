@@ -114,7 +114,9 @@ def test_lvm_thin() -> None:
             assert kinds[:2] == ["thin", "thin-pool"]
             # Without tables the names that LVM gives tell as much.
             assert [layer["kind"] for layer in other.found["layers"]][:2] == ["thin", "thin-pool"]
-            assert (told.outlook, other.outlook) == ("reaches", "reaches")
+            # The ends of extents are no whole chunks.
+            assert told.rounded_bytes == other.rounded_bytes > 0
+            assert (told.outlook, other.outlook) == ("part", "part")
             assert any("passes discards on" in doubt for doubt in other.found["unknowable"])
             assert 0 < trim(point, disk).arrived[0] <= told.expected_bytes
 

@@ -69,7 +69,7 @@ def test_it_equals_the_placement_statistics_around_writes_and_a_discard() -> Non
 def test_what_passes_the_kernel_by_is_the_drives_and_is_explained() -> None:
     disk = sysfs.disk("opw-nvme-ocp")
     past = f"{need_tool('nvme')} write /dev/{disk} -s 0 -c 15 -z 8192 -d /dev/zero > /dev/null"
-    result = placed(disk, f"{writes(disk, 1_009)}; {past}; {past}; {past}", "--settle", "5")
+    result = placed(disk, f"{writes(disk, 1_009)}; {past}; {past}; {past}", "--settle", "30")
     found = result.found
     assert result.host == 1_009 * BLOCK + 3 * 8192
     assert (found["host_bytes"], found["nand_bytes"]) == (result.host, result.media)

@@ -16,26 +16,12 @@
 #include "discard_bio.h"
 #include "discard_walk.h"
 #include "discard_rq.h"
+#include "discard_clone.h"
 #include "discard_fs.h"
 #include "discard_ata.h"
 #include "discard_fitrim.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
-
-/* Key of @bio at a stage; false when it takes no data off a drive. */
-static __always_inline bool look_at(struct ow_flow_key *key, struct bio *bio, __u8 stage, bool raw)
-{
-	__u32 op = trim_op(READ(raw, bio, bi_opf));
-
-	if (op == OW_NR_OPS)
-		return false;
-	key->stage = stage;
-	key->op = op;
-	key_of_bdev(key, BPF_CORE_READ(bio, bi_bdev));
-	return true;
-}
-
-#include "discard_clone.h"
 
 /*
  * What the block layer refuses ends before any event. What was seen by block_bio_queue before and

@@ -77,6 +77,19 @@ static __always_inline void key_of_bdev(struct ow_flow_key *key, struct block_de
 	bpf_probe_read_kernel(key->disk, OW_DISK_NAME, &disk->disk_name);
 }
 
+/* Key of @bio at a stage; false when it takes no data off a drive. */
+static __always_inline bool look_at(struct ow_flow_key *key, struct bio *bio, __u8 stage, bool raw)
+{
+	__u32 op = trim_op(READ(raw, bio, bi_opf));
+
+	if (op == OW_NR_OPS)
+		return false;
+	key->stage = stage;
+	key->op = op;
+	key_of_bdev(key, BPF_CORE_READ(bio, bi_bdev));
+	return true;
+}
+
 /* @whole: its bytes in whole granules. */
 static __always_inline void count_origin(const struct ow_flow_key *at, __u64 bytes, __u64 whole)
 {

@@ -182,10 +182,7 @@ class LayerReader:
             self._raid_facts(device, table[0], facts)
         if kind not in (Kind.THIN, Kind.THIN_POOL):
             return
-        try:
-            [status] = self._dm.status(device.dev)
-        except (OpwatchError, ValueError) as error:
-            facts.unknown["status"] = str(error)
+        if (status := self._dm_status(device, facts, "status")) is None:
             return
         from opwatch.trim import dmtable
 
@@ -204,6 +201,15 @@ class LayerReader:
         facts.put("discards", pool.discards)
         facts.put("needs_check", pool.needs_check)
 
+    def _dm_status(self, device: BlockDevice, facts: _Facts, fact: str) -> Target | None:
+        """Its one status line; None, and the reason beside the fact that was to be had from it."""
+        try:
+            [status] = self._dm.status(device.dev)
+        except (OpwatchError, ValueError) as error:
+            facts.unknown[fact] = str(error)
+            return None
+        return status
+
     def _raid_facts(self, device: BlockDevice, target: Target, facts: _Facts) -> None:
         """Of md in device mapper, by the names of md's own arrays."""
         from opwatch.trim import dmtable
@@ -216,12 +222,8 @@ class LayerReader:
         facts.put("raid_disks", array.disks)
         if array.level == "raid10":
             facts.put("layout", array.copies | 1 << 8)
-        try:
-            [status] = self._dm.status(device.dev)
-        except (OpwatchError, ValueError) as error:
-            facts.unknown["degraded"] = str(error)
-            return
-        facts.put("degraded", dmtable.members_missing(status), "its status does not say")
+        if status := self._dm_status(device, facts, "degraded"):
+            facts.put("degraded", dmtable.members_missing(status), "its status does not say")
 
     def _md_facts(self, device: BlockDevice, facts: _Facts) -> None:
         for name in ("level", "array_state", "sync_action", "reshape_position"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import stat
@@ -68,7 +69,11 @@ class Check:
 
     def __post_init__(self) -> None:
         self.reader = LayerReader(self.devices, self.usage)
-        self.deleted = deleted_files()
+
+    @functools.cached_property
+    def deleted(self) -> list[DeletedFile]:
+        """Looked for once, and only where a filesystem is checked."""
+        return deleted_files()
 
     def everything(self) -> Iterator[_Subject]:
         """Each filesystem on a block device once, where it can be seen."""

@@ -81,6 +81,11 @@ class Layer:
         return value if isinstance(value, int) else None
 
     @property
+    def is_array(self) -> bool:
+        """Whether it is md's, or a RAID of device mapper, which is md with another name."""
+        return self.kind is Kind.MD or "level" in self.facts
+
+    @property
     def granule(self) -> tuple[int, int] | None:
         """(bytes, offset) of what it frees as a whole, None when it tells none."""
         return self.limits.granule(self.number("deallocate_bytes"))

@@ -155,9 +155,13 @@ class Walker:
         bios = self._select(layer, Stage.BIO, op)
         if not bios.count and any(each.target == "multipath" for each in above):
             # Copies of requests: their bios pass nothing before their issue.
-            issued, back = (self._select(layer, stage, op) for stage in (Stage.ISSUED, Stage.REQUEUED))
-            return replace(issued, count=issued.count - back.count, bytes=issued.bytes - back.bytes)
+            return self._issued(layer, op)
         return bios
+
+    def _issued(self, layer: Layer, op: str = "discard") -> Amount:
+        """Requests that its driver was given, without those that it gave back."""
+        issued, back = (self._select(layer, stage, op) for stage in (Stage.ISSUED, Stage.REQUEUED))
+        return replace(issued, count=issued.count - back.count, bytes=issued.bytes - back.bytes)
 
     def _done(self, layer: Layer, status: int) -> Amount:
         """What ended on a leaf with a status."""
@@ -273,12 +277,9 @@ class Walker:
         return None
 
     def _leaf_row(self, layer: Layer, came: int, arrived: Amount, reasons: list[Reason]) -> Row:
-        issued = self._select(layer, Stage.ISSUED)
-        requeued = self._select(layer, Stage.REQUEUED)
+        by_request = self._select(layer, Stage.ISSUED).count > 0
+        sent = self._issued(layer) if by_request else arrived
         ok, failed = self._done(layer, 0), self._errors(layer)
-        by_request = issued.count > 0
-        out = issued.bytes - requeued.bytes if by_request else arrived.bytes
-        requests = issued.count - requeued.count if by_request else arrived.count
         for status, amount in failed.items():
             reasons += losses.failed(self.evidence, layer, status, amount)
         reasons += losses.cut(layer, self._select(layer, Stage.SPLIT))
@@ -290,9 +291,9 @@ class Walker:
             layer.kind.value,
             layer.device,
             came,
-            out,
+            sent.bytes,
             ok.bytes,
-            requests,
+            sent.count,
             _by_name(failed),
             tuple(reasons),
             max(0, came - ok.bytes - explained),

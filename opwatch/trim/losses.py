@@ -173,7 +173,7 @@ def inside(
         file = layer.text("backing_file") or layer.device
         seen = f"{layer.device} stands on a device, which gets writes of zeroes instead of discards"
         yield reason("loop-on-device", layer.device, seen, lost, file=file)
-    elif layer.kind is Kind.MD or layer.text("level"):
+    elif layer.is_array:
         yield from _in_array(evidence, layer, arrived, members, lost)
     elif layer.kind is Kind.THIN:
         yield from _in_thin(evidence, layer, arrived, lost)

@@ -118,7 +118,7 @@ def _limits(stack: Stack, layer: Layer) -> Iterator[Reason]:
         return
     for lower in without:
         seen = f"discard_max_bytes is 0 on {lower.device} and not on {layer.device}"
-        if layer.kind is Kind.MD or layer.text("level"):
+        if layer.is_array:
             yield reason("member-no-discards", layer.device, seen, disk=lower.device)
         elif layer.kind is Kind.THIN_POOL:
             yield reason("thin-no-passdown", layer.device, seen, pool=layer.label or layer.device)

@@ -48,6 +48,11 @@ class ScsiDebug:
             put(_DRIVER / "every_nth", 0)
             put(_DRIVER / "opts", 0)
 
+    def fill(self) -> None:
+        """Give its first 64 MiB data everywhere: only then its map shows what a discard takes away."""
+        node = f"of=/dev/{self.name}"
+        call("dd", "if=/dev/zero", node, "bs=1M", "count=64", "oflag=direct", "status=none")
+
     def mapped_blocks(self) -> int:
         """How many blocks are written and not unmapped: the oracle for discards.
 

@@ -80,6 +80,18 @@ def crypt(below: str, discards: bool = True) -> contextlib.AbstractContextManage
     return mapped("crypt", table)
 
 
+def multipath(below: str, features: str = "0") -> contextlib.AbstractContextManager[Mapped]:
+    """A device with one path; its features decide whether it copies requests or takes bios."""
+    need_module("dm_round_robin")
+    path = f"0 1 1 round-robin 0 1 1 /dev/{below} 1"
+    return mapped("multipath", f"0 {sectors(below)} multipath {features} {path}")
+
+
+def blank(name: str) -> None:
+    """Zeroes in the first MiB: no superblock, so that a target writes its own."""
+    call("dd", "if=/dev/zero", f"of=/dev/{name}", "bs=1M", "count=1", "oflag=direct", "status=none")
+
+
 @contextlib.contextmanager
 def thin(data: str, metadata: str, size_sectors: int, pool_options: str = "") -> Iterator[Mapped]:
     """A thin volume on a new pool; pool_options such as "1 no_discard_passdown"."""

@@ -26,18 +26,13 @@ SECTOR = 512
 MIB = 1 << 20
 
 
-def fill(disk: str) -> None:
-    """Give the device data everywhere: only then its map shows what a discard takes away."""
-    call("dd", "if=/dev/zero", f"of=/dev/{disk}", "bs=1M", "count=64", "oflag=direct", "status=none")
-
-
 @pytest.mark.parametrize(
     ("granularity", "alignment"), [(1, 0), (8, 0), (2048, 0), (2048, 256)], ids=["1", "8", "2048", "2048+256"]
 )
 def test_reached_is_what_the_device_gave_back(granularity: int, alignment: int) -> None:
     """Granules of 512 B to 1 MiB, with and without an offset: exact, by the device's own map."""
     with scsi_debug(unmap_granularity=granularity, unmap_alignment=alignment) as device:
-        fill(device.name)
+        device.fill()
         with filesystem(device.name, "ext4") as point:
             call("sync")
             before = device.mapped_blocks()
@@ -81,7 +76,7 @@ def test_each_way_to_say_it(commands: dict[str, int]) -> None:
     """UNMAP, WRITE SAME (16) and WRITE SAME (10)."""
     opcode = 0x42 if commands["lbpu"] else 0x93 if commands["lbpws"] else 0x41
     with scsi_debug(**commands) as device:
-        fill(device.name)
+        device.fill()
         with filesystem(device.name, "ext4") as point:
             before = device.mapped_blocks()
             found = audit(point)
@@ -93,7 +88,7 @@ def test_each_way_to_say_it(commands: dict[str, int]) -> None:
 
 def test_a_small_maximum_splits() -> None:
     with scsi_debug(unmap_max_blocks=2048) as device:
-        fill(device.name)
+        device.fill()
         with filesystem(device.name, "ext4") as point:
             before = device.mapped_blocks()
             found = audit(point)
@@ -164,7 +159,7 @@ def test_sentinels_leave_the_map(granularity: int, lbprz: int) -> None:
     """Mapped before, deallocated after. Where the device gives old data for blocks that it gave up, reading
     alone would have contradicted it."""
     with scsi_debug(unmap_granularity=granularity, lbprz=lbprz, dev_size_mb=128) as device:
-        fill(device.name)
+        device.fill()
         with filesystem(device.name, "ext4") as point:
             found = proven(point)
     read_back = found.evidence.read_back
@@ -191,7 +186,7 @@ def test_a_device_that_ignores_keeps_its_map(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(fitrim_process, "trim", ignored)
     with scsi_debug(dev_size_mb=128, lbprz=1) as device:
-        fill(device.name)
+        device.fill()
         with filesystem(device.name, "ext4") as point:
             before = device.mapped_blocks()
             found = proven(point)
@@ -209,7 +204,7 @@ def test_a_device_that_ignores_keeps_its_map(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_map_that_loses_what_completed_is_proof() -> None:
     """Without a sentinel: everything that was free was mapped, and the map fell by what completed."""
     with scsi_debug() as device:
-        fill(device.name)
+        device.fill()
         with filesystem(device.name, "ext4") as point:
             call("sync")
             before = device.mapped_blocks()

@@ -70,7 +70,7 @@ def test_crypt_without_discards() -> None:
 def test_cache(feature: str) -> None:
     need_module("dm_cache_smq")
     with full_loop() as origin, full_loop(64 * MIB) as fast, full_loop(64 * MIB) as metadata:
-        call("dd", "if=/dev/zero", f"of=/dev/{metadata}", "bs=1M", "count=1", "oflag=direct", "status=none")
+        stacked.blank(metadata)
         features = f"2 writethrough {feature}" if feature else "1 writethrough"
         nodes = f"/dev/{metadata} /dev/{fast} /dev/{origin}"
         table = f"0 {stacked.sectors(origin)} cache {nodes} 512 {features} smq 0"

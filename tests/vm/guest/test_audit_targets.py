@@ -33,7 +33,7 @@ from tests.vm.guest.audits import (
 )
 from tests.vm.guest.scsidebug import scsi_debug
 from tests.vm.guest.shell import call, put
-from tests.vm.guest.stacked import mapped, sectors
+from tests.vm.guest.stacked import blank, mapped, multipath, sectors
 from tests.vm.requirements import need_module
 
 TIERS = ("full",)
@@ -65,7 +65,7 @@ HELPED = {
 def test_one_disk(target: str) -> None:
     arguments, module = HELPED[target]
     with full_loop() as disk, full_loop(64 * MIB) as helper:
-        call("dd", "if=/dev/zero", f"of=/dev/{helper}", "bs=1M", "count=1", "oflag=direct", "status=none")
+        blank(helper)
         table = f"0 {sectors(disk)} {target} {arguments.format(disk, helper)}"
         with mapped(target, table, module) as top:
             found = audited(top.name, "ext4", disk)
@@ -94,7 +94,7 @@ def test_integrity(discards: bool) -> None:
     options = "2 internal_hash:crc32c allow_discards" if discards else "1 internal_hash:crc32c"
     with full_loop() as disk:
         # It writes its superblock, with the size that is left, when it finds none.
-        call("dd", "if=/dev/zero", f"of=/dev/{disk}", "bs=1M", "count=1", "oflag=direct", "status=none")
+        blank(disk)
         with mapped("integrity", f"0 8 integrity /dev/{disk} 0 4 D {options}"):
             pass
         [size] = struct.unpack_from("<Q", Path(f"/dev/{disk}").read_bytes()[:SECTOR], 16)
@@ -114,11 +114,9 @@ def test_integrity(discards: bool) -> None:
 @pytest.mark.parametrize("mode", ["0", "2 queue_mode bio", "2 queue_mode mq"], ids=["default", "bio", "mq"])
 def test_multipath(mode: str) -> None:
     """Requests that it copies have bios that pass no event of their own. The disk's map is the oracle."""
-    need_module("dm_round_robin")
     with scsi_debug(lbpws=0) as disk:
-        call("dd", "if=/dev/zero", f"of=/dev/{disk.name}", "bs=1M", "count=64", "oflag=direct", "status=none")
-        table = f"0 {sectors(disk.name)} multipath {mode} 0 1 1 round-robin 0 1 1 /dev/{disk.name} 1"
-        with mapped("multipath", table, "dm_multipath") as top, filesystem(top.name, "ext4") as point:
+        disk.fill()
+        with multipath(disk.name, mode) as top, filesystem(top.name, "ext4") as point:
             call("sync")
             before = disk.mapped_blocks()
             found = audit(point)
@@ -145,11 +143,9 @@ def readers(disk: str, count: int) -> Iterator[None]:
 
 def test_a_path_that_is_busy_gives_copies_back() -> None:
     """One command at a time, and others that read: the copy that does not come through is made again."""
-    need_module("dm_round_robin")
     with scsi_debug(lbpws=0, max_queue=1, delay=1) as disk:
-        call("dd", "if=/dev/zero", f"of=/dev/{disk.name}", "bs=1M", "count=64", "oflag=direct", "status=none")
-        table = f"0 {sectors(disk.name)} multipath 0 0 1 1 round-robin 0 1 1 /dev/{disk.name} 1"
-        with mapped("multipath", table, "dm_multipath") as top, filesystem(top.name, "ext4") as point:
+        disk.fill()
+        with multipath(disk.name) as top, filesystem(top.name, "ext4") as point:
             fragmented(point)
             before = disk.mapped_blocks()
             with readers(top.name, 6):
@@ -175,23 +171,20 @@ def fragmented(point: Path) -> None:
 
 def test_each_copied_request_counts_once() -> None:
     """Seven discards of half a MiB, of this process, on the device and on its path."""
-    need_module("dm_round_robin")
-    with scsi_debug(lbpws=0) as disk:
-        table = f"0 {sectors(disk.name)} multipath 0 0 1 1 round-robin 0 1 1 /dev/{disk.name} 1"
-        with mapped("multipath", table, "dm_multipath") as top:
-            devices = [Devices().resolve(name) for name in (top.name, disk.name)]
-            with DiscardTracer(devices, {}) as tracer:
-                tracer.follow(os.getpid())
-                discards(f"/dev/{top.name}", 7)
-                tracer.wait_quiet(0.1, 5)
-                trace = tracer.read()
-            seen = (Stage.BIO, Stage.ISSUED, Stage.DONE)
-            stages = [*((top.name, each) for each in seen), *((disk.name, each) for each in seen[1:])]
-            for device, stage in stages:
-                [one] = trace.select(stage, disk=device)
-                assert (one.who, one.status) == (Who.OURS, 0)
-                assert (one.amount.count, one.amount.ranges, one.amount.bytes) == (7, 7, 7 << 19)
-            assert trace.loss == (0, 0, 0, 0, 0)
+    with scsi_debug(lbpws=0) as disk, multipath(disk.name) as top:
+        devices = [Devices().resolve(name) for name in (top.name, disk.name)]
+        with DiscardTracer(devices, {}) as tracer:
+            tracer.follow(os.getpid())
+            discards(f"/dev/{top.name}", 7)
+            tracer.wait_quiet(0.1, 5)
+            trace = tracer.read()
+        seen = (Stage.BIO, Stage.ISSUED, Stage.DONE)
+        stages = [*((top.name, each) for each in seen), *((disk.name, each) for each in seen[1:])]
+        for device, stage in stages:
+            [one] = trace.select(stage, disk=device)
+            assert (one.who, one.status) == (Who.OURS, 0)
+            assert (one.amount.count, one.amount.ranges, one.amount.bytes) == (7, 7, 7 << 19)
+        assert trace.loss == (0, 0, 0, 0, 0)
 
 
 @contextlib.contextmanager

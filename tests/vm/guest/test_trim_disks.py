@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.vm.guest import sysfs
-from tests.vm.guest.scsidebug import ScsiDebug, scsi_debug
+from tests.vm.guest.scsidebug import scsi_debug
 from tests.vm.guest.shell import call, put
 from tests.vm.guest.trims import MIB, check, mounted, trim
 
@@ -71,10 +71,6 @@ def test_drivers_tell_their_facts() -> None:
 # --- scsi_debug, whose map says what was really unmapped
 
 
-def _full(scsi: ScsiDebug) -> None:
-    call("dd", "if=/dev/zero", f"of=/dev/{scsi.name}", "bs=1M", "oflag=direct", "count=64")
-
-
 def test_a_scsi_disk_that_is_fully_provisioned() -> None:
     with scsi_debug(lbpu=0, lbpws=0, lbpws10=0) as scsi, mounted("ext4", scsi.name) as point:
         told = check(point)
@@ -97,7 +93,7 @@ def test_the_commands_of_a_scsi_disk(mode: str) -> None:
 def test_whole_granules_are_what_a_disk_unmaps() -> None:
     """Granules of 1 MiB: the drive leaves the ends of each range, and so does the forecast."""
     with scsi_debug(unmap_granularity=2048, lbpws=0) as scsi:
-        _full(scsi)
+        scsi.fill()
         with mounted("ext4", scsi.name) as point:
             told = check(point)
             assert (told.status, told.outlook, "device-rounds" in told.codes) == (64, "part", True)

@@ -55,6 +55,9 @@ PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 DRIVE_SERVER = "opwatch/drive/opwatch-drive-server"
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+# The drive's server is root's, and reads files that others may have written.
+HARDENING = ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-fstack-protector-strong", "-fPIE", "-pie"]
+HARDENING += ["-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack"]
 
 
 def build_drive_server(target: Path) -> None:
@@ -70,7 +73,7 @@ def build_drive_server(target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     # Replaced as a whole: a server that runs keeps its own.
     new = target.with_suffix(".new")
-    options = ["-std=gnu11", "-O3", *WARNINGS, "-pthread", *include]
+    options = ["-std=gnu11", "-O3", *WARNINGS, *HARDENING, "-pthread", *include]
     subprocess.check_call([*compiler, *options, *files, "-o", str(new), *flags], cwd=ROOT)
     new.replace(target)
 

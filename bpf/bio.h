@@ -9,6 +9,7 @@
 
 struct bio_stamp {
 	__u64 ns;
+	__u64 disk; /* what is remembered may be of an earlier bio at the same address */
 	__u32 target;
 	__u32 op;
 	__u32 bytes;
@@ -22,35 +23,61 @@ struct {
 	__type(value, struct bio_stamp);
 } bios SEC(".maps");
 
+static __always_inline struct place place_of_stamp(const struct bio_stamp *stamp)
+{
+	return (struct place){stamp->target, stamp->op, bpf_get_smp_processor_id()};
+}
+
+/*
+ * Remember the bio at @key. What was remembered of an earlier one at this address stays until now
+ * only when its completion was missed.
+ */
+static __always_inline void remember_bio(struct ow_issue_counts *c, __u64 key,
+					 const struct bio_stamp *stamp)
+{
+	struct bio_stamp *earlier = bpf_map_lookup_elem(&bios, &key);
+	struct ow_counts *missed;
+	struct place at;
+
+	if (earlier) {
+		at = place_of_stamp(earlier);
+		missed = counts_of(&at);
+		if (missed)
+			missed->issue.overwritten++;
+	}
+	if (bpf_map_update_elem(&bios, &key, stamp, BPF_ANY))
+		c->map_full++;
+}
+
 static __always_inline int on_bio_queue(struct bio *bio, bool raw)
 {
-	struct block_device *bdev = READ(raw, bio, bi_bdev);
-	struct gendisk *disk = READ(raw, bdev, bd_disk);
+	struct gendisk *disk = disk_of_bio(bio, raw);
 	__u64 key = (__u64)bio, sector;
 	struct bio_stamp stamp = {};
+	const volatile struct ow_target *t = disk_target(disk, raw);
 	struct ow_counts *c;
-	__u32 target;
+	struct place at;
 
-	target = disk_target(disk, raw);
-	if (!target)
+	if (!t)
 		return 0;
 	sector = raw ? BPF_CORE_READ(bio, bi_iter.bi_sector) : bio->bi_iter.bi_sector;
-	target = range_target(target, sector);
-	if (!target || !targets[(target - 1) & (OW_MAX_TARGETS - 1)].bio_based)
+	t = range_target(t, sector);
+	if (!t || !t->bio_based)
 		return 0;
-	stamp.target = target - 1;
+	stamp.target = t->index & (OW_MAX_TARGETS - 1);
 	stamp.bytes = raw ? BPF_CORE_READ(bio, bi_iter.bi_size) : bio->bi_iter.bi_size;
 	stamp.op = op_of(READ(raw, bio, bi_opf));
 	/* An empty write is how a flush travels before there is a request. */
 	if (stamp.op == OW_WRITE && !stamp.bytes)
 		stamp.op = OW_FLUSH;
-	c = counts_of(stamp.target, stamp.op);
+	at = place_of_stamp(&stamp);
+	c = counts_of(&at);
 	if (!c)
 		return 0;
-	count_issue(&c->issue, stamp.target, stamp.op, sector, stamp.bytes);
+	count_issue(&c->issue, &at, sector, stamp.bytes);
+	stamp.disk = (__u64)disk;
 	stamp.ns = bpf_ktime_get_ns();
-	if (bpf_map_update_elem(&bios, &key, &stamp, BPF_ANY))
-		c->issue.map_full++;
+	remember_bio(&c->issue, key, &stamp);
 	return 0;
 }
 
@@ -60,32 +87,47 @@ static __always_inline int on_bio_complete(struct bio *bio, bool raw)
 	struct bio_stamp *found = bpf_map_lookup_elem(&bios, &key);
 	struct bio_stamp stamp;
 	struct ow_counts *c;
+	struct place at;
 	__s32 error;
 
 	if (!found)
 		return 0;
 	stamp = *found;
 	bpf_map_delete_elem(&bios, &key);
-	c = counts_of(stamp.target, stamp.op);
+	at = place_of_stamp(&stamp);
+	c = counts_of(&at);
 	if (!c)
 		return 0;
+	if (stamp.disk != (__u64)disk_of_bio(bio, raw)) {
+		c->complete.missed++;
+		return 0;
+	}
+	c->complete.ends++;
 	error = READ(raw, bio, bi_status);
 	if (error)
-		count_error(&c->complete, stamp.target, stamp.op, error, stamp.bytes);
-	count_completion(&c->complete, stamp.target, stamp.op, stamp.ns, stamp.bytes);
+		count_error(&c->complete, &at, error, stamp.bytes);
+	count_completion(&c->complete, &at, stamp.ns, stamp.bytes, 0);
 	return 0;
 }
+
+/*
+ * Since Linux kernel commit e8a676d61c07 ("block: simplify and extend the block_bio_merge
+ * tracepoint class") (in v5.11) the bio is the only argument; before, its queue came first.
+ */
+const volatile __u32 bio_arg;
+
+#define BIO_ARG(ctx) ((struct bio *)argument(ctx, bio_arg))
 
 SEC("tp_btf/block_bio_queue")
 int bio_queue(__u64 *ctx)
 {
-	return on_bio_queue((struct bio *)ctx[0], false);
+	return on_bio_queue(BIO_ARG(ctx), false);
 }
 
 SEC("raw_tp/block_bio_queue")
 int bio_queue_raw(__u64 *ctx)
 {
-	return on_bio_queue((struct bio *)ctx[0], true);
+	return on_bio_queue(BIO_ARG(ctx), true);
 }
 
 SEC("tp_btf/block_bio_complete")

@@ -8,6 +8,7 @@
 #include "core.h"
 #include "hist.h"
 #include "op.h"
+#include "disk.h"
 #include "target.h"
 #include "inflight.h"
 #include "rq.h"
@@ -19,12 +20,17 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
  * (kernel.h). */
 const volatile __u32 rq_arg;
 
-#define RQ_ARG(ctx) ((struct request *)(rq_arg ? (ctx)[1] : (ctx)[0]))
+#define RQ_ARG(ctx) ((struct request *)argument(ctx, rq_arg))
 
 SEC("tp_btf/block_rq_issue")
 int rq_issue(__u64 *ctx)
 {
-	return on_issue(RQ_ARG(ctx), false);
+	struct request *rq = RQ_ARG(ctx);
+
+	on_issue(rq, false);
+	if (is_trim(op_of(rq->cmd_flags)))
+		bpf_tail_call(ctx, &discard_issued, 0);
+	return 0;
 }
 
 SEC("raw_tp/block_rq_issue")
@@ -36,7 +42,12 @@ int rq_issue_raw(__u64 *ctx)
 SEC("tp_btf/block_rq_complete")
 int rq_complete(__u64 *ctx)
 {
-	return on_complete((struct request *)ctx[0], (__s32)ctx[1], (__u32)ctx[2], false);
+	struct request *rq = (struct request *)ctx[0];
+
+	on_complete(rq, (__s32)ctx[1], (__u32)ctx[2], false);
+	if (is_trim(op_of(rq->cmd_flags)))
+		bpf_tail_call(ctx, &discard_done, 0);
+	return 0;
 }
 
 SEC("raw_tp/block_rq_complete")

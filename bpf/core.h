@@ -11,17 +11,34 @@
  * not. */
 #define opaque(value) (value)
 
+#define compare_and_swap(at, from, to) __sync_val_compare_and_swap(at, from, to)
+/* With a barrier: what was read before is not the next owner's. */
+#define give_up(at) (any_crowded ? (void)__sync_lock_test_and_set(at, 0) : (void)(*(at) = 0))
+
 #define map_lookup(map, key)	    bpf_map_lookup_elem(&(map), key)
 #define map_update(map, key, value) bpf_map_update_elem(&(map), key, value, BPF_ANY)
 #define map_delete(map, key)	    bpf_map_delete_elem(&(map), key)
 
 /* Set by the user side before loading. */
 const volatile struct ow_target targets[OW_MAX_TARGETS];
-const volatile struct ow_disk_key disks[OW_TABLE_SIZE];
+const volatile struct ow_disk disks[OW_TABLE_SIZE];
+/* Only the user side has these; here for the comparison of their layout. */
+const struct ow_disk_key *disk_key_type __attribute__((unused));
 const volatile __u64 table_multiplier = 1;
+/* One more than the highest number of a CPU. */
 const volatile __u32 nr_cpus = 1;
+/* Histograms of a read or write for each target; OW_OTHER has its own number. */
+const volatile __u32 nr_lanes = 1;
+const volatile __u32 spread = 1;
+const volatile bool shared_lanes;
 const volatile bool any_hidden;
+/* Some target is a part of its disk. */
+const volatile bool any_partition;
+/* Some disk has fewer places than tags. */
+const volatile bool any_crowded;
 const volatile bool queue_time;
+/* RQF_FLUSH_SEQ of the running kernel. */
+const volatile __u32 flush_sequence;
 /* block_io_start is there, so the entry to the queue has our own stamp. */
 const volatile bool own_queue_stamp;
 
@@ -33,13 +50,30 @@ struct {
 	__type(value, struct ow_row);
 } rows SEC(".maps");
 
+/* Which rows are used: as many as rows, so that readers pass over the others. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct ow_latency);
-} latency SEC(".maps");
+	__type(value, __u64);
+} used_rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ow_hot_hists);
+} hot_hists SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ow_hist);
+} cold_hists SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -48,14 +82,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct ow_latency);
 } queue_latency SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ow_sizes);
-} sizes SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -84,18 +110,34 @@ struct {
 /* For what has no place above: no tag, or one beyond those we made room for. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
+	__uint(max_entries, OW_HASHED_STAMPS);
 	__type(key, __u64);
 	__type(value, __u64);
 } untagged SEC(".maps");
 
-/* First target of the disk with this key plus one, or 0. */
-static __always_inline __u32 look_up(__u64 a, __u64 b)
+/* Discards in flight, by the first target of their disk. */
+__u64 trims[OW_MAX_TARGETS];
+
+#define trims_of(disk) (&trims[(disk) & (OW_MAX_TARGETS - 1)])
+
+/*
+ * What goes on with a discard when we are done with it: the programs of discard.bpf.c, so that
+ * other requests run no further program. The user side puts them there, or leaves these empty.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} discard_issued SEC(".maps"), discard_done SEC(".maps");
+
+/* First target of the disk with this key, NULL when nobody watches it. */
+static __always_inline const volatile struct ow_target *look_up(__u64 a, __u64 b)
 {
-	const volatile struct ow_disk_key *key =
+	const volatile struct ow_disk *disk =
 		&disks[ow_table_index(a, b, table_multiplier) & (OW_TABLE_SIZE - 1)];
 
-	return key->a == a && key->b == b ? key->target : 0;
+	return disk->a == a && disk->b == b ? &disk->first : NULL;
 }
 
 static __always_inline const volatile struct ow_target *target_at(__u32 target)

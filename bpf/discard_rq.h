@@ -12,6 +12,17 @@ struct {
 	__type(value, __s64);
 } busy SEC(".maps");
 
+/*
+ * The requests that are counted there. A request lowers the count once, and only if it raised it:
+ * whichever way it ends, and not when it was issued before we looked.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, bool);
+} busy_requests SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -36,6 +47,23 @@ static __always_inline void count_busy(struct request *rq, __s64 change, bool ra
 		return;
 	__sync_fetch_and_add(found, change);
 	__sync_fetch_and_add(&nr_busy, change);
+}
+
+static __always_inline void begin_busy(struct request *rq, bool raw)
+{
+	__u64 address = (__u64)rq;
+	bool yes = true;
+
+	if (!bpf_map_update_elem(&busy_requests, &address, &yes, BPF_NOEXIST))
+		count_busy(rq, 1, raw);
+}
+
+static __always_inline void end_busy(struct request *rq, bool raw)
+{
+	__u64 address = (__u64)rq;
+
+	if (!bpf_map_delete_elem(&busy_requests, &address))
+		count_busy(rq, -1, raw);
 }
 
 /* A read or write goes to the driver: behind a discard? */
@@ -112,7 +140,7 @@ int discard_issued(__u64 *ctx)
 		return stalls ? on_other_issue(rq, false) : 0;
 	walk_request(&w, rq, false);
 	if (stalls)
-		count_busy(rq, 1, false);
+		begin_busy(rq, false);
 	return 0;
 }
 
@@ -125,9 +153,8 @@ int discard_requeued(__u64 *ctx)
 	if (!begin_walk(&w, rq, WALK_REQUEUE, OW_REQUEUED, true))
 		return 0;
 	walk_request(&w, rq, true);
-	/* Known only if it was issued before it came back. */
-	if (stalls && w.known)
-		count_busy(rq, -1, true);
+	if (stalls)
+		end_busy(rq, true);
 	return 0;
 }
 
@@ -150,12 +177,13 @@ int discard_done(__u64 *ctx)
 
 	if (!begin_walk(&w, rq, WALK_DONE, OW_DONE, false))
 		return stalls ? on_other_done(rq, bytes, false) : 0;
+	/* One that NVMe multipath takes back has neither bytes nor data when it ends. */
+	if (stalls && bytes >= rq->__data_len)
+		end_busy(rq, false);
 	if (!bytes)
 		return 0;
 	w.key.status = status_number((__s32)ctx[1]);
 	walk_request(&w, rq, false);
-	if (stalls && bytes >= rq->__data_len)
-		count_busy(rq, -1, false);
 	if (!w.known)
 		__sync_fetch_and_add(&loss.unmatched, 1);
 	return 0;

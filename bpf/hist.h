@@ -5,34 +5,43 @@
 #define OPWATCH_HIST_H
 
 /*
+ * 2^@shift where @v is above @limit, else 0, by the sign of a difference: latencies jump from
+ * octave to octave and no branch predictor follows them. The compiler would make a branch of it.
+ */
+static inline __attribute__((always_inline)) __u64 step_above(__u64 v, __u64 limit, __u32 shift)
+{
+	__u64 difference = limit - v;
+
+	asm volatile("" : "+r"(difference));
+	return difference >> 63 << shift;
+}
+
+/*
  * Position of the highest bit set, by halving: there is no such instruction, and clang lowers no
  * builtin to one for this target. Of 0 it says 0.
  */
 static inline __attribute__((always_inline)) __u32 highest_bit(__u64 v)
 {
-	__u32 bit = 0;
+	__u64 bit = 0, step;
 
+	/* More than four seconds, or a terabyte: seldom. */
 	if (v >> 32) {
 		v >>= 32;
-		bit += 32;
+		bit = 32;
 	}
-	if (v >> 16) {
-		v >>= 16;
-		bit += 16;
-	}
-	if (v >> 8) {
-		v >>= 8;
-		bit += 8;
-	}
-	if (v >> 4) {
-		v >>= 4;
-		bit += 4;
-	}
-	if (v >> 2) {
-		v >>= 2;
-		bit += 2;
-	}
-	return bit + (v >> 1);
+	step = step_above(v, 0xffff, 4);
+	v >>= step;
+	bit += step;
+	step = step_above(v, 0xff, 3);
+	v >>= step;
+	bit += step;
+	step = step_above(v, 0xf, 2);
+	v >>= step;
+	bit += step;
+	step = step_above(v, 3, 1);
+	v >>= step;
+	bit += step;
+	return (__u32)(bit + (v >> 1));
 }
 
 /* The slot of @v with 2^@bits slots an octave, clamped to the last of @nr_slots. */

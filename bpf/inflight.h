@@ -2,10 +2,47 @@
 /*
  * Requests in flight. A flat array for each disk, indexed by hardware queue and tag; no hash, no
  * lock. The request's address proves the entry: a tag alone could be a request that was issued
- * before we attached.
+ * before we attached. A disk that shows more tags than it can have in flight (a host adapter shows
+ * all of its own on every queue) has fewer places: there some tags have one in common, who comes
+ * second goes to the hash.
  */
 #ifndef OPWATCH_INFLIGHT_H
 #define OPWATCH_INFLIGHT_H
+
+/* Where a request lies: on its disk, and among those in flight. */
+struct where {
+	struct place place;
+	__u64 sector;
+	__s64 stamp;
+	bool is_crowded; /* its place may be that of another tag as well */
+	__u32 disk;	 /* the disk's first target */
+};
+
+static __always_inline bool is_trim(__u32 op)
+{
+	return op >= OW_DISCARD && op <= OW_SECURE_ERASE;
+}
+
+/* What is to be noted of a request that is issued now. */
+static __always_inline __u64 notes_of(const struct where *at)
+{
+	__u64 *in_flight = trims_of(at->disk);
+
+	if (is_trim(at->place.op))
+		return OW_IS_TRIM;
+	if (!in_flight || at->place.op >= OW_NR_HOT_OPS)
+		return 0;
+	return *(volatile __u64 *)in_flight ? OW_IS_BEHIND : 0;
+}
+
+/* Only of what is remembered, so that it goes down as often as up. */
+static __always_inline void count_trim(const struct where *at, __u64 notes, __s64 change)
+{
+	__u64 *in_flight = trims_of(at->disk);
+
+	if (notes & OW_IS_TRIM && in_flight)
+		__sync_fetch_and_add(in_flight, change);
+}
 
 /*
  * With an I/O scheduler a request keeps its scheduler tag from allocation to free, while the
@@ -23,7 +60,10 @@ static __always_inline __s64 stamp_index(const struct ow_target volatile *t, str
 		tag = READ(raw, rq, tag);
 	if ((__u32)tag >= t->depth || queue >= t->nr_queues)
 		return -1;
-	return t->stamps + queue * t->depth + tag;
+	queue = queue * t->depth + tag;
+	if (any_crowded && t->stamp_mask)
+		queue &= t->stamp_mask;
+	return t->stamps + queue;
 }
 
 static __always_inline struct ow_stamp *stamp_at(__s64 index)
@@ -40,43 +80,86 @@ static __always_inline struct ow_stamp *queue_stamp_at(__s64 index)
 	return index < 0 ? NULL : map_lookup(queue_stamps, &key);
 }
 
-/* Remember @rq. The place may still be taken: then somebody's completion was missed. */
-static __always_inline void remember(struct ow_issue_counts *c, __s64 index, struct request *rq,
-				     __u64 now)
+/* Whatever is still in its place is of an issue whose end was missed. */
+static __always_inline void overwrite(struct ow_issue_counts *c, const struct where *at,
+				      const struct ow_stamp *stamp)
 {
-	struct ow_stamp *stamp = stamp_at(index);
-	__u64 key = (__u64)rq;
+	c->overwritten++;
+	count_trim(at, stamp->time, -1);
+}
 
-	if (stamp) {
-		if (stamp->rq)
-			c->overwritten++;
-		stamp->ns = now;
-		stamp->rq = key;
-	} else if (map_update(untagged, &key, &now)) {
+static __always_inline void remember_by_hash(struct ow_issue_counts *c, const struct where *at,
+					     __u64 key, __u64 time)
+{
+	if (map_update(untagged, &key, &time))
 		c->map_full++;
+	else
+		count_trim(at, time, 1);
+}
+
+/* Where places are fewer than tags: false when another request has this one. */
+static __always_inline bool take_place(struct ow_issue_counts *c, const struct where *at,
+				       struct ow_stamp *stamp, __u64 key, __u64 time)
+{
+	__u64 before = compare_and_swap(&stamp->rq, 0, key);
+
+	if (before && before != key)
+		return false;
+	if (before)
+		overwrite(c, at, stamp);
+	stamp->time = time;
+	count_trim(at, time, 1);
+	return true;
+}
+
+/* Remember @rq. The place may still be taken: then somebody's completion was missed. */
+static __always_inline void remember(struct ow_issue_counts *c, const struct where *at,
+				     struct request *rq, __u64 now)
+{
+	struct ow_stamp *stamp = stamp_at(at->stamp);
+	__u64 key = (__u64)rq, time = now << OW_NOTE_BITS | notes_of(at);
+
+	if (!stamp || (at->is_crowded && !take_place(c, at, stamp, key, time))) {
+		remember_by_hash(c, at, key, time);
+	} else if (!at->is_crowded) {
+		if (stamp->rq)
+			overwrite(c, at, stamp);
+		stamp->time = time;
+		stamp->rq = key;
+		count_trim(at, time, 1);
 	}
 }
 
-/* When @rq was issued, or 0 if that was not seen. Forgets it if @forget. */
-static __always_inline __u64 recall(__s64 index, struct request *rq, bool forget)
+static __always_inline __u64 recall_by_hash(const struct where *at, __u64 key, bool forget)
 {
-	struct ow_stamp *stamp = stamp_at(index);
-	__u64 key = (__u64)rq;
-	__u64 *ns, issued;
+	__u64 *time = map_lookup(untagged, &key), issued;
 
-	if (stamp) {
-		if (stamp->rq != key)
-			return 0;
-		if (forget)
-			stamp->rq = 0;
-		return stamp->ns;
-	}
-	ns = map_lookup(untagged, &key);
-	if (!ns)
+	if (!time)
 		return 0;
-	issued = *ns;
-	if (forget)
+	issued = *time;
+	if (forget) {
+		count_trim(at, issued, -1);
 		map_delete(untagged, &key);
+	}
+	return issued;
+}
+
+/* When @rq was issued, with its notes, or 0 if that was not seen. Forgets it if @forget. */
+static __always_inline __u64 recall(const struct where *at, struct request *rq, bool forget)
+{
+	struct ow_stamp *stamp = stamp_at(at->stamp);
+	__u64 key = (__u64)rq, issued;
+
+	if (!stamp)
+		return recall_by_hash(at, key, forget);
+	if (stamp->rq != key)
+		return at->is_crowded ? recall_by_hash(at, key, forget) : 0;
+	/* Read before the place is given up: where it is shared, another may take it at once. */
+	issued = stamp->time;
+	if (forget) {
+		count_trim(at, issued, -1);
+		give_up(&stamp->rq);
+	}
 	return issued;
 }
 

@@ -8,6 +8,11 @@
  * argument; the commit was backported to 5.10.137. The user side counts the arguments in BTF
  * (issue_rq_arg below).
  *
+ * A program that a tracepoint runs could not be preempted; seen on 7.3, it can: tracepoints hold
+ * SRCU there, and a preemptible kernel only keeps the task on its CPU. Meanwhile the kernel skips
+ * that program on that CPU for other tasks and interrupts, and counts it (recursion_misses). No
+ * program may therefore change by a plain addition what another program changes on the same CPU.
+ *
  * block_rq_complete carries a blk_status_t (seen on v6.1 and later) where older kernels carry a
  * negative errno; the sign tells them apart.
  */
@@ -32,6 +37,7 @@ typedef __u32 __wsum;
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PROG_ARRAY = 3,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
@@ -63,6 +69,7 @@ struct gendisk {
 
 struct request_queue {
 	struct gendisk *disk;
+	unsigned int required_elevator_features;
 };
 
 struct blk_mq_hw_ctx {
@@ -81,6 +88,7 @@ struct request {
 	struct request_queue *q;
 	struct blk_mq_hw_ctx *mq_hctx;
 	unsigned int cmd_flags;
+	unsigned int rq_flags;
 	int tag;
 	int internal_tag;
 	unsigned int __data_len;
@@ -90,6 +98,17 @@ struct request {
 	enum mq_rq_state state;
 	unsigned short nr_phys_segments;
 	struct bio *bio;
+	struct bio *biotail;
+};
+
+/* As it was before v5.15, and its partition before v5.11: disk.h. */
+struct request___with_disk {
+	struct gendisk *rq_disk;
+	struct hd_struct *part;
+};
+
+struct hd_struct {
+	unsigned long long start_sect;
 };
 
 struct bvec_iter {
@@ -105,6 +124,11 @@ struct bio {
 	__u8 bi_status;
 	struct bvec_iter bi_iter;
 	void *bi_private;
+};
+
+/* As it was before v5.12: disk.h. */
+struct bio___with_disk {
+	struct gendisk *bi_disk;
 };
 
 struct mapped_device {
@@ -216,6 +240,15 @@ enum req_opf {
 	REQ_OP_ZONE_APPEND___opf = 13,
 	REQ_OP_WRITE_ZEROES___opf = 9,
 };
+
+/*
+ * Whether BLK_STS_ZONE_RESOURCE is there, which has one number between those of older and of newer
+ * kernels: what follows it has another number in each. It is a macro, which types do not tell; but
+ * the changes that replaced the locking of zones (in v6.10) took it away together with what queues
+ * asked of their schedulers (both are there on v6.1, neither is on v6.12).
+ */
+#define HAS_ZONE_RESOURCE_STATUS \
+	bpf_core_field_exists(((struct request_queue *)0)->required_elevator_features)
 
 /* The value of one operation in the running kernel's own numbering. */
 #define OP_VALUE(name)                                    \

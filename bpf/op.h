@@ -22,7 +22,13 @@ static __always_inline __u32 op_of(__u32 cmd_flags)
 	return OW_OTHER;
 }
 
-/* blk_status_t for what the tracepoint said: itself, or by the kernel's own table from an errno. */
+#define STATUS_ZONE_RESOURCE  14
+#define STATUS_DURATION_LIMIT 17
+
+/*
+ * blk_status_t for what the tracepoint said: itself as the newest kernels number it, or by the
+ * kernel's own table from an errno.
+ */
 static __always_inline __u32 status_of(__s32 error)
 {
 	switch (error) {
@@ -48,7 +54,12 @@ static __always_inline __u32 status_of(__s32 error)
 		return 12;
 	}
 	/* BLK_STS_IOERR is the kernel's answer to every other errno. */
-	return error < 0 ? 10 : (__u32)error;
+	if (error < 0)
+		return 10;
+	if (HAS_ZONE_RESOURCE_STATUS && error > STATUS_ZONE_RESOURCE &&
+	    error <= STATUS_DURATION_LIMIT + 1)
+		return error - 1;
+	return error;
 }
 
 #endif

@@ -27,8 +27,14 @@ enum ow_op {
 	OW_NR_OPS,
 };
 
-/* Reads and writes have per-CPU histograms, the rarer classes share one a device (atomic adds). */
-#define OW_NR_HOT_OPS 2
+/*
+ * Reads and writes have histograms for each CPU, or for a few of them where that takes too much
+ * memory. The other classes share one a device, but for OW_OTHER: commands of user space come by
+ * the million a second, and are spread over some by CPU. What is shared is added to atomically.
+ */
+#define OW_NR_HOT_OPS  2
+#define OW_NR_RARE_OPS (OW_OTHER - OW_NR_HOT_OPS)
+#define OW_MOST_SPREAD 16
 
 /* Log-linear histograms: 2^bits slots an octave. Latency in ns, the last slot is "68.7 s and more".
  */
@@ -41,10 +47,13 @@ enum ow_op {
 #define OW_NR_STATUS   32
 #define OW_MAX_TARGETS 64
 #define OW_TABLE_BITS  10
+/* Requests in flight that have no place of their own. */
+#define OW_HASHED_STAMPS 16384
 
 /* Written by the completion program. */
 struct ow_complete_counts {
 	__u64 bytes;	   /* of matched completions, failed ones included, as in the stat file */
+	__u64 ends;	   /* as the kernel counts them: of what completes twice, the second time */
 	__u64 errors;	   /* completions, or parts of one, with a status other than OK */
 	__u64 error_bytes; /* the bytes of those */
 	__u64 sum_ns;	   /* latency of all matched final completions */
@@ -53,9 +62,19 @@ struct ow_complete_counts {
 	__u64 unmatched;    /* completions whose issue was not seen */
 	__u64 never_issued; /* completed without being issued: empty flushes, requests refused early
 			     */
-	__u64 flush_tails;  /* second completion of a write at the end of its flush sequence */
+	__u64 flush_tails;  /* second completions: of flush sequences, and by device mapper */
 	__u64 unseen_bytes; /* bytes of unmatched and never_issued */
 	__u64 clock_back;   /* completion stamped before its issue: counted as 0 ns */
+	__u64 behind;	    /* issued while a discard of the same disk was in flight */
+	__u64 behind_sum_ns;
+	__u64 behind_max_ns;
+	__u64 taken_back; /* ended without their data, which goes to another path */
+	__u64 refused;	  /* of these, those whose issue was not seen: refused before it */
+	__u64 missed;	  /* bios of which only the address was met again, on another disk */
+	__u64 stat_reads; /* of OW_OTHER: what the kernel's statistics count as reads */
+	__u64 stat_writes;
+	__u64 stat_read_bytes;
+	__u64 stat_write_bytes;
 };
 
 /* Written by the issue program. */
@@ -83,6 +102,7 @@ struct ow_counts {
 
 /* One row per target and CPU. */
 struct ow_row {
+	__u64 is_used; /* this CPU counted something, and said so in the map of those that did */
 	struct ow_counts op[OW_NR_OPS];
 };
 
@@ -94,10 +114,28 @@ struct ow_sizes {
 	__u64 slots[OW_SIZE_SLOTS];
 };
 
+/* How long, and how large. */
+struct ow_hist {
+	struct ow_latency latency;
+	struct ow_sizes sizes;
+};
+
+/* One per target and lane; a lane is a CPU, or several of them. */
+struct ow_hot_hists {
+	struct ow_hist op[OW_NR_HOT_OPS];
+};
+
+/* Notes of a request in flight, below its time: 62 bits of ns are 146 years. */
+#define OW_IS_BEHIND 1ULL /* issued while a discard was in flight */
+#define OW_IS_TRIM   2ULL /* is such a discard, and counted among them */
+#define OW_NOTES     3ULL
+#define OW_NOTE_BITS 2
+
 /* A request in flight, found by (hardware queue, tag) and proven by its address. */
 struct ow_stamp {
 	__u64 rq;
-	__u64 ns;
+	__u64 time; /* of its issue, shifted by OW_NOTE_BITS, and its notes; or in ns in the queue
+		     */
 };
 
 /* What to count: a disk, or a sector range of it. Targets on one disk are chained and share its
@@ -110,7 +148,9 @@ struct ow_target {
 	__u32 depth;	   /* tags per hardware queue */
 	__u32 next;	   /* next target on this disk plus one, or 0 */
 	__u32 bio_based;   /* counted by bio: the driver has no requests */
-	__u32 pad;
+	__u32 ends_twice;  /* device mapper ends a request's data first, and then the request */
+	__u32 stamp_mask;  /* of the places, where they are fewer than tags; else 0 */
+	__u32 index;	   /* which target it is */
 };
 
 /* Which disk: a = dev_t and b = 0, or for hidden disks (NVMe paths, dev_t 0) their name's first 16
@@ -122,6 +162,14 @@ struct ow_disk_key {
 	__u32 pad;
 };
 
+/* The same as it lies in the table, with a copy of its first target: one cache line for most I/O.
+ */
+struct ow_disk {
+	__u64 a;
+	__u64 b;
+	struct ow_target first;
+} __attribute__((aligned(64)));
+
 #define OW_TABLE_SIZE (1 << OW_TABLE_BITS)
 
 /* Where a key lies in the table; the user side picks the multiplier so that no two watched disks
@@ -132,20 +180,39 @@ static inline __attribute__((always_inline)) __u32 ow_table_index(__u64 a, __u64
 	return (__u32)(((a ^ (b * 0x9e3779b97f4a7c15ULL)) * multiplier) >> (64 - OW_TABLE_BITS));
 }
 
-/* Latency lanes: per target, one for each CPU and hot op, then one for each other op. */
-static inline __attribute__((always_inline)) __u32 ow_lanes_per_target(__u32 nr_cpus)
+/* Histograms of classes other than reads and writes: per target, one for each, then those of
+ * OW_OTHER. */
+static inline __attribute__((always_inline)) __u32 ow_cold_per_target(__u32 spread)
 {
-	return nr_cpus * OW_NR_HOT_OPS + (OW_NR_OPS - OW_NR_HOT_OPS);
+	return OW_NR_RARE_OPS + spread;
 }
 
-static inline __attribute__((always_inline)) __u32 ow_lane(__u32 target, __u32 op, __u32 cpu,
-							   __u32 nr_cpus)
+/* @spread is a power of two. */
+static inline __attribute__((always_inline)) __u32 ow_cold(__u32 target, __u32 op, __u32 cpu,
+							   __u32 spread)
 {
-	__u32 first = target * ow_lanes_per_target(nr_cpus);
+	__u32 first = target * ow_cold_per_target(spread);
 
+	if (op != OW_OTHER)
+		return first + op - OW_NR_HOT_OPS;
+	return first + OW_NR_RARE_OPS + (cpu & (spread - 1));
+}
+
+/* Histograms of the time in the queue: per target, those of the lanes, then the others. */
+static inline __attribute__((always_inline)) __u32 ow_queue_per_target(__u32 nr_lanes, __u32 spread)
+{
+	return nr_lanes * OW_NR_HOT_OPS + ow_cold_per_target(spread);
+}
+
+static inline __attribute__((always_inline)) __u32 ow_queue_hist(__u32 target, __u32 op, __u32 cpu,
+								 __u32 nr_lanes, __u32 spread)
+{
+	__u32 first = target * ow_queue_per_target(nr_lanes, spread);
+
+	/* Where a lane is one CPU all numbers are below, else their number is a power of two. */
 	if (op < OW_NR_HOT_OPS)
-		return first + cpu * OW_NR_HOT_OPS + op;
-	return first + nr_cpus * OW_NR_HOT_OPS + op - OW_NR_HOT_OPS;
+		return first + (cpu < nr_lanes ? cpu : cpu & (nr_lanes - 1)) * OW_NR_HOT_OPS + op;
+	return first + nr_lanes * OW_NR_HOT_OPS + ow_cold(0, op, cpu, spread);
 }
 
 #endif

@@ -9,6 +9,22 @@
 #define READ(raw, src, field) ((raw) ? BPF_CORE_READ(src, field) : (src)->field)
 
 /*
+ * The first argument of a tracepoint, or the second where an older kernel has its queue before it.
+ * Without the barrier the compiler may calculate the place of either, and verifiers let nobody
+ * calculate with the context (seen on 5.10).
+ */
+static __always_inline __u64 argument(const __u64 *ctx, bool second)
+{
+	__u64 value;
+
+	if (!second)
+		return ctx[0];
+	value = ctx[1];
+	asm volatile("" : "+r"(value));
+	return value;
+}
+
+/*
  * An argument of a tracepoint or function as a number, where it is a pointer that the verifier
  * knows: it would let us compare such a pointer, but not calculate with it.
  */

@@ -3,13 +3,6 @@
 #ifndef OPWATCH_RQ_H
 #define OPWATCH_RQ_H
 
-struct where {
-	__u32 target;
-	__u32 op;
-	__u64 sector;
-	__s64 stamp;
-};
-
 /*
  * Where @rq lies on its disk. A request without data has no sector that means anything: an empty
  * flush says 0, or what a dm target made of that, and the end of a flush sequence lies behind its
@@ -17,39 +10,34 @@ struct where {
  */
 static __always_inline __u64 place_of(struct request *rq, bool raw)
 {
-	struct block_device *part;
+	__u64 sector;
 
-	if (!READ(raw, rq, __data_len)) {
-		part = READ(raw, rq, part);
-		if (part)
-			return READ(raw, part, bd_start_sect);
-	}
+	if (!READ(raw, rq, __data_len) && partition_start(rq, &sector, raw))
+		return sector;
 	return READ(raw, rq, __sector);
 }
 
 /* Find the target of @rq; false when nobody watches it. */
 static __always_inline bool find(struct where *at, struct request *rq, bool raw)
 {
-	struct request_queue *q = READ(raw, rq, q);
-	struct gendisk *disk = READ(raw, q, disk);
+	struct gendisk *disk = disk_of_request(rq, raw);
 	const volatile struct ow_target *t;
-	__u32 target;
 
 	if (!disk)
 		return false;
-	target = disk_target(disk, raw);
-	if (!target)
-		return false;
-	at->sector = place_of(rq, raw);
-	target = range_target(target, at->sector);
-	if (!target)
-		return false;
-	at->target = (target - 1) & (OW_MAX_TARGETS - 1);
-	at->op = op_of(READ(raw, rq, cmd_flags));
-	t = target_at(at->target);
+	t = disk_target(disk, raw);
 	if (!t)
 		return false;
+	at->disk = t->index;
+	at->sector = place_of(rq, raw);
+	t = range_target(t, at->sector);
+	if (!t)
+		return false;
+	at->place.target = t->index & (OW_MAX_TARGETS - 1);
+	at->place.op = op_of(READ(raw, rq, cmd_flags));
+	at->place.cpu = bpf_get_smp_processor_id();
 	at->stamp = stamp_index(t, rq, raw);
+	at->is_crowded = any_crowded && t->stamp_mask;
 	return true;
 }
 
@@ -64,7 +52,7 @@ static __always_inline void queue_time_of(struct ow_issue_counts *c, struct wher
 	if (own_queue_stamp) {
 		stamp = queue_stamp_at(at->stamp);
 		if (stamp && stamp->rq == (__u64)rq) {
-			since = stamp->ns;
+			since = stamp->time;
 			stamp->rq = 0;
 		}
 	} else {
@@ -75,7 +63,7 @@ static __always_inline void queue_time_of(struct ow_issue_counts *c, struct wher
 		since = READ(raw, rq, start_time_ns);
 	}
 	if (since && since <= now)
-		count_queue_time(c, at->target, at->op, now - since);
+		count_queue_time(c, &at->place, now - since);
 }
 
 static __always_inline int on_issue(struct request *rq, bool raw)
@@ -86,33 +74,102 @@ static __always_inline int on_issue(struct request *rq, bool raw)
 
 	if (!find(&at, rq, raw))
 		return 0;
-	c = counts_of(at.target, at.op);
+	c = counts_of(&at.place);
 	if (!c)
 		return 0;
-	count_issue(&c->issue, at.target, at.op, at.sector, READ(raw, rq, __data_len));
+	count_issue(&c->issue, &at.place, at.sector, READ(raw, rq, __data_len));
 	now = bpf_ktime_get_ns();
 	if (queue_time)
 		queue_time_of(&c->issue, &at, rq, now, raw);
-	remember(&c->issue, at.stamp, rq, now);
+	remember(&c->issue, &at, rq, now);
 	return 0;
 }
 
 /*
+ * Whether what ends at @rq is not its data, but that somebody took it away to send it elsewhere:
+ * NVMe multipath steals the bios of a request that failed on one path, and then ends it as if it
+ * had succeeded. Only a thief leaves neither a first nor a last bio: a request whose data has
+ * ended keeps its last one.
+ */
+static __always_inline bool is_taken_back(struct request *rq, __u32 op, __u32 bytes, bool raw)
+{
+	return !bytes && op != OW_FLUSH && op != OW_OTHER && !READ(raw, rq, biotail);
+}
+
+/*
  * A completion that matches no issue. A request that was never started is an empty flush, or was
- * refused before the driver saw it. A started write with nothing left is the end of a flush
- * sequence: its data was counted when it was transferred. All else was issued before we attached,
- * or its issue was missed.
+ * refused before the driver saw it. A started request with nothing left ended before: at the end of
+ * its flush sequence, or by device mapper, which ends the data and then the request. All else was
+ * issued before we attached, or its issue was missed.
  */
 static __always_inline void on_unmatched(struct ow_complete_counts *c, struct where *at,
 					 struct request *rq, __u32 bytes, bool raw)
 {
 	c->unseen_bytes += bytes;
-	if (READ(raw, rq, state) == MQ_RQ_IDLE)
+	if (READ(raw, rq, state) == MQ_RQ_IDLE) {
 		c->never_issued++;
-	else if (at->op == OW_WRITE && !bytes)
+	} else if (is_taken_back(rq, at->place.op, bytes, raw)) {
+		c->taken_back++;
+		c->refused++;
+	} else if (!bytes && READ(raw, rq, biotail)) {
 		c->flush_tails++;
-	else
+	} else {
 		c->unmatched++;
+	}
+}
+
+/*
+ * The kernel counts a request when it ends for the last time, and so do we, in a counter of its
+ * own: a difference of two would be read while only one of them was raised. The data of a flush
+ * sequence ends before that, with a mark that the kernel takes away for the end of the sequence;
+ * the flush request itself is marked all the time. Device mapper's copies end the data of the
+ * request that they were made of, without an error; an error ends it once, as a whole.
+ */
+static __always_inline bool is_first_end(struct where *at, struct request *rq, __s32 error,
+					 __u32 bytes, bool raw)
+{
+	const volatile struct ow_target *t;
+
+	if (at->place.op == OW_FLUSH)
+		return false;
+	if (at->place.op != OW_READ && READ(raw, rq, rq_flags) & flush_sequence)
+		return true;
+	t = target_at(at->place.target);
+	return t && t->ends_twice && bytes && !error;
+}
+
+/*
+ * What the kernel's statistics make of an operation that we have no class for: zone management, and
+ * on kernels that were told so commands from user space. The kernel notes the partition of what it
+ * counts, and an odd operation is a write.
+ */
+static __always_inline void count_other(struct ow_complete_counts *c, struct request *rq,
+					__u32 bytes, bool final, bool raw)
+{
+	if (!READ(raw, rq, part))
+		return;
+	if (READ(raw, rq, cmd_flags) & 1) {
+		c->stat_writes += final;
+		c->stat_write_bytes += bytes;
+	} else {
+		c->stat_reads += final;
+		c->stat_read_bytes += bytes;
+	}
+}
+
+/* The last part of a request, or the whole of it. */
+static __always_inline void on_end(struct ow_complete_counts *c, struct where *at,
+				   struct request *rq, __u64 issued, __s32 error, __u32 bytes,
+				   bool raw)
+{
+	if (!is_first_end(at, rq, error, bytes, raw))
+		c->ends++;
+	if (!issued)
+		on_unmatched(c, at, rq, bytes, raw);
+	else if (is_taken_back(rq, at->place.op, bytes, raw))
+		c->taken_back++;
+	else
+		count_completion(c, &at->place, issued >> OW_NOTE_BITS, bytes, issued);
 }
 
 static __always_inline int on_complete(struct request *rq, __s32 error, __u32 bytes, bool raw)
@@ -120,31 +177,31 @@ static __always_inline int on_complete(struct request *rq, __s32 error, __u32 by
 	struct ow_complete_counts *c;
 	struct ow_counts *counts;
 	struct where at;
-	__u64 issued_ns;
+	__u64 issued;
 	bool final;
 
 	if (!find(&at, rq, raw))
 		return 0;
-	counts = counts_of(at.target, at.op);
+	counts = counts_of(&at.place);
 	if (!counts)
 		return 0;
 	c = &counts->complete;
 	/* A request may complete in parts; the last part closes it. */
 	final = bytes >= READ(raw, rq, __data_len);
-	issued_ns = recall(at.stamp, rq, final);
+	issued = recall(&at, rq, final);
 	if (error)
-		count_error(c, at.target, at.op, error, bytes);
-	if (!final) {
-		c->partial++;
-		if (issued_ns)
-			c->bytes += bytes;
-		else
-			c->unseen_bytes += bytes;
-	} else if (issued_ns) {
-		count_completion(c, at.target, at.op, issued_ns, bytes);
-	} else {
-		on_unmatched(c, &at, rq, bytes, raw);
+		count_error(c, &at.place, error, bytes);
+	if (at.place.op == OW_OTHER)
+		count_other(c, rq, bytes, final, raw);
+	if (final) {
+		on_end(c, &at, rq, issued, error, bytes, raw);
+		return 0;
 	}
+	c->partial++;
+	if (issued)
+		c->bytes += bytes;
+	else
+		c->unseen_bytes += bytes;
 	return 0;
 }
 
@@ -159,8 +216,8 @@ static __always_inline int on_requeue(struct request *rq, bool raw)
 
 	if (!find(&at, rq, raw))
 		return 0;
-	c = counts_of(at.target, at.op);
-	if (c && recall(at.stamp, rq, true))
+	c = counts_of(&at.place);
+	if (c && recall(&at, rq, true))
 		c->requeue.requeued++;
 	return 0;
 }
@@ -174,7 +231,7 @@ static __always_inline int on_queue(struct request *rq, bool raw)
 		return 0;
 	stamp = queue_stamp_at(at.stamp);
 	if (stamp) {
-		stamp->ns = bpf_ktime_get_ns();
+		stamp->time = bpf_ktime_get_ns();
 		stamp->rq = (__u64)rq;
 	}
 	return 0;

@@ -3,59 +3,105 @@
 #ifndef OPWATCH_TARGET_H
 #define OPWATCH_TARGET_H
 
-/* First target of the disk plus one, or 0 when nobody watches it. */
-static __always_inline __u32 disk_target(const struct gendisk *disk, bool raw)
+/* First target of the disk, NULL when nobody watches it. */
+static __always_inline const volatile struct ow_target *disk_target(const struct gendisk *disk,
+								    bool raw)
 {
+	const volatile struct ow_target *first;
 	__u64 name[2] = {};
-	__u32 target;
 
-	target = look_up(((__u64)(__u32)READ(raw, disk, major) << 20) |
-				 (__u32)READ(raw, disk, first_minor),
-			 0);
+	first = look_up(((__u64)(__u32)READ(raw, disk, major) << 20) |
+				(__u32)READ(raw, disk, first_minor),
+			0);
 	/*
 	 * The paths below an NVMe multipath head are hidden: the kernel gives them a number that it
 	 * tells nobody, so they are known by name.
 	 */
-	if (!target && any_hidden) {
+	if (!first && any_hidden) {
 		bpf_probe_read_kernel(name, sizeof(name), &disk->disk_name);
-		target = look_up(name[0], name[1]);
+		first = look_up(name[0], name[1]);
 	}
-	return target;
+	return first;
 }
 
-/* Target whose range holds @sector, plus one, beginning with @target; 0 when none does. */
-static __always_inline __u32 range_target(__u32 target, __u64 sector)
+/* Target whose range holds @sector, beginning with @t; NULL when none does. */
+static __always_inline const volatile struct ow_target *
+range_target(const volatile struct ow_target *t, __u64 sector)
 {
-	const volatile struct ow_target *t;
 	int i;
 
-	for (i = 0; i < OW_MAX_TARGETS; i++) {
-		if (!target)
-			return 0;
-		t = target_at(target - 1);
-		if (!t)
-			return 0;
+	if (!any_partition)
+		return t;
+	for (i = 0; i < OW_MAX_TARGETS && t; i++) {
 		if (sector - t->first_sector <= t->last_sector - t->first_sector)
-			return target;
-		target = t->next;
+			return t;
+		if (!t->next)
+			return NULL;
+		t = target_at(t->next - 1);
 	}
-	return 0;
+	return NULL;
 }
 
-static __always_inline struct ow_counts *counts_of(__u32 target, __u32 op)
+/* What counts: a target's class of operations, on this CPU. */
+struct place {
+	__u32 target;
+	__u32 op;
+	__u32 cpu;
+};
+
+/* Readers look at rows that are used, and at no others. */
+static __always_inline void use_row(struct ow_row *row, __u32 index)
 {
-	__u32 index = target * nr_cpus + bpf_get_smp_processor_id();
+	__u64 *is_used = map_lookup(used_rows, &index);
+
+	row->is_used = 1;
+	if (is_used)
+		*is_used = 1;
+}
+
+static __always_inline struct ow_counts *counts_of(const struct place *at)
+{
+	__u32 index = at->target * nr_cpus + at->cpu;
 	struct ow_row *row = map_lookup(rows, &index);
+	__u32 op = at->op;
 
 	if (!row || op >= OW_NR_OPS)
 		return NULL;
+	/* Not scaled before it is compared: the verifier of 6.1 and earlier then knows no bound. */
+	asm volatile("" : "+r"(op));
+	if (!row->is_used)
+		use_row(row, index);
 	return &row->op[op];
 }
 
-/* Add one to a slot that other CPUs may share; a hot op's lane belongs to this CPU. */
+/* Of reads and writes: by lane. */
+static __always_inline struct ow_hist *hot_hist(const struct place *at)
+{
+	__u32 lane = shared_lanes ? at->cpu & (nr_lanes - 1) : at->cpu;
+	__u32 index = at->target * nr_lanes + lane;
+	struct ow_hot_hists *hists = map_lookup(hot_hists, &index);
+
+	if (!hists)
+		return NULL;
+	/* The compiler would add to the pointer first and look at it afterwards. */
+	asm volatile("" : "+r"(hists));
+	return &hists->op[at->op & (OW_NR_HOT_OPS - 1)];
+}
+
+static __always_inline struct ow_hist *hist_of(const struct place *at)
+{
+	__u32 index;
+
+	if (at->op < OW_NR_HOT_OPS)
+		return hot_hist(at);
+	index = ow_cold(at->target, at->op, at->cpu, spread);
+	return map_lookup(cold_hists, &index);
+}
+
+/* Add one to a slot that other CPUs may share. */
 static __always_inline void count_slot(__u64 *slot, __u32 op)
 {
-	if (op < OW_NR_HOT_OPS)
+	if (op < OW_NR_HOT_OPS && !shared_lanes)
 		*slot += 1;
 	else
 		__sync_fetch_and_add(slot, 1);
@@ -64,27 +110,27 @@ static __always_inline void count_slot(__u64 *slot, __u32 op)
 static __always_inline void count_latency(struct ow_latency *hist, __u32 op, __u64 ns)
 {
 	/* hist_slot() clamps already; the mask is what the verifier can follow. */
-	if (hist)
-		count_slot(&hist->slots[opaque(hist_slot(ns, OW_LAT_BITS, OW_LAT_SLOTS)) &
-					(OW_LAT_SLOTS - 1)],
-			   op);
+	count_slot(
+		&hist->slots[opaque(hist_slot(ns, OW_LAT_BITS, OW_LAT_SLOTS)) & (OW_LAT_SLOTS - 1)],
+		op);
 }
 
-static __always_inline void count_size(__u32 target, __u32 op, __u32 bytes)
+static __always_inline void count_size(const struct place *at, __u32 bytes)
 {
-	__u32 lane = ow_lane(target, op, bpf_get_smp_processor_id(), nr_cpus);
-	struct ow_sizes *hist = map_lookup(sizes, &lane);
+	struct ow_hist *hist = hist_of(at);
 
 	if (hist)
-		count_slot(&hist->slots[opaque(hist_slot(bytes >> 9, OW_SIZE_BITS, OW_SIZE_SLOTS)) &
+		count_slot(
+			&hist->sizes
+				 .slots[opaque(hist_slot(bytes >> 9, OW_SIZE_BITS, OW_SIZE_SLOTS)) &
 					(OW_SIZE_SLOTS - 1)],
-			   op);
+			at->op);
 }
 
-static __always_inline void count_error(struct ow_complete_counts *c, __u32 target, __u32 op,
+static __always_inline void count_error(struct ow_complete_counts *c, const struct place *at,
 					__s32 error, __u32 bytes)
 {
-	__u32 index = target * OW_NR_OPS + op;
+	__u32 index = at->target * OW_NR_OPS + at->op;
 	__u64(*status)[OW_NR_STATUS] = map_lookup(statuses, &index);
 
 	c->errors++;
@@ -93,19 +139,21 @@ static __always_inline void count_error(struct ow_complete_counts *c, __u32 targ
 		__sync_fetch_and_add(&(*status)[opaque(status_of(error)) & (OW_NR_STATUS - 1)], 1);
 }
 
-static __always_inline void count_queue_time(struct ow_issue_counts *c, __u32 target, __u32 op,
+static __always_inline void count_queue_time(struct ow_issue_counts *c, const struct place *at,
 					     __u64 ns)
 {
-	__u32 lane = ow_lane(target, op, bpf_get_smp_processor_id(), nr_cpus);
+	__u32 index = ow_queue_hist(at->target, at->op, at->cpu, nr_lanes, spread);
+	struct ow_latency *hist = map_lookup(queue_latency, &index);
 
 	c->queued++;
 	c->queue_sum_ns += ns;
 	if (ns > c->queue_max_ns)
 		c->queue_max_ns = ns;
-	count_latency(map_lookup(queue_latency, &lane), op, ns);
+	if (hist)
+		count_latency(hist, at->op, ns);
 }
 
-static __always_inline void count_issue(struct ow_issue_counts *c, __u32 target, __u32 op,
+static __always_inline void count_issue(struct ow_issue_counts *c, const struct place *at,
 					__u64 sector, __u32 bytes)
 {
 	c->issued++;
@@ -114,13 +162,13 @@ static __always_inline void count_issue(struct ow_issue_counts *c, __u32 target,
 			c->sequential++;
 		c->next_sector = sector + (bytes >> 9);
 	}
-	count_size(target, op, bytes);
+	count_size(at, bytes);
 }
 
-static __always_inline void count_completion(struct ow_complete_counts *c, __u32 target, __u32 op,
-					     __u64 issued_ns, __u32 bytes)
+static __always_inline void count_completion(struct ow_complete_counts *c, const struct place *at,
+					     __u64 issued_ns, __u32 bytes, __u64 notes)
 {
-	__u32 lane = ow_lane(target, op, bpf_get_smp_processor_id(), nr_cpus);
+	struct ow_hist *hist = hist_of(at);
 	__u64 now = bpf_ktime_get_ns();
 	__u64 ns = now - issued_ns;
 
@@ -132,7 +180,14 @@ static __always_inline void count_completion(struct ow_complete_counts *c, __u32
 	c->sum_ns += ns;
 	if (ns > c->max_ns)
 		c->max_ns = ns;
-	count_latency(map_lookup(latency, &lane), op, ns);
+	if (notes & OW_IS_BEHIND) {
+		c->behind++;
+		c->behind_sum_ns += ns;
+		if (ns > c->behind_max_ns)
+			c->behind_max_ns = ns;
+	}
+	if (hist)
+		count_latency(&hist->latency, at->op, ns);
 }
 
 #endif

@@ -17,15 +17,15 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-from opwatch import abi
+from opwatch import abi, privilege
 from opwatch.abi import HOT_OPS, LATENCY, OPS, SIZE, STATUSES, OpSample
 from opwatch.capabilities import missing
-from opwatch.collectors.bcc_source import constants, lanes_per_target, source
+from opwatch.collectors.bcc_source import cold_hists, constants, queue_hists, source
 from opwatch.collectors.blk import plan
 from opwatch.collectors.diskstats import StatReader
 from opwatch.device import Leaf
-from opwatch.errors import OpwatchError, PermissionMissing, ProbeRejected, Unsupported
-from opwatch.tracing import settled
+from opwatch.errors import OpwatchError, ProbeRejected, Unsupported
+from opwatch.tracing import Counted, settled
 from opwatch.trust import Reading
 
 # Where Debian's python3-bpfcc is; an interpreter of a virtual environment does not look there.
@@ -35,7 +35,9 @@ INSTALL = f"apt-get install python3-bpfcc linux-headers-{RELEASE}"
 # Words of struct ow_counts: what OpSample has between `completed` and the histograms.
 _FIRST, _LAST = 1, OpSample._fields.index("latency")
 _COUNTS = _LAST - _FIRST
-_MAXIMA = [OpSample._fields.index(name) - _FIRST for name in ("max_ns", "queue_max_ns")]
+# Words of struct ow_hist.
+_HIST = LATENCY.slots + SIZE.slots
+_MAXIMA = [OpSample._fields.index(name) - _FIRST for name in ("max_ns", "queue_max_ns", "behind_max_ns")]
 _MARKER = OpSample._fields.index("next_sector") - _FIRST
 
 
@@ -109,6 +111,7 @@ class BccTracer:
     backend = "bcc"
     hooks = "raw_tp"
     lacks: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     def __init__(self, leaves: Sequence[Leaf], *, queue_time: bool = False) -> None:
         for leaf in leaves:
@@ -118,12 +121,12 @@ class BccTracer:
                 )
         lacking = missing()
         if lacking:
-            raise PermissionMissing(f"bcc needs {' and '.join(lacking)}, or root. Try: sudo opwatch ...")
+            raise privilege.missing("bcc", f"{' and '.join(lacking)}, or root")
         self.leaves = list(leaves)
         self._queue_time = queue_time
         # The kernel numbers possible CPUs from 0; a row is found by that number.
         self._cpus = _possible_cpus(Path("/sys/devices/system/cpu/possible").read_text())
-        self._plan = plan(self.leaves)
+        self._plan = plan(self.leaves, may_share=False)
         own = queue_time and _has_tracepoint("block_io_start")
         known = constants(self._plan, self._cpus, queue_time=queue_time, own_queue_stamp=own)
         self._compile(source(known))
@@ -134,6 +137,7 @@ class BccTracer:
             self._bpf.cleanup()
             raise
         self._stats = [StatReader(leaf.device) for leaf in self.leaves]
+        self._counted = [Counted(stat.read) for stat in self._stats]
 
     def _compile(self, text: str) -> None:
         bcc = import_bcc()
@@ -149,11 +153,13 @@ class BccTracer:
                 return
             except Exception as error:
                 failure = error
-        raise Unsupported(f"bcc cannot compile for this kernel ({failure}):\n{_errors(said[0])}") from failure
+        refused = Unsupported(f"bcc cannot compile for this kernel ({failure})")
+        refused.log = _errors(said[0])
+        raise refused from failure
 
     def _attach(self, own_queue_stamp: bool) -> None:
         for index, target in enumerate(self._plan.targets):
-            key, leaf = ctypes.c_uint32(index), ctypes.create_string_buffer(target.pack())
+            key, leaf = ctypes.c_uint32(index), ctypes.create_string_buffer(target.pack(index))
             table = self._table("target_table")
             if self._lib.bpf_update_elem(table, ctypes.byref(key), leaf, 0):
                 raise OpwatchError(f"bcc: cannot write target {index}: {os.strerror(ctypes.get_errno())}")
@@ -176,10 +182,10 @@ class BccTracer:
         def table(name: str, entries: str, words: int) -> _Table:
             return _Table(self._table(name), int(known[entries]), words)
 
-        self._rows = table("rows", "OWB_ROWS", len(OPS) * _COUNTS)
-        self._latency = table("latency", "OWB_LANES", LATENCY.slots)
-        self._queue = table("queue_latency", "OWB_QUEUE_LANES", LATENCY.slots)
-        self._sizes = table("sizes", "OWB_LANES", SIZE.slots)
+        self._rows = table("rows", "OWB_ROWS", 1 + len(OPS) * _COUNTS)
+        self._hot = table("hot_hists", "OWB_ROWS", HOT_OPS * _HIST)
+        self._cold = table("cold_hists", "OWB_COLD_HISTS", _HIST)
+        self._queue = table("queue_latency", "OWB_QUEUE_HISTS", LATENCY.slots)
         self._statuses = table("statuses", "OWB_STATUSES", STATUSES)
 
     def _table(self, name: str) -> int:
@@ -189,10 +195,10 @@ class BccTracer:
     def read(self) -> list[Reading]:
         """One reading per leaf, each between two readings of the kernel's statistics."""
         readings = []
-        for index, stat in enumerate(self._stats):
+        for index, (stat, counted) in enumerate(zip(self._stats, self._counted, strict=True)):
             before = stat.read()
             sample = abi.decode_sample(self._sample(index))
-            readings.append(Reading(sample, before, stat.read(), stat.reason))
+            readings.append(counted.reading(Reading(sample, before, stat.read(), stat.reason)))
         return readings
 
     def read_settled(self, patience_s: float = 0.2) -> list[Reading]:
@@ -208,22 +214,21 @@ class BccTracer:
         return struct.pack("=QQ", begin, time.monotonic_ns()) + words.tobytes()
 
     def _op(self, target: int, op: int) -> list[int]:
-        cpus = range(self._cpus)
-        rows = [
-            self._rows.entry(target * self._cpus + cpu)[op * _COUNTS : (op + 1) * _COUNTS] for cpu in cpus
-        ]
-        first = target * lanes_per_target(self._cpus)
+        """Histograms first: a program writes its counters before them, so that a maximum is never too low."""
+        rows = range(target * self._cpus, (target + 1) * self._cpus)
         if op < HOT_OPS:
-            lanes = [first + cpu * HOT_OPS + op for cpu in cpus]
+            hists = [self._hot.entry(row)[op * _HIST : (op + 1) * _HIST] for row in rows]
         else:
-            lanes = [first + self._cpus * HOT_OPS + op - HOT_OPS]
-        latency = sum_lanes([self._latency.entry(lane) for lane in lanes])
+            hists = [self._cold.entry(index) for index in cold_hists(target, op, self._cpus)]
+        total = sum_lanes(hists)
+        latency, sizes = total[: LATENCY.slots], total[LATENCY.slots :]
         queue = [0] * LATENCY.slots
         if self._queue_time:
-            queue = sum_lanes([self._queue.entry(lane) for lane in lanes])
-        sizes = sum_lanes([self._sizes.entry(lane) for lane in lanes])
+            queue = sum_lanes([self._queue.entry(i) for i in queue_hists(target, op, self._cpus)])
+        first = 1 + op * _COUNTS
+        counts = [self._rows.entry(row)[first : first + _COUNTS] for row in rows]
         statuses = self._statuses.entry(target * len(OPS) + op)
-        return [sum(latency), *sum_rows(rows), *latency, *queue, *sizes, *statuses]
+        return [sum(latency), *sum_rows(counts), *latency, *queue, *sizes, *statuses]
 
     def misses(self) -> int | None:
         """Runs of our programs that the kernel skipped since attach, whatever disk they were for."""
@@ -234,7 +239,7 @@ class BccTracer:
         return [(name, *_program_info(descriptor)) for name, descriptor in self._programs.items()]
 
     def close(self) -> None:
-        for table in (self._rows, self._latency, self._queue, self._sizes, self._statuses):
+        for table in (self._rows, self._hot, self._cold, self._queue, self._statuses):
             table.close()
         self._bpf.cleanup()
         for stat in self._stats:

@@ -13,6 +13,9 @@ from opwatch.collectors.blk import Plan
 FOLDER = Path(__file__).parents[1] / "tools" / "bcc"
 _FILES = ("dialect.h", "hist.h", "op.h", "target.h", "inflight.h", "rq.h", "hooks.c")
 _DISK_KEY = struct.Struct("=QQII")
+# OW_MOST_SPREAD, and the operations that are neither hot nor OW_OTHER.
+MOST_SPREAD = 16
+RARE_OPS = len(abi.OPS) - abi.HOT_OPS - 1
 _LOOKUP = re.compile(r"\bmap_(lookup|delete)\((\w+),\s*")
 _UPDATE = re.compile(r"\bmap_update\((\w+),\s*")
 
@@ -30,25 +33,51 @@ def _look_up(disk_keys: bytes) -> str:
     )
 
 
-def lanes_per_target(cpus: int) -> int:
-    """ow_lanes_per_target(): a lane for each CPU and hot operation, and one for each other operation."""
-    return cpus * abi.HOT_OPS + len(abi.OPS) - abi.HOT_OPS
+def spread(cpus: int) -> int:
+    """Histograms of OW_OTHER, a power of two."""
+    return min(MOST_SPREAD, 1 << (cpus - 1).bit_length())
+
+
+def cold_per_target(cpus: int) -> int:
+    """ow_cold_per_target(): a histogram for each operation that is not hot, and several of the last."""
+    return RARE_OPS + spread(cpus)
+
+
+def cold_hists(target: int, op: int, cpus: int) -> range:
+    """ow_cold(): which histograms an operation has."""
+    first = target * cold_per_target(cpus)
+    if op == len(abi.OPS) - 1:
+        return range(first + RARE_OPS, first + RARE_OPS + spread(cpus))
+    return range(first + op - abi.HOT_OPS, first + op - abi.HOT_OPS + 1)
+
+
+def queue_hists(target: int, op: int, cpus: int) -> range:
+    """ow_queue_hist(): the same of the time in the queue."""
+    first = target * (cpus * abi.HOT_OPS + cold_per_target(cpus))
+    if op < abi.HOT_OPS:
+        return range(first + op, first + cpus * abi.HOT_OPS, abi.HOT_OPS)
+    cold = cold_hists(0, op, cpus)
+    first += cpus * abi.HOT_OPS
+    return range(first + cold.start, first + cold.stop)
 
 
 def constants(plan: Plan, cpus: int, *, queue_time: bool, own_queue_stamp: bool) -> dict[str, str | int]:
     """What dialect.h wants to know. bcc has no empty tables: what is not used has one place."""
     targets = len(plan.targets)
-    lanes = targets * lanes_per_target(cpus)
+    cold = targets * cold_per_target(cpus)
     # Only the name of a hidden disk can have a second word, and a first that is no dev_t.
     hidden = any(a >> 32 for a, _, _, _ in _DISK_KEY.iter_unpack(plan.disk_keys))
+    whole = all((target.first_sector, target.last_sector) == abi.WHOLE_DISK for target in plan.targets)
     return {
         "OWB_CPUS": cpus,
+        "OWB_SPREAD": spread(cpus),
         "OWB_ANY_HIDDEN": int(hidden),
+        "OWB_ANY_PARTITION": int(not whole),
         "OWB_QUEUE_TIME": int(queue_time),
         "OWB_OWN_QUEUE_STAMP": int(own_queue_stamp),
         "OWB_ROWS": targets * cpus,
-        "OWB_LANES": lanes,
-        "OWB_QUEUE_LANES": lanes if queue_time else 1,
+        "OWB_COLD_HISTS": cold,
+        "OWB_QUEUE_HISTS": targets * cpus * abi.HOT_OPS + cold if queue_time else 1,
         "OWB_STATUSES": targets * len(abi.OPS),
         "OWB_STAMPS": max(plan.stamps, 1),
         "OWB_QUEUE_STAMPS": max(plan.stamps, 1) if own_queue_stamp else 1,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import select
@@ -21,9 +20,11 @@ from opwatch.capabilities import effective
 from opwatch.collectors.bpftrace_script import EVENTS, FIRST_MAP, LAST_MAP, operation_key, script
 from opwatch.collectors.diskstats import StatReader
 from opwatch.device import Leaf
-from opwatch.errors import OpwatchError, PermissionMissing, Unsupported, UsageError
+from opwatch.errors import BadInput, OpwatchError, Unsupported, UsageError
+from opwatch.foreign import parse_json, read_text, text_of
 from opwatch.hist import Histogram
-from opwatch.tracing import settled
+from opwatch.privilege import missing
+from opwatch.tracing import Counted, settled
 from opwatch.trust import Reading
 
 QUEUE = "time in the queue: bpftrace is not attached where requests enter it"
@@ -51,7 +52,7 @@ class _Counts:
             if key.startswith(prefix):
                 slot = int(key[len(prefix) :])
                 if not 0 <= slot < size:
-                    raise ValueError(f"{name}[{key}]: there are slots 0 to {size - 1}")
+                    raise BadInput(f"{name}[{key}]: there are slots 0 to {size - 1}")
                 found[slot] = int(count)
         return found
 
@@ -68,8 +69,14 @@ def _decode_op(counts: _Counts, target: int, op: int, map_full: int) -> OpSample
         sum_ns=counts.scalar("@ns", target, op),
         max_ns=counts.scalar("@max", target, op),
         unseen_bytes=counts.scalar("@unseen", target, op),
+        stat_read_bytes=counts.scalar("@stat_read_bytes", target, op),
+        stat_write_bytes=counts.scalar("@stat_write_bytes", target, op),
         issued=sizes.total,
         map_full=map_full,
+        behind=0,
+        behind_sum_ns=0,
+        behind_max_ns=0,
+        missed=0,
         queued=0,
         queue_sum_ns=0,
         queue_max_ns=0,
@@ -86,9 +93,17 @@ def decode(maps: Maps, targets: int, begin_ns: int, end_ns: int, map_full: int) 
     """The samples in one set of printed maps. Pure.
 
     `map_full` are updates that failed, of all targets together: bpftrace tells no key. Each sample has them,
-    under the operation "other".
+    under the operation "other". BadInput for maps that the script does not have.
     """
-    counts = _Counts(maps)
+    try:
+        return _decode(_Counts(maps), targets, begin_ns, end_ns, map_full)
+    except BadInput:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise BadInput(f"bpftrace prints maps that are none of ours: {error}") from error
+
+
+def _decode(counts: _Counts, targets: int, begin_ns: int, end_ns: int, map_full: int) -> list[TargetSample]:
     return [
         TargetSample(
             begin_ns,
@@ -114,8 +129,13 @@ class Frames:
         """The set that this line completes, None when it completes none."""
         if not line.startswith("{"):
             return None
-        event = json.loads(line)
-        kind, data = event["type"], event.get("data", {})
+        event = parse_json(line, "a line of bpftrace")
+        try:
+            return self._take(event["type"], event.get("data", {}), event)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise BadInput(f"bpftrace prints what nobody knows: {line[:200]}: {error}") from error
+
+    def _take(self, kind: object, data: Maps, event: Maps) -> Maps | None:
         if kind == "attached_probes":
             self.attached = True
         elif kind == "helper_error":
@@ -131,7 +151,7 @@ class Frames:
         if FIRST_MAP in data:
             self._maps = {}
         if self._maps is None:
-            raise ValueError(f"bpftrace prints {', '.join(data)} before {FIRST_MAP}: not by name")
+            raise BadInput(f"bpftrace prints {', '.join(data)} before {FIRST_MAP}: not by name")
         self._maps |= data
         if LAST_MAP not in data:
             return None
@@ -154,8 +174,8 @@ def _tool() -> str:
     found = shutil.which("bpftrace")
     if not found:
         raise Unsupported("bpftrace is not installed. Try: apt-get install bpftrace")
-    if not effective(Path("/proc/self/status").read_text()) >> 21 & 1 or os.geteuid() != 0:
-        raise PermissionMissing("bpftrace runs as root only, with CAP_SYS_ADMIN. Try: sudo opwatch ...")
+    if not effective(read_text(Path("/proc/self/status"))) >> 21 & 1 or os.geteuid() != 0:
+        raise missing("bpftrace", "root, with CAP_SYS_ADMIN")
     if not Path("/sys/kernel/btf/vmlinux").exists():
         raise Unsupported("the bpftrace backend needs the kernel's BTF; without it, --backend bcc may do")
     return found
@@ -168,7 +188,7 @@ def _definition(tool: str, name: str) -> str:
 
 def _check(leaves: Sequence[Leaf]) -> None:
     if len(leaves) > abi.MAX_TARGETS:
-        raise UsageError(f"{len(leaves)} disks are more than the {abi.MAX_TARGETS} opwatch watches at once")
+        raise UsageError(f"{len(leaves)} disks are more than the {abi.MAX_TARGETS} that one tracer takes")
     for leaf in leaves:
         if not leaf.device.disk.is_request_based:
             raise Unsupported(
@@ -181,6 +201,7 @@ class BpftraceTracer:
 
     backend = "bpftrace"
     hooks = "fentry"
+    notes: Sequence[str] = ()
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         tool = _tool()
@@ -194,7 +215,9 @@ class BpftraceTracer:
         # Room for the requests in flight and for the slots in use, in each map. Older versions know the
         # second name.
         room = str(8192 + 4096 * len(self.leaves))
-        text = script(self.leaves, batch_head(_definition(tool, "io_comp_batch")))
+        zone_resource = "required_elevator_features" in _definition(tool, "request_queue")
+        batches = batch_head(_definition(tool, "io_comp_batch"))
+        text = script(self.leaves, batches, zone_resource=zone_resource)
         self._process = subprocess.Popen(
             # It ends with us, however we end; and a terminal's Ctrl-C is for us, who still want to read.
             ["setpriv", "--pdeathsig", "KILL", tool, "-k", "-f", "json", "-e", text],
@@ -205,6 +228,7 @@ class BpftraceTracer:
             env=os.environ | {"BPFTRACE_MAX_MAP_KEYS": room, "BPFTRACE_MAP_KEYS_MAX": room},
         )
         self._stats = [StatReader(leaf.device) for leaf in self.leaves]
+        self._counted = [Counted(stat.read) for stat in self._stats]
         try:
             while not self._frames.attached:
                 self._next_line(time.monotonic() + PATIENCE_S)
@@ -222,8 +246,8 @@ class BpftraceTracer:
         maps = self._ask()
         samples = decode(maps, len(self.leaves), begin, time.monotonic_ns(), self._frames.map_full)
         return [
-            Reading(sample, then, stat.read(), stat.reason)
-            for sample, then, stat in zip(samples, before, self._stats, strict=True)
+            counted.reading(Reading(sample, then, stat.read(), stat.reason))
+            for sample, then, stat, counted in zip(samples, before, self._stats, self._counted, strict=True)
         ]
 
     def read_settled(self, patience_s: float = 0.2) -> list[Reading]:
@@ -268,7 +292,7 @@ class BpftraceTracer:
                 raise kind(f"bpftrace ended: {self._complaint()}")
             self._pending += data
         line, _, self._pending = self._pending.partition(b"\n")
-        text = line.decode(errors="replace")
+        text = text_of(line)
         if not self._frames.attached:
             self._frames.feed(text)
         return text

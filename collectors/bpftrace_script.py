@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from textwrap import indent
 
 from opwatch.abi import LATENCY, SIZE
+from opwatch.collectors.blk import ends_twice
 from opwatch.device import Leaf
 from opwatch.hist import Scale
 
@@ -27,6 +28,11 @@ EVENTS = (
     "sequential",
     "overwritten",
     "requeued",
+    "taken_back",
+    "refused",
+    "ends",
+    "stat_reads",
+    "stat_writes",
 )
 # Requests of one batch; a longer one is cut, and what is cut shows as completions missed.
 BATCH = 64
@@ -43,6 +49,10 @@ _OPERATIONS = (
 )
 
 
+# Its place in opwatch.ops.OPS.
+FLUSH = 2
+
+
 def _number(leaf: Leaf) -> int:
     major, minor = leaf.device.disk.dev
     return major << 20 | minor
@@ -52,6 +62,9 @@ def _tables(leaves: Sequence[Leaf]) -> str:
     """What requests are looked up in. A lookup costs the verifier less than a chain of conditions does."""
     lines = [f"@_op[{name}] = {index + 1};" for index, name in enumerate(_OPERATIONS)]
     lines.append("@_op[REQ_OP_ZONE_APPEND] = 2;")
+    # bpftrace refuses a map that nothing is written to; no disk has the number 0.
+    lines += ["@_twice[0] = 0;", "@_target[0] = 0;"]
+    lines += [f"@_twice[{index + 1}] = 1;" for index, leaf in enumerate(leaves) if ends_twice(leaf.device)]
     numbered = [leaf for leaf in leaves if _number(leaf) and not leaf.device.is_partition]
     lines += [f"@_target[{_number(leaf)}] = {leaves.index(leaf) + 1};" for leaf in numbered]
     return "\n".join(lines)
@@ -74,6 +87,8 @@ def _find(leaves: Sequence[Leaf]) -> str:
     lines = [
         "$disk = $rq->q->disk;",
         "$sector = $rq->__sector;",
+        # As place_of() of bpf/rq.h: without data the sector means nothing.
+        "if ($rq->__data_len == 0 && (uint64)$rq->part) { $sector = $rq->part->bd_start_sect; }",
         "$number = ((uint64)$disk->major << 20) | (uint64)$disk->first_minor;",
         "$t = @_target[$number];",
     ]
@@ -148,7 +163,10 @@ def _complete_batched() -> str:
     """A completion out of a batch: the whole of a request that was started, and without an error."""
     return f"""\
 $bytes = (uint64)$rq->__data_len;
+$left = $bytes;
 $issued = @start[(uint64)$rq];
+{_count_other()}
+{_event("ends")}
 if ($issued) {{
 {indent(_count(), chr(9))}
 }} else {{
@@ -157,29 +175,59 @@ if ($issued) {{
 }}"""
 
 
-def _complete() -> str:
+# As status_of() of bpf/op.h does it.
+RENUMBERED = "if ($error > 14 && $error < 19) { $error = $error - 1; }"
+
+
+def _complete(zone_resource: bool) -> str:
     """Any other completion. The body of on_complete() in bpf/blk.bpf.c, step by step."""
     return f"""\
 $now = nsecs;
 $bytes = (uint64)args->nr_bytes;
 $left = (uint64)$rq->__data_len;
 $issued = @start[(uint64)$rq];
-$error = args->error;
+$error = (uint64)args->error;
+{RENUMBERED if zone_resource else ""}
+$tail = (uint64)$rq->biotail;
+$taken = $bytes == 0 && $tail == 0 && $o != 0 && $o != {operation_key(FLUSH)};
 if ($error) {{
 	{_event("errors")}
 	@status[$t, $o, $error] = count();
 	@error_bytes[$t, $o] = sum($bytes);
 }}
+{_count_other()}
 if ($bytes < $left) {{
 	{_event("partial")}
 	if ($issued) {{ @bytes[$t, $o] = sum($bytes); }} else {{ @unseen[$t, $o] = sum($bytes); }}
-}} else if ($issued) {{
-{indent(_count(), chr(9))}
 }} else {{
-	@unseen[$t, $o] = sum($bytes);
-	if ($rq->state == MQ_RQ_IDLE) {{ {_event("never_issued")} }}
-	else if ($o == 2 && $bytes == 0) {{ {_event("flush_tails")} }}
-	else {{ {_event("unmatched")} }}
+	$first = $o != {operation_key(FLUSH)} && (uint64)$rq->end_io == kaddr("mq_flush_data_end_io");
+	if (!$first && (@_twice[$t] == 0 || $bytes == 0 || $error)) {{ {_event("ends")} }}
+	if ($issued && $taken) {{
+		delete(@start[(uint64)$rq]);
+		{_event("taken_back")}
+	}} else if ($issued) {{
+{indent(_count(), chr(9) * 2)}
+	}} else {{
+		@unseen[$t, $o] = sum($bytes);
+		if ($rq->state == MQ_RQ_IDLE) {{ {_event("never_issued")} }}
+		else if ($taken) {{ {_event("taken_back")} {_event("refused")} }}
+		else if ($bytes == 0 && $tail) {{ {_event("flush_tails")} }}
+		else {{ {_event("unmatched")} }}
+	}}
+}}"""
+
+
+def _count_other() -> str:
+    """What the kernel makes of an operation without a class: count_other() of bpf/rq.h."""
+    return f"""\
+if ($o == 0 && (uint64)$rq->part) {{
+	if ((uint64)$rq->cmd_flags & 1) {{
+		@stat_write_bytes[$t, $o] = sum($bytes);
+		if ($bytes >= $left) {{ {_event("stat_writes")} }}
+	}} else {{
+		@stat_read_bytes[$t, $o] = sum($bytes);
+		if ($bytes >= $left) {{ {_event("stat_reads")} }}
+	}}
 }}"""
 
 
@@ -191,16 +239,16 @@ def _probe(function: str, body: str) -> str:
     return f"kfunc:{function}\n{{\n{indent(body, chr(9))}\n}}\n"
 
 
-def script(leaves: Sequence[Leaf], batch_head: str | None) -> str:
+def script(leaves: Sequence[Leaf], batch_head: str | None, *, zone_resource: bool = False) -> str:
     """The script for these leaves. `batch_head` leads from a batch to its first request, None where the
-    kernel has no batches."""
+    kernel has no batches; `zone_resource`: it has HAS_ZONE_RESOURCE_STATUS, as bpf/kernel.h calls it."""
     requeue = f"if (@start[(uint64)$rq]) {{\n\tdelete(@start[(uint64)$rq]);\n\t{_event('requeued')}\n}}"
     parts = [
         f"BEGIN\n{{\n\t{FIRST_MAP} = 1;\n\t{LAST_MAP} = 1;\n{indent(_tables(leaves), chr(9))}\n}}\n",
         _probe("blk_mq_start_request", "$rq = args->rq;\n" + _when_watched(leaves, _issue())),
         _probe(
             "blk_update_request",
-            "$rq = args->req;\n" + _when_watched(leaves, _complete()),
+            "$rq = args->req;\n" + _when_watched(leaves, _complete(zone_resource)),
         ),
         _probe("__blk_mq_requeue_request", "$rq = args->rq;\n" + _when_watched(leaves, requeue)),
     ]

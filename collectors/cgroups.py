@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-_MOST = 20000
+# Systems nest a dozen groups. os.walk() follows any depth, in a time that grows with its square.
+_MOST, _DEEPEST = 20000, 64
 
 
 def cgroup_names(root: Path | None = None) -> dict[int, str]:
@@ -14,11 +15,19 @@ def cgroup_names(root: Path | None = None) -> dict[int, str]:
     for top in (root,) if root else (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified")):
         if not (top / "cgroup.controllers").exists():
             continue
-        for folder, _, _ in os.walk(top):
-            try:
-                found[os.stat(folder).st_ino] = folder[len(str(top)) :] or "/"  # noqa: PTH116
-            except OSError:
-                continue
-            if len(found) >= _MOST:
-                break
+        root_length, level = len(str(top)), [str(top)]
+        for _ in range(_DEEPEST):
+            level = [below for folder in level for below in _add(found, folder, root_length)]
     return found
+
+
+def _add(found: dict[int, str], folder: str, root_length: int) -> list[str]:
+    """Note a group, and give those below it."""
+    if len(found) >= _MOST:
+        return []
+    try:
+        found[os.stat(folder).st_ino] = folder[root_length:] or "/"  # noqa: PTH116
+        with os.scandir(folder) as entries:
+            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []

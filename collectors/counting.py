@@ -18,7 +18,7 @@ from opwatch.counters.reading import Drive, Reading, Report
 from opwatch.counters.report import report
 from opwatch.details import read_identity
 from opwatch.device import SECTOR, BlockDevice, Devices
-from opwatch.errors import OpwatchError
+from opwatch.errors import OpwatchError, Unsupported
 
 if TYPE_CHECKING:
     from opwatch.trail import Poll
@@ -55,6 +55,17 @@ def namespaces(devices: Devices, disk: BlockDevice) -> list[BlockDevice]:
 def _writes_in_flight(disk: BlockDevice) -> int:
     fields = (disk.attribute("inflight") or "").split()
     return int(fields[1]) if len(fields) > 1 else 0
+
+
+def _no_firmware(disk: BlockDevice) -> str | None:
+    """Why there is no drive to ask, None when there may be one."""
+    device = disk.sysfs / "device"
+    if not device.exists():
+        return f"{disk.name} ({disk.kind()}) is no drive: it has no firmware, and no counters of its own"
+    bus = (device / "subsystem").resolve().name
+    if bus in ("virtio", "xen"):
+        return f"{disk.name} is a virtual disk ({bus}): the counters are those of a drive of its host"
+    return None
 
 
 def _refuse(error: OpwatchError) -> Callable[[], Evidence]:
@@ -100,6 +111,8 @@ class Counting:
             return lambda: collect_nvme(folder, self._catalogue)
         node = Path("/dev") / disk.name
         if not disk.name.startswith("nvme"):
+            if why := _no_firmware(disk):
+                return _refuse(Unsupported(why))
             # What only other drives need is not imported for this one: it would be half of the time it takes.
             from opwatch.collectors.smart import collect_smart
 

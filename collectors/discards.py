@@ -24,7 +24,8 @@ _CLAIMS = ("discard_fitrim", "discard_fitrim_any")
 class DiscardTracer:
     """Attached from entering to leaving. `granules` are (bytes, offset) of what a disk frees as a whole;
     `claims`: follow every process's calls of FITRIM as well; `commands`: count those that drivers make of
-    discards, at the cost of a look at each that they make; `programs` come from loader(), and decide both."""
+    discards, at the cost of a look at each that they make; `programs` come from loader(), and decide both;
+    `chain`: the block tracer's, which then calls the programs of issue and end."""
 
     def __init__(
         self,
@@ -36,14 +37,25 @@ class DiscardTracer:
         claims: bool = False,
         commands: bool = True,
         programs: Discards | None = None,
+        chain: Callable[[int, int], None] | None = None,
     ) -> None:
         packed = b"".join(pack_granule(name, *granule) for name, granule in (granules or {}).items())
         self._native = (
-            programs or loader(functions=functions, stalls=stalls, claims=claims, commands=commands)()
+            programs
+            or loader(
+                functions=functions,
+                stalls=stalls,
+                chained=chain is not None,
+                claims=claims,
+                commands=commands,
+            )()
         )
+        self._chain = chain
         from opwatch._native import ProbeError
 
         try:
+            if chain:
+                chain(*self._native.chained())
             self._native.attach(packed)
         except ProbeError as error:
             self._native.close()
@@ -104,6 +116,9 @@ class DiscardTracer:
         return self._native.programs()
 
     def close(self) -> None:
+        if self._chain:
+            self._chain(-1, -1)
+            self._chain = None
         self._native.close()
         for stat in self._stats.values():
             stat.close()
@@ -133,7 +148,7 @@ class DiscardTracer:
             before = self._before[name]
             if before and now and "discard" in now.requests:
                 grown[name] = (
-                    now.requests["discard"] - before.requests["discard"],
-                    now.bytes["discard"] - before.bytes["discard"],
+                    now.requests["discard"] - before.requests.get("discard", 0),
+                    now.bytes["discard"] - before.bytes.get("discard", 0),
                 )
         return grown

@@ -6,25 +6,34 @@ import time
 from dataclasses import dataclass
 
 from opwatch.device import BlockDevice, LiveAttribute
+from opwatch.errors import BadInput
+from opwatch.foreign import whole
 
 SECTOR = 512
+# Its place among the fields of a stat file.
+IN_FLIGHT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class StatSample:
-    """One reading of a stat file. Absolute; requests are counted when they complete."""
+    """One reading of a stat file. Absolute; requests are counted when they complete. A group that the kernel
+    does not have, or of which the driver of bios has not counted one, is left out."""
 
     begin_ns: int
     end_ns: int
     requests: dict[str, int]
     bytes: dict[str, int]
+    in_flight: int = 0
 
 
 def decode_stat(text: str) -> tuple[dict[str, int], dict[str, int]]:
     """(requests, bytes) by group. Pure. Groups the kernel does not have are left out."""
-    fields = [int(field) for field in text.split()]
+    words = text.split()
+    fields = [number for word in words if (number := whole(word)) is not None]
+    if len(fields) != len(words):
+        raise BadInput(f"a stat file with what is no number: {text[:200]!r}")
     if len(fields) < 11:
-        raise ValueError(f"a stat file has at least 11 fields, not {len(fields)}")
+        raise BadInput(f"a stat file has at least 11 fields, not {len(fields)}")
     requests = {"read": fields[0], "write": fields[4]}
     bytes_ = {"read": fields[2] * SECTOR, "write": fields[6] * SECTOR}
     if len(fields) >= 15:
@@ -33,6 +42,15 @@ def decode_stat(text: str) -> tuple[dict[str, int], dict[str, int]]:
     if len(fields) >= 17:
         requests["flush"] = fields[15]
     return requests, bytes_
+
+
+def without_what_is_not_kept(
+    requests: dict[str, int], bytes_: dict[str, int]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """What a driver of bios counted. Each counts what it cares for: zram reads and writes but no discards,
+    brd nothing at all. What it never counted, it does not keep. Pure."""
+    kept = {group: count for group, count in requests.items() if count}
+    return kept, {group: count for group, count in bytes_.items() if group in kept}
 
 
 def no_witness(device: BlockDevice) -> str | None:
@@ -53,7 +71,9 @@ class StatReader:
     """The stat file of one device. `reason` says why there is nothing to read, None when there is."""
 
     def __init__(self, device: BlockDevice) -> None:
-        self.reason = no_witness(device)
+        self._requests = device.disk.is_request_based
+        # A driver of bios counts whatever that switch says.
+        self.reason = no_witness(device) if self._requests else None
         self._file = LiveAttribute(device.sysfs / "stat")
         self._switch = LiveAttribute(device.disk.sysfs / "queue" / "iostats")
         self._looks = False
@@ -62,7 +82,7 @@ class StatReader:
         """The counters now; None when they mean nothing or the device is gone."""
         # Every other time is enough: a sample lies between two readings.
         self._looks = not self._looks
-        if self._looks and not self.reason and (self._switch.read() or "").strip() == "0":
+        if self._looks and self._requests and not self.reason and (self._switch.read() or "").strip() == "0":
             # For good: what is counted after they are switched on again has a hole in it.
             self.reason = "statistics were switched off meanwhile"
         if self.reason:
@@ -70,7 +90,12 @@ class StatReader:
         begin = time.monotonic_ns()
         text = self._file.read()
         end = time.monotonic_ns()
-        return StatSample(begin, end, *decode_stat(text)) if text else None
+        if not text:
+            return None
+        requests, bytes_ = decode_stat(text)
+        if not self._requests:
+            requests, bytes_ = without_what_is_not_kept(requests, bytes_)
+        return StatSample(begin, end, requests, bytes_, int(text.split()[IN_FLIGHT]))
 
     def close(self) -> None:
         self._file.close()

@@ -6,8 +6,12 @@ import os
 from pathlib import Path
 
 from opwatch.errors import OpwatchError, Unsupported
+from opwatch.foreign import read_text
 from opwatch.trim import f2fs
 from opwatch.trim.extents import Extents
+
+# Two hundred bytes for each 2 MiB: of 16 TiB.
+_MOST_BYTES = 2 << 30
 
 
 def read_free(name: str) -> tuple[int, Extents, tuple[str, ...]]:
@@ -17,7 +21,7 @@ def read_free(name: str) -> tuple[int, Extents, tuple[str, ...]]:
         raise Unsupported(f"{name}: this f2fs lies on several devices, of which it names the first alone")
     path = Path("/proc/fs/f2fs") / name / "segment_bits"
     try:
-        found, changed = f2fs.free_of_segments(path.read_text(encoding="ascii"), geometry)
+        found, changed = f2fs.free_of_segments(read_text(path, _MOST_BYTES), geometry)
     except FileNotFoundError as error:
         raise Unsupported(f"{path} is not there: without it f2fs has no list of free blocks") from error
     except ValueError as error:

@@ -6,10 +6,8 @@ import errno
 import fcntl
 import os
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
+from opwatch.collectors.mount_handle import opened
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported, UsageError
 from opwatch.usage import Mount, Usage, mount_of, read_usage
 
@@ -21,21 +19,6 @@ EVERYTHING = 0xFFFFFFFFFFFFFFFF
 # The server or the host trims these, or nobody can.
 _ELSEWHERE = ("nfs", "nfs4", "cifs", "smb3", "ceph", "glusterfs", "9p", "virtiofs", "afs", "lustre", "fuse")
 _LAYERED = ("overlay", "aufs", "ecryptfs")
-
-
-@contextmanager
-def opened(point: str | Path) -> Iterator[int]:
-    """A descriptor of the mount point."""
-    try:
-        descriptor = os.open(point, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except PermissionError as error:
-        raise PermissionMissing(f"{point}: may not be opened; run it as root") from error
-    except OSError as error:
-        raise OpwatchError(f"{point}: {error.strerror}") from error
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def mounted_at(path: str, usage: Usage | None = None) -> Mount:
@@ -74,9 +57,7 @@ def fitrim(mount: Mount, start: int = 0, length: int = EVERYTHING, minlen: int =
     """Trim free space of a range, in the file system's own addresses; returns the bytes that the kernel
     claims to have trimmed, which may be less or more than what reached the drive."""
     buffer = bytearray(_RANGE.pack(start, length, minlen))
-    with opened(mount.point) as descriptor:
-        if mount != mounted_at(mount.point):
-            raise RefusedError(f"{mount.point}: something else is mounted there now")
+    with opened(mount) as descriptor:
         try:
             fcntl.ioctl(descriptor, FITRIM, buffer)
         except OSError as error:

@@ -10,8 +10,10 @@ import signal
 import struct
 from collections.abc import Callable
 
-from opwatch.collectors.fitrim import FITRIM, mounted_at, opened
-from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
+from opwatch.collectors.fitrim import FITRIM
+from opwatch.collectors.mount_handle import opened
+from opwatch.errors import OpwatchError
+from opwatch.privilege import missing
 from opwatch.trim.question import ALL, Answer, Asked
 from opwatch.usage import Mount
 
@@ -21,9 +23,7 @@ _ANSWER = struct.Struct("=qQ")
 
 def trim(mount: Mount, asked: Asked, started: Callable[[int], None]) -> Answer:
     """Trim, and return what the kernel claims. `started` is told the process before it begins."""
-    with opened(mount.point) as descriptor:
-        if mount != mounted_at(mount.point):
-            raise RefusedError(f"{mount.point}: something else is mounted there now")
+    with opened(mount) as descriptor:
         return _ask(descriptor, asked, started)
 
 
@@ -80,7 +80,7 @@ def _wait(pid: int, answer: int) -> Answer:
     if len(raw) == _ANSWER.size:
         error, claimed = _ANSWER.unpack(raw)
         if error in (errno.EPERM, errno.EACCES):
-            raise PermissionMissing("FITRIM: needs CAP_SYS_ADMIN, or root. Try: sudo opwatch trim audit ...")
+            raise missing("FITRIM", "CAP_SYS_ADMIN, or root", "trim audit ...")
         return Answer(None if error else claimed, error, interrupted)
     if os.WIFSIGNALED(status):
         return Answer(None, 0, True)

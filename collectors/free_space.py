@@ -15,7 +15,7 @@ from pathlib import Path
 
 from opwatch.collectors.btrfs import Geometry, read_geometry, tree
 from opwatch.collectors.f2fs import read_free
-from opwatch.collectors.fitrim import opened
+from opwatch.collectors.mount_handle import opened
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.trim import btrfs, fsmap
 from opwatch.trim.extents import Extents
@@ -60,7 +60,7 @@ def read_free_space(mount: Mount, window: tuple[int, int] | None = None) -> Free
     is one, which is quicker. Unsupported, with the reason, where the kernel has no call for it;
     PermissionMissing where that call is root's."""
     refused = _REFUSED.get(mount.filesystem)
-    with opened(mount.point) as descriptor:
+    with opened(mount) as descriptor:
         try:
             if refused:
                 status = os.fstatvfs(descriptor)

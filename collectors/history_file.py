@@ -5,14 +5,21 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import threading
+from collections.abc import Iterable
+from itertools import takewhile
 from pathlib import Path
 
-from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
+from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError
+from opwatch.foreign import read_all
+from opwatch.safefile import NewFile, open_own, write_anew
 from opwatch.trim import journal
 from opwatch.trim.journal import Saved
 
 # A file is written anew when it has grown by this much, and to several times its size.
-_GROWTH_BYTES, _GROWTH = 1 << 20, 2
+_GROWTH_BYTES, _GROWTH, _MOST_GROWTH_BYTES = 1 << 20, 2, 64 << 20
+# As many runs as a map has room for, grown by as much as a file may.
+_MOST_BYTES = 256 << 20
 
 
 def _opened(path: Path, flags: int) -> int:
@@ -25,7 +32,7 @@ def _opened(path: Path, flags: int) -> int:
 
 
 def _explained(error: OSError, path: Path) -> OpwatchError:
-    folder = Path(os.path.realpath(path)).parent
+    folder = path.absolute().parent
     if isinstance(error, FileNotFoundError) and not folder.exists():
         return OpwatchError(f"{path}: there is no folder {folder}: make it, or name another file with -o")
     kind = PermissionMissing if isinstance(error, PermissionError) else OpwatchError
@@ -38,13 +45,12 @@ class HistoryFile:
 
     def __init__(self, path: Path) -> None:
         self.damage: str | None = None
+        self.path = path.absolute()
+        self._rewrite: _Rewrite | None = None
         try:
-            self._is_new = not path.exists()
-            self._descriptor = _locked(path)
+            self._descriptor, self._is_new = _locked(self.path)
         except OSError as error:
             raise _explained(error, path) from error
-        # No link may be renamed over. It is opened first: the kernel knows whose links to follow.
-        self.path = Path(os.path.realpath(path))
         try:
             self.saved = self._load()
         except BaseException:
@@ -53,47 +59,73 @@ class HistoryFile:
         self._grown = 0
 
     def _load(self) -> Saved | None:
-        raw = self.path.read_bytes()
+        with os.fdopen(os.dup(self._descriptor), "rb", buffering=0) as file:
+            raw = read_all(file, str(self.path), _MOST_BYTES)
         self._first = len(raw)
         if raw and not raw.startswith(journal.MAGIC[: len(raw)]):
             raise RefusedError(f"{self.path} exists and is no history: name another file with -o")
         try:
             return journal.load(raw) if len(raw) > len(journal.MAGIC) else None
-        except ValueError as error:
+        except BadInput as error:
             self.damage = str(error)
             return None
 
-    def replace(self, content: bytes) -> None:
+    def replace(self, chunks: Iterable[bytes]) -> None:
         """Write all of it anew; a reader finds the old content or the new one."""
-        temporary = self.path.with_name(f".{self.path.name}.new")
+        self._end_rewrite()
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _write(descriptor, content)
-                temporary.replace(self.path)
-            except BaseException:
-                os.close(descriptor)
-                temporary.unlink(missing_ok=True)
-                raise
+            descriptor = write_anew(self.path, chunks, locked=True)
         except OSError as error:
             raise _explained(error, self.path) from error
+        self._change_to(descriptor)
+
+    def begin_replacing(self, chunks: Iterable[bytes]) -> None:
+        """The same, beside whoever asks for it: the old file goes on until finish_replacing()."""
+        try:
+            self._rewrite = _Rewrite(self.path, chunks)
+        except OSError as error:
+            raise _explained(error, self.path) from error
+
+    @property
+    def is_replacing(self) -> bool:
+        return self._rewrite is not None
+
+    def finish_replacing(self) -> None:
+        """Take up the new file, if it is whole by now, with all that was appended meanwhile."""
+        rewrite = self._rewrite
+        if rewrite is None or rewrite.is_alive():
+            return
+        self._rewrite = None
+        try:
+            descriptor = rewrite.commit()
+        except OSError as error:
+            raise _explained(error, self.path) from error
+        self._change_to(descriptor)
+
+    def _change_to(self, descriptor: int) -> None:
         os.close(self._descriptor)
         self._descriptor = descriptor
-        self._first, self._grown = len(content), 0
+        self._first, self._grown = os.fstat(descriptor).st_size, 0
 
-    def append(self, frame: bytes) -> None:
+    def _end_rewrite(self) -> None:
+        rewrite, self._rewrite = self._rewrite, None
+        if rewrite:
+            rewrite.abandon()
+
+    def append(self, frames: bytes) -> None:
         try:
-            _write(self._descriptor, frame)
+            _write(self._descriptor, frames)
         except OSError as error:
             raise _explained(error, self.path) from error
-        self._grown += len(frame)
+        self._grown += len(frames)
+        if self._rewrite:
+            self._rewrite.later.append(frames)
 
     @property
     def is_here(self) -> bool:
         """The path still names the file that we write to."""
         try:
-            return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
+            return os.path.samestat(os.fstat(self._descriptor), self.path.lstat())
         except OSError:
             return False
 
@@ -105,18 +137,55 @@ class HistoryFile:
     @property
     def has_grown(self) -> bool:
         """It is worth writing anew."""
-        return self._grown > max(_GROWTH_BYTES, _GROWTH * self._first)
+        return self._grown > max(_GROWTH_BYTES, min(_GROWTH * self._first, _MOST_GROWTH_BYTES))
 
     def abandon(self) -> None:
         """Close it, and leave no empty file that was not there before."""
-        if self._is_new and os.fstat(self._descriptor).st_size == 0:
+        if self._is_new and os.fstat(self._descriptor).st_size == 0 and self.is_here:
             self.path.unlink(missing_ok=True)
         self.close()
 
     def close(self) -> None:
+        self._end_rewrite()
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+class _Rewrite(threading.Thread):
+    """A new file, written in a thread: a large map takes seconds, and so does a disk that is busy."""
+
+    def __init__(self, path: Path, chunks: Iterable[bytes]) -> None:
+        super().__init__(name="opwatch history", daemon=True)
+        self.later: list[bytes] = []
+        self._chunks = chunks
+        self._error: OSError | None = None
+        self._unwanted = threading.Event()
+        self._file = NewFile(path, locked=True)
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._file.put(takewhile(lambda _: not self._unwanted.is_set(), self._chunks))
+            self._file.sync()
+        except OSError as error:
+            self._error = error
+
+    def commit(self) -> int:
+        """When the thread has ended: its file under its name."""
+        try:
+            if self._error:
+                raise self._error
+            self._file.put(self.later)
+            return self._file.commit()
+        except BaseException:
+            self._file.abandon()
+            raise
+
+    def abandon(self) -> None:
+        self._unwanted.set()
+        self.join()
+        self._file.abandon()
 
 
 def _write(descriptor: int, content: bytes) -> None:
@@ -125,14 +194,14 @@ def _write(descriptor: int, content: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _locked(path: Path) -> int:
-    """A descriptor of the file that the path names, ours alone to write to."""
+def _locked(path: Path) -> tuple[int, bool]:
+    """(a descriptor of the file that the path names, ours alone to write to; whether it is new)."""
     while True:
-        descriptor = _opened(path, os.O_RDWR | os.O_CREAT)
+        descriptor, is_new = open_own(path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(descriptor).st_ino == path.stat().st_ino:
-                return descriptor
+            if os.path.samestat(os.fstat(descriptor), path.lstat()):
+                return descriptor, is_new
         except BlockingIOError as error:
             os.close(descriptor)
             raise RefusedError(f"{path}: another opwatch records into it") from error
@@ -150,7 +219,7 @@ def _read(path: Path) -> tuple[bytes, bool]:
                 alive = False
             except BlockingIOError:
                 alive = True
-            raw = file.read()
+            raw = read_all(file, str(path), _MOST_BYTES)
             # One that was just written anew has no writer any more, but its successor may.
             if alive or os.fstat(file.fileno()).st_ino == path.stat().st_ino:
                 return raw, alive
@@ -164,5 +233,5 @@ def read_history(path: Path) -> tuple[Saved, bool]:
         raise _explained(error, path) from error
     try:
         return journal.load(raw), alive
-    except ValueError as error:
+    except BadInput as error:
         raise OpwatchError(f"{path} is no history that can be read: {error}") from error

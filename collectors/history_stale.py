@@ -10,7 +10,14 @@ from pathlib import Path
 from opwatch.collectors.changes import Counts, disk_of_requests
 from opwatch.collectors.history_file import read_history
 from opwatch.collectors.lowest import free_landings
-from opwatch.collectors.recording import GAP_NOTE, identify, is_other, other_life, read_moment
+from opwatch.collectors.recording import (
+    GAP_NOTE,
+    find_drive,
+    identify,
+    is_other,
+    other_life,
+    read_moment,
+)
 from opwatch.collectors.sentinels import granule_of
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import NotEnoughData, OpwatchError, RefusedError
@@ -20,6 +27,7 @@ from opwatch.trim.journal import Look, Saved
 from opwatch.trim.layers import Stack
 from opwatch.trim.remap import Landing, still
 from opwatch.trim.sectormap import State
+from opwatch.trim.stale import Bounds
 from opwatch.usage import Mount
 
 # A recorder writes down what changed every second.
@@ -49,6 +57,19 @@ class Part:
     held_bytes: int
     unknown_bytes: int
     remembered: Remembered | None
+
+    @property
+    def on_drive(self) -> Bounds | None:
+        """What of the whole drive holds data, by the history; None without one."""
+        if self.remembered is None:
+            return None
+        low, unknown = self.remembered.held.total, self.remembered.unknown.total
+        return Bounds(None if unknown else low, low, low + unknown)
+
+    @property
+    def unknown_in_use_bytes(self) -> int:
+        """What is not free and may hold data or not."""
+        return self.remembered.unknown.total - self.unknown_bytes if self.remembered else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +106,7 @@ class Reader:
     def __init__(self, path: Path, devices: Devices) -> None:
         self.path = path
         saved, _ = read_history(path)
-        device = devices.by_name(saved.drive.name)
+        device = find_drive(devices, saved.drive)
         if device is None:
             raise OpwatchError(f"{path} is the history of {saved.drive.name}, which is not here")
         self.device: BlockDevice = device

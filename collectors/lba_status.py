@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from opwatch.device import BlockDevice
-from opwatch.errors import OpwatchError
+from opwatch.errors import BadInput, OpwatchError
 from opwatch.trim import lba_status
 from opwatch.trim.extents import Extents
 
@@ -47,7 +47,7 @@ class _Header(ctypes.Structure):
 
 
 def _ask(descriptor: int, first_block: int) -> bytes:
-    """The answer to one command. OSError where this is no SCSI disk; ValueError where it refuses."""
+    """The answer to one command. OSError where this is no SCSI disk; BadInput where it refuses."""
     command = ctypes.create_string_buffer(lba_status.command(first_block, _ANSWER_BYTES), 16)
     answer = ctypes.create_string_buffer(_ANSWER_BYTES)
     sense = ctypes.create_string_buffer(64)
@@ -64,12 +64,12 @@ def _ask(descriptor: int, first_block: int) -> bytes:
     )
     fcntl.ioctl(descriptor, _SG_IO, header)
     if header.status or header.host_status or header.driver_status & 0xF:
-        raise ValueError("the disk refuses GET LBA STATUS")
+        raise BadInput("the disk refuses GET LBA STATUS")
     return answer.raw[: _ANSWER_BYTES - header.resid]
 
 
 def _held(descriptor: int, block_bytes: int, start: int, stop: int, deadline: float) -> list[tuple[int, int]]:
-    """What is held from `start` to `stop`, and perhaps beyond. ValueError for an answer that is none or too
+    """What is held from `start` to `stop`, and perhaps beyond. BadInput for an answer that is none or too
     late."""
     held: list[tuple[int, int]] = []
     at = start
@@ -77,7 +77,7 @@ def _held(descriptor: int, block_bytes: int, start: int, stop: int, deadline: fl
         runs = lba_status.decode(_ask(descriptor, at // block_bytes), block_bytes)
         # The first run may begin before the block that was asked for.
         if runs[-1].end <= at or runs[0].start > at or time.monotonic() > deadline:
-            raise ValueError("the disk's map does not go on, or takes too long")
+            raise BadInput("the disk's map does not go on, or takes too long")
         held += [(run.start, run.end) for run in runs if run.held]
         at = runs[-1].end
     return held

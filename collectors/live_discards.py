@@ -1,65 +1,106 @@
-"""Who discards on the disks of a watch: a tracer beside the one that counts requests."""
+"""Who discards on the disks of a watch: tracers beside those that count requests."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from opwatch.abi import TargetSample
+from opwatch.collectors.blk import BlockTracer
 from opwatch.collectors.cgroups import cgroup_names
 from opwatch.collectors.discards import DiscardTracer
 from opwatch.collectors.trim_layers import limits_of
 from opwatch.device import BlockDevice, Leaf
-from opwatch.trim.live import Discards, between
+from opwatch.tracing import Tracer
+from opwatch.trim.live import Discards, between, stalled
 from opwatch.usage import read_usage
 
 
-class LiveDiscards:
-    """Attached from construction to close(). None is given for every disk when it is not wanted."""
+class _Part:
+    """One tracer, of the disks of one block tracer. `last` is what each place was shown last."""
 
-    def __init__(self, leaves: Sequence[Leaf], *, wanted: bool) -> None:
-        self._devices = {leaf.device.name: leaf.device for leaf in leaves}
-        self._tracer: DiscardTracer | None = None
-        if not wanted:
-            return
-        disks = {leaf.device.disk.name: leaf.device.disk for leaf in leaves}
+    def __init__(self, leaves: Mapping[int, Leaf], tracer: Tracer) -> None:
+        self.devices = {place: leaf.device for place, leaf in leaves.items()}
+        disks = {device.disk.name: device.disk for device in self.devices.values()}
         granules = {name: granule for name, disk in disks.items() if (granule := limits_of(disk).granule())}
-        self._tracer = DiscardTracer(
-            list(disks.values()), granules, functions=False, stalls=True, commands=False
+        # The block tracer looks at every request already, and at what waits behind discards.
+        chain = tracer.chain if isinstance(tracer, BlockTracer) else None
+        self.is_chained = chain is not None
+        self.tracer = DiscardTracer(
+            list(disks.values()), granules, functions=False, stalls=True, commands=False, chain=chain
         )
-        self._first = self._last = self._now = self._tracer.read()
+        self.first = self.now = self.tracer.read()
+        self.last = dict.fromkeys(leaves, self.first)
+
+
+class LiveDiscards:
+    """Attached from add() to close(), which is before the block tracers are closed. `wanted` decides for
+    each set of disks that comes; nothing is told of a set for which it says no. `is_required`: without them
+    there is nothing to watch."""
+
+    def __init__(self, wanted: Callable[[Sequence[Leaf]], bool], *, is_required: bool = False) -> None:
+        self._wanted = wanted
+        self.is_required = is_required
+        self._parts: list[_Part] = []
         self._look_up_names()
 
+    def add(self, leaves: Mapping[int, Leaf], tracer: Tracer) -> None:
+        """Attach to further leaves, by their places; `tracer` counts their requests."""
+        if self._wanted(list(leaves.values())):
+            self._parts.append(_Part(leaves, tracer))
+            self._look_up_names()
+
+    def drop(self, place: int) -> None:
+        """A leaf is wanted no longer; a tracer is closed with the last of its leaves."""
+        for part in [part for part in self._parts if place in part.devices]:
+            del part.devices[place]
+            if not part.devices:
+                part.tracer.close()
+                self._parts.remove(part)
+
     def look(self) -> None:
-        """Once for every interval, before get()."""
-        if self._tracer:
-            self._last, self._now = self._now, self._tracer.read()
-            if self._now.origins != self._last.origins:
+        """Once for every time that something is written, before get()."""
+        for part in self._parts:
+            before, part.now = part.now, part.tracer.read()
+            if part.now.origins != before.origins:
                 self._look_up_names()
 
     def _look_up_names(self) -> None:
         """Of those who discard. Not for every interval: it is a walk of all control groups."""
-        self._cgroups = cgroup_names()
-        self._mounts = {each.dev: f"{each.filesystem} {each.point}" for each in read_usage().mounts}
+        self._cgroups: dict[int, str] = cgroup_names() if self._parts else {}
+        mounts = read_usage().mounts if self._parts else ()
+        self._mounts = {each.dev: f"{each.filesystem} {each.point}" for each in mounts}
 
-    def get(self, name: str, *, final: bool) -> Discards | None:
-        """Of the time between the last two looks, or (`final`) of all the time. Of a partition, those that
-        were sent to it."""
-        if not self._tracer:
+    def get(self, place: int, begin: TargetSample, end: TargetSample, *, final: bool) -> Discards | None:
+        """Of the time since this place was asked for last, or (`final`) of all the time; `begin` and `end`
+        are of the same. Of a partition, those that were sent to it."""
+        part = next((part for part in self._parts if place in part.devices), None)
+        if not part:
             return None
-        device = self._devices[name]
+        device = part.devices[place]
         devs = [":".join(map(str, device.dev))] if device.is_partition else None
-        then = self._first if final else self._last
-        found = between(then, self._now, device.disk.name, self._cgroups, self._mounts, devs)
-        return replace(found, unseen=self._unseen(device, found)) if final else found
+        then = part.first if final else part.last[place]
+        if not final:
+            part.last[place] = part.now
+        found = between(then, part.now, device.disk.name, self._cgroups, self._mounts, devs)
+        if part.is_chained:
+            found = replace(found, stalled=stalled(begin, end))
+        return replace(found, unseen=_unseen(part, device, found)) if final else found
 
-    def _unseen(self, device: BlockDevice, found: Discards) -> int | None:
-        """How many more the kernel counted, where its count is of the same."""
-        counted = None if device.is_partition else self._now.stats.get(device.disk.name)
-        return counted[0] - found.ended if counted else None
+    def programs(self) -> list[tuple[str, int, int, int, int]]:
+        """(name, id, runs, run_ns, recursion misses) of each; what a block tracer calls counts as its own."""
+        return [program for part in self._parts for program in part.tracer.programs()]
 
     def close(self) -> None:
-        if self._tracer:
-            self._tracer.close()
+        for part in self._parts:
+            part.tracer.close()
+        self._parts = []
+
+
+def _unseen(part: _Part, device: BlockDevice, found: Discards) -> int | None:
+    """How many more the kernel counted, where its count is of the same."""
+    counted = None if device.is_partition else part.now.stats.get(device.disk.name)
+    return counted[0] - found.ended if counted else None
 
 
 def offers_discards(leaves: Sequence[Leaf]) -> bool:

@@ -6,8 +6,8 @@ import fcntl
 from collections.abc import Iterable, Mapping
 
 from opwatch.collectors.btrfs import read_geometry
-from opwatch.collectors.fitrim import opened
 from opwatch.collectors.free_space import device_number, read_chunks, read_free_space, settle
+from opwatch.collectors.mount_handle import opened
 from opwatch.device import Devices
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.trim import btrfs, fiemap
@@ -44,7 +44,7 @@ def free_landings(
         whole = Extents.of([(0, top.size_bytes)])
         return landings(devices, stack, {(major, minor): whole}), ()
     if settled:
-        with opened(mount.point) as descriptor:
+        with opened(mount) as descriptor:
             settle(descriptor)
     found = read_free_space(mount)
     return landings(devices, stack, found.extents), found.notes

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from opwatch.foreign import read_text
+
 _DELETED = " (deleted)"
 
 
@@ -34,7 +36,7 @@ def deleted_files(proc: Path = Path("/proc")) -> list[DeletedFile]:
 def _of_process(folder: Path) -> Iterator[DeletedFile]:
     try:
         descriptors = list((folder / "fd").iterdir())
-        comm = (folder / "comm").read_text().strip()
+        comm = read_text(folder / "comm").removesuffix("\n")
     except OSError:  # it ended, or is not ours
         return
     for each in descriptors:

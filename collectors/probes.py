@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 from opwatch.collectors.blk import BlockTracer, explain_probe_error
+from opwatch.collectors.contexts import watch_switches
+from opwatch.contexts import WHERE
 from opwatch.device import BlockDevice, Devices, Leaf
 from opwatch.diagnosis import REPORT, Attempt, Check, note, ok, problem, program
 from opwatch.errors import OpwatchError, ProbeRejected
@@ -62,6 +64,23 @@ def check_floor() -> Check:
         fix = REPORT if isinstance(explained, ProbeRejected) else None
         return problem("empty programs", str(explained), fix, explained.exit_status, error.args[2] or None)
     return ok("empty programs", "loaded: the floor that opwatch overhead subtracts")
+
+
+def check_contexts() -> Check:
+    """Whether programs run in every context: some kernels skip them while PID 1 is current."""
+    found = watch_switches()
+    if isinstance(found, str):
+        return note("contexts", f"unknown: {found}")
+    if found.skipped is None:
+        return note("contexts", "unknown: PID 1 did not run while it was watched")
+    if found.skipped:
+        return note(
+            "contexts",
+            f"{WHERE} (it switched {found.kernel} times, a program saw {found.program}), and counts that "
+            "nowhere: completions that interrupt it are missing, and show as drift. Another kernel does not; "
+            "docs/exactness.md has the figures",
+        )
+    return ok("contexts", "programs run while PID 1 is current")
 
 
 def check_stats() -> Check:

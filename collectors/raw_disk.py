@@ -10,15 +10,23 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from opwatch.errors import OpwatchError, PermissionMissing
+from opwatch.device import BlockDevice, Devices
+from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
+from opwatch.loop import diskseq
 
 _DEPTH = 8
 
 
-class RawDisk:
-    """An open block device; each read goes to the drive."""
+def life_of(device: BlockDevice) -> int | None:
+    """What the kernel calls the disk below a device and no other of this boot; None before Linux 5.15."""
+    return device.disk.number("diskseq")
 
-    def __init__(self, device: str, longest: int = 4096) -> None:
+
+class RawDisk:
+    """An open block device; each read goes to the drive. `life` is the disk that is meant, where that was
+    looked up before."""
+
+    def __init__(self, device: str, longest: int = 4096, *, life: int | None = None) -> None:
         self.device = device
         self._longest = longest
         self._local = threading.local()
@@ -30,6 +38,14 @@ class RawDisk:
             raise PermissionMissing(f"raw reads of {node} need {who}") from error
         except OSError as error:
             raise OpwatchError(f"{node}: {error.strerror}") from error
+        self._life = diskseq(self._descriptor)
+        try:
+            self._require_node(node)
+            if life is not None and life != self._life:
+                raise RefusedError(f"{node} is another disk by now than the one that was looked at")
+        except BaseException:
+            os.close(self._descriptor)
+            raise
         self._pool = ThreadPoolExecutor(_DEPTH, thread_name_prefix="raw")
 
     def __enter__(self) -> RawDisk:
@@ -43,6 +59,19 @@ class RawDisk:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def _require_node(self, node: Path) -> None:
+        """A node of that name may be of another device, in a container for one."""
+        number = os.fstat(self._descriptor).st_rdev
+        dev = f"{os.major(number)}:{os.minor(number)}"
+        device = Devices().by_name(self.device)
+        if device is None or device.dev != (os.major(number), os.minor(number)):
+            raise RefusedError(f"{node} is the node of {dev}, which is not {self.device}")
+
+    def require_same(self) -> None:
+        """RefusedError when another medium or another file has come below the device since it was opened."""
+        if diskseq(self._descriptor) != self._life:
+            raise RefusedError(f"{self.device} was exchanged while it was read")
 
     def read(self, offset: int, length: int) -> bytes | None:
         """What the drive gives; None when it cannot read it. Both must be whole logical blocks."""

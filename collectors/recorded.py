@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterable
@@ -17,9 +16,9 @@ from opwatch.counters.plugin_text import parse_plugin_text
 from opwatch.counters.reading import Drive
 from opwatch.counters.smartctl_json import is_smartctl, parse_smartctl_json
 from opwatch.counters.smartctl_text import is_smartctl_text, parse_smartctl_text
-from opwatch.errors import OpwatchError, UsageError
+from opwatch.errors import BadInput, OpwatchError, UsageError
+from opwatch.foreign import parse_json, read_all
 
-_MAX_BYTES = 64 << 20
 _NVME = Drive(protocol="nvme")
 _LID_IN_NAME = re.compile(r"(?:^|[^0-9a-z])(?:log|page|lid)?[-_]?(?:0x)?([0-9a-f]{2})h?$", re.IGNORECASE)
 _KNOWN = "smartctl --json, smartctl -x, nvme-cli JSON, or a log page of 64 to 4096 bytes"
@@ -77,8 +76,8 @@ def _from_text(name: str, text: str) -> Evidence:
     problem = ""
     if start:
         try:
-            document = json.loads(text[start.start() :])
-        except (ValueError, RecursionError) as error:
+            document = parse_json(text[start.start() :], "it")
+        except BadInput as error:
             problem = f", nor whole JSON ({error})"
         else:
             return _from_document(name, document)
@@ -111,9 +110,9 @@ def evidence_of(name: str, raw: bytes) -> Evidence:
 def _read(path: Path) -> bytes:
     try:
         if str(path) == "-":
-            return sys.stdin.buffer.read(_MAX_BYTES)
+            return read_all(sys.stdin.buffer, "what was piped in")
         with path.open("rb") as file:
-            return file.read(_MAX_BYTES)
+            return read_all(file, str(path))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
 

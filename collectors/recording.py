@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,6 +16,7 @@ from opwatch.collectors.trim_layers import LayerReader
 from opwatch.details import read_identity
 from opwatch.device import BlockDevice, Devices, Presence
 from opwatch.errors import OpwatchError, RefusedError
+from opwatch.foreign import read_text
 from opwatch.trim import journal
 from opwatch.trim.changes import Loss
 from opwatch.trim.history import History
@@ -57,24 +59,45 @@ class Moment:
 
 
 def read_moment(device: BlockDevice) -> Moment:
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    boot = read_text(Path("/proc/sys/kernel/random/boot_id")).strip()
     slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
     return Moment(boot, device.number("diskseq"), slept)
 
 
 def identify(devices: Devices, device: BlockDevice) -> Drive:
     """Which drive it is, and what it frees as a whole."""
-    found = read_identity(devices, device)
     size, offset = granule_of(LayerReader(devices).device(device).layer(device.name))
-    sectors = device.size_bytes // SECTOR
-    return Drive(device.name, found.serial, found.wwid, sectors, max(size // SECTOR, 1), offset // SECTOR)
+    return replace(_named(devices, device), granule=max(size // SECTOR, 1), offset=offset // SECTOR)
+
+
+def _named(devices: Devices, device: BlockDevice) -> Drive:
+    known = read_identity(devices, device)
+    return Drive(device.name, known.serial, known.wwid, device.size_bytes // SECTOR, 1, 0)
 
 
 def is_other(one: Drive, two: Drive) -> bool:
-    """Whether two names are of different drives, as far as that can be known."""
+    """Whether two records are of different drives, as far as that can be known. A name is what it is called
+    today, so it counts for a disk that has nothing else."""
     if one.wwid or two.wwid:
         return one.wwid != two.wwid
-    return (one.serial, one.name) != (two.serial, two.name)
+    if one.serial or two.serial:
+        return (one.serial, one.sectors) != (two.serial, two.sectors)
+    return one.name != two.name
+
+
+def history_name(drive: Drive) -> str:
+    """The file of a drive, called by what stays with it when names move."""
+    lasting = re.sub(r"[^A-Za-z0-9.:+-]+", "_", drive.wwid or drive.serial or drive.name)
+    return f"{lasting.strip('._')[:120] or 'disk'}.history"
+
+
+def find_drive(devices: Devices, drive: Drive) -> BlockDevice | None:
+    """The disk that a record is of, whatever it is called now; None when it is not here."""
+    named = devices.by_name(drive.name)
+    lasting = drive.wwid or drive.serial
+    others = [disk for disk in devices.disks() if lasting and disk.name != drive.name and not disk.is_hidden]
+    candidates: list[BlockDevice] = [*([named] if named else []), *others]
+    return next((disk for disk in candidates if not is_other(drive, _named(devices, disk))), named)
 
 
 def other_life(saved: Saved, drive: Drive, moment: Moment) -> str | None:
@@ -275,20 +298,22 @@ class Recording:
         """Write down what changed, if anything did and a second is over, or more is worth it."""
         if not self._settled:
             return
+        self._file.finish_replacing()
         look = self.state()
-        runs = self.history.map.log or []
+        map_, runs = self.history.map, self.history.map.log or []
         last = self._last
         if last and not runs and _alike(last, look):
             return
         if last and look.mono_ns - last.mono_ns < _SAVE_S * 1e9:
             return
-        if not self._file.is_as_written:
+        if not self._file.is_as_written or not map_.log_is_whole:
             self._save_anew()
             return
         self._file.append(journal.delta(look, runs))
-        self._last, self.history.map.log = look, []
-        if self._file.has_grown:
-            self._save_anew()
+        self._last, map_.log = look, []
+        if self._file.has_grown and not self._file.is_replacing:
+            # Beside us, from a copy: the ring fills while a large map is written.
+            self._file.begin_replacing(journal.snapshot_frames(self.drive, look, map_.copy()))
 
     def _save_anew(self) -> None:
         disturbed = not self._file.is_as_written
@@ -297,8 +322,8 @@ class Recording:
             self._file.close()
             self._file = self._open(self._file.path)
         self._last = self.state()
-        self._file.replace(journal.snapshot(self.drive, self._last, self.history.map))
-        self.history.map.log = []
+        self._file.replace(journal.snapshot_frames(self.drive, self._last, self.history.map))
+        self.history.map.log, self.history.map.log_is_whole = [], True
         if disturbed and not self.was_disturbed:
             self.was_disturbed = True
             self._tell(

@@ -15,12 +15,12 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from opwatch.collectors.fitrim import fitrim, opened
+from opwatch.collectors.fitrim import fitrim
 from opwatch.collectors.free_space import FreeSpace, Number, read_free_space, settle
 from opwatch.collectors.lowest import Places, file_extents
+from opwatch.collectors.mount_handle import opened
 from opwatch.collectors.raw_disk import RawDisk
 from opwatch.device import Devices
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported
@@ -72,6 +72,8 @@ class Sentinels:
         self._sizes = sizes
         self._devices = devices or Devices()
         self._run = secrets.token_bytes(16)
+        self._opened = contextlib.ExitStack()
+        self._home = -1  # the folder that the files are made in
         self._files: list[int] = []
         self._disks: dict[str, RawDisk] = {}
         self._blocks: list[Block] = []
@@ -88,18 +90,19 @@ class Sentinels:
         self._close_files()
         for disk in self._disks.values():
             disk.close()
+        self._opened.close()
 
     def plant(self) -> None:
         """Write the files, find their blocks, and read them raw: they must be on the drive already."""
-        _sweep(self._mount)
+        self._home = self._opened.enter_context(opened(self._mount))
+        _sweep(self._home)
         self._require_room()
         for number, size in enumerate(self._sizes):
             self._files.append(self._write(number, size))
-        with opened(self._mount.point) as descriptor:
-            settle(descriptor)
-            status = os.fstat(descriptor)
-            main = (os.major(status.st_dev), os.minor(status.st_dev))
-            places = Places(self._mount.filesystem, descriptor, main)
+        settle(self._home)
+        status = os.fstat(self._home)
+        main = (os.major(status.st_dev), os.minor(status.st_dev))
+        places = Places(self._mount.filesystem, self._home, main)
         pairs: list[tuple[int, int]] = []
         for number, file in enumerate(self._files):
             try:
@@ -124,7 +127,7 @@ class Sentinels:
 
     def _require_room(self) -> None:
         """Twice of what is written, and a share of the file system that others may need."""
-        info = os.statvfs(self._mount.point)
+        info = os.fstatvfs(self._home)
         room = info.f_bavail * info.f_frsize
         needed = 2 * sum(self._sizes) + min(info.f_blocks * info.f_frsize // 100, 256 << 20)
         if info.f_flag & os.ST_RDONLY:
@@ -135,7 +138,7 @@ class Sentinels:
             )
 
     def _write(self, number: int, size: int) -> int:
-        file = _unnamed(self._mount)
+        file = _unnamed(self._home, self._mount.point)
         try:
             for block in range(size // BLOCK):
                 data = pattern(self._run, number, block)
@@ -198,8 +201,7 @@ class Sentinels:
         freed = [block for block in self._blocks if not keep_edges or self._is_inner(block)]
         end = time.monotonic() + _FREED_WITHIN_S
         while time.monotonic() < end:
-            with opened(self._mount.point) as descriptor:
-                settle(descriptor)
+            settle(self._home)
             free = self._free()
             if free is None or all(_is_free(free, block) for block in freed):
                 return
@@ -235,6 +237,8 @@ class Sentinels:
     def _judge(self) -> list[Judgement]:
         free = self._free()
         read = [(block, self._disk(block.device).read(block.offset, BLOCK)) for block in self._blocks]
+        for disk in self._disks.values():
+            disk.require_same()
         later = self._free()
         found: dict[Block, Seen] = {}
         for block, data in read:
@@ -287,28 +291,30 @@ def _is_free(free: FreeSpace, block: Block) -> bool:
     return extents is not None and extents.covers(block.at, block.at + BLOCK)
 
 
-def _unnamed(mount: Mount) -> int:
-    """A new file without a name."""
+def _unnamed(home: int, point: str) -> int:
+    """A new file without a name, in the folder that is open."""
+    flags = os.O_RDWR | os.O_CLOEXEC
     try:
-        return os.open(mount.point, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        return os.open(".", os.O_TMPFILE | flags, 0o600, dir_fd=home)
     except PermissionError as error:
-        raise PermissionMissing(f"{mount.point}: no file may be made there; run it as root") from error
+        raise PermissionMissing(f"{point}: no file may be made there; run it as root") from error
     except OSError as error:
         if error.errno not in _NO_TMPFILE:
-            raise OpwatchError(f"{mount.point}: no file can be made there: {error.strerror}") from error
-    path = Path(mount.point) / f"{_PREFIX}{secrets.token_hex(8)}"
+            raise OpwatchError(f"{point}: no file can be made there: {error.strerror}") from error
+    name = f"{_PREFIX}{secrets.token_hex(8)}"
     try:
-        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | flags, 0o600, dir_fd=home)
     except OSError as error:
-        raise OpwatchError(f"{mount.point}: no file can be made there: {error.strerror}") from error
-    path.unlink()
+        raise OpwatchError(f"{point}: no file can be made there: {error.strerror}") from error
+    os.unlink(name, dir_fd=home)
     return file
 
 
-def _sweep(mount: Mount) -> None:
+def _sweep(home: int) -> None:
     """Remove what a run left that was killed between naming a file and unnaming it: empty files."""
-    for path in Path(mount.point).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            status = path.lstat()
-            if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_size == 0:
-                path.unlink()
+    for name in os.listdir(home):
+        if name.startswith(_PREFIX):
+            with contextlib.suppress(OSError):
+                status = os.stat(name, dir_fd=home, follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_size == 0:
+                    os.unlink(name, dir_fd=home)

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from opwatch.errors import OpwatchError, Unsupported
+from opwatch.foreign import lines_of, text_of
 
 _NOTHING, _SEVERAL = 2, 8
 
@@ -16,13 +17,14 @@ def signature(device: str) -> str | None:
     if not shutil.which("blkid"):
         raise Unsupported("blkid is not installed, so that nothing tells what is on the device")
     argv = ["blkid", "-p", "-o", "export", str(Path("/dev") / device)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode == _NOTHING and not done.stderr.strip():
+    done = subprocess.run(argv, capture_output=True, timeout=60, check=False)
+    said = text_of(done.stderr).strip()
+    if done.returncode == _NOTHING and not said:
         return None
     if done.returncode == _SEVERAL:
         return "several things at once"
     if done.returncode:
-        raise OpwatchError(f"blkid cannot look at {device}: {done.stderr.strip() or done.returncode}")
-    found = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+        raise OpwatchError(f"blkid cannot look at {device}: {said or done.returncode}")
+    found = dict(line.split("=", 1) for line in lines_of(text_of(done.stdout)) if "=" in line)
     table = found.get("PTTYPE")
     return found.get("TYPE") or (f"a partition table ({table})" if table else "something that blkid knows")

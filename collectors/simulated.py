@@ -6,6 +6,7 @@ from pathlib import Path
 
 from opwatch.collectors.transports import FolderTransport
 from opwatch.device import BlockDevice
+from opwatch.foreign import lines_of, read_names
 
 
 def find_simulated(device: BlockDevice) -> FolderTransport | None:
@@ -14,6 +15,8 @@ def find_simulated(device: BlockDevice) -> FolderTransport | None:
     if not backing or not backing.endswith("/mnt/disk"):
         return None
     folder = Path(backing).parent
-    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-    served = any(line.split()[4] == str(folder) and " - fuse.drive opwatch " in line for line in mounts)
+    mounts = lines_of(read_names(Path("/proc/self/mountinfo")))
+    served = any(
+        " - fuse.drive opwatch " in line and line.split(" ")[4:5] == [str(folder)] for line in mounts
+    )
     return FolderTransport(folder) if served else None

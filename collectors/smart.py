@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from pathlib import Path
 
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.smartctl_json import parse_smartctl_json
-from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
+from opwatch.errors import BadInput, OpwatchError, PermissionMissing, Unsupported
+from opwatch.foreign import parse_json
 
 _TIMEOUT_S = 60
 # `-x` has device statistics; genstats is what SCSI drives know beyond it.
@@ -17,19 +17,19 @@ _OPTIONS = ("--json=c", "-x", "-l", "genstats", "-n", "standby,0")
 _USAGE, _OPEN = 0b01, 0b10
 
 
-def _run(argv: list[str]) -> tuple[int, str]:
+def _run(argv: list[str]) -> tuple[int, bytes]:
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+        done = subprocess.run(argv, capture_output=True, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise OpwatchError(f"smartctl did not end within {_TIMEOUT_S} s") from error
     return done.returncode, done.stdout
 
 
-def parse_output(status: int, text: str) -> Evidence:
+def parse_output(status: int, text: bytes | str) -> Evidence:
     """What smartctl found. Bits 2 to 7 of its status tell of the drive's health, not of a failure."""
     try:
-        document = json.loads(text)
-    except ValueError as error:
+        document = parse_json(text, "smartctl's report")
+    except BadInput as error:
         raise OpwatchError(f"smartctl printed no JSON (exit status {status}); it needs version 7") from error
     if not isinstance(document, dict):
         raise OpwatchError("smartctl printed JSON that is no object")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections import Counter
@@ -12,12 +11,14 @@ from dataclasses import dataclass, replace
 
 from opwatch.collectors.lba_status import held_by_map
 from opwatch.collectors.lowest import free_landings
-from opwatch.collectors.raw_disk import RawDisk
+from opwatch.collectors.mount_handle import opened
+from opwatch.collectors.raw_disk import RawDisk, life_of
 from opwatch.collectors.readback import held_by_count, promise
 from opwatch.collectors.sentinels import Sentinels, granule_of
 from opwatch.collectors.simulated import find_simulated
 from opwatch.device import BlockDevice, Devices
-from opwatch.errors import NotEnoughData, OpwatchError
+from opwatch.errors import BadInput, NotEnoughData, OpwatchError
+from opwatch.foreign import parse_json, read_bytes, table_of
 from opwatch.trim.estimate import Share, estimate
 from opwatch.trim.layers import Stack
 from opwatch.trim.remap import Landing, still
@@ -141,10 +142,19 @@ class Measurement:
         self._devices = devices
         self._notes: list[str] = []
         self._mapped: Mapped | None = None
+        self._lives = {
+            leaf.device: life_of(device)
+            for leaf in stack.leaves()
+            if (device := devices.by_name(leaf.device))
+        }
 
     def run(self) -> Found:
         """The blocks are read first and the drive is calibrated then, because most file systems trim more
         than the range they are asked to."""
+        with opened(self._mount) if self._mount else contextlib.nullcontext():
+            return self._run()
+
+    def _run(self) -> Found:
         begin = time.monotonic()
         space = _Space(self._free(settled=True), self._unit())
         if not len(space.blocks):
@@ -166,7 +176,10 @@ class Measurement:
         return Mapped((found[0].extents & held).total, follows=False) if held is not None else None
 
     def _unit(self) -> int:
-        return min(BLOCK, os.statvfs(self._mount.point).f_bsize) if self._mount else BLOCK
+        if not self._mount:
+            return BLOCK
+        with opened(self._mount) as descriptor:
+            return min(BLOCK, os.fstatvfs(descriptor).f_bsize)
 
     def _free(self, *, settled: bool) -> list[Landing]:
         found, notes = free_landings(self._devices, self._stack, self._mount, settled=settled)
@@ -175,7 +188,10 @@ class Measurement:
 
     def _sample(self, space: _Space) -> None:
         with contextlib.ExitStack() as opened_disks:
-            disks = [opened_disks.enter_context(RawDisk(each.device)) for each in space.landings]
+            disks = [
+                opened_disks.enter_context(RawDisk(each.device, life=self._lives.get(each.device)))
+                for each in space.landings
+            ]
             end = time.monotonic() + self._asked.seconds
             looks = sample(
                 len(space.blocks),
@@ -187,6 +203,8 @@ class Measurement:
             )
             for _ in looks:
                 pass
+            for disk in disks:
+                disk.require_same()
 
     def _device(self, name: str) -> BlockDevice:
         device = self._devices.by_name(name)
@@ -323,6 +341,8 @@ def simulated_physical_bytes(device: BlockDevice) -> int | None:
     found = find_simulated(device)
     if not found:
         return None
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        return int(json.loads((found.folder / "truth.json").read_bytes())["physical_bytes"])
+    file = found.folder / "truth.json"
+    with contextlib.suppress(OSError, BadInput):
+        size = table_of(parse_json(read_bytes(file), str(file)), str(file)).get("physical_bytes")
+        return size if isinstance(size, int) else None
     return None

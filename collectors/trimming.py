@@ -17,9 +17,11 @@ from opwatch.collectors import fitrim_process
 from opwatch.collectors.discard_programs import Loading
 from opwatch.collectors.discards import LOOK_S, DiscardTracer
 from opwatch.collectors.diskstats import decode_stat, no_witness
+from opwatch.collectors.mount_handle import opened
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError, PermissionMissing
+from opwatch.privilege import own_command
 from opwatch.trim.layers import Kind, Stack
 from opwatch.trim.question import Asked
 from opwatch.usage import Mount
@@ -57,7 +59,7 @@ def alone_on(stack: Stack, say: Say) -> Iterator[None]:
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             except OSError as error:
                 raise PermissionMissing(
-                    f"{path}: {error.strerror}. Try: sudo opwatch trim audit ..."
+                    f"{path}: {error.strerror}. Try: sudo {own_command()} trim audit ..."
                 ) from error
             held.callback(os.close, descriptor)
             try:
@@ -250,8 +252,10 @@ def trim(
 ) -> Evidence:
     """Trim one filesystem and follow it with the programs that are being loaded; with `prove`, write
     sentinels before and read them back after. `meanwhile` is done in a thread, while the kernel trims."""
-    before = LayerReader().mount(mount)
-    with alone_on(before, say), contextlib.ExitStack() as entered:
+    with opened(mount), contextlib.ExitStack() as entered:
+        # From here on the mount stays what it is: it is open.
+        before = LayerReader().mount(mount)
+        entered.enter_context(alone_on(before, say))
         proof = entered.enter_context(_Proof(mount, before)) if prove else None
         witnesses = _Witnesses(before)
         with tracer_of(before, programs=loading.programs()) as tracer:

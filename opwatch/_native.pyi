@@ -33,9 +33,14 @@ class Tracer:
     @property
     def raw_tp(self) -> bool:
         """True when the helper-call twins are in use."""
+    @property
+    def lanes(self) -> tuple[int, int]:
+        """Histograms of reads and writes that each target has, and CPUs: fewer than CPUs are shared."""
     def sample(self, target: int) -> bytes:
         """One struct ow_sample, absolute, summed over CPUs."""
     def programs(self) -> list[ProgramInfo]: ...
+    def chain(self, issued: int, done: int, /) -> None:
+        """Programs, by descriptor, that go on with the issue and the end of discards; -1 for none."""
     def close(self) -> None: ...
 
 class Floor:
@@ -43,6 +48,13 @@ class Floor:
 
     def __init__(self) -> None: ...
     def programs(self) -> list[ProgramInfo]: ...
+    def close(self) -> None: ...
+
+class Contexts:
+    """Counts switches from PID 1 to another task as a program sees them, until close()."""
+
+    def __init__(self) -> None: ...
+    def switches(self) -> int: ...
     def close(self) -> None: ...
 
 class Discards:
@@ -55,13 +67,16 @@ class Discards:
         *,
         functions: bool = True,
         stalls: bool = False,
+        chained: bool = False,
         claims: bool = False,
         commands: bool = True,
         filesystem: str | None = None,
     ) -> None:
-        """`filesystem`: whose events are wanted, None for those of all."""
+        """`filesystem`: whose events are wanted, None for all. `chained`: a Tracer calls two of them."""
     def attach(self, granules: Buffer, /) -> None:
         """Once. `granules` are struct ow_granule."""
+    def chained(self) -> tuple[int, int]:
+        """What Tracer.chain() wants."""
     def follow(self, tgid: int, /) -> None:
         """Whose discards are ours, by the number in the namespace given; 0 for nobody's."""
     def flows(self) -> bytes:
@@ -100,6 +115,18 @@ def map_bytes(
     raw_tp: bool = False,
 ) -> int:
     """Map memory such a Tracer would take on `cpus` CPUs. Loads nothing."""
+
+def map_lanes(
+    targets: Buffer,
+    disks: Buffer,
+    stamps: int,
+    bios: int,
+    cpus: int = 0,
+    *,
+    queue_time: bool = False,
+    raw_tp: bool = False,
+) -> int:
+    """For how many of its `cpus` CPUs such a Tracer would have histograms; the CPUs share fewer."""
 
 # --- simulated SSD (always there) ---
 

@@ -22,7 +22,7 @@ SECTOR = 512
 WHOLE_DISK = (0, 2**64 - 1)
 
 # struct ow_target and struct ow_disk_key
-_TARGET = struct.Struct("=QQIIIIII")
+_TARGET = struct.Struct("=QQIIIIIIII")
 _DISK_KEY = struct.Struct("=QQII")
 
 
@@ -32,6 +32,7 @@ class OpSample(NamedTuple):
     completed: int
     # struct ow_complete_counts
     bytes: int
+    ends: int
     errors: int
     error_bytes: int
     sum_ns: int
@@ -42,6 +43,16 @@ class OpSample(NamedTuple):
     flush_tails: int
     unseen_bytes: int
     clock_back: int
+    behind: int
+    behind_sum_ns: int
+    behind_max_ns: int
+    taken_back: int
+    refused: int
+    missed: int
+    stat_reads: int
+    stat_writes: int
+    stat_read_bytes: int
+    stat_write_bytes: int
     # struct ow_issue_counts
     issued: int
     sequential: int
@@ -60,7 +71,7 @@ class OpSample(NamedTuple):
     statuses: memoryview
 
 
-_SCALARS = 21
+_SCALARS = 32
 _OP_WORDS = _SCALARS + 2 * LATENCY.slots + SIZE.slots + STATUSES
 SAMPLE_BYTES = 8 * (2 + len(OPS) * _OP_WORDS)
 
@@ -123,8 +134,11 @@ class Target:
     depth: int
     next: int = 0
     bio_based: bool = False
+    ends_twice: bool = False
+    # One less than the places, where there are fewer than tags: a power of two.
+    stamp_mask: int = 0
 
-    def pack(self) -> bytes:
+    def pack(self, index: int = 0) -> bytes:
         return _TARGET.pack(
             self.first_sector,
             self.last_sector,
@@ -133,12 +147,14 @@ class Target:
             self.depth,
             self.next,
             self.bio_based,
-            0,
+            self.ends_twice,
+            self.stamp_mask,
+            index,
         )
 
 
 def pack_targets(targets: Iterable[Target]) -> bytes:
-    return b"".join(target.pack() for target in targets)
+    return b"".join(target.pack(index) for index, target in enumerate(targets))
 
 
 def pack_disk_key(dev: tuple[int, int], name: str, first_target: int) -> bytes:

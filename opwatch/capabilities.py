@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from opwatch.foreign import read_text
+
 # Numbers of linux/capability.h, part of the kernel's stable interface.
 _NUMBERS = {"CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
 TRACING = ("CAP_BPF", "CAP_PERFMON")
@@ -19,7 +21,7 @@ def effective(status: str) -> int:
 
 def missing(wanted: Iterable[str] = TRACING) -> list[str]:
     """Which of these we lack. CAP_SYS_ADMIN implies the tracing ones."""
-    held = effective(Path("/proc/self/status").read_text())
+    held = effective(read_text(Path("/proc/self/status")))
     if held >> _NUMBERS["CAP_SYS_ADMIN"] & 1:
         return []
     return [name for name in wanted if not held >> _NUMBERS[name] & 1]

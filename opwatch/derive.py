@@ -9,7 +9,8 @@ from opwatch.hist import Histogram
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
 
-# blk_status_t as blk_types.h numbers it; the kernel publishes these as macros, so BTF cannot tell them.
+# blk_status_t as the newest kernels number it: status_of() of bpf/op.h turns older numbers into these. The
+# kernel has them as macros, so BTF cannot tell them.
 STATUS_NAMES = {
     1: "not supported",
     2: "timeout",
@@ -28,6 +29,7 @@ STATUS_NAMES = {
     15: "zone resource",
     16: "offline",
     17: "duration limit",
+    19: "invalid",
 }
 
 
@@ -88,11 +90,16 @@ def _latency(histogram: Histogram, sum_ns: int, before_max: int, max_ns: int, co
     if not count:
         return Latency(None, dict.fromkeys(QUANTILES), None, 0, histogram)
     top = histogram.top() or 0
-    if max_ns > before_max:
+    low, high = histogram.scale.low(top), histogram.scale.high(top)
+    if max_ns < low:
+        # A reading of several pieces: what filled the slot is newer than the maximum.
+        maximum, slack = high, high - low
+    elif max_ns > before_max:
         maximum, slack = max_ns, 0
     else:
-        maximum = min(histogram.scale.high(top), max_ns)
-        slack = maximum - histogram.scale.low(top)
+        # The last slot has no upper edge.
+        maximum = max_ns if top == histogram.scale.slots - 1 else min(high, max_ns)
+        slack = maximum - low
     quantiles = {name: histogram.quantile(ratio, maximum) for name, ratio in QUANTILES.items()}
     values = {name: estimate.value if estimate else None for name, estimate in quantiles.items()}
     return Latency(sum_ns / count, values, maximum, max(slack, 0), histogram)

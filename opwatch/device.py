@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.errors import UsageError
+from opwatch.errors import OpwatchError, UsageError
 
 SECTOR = 512
 
@@ -105,10 +106,12 @@ class LiveAttribute:
     """A sysfs attribute that is read again and again: kept open, so that a reading is one system call."""
 
     def __init__(self, path: Path) -> None:
+        self.error: OSError | None = None
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+        except OSError as error:
             self._descriptor = -1
+            self.error = error
 
     def read(self) -> str | None:
         """Its text now, None when there is no such attribute or its device is gone."""
@@ -133,6 +136,11 @@ class Presence:
         # Numbers every disk of this boot anew, since Linux 5.15.
         self._diskseq = LiveAttribute(device.disk.sysfs / "diskseq")
         self._first_diskseq = self._diskseq.read()
+        for attribute in (self._size, self._diskseq):
+            # It would look like a disk that has gone.
+            if attribute.error and attribute.error.errno in (errno.EMFILE, errno.ENFILE):
+                self.close()
+                raise OpwatchError(f"{device.name}: {attribute.error.strerror}. Try: ulimit -n 65536")
 
     def holds(self) -> bool:
         """False once the device is gone, has lost its medium or was replaced."""
@@ -204,6 +212,15 @@ class Devices:
         parts = [path for path in _entries(disk.sysfs) if (path / "partition").exists()]
         return [_from_sysfs(p) for p in sorted(parts, key=lambda p: (len(p.name), p.name))]
 
+    def registered(self) -> dict[str, int]:
+        """Every disk and partition by the number of its entry in sysfs. A device that goes and comes again
+        has another number then."""
+        try:
+            with os.scandir(self._sys / "class" / "block") as entries:
+                return {entry.name.replace("!", "/"): entry.inode() for entry in entries}
+        except OSError:
+            return {}
+
     def by_name(self, name: str) -> BlockDevice | None:
         """The device of a kernel name, None when there is none."""
         if name in ("", ".", ".."):
@@ -260,6 +277,15 @@ class Devices:
         if not found and not disk.is_request_based:
             found = {path.name: path for path in self.paths(disk)}
         return list(found.values()) or [disk]
+
+    def standing_on(self, device: BlockDevice) -> list[BlockDevice]:
+        """The whole disk of a device, and every device below it."""
+        found = {device.disk.name: device.disk}
+        for name in device.disk.below():
+            lower = self.by_name(name)
+            for each in self.standing_on(lower) if lower else []:
+                found[each.name] = each
+        return list(found.values())
 
     def paths(self, head: BlockDevice) -> list[BlockDevice]:
         """The hidden path disks nvmeScCnN of an NVMe multipath head nvmeSnN; of any other device, none."""

@@ -7,6 +7,8 @@ class OpwatchError(Exception):
     """Says what failed, where, and what to do about it."""
 
     exit_status = 1
+    # What another program said about it, line by line: the kernel's log, a compiler's messages.
+    log: str = ""
 
 
 class UsageError(OpwatchError):
@@ -38,6 +40,10 @@ class TracerMissing(Unsupported):
 
     def __init__(self) -> None:
         super().__init__("this opwatch was built without its tracer; opwatch doctor says what to install")
+
+
+class BadInput(OpwatchError, ValueError):
+    """Bytes that others wrote are not what they should be: the message says where, and in what way."""
 
 
 class NotEnoughData(OpwatchError):

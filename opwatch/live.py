@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from opwatch.measure import Measurement, Stretch, periods_of
+from opwatch.measure import Measurement, Stretch, ladder, periods_of, standing
 from opwatch.trail import Moment, Track, Trail
 
 # Windows that are tried, the shortest first; then all there is.
@@ -69,14 +69,33 @@ def live(trail: Trail) -> Live:
     return _view(trail, None, 0)
 
 
+def failed(reason: str, mono_ns: int, window_s: float = 0.0) -> Live:
+    """No figure, for a reason."""
+    return Live(None, None, reason, window_s, None, None, None, mono_ns)
+
+
+def _why_nothing(trail: Trail) -> str:
+    lost = trail.lost or next((each.lost for each in ladder(trail) if each.lost), None)
+    return lost or "the drive's counters were read once so far; it takes two looks"
+
+
+def stale(trail: Trail) -> bool:
+    """Whether the newest poll has read no counter of NAND writes that earlier ones did read."""
+    newest = len(trail.moments) - 1
+    tracks = trail.nand.values()
+    return bool(tracks) and all(each.polls[-1] != newest and not each.lost for each in tracks if each.polls)
+
+
 def _view(trail: Trail, found: Stretch | None, begin: int) -> Live:
     moments = trail.moments
     now = moments[-1].end_ns
     window = (now - moments[begin].end_ns) / 1e9
     if found is None:
-        reason = trail.lost or "nothing has been shown yet"
-        return Live(None, None, reason, window, None, None, None, now)
+        return failed(_why_nothing(trail), now, window)
     rate, rate_error = _rate(found.track, moments, begin) or (None, None)
     waf = found.found
     source = f"{found.track.source} / {found.host.source}"
-    return Live(waf.waf, waf.error, waf.reason, window, rate, rate_error, source, now)
+    reason = waf.reason
+    if waf.waf is None:
+        reason = standing(trail, found.track, begin) or reason
+    return Live(waf.waf, waf.error, reason, window, rate, rate_error, source, now)

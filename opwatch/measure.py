@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from opwatch.hostside import PLACEMENT, HostSide, Periods, host_growth, page_of
 from opwatch.trail import LONGEST_NS, ODDS, Mark, Moment, Track, Trail
+from opwatch.units import capacity
 from opwatch.waf import Amplification, Interval, Span, Split, amplify, closest, split
 
 # A stretch that holds all of the command is taken up to this error before a shorter one with a smaller error.
@@ -81,6 +82,25 @@ def periods_of(given_ns: int | None) -> Periods:
         return given_ns if given_ns is not None else LONGEST_NS if learned is None else learned
 
     return period_ns
+
+
+def standing(trail: Trail, track: Track, begin: int) -> str | None:
+    """That a page has not moved since poll `begin` although the host surely wrote; None where it has moved,
+    or no more was written than one step of its counter can hide."""
+    if track.changes and track.changes[-1] > begin:
+        return None
+    moments = trail.moments
+    last = max(track.changes[-1] if track.changes else track.polls[0], 0)
+    written = moments[-1].written.minus(moments[max(begin, last)].written)
+    if not written.known or written.low < track.quantum:
+        return None
+    seconds = (moments[-1].end_ns - moments[last].end_ns) / 1e9
+    since = "for" if track.changes else "since the first look,"
+    return (
+        f"the drive's pages have not moved {since} {seconds:.0f} s, though the host wrote "
+        f"{capacity(int(written.low))} meanwhile; some drives refresh them every ten minutes only: "
+        "opwatch waf --refresh 10m waits for that (with --settle no shorter)"
+    )
 
 
 def ladder(trail: Trail) -> list[Track]:
@@ -236,6 +256,8 @@ class Measurement:
         lost = self._trail.lost or next((each.lost for each in ladder(self._trail) if each.lost), None)
         if lost and (self._trail.lost or not first):
             return lost
+        if first and first.found.waf is None:
+            return standing(self._trail, first.track, self._begin) or first.found.reason
         if first:
             return first.found.reason
         return NOT_THERE if self._trail.nand else NOT_COUNTED

@@ -15,11 +15,58 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a disk joined a watch that was running. `unseen` requests and bytes, by group, were counted by
+    the kernel between `since_ns`, when the disk was not yet known to belong to it, and `at_ns`, the first
+    reading: they are in no row. None with a `reason` where the kernel did not count them."""
+
+    at: datetime
+    at_ns: int
+    since_ns: int
+    unseen: dict[str, int] | None
+    unseen_bytes: dict[str, int] | None
+    reason: str | None = None
+
+    @property
+    def unexplained(self) -> list[str]:
+        if self.unseen is None:
+            return [f"what came before it was watched is not known: {self.reason}"]
+        groups = " and ".join(f"{count} {group}" for group, count in self.unseen.items() if count)
+        return [f"up to {groups} requests before it was watched"] if groups else []
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """That a disk left a watch which goes on. `doubt` says which of its counts may be another disk's."""
+
+    at: datetime
+    at_ns: int
+    why: str
+    doubt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What became of the set of disks: `kind` is came, left or not_watched; `text` says it to a person."""
+
+    kind: str
+    device: str
+    origin: str
+    at: datetime
+    at_ns: int
+    text: str
+    arrival: Arrival | None = None
+    leaving: Leaving | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """An interval, or (`final`) the whole time since the start. `origin` is the device the user named;
     `device` does its I/O. `level` says at which layer it was counted; `lacks`, what the backend cannot give
     and why; `live`, what its firmware counters tell, None where they are not read; `discards`, who sent them
-    and what waited for them, None where nobody asked."""
+    and what waited for them, None where nobody asked; `arrival`, of a disk that came meanwhile, in its first
+    interval and in the summary; `leaving`, of one that left, in its last and in the summary; `blind`, where
+    this kernel runs no programs and what that means for the counts."""
 
     device: str
     origin: str
@@ -34,6 +81,9 @@ class Observation:
     lacks: tuple[str, ...] = ()
     live: Live | None = None
     discards: Discards | None = None
+    arrival: Arrival | None = None
+    leaving: Leaving | None = None
+    blind: str | None = None
 
     @property
     def label(self) -> str:
@@ -41,7 +91,10 @@ class Observation:
 
     @property
     def unexplained(self) -> list[str]:
-        return self.trust.unexplained(self.in_flight_at_start, self.flush_queues)
+        found = self.trust.unexplained(self.in_flight_at_start, self.flush_queues)
+        found += self.arrival.unexplained if self.arrival else []
+        found += [self.leaving.doubt] if self.leaving and self.leaving.doubt else []
+        return found
 
 
 class Sink(Protocol):
@@ -51,3 +104,6 @@ class Sink(Protocol):
         """Once, with what the user should know beforehand."""
 
     def write(self, observation: Observation) -> None: ...
+
+    def tell(self, event: Event) -> None:
+        """Disks came or left."""

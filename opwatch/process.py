@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import shutil
+import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from opwatch.errors import OpwatchError, Unsupported
+from opwatch.foreign import lines_of, text_of
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-def run_tool(argv: Sequence[str], timeout_s: float = 60) -> str:
-    """What a tool printed. Its failure is ours, with its own words."""
+def _ending_with(parent: int) -> Callable[[], None]:
+    """What a child does before it runs a tool that must not outlive the thread that started it."""
+    prctl = ctypes.CDLL(None).prctl
+
+    def arrange() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before it could be heard of
+            os._exit(1)
+
+    return arrange
+
+
+def run_tool(argv: Sequence[str], timeout_s: float = 60, *, ends_with_us: bool = False) -> str:
+    """What a tool printed. Its failure is ours, with its own words. One that `ends_with_us` does so even when
+    we are killed: for what holds a device open that is to go with us."""
     if not shutil.which(argv[0]):
         raise Unsupported(f"{argv[0]} is not installed; opwatch doctor says which package has it")
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+            preexec_fn=_ending_with(os.getpid()) if ends_with_us else None,
+        )
     except subprocess.TimeoutExpired as error:
         raise OpwatchError(f"{argv[0]} did not end within {timeout_s:.0f} s") from error
     if done.returncode:
-        words = (done.stderr or done.stdout).strip().splitlines()
-        raise OpwatchError(f"{argv[0]} failed ({done.returncode}): {words[-1] if words else 'silently'}")
-    return done.stdout
+        words = lines_of(text_of(done.stderr or done.stdout).strip())
+        raise OpwatchError(
+            f"{argv[0]} failed ({done.returncode}): {words[-1] if words and words[-1] else 'silently'}"
+        )
+    return text_of(done.stdout)

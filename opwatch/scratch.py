@@ -2,38 +2,67 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import subprocess
-import tempfile
+import secrets
 from pathlib import Path
 from types import TracebackType
 
-from opwatch.errors import OpwatchError, PermissionMissing
-from opwatch.process import run_tool
+from opwatch import loop
+from opwatch.errors import OpwatchError
 
 MEMORY = Path("/dev/shm")
+_NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)
+
+
+def nameless_file(folder: Path, size_bytes: int) -> int:
+    """A new sparse file that goes with its last descriptor, so that a kill at any moment leaves none."""
+    try:
+        descriptor = _without_name(folder)
+        try:
+            os.truncate(descriptor, size_bytes)
+        except BaseException:
+            os.close(descriptor)
+            raise
+    except OSError as error:
+        raise OpwatchError(f"{folder}: no file for a disk can be made there: {error.strerror}") from error
+    return descriptor
+
+
+def _without_name(folder: Path) -> int:
+    flags = os.O_RDWR | os.O_CLOEXEC
+    try:
+        return os.open(folder, os.O_TMPFILE | flags, 0o600)
+    except OSError as error:
+        if error.errno not in _NO_TMPFILE:
+            raise
+    # A file system without such files, as FUSE is: the name lives for a moment.
+    path = folder / f"opwatch-{secrets.token_hex(8)}"
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | flags, 0o600)
+    path.unlink()
+    return descriptor
 
 
 class ScratchDisk:
-    """Exists while it is entered: `node` is its device. Nothing of it is left behind."""
+    """Exists while it is entered. `node` is its device, and nobody else's as long as it exists; `path` is the
+    same for tools that take a descriptor; `backing` is its file. Nothing of it is left behind."""
 
     def __init__(self, size_bytes: int, *, direct_io: bool = False, folder: Path = MEMORY) -> None:
         self._size = size_bytes
         self._direct_io = direct_io
         self._folder = folder
+        self._device: loop.LoopDevice | None = None
+        self._file = -1
         self.node = ""
 
     def __enter__(self) -> ScratchDisk:
-        with tempfile.NamedTemporaryFile(prefix="opwatch-", dir=self._folder, delete=False) as backing:
-            backing.truncate(self._size)
-            self._file = Path(backing.name)
+        self._file = nameless_file(self._folder, self._size)
         try:
-            direct = f"--direct-io={'on' if self._direct_io else 'off'}"
-            self.node = run_tool(["losetup", "--find", "--show", "--partscan", direct, backing.name]).strip()
-        except OpwatchError as error:
-            self._file.unlink()
-            kind = OpwatchError if os.geteuid() == 0 else PermissionMissing
-            raise kind(f"cannot make a loop device: {error}") from error
+            self._device = loop.attach(self._file, loop.Binding(direct_io=self._direct_io))
+        except BaseException:
+            self._close_file()
+            raise
+        self.node = self._device.node
         return self
 
     def __exit__(
@@ -43,15 +72,34 @@ class ScratchDisk:
         trace: TracebackType | None,
     ) -> None:
         self.detach()
-        self._file.unlink(missing_ok=True)
+        self._close_file()
 
     @property
     def name(self) -> str:
         """The kernel's name, such as loop3."""
         return Path(self.node).name
 
+    @property
+    def path(self) -> str:
+        """Its descriptor, for tools that are started; RefusedError when it is not the disk that was made."""
+        if self._device is None:
+            raise OpwatchError("this disk has been detached")
+        self._device.require_same()
+        return self._device.path
+
+    @property
+    def backing(self) -> Path:
+        """The file behind it."""
+        return Path(f"/proc/{os.getpid()}/fd/{self._file}")
+
     def detach(self) -> None:
-        """Take the device away now, as a drive that is pulled."""
-        if self.node:
-            subprocess.run(["losetup", "--detach", self.node], check=False, stderr=subprocess.DEVNULL)
+        """Take the device away now, as a drive that is pulled; one that others have open goes with them."""
+        if self._device:
+            self._device.detach()
+            self._device = None
             self.node = ""
+
+    def _close_file(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

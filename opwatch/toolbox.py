@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from opwatch.bpftrace_trial import try_bpftrace
 from opwatch.diagnosis import Check, note, ok
 
 # Administrators' folders that an ordinary user's PATH leaves out, and where bcc installs its tools.
@@ -114,7 +115,8 @@ def check_tools(machine: str | None = None) -> list[Check]:
     found = []
     for tool in tools(machine or platform.machine()):
         path = next(filter(None, (shutil.which(command, path=PATH) for command in tool.commands)), None)
-        found.append(judge(tool, path, _ask(path, tool.ask) if path and tool.ask else None))
+        check = judge(tool, path, _ask(path, tool.ask) if path and tool.ask else None)
+        found.append(try_bpftrace(check, path) if tool.name == "bpftrace" else check)
     return found
 
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from opwatch.device import Leaf
-from opwatch.trust import Reading
+from opwatch.trust import Reading, Witness, lead
+
+# How long the kernel may take to count what was traced: its processor can be taken away in between.
+COUNTED_S = 0.25
+# Having waited so long so many times in a row, nobody waits again: the kernel does not count what we do.
+IN_VAIN = 3
 
 
 class Tracer(Protocol):
@@ -22,6 +28,10 @@ class Tracer(Protocol):
     def leaves(self) -> Sequence[Leaf]: ...
     @property
     def lacks(self) -> Sequence[str]: ...
+    @property
+    def notes(self) -> Sequence[str]:
+        """Sentences that the user should read before the first line."""
+
     @property
     def hooks(self) -> str:
         """How it is attached."""
@@ -50,4 +60,35 @@ def settled(read: Callable[[], list[Reading]], patience_s: float) -> list[Readin
 
 def _same(reading: Reading) -> bool:
     before, after = reading.before, reading.after
-    return before is None or after is None or before.requests == after.requests
+    if before is None or after is None:
+        return True
+    # Nothing in flight: what was traced is counted as well.
+    return before.requests == after.requests and not after.in_flight
+
+
+class Counted:
+    """The readings of one leaf, each with a witness that has counted all that the tracer saw. A request's end
+    is traced a moment before the kernel counts it; a reading in that moment waits for the kernel."""
+
+    def __init__(self, witness: Callable[[], Witness | None]) -> None:
+        self._witness = witness
+        self._first: Reading | None = None
+        self._in_vain = 0
+
+    def reading(self, reading: Reading) -> Reading:
+        """This reading, with a later second witness if need be."""
+        if self._first is None:
+            self._first = reading
+        deadline = time.monotonic() + COUNTED_S
+        while lead(self._first, reading) > 0 and self._in_vain < IN_VAIN:
+            if time.monotonic() > deadline:
+                self._in_vain += 1
+                break
+            time.sleep(0.002)
+            reading = replace(reading, after=self._witness())
+        else:
+            self._in_vain = 0 if self._in_vain < IN_VAIN else IN_VAIN
+        if lead(self._first, reading):
+            # The kernel counts something else than we do, or the first reading was in such a moment.
+            self._first = reading
+        return reading

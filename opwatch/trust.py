@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from opwatch.abi import OpSample, TargetSample
+from opwatch.abi import TargetSample
 
 # Groups of /sys/block/*/stat and the operations that the kernel counts in each.
 GROUPS = {
@@ -23,6 +24,8 @@ class Witness(Protocol):
     def requests(self) -> dict[str, int]: ...
     @property
     def bytes(self) -> dict[str, int]: ...
+    @property
+    def in_flight(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,8 @@ class Drift:
 @dataclass(frozen=True, slots=True)
 class Trust:
     """The loss account of an interval. Every field but in_flight is a difference of two readings. `misses` is
-    None with a backend that cannot know them."""
+    None with a backend that cannot know them. What the kernel does not count of this disk is not in the
+    drifts, and that is no reason to doubt; `no_drift` is."""
 
     issued: int
     completed: int
@@ -60,6 +64,8 @@ class Trust:
     errors: int
     never_issued: int
     flush_tails: int
+    taken_back: int
+    refused: int
     overwritten: int
     map_full: int
     clock_back: int
@@ -98,16 +104,25 @@ class Trust:
         return found
 
 
-def _drift(traced: int, before: tuple[int, int], after: tuple[int, int]) -> Drift:
-    """The kernel's difference lies between two bounds; the distance of what was traced from them."""
-    low, high = after[0] - before[1], after[1] - before[0]
+def _drift(traced: int, counts: Sequence[int]) -> Drift:
+    """The kernel's difference lies between two bounds; the distance of what was traced from them. The counts
+    are those before and after the first sample, and before and after the last."""
+    low, high = counts[2] - counts[1], counts[3] - counts[0]
     distance = low - traced if traced < low else high - traced if traced > high else 0
     return Drift(distance, high - low)
 
 
-def _completions(op: OpSample) -> int:
-    """Every completion that the kernel's statistics count, matched or not."""
-    return op.completed + op.unmatched + op.never_issued
+def _counted(sample: TargetSample, group: str) -> tuple[int, int]:
+    """Requests and bytes that the kernel must have counted in a group of its statistics."""
+    ops = [sample.ops[name] for name in GROUPS[group]]
+    requests = sum(op.ends for op in ops)
+    bytes_ = sum(op.bytes + op.unseen_bytes for op in ops)
+    other = sample.ops["other"]
+    if group == "read":
+        return requests + other.stat_reads, bytes_ + other.stat_read_bytes
+    if group == "write":
+        return requests + other.stat_writes, bytes_ + other.stat_write_bytes
+    return requests, bytes_
 
 
 def _drifts(begin: Reading, end: Reading) -> tuple[dict[str, Drift], dict[str, Drift], str | None]:
@@ -117,25 +132,24 @@ def _drifts(begin: Reading, end: Reading) -> tuple[dict[str, Drift], dict[str, D
         return {}, {}, reason
     first, second, third, fourth = (w for w in witnesses if w is not None)
     requests, bytes_ = {}, {}
-    for group, ops in GROUPS.items():
-        traced, traced_bytes = 0, 0
-        for op in ops:
-            then, now = begin.sample.ops[op], end.sample.ops[op]
-            traced += _completions(now) - _completions(then)
-            traced_bytes += now.bytes + now.unseen_bytes - then.bytes - then.unseen_bytes
-        if group in first.requests:
-            requests[group] = _drift(
-                traced,
-                (first.requests[group], second.requests[group]),
-                (third.requests[group], fourth.requests[group]),
-            )
-        if group in first.bytes:
-            bytes_[group] = _drift(
-                traced_bytes,
-                (first.bytes[group], second.bytes[group]),
-                (third.bytes[group], fourth.bytes[group]),
-            )
+    for group in GROUPS:
+        then, then_bytes = _counted(begin.sample, group)
+        now, now_bytes = _counted(end.sample, group)
+        if group in fourth.requests:
+            counts = [each.requests.get(group, 0) for each in (first, second, third, fourth)]
+            requests[group] = _drift(now - then, counts)
+        if group in fourth.bytes:
+            counts = [each.bytes.get(group, 0) for each in (first, second, third, fourth)]
+            bytes_[group] = _drift(now_bytes - then_bytes, counts)
     return requests, bytes_, None
+
+
+def lead(begin: Reading, end: Reading) -> int:
+    """By how many requests or bytes the tracer is ahead of the kernel, in the group where it is most. It is
+    negative where the kernel is ahead in all that differ, and 0 without a witness."""
+    requests, bytes_, _ = _drifts(begin, end)
+    ahead = [-drift.drift for drift in (*requests.values(), *bytes_.values()) if drift.drift]
+    return max(ahead, default=0)
 
 
 def trust(begin: Reading, end: Reading, misses: int | None) -> Trust:
@@ -147,7 +161,9 @@ def trust(begin: Reading, end: Reading, misses: int | None) -> Trust:
         return after[field] - before[field]
 
     # In flight is a state, not a difference: issued since attach and neither completed nor given back.
-    in_flight = after["issued"] - after["completed"] - after["requeued"] - after["overwritten"]
+    given_back = after["requeued"] + after["taken_back"] - after["refused"]
+    missed = after["overwritten"] + after["missed"]
+    in_flight = after["issued"] - after["completed"] - given_back - missed
     drift, byte_drift, reason = _drifts(begin, end)
     return Trust(
         issued=grown("issued"),
@@ -160,7 +176,9 @@ def trust(begin: Reading, end: Reading, misses: int | None) -> Trust:
         errors=grown("errors"),
         never_issued=grown("never_issued"),
         flush_tails=grown("flush_tails"),
-        overwritten=grown("overwritten"),
+        taken_back=grown("taken_back"),
+        refused=grown("refused"),
+        overwritten=grown("overwritten") + grown("missed"),
         map_full=grown("map_full"),
         clock_back=grown("clock_back"),
         misses=misses,

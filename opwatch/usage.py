@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from opwatch.device import BlockDevice
+from opwatch.errors import BadInput
+from opwatch.foreign import fields_of, lines_of, read_names, unescaped
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
     """A line of mountinfo: `dev` is major:minor, of no block device where the major is 0. `options` are those
-    of this mount, `super_options` those of the filesystem wherever it is mounted."""
+    of this mount, `super_options` those of the filesystem wherever it is mounted. `number` is what the kernel
+    calls this mount as long as it exists, `root` the folder of the filesystem that is there."""
 
     dev: str
     point: str
@@ -22,17 +24,18 @@ class Mount:
     source: str
     options: tuple[str, ...] = ()
     super_options: tuple[str, ...] = ()
+    number: int | None = None
+    root: str = "/"
 
 
-def _unescape(text: str) -> str:
-    """The kernel writes blanks and backslashes as three octal digits."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
     """Lines that are none are left out. Pure."""
     mounts = []
-    for line in text.splitlines():
+    for line in lines_of(text):
         before, dash, after = line.partition(" - ")
         fields, behind = before.split(" "), after.split(" ")
         if dash and len(fields) >= 6 and len(behind) >= 2:
@@ -40,11 +43,13 @@ def parse_mountinfo(text: str) -> list[Mount]:
             mounts.append(
                 Mount(
                     fields[2],
-                    _unescape(fields[4]),
+                    unescaped(fields[4]),
                     behind[0],
-                    _unescape(behind[1]),
+                    unescaped(behind[1]),
                     tuple(fields[5].split(",")),
                     tuple(filter(None, further.split(","))),
+                    _number(fields[0]),
+                    unescaped(fields[3]),
                 )
             )
     return mounts
@@ -63,14 +68,14 @@ def mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
 
 def parse_swaps(text: str) -> list[str]:
     """Paths of swap partitions in /proc/swaps; swap files belong to their filesystem. Pure."""
-    rows = [line.split() for line in text.splitlines()[1:]]
-    return [_unescape(row[0]) for row in rows if len(row) >= 2 and row[1] == "partition"]
+    rows = [fields_of(line) for line in lines_of(text)[1:]]
+    return [unescaped(row[0]) for row in rows if len(row) >= 2 and row[1] == "partition"]
 
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(errors="replace")
-    except OSError:
+        return read_names(path)
+    except (OSError, BadInput):
         return ""
 
 
@@ -82,32 +87,51 @@ class Usage:
     swaps: list[str]
     members: dict[str, str]
     canonical: Callable[[str], str] = os.path.realpath
+    # Of 1,000 devices each is asked for, and there may be 10,000 mounts: places in the list by number, and by
+    # source for those that have a number of their own; and what a source is a link to.
+    _by_dev: dict[str, list[int]] = field(init=False, repr=False, compare=False)
+    _by_source: dict[str, list[int]] = field(init=False, repr=False, compare=False)
+    _targets: dict[str, str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_dev: dict[str, list[int]] = {}
+        by_source: dict[str, list[int]] = {}
+        for at, mount in enumerate(self.mounts):
+            by_dev.setdefault(mount.dev, []).append(at)
+            if mount.dev.startswith("0:") and mount.source.startswith("/dev/"):
+                by_source.setdefault(mount.source, []).append(at)
+        object.__setattr__(self, "_by_dev", by_dev)
+        object.__setattr__(self, "_by_source", by_source)
+        object.__setattr__(self, "_targets", {})
 
     def mounts_of(self, device: BlockDevice) -> list[Mount]:
         """A filesystem with a device number of its own, such as btrfs, is found by the name of its source."""
-        dev = f"{device.dev[0]}:{device.dev[1]}"
-        return [
-            mount
-            for mount in self.mounts
-            if (mount.dev == dev and device.dev != (0, 0))
-            or (mount.dev.startswith("0:") and self._is(mount.source, device))
-        ]
+        names = self._names(device)
+        places = {
+            at for source in self._by_source if self._leads(source, names) for at in self._by_source[source]
+        }
+        if device.dev != (0, 0):
+            places.update(self._by_dev.get(f"{device.dev[0]}:{device.dev[1]}", []))
+        return [self.mounts[at] for at in sorted(places)]
 
     def is_swap(self, device: BlockDevice) -> bool:
-        return any(self._is(path, device) for path in self.swaps)
+        names = self._names(device)
+        return any(self._leads(path, names) for path in self.swaps)
 
     def member_of(self, device: BlockDevice) -> str | None:
         """The btrfs that has this device among its own, mounted by any of its names."""
         return self.members.get(device.name)
 
-    def _is(self, source: str, device: BlockDevice) -> bool:
+    def _names(self, device: BlockDevice) -> set[str]:
+        label = device.attribute("dm/name")
+        return {f"/dev/{device.name}", *([f"/dev/mapper/{label}"] if label else [])}
+
+    def _leads(self, source: str, names: set[str]) -> bool:
         if not source.startswith("/dev/"):
             return False
-        names = {f"/dev/{device.name}"}
-        label = device.attribute("dm/name")
-        if label:
-            names.add(f"/dev/mapper/{label}")
-        return source in names or self.canonical(source) in names
+        if source not in names and source not in self._targets:
+            self._targets[source] = self.canonical(source)
+        return source in names or self._targets[source] in names
 
 
 def read_usage(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Usage:

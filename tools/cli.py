@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import importlib
 import os
 import sys
 
 from opwatch import __version__
-from opwatch.errors import OpwatchError, ProbeRejected
+from opwatch.errors import OpwatchError, ProbeRejected, UsageError
+from opwatch.sinks.terminal import OutputLost, abandon, say
+from opwatch.times import parse_time
+from opwatch.tools.arguments import Parser, meant
 from opwatch.tools.command import Command
 
 # Command -> what it is for. Each lives in the module of its name, imported when it is called.
@@ -28,7 +30,7 @@ _RUN_COMMANDS = ("watch", "waf", "trim")
 
 
 def _overview() -> str:
-    lines = ["commands (each has its own --help):"]
+    lines = ["commands (each has its own --help; opwatch help CMD shows it):"]
     lines += [f"  {name:<10} {purpose}" for name, purpose in COMMANDS.items()]
     lines.append("")
     lines.append("Without a command: opwatch watch. What stands behind -- is run, and watched till it ends.")
@@ -36,15 +38,34 @@ def _overview() -> str:
 
 
 def _parser(name: str, command: Command) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="opwatch" if name == "watch" else f"opwatch {name}",
         description=COMMANDS[name],
         epilog=_overview() if name == "watch" else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"opwatch {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"opwatch {__version__}")
     command.add_arguments(parser)
     return parser
+
+
+def _chosen(words: list[str]) -> tuple[str, list[str]]:
+    """The command and what is left for it. `help CMD` is `CMD --help`."""
+    if words[:1] == ["help"]:
+        asked = [word for word in words[1:] if not word.startswith("-")]
+        return _chosen([*asked, "--help"])
+    if not words or words[0].startswith("-"):
+        return "watch", words
+    if words[0] in COMMANDS:
+        return words[0], words[1:]
+    try:
+        parse_time(words[0])
+    except UsageError:
+        close = meant(words[0], [*COMMANDS, "help"]) or "; opwatch help lists the commands"
+        raise UsageError(
+            f"{words[0]!r} is no command and no interval{close} (a device goes behind --dev)"
+        ) from None
+    return "watch", words
 
 
 def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
@@ -53,9 +74,7 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
     if "--" in argv:
         split = argv.index("--")
         before, behind = argv[:split], argv[split + 1 :]
-    name, rest = ("watch", before)
-    if before and before[0] in COMMANDS:
-        name, rest = before[0], before[1:]
+    name, rest = _chosen(before)
     command: Command = importlib.import_module(f"opwatch.tools.{name}")
     parser = _parser(name, command)
     if behind == []:
@@ -69,13 +88,13 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
 
 def report(error: OpwatchError) -> int:
     """Say what went wrong; returns the exit status for it."""
-    print(f"opwatch: {error}", file=sys.stderr)
+    say(str(error))
+    for line in error.log.strip().split("\n")[-15:] if error.log else ():
+        say(line, head="  ")
     if isinstance(error, ProbeRejected):
-        tail = "\n".join(error.log.strip().splitlines()[-15:])
-        print(
-            f"{tail}\nopwatch: the kernel refused our program. This is a bug in opwatch: please report "
-            "it with the lines above and the output of opwatch doctor.",
-            file=sys.stderr,
+        say(
+            "the kernel refused our program. This is a bug in opwatch: please report it with the lines above "
+            "and the output of opwatch doctor."
         )
     return error.exit_status
 
@@ -91,29 +110,19 @@ def _stand_in_for_closed_streams() -> None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r"))
 
 
-def _abandon_output() -> None:
-    """What Python would flush on its way out has nowhere to go."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit status."""
     _stand_in_for_closed_streams()
     try:
         command, args = parse(sys.argv[1:] if argv is None else argv)
-        status = command.run(args)
-        sys.stdout.flush()
+        return command.run(args)
+    except OutputLost as error:
+        abandon()
+        return report(error)
     except OpwatchError as error:
         return report(error)
     except BrokenPipeError:
-        _abandon_output()
+        abandon()
         return 0
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT) or error.filename:
-            raise
-        print(f"opwatch: cannot write the output: {error.strerror}", file=sys.stderr)
-        _abandon_output()
-        return 1
     except KeyboardInterrupt:
         return 130
-    return status

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from contextlib import closing
 from dataclasses import replace
@@ -17,7 +16,7 @@ from opwatch.counters.report import report
 from opwatch.device import SECTOR, Devices
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.sinks.counters import document, lines
-from opwatch.sinks.devices import encodable
+from opwatch.sinks.terminal import Writer, data
 
 
 def add_catalogue_argument(parser: argparse.ArgumentParser) -> None:
@@ -76,10 +75,14 @@ def show(found: Report, age_s: float | None, args: argparse.Namespace, stream: T
     if args.json:
         # One document for people to read, or one on each line.
         several = args.dev and len(args.dev) > 1
-        print(json.dumps(document(found, age_s), indent=None if several else 2), file=stream)
+        Writer(stream).json(document(found, age_s), indent=None if several else 2)
         return
-    for line in lines(found):
-        print(encodable(line, stream.encoding or "utf-8"), file=stream)
+    Writer(stream).lines(lines(found))
+
+
+def _without(found: Report, failed: OpwatchError | None) -> Report:
+    """The report without the failure that ends the command: it is said then."""
+    return replace(found, failures=tuple(each for each in found.failures if each != str(failed)))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -98,9 +101,9 @@ def run(args: argparse.Namespace) -> int:
         devices.resolve(name)
     for number, name in enumerate(args.dev):
         if number and not args.json:
-            print()
+            data().line()
         found, failed = read_device(devices, name, catalogue)
-        show(found, 0.0, args, sys.stdout)
+        show(found if args.json or first else _without(found, failed), 0.0, args, sys.stdout)
         first = first or failed
     if first:
         raise first

@@ -6,16 +6,13 @@ what theory predicts. Takes about a minute and leaves nothing behind.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from types import FrameType
 
 from opwatch.collectors.fio import decode_fio
@@ -23,13 +20,14 @@ from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.transports import FolderTransport
 from opwatch.counters import identify, ocp, smart_log
 from opwatch.device import Devices
-from opwatch.drive import life
-from opwatch.drive.place import Record, places
 from opwatch.drive.spec import physical_bytes
 from opwatch.errors import OpwatchError
 from opwatch.ftl.models import greedy
+from opwatch.loop import LoopDevice
 from opwatch.process import run_tool
+from opwatch.sinks.terminal import data, say
 from opwatch.tools import cli
+from opwatch.tools.demo_drive import CLAIMS, own_drive, remove_leftovers
 from opwatch.units import duration, rate
 
 USER_BYTES = 256 << 20
@@ -40,7 +38,6 @@ OP_LEVELS = (Fraction(7, 100), Fraction(28, 100))
 PHYSICAL_BYTES = physical_bytes(USER_BYTES, OP_LEVELS[0])
 SETTLE_WRITES = 3  # of the whole range, before anything is measured
 SECONDS = 12
-PREFIX = "demo-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +66,10 @@ class Level:
         return greedy(float(1 + self.op), SUPERBLOCK_PAGES)
 
 
-def say(text: str = "") -> None:
-    print(text, file=sys.stderr, flush=True)
+def tell(text: str) -> None:
+    """Talk of several lines, with an empty one before it."""
+    say("", head="")
+    say(text)
 
 
 def read_bytes(pages: FolderTransport) -> tuple[int, int]:
@@ -84,33 +83,35 @@ def read_bytes(pages: FolderTransport) -> tuple[int, int]:
 
 def job(device: str, size: int, *options: str) -> list[str]:
     return [
-        *("fio", "--name=demo", f"--filename={device}", "--bs=4k", "--direct=1", f"--size={size}"),
+        *(
+            "fio",
+            "--name=demo",
+            "--thread",
+            f"--filename={device}",
+            "--bs=4k",
+            "--direct=1",
+            f"--size={size}",
+        ),
         *("--ioengine=libaio", "--iodepth=32", "--norandommap", "--randrepeat=0", *options),
     ]
 
 
-def measure(device: str, pages: FolderTransport, op: Fraction, folder: Path) -> Level:
+def measure(device: LoopDevice, pages: FolderTransport, op: Fraction) -> Level:
     """Fill the range, let it settle, then load it under the live view."""
     size = int(PHYSICAL_BYTES / (1 + op)) // (1 << 20) << 20
-    say(f"\nopwatch: OP {float(op * 100):.0f} %: the host uses {size >> 20} MiB, the rest is trimmed")
-    run_tool(["blkdiscard", "--force", device])
-    run_tool([*job(device, size, "--rw=write"), "--bs=1m"], timeout_s=60)
-    settle = job(device, size, "--rw=randwrite", f"--io_size={SETTLE_WRITES * size}")
-    run_tool([*settle, "--time_based=0"], timeout_s=90)
+    tell(f"OP {float(op * 100):.0f} %: the host uses {size >> 20} MiB, the rest is trimmed")
+    device.require_same()
+    run_tool(["blkdiscard", "--force", device.path], ends_with_us=True)
+    run_tool([*job(device.path, size, "--rw=write"), "--bs=1m"], timeout_s=60, ends_with_us=True)
+    settle = job(device.path, size, "--rw=randwrite", f"--io_size={SETTLE_WRITES * size}")
+    run_tool([*settle, "--time_based=0"], timeout_s=90, ends_with_us=True)
     host, nand = read_bytes(pages)
-    output = folder / "fio.json"
-    load = job(device, size, "--rw=randwrite", "--time_based", f"--runtime={SECONDS}")
-    load += ["--output-format=json", f"--output={output}"]
-    status = cli.main(["--dev", device, "2", "--", *load])
-    if status in (128, 130):  # fio's own, and a shell's, for an interrupt
-        raise KeyboardInterrupt
-    if status:
-        raise OpwatchError(f"the load ended with status {status}")
+    report = load(device, size)
     host_after, nand_after = read_bytes(pages)
-    result = json.loads(output.read_text())["jobs"][0]["write"]["clat_ns"]["percentile"]
+    result = json.loads(report)["jobs"][0]["write"]["clat_ns"]["percentile"]
     return Level(
         op,
-        decode_fio(output.read_text()).iops,
+        decode_fio(report).iops,
         result["50.000000"],
         result["99.000000"],
         host_after - host,
@@ -118,29 +119,36 @@ def measure(device: str, pages: FolderTransport, op: Fraction, folder: Path) -> 
     )
 
 
+def load(device: LoopDevice, size: int) -> str:
+    """Random writes under the live view; fio's report."""
+    output = os.memfd_create("opwatch-demo", os.MFD_CLOEXEC)
+    try:
+        words = job(device.path, size, "--rw=randwrite", "--time_based", f"--runtime={SECONDS}")
+        words += ["--output-format=json", f"--output=/proc/{os.getpid()}/fd/{output}"]
+        device.require_same()
+        status = cli.main(["--dev", device.node, "2", "--", *words])
+        device.require_same()
+        if status in (128, 130):  # fio's own, and a shell's, for an interrupt
+            raise KeyboardInterrupt
+        if status:
+            raise OpwatchError(f"the load ended with status {status}")
+        return os.pread(output, os.fstat(output).st_size, 0).decode(errors="replace")
+    finally:
+        os.close(output)
+
+
 def table(levels: Sequence[Level]) -> None:
-    print("\n   OP       IOPS     p50     p99   host MB   NAND MB    WAF (02h, C0h)  model")
+    out = data()
+    out.line()
+    out.line("   OP       IOPS     p50     p99   host MB   NAND MB    WAF (02h, C0h)  model")
     for level in levels:
         waf = "-" if level.waf is None else f"{level.waf:.3f} +-{level.waf_error:.3f}"
-        print(
+        out.line(
             f"{float(level.op * 100):4.0f} %  {rate(level.iops):>9}  {duration(level.p50_ns):>6}"
             f"  {duration(level.p99_ns):>6}  {level.host_bytes / 1e6:8.1f}  {level.nand_bytes / 1e6:8.1f}"
             f"  {waf:>16}  {level.predicted:5.3f}"
         )
-    print("OP is (T-U)/U. The model is the exact mean-field one for greedy collection.", flush=True)
-
-
-@contextlib.contextmanager
-def mounted(device: str, folder: Path) -> Iterator[Path]:
-    """An ext4 file system of our own on our own drive."""
-    run_tool(["mkfs.ext4", "-q", "-F", "-E", "nodiscard", device])
-    point = folder / "mnt"
-    point.mkdir()
-    run_tool(["mount", device, str(point)])
-    try:
-        yield point
-    finally:
-        run_tool(["umount", str(point)])
+    out.line("OP is (T-U)/U. The model is the exact mean-field one for greedy collection.")
 
 
 def used_mb(pages: FolderTransport) -> float:
@@ -150,59 +158,40 @@ def used_mb(pages: FolderTransport) -> float:
     return space.used_lbas * space.lba_bytes / 1e6
 
 
-def show_trim(device: str, pages: FolderTransport, folder: Path) -> None:
-    """What the drive holds for a file that is deleted, until the file system trims."""
-    with mounted(device, folder) as point:
-        before = used_mb(pages)
-        trimmed = run_tool(["fstrim", "-v", str(point)]).strip().rpartition(": ")[2]
-        after = used_mb(pages)
-    print(f"\nA new ext4 on it: the drive still holds {before:.1f} MB of old data (NUSE).")
-    print(f"fstrim: {trimmed}. The drive now holds {after:.1f} MB.", flush=True)
+def show_trim(device: LoopDevice, pages: FolderTransport) -> None:
+    """What the drive holds for files that are gone, until the file system trims."""
+    run_tool(["mkfs.ext4", "-q", "-F", "-E", "nodiscard", device.path], ends_with_us=True)
+    before = used_mb(pages)
+    # In a mount namespace of its own: the mount goes with the shell, whatever becomes of us. What it covers
+    # there is a folder of ours.
+    words = 'mount "$0" "$1" && fstrim -v "$1"'
+    trim = ["unshare", "--mount", "--propagation", "private", "sh", "-c", words, device.path, str(CLAIMS)]
+    trimmed = run_tool(trim, ends_with_us=True).strip().rpartition(": ")[2]
+    after = used_mb(pages)
+    data().lines(
+        [
+            "",
+            f"A new ext4 on it: the drive still holds {before:.1f} MB of old data (NUSE).",
+            f"fstrim: {trimmed}. The drive now holds {after:.1f} MB.",
+        ]
+    )
 
 
-def destroy(name: str) -> None:
-    try:
-        for note in life.destroy(name):
-            say(f"opwatch: {note}")
-    except OpwatchError as error:
-        say(f"opwatch: {error}")
-
-
-def remove_leftovers() -> None:
-    """Drives of demos that were killed."""
-    for place in places():
-        pid = place.name.removeprefix(PREFIX)
-        if pid != place.name and not Path(f"/proc/{pid}").exists():
-            destroy(place.name)
-
-
-def make_drive() -> Record:
+def show() -> int:
+    remove_leftovers(say)
     config = {
         "user_bytes": USER_BYTES,
         "physical_bytes": PHYSICAL_BYTES,
         "superblock_bytes": SUPERBLOCK_PAGES * PAGE_BYTES,
         "service.dies": DIES,
     }
-    return life.create(life.Wanted(f"{PREFIX}{os.getpid()}", config, words=("timing",)))
-
-
-def show() -> int:
-    remove_leftovers()
-    drive = make_drive()
-    try:
-        say(
-            f"opwatch: a simulated SSD of {USER_BYTES >> 20} MiB at {drive.device}, {DIES} dies, in real time"
-        )
+    with own_drive(config, ("timing",), say) as (drive, device):
+        say(f"a simulated SSD of {USER_BYTES >> 20} MiB at {drive.device}, {DIES} dies, in real time")
         pages = find_simulated(Devices().resolve(drive.device))
         if pages is None:
             raise OpwatchError(f"{drive.device} has lost its drive")
-        with tempfile.TemporaryDirectory(prefix="opwatch-") as name:
-            folder = Path(name)
-            levels = [measure(drive.device, pages, op, folder) for op in OP_LEVELS]
-            table(levels)
-            show_trim(drive.device, pages, folder)
-    finally:
-        destroy(drive.name)
+        table([measure(device, pages, op) for op in OP_LEVELS])
+        show_trim(device, pages)
     return 0
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,7 +12,8 @@ from opwatch.details import read_details
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import Unsupported
 from opwatch.sinks import SCHEMA
-from opwatch.sinks.devices import detail_lines, document, encodable, table
+from opwatch.sinks.devices import detail_lines, document, table
+from opwatch.sinks.terminal import Writer
 from opwatch.stack import Node, forest
 from opwatch.usage import Usage, read_usage
 
@@ -71,18 +70,16 @@ def show(devices: Devices, usage: Usage, args: argparse.Namespace, stream: TextI
     if not args.names and not args.all:
         nodes = _without_empty(nodes)
     details = {device.name: read_details(devices, device, usage) for device in _each_once(nodes)}
+    writer = Writer(stream)
     if args.json:
         listed = [document(each) for each in details.values()]
-        print(json.dumps({"schema": SCHEMA, "devices": listed}, indent=2), file=stream)
+        writer.json({"schema": SCHEMA, "devices": listed}, indent=2)
         return 0
     if args.names or args.verbose:
         lines = [line for each in details.values() for line in ("", *detail_lines(each))][1:]
     else:
-        # Nothing is cut in what goes to a pipe or a file.
-        width = shutil.get_terminal_size((80, 24)).columns if stream.isatty() else None
-        lines = table(nodes, details, width)
-    for line in lines:
-        print(encodable(line, stream.encoding or "utf-8"), file=stream)
+        lines = table(nodes, details, writer.width)
+    writer.lines(lines)
     return 0
 
 

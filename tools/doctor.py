@@ -9,7 +9,6 @@ import json
 import os
 import platform
 import shlex
-import shutil
 import sys
 import textwrap
 import urllib.parse
@@ -22,7 +21,9 @@ from opwatch import __version__, capabilities, diagnosis
 from opwatch.collectors import probes
 from opwatch.device import Devices
 from opwatch.diagnosis import Check, Extension, State, note, ok, verdict
+from opwatch.privilege import own_command
 from opwatch.sinks import SCHEMA
+from opwatch.sinks.terminal import Writer
 from opwatch.toolbox import check_tools, missing_here
 
 LOG_LINES = 20
@@ -58,14 +59,6 @@ def find_extension() -> Extension:
         # In a checkout the folder of its sources has the same name and can be imported.
         return Extension("it is not built", has_tracer=False)
     return Extension(None, has_tracer=hasattr(native, "Tracer"))
-
-
-def own_command() -> str:
-    """How this opwatch was called, in a form that sudo finds."""
-    script = Path(sys.argv[0])
-    if script.name == "opwatch" and (found := shutil.which(sys.argv[0])):
-        return f"{shlex.quote(str(Path(found).absolute()))} doctor"
-    return f"{shlex.quote(sys.executable)} -m opwatch doctor"
 
 
 def rebuild_command(direct_url: str | None, checkout: Path) -> str:
@@ -142,12 +135,13 @@ def _tracer_checks(missing: Sequence[str], devices: Devices, command: str) -> li
         )
     else:
         checks += [*probes.check_programs(devices), probes.check_floor(), probes.check_stats()]
+        checks.append(probes.check_contexts())
     return checks
 
 
 def examine(devices: Devices) -> list[Check]:
     """Every check, in the order in which one would mend things."""
-    command = own_command()
+    command = f"{own_command()} doctor"
     missing = capabilities.missing()
     return [
         *_kernel_checks(),
@@ -209,11 +203,11 @@ def document(checks: Sequence[Check]) -> dict[str, object]:
 
 def show(checks: Sequence[Check], stream: TextIO, *, as_json: bool) -> int:
     """Write the checks to the stream; returns the exit status."""
+    writer = Writer(stream)
     if as_json:
-        print(json.dumps(document(checks), indent=2), file=stream)
+        writer.json(document(checks), indent=2)
     else:
-        width = shutil.get_terminal_size((80, 24)).columns if stream.isatty() else None
-        print("\n".join(report(checks, width)), file=stream)
+        writer.lines(report(checks, writer.width))
     return verdict(checks)[0]
 
 

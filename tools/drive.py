@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
+import stat
 import textwrap
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from opwatch.drive import life
+from opwatch.drive.nodes import is_still
 from opwatch.drive.place import Place, places
 from opwatch.drive.spec import FAULTS, parse_fault, parse_name, parse_op, parse_size, physical_bytes
-from opwatch.errors import OpwatchError, UsageError
+from opwatch.errors import OpwatchError, RefusedError, UsageError
 from opwatch.ftl import profiles
+from opwatch.ftl.drive import Tie
+from opwatch.sinks.terminal import data, say
 from opwatch.units import capacity
 
 _SIZE, _OP = "4G", "7%"
+# The map has 32 bits for a unit of flash; the spare area needs some of them.
+_MOST_UNITS = 1 << 31
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +68,12 @@ def _add_create(create: argparse.ArgumentParser) -> None:
         "replaces its own",
     )
     create.add_argument(
+        "--tie",
+        choices=("latest", "oldest"),
+        help="which of equally empty superblocks is collected: the one that became so last (the default), or "
+        "the one that was closed first",
+    )
+    create.add_argument(
         "--timing",
         choices=("off", "real"),
         default="off",
@@ -74,6 +84,11 @@ def _add_create(create: argparse.ArgumentParser) -> None:
         "--no-data",
         action="store_true",
         help="keep no contents: data reads as a pattern; a drive of 1 TiB takes under 2.5 GiB of memory",
+    )
+    create.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="refuse a drive that could take more memory than this, contents and tables (what is available)",
     )
     create.add_argument(
         "--state",
@@ -88,6 +103,10 @@ def _add_create(create: argparse.ArgumentParser) -> None:
 
 def _user_bytes(text: str, unit: int) -> int:
     user = parse_size(text)
+    if user > _MOST_UNITS * unit:
+        raise UsageError(
+            f"--size {text} is too large: at most {_MOST_UNITS * unit >> 40}T in units of {unit} bytes"
+        )
     if user % unit or user < 1 << 20:
         raise UsageError(f"--size {text}: must be a multiple of {unit} bytes, and at least 1M")
     return user
@@ -108,6 +127,14 @@ def _sizes(args: argparse.Namespace, loading: bool) -> dict[str, int]:
 
 def config_of(args: argparse.Namespace, loading: bool) -> dict[str, int]:
     """Every number that the server is told. A state file leaves a profile only the timing."""
+    if args.tie is None:
+        return _sizes_and_profile(args, loading)
+    if loading:
+        raise UsageError(f"--tie {args.tie}: {args.state} decides what the drive is; leave it out")
+    return _sizes_and_profile(args, loading) | {"tie": int(Tie[args.tie.upper()])}
+
+
+def _sizes_and_profile(args: argparse.Namespace, loading: bool) -> dict[str, int]:
     if args.profile is None:
         return _sizes(args, loading)
     profile = profiles.load(args.profile)
@@ -128,24 +155,38 @@ def _create(args: argparse.Namespace) -> int:
     state = args.state.absolute() if args.state else None
     if state and not state.parent.is_dir():
         raise UsageError(f"--state {args.state}: there is no folder {state.parent}")
-    loading = bool(state and state.exists())
+    loading = bool(state and _has_saved(state))
     wanted = life.Wanted(
         name=parse_name(args.name) if args.name is not None else None,
         config=config_of(args, loading),
         faults=tuple(parse_fault(text, creating=True) for text in args.fault),
         no_data=args.no_data,
         state=state,
+        memory_bytes=None if args.memory is None else parse_size(args.memory),
         words=("timing",) if args.timing == "real" else (),
     )
-    print(life.create(wanted).device)
+    data().line(life.create(wanted).device)
     return 0
+
+
+def _has_saved(path: Path) -> bool:
+    """Whether there is a state file to load. A FIFO would wait for ever, and a link be replaced by a save."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return False
+    if stat.S_ISLNK(mode):
+        raise RefusedError(f"--state {path} is a link, which a save would replace: name the file itself")
+    if not stat.S_ISREG(mode):
+        raise RefusedError(f"--state {path} is no regular file: name another one")
+    return True
 
 
 def _status(place: Place) -> dict[str, Any]:
     record = place.record()
     return {
         "name": place.name,
-        "device": (record.device or None) if record else None,
+        "device": record.device if record and is_still(record) else None,
         "status": "alive" if place.is_alive() else "dead",
     }
 
@@ -153,12 +194,12 @@ def _status(place: Place) -> dict[str, Any]:
 def _list(args: argparse.Namespace) -> int:
     found = [_status(place) for place in places()]
     if args.json:
-        print(json.dumps({"schema": "opwatch/1", "type": "drives", "drives": found}))
+        data().json({"schema": "opwatch/1", "type": "drives", "drives": found})
         return 0
     for drive in found:
-        print(f"{drive['name']:<16} {drive['device'] or '-':<12} {drive['status']}")
+        data().line(f"{drive['name']:<16} {drive['device'] or '-':<12} {drive['status']}")
     if not found:
-        print("no drives; opwatch drive create makes one", file=sys.stderr)
+        say("no drives; opwatch drive create makes one")
     return 0
 
 
@@ -194,25 +235,41 @@ def _percent(part: int, whole: int) -> str:
 def _info(args: argparse.Namespace) -> int:
     info = describe(life.find(args.name))
     if args.json:
-        print(json.dumps(info))
+        data().json(info)
         return 0
+    out = data()
     user, physical = info["user_bytes"], info["physical_bytes"]
     spare = physical - user
     waf = "-" if info["waf"] is None else f"{info['waf']:.4f}"
-    print(f"drive      {info['name']} at {info['device']}, serial {info['serial']}")
-    print(f"user       {user} bytes ({capacity(user)})")
-    print(f"physical   {physical} bytes ({capacity(physical)}), reserve not counted")
-    print(f"OP         {_percent(spare, user)} as (T-U)/U, {_percent(spare, physical)} as (T-U)/T")
-    print(f"valid      {info['valid_bytes']} bytes ({_percent(info['valid_bytes'], user)} of user)")
-    print(f"host       {info['host_bytes']} bytes written, {info['host_read_bytes']} read")
-    print(f"trimmed    {info['trim_bytes']} bytes, of which ignored {info['trim_ignored_bytes']}")
-    print(f"NAND       {info['nand_bytes']} bytes written: {_causes(info)}")
-    print(f"WAF        {waf}{'  (' + info['waf_reason'] + ')' if info['waf'] is None else ' since new'}")
+    out.line(f"drive      {info['name']} at {info['device']}, serial {info['serial']}")
+    out.line(f"user       {user} bytes ({capacity(user)})")
+    out.line(f"physical   {physical} bytes ({capacity(physical)}), reserve not counted")
+    out.line(f"OP         {_percent(spare, user)} as (T-U)/U, {_percent(spare, physical)} as (T-U)/T")
+    out.line(f"valid      {info['valid_bytes']} bytes ({_percent(info['valid_bytes'], user)} of user)")
+    out.line(f"host       {info['host_bytes']} bytes written, {info['host_read_bytes']} read")
+    out.line(f"trimmed    {info['trim_bytes']} bytes, of which ignored {info['trim_ignored_bytes']}")
+    out.line(f"NAND       {info['nand_bytes']} bytes written: {_causes(info)}")
+    out.line(f"WAF        {waf}{'  (' + info['waf_reason'] + ')' if info['waf'] is None else ' since new'}")
     spread = f"per superblock {info['erase_min']} to {info['erase_max']}"
-    print(f"erases     {info['erases']}; {spread}, mean {info['erase_avg_milli'] / 1000:.1f}")
-    print(f"memory     {info['memory_bytes'] if info['memory_bytes'] is not None else '-'} bytes")
-    print(f"log pages  {info['log_dir']}")
+    out.line(f"erases     {info['erases']}; {spread}, mean {info['erase_avg_milli'] / 1000:.1f}")
+    if info.get("timing"):
+        out.line(f"timing     {_punctuality(info)}")
+    out.line(f"memory     {info['memory_bytes'] if info['memory_bytes'] is not None else '-'} bytes")
+    if not (info.get("io_flusher", 1) and info.get("memory_locked", 1)):
+        out.line("caution    the server lacks CAP_SYS_RESOURCE or CAP_IPC_LOCK: it may wait for")
+        out.line("           itself when memory is short")
+    out.line(f"log pages  {info['log_dir']}")
     return 0
+
+
+def _punctuality(info: dict[str, Any]) -> str:
+    """Whether the figures are the drive's or the host's, in a line."""
+    timed, late = info["answers_timed"], info["answers_late"]
+    if not late:
+        return f"real: none of {timed} answers came late"
+    worst = info["answers_late_max_ns"] / 1e6
+    share = f"{_percent(late, timed)} of {timed} answers"
+    return f"real: the host was the limit for {share}, {worst:.3g} ms late at worst"
 
 
 def _causes(info: dict[str, Any]) -> str:
@@ -236,12 +293,12 @@ def _destroy(args: argparse.Namespace) -> int:
     for name in [place.name for place in places()] if args.all else [parse_name(args.name)]:
         try:
             for note in life.destroy(name):
-                print(f"opwatch: {note}", file=sys.stderr)
+                say(note)
         except OpwatchError as error:
             # With --all, one that is in use does not keep the others.
             if not args.all:
                 raise
-            print(f"opwatch: {error}", file=sys.stderr)
+            say(str(error))
             failed = error
     if args.all:
         life.require_root("drive destroy")

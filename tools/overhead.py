@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import statistics
@@ -16,8 +15,11 @@ from opwatch.collectors.blk import BlockTracer, explain_probe_error
 from opwatch.collectors.fio import run_fio
 from opwatch.device import Devices
 from opwatch.errors import NotEnoughData, Unsupported
+from opwatch.privilege import require_root
 from opwatch.scratch import ScratchDisk
 from opwatch.sinks import SCHEMA
+from opwatch.sinks.terminal import Writer, data
+from opwatch.tools.arguments import time_between
 from opwatch.tools.watch import choose_leaves
 
 LOAD = ("--rw=randread", "--bs=4k", "--iodepth=32", "--ioengine=libaio", "--time_based")
@@ -139,14 +141,14 @@ def measure_device(dev: list[str] | None, seconds: float) -> Cost:
         tracer.close()
 
 
-def measure_scratch(node: str, seconds: float) -> Cost:
+def measure_scratch(disk: ScratchDisk, seconds: float) -> Cost:
     """The cost on a disk of our own, loaded by fio."""
-    leaves, _ = choose_leaves(Devices(), [node])
+    leaves, _ = choose_leaves(Devices(), [disk.node])
     tracer = BlockTracer(leaves)
     try:
         with program_statistics():
             meter = CostMeter(tracer)
-            run_fio(node, [*LOAD, f"--runtime={seconds}"], seconds + 60)
+            run_fio(disk.path, [*LOAD, f"--runtime={seconds}"], seconds + 60)
             try:
                 return meter.cost()
             finally:
@@ -166,20 +168,32 @@ class Throughput:
     def median(self) -> float:
         return statistics.median(self.ratios)
 
+    @property
+    def confidence(self) -> float:
+        """That the range of the ratios holds the true median: each pair lies above it or below it, one as
+        likely as the other, so that all of them lie on one side in 2 of 2^n cases."""
+        return 1 - 2.0 ** (1 - len(self.ratios))
 
-def compare_throughput(node: str, pairs: int, seconds: float) -> Throughput:
+    @property
+    def note(self) -> str | None:
+        if len(self.ratios) > 1:
+            return None
+        return "one pair proves nothing: how far runs differ by themselves is not known; take --pairs 5"
+
+
+def compare_throughput(disk: ScratchDisk, pairs: int, seconds: float) -> Throughput:
     """fio with and without the tracer, in turn, the order of each pair the reverse of the last's."""
-    leaves, _ = choose_leaves(Devices(), [node])
+    leaves, _ = choose_leaves(Devices(), [disk.node])
 
     def traced() -> float:
         tracer = BlockTracer(leaves)
         try:
-            return run_fio(node, [*LOAD, f"--runtime={seconds}"], seconds + 60).iops
+            return run_fio(disk.path, [*LOAD, f"--runtime={seconds}"], seconds + 60).iops
         finally:
             tracer.close()
 
     def untraced() -> float:
-        return run_fio(node, [*LOAD, f"--runtime={seconds}"], seconds + 60).iops
+        return run_fio(disk.path, [*LOAD, f"--runtime={seconds}"], seconds + 60).iops
 
     ratios, base = [], []
     untraced()  # the first run also fills the page cache
@@ -191,13 +205,6 @@ def compare_throughput(node: str, pairs: int, seconds: float) -> Throughput:
         ratios.append(with_ / without)
         base.append(without)
     return Throughput(ratios, statistics.median(base))
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0.1 <= value <= 3600:
-        raise argparse.ArgumentTypeError("must be between 0.1 and 3600 seconds")
-    return value
 
 
 def _pairs(text: str) -> int:
@@ -229,7 +236,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dev", action="append", metavar="D", help="measure on this disk under the load it has now"
     )
     parser.add_argument(
-        "--for", dest="seconds", type=_seconds, default=3.0, metavar="S", help="seconds a measurement (3)"
+        "--for",
+        dest="seconds",
+        type=time_between(0.1, 3600),
+        default=3.0,
+        metavar="T",
+        help="time of a measurement (3s)",
     )
     parser.add_argument("--pairs", type=_pairs, default=5, help="runs with and without tracing (5)")
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
@@ -252,25 +264,33 @@ def _document(cost: Cost, throughput: Throughput | None) -> dict[str, object]:
             "median_ratio": throughput.median,
             "ratios": throughput.ratios,
             "untraced_iops": throughput.untraced_iops,
+            "range_confidence": throughput.confidence,
+            "note": throughput.note,
         },
     }
 
 
 def _print(cost: Cost, throughput: Throughput | None) -> None:
-    print(f"{'program':<18} {'runs':>10} {'ns':>7} {'net ns':>7}")
+    out = data()
+    out.line(f"{'program':<18} {'runs':>10} {'ns':>7} {'net ns':>7}")
     for program in cost.programs:
-        print(f"{program.name:<18} {program.runs:>10} {program.raw_ns:>7.0f} {program.net_ns:>7.0f}")
-    print(f"{'(empty program)':<18} {'':>10} {cost.floor_ns:>7.0f}")
-    print(
+        out.line(f"{program.name:<18} {program.runs:>10} {program.raw_ns:>7.0f} {program.net_ns:>7.0f}")
+    out.line(f"{'(empty program)':<18} {'':>10} {cost.floor_ns:>7.0f}")
+    out.line(
         f"{cost.per_io_ns:.0f} ns an I/O, net of empty programs; at {cost.ios / cost.seconds:.0f} I/Os "
         f"a second {cost.core_ratio * 100:.2f} % of one core"
     )
     if throughput:
-        low, high = min(throughput.ratios), max(throughput.ratios)
-        print(
-            f"IOPS traced / untraced: median {throughput.median:.3f} ({low:.3f} to {high:.3f}, "
-            f"{len(throughput.ratios)} pairs, {throughput.untraced_iops:.0f} IOPS untraced)"
-        )
+        _print_throughput(out, throughput)
+
+
+def _print_throughput(out: Writer, found: Throughput) -> None:
+    low, high, count = min(found.ratios), max(found.ratios), len(found.ratios)
+    out.line(
+        f"IOPS traced / untraced: median {found.median:.3f} ({low:.3f} to {high:.3f}, {count} "
+        f"pair{'s' if count > 1 else ''}, {found.untraced_iops:.0f} IOPS untraced)"
+    )
+    out.line(found.note or f"the range holds the true median with {found.confidence * 100:.2f} % confidence")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -278,12 +298,17 @@ def run(args: argparse.Namespace) -> int:
     if args.dev:
         cost = measure_device(args.dev, args.seconds)
     else:
+        require_root(
+            "opwatch overhead without --dev",
+            "it makes a loop device, loads it and traces it",
+            "overhead",
+        )
         with ended_by_signals(), ScratchDisk(SCRATCH_BYTES) as disk:
-            cost = measure_scratch(disk.node, args.seconds)
+            cost = measure_scratch(disk, args.seconds)
             if args.pairs > 0:
-                throughput = compare_throughput(disk.node, args.pairs, args.seconds)
+                throughput = compare_throughput(disk, args.pairs, args.seconds)
     if args.json:
-        print(json.dumps(_document(cost, throughput)))
+        data().json(_document(cost, throughput))
     else:
         _print(cost, throughput)
     return 0

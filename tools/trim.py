@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Sequence
 
 from opwatch.errors import UsageError
+from opwatch.tools.arguments import Parser
 from opwatch.tools.command import Command
 
 # Verb -> what it is for. Each lives in the module trim_VERB.
@@ -23,7 +24,7 @@ def _module(verb: str) -> Command:
     return module
 
 
-class _Verb(argparse.ArgumentParser):
+class _Verb(Parser):
     """Gets its arguments when it is the one that was chosen: no other verb's module is imported."""
 
     verb: str | None = None

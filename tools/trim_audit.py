@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 import time
 from typing import TYPE_CHECKING
 
-from opwatch import units
 from opwatch.collectors.discard_programs import Loading
 from opwatch.collectors.fitrim import check_mount, mounted_at
 from opwatch.device import Devices, Presence
-from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, UsageError
+from opwatch.errors import OpwatchError, RefusedError, UsageError
+from opwatch.privilege import require_root
+from opwatch.sinks.terminal import say
+from opwatch.tools.arguments import Once, time_between
 from opwatch.usage import Mount, read_usage
 
 if TYPE_CHECKING:
@@ -22,23 +23,14 @@ if TYPE_CHECKING:
 
 
 # How often a watch looks whether its disks are still there.
+_PROBE_S = 1.0
 _LOOK_S = 1.0
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
-    if not 0 < value <= 86400:
-        raise argparse.ArgumentTypeError("must be above 0, and at most a day")
-    return value
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("mounts", nargs="*", metavar="MOUNT", help="mount points to trim")
     parser.add_argument("--all", action="store_true", help="every mounted filesystem on a block device")
-    parser.add_argument("--dev", metavar="D", help="the filesystem mounted from this device")
+    parser.add_argument("--dev", action=Once, metavar="D", help="the filesystem mounted from this device")
     parser.add_argument(
         "-m", "--minimum", metavar="SIZE", default="0", help="as fstrim's: leave out shorter free extents"
     )
@@ -50,17 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="trim nothing: follow whatever trims this mount or device, until Ctrl-C or the end of CMD",
     )
-    parser.add_argument("--for", dest="seconds", type=_seconds, metavar="S", help="with --watch: so long")
     parser.add_argument(
-        "--wait", type=_seconds, default=30.0, metavar="S", help="how long for the last discard"
+        "--for", dest="seconds", type=time_between(0.01, 86400), metavar="T", help="with --watch: so long"
+    )
+    parser.add_argument(
+        "--wait",
+        type=time_between(0.01, 86400),
+        default=30.0,
+        metavar="T",
+        help="how long for the last discard",
     )
     parser.add_argument("--json", action="store_true", help='one object a line, "schema":"opwatch/1"')
     parser.add_argument("-q", "--quiet", action="store_true", help="only the verdict")
-
-
-def say(text: str) -> None:
-    """Talk, which is no data."""
-    print(f"opwatch: {units.printable(text)}", file=sys.stderr)
 
 
 def _chosen(args: argparse.Namespace) -> list[Mount]:
@@ -235,15 +228,22 @@ def _watch(args: argparse.Namespace) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    if os.geteuid() != 0:
-        raise PermissionMissing(
-            "opwatch trim audit trims and traces: it needs root. Try: sudo opwatch trim audit ... "
-            "(opwatch trim check needs no privilege)"
-        )
+    require_root(
+        "opwatch trim audit",
+        "it trims (CAP_SYS_ADMIN) and traces (CAP_BPF, CAP_PERFMON)",
+        "trim audit ...",
+        "opwatch trim check needs no privilege",
+    )
     if sum((bool(args.mounts), args.all, bool(args.dev))) != 1:
         raise UsageError("name mount points, or one device with --dev, or --all")
-    if args.watch:
-        return _watch(args)
-    if args.seconds or args.command:
+    if not args.watch and (args.seconds or args.command):
         raise UsageError("--for and a command behind -- go with --watch")
-    return _trim(args)
+    from opwatch.collectors.contexts import ContextProbe
+
+    contexts = ContextProbe()
+    contexts.start()
+    status = _watch(args) if args.watch else _trim(args)
+    # Worth waiting for when something is missing.
+    if (blind := contexts.note(_PROBE_S if status else 0.0)) and not args.quiet:
+        say(blind)
+    return status

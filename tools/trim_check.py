@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import os
 import stat
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +13,15 @@ from typing import Any
 
 from opwatch.collectors.free_space import read_free_space
 from opwatch.collectors.fstrim_timer import read_schedule
+from opwatch.collectors.mount_handle import referred
 from opwatch.collectors.open_files import DeletedFile, deleted_files
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.drive.spec import parse_size
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.sinks import SCHEMA
-from opwatch.sinks.trim_check import Checked, document, lines, schedule_document, schedule_lines
+from opwatch.sinks.terminal import data
+from opwatch.sinks.trim_check import Checked, document, headline, lines, schedule_document, schedule_lines
 from opwatch.trim.causes import Reason, reason
 from opwatch.trim.dryrun import ext4_groups
 from opwatch.trim.forecast import Outlook, Space, forecast
@@ -37,7 +37,7 @@ _IMAGES = ("squashfs", "iso9660", "udf", "erofs", "cramfs", "romfs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "opwatch trim check [MOUNT... | --dev D | --all] [-m SIZE] [--json]"
+    parser.usage = "opwatch trim check [MOUNT... | --dev D | --all] [-m SIZE] [-q | --json]"
     parser.add_argument("paths", nargs="*", metavar="MOUNT", help="a mount point, or a path on a filesystem")
     parser.add_argument(
         "--dev", metavar="D", action="append", default=[], help="every filesystem on this device, or itself"
@@ -46,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-m", "--minimum", metavar="SIZE", default="0", help="as fstrim's: leave out shorter free extents"
     )
-    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("-q", "--quiet", action="store_true", help="only a line for each filesystem")
+    form.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class Check:
 
     def __post_init__(self) -> None:
         self.reader = LayerReader(self.devices, self.usage)
+        self._disks: dict[str, bool] = {}
 
     @functools.cached_property
     def deleted(self) -> list[DeletedFile]:
@@ -77,17 +80,25 @@ class Check:
 
     def everything(self) -> Iterator[_Subject]:
         """Each filesystem on a block device once, where it can be seen."""
-        seen = set()
+        # What is mounted last on a point covers what was there before. Machines have 10,000 mounts.
+        visible = {mount.point: mount for mount in self.usage.mounts}
+        passed: set[tuple[str, str]] = set()
         for mount in self.usage.mounts:
-            on_disk = not mount.dev.startswith("0:") or self._is_disk(mount.source)
-            covered = mount_of(mount.point, self.usage.mounts) != mount
             key = (mount.dev, mount.source)
-            if (on_disk or mount.filesystem == "zfs") and not covered and key not in seen:
-                seen.add(key)
+            if key in passed or visible[mount.point] != mount:
+                continue
+            if not mount.dev.startswith("0:") or mount.filesystem == "zfs" or self._is_disk(mount.source):
+                passed.add(key)
                 if mount.filesystem not in _IMAGES:
                     yield _Subject(mount)
 
     def _is_disk(self, source: str) -> bool:
+        """The same for each source, asked once."""
+        if source not in self._disks:
+            self._disks[source] = self._resolves(source)
+        return self._disks[source]
+
+    def _resolves(self, source: str) -> bool:
         """For filesystems with a number of their own; /dev/fuse, for one, is no block device."""
         if not source.startswith("/dev/"):
             return False
@@ -152,12 +163,9 @@ def _misplaced(subject: _Subject) -> list[Reason]:
     return [reason("not-a-mount-point", subject.asked, f"{subject.asked} is a folder of {at}", mount=at)]
 
 
-def held_open(mount: Mount, deleted: Sequence[DeletedFile]) -> tuple[int, str] | None:
-    """Bytes of deleted files of a mount that are open, and in words; None when there are none."""
-    try:
-        dev = Path(mount.point).stat().st_dev
-    except OSError:
-        return None
+def held_open(dev: int, deleted: Sequence[DeletedFile]) -> tuple[int, str] | None:
+    """Bytes of deleted files of a filesystem (by its st_dev) that are open, and in words; None when there are
+    none."""
     held = sorted((each for each in deleted if each.dev == dev), key=lambda each: -each.bytes)
     total = sum(each.bytes for each in held)
     if not total:
@@ -169,15 +177,24 @@ def held_open(mount: Mount, deleted: Sequence[DeletedFile]) -> tuple[int, str] |
 
 
 def free_space(mount: Mount, stack: Stack, deleted: Sequence[DeletedFile] = ()) -> Space:
-    """The free extents of a mount, as far as they may be read."""
+    """The free extents of a mount, as far as they may be read. All of it is of the mount that was looked at:
+    another one may be at its point by now."""
     try:
-        status = os.statvfs(mount.point)
+        with referred(mount) as place:
+            return _space_of(place, mount, stack, deleted)
+    except OpwatchError as error:
+        return Space(why_not=str(error))
+
+
+def _space_of(place: int, mount: Mount, stack: Stack, deleted: Sequence[DeletedFile]) -> Space:
+    try:
+        status = os.fstatvfs(place)
         free = status.f_bfree * status.f_frsize
     except OSError:
         free = None
     if not stack.tops():
         return Space(why_not="it is on no block device", free_bytes=free)
-    held = held_open(mount, deleted)
+    held = held_open(os.fstat(place).st_dev, deleted)
     try:
         found = read_free_space(mount)
     except OpwatchError as error:
@@ -214,10 +231,12 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         found: dict[str, Any] = {"schema": SCHEMA, "checks": [document(each) for each in checks]}
         found |= {"schedule": schedule_document(work.schedule), "exit_status": status}
-        print(json.dumps(found, indent=2))
+        data().json(found, indent=2)
         return status
-    encoding = sys.stdout.encoding or "utf-8"
+    if args.quiet:
+        data().lines(headline(each) for each in checks)
+        return status
     for each in checks:
-        print("\n".join(lines(each, encoding)) + "\n")
-    print("\n".join(schedule_lines(work.schedule, encoding)))
+        data().lines([*lines(each), ""])
+    data().lines(schedule_lines(work.schedule))
     return status

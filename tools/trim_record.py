@@ -5,30 +5,26 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
-import os
 import sys
 import time
 from pathlib import Path
 
-from opwatch.collectors.recording import TICK_S, Recording
+from opwatch.collectors.contexts import ContextProbe
+from opwatch.collectors.history_file import read_history
+from opwatch.collectors.recording import TICK_S, Recording, history_name, identify, is_other
 from opwatch.device import BlockDevice, Devices
-from opwatch.errors import OpwatchError, PermissionMissing
+from opwatch.errors import OpwatchError
+from opwatch.privilege import require_root
+from opwatch.sinks.terminal import say
 from opwatch.sinks.trim_history import Recorded, write_recorded
-from opwatch.tools.trim_audit import say
+from opwatch.tools.arguments import Once, time_between
 from opwatch.tools.waiting import End, Waiter
+from opwatch.trim.history import NO_ROOM
 from opwatch.trim.sectormap import State
 
+# What is still being found out at the end is waited for so long.
+_PROBE_S = 1.0
 _FOLDER = Path("/var/lib/opwatch")
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError("must be above 0")
-    return value
 
 
 def _file(text: str) -> Path:
@@ -37,23 +33,39 @@ def _file(text: str) -> Path:
     return Path(text)
 
 
-def _default(device: BlockDevice) -> Path:
-    """Where a history is when nobody says where. This folder is ours to make."""
+def _default(devices: Devices, device: BlockDevice) -> Path:
+    """Where a history is when nobody says where. This folder is ours to make. One that was called by the
+    disk's name, as they once were, is taken up."""
     try:
-        _FOLDER.mkdir(parents=True, exist_ok=True)
+        _FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise OpwatchError(f"{_FOLDER}: {error.strerror}: name another file with -o") from error
-    return _FOLDER / f"{device.name.replace('/', '!')}.history"
+    drive = identify(devices, device)
+    lasting, former = _FOLDER / history_name(drive), _FOLDER / f"{device.name.replace('/', '!')}.history"
+    if not lasting.exists() and former.is_file():
+        with contextlib.suppress(OpwatchError):
+            if not is_other(read_history(former)[0].drive, drive):
+                return former
+    return lasting
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "opwatch trim record --dev D [-o FILE] [--for S] [-q] [--json] [-- CMD...]"
-    parser.add_argument("--dev", required=True, metavar="D", help="the disk: a whole one")
+    parser.usage = "opwatch trim record --dev D [-o FILE] [--for T] [-q] [--json] [-- CMD...]"
+    parser.add_argument("--dev", action=Once, required=True, metavar="D", help="the disk: a whole one")
     parser.add_argument(
-        "-o", "--output", type=_file, metavar="FILE", help=f"the history ({_FOLDER}/D.history)"
+        "-o",
+        "--output",
+        type=_file,
+        metavar="FILE",
+        help=f"the history ({_FOLDER}/WWID.history)",
     )
     parser.add_argument(
-        "--for", dest="seconds", type=_seconds, default=math.inf, metavar="S", help="record so long"
+        "--for",
+        dest="seconds",
+        type=time_between(0.01, 3650 * 86400),
+        default=math.inf,
+        metavar="T",
+        help="record so long",
     )
     parser.add_argument("--json", action="store_true", help='one document at the end, "schema":"opwatch/1"')
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while recording")
@@ -70,7 +82,8 @@ def _follow(recording: Recording, waiter: Waiter, seconds: float) -> End:
         recording.save()
         now = dict(recording.history.forgotten)
         for why in now if now != forgotten else ():
-            if now[why] != forgotten.get(why):
+            # Of a map that is too large, it would be said every second.
+            if now[why] != forgotten.get(why) and not (why == NO_ROOM and why in forgotten):
                 say(f"{recording.device.name}: less is known now: {why}")
         forgotten = now
     return end
@@ -87,7 +100,12 @@ def _let_go(recording: Recording, waiter: Waiter, command: list[str] | None, err
     return OpwatchError.exit_status
 
 
-def _result(recording: Recording, path: Path, seconds: float) -> Recorded:
+def _blind(recording: Recording, contexts: ContextProbe) -> str | None:
+    """Worth waiting for when something had to be forgotten."""
+    return contexts.note(_PROBE_S if recording.history.forgotten else 0.0)
+
+
+def _result(recording: Recording, path: Path, seconds: float, blind: str | None) -> Recorded:
     look, map_ = recording.state(), recording.history.map
     return Recorded(
         device=recording.device.name,
@@ -101,24 +119,27 @@ def _result(recording: Recording, path: Path, seconds: float) -> Recorded:
         extents=sum(1 for _ in map_.runs()),
         look=look,
         missed_runs=recording.missed_runs(),
+        blind=blind,
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    if os.geteuid() != 0:
-        raise PermissionMissing(
-            "opwatch trim record traces: it needs root. Try: sudo opwatch trim record ..."
-        )
+    require_root(
+        "opwatch trim record",
+        "it traces (CAP_BPF, CAP_PERFMON)",
+        "trim record ...",
+    )
     devices = Devices()
     device = devices.resolve(args.dev)
-    path = args.output or _default(device)
+    path = args.output or _default(devices, device)
     with Waiter() as waiter:
-        begun = time.monotonic()
+        begun, contexts = time.monotonic(), ContextProbe()
         recording = Recording(devices, device, path, say)
         try:
             if not args.quiet:
                 say(f"{device.name}: {recording.kept}")
                 say(f"recording into {path}" + ("" if args.command else "; Ctrl-C ends it"))
+            contexts.start()
             waiter.start(args.command, quiet_stdout=args.json)
             try:
                 end = _follow(recording, waiter, args.seconds)
@@ -127,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
             status = waiter.finish(stop=end is not End.COMMAND)
             if end is not End.VANISHED:
                 recording.look()
-            result = _result(recording, path, time.monotonic() - begun)
+            result = _result(recording, path, time.monotonic() - begun, _blind(recording, contexts))
         finally:
             recording.close()
     if end is End.VANISHED:

@@ -3,41 +3,43 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import re
 import secrets
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from opwatch import units
 from opwatch.collectors.fitrim import mounted_at
-from opwatch.collectors.history_stale import Comparison
+from opwatch.collectors.history_stale import Comparison, Part
 from opwatch.collectors.signature import signature
 from opwatch.collectors.stale import Asked, Found, Measurement, simulated_physical_bytes
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.drive.spec import parse_size
-from opwatch.errors import NotEnoughData, PermissionMissing, RefusedError, Unsupported, UsageError
-from opwatch.sinks.devices import encodable
+from opwatch.errors import NotEnoughData, RefusedError, Unsupported, UsageError
+from opwatch.privilege import require_root
+from opwatch.sinks.terminal import data
 from opwatch.sinks.trim_history import HistoryReport, history_document, history_lines
 from opwatch.sinks.trim_stale import Report, document, lines
+from opwatch.tools.arguments import Once, time_between
 from opwatch.trim.layers import Stack
 from opwatch.trim.remap import Landing
 from opwatch.trim.sentinel import Seen
-from opwatch.trim.stale import Bounds, Spare, disputed, spare, stale_bytes
+from opwatch.trim.stale import Bounds, Spare, disputed, spare, spare_by_history, stale_bytes
 from opwatch.usage import Mount, Usage, read_usage
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "opwatch trim stale (MOUNT | --dev D) [--confidence P%%] [--precision P%%] [--seconds S] "
+        "opwatch trim stale (MOUNT | --dev D) [--confidence P%%] [--precision P%%] [--seconds T] "
         "[--physical SIZE] [--[no-]sentinel] [--seed N] [--history FILE]... [--json]"
     )
     parser.add_argument("path", nargs="?", metavar="MOUNT", help="a mount point")
     parser.add_argument(
-        "--dev", metavar="D", help="the one file system on this device, or a device that nothing is on"
+        "--dev",
+        action=Once,
+        metavar="D",
+        help="the one file system on this device, or a device that nothing is on",
     )
     parser.add_argument("--confidence", metavar="P%", default="95%", help="of the interval (95%%)")
     parser.add_argument(
@@ -47,7 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="stop when the interval is this narrow: half of its width, of the free space (0.5%%)",
     )
     parser.add_argument(
-        "--seconds", metavar="S", default="5", help="stop reading after so long in any case (5)"
+        "--seconds",
+        metavar="T",
+        type=time_between(0.1, 3600),
+        default=5.0,
+        help="stop reading after so long in any case (5s)",
     )
     parser.add_argument(
         "--physical", metavar="SIZE", help="the flash of the drive that may hold data, for OP and WAF"
@@ -79,12 +85,10 @@ def _ratio(text: str, option: str, least: float, most: float) -> float:
 
 
 def _asked(args: argparse.Namespace) -> Asked:
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", args.seconds) or not 0.1 <= float(args.seconds) <= 3600:
-        raise UsageError(f"--seconds {args.seconds}: write seconds from 0.1 to 3600")
     return Asked(
         confidence=_ratio(args.confidence, "--confidence", 0.5, 0.9999),
         half_width=_ratio(args.precision, "--precision", 0.0001, 0.5),
-        seconds=float(args.seconds),
+        seconds=args.seconds,
         seed=secrets.randbelow(1 << 32) if args.seed is None else args.seed,
         sentinel=args.sentinel,
     )
@@ -143,8 +147,7 @@ def _subject(args: argparse.Namespace, devices: Devices) -> tuple[str, Stack, Mo
 
 
 def _require_root() -> None:
-    if os.geteuid() != 0:
-        raise PermissionMissing("raw reads of a drive need root; run it with sudo")
+    require_root("opwatch trim stale", "it reads the drive raw and trims a file of its own", "trim stale ...")
 
 
 def _lower_bound(found: Found) -> str | None:
@@ -249,15 +252,29 @@ def _report(
     )
 
 
+def _spare_by_history(
+    parts: Sequence[Part], stale: Bounds, args: argparse.Namespace, devices: Devices
+) -> tuple[Spare | None, str | None, str | None]:
+    """The same, from what the history knows of all of the drive."""
+    landing, held = parts[0].landing, parts[0].on_drive
+    device = devices.by_name(landing.device)
+    if len(parts) != 1 or device is None or landing.stopped or held is None:
+        return None, "the free space does not lie on one drive that can be told", None
+    physical, source = _flash(args, device)
+    if physical is None:
+        return None, "no drive tells how much flash it has; --physical SIZE does", None
+    unknown = parts[0].unknown_in_use_bytes
+    figures = spare_by_history(physical, held, stale, unknown, parts[0].untrimmable_bytes)
+    return (None, figures, source) if isinstance(figures, str) else (figures, None, source)
+
+
 def _by_history(
     subject: str, stack: Stack, mount: Mount | None, args: argparse.Namespace, devices: Devices
 ) -> HistoryReport:
     found = Comparison(stack, mount, args.history, devices).run()
     low, unknown = found.held_bytes, found.unknown_bytes
     stale = Bounds(None if unknown else low, low, low + unknown)
-    figures, why_not, source = _spare(
-        [part.landing for part in found.parts], stale, found.parts[0].untrimmable_bytes, None, args, devices
-    )
+    figures, why_not, source = _spare_by_history(found.parts, stale, args, devices)
     told = [note for part in found.parts if part.remembered for note in part.remembered.notes]
     return HistoryReport(
         subject,
@@ -279,17 +296,16 @@ def run(args: argparse.Namespace) -> int:
     if args.history:
         told = _by_history(subject, stack, mount, args, devices)
         if args.json:
-            print(json.dumps(history_document(told), indent=2))
-        for line in () if args.json else history_lines(told):
-            print(encodable(line, sys.stdout.encoding or "utf-8"))
+            data().json(history_document(told), indent=2)
+        else:
+            data().lines(history_lines(told))
         return 0
     found = Measurement(stack, mount, asked, devices).run()
     report = _report(subject, mount, asked, found, args, devices)
     if args.json:
-        print(json.dumps(document(report), indent=2))
+        data().json(document(report), indent=2)
     else:
-        for line in lines(report):
-            print(encodable(line, sys.stdout.encoding or "utf-8"))
+        data().lines(lines(report))
     if report.reason:
         raise Unsupported(f"{subject}: how much of it is stale is not known: {report.reason}")
     return 0

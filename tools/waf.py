@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import re
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from opwatch.collectors.counting import Counting
 from opwatch.counters.catalogue import load_catalogue
@@ -16,77 +14,63 @@ from opwatch.counters.reading import Drive
 from opwatch.device import BlockDevice, Devices, Presence
 from opwatch.errors import NotEnoughData, OpwatchError, Unsupported, UsageError
 from opwatch.measure import Measured, Measurement
-from opwatch.sinks.devices import encodable
+from opwatch.sinks.terminal import Progress, data, say
 from opwatch.sinks.waf import Outcome, document, lines
+from opwatch.tools.arguments import Once, percentage_between, time_between
 from opwatch.tools.counters import add_catalogue_argument
 from opwatch.tools.waiting import End, Waiter
 from opwatch.trail import LONGEST_NS, Trail
+from opwatch.units import capacity
 from opwatch.waf import Amplification
 
 _LEAD_POLLS = 3
 _DEFAULT_S = 60.0
 _POLL_S, _SMARTCTL_POLL_S = 1.0, 10.0
 _TALK_S = 10.0
-_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def duration(text: str) -> float:
-    """Seconds of 90, 90s, 10m, 1.5h or 200ms."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|)", text.strip())
-    if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: write 90, 90s, 10m or 1.5h")
-    return float(found[1]) * _UNITS[found[2]]
-
-
-def _poll_time(text: str) -> float:
-    seconds = duration(text)
-    if not 0.01 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError("must be between 10ms and 1h")
-    return seconds
-
-
-def _positive(text: str) -> float:
-    seconds = duration(text)
-    if not seconds:
-        raise argparse.ArgumentTypeError("must be more than 0")
-    return seconds
-
-
-def percentage(text: str) -> float:
-    """0.01 of 1%. The % must be there: 1 could be either."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
-    if not found or not 0.001 <= float(found[1]) <= 100:
-        raise argparse.ArgumentTypeError(f"{text!r} is no error: write a percentage such as 1%")
-    return float(found[1]) / 100
+_LONGEST_S = 30 * 86400.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch waf --dev D [--for T | --until-error P] [options] [-- CMD...]"
     parser.add_argument(
-        "--dev", metavar="D", required=True, help="a drive, or a partition or dm device on one: name or node"
+        "--dev",
+        action=Once,
+        metavar="D",
+        required=True,
+        help="a drive, or a partition or dm device on one: name or node",
     )
     span = parser.add_mutually_exclusive_group()
     span.add_argument(
-        "--for", dest="seconds", metavar="T", type=_positive, help="measure for so long (60; 90s, 10m, 1.5h)"
+        "--for",
+        dest="seconds",
+        metavar="T",
+        type=time_between(0.01, _LONGEST_S),
+        help="measure for so long (60; 90s, 10m, 1.5h)",
     )
     span.add_argument(
-        "--until-error", metavar="P", type=percentage, help="measure until the error is at most this (1%%)"
+        "--until-error",
+        metavar="P",
+        type=percentage_between(0.001, 100),
+        help="measure until the error is at most this (1%%)",
     )
     parser.add_argument(
         "--refresh",
         metavar="T",
-        type=duration,
+        type=time_between(0.01, _LONGEST_S, none=True),
         help="the drive's pages are at most this old; without it that is learned, and 11m until then",
     )
     parser.add_argument(
         "--settle",
         metavar="T",
-        type=duration,
+        type=time_between(0.01, _LONGEST_S, none=True),
         default=LONGEST_NS / 1e9,
         help="wait at most so long at the end for what the pages do not show yet (11m)",
     )
     parser.add_argument(
-        "--poll", metavar="T", type=_poll_time, help="time between two looks (1s; SATA and SAS: 10s)"
+        "--poll",
+        metavar="T",
+        type=time_between(0.01, 3600),
+        help="time between two looks (1s; SATA and SAS: 10s)",
     )
     add_catalogue_argument(parser)
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
@@ -121,8 +105,11 @@ class _Course:
         self.every_s: float = args.poll or _POLL_S
         self._due = time.monotonic()
         self._talked = time.monotonic()
+        # The terminal is the command's while one runs.
+        self._progress = Progress(quiet=args.quiet or bool(args.command))
 
     def close(self) -> None:
+        self._progress.clear()
         self._presence.close()
 
     @property
@@ -131,7 +118,8 @@ class _Course:
 
     def say(self, text: str) -> None:
         if not self._args.quiet:
-            print(f"opwatch: {text}", file=sys.stderr, flush=True)
+            self._progress.clear()
+            say(text)
 
     def look(self) -> End:
         """Wait until a look is due, then poll. What ends the wait is told; there is a look after it all the
@@ -196,7 +184,17 @@ class _Course:
             return end
         if self._args.until_error:
             return self._until_error()
-        return self.looks(time.monotonic() + (self._args.seconds or _DEFAULT_S))
+        return self._for_a_time(self._args.seconds or _DEFAULT_S)
+
+    def _for_a_time(self, seconds: float) -> End:
+        begun, end = time.monotonic(), End.TICK
+        while end is End.TICK and time.monotonic() < begun + seconds:
+            end = self.look()
+            moments = self.trail.moments
+            written = moments[-1].written.minus(moments[0].written)
+            so_far = f", {capacity(written.middle)} written by the host" if written.known else ""
+            self._progress.show(f"{min(time.monotonic() - begun, seconds):.0f} of {seconds:g} s{so_far}")
+        return End.COUNT if end is End.TICK else end
 
     def _until_error(self) -> End:
         while True:
@@ -207,9 +205,9 @@ class _Course:
             stretch = self.measurement().brief()
             if stretch and stretch.found.relative_error <= self._args.until_error:
                 return End.COUNT
-            self._progress(stretch.found if stretch else None)
+            self._talk(stretch.found if stretch else None)
 
-    def _progress(self, found: Amplification | None) -> None:
+    def _talk(self, found: Amplification | None) -> None:
         if time.monotonic() - self._talked < _TALK_S:
             return
         self._talked = time.monotonic()
@@ -263,12 +261,15 @@ def _parts(trail: Trail) -> dict[str, int]:
     return {name: n - first.parts[name] for name, n in last.parts.items() if name in first.parts}
 
 
-def _show(outcome: Outcome, args: argparse.Namespace) -> None:
+def _show(outcome: Outcome, error: OpwatchError | None, args: argparse.Namespace) -> None:
+    """`error` is what is said at the end anyhow: people are told it once."""
+    if not args.json:
+        failures = [each for each in outcome.failures if each != str(error)]
+        outcome = replace(outcome, failures=failures)
     if args.json:
-        print(json.dumps(document(outcome), indent=2), flush=True)
-        return
-    for line in lines(outcome):
-        print(encodable(line, sys.stdout.encoding or "utf-8"), flush=True)
+        data().json(document(outcome), indent=2)
+    else:
+        data().lines(lines(outcome))
 
 
 def _why_none(counting: Counting, course: _Course, measured: Measured) -> OpwatchError:
@@ -323,10 +324,13 @@ def _measure(counting: Counting, device: BlockDevice, args: argparse.Namespace) 
         if end is not End.SIGNAL and course.trail.nand:
             end = course.settle()
         outcome = _outcome(counting, course, device, args)
-    _show(outcome, args)
-    if status or outcome.measured.waf is not None:
-        return status
-    raise _why_none(counting, course, outcome.measured)
+    error = None
+    if not status and outcome.measured.waf is None:
+        error = _why_none(counting, course, outcome.measured)
+    _show(outcome, error, args)
+    if error:
+        raise error
+    return status
 
 
 def _gone(counting: Counting, end: End) -> int:

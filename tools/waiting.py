@@ -12,6 +12,9 @@ import time
 from types import TracebackType
 
 from opwatch.errors import OpwatchError
+from opwatch.sinks import terminal
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class End(enum.Enum):
@@ -19,27 +22,42 @@ class End(enum.Enum):
 
     TICK = enum.auto()
     COUNT = enum.auto()
+    NEWS = enum.auto()
     SIGNAL = enum.auto()
     COMMAND = enum.auto()
     VANISHED = enum.auto()
 
 
-class Waiter:
-    """Owns SIGINT and SIGTERM while it is entered, and the command if there is one."""
+class CannotRun(OpwatchError):
+    """The command behind -- cannot be started. The exit statuses are those that a shell gives."""
 
-    def __init__(self) -> None:
+    def __init__(self, command: str, error: OSError) -> None:
+        super().__init__(f"cannot run {command}: {error.strerror}")
+        self.exit_status = 127 if isinstance(error, FileNotFoundError) else 126
+
+
+class Waiter:
+    """Owns SIGINT, SIGTERM and SIGHUP while it is entered, and the command if there is one. `news` is a
+    further descriptor that ends a wait while there is something to read from it, -1 for none."""
+
+    def __init__(self, news: int = -1) -> None:
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poll = select.poll()
         self._poll.register(self._read, select.POLLIN)
+        self._news = news
+        if news >= 0:
+            self._poll.register(news, select.POLLIN)
         self._command: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
 
     def __enter__(self) -> Waiter:
         # The wake-up descriptor makes a signal end the poll; Python would resume it otherwise.
         self._old_wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        self._old = {
-            number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)
-        }
+        terminal.be_patient()
+        # SIGHUP that was ignored at the start stays so: that is what nohup is for.
+        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        wanted = [number for number in _ENDING if number is not signal.SIGHUP or not ignored]
+        self._old = {number: signal.signal(number, lambda *_: terminal.hurry()) for number in wanted}
         return self
 
     def __exit__(
@@ -65,19 +83,21 @@ class Waiter:
         try:
             self._command = subprocess.Popen(command, stdout=sys.stderr if quiet_stdout else None)
         except OSError as error:
-            raise OpwatchError(f"cannot run {command[0]}: {error.strerror}") from error
+            raise CannotRun(command[0], error) from error
         self._pidfd = os.pidfd_open(self._command.pid)
         self._poll.register(self._pidfd, select.POLLIN)
 
     def wait(self, until: float) -> End:
         """Wait until a moment of time.monotonic(), or for what comes before it."""
         timeout = max(0.0, until - time.monotonic())
-        for descriptor, _ in self._poll.poll(timeout * 1000):
+        ready = [descriptor for descriptor, _ in self._poll.poll(timeout * 1000)]
+        for descriptor in ready:
             if descriptor == self._pidfd:
                 return End.COMMAND
-            os.read(self._read, 512)
-            return End.SIGNAL
-        return End.TICK
+            if descriptor == self._read:
+                os.read(self._read, 512)
+                return End.SIGNAL
+        return End.NEWS if ready else End.TICK
 
     def reap(self) -> None:
         """Take note of a command that has ended: wait() does not tell of it again."""
@@ -92,6 +112,10 @@ class Waiter:
 
         `stop` ends it first. Every further signal to us is passed on, harder each time.
         """
+        if self._news >= 0:
+            # Nobody reads it from here on.
+            self._poll.unregister(self._news)
+            self._news = -1
         if not self._command:
             return 0
         harder = [signal.SIGTERM, signal.SIGTERM, signal.SIGKILL]

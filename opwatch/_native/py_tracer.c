@@ -125,6 +125,20 @@ static PyObject *tracer_sample(PyObject *self, PyObject *arg)
 	return bytes;
 }
 
+static PyObject *tracer_chain(PyObject *self, PyObject *args)
+{
+	struct ow_tracer *tracer = opened(self);
+	int issued, done, err;
+
+	if (!tracer || !PyArg_ParseTuple(args, "ii", &issued, &done))
+		return NULL;
+	err = ow_tracer_chain(tracer, issued, done);
+	if (!err)
+		Py_RETURN_NONE;
+	ow_py_raise_probe_error(err, "cannot follow discards from the block tracer", "");
+	return NULL;
+}
+
 static PyObject *tracer_programs(PyObject *self, PyObject *Py_UNUSED(arg))
 {
 	struct ow_program_info info[OW_MAX_PROGRAMS];
@@ -152,6 +166,14 @@ static PyObject *tracer_get_raw(PyObject *self, void *Py_UNUSED(closure))
 	return tracer ? PyBool_FromLong(ow_tracer_is_raw(tracer)) : NULL;
 }
 
+static PyObject *tracer_get_lanes(PyObject *self, void *Py_UNUSED(closure))
+{
+	struct ow_tracer *tracer = opened(self);
+
+	return tracer ? Py_BuildValue("(II)", ow_tracer_nr_lanes(tracer), ow_tracer_nr_cpus(tracer))
+		      : NULL;
+}
+
 static void tracer_dealloc(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
@@ -164,12 +186,14 @@ static void tracer_dealloc(PyObject *self)
 static PyMethodDef tracer_methods[] = {
 	{"sample", tracer_sample, METH_O, NULL},
 	{"programs", tracer_programs, METH_NOARGS, NULL},
+	{"chain", tracer_chain, METH_VARARGS, NULL},
 	{"close", tracer_close, METH_NOARGS, NULL},
 	{},
 };
 
 static PyGetSetDef tracer_getset[] = {
 	{"raw_tp", tracer_get_raw, NULL, NULL, NULL},
+	{"lanes", tracer_get_lanes, NULL, NULL, NULL},
 	{},
 };
 
@@ -265,21 +289,43 @@ static PyObject *enable_stats(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(a
 	return fd < 0 ? ow_py_raise(fd, "cannot enable BPF statistics") : PyLong_FromLong(fd);
 }
 
+/* What @config would take is asked for without the buffers that it points to. */
+static int parse_shape(PyObject *args, PyObject *kwargs, struct ow_tracer_config *config)
+{
+	Py_buffer targets, disks;
+
+	if (parse_config(args, kwargs, &targets, &disks, config))
+		return -1;
+	PyBuffer_Release(&targets);
+	PyBuffer_Release(&disks);
+	if (config->nr_cpus && config->nr_cpus <= OW_MOST_CPUS)
+		return 0;
+	PyErr_Format(PyExc_ValueError, "need 1 to %d CPUs", OW_MOST_CPUS);
+	return -1;
+}
+
 static PyObject *map_bytes(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 {
 	struct ow_tracer_config config = {};
-	Py_buffer targets, disks;
 
-	if (parse_config(args, kwargs, &targets, &disks, &config))
+	if (parse_shape(args, kwargs, &config))
 		return NULL;
-	PyBuffer_Release(&targets);
-	PyBuffer_Release(&disks);
 	return PyLong_FromUnsignedLongLong(ow_tracer_map_bytes(&config));
+}
+
+static PyObject *map_lanes(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
+{
+	struct ow_tracer_config config = {};
+
+	if (parse_shape(args, kwargs, &config))
+		return NULL;
+	return PyLong_FromUnsignedLong(ow_tracer_lanes(&config));
 }
 
 static PyMethodDef functions[] = {
 	{"enable_stats", enable_stats, METH_NOARGS, NULL},
 	{"map_bytes", (PyCFunction)(void (*)(void))map_bytes, METH_VARARGS | METH_KEYWORDS, NULL},
+	{"map_lanes", (PyCFunction)(void (*)(void))map_lanes, METH_VARARGS | METH_KEYWORDS, NULL},
 	{},
 };
 
@@ -299,7 +345,7 @@ int ow_py_add_tracer(PyObject *module)
 		return -1;
 	if (ow_py_add_type(module, &tracer_spec) || ow_py_add_type(module, &floor_spec))
 		return -1;
-	if (ow_py_add_discards(module) || ow_py_add_changes(module))
+	if (ow_py_add_discards(module) || ow_py_add_changes(module) || ow_py_add_contexts(module))
 		return -1;
 	return PyModule_AddFunctions(module, functions);
 }

@@ -13,5 +13,6 @@ PyObject *ow_py_programs_list(const struct ow_program_info *info, int n);
 int ow_py_add_type(PyObject *module, PyType_Spec *spec);
 int ow_py_add_discards(PyObject *module);
 int ow_py_add_changes(PyObject *module);
+int ow_py_add_contexts(PyObject *module);
 
 #endif

@@ -13,16 +13,17 @@ struct discards_object {
 
 static int parse_config(PyObject *args, PyObject *kwargs, struct ow_discards_config *config)
 {
-	static char *names[] = {"pidns_dev", "pidns_ino", "functions",	"stalls",
+	static char *names[] = {"pidns_dev", "pidns_ino", "functions",	"stalls", "chained",
 				"claims",    "commands",  "filesystem", NULL};
-	int functions = 1, stalls = 0, claims = 0, commands = 1;
+	int functions = 1, stalls = 0, chained = 0, claims = 0, commands = 1;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KK|$ppppz", names, &config->pidns_dev,
-					 &config->pidns_ino, &functions, &stalls, &claims,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KK|$pppppz", names, &config->pidns_dev,
+					 &config->pidns_ino, &functions, &stalls, &chained, &claims,
 					 &commands, &config->filesystem))
 		return -1;
 	config->functions = functions;
 	config->stalls = stalls;
+	config->chained = chained;
 	config->claims = claims;
 	config->commands = commands;
 	return 0;
@@ -89,6 +90,17 @@ static PyObject *discards_attach(PyObject *self, PyObject *arg)
 		return NULL;
 	}
 	Py_RETURN_NONE;
+}
+
+static PyObject *discards_chained(PyObject *self, PyObject *Py_UNUSED(arg))
+{
+	struct ow_discards *discards = opened(self);
+	int issued, done;
+
+	if (!discards)
+		return NULL;
+	ow_discards_chained(discards, &issued, &done);
+	return Py_BuildValue("(ii)", issued, done);
 }
 
 static PyObject *discards_follow(PyObject *self, PyObject *arg)
@@ -190,6 +202,7 @@ static void discards_dealloc(PyObject *self)
 
 static PyMethodDef discards_methods[] = {
 	{"attach", discards_attach, METH_O, NULL},
+	{"chained", discards_chained, METH_NOARGS, NULL},
 	{"follow", discards_follow, METH_O, NULL},
 	{"flows", discards_flows, METH_NOARGS, NULL},
 	{"origins", discards_origins, METH_NOARGS, NULL},

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "blk.skel.h"
+#include "tracer_atomics.h"
 #include "tracer_log.h"
 #include "tracer_programs.h"
 #include "tracer_shape.h"
@@ -24,7 +25,10 @@ struct twin {
 /* What the running kernel's types say about its tracepoints. */
 struct kernel_shape {
 	__u32 rq_arg;
+	__u32 bio_arg;
+	__u32 flush_sequence;
 	bool has_io_start;
+	bool has_atomics;
 };
 
 static int read_kernel_shape(struct kernel_shape *ret)
@@ -34,7 +38,10 @@ static int read_kernel_shape(struct kernel_shape *ret)
 	if (!btf)
 		return -errno;
 	ret->rq_arg = ow_tracepoint_args(btf, "btf_trace_block_rq_issue") > 1;
+	ret->bio_arg = ow_tracepoint_args(btf, "btf_trace_block_bio_queue") > 1;
+	ret->flush_sequence = ow_flush_sequence_flag(btf);
 	ret->has_io_start = ow_tracepoint_args(btf, "btf_trace_block_io_start") > 0;
+	ret->has_atomics = ow_has_atomics();
 	btf__free(btf);
 	return 0;
 }
@@ -43,13 +50,42 @@ static int set_map_sizes(struct opwatch_blk *skel, const struct map_sizes *n)
 {
 	int err = bpf_map__set_max_entries(skel->maps.rows, n->rows);
 
-	err = err ?: bpf_map__set_max_entries(skel->maps.latency, n->lanes);
-	err = err ?: bpf_map__set_max_entries(skel->maps.queue_latency, n->queue_lanes);
-	err = err ?: bpf_map__set_max_entries(skel->maps.sizes, n->lanes);
+	err = err ?: bpf_map__set_max_entries(skel->maps.used_rows, n->rows);
+	err = err ?: bpf_map__set_max_entries(skel->maps.hot_hists, n->hot_hists);
+	err = err ?: bpf_map__set_max_entries(skel->maps.cold_hists, n->cold_hists);
+	err = err ?: bpf_map__set_max_entries(skel->maps.queue_latency, n->queue_latency);
 	err = err ?: bpf_map__set_max_entries(skel->maps.statuses, n->statuses);
 	err = err ?: bpf_map__set_max_entries(skel->maps.stamps, n->stamps);
 	err = err ?: bpf_map__set_max_entries(skel->maps.queue_stamps, n->queue_stamps);
 	return err ?: bpf_map__set_max_entries(skel->maps.bios, n->bios);
+}
+
+static void fill_targets(struct opwatch_blk__rodata *ro, const struct ow_tracer_config *config)
+{
+	for (__u32 i = 0; i < config->nr_targets; i++) {
+		ro->targets[i] = config->targets[i];
+		ro->targets[i].index = i;
+		ro->any_partition |= config->targets[i].first_sector != 0 ||
+				     config->targets[i].last_sector != ~0ULL;
+		ro->any_crowded |= config->targets[i].stamp_mask != 0;
+	}
+}
+
+static int fill_disks(struct opwatch_blk__rodata *ro, const struct ow_tracer_config *config,
+		      __u64 multiplier)
+{
+	const struct ow_disk_key *key;
+	struct ow_disk *disk;
+
+	for (__u32 i = 0; i < config->nr_disks; i++) {
+		key = &config->disks[i];
+		if (!key->target || key->target > config->nr_targets)
+			return -EINVAL;
+		disk = &ro->disks[ow_table_index(key->a, key->b, multiplier)];
+		*disk = (struct ow_disk){key->a, key->b, ro->targets[key->target - 1]};
+		ro->any_hidden |= key->b != 0;
+	}
+	return 0;
 }
 
 /* Fill what the programs see as constants. */
@@ -58,19 +94,22 @@ static int configure(struct ow_tracer *t, const struct ow_tracer_config *config,
 {
 	struct opwatch_blk__rodata *ro = t->skel->rodata;
 	__u64 multiplier = ow_find_multiplier(config->disks, config->nr_disks);
-	__u32 i, index;
+	int err;
 
 	if (!multiplier || config->nr_targets > OW_MAX_TARGETS)
 		return -E2BIG;
-	memcpy(ro->targets, config->targets, config->nr_targets * sizeof(*config->targets));
-	for (i = 0; i < config->nr_disks; i++) {
-		index = ow_table_index(config->disks[i].a, config->disks[i].b, multiplier);
-		memcpy(&ro->disks[index], &config->disks[i], sizeof(config->disks[i]));
-		ro->any_hidden |= config->disks[i].b != 0;
-	}
+	fill_targets(ro, config);
+	err = fill_disks(ro, config, multiplier);
+	if (err)
+		return err;
 	ro->table_multiplier = multiplier;
-	ro->nr_cpus = t->nr_cpus;
+	ro->nr_cpus = t->shape.nr_cpus;
+	ro->nr_lanes = t->shape.nr_lanes;
+	ro->spread = t->shape.spread;
+	ro->shared_lanes = t->shape.nr_lanes < t->shape.nr_cpus;
 	ro->rq_arg = shape->rq_arg;
+	ro->bio_arg = shape->bio_arg;
+	ro->flush_sequence = shape->flush_sequence;
 	ro->queue_time = config->queue_time;
 	ro->own_queue_stamp = shape->has_io_start;
 	return 0;
@@ -134,9 +173,10 @@ static int map_all(struct ow_tracer *t)
 {
 	int err = map_memory(&t->rows, t->skel->maps.rows);
 
-	err = err ?: map_memory(&t->latency, t->skel->maps.latency);
+	err = err ?: map_memory(&t->used_rows, t->skel->maps.used_rows);
+	err = err ?: map_memory(&t->hot_hists, t->skel->maps.hot_hists);
+	err = err ?: map_memory(&t->cold_hists, t->skel->maps.cold_hists);
 	err = err ?: map_memory(&t->queue_latency, t->skel->maps.queue_latency);
-	err = err ?: map_memory(&t->sizes, t->skel->maps.sizes);
 	return err ?: map_memory(&t->statuses, t->skel->maps.statuses);
 }
 
@@ -150,7 +190,7 @@ static int load_and_attach(struct ow_tracer *t, const struct ow_tracer_config *c
 	 */
 	DECLARE_LIBBPF_OPTS(bpf_object_open_opts, options,
 			    .btf_custom_path = "/sys/kernel/btf/vmlinux");
-	struct map_sizes sizes = ow_map_sizes(config, t->nr_cpus);
+	struct map_sizes sizes = ow_map_sizes(config, &t->shape);
 	struct twin twins[OW_MAX_PROGRAMS];
 	int i, n, err;
 
@@ -163,6 +203,8 @@ static int load_and_attach(struct ow_tracer *t, const struct ow_tracer_config *c
 	for (i = 0; i < n && !err; i++) {
 		err = bpf_program__set_autoload(twins[i].typed, twins[i].wanted && !t->raw);
 		err = err ?: bpf_program__set_autoload(twins[i].raw, twins[i].wanted && t->raw);
+		if (!err && !shape->has_atomics)
+			err = ow_replace_atomics(t->raw ? twins[i].raw : twins[i].typed);
 	}
 	err = err ?: opwatch_blk__load(t->skel);
 	err = err ?: map_all(t);
@@ -182,13 +224,15 @@ static void unload(struct ow_tracer *t)
 	while (t->nr_programs)
 		bpf_link__destroy(t->links[--t->nr_programs]);
 	unmap(&t->rows);
-	unmap(&t->latency);
+	unmap(&t->used_rows);
+	unmap(&t->hot_hists);
+	unmap(&t->cold_hists);
 	unmap(&t->queue_latency);
-	unmap(&t->sizes);
 	unmap(&t->statuses);
 	opwatch_blk__destroy(t->skel);
 	memset(t->links, 0, sizeof(t->links));
-	t->rows = t->latency = t->queue_latency = t->sizes = t->statuses = (struct mapping){};
+	t->rows = t->used_rows = t->hot_hists = t->cold_hists = (struct mapping){};
+	t->queue_latency = t->statuses = (struct mapping){};
 	t->skel = NULL;
 }
 
@@ -196,12 +240,18 @@ int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret
 {
 	struct ow_tracer *t = calloc(1, sizeof(*t));
 	struct kernel_shape shape = {};
-	int err;
+	int err, cpus = ow_possible_cpus();
 
+	/* What fails before anything is loaded has no log. */
+	log[0] = '\0';
 	if (!t)
 		return -ENOMEM;
+	if (cpus < 0) {
+		free(t);
+		return cpus;
+	}
 	ow_log_begin(log);
-	t->nr_cpus = libbpf_num_possible_cpus();
+	t->shape = ow_shape_of(config, cpus);
 	t->queue_time = config->queue_time;
 	t->raw = config->raw_tp;
 	err = read_kernel_shape(&shape);
@@ -227,6 +277,39 @@ void ow_tracer_close(struct ow_tracer *t)
 		return;
 	unload(t);
 	free(t);
+}
+
+__u32 ow_tracer_nr_lanes(const struct ow_tracer *t)
+{
+	return t->shape.nr_lanes;
+}
+
+__u32 ow_tracer_nr_cpus(const struct ow_tracer *t)
+{
+	return t->shape.nr_cpus;
+}
+
+static int put_program(const struct bpf_map *map, int program)
+{
+	__u32 first = 0;
+	int fd = bpf_map__fd(map), err;
+
+	if (program < 0) {
+		err = bpf_map_delete_elem(fd, &first);
+		return err && errno != ENOENT ? -errno : 0;
+	}
+	return bpf_map_update_elem(fd, &first, &program, BPF_ANY) ? -errno : 0;
+}
+
+/* Ends before beginnings. */
+int ow_tracer_chain(struct ow_tracer *t, int issued, int done)
+{
+	int err;
+
+	if (t->raw || !t->nr_programs)
+		return -EOPNOTSUPP;
+	err = put_program(t->skel->maps.discard_done, done);
+	return err ?: put_program(t->skel->maps.discard_issued, issued);
 }
 
 bool ow_tracer_is_raw(const struct ow_tracer *t)

@@ -48,6 +48,9 @@ struct ow_program_info {
 
 #define OW_MAX_PROGRAMS 8
 #define OW_LOG_SIZE	65536
+/* What the maps may take before CPUs share histograms, and the highest number a CPU may have. */
+#define OW_MOST_MAP_BYTES (256ULL << 20)
+#define OW_MOST_CPUS	  65536
 
 struct ow_tracer;
 
@@ -59,8 +62,15 @@ int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret
 void ow_tracer_close(struct ow_tracer *tracer);
 void ow_tracer_sample(const struct ow_tracer *tracer, __u32 target, struct ow_sample *ret);
 bool ow_tracer_is_raw(const struct ow_tracer *tracer);
+/* Let programs of these descriptors go on with discards, -1 for none. Typed programs only. */
+int ow_tracer_chain(struct ow_tracer *tracer, int issued, int done);
 /* Bytes of map memory that @config asks for, on @config->nr_cpus CPUs. Loads nothing. */
 __u64 ow_tracer_map_bytes(const struct ow_tracer_config *config);
+/* For how many CPUs there are histograms of reads and writes: all, or the CPUs share them. */
+__u32 ow_tracer_lanes(const struct ow_tracer_config *config);
+/* The same of a tracer, and of how many CPUs. */
+__u32 ow_tracer_nr_lanes(const struct ow_tracer *tracer);
+__u32 ow_tracer_nr_cpus(const struct ow_tracer *tracer);
 /* Fills at most OW_MAX_PROGRAMS entries; returns their number or -errno. */
 int ow_tracer_programs(const struct ow_tracer *tracer, struct ow_program_info *ret);
 

@@ -25,6 +25,7 @@ struct ow_discards {
 	struct ow_discard_program programs[OW_MAX_DISCARD_PROGRAMS];
 	struct bpf_program *handles[OW_MAX_DISCARD_PROGRAMS];
 	int nr_programs;
+	bool chained;
 };
 
 /*
@@ -70,7 +71,8 @@ static int configure(struct ow_discards *d, const struct ow_discards_config *con
 
 	d->skel->rodata->pidns_dev = config->pidns_dev;
 	d->skel->rodata->pidns_ino = config->pidns_ino;
-	d->skel->rodata->stalls = config->stalls;
+	/* Who calls us knows what is in flight. */
+	d->skel->rodata->stalls = config->stalls && !config->chained;
 	/* The kernel's types take as long to read as all the rest. */
 	d->skel->rodata->xfs_by_group = xfs && xfs_by_group();
 	bpf_object__for_each_program(prog, d->skel->obj)
@@ -92,6 +94,12 @@ static int set_granules(struct ow_discards *d, const struct ow_granule *granules
 	return 0;
 }
 
+static bool is_chained(const struct ow_discards *d, const struct bpf_program *prog)
+{
+	return d->chained &&
+	       (prog == d->skel->progs.discard_issued || prog == d->skel->progs.discard_done);
+}
+
 /*
  * Ends before beginnings: programs stand in the object in the order of a discard's way down, and
  * are attached from the last to the first.
@@ -110,7 +118,10 @@ static int attach_all(struct ow_discards *d)
 		snprintf(entry->name, sizeof(entry->name), "%s", bpf_program__name(prog));
 		d->handles[d->nr_programs] = prog;
 		entry->error = -ENOENT;
-		if (bpf_program__autoload(prog)) {
+		if (is_chained(d, prog)) {
+			entry->attached = true;
+			entry->error = 0;
+		} else if (bpf_program__autoload(prog)) {
 			d->links[d->nr_programs] = bpf_program__attach(prog);
 			entry->attached = d->links[d->nr_programs] != NULL;
 			entry->error = entry->attached ? 0 : -errno;
@@ -162,6 +173,7 @@ static int load(struct ow_discards *d, const struct ow_discards_config *config)
 			    .btf_custom_path = config->stalls ? "/sys/kernel/btf/vmlinux" : NULL);
 	int err;
 
+	d->chained = config->chained;
 	d->skel = opwatch_discard__open_opts(&options);
 	if (!d->skel)
 		return -errno;
@@ -218,6 +230,12 @@ int ow_discards_attach(struct ow_discards *d, const struct ow_granule *granules,
 	err = err ?: check_attached(d);
 	ow_log_begin(NULL);
 	return err;
+}
+
+void ow_discards_chained(const struct ow_discards *d, int *issued, int *done)
+{
+	*issued = bpf_program__fd(d->skel->progs.discard_issued);
+	*done = bpf_program__fd(d->skel->progs.discard_done);
 }
 
 void ow_discards_close(struct ow_discards *d)

@@ -15,6 +15,7 @@ struct ow_discards_config {
 	__u64 pidns_dev; /* the PID namespace in which the followed process has its number */
 	__u64 pidns_ino;
 	bool stalls;		/* time reads and writes that are issued behind discards */
+	bool chained;		/* the block tracer calls the programs of issue and end */
 	bool commands;		/* count the commands that drivers make of discards */
 	bool claims;		/* follow the calls of FITRIM of all processes */
 	bool functions;		/* attach to functions as well, where the kernel lets us */
@@ -35,6 +36,8 @@ int ow_discards_open(const struct ow_discards_config *config, struct ow_discards
 /* Once. Fails only when the block layer's own events cannot be had. */
 int ow_discards_attach(struct ow_discards *discards, const struct ow_granule *granules, __u32 nr,
 		       char *log);
+/* Descriptors of the programs that the block tracer is to call. */
+void ow_discards_chained(const struct ow_discards *discards, int *issued, int *done);
 void ow_discards_close(struct ow_discards *discards);
 /* The process whose discards are ours, 0 for none. */
 void ow_discards_follow(struct ow_discards *discards, __u32 tgid);

@@ -2,7 +2,11 @@
 /* How large the maps are, and where a disk lies in the table: arithmetic, nothing is loaded. */
 #include "tracer_internal.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 __u64 ow_find_multiplier(const struct ow_disk_key *disks, __u32 n)
 {
@@ -26,15 +30,47 @@ __u64 ow_find_multiplier(const struct ow_disk_key *disks, __u32 n)
 	return 0;
 }
 
-struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, __u32 nr_cpus)
+__u32 ow_cpus_of_list(const char *list)
 {
-	__u32 lanes = config->nr_targets * ow_lanes_per_target(nr_cpus);
+	unsigned long number, highest = 0;
+	char *end;
+
+	while (*list && *list != '\n') {
+		number = strtoul(list, &end, 10);
+		if (end == list || number >= OW_MOST_CPUS)
+			return 0;
+		highest = number >= highest ? number + 1 : highest;
+		list = *end == '-' || *end == ',' ? end + 1 : end;
+	}
+	return highest;
+}
+
+/* libbpf_num_possible_cpus() counts them: on some machines their numbers have gaps. */
+int ow_possible_cpus(void)
+{
+	char list[4096] = {};
+	int fd = open("/sys/devices/system/cpu/possible", O_RDONLY | O_CLOEXEC);
+	ssize_t length;
+	__u32 cpus;
+
+	if (fd < 0)
+		return -errno;
+	length = read(fd, list, sizeof(list) - 1);
+	cpus = length > 0 ? ow_cpus_of_list(list) : 0;
+	close(fd);
+	return cpus ? (int)cpus : -ENODATA;
+}
+
+struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struct ow_shape *shape)
+{
+	__u32 queue = ow_queue_per_target(shape->nr_lanes, shape->spread);
 	__u32 stamps = config->nr_stamps ? config->nr_stamps : 1;
 
 	return (struct map_sizes){
-		.rows = config->nr_targets * nr_cpus,
-		.lanes = lanes,
-		.queue_lanes = config->queue_time ? lanes : 1,
+		.rows = config->nr_targets * shape->nr_cpus,
+		.hot_hists = config->nr_targets * shape->nr_lanes,
+		.cold_hists = config->nr_targets * ow_cold_per_target(shape->spread),
+		.queue_latency = config->queue_time ? config->nr_targets * queue : 1,
 		.statuses = config->nr_targets * OW_NR_OPS,
 		.stamps = stamps,
 		.queue_stamps = config->queue_time ? stamps : 1,
@@ -42,14 +78,47 @@ struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, __u32 nr_cp
 	};
 }
 
-__u64 ow_tracer_map_bytes(const struct ow_tracer_config *config)
-{
-	struct map_sizes n = ow_map_sizes(config, config->nr_cpus);
+/* Also what a hash takes beside its values: some 64 bytes each. */
+#define HASHED(type) (64 + sizeof(type))
 
-	return n.rows * sizeof(struct ow_row) + n.lanes * sizeof(struct ow_latency) +
-	       n.queue_lanes * sizeof(struct ow_latency) + n.lanes * sizeof(struct ow_sizes) +
+static __u64 map_bytes(const struct ow_tracer_config *config, const struct ow_shape *shape)
+{
+	struct map_sizes n = ow_map_sizes(config, shape);
+
+	return n.rows * (sizeof(struct ow_row) + sizeof(__u64)) +
+	       n.hot_hists * sizeof(struct ow_hot_hists) + n.cold_hists * sizeof(struct ow_hist) +
+	       n.queue_latency * sizeof(struct ow_latency) +
 	       n.statuses * sizeof(__u64[OW_NR_STATUS]) +
 	       (__u64)(n.stamps + n.queue_stamps) * sizeof(struct ow_stamp) +
-	       OW_TABLE_SIZE * sizeof(struct ow_disk_key) +
-	       OW_MAX_TARGETS * sizeof(struct ow_target);
+	       n.bios * HASHED(__u64[4]) + OW_HASHED_STAMPS * HASHED(__u64[2]) +
+	       OW_TABLE_SIZE * sizeof(struct ow_disk) + OW_MAX_TARGETS * sizeof(struct ow_target);
+}
+
+struct ow_shape ow_shape_of(const struct ow_tracer_config *config, __u32 nr_cpus)
+{
+	struct ow_shape shape = {.nr_cpus = nr_cpus, .nr_lanes = 1, .spread = 1};
+
+	while (shape.spread < OW_MOST_SPREAD && shape.spread < nr_cpus)
+		shape.spread *= 2;
+	shape.nr_lanes = nr_cpus;
+	if (map_bytes(config, &shape) <= OW_MOST_MAP_BYTES)
+		return shape;
+	shape.nr_lanes = 1;
+	while (shape.nr_lanes * 2 < nr_cpus)
+		shape.nr_lanes *= 2;
+	while (shape.nr_lanes > 1 && map_bytes(config, &shape) > OW_MOST_MAP_BYTES)
+		shape.nr_lanes /= 2;
+	return shape;
+}
+
+__u64 ow_tracer_map_bytes(const struct ow_tracer_config *config)
+{
+	struct ow_shape shape = ow_shape_of(config, config->nr_cpus);
+
+	return map_bytes(config, &shape);
+}
+
+__u32 ow_tracer_lanes(const struct ow_tracer_config *config)
+{
+	return ow_shape_of(config, config->nr_cpus).nr_lanes;
 }

@@ -24,47 +24,95 @@ static void add(__u64 *to, const __u64 *from, size_t n)
 static void add_counts(struct ow_counts *to, const struct ow_counts *from)
 {
 	__u64 max_ns = to->complete.max_ns, queue_max_ns = to->issue.queue_max_ns;
+	__u64 behind_max_ns = to->complete.behind_max_ns;
 
 	add((__u64 *)to, (const __u64 *)from, sizeof(*to) / sizeof(__u64));
 	to->complete.max_ns = from->complete.max_ns > max_ns ? from->complete.max_ns : max_ns;
+	to->complete.behind_max_ns = from->complete.behind_max_ns > behind_max_ns
+					     ? from->complete.behind_max_ns
+					     : behind_max_ns;
 	to->issue.queue_max_ns =
 		from->issue.queue_max_ns > queue_max_ns ? from->issue.queue_max_ns : queue_max_ns;
 	to->issue.next_sector = 0;
 }
 
-static void add_lane(const struct ow_tracer *t, __u32 lane, struct ow_op_sample *to)
+static void add_hist(const struct ow_tracer *t, const struct ow_hist *hist, __u32 queue,
+		     struct ow_op_sample *to)
 {
-	const struct ow_latency *latency = t->latency.at;
-	const struct ow_latency *queue = t->queue_latency.at;
-	const struct ow_sizes *sizes = t->sizes.at;
+	const struct ow_latency *queue_latency = t->queue_latency.at;
 
-	add(to->latency, latency[lane].slots, OW_LAT_SLOTS);
-	add(to->sizes, sizes[lane].slots, OW_SIZE_SLOTS);
+	add(to->latency, hist->latency.slots, OW_LAT_SLOTS);
+	add(to->sizes, hist->sizes.slots, OW_SIZE_SLOTS);
 	if (t->queue_time)
-		add(to->queue, queue[lane].slots, OW_LAT_SLOTS);
+		add(to->queue, queue_latency[queue].slots, OW_LAT_SLOTS);
 }
 
-/* A CPU that never saw the operation has an untouched lane, not worth its cache misses. */
+/* A CPU that never saw the operation has untouched histograms, not worth their cache misses. */
 static bool is_untouched(const struct ow_counts *c)
 {
 	return !c->issue.issued && !c->complete.sum_ns && !c->complete.clock_back;
 }
 
+/* CPUs that share a lane add to the same histograms: those are read once, whoever used them. */
+static void add_hot(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
+{
+	const struct ow_row *rows = (const struct ow_row *)t->rows.at;
+	const struct ow_hot_hists *hists = t->hot_hists.at;
+	const __u64 *used = (const __u64 *)t->used_rows.at + (size_t)target * t->shape.nr_cpus;
+	__u32 lanes = t->shape.nr_lanes, lane, cpu;
+
+	rows += (size_t)target * t->shape.nr_cpus;
+	for (lane = 0; lane < lanes; lane++) {
+		for (cpu = lane; cpu < t->shape.nr_cpus; cpu += lanes) {
+			if (used[cpu] && !is_untouched(&rows[cpu].op[op]))
+				break;
+		}
+		if (cpu < t->shape.nr_cpus)
+			add_hist(t, &hists[(size_t)target * lanes + lane].op[op],
+				 ow_queue_hist(target, op, lane, lanes, t->shape.spread), to);
+	}
+}
+
+/* Only OW_OTHER has more than one. */
+static void add_cold(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
+{
+	const struct ow_hist *hists = t->cold_hists.at;
+	__u32 spread = t->shape.spread, n = op == OW_OTHER ? spread : 1, i;
+
+	for (i = 0; i < n; i++)
+		add_hist(t, &hists[ow_cold(target, op, i, spread)],
+			 ow_queue_hist(target, op, i, t->shape.nr_lanes, spread), to);
+}
+
+/* Rows of CPUs that counted nothing are not looked at: there may be hundreds. */
+static bool add_rows(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
+{
+	const struct ow_row *rows = t->rows.at;
+	const __u64 *used = t->used_rows.at;
+	size_t i = (size_t)target * t->shape.nr_cpus, end = i + t->shape.nr_cpus;
+
+	for (; i < end; i++) {
+		if (used[i])
+			add_counts(&to->counts, &rows[i].op[op]);
+	}
+	return !is_untouched(&to->counts);
+}
+
+/*
+ * Histograms first, the rest behind a barrier: a program writes its counters before the slot, so
+ * the maximum is that of all that the histogram holds.
+ */
 static void sample_op(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
 {
-	const struct ow_row *rows = (const struct ow_row *)t->rows.at + (size_t)target * t->nr_cpus;
 	const __u64(*statuses)[OW_NR_STATUS] = t->statuses.at;
-	__u32 cpu;
 
-	for (cpu = 0; cpu < t->nr_cpus; cpu++) {
-		const struct ow_counts *counts = &rows[cpu].op[op];
-
-		add_counts(&to->counts, counts);
-		if (op < OW_NR_HOT_OPS && !is_untouched(counts))
-			add_lane(t, ow_lane(target, op, cpu, t->nr_cpus), to);
-	}
-	if (op >= OW_NR_HOT_OPS && !is_untouched(&to->counts))
-		add_lane(t, ow_lane(target, op, 0, t->nr_cpus), to);
+	if (op < OW_NR_HOT_OPS)
+		add_hot(t, target, op, to);
+	else if (add_rows(t, target, op, to))
+		add_cold(t, target, op, to);
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	memset(&to->counts, 0, sizeof(to->counts));
+	add_rows(t, target, op, to);
 	memcpy(to->statuses, statuses[target * OW_NR_OPS + op], sizeof(to->statuses));
 	for (size_t i = 0; i < OW_LAT_SLOTS; i++)
 		to->completed += to->latency[i];

@@ -2,6 +2,8 @@
 #ifndef OPWATCH_TRACER_SHAPE_H
 #define OPWATCH_TRACER_SHAPE_H
 
+#include <linux/types.h>
+
 struct btf;
 
 /*
@@ -9,5 +11,14 @@ struct btf;
  * the probe's own data. Returns the number of arguments after that one, or -ENOENT.
  */
 int ow_tracepoint_args(const struct btf *btf, const char *name);
+
+/* The value of an enumerator, of whichever type, or -ENOENT. */
+int ow_enumerator(const struct btf *btf, const char *name);
+
+/*
+ * RQF_FLUSH_SEQ: a bit whose number is an enumerator of a type without a name on v6.12, so that
+ * nothing can be relocated, and bit 4 of a macro on v5.10 and v6.1, which types do not tell.
+ */
+__u32 ow_flush_sequence_flag(const struct btf *btf);
 
 #endif

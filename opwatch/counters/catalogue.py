@@ -6,7 +6,7 @@ An entry that does not match exactly says nothing. One that is malformed is an e
 from __future__ import annotations
 
 import re
-import tomllib
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import Any
 
 from opwatch.counters.reading import Drive
 from opwatch.counters.vendor_page import LAYOUTS
-from opwatch.errors import UsageError
+from opwatch.errors import BadInput, UsageError
+from opwatch.foreign import parse_toml, read_bytes
 
 PACKAGED = Path(__file__).parents[1] / "catalogue"
 # Counters of trims: a catalogue of their own, for an entry here must not hide one of what is written.
@@ -109,11 +110,18 @@ class _Table:
             raise self.wrong(key, "a text, and there")
         return value
 
+    def number(self, key: str, most: int) -> int | None:
+        value: int | None = self.take(key, int, "a number")
+        if value is not None and not 0 <= value <= most:
+            raise self.wrong(key, f"a number from 0 to {most}")
+        return value
+
     def pattern(self, key: str) -> re.Pattern[str] | None:
         value = self.text(key)
         try:
-            return re.compile(value) if value is not None else None
-        except re.error as error:
+            with warnings.catch_warnings(action="ignore"):
+                return re.compile(value) if value is not None else None
+        except (re.error, OverflowError, RecursionError) as error:
             raise self.wrong(key, f"a regular expression ({error})") from error
 
     def ids(self, key: str) -> tuple[int, ...]:
@@ -152,7 +160,10 @@ def _counter(table: _Table | None) -> Counter | None:
     terms = table.terms("of")
     if not terms:
         raise table.wrong("of", "a list of what to add up, and there")
-    quantum = table.take("quantum", int, "a number of bytes") or min(found)
+    quantum = table.take("quantum", int, "a number of bytes")
+    quantum = min(found) if quantum is None else quantum
+    if not 1 <= quantum <= _MAX_UNIT:
+        raise table.wrong("quantum", f"a number of bytes from 1 to {_MAX_UNIT}")
     counter = Counter(terms, found, quantum, table.text("caveat"))
     table.finish()
     return counter
@@ -172,7 +183,7 @@ def _sum_of(table: _Table | None) -> tuple[int, int, tuple[int, ...]] | None:
         return None
     total, factor = table.take("id", int, "a number"), table.take("factor", int, "a number")
     ids = table.ids("ids")
-    if not total or not factor or not ids:
+    if not total or not factor or not ids or not 0 < total < 256 or not 0 < factor <= _MAX_UNIT:
         raise table.wrong("id, factor, ids", "there")
     table.finish()
     return total, factor, ids
@@ -195,7 +206,7 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
         firmware=table.pattern("firmware"),
         not_firmware=table.pattern("not_firmware"),
         family=table.pattern("family"),
-        vendor_id=table.take("vendor_id", int, "a number"),
+        vendor_id=table.number("vendor_id", 0xFFFF),
         host=_counter(table.table("host")),
         nand=_counter(table.table("nand")),
         trimmed=_counter(table.table("trimmed")),
@@ -205,7 +216,7 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
         equal=tuple(tuple(each) for each in equal),
         sum_of=_sum_of(table.table("sum_of")),
         erase=table.terms("erase"),
-        lid=table.take("lid", int, "a number"),
+        lid=table.number("lid", 0xFF),
         layout=layout,
         fault=table.text("fault"),
         no_nand=table.text("no_nand"),
@@ -217,17 +228,30 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
     if entry.model is None and entry.family is None:
         raise table.wrong("model", "there, or family")
     counters = (entry.host, entry.nand, entry.trimmed, entry.trims)
+    if protocol == "ata":
+        _require_attributes(table, counters, entry.erase)
     if protocol == "nvme" and any(counters) and not entry.fault and not (entry.lid and layout):
         raise table.wrong("lid and layout", "there: they say which page")
     return entry
 
 
+def _require_attributes(table: _Table, counters: Iterable[Counter | None], erase: tuple[str, ...]) -> None:
+    """The terms of an ATA drive are numbers of attributes."""
+    for term in (*(term for counter in counters if counter for term in counter.terms), *erase):
+        if not re.fullmatch("[0-9]{1,3}", term) or not 0 < int(term) < 256:
+            raise table.wrong("of and erase", f"numbers from 1 to 255, not {term!r:.40}")
+
+
 def parse_catalogue(text: str, where: str) -> list[Entry]:
     """The entries of a file's text; UsageError when it is not a catalogue."""
+    return _entries(text.encode("utf-8", "replace"), where)
+
+
+def _entries(raw: bytes, where: str) -> list[Entry]:
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{where}: {error}") from error
+        document = parse_toml(raw, where)
+    except BadInput as error:
+        raise UsageError(str(error)) from error
     entries: list[Entry] = []
     for protocol, tables in document.items():
         if protocol not in ("ata", "nvme") or not isinstance(tables, list):
@@ -242,9 +266,11 @@ def parse_catalogue(text: str, where: str) -> list[Entry]:
 
 def _read(path: Path) -> list[Entry]:
     try:
-        return parse_catalogue(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}") from error
+        return _entries(read_bytes(path), str(path))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except BadInput as error:
+        raise UsageError(str(error)) from error
 
 
 def load_catalogue(extra: Iterable[Path] = (), system: Path = SYSTEM) -> Catalogue:

@@ -6,12 +6,16 @@ import re
 
 _GROUPED = re.compile(r"\d{1,3}(?:([,.'\u2019\u00a0\u202f ])\d{3})(?:\1\d{3})*", re.ASCII)
 _PLAIN = re.compile(r"[0-9]{1,39}")
+# 39 digits and the separators between them.
+_LONGEST = 60
 _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,32}")
 
 
 def whole_number(text: str) -> int | None:
     """A non-negative integer: plain, in hex, or with one kind of separator between thousands; else None."""
     text = text.strip()
+    if len(text) > _LONGEST:
+        return None
     if _PLAIN.fullmatch(text):
         return int(text)
     if _HEX.fullmatch(text):
@@ -27,6 +31,9 @@ def json_number(value: object) -> int | None:
         return None
     if isinstance(value, int):
         return value if 0 <= value < 1 << 128 else None
+    if isinstance(value, float):
+        # Some tools print whole numbers so. Beyond 2^53 it is a rounded one.
+        return int(value) if value.is_integer() and 0 <= value <= 1 << 53 else None
     if isinstance(value, str):
         return whole_number(value)
     if isinstance(value, dict) and set(value) == {"hi", "lo"}:

@@ -14,6 +14,7 @@ from opwatch.counters.numbers import whole_number
 from opwatch.counters.nvme_json import cloud_log, fold
 from opwatch.counters.reading import Drive
 from opwatch.counters.vendor_page import Item
+from opwatch.foreign import lines_of
 
 _GIB = 1 << 30
 
@@ -69,14 +70,17 @@ _FORMATS = (
 )
 _INTEL_OLD = re.compile(r"(nand|host)_bytes_written\s*:\s*(\d{1,3})%\s+sectors:\s*(\d{1,15})\s*", re.ASCII)
 _INTEL_TABLE = re.compile(r"0x(f[45])\s+(?:nand|host)_bytes_written\s+(\d{1,3})\s+(\d{1,15})\s*", re.ASCII)
-_SEAGATE = re.compile(r"\S.*?\s{2,}(\d{1,5})\s+0x([0-9a-f]{16}|[0-9a-f]{32})\s*")
-_LABELLED = re.compile(r"\s*(?:\[\d{3}:\d{3}\]\s*)?(\S.*?)\s*:\s+(\S.*?)\s*")
-_CLOUD_LINE = re.compile(r"\s*([A-Z].*?)\s*(?::|-)?\s*\t[\s:]*(0?x?[0-9a-fx]+(?: \d+)?)\s*")
+_SEAGATE = re.compile(r"0x([0-9a-f]{16}|[0-9a-f]{32})")
+_RANGE = re.compile(r"\[\d{3}:\d{3}\]")
+_COLON = re.compile(r":(?=\s)")
+_CLOUD_NUMBER = re.compile(r"(?<=[\s:])0?x?[0-9a-fx]+(?: \d+)?$")
+# What these tools print has less than 100 columns.
+_LONGEST = 400
 
 
 def _intel(text: str) -> VendorPage | None:
     items: dict[str, Item] = {}
-    for line in text.splitlines():
+    for line in lines_of(text, _LONGEST):
         old, table = _INTEL_OLD.fullmatch(line.strip()), _INTEL_TABLE.fullmatch(line.strip())
         if old:
             items["F4" if old[1] == "nand" else "F5"] = Item(int(old[3]), int(old[2]))
@@ -85,15 +89,48 @@ def _intel(text: str) -> VendorPage | None:
     return VendorPage(0xCA, layout="kv12", items=items) if items else None
 
 
+def _seagate_row(line: str) -> tuple[int, int] | None:
+    """A name, two blanks at least, the number of an item, its value."""
+    words = line.rsplit(None, 2)
+    value = _SEAGATE.fullmatch(words[-1]) if len(words) == 3 and not line[0].isspace() else None
+    if not value or not re.fullmatch("[0-9]{1,5}", words[1]) or int(words[1]) >= 1 << 16:
+        return None
+    before = line.rstrip().removesuffix(words[2]).rstrip().removesuffix(words[1])
+    return (int(words[1]), int(value[1], 16)) if before[-2:].isspace() else None
+
+
+def _label_and_text(line: str) -> tuple[str, str]:
+    """Both sides of the first colon before a blank; a range of bytes before the label is left out."""
+    line = line.strip()
+    place = _RANGE.match(line)
+    line = line[place.end() :].lstrip() if place else line
+    colon = _COLON.search(line, 1)
+    return (line[: colon.start()].rstrip(), line[colon.end() :].strip()) if colon else ("", "")
+
+
+def _cloud_row(line: str) -> tuple[str, str]:
+    """A label and the number behind a tab, or what stands behind two blanks."""
+    line = line.strip()
+    number = _CLOUD_NUMBER.search(line)
+    for words in (number[0], number[0].rpartition(" ")[2]) if number else ():
+        before = line.removesuffix(words)
+        label = before.rstrip(" \t\r\f\v:")
+        if "\t" in before[len(label) :]:
+            return label.rstrip(" -:\t"), words
+    words = line.rsplit(None, 1)[-1] if line else ""
+    label = line.removesuffix(words)
+    return (label.rstrip(" -:\t"), words) if label[-2:].isspace() and len(label) > 2 else ("", "")
+
+
 def _seagate(text: str) -> VendorPage | None:
     if "Seagate Extended SMART Information" not in text:
         return None
     items: dict[str, Item] = {}
-    for line in text.splitlines():
-        row = _SEAGATE.fullmatch(line)
-        if not row or int(row[1]) >= 1 << 16:
+    for line in lines_of(text, _LONGEST):
+        row = _seagate_row(line)
+        if not row:
             continue
-        ident, value = int(row[1]), int(row[2], 16)
+        ident, value = row
         if ident > 0xFF:  # a summary of two items: its number is high << 8 | low
             items[str(ident & 0xFF)] = Item(value & (1 << 64) - 1)
             items[str(ident >> 8)] = Item(value >> 64)
@@ -112,10 +149,10 @@ def _amount(text: str) -> Item | None:
 
 def _labelled(text: str) -> VendorPage | None:
     told: dict[str, str] = {}
-    for line in text.splitlines():
-        row = _LABELLED.fullmatch(line)
-        if row:
-            told.setdefault(fold(row[1]), row[2])
+    for line in lines_of(text, _LONGEST):
+        label, value = _label_and_text(line)
+        if label and value:
+            told.setdefault(fold(label), value)
     for layout in _FORMATS:
         if next(iter(layout.labels)) in told:
             numbers = {term: _amount(told.get(label, "")) for label, term in layout.labels.items()}
@@ -129,13 +166,13 @@ def _cloud(text: str) -> Evidence | None:
     if "SMART Cloud Attributes" not in text:
         return None
     told: dict[str, object] = {}
-    for line in text.splitlines():
-        row = _CLOUD_LINE.fullmatch(line) or re.fullmatch(r"\s*([A-Z].*?)\s{2,}(\S+)\s*", line)
-        if not row:
+    for line in lines_of(text, _LONGEST):
+        label, number = _cloud_row(line)
+        if not "A" <= label[:1] <= "Z":
             continue
-        halves = row[2].split()
-        value: object = {"hi": halves[0], "lo": halves[1]} if len(halves) == 2 else row[2]
-        told.setdefault(row[1].rstrip(" -:"), value)
+        halves = number.split()
+        value: object = {"hi": halves[0], "lo": halves[1]} if len(halves) == 2 else number
+        told.setdefault(label, value)
     log = cloud_log(told)
     return Evidence(drive=Drive(protocol="nvme"), ocp=log) if log else None
 

@@ -169,7 +169,7 @@ def _scsi(evidence: Evidence) -> Report:
         finer = Reading(blocks * lba, "bytes", lba, source, Proof.SPEC)
         if written.value is None:
             written = finer
-        elif abs(finer.value or 0 - written.value) <= 0.02 * written.value + 2 * _MB:
+        elif abs(blocks * lba - written.value) <= 0.02 * written.value + 2 * _MB:
             written, others = finer, [written]
         else:
             others = [finer.refused("it is not what the error counter log says")]

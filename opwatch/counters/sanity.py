@@ -23,6 +23,10 @@ _LIMITS = {"bytes": (0, 10**20), "celsius": (-60, 150), "percent": (0, 255)}
 _COUNTS = (0, 1 << 64)
 
 
+# Beyond 2^200 all numbers are equally wrong, and floats end at 2^1024.
+_CEILING = 1 << 200
+
+
 def absurd(value: int, unit: str) -> str | None:
     """No drive has such a number: noise, or another field, was read."""
     least, most = _LIMITS.get(unit, _COUNTS)
@@ -33,6 +37,7 @@ def mean_write(n_bytes: int, commands: int | None, lba_bytes: int | None, limit:
     """S4: the mean write is at least a logical block and at most what one command can carry."""
     if not commands:
         return None
+    n_bytes, commands = min(n_bytes, _CEILING), min(commands, _CEILING)
     smallest, largest = lba_bytes or 512, min(limit or _MAX_MEAN_WRITE, _MAX_MEAN_WRITE)
     if n_bytes < commands * min(smallest, 4096) * 0.98:
         return (
@@ -68,6 +73,7 @@ def ratio(nand: int, host: int | None, capacity: int | None) -> str | None:
     """S2: the lifetime ratio is one that drives have. A new drive's NAND holds what its maker wrote."""
     if not host or not nand:
         return None
+    nand, host = min(nand, _CEILING), min(host, _CEILING)
     if nand < host * RATIO[0] and host > 10**10:
         return f"NAND writes of {nand / host:.2g} times the host's are impossible: the unit is another"
     if nand > host * RATIO[1] and not (capacity and nand < 4 * capacity):
@@ -79,6 +85,7 @@ def erases(nand: int, average_erases: float | None, capacity: int | None) -> str
     """S3: NAND bytes fit the erase counts within a factor of 30, once there are enough of them."""
     if not average_erases or not capacity or average_erases < _MIN_ERASES:
         return None
+    nand = min(nand, _CEILING)
     least = max(average_erases - _FACTORY_ERASES, 0) * capacity * ERASE_RATIO[0]
     if least <= nand <= average_erases * capacity * ERASE_RATIO[1]:
         return None

@@ -9,6 +9,7 @@ from opwatch.counters.numbers import scaled, whole_number
 from opwatch.counters.reading import Drive
 from opwatch.counters.smart_log import SmartLog
 from opwatch.errors import UsageError
+from opwatch.foreign import lines_of
 
 _SMART_LABELS = {
     "Data Units Read": "data_units_read",
@@ -32,7 +33,8 @@ _ATTRIBUTE = re.compile(
     r"(?:(?:Pre-fail|Old_age)\s+(?:Always|Offline)\s+)?(?:-|NOW|Past|FAILING_NOW|In_the_past)\s+(?P<raw>.+)"
 )
 _STATISTIC = re.compile(
-    r"0x(?P<page>[0-9a-f]{2})\s+0x(?P<offset>[0-9a-f]{3})\s+\d\s+(?P<value>\d+)\s+(?P<flags>[A-Z-]{3,4})~?\s"
+    r"0x(?P<page>[0-9a-f]{2})\s+0x(?P<offset>[0-9a-f]{3})\s+\d\s+(?P<value>\d{1,20})\s+(?P<flags>[A-Z-]{3,4})~?\s",
+    re.ASCII,
 )
 _ERRORS = re.compile(r"(?P<kind>read|write):(?:\s+\d+){5}\s+(?P<gb>\d+[.,]\d{3})\s+\d+\s*$")
 _LABEL = re.compile(r"(?P<label>[A-Z][A-Za-z0-9 ./-]{1,50}?):\s+(?P<text>\S.*)")
@@ -125,7 +127,7 @@ def _attributes(lines: list[str]) -> tuple[Attribute, ...]:
                 inside = False
                 continue
             raw, value = row["raw"].strip(), row["value"]
-            health = int(value) if value.isdigit() else None
+            health = int(value) if value != "---" else None
             found.append(Attribute(int(row["id"]), row["name"], whole_number(raw), raw, health))
     return tuple(each for each in found if 0 < each.id < 256)
 
@@ -163,9 +165,11 @@ def _scsi(lines: list[str], labels: dict[str, str]) -> ScsiCounters | None:
 def _power_on_hours(text: str, attributes: tuple[Attribute, ...]) -> int | None:
     for attribute in attributes:
         if attribute.id == 9:
-            hours = re.match(r"(\d+)(?:h[+ ]|\s|$)", attribute.text)
+            hours = re.match(r"(\d{1,9})(?:h[+ ]|\s|$)", attribute.text)
             return int(hours[1]) if hours else None
-    minutes = re.search(r"Accumulated power on time, hours:minutes \d+:\d+ \[(\d{1,12}) minutes\]", text)
+    minutes = re.search(
+        r"Accumulated power on time, hours:minutes \d{1,12}:\d{1,2} \[(\d{1,12}) minutes\]", text
+    )
     return int(minutes[1]) // 60 if minutes else None
 
 
@@ -173,7 +177,7 @@ def parse_smartctl_text(text: str) -> Evidence:
     """The drive of the report. A line that is not quite what it should be is left out."""
     if text.count("=== START OF INFORMATION SECTION") > 1:
         raise UsageError("there are several reports of smartctl's in it: give those of one drive")
-    lines = text.splitlines()
+    lines = lines_of(text)
     labels = _labels(lines)
     attributes = _attributes(lines)
     drive = _drive(labels)

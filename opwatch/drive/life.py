@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import re
 import secrets
-import signal
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from opwatch import privilege
 from opwatch.device import Devices
 from opwatch.drive import server
-from opwatch.drive.place import Place, Record, one_at_a_time, places
+from opwatch.drive.nodes import abandoned, detach_all, make_node, nodes_of
+from opwatch.drive.place import ROOT, Place, Record, one_at_a_time, places
+from opwatch.drive.process import ServerProcess, abort_connection, ask, end_process, server_of, stopped
 from opwatch.drive.spec import Fault
-from opwatch.drive.users import is_mount_point, users_of
+from opwatch.drive.users import is_claimed, is_mount_point, number_of_mount, own_mountinfo, users_of
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
+from opwatch.foreign import parse_json, read_bytes, read_text, table_of
 from opwatch.process import run_tool
 
-MOUNTINFO = Path("/proc/self/mountinfo")
+# A large drive to a slow disk.
+_SAVE_S = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,14 @@ class Wanted:
     no_data: bool = False
     state: Path | None = None
     words: tuple[str, ...] = ()  # for the server as they are
+    memory_bytes: int | None = None  # a drive that could take more is refused
 
 
 def require_root(what: str) -> None:
-    if os.geteuid() != 0:
-        raise PermissionMissing(f"{what} needs root: it mounts a file system and makes a loop device")
+    """`what` is the command: drive create."""
+    privilege.require_root(
+        f"opwatch {what}", "it mounts a file system and makes a loop device", f"{what} ..."
+    )
 
 
 def create(wanted: Wanted) -> Record:
@@ -46,12 +49,65 @@ def create(wanted: Wanted) -> Record:
     require_root("drive create")
     server.require_program()
     with one_at_a_time():
+        if wanted.state:
+            _refuse_second(wanted.state)
+        require_memory(wanted)
         place = _claim(wanted.name)
         try:
             return _make(place, wanted)
         except BaseException:
             _clean(place)
             raise
+
+
+def memory_needed(wanted: Wanted) -> int:
+    """The most that a drive can take: contents, and tables of 4 bytes a unit, and 4 and a bit of flash."""
+    user, physical = wanted.config.get("user_bytes", 0), wanted.config.get("physical_bytes", 0)
+    unit = wanted.config.get("iu_bytes", 4096)
+    return (0 if wanted.no_data else user) + user // unit * 4 + physical // unit * 33 // 8
+
+
+def require_memory(wanted: Wanted, meminfo: Path = Path("/proc/meminfo")) -> None:
+    """A drive whose contents find no memory would take the whole machine with it."""
+    needed = memory_needed(wanted)
+    bound = memory_bound(wanted, meminfo)
+    if bound is not None and needed > bound:
+        size = wanted.config["user_bytes"]
+        limit = f"{bound} are available"
+        if bound == wanted.memory_bytes:
+            limit = f"--memory allows {bound}"
+        raise OpwatchError(
+            f"a drive of --size {size} can take {needed} bytes of memory, and {limit}: take a smaller --size"
+            + ("" if wanted.no_data else ", or --no-data")
+        )
+
+
+def memory_bound(wanted: Wanted, meminfo: Path = Path("/proc/meminfo")) -> int | None:
+    """What a drive may take: what was allowed, but no more than there is. None where nobody knows."""
+    found = re.search(r"^MemAvailable:\s*(\d+) kB", read_text(meminfo), re.MULTILINE)
+    bounds = [int(found[1]) * 1024] if found else []
+    if wanted.memory_bytes is not None:
+        bounds.append(wanted.memory_bytes)
+    return min(bounds, default=None)
+
+
+def _refuse_second(state: Path) -> None:
+    """A file that is not there yet cannot be locked by the drive that will be saved to it."""
+    for place in places():
+        record = place.record()
+        if record and record.state and place.is_alive() and _is_same(Path(record.state), state):
+            raise RefusedError(
+                f"--state {state}: the state file is in use by another drive: opwatch drive destroy "
+                f"{place.name} first, or name another file"
+            )
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether two names are of one file, which need not exist."""
+    try:
+        return one.name == other.name and one.parent.samefile(other.parent)
+    except OSError:
+        return False
 
 
 def _claim(name: str | None) -> Place:
@@ -80,29 +136,30 @@ def _server_words(wanted: Wanted) -> list[str]:
         words.append("no-data")
     if wanted.state:
         words.append(f"state={wanted.state}")
+        # The sizes of a saved drive are known to its server alone.
+        bound = memory_bound(wanted)
+        words += [] if bound is None else [f"memory-bytes={bound}"]
     return words + list(wanted.words)
 
 
 def _make(place: Place, wanted: Wanted) -> Record:
     state = str(wanted.state) if wanted.state else None
-    pid = server.start(place, _server_words(wanted))
+    try:
+        pid = server.start(place, _server_words(wanted))
+    except OpwatchError as error:
+        if state is None or "state file" not in str(error):
+            raise
+        raise type(error)(f"--state {state}: {error}") from error
     place.write_record(Record(place.name, "", pid, state, wanted.no_data))
-    losetup = ["losetup", "--find", "--show", "--partscan", "--direct-io=on", str(place.disk)]
-    record = Record(place.name, run_tool(losetup).strip(), pid, state, wanted.no_data)
+    return _attach(place, Record(place.name, "", pid, state, wanted.no_data))
+
+
+def _attach(place: Place, record: Record) -> Record:
+    """Give a drive its block device, and write down which."""
+    node, diskseq = make_node(place)
+    record = replace(record, device=node, diskseq=diskseq)
     place.write_record(record)
-    _allow_discards(record.device)
     return record
-
-
-def _allow_discards(node: str) -> None:
-    """A loop device keeps the limit that whoever had its number before has set."""
-    queue = Path("/sys/block") / Path(node).name / "queue"
-    grain, most, limit = (
-        int((queue / f"discard_{name}").read_text()) for name in ("granularity", "max_hw_bytes", "max_bytes")
-    )
-    most = most // grain * grain if grain else 0
-    if limit < most:
-        (queue / "discard_max_bytes").write_text(str(most))
 
 
 def destroy(name: str) -> list[str]:
@@ -115,45 +172,69 @@ def destroy(name: str) -> list[str]:
             raise OpwatchError(f"there is no drive {name}; there are: {known}")
         if not place.is_alive():
             return _clean(place)
-        users = _users(place)
-        if users:
-            raise RefusedError(f"drive {name} is in use: {'; '.join(users)}. Unmount it first")
-        _detach(place)
+        _refuse_users(place, _users(place))
         record = place.record()
+        with server_of(place) as process:
+            if process and process.is_stopped():
+                if record and record.state:
+                    raise stopped(place, process.pid)
+                return _give_up(place, process)
+        claimed = [node for node in nodes_of(place) if is_claimed(node)]
+        _refuse_users(place, [f"{node} is in use by another namespace" for node in claimed])
+        detach_all(place)
         if record and record.state:
-            server.tell(place, "save")
+            _save(place, record)
         return _remove(place, [])
+
+
+def _refuse_users(place: Place, users: list[str]) -> None:
+    if users:
+        raise RefusedError(f"drive {place.name} is in use: {'; '.join(users)}. Unmount it first")
+
+
+def _give_up(place: Place, process: ServerProcess) -> list[str]:
+    """End a server that was stopped. Who waits for it is woken first, or its end would wait for them."""
+    abort_connection(number_of_mount(place.mount, own_mountinfo()))
+    end_process(process, politely=False)
+    return _clean(place)
+
+
+def _save(place: Place, record: Record) -> None:
+    """Save the drive, whose device is gone; if that fails it gets another one, and is as it was."""
+    try:
+        server.tell(place, "save", _SAVE_S)
+    except (OSError, OpwatchError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        record = _attach_again(place, record)
+        raise OpwatchError(
+            f"drive {place.name} was not saved to {record.state}: {why}. It is still there, at "
+            f"{record.device}: mend that and destroy it again"
+        ) from error
+
+
+def _attach_again(place: Place, record: Record) -> Record:
+    """Without a device for as long as its server does not answer, so that it is never listed on another's."""
+    record = replace(record, device="", diskseq=None)
+    place.write_record(record)
+    return ask(place, lambda: _attach(place, record), 10)
 
 
 def _users(place: Place) -> list[str]:
     devices = Devices()
-    return [
-        user for node in server.loops_over(place.disk) for user in users_of(devices.resolve(node), devices)
-    ]
-
-
-def _detach(place: Place, timeout_s: float = 2) -> None:
-    """Take the loop devices away. One that is open goes when it is closed."""
-    for node in server.loops_over(place.disk):
-        with contextlib.suppress(OpwatchError):
-            run_tool(["losetup", "--detach", node])
-    end = time.monotonic() + timeout_s
-    # Not the disk's fault, but an open device would keep the file system busy.
-    while place.is_alive() and server.loops_over(place.disk) and time.monotonic() < end:
-        time.sleep(0.01)
+    return [user for node in nodes_of(place) for user in users_of(devices.resolve(node), devices)]
 
 
 def _clean(place: Place) -> list[str]:
     """Remove what there is of a drive, in an order that works for every leftover."""
     users = _users(place)
-    _detach(place)
+    detach_all(place)
     return _remove(place, users)
 
 
 def _remove(place: Place, users: list[str]) -> list[str]:
     """What is left once the loop devices are detached, or will be when they are closed."""
-    left = server.loops_over(place.disk)
-    if is_mount_point(place.mount, MOUNTINFO.read_text()):
+    left = nodes_of(place)
+    if is_mount_point(place.mount, own_mountinfo()):
         try:
             run_tool(["umount", str(place.mount)])
         except OpwatchError:
@@ -165,35 +246,33 @@ def _remove(place: Place, users: list[str]) -> list[str]:
 
 
 def _end(place: Place) -> None:
-    """A server that has not ended by itself: something holds its device open."""
-    record = place.record()
-    if record is None:
-        return
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(OSError):
-            if Path(f"/proc/{record.pid}/exe").resolve() == server.PROGRAM.resolve():
-                os.kill(record.pid, number)
-        if server.wait_dead(place, 10):
+    """A server that has not ended by itself: something holds its device open, or it was stopped."""
+    with server_of(place) as process:
+        if process is None:
             return
+        if not end_process(process, politely=True):
+            raise OpwatchError(
+                f"drive {place.name}: its server (process {process.pid}) does not end, not even killed: "
+                f"cat /proc/{process.pid}/stack says where it waits"
+            )
 
 
 def sweep() -> list[str]:
     """Detach loop devices over drives whose folder is gone; returns their nodes."""
-    known = {str(place.disk) for place in places()}
     found = []
-    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
-        with contextlib.suppress(OSError, OpwatchError):
-            path = backing.read_text().removesuffix("\n").removesuffix(" (deleted)")
-            if path.startswith(f"{Place('x').folder.parent}/") and path not in known:
-                node = f"/dev/{backing.parents[1].name}"
-                run_tool(["losetup", "--detach", node])
-                found.append(node)
+    with one_at_a_time():
+        for device in abandoned(ROOT):
+            found.append(device.node)
+            device.detach()
     return found
 
 
 def fault(place: Place, what: Fault) -> None:
     require_root("drive fault")
-    server.tell(place, f"fault {what.words}")
+    try:
+        server.tell(place, f"fault {what.words}")
+    except OSError as error:
+        raise OpwatchError(f"drive {place.name}: fault {what.words}: {error.strerror}") from error
 
 
 def find(name: str | None) -> Place:
@@ -215,7 +294,7 @@ def find(name: str | None) -> Place:
 def memory_bytes(record: Record) -> int | None:
     """What the server of a drive has in memory; None when it cannot be asked."""
     try:
-        status = Path(f"/proc/{record.pid}/status").read_text()
+        status = read_text(Path(f"/proc/{record.pid}/status"))
     except OSError:
         return None
     found = re.search(r"^VmRSS:\s*(\d+) kB", status, re.MULTILINE)
@@ -229,9 +308,10 @@ def truth(place: Place) -> dict[str, Any]:
             f"drive {place.name} is dead: its server is gone. opwatch drive destroy {place.name} cleans up"
         )
     try:
-        found: dict[str, Any] = json.loads((place.mount / "truth.json").read_bytes())
+        file = place.mount / "truth.json"
+        found = parse_json(ask(place, lambda: read_bytes(file), 10), str(file))
     except PermissionError as error:
         raise PermissionMissing("drive info needs root: the drive's files are root's alone") from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise OpwatchError(f"drive {place.name}: {error}") from error
-    return found
+    return table_of(found, str(file))

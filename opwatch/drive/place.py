@@ -6,13 +6,20 @@ import contextlib
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from opwatch.errors import OpwatchError
+from opwatch.drive.spec import NAME
+from opwatch.errors import BadInput, OpwatchError, PermissionMissing
+from opwatch.foreign import parse_json, read_bytes
+from opwatch.safefile import safe_write
 
 ROOT = Path("/run/opwatch/drives")
+# Longer than a create or a save takes.
+_TURN_S = 900
+_RECORD_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,26 @@ class Record:
     pid: int
     state: str | None
     no_data: bool
+    diskseq: int | None = None  # of the device: its number is used again and again
+
+    @classmethod
+    def of(cls, document: object) -> Record:
+        """What a file says; BadInput for what `create` never wrote."""
+        try:
+            found = cls(**document)  # type: ignore[arg-type]  # whatever it is, what it became is looked at
+        except TypeError as error:
+            raise BadInput(f"no record of a drive: {error}") from error
+        for value, kinds in (
+            (found.name, (str,)),
+            (found.device, (str,)),
+            (found.pid, (int,)),
+            (found.state, (str, type(None))),
+            (found.no_data, (bool,)),
+            (found.diskseq, (int, type(None))),
+        ):
+            if type(value) not in kinds:
+                raise BadInput(f"a record of a drive with {value!r}")
+        return found
 
 
 class Place:
@@ -35,16 +62,20 @@ class Place:
         self.mount = self.folder / "mnt"
         self.disk = self.mount / "disk"
         self.log = self.folder / "server.log"
-        self._lock = self.folder / "lock"
+        self.lock_path = self.folder / "lock"
         self._record = self.folder / "drive.json"
 
     def exists(self) -> bool:
-        return self.folder.is_dir()
+        return self.folder.is_dir() and not self.folder.is_symlink()
 
     def is_alive(self) -> bool:
         """Whether its server runs: the lock is the server's, and a dead process holds none."""
         try:
-            lock = os.open(self._lock, os.O_RDONLY | os.O_CLOEXEC)
+            lock = os.open(self.lock_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except PermissionError as error:
+            raise PermissionMissing(
+                f"whether drive {self.name} is alive is for root to know: its folder is root's alone"
+            ) from error
         except OSError:
             return False
         try:
@@ -57,39 +88,51 @@ class Place:
 
     def take_lock(self) -> int:
         """A descriptor with the lock on it, for the server to inherit."""
-        lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        lock = os.open(self.lock_path, flags, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise OpwatchError(f"something holds {self.lock_path}; is the drive being made twice?") from None
         return lock
 
     def make(self) -> None:
-        self.mount.mkdir(parents=True)
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700)
+        self.mount.mkdir(mode=0o700)
 
     def write_record(self, record: Record) -> None:
-        new = self._record.with_suffix(".new")
-        new.write_text(json.dumps(asdict(record)))
-        new.replace(self._record)
+        safe_write(self._record, json.dumps(asdict(record)).encode())
 
     def record(self) -> Record | None:
         """None for the leftover of a run that died while it made the drive."""
         try:
-            return Record(**json.loads(self._record.read_text()))
-        except (OSError, ValueError, TypeError):
+            return Record.of(parse_json(read_bytes(self._record, _RECORD_BYTES), str(self._record)))
+        except (OSError, BadInput):
             return None
 
     def remove(self) -> None:
         """Only the files we made, one by one: nothing below a mount can be hit."""
-        for path in (self._record, self._record.with_suffix(".new"), self._lock, self.log):
-            path.unlink(missing_ok=True)
-        for folder in (self.mount, self.folder):
-            with contextlib.suppress(FileNotFoundError):
-                folder.rmdir()
+        try:
+            for path in (self._record, self._record.with_suffix(".new"), self.lock_path, self.log):
+                path.unlink(missing_ok=True)
+            for folder in (self.mount, self.folder):
+                with contextlib.suppress(FileNotFoundError):
+                    folder.rmdir()
+        except OSError as error:
+            raise OpwatchError(
+                f"drive {self.name} is gone, but {error.filename} cannot be removed ({error.strerror}): "
+                "what is in it is not ours; move it away, then destroy the drive again"
+            ) from error
 
 
 def places(root: Path = ROOT) -> list[Place]:
     """Every drive there is, dead ones included, by name."""
     try:
-        return [Place(path.name, root) for path in sorted(root.iterdir()) if path.is_dir()]
-    except FileNotFoundError:
+        names = sorted(path.name for path in root.iterdir() if NAME.fullmatch(path.name))
+        return [place for name in names if (place := Place(name, root)).exists()]
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 
@@ -102,7 +145,23 @@ def one_at_a_time(root: Path = ROOT) -> Iterator[None]:
     except OSError as error:
         raise OpwatchError(f"cannot keep drives in {root}: {error.strerror}") from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _take_turn(lock, root)
         yield
     finally:
         os.close(lock)
+
+
+def _take_turn(lock: int, root: Path) -> None:
+    end = time.monotonic() + _TURN_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise OpwatchError(
+                    f"another command has been at the drives for {_TURN_S} s; "
+                    f"fuser -v {root.parent}/drives.lock names it"
+                ) from None
+            time.sleep(0.05)
+        else:
+            return

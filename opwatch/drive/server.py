@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opwatch.drive.place import Place
-from opwatch.errors import OpwatchError, Unsupported, UsageError
+from opwatch.drive.process import ask
+from opwatch.errors import OpwatchError, RefusedError, Unsupported, UsageError
 
 PROGRAM = Path(__file__).parent / "opwatch-drive-server"
 # Its exit statuses are ours; what it says goes to the log of the drive.
-_ERRORS: dict[int, type[OpwatchError]] = {2: UsageError, 5: Unsupported}
+_ERRORS: dict[int, type[OpwatchError]] = {2: UsageError, 3: RefusedError, 5: Unsupported}
 
 
 def require_program() -> None:
@@ -36,7 +37,7 @@ def start(place: Place, words: Sequence[str], timeout_s: float = 120) -> int:
     lock = place.take_lock()
     argv = [str(PROGRAM), f"mount={place.mount}", f"ready-fd={tell}", *words]
     try:
-        with place.log.open("wb") as log:
+        with open(place.log, "wb", opener=_private) as log:
             server = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
@@ -60,6 +61,10 @@ def start(place: Place, words: Sequence[str], timeout_s: float = 120) -> int:
     return server.pid
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
 def _wait_ready(place: Place, server: subprocess.Popen[bytes], ready: int, timeout_s: float) -> None:
     readable, _, _ = select.select([ready], [], [], timeout_s)
     if not readable:
@@ -71,14 +76,15 @@ def _wait_ready(place: Place, server: subprocess.Popen[bytes], ready: int, timeo
         raise error(said[-1] if said else f"the drive's server ended with status {status}")
 
 
-def tell(place: Place, words: str) -> None:
-    """One command for a running server."""
-    try:
+def tell(place: Place, words: str, timeout_s: float = 10) -> None:
+    """One command for a running server. OSError is the command's own error."""
+
+    def write() -> None:
         # Unbuffered: one write is one command, and its error is the command's.
         with (place.mount / "control").open("wb", buffering=0) as control:
             control.write(words.encode())
-    except OSError as error:
-        raise OpwatchError(f"drive {place.name}: {words}: {error.strerror}") from error
+
+    ask(place, write, timeout_s)
 
 
 def wait_dead(place: Place, timeout_s: float) -> bool:
@@ -88,16 +94,3 @@ def wait_dead(place: Place, timeout_s: float) -> bool:
             return False
         time.sleep(0.01)
     return True
-
-
-def loops_over(path: Path, sys: Path = Path("/sys")) -> list[str]:
-    """Nodes of loop devices whose backing file is this one."""
-    found = []
-    for backing in sorted((sys / "block").glob("loop*/loop/backing_file")):
-        try:
-            text = backing.read_text().removesuffix("\n")
-        except OSError:
-            continue  # detached meanwhile
-        if text.removesuffix(" (deleted)") == str(path):
-            found.append(f"/dev/{backing.parents[1].name}")
-    return found

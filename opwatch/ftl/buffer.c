@@ -10,14 +10,19 @@ static uint32_t slot_of(const struct ow_buffer *buffer, uint32_t page)
 	return (uint32_t)((page * 0x9e3779b1ULL) >> 7) & buffer->slot_mask;
 }
 
-/* The slot that holds @page, or the free one where it belongs. */
-static struct ow_buffer_slot *find(const struct ow_buffer *buffer, uint32_t page)
+/* Which slot holds @page, or is the free one where it belongs. */
+uint32_t ow_buffer_slot_of(const struct ow_buffer *buffer, uint32_t page)
 {
 	uint32_t at = slot_of(buffer, page);
 
 	while (buffer->slots[at].sectors && buffer->slots[at].page != page)
 		at = (at + 1) & buffer->slot_mask;
-	return &buffer->slots[at];
+	return at;
+}
+
+static struct ow_buffer_slot *find(const struct ow_buffer *buffer, uint32_t page)
+{
+	return &buffer->slots[ow_buffer_slot_of(buffer, page)];
 }
 
 /* Free @slot and move back what had been pushed past it, so that no search ends early. */

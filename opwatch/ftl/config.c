@@ -3,7 +3,11 @@
 #include "core.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+
+/* More make no difference to greedy collection but in time. */
+#define MOST_CHOICES 1024
 
 void ow_ftl_config_init(struct ow_ftl_config *config)
 {
@@ -52,8 +56,9 @@ static const char *wrong_sizes(const struct ow_ftl_config *config)
 static const char *wrong_choices(const struct ow_ftl_config *config)
 {
 	if (config->policy > OW_FTL_COST_BENEFIT || config->gc_frontier > OW_FTL_GC_PER_STREAM ||
-	    config->trim_mode > OW_FTL_TRIM_IGNORE || config->slc_full > OW_FTL_SLC_FOLD)
-		return "no such policy, frontier, trim or cache mode";
+	    config->trim_mode > OW_FTL_TRIM_IGNORE || config->slc_full > OW_FTL_SLC_FOLD ||
+	    config->tie > OW_FTL_TIE_OLDEST)
+		return "no such policy, tie, frontier, trim or cache mode";
 	if (!config->streams || config->streams > OW_FTL_MAX_STREAMS)
 		return "streams must be 1 to 16";
 	if (config->hot_cold &&
@@ -63,6 +68,8 @@ static const char *wrong_choices(const struct ow_ftl_config *config)
 	if ((config->policy == OW_FTL_D_CHOICES || config->policy == OW_FTL_WINDOWED) &&
 	    !config->policy_arg)
 		return "this policy needs its argument: d, or the window in superblocks";
+	if (config->policy == OW_FTL_D_CHOICES && config->policy_arg > MOST_CHOICES)
+		return "more than 1024 choices: take greedy collection";
 	if (!config->dies || config->slc_bits < 1 || config->slc_bits > 8)
 		return "dies must be above 0, bits a cell 1 to 8";
 	if (config->buffer_bytes / config->iu_bytes > 1U << 28)
@@ -70,18 +77,31 @@ static const char *wrong_choices(const struct ow_ftl_config *config)
 	return NULL;
 }
 
+/* Whole hundredths of a percent, rounded up, of the user size. */
+static const char *too_little_spare(const struct ow_ftl_config *config, uint64_t least)
+{
+	static _Thread_local char words[200];
+	ow_u128 bytes = (ow_u128)least * config->superblock_bytes;
+	uint64_t percents = (bytes * 10000 + config->user_bytes - 1) / config->user_bytes;
+
+	snprintf(words, sizeof(words),
+		 "too little spare: a drive of %llu bytes needs an OP of at least %llu.%02llu%%",
+		 (unsigned long long)config->user_bytes, (unsigned long long)percents / 100,
+		 (unsigned long long)percents % 100);
+	return words;
+}
+
 static const char *wrong_spare(const struct ow_ftl_config *config)
 {
 	uint64_t least = config->gc_low_superblocks;
+	uint64_t spare = config->physical_bytes - config->user_bytes;
 
 	least += ow_frontier_count(config) + 1;
 	if (config->reserve_superblocks < ow_frontier_count(config) + 1)
 		return "the reserve must hold every frontier and one superblock more";
-	if (config->physical_bytes < config->user_bytes ||
-	    config->physical_bytes - config->user_bytes < least * config->superblock_bytes)
-		return "too little spare: physical less user size must hold every frontier, the "
-		       "low "
-		       "watermark and one superblock more";
+	/* Divided, as the product may be more than 64 bits. */
+	if (config->physical_bytes < config->user_bytes || spare / config->superblock_bytes < least)
+		return too_little_spare(config, least);
 	return NULL;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Every field of struct ow_ftl_config, in its order: as Python names them, and as a saved drive has
- * them. Any change here takes a new OW_STATE_VERSION.
+ * them. Any change here takes a new OW_STATE_VERSION; drives saved by version 1 have all but the
+ * last.
  */
 #ifndef OPWATCH_FTL_CONFIG_FIELDS_H
 #define OPWATCH_FTL_CONFIG_FIELDS_H
@@ -14,6 +15,6 @@
 		field(endurance_cycles), field(erase_limit), field(dies), field(buffer_bytes),     \
 		field(plp), field(slc_bytes), field(slc_dynamic), field(slc_bits),                 \
 		field(slc_full), field(trim_mode), field(write_zeroes_unmaps),                     \
-		field(idle_page_ns), field(seed)
+		field(idle_page_ns), field(seed), field(tie)
 
 #endif

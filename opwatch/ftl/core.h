@@ -192,6 +192,7 @@ int ow_buffer_add(struct ow_ftl *ftl, uint32_t stream, uint32_t page, ow_u128 se
 int ow_buffer_drain(struct ow_ftl *ftl);
 void ow_buffer_drop(struct ow_ftl *ftl, uint32_t page);
 void ow_buffer_clear(struct ow_ftl *ftl);
+uint32_t ow_buffer_slot_of(const struct ow_buffer *buffer, uint32_t page);
 bool ow_buffer_has(const struct ow_ftl *ftl, uint32_t page);
 
 /* slc.c */
@@ -199,6 +200,9 @@ int ow_slc_place(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uin
 int ow_slc_fold_idle(struct ow_ftl *ftl, uint64_t *budget);
 void ow_slc_reset(struct ow_ftl *ftl);
 uint32_t ow_slc_limit(const struct ow_ftl *ftl);
+
+/* host.c: program a range that is known to be sane, without counting it as written by the host */
+int ow_write_range(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes, uint32_t stream);
 
 /* trim.c */
 void ow_lazy_cancel(struct ow_ftl *ftl, const uint32_t *pages, uint32_t count);

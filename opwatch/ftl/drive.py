@@ -22,6 +22,13 @@ class Policy(IntEnum):
     COST_BENEFIT = 5
 
 
+class Tie(IntEnum):
+    """Which of equally empty superblocks is collected; mirrors enum ow_ftl_tie."""
+
+    LATEST = 0
+    OLDEST = 1
+
+
 class GcFrontier(IntEnum):
     """Where collection writes; mirrors enum ow_ftl_gc_frontier."""
 

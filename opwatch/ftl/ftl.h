@@ -26,6 +26,12 @@ enum ow_ftl_policy {
 	OW_FTL_COST_BENEFIT, /* most of (1-u)/(2u) * age */
 };
 
+/* Which of the superblocks that are equally empty a greedy collection takes. */
+enum ow_ftl_tie {
+	OW_FTL_TIE_LATEST, /* the one that became so last */
+	OW_FTL_TIE_OLDEST, /* the one that was closed first */
+};
+
 /* Where garbage collection writes what it moves. */
 enum ow_ftl_gc_frontier {
 	OW_FTL_GC_SHARED,     /* to the frontier of the stream it came from */
@@ -73,6 +79,7 @@ struct ow_ftl_config {
 	bool write_zeroes_unmaps;
 	uint32_t idle_page_ns; /* time that idle work takes a page; 0: none */
 	uint64_t seed;
+	uint32_t tie; /* enum ow_ftl_tie */
 };
 
 /* All but the gauges only grow, over snapshot and format too. */
@@ -95,7 +102,7 @@ struct ow_ftl_counters {
 	uint64_t trim_bytes;		   /* asked for */
 	uint64_t trim_ignored_bytes; /* lost by rounding to the mapping unit, or by the mode */
 	uint64_t trims;
-	uint64_t write_zeroes_bytes;
+	uint64_t write_zeroes_bytes; /* none of them in host_write_bytes, programmed or not */
 	uint64_t gc_victims;
 	uint64_t erases;
 	uint64_t power_cycles;
@@ -188,6 +195,8 @@ int ow_ftl_run(struct ow_ftl *ftl, struct ow_ftl_workload *workload, uint64_t pa
 typedef int (*ow_ftl_put_fn)(void *ctx, const void *data, size_t len);
 typedef int (*ow_ftl_get_fn)(void *ctx, void *data, size_t len);
 int ow_ftl_save(const struct ow_ftl *ftl, ow_ftl_put_fn put, void *ctx);
+/* What the drive of a stream is, without loading it. */
+int ow_ftl_peek(struct ow_ftl_config *config, ow_ftl_get_fn get, void *ctx);
 int ow_ftl_load(struct ow_ftl **ftl, ow_ftl_get_fn get, void *ctx);
 
 /* Prove the invariants by walking everything. Slow. Returns -EUCLEAN with *@why set. */

@@ -46,17 +46,11 @@ static int write_whole(struct ow_ftl *ftl, uint32_t stream, uint64_t first, uint
 	return ret;
 }
 
-int ow_ftl_write(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes, uint32_t stream)
+int ow_write_range(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes, uint32_t stream)
 {
 	uint64_t mask = ftl->config.iu_bytes - 1, end = offset_bytes + len_bytes, whole;
 	int ret = 0;
 
-	if (outside(ftl, offset_bytes, len_bytes) || stream >= ftl->config.streams)
-		return -EINVAL;
-	if (ftl->read_only)
-		return -EROFS;
-	ftl->counters.host_writes += len_bytes != 0;
-	ftl->counters.host_write_bytes += len_bytes;
 	if (offset_bytes & mask && len_bytes) {
 		uint64_t part = ftl->config.iu_bytes - (offset_bytes & mask);
 
@@ -71,6 +65,17 @@ int ow_ftl_write(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes, 
 	if (!ret && offset_bytes < end)
 		ret = write_part(ftl, stream, offset_bytes, end - offset_bytes);
 	return ret;
+}
+
+int ow_ftl_write(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes, uint32_t stream)
+{
+	if (outside(ftl, offset_bytes, len_bytes) || stream >= ftl->config.streams)
+		return -EINVAL;
+	if (ftl->read_only)
+		return -EROFS;
+	ftl->counters.host_writes += len_bytes != 0;
+	ftl->counters.host_write_bytes += len_bytes;
+	return ow_write_range(ftl, offset_bytes, len_bytes, stream);
 }
 
 int ow_ftl_read(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes)

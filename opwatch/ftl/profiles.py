@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from importlib import resources
 from pathlib import Path
 
-from opwatch.errors import UsageError
-from opwatch.ftl.drive import Drive, GcFrontier, Policy, SlcFull, TrimMode
+from opwatch.errors import BadInput, UsageError
+from opwatch.foreign import parse_toml, read_bytes
+from opwatch.ftl.drive import Drive, GcFrontier, Policy, SlcFull, Tie, TrimMode
 
 _ENUMS: dict[str, type[IntEnum]] = {
     "policy": Policy,
     "gc_frontier": GcFrontier,
     "trim_mode": TrimMode,
     "slc_full": SlcFull,
+    "tie": Tie,
 }
 # Sizes that follow the drive when a profile is scaled to another capacity.
 _SCALED = ("user_bytes", "physical_bytes", "slc_bytes")
@@ -66,9 +67,11 @@ def load(name: str) -> Profile:
     """A profile by name, or by the path of a TOML file."""
     if name.endswith(".toml"):
         try:
-            return parse(Path(name).stem, Path(name).read_text())
+            return _parse(Path(name).stem, read_bytes(Path(name)))
         except OSError as error:
             raise UsageError(f"cannot read the drive profile {name}: {error.strerror}") from error
+        except BadInput as error:
+            raise UsageError(f"drive profile {name}: {error}") from error
     if name not in names():
         known = ", ".join(names())
         raise UsageError(f"there is no drive profile {name}: there are {known}, or a .toml file")
@@ -77,20 +80,30 @@ def load(name: str) -> Profile:
 
 def parse(name: str, text: str) -> Profile:
     """A profile from TOML text; what is wrong with it raises UsageError with the key."""
+    return _parse(name, text.encode("utf-8", "replace"))
+
+
+def _parse(name: str, raw: bytes) -> Profile:
     try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"drive profile {name}: {error}") from error
+        data = parse_toml(raw, f"drive profile {name}")
+    except BadInput as error:
+        raise UsageError(str(error)) from error
     unknown = set(data) - {"description", "source", "drive", "timing"}
     if unknown or not isinstance(data.get("drive"), dict):
         wrong = ", ".join(sorted(unknown)) or "[drive] is missing"
         raise UsageError(f"drive profile {name}: {wrong}")
+    timing = data.get("timing", {})
+    if not isinstance(timing, dict):
+        raise UsageError(f"drive profile {name}: timing must be a table")
+    drive = {key: _number(name, key, value) for key, value in data["drive"].items()}
+    if not drive.get("user_bytes") or drive.get("iu_bytes") == 0:
+        raise UsageError(f"drive profile {name}: user_bytes must be there, and neither it nor iu_bytes be 0")
     return Profile(
         name,
         str(data.get("description", "")),
         str(data.get("source", "")),
-        {key: _number(name, key, value) for key, value in data["drive"].items()},
-        {key: _number(name, key, value) for key, value in data.get("timing", {}).items()},
+        drive,
+        {key: _number(name, key, value) for key, value in timing.items()},
     )
 
 
@@ -102,6 +115,6 @@ def _number(name: str, key: str, value: object) -> int:
         except KeyError:
             known = ", ".join(member.name.lower().replace("_", "-") for member in kind)
             raise UsageError(f"drive profile {name}: {key} is {value}, not of {known}") from None
-    if isinstance(value, int):
+    if isinstance(value, int) and 0 <= value < 1 << 63:
         return int(value)
-    raise UsageError(f"drive profile {name}: {key} must be a whole number, not {value!r}")
+    raise UsageError(f"drive profile {name}: {key} must be a whole number from 0 on, not {value!r:.60}")

@@ -47,7 +47,7 @@ static int save_all(struct ow_stream *stream, struct ow_ftl *ftl)
 	if (!ret)
 		ret = ow_stream_move(stream, &version, sizeof(version));
 	if (!ret)
-		ret = ow_state_move_config(stream, &ftl->config);
+		ret = ow_state_move_config(stream, &ftl->config, version);
 	if (!ret)
 		ret = ow_state_move_numbers(stream, ftl);
 	if (!ret)
@@ -76,9 +76,9 @@ static int load_header(struct ow_stream *stream, struct ow_ftl_config *config)
 		return ret;
 	if (magic != OW_STATE_MAGIC)
 		return -EBADMSG;
-	if (version != OW_STATE_VERSION)
+	if (!version || version > OW_STATE_VERSION)
 		return -EPROTONOSUPPORT;
-	ret = ow_state_move_config(stream, config);
+	ret = ow_state_move_config(stream, config, version);
 	if (!ret && ow_ftl_config_check(config, &why))
 		ret = -EBADMSG;
 	return ret;
@@ -100,6 +100,14 @@ static int load_rest(struct ow_stream *stream, struct ow_ftl *ftl)
 	if (sum != want || ow_state_rebuild(ftl) || ow_ftl_check(ftl, &why))
 		return -EBADMSG;
 	return 0;
+}
+
+int ow_ftl_peek(struct ow_ftl_config *config, ow_ftl_get_fn get, void *ctx)
+{
+	struct ow_stream stream = {.get = get, .ctx = ctx};
+
+	*config = (struct ow_ftl_config){0};
+	return load_header(&stream, config);
 }
 
 int ow_ftl_load(struct ow_ftl **out, ow_ftl_get_fn get, void *ctx)

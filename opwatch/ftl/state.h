@@ -6,7 +6,7 @@
 #include "core.h"
 
 #define OW_STATE_MAGIC	 0x314c54465f574f00ULL
-#define OW_STATE_VERSION 1
+#define OW_STATE_VERSION 2
 
 /* One direction is set. @sum covers every byte moved. */
 struct ow_stream {
@@ -18,7 +18,7 @@ struct ow_stream {
 
 int ow_stream_move(struct ow_stream *stream, void *data, size_t len);
 /* Numbers of the drive that no array holds; the configuration apart, as it must come first. */
-int ow_state_move_config(struct ow_stream *stream, struct ow_ftl_config *config);
+int ow_state_move_config(struct ow_stream *stream, struct ow_ftl_config *config, uint32_t version);
 int ow_state_move_numbers(struct ow_stream *stream, struct ow_ftl *ftl);
 int ow_state_move_arrays(struct ow_stream *stream, struct ow_ftl *ftl);
 /* Rebuild what is not saved, after proving that no number leads out of its table. */

@@ -75,10 +75,12 @@ static int move_fields(struct ow_stream *stream, void *base, const struct field 
 	return ret;
 }
 
-int ow_state_move_config(struct ow_stream *stream, struct ow_ftl_config *config)
+/* Version 1 had no choice among ties. */
+int ow_state_move_config(struct ow_stream *stream, struct ow_ftl_config *config, uint32_t version)
 {
-	return move_fields(stream, config, config_fields,
-			   sizeof(config_fields) / sizeof(*config_fields));
+	size_t count = sizeof(config_fields) / sizeof(*config_fields);
+
+	return move_fields(stream, config, config_fields, version < 2 ? count - 1 : count);
 }
 
 int ow_state_move_numbers(struct ow_stream *stream, struct ow_ftl *ftl)

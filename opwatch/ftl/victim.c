@@ -141,6 +141,17 @@ static void scan(struct ow_ftl *ftl)
 			list_add(list, sb, ftl->valid[sb]);
 }
 
+/* Few are ever listed, so that looking at all that are equal costs little. */
+static uint32_t oldest_of(const struct ow_ftl *ftl, uint32_t first)
+{
+	uint32_t oldest = first;
+
+	for (uint32_t sb = first; sb; sb = ftl->candidates.next[sb])
+		if (ftl->closed_at[sb] < ftl->closed_at[oldest])
+			oldest = sb;
+	return oldest;
+}
+
 static uint32_t choose_greedy(struct ow_ftl *ftl)
 {
 	struct ow_candidates *list = &ftl->candidates;
@@ -155,6 +166,8 @@ static uint32_t choose_greedy(struct ow_ftl *ftl)
 		return 0;
 	while (!list->head[list->low])
 		list->low++;
+	if (ftl->config.tie == OW_FTL_TIE_OLDEST)
+		return oldest_of(ftl, list->head[list->low]);
 	return list->head[list->low];
 }
 

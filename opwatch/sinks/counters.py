@@ -9,10 +9,10 @@ from typing import Any
 from opwatch import units
 from opwatch.counters.reading import Reading, Report
 from opwatch.sinks import SCHEMA
+from opwatch.sinks.terminal import COLUMNS
 
-COLUMNS = 80
 HEADER = ("COUNTER", "VALUE", "STEP", "PROOF", "SOURCE, OR WHY NOT")
-_WIDTHS = (21, 11, 6, 11)
+_WIDTHS = (21, 11, 9, 11)
 _UNITS = {"percent": "%", "celsius": "C", "hours": "h"}
 
 
@@ -67,7 +67,7 @@ def _value(reading: Reading) -> str:
 
 
 def _rows(name: str, reading: Reading) -> list[str]:
-    step = units.size(reading.quantum) if reading.unit == "bytes" and reading.value is not None else "-"
+    step = units.capacity(reading.quantum) if reading.unit == "bytes" and reading.value is not None else "-"
     proof = reading.proof.value if reading.value is not None else "-"
     cells = (name, _value(reading), step, proof)
     lead = "".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True))

@@ -13,7 +13,6 @@ from opwatch.stack import Node
 HEADER = ("NAME", "KIND", "SIZE", "MED", "DISCARD", "QUEUES", "SCHED", "CACHE", "MODEL, USE")
 _RIGHT = ("SIZE",)
 _MEMORY = ("zram", "ram", "pmem")
-_ASCII = str.maketrans({"├": "|", "└": "`", "─": "-", "│": "|", "…": "~"})
 
 
 def document(details: Details) -> dict[str, Any]:
@@ -22,19 +21,9 @@ def document(details: Details) -> dict[str, Any]:
     found |= found.pop("identity")
     tracing = found.pop("tracing")
     tracing["leaves"] = [{"device": name, "level": level} for name, level in tracing["leaves"]]
-    for mount in found["mounts"]:
-        del mount["dev"], mount["options"], mount["super_options"]
+    told = ("point", "filesystem", "source")
+    found["mounts"] = [{key: mount[key] for key in told} for mount in found["mounts"]]
     return found | {"limits": found.pop("limits"), "queue": found.pop("queue"), "traced": tracing}
-
-
-def encodable(line: str, encoding: str) -> str:
-    """The line without what a terminal would obey or this encoding cannot say."""
-    line = units.printable(line)
-    try:
-        line.encode(encoding)
-    except UnicodeEncodeError:
-        line = line.translate(_ASCII).encode(encoding, "replace").decode(encoding)
-    return line
 
 
 def _media(details: Details) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from opwatch import units
-
-COLUMNS = 80
+from opwatch.sinks.terminal import COLUMNS
 
 
 def folded(text: str, head: str = "", indent: int | None = None) -> list[str]:

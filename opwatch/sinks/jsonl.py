@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
 from opwatch.abi import OPS
 from opwatch.derive import Latency, OpInterval, idle_op
-from opwatch.observation import Observation
+from opwatch.observation import Arrival, Event, Leaving, Observation
 from opwatch.sinks import SCHEMA
+from opwatch.sinks.terminal import Writer
 from opwatch.trust import Trust
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def _trust(trust: Trust) -> dict[str, Any]:
         "errors": trust.errors,
         "never_issued": trust.never_issued,
         "flush_tails": trust.flush_tails,
+        "taken_back": trust.taken_back,
+        "refused": trust.refused,
         "overwritten": trust.overwritten,
         "map_full": trust.map_full,
         "clock_back": trust.clock_back,
@@ -83,6 +85,42 @@ def _live(live: Live) -> dict[str, Any]:
     }
 
 
+def _arrival(arrival: Arrival) -> dict[str, Any]:
+    return {
+        "time": arrival.at.isoformat(timespec="milliseconds"),
+        "mono_ns": arrival.at_ns,
+        "unseen_since_mono_ns": arrival.since_ns,
+        "unseen_requests": arrival.unseen,
+        "unseen_bytes": arrival.unseen_bytes,
+        "reason": arrival.reason,
+    }
+
+
+def _leaving(leaving: Leaving) -> dict[str, Any]:
+    return {
+        "time": leaving.at.isoformat(timespec="milliseconds"),
+        "mono_ns": leaving.at_ns,
+        "why": leaving.why,
+        "doubt": leaving.doubt,
+    }
+
+
+def event_document(event: Event) -> dict[str, Any]:
+    """What became of the set of disks, as the object that is printed."""
+    return {
+        "schema": SCHEMA,
+        "type": "event",
+        "event": event.kind,
+        "device": event.device,
+        "origin": event.origin,
+        "time": event.at.isoformat(timespec="milliseconds"),
+        "mono_ns": event.at_ns,
+        "text": event.text,
+        "arrival": _arrival(event.arrival) if event.arrival else None,
+        "leaving": _leaving(event.leaving) if event.leaving else None,
+    }
+
+
 def document(seen: Observation) -> dict[str, Any]:
     """One observation as the object that is printed."""
     seconds = seen.interval.seconds
@@ -102,8 +140,11 @@ def document(seen: Observation) -> dict[str, Any]:
         "in_flight_at_start": seen.in_flight_at_start,
         "unexplained": seen.unexplained,
         "lacks": list(seen.lacks),
+        "blind": seen.blind,
         "waf": None if seen.live is None else _live(seen.live),
         "discards": None if seen.discards is None else asdict(seen.discards),
+        "arrival": _arrival(seen.arrival) if seen.arrival else None,
+        "leaving": _leaving(seen.leaving) if seen.leaving else None,
     }
 
 
@@ -111,7 +152,7 @@ class JsonLines:
     """Writes each observation as one line, at once."""
 
     def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
-        self._stream = stream
+        self._writer = Writer(stream)
         self._quiet = quiet
 
     def begin(self, notes: list[str]) -> None:
@@ -119,4 +160,8 @@ class JsonLines:
 
     def write(self, observation: Observation) -> None:
         if observation.final or not self._quiet:
-            print(json.dumps(document(observation)), file=self._stream, flush=True)
+            self._writer.json(document(observation))
+
+    def tell(self, event: Event) -> None:
+        if not self._quiet:
+            self._writer.json(event_document(event))

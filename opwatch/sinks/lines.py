@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TextIO
 from opwatch import units
 from opwatch.derive import OpInterval
 from opwatch.hist import Histogram
-from opwatch.observation import Observation
+from opwatch.observation import Event, Observation
+from opwatch.sinks.terminal import COLUMNS, Writer
 from opwatch.trim.live import Discards
 from opwatch.trust import Drift, Trust
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 
 HEADER = "op           /s   MB/s  mean   p50   p90   p99 p99.9   max    qd size seq% err"
 REPEAT_HEADER = 20
-COLUMNS = 80
 BAR = 40
+# An interval that lacks more than this share of its length is another one than was asked for.
+_SHORTER = 0.95
 _SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
 
 
@@ -88,8 +90,12 @@ def trust_lines(trust: Trust, in_flight_at_start: int) -> list[str]:
     ]
     if trust.never_issued or trust.flush_tails:
         lines.append(f"  flush sequences: {trust.never_issued} never issued, {trust.flush_tails} tails")
+    if trust.taken_back:
+        lines.append(f"  taken back for another path: {trust.taken_back}, {trust.refused} before their issue")
     if trust.no_drift:
         lines.append(f"  drift against the kernel: unknown, {trust.no_drift}")
+    elif not trust.drift:
+        lines.append("  drift against the kernel: not kept, this driver counts nothing")
     else:
         lines.append(f"  drift against the kernel: requests {_drifts(trust.drift)}")
         lines.append(f"    bytes {_drifts(trust.byte_drift)}")
@@ -111,11 +117,15 @@ def live_line(live: Live) -> str:
 def discard_lines(found: Discards) -> list[str]:
     """Who discarded, how it was split and what waited; nothing when there was nothing."""
     lines = []
-    if found.bios and found.split_ratio is not None:
+    if found.bios:
         whole = "-" if found.whole_ratio is None else f"{found.whole_ratio * 100:.1f} %"
+        split = "no requests"
+        # All of them may have been taken back by the driver: no ratio of nothing.
+        if found.split_ratio and found.requests:
+            split = f"{found.requests} requests (x{found.split_ratio:.2f}), {found.ranges} ranges"
         lines.append(
-            f"discards: {found.bios} sent, {found.requests} requests (x{found.split_ratio:.2f}), "
-            f"{found.ranges} ranges, {whole} in whole granules, mean {units.duration(found.mean_ns)}"
+            f"discards: {found.bios} sent, {split}, {whole} in whole granules, "
+            f"mean {units.duration(found.mean_ns)}"
         )
     for each in found.senders:
         sizes = f"{units.size(each.min_bytes)} to {units.size(each.max_bytes)}"
@@ -134,12 +144,21 @@ def discard_lines(found: Discards) -> list[str]:
     return lines
 
 
-class Lines:
-    """Writes to a stream; idle devices and idle operations take no line."""
+def _stay(seen: Observation) -> str:
+    """When a disk came and left, where it was not there all the time."""
+    came = f", since {seen.arrival.at.astimezone():%H:%M:%S}" if seen.arrival else ""
+    left = f", until {seen.leaving.at.astimezone():%H:%M:%S} ({seen.leaving.why})" if seen.leaving else ""
+    return came + left
 
-    def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
-        self._stream = stream
+
+class Lines:
+    """Writes to a stream; idle devices and idle operations take no line. `every_s` is how long an interval is
+    to be: one that is shorter says its length."""
+
+    def __init__(self, stream: TextIO, *, quiet: bool = False, every_s: float = 0.0) -> None:
+        self._writer = Writer(stream)
         self._quiet = quiet
+        self._every_s = every_s
         self._since_header = REPEAT_HEADER
         # When the drive of each device was looked at last: a line for each look.
         self._looked: dict[str, int] = {}
@@ -154,9 +173,13 @@ class Lines:
         elif not self._quiet:
             self._interval(observation)
 
+    def tell(self, event: Event) -> None:
+        """It is talk here: the command says it on stderr."""
+
     def _print(self, text: str = "") -> None:
-        for line in textwrap.wrap(text, COLUMNS, subsequent_indent="    ") if len(text) > COLUMNS else [text]:
-            print(line, file=self._stream, flush=True)
+        text = units.printable(text)
+        long = len(text) > COLUMNS
+        self._writer.lines(textwrap.wrap(text, COLUMNS, subsequent_indent="    ") if long else [text])
 
     def _table(self, seen: Observation) -> None:
         for name, op in seen.interval.ops.items():
@@ -165,18 +188,25 @@ class Lines:
             if queue:
                 self._print(queue)
 
+    def _time(self, seen: Observation) -> str:
+        """When it ended, to the millisecond where several end in a second, and how long it was if shorter."""
+        at, seconds = seen.at.astimezone(), seen.interval.seconds
+        time = at.isoformat(timespec="milliseconds")[11:23] if 0 < self._every_s < 1 else f"{at:%H:%M:%S}"
+        return f"{time} ({seconds:.3f} s)" if seconds < _SHORTER * self._every_s else time
+
     def _interval(self, seen: Observation) -> None:
-        time = f"{seen.at.astimezone():%H:%M:%S}"
+        time = self._time(seen)
+        lost = "; ".join(seen.unexplained)
+        mark = _stay(seen) + (f"  ! {lost}" if lost else "")
         if not seen.interval.ops:
-            self._print(f"{time} {seen.label}: idle")
+            self._print(f"{time} {seen.label}: idle" + (mark if seen.arrival or seen.leaving else ""))
             self._live(seen)
             return
         if self._since_header >= REPEAT_HEADER:
             self._print(HEADER)
             self._since_header = 0
         self._since_header += len(seen.interval.ops)
-        lost = "; ".join(seen.unexplained)
-        self._print(f"{time} {seen.label}" + (f"  ! {lost}" if lost else ""))
+        self._print(f"{time} {seen.label}{mark}")
         self._table(seen)
         self._discards(seen)
         self._live(seen)
@@ -193,7 +223,7 @@ class Lines:
 
     def _summary(self, seen: Observation) -> None:
         self._print()
-        self._print(f"== {seen.label}, {seen.level}, {seen.interval.seconds:.1f} s")
+        self._print(f"== {seen.label}, {seen.level}, {seen.interval.seconds:.1f} s{_stay(seen)}")
         if seen.interval.ops:
             self._print(HEADER)
             self._table(seen)
@@ -211,8 +241,11 @@ class Lines:
         self._discards(seen)
         if seen.live:
             self._print(f"{live_line(seen.live)}")
-            self._print(f"  by {seen.live.source}" if seen.live.source else "")
+            if seen.live.source:
+                self._print(f"  by {seen.live.source}")
         for line in trust_lines(seen.trust, seen.in_flight_at_start):
             self._print(line)
+        if seen.blind:
+            self._print(f"  {seen.blind}")
         for line in seen.unexplained:
             self._print(f"  UNEXPLAINED: {line}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -10,6 +9,7 @@ from typing import Any, TextIO
 
 from opwatch import units
 from opwatch.sinks import SCHEMA
+from opwatch.sinks.terminal import COLUMNS, Writer
 from opwatch.trim.accounts import Told
 from opwatch.trim.audit import ALL, MEANING, Audit, Evidence, ReadBack, Row
 from opwatch.trim.causes import Effect, Reason
@@ -17,7 +17,6 @@ from opwatch.trim.flow import Origin, Trace, Who
 from opwatch.trim.kernel_log import of_device
 from opwatch.trim.lba_status import SentinelMap
 
-COLUMNS = 80
 _HEADER = f"  {'layer':<10} {'device':<11} {'in':>15} {'out':>15} {'completed':>15} {'number':>7}"
 
 
@@ -150,14 +149,14 @@ def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
 
 def write_lines(audits: Sequence[Audit], stream: TextIO, *, quiet: bool = False) -> None:
     """Every audit, one after the other."""
+    writer = Writer(stream)
     for index, audit in enumerate(audits):
         if index and not quiet:
-            print(file=stream)
+            writer.line()
         for line in lines(audit, quiet=quiet):
             indent = " " * (len(line) - len(line.lstrip()) + 2)
             for part in textwrap.wrap(line, COLUMNS, subsequent_indent=indent) or [""]:
-                print(part, file=stream)
-    stream.flush()
+                writer.line(part)
 
 
 def _row_document(row: Row) -> dict[str, Any]:
@@ -275,6 +274,6 @@ def document(audit: Audit) -> dict[str, Any]:
 
 def write_json(audits: Sequence[Audit], stream: TextIO) -> None:
     """One object a line."""
+    writer = Writer(stream)
     for audit in audits:
-        print(json.dumps(document(audit)), file=stream)
-    stream.flush()
+        writer.json(document(audit))

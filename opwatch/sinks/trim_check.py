@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from opwatch import units
-from opwatch.sinks.devices import encodable
 from opwatch.sinks.folding import folded
 from opwatch.trim import layers
 from opwatch.trim.causes import Effect, Reason, reason
@@ -143,7 +142,7 @@ def _reason(each: Reason, *, full: bool) -> Iterator[str]:
             yield from _wrapped("", f"note: {each.cause.caveat}")
 
 
-def lines(checked: Checked, encoding: str) -> list[str]:
+def lines(checked: Checked) -> list[str]:
     """One check in full, at most 80 columns where names allow it."""
     found = folded(headline(checked), indent=4)
     for layer in checked.stack.layers:
@@ -160,10 +159,10 @@ def lines(checked: Checked, encoding: str) -> list[str]:
         found += _reason(each, full=_matters(each, checked.forecast))
     for doubt in checked.forecast.unknowable:
         found += _wrapped("unknown", doubt)
-    return [encodable(line, encoding) for line in found]
+    return found
 
 
-def schedule_lines(schedule: Schedule, encoding: str) -> list[str]:
+def schedule_lines(schedule: Schedule) -> list[str]:
     """What starts fstrim here."""
     if schedule.why_none or schedule.why_unknown:
         words = schedule.why_none or f"not known; {schedule.why_unknown}"
@@ -180,7 +179,7 @@ def schedule_lines(schedule: Schedule, encoding: str) -> list[str]:
         found += _wrapped("", f"do: {off.remedy}", indent=0)
     for file in schedule.cron:
         found += _wrapped("cron", f"{file} calls fstrim", indent=0)
-    return [encodable(line, encoding) for line in found]
+    return found
 
 
 def _when(at: object, otherwise: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ from typing import Any, Protocol, TextIO
 
 from opwatch import units
 from opwatch.sinks import SCHEMA
-from opwatch.sinks.devices import encodable
+from opwatch.sinks.terminal import Writer
 from opwatch.sinks.trim_stale import (
     Free,
     heading,
@@ -40,6 +39,8 @@ class Recorded:
     extents: int
     look: Look
     missed_runs: int
+    # Where this kernel runs no programs, and what that means for the recording.
+    blind: str | None = None
 
 
 def _moment(wall_ns: int) -> str:
@@ -66,26 +67,31 @@ def _recorded_lines(found: Recorded) -> Iterator[str]:
         share = 100 * size / found.size_bytes if found.size_bytes else 0.0
         yield from row(name, f"{units.capacity(size)}, {share:.2f} % of the disk")
     yield from row("extents", str(found.extents))
+    forgotten = found.look.forgotten
+    for why, count in forgotten.items():
+        yield from row("forgotten", f"{'once' if count == 1 else f'{count} times'}: {why}")
     slack = (found.look.written_slack, found.look.discarded_slack)
     if slack == (0, 0):
-        yield from row("proof", "the kernel counted what was recorded, to the sector")
+        since = "since the last time, " if forgotten else ""
+        yield from row("proof", f"{since}the kernel counted what was recorded, to the sector")
     else:
         shown = ["unknown" if each is None else f"{each * 512} bytes" for each in slack]
         yield from row("proof", f"could have been missed unnoticed: writes {shown[0]}, discards {shown[1]}")
-    for why, count in found.look.forgotten.items():
-        yield from row("forgotten", f"{'once' if count == 1 else f'{count} times'}: {why}")
     if found.missed_runs:
         yield from row("skipped", f"{found.missed_runs} events of all disks, by the kernel")
+    if found.blind:
+        yield from row("note", found.blind)
 
 
 def write_recorded(found: Recorded, out: TextIO, *, as_json: bool) -> None:
     if as_json:
         text = asdict(found)
         del text["look"]
-        print(json.dumps({"schema": SCHEMA, **text, **_look_document(found.look)}, indent=2), file=out)
+        slack = (found.look.written_slack, found.look.discarded_slack)
+        text["complete"] = not found.look.forgotten and slack == (0, 0)
+        Writer(out).json({"schema": SCHEMA, **text, **_look_document(found.look)}, indent=2)
         return
-    for line in _recorded_lines(found):
-        print(encodable(line, out.encoding or "utf-8"), file=out)
+    Writer(out).lines(_recorded_lines(found))
 
 
 class Remembered(Protocol):

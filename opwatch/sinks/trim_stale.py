@@ -95,6 +95,7 @@ def spare_document(spare: Spare | None, reason: str | None, source: str | None) 
         "physical_bytes": spare.physical_bytes if spare else None,
         "physical_source": source,
         "spare_reason": reason,
+        "op_counts": spare.counts if spare else None,
         "op_of_user_ratio": bounds(spare.op) if spare else None,
         "op_of_user_trimmed_ratio": bounds(spare.op_trimmed) if spare else None,
         "waf": {name: bounds(each) for name, each in spare.waf.items()} if spare else None,
@@ -197,6 +198,7 @@ def spare_rows(spare: Spare | None, reason: str | None, source: str | None) -> I
     after = _between(spare.op_trimmed, ".1f", 100)
     words = f"{_between(spare.op, '.1f', 100)} % now, {after} % once it is trimmed"
     yield from row("OP", f"{words}, as (T-U)/U")
+    yield from row("", f"U is {spare.counts}")
     for name, now in spare.waf.items():
         after = _between(spare.waf_trimmed[name], ".2f")
         words = f"{_between(now, '.2f')} now, {after} once it is trimmed"

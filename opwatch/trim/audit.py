@@ -31,6 +31,7 @@ class Verdict(enum.StrEnum):
     PARTIAL = "PARTIAL"
     REJECTED = "REJECTED"
     NOT_SENT = "NOT SENT"
+    NOTHING_LEFT = "NOTHING LEFT"
     UNKNOWN = "UNKNOWN"
 
 
@@ -40,6 +41,7 @@ MEANING = {
     Verdict.PARTIAL: "a part of it did not reach the drive",
     Verdict.REJECTED: "every discard that reached the drive failed",
     Verdict.NOT_SENT: "no discard reached the drive",
+    Verdict.NOTHING_LEFT: "the filesystem had nothing left to trim",
     Verdict.UNKNOWN: "what was seen allows no verdict, or contradicts itself",
 }
 

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from opwatch.errors import BadInput
 from opwatch.trim.extents import Extents
 
 CHUNK_TREE, DEV_TREE, EXTENT_TREE, FREE_SPACE_TREE = 3, 4, 2, 10
@@ -63,37 +64,37 @@ class Chunk:
 
 
 def items(buffer: bytes | bytearray | memoryview, count: int) -> Iterator[Item]:
-    """The items of one answer. ValueError when they do not fit into it."""
+    """The items of one answer. BadInput when they do not fit into it."""
     at, view = 0, memoryview(buffer)
     for _ in range(count):
         if at + _HEADER.size > len(view):
-            raise ValueError("a tree item without its header")
+            raise BadInput("a tree item without its header")
         _, objectid, offset, kind, length = _HEADER.unpack_from(view, at)
         at += _HEADER.size
         if at + length > len(view):
-            raise ValueError(f"a tree item of {length} bytes that are not there")
+            raise BadInput(f"a tree item of {length} bytes that are not there")
         yield Item(objectid, kind, offset, bytes(view[at : at + length]))
         at += length
 
 
 def chunk(item: Item) -> Chunk:
-    """A CHUNK_ITEM. ValueError when it is damaged."""
+    """A CHUNK_ITEM. BadInput when it is damaged."""
     if len(item.data) < _CHUNK.size:
-        raise ValueError(f"a chunk of {len(item.data)} bytes")
+        raise BadInput(f"a chunk of {len(item.data)} bytes")
     length, _, stripe_bytes, profile, _, _, _, count, sub = _CHUNK.unpack_from(item.data)
     stripes = item.data[_CHUNK.size : _CHUNK.size + count * _STRIPE.size]
     found = Chunk(item.offset, length, profile, sub, tuple(_whole(_STRIPE, stripes)))
     if len(found.stripes) != count or not 0 < length < 1 << 62 or item.offset + length > 1 << 62:
-        raise ValueError(f"a chunk with {count} stripes and {length} bytes")
+        raise BadInput(f"a chunk with {count} stripes and {length} bytes")
     if any(offset + length > 1 << 62 for _, offset in found.stripes):
-        raise ValueError(f"a chunk outside of every disk: {found.stripes}")
+        raise BadInput(f"a chunk outside of every disk: {found.stripes}")
     if profile & _STRIPED and (
         stripe_bytes != _STRIPE_BYTES
         or (profile & _RAID10 and (not sub or count % sub))
         or found.columns < 1
         or length % (found.columns * _STRIPE_BYTES)
     ):
-        raise ValueError(f"{count} stripes of {stripe_bytes} bytes make no striped chunk of {length}")
+        raise BadInput(f"{count} stripes of {stripe_bytes} bytes make no striped chunk of {length}")
     return found
 
 
@@ -119,7 +120,7 @@ def free_of_free_space_tree(found: Iterable[Item], sector_bytes: int) -> Extents
 def _free(found: Iterable[Item], sector_bytes: int) -> Iterator[tuple[int, int]]:
     for item in found:
         if item.objectid + item.offset > 1 << 62:
-            raise ValueError(f"free space of {item.offset} bytes at {item.objectid}")
+            raise BadInput(f"free space of {item.offset} bytes at {item.objectid}")
         if item.type == FREE_SPACE_EXTENT:
             yield item.objectid, item.objectid + item.offset
         elif item.type == FREE_SPACE_BITMAP:
@@ -191,10 +192,10 @@ def free_by_device(
 
 
 def dev_extent_bytes(item: Item) -> int:
-    """The length of a DEV_EXTENT. ValueError when it is damaged."""
+    """The length of a DEV_EXTENT. BadInput when it is damaged."""
     if item.type != DEV_EXTENT or len(item.data) < _DEV_EXTENT.size:
-        raise ValueError(f"an item of type {item.type} with {len(item.data)} bytes is no device extent")
+        raise BadInput(f"an item of type {item.type} with {len(item.data)} bytes is no device extent")
     length: int = _DEV_EXTENT.unpack_from(item.data)[3]
     if item.offset + length > 1 << 62:
-        raise ValueError(f"a device extent of {length} bytes at {item.offset}")
+        raise BadInput(f"a device extent of {length} bytes at {item.offset}")
     return length

@@ -5,13 +5,13 @@ from __future__ import annotations
 import enum
 import functools
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from opwatch.errors import OpwatchError
+from opwatch.foreign import parse_toml
 
 PACKAGED = Path(__file__).parent / "causes.toml"
 STAGES = ("V0", "V1", "V2", "V3")
@@ -94,7 +94,7 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
 
 def _choices(table: Mapping[str, Any], key: str, known: tuple[str, ...], where: str) -> tuple[str, ...]:
     values = table.get(key)
-    if not isinstance(values, list) or not set(values) <= set(known):
+    if not isinstance(values, list) or not all(value in known for value in values):
         raise OpwatchError(f"{where}: {key} must be a list of {', '.join(known)}")
     return tuple(values)
 
@@ -106,7 +106,7 @@ def _cause(table: Mapping[str, Any], where: str) -> Cause:
     number, effect, proof = table.get("number"), table.get("effect"), table.get("proof")
     if type(number) is not int:
         raise OpwatchError(f"{where}: number must be a number")
-    if effect not in list(Effect) or proof not in PROOFS:
+    if str(effect) not in list(Effect) or str(proof) not in PROOFS:
         raise OpwatchError(f"{where}: effect or proof is not one of those at the top")
     remedy = _text(table, "remedy", where)
     blanks = set(re.findall(r"\{(.*?)\}", remedy))
@@ -118,7 +118,7 @@ def _cause(table: Mapping[str, Any], where: str) -> Cause:
         title=_text(table, "title", where),
         layer=_text(table, "layer", where),
         stages=_choices(table, "stages", STAGES, where),
-        effect=Effect(effect),
+        effect=Effect(str(effect)),
         seen_by=_choices(table, "seen_by", SEEN_BY, where),
         recognised=_text(table, "recognised", where),
         remedy=remedy,
@@ -131,14 +131,13 @@ def _cause(table: Mapping[str, Any], where: str) -> Cause:
 
 def parse_causes(text: str, where: str) -> dict[str, Cause]:
     """The causes of a file's text by code, in its order; OpwatchError when it is no catalogue. Pure."""
-    try:
-        tables = tomllib.loads(text).get("cause")
-    except tomllib.TOMLDecodeError as error:
-        raise OpwatchError(f"{where}: {error}") from error
+    tables = parse_toml(text.encode(), where).get("cause")
     if not isinstance(tables, list):
         raise OpwatchError(f"{where}: there is no [[cause]]")
     found: dict[str, Cause] = {}
     for index, table in enumerate(tables):
+        if not isinstance(table, dict):
+            raise OpwatchError(f"{where}: {index + 1} is no table")
         cause = _cause(table, f"{where}: {table.get('code', f'cause {index + 1}')}")
         if cause.code in found:
             raise OpwatchError(f"{where}: {cause.code} is there twice")

@@ -7,6 +7,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from opwatch.errors import BadInput
+
 
 class Kind(enum.IntEnum):
     """enum ow_change_kind."""
@@ -52,15 +54,15 @@ _FAR = 1 << 55
 
 
 def decode(raw: bytes) -> Iterator[tuple[int, int, int, int, int, int, int]]:
-    """The fields of each record, as Change has them. ValueError for what the kernel side never writes."""
+    """The fields of each record, as Change has them. BadInput for what the kernel side never writes."""
     if len(raw) % RECORD.size:
-        raise ValueError(f"{len(raw)} bytes are no whole records of {RECORD.size}")
+        raise BadInput(f"{len(raw)} bytes are no whole records of {RECORD.size}")
     for found in RECORD.iter_unpack(raw):
         if found[4] >= Kind.SCSI:
             if found[4] >= _KINDS:
-                raise ValueError(f"a change of the unknown kind {found[4]}")
+                raise BadInput(f"a change of the unknown kind {found[4]}")
         elif found[0] + found[3] > _FAR or not found[3]:
-            raise ValueError(f"a change of {found[3]} sectors at {found[0]}")
+            raise BadInput(f"a change of {found[3]} sectors at {found[0]}")
         yield found
 
 

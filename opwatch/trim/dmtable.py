@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from opwatch.errors import OpwatchError
+from opwatch.foreign import lines_of
 
 # Where in a table line the device stands on which a range goes on, and the sector there.
 _FORWARDING = {"linear": (0, 1), "crypt": (3, 4), "flakey": (0, 1), "delay": (0, 1)}
@@ -54,7 +55,7 @@ def parse(text: str) -> list[Target]:
 
 
 def _targets(text: str) -> Iterator[Target]:
-    for line in text.splitlines():
+    for line in lines_of(text):
         # With several devices each line begins with its name.
         found = re.fullmatch(r"(?:\S+: )?([0-9]{1,19}) ([0-9]{1,19}) (\S+) ?(.*)", line.strip())
         if found:

@@ -7,6 +7,8 @@ import struct
 from array import array
 from dataclasses import dataclass
 
+from opwatch.errors import BadInput
+from opwatch.foreign import lines_of
 from opwatch.trim.extents import Extents
 
 SUPERBLOCK_AT, SUPERBLOCK_BYTES = 1024, 3072
@@ -15,7 +17,9 @@ _HEAD = struct.Struct("<I2H4I")
 _AREAS_AT = 68  # segment_count_main and the six addresses behind it
 _AREAS = struct.Struct("<7I")
 _DEVICES_AT, _DEVICE_BYTES = 2201, 68
-_SEGMENT_BLOCKS = 512  # whatever the block's size: the map of a segment has 64 bytes
+# Whatever the size of a block: the map of a segment has 64 bytes.
+_SEGMENT_LOG = 9
+_SEGMENT_BLOCKS = 1 << _SEGMENT_LOG
 _SEGMENT = re.compile(r"(\d+) +\d+\|(\d+) *\| ?((?:[0-9a-f]{2} ?){64})(?:\|.*)?")
 _NOT_VALID = re.compile("0+")
 
@@ -32,24 +36,24 @@ class Geometry:
 
 
 def superblock(raw: bytes) -> Geometry:
-    """ValueError for what is none."""
+    """BadInput for what is none."""
     if len(raw) < SUPERBLOCK_BYTES:
-        raise ValueError(f"{len(raw)} bytes are no superblock of f2fs")
+        raise BadInput(f"{len(raw)} bytes are no superblock of f2fs")
     magic, _, _, _, _, log_block, log_segment = _HEAD.unpack_from(raw)
     segments, *_, main = _AREAS.unpack_from(raw, _AREAS_AT)
-    if magic != _MAGIC or not 12 <= log_block <= 16 or 1 << log_segment != _SEGMENT_BLOCKS:
-        raise ValueError("this is no superblock of f2fs")
+    if magic != _MAGIC or not 12 <= log_block <= 16 or log_segment != _SEGMENT_LOG:
+        raise BadInput("this is no superblock of f2fs")
     several = raw[_DEVICES_AT + _DEVICE_BYTES] != 0
     return Geometry(1 << log_block, main << log_block, segments, several)
 
 
 def free_of_segments(text: str, geometry: Geometry) -> tuple[Extents, int]:
     """The blocks of the main area that are not valid, by the lines of segment_bits, and how many segments
-    changed while they were read: of those nothing counts. ValueError when a segment is missing."""
+    changed while they were read: of those nothing counts. BadInput when a segment is missing."""
     starts, ends = array("q"), array("q")
     length = _SEGMENT_BLOCKS * geometry.block_bytes
     changed = number = 0
-    for line in text.splitlines():
+    for line in lines_of(text):
         found = _SEGMENT.fullmatch(line.rstrip())
         if not found:
             continue
@@ -64,5 +68,5 @@ def free_of_segments(text: str, geometry: Geometry) -> tuple[Extents, int]:
             starts.append(at + run.start() * geometry.block_bytes)
             ends.append(at + run.end() * geometry.block_bytes)
     if number != geometry.segments:
-        raise ValueError(f"segment_bits tells {number} of {geometry.segments} segments in their order")
+        raise BadInput(f"segment_bits tells {number} of {geometry.segments} segments in their order")
     return Extents.in_order(zip(starts, ends, strict=True)), changed

@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from opwatch.errors import BadInput
+
 _HEAD = struct.Struct("=2Q4I")
 _EXTENT = struct.Struct("=3Q16xI12x")
 _SYNC, LAST = 1, 1
@@ -43,14 +45,14 @@ def question(extents: int, start: int = 0) -> bytearray:
 
 
 def decode(answer: bytes | bytearray) -> list[FileExtent]:
-    """The extents of an answer. ValueError for what cannot be one."""
+    """The extents of an answer. BadInput for what cannot be one."""
     if len(answer) < _HEAD.size:
-        raise ValueError(f"{len(answer)} bytes are no file map")
+        raise BadInput(f"{len(answer)} bytes are no file map")
     _, _, _, mapped, count, _ = _HEAD.unpack_from(answer)
     if mapped > count or len(answer) < _HEAD.size + mapped * _EXTENT.size:
-        raise ValueError(f"a file map of {mapped} extents in a buffer for {count}")
+        raise BadInput(f"a file map of {mapped} extents in a buffer for {count}")
     body = memoryview(answer)[_HEAD.size : _HEAD.size + mapped * _EXTENT.size]
     found = [FileExtent(*values) for values in _EXTENT.iter_unpack(body)]
     if any(each.length == 0 or each.physical + each.length > 1 << 62 for each in found):
-        raise ValueError("a file map with an extent that no disk can hold")
+        raise BadInput("a file map with an extent that no disk can hold")
     return found

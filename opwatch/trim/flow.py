@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from opwatch.errors import BadInput
 from opwatch.ops import OPS
 
 _FLOW = struct.Struct("=16sI4B6Q")
@@ -116,9 +117,9 @@ def _dev(number: int) -> str:
 
 
 def decode_flows(raw: bytes) -> list[Flow]:
-    """Pairs of struct ow_flow_key and struct ow_flow. ValueError when they are not whole."""
+    """Pairs of struct ow_flow_key and struct ow_flow. BadInput when they are not whole."""
     if len(raw) % _FLOW.size:
-        raise ValueError(f"{len(raw)} bytes are no whole flows of {_FLOW.size}")
+        raise BadInput(f"{len(raw)} bytes are no whole flows of {_FLOW.size}")
     return [
         Flow(_name(disk), _dev(dev), Stage(stage), OPS[op], Who(who), status, Amount(*amount))
         for disk, dev, stage, op, who, status, *amount in _FLOW.iter_unpack(raw)
@@ -126,9 +127,9 @@ def decode_flows(raw: bytes) -> list[Flow]:
 
 
 def decode_origins(raw: bytes) -> list[Origin]:
-    """Pairs of struct ow_origin_key and struct ow_origin. ValueError when they are not whole."""
+    """Pairs of struct ow_origin_key and struct ow_origin. BadInput when they are not whole."""
     if len(raw) % _ORIGIN.size:
-        raise ValueError(f"{len(raw)} bytes are no whole origins of {_ORIGIN.size}")
+        raise BadInput(f"{len(raw)} bytes are no whole origins of {_ORIGIN.size}")
     return [
         Origin(_name(disk), _dev(dev), _name(comm), cgroup, OPS[op], Who(who), *numbers)
         for disk, comm, cgroup, dev, op, who, *numbers in _ORIGIN.iter_unpack(raw)

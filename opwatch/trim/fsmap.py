@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import compress
 from operator import add
 
+from opwatch.errors import BadInput
 from opwatch.trim.extents import Extents
 
 HEAD_BYTES = 192
@@ -49,15 +50,15 @@ def _number(dev: int) -> tuple[int, int]:
 
 
 def decode(answer: bytes | bytearray) -> Answer:
-    """The free pieces of an answer. ValueError for what cannot be one."""
+    """The free pieces of an answer. BadInput for what cannot be one."""
     if len(answer) < HEAD_BYTES:
-        raise ValueError(f"{len(answer)} bytes are no file system map")
+        raise BadInput(f"{len(answer)} bytes are no file system map")
     _, flags, count, entries = _HEAD.unpack_from(answer)
     body = memoryview(answer)[HEAD_BYTES : HEAD_BYTES + entries * RECORD_BYTES]
     if entries > count or len(body) < entries * RECORD_BYTES:
-        raise ValueError(f"a file system map of {entries} records in a buffer for {count}")
+        raise BadInput(f"a file system map of {entries} records in a buffer for {count}")
     if entries and not flags & _OF_DEV_T:
-        raise ValueError("the file system does not say which block devices its map is about")
+        raise BadInput("the file system does not say which block devices its map is about")
     free = _free(body)
     if not entries:
         return Answer(free, None)
@@ -81,7 +82,7 @@ def _free(body: memoryview) -> dict[tuple[int, int], Extents]:
         starts = list(compress(physical, keep))
         ends = list(map(add, starts, compress(lengths, keep)))
         if starts and max(ends) > 1 << 62:
-            raise ValueError("a file system map with a free extent that no disk can hold")
+            raise BadInput("a file system map with a free extent that no disk can hold")
         if starts:
             found[_number(device)] = Extents.of_bounds(array("q", starts), array("q", ends))
     return found

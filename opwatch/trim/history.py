@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from opwatch.trim.changes import Kind, changes_nothing, decode
 from opwatch.trim.sectormap import SectorMap, State
 
+NO_ROOM = "more pieces than there is room for"
 # Changes that are remembered because others may have been on their way at the same time.
 _RECENT = 65_536
 
@@ -73,6 +74,10 @@ class History:
                 self._frees.add(self._clock, sector, sector + sectors)
             elif not changes_nothing(kind, sector, begin_ns):
                 self.forget("a command that the block layer knows nothing of", end_ns)
+        if self.map.given_up:
+            # Nothing happened to the disk: what is on its way meets what it would have met.
+            self.forgotten[NO_ROOM] += self.map.given_up
+            self.map.given_up = 0
         return written, discarded
 
     def decay(self, writes: bool, discards: bool, why: str, now_ns: int) -> None:

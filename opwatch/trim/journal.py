@@ -1,15 +1,19 @@
 """The history file: a map and what is known of it, then changes to it, each frame with its checksum. Pure.
 
-A frame is written as a whole or does not count: what a crash leaves of the last one is cut off."""
+A frame is written as a whole or does not count: what a crash leaves of the last one is cut off. What is
+large is several frames, which count once the last of them is there."""
 
 from __future__ import annotations
 
 import json
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
+from itertools import islice
 
+from opwatch.errors import BadInput
+from opwatch.foreign import parse_json
 from opwatch.trim.sectormap import Run, SectorMap, State
 
 MAGIC = b"opwhist1"
@@ -17,6 +21,11 @@ _FRAME = struct.Struct("<II")  # length of what follows, and its CRC-32
 _TEXT = struct.Struct("<I")  # length of the JSON; runs follow it
 _RUN = struct.Struct("<QQB")
 _FAR = 1 << 41
+# A frame of a megabyte: none comes near the 4 GiB that its length can tell.
+_CHUNK_RUNS = 1 << 16
+_MOST_TEXT = 1 << 20
+# A disk of one state has so many parts, twice.
+_MOST_PARTS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +71,14 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What a file says. `whole_bytes` is the length up to the end of its last whole frame."""
+    """What a file says. `whole_bytes` is the length up to the end of its last whole frame with a look; `rest`
+    says what stands behind it and why that does not count, None when nothing does."""
 
     drive: Drive
     look: Look
     map: SectorMap
     whole_bytes: int
+    rest: str | None = None
 
 
 def _frame(text: dict[str, object], runs: Iterable[Run]) -> bytes:
@@ -76,44 +87,103 @@ def _frame(text: dict[str, object], runs: Iterable[Run]) -> bytes:
     return _FRAME.pack(len(body), zlib.crc32(body)) + body
 
 
+def _frames(head: dict[str, object], look: Look, runs: Iterable[Run]) -> Iterator[bytes]:
+    """Frames of a bounded size: those before the last have `more`, and count once that one is there."""
+    rest = iter(runs)
+    chunk = list(islice(rest, _CHUNK_RUNS))
+    while following := list(islice(rest, _CHUNK_RUNS)):
+        yield _frame({**head, "more": True}, chunk)
+        head, chunk = {}, following
+    yield _frame({**head, "look": asdict(look)}, chunk)
+
+
+def snapshot_frames(drive: Drive, look: Look, map_: SectorMap) -> Iterator[bytes]:
+    """A whole file, piece by piece."""
+    known = (run for run in map_.runs() if run[2] != State.UNKNOWN)
+    yield MAGIC
+    yield from _frames({"drive": asdict(drive)}, look, known)
+
+
 def snapshot(drive: Drive, look: Look, map_: SectorMap) -> bytes:
     """A whole file."""
-    known = (run for run in map_.runs() if run[2] != State.UNKNOWN)
-    return MAGIC + _frame({"drive": asdict(drive), "look": asdict(look)}, known)
+    return b"".join(snapshot_frames(drive, look, map_))
 
 
 def delta(look: Look, runs: Iterable[Run]) -> bytes:
-    """A frame for the end of a file."""
-    return _frame({"look": asdict(look)}, runs)
+    """Frames for the end of a file."""
+    return b"".join(_frames({}, look, runs))
 
 
 def load(raw: bytes) -> Saved:
     """What a file says, up to the first frame that is torn, damaged or makes no sense: a crash may leave
-    anything at the end. ValueError when there is no frame before that."""
+    anything at the end. BadInput, which names the frame and its offset, when nothing counts before that."""
     if raw[: len(MAGIC)] != MAGIC:
-        raise ValueError("it does not begin as a history does")
-    at, saved = len(MAGIC), None
-    while (body := _body(raw, at)) is not None:
-        try:
-            text, runs = _parse(body)
-            look = _look(text.get("look"))
-            drive = saved.drive if saved else _drive(text.get("drive"))
-        except ValueError:
-            if saved is None:
-                raise
+        raise BadInput("it does not begin as a history does")
+    found, at, rest = _Loading(), len(MAGIC), None
+    while at < len(raw):
+        where = f"frame {found.frames + 1} at byte {at}"
+        body = _body(raw, at)
+        if body is None:
+            rest = f"{where} is cut or damaged"
             break
-        map_ = saved.map if saved else SectorMap(drive.sectors)
-        for start, end, state in runs:
-            map_.put(start, end, state)
+        try:
+            found.take(body, at + _FRAME.size + len(body))
+        except BadInput as error:
+            rest = f"{where}: {error}"
+            break
         at += _FRAME.size + len(body)
-        saved = Saved(drive, look, map_, at)
-    if saved is None:
-        raise ValueError("its first frame is damaged")
-    return saved
+    if found.look is None or found.drive is None or found.map is None:
+        raise BadInput(rest or f"frame {found.frames} is the last one and has no look")
+    if not rest and at != found.whole_bytes:
+        rest = f"the frames behind byte {found.whole_bytes} have no look"
+    return Saved(found.drive, found.look, found.map, found.whole_bytes, rest)
+
+
+class _Loading:
+    """Frames as they are read. Runs wait until the look that they belong to is there."""
+
+    def __init__(self) -> None:
+        self.drive: Drive | None = None
+        self.look: Look | None = None
+        self.map: SectorMap | None = None
+        self.whole_bytes = self.frames = 0
+        self._waiting: list[bytes] = []
+        self._cost = self._runs = 0
+
+    def take(self, body: bytes, end: int) -> None:
+        """A frame. BadInput for one that makes no sense, which changes nothing."""
+        text, runs = _parse(body)
+        drive = self.drive or _drive(text.get("drive"))
+        map_ = self.map or SectorMap(drive.sectors)
+        cost, count = self._cost + _cost(runs, map_), self._runs + len(runs) // _RUN.size
+        if cost > _MOST_PARTS + 4 * count:
+            raise BadInput("its runs cover the disk too often")
+        look = None if text.get("more") is True else _look(text.get("look"))
+        self.drive, self.map, self._cost, self._runs = drive, map_, cost, count
+        self.frames += 1
+        self._waiting.append(runs)
+        if look is None:
+            return
+        for part in self._waiting:
+            for start, last, state in _RUN.iter_unpack(part):
+                map_.put(start, last, state)
+        self._waiting.clear()
+        self.look, self.whole_bytes = look, end
+
+
+def _cost(runs: bytes, map_: SectorMap) -> int:
+    """How many parts of the map the runs touch. Whoever writes a file cuts them at the ends of these parts;
+    runs that cover the disk again and again would take hours."""
+    cost = 0
+    for start, end, state in _RUN.iter_unpack(runs):
+        if start >= end or end > _FAR or state > max(State):
+            raise BadInput(f"the run {start}..{end} of state {state} makes no sense")
+        cost += map_.parts_of(start, end)
+    return cost
 
 
 def _body(raw: bytes, at: int) -> bytes | None:
-    """The next frame; None at the end, or when it is not whole."""
+    """The next frame; None when it is not whole."""
     if at + _FRAME.size > len(raw):
         return None
     length, checksum = _FRAME.unpack_from(raw, at)
@@ -121,51 +191,55 @@ def _body(raw: bytes, at: int) -> bytes | None:
     return body if len(body) == length and zlib.crc32(body) == checksum else None
 
 
-def _parse(body: bytes) -> tuple[dict[str, object], Iterable[Run]]:
+def _parse(body: bytes) -> tuple[dict[str, object], bytes]:
     if len(body) < _TEXT.size:
-        raise ValueError("a frame is too short")
+        raise BadInput("it is too short")
     [length] = _TEXT.unpack_from(body)
     runs = body[_TEXT.size + length :]
-    text = json.loads(body[_TEXT.size : _TEXT.size + length])
-    if not isinstance(text, dict) or len(runs) % _RUN.size:
-        raise ValueError("a frame makes no sense")
-    found = list(_RUN.iter_unpack(runs))
-    if any(start >= end or end > _FAR or state > max(State) for start, end, state in found):
-        raise ValueError("a run makes no sense")
-    return text, found
+    if length > _MOST_TEXT or len(runs) % _RUN.size:
+        raise BadInput("it has no whole text or no whole runs")
+    text = parse_json(body[_TEXT.size : _TEXT.size + length], "its text")
+    if not isinstance(text, dict):
+        raise BadInput("its text is no object")
+    return text, runs
 
 
 def _take(found: object, kind: type, optional: tuple[str, ...], texts: tuple[str, ...]) -> dict[str, object]:
     """The fields of a dataclass whose other fields are numbers. Fields that we do not know are left out."""
     if not isinstance(found, dict):
-        raise ValueError(f"there is no {kind.__name__}")
+        raise BadInput(f"there is no {kind.__name__}")
     taken: dict[str, object] = {}
     for each in fields(kind):
         value = found.get(each.name)
-        right = isinstance(value, str) if each.name in texts else type(value) is int and abs(value) < 1 << 63
+        right = isinstance(value, str) if each.name in texts else _is_number(value)
         if (
             each.name not in ("forgotten", "notes")
             and not right
             and (value is not None or each.name not in optional)
         ):
-            raise ValueError(f"{each.name} of its {kind.__name__} is {value!r}")
+            raise BadInput(f"{each.name} of its {kind.__name__} is {value!r:.60}")
         taken[each.name] = value
     return taken
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63
 
 
 def _drive(found: object) -> Drive:
     taken = _take(found, Drive, ("serial", "wwid"), ("name", "serial", "wwid"))
     drive = Drive(**taken)  # type: ignore[arg-type]
-    if not 0 < drive.sectors < _FAR or drive.granule < 1 or drive.offset < 0:
-        raise ValueError("its drive makes no sense")
+    if not 0 < drive.sectors < _FAR or not 0 < drive.granule < _FAR or not 0 <= drive.offset < _FAR:
+        raise BadInput("its drive makes no sense")
     return drive
 
 
 def _look(found: object) -> Look:
     taken = _take(found, Look, ("diskseq", "written_slack", "discarded_slack"), ("boot",))
     forgotten, notes = taken["forgotten"], taken["notes"]
-    if not isinstance(forgotten, dict) or not isinstance(notes, list):
-        raise ValueError("its look makes no sense")
-    taken["forgotten"] = {str(why): int(count) for why, count in forgotten.items()}
-    taken["notes"] = tuple(map(str, notes))
+    if not isinstance(forgotten, dict) or not all(_is_number(count) for count in forgotten.values()):
+        raise BadInput(f"forgotten of its Look is {forgotten!r:.60}")
+    if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
+        raise BadInput(f"notes of its Look is {notes!r:.60}")
+    taken["notes"] = tuple(notes)
     return Look(**taken)  # type: ignore[arg-type]

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from opwatch.foreign import lines_of
+
 
 @dataclass(frozen=True, slots=True)
 class KernelLog:
@@ -19,7 +21,7 @@ def records(text: str) -> Iterator[tuple[str, str]]:
     """(message, message and its dictionary) of each record of /dev/kmsg: a line that begins with a blank goes
     on with the one before."""
     record: list[str] = []
-    for line in [*text.splitlines(), ""]:
+    for line in [*lines_of(text), ""]:
         if line.startswith(" "):
             if record:
                 record.append(line)

@@ -6,6 +6,8 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from opwatch.errors import BadInput
+
 _COMMAND = struct.Struct(">BBQI2x")
 _DESCRIPTOR = struct.Struct(">QIB3x")
 _HEADER_BYTES = 8
@@ -53,17 +55,17 @@ def command(first_block: int, length: int) -> bytes:
 
 
 def decode(answer: bytes, block_bytes: int) -> list[Run]:
-    """The runs of an answer, which must follow each other. ValueError for what cannot be one."""
+    """The runs of an answer, which must follow each other. BadInput for what cannot be one."""
     if len(answer) < _HEADER_BYTES + _DESCRIPTOR.size:
-        raise ValueError(f"an LBA status of {len(answer)} bytes")
+        raise BadInput(f"an LBA status of {len(answer)} bytes")
     told = int.from_bytes(answer[:4], "big") + 4
     found: list[Run] = []
     for at in range(_HEADER_BYTES, min(told, len(answer)) - _DESCRIPTOR.size + 1, _DESCRIPTOR.size):
         block, count, status = _DESCRIPTOR.unpack_from(answer, at)
         start, end = block * block_bytes, (block + count) * block_bytes
         if end > _MOST or not count or (found and start != found[-1].end):
-            raise ValueError(f"an LBA status with {count} blocks at {block}")
+            raise BadInput(f"an LBA status with {count} blocks at {block}")
         found.append(Run(start, end, status & 0xF == 0))
     if not found:
-        raise ValueError("an LBA status without a descriptor")
+        raise BadInput("an LBA status without a descriptor")
     return found

@@ -379,9 +379,9 @@ def contradicted(evidence: Evidence) -> bool:
 
 
 def exit_status(verdicts: Iterable[Verdict]) -> int:
-    """As fstrim(8): 0 all reached, 32 none, 64 some; 6 when nothing can be said."""
+    """As fstrim(8): 0 all reached or nothing was left, 32 none, 64 some; 6 when nothing can be said."""
     found = set(verdicts)
-    good = {Verdict.PROVEN, Verdict.ACCEPTED}
+    good = {Verdict.PROVEN, Verdict.ACCEPTED, Verdict.NOTHING_LEFT}
     if found <= good:
         return 0
     if found <= {Verdict.REJECTED, Verdict.NOT_SENT}:

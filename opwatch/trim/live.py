@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from opwatch.abi import TargetSample
 from opwatch.trim.flow import Amount, Origin, Stage, Trace, Who, total
 
 OPS = ("discard", "write_zeroes", "secure_erase")
@@ -39,7 +40,7 @@ class Stalled:
 
 @dataclass(frozen=True, slots=True)
 class Discards:
-    """One disk or partition. `split_ratio` is requests a bio, None without bios; `whole_ratio` the share of
+    """One disk or partition. `split_ratio` is requests a bio, None without either; `whole_ratio` the share of
     their bytes in whole granules of the device, None without bytes. `lost` are events of all disks that found
     no room; `unseen` is how many more requests the kernel counted than `ended`, None where it has no count
     of the same."""
@@ -96,6 +97,17 @@ def _senders(
         )
 
 
+def stalled(begin: TargetSample, end: TargetSample) -> tuple[Stalled, ...]:
+    """What the block tracer says of what waited, between two of its samples."""
+    waited = []
+    for op in ("read", "write"):
+        then, now = begin.ops[op], end.ops[op]
+        if count := now.behind - then.behind:
+            mean_ns = (now.behind_sum_ns - then.behind_sum_ns) / count
+            waited.append(Stalled(op, count, mean_ns, now.behind_max_ns))
+    return tuple(waited)
+
+
 def between(
     then: Trace,
     now: Trace,
@@ -107,10 +119,13 @@ def between(
     """What happened on a disk, or on these devices of it. `cgroups` are names by id, `mounts` filesystems by
     device number. What waits behind discards is of the whole disk."""
     disk = disk[:16]
-    bios, issued, requeued, done = (
+    bios, issued, requeued, done, bios_done = (
         _grown(then, now, stage, disk, "discard", devs)
-        for stage in (Stage.BIO, Stage.ISSUED, Stage.REQUEUED, Stage.DONE)
+        for stage in (Stage.BIO, Stage.ISSUED, Stage.REQUEUED, Stage.DONE, Stage.BIO_DONE)
     )
+    if not issued.count and not done.count:
+        # Its driver has no requests, or there was nothing.
+        done = bios_done
     requests = issued.count - requeued.count
     behind = {op: _grown(then, now, Stage.BEHIND, disk, op) for op in ("read", "write")}
     senders = sorted(_senders(then, now, disk, cgroups, mounts, devs), key=lambda each: -each.bytes)
@@ -121,7 +136,7 @@ def between(
         done.count,
         issued.ranges - requeued.ranges,
         bios.bytes,
-        requests / bios.count if bios.count else None,
+        requests / bios.count if bios.count and issued.count else None,
         done.granule_bytes / done.bytes if done.bytes else None,
         done.sum_ns / done.count if done.count else None,
         tuple(

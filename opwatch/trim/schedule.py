@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from opwatch.foreign import fields_of, lines_of, unescaped
 from opwatch.trim.causes import Reason, reason
 from opwatch.trim.layers import Stack
 
@@ -52,23 +53,19 @@ class Schedule:
 def parse_fstab(text: str) -> tuple[Entry, ...]:
     """Its entries; comments and lines that are none are left out."""
     found = []
-    for line in text.splitlines():
-        fields = line.split()
+    for line in lines_of(text):
+        fields = fields_of(line)
         if len(fields) >= 3 and not fields[0].startswith("#"):
-            source, point = (_unescaped(field) for field in fields[:2])
+            source, point = (unescaped(field) for field in fields[:2])
             options = tuple(fields[3].split(",")) if len(fields) > 3 else ("defaults",)
             found.append(Entry(source, point, fields[2], options))
     return tuple(found)
 
 
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
-
-
 def parse_properties(text: str) -> list[dict[str, str]]:
     """What `systemctl show` prints: a paragraph of KEY=VALUE for each unit."""
     units: list[dict[str, str]] = [{}]
-    for line in text.splitlines():
+    for line in lines_of(text):
         key, equals, value = line.partition("=")
         if equals:
             units[-1][key] = value

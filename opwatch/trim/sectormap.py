@@ -6,13 +6,23 @@ from __future__ import annotations
 import enum
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterator
+from itertools import repeat
+from operator import rshift
 
 from opwatch.trim.extents import Extents
 
 SECTOR = 512
-# Runs are kept for 256 MiB at a time, so that a change moves few of them.
-_SHIFT = 19
+# Runs are kept for 256 MiB at a time, so that a change moves few of them, and for more on disks so large that
+# there would be too many parts.
+_SHIFT, _PARTS_SHIFT = 19, 13
+# 9 bytes each, and 17 in the file. In one part, more would make each change slow.
+MOST_PIECES, _MOST_IN_PART = 1 << 22, 1 << 17
+# What is given up is given up for this share of a part, as a whole.
+_REGIONS_SHIFT = 8
+# Runs that wait to be written down; beyond that the whole map is.
+_MOST_LOGGED = 1 << 20
 
 
 class State(enum.IntEnum):
@@ -27,11 +37,20 @@ Run = tuple[int, int, int]
 
 
 class SectorMap:
-    """Unknown at first. `log`, when it is a list, gets each run that was given another state."""
+    """Unknown at first. `log`, when it is a list, gets each run that was given another state, unless there
+    are too many: then `log_is_whole` is False.
 
-    def __init__(self, sectors: int) -> None:
+    A map of more than `most_pieces` runs gives up what is most fragmented: that becomes unknown, and
+    `given_up` counts how often."""
+
+    def __init__(self, sectors: int, most_pieces: int = MOST_PIECES) -> None:
         self.sectors = sectors
         self.log: list[Run] | None = None
+        self.log_is_whole = True
+        self.given_up = 0
+        self.pieces = 0
+        self._most_pieces = most_pieces
+        self._shift = max(_SHIFT, (sectors - 1).bit_length() - _PARTS_SHIFT)
         # Number of the part -> where its runs begin, and their states. One that is not there is unknown.
         self._parts: dict[int, tuple[array[int], bytearray]] = {}
 
@@ -39,10 +58,60 @@ class SectorMap:
         """Give all of start..end a state; what lies outside of the disk is left out."""
         end = min(end, self.sectors)
         while start < end:
-            edge = min(end, ((start >> _SHIFT) + 1) << _SHIFT)
-            if self._put(start, edge, state) and self.log is not None:
-                self.log.append((start, edge, state))
+            edge = min(end, ((start >> self._shift) + 1) << self._shift)
+            if self._put(start, edge, state):
+                self._note(start, edge, state)
             start = edge
+        if self.pieces > self._most_pieces:
+            self._give_up()
+
+    def _note(self, start: int, end: int, state: int) -> None:
+        if self.log is not None:
+            if len(self.log) < _MOST_LOGGED:
+                self.log.append((start, end, state))
+            else:
+                self.log_is_whole = False
+        part = self._parts.get(start >> self._shift)
+        if part and len(part[0]) > _MOST_IN_PART:
+            self.given_up += 1
+            self._coarsen(start >> self._shift, 16)
+
+    def _give_up(self) -> None:
+        """Make room for a quarter more, where most is lost that is least worth."""
+        self.given_up += 1
+        target = self._most_pieces * 3 // 4
+        for limit in (16, 4, 0):
+            for number in sorted(self._parts, key=lambda number: -len(self._parts[number][0])):
+                if self.pieces <= target:
+                    return
+                self._coarsen(number, limit)
+
+    def _coarsen(self, number: int, limit: int) -> None:
+        """Forget the regions of a part that have more runs than this; with a limit of 0, all of the part."""
+        first = number << self._shift
+        if not limit:
+            self._put_noted(first, first + (1 << self._shift))
+            return
+        shift = max(self._shift - _REGIONS_SHIFT, 0)
+        regions = Counter(map(rshift, self._parts[number][0], repeat(shift)))
+        for region in [region for region, runs in regions.items() if runs > limit]:
+            self._put_noted(region << shift, (region + 1) << shift)
+
+    def _put_noted(self, start: int, end: int) -> None:
+        end = min(end, self.sectors)
+        if self._put(start, end, State.UNKNOWN) and self.log is not None:
+            self.log.append((start, end, State.UNKNOWN))
+
+    def copy(self) -> SectorMap:
+        """The same states, which no later change reaches; without a log."""
+        other = SectorMap(self.sectors, self._most_pieces)
+        other._parts = {number: (starts[:], states[:]) for number, (starts, states) in self._parts.items()}
+        other.pieces = self.pieces
+        return other
+
+    def parts_of(self, start: int, end: int) -> int:
+        """In how many parts a range lies: what it costs to put it."""
+        return (max(min(end, self.sectors) - 1, start) >> self._shift) - (start >> self._shift) + 1
 
     def turn(self, start: int, end: int, before: int, after: int) -> None:
         """Give another state to what has one state in start..end."""
@@ -53,15 +122,15 @@ class SectorMap:
     def forget(self) -> None:
         """Nothing is known of any sector."""
         for number in list(self._parts):
-            self.put(number << _SHIFT, (number + 1) << _SHIFT, State.UNKNOWN)
+            self.put(number << self._shift, (number + 1) << self._shift, State.UNKNOWN)
 
     def runs(self, start: int = 0, end: int | None = None) -> Iterator[Run]:
         """(first sector, sector behind the last, state) of all in start..end, in order; neighbours may be
         alike."""
         end = self.sectors if end is None else min(end, self.sectors)
         while start < end:
-            number = start >> _SHIFT
-            edge = min(end, (number + 1) << _SHIFT)
+            number = start >> self._shift
+            edge = min(end, (number + 1) << self._shift)
             part = self._parts.get(number)
             if part is None:
                 yield start, edge, State.UNKNOWN
@@ -74,7 +143,7 @@ class SectorMap:
         known = (
             (first * SECTOR, last * SECTOR)
             for number in sorted(self._parts)
-            for first, last, found in self.runs(number << _SHIFT, (number + 1) << _SHIFT)
+            for first, last, found in self.runs(number << self._shift, (number + 1) << self._shift)
             if found == state
         )
         if state != State.UNKNOWN:
@@ -84,13 +153,15 @@ class SectorMap:
 
     def _put(self, start: int, end: int, state: int) -> bool:
         """The same within one part; False when all of it had this state."""
-        number = start >> _SHIFT
+        number = start >> self._shift
         part = self._parts.get(number)
         if part is None:
             if state == State.UNKNOWN:
                 return False
-            part = self._parts[number] = (array("q", [number << _SHIFT]), bytearray([State.UNKNOWN]))
+            part = self._parts[number] = (array("q", [number << self._shift]), bytearray([State.UNKNOWN]))
+            self.pieces += 1
         starts, states = part
+        before = len(starts)
         first = bisect_right(starts, start) - 1
         last = bisect_left(starts, end, first + 1)
         if last - first == 1 and states[first] == state:
@@ -103,7 +174,7 @@ class SectorMap:
                 new_starts, new_states = [starts[first], start], [states[first], state]
         elif first and states[first - 1] == state:
             begin, new_starts = first - 1, [starts[first - 1]]
-        if (starts[last] if last < len(starts) else (number + 1) << _SHIFT) > end:
+        if (starts[last] if last < len(starts) else (number + 1) << self._shift) > end:
             if states[last - 1] != state:
                 new_starts.append(end)
                 new_states.append(states[last - 1])
@@ -111,8 +182,10 @@ class SectorMap:
             last += 1
         starts[begin:last] = array("q", new_starts)
         states[begin:last] = bytes(new_states)
+        self.pieces += len(starts) - before
         if len(starts) == 1 and states[0] == State.UNKNOWN:
             del self._parts[number]
+            self.pieces -= 1
         return True
 
 

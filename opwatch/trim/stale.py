@@ -136,6 +136,13 @@ class Spare:
     op_trimmed: Bounds
     waf: dict[str, Bounds]
     waf_trimmed: dict[str, Bounds]
+    counts: str
+
+
+# What U is, in words: methods that count another thing come to another figure.
+_ALL_IN_USE = "all that is not free, whether it was ever written or not, and what is stale"
+_BY_COUNT = "what the drive counts as held (NUSE)"
+_BY_HISTORY = "what was written and not trimmed, by the history; never written space does not count"
 
 
 def spare(
@@ -156,8 +163,28 @@ def spare(
         held = Bounds(held_bytes, held_bytes, held_bytes)
         # Not all that is in use need hold data, but no more than that does.
         trimmed = stale.through(lambda part: min(held_bytes - part, used_bytes))
-    if left:
-        trimmed = Bounds(None, trimmed.low, trimmed.high + left)
+    return _spare(
+        physical_bytes, held, trimmed, stale, left, _ALL_IN_USE if held_bytes is None else _BY_COUNT
+    )
+
+
+def spare_by_history(
+    physical_bytes: int, held: Bounds, stale: Bounds, unknown_in_use: int, untrimmable_bytes: int
+) -> Spare | str:
+    """The same from a map of the drive: `held` is what of all of it the drive holds. What is in use and was
+    never written holds nothing, and so does not count. `unknown_in_use`: bytes in use that may hold data."""
+    in_use = held.low - stale.low
+    trimmed = Bounds(None if unknown_in_use else in_use, in_use, in_use + unknown_in_use)
+    return _spare(physical_bytes, held, trimmed, stale, min(stale.high, untrimmable_bytes), _BY_HISTORY)
+
+
+def _spare(
+    physical_bytes: int, held: Bounds, trimmed: Bounds, stale: Bounds, untrimmable_bytes: float, counts: str
+) -> Spare | str:
+    if untrimmable_bytes:
+        trimmed = Bounds(None, trimmed.low, trimmed.high + untrimmable_bytes)
+    if not held.low:
+        return "the drive may hold nothing at all, as far as is known, so that nothing can be said"
     if not trimmed.low:
         return "all of the drive is free space, so that nothing can be said of writes to the rest"
     if held.high >= physical_bytes:
@@ -168,17 +195,18 @@ def spare(
         trimmed,
         held.through(lambda part: physical_bytes / part - 1),
         trimmed.through(lambda part: physical_bytes / part - 1),
-        _waf_now(physical_bytes, held, stale),
+        _waf_now(physical_bytes, held, stale, apart=counts == _BY_HISTORY),
         {
             "fifo": trimmed.through(lambda part: models.fifo(physical_bytes / part)),
             "greedy": trimmed.through(lambda part: models.greedy(physical_bytes / part, SUPERBLOCK_PAGES)),
         },
+        counts,
     )
 
 
-def _waf_now(physical_bytes: int, held: Bounds, stale: Bounds) -> dict[str, Bounds]:
+def _waf_now(physical_bytes: int, held: Bounds, stale: Bounds, *, apart: bool) -> dict[str, Bounds]:
     """Uniform random writes to what is in use, beside stale space that nobody writes. `held` grows with it,
-    or is known: either way the bounds of the stale space bound the rest."""
+    or is known: either way the bounds of the stale space bound the rest, unless each varies `apart`."""
 
     def amplification(total: float, part: float, *, greedy: bool) -> float:
         alpha, active = physical_bytes / total, max(1 - part / total, 1e-9)
@@ -187,13 +215,13 @@ def _waf_now(physical_bytes: int, held: Bounds, stale: Bounds) -> dict[str, Boun
         return models.fifo_mixture(alpha, [(active, 1.0), (1 - active, 0.0)])
 
     def both(*, greedy: bool) -> Bounds:
-        ends = sorted(
-            amplification(total, part, greedy=greedy)
-            for total, part in ((held.low, stale.low), (held.high, stale.high))
-        )
+        corners = [(held.low, stale.low), (held.high, stale.high)]
+        if apart:
+            corners += [(held.low, min(stale.high, held.low)), (held.high, stale.low)]
+        ends = sorted(amplification(total, part, greedy=greedy) for total, part in corners)
         middle = None
         if held.value is not None and stale.value is not None:
             middle = amplification(held.value, stale.value, greedy=greedy)
-        return Bounds(middle, *ends)
+        return Bounds(middle, ends[0], ends[-1])
 
     return {"fifo": both(greedy=False), "greedy": both(greedy=True)}

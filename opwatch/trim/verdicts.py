@@ -51,7 +51,7 @@ def verdict(evidence: Evidence, rows: Sequence[Row], sent: int, reached: int) ->
     )
     unexplained = sum(row.unexplained_bytes for row in rows)
     if not reached:
-        return _nothing_reached(evidence, below, sent, failures, lost or unexplained > 0)
+        return _nothing_reached(evidence, rows, below, sent, failures, lost or unexplained > 0)
     ended_early = bool(evidence.answer and evidence.answer.interrupted)
     if failures or lost or unexplained or ended_early:
         return Verdict.PARTIAL
@@ -84,11 +84,34 @@ def _of_maps(found: ReadBack) -> tuple[int, int] | None:
     return sum(each.gone_bytes or 0 for each in told), sum(each.after_bytes or 0 for each in told)
 
 
+def _nothing_left(evidence: Evidence, rows: Sequence[Row]) -> bool:
+    """FITRIM did its work and found nothing to do: 0 bytes and no error. That a minimum left all of it out is
+    another matter; that ext4 remembers what it trimmed is not."""
+    answer, asked = evidence.answer, evidence.asked
+    if (
+        answer is None
+        or answer.claimed != 0
+        or answer.error
+        or answer.interrupted
+        or (asked and asked.minlen)
+    ):
+        return False
+    whys = [each for row in rows for each in row.reasons if each.cause.effect is not Effect.HARMLESS]
+    return all(each.code == "ext4-already-trimmed" for each in whys)
+
+
 def _nothing_reached(
-    evidence: Evidence, below: Sequence[Reason], sent: int, failures: bool, lost: bool
+    evidence: Evidence,
+    rows: Sequence[Row],
+    below: Sequence[Reason],
+    sent: int,
+    failures: bool,
+    lost: bool,
 ) -> Verdict:
     if failures:
         return Verdict.REJECTED
+    if _nothing_left(evidence, rows) and not sent and not lost:
+        return Verdict.NOTHING_LEFT
     if not sent or lost:
         return Verdict.NOT_SENT
     # Turned into something else, or there was nothing to free.

@@ -6,7 +6,7 @@ import sys
 
 from tests.section import Section
 
-from . import figures
+from . import default_set, figures
 from .figure import table
 
 SECTION = Section("overhead.md", "figures")
@@ -15,14 +15,14 @@ SECTION = Section("overhead.md", "figures")
 def main() -> int:
     start, bcc = figures.start_up()
     found = [
-        figures.against_peer(),
+        *default_set.against_peer(),
         figures.many_devices(),
-        figures.beside_discards(),
         start,
         figures.memory(),
         figures.user_cpu(),
         figures.quantile_error(),
-        figures.map_memory(),
+        figures.map_memory(24, 64, 64, 64),
+        figures.map_memory(64, 512, 512, 256),
     ]
     lines = [
         f"Measured by `make bench` on {figures.machine()}.",

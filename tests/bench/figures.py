@@ -15,8 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from opwatch import _native, abi
-from opwatch.collectors.blk import BlockTracer
-from opwatch.collectors.discards import DiscardTracer
+from opwatch.collectors.blk import MOST_STAMPS, MOST_STAMPS_IN_ALL, BlockTracer
 from opwatch.collectors.fio import run_fio
 from opwatch.device import Devices
 from opwatch.hist import Histogram
@@ -25,7 +24,6 @@ from opwatch.tools.overhead import LOAD, CostMeter, program_statistics
 from opwatch.tools.watch import choose_leaves
 
 from .figure import Figure
-from .peer import running_peer
 
 OPWATCH = [sys.executable, "-m", "opwatch"]
 
@@ -57,41 +55,6 @@ def net_ns(programs: Programs, floor_ns: float) -> float:
     return sum(program[3] - program[2] * floor_ns for program in programs)
 
 
-def _peer_net_ns(node: str, seconds: float) -> float:
-    """The same of biolatency, less the same empty programs."""
-    floor = _native.Floor()
-    try:
-        with running_peer() as peer:
-            begin, floor_begin = peer.read(), floor.programs()
-            run_fio(node, [*LOAD, f"--runtime={seconds}"])
-            end, floor_end = peer.read(), floor.programs()
-    finally:
-        floor.close()
-    floor_runs = sum(p[2] for p in floor_end) - sum(p[2] for p in floor_begin)
-    floor_ns = (sum(p[3] for p in floor_end) - sum(p[3] for p in floor_begin)) / floor_runs
-    runs = sum(end[i][0] - begin[i][0] for i in begin)
-    ns = sum(end[i][1] - begin[i][1] for i in begin)
-    ios = floor_end[1][2] - floor_begin[1][2]
-    return (ns - runs * floor_ns) / ios
-
-
-def against_peer(rounds: int = 7, seconds: float = 2) -> Figure:
-    """Ours over theirs, in turn; the median of the pairs' ratios."""
-    ours, theirs = [], []
-    with ScratchDisk(1 << 30) as disk, program_statistics():
-        run_fio(disk.node, [*LOAD, "--runtime=1"])
-        for _ in range(rounds):
-            ours.append(_ours_net_ns([disk.node], disk.node, seconds))
-            theirs.append(_peer_net_ns(disk.node, seconds))
-    mine, peer = statistics.median(ours), statistics.median(theirs)
-    return Figure(
-        "net ns an I/O / libbpf-tools biolatency -D -F",
-        statistics.median(a / b for a, b in zip(ours, theirs, strict=True)),
-        0.35,
-        f"{mine:.0f} ns / {peer:.0f} ns",
-    )
-
-
 def many_devices(rounds: int = 11, seconds: float = 2, count: int = 24) -> Figure:
     """The cost of one I/O while 24 disks are watched, over the cost while one is."""
     one, many = [], []
@@ -109,32 +72,6 @@ def many_devices(rounds: int = 11, seconds: float = 2, count: int = 24) -> Figur
         ratio,
         1.15,
         f"{statistics.median(many):.0f} ns / {statistics.median(one):.0f} ns",
-    )
-
-
-def beside_discards(rounds: int = 7, seconds: float = 2) -> Figure:
-    """What the view of discards adds to each read, by looking for those that wait behind discards."""
-    alone, added = [], []
-    with ScratchDisk(1 << 30) as disk, program_statistics():
-        for _ in range(rounds):
-            alone.append(_ours_net_ns([disk.node], disk.node, seconds))
-            floor = _native.Floor()
-            try:
-                with DiscardTracer(
-                    [Devices().resolve(disk.node)], functions=False, stalls=True, commands=False
-                ) as tracer:
-                    run_fio(disk.node, [*LOAD, f"--runtime={seconds}"])
-                    ours, empty = tracer.programs(), floor.programs()
-            finally:
-                floor.close()
-            added.append(net_ns(ours, floor_of(empty)) / empty[1][2])
-    mine, more = statistics.median(alone), statistics.median(added)
-    ratio = statistics.median((a + b) / a for a, b in zip(alone, added, strict=True))
-    return Figure(
-        "net ns a read, with the view of discards / without",
-        ratio,
-        1.3,
-        f"{more:.0f} ns more than {mine:.0f} ns",
     )
 
 
@@ -241,15 +178,17 @@ def quantile_error(samples: int = 200_000) -> Figure:
     return Figure("quantile error against exact", worst * 100, 1.5625, "%, worst of 5 shapes x 4 quantiles")
 
 
-def map_memory(disks: int = 24, cpus: int = 64, queues: int = 64, depth: int = 1023) -> Figure:
-    """Map memory for 24 drives of 64 queues on 64 CPUs: computed, not loaded."""
-    targets = [abi.Target(*abi.WHOLE_DISK, i * queues * depth, queues, depth) for i in range(disks)]
-    used = _native.map_bytes(abi.pack_targets(targets), b"", disks * queues * depth, 0, cpus)
+def map_memory(disks: int, cpus: int, queues: int, most_mib: int, depth: int = 1023) -> Figure:
+    """Map memory for drives of so many queues: computed, not loaded."""
+    places = min(MOST_STAMPS, MOST_STAMPS_IN_ALL // disks, queues * depth)
+    targets = [abi.Target(*abi.WHOLE_DISK, i * places, queues, depth) for i in range(disks)]
+    arguments = (abi.pack_targets(targets), b"", disks * places, 0, cpus)
+    used, lanes = _native.map_bytes(*arguments), _native.map_lanes(*arguments)
     return Figure(
         f"map memory, {disks} disks x {cpus} CPUs",
         used / 2**20,
-        64,
-        f"MiB, with {queues} x {depth} tags a disk",
+        most_mib,
+        f"MiB, with {queues} x {depth} tags a disk; {lanes} histograms of reads a disk",
     )
 
 

@@ -1,12 +1,14 @@
 """`python -m tests.bench.history_bench`: what a recording costs. Needs root.
 
 A write in the kernel, by the kernel's own clock; a change on the user side, for writes to where data is and
-for writes that cut the map into ever more pieces; and a map of many pieces written to a file and read again.
+for writes that cut the map into ever more pieces; a map of many pieces written to a file and read again; and
+a disk in more pieces than a map has room for.
 """
 
 from __future__ import annotations
 
 import random
+import resource
 import sys
 import time
 from dataclasses import replace
@@ -85,8 +87,36 @@ def file_cost() -> tuple[Figure, Figure]:
     )
 
 
+def fragmented_cost(changes: int = 3_000_000) -> tuple[Figure, Figure, Figure]:
+    """A disk in more pieces than there is room for: writes of 2 KiB into what was trimmed, far apart."""
+    history, rng = History(SECTORS), random.Random(3)
+    history.map.put(0, SECTORS, State.TRIMMED)
+    longest, batch = 0.0, 60_000
+    for _ in range(changes // batch):
+        raw = b"".join(
+            RECORD.pack(rng.randrange(SECTORS // BLOCK) * BLOCK, 1, 2, BLOCK // 2, Kind.WRITE, 0, 0)
+            for _ in range(batch)
+        )
+        begin = time.process_time()
+        history.apply(raw)
+        longest = max(longest, time.process_time() - begin)
+    known = journal.load(FIXTURE.read_bytes())
+    begin = time.process_time()
+    copy = history.map.copy()
+    copied = time.process_time() - begin
+    frames = journal.snapshot_frames(replace(known.drive, sectors=SECTORS), known.look, copy)
+    largest = max(map(len, frames))
+    text = f"s for {batch} changes at most, {history.map.pieces} pieces"
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return (
+        Figure("a map without room", longest, 4, text),
+        Figure("a copy of it, which stops the reader", 1000 * copied, 100, "ms"),
+        Figure("memory of all that", peak, 400, f"MiB; the largest frame has {largest >> 10} KiB"),
+    )
+
+
 def main() -> int:
-    figures = [kernel_cost(), *user_cost(), *file_cost()]
+    figures = [kernel_cost(), *user_cost(), *file_cost(), *fragmented_cost()]
     print(f"on {machine()}")
     print("\n".join(table(figures)))
     return 0 if all(figure.holds for figure in figures) else 1

@@ -5,9 +5,11 @@ python -m tests.fuzz.history [INPUTS [SEED]]
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 import sys
+import time
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +18,29 @@ from opwatch.trim import journal
 from opwatch.trim.changes import RECORD
 from opwatch.trim.history import History
 from opwatch.trim.sectormap import SectorMap, State
+from tests.fuzz.rules import BOUND
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "trim" / "disk.history"
 _SECTORS = 1 << 12
 _EDGES = (0, 1, 0x7F, 0x80, 0xFF)
+_VALUES: tuple[object, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    1 << 41,
+    1 << 63,
+    1 << 200,
+    1.5,
+    "",
+    "x",
+    [],
+    {},
+    [None],
+    {"x": None},
+    "!huge",
+    "!far",
+)
 
 
 def damaged(raw: bytes, chance: random.Random) -> bytes:
@@ -70,6 +91,35 @@ def _file(chance: random.Random, raw: bytes) -> None:
     assert again.look == found.look
 
 
+def _typed(chance: random.Random) -> None:
+    """A frame whose fields have other types and sizes, and runs that are as large as they can be, with the
+    checksum of what it is then."""
+    raw = GOOD.read_bytes()
+    [length] = struct.unpack_from("<I", raw, 8)
+    [text_length] = struct.unpack_from("<I", raw, 16)
+    text = json.loads(raw[20 : 20 + text_length])
+    for _ in range(chance.randrange(1, 3)):
+        table = chance.choice((text, text["drive"], text["look"]))
+        if isinstance(table, dict) and table:
+            table[chance.choice(list(table))] = chance.choice(_VALUES)
+        if not isinstance(text.get("drive"), dict) or not isinstance(text.get("look"), dict):
+            break
+    edges = [0, 1, 8, 1 << 19, (1 << 41) - 1, 1 << 41, (1 << 64) - 1]
+    runs = b"".join(
+        struct.pack("<QQB", chance.choice(edges), chance.choice(edges), chance.randrange(4))
+        for _ in range(chance.randrange(40))
+    )
+    if chance.random() < 0.5:
+        runs = raw[20 + text_length : 16 + length]
+    packed = json.dumps(text).replace('"!huge"', "9" * 5000).replace('"!far"', "1e999").encode()
+    if chance.random() < 0.1:
+        packed = packed.replace(b"{", b"[" * chance.choice((1, 100, 5000)), 1)
+    body = struct.pack("<I", len(packed)) + packed + runs
+    frame = struct.pack("<II", len(body), zlib.crc32(body)) + body
+    found = journal.load(chance.choice((raw[:8], raw[: 16 + length])) + frame)
+    assert found.map.pieces >= 0
+
+
 def run(inputs: int, seed: int) -> None:
     """That many inputs; the first that breaks a rule raises."""
     chance, raw = random.Random(seed), GOOD.read_bytes()
@@ -77,12 +127,17 @@ def run(inputs: int, seed: int) -> None:
     first = raw[: 16 + length]
     for _ in range(inputs):
         try:
-            if chance.random() < 0.5:
+            begin, kind = time.thread_time(), chance.random()
+            if kind < 0.4:
                 _records(chance)
-            else:
+            elif kind < 0.7:
                 _file(chance, chance.choice((raw, first)))
+            else:
+                _typed(chance)
         except ValueError:
-            continue
+            pass
+        spent = time.thread_time() - begin
+        assert spent < BOUND.seconds, f"an input took {1000 * spent:.0f} ms"
 
 
 if __name__ == "__main__":

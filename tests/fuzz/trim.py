@@ -1,4 +1,4 @@
-"""Damaged answers of the kernel about file systems: refused with ValueError, or free space that can be.
+"""Damaged answers of the kernel about file systems: refused with BadInput, or free space that can be.
 
 python -m tests.fuzz.trim [INPUTS [SEED]]
 """
@@ -15,6 +15,8 @@ from pathlib import Path
 
 from opwatch.trim import btrfs, f2fs, fiemap, fsmap, kernel_log, lba_status
 from opwatch.trim.extents import Extents
+
+from .rules import refused_or_sound
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "trim"
 _EDGES = (0, 1, 0x7F, 0x80, 0xFF)
@@ -48,10 +50,8 @@ class Fuzz:
             self._log,
         )
         for _ in range(inputs):
-            try:
-                self._random.choice(targets)()
-            except ValueError:
-                continue
+            with refused_or_sound((target := self._random.choice(targets)).__name__):
+                target()
 
     def _damaged(self, raw: bytes) -> bytes:
         changed = bytearray(raw)

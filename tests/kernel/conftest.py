@@ -1,11 +1,21 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from opwatch.scratch import ScratchDisk
 from tests.requirements import require_kernel
+
+from .guard import enter_own_namespace
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_namespace() -> None:
+    """What is mounted goes with this process, should it be killed."""
+    if os.geteuid() == 0:
+        enter_own_namespace()
 
 
 @pytest.fixture(autouse=True)

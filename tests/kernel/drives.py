@@ -19,6 +19,8 @@ from opwatch.drive.place import Place
 from opwatch.drive.spec import parse_fault, parse_op, physical_bytes
 from opwatch.errors import OpwatchError
 
+from .guard import guarded
+
 MIB = 1 << 20
 _numbers = itertools.count()
 
@@ -68,14 +70,15 @@ def drive(
     sizes = {"user_bytes": size, "physical_bytes": physical_bytes(size, parse_op(op))} if op else {}
     name = name or a_name()
     parsed = tuple(parse_fault(text, creating=True) for text in faults)
-    record = life.create(life.Wanted(name, sizes | (config or {}), parsed, no_data, state, words))
-    pages = find_simulated(Devices().resolve(record.device))
-    assert pages
-    try:
-        yield Drive(name, record.device, pages)
-    finally:
-        with contextlib.suppress(OpwatchError):
-            life.destroy(name)
+    with guarded("drive", name):
+        record = life.create(life.Wanted(name, sizes | (config or {}), parsed, no_data, state, words))
+        pages = find_simulated(Devices().resolve(record.device))
+        assert pages
+        try:
+            yield Drive(name, record.device, pages)
+        finally:
+            with contextlib.suppress(OpwatchError):
+                life.destroy(name)
 
 
 def fio(device: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -31,19 +31,25 @@ def test_counters_have_the_names_and_the_order_of_the_header(structs: dict[str, 
     fields = list(abi.OpSample._fields)
     assert fields == ["completed", *expected, "latency", "queue", "sizes", "statuses"]
     assert structs["ow_counts"]["size"] == 8 * len(expected)
-    assert structs["ow_row"]["size"] == 8 * len(expected) * len(abi.OPS)
+    assert structs["ow_row"]["size"] == 8 * (1 + len(expected) * len(abi.OPS))
 
 
 def test_histograms_have_the_lengths_of_the_header(structs: dict[str, dict[str, Any]]) -> None:
     assert structs["ow_latency"]["size"] == 8 * abi.LATENCY.slots
     assert structs["ow_sizes"]["size"] == 8 * abi.SIZE.slots
+    assert members(structs["ow_hist"]) == ["latency", "sizes"]
+    assert structs["ow_hot_hists"]["size"] == abi.HOT_OPS * structs["ow_hist"]["size"]
+
+
+def test_a_disk_is_one_line_of_the_cache(structs: dict[str, dict[str, Any]]) -> None:
+    assert structs["ow_disk"]["size"] == 64
 
 
 def test_what_goes_in_is_laid_out_alike(structs: dict[str, dict[str, Any]]) -> None:
     target = structs["ow_target"]
     assert len(abi.Target(0, 1, 2, 3, 4).pack()) == target["size"]
     offsets = {member["name"]: member["bits_offset"] // 8 for member in target["members"]}
-    packed = abi.Target(1, 2, 3, 4, 5, 6, True).pack()
+    packed = abi.Target(1, 2, 3, 4, 5, 6, True, True, 7).pack(8)
     for name, value in (
         ("first_sector", 1),
         ("last_sector", 2),
@@ -52,6 +58,9 @@ def test_what_goes_in_is_laid_out_alike(structs: dict[str, dict[str, Any]]) -> N
         ("depth", 5),
         ("next", 6),
         ("bio_based", 1),
+        ("ends_twice", 1),
+        ("stamp_mask", 7),
+        ("index", 8),
     ):
         assert packed[offsets[name]] == value, name
     assert len(abi.pack_disk_key((8, 0), "sda", 0)) == structs["ow_disk_key"]["size"]

@@ -113,8 +113,10 @@ def test_the_exit_status_of_the_command_is_passed_on(disk: ScratchDisk) -> None:
     assert opwatch("--dev", disk.name, "-q", "--", "sh", "-c", "exit 7").returncode == 7
     assert opwatch("--dev", disk.name, "-q", "--", "sh", "-c", "kill -9 $$").returncode == 137
     missing = opwatch("--dev", disk.name, "--", "/no/such/program")
-    assert missing.returncode == 1
+    assert missing.returncode == 127
     assert "cannot run /no/such/program" in missing.stderr
+    folder = opwatch("--dev", disk.name, "--", "/tmp")
+    assert (folder.returncode, "Permission denied" in folder.stderr) == (126, True)
 
 
 def test_strict_is_silent_when_everything_is_explained(disk: ScratchDisk) -> None:
@@ -244,6 +246,7 @@ def test_overhead_is_measured_and_told() -> None:
     assert 0 < cost["floor_ns"] < 5000
     assert 0 < cost["net_ns_per_io"] < 5000
     assert len(cost["throughput"]["ratios"]) == 2
+    assert (cost["throughput"]["range_confidence"], cost["throughput"]["note"]) == (0.5, None)
     assert Path("/proc/sys/kernel/bpf_stats_enabled").read_text().strip() == "0"
 
 

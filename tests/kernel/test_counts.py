@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from opwatch.scratch import ScratchDisk
 
-from .load import BLKZEROOUT, BLOCK, discards, flushes, opened, reads, writes
-from .watching import Seen, watch
+from .load import BLKZEROOUT, BLOCK, discards, flushes, reads, writes
+from .watching import ATTEMPTS, Seen, lines, opwatch, watch
 
 
 def assert_nothing_lost(seen: Seen) -> None:
@@ -179,27 +180,47 @@ def test_flushes_of_a_partition_leave_no_drift(partitioned: list[str], raw_tp: b
         assert_nothing_lost(seen)
 
 
-def test_a_bio_based_device_is_counted_by_bio() -> None:
-    control = "/sys/class/zram-control/hot_add"
-    if not os.path.exists(control):
+@pytest.fixture
+def zram() -> Iterator[str]:
+    """A device whose driver has no requests, and which keeps statistics of reads and writes alone."""
+    control = Path("/sys/class/zram-control")
+    if not control.exists():
         pytest.skip("this kernel has no zram")
-    with open(control) as file:
-        name = f"zram{file.read().strip()}"
+    number = (control / "hot_add").read_text().strip()
     try:
-        with open(f"/sys/block/{name}/disksize", "w") as file:
-            file.write("64M")
-
-        def workload() -> None:
-            writes(f"/dev/{name}", 41)
-            reads(f"/dev/{name}", 43)
-
-        [seen] = watch([name], workload)
-        with opened(f"/dev/{name}"):
-            pass
+        Path(f"/sys/block/zram{number}/disksize").write_text("64M")
+        yield f"zram{number}"
     finally:
-        with open("/sys/class/zram-control/hot_remove", "w") as file:
-            file.write(name.removeprefix("zram"))
+        (control / "hot_remove").write_text(number)
+
+
+def test_what_no_driver_keeps_is_nothing_unexplained(zram: str) -> None:
+    program = (
+        f"from tests.kernel.load import *; reads('/dev/{zram}', 7); writes('/dev/{zram}', 5); "
+        f"discards('/dev/{zram}', 3)"
+    )
+    for _ in range(ATTEMPTS):
+        done = opwatch(
+            "--dev", zram, "--discards", "--strict", "--json", "-q", "--", sys.executable, "-c", program
+        )
+        [summary] = lines(done.stdout)
+        if all(drift <= 0 for drift in summary["trust"]["drift"].values()):
+            break
+    assert (done.returncode, summary["unexplained"]) == (0, []), done.stderr
+    assert summary["ops"]["discard"]["count"] == 3
+    assert summary["trust"]["drift"] == {"read": 0, "write": 0}
+    found = summary["discards"]
+    assert (found["bios"], found["ended"], found["split_ratio"], found["unseen"]) == (3, 3, None, None)
+
+
+def test_a_bio_based_device_is_counted_by_bio(zram: str) -> None:
+    def workload() -> None:
+        writes(f"/dev/{zram}", 41)
+        reads(f"/dev/{zram}", 43)
+
+    [seen] = watch([zram], workload)
     counts = seen.counts()
     assert counts["write"] == (41, 41 * BLOCK)
     assert counts["read"] == (43, 43 * BLOCK)
-    assert seen.trust.no_drift == "a bio-based driver keeps its own statistics"
+    assert {group: drift.drift for group, drift in seen.trust.drift.items()} == {"read": 0, "write": 0}
+    assert seen.trust.unexplained(0) == []

@@ -243,6 +243,16 @@ def test_no_data_keeps_none_and_little_memory() -> None:
         run("cmp", "-n", str(MIB), "-i", f"{64 * MIB}:0", one.device, "/dev/zero")
 
 
+def test_without_data_an_ignored_trim_reads_as_zeroes_too() -> None:
+    for mode, is_data in (("ignore", False), ("keep", True)):
+        with drive(faults=(f"trim={mode}",), no_data=True) as one:
+            assert fio(one.device, "--rw=write", "--bs=64k", "--size=1m").returncode == 0
+            run("blkdiscard", "-o", "4k", "-l", "8k", one.device)
+            with Path(one.device).open("rb") as node:
+                assert [any(node.read(4096)) for _ in range(4)] == [True, is_data, is_data, True]
+            assert one.truth()["valid_bytes"] == MIB
+
+
 def test_the_valid_map_is_the_drives_own() -> None:
     with drive(64 * MIB + 12288) as one:
         assert fio(one.device, "--rw=write", "--bs=4k", "--size=1m", "--offset=8k").returncode == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -11,6 +12,7 @@ from tests.requirements import require_drive
 
 from .drives import MIB, drive
 from .load import reads, writes
+from .watching import opwatch
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +49,36 @@ def test_off_means_at_once() -> None:
         begin = time.monotonic()
         reads(one.device, 40)
         assert time.monotonic() - begin < 40 * 50e-3
+
+
+def test_it_says_when_the_host_was_the_limit() -> None:
+    quick = {"service.latency_ns": 100, "service.read_ns": 1, "service.command_ns": 1}
+    with drive(config=quick, words=("timing",)) as one:
+        # No host answers within a tenth of a microsecond. Nothing is there to be read from flash.
+        reads(one.device, 40)
+        truth = one.truth()
+        assert truth["timing"] == 1
+        assert truth["answers_timed"] >= 40
+        assert truth["answers_late"] > truth["answers_timed"] // 2
+        assert truth["answers_late_ns"] >= truth["answers_late_max_ns"] > 0
+        text = opwatch("drive", "info", one.name).stdout
+        assert f"% of {one.truth()['answers_timed']} answers" in text
+        assert "the host was the limit for" in text
+        assert json.loads(opwatch("drive", "info", one.name, "--json").stdout)["answers_late"] > 0
+
+
+def test_a_slow_drive_is_kept_time_of() -> None:
+    with drive(config={"service.latency_ns": 100_000_000}, words=("timing",)) as one:
+        reads(one.device, 10)
+        truth = one.truth()
+        assert truth["answers_due_ns"] >= 10 * 100_000_000
+        # Ten milliseconds late is late: a host that does much else may be, now and then.
+        assert truth["answers_late"] <= truth["answers_timed"] // 2
+
+
+def test_without_timing_nothing_is_late() -> None:
+    with drive() as one:
+        reads(one.device, 10)
+        truth = one.truth()
+        assert (truth["timing"], truth["answers_timed"], truth["answers_late"]) == (0, 0, 0)
+        assert "timing" not in opwatch("drive", "info", one.name).stdout

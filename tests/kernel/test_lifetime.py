@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import random
+import re
 import resource
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +22,7 @@ import pytest
 from opwatch.collectors.blk import BlockTracer
 from opwatch.device import Devices
 from opwatch.errors import OpwatchError
-from opwatch.scratch import MEMORY, ScratchDisk
+from opwatch.scratch import ScratchDisk
 from opwatch.tools.watch import choose_leaves
 
 from .load import reads
@@ -104,19 +108,60 @@ def test_after_a_stop_no_empty_intervals_follow(disk: ScratchDisk) -> None:
     assert sum(length < 0.1 for length in lengths) <= 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_overhead_leaves_no_disk_behind_when_it_is_ended(number: signal.Signals) -> None:
     # Whoever runs the tests may ignore signals (nohup), and that is inherited.
-    command = ["env", f"--default-signal={number.name}", sys.executable, "-m", "opwatch", "overhead"]
-    process = subprocess.Popen([*command, "--for", "2", "--pairs", "0"], stderr=subprocess.PIPE)
+    ignored = [f"--default-signal={number.name}"] if number != signal.SIGKILL else []
+    command = ["env", *ignored, sys.executable, "-m", "opwatch", "overhead", "--for", "60", "--pairs", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 20
     while not any(process.pid == pid for pid in _parents_of("fio")) and time.monotonic() < deadline:
         time.sleep(0.05)
-    before = set(MEMORY.glob("opwatch-*"))
+    [disk] = _disks_of(process.pid)
     process.send_signal(number)
     _, err = process.communicate(timeout=20)
-    assert (process.returncode, err) == (128 + number, b"")
-    assert len(set(MEMORY.glob("opwatch-*")) & before) == len(before) - 1
+    assert (process.returncode, err) == (-9 if number == signal.SIGKILL else 128 + number, b"")
+    # fio has died with it: its 60 s are not over.
+    deadline = time.monotonic() + 10
+    while _life_of(disk[0]) == disk[1] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _life_of(disk[0]) != disk[1]
+
+
+def test_overhead_killed_at_any_moment_leaves_nothing() -> None:
+    rng = random.Random(12)
+    for _ in range(12):
+        command = [sys.executable, "-m", "opwatch", "overhead", "--for", "0.1", "--pairs", "1"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        disks: set[tuple[str, str | None]] = set()
+        end = time.monotonic() + rng.uniform(0.1, 2)
+        while time.monotonic() < end and process.poll() is None:
+            disks |= set(_disks_of(process.pid))
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + 10
+        while any(_life_of(name) == life for name, life in disks) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not [name for name, life in disks if _life_of(name) == life]
+
+
+def _life_of(name: str) -> str | None:
+    """What changes as soon as a loop device has another file, or none."""
+    try:
+        return (Path("/sys/block") / name / "loop/backing_file").read_text()
+    except OSError:
+        return None
+
+
+def _disks_of(pid: int) -> list[tuple[str, str | None]]:
+    """The loop devices that a process holds, each with its life."""
+    names = set()
+    for link in Path(f"/proc/{pid}/fd").glob("*"):
+        with contextlib.suppress(OSError):
+            target = Path(os.readlink(link))
+            if target.parent == Path("/dev") and re.fullmatch(r"loop\d+", target.name):
+                names.add(target.name)
+    return [(name, life) for name in names if (life := _life_of(name))]
 
 
 def _parents_of(name: str) -> list[int]:
@@ -148,6 +193,46 @@ def test_a_closed_pipe_ends_it_quietly(disk: ScratchDisk) -> None:
     assert process.wait(timeout=20) == 0
     assert process.stderr
     assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_signal_ends_it_while_nobody_reads(
+    disk: ScratchDisk, number: signal.Signals, as_json: bool
+) -> None:
+    """The pipe is full when the signal comes: it is a page long, and lines come a hundred times a second."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    command = [sys.executable, "-m", "opwatch", "--dev", disk.name, *(["--json"] * as_json), "0.01"]
+    command += ["--", "sleep", "1000"]
+    process = subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    deadline = time.monotonic() + 20
+    while _unread(reading) < 3000 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    os.close(reading)
+    assert process.returncode == 1
+    assert err == "opwatch: nobody reads the output; what was not read yet is lost\n"
+    assert not [pid for pid in _parents_of("sleep") if pid == process.pid]
+
+
+def _unread(descriptor: int) -> int:
+    waiting = fcntl.ioctl(descriptor, termios.FIONREAD, b"\0" * 4)
+    return int.from_bytes(waiting, sys.byteorder)
+
+
+def test_a_hangup_ends_as_a_termination_does(disk: ScratchDisk) -> None:
+    command = ["env", "--default-signal=HUP", sys.executable, "-m", "opwatch", "--dev", disk.name, "--json"]
+    process = subprocess.Popen([*command, "0.2", "--", "sleep", "1000"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert json.loads(process.stdout.readline())["type"] == "interval"
+    process.send_signal(signal.SIGHUP)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert lines(out)[-1]["type"] == "summary"
 
 
 def test_an_interrupt_ends_a_command_that_ignores_it(disk: ScratchDisk) -> None:

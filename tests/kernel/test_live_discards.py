@@ -5,11 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from opwatch.collectors.blk import BlockTracer
+from opwatch.collectors.live_discards import LiveDiscards
+from opwatch.device import Devices
 from opwatch.scratch import ScratchDisk
+from opwatch.tools.overhead import program_statistics
+from opwatch.tools.watch import choose_leaves
 
+from .load import reads
 from .trims import ATTEMPTS, MIB, mounted
 from .watching import lines, opwatch
 
@@ -94,6 +101,23 @@ def test_lines_fit_80_columns(disk: ScratchDisk) -> None:
     assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
     assert "discards: " in done.stdout
     assert "fstrim (" in done.stdout
+
+
+def test_reads_run_no_program_for_what_is_only_for_discards(disk: ScratchDisk) -> None:
+    """The block tracer's two programs look at each request, and call those of discards for discards."""
+    leaves, _ = choose_leaves(Devices(), [disk.name])
+    with program_statistics(), closing(BlockTracer(leaves)) as tracer:
+        live = LiveDiscards(lambda _: True)
+        live.add(dict(enumerate(leaves)), tracer)
+        try:
+            reads(disk.node, 499)
+            runs = {program[0]: program[2] for program in live.programs()}
+            tracer_runs = {program[0]: program[2] for program in tracer.programs()}
+        finally:
+            live.close()
+    assert tracer_runs["rq_issue"] >= 490
+    assert "discard_issued" in runs
+    assert {name for name, count in runs.items() if count >= 490} <= {"discard_bio"}
 
 
 def told(*options: str) -> dict[str, Any] | None:

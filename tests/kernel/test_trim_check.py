@@ -44,6 +44,17 @@ def check(*arguments: str, user: int | None = None) -> tuple[int, dict[str, Any]
     return done.returncode, document
 
 
+def test_quiet_is_a_line_for_each_filesystem() -> None:
+    argv = [sys.executable, "-m", "opwatch", "trim", "check", "--all"]
+    done = subprocess.run([*argv, "-q"], capture_output=True, text=True, check=False)
+    full = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (full.returncode, full.stderr)
+    if full.returncode != 2:
+        told = done.stdout.splitlines()
+        assert told
+        assert all(": " in line for line in told)
+
+
 def codes(found: dict[str, Any]) -> set[str]:
     return {each["code"] for each in found["reasons"]}
 

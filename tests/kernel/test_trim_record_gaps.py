@@ -106,13 +106,16 @@ def test_another_life_of_the_disk(tmp_path: Path) -> None:
     path = tmp_path / "x"
     with ScratchDisk(64 * MIB) as disk:
         recorded(disk.node, path, lambda: writes(disk.node, 3))
-        backing = Path(f"/sys/block/{disk.name}/loop/backing_file").read_text().strip()
-        run("losetup", "--detach", disk.node)
-        run("losetup", disk.node, backing)
-        told = command("stale", "--dev", disk.node, "--history", str(path))
+        node = disk.node
+        disk.detach()
+        run("losetup", node, str(disk.backing))
+        try:
+            told = command("stale", "--dev", node, "--history", str(path))
+            done = command("record", "--dev", node, "-o", str(path), "--for", "0.2")
+        finally:
+            run("losetup", "--detach", node)
         assert told["stale_bytes"] == {"value": None, "low": 0, "high": 64 * MIB}
         assert told["drives"][0]["doubts"] == ["nothing is known: the disk was away"]
-        done = command("record", "--dev", disk.node, "-o", str(path), "--for", "0.2")
         assert done["unknown_bytes"] == 64 * MIB
         assert "the disk was away" in done["kept"]
 

@@ -48,7 +48,7 @@ def refused(*arguments: str) -> tuple[int, str]:
 def test_free_extents_are_what_a_trim_reaches(kind: str, tmp_path: Path) -> None:
     """A disk full of old data, a file system that trimmed nothing: what a trim punches is what is free."""
     with ScratchDisk(SIZE) as disk:
-        backing = Path(Path(f"/sys/block/{disk.name}/loop/backing_file").read_text().strip())
+        backing = disk.backing
         with Path(disk.node).open("wb") as node:
             for _ in range(SIZE // MIB):
                 node.write(b"\xa5" * MIB)
@@ -115,7 +115,10 @@ def test_the_interval_holds_the_drives_own_truth(kind: str, trim_mode: str, tmp_
             use(tmp_path, 4)
             before = held(one, free_of(tmp_path))
             found = stale(str(tmp_path), "--sentinel")
-        assert found["stale_bytes"]["low"] <= before <= found["stale_bytes"]["high"]
+            # A filesystem may still work in the background: the truth is what it was, or is, or between.
+            after = held(one, free_of(tmp_path))
+        assert found["stale_bytes"]["low"] <= max(before, after)
+        assert found["stale_bytes"]["high"] >= min(before, after)
         assert before > 10 * MIB
         assert found["lower_bound"]
         [read] = found["drives"]

@@ -16,6 +16,7 @@ import pytest
 
 from opwatch.scratch import ScratchDisk
 from tests.requirements import require_drive
+from tests.unit.test_progress import on_a_terminal
 
 from .drives import MIB, Drive, drive, run
 from .watching import opwatch
@@ -272,6 +273,23 @@ printf ']}}'
 """
 
 
+# A loop device stands for the drive; it is asked all the same, though it has no firmware.
+ASKED = """
+import sys
+from opwatch.collectors import counting
+from opwatch.tools import cli
+counting._no_firmware = lambda disk: None
+sys.exit(cli.main())
+"""
+
+
+def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """opwatch, for which every disk is a drive that smartctl may know."""
+    return subprocess.run(
+        [sys.executable, "-c", ASKED, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
 def with_smartctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     program = tmp_path / "smartctl"
     program.write_text(SMARTCTL + script)
@@ -282,7 +300,7 @@ def with_smartctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) 
 def test_a_sas_drive_has_the_hosts_side_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_smartctl(tmp_path, monkeypatch, SAS)
     with ScratchDisk(64 * MIB) as disk:
-        done = opwatch("waf", "--dev", disk.node, "--json", *FAST, "--", "sh", "-c", writes(disk.node))
+        done = asked("waf", "--dev", disk.node, "--json", *FAST, "--", "sh", "-c", writes(disk.node))
         found = json.loads(done.stdout)
     assert done.returncode == 5
     assert (found["waf"], found["nand_bytes"], found["host_bytes"]) == (None, None, 200 * MIB)
@@ -294,7 +312,7 @@ def test_a_sata_drive_by_its_attributes(tmp_path: Path, monkeypatch: pytest.Monk
     with_smartctl(tmp_path, monkeypatch, SATA)
     with ScratchDisk(256 * MIB) as disk:
         load = f"{writes(disk.node, 12 * 1024).replace('--bs=16k', '--bs=1m')} --rate=2500m"
-        done = opwatch("waf", "--dev", disk.node, "--json", *FAST, "--settle", "5", "--", "sh", "-c", load)
+        done = asked("waf", "--dev", disk.node, "--json", *FAST, "--settle", "5", "--", "sh", "-c", load)
         found = json.loads(done.stdout)
     assert found["source"].startswith("attribute 233"), found
     assert found["waf"] is not None, found["reason"]
@@ -323,3 +341,13 @@ def test_lines_fit_a_terminal_of_80_columns() -> None:
 def test_what_makes_no_sense_is_refused(wrong: tuple[str, ...]) -> None:
     with ScratchDisk(16 * MIB) as disk:
         assert opwatch("waf", "--dev", disk.node, *wrong).returncode == 2
+
+
+def test_a_time_shows_how_far_it_is_on_a_terminal() -> None:
+    command = ("-m", "opwatch", "waf", "--for", "2", "--settle", "1", *FAST)
+    with drive() as one:
+        run("sh", "-c", writes(one.device, 20))
+        told = on_a_terminal(*command, "--dev", one.device, may_fail=True)
+        quiet = on_a_terminal(*command, "-q", "--dev", one.device, may_fail=True)
+    assert "\r\x1b[K1 of 2 s" in told
+    assert "of 2 s" not in quiet

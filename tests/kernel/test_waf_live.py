@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,42 @@ def test_a_line_for_each_look() -> None:
         assert 2 <= len(shown) <= 6
         assert any("±" in line or "exactly" in line for line in shown)
         assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_pages_that_refresh_slowly_are_said_to_stand_still() -> None:
+    """Live, in the summary and at the end of opwatch waf: "the host wrote nothing" would be wrong."""
+    with drive() as one:
+        one.fault("refresh=600")
+        load = ["dd", "if=/dev/zero", f"of={one.device}", "bs=1M", "count=24", "oflag=direct", "status=none"]
+        slow = ["sh", "-c", f"sleep 1; {' '.join(load)}; sleep 2"]
+        done = opwatch("--dev", one.device, "--json", "--waf", "0.5", "1", "--", *slow)
+        summary = lines(done.stdout)[-1]
+        assert summary["waf"]["waf"] is None
+        assert "have not moved" in summary["waf"]["reason"]
+        assert "25.2 MB" in summary["waf"]["reason"]
+        ended = opwatch("waf", "--dev", one.device, "--settle", "1s", "--json", "--", *load)
+        assert ended.returncode == 6
+        assert "have not moved" in ended.stderr
+        assert "wrote nothing" not in summary["waf"]["reason"] + ended.stderr
+
+
+def test_counters_that_cannot_be_read_any_more_have_a_reason() -> None:
+    with drive() as one:
+        script = f"sleep 2; {sys.executable} -m opwatch drive fault {one.name} log-fail=22 log-fail=c0"
+        done = opwatch(
+            "--dev", one.device, "--json", "--waf", "0.3", "0.5", "--", "sh", "-c", f"{script}; sleep 2"
+        )
+        assert done.returncode == 0, done.stderr
+        summary = lines(done.stdout)[-1]
+        assert summary["waf"]["waf"] is None
+        assert summary["waf"]["reason"].startswith("counters are not read: ")
+
+
+def test_the_summary_takes_a_last_look() -> None:
+    with drive() as one:
+        load = ["dd", "if=/dev/zero", f"of={one.device}", "bs=1M", "count=48", "oflag=direct", "status=none"]
+        slow = ["sh", "-c", f"sleep 3; {' '.join(load)}"]
+        done = opwatch("--dev", one.device, "--json", "--waf", "1h", "1", "--", *slow)
+        summary = lines(done.stdout)[-1]
+        # The first look was before the load, the next one would be an hour later.
+        assert summary["waf"]["waf"] is not None, summary["waf"]

@@ -11,10 +11,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from opwatch.loop import Binding, attach
 from opwatch.scratch import MEMORY
 from opwatch.tools.trim_audit import audit_mount
 from opwatch.trim.audit import Asked, Audit, Row, Verdict
 from opwatch.usage import Mount, read_usage
+
+from .guard import guarded
 
 MIB = 1 << 20
 # See tests/kernel/watching.py: some virtual machines lose events, and the audit then says UNKNOWN.
@@ -34,18 +37,22 @@ def run(*argv: str) -> str:
 
 @contextlib.contextmanager
 def folder(where: Path = MEMORY) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="opwatch-trim-", dir=where) as name:
+    with tempfile.TemporaryDirectory(prefix="opwatch-trim-", dir=where) as name, guarded("folder", name):
         yield Path(name)
 
 
 @contextlib.contextmanager
 def loop(backing: Path | str) -> Iterator[str]:
-    """A loop device on a file or device that is there; its node."""
-    node = run("losetup", "--find", "--show", str(backing)).strip()
+    """A loop device on a file or device that is there; its node, and nobody else's meanwhile."""
+    file = os.open(backing, os.O_RDWR | os.O_CLOEXEC)
     try:
-        yield node
+        device = attach(file, Binding(partscan=False))
     finally:
-        run("losetup", "--detach", node)
+        os.close(file)
+    with device:
+        yield device.node
+        device.require_same()
+        device.detach()
 
 
 @contextlib.contextmanager

@@ -4,6 +4,8 @@
 #include "check.h"
 #include "files.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define USER (8 << 20)
@@ -155,52 +157,132 @@ static void fill(struct ow_drive *drive)
 	}
 }
 
-/* A file that ends early is refused, wherever it ends. */
-static void try_truncated(const char *path, struct ow_drive_options *options)
+/* Opening it fails, with a reason. */
+static void refused(const struct ow_drive_options *options, int error)
 {
-	struct ow_drive *drive = calloc(1, sizeof(*drive));
+	struct ow_drive *drive = malloc(sizeof(*drive));
 	const char *why = NULL;
+	int ret;
+
+	CHECK(drive);
+	ret = ow_drive_open(drive, options, &why);
+	CHECK(ret < 0 && why);
+	CHECK(!error || ret == error);
+	free(drive);
+}
+
+/* A file that ends early is refused, wherever it ends, and so is one that goes on. */
+static void try_truncated(const char *path, const struct ow_drive_options *options)
+{
 	FILE *file = fopen(path, "r+");
 	long size;
 
-	CHECK(drive && file && !fseek(file, 0, SEEK_END));
-	for (size = ftell(file) - 1; size > 0; size -= size / 40 + 1) {
+	CHECK(file && !fseek(file, 0, SEEK_END) && putc(0, file) == 0 && !fflush(file));
+	refused(options, 0);
+	for (size = ftell(file) - 2; size > 0; size -= size / 40 + 1) {
 		CHECK(!ftruncate(fileno(file), size));
-		*drive = (struct ow_drive){.options = *options};
-		CHECK(ow_state_load(drive, path, &why) < 0 && why);
-		ow_ftl_destroy(drive->ftl);
-		ow_store_close(&drive->store);
+		refused(options, 0);
 	}
 	fclose(file);
-	free(drive);
+}
+
+/* One bit, in every part of it: header, FTL, places of contents, contents, the last sum. */
+static void try_damaged(const char *path, const struct ow_drive_options *options)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	off_t size = lseek(fd, 0, SEEK_END);
+
+	CHECK(fd >= 0 && size > 0);
+	for (off_t at = 0; at < size; at += at < 200 || at > size - 200 ? 1 : 997) {
+		uint8_t byte, bit = 1 << at % 8;
+
+		CHECK(pread(fd, &byte, 1, at) == 1);
+		byte ^= bit;
+		CHECK(pwrite(fd, &byte, 1, at) == 1);
+		refused(options, 0);
+		byte ^= bit;
+		CHECK(pwrite(fd, &byte, 1, at) == 1);
+	}
+	close(fd);
 }
 
 static void test_state(void)
 {
-	char path[] = "/tmp/opwatch-test-XXXXXX";
+	char folder[] = "/tmp/opwatch-test-XXXXXX", path[64];
 	struct ow_drive_options options = some_options();
-	struct ow_drive *drive = open_drive(&options);
 	struct ow_page_facts before, after;
-	int fd = mkstemp(path);
+	struct ow_drive *drive;
+	struct stat status;
 
-	CHECK(fd >= 0 && !close(fd));
+	CHECK(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/state", folder);
+	options.state = path;
+	drive = open_drive(&options);
 	fill(drive);
-	CHECK(!ow_state_save(drive, path));
+	CHECK(!ow_fault_apply(drive, "trim=keep"));
+	CHECK(!ow_state_save(drive));
+	CHECK(!ow_state_save(drive)); /* over the one that this drive has made */
+	CHECK(!stat(path, &status) && (status.st_mode & 0777) == 0600);
 	ow_drive_truth(drive, &before);
 	close_drive(drive);
-	options.state = path;
 	options.config.user_bytes = options.config.physical_bytes = 0;
 	drive = open_drive(&options);
 	ow_drive_truth(drive, &after);
 	CHECK(!memcmp(&before.counters, &after.counters, sizeof(before.counters)));
+	CHECK(drive->faults.trim_keeps);
 	for (uint64_t at = 0; at < USER; at += UNIT) {
 		const uint8_t *data = ow_store_read(&drive->store, at);
 
 		CHECK(data[UNIT - 1] == (at % (3 * UNIT) ? 0 : 1 + at / UNIT % 255));
 	}
 	close_drive(drive);
+	try_damaged(path, &options);
 	try_truncated(path, &options);
-	unlink(path);
+	CHECK(!unlink(path) && !rmdir(folder));
+}
+
+static void touch(const char *path)
+{
+	int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0 && !close(fd));
+}
+
+/* One drive a file, no links, and nothing that is no file. */
+static void test_state_names(void)
+{
+	char folder[] = "/tmp/opwatch-test-XXXXXX", path[64], other[64], left[128];
+	struct ow_drive_options options = some_options(), second = some_options();
+	struct ow_drive *drive, *late;
+
+	CHECK(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/state", folder);
+	snprintf(other, sizeof(other), "%s/other", folder);
+	snprintf(left, sizeof(left), "%s/.state.0123456789abcdef.saving", folder);
+	options.state = path;
+	/* Two begin without a file: the second cannot save over what the first has made. */
+	drive = open_drive(&options);
+	late = open_drive(&options);
+	touch(left);
+	CHECK(!ow_state_save(drive));
+	CHECK(access(left, F_OK));
+	CHECK(ow_state_save(late) == -EEXIST);
+	refused(&options, -EBUSY);
+	/* Not over one that was put there since, either. */
+	CHECK(!rename(path, other));
+	touch(path);
+	CHECK(ow_state_save(drive) == -EEXIST);
+	CHECK(!unlink(path) && !ow_state_save(drive));
+	close_drive(drive);
+	close_drive(late);
+	CHECK(!unlink(other) && !symlink(path, other));
+	second.state = other;
+	refused(&second, -EPERM);
+	CHECK(!unlink(other) && !mkfifo(other, 0600));
+	refused(&second, -EPERM);
+	second.state = folder;
+	refused(&second, -EPERM);
+	CHECK(!unlink(other) && !unlink(path) && !rmdir(folder));
 }
 
 /* Every second unit written, then all trimmed: once kept, once given up. */
@@ -238,11 +320,69 @@ static void test_valid_map(bool no_data)
 	close_drive(drive);
 }
 
+/* First byte of a unit, as a read gives it. */
+static uint8_t made_up_at(struct ow_drive *drive, uint64_t offset)
+{
+	uint8_t data[UNIT];
+
+	ow_contents_make_up(drive, offset, data, sizeof(data));
+	return data[0];
+}
+
+/* What was trimmed reads as zeroes even if the trim is ignored, saved and loaded as well. */
+static void test_ignored_trims_without_contents(void)
+{
+	char folder[] = "/tmp/opwatch-test-XXXXXX", path[64];
+	struct ow_drive_options options = some_options();
+	struct ow_drive *drive;
+	uint64_t due;
+
+	CHECK(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/state", folder);
+	options.state = path;
+	options.no_data = true;
+	options.config.trim_mode = OW_FTL_TRIM_IGNORE;
+	drive = open_drive(&options);
+	CHECK(!ow_drive_write(drive, 0, NULL, 200 * UNIT, &due));
+	/* Parts of a unit stay what they were. */
+	CHECK(!ow_drive_trim(drive, UNIT + 512, 100 * UNIT, &due));
+	CHECK(!ow_drive_write_zeroes(drive, 150 * UNIT, UNIT));
+	CHECK(!ow_drive_write(drive, 70 * UNIT + 512, NULL, UNIT, &due));
+	for (int saved = 0; saved < 2; saved++) {
+		for (uint64_t at = 0; at < 200; at++)
+			CHECK(!made_up_at(drive, at * UNIT) ==
+			      ((at > 1 && at < 101 && at != 70 && at != 71) || at == 150));
+		CHECK(!ow_state_save(drive));
+		close_drive(drive);
+		drive = open_drive(&options);
+	}
+	close_drive(drive);
+	try_damaged(path, &options);
+	CHECK(!unlink(path) && !rmdir(folder));
+}
+
 static void note(void *arg)
 {
 	static int calls;
 
 	*(int *)arg = ++calls;
+}
+
+/* Late is what took more than a tenth longer than it should. */
+static void test_late_answers(void)
+{
+	struct ow_answers answers = {0}, now;
+
+	ow_answers_count(&answers, 1000, 2000, 1500);
+	ow_answers_count(&answers, 1000, 2000, 2100);
+	now = ow_answers_now(&answers);
+	CHECK(now.timed == 2 && now.due_ns == 2000 && !now.late && !now.late_ns);
+	ow_answers_count(&answers, 1000, 2000, 2101);
+	ow_answers_count(&answers, 3000, 2000, 3000);
+	ow_answers_count(&answers, 1000, 2000, 2500);
+	now = ow_answers_now(&answers);
+	CHECK(now.timed == 5 && now.due_ns == 4000);
+	CHECK(now.late == 3 && now.late_ns == 1601 && now.late_max_ns == 1000);
 }
 
 static void test_order_of_calls(void)
@@ -267,8 +407,11 @@ int main(void)
 	test_threads(true);
 	test_fault_words();
 	test_state();
+	test_state_names();
 	test_valid_map(false);
 	test_valid_map(true);
+	test_ignored_trims_without_contents();
+	test_late_answers();
 	test_order_of_calls();
 	return 0;
 }

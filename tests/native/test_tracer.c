@@ -6,6 +6,7 @@
 #include "check.h"
 #include "tracer.h"
 #include "tracer_history.h"
+#include "tracer_internal.h"
 
 #define SKIPPED 77
 
@@ -118,10 +119,23 @@ static void test_history(void)
 	ow_history_close(NULL);
 }
 
+static void test_numbers_of_cpus(void)
+{
+	CHECK(ow_cpus_of_list("0\n") == 1);
+	CHECK(ow_cpus_of_list("0-3\n") == 4);
+	CHECK(ow_cpus_of_list("0-1,8-11\n") == 12);
+	CHECK(ow_cpus_of_list("0,64") == 65);
+	CHECK(ow_cpus_of_list("") == 0);
+	CHECK(ow_cpus_of_list("none\n") == 0);
+	CHECK(ow_cpus_of_list("0-99999999999\n") == 0);
+	CHECK(ow_possible_cpus() >= 1);
+}
+
 int main(void)
 {
 	int before = open_descriptors();
 
+	test_numbers_of_cpus();
 	if (geteuid()) {
 		printf("it needs root\n");
 		return SKIPPED;

@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from opwatch.usage import Usage, parse_mountinfo, parse_swaps
 from tests.unit.mounts import MOUNTINFO, SWAPS
 from tests.unit.sysfs import Tree, machine
+
+# How long an example takes says how busy the machine is with others, and nothing of the property.
+settings.register_profile("however long", deadline=None)
+settings.load_profile("however long")
 
 
 @pytest.fixture

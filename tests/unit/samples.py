@@ -23,6 +23,7 @@ class Op:
         values = {
             "completed": len(self.latency_ns),
             "bytes": sum(self.sizes),
+            "ends": len(self.latency_ns),
             "sum_ns": sum(self.latency_ns),
             "max_ns": max(self.latency_ns, default=0),
             "issued": len(self.latency_ns),

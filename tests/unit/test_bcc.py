@@ -24,7 +24,7 @@ def test_every_table_of_the_shared_bodies_is_in_bccs_dialect() -> None:
     text = bcc_source.source(known)
     assert "map_lookup" not in text.replace("BPF_", "")
     assert "stamps.lookup(&key)" in text
-    assert "untagged.update(&key, &now)" in text
+    assert "untagged.update(&key, &time)" in text
     assert "untagged.delete(&key)" in text
     assert "SEC(" not in text
     assert '#include "' not in text
@@ -38,10 +38,20 @@ def test_the_bodies_are_those_of_the_bpf_object() -> None:
 def test_tables_are_as_large_as_the_plan() -> None:
     disk = abi.pack_disk_key((259, 3), "nvme0n1", 0)
     known = bcc_source.constants(plan_of(disk), 4, queue_time=False, own_queue_stamp=False)
-    assert (known["OWB_ROWS"], known["OWB_LANES"], known["OWB_STATUSES"]) == (8, 2 * (8 + 5), 14)
-    assert (known["OWB_STAMPS"], known["OWB_QUEUE_STAMPS"], known["OWB_QUEUE_LANES"]) == (576, 1, 1)
+    assert (known["OWB_ROWS"], known["OWB_COLD_HISTS"], known["OWB_STATUSES"]) == (8, 2 * (4 + 4), 14)
+    assert (known["OWB_STAMPS"], known["OWB_QUEUE_STAMPS"], known["OWB_QUEUE_HISTS"]) == (576, 1, 1)
     assert known["OWB_LOOK_UP"] == f"if (a == {259 << 20 | 3:#x}ULL && b == 0x0ULL) return 1;"
-    assert known["OWB_ANY_HIDDEN"] == 0
+    assert (known["OWB_ANY_HIDDEN"], known["OWB_ANY_PARTITION"]) == (0, 1)
+
+
+@pytest.mark.parametrize("cpus", [1, 2, 3, 17, 64])
+def test_every_histogram_is_of_one_operation(cpus: int) -> None:
+    known = bcc_source.constants(plan_of(), cpus, queue_time=True, own_queue_stamp=True)
+    ops = range(len(abi.OPS))
+    cold = [i for t in range(2) for op in ops[2:] for i in bcc_source.cold_hists(t, op, cpus)]
+    queue = [i for t in range(2) for op in ops for i in bcc_source.queue_hists(t, op, cpus)]
+    assert sorted(cold) == list(range(int(known["OWB_COLD_HISTS"])))
+    assert sorted(queue) == list(range(int(known["OWB_QUEUE_HISTS"])))
 
 
 def test_hidden_disks_are_known_by_name() -> None:

@@ -12,6 +12,7 @@ from opwatch.abi import LATENCY, SIZE
 from opwatch.collectors.bpftrace import Frames, batch_head, decode
 from opwatch.collectors.bpftrace_script import EVENTS, operation_key, script, slot
 from opwatch.device import Devices, Leaf
+from opwatch.errors import BadInput
 from opwatch.hist import Scale
 
 
@@ -70,6 +71,21 @@ def test_disks_are_looked_up_and_partitions_and_paths_are_compared(tmp_path: Pat
     condition = f"if ($number == {8 << 20} && $sector >= 2048 && $sector <= 3047) {{ $t = 3; }}"
     assert text.count(condition) == 4
     assert text.count("{") == text.count("}")
+
+
+def test_a_map_is_written_to_before_it_is_read(tmp_path: Path) -> None:
+    """bpftrace refuses the others, and most disks are none of device mapper's."""
+    text = script([leaf(tmp_path, "sdb", "8:16")], "req_list")
+    read = set(re.findall(r"(@_\w+)\[", text))
+    written = set(re.findall(r"(@_\w+)\[\w+\] = ", text))
+    assert read == written == {"@_op", "@_target", "@_twice"}
+
+
+def test_requests_of_device_mapper_end_twice(tmp_path: Path) -> None:
+    found = leaf(tmp_path, "dm-0", "253:0")
+    for folder in ("mq", "dm"):
+        (found.device.sysfs / folder).mkdir()
+    assert "@_twice[1] = 1;" in script([found], None)
 
 
 def test_a_kernel_without_batches_gets_no_probe_for_them(tmp_path: Path) -> None:
@@ -140,3 +156,17 @@ def test_maps_in_another_order_are_no_sample() -> None:
 def test_broken_json_is_an_error() -> None:
     with pytest.raises(ValueError):
         Frames().feed('{"type": "map", "data"')
+
+
+@pytest.mark.parametrize(
+    "line", ['{"data": {}}', '{"type": "map", "data": 5}', '{"type": "lost_events", "data": []}', "{" * 5000]
+)
+def test_a_line_that_bpftrace_never_prints_is_refused(line: str) -> None:
+    with pytest.raises(BadInput, match="bpftrace"):
+        Frames().feed(line)
+
+
+@pytest.mark.parametrize("maps", [{"@bytes": 5}, {"@bytes": {"1,1": []}}, {"@latency": {"1,1,x": 1}}])
+def test_maps_of_another_shape_are_refused(maps: dict[str, object]) -> None:
+    with pytest.raises(BadInput, match="bpftrace"):
+        decode(maps, 1, 0, 0, 0)

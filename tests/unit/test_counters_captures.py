@@ -11,7 +11,7 @@ import pytest
 
 from opwatch.collectors.recorded import evidence_of, read_recorded
 from opwatch.counters.catalogue import Catalogue, load_catalogue
-from opwatch.counters.evidence import Evidence, merge
+from opwatch.counters.evidence import Evidence, ScsiCounters, merge
 from opwatch.counters.prove_ata import UNITS, close
 from opwatch.counters.reading import Drive, Proof, Report
 from opwatch.counters.report import report
@@ -212,6 +212,31 @@ def test_sas_has_no_nand_in_words(catalogue: Catalogue) -> None:
     assert found.readings["host_read"].value == 77_000_000
     flash = replace(read_recorded([GOOD / "autoval" / "smartctl_sas_drive"]), drive=Drive(protocol="scsi"))
     assert "not measurable" in (report(flash, catalogue).readings["nand_written"].reason or "")
+
+
+@pytest.mark.parametrize(
+    ("blocks", "value", "refused"),
+    [
+        # 10 TB by the error counter log, in steps of 10^6 bytes.
+        (10**13 // 512, 10**13, None),
+        (10**13 // 512 - 2000, 10**13 - 2000 * 512, None),
+        (2 * 10**13 // 512, 10**13, "not what the error counter log says"),
+        (10**12 // 512, 10**13, "not what the error counter log says"),
+    ],
+)
+def test_the_two_counters_of_a_sas_drive(
+    catalogue: Catalogue, blocks: int, value: int, refused: str | None
+) -> None:
+    drive = Drive(protocol="scsi", lba_bytes=512)
+    counters = ScsiCounters(written_mb=10**7, read_mb=None, blocks_received=blocks)
+    found = report(Evidence(drive, scsi=counters), catalogue)
+    written = found.readings["host_written"]
+    assert written.value == value
+    [other] = found.others["host_written"]
+    if refused:
+        assert refused in (other.reason or "")
+    else:
+        assert (written.quantum, other.value) == (512, 10**13)
 
 
 def test_the_unit_that_ten_gibibytes_prove() -> None:

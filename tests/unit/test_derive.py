@@ -36,6 +36,25 @@ def test_a_new_maximum_is_exact() -> None:
     assert (latency.max, latency.max_slack_ns) == (7777, 0)
 
 
+def test_the_last_slot_has_no_upper_edge() -> None:
+    """A request of 1,000 s is in the last slot, as is one of 100 s before which it ended."""
+    begin, now = 1_000_000_000_000, 100_000_000_000
+    interval = derive(sample(0, read=Op([begin])), sample(SECOND, read=Op([begin, now])))
+    latency = interval.ops["read"].latency
+    assert latency.max is not None
+    assert latency.max - latency.max_slack_ns <= now <= latency.max
+
+
+def test_no_quantile_is_above_the_maximum() -> None:
+    """The maximum was read a moment before a slot of a slower request."""
+    torn = Op([5000, 9_000_000], scalars={"max_ns": 5000})
+    latency = derive(sample(0, read=Op([5000])), sample(SECOND, read=torn)).ops["read"].latency
+    assert latency.max is not None
+    assert latency.quantiles["p99_9"] is not None
+    assert latency.quantiles["p99_9"] <= latency.max
+    assert latency.max - latency.max_slack_ns <= 9_000_000 <= latency.max
+
+
 def test_an_old_maximum_leaves_the_highest_slot_as_bound() -> None:
     interval = derive(sample(0, read=Op([10**9])), sample(SECOND, read=Op([10**9, 7777])))
     latency = interval.ops["read"].latency

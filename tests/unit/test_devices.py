@@ -20,7 +20,8 @@ from opwatch.details import (
 )
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import Unsupported, UsageError
-from opwatch.sinks.devices import HEADER, detail_lines, encodable
+from opwatch.sinks.devices import HEADER, detail_lines
+from opwatch.sinks.terminal import encodable
 from opwatch.tools import devices as command
 from opwatch.usage import Usage
 from tests.unit.sysfs import SSD_QUEUE, Tree, write

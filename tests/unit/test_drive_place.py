@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import time
 from pathlib import Path
+
+import pytest
 
 from opwatch.collectors.simulated import find_simulated
 from opwatch.device import BlockDevice
+from opwatch.drive.nodes import is_still
 from opwatch.drive.place import Place, Record, places
-from opwatch.drive.server import loops_over
+from opwatch.drive.process import ask, end_process, server_of
 from opwatch.drive.users import is_mount_point, mounted_from, mounts_of
+from opwatch.errors import OpwatchError
 
 MOUNTINFO = """\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -53,12 +60,84 @@ def test_a_record_is_read_back_and_a_broken_one_is_none(tmp_path: Path) -> None:
     assert places(tmp_path / "nowhere") == []
 
 
-def test_loops_are_found_by_their_backing_file(tmp_path: Path) -> None:
-    for name, backing in (("loop0", "/a/mnt/disk"), ("loop1", "/b"), ("loop2", "/a/mnt/disk (deleted)")):
-        folder = tmp_path / "block" / name / "loop"
-        folder.mkdir(parents=True)
-        (folder / "backing_file").write_text(backing + "\n")
-    assert loops_over(Path("/a/mnt/disk"), tmp_path) == ["/dev/loop0", "/dev/loop2"]
+def _a_loop(sys: Path, name: str, backing: str, diskseq: int) -> None:
+    folder = sys / "block" / name / "loop"
+    folder.mkdir(parents=True)
+    (folder / "backing_file").write_text(backing + "\n")
+    (sys / "block" / name / "diskseq").write_text(f"{diskseq}\n")
+
+
+def test_a_device_is_known_by_its_sequence_and_not_by_its_number(tmp_path: Path) -> None:
+    disk = str(Place("x").disk)
+    _a_loop(tmp_path, "loop0", disk, 7)
+    _a_loop(tmp_path, "loop1", disk + " (deleted)", 9)
+    _a_loop(tmp_path, "loop2", "/b", 11)
+    assert is_still(Record("x", "/dev/loop0", 1, None, False, 7), tmp_path)
+    assert not is_still(Record("x", "/dev/loop0", 1, None, False, 6), tmp_path)
+    assert not is_still(Record("x", "/dev/loop3", 1, None, False, 7), tmp_path)
+    assert not is_still(Record("x", "", 1, None, False), tmp_path)
+    # Kernels without sequences, and records of the version before.
+    assert is_still(Record("x", "/dev/loop1", 1, None, False), tmp_path)
+    assert not is_still(Record("x", "/dev/loop2", 1, None, False), tmp_path)
+
+
+def test_its_folder_is_its_own(tmp_path: Path) -> None:
+    place = Place("x", tmp_path)
+    place.make()
+    os.close(place.take_lock())
+    assert place.folder.stat().st_mode & 0o7777 == 0o700
+    assert place.lock_path.stat().st_mode & 0o7777 == 0o600
+
+
+def test_what_is_not_ours_is_said_and_left(tmp_path: Path) -> None:
+    (tmp_path / "stray").write_text("a file")
+    (tmp_path / "a stray folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
+    place = Place("x", tmp_path)
+    place.make()
+    assert [found.name for found in places(tmp_path)] == ["x"]
+    (place.folder / "mine").write_text("precious")
+    with pytest.raises(OpwatchError, match=str(place.folder)):
+        place.remove()
+    assert (place.folder / "mine").read_text() == "precious"
+
+
+def test_the_server_is_known_by_its_lock(tmp_path: Path) -> None:
+    place = Place("x", tmp_path)
+    place.make()
+    with server_of(place) as nobody:
+        assert nobody is None
+    lock = place.take_lock()
+    server = subprocess.Popen(["sleep", "60"], pass_fds=(lock,))
+    other = subprocess.Popen(["sleep", "60"])
+    os.close(lock)
+    try:
+        # The number in the record has passed to another process.
+        place.write_record(Record("x", "", other.pid, None, False))
+        with server_of(place) as process:
+            assert process and process.pid == server.pid
+            assert not process.is_stopped()
+            os.kill(server.pid, signal.SIGSTOP)
+            while not process.is_stopped():
+                time.sleep(0.01)
+            with pytest.raises(OpwatchError, match=f"kill -CONT {server.pid}"):
+                ask(place, lambda: time.sleep(5), 60)
+            assert end_process(process, politely=True)
+        assert other.poll() is None
+    finally:
+        for one in (server, other):
+            one.kill()
+            one.wait()
+
+
+def test_a_question_has_its_time(tmp_path: Path) -> None:
+    place = Place("x", tmp_path)
+    place.make()
+    assert ask(place, lambda: 7, 5) == 7
+    with pytest.raises(OpwatchError, match="did not answer within 1 s"):
+        ask(place, lambda: time.sleep(3), 1)
+    with pytest.raises(ZeroDivisionError):
+        ask(place, lambda: 1 // 0, 5)
 
 
 def test_other_devices_are_no_simulated_drive(tmp_path: Path) -> None:
@@ -68,3 +147,21 @@ def test_other_devices_are_no_simulated_drive(tmp_path: Path) -> None:
     assert find_simulated(device) is None
     (folder / "loop" / "backing_file").write_text(f"{tmp_path}/mnt/disk\n")
     assert find_simulated(device) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "a", "device": "/dev/loop7", "pid": "5", "state": null, "no_data": false}',
+        '{"name": "a", "device": null, "pid": 5, "state": null, "no_data": false}',
+        '{"name": "a", "device": "/dev/loop7", "pid": 5, "state": null, "no_data": false, "more": 1}',
+        "[1]",
+        "[" * 100_000,
+        "\xff",
+    ],
+)
+def test_a_record_that_create_never_wrote_is_none(tmp_path: Path, text: str) -> None:
+    place = Place("a", tmp_path)
+    place.make()
+    (place.folder / "drive.json").write_text(text, encoding="latin-1")
+    assert place.record() is None

@@ -56,7 +56,14 @@ def test_what_is_not_here_is_refused(tmp_path: Path, kind: str, words: str) -> N
 
 @pytest.mark.parametrize("options", [{"options": ("ro",)}, {"super_options": ("ro",)}])
 def test_read_only_is_refused(tmp_path: Path, options: dict[str, tuple[str, ...]]) -> None:
-    mount = Mount("8:1", str(tmp_path), "ext4", "/dev/sda1", **options)
+    mount = Mount(
+        "8:1",
+        str(tmp_path),
+        "ext4",
+        "/dev/sda1",
+        options.get("options", ()),
+        options.get("super_options", ()),
+    )
     with pytest.raises(RefusedError, match="read-only"):
         check_mount(str(tmp_path), usage(mount))
 

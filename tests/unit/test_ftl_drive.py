@@ -125,6 +125,17 @@ def test_write_zeroes_unmaps_or_writes() -> None:
         assert unit.counters()["write_zeroes_bytes"] == MIB
 
 
+def test_write_zeroes_are_no_host_writes() -> None:
+    """The host sends no data: neither what is unmapped counts nor what is programmed for the ends."""
+    for unmaps, programmed in ((1, 2), (0, 4)):
+        unit = drive(write_zeroes_unmaps=unmaps)
+        unit.core.write_zeroes(512, 3 * 4096)
+        now = unit.counters()
+        assert (now["host_writes"], now["host_write_bytes"]) == (0, 0)
+        assert now["write_zeroes_bytes"] == 3 * 4096
+        assert now["nand_write_bytes"] == programmed * 4096
+
+
 def test_cache_takes_writes_and_folding_counts() -> None:
     unit = drive(slc_bytes=8 * MIB)
     unit.core.write(0, 4 * MIB)

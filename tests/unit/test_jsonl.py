@@ -11,7 +11,8 @@ from opwatch.abi import OPS
 from opwatch.derive import derive
 from opwatch.observation import Observation
 from opwatch.sinks.jsonl import JsonLines
-from opwatch.sinks.lines import COLUMNS, Lines
+from opwatch.sinks.lines import Lines
+from opwatch.sinks.terminal import COLUMNS
 from opwatch.trust import Reading, trust
 
 from .samples import Op, sample

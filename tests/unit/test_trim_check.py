@@ -42,7 +42,7 @@ def test_what_is_printed_fits_and_is_json(name: str, tmp_path: Path) -> None:
     m = Machine(tmp_path)
     seen = found(CASES[name], m)
     checked = Checked(m.stack(), seen, ())
-    printed = lines(checked, "ascii")
+    printed = lines(checked)
     # A line is longer only where a single word is.
     assert [line for line in printed if len(line) > 80 and " " in line.strip()] == []
     hidden = {each.code for each in seen.reasons if each.cause.effect is Effect.HIDES}
@@ -129,7 +129,7 @@ def test_a_minimum_that_leaves_nothing(tmp_path: Path) -> None:
     assert (seen.outlook, seen.expected_bytes, seen.accepted, seen.unknowable) == (N, 0, None, ())
     assert "below-minimum" in {each.code for each in seen.reasons}
     assert exit_status([seen.outlook]) == 32
-    printed = lines(Checked(m.stack(), seen, ()), "ascii")
+    printed = lines(Checked(m.stack(), seen, ()))
     assert "NOTHING gets through, every free extent is too short" in " ".join(printed[0].split())
     assert m.forecast(free=free, minimum_bytes=2 * MIB).outlook is R
 

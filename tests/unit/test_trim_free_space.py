@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opwatch.errors import BadInput
 from opwatch.trim import btrfs, f2fs, fsmap
 from opwatch.trim.extents import Extents
 from tests.fuzz.trim import Fuzz
@@ -180,6 +182,17 @@ def test_fuzz(seed: int) -> None:
 def f2fs_of_128_mib() -> tuple[f2fs.Geometry, str]:
     geometry = f2fs.superblock((GOOD / "f2fs.superblock").read_bytes())
     return geometry, (GOOD / "f2fs.segment_bits").read_text()
+
+
+def test_f2fs_claims_no_segments_that_take_all_memory() -> None:
+    """The logarithm of their blocks is any number of 32 bits in a damaged superblock."""
+    damaged = bytearray((GOOD / "f2fs.superblock").read_bytes())
+    assert int.from_bytes(damaged[20:24], "little") == 9
+    damaged[20:24] = b"\xff\xff\xff\xff"
+    begin = time.thread_time()
+    with pytest.raises(BadInput, match="no superblock"):
+        f2fs.superblock(bytes(damaged))
+    assert time.thread_time() - begin < 0.15
 
 
 def test_f2fs_tells_its_blocks_in_proc() -> None:

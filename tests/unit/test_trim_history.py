@@ -78,6 +78,54 @@ def test_what_changes_nothing_is_not_logged() -> None:
     assert map_.log == [(8, 16, W)]
 
 
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.usefixtures("small_parts")
+def test_a_map_without_room_knows_less_and_nothing_wrong(seed: int) -> None:
+    rng = random.Random(seed)
+    small, whole = SectorMap(1024, most_pieces=40), SectorMap(1024)
+    small.log = []
+    replayed = SectorMap(1024)
+    for _ in range(600):
+        start = rng.randrange(1024)
+        run = (start, start + rng.choice((1, 3, 8)), rng.choice((W, T)))
+        small.put(*run)
+        whole.put(*run)
+        assert small.pieces <= 40
+        assert small.pieces == sum(len(starts) for starts, _ in small._parts.values())
+        assert all(one in (U, two) for one, two in zip(states(small), states(whole), strict=True))
+        for logged in small.log:
+            replayed.put(*logged)
+        small.log.clear()
+        assert states(replayed) == states(small)
+    assert small.given_up
+    assert any(states(small))
+
+
+def test_a_part_without_room_knows_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opwatch.trim.sectormap._MOST_IN_PART", 1000)
+    map_ = SectorMap(1 << 19)
+    for at in range(0, 1 << 14, 8):
+        map_.put(at, at + 4, W)
+    map_.put(1 << 18, 1 << 19, T)
+    assert map_.given_up and map_.pieces < 1100
+    assert states(map_)[1 << 18 :] == [T] * (1 << 18)
+
+
+def test_the_history_says_that_there_is_no_room() -> None:
+    one = History(1 << 19)
+    one.map = SectorMap(1 << 19, most_pieces=50)
+    one.apply(b"".join(change(Kind.WRITE, at * 8, 4, 0, 1) for at in range(100)))
+    assert one.forgotten[module.NO_ROOM] > 0
+
+
+def test_a_copy_is_reached_by_no_change() -> None:
+    map_ = SectorMap(1000)
+    map_.put(0, 10, W)
+    copy = map_.copy()
+    map_.put(5, 20, T)
+    assert list(copy.runs()) == [(0, 10, W), (10, 1000, U)]
+
+
 # --- the rules ---
 
 

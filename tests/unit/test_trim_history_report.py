@@ -74,12 +74,21 @@ def test_a_recording_tells_its_proof(slack: int | None, words: str) -> None:
     found = Recorded("sda", "/x", 1.5, "a new history", 1 << 30, 4096, 8192, (1 << 30) - 12288, 3, look, 2)
     out = io.StringIO()
     write_recorded(found, out, as_json=False)
-    assert words in out.getvalue()
+    assert words in " ".join(out.getvalue().split())
     assert "3 times: a reason" in out.getvalue()
     assert "once: another" in out.getvalue()
+    # What was forgotten comes first, and the proof is of what came after it.
+    if slack == 0:
+        assert "since the last time, the kernel counted" in " ".join(out.getvalue().split())
+        assert out.getvalue().index("once: another") < out.getvalue().index("the kernel counted")
     assert all(len(line) <= 80 for line in out.getvalue().splitlines())
     out = io.StringIO()
     write_recorded(found, out, as_json=True)
     document = json.loads(out.getvalue())
+    assert document["complete"] is False
     assert document["slack_bytes"]["write"] == (None if slack is None else slack * 512)
+    assert document["blind"] is None
+    blind = io.StringIO()
+    write_recorded(replace(found, blind="no programs there"), blind, as_json=False)
+    assert "note         no programs there" in blind.getvalue()
     assert (document["written_bytes"], document["forgotten"]) == (4096, {"a reason": 3, "another": 1})

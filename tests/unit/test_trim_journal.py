@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
-from dataclasses import replace
+import threading
+import time
+import tracemalloc
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from opwatch.collectors.history_file import HistoryFile, read_history
-from opwatch.errors import OpwatchError, RefusedError
+from opwatch.errors import BadInput, OpwatchError, RefusedError
 from opwatch.trim import journal
 from opwatch.trim.journal import Drive, Look
 from opwatch.trim.sectormap import Run, SectorMap, State
@@ -128,7 +135,7 @@ def test_it_is_written_read_and_written_anew(tmp_path: Path) -> None:
     file = HistoryFile(path)
     assert (file.saved, file.damage) == (None, None)
     pieces = frames(1, 5)
-    file.replace(pieces[0][0])
+    file.replace([pieces[0][0]])
     for piece, runs, look in pieces[1:]:
         file.append(piece)
         saved, alive = read_history(path)
@@ -138,7 +145,7 @@ def test_it_is_written_read_and_written_anew(tmp_path: Path) -> None:
     assert not file.has_grown
     file.append(journal.delta(LOOK, [(0, 8, State.WRITTEN)] * 100_000))
     assert file.has_grown
-    file.replace(pieces[0][0])
+    file.replace([pieces[0][0]])
     with pytest.raises(RefusedError, match="another opwatch"):
         HistoryFile(path)
     file.close()
@@ -165,27 +172,137 @@ def test_what_is_no_history_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dangling", [False, True])
-def test_a_link_stays_a_link(dangling: bool, tmp_path: Path) -> None:
-    target, link = tmp_path / "folder" / "target", tmp_path / "link"
-    target.parent.mkdir()
+def test_a_planted_link_is_not_written_through(dangling: bool, tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
     if not dangling:
-        target.touch()
-    link.symlink_to("folder/target")
-    file = HistoryFile(link)
-    file.replace(frames(2, 1)[0][0])
+        target.write_bytes(frames(2, 1)[0][0])
+    link.symlink_to("target")
+    with pytest.raises(RefusedError, match="is a link"):
+        HistoryFile(link)
+    assert {each.name for each in tmp_path.rglob("*")} == ({"link"} if dangling else {"target", "link"})
+
+
+def test_a_second_name_is_not_written_through(tmp_path: Path) -> None:
+    (tmp_path / "target").touch()
+    (tmp_path / "name").hardlink_to(tmp_path / "target")
+    with pytest.raises(RefusedError, match="2 names"):
+        HistoryFile(tmp_path / "name")
+
+
+def test_it_is_written_anew_beside_what_goes_on(tmp_path: Path) -> None:
+    """Nothing is lost that is appended meanwhile, and a reader has it all at every moment."""
+    path, gate = tmp_path / "x", threading.Event()
+    pieces = frames(3, 4)
+
+    def slowly() -> Iterator[bytes]:
+        yield pieces[0][0]
+        gate.wait(60)
+
+    file = HistoryFile(path)
+    file.replace([pieces[0][0]])
+    file.begin_replacing(slowly())
+    for piece, runs, look in pieces[1:]:
+        file.append(piece)
+        file.finish_replacing()
+        assert file.is_replacing
+        saved, _ = read_history(path)
+        assert (list(saved.map.runs()), saved.look) == (runs, look)
+    gate.set()
+    while file.is_replacing:
+        file.finish_replacing()
+    assert file.is_as_written
+    file.append(journal.delta(LOOK, []))
+    saved, alive = read_history(path)
+    assert (list(saved.map.runs()), saved.look, alive) == (pieces[-1][1], LOOK, True)
+    with pytest.raises(RefusedError, match="another opwatch"):
+        HistoryFile(path)
+    file.begin_replacing(iter([pieces[0][0]] * 1000))
     file.close()
-    assert link.is_symlink()
-    assert target.is_file() and read_history(link)[0].look == read_history(target)[0].look
-    assert {each.name for each in tmp_path.rglob("*")} == {"folder", "target", "link"}
+    assert [each.name for each in tmp_path.iterdir()] == ["x"]
+
+
+# --- what somebody made up ---
+
+
+def made(text: str, runs: list[tuple[int, int, int]] | None = None, before: bytes = journal.MAGIC) -> bytes:
+    raw = text.encode()
+    packed = b"".join(struct.pack("<QQB", *run) for run in runs or [])
+    body = struct.pack("<I", len(raw)) + raw + packed
+    return before + struct.pack("<II", len(body), zlib.crc32(body)) + body
+
+
+GOOD = json.dumps({"drive": asdict(DRIVE), "look": asdict(LOOK)})
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"forgotten": {"a reason": 1}', '"forgotten": null'),
+        ('{"a reason": 1}', '{"a reason": null}'),
+        ('{"a reason": 1}', '{"a reason": 1e999}'),
+        ('"wall_ns": 2', '"wall_ns": 1e999'),
+        ('"wall_ns": 2', '"wall_ns": ' + "9" * 5000),
+        ('"sectors": 4096', '"sectors": NaN'),
+        ('["a note"]', "[" * 50_000),
+        ('["a note"]', "[null]"),
+        ('"granule": 8', '"granule": 0'),
+        ('"look": {', '"more": true, "look": {'),
+    ],
+    ids=range(10),
+)
+def test_what_makes_no_sense_names_its_place(old: str, new: str, tmp_path: Path) -> None:
+    assert old in GOOD
+    path = tmp_path / "x"
+    path.write_bytes(made(GOOD.replace(old, new)))
+    with pytest.raises(OpwatchError, match=rf"{path} .*(frame 1 at byte 8: |frame 1 is the last)"):
+        read_history(path)
+    # Behind a frame that is right, it ends what is read.
+    saved = journal.load(made(GOOD.replace(old, new), before=made(GOOD)))
+    if old.startswith(('"sectors', '"granule')):  # whose history it is, the first frame says alone
+        assert (saved.look, saved.rest) == (LOOK, None)
+    else:
+        assert (saved.look, saved.whole_bytes) == (LOOK, len(made(GOOD)))
+        assert saved.rest
+
+
+def test_a_run_of_all_of_the_largest_disk_takes_no_time_and_no_memory() -> None:
+    sectors = (1 << 41) - 1
+    text = GOOD.replace('"sectors": 4096', f'"sectors": {sectors}')
+    begin = time.process_time()
+    tracemalloc.start()
+    saved = journal.load(made(text, [(0, sectors, State.WRITTEN)]))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (saved.map.extents(State.WRITTEN).total, saved.map.pieces) == (sectors * 512, (1 << 13) + 1)
+    assert peak < 64 << 20
+    with pytest.raises(BadInput, match="too often"):
+        journal.load(made(text, [(0, sectors, at % 2 + 1) for at in range(100)]))
+    assert time.process_time() - begin < 10
+
+
+def test_a_large_map_is_several_frames_that_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "_CHUNK_RUNS", 10)
+    map_ = SectorMap(DRIVE.sectors)
+    for at in range(0, 1000, 8):
+        map_.put(at, at + 4, State.WRITTEN)
+    raw = journal.snapshot(DRIVE, LOOK, map_)
+    saved = journal.load(raw)
+    assert (list(saved.map.runs()), saved.rest) == (list(map_.runs()), None)
+    runs = [(at, at + 4, State.TRIMMED) for at in range(0, 400, 8)]
+    change = journal.delta(replace(LOOK, written=77), runs)
+    assert journal.load(raw + change).look.written == 77
+    for cut in range(0, len(change), 7):
+        saved = journal.load(raw + change[:cut])
+        assert (list(saved.map.runs()), saved.look) == (list(map_.runs()), LOOK)
+        assert saved.rest if cut else saved.rest is None
+    with pytest.raises(BadInput):
+        journal.load(raw[:-1])
 
 
 def test_no_folder_is_made(tmp_path: Path) -> None:
     with pytest.raises(OpwatchError, match=r"there is no folder .*none"):
         HistoryFile(tmp_path / "none" / "x.history")
-    (tmp_path / "link").symlink_to(tmp_path / "none" / "x.history")
-    with pytest.raises(OpwatchError, match=r"there is no folder .*none"):
-        HistoryFile(tmp_path / "link")
-    assert [each.name for each in tmp_path.iterdir()] == ["link"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_nothing_was_written_to_does_not_stay(tmp_path: Path) -> None:
@@ -197,7 +314,7 @@ def test_what_nothing_was_written_to_does_not_stay(tmp_path: Path) -> None:
     HistoryFile(path).abandon()
     assert path.read_bytes() == b""
     file = HistoryFile(path)
-    file.replace(frames(2, 1)[0][0])
+    file.replace([frames(2, 1)[0][0]])
     file.close()
     HistoryFile(path).abandon()
     assert read_history(path)
@@ -207,12 +324,12 @@ def test_what_others_do_to_the_file_is_noticed(tmp_path: Path) -> None:
     path, other = tmp_path / "x", tmp_path / "other"
     first, second = (piece for piece, _, _ in frames(2, 2))
     file = HistoryFile(path)
-    file.replace(first)
+    file.replace([first])
     file.append(second)
     assert (file.is_here, file.is_as_written) == (True, True)
     os.truncate(path, len(first))
     assert (file.is_here, file.is_as_written) == (True, False)
-    file.replace(first)
+    file.replace([first])
     assert (file.is_here, file.is_as_written) == (True, True)
     path.unlink()
     assert (file.is_here, file.is_as_written) == (False, False)
@@ -230,12 +347,12 @@ from tests.unit.test_trim_journal import frames
 from opwatch.collectors.history_file import HistoryFile
 file = HistoryFile(Path(sys.argv[1]))
 pieces = frames(5, 40)
-file.replace(pieces[0][0])
+file.replace([pieces[0][0]])
 print("ready", flush=True)
 while True:
     for piece, _, _ in pieces[1:]:
         file.append(piece)
-    file.replace(pieces[0][0])
+    file.replace([pieces[0][0]])
 """
 
 

@@ -328,8 +328,21 @@ def test_btrfs_without_functions_says_what_it_cannot_know() -> None:
 def test_a_second_trim_of_ext4() -> None:
     flows = [flow(Stage.FS_GROUP, "8:0", 0, count=4)]
     found = audit(evidence(stack(disk()), flows, 0), "/m")
-    assert (found.verdict, list(losses(found))) == (Verdict.NOT_SENT, ["ext4-already-trimmed"])
+    assert (found.verdict, list(losses(found))) == (Verdict.NOTHING_LEFT, ["ext4-already-trimmed"])
     assert "umount /m" in found.rows[0].reasons[0].remedy
+
+
+def test_nothing_left_is_a_success_and_no_error_is() -> None:
+    nothing = audit(evidence(stack(disk(), kind="xfs"), [], 0), "/m")
+    assert nothing.verdict is Verdict.NOTHING_LEFT
+    assert exit_status([nothing.verdict]) == 0
+    assert exit_status([nothing.verdict, Verdict.NOT_SENT]) == 64
+    refused = audit(evidence(stack(disk()), [], 0, error=errno.EIO), "/m")
+    assert refused.verdict is Verdict.NOT_SENT
+    watched = replace(evidence(stack(disk()), [], 0), answer=None)
+    assert audit(watched, "/m").verdict is Verdict.NOT_SENT
+    small = replace(evidence(stack(disk()), [], 0), asked=Asked(minlen=200 * MIB))
+    assert audit(small, "/m").verdict is Verdict.NOT_SENT
 
 
 def test_a_signal_in_the_middle() -> None:

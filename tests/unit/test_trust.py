@@ -4,7 +4,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from opwatch import tracing
+from opwatch.abi import TargetSample
 from opwatch.sinks.lines import trust_lines
+from opwatch.tracing import Counted, settled
 from opwatch.trust import Reading, Trust, trust
 
 from .samples import Op, sample
@@ -14,6 +17,7 @@ from .samples import Op, sample
 class Stat:
     requests: dict[str, int] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
+    in_flight: int = 0
 
 
 def stat(read: int = 0, write: int = 0) -> Stat:
@@ -21,6 +25,16 @@ def stat(read: int = 0, write: int = 0) -> Stat:
         {"read": read, "write": write, "flush": 0, "discard": 0},
         {"read": read * 4096, "write": write * 4096, "discard": 0},
     )
+
+
+def counted(requests: dict[str, int], bytes_: dict[str, int]) -> Stat:
+    """A reading in which nothing else is counted."""
+    return Stat(stat().requests | requests, stat().bytes | bytes_)
+
+
+def at_rest(seen: TargetSample, stat_: Stat) -> Reading:
+    """A reading while nothing completes."""
+    return Reading(seen, stat_, stat_)
 
 
 def account(end: Reading, misses: int | None = 0) -> Trust:
@@ -59,21 +73,21 @@ def test_completions_while_reading_are_slack_and_not_drift() -> None:
 
 
 def test_an_empty_flush_is_a_write_for_the_kernel_alone() -> None:
-    write = Op([1000] * 7, [4096] * 7, scalars={"never_issued": 5})
+    write = Op([1000] * 7, [4096] * 7, scalars={"ends": 12, "never_issued": 5})
     seen = account(Reading(sample(1, write=write), stat(write=12), stat(write=12)))
     assert seen.drift["write"].drift == 0
     assert seen.never_issued == 5
 
 
 def test_unmatched_is_explained_by_what_was_in_flight_at_the_start() -> None:
-    read = reads(10, unmatched=3, unseen_bytes=3 * 4096)
+    read = reads(10, ends=13, unmatched=3, unseen_bytes=3 * 4096)
     seen = account(Reading(sample(1, read=read), stat(13), stat(13)))
     assert seen.unexplained(in_flight_at_start=3) == []
     assert seen.unexplained(in_flight_at_start=2) == ["3 completions without an issue"]
 
 
 def test_a_flush_in_flight_at_the_start_is_in_no_count_of_the_kernel() -> None:
-    flush = Op([1000] * 3, scalars={"unmatched": 1})
+    flush = Op([1000] * 3, scalars={"ends": 4, "unmatched": 1})
     seen = account(Reading(sample(1, flush=flush, read=reads(2)), stat(2), stat(2)))
     drift = seen.drift["flush"]
     assert (seen.unmatched, seen.unmatched_flushes, drift.drift) == (1, 1, -4)
@@ -117,3 +131,77 @@ def test_a_backend_that_knows_no_misses_has_none() -> None:
     assert seen.misses is None
     assert seen.unexplained(0) == []
     assert any("skipped by kernel ? " in line for line in trust_lines(seen, 0))
+
+
+def test_what_was_taken_back_is_no_completion_but_the_kernel_counts_it() -> None:
+    read = reads(10, ends=15, issued=13, taken_back=5, refused=2)
+    seen = account(at_rest(sample(1, read=read), counted({"read": 15}, {"read": 10 * 4096})))
+    assert (seen.taken_back, seen.refused, seen.completed, seen.in_flight) == (5, 2, 10, 0)
+    assert (seen.drift["read"].drift, seen.byte_drift["read"].drift) == (0, 0)
+    assert seen.unexplained(0) == []
+    assert "  taken back for another path: 5, 2 before their issue" in trust_lines(seen, 0)
+
+
+def test_the_data_of_a_sequence_counts_when_the_sequence_ends() -> None:
+    """The kernel counts bytes with the data, and the write after the flush that follows it."""
+    write = Op([1000] * 7, [4096] * 7, scalars={"ends": 6, "flush_tails": 2})
+    seen = account(at_rest(sample(1, write=write), counted({"write": 6}, {"write": 7 * 4096})))
+    assert (seen.drift["write"].drift, seen.byte_drift["write"].drift) == (0, 0)
+    assert seen.unexplained(0) == []
+
+
+def test_other_operations_count_as_the_kernel_counted_them() -> None:
+    other = Op([1000] * 9, scalars={"stat_writes": 5, "stat_write_bytes": 512, "stat_reads": 2})
+    seen = account(at_rest(sample(1, other=other), counted({"read": 2, "write": 5}, {"write": 512})))
+    assert seen.completed == 9
+    assert seen.unexplained(0) == []
+
+
+def test_what_no_driver_keeps_is_not_kept_and_not_unexplained() -> None:
+    """zram keeps reads and writes, the first of them while we look; brd keeps nothing."""
+    first, last = Stat(), Stat({"read": 9}, {"read": 9 * 4096})
+    discard = Op([1000] * 5, [4096] * 5)
+    end = Reading(sample(1, read=reads(9), discard=discard), last, last)
+    seen = trust(Reading(sample(0), first, first), end, 0)
+    assert {group: drift.drift for group, drift in seen.drift.items()} == {"read": 0}
+    assert seen.unexplained(0) == []
+    seen = trust(Reading(sample(0), first, first), Reading(sample(1, read=reads(9)), first, first), 0)
+    assert (seen.drift, seen.no_drift, seen.unexplained(0)) == ({}, None, [])
+    assert "  drift against the kernel: not kept, this driver counts nothing" in trust_lines(seen, 0)
+
+
+def test_a_reading_waits_for_the_kernel_to_count_what_was_traced() -> None:
+    later = iter([stat(22), stat(23), stat(24)])
+    counted = Counted(lambda: next(later))
+    first = counted.reading(Reading(sample(0), stat(), stat()))
+    seen = counted.reading(Reading(sample(1, read=reads(23)), stat(22), stat(22)))
+    assert trust(first, seen, 0).drift["read"].drift == 0
+    assert seen.after == stat(23)
+
+
+def test_a_first_reading_that_was_ahead_is_no_measure() -> None:
+    """It was in the moment between the two: what follows is held against a later one."""
+    counted = Counted(lambda: stat(7))
+    counted.reading(Reading(sample(0, read=reads(5)), stat(4), stat(4)))
+    counted.reading(Reading(sample(1, read=reads(6)), stat(6), stat(6)))
+    seen = counted.reading(Reading(sample(2, read=reads(7)), stat(6), stat(6)))
+    assert seen.after == stat(7)
+
+
+def test_a_request_in_flight_is_no_rest() -> None:
+    busy = Stat(stat(3).requests, stat(3).bytes, in_flight=1)
+    found = [Reading(sample(0), each, each) for each in (busy, stat(3))]
+    assert settled(lambda: [found.pop(0)], 1.0)[0].after == stat(3)
+
+
+def test_who_waited_in_vain_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "COUNTED_S", 0.0)
+    looks: list[Stat] = []
+    counted = Counted(lambda: looks.append(stat()) or stat())  # type: ignore[func-returns-value]
+    counted.reading(Reading(sample(0), stat(), stat()))
+    for traced in range(1, 9):
+        seen = counted.reading(Reading(sample(traced, read=reads(traced)), stat(), stat()))
+    assert trust(Reading(sample(0), stat(), stat()), seen, 0).drift["read"].drift == -8
+    before = len(looks)
+    counted.reading(Reading(sample(9, read=reads(9)), stat(), stat()))
+    assert len(looks) == before

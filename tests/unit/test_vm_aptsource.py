@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.vm import aptsource
-from tests.vm.packages import header_packages, real_package
+import pytest
+
+from tests.vm import aptsource, assets, packages
+from tests.vm.config import Kernel
+from tests.vm.errors import FetchError
+from tests.vm.packages import Apt, header_packages, image_parts, real_package, series_package
 
 DEB822 = """\
 Types: deb deb-src
@@ -69,6 +73,14 @@ def test_derive_passes_over_sources_and_vendors() -> None:
     assert aptsource.derive(stanzas[-1:], "bookworm", "trixie") is None
 
 
+def test_security_updates_are_derived_from_the_source_of_those() -> None:
+    stanzas = aptsource.parse_deb822(DEB822)
+    derived = aptsource.derive(stanzas, "bookworm", "bullseye-security")
+    assert derived is not None
+    assert (derived["URIs"], derived["Suites"]) == ("http://mirror.example/security", "bullseye-security")
+    assert aptsource.derive(stanzas[:1], "bookworm", "bullseye-security") is None
+
+
 def test_own_has_security_and_no_vendor() -> None:
     own = aptsource.own(aptsource.parse_deb822(DEB822), "bookworm")
     assert [s["Suites"] for s in own] == ["bookworm bookworm-updates", "bookworm-security"]
@@ -99,3 +111,57 @@ def test_headers_go_with_the_image() -> None:
     headers = header_packages("linux-image-6.1.0-50-amd64")
     assert headers == ("linux-headers-6.1.0-50-amd64", "linux-headers-6.1.0-50-common")
     assert header_packages("linux-image-6.1.0-50-amd64-unsigned") == headers
+
+
+def test_a_suite_that_has_moved_on_may_hold_an_older_series() -> None:
+    names = [
+        "linux-image-6.18.9+deb13-amd64",
+        "linux-image-6.18.15+deb13-amd64",
+        "linux-image-7.3.4+deb13-amd64",
+    ]
+    names += ["linux-image-6.18.20+deb13-rt-amd64", "linux-image-6.18.20+deb13-amd64-unsigned"]
+    assert series_package(names, "6.18.") == "linux-image-6.18.15+deb13-amd64"
+    assert series_package(["linux-image-5.10.0-9-amd64", "linux-image-5.10.0-46-amd64"], "5.10.") == (
+        "linux-image-5.10.0-46-amd64"
+    )
+    assert series_package(names, "6.1.") is None
+
+
+def test_an_image_may_be_in_several_packages() -> None:
+    show = "Package: linux-image-7.3.4+deb13-amd64\nDepends: kmod, linux-base (>= 4.12), "
+    show += "linux-binary-7.3.4+deb13-amd64 (= 7.3.4-1), linux-modules-7.3.4+deb13-amd64 (= 7.3.4-1)\n"
+    assert image_parts(show) == ["linux-binary-7.3.4+deb13-amd64", "linux-modules-7.3.4+deb13-amd64"]
+    assert image_parts("Package: linux-image-6.1.0-50-amd64\nDepends: kmod, linux-base (>= 4.3~)\n") == []
+
+
+def test_a_kernel_that_no_suite_has_any_more_is_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One suite has gone, one has expired, one has another series only: all three are told."""
+    monkeypatch.setenv("OPWATCH_VM_CACHE", str(tmp_path))
+
+    def open_apt(root: Path, suite: str, with_own: bool = False) -> Apt:
+        if suite != "moved":
+            raise FetchError(f"apt-get update failed: no Release file of {suite}")
+        return Apt(root)
+
+    def call(apt: Apt, tool: str, *args: str, cwd: Path | None = None) -> str:
+        return "linux-image-7.4.1+deb13-amd64\n" if args[0] == "pkgnames" else ""
+
+    monkeypatch.setattr(packages, "open_apt", open_apt)
+    monkeypatch.setattr(Apt, "call", call)
+    gone = Kernel("7.3", "7.3.", "Debian", ("gone", "expired", "moved"), "linux-image-amd64")
+    with pytest.raises(FetchError) as caught:
+        assets.kernel_image(gone)
+    assert "of gone; expired: " in str(caught.value)
+    assert "moved: it has no linux-image-amd64 of the 7.3. series" in str(caught.value)
+
+
+def test_the_kernel_may_be_among_its_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPWATCH_VM_CACHE", str(tmp_path))
+    modules = tmp_path / "kernels/7.3/usr/lib/modules/7.3.4+deb13-amd64"
+    modules.mkdir(parents=True)
+    for name in ("vmlinuz", "modules.dep"):
+        (modules / name).touch()
+    image = assets.kernel_image(Kernel("7.3", "7.3.", "Debian", (), "linux-image-amd64"))
+    assert (image.release, image.vmlinuz) == ("7.3.4+deb13-amd64", modules / "vmlinuz")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import lzma
 import struct
+from pathlib import Path
 
 import pytest
 
-from tests.vm import bootimage, initramfs, protocol
+from tests.vm import arm64, bootimage, initramfs, packages, protocol, qemu
 from tests.vm.assets import parse_version
 from tests.vm.errors import BenchError
 from tests.vm.protocol import Decoder, Frame, Kind
@@ -91,3 +92,23 @@ def test_run_frame_refuses_what_it_cannot_carry() -> None:
 def test_emulator_version() -> None:
     assert parse_version("QEMU emulator version 10.0.2 (Debian 1:10)") == (10, 0)
     assert parse_version("") is None
+
+
+def test_another_architecture_has_its_own_board_root_and_shares(tmp_path: Path) -> None:
+    args = " ".join(qemu.base_args(qemu.Shape(), tmp_path, tmp_path / "k", Path("/m"), qemu.ARM, tmp_path))
+    assert "-machine virt " in args and "console=ttyAMA0" in args and f"path={tmp_path}," in args
+    args = " ".join(qemu.base_args(qemu.Shape(), tmp_path, tmp_path / "k", Path("/m")))
+    assert "-machine q35," in args and "console=ttyS0" in args and "path=/," in args
+    assert "mount_tag=checkout" in " ".join(qemu.share_args("checkout", tmp_path))
+
+
+def test_another_architecture_has_its_own_packages(tmp_path: Path) -> None:
+    options = packages.Apt(tmp_path, "arm64")._options()
+    assert {"APT::Architecture=arm64", "APT::Architectures::=arm64"} <= set(options)
+    assert "Dir::State::status=/dev/null" in options
+    assert not [option for option in packages.Apt(tmp_path)._options() if "Architecture" in option]
+
+
+def test_what_the_guest_of_another_architecture_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert arm64.missing(arm64.load()) == "not installed: qemu-system-arm gcc-aarch64-linux-gnu"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.vm import config, devices, matrix, results, suite
-from tests.vm.errors import BenchError
+from tests.vm import config, conftest, devices, matrix, results, suite
+from tests.vm.errors import BenchError, FetchError
 from tests.vm.guest.sysfs import parse_stat
 from tests.vm.guest.workload import Fio, parse_counts
 
@@ -20,7 +21,7 @@ def test_support_matrix_is_up_to_date() -> None:
 def test_kernel_names_are_found_or_listed() -> None:
     known = config.load()
     assert known.kernel("6.12").series == "6.12."
-    with pytest.raises(BenchError, match=r"6\.1, 6\.12"):
+    with pytest.raises(BenchError, match=r"5\.10, 6\.1, 6\.12"):
         known.kernel("2.4")
 
 
@@ -95,9 +96,43 @@ def test_ci_leaves_out_by_tier_and_a_run_by_hand_nothing() -> None:
         suite.left_out(full, both, "nightly")
 
 
+def test_a_kernel_is_held_to_the_files_that_it_names() -> None:
+    stems = {file.path.stem for file in suite.guest_files()}
+    kernel = next(kernel for kernel in config.load().kernels if kernel.files)
+    assert set(kernel.files) <= stems
+    named = suite.GuestFile(Path(f"{kernel.files[0]}.py"), (), 2, (kernel.tier,), 1.0)
+    assert [suite.left_out(kernel, named, chosen) for chosen in ("", "ci")] == [None, None]
+    other = replace(named, path=Path("test_other.py"))
+    assert "test_other is not among" in (suite.left_out(kernel, other, "") or "")
+
+
 def test_every_tier_is_one_of_a_kernel() -> None:
-    tiers = {kernel.tier for kernel in config.load().kernels}
+    tiers = {kernel.tier for kernel in config.load().kernels if kernel.tier}
     assert {tier for file in suite.guest_files() for tier in file.tiers} == tiers
+
+
+def test_ci_takes_kernels_with_a_tier_and_tests_the_bench_on_those_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OPWATCH_VM_KERNEL", raising=False)
+    monkeypatch.setenv("OPWATCH_VM_TIER", "ci")
+    known = config.load().kernels
+    assert conftest.chosen_kernels() == [k for k in known if k.tier]
+    assert conftest.chosen_kernels(bench_itself=True) == [k for k in known if k.tier and not k.optional]
+    monkeypatch.setenv("OPWATCH_VM_TIER", "")
+    assert conftest.chosen_kernels() == list(known)
+
+
+def test_a_kernel_that_may_be_missing_breaks_no_run_that_requires_guests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPWATCH_REQUIRE", "kernel,vm")
+    gone = FetchError("sid: it has no linux-image-amd64 of the 9.9. series")
+    rolling = config.Kernel("9.9", "9.9.", "Debian", ("sid",), "linux-image-amd64", optional="it moves on")
+    with pytest.raises(pytest.skip.Exception, match=r"9\.9\. series; it may be missing: it moves on"):
+        conftest.not_to_be_had(rolling, gone)
+    with pytest.raises(pytest.fail.Exception, match=r"9\.9\. series"):
+        conftest.not_to_be_had(replace(rolling, optional=""), gone)
 
 
 def test_stat_record_is_in_bytes_and_never_goes_back() -> None:

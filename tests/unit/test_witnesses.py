@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from opwatch.collectors.diskstats import decode_stat
+from opwatch.collectors.diskstats import decode_stat, without_what_is_not_kept
 from opwatch.collectors.fio import decode_fio
 from opwatch.errors import OpwatchError
 
@@ -41,3 +41,10 @@ def test_fio_warns_before_its_json() -> None:
 def test_fio_without_json_is_an_error() -> None:
     with pytest.raises(OpwatchError, match="no JSON"):
         decode_fio("fio: file not found\n")
+
+
+def test_what_a_driver_of_bios_never_counted_it_does_not_keep() -> None:
+    counts = {"read": 16, "write": 16, "discard": 0, "flush": 0}
+    kept = without_what_is_not_kept(counts, {"read": 1 << 20, "write": 1 << 20, "discard": 0})
+    assert kept == ({"read": 16, "write": 16}, {"read": 1 << 20, "write": 1 << 20})
+    assert without_what_is_not_kept({"read": 0, "write": 0}, {"read": 0, "write": 0}) == ({}, {})

@@ -84,10 +84,21 @@ def _is_main_archive(stanza: Stanza, codename: str) -> bool:
     )
 
 
+def _is_security_archive(stanza: Stanza, codename: str) -> bool:
+    names = (codename, *ALIASES)
+    # Before Debian 11 the suite was called as "stretch/updates".
+    suites = [f"{name}{tail}" for name in names for tail in ("-security", "/updates")]
+    return "deb" in stanza.get("Types", "").split() and any(
+        suite in suites for suite in stanza.get("Suites", "").split()
+    )
+
+
 def derive(stanzas: Iterable[Stanza], codename: str, suite: str) -> Stanza | None:
-    """The machine's source of its own release with the suite changed; None if it has none."""
+    """The machine's source of its own release with the suite changed; None if it has none. Suites of security
+    updates are in an archive of their own, so theirs is derived from the machine's source of those."""
+    serves = _is_security_archive if suite.endswith("-security") else _is_main_archive
     for stanza in stanzas:
-        if _is_main_archive(stanza, codename):
+        if serves(stanza, codename):
             return stanza | {"Types": "deb", "Suites": suite, "Components": "main"}
     return None
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.vm import packages, slots
 from tests.vm.config import Kernel, Qemu, cache_dir
 from tests.vm.errors import FetchError
+from tests.vm.packages import Apt
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,27 @@ class Emulator:
     version: tuple[int, int]
 
 
-def _image_in(root: Path) -> Image | None:
-    for vmlinuz in root.glob("boot/vmlinuz-*"):
-        release = vmlinuz.name.removeprefix("vmlinuz-")
-        for modules in (root / "lib/modules" / release, root / "usr/lib/modules" / release):
-            if (modules / "modules.dep").is_file():
-                return Image(release, vmlinuz, modules)
+def image_in(root: Path) -> Image | None:
+    """The kernel under this folder, if there is one with its modules."""
+    for modules in _module_folders(root):
+        # Debian's packages of 7.2 and later have the kernel among its modules.
+        for vmlinuz in (root / "boot" / f"vmlinuz-{modules.name}", modules / "vmlinuz"):
+            if vmlinuz.is_file() and (modules / "modules.dep").is_file():
+                return Image(modules.name, vmlinuz, modules)
     return None
+
+
+def _module_folders(root: Path) -> list[Path]:
+    return [*root.glob("lib/modules/*"), *root.glob("usr/lib/modules/*")]
+
+
+def _image_package(apt: Apt, kernel: Kernel) -> str | None:
+    """The image package of the series: what the meta-package stands for, else one that is still there."""
+    package = packages.real_package(apt.call("apt-cache", "show", kernel.package), kernel.series)
+    if package is None:
+        names = apt.call("apt-cache", "pkgnames", f"linux-image-{kernel.series}").split()
+        package = packages.series_package(names, kernel.series)
+    return package
 
 
 def _fetch_kernel(kernel: Kernel, root: Path) -> None:
@@ -47,21 +62,21 @@ def _fetch_kernel(kernel: Kernel, root: Path) -> None:
     for suite in kernel.suites:
         try:
             apt = packages.open_apt(cache_dir() / "apt" / suite, suite)
-            show = apt.call("apt-cache", "show", kernel.package)
+            package = _image_package(apt, kernel)
+            if package is None:
+                reasons.append(f"{suite}: it has no {kernel.package} of the {kernel.series} series")
+                continue
+            # The headers with it: later the archive may hold those of another version only.
+            parts = packages.image_parts(apt.call("apt-cache", "show", package))
+            wanted = [package, *parts, *packages.header_packages(package)]
+            archives = packages.download(apt, wanted, apt.root / "download")
         except FetchError as error:
-            reasons.append(str(error))
+            reasons.append(f"{suite}: {error}")
             continue
-        package = packages.real_package(show, kernel.series)
-        if package is None:
-            reasons.append(f"{suite}: {kernel.package} is not of the {kernel.series} series")
-            continue
-        # The headers with it: later the archive may hold those of another version only.
-        wanted = [package, *packages.header_packages(package)]
-        archives = packages.download(apt, wanted, apt.root / "download")
         packages.unpack(archives, root)
         shutil.rmtree(apt.root / "download")
         _link_headers(root)
-        _index_modules(root)
+        index_modules(root)
         return
     raise FetchError(f"kernel {kernel.name}: " + "; ".join(reasons))
 
@@ -69,7 +84,7 @@ def _fetch_kernel(kernel: Kernel, root: Path) -> None:
 def _header_links(root: Path) -> Iterator[tuple[Path, Path]]:
     """(link, target): `build` and `source` point at the unpacked headers instead of at installed ones. Not
     relative: a guest has the modules in another place."""
-    for modules in (*root.glob("lib/modules/*"), *root.glob("usr/lib/modules/*")):
+    for modules in _module_folders(root):
         headers = root / "usr/src" / f"linux-headers-{modules.name}"
         common = headers.with_name(headers.name.rpartition("-")[0] + "-common")
         yield modules / "build", headers
@@ -86,27 +101,31 @@ def _link_headers(root: Path) -> None:
         link.symlink_to(target)
 
 
-def _index_modules(root: Path) -> None:
+def index_modules(root: Path) -> None:
     """Writes modules.dep, which a package's installation would have written."""
-    for modules in (*root.glob("lib/modules/*"), *root.glob("usr/lib/modules/*")):
+    for modules in _module_folders(root):
         base = modules.parents[2]
         depmod = shutil.which("depmod", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
         if depmod is None:
             raise FetchError("depmod is missing: install the package kmod")
-        subprocess.run([depmod, "-b", str(base), modules.name], check=True)
+        done = subprocess.run(
+            [depmod, "-b", str(base), modules.name], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise FetchError(f"depmod of {modules.name}: {done.stderr.strip()[-800:]}")
 
 
 def kernel_image(kernel: Kernel) -> Image:
     """The kernel from the cache, fetched if it is not there."""
     root = cache_dir() / "kernels" / kernel.name
-    image = _image_in(root)
+    image = image_in(root)
     if image is None or not _headers_linked(root):
         with slots.fetching():
-            if _image_in(root) is None:
+            if image_in(root) is None:
                 _fetch_kernel(kernel, root)
             elif not _headers_linked(root):  # the cache was copied or moved
                 _link_headers(root)
-            image = _image_in(root)
+            image = image_in(root)
     if image is None:
         raise FetchError(f"{root} holds no kernel with modules: remove it and run again")
     return image
@@ -118,7 +137,8 @@ def parse_version(text: str) -> tuple[int, int] | None:
     return (int(match.group(1)), int(match.group(2))) if match else None
 
 
-def _probe(argv: tuple[str, ...], env: dict[str, str]) -> Emulator | None:
+def probe_emulator(argv: tuple[str, ...], env: dict[str, str]) -> Emulator | None:
+    """The emulator if that command is one."""
     try:
         done = subprocess.run(
             [*argv, "--version"],
@@ -138,13 +158,13 @@ def _unpacked(qemu: Qemu, root: Path) -> Emulator | None:
     modules = next(iter(root.glob("usr/lib/*-linux-*/qemu")), root)
     env = {"LD_LIBRARY_PATH": ":".join(libraries), "QEMU_MODULE_DIR": str(modules)}
     data = ["-L", f"{root}/usr/share/qemu", "-L", f"{root}/usr/share/seabios"]
-    return _probe((str(root / "usr/bin" / qemu.binary), *data), env)
+    return probe_emulator((str(root / "usr/bin" / qemu.binary), *data), env)
 
 
 def emulator(qemu: Qemu) -> Emulator:
     """The machine's QEMU if it is new enough, else one unpacked in the cache."""
     installed = shutil.which(qemu.binary)
-    found = _probe((installed,), {}) if installed else None
+    found = probe_emulator((installed,), {}) if installed else None
     if found and found.version >= qemu.minimum:
         return found
     root = cache_dir() / "qemu"

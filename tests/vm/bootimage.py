@@ -43,7 +43,7 @@ def unpack(bzimage: bytes) -> bytes | None:
 
 def boot_file(vmlinuz: Path) -> Path:
     """What to give to `-kernel`: the ELF kernel beside vmlinuz, or vmlinuz itself."""
-    elf = vmlinuz.with_name("vmlinux-" + vmlinuz.name.removeprefix("vmlinuz-"))
+    elf = vmlinuz.with_name("vmlinux" + vmlinuz.name.removeprefix("vmlinuz"))
     if elf.is_file():
         return elf
     kernel = unpack(vmlinuz.read_bytes())

@@ -28,7 +28,9 @@ class Kernel:
     distribution: str
     suites: tuple[str, ...]
     package: str
-    tier: str
+    tier: str = ""
+    optional: str = ""
+    files: tuple[str, ...] = ()
     lacks: dict[str, str] = field(default_factory=dict)
 
 
@@ -59,6 +61,11 @@ class Config:
         raise BenchError(f"tests/vm/kernels.toml has no kernel {name!r}; it has {known}")
 
 
+def _kernel(entry: dict[str, Any]) -> Kernel:
+    suites, files = (tuple(entry.pop(name, ())) for name in ("suites", "files"))
+    return Kernel(suites=suites, files=files, **entry)
+
+
 def parse(text: str) -> Config:
     """The records in the text of a kernels.toml."""
     data: dict[str, Any] = tomllib.loads(text)
@@ -66,7 +73,7 @@ def parse(text: str) -> Config:
     major, minor = qemu.pop("minimum")
     return Config(
         Qemu(minimum=(major, minor), suites=tuple(qemu.pop("suites")), **qemu),
-        tuple(Kernel(suites=tuple(k.pop("suites")), **k) for k in data["kernel"]),
+        tuple(_kernel(entry) for entry in data["kernel"]),
     )
 
 

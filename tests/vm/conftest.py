@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -21,17 +22,22 @@ _SAID = "in guests"
 collect_ignore = [] if os.environ.get(IN_GUEST) else ["guest"]
 
 
-def chosen_kernels() -> list[Kernel]:
-    """Those that OPWATCH_VM_KERNEL names, separated by commas; all if it is not set."""
+def chosen_kernels(bench_itself: bool = False) -> list[Kernel]:
+    """Those that OPWATCH_VM_KERNEL names, separated by commas; all if it is not set. CI runs those with a
+    tier, and for the tests of the bench itself only those that it cannot do without."""
     known = config.load()
     names = os.environ.get("OPWATCH_VM_KERNEL", "")
-    return [known.kernel(n) for n in names.split(",")] if names else list(known.kernels)
+    if names:
+        return [known.kernel(name) for name in names.split(",")]
+    if os.environ.get("OPWATCH_VM_TIER", "") != "ci":
+        return list(known.kernels)
+    return [k for k in known.kernels if k.tier and not (bench_itself and k.optional)]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs a test that takes `kernel` once per kernel."""
     if "kernel" in metafunc.fixturenames:
-        kernels = chosen_kernels()
+        kernels = chosen_kernels(bench_itself="file" not in metafunc.fixturenames)
         metafunc.parametrize("kernel", kernels, ids=[k.name for k in kernels], scope="module")
 
 
@@ -61,8 +67,15 @@ def bootable(bench: None, kernel: Kernel) -> Kernel:
     try:
         assets.kernel_image(kernel)
     except FetchError as error:
-        unmet("vm", str(error))
+        not_to_be_had(kernel, error)
     return kernel
+
+
+def not_to_be_had(kernel: Kernel, error: FetchError) -> NoReturn:
+    """Skip, with the reason. Where guests are required that is a failure, unless it may be missing."""
+    if kernel.optional:
+        pytest.skip(f"{error}; it may be missing: {kernel.optional}")
+    unmet("vm", str(error))
 
 
 @pytest.fixture

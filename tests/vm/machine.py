@@ -37,6 +37,27 @@ Sink = Callable[[bytes], object]
 
 
 @dataclass(frozen=True)
+class Boot:
+    """What a guest starts from. `modules` is where the guest finds them under its root."""
+
+    emulator: assets.Emulator
+    kernel: Path
+    archive: bytes
+    modules: Path
+    board: qemu.Board = qemu.PC
+    root: Path = Path("/")
+    # More folders of the host, by the tag that the guest mounts them with.
+    shares: tuple[tuple[str, Path], ...] = ()
+
+
+def boot_with_files_of_the_host(kernel: Kernel) -> Boot:
+    """A kernel of the bench, with this machine's file system."""
+    image = assets.kernel_image(kernel)
+    emulator = assets.emulator(load().qemu)
+    return Boot(emulator, bootimage.boot_file(image.vmlinuz), initramfs.build(image), image.modules)
+
+
+@dataclass(frozen=True)
 class Completed:
     """A command that ended; status as a shell has it."""
 
@@ -69,8 +90,10 @@ class Machine:
         kernel: Kernel,
         chosen: Sequence[devices.Device] = (),
         shape: Shape = DEFAULT_SHAPE,
+        prepare: Callable[[Kernel], Boot] = boot_with_files_of_the_host,
     ) -> None:
         self.kernel = kernel
+        self._prepare = prepare
         self.devices = tuple(chosen)
         self.shape = shape
         self.pong_timeout_s = 60.0
@@ -97,19 +120,17 @@ class Machine:
         self._stack.close()
 
     def _start(self, stack: contextlib.ExitStack) -> None:
-        image = assets.kernel_image(self.kernel)
-        emulator = assets.emulator(load().qemu)
-        kernel_file = bootimage.boot_file(image.vmlinuz)
-        archive = initramfs.build(image)
+        boot = self._prepare(self.kernel)
         stack.enter_context(slots.hold())
         self.folder = Path(tempfile.mkdtemp(prefix="opwatch-vm-"))
         stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
-        (self.folder / "initramfs").write_bytes(archive)
+        (self.folder / "initramfs").write_bytes(boot.archive)
         devices.make_images(self.devices, self.folder)
         began = time.monotonic()
-        args = qemu.base_args(self.shape, self.folder, kernel_file, image.modules)
+        args = qemu.base_args(self.shape, self.folder, boot.kernel, boot.modules, boot.board, boot.root)
+        args += [word for tag, path in boot.shares for word in qemu.share_args(tag, path)]
         args += devices.qemu_args(self.devices, self.folder)
-        self._launch(stack, emulator, args)
+        self._launch(stack, boot.emulator, args)
         self.release = self._expect(Kind.READY, BOOT_TIMEOUT_S).payload.decode()
         self.boot_s = time.monotonic() - began
         self._settle()

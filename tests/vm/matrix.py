@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from tests.vm import config, devices
-from tests.vm.config import CHECKOUT, Config
+from tests.vm import arm64, config, devices
+from tests.vm.config import CHECKOUT, Config, Kernel
 from tests.vm.devices import Device
 
 PAGE = CHECKOUT / "docs" / "support-matrix.md"
@@ -21,15 +21,21 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def _tested(kernel: Kernel) -> str:
+    return ", ".join(name.removeprefix("test_") for name in kernel.files) or "everything"
+
+
 def render(known: Config, recipes: Iterable[Device]) -> str:
     """The page."""
     kernels = _table(
-        ("kernel", "where from", "what CI runs on it"),
-        ((k.name, k.distribution, k.tier) for k in known.kernels),
+        ("kernel", "where from", "tested", "what CI runs on it"),
+        ((k.name, k.distribution, _tested(k), k.tier or "nothing: by hand") for k in known.kernels),
     )
     lacks = [f"- {k.name}: {why} (`{what}`)" for k in known.kernels for what, why in k.lacks.items()]
+    optional = [f"- {k.name}: {k.optional}" for k in known.kernels if k.optional]
     drivers = _table(("device", "what"), ((f"`{d.name}`", d.what) for d in recipes))
     major, minor = known.qemu.minimum
+    other = arm64.load()
     return f"""# Support matrix
 
 Written by `python3 -m tests.vm.matrix --write` from `tests/vm/kernels.toml` and
@@ -40,10 +46,17 @@ is not listed may well work: it is only not tested.
 
 {kernels}
 
+{other.kernel.name} ({other.kernel.distribution}) has a smoke test, `make test-arm64`: the programs load,
+and what is written to a null_blk is counted to the request.
+
 Every kernel runs unmodified, as its distribution built it, in QEMU {major}.{minor} or later.
 What a kernel lacks, and tests therefore leave out there (leaving out anything else is a failure):
 
 {chr(10).join(lacks) or "- nothing"}
+
+What may be nowhere to be had one day, and is then left out with that reason:
+
+{chr(10).join(optional) or "- nothing"}
 
 ## Devices
 

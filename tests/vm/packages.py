@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,8 @@ class Apt:
     """An apt configuration of its own: its sources, its lists, its archive."""
 
     root: Path
+    # Another architecture than the machine's; nothing of it counts as installed.
+    architecture: str = ""
 
     def _options(self) -> list[str]:
         pairs = {
@@ -38,6 +40,9 @@ class Apt:
             "Acquire::Retries": "3",
             "Debug::NoLocking": "1",
         }
+        if self.architecture:
+            pairs |= {"APT::Architecture": self.architecture, "APT::Architectures::": self.architecture}
+            pairs |= {"Dir::State::status": "/dev/null"}
         return [word for k, v in pairs.items() for word in ("-o", f"{k}={v}")]
 
     def call(self, tool: str, *args: str, cwd: Path | None = None) -> str:
@@ -69,19 +74,19 @@ def codename() -> str:
     return release["VERSION_CODENAME"]
 
 
-def open_apt(root: Path, suite: str, with_own: bool = False) -> Apt:
+def open_apt(root: Path, suite: str, with_own: bool = False, architecture: str = "") -> Apt:
     """A private apt that knows the suite (and the machine's own ones), lists brought up to date."""
     stanzas = aptsource.read(Path("/etc/apt"))
     derived = aptsource.derive(stanzas, codename(), suite)
     if derived is None:
-        raise FetchError(
-            f"no source of {codename()} main is configured under /etc/apt to derive {suite} from"
-        )
+        raise FetchError(f"no source of {codename()} is configured under /etc/apt to derive {suite} from")
+    if architecture:
+        derived = derived | {"Architectures": architecture}
     for folder in ("sources", "lists/partial", "cache/archives/partial"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     chosen = [derived, *(aptsource.own(stanzas, codename()) if with_own else [])]
     (root / "sources" / "bench.sources").write_text(aptsource.render(chosen))
-    apt = Apt(root)
+    apt = Apt(root, architecture)
     apt.retry("apt-get", "-q", "--error-on=any", "update")
     return apt
 
@@ -93,6 +98,22 @@ def real_package(show: str, series: str) -> str | None:
     if not version or not depends or not version.group(1).startswith(series):
         return None
     return depends.group(1)
+
+
+def series_package(names: Iterable[str], series: str) -> str | None:
+    """The newest image package of a series among package names: a suite that has moved on may still hold
+    some that it held before."""
+    flavour = re.compile(rf"linux-image-{re.escape(series)}[\d.]*(?:[+-][a-z]*[\d.]*)?-amd64")
+    fitting = [name for name in names if flavour.fullmatch(name)]
+    return max(fitting, key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)], default=None)
+
+
+def image_parts(show: str) -> list[str]:
+    """What else holds the files of an image package, as `apt-cache show` tells it: Debian's packages of 7.2
+    and later keep the kernel and its modules each in one of its own."""
+    depends = re.search(r"^Depends:(.*)$", show, re.MULTILINE)
+    words = re.findall(r"linux-(?:binary|modules|base)-\d\S*", depends.group(1)) if depends else []
+    return list(dict.fromkeys(words))
 
 
 def header_packages(image: str) -> tuple[str, str]:
@@ -107,7 +128,10 @@ def unpack(archives: Sequence[Path], into: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     for archive in archives:
-        subprocess.run(["dpkg-deb", "-x", str(archive), str(part)], check=True)
+        argv = ["dpkg-deb", "-x", str(archive), str(part)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise FetchError(f"{archive.name} does not unpack: {done.stderr.strip()[-800:]}")
     shutil.rmtree(into, ignore_errors=True)
     os.rename(part, into)
 

@@ -11,7 +11,7 @@ CHANNELS = ("agent", "monitor", "inner", "qmp")
 # loglevel: what a test wants to see is in dmesg, and a serial port under emulation is slow.
 # oops: a fault in the kernel, for instance in a BPF program, must not go unseen.
 _COMMAND_LINE = (
-    "console=ttyS0 loglevel=4 panic=-1 oops=panic mitigations=off nokaslr tsc=reliable "
+    "console={console} loglevel=4 panic=-1 oops=panic mitigations=off nokaslr tsc=reliable "
     "random.trust_cpu=on rdinit=/init"
 )
 
@@ -22,21 +22,48 @@ class Shape:
 
     cpus: int = 2
     memory_mib: int = 3072
+    # CPUs that could be added: the kernel makes room for their numbers, as for those of a large machine.
+    most_cpus: int = 0
+
+    @property
+    def smp(self) -> str:
+        return f"{self.cpus},maxcpus={self.most_cpus}" if self.most_cpus else str(self.cpus)
 
 
 DEFAULT_SHAPE = Shape()
 
 
-def base_args(shape: Shape, folder: Path, kernel: Path, modules: Path) -> list[str]:
-    """The machine, its kernel and the host's files, read-only."""
+@dataclass(frozen=True)
+class Board:
+    """Which machine is emulated."""
+
+    machine: str
+    cpu: str
+    console: str
+
+
+PC = Board("q35,smm=off,vmport=off,hpet=off", "max,la57=off", "ttyS0")
+# Newer processors that QEMU knows sign every pointer, which takes long without one.
+ARM = Board("virt", "cortex-a72", "ttyAMA0")
+
+
+def base_args(
+    shape: Shape, folder: Path, kernel: Path, modules: Path, board: Board = PC, root: Path = Path("/")
+) -> list[str]:
+    """The machine, its kernel and the files of its root (the host's, if no others), read-only."""
     args = ["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]
-    args += ["-machine", "q35,smm=off,vmport=off,hpet=off", "-accel", "tcg,thread=multi"]
-    args += ["-cpu", "max,la57=off", "-smp", str(shape.cpus), "-m", f"{shape.memory_mib}M"]
+    args += ["-machine", board.machine, "-accel", "tcg,thread=multi"]
+    args += ["-cpu", board.cpu, "-smp", shape.smp, "-m", f"{shape.memory_mib}M"]
     args += ["-kernel", str(kernel), "-initrd", str(folder / "initramfs")]
-    args += ["-append", f"{_COMMAND_LINE} OPW_MODULES={modules}"]
+    args += ["-append", f"{_COMMAND_LINE.format(console=board.console)} OPW_MODULES={modules}"]
     args += ["-serial", f"file:{folder / 'console'}"]
-    share = "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap"
-    return [*args, "-fsdev", share, "-device", "virtio-9p-pci,fsdev=root,mount_tag=root"]
+    return [*args, *share_args("root", root)]
+
+
+def share_args(tag: str, path: Path) -> list[str]:
+    """A folder of the host, read-only, that the guest can mount by its tag."""
+    share = f"local,id={tag},path={path},security_model=none,readonly=on,multidevs=remap"
+    return ["-fsdev", share, "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
 
 
 def channel_args(fds: Sequence[int]) -> list[str]:

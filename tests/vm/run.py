@@ -27,6 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kernel", default="6.12", help="a name of kernels.toml (%(default)s)")
     parser.add_argument("--devices", default="", help="comma-separated names, see below")
     parser.add_argument("--cpus", type=int, default=2)
+    parser.add_argument("--most-cpus", type=int, default=0, help="for how many there is room")
     parser.add_argument("--memory", type=int, default=3072, metavar="MIB")
     parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS")
     parser.add_argument("command", nargs="+")
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         kernel = config.load().kernel(options.kernel)
         chosen = devices.choose(names, devices.load())
-        with Machine(kernel, chosen, Shape(options.cpus, options.memory)) as machine:
+        with Machine(kernel, chosen, Shape(options.cpus, options.memory, options.most_cpus)) as machine:
             print(f"vm: {machine.release} up after {machine.boot_s:.1f} s", file=sys.stderr)
             done = machine.run(
                 options.command,

@@ -30,8 +30,8 @@ _AFTERMATH = "uptime; free -m; ps -eo pid,stat,time,args --sort=-time | head -n 
 class GuestFile:
     """A test file with what its guest must have.
 
-    The file says so in constants: DEVICES (names of devices.toml), CPUS, TIERS, TIMEOUT_S. The time is
-    there to end what hangs: many times what the tests take on a machine that is busy with others.
+    The file says so in constants: DEVICES (names of devices.toml), CPUS, MOST_CPUS, TIERS, TIMEOUT_S. The
+    time is there to end what hangs: many times what the tests take on a machine that is busy with others.
     """
 
     path: Path
@@ -39,6 +39,29 @@ class GuestFile:
     cpus: int
     tiers: tuple[str, ...]
     timeout_s: float
+    notes_rows: bool = False
+    most_cpus: int = 0
+
+
+# What a file imports that notes rows for docs/exactness.md.
+_ROWS = "tests.vm.guest.exact"
+
+
+def imports(source: str, module: str) -> bool:
+    """Whether it imports the module or a name of it, without importing it here."""
+    parent, _, name = module.rpartition(".")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module == module:
+            return True
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module == parent
+            and name in {n.name for n in node.names}
+        ):
+            return True
+        if isinstance(node, ast.Import) and module in {n.name for n in node.names}:
+            return True
+    return False
 
 
 def read_constants(source: str) -> dict[str, object]:
@@ -47,7 +70,7 @@ def read_constants(source: str) -> dict[str, object]:
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
-            if name in ("DEVICES", "CPUS", "TIERS", "TIMEOUT_S"):
+            if name in ("DEVICES", "CPUS", "MOST_CPUS", "TIERS", "TIMEOUT_S"):
                 try:
                     constants[name] = ast.literal_eval(node.value)
                 except ValueError as error:
@@ -57,20 +80,24 @@ def read_constants(source: str) -> dict[str, object]:
 
 def guest_file(path: Path) -> GuestFile:
     """The file with its requirements."""
-    found = read_constants(path.read_text())
+    source = path.read_text()
+    found = read_constants(source)
     names, tiers = found.get("DEVICES", ()), found.get("TIERS", FULL)
-    cpus, timeout_s = found.get("CPUS", 2), found.get("TIMEOUT_S", 900)
+    cpus, most_cpus = found.get("CPUS", 2), found.get("MOST_CPUS", 0)
+    timeout_s = found.get("TIMEOUT_S", 900)
     if not (isinstance(names, tuple) and isinstance(tiers, tuple)):
         raise BenchError(f"{path}: DEVICES and TIERS must be tuples")
-    if not (isinstance(cpus, int) and isinstance(timeout_s, int)):
-        raise BenchError(f"{path}: CPUS and TIMEOUT_S must be whole numbers")
-    return GuestFile(path, names, cpus, tiers, float(timeout_s))
+    if not (isinstance(cpus, int) and isinstance(most_cpus, int) and isinstance(timeout_s, int)):
+        raise BenchError(f"{path}: CPUS, MOST_CPUS and TIMEOUT_S must be whole numbers")
+    return GuestFile(path, names, cpus, tiers, float(timeout_s), imports(source, _ROWS), most_cpus)
 
 
 def left_out(kernel: Kernel, file: GuestFile, chosen: str) -> str | None:
     """Why the file is not for this kernel, None if it is: `chosen` is "ci", or "" for everything."""
     if chosen not in ("", "ci"):
         raise BenchError(f"OPWATCH_VM_TIER is {chosen!r}: it can be ci, or nothing, which means everything")
+    if kernel.files and file.path.stem not in kernel.files:
+        return f"{file.path.stem} is not among what kernels.toml says is tested on {kernel.name}"
     if not chosen or kernel.tier in file.tiers:
         return None
     return f"of {kernel.name} CI runs the tier {kernel.tier!r}; make test-vm runs {file.path.stem} too"
@@ -106,7 +133,7 @@ def run(kernel: Kernel, file: GuestFile, sink: Callable[[bytes], object]) -> Run
     what the guest looks like afterwards."""
     chosen = devices.choose(file.devices, devices.load())
     env = {IN_GUEST: kernel.name, LACKS: json.dumps(kernel.lacks), "PYTHONUNBUFFERED": "1"}
-    with Machine(kernel, chosen, Shape(cpus=file.cpus)) as machine:
+    with Machine(kernel, chosen, Shape(cpus=file.cpus, most_cpus=file.most_cpus)) as machine:
         try:
             done = machine.run(_argv(file), timeout_s=file.timeout_s, env=env, stdout=sink, stderr=sink)
         except CommandTimeout:
@@ -116,7 +143,12 @@ def run(kernel: Kernel, file: GuestFile, sink: Callable[[bytes], object]) -> Run
             _aftermath(machine, sink)
         if done.status not in (0, 1):
             raise BenchError(f"pytest in the guest ended with {done.status}")
-        exactness.keep(kernel.name, file.path.stem, machine.run(["cat", exactness.IN_GUEST]).stdout)
+        rows = machine.run(["cat", exactness.IN_GUEST]).stdout
+        if rows and not file.notes_rows:
+            raise BenchError(
+                f"{file.path.name} noted rows: it must import {_ROWS}, or make exactness misses it"
+            )
+        exactness.keep(kernel.name, file.path.stem, rows)
         return Run(results.parse(machine.read_file(_JUNIT)), machine.boot_s, done.seconds)
 
 

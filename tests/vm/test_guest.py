@@ -21,7 +21,10 @@ def _sink(data: bytes) -> None:
     sys.stdout.write(data.decode(errors="replace"))
 
 
-@pytest.mark.parametrize("file", FILES, ids=[f.path.stem for f in FILES])
+@pytest.mark.parametrize(
+    "file",
+    [pytest.param(f, id=f.path.stem, marks=[pytest.mark.notes_rows] * f.notes_rows) for f in FILES],
+)
 def test_in_guest(bootable: Kernel, file: GuestFile, report: Callable[[str], None]) -> None:
     """No test fails there, and the skips are those of the support matrix."""
     reason = suite.left_out(bootable, file, os.environ.get("OPWATCH_VM_TIER", ""))

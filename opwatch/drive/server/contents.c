@@ -3,6 +3,7 @@
 #include "drive.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MADE_UP 0xa5 /* what a drive that keeps no contents gives for data */
@@ -10,6 +11,13 @@
 static bool is_mapped(const struct ow_drive *drive, uint64_t offset)
 {
 	return drive->ftl && ow_ftl_is_mapped(drive->ftl, offset) == 1;
+}
+
+bool ow_contents_are_zeroed(const struct ow_drive *drive, uint64_t offset)
+{
+	uint64_t at = offset / drive->options.config.iu_bytes;
+
+	return drive->zeroed && drive->zeroed[at >> 6] >> (at & 63) & 1;
 }
 
 bool ow_contents_are_made_up(const struct ow_drive *drive)
@@ -26,10 +34,55 @@ void ow_contents_make_up(struct ow_drive *drive, uint64_t offset, uint8_t *data,
 		uint64_t next = (offset / unit + 1) * unit;
 		size_t part = (next < end ? next : end) - offset;
 
-		memset(data, is_mapped(drive, offset) ? MADE_UP : 0, part);
+		bool is_data = is_mapped(drive, offset) && !ow_contents_are_zeroed(drive, offset);
+
+		memset(data, is_data ? MADE_UP : 0, part);
 		data += part;
 		offset += part;
 	}
+	pthread_mutex_unlock(&drive->lock);
+}
+
+/* What is mapped no more needs no bit. With the lock held. */
+static int mark_zeroed(struct ow_drive *drive, uint64_t first, uint64_t end)
+{
+	uint64_t unit = drive->options.config.iu_bytes, user = drive->options.config.user_bytes;
+
+	for (uint64_t at = first; at < end; at++) {
+		if (!is_mapped(drive, at * unit))
+			continue;
+		if (!drive->zeroed)
+			drive->zeroed = calloc(user / unit / 64 + 1, sizeof(*drive->zeroed));
+		if (!drive->zeroed)
+			return -ENOMEM;
+		drive->zeroed[at >> 6] |= 1ULL << (at & 63);
+	}
+	return 0;
+}
+
+int ow_contents_zero(struct ow_drive *drive, uint64_t offset, uint64_t len)
+{
+	uint64_t unit = drive->options.config.iu_bytes;
+	int ret;
+
+	if (!ow_contents_are_made_up(drive))
+		return 0;
+	pthread_mutex_lock(&drive->lock);
+	ret = mark_zeroed(drive, (offset + unit - 1) / unit, (offset + len) / unit);
+	pthread_mutex_unlock(&drive->lock);
+	return ret;
+}
+
+void ow_contents_written(struct ow_drive *drive, uint64_t offset, uint64_t len)
+{
+	uint64_t unit = drive->options.config.iu_bytes;
+
+	if (!ow_contents_are_made_up(drive))
+		return;
+	pthread_mutex_lock(&drive->lock);
+	for (uint64_t at = offset / unit; drive->zeroed && at < (offset + len + unit - 1) / unit;
+	     at++)
+		drive->zeroed[at >> 6] &= ~(1ULL << (at & 63));
 	pthread_mutex_unlock(&drive->lock);
 }
 

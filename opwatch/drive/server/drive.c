@@ -3,8 +3,8 @@
 #include "drive.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define NS	    1000000000ULL
 #define TICK_NS	    (NS / 10)
@@ -24,9 +24,14 @@ static int open_ftl(struct ow_drive *drive, const char **why)
 	struct ow_drive_options *options = &drive->options;
 	int ret;
 
+	if (options->state) {
+		ret = ow_state_file_open(&drive->file, options->state, why);
+		if (ret)
+			return ret;
+	}
+	if (drive->file.locked >= 0)
+		return ow_state_load(drive, why);
 	*why = "there is not enough memory for the drive";
-	if (options->state && !access(options->state, F_OK))
-		return ow_state_load(drive, options->state, why);
 	if (!options->pass_through) {
 		ret = ow_ftl_config_check(&options->config, why);
 		if (!ret)
@@ -44,11 +49,12 @@ static int open_service(struct ow_drive *drive)
 	return ow_service_create(&drive->service, &drive->options.service);
 }
 
-int ow_drive_open(struct ow_drive *drive, const struct ow_drive_options *options, const char **why)
+static int open_all(struct ow_drive *drive, const struct ow_drive_options *options,
+		    const char **why)
 {
 	int ret;
 
-	*drive = (struct ow_drive){.options = *options};
+	*drive = (struct ow_drive){.options = *options, .file = {.folder = -1, .locked = -1}};
 	pthread_mutex_init(&drive->lock, NULL);
 	ret = open_ftl(drive, why);
 	if (ret)
@@ -64,15 +70,34 @@ int ow_drive_open(struct ow_drive *drive, const struct ow_drive_options *options
 	ret = ow_later_start(&drive->later);
 	if (ret || !drive->ftl)
 		return ret;
-	return ow_later_add(&drive->later, ow_now_ns() + TICK_NS, tick_again, drive);
+	ret = ow_later_add(&drive->later, ow_now_ns() + TICK_NS, tick_again, drive);
+	if (ret)
+		ow_later_stop(&drive->later);
+	return ret;
+}
+
+static void release(struct ow_drive *drive)
+{
+	ow_service_destroy(drive->service);
+	ow_ftl_destroy(drive->ftl);
+	ow_store_close(&drive->store);
+	free(drive->zeroed);
+	ow_state_file_close(&drive->file);
+}
+
+int ow_drive_open(struct ow_drive *drive, const struct ow_drive_options *options, const char **why)
+{
+	int ret = open_all(drive, options, why);
+
+	if (ret)
+		release(drive);
+	return ret;
 }
 
 void ow_drive_close(struct ow_drive *drive)
 {
 	ow_later_stop(&drive->later);
-	ow_service_destroy(drive->service);
-	ow_ftl_destroy(drive->ftl);
-	ow_store_close(&drive->store);
+	release(drive);
 }
 
 static bool is_unaligned(const struct ow_drive *drive, uint64_t offset, uint64_t len)
@@ -137,12 +162,22 @@ int ow_drive_write(struct ow_drive *drive, uint64_t offset, const void *data, si
 
 	if (!ret)
 		ow_store_write(&drive->store, offset, data, len);
+	if (!ret)
+		ow_contents_written(drive, offset, len);
 	return ret;
 }
 
 int ow_drive_read(struct ow_drive *drive, uint64_t offset, size_t len, uint64_t *due_ns)
 {
 	return command(drive, OW_SERVICE_READ, offset, len, due_ns);
+}
+
+/* What is there from now on reads as zeroes, with contents or without. */
+static int zero(struct ow_drive *drive, uint64_t offset, uint64_t len)
+{
+	int ret = ow_store_punch(&drive->store, offset, len);
+
+	return ret ? ret : ow_contents_zero(drive, offset, len);
 }
 
 int ow_drive_trim(struct ow_drive *drive, uint64_t offset, uint64_t len, uint64_t *due_ns)
@@ -155,7 +190,7 @@ int ow_drive_trim(struct ow_drive *drive, uint64_t offset, uint64_t len, uint64_
 	 * Also when trims are ignored: the loop driver punches a hole for "write zeroes, may unmap"
 	 * as it does for a discard, and what was zeroed must read so.
 	 */
-	return ret ? ret : ow_store_punch(&drive->store, offset, len);
+	return ret ? ret : zero(drive, offset, len);
 }
 
 int ow_drive_flush(struct ow_drive *drive, uint64_t *due_ns)
@@ -175,7 +210,7 @@ int ow_drive_write_zeroes(struct ow_drive *drive, uint64_t offset, uint64_t len)
 					      : ow_ftl_write_zeroes(drive->ftl, offset, len, 0);
 		pthread_mutex_unlock(&drive->lock);
 	}
-	return ret ? ret : ow_store_punch(&drive->store, offset, len);
+	return ret ? ret : zero(drive, offset, len);
 }
 
 /* What the firmware believes: less what power losses took from it. */

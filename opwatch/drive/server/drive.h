@@ -3,9 +3,11 @@
 #ifndef OPWATCH_DRIVE_DRIVE_H
 #define OPWATCH_DRIVE_DRIVE_H
 
+#include "answers.h"
 #include "later.h"
 #include "pages.h"
 #include "service.h"
+#include "statefile.h"
 #include "store.h"
 
 #define OW_MEDIA_RANGES 16
@@ -36,9 +38,12 @@ struct ow_drive_options {
 	struct ow_service_config service;
 	bool timing; /* commands take the time that the service model says */
 	char serial[21];
-	const char *state; /* file that outlives the server; NULL: none */
-	bool no_data;	   /* keep no contents */
-	bool pass_through; /* contents without an FTL: the yardstick of the benchmark */
+	const char *state;     /* file that outlives the server; NULL: none */
+	bool no_data;	       /* keep no contents */
+	uint64_t memory_bytes; /* a saved drive that could take more is refused; 0: no bound */
+	bool io_flusher;       /* write-back to the drive does not wait for itself */
+	bool memory_locked;    /* what is touched is not swapped out */
+	bool pass_through;     /* contents without an FTL: the yardstick of the benchmark */
 };
 
 struct ow_drive {
@@ -50,7 +55,9 @@ struct ow_drive {
 	struct ow_ftl_counters persisted; /* when rollback_s */
 	struct ow_ftl_counters lost;	  /* by power losses: subtracted from what is shown */
 	uint64_t unaligned_writes;
-	bool saved;	   /* nothing has changed since */
+	uint64_t *zeroed; /* a bit a unit of data that reads as zeroes, without contents; NULL: none
+			   */
+	bool saved;	  /* nothing has changed since */
 	uint64_t commands; /* of the host, to tell when it is idle */
 	uint64_t ticks_commands;
 	uint64_t idle_since_ns;
@@ -62,6 +69,8 @@ struct ow_drive {
 	struct ow_drive_options options;
 	struct ow_store store;
 	struct ow_later later;
+	struct ow_answers answers;
+	struct ow_state_file file; /* with the lock held, once the drive is open */
 };
 
 /* @why is set to a sentence whenever these fail. */
@@ -84,6 +93,13 @@ int ow_drive_flush(struct ow_drive *drive, uint64_t *due_ns);
 bool ow_contents_are_made_up(const struct ow_drive *drive);
 /* What a read gives then: other bytes than zero where there is data. */
 void ow_contents_make_up(struct ow_drive *drive, uint64_t offset, uint8_t *data, size_t len);
+/* Without contents: these whole units read as zeroes, whatever is mapped. Returns 0 or -ENOMEM. */
+int ow_contents_zero(struct ow_drive *drive, uint64_t offset, uint64_t len);
+/* Whether the unit that holds this is one of them. With the lock held, or before there are threads.
+ */
+bool ow_contents_are_zeroed(const struct ow_drive *drive, uint64_t offset);
+/* Units of this range are data again. */
+void ow_contents_written(struct ow_drive *drive, uint64_t offset, uint64_t len);
 /*
  * Part of the map of what gives data: a bit a mapping unit, the lowest bit first. @offset and @size
  * count bytes of the map. Returns how many there are.
@@ -108,8 +124,8 @@ bool ow_fault_media(const struct ow_faults *faults, uint64_t offset, uint64_t le
 /* truth.c: everything that is known, as JSON. Returns the length or -errno. */
 int ow_truth_json(struct ow_drive *drive, char *text, size_t size);
 
-/* state.c: to and from a file, at rest. */
-int ow_state_save(struct ow_drive *drive, const char *path);
-int ow_state_load(struct ow_drive *drive, const char *path, const char **why);
+/* state.c: to and from the drive's file, at rest. */
+int ow_state_save(struct ow_drive *drive);
+int ow_state_load(struct ow_drive *drive, const char **why);
 
 #endif

@@ -2,6 +2,7 @@
 #include "files.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CONTROL_MAX 256
@@ -71,6 +72,50 @@ const struct ow_file ow_files[] = {
 };
 const unsigned int ow_file_count = sizeof(ow_files) / sizeof(ow_files[0]);
 
+struct ow_answer {
+	pthread_mutex_t lock; /* several may read one open file */
+	size_t len;
+	char text[OW_FILE_MAX];
+};
+
+struct ow_answer *ow_answer_new(void)
+{
+	struct ow_answer *answer = malloc(sizeof(*answer));
+
+	if (answer) {
+		pthread_mutex_init(&answer->lock, NULL);
+		answer->len = 0;
+	}
+	return answer;
+}
+
+void ow_answer_free(struct ow_answer *answer)
+{
+	if (answer)
+		pthread_mutex_destroy(&answer->lock);
+	free(answer);
+}
+
+int ow_answer_read(struct ow_answer *answer, struct ow_drive *drive, const struct ow_file *file,
+		   char *text, size_t size, size_t offset)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&answer->lock);
+	if (!offset) {
+		ret = file->read(drive, answer->text);
+		answer->len = ret < 0 ? 0 : ret;
+	}
+	if (ret >= 0) {
+		offset = offset < answer->len ? offset : answer->len;
+		size = size < answer->len - offset ? size : answer->len - offset;
+		memcpy(text, answer->text + offset, size);
+		ret = size;
+	}
+	pthread_mutex_unlock(&answer->lock);
+	return ret;
+}
+
 int ow_control(struct ow_drive *drive, const char *data, size_t len)
 {
 	char words[CONTROL_MAX];
@@ -81,7 +126,7 @@ int ow_control(struct ow_drive *drive, const char *data, size_t len)
 	words[len] = 0;
 	words[strcspn(words, "\n")] = 0;
 	if (!strcmp(words, "save"))
-		return drive->options.state ? ow_state_save(drive, drive->options.state) : 0;
+		return drive->options.state ? ow_state_save(drive) : 0;
 	if (strncmp(words, "fault ", 6))
 		return -EINVAL;
 	return ow_fault_apply(drive, words + 6);

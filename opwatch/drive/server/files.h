@@ -17,6 +17,14 @@ struct ow_file {
 	int (*read_at)(struct ow_drive *drive, uint64_t offset, uint8_t *data, size_t size);
 };
 
+/* What a read from the start of a file was told: reads that go on are told the rest of it. */
+struct ow_answer;
+struct ow_answer *ow_answer_new(void);
+void ow_answer_free(struct ow_answer *answer);
+/* Fill @text with @size bytes from @offset on, OW_FILE_MAX at most. Returns how many, or -errno. */
+int ow_answer_read(struct ow_answer *answer, struct ow_drive *drive, const struct ow_file *file,
+		   char *text, size_t size, size_t offset);
+
 extern const struct ow_file ow_files[];
 extern const unsigned int ow_file_count;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* FUSE requests onto the drive. */
-#define FUSE_USE_VERSION 312
 #include "fs.h"
 #include "files.h"
+#include "reply.h"
 
 #include <errno.h>
 #include <fuse_lowlevel.h>
@@ -13,7 +13,7 @@
 
 #define MAX_TRANSFER (1U << 20)
 #define IN_FLIGHT    1024
-#define FOR_EVER_S   86400.0
+#define FOR_EVER_S   1e9 /* sizes never change: who asks need not wait for us */
 
 /* The root is FUSE_ROOT_ID; then come the disk and, in their order, the files. */
 #define DISK_INO  2
@@ -33,6 +33,17 @@ static const struct ow_file *file_of(fuse_ino_t ino)
 static bool is_read(const struct ow_file *file)
 {
 	return file->read || file->read_at;
+}
+
+static bool has_answer(fuse_ino_t ino)
+{
+	return file_of(ino) && file_of(ino)->read;
+}
+
+/* When a command is taken up, for those that shall take their time. */
+static uint64_t begin(const struct ow_drive *drive)
+{
+	return drive->service ? ow_now_ns() : 0;
 }
 
 static int stat_of(struct ow_drive *drive, fuse_ino_t ino, struct stat *status)
@@ -95,7 +106,7 @@ static void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 		fuse_reply_attr(req, &status, FOR_EVER_S);
 }
 
-/* Only what a shell's ">" does to the control file. */
+/* For a shell's ">" to the control file. */
 static void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *wanted, int which,
 		       struct fuse_file_info *fi)
 {
@@ -141,51 +152,18 @@ static void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	/* Nothing of a drive is cached: each read asks it. */
 	fi->direct_io = 1;
 	fi->noflush = 1;
-	fuse_reply_open(req, fi);
-}
-
-/* What a request is answered with, now or later. */
-struct reply {
-	fuse_req_t req;
-	const void *data; /* NULL: a count alone */
-	size_t len;
-	int error;
-};
-
-static void send_reply(const struct reply *reply)
-{
-	if (reply->error)
-		fuse_reply_err(reply->req, reply->error);
-	else if (reply->data)
-		fuse_reply_buf(reply->req, reply->data, reply->len);
-	else if (reply->len)
-		fuse_reply_write(reply->req, reply->len);
+	fi->fh = has_answer(ino) ? (uintptr_t)ow_answer_new() : 0;
+	if (has_answer(ino) && !fi->fh)
+		fuse_reply_err(req, ENOMEM);
 	else
-		fuse_reply_err(reply->req, 0);
+		fuse_reply_open(req, fi);
 }
 
-static void send_later(void *arg)
+static void fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	send_reply(arg);
-	free(arg);
-}
-
-/* Answer when it is time. @copy: the data will not be there any more. */
-static void answer(struct ow_drive *drive, const struct reply *reply, uint64_t due_ns, bool copy)
-{
-	size_t extra = copy ? reply->len : 0;
-	struct reply *kept;
-
-	kept = due_ns && due_ns > ow_now_ns() ? malloc(sizeof(*kept) + extra) : NULL;
-	if (kept) {
-		*kept = *reply;
-		if (copy)
-			kept->data = memcpy(kept + 1, reply->data, extra);
-		if (!ow_later_add(&drive->later, due_ns, send_later, kept))
-			return;
-		free(kept);
-	}
-	send_reply(reply);
+	if (has_answer(ino))
+		ow_answer_free((struct ow_answer *)(uintptr_t)fi->fh);
+	fuse_reply_err(req, 0);
 }
 
 static void read_long_file(fuse_req_t req, const struct ow_file *file, size_t size, size_t off)
@@ -200,51 +178,52 @@ static void read_long_file(fuse_req_t req, const struct ow_file *file, size_t si
 	free(data);
 }
 
-static void read_file(fuse_req_t req, const struct ow_file *file, size_t size, size_t off)
+static void read_file(fuse_req_t req, const struct ow_file *file, struct ow_answer *kept,
+		      size_t size, size_t off)
 {
 	struct ow_drive *drive = drive_of(req);
-	struct reply reply = {.req = req};
-	uint64_t due_ns = 0;
+	struct ow_reply reply = {.req = req};
 	uint32_t slow_ms = 0;
 	char text[OW_FILE_MAX];
-	int ret = file->read ? 0 : -EACCES;
+	int ret = file->read && kept ? 0 : -EACCES;
 
-	if (!ret && file->log >= 0)
+	if (!ret && file->log >= 0 && !off)
 		ret = ow_fault_log(drive, file->log, &slow_ms);
 	if (!ret)
-		ret = file->read(drive, text);
+		ret = ow_answer_read(kept, drive, file, text, size, off);
 	if (slow_ms)
-		due_ns = ow_now_ns() + slow_ms * 1000000ULL;
+		reply.due_ns = ow_now_ns() + slow_ms * 1000000ULL;
 	if (ret < 0) {
 		fuse_reply_err(req, -ret);
 		return;
 	}
-	off = off < (size_t)ret ? off : (size_t)ret;
-	reply.data = text + off;
-	reply.len = size < (size_t)ret - off ? size : (size_t)ret - off;
-	answer(drive, &reply, due_ns, true);
+	reply.data = text;
+	reply.len = ret;
+	ow_reply(drive, &reply, true);
 }
 
 static void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
 	struct ow_drive *drive = drive_of(req);
-	uint64_t end = drive->options.config.user_bytes, due_ns;
-	struct reply reply = {.req = req};
+	uint64_t end = drive->options.config.user_bytes;
+	struct ow_reply reply = {.req = req, .began_ns = begin(drive)};
 	uint8_t *made_up = NULL;
 
-	(void)fi;
 	if (ino != DISK_INO) {
 		const struct ow_file *file = file_of(ino);
 
-		(file->read_at ? read_long_file : read_file)(req, file, size, off);
+		if (file->read_at)
+			read_long_file(req, file, size, off);
+		else
+			read_file(req, file, (struct ow_answer *)(uintptr_t)fi->fh, size, off);
 		return;
 	}
 	off = (uint64_t)off < end ? (uint64_t)off : end;
 	size = size < end - off ? size : end - off;
 	reply.len = size < OW_STORE_READ_MAX ? size : OW_STORE_READ_MAX;
 	reply.data = ow_store_read(&drive->store, off);
-	reply.error = -ow_drive_read(drive, off, reply.len, &due_ns);
+	reply.error = -ow_drive_read(drive, off, reply.len, &reply.due_ns);
 	if (!reply.error && ow_contents_are_made_up(drive)) {
 		made_up = malloc(reply.len ? reply.len : 1);
 		if (made_up)
@@ -252,7 +231,7 @@ static void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		reply.data = made_up;
 		reply.error = made_up ? 0 : ENOMEM;
 	}
-	answer(drive, &reply, due_ns, made_up);
+	ow_reply(drive, &reply, made_up);
 	free(made_up);
 }
 
@@ -260,8 +239,8 @@ static void fs_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t si
 		     struct fuse_file_info *fi)
 {
 	struct ow_drive *drive = drive_of(req);
-	uint64_t end = drive->options.config.user_bytes, due_ns = 0;
-	struct reply reply = {.req = req, .len = size};
+	uint64_t end = drive->options.config.user_bytes;
+	struct ow_reply reply = {.req = req, .len = size, .began_ns = begin(drive)};
 
 	(void)fi;
 	if (ino != DISK_INO)
@@ -269,38 +248,37 @@ static void fs_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t si
 	else if ((uint64_t)off > end || size > end - off)
 		reply.error = ENOSPC;
 	else
-		reply.error = -ow_drive_write(drive, off, data, size, &due_ns);
-	answer(drive, &reply, due_ns, false);
+		reply.error = -ow_drive_write(drive, off, data, size, &reply.due_ns);
+	ow_reply(drive, &reply, false);
 }
 
 static void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t len,
 			 struct fuse_file_info *fi)
 {
 	struct ow_drive *drive = drive_of(req);
-	uint64_t end = drive->options.config.user_bytes, due_ns = 0;
-	struct reply reply = {.req = req, .error = EOPNOTSUPP};
+	uint64_t end = drive->options.config.user_bytes;
+	struct ow_reply reply = {.req = req, .error = EOPNOTSUPP, .began_ns = begin(drive)};
 
 	(void)fi;
 	if (ino != DISK_INO || (uint64_t)offset > end || (uint64_t)len > end - offset)
 		reply.error = EINVAL;
 	else if (mode & FALLOC_FL_PUNCH_HOLE)
-		reply.error = -ow_drive_trim(drive, offset, len, &due_ns);
+		reply.error = -ow_drive_trim(drive, offset, len, &reply.due_ns);
 	else if (mode & FALLOC_FL_ZERO_RANGE)
 		reply.error = -ow_drive_write_zeroes(drive, offset, len);
-	answer(drive, &reply, due_ns, false);
+	ow_reply(drive, &reply, false);
 }
 
 static void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
 	struct ow_drive *drive = drive_of(req);
-	struct reply reply = {.req = req};
-	uint64_t due_ns = 0;
+	struct ow_reply reply = {.req = req, .began_ns = begin(drive)};
 
 	(void)datasync;
 	(void)fi;
 	if (ino == DISK_INO)
-		reply.error = -ow_drive_flush(drive, &due_ns);
-	answer(drive, &reply, due_ns, false);
+		reply.error = -ow_drive_flush(drive, &reply.due_ns);
+	ow_reply(drive, &reply, false);
 }
 
 /* The block size is what the loop driver takes for the granularity of discards. */
@@ -325,6 +303,7 @@ static const struct fuse_lowlevel_ops operations = {
 	.setattr = fs_setattr,
 	.readdir = fs_readdir,
 	.open = fs_open,
+	.release = fs_release,
 	.read = fs_read,
 	.write = fs_write,
 	.fallocate = fs_fallocate,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#define _GNU_SOURCE
 /*
  * opwatch-drive-server: one simulated drive as a file system. `opwatch drive create` starts it and
  * sets a loop device over the file "disk". What goes wrong is said in one line on stderr; the exit
@@ -10,18 +11,25 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 
-enum { FAILURE = 1, USAGE = 2, UNSUPPORTED = 5 };
+enum { FAILURE = 1, USAGE = 2, REFUSED = 3, UNSUPPORTED = 5 };
 
 static int fail(const char *what, int ret)
 {
-	if (ret == -EINVAL)
+	/* Those whose words say it all. */
+	bool plain = ret == -EINVAL || ret == -EBADMSG || ret == -EPERM || ret == -EBUSY ||
+		     ret == -EPROTONOSUPPORT || ret == -E2BIG;
+
+	if (plain)
 		fprintf(stderr, "%s\n", what);
 	else
 		fprintf(stderr, "%s (%s)\n", what, strerror(-ret));
 	if (ret == -ENODEV)
 		return UNSUPPORTED;
+	if (ret == -EPERM || ret == -EBUSY)
+		return REFUSED;
 	return ret == -EINVAL ? USAGE : FAILURE;
 }
 
@@ -38,6 +46,17 @@ static int apply_faults(struct ow_drive *drive, const struct ow_options *options
 	return 0;
 }
 
+/*
+ * A file system on this very drive must not be asked to write to make memory for us, nor swap on it
+ * to give back what we have: what is touched stays in memory. Where the capabilities are missing,
+ * as in containers, the drive works until memory is short, and its truth says so.
+ */
+static void never_wait_for_ourselves(struct ow_drive_options *options)
+{
+	options->io_flusher = !prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
+	options->memory_locked = !mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT);
+}
+
 int main(int argc, char **argv)
 {
 	static struct ow_drive drive;
@@ -49,9 +68,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "this is no option, or a wrong one: %s\n", why);
 		return USAGE;
 	}
-	/* A file system on this very drive must not be asked to write to make memory for us. */
-	prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
 	signal(SIGPIPE, SIG_IGN);
+	never_wait_for_ourselves(&options.drive);
 	ret = ow_drive_open(&drive, &options.drive, &why);
 	if (ret)
 		return fail(why, ret);
@@ -63,7 +81,7 @@ int main(int argc, char **argv)
 		return fail("cannot mount or serve a FUSE file system", ret);
 	/* Ended by a signal, without being asked to save. */
 	if (options.drive.state && !drive.saved)
-		ret = ow_state_save(&drive, options.drive.state);
+		ret = ow_state_save(&drive);
 	ow_drive_close(&drive);
 	return ret ? fail("cannot save the state", ret) : 0;
 }

@@ -48,6 +48,7 @@ static const struct field ftl_fields[] = {
 	FTL(write_zeroes_unmaps),
 	FTL(idle_page_ns),
 	FTL(seed),
+	FTL(tie),
 	{NULL, 0, 0},
 };
 
@@ -153,6 +154,8 @@ static int parse_value(struct ow_options *options, const char *word, size_t len)
 		return -EINVAL;
 	else if (is(word, len, "ready-fd"))
 		options->fs.ready_fd = n;
+	else if (is(word, len, "memory-bytes"))
+		options->drive.memory_bytes = n;
 	else if (is(word, len, "threads"))
 		options->fs.threads = n;
 	else

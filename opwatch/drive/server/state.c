@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: MIT
 /*
- * A drive in a file: a header, the FTL, then the ranges of contents that are mapped. The file is
- * replaced as a whole, so that whatever interrupts the saving leaves the one before.
+ * A drive in a file: a header, the FTL with a sum of its own, then the ranges of contents that are
+ * mapped, each with a sum. The last record sums the sums. The file is replaced as a whole, so that
+ * whatever interrupts the saving leaves the one before.
  */
 #define _GNU_SOURCE
 #include "drive.h"
+#include "sum.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define MAGIC	 "opwdrive"
-#define VERSION	 1
-#define NO_DATA	 1
-#define THE_LAST UINT64_MAX
+#define MAGIC	    "opwdrive"
+#define VERSION	    2
+#define UNSUMMED    1 /* the version before: only the FTL has a sum */
+#define NO_DATA	    1U
+#define TRIM_KEEPS  2U
+#define HAS_ZEROED  4U /* without contents: the ranges are data that reads as zeroes */
+#define THE_LAST    UINT64_MAX
+#define CHUNK_BYTES (1ULL << 20)
 
 struct header {
 	char magic[8];
@@ -27,11 +30,13 @@ struct header {
 	char serial[24];
 };
 
-/* What comes before each range of contents. */
+/* What comes before each range of contents. Version 1 has no @sum. */
 struct run {
 	uint64_t offset;
 	uint64_t len;
+	uint64_t sum; /* of the range, its place included; of all sums in the last */
 };
+#define UNSUMMED_RUN_BYTES (sizeof(struct run) - sizeof(uint64_t))
 
 static void closep(FILE **file)
 {
@@ -43,7 +48,10 @@ static void closep(FILE **file)
 
 static int put(void *file, const void *data, size_t len)
 {
-	return fwrite(data, 1, len, file) == len ? 0 : -EIO;
+	errno = 0;
+	if (fwrite(data, 1, len, file) == len)
+		return 0;
+	return errno ? -errno : -EIO;
 }
 
 static int get(void *file, void *data, size_t len)
@@ -51,7 +59,8 @@ static int get(void *file, void *data, size_t len)
 	return fread(data, 1, len, file) == len ? 0 : -EBADMSG;
 }
 
-/* The next range from @start on that is mapped; its length, 0 when there is none. */
+/* The next range from @start on that is mapped, one chunk at most; its length, 0 when there is
+ * none. */
 static uint64_t next_mapped(const struct ow_drive *drive, uint64_t *start)
 {
 	uint64_t unit = drive->options.config.iu_bytes, end = drive->options.config.user_bytes;
@@ -59,40 +68,98 @@ static uint64_t next_mapped(const struct ow_drive *drive, uint64_t *start)
 
 	while (*start < end && ow_ftl_is_mapped(drive->ftl, *start) != 1)
 		*start += unit;
-	for (at = *start; at < end && ow_ftl_is_mapped(drive->ftl, at) == 1;)
+	for (at = *start;
+	     at < end && at - *start < CHUNK_BYTES && ow_ftl_is_mapped(drive->ftl, at) == 1;)
 		at += unit;
 	return at - *start;
 }
 
-static int save_contents(const struct ow_drive *drive, FILE *file)
+/* The same of what reads as zeroes in a drive that keeps no contents. */
+static uint64_t next_zeroed(const struct ow_drive *drive, uint64_t *start)
+{
+	uint64_t unit = drive->options.config.iu_bytes, end = drive->options.config.user_bytes;
+	uint64_t at;
+
+	while (*start < end && !ow_contents_are_zeroed(drive, *start))
+		*start += unit;
+	for (at = *start; at < end && ow_contents_are_zeroed(drive, at);)
+		at += unit;
+	return at - *start;
+}
+
+static uint64_t next_run(const struct ow_drive *drive, uint64_t *start)
+{
+	return drive->store.memory ? next_mapped(drive, start) : next_zeroed(drive, start);
+}
+
+static uint64_t sum_of(const struct ow_drive *drive, const struct run *run)
+{
+	return drive->store.memory
+		       ? ow_sum(run->offset, drive->store.memory + run->offset, run->len)
+		       : ow_sum_word(run->offset, run->len);
+}
+
+/* @sum: of the header, and of what the ranges are summed onto. */
+static int save_contents(const struct ow_drive *drive, FILE *file, uint64_t sum)
 {
 	struct run run = {0};
 	int ret = 0;
 
-	while (drive->store.memory && !ret && (run.len = next_mapped(drive, &run.offset))) {
+	while (!ret && (run.len = next_run(drive, &run.offset))) {
+		run.sum = sum_of(drive, &run);
+		sum = ow_sum_word(sum, run.sum);
 		ret = put(file, &run, sizeof(run));
-		if (!ret)
+		if (!ret && drive->store.memory)
 			ret = put(file, drive->store.memory + run.offset, run.len);
 		run.offset += run.len;
 	}
-	run = (struct run){THE_LAST, 0};
+	run = (struct run){THE_LAST, 0, sum};
 	return ret ? ret : put(file, &run, sizeof(run));
 }
 
-static int load_contents(struct ow_store *store, FILE *file)
+/* Whole units of the drive, behind the ranges before. */
+static bool run_is_sane(const struct ow_drive *drive, const struct run *run, uint64_t from)
 {
+	uint64_t unit = drive->options.config.iu_bytes, bytes = drive->store.bytes;
+
+	return run->len && !(run->offset % unit) && !(run->len % unit) && run->offset >= from &&
+	       run->offset <= bytes && run->len <= bytes - run->offset;
+}
+
+/* What a range holds: bytes, or the fact that it reads as zeroes. */
+static int load_run(struct ow_drive *drive, FILE *file, const struct run *run)
+{
+	if (drive->store.memory)
+		return get(file, drive->store.memory + run->offset, run->len);
+	return ow_contents_zero(drive, run->offset, run->len);
+}
+
+static int load_contents(struct ow_drive *drive, FILE *file, uint64_t sum,
+			 const struct header *header)
+{
+	bool summed = header->version == VERSION;
+	bool has_runs = drive->store.memory || header->flags & HAS_ZEROED;
+	uint64_t from = 0;
+
 	for (;;) {
 		struct run run;
-		int ret = get(file, &run, sizeof(run));
+		int ret = get(file, &run, summed ? sizeof(run) : UNSUMMED_RUN_BYTES);
 
-		if (ret || run.offset == THE_LAST)
-			return ret;
-		if (!store->memory || run.offset > store->bytes ||
-		    run.len > store->bytes - run.offset)
-			return -EBADMSG;
-		ret = get(file, store->memory + run.offset, run.len);
 		if (ret)
 			return ret;
+		if (run.offset == THE_LAST)
+			return run.len || (summed && run.sum != sum) || fgetc(file) != EOF
+				       ? -EBADMSG
+				       : 0;
+		if (!has_runs || !run_is_sane(drive, &run, from))
+			return -EBADMSG;
+		ret = load_run(drive, file, &run);
+		if (ret)
+			return ret;
+		if (summed && sum_of(drive, &run) != run.sum)
+			return -EBADMSG;
+		sum = ow_sum_word(sum, run.sum);
+		from = run.offset + run.len;
 	}
 }
 
@@ -102,95 +169,176 @@ static int save_all(struct ow_drive *drive, FILE *file)
 	struct header header = {
 		.magic = MAGIC,
 		.version = VERSION,
-		.flags = drive->options.no_data ? NO_DATA : 0,
+		.flags = (drive->options.no_data ? NO_DATA : 0) |
+			 (drive->faults.trim_keeps ? TRIM_KEEPS : 0) |
+			 (drive->zeroed ? HAS_ZEROED : 0),
 		.unaligned_writes = drive->unaligned_writes,
 		.power_on_s =
 			drive->power_on_before_s + (ow_now_ns() - drive->started_ns) / 1000000000,
 	};
+	uint64_t sum;
 	int ret;
 
 	memcpy(header.serial, drive->options.serial, sizeof(drive->options.serial));
+	sum = ow_sum(0, &header, sizeof(header));
 	ret = put(file, &header, sizeof(header));
 	if (!ret)
-		ret = ow_ftl_save(drive->ftl, put, file);
+		ret = put(file, &sum, sizeof(sum));
 	if (!ret)
-		ret = save_contents(drive, file);
-	if (!ret && (fflush(file) || fsync(fileno(file))))
-		ret = -errno;
+		ret = ow_ftl_save(drive->ftl, put, file);
+	return ret ? ret : save_contents(drive, file, sum);
+}
+
+/* With the lock held: whatever the drive is asked waits for it. */
+static int save_to_file(struct ow_drive *drive)
+{
+	_cleanup_file_ FILE *file = ow_state_file_begin(&drive->file);
+	int ret;
+
+	if (!file)
+		return -errno;
+	ret = ow_ftl_power_cycle(drive->ftl);
+	/* At the end of its life it cannot write its buffer any more, and is saved with it. */
+	if (ret == -EROFS)
+		ret = 0;
+	if (!ret)
+		ret = save_all(drive, file);
+	if (!ret)
+		ret = ow_state_file_commit(&drive->file, file);
+	if (ret)
+		ow_state_file_drop(&drive->file);
 	return ret;
 }
 
-int ow_state_save(struct ow_drive *drive, const char *path)
+int ow_state_save(struct ow_drive *drive)
 {
-	_cleanup_file_ FILE *file = NULL;
-	char temporary[PATH_MAX];
 	int ret;
 
-	if (!drive->ftl)
+	if (!drive->ftl || drive->file.folder < 0)
 		return -EOPNOTSUPP;
-	if (snprintf(temporary, sizeof(temporary), "%s.new", path) >= (int)sizeof(temporary))
-		return -ENAMETOOLONG;
-	file = fopen(temporary, "we");
-	if (!file)
-		return -errno;
 	pthread_mutex_lock(&drive->lock);
-	ret = ow_ftl_power_cycle(drive->ftl);
-	if (!ret)
-		ret = save_all(drive, file);
-	if (!ret && rename(temporary, path))
-		ret = -errno;
+	ret = save_to_file(drive);
 	drive->saved = !ret;
 	pthread_mutex_unlock(&drive->lock);
-	if (ret)
-		unlink(temporary);
 	return ret;
 }
 
 /* The sizes asked for, if any, must be those of the file. */
-static int same_sizes(const struct ow_ftl_config *asked, const struct ow_ftl_config *found)
+static bool same_sizes(const struct ow_ftl_config *asked, const struct ow_ftl_config *found)
 {
 	return (!asked->user_bytes || asked->user_bytes == found->user_bytes) &&
 	       (!asked->physical_bytes || asked->physical_bytes == found->physical_bytes);
+}
+
+/* Letters, digits and the like up to the first zero, and zeroes behind. It goes into JSON. */
+static bool serial_is_sane(const struct ow_drive *drive, const struct header *header)
+{
+	size_t len = strnlen(header->serial, sizeof(header->serial));
+
+	if (len >= sizeof(drive->options.serial))
+		return false;
+	for (size_t i = 0; i < sizeof(header->serial); i++) {
+		char c = header->serial[i];
+
+		if (i < len ? c <= ' ' || c > '~' || c == '"' || c == '\\' : c != 0)
+			return false;
+	}
+	return true;
+}
+
+static int load_header(struct ow_drive *drive, FILE *file, struct header *header, uint64_t *sum)
+{
+	uint32_t known = NO_DATA | TRIM_KEEPS | HAS_ZEROED;
+	uint64_t want;
+
+	if (get(file, header, sizeof(*header)) ||
+	    memcmp(header->magic, MAGIC, sizeof(header->magic)))
+		return -EBADMSG;
+	if (header->version != VERSION && header->version != UNSUMMED)
+		return -EPROTONOSUPPORT;
+	if (header->version == VERSION) {
+		*sum = ow_sum(0, header, sizeof(*header));
+		if (get(file, &want, sizeof(want)) || want != *sum)
+			return -EBADMSG;
+	} else {
+		known = NO_DATA;
+	}
+	return header->flags & ~known || !serial_is_sane(drive, header) ? -EBADMSG : 0;
+}
+
+/* The most that a drive can take: contents, 4 bytes a unit of it, and 4 and a bit of flash. */
+static uint64_t memory_needed(const struct ow_ftl_config *config, bool no_data)
+{
+	uint64_t units = config->user_bytes / config->iu_bytes;
+	uint64_t flash = config->physical_bytes / config->iu_bytes;
+
+	return (no_data ? 0 : config->user_bytes) + units * 4 + flash * 33 / 8;
+}
+
+/* Before anything of the size that the file says is asked for. */
+static int check_memory(const struct ow_drive *drive, FILE *file, bool no_data, const char **why)
+{
+	static char words[160];
+	uint64_t bound = drive->options.memory_bytes, needed;
+	struct ow_ftl_config config;
+	long start = ftell(file);
+	int ret = ow_ftl_peek(&config, get, file);
+
+	if (ret)
+		return ret;
+	needed = memory_needed(&config, no_data);
+	if (bound && needed > bound) {
+		snprintf(words, sizeof(words),
+			 "the drive in the state file can take %llu bytes of memory, and %llu may "
+			 "be "
+			 "used",
+			 (unsigned long long)needed, (unsigned long long)bound);
+		*why = words;
+		return -E2BIG;
+	}
+	return fseek(file, start, SEEK_SET) ? -errno : 0;
 }
 
 static int load_all(struct ow_drive *drive, FILE *file, const char **why)
 {
 	struct ow_ftl_config found;
 	struct header header;
-	int ret = get(file, &header, sizeof(header));
+	uint64_t sum = 0;
+	int ret = load_header(drive, file, &header, &sum);
 
-	*why = "the state file is damaged, or is none";
-	if (ret || memcmp(header.magic, MAGIC, sizeof(header.magic)))
-		return -EBADMSG;
-	*why = "the state file is of another version of opwatch";
-	if (header.version != VERSION)
-		return -EPROTONOSUPPORT;
-	ret = ow_ftl_load(&drive->ftl, get, file);
-	if (ret == -EBADMSG)
-		*why = "the state file is damaged";
+	*why = ret == -EPROTONOSUPPORT ? "the state file is of another version of opwatch"
+				       : "the state file is damaged, or is none";
+	if (!ret)
+		ret = check_memory(drive, file, header.flags & NO_DATA, why);
+	if (!ret)
+		ret = ow_ftl_load(&drive->ftl, get, file);
+	if (ret == -ENOMEM)
+		*why = "there is not enough memory for the drive in the state file";
 	if (ret)
 		return ret;
 	ow_ftl_get_config(drive->ftl, &found);
 	*why = "the state file holds a drive of another size or OP: leave out --size and --op";
 	if (!same_sizes(&drive->options.config, &found))
 		return -EINVAL;
+	drive->options.config = found;
 	drive->options.no_data = header.flags & NO_DATA;
 	memcpy(drive->options.serial, header.serial, sizeof(drive->options.serial));
-	drive->options.serial[sizeof(drive->options.serial) - 1] = 0;
+	drive->faults.trim_keeps =
+		header.flags & TRIM_KEEPS && found.trim_mode == OW_FTL_TRIM_IGNORE;
 	drive->unaligned_writes = header.unaligned_writes;
 	drive->power_on_before_s = header.power_on_s;
 	*why = "there is not enough memory for the contents";
 	ret = ow_store_open(&drive->store, found.user_bytes, !drive->options.no_data);
 	if (ret)
 		return ret;
-	*why = "the state file is damaged";
-	return load_contents(&drive->store, file);
+	*why = "the contents in the state file are damaged";
+	return load_contents(drive, file, sum, &header);
 }
 
-int ow_state_load(struct ow_drive *drive, const char *path, const char **why)
+int ow_state_load(struct ow_drive *drive, const char **why)
 {
-	_cleanup_file_ FILE *file = fopen(path, "re");
+	_cleanup_file_ FILE *file = ow_state_file_read(&drive->file);
 
-	*why = "the state file cannot be opened";
+	*why = "the state file cannot be read";
 	return file ? load_all(drive, file, why) : -errno;
 }

@@ -48,6 +48,20 @@ const void *ow_store_read(const struct ow_store *store, uint64_t offset)
 	return store->memory ? store->memory + offset : zeroes;
 }
 
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+
+/* Memory that is locked has to be unlocked first before Linux 5.18 (9457056ac426). */
+static int give_back(void *memory, size_t len)
+{
+	if (!madvise(memory, len, MADV_DONTNEED_LOCKED) || !madvise(memory, len, MADV_DONTNEED))
+		return 0;
+	if (errno != EINVAL || munlock(memory, len) || madvise(memory, len, MADV_DONTNEED))
+		return -errno;
+	return mlock2(memory, len, MLOCK_ONFAULT) ? -errno : 0;
+}
+
 /* Whole pages go back to the system, parts of one are overwritten. */
 int ow_store_punch(struct ow_store *store, uint64_t offset, uint64_t len)
 {
@@ -62,5 +76,5 @@ int ow_store_punch(struct ow_store *store, uint64_t offset, uint64_t len)
 	}
 	memset(store->memory + offset, 0, first - offset);
 	memset(store->memory + last, 0, end - last);
-	return madvise(store->memory + first, last - first, MADV_DONTNEED) ? -errno : 0;
+	return give_back(store->memory + first, last - first);
 }

@@ -74,6 +74,19 @@ static void add_gauges(struct text *text, const struct ow_ftl_counters *counters
 	ADD(read_only);
 }
 
+/* Of a drive whose commands take their time: whether they took more. */
+static void add_answers(struct text *text, const struct ow_drive *drive)
+{
+	struct ow_answers answers = ow_answers_now(&drive->answers);
+
+	add(text, "timing", drive->service != NULL);
+	add(text, "answers_timed", answers.timed);
+	add(text, "answers_due_ns", answers.due_ns);
+	add(text, "answers_late", answers.late);
+	add(text, "answers_late_ns", answers.late_ns);
+	add(text, "answers_late_max_ns", answers.late_max_ns);
+}
+
 int ow_truth_json(struct ow_drive *drive, char *buffer, size_t size)
 {
 	struct ow_page_facts facts;
@@ -94,6 +107,9 @@ int ow_truth_json(struct ow_drive *drive, char *buffer, size_t size)
 	add(&text, "trim_mode", facts.config.trim_mode);
 	add(&text, "unaligned_writes", facts.unaligned_writes);
 	add(&text, "power_on_s", facts.power_on_s);
+	add_answers(&text, drive);
+	add(&text, "io_flusher", drive->options.io_flusher);
+	add(&text, "memory_locked", drive->options.memory_locked);
 	if (text.left < 3)
 		return -ENOSPC;
 	return text.at - buffer + snprintf(text.at, text.left, "\n}\n");

@@ -27,7 +27,8 @@ class Irq(IntEnum):
 
 @dataclass(frozen=True)
 class NullBlk:
-    """The attributes, by the names that configfs has for them; size in MiB."""
+    """The attributes, by the names that configfs has for them; size and zone_size in MiB, and queue_mode 0
+    for a driver that takes bios."""
 
     size: int = 1024
     blocksize: int = 512
@@ -39,6 +40,9 @@ class NullBlk:
     completion_nsec: int = 10_000
     memory_backed: int = 0
     discard: int = 0
+    zoned: int = 0
+    zone_size: int = 4
+    zone_max_active: int = 0
 
     def __post_init__(self) -> None:
         """A null_blk without memory accepts `discard` and offers none."""
@@ -56,7 +60,9 @@ def null_blk(config: NullBlk) -> Iterator[str]:
     folder.mkdir()
     try:
         for name, value in asdict(config).items():
-            put(folder / name, int(value))
+            # Kernels without polling (5.10) have nothing to turn off.
+            if value or (folder / name).exists():
+                put(folder / name, int(value))
         put(folder / "power", 1)
         name = _name_of(folder)
         yield name

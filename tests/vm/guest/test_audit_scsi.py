@@ -217,4 +217,4 @@ def test_a_map_that_loses_what_completed_is_proof() -> None:
     # Nothing was left to trim: the map tells nothing then.
     [told] = again.evidence.told
     assert told.bearing is Bearing.SILENT
-    assert again.verdict is Verdict.NOT_SENT
+    assert again.verdict is Verdict.NOTHING_LEFT

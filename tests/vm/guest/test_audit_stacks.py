@@ -165,7 +165,7 @@ def test_f2fs_that_trims_when_it_is_told() -> None:
         assert found.reached_bytes == freed(loop) == found.claimed_bytes
         assert found.unexplained_bytes == 0
         again = audit(point)
-    assert again.verdict is Verdict.NOT_SENT
+    assert again.verdict is Verdict.NOTHING_LEFT
     assert again.claimed_bytes == 0
 
 

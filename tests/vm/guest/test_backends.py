@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
@@ -12,12 +14,15 @@ from opwatch.device import Devices
 from opwatch.errors import Unsupported
 from opwatch.tools.backends import BACKENDS
 from opwatch.tools.watch import choose_leaves
-from tests.kernel.load import mixture
+from tests.kernel.load import flushes, mixture, reads, writes
 from tests.kernel.watching import Seen, lines, opwatch
-from tests.vm.guest import sysfs
+from tests.vm.guest import stacked, sysfs
 from tests.vm.guest.agreement import Together, share_within_one_slot, together
+from tests.vm.guest.exact import assert_explained, observe, observe_themselves
 from tests.vm.guest.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.shell import call, put
 from tests.vm.guest.workload import Fio, fio
+from tests.vm.guest.zones import manage_zones
 from tests.vm.requirements import need_tool
 
 DEVICES = ("nvme", "virtio-blk")
@@ -105,9 +110,55 @@ def test_every_class_is_equal(all_three: Together, driver: str) -> None:
         assert seen[backend].trust.unexplained(0) == []
         assert seen[backend].trust.never_issued == seen["libbpf"].trust.never_issued
         assert seen[backend].trust.flush_tails == seen["libbpf"].trust.flush_tails
+        assert seen[backend].trust.taken_back == 0
     for op in counts:
         sequential = {seen[backend].interval.ops[op].sequential_ratio for backend in BACKENDS}
         assert len(sequential) == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_requests_that_end_twice_count_once(backend: str) -> None:
+    """Those of device mapper's own, and those of a flush sequence."""
+    with null_blk(NullBlk(size=64, memory_backed=1)) as below:
+        put(sysfs.SYS_BLOCK / below / "queue/write_cache", "write back")
+        with stacked.multipath(below) as top:
+
+            def workload() -> None:
+                reads(f"/dev/{top.name}", 101)
+                writes(f"/dev/{top.name}", 53, flags=os.O_DSYNC)
+
+            seen = observe_themselves([top.name, below], workload, backend)
+    for one in seen.values():
+        assert one.counts()["read"] == (101, 101 * 4096)
+        assert one.counts()["write"] == (53, 53 * 4096)
+        assert_explained(f"dm-multipath by {backend}", one)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_flushes_of_a_partition(backend: str) -> None:
+    """They name no sector of it, and count as its writes where the disk has a cache to flush."""
+    with null_blk(NullBlk(size=64, memory_backed=1)) as disk:
+        put(sysfs.SYS_BLOCK / disk / "queue/write_cache", "write back")
+        call("sfdisk", "--quiet", f"/dev/{disk}", stdin="1M,16M\n,\n")
+        part = f"{disk}p2"
+        sysfs.wait_for("a partition", (Path("/dev") / part).exists)
+
+        def workload() -> None:
+            writes(f"/dev/{part}", 53, flags=os.O_DSYNC)
+            flushes(f"/dev/{part}", 31)
+
+        [seen] = observe([part], workload, backend)
+    assert seen.counts()["write"] == (53, 53 * 4096)
+    assert_explained(f"partition by {backend}", seen)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_done_to_zones(backend: str) -> None:
+    zoned = NullBlk(size=64, memory_backed=1, zoned=1)
+    with null_blk(zoned) as disk:
+        [seen] = observe([disk], lambda: manage_zones(f"/dev/{disk}", 5), backend)
+    assert seen.counts()["other"] == (20, 0)
+    assert_explained(f"null_blk zones by {backend}", seen)
 
 
 def test_the_command_says_once_what_lacks(slow: str) -> None:
@@ -134,8 +185,9 @@ def test_what_bcc_cannot_compile_is_shown_in_the_compilers_words(
 ) -> None:
     monkeypatch.setattr(bcc, "source", lambda known: "#error no such kernel")
     leaves, _ = choose_leaves(Devices(), [slow])
-    with pytest.raises(Unsupported, match="error: no such kernel"):
+    with pytest.raises(Unsupported, match="cannot compile") as refused:
         bcc.BccTracer(leaves)
+    assert "error: no such kernel" in refused.value.log
 
 
 def test_what_bpftrace_cannot_know_is_none(all_three: Together) -> None:

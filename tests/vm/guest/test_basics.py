@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from opwatch.collectors.contexts import watch_switches
+from opwatch.contexts import Switches
 from tests.vm.guest.shell import call
 from tests.vm.requirements import IN_GUEST, need_module, need_tool
 
@@ -59,3 +61,10 @@ def test_bpf_program_runs() -> None:
 def test_no_complaint_of_the_kernel() -> None:
     log = subprocess.run(["dmesg", "--level=emerg,alert,crit"], capture_output=True, text=True)
     assert log.stdout == ""
+
+
+def test_a_stock_kernel_runs_programs_while_pid_1_is_current() -> None:
+    """A development kernel that skips them is told apart from this one."""
+    found = watch_switches(20)
+    assert isinstance(found, Switches), found
+    assert found.skipped is False, found

@@ -17,7 +17,7 @@ from tests.vm.guest.workload import Fio, discard
 from tests.vm.requirements import need_module
 
 DEVICES = ("nvme", "nvme-4k", "virtio-blk", "virtio-scsi", "ahci", "usb")
-TIERS = ("full", "exactness")
+TIERS = ("full", "exactness", "floor")
 CPUS = 4
 TIMEOUT_S = 2400
 

@@ -11,6 +11,7 @@ import pytest
 from opwatch.collectors import blk
 from tests.kernel.load import reads
 from tests.vm.guest import removal, stacked, sysfs
+from tests.vm.guest.between import observe_between
 from tests.vm.guest.exact import assert_explained, observe, run_and_check
 from tests.vm.guest.nullblk import Irq, NullBlk, null_blk
 from tests.vm.guest.scsidebug import BAD_SECTORS, Opts, scsi_debug
@@ -21,6 +22,7 @@ DEVICES = ("nvme", "virtio-blk")
 TIERS = ("full", "exactness")
 CPUS = 2
 TIMEOUT_S = 1800
+CHANGES = 7
 READS = Fio("read", 1009, iodepth=4)
 
 
@@ -42,7 +44,7 @@ def test_one_set_of_tags_for_all_queues() -> None:
 
 
 def test_tags_beyond_the_array_go_to_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blk, "MAX_STAMPS", 8)
+    monkeypatch.setattr(blk, "MOST_STAMPS", 8)
     with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
         run_and_check("null_blk by hash", disk, Fio("randrw", 20_011, jobs=2, iodepth=32))
 
@@ -117,6 +119,27 @@ def test_a_processor_taken_offline() -> None:
         [seen] = observe([disk], workload)
     assert seen.counts()["read"][1] == 2 * 40_009 * 4096
     assert_explained("null_blk, a CPU offline", seen)
+
+
+def test_processors_that_come_and_go() -> None:
+    """Rows and lanes belong to processors; a request may end on another one than it began on."""
+    with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
+
+        def workload() -> None:
+            argv = Fio("randrw", 60_013, jobs=2).argv(f"/dev/{disk}")
+            with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as running:
+                for _ in range(CHANGES):
+                    time.sleep(0.3)
+                    with removal.cpu_offline(1):
+                        time.sleep(0.3)
+                assert running.poll() is None, "fio ended before the last change"
+                assert running.wait(300) == 0
+
+        [(seen, between)] = observe_between([disk], workload)
+    counts = seen.counts()
+    assert counts["read"][1] + counts["write"][1] == 2 * 60_013 * 4096
+    assert between.readings > CHANGES
+    assert_explained("null_blk, a CPU that comes and goes", seen, between)
 
 
 def test_statistics_of_the_kernel_are_off() -> None:

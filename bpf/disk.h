@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* Which disk a request or bio is for, and where its partition begins, in every kernel's types. */
+#ifndef OPWATCH_DISK_H
+#define OPWATCH_DISK_H
+
+/*
+ * Since Linux kernel commit d152c682f03c ("block: add an explicit ->disk backpointer to the
+ * request_queue") (in v5.15) the queue knows its disk; before, each request did.
+ */
+static __always_inline struct gendisk *disk_of_request(struct request *rq, bool raw)
+{
+	struct request_queue *q;
+
+	if (!bpf_core_field_exists(struct request_queue, disk))
+		return READ(raw, (struct request___with_disk *)rq, rq_disk);
+	q = READ(raw, rq, q);
+	return READ(raw, q, disk);
+}
+
+/*
+ * Where the partition begins that @rq was sent to; false when it names none. Since Linux kernel
+ * commit 0d02129e76ed ("block: merge struct block_device and struct hd_struct") (in v5.11) a
+ * partition is a block_device; before, it was a structure of its own.
+ */
+static __always_inline bool partition_start(struct request *rq, __u64 *sector, bool raw)
+{
+	struct block_device *part;
+	struct hd_struct *before;
+
+	if (!bpf_core_field_exists(struct block_device, bd_start_sect)) {
+		before = READ(raw, (struct request___with_disk *)rq, part);
+		if (before)
+			*sector = READ(raw, before, start_sect);
+		return before;
+	}
+	part = READ(raw, rq, part);
+	if (part)
+		*sector = READ(raw, part, bd_start_sect);
+	return part;
+}
+
+/*
+ * Since Linux kernel commit 309dca309fc3 ("block: store a block_device pointer in struct bio") (in
+ * v5.12) the disk is reached through the block_device; before, the bio knew it.
+ */
+static __always_inline struct gendisk *disk_of_bio(struct bio *bio, bool raw)
+{
+	struct block_device *bdev;
+
+	if (!bpf_core_field_exists(struct bio, bi_bdev))
+		return READ(raw, (struct bio___with_disk *)bio, bi_disk);
+	bdev = READ(raw, bio, bi_bdev);
+	return READ(raw, bdev, bd_disk);
+}
+
+#endif

@@ -1,0 +1,80 @@
+"""A mounted file system by descriptor: what lies at its mount point may be another one by the next call.
+
+Whoever keeps a descriptor keeps the mount, and with it its number: as long as one is open, every later one
+with that number is of the same mount.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
+from opwatch.usage import Mount, read_usage
+
+
+@contextmanager
+def referred(mount: Mount) -> Iterator[int]:
+    """A reference to the root of this mount, which tells of it and needs no right to read it; RefusedError
+    when another one is at its point by now."""
+    try:
+        place = os.open(mount.point, os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        raise _explained(error, mount.point) from error
+    try:
+        _require(place, mount)
+        yield place
+    finally:
+        os.close(place)
+
+
+@contextmanager
+def opened(mount: Mount) -> Iterator[int]:
+    """A descriptor of the root of this mount; RefusedError when another one is at its point by now."""
+    # A reference to look at first: nothing happens to what is at the point by it.
+    with referred(mount) as place:
+        try:
+            descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
+        except OSError as error:
+            raise _explained(error, mount.point) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _explained(error: OSError, point: str) -> OpwatchError:
+    if isinstance(error, PermissionError):
+        return PermissionMissing(f"{point}: may not be opened; run it as root")
+    return OpwatchError(f"{point}: {error.strerror}")
+
+
+def mount_number(descriptor: int) -> int | None:
+    """The number of the mount that a descriptor lies in, as mountinfo has it; None without /proc."""
+    try:
+        lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().split("\n")
+    except OSError:
+        return None
+    numbers = [line.partition(":")[2] for line in lines if line.startswith("mnt_id:")]
+    return int(numbers[0]) if numbers else None
+
+
+def _require(descriptor: int, mount: Mount) -> None:
+    number = mount_number(descriptor)
+    status = os.fstat(descriptor)
+    dev = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
+    same = None in (number, mount.number) or number == mount.number
+    # The subvolumes of btrfs have numbers of their own, as files of overlayfs may.
+    if not mount.dev.startswith("0:"):
+        same = same and dev == mount.dev
+    if not same:
+        raise RefusedError(_explained_change(number, mount))
+
+
+def _explained_change(number: int | None, planned: Mount) -> str:
+    what = f"the {planned.filesystem} of {planned.source} that was looked at"
+    if any(each.number == number and each.point == planned.point for each in read_usage().mounts):
+        return f"{planned.point}: something else is mounted there now than {what}; look again"
+    return f"{planned.point} is not a mount point any more: {what} was unmounted"

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+#define _GNU_SOURCE
+#include "statefile.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A file in the making is called ".NAME.<16 hexadecimal digits>.saving". */
+#define ENDING	     ".saving"
+#define RANDOM_CHARS 16
+#define ATTEMPTS     16
+
+static int split(struct ow_state_file *file, const char *path)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	char folder[PATH_MAX];
+	size_t len = slash ? (size_t)(slash - path) + 1 : 1;
+
+	if (!*name || !strcmp(name, ".") || !strcmp(name, ".."))
+		return -EISDIR;
+	if (len >= sizeof(folder) ||
+	    strlen(name) + RANDOM_CHARS + sizeof(ENDING) + 2 > sizeof(file->name))
+		return -ENAMETOOLONG;
+	memcpy(folder, slash ? path : ".", len);
+	folder[len] = 0;
+	strcpy(file->name, name);
+	file->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return file->folder < 0 ? -errno : 0;
+}
+
+/* Whether @name is a file in the making of ours. */
+static bool is_newer(const struct ow_state_file *file, const char *name)
+{
+	size_t len = strlen(file->name);
+
+	if (strlen(name) != len + RANDOM_CHARS + sizeof(ENDING) + 1 || name[0] != '.' ||
+	    strncmp(name + 1, file->name, len) || name[len + 1] != '.')
+		return false;
+	name += len + 2;
+	return strspn(name, "0123456789abcdef") == RANDOM_CHARS &&
+	       !strcmp(name + RANDOM_CHARS, ENDING);
+}
+
+/* One that nobody has locked was left by a save that was killed. */
+static void remove_if_left(const struct ow_state_file *file, const char *name)
+{
+	int fd = openat(file->folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (!flock(fd, LOCK_EX | LOCK_NB))
+		unlinkat(file->folder, name, 0);
+	close(fd);
+}
+
+static void remove_leftovers(const struct ow_state_file *file)
+{
+	int fd = openat(file->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	if (!folder) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	while ((entry = readdir(folder)))
+		if (is_newer(file, entry->d_name))
+			remove_if_left(file, entry->d_name);
+	closedir(folder);
+}
+
+/* The file of the name, as it is now; a link stands for itself. */
+static bool is_locked_one(const struct ow_state_file *file)
+{
+	struct stat named, ours;
+
+	return !fstatat(file->folder, file->name, &named, AT_SYMLINK_NOFOLLOW) &&
+	       !fstat(file->locked, &ours) && named.st_dev == ours.st_dev &&
+	       named.st_ino == ours.st_ino;
+}
+
+/* Opening a FIFO for reading does not wait here, and nothing is done to a device. */
+static int open_existing(struct ow_state_file *file, const char **why)
+{
+	struct stat status;
+
+	*why = "the state file cannot be opened";
+	file->locked =
+		openat(file->folder, file->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (file->locked < 0 && errno == ENOENT)
+		return 0;
+	if (file->locked < 0 && errno == ELOOP) {
+		*why = "the state file is a link, which a save would replace: name the file itself";
+		return -EPERM;
+	}
+	if (file->locked < 0)
+		return -errno;
+	*why = "the state file is no regular file: name another one";
+	if (fstat(file->locked, &status) || !S_ISREG(status.st_mode))
+		return -EPERM;
+	*why = "the state file is in use by another drive: destroy that one first, or copy the "
+	       "file";
+	if (flock(file->locked, LOCK_EX | LOCK_NB))
+		return -EBUSY;
+	return 0;
+}
+
+int ow_state_file_open(struct ow_state_file *file, const char *path, const char **why)
+{
+	int ret;
+
+	*file = (struct ow_state_file){.folder = -1, .locked = -1};
+	*why = "the folder of the state file cannot be opened";
+	ret = split(file, path);
+	for (int i = 0; !ret && i < ATTEMPTS; i++) {
+		if (file->locked >= 0)
+			close(file->locked);
+		ret = open_existing(file, why);
+		/* Between opening and locking, whoever had it may have replaced it. */
+		if (ret || file->locked < 0 || is_locked_one(file))
+			break;
+	}
+	if (ret)
+		ow_state_file_close(file);
+	else
+		remove_leftovers(file);
+	return ret;
+}
+
+void ow_state_file_close(struct ow_state_file *file)
+{
+	if (file->locked >= 0)
+		close(file->locked);
+	if (file->folder >= 0)
+		close(file->folder);
+	file->folder = file->locked = -1;
+}
+
+FILE *ow_state_file_read(const struct ow_state_file *file)
+{
+	int fd = fcntl(file->locked, F_DUPFD_CLOEXEC, 0);
+	FILE *content = fd < 0 ? NULL : fdopen(fd, "r");
+
+	if (!content && fd >= 0)
+		close(fd);
+	return content;
+}
+
+static int name_newer(struct ow_state_file *file)
+{
+	uint64_t random;
+
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return -EAGAIN;
+	snprintf(file->newer, sizeof(file->newer), ".%.*s.%016llx" ENDING,
+		 (int)(sizeof(file->newer) - RANDOM_CHARS - sizeof(ENDING) - 2), file->name,
+		 (unsigned long long)random);
+	return 0;
+}
+
+/* Locked from the first, or another would take it for a leftover. Returns it or -errno. */
+static int make_newer(struct ow_state_file *file)
+{
+	int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+	int fd, ret = name_newer(file);
+	struct stat status;
+
+	if (ret)
+		return ret;
+	fd = openat(file->folder, file->newer, flags, 0600);
+	if (fd < 0)
+		return -errno;
+	if (!flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &status) && status.st_nlink)
+		return fd;
+	close(fd);
+	return -EEXIST;
+}
+
+FILE *ow_state_file_begin(struct ow_state_file *file)
+{
+	int fd = -EEXIST;
+	FILE *content;
+
+	remove_leftovers(file);
+	for (int i = 0; i < ATTEMPTS && fd == -EEXIST; i++)
+		fd = make_newer(file);
+	content = fd < 0 ? NULL : fdopen(fd, "w");
+	if (content)
+		return content;
+	errno = fd < 0 ? -fd : errno;
+	if (fd >= 0) {
+		close(fd);
+		ow_state_file_drop(file);
+	}
+	return NULL;
+}
+
+void ow_state_file_drop(struct ow_state_file *file)
+{
+	unlinkat(file->folder, file->newer, 0);
+}
+
+/* Never over a file that somebody else has put there since. */
+static int replace(const struct ow_state_file *file)
+{
+	if (file->locked < 0) {
+		if (!linkat(file->folder, file->newer, file->folder, file->name, 0))
+			return unlinkat(file->folder, file->newer, 0) ? -errno : 0;
+		/* A file system without hard links. */
+		if (errno != EPERM && errno != EOPNOTSUPP)
+			return -errno;
+		return renameat2(file->folder, file->newer, file->folder, file->name,
+				 RENAME_NOREPLACE)
+			       ? -errno
+			       : 0;
+	}
+	if (!is_locked_one(file) && !faccessat(file->folder, file->name, F_OK, AT_SYMLINK_NOFOLLOW))
+		return -EEXIST;
+	return renameat(file->folder, file->newer, file->folder, file->name) ? -errno : 0;
+}
+
+int ow_state_file_commit(struct ow_state_file *file, FILE *content)
+{
+	int locked, ret;
+
+	if (fflush(content) || fsync(fileno(content)))
+		return -errno;
+	/* The lock belongs to the open file: this descriptor keeps it when @content is closed. */
+	locked = fcntl(fileno(content), F_DUPFD_CLOEXEC, 0);
+	if (locked < 0)
+		return -errno;
+	ret = replace(file);
+	if (ret) {
+		close(locked);
+		return ret;
+	}
+	if (file->locked >= 0)
+		close(file->locked);
+	file->locked = locked;
+	/* It has its name; a folder that cannot be synced, as some cannot, is no failure. */
+	fsync(file->folder);
+	return 0;
+}

@@ -1,0 +1,315 @@
+"""Loop devices by descriptor: a number or a path names whichever device has it at the moment.
+
+A loop device is bound to its file for as long as a descriptor of it is open: LOOP_CLR_FD on a device that
+others have open only asks for it to be cleared at the last close (since Linux 3.7, commit a1ecac3b0656), and
+LOOP_CONFIGURE on one that is bound is refused. So whoever holds a descriptor may use the number, too, as long
+as the node of that name is the device's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import stat
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported
+
+CONTROL = Path("/dev/loop-control")
+# linux/loop.h
+_SET_FD, _CLR_FD, _SET_STATUS64, _GET_STATUS64 = 0x4C00, 0x4C01, 0x4C04, 0x4C05
+_SET_DIRECT_IO, _SET_BLOCK_SIZE, _CONFIGURE = 0x4C08, 0x4C09, 0x4C0A
+_GET_FREE = 0x4C82
+_READ_ONLY, _AUTOCLEAR, _PARTSCAN, _DIRECT_IO = 1, 4, 8, 16
+# device, inode, rdevice, offset, size limit; number, two of encryption, flags; three texts; init
+_INFO = struct.Struct("=5Q4I64s64s32s2Q")
+_CONFIG_HEAD = struct.Struct("=2I")
+_RESERVED = bytes(64)
+# linux/fs.h
+_GET_DISKSEQ = 0x80081280
+_NO_SUCH_IOCTL = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
+# Others take the number that the kernel has just called free.
+_ATTEMPTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """How a loop device is bound to its file."""
+
+    direct_io: bool = False
+    partscan: bool = True
+    read_only: bool = False
+    autoclear: bool = True  # detached by the kernel when the last descriptor of it is closed
+    block_size: int = 0  # 512 where it is 0
+
+    @property
+    def flags(self) -> int:
+        return (
+            (_READ_ONLY if self.read_only else 0)
+            | (_AUTOCLEAR if self.autoclear else 0)
+            | (_PARTSCAN if self.partscan else 0)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What tells one life of a loop device from every other: its number is used again and again."""
+
+    dev: tuple[int, int]
+    backing: tuple[int, int]  # st_dev and st_ino of the file
+    diskseq: int | None  # None before Linux 5.15
+
+
+def diskseq(descriptor: int) -> int | None:
+    """The number that no other disk of this boot has had; None before Linux 5.15."""
+    buffer = bytearray(8)
+    try:
+        fcntl.ioctl(descriptor, _GET_DISKSEQ, buffer)
+    except OSError:
+        return None
+    value: int = struct.unpack("=Q", buffer)[0]
+    return value
+
+
+def backing_of(descriptor: int) -> tuple[int, int] | None:
+    """st_dev and st_ino of the file behind a loop device, None when it has none. The kernel asks the file
+    system that holds it, and waits for one that does not answer."""
+    buffer = bytearray(_INFO.size)
+    try:
+        fcntl.ioctl(descriptor, _GET_STATUS64, buffer)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return None
+        raise OpwatchError(f"a loop device does not say what is behind it: {error.strerror}") from error
+    device, inode = _INFO.unpack(buffer)[:2]
+    # As the kernel packs it, which is not as the C library does for large numbers.
+    major, minor = (device >> 8) & 0xFFF, (device & 0xFF) | ((device >> 12) & 0xFFF00)
+    return os.makedev(major, minor), inode
+
+
+class LoopDevice:
+    """An open loop device. `node` is its name, which is right as long as require_same() says nothing; `path`
+    is the descriptor as other processes can open it."""
+
+    def __init__(self, descriptor: int, node: str) -> None:
+        self._descriptor = descriptor
+        self.node = node
+        self.identity = self._now()
+
+    def __enter__(self) -> LoopDevice:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def name(self) -> str:
+        """The kernel's name, such as loop3."""
+        return Path(self.node).name
+
+    @property
+    def path(self) -> str:
+        """For tools that are started: it is this device whatever its node is by then."""
+        return f"/proc/{os.getpid()}/fd/{self.fileno()}"
+
+    def fileno(self) -> int:
+        if self._descriptor < 0:
+            raise OpwatchError(f"{self.node} has been closed")
+        return self._descriptor
+
+    def _now(self) -> Identity:
+        number = os.fstat(self.fileno()).st_rdev
+        backing = backing_of(self.fileno())
+        if backing is None:
+            raise OpwatchError(f"{self.node} has no file behind it")
+        return Identity((os.major(number), os.minor(number)), backing, diskseq(self.fileno()))
+
+    def require_same(self) -> None:
+        """RefusedError when this is not the disk that was opened, or its node is another device's."""
+        if self._now() != self.identity:
+            raise RefusedError(f"{self.node} has another file behind it than the one it was opened with")
+        with contextlib.suppress(OSError):
+            status = Path(self.node).stat()
+            if (os.major(status.st_rdev), os.minor(status.st_rdev)) == self.identity.dev:
+                return
+        raise RefusedError(f"{self.node} is not the node of {self.identity.dev[0]}:{self.identity.dev[1]}")
+
+    def detach(self) -> None:
+        """Take the file away: now, or when the last other process closes the device."""
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self.fileno(), _CLR_FD)
+        self.close()
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def attach(backing: int, binding: Binding | None = None) -> LoopDevice:
+    """A loop device on an open file, which may be closed afterwards, and needs no name."""
+    binding = binding or Binding()
+    for _ in range(_ATTEMPTS):
+        number = _free_number()
+        descriptor = _open_node(number, read_only=binding.read_only)
+        try:
+            _bind(descriptor, backing, binding)
+            device = LoopDevice(descriptor, f"/dev/loop{number}")
+            _allow_discards(device.name)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno != errno.EBUSY:
+                raise OpwatchError(
+                    f"cannot make a loop device of /dev/loop{number}: {error.strerror}"
+                ) from error
+        except BaseException:
+            os.close(descriptor)
+            raise
+        else:
+            return device
+    raise OpwatchError(f"others took {_ATTEMPTS} free loop devices before it could be used; try again")
+
+
+def open_loop(node: str) -> LoopDevice:
+    """A loop device that is bound already, held from now on; compare its identity before using it."""
+    number = Path(node).name.removeprefix("loop")
+    if not number.isdigit():
+        raise OpwatchError(f"{node} is no loop device")
+    descriptor = _open_node(int(number))
+    try:
+        return LoopDevice(descriptor, f"/dev/loop{number}")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def loops_over(backing: tuple[int, int], sys: Path = Path("/sys")) -> Iterator[LoopDevice]:
+    """Every loop device over the file of this st_dev and st_ino, open; the caller closes them. Devices that
+    may not be opened are left out."""
+    for folder in sorted((sys / "block").glob("loop*/loop")):
+        with contextlib.suppress(OpwatchError):
+            device = open_loop(f"/dev/{folder.parent.name}")
+            if device.identity.backing == backing:
+                yield device
+            else:
+                device.close()
+
+
+def _free_number() -> int:
+    try:
+        control = os.open(CONTROL, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise Unsupported(
+            f"this kernel has no loop devices ({CONTROL} is missing); try modprobe loop"
+        ) from error
+    except OSError as error:
+        kind = PermissionMissing if error.errno in (errno.EACCES, errno.EPERM) else OpwatchError
+        raise kind(f"cannot make a loop device: {CONTROL}: {error.strerror}; run it as root") from error
+    try:
+        return fcntl.ioctl(control, _GET_FREE)
+    except OSError as error:
+        raise OpwatchError(f"the kernel has no loop device left: {error.strerror}") from error
+    finally:
+        os.close(control)
+
+
+def _open_node(number: int, *, read_only: bool = False) -> int:
+    """A descriptor of loop device `number`, and of nothing else that may bear its name."""
+    node = f"/dev/loop{number}"
+    wanted = _number_of(number)
+    try:
+        # Opening anything but the device itself could wait, or do something.
+        reference = os.open(node, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise Unsupported(
+            f"{node}: {error.strerror}. The kernel has this device, but here is no node for it, as in a "
+            f"container: mknod {node} b {wanted[0]} {wanted[1]}"
+        ) from error
+    try:
+        status = os.fstat(reference)
+        is_node = stat.S_ISBLK(status.st_mode)
+        if not is_node or (os.major(status.st_rdev), os.minor(status.st_rdev)) != wanted:
+            raise RefusedError(f"{node} is not the node of block device {wanted[0]}:{wanted[1]}")
+        mode = os.O_RDONLY if read_only else os.O_RDWR
+        return os.open(f"/proc/self/fd/{reference}", mode | os.O_CLOEXEC)
+    except OSError as error:
+        kind = PermissionMissing if error.errno in (errno.EACCES, errno.EPERM) else OpwatchError
+        raise kind(f"{node}: {error.strerror}") from error
+    finally:
+        os.close(reference)
+
+
+def _number_of(number: int) -> tuple[int, int]:
+    """major:minor of a loop device; with max_part, minors are not numbers."""
+    try:
+        major, _, minor = Path(f"/sys/block/loop{number}/dev").read_text().partition(":")
+        return int(major), int(minor)
+    except (OSError, ValueError) as error:
+        raise Unsupported(f"/sys/block/loop{number} is missing; is sysfs mounted?") from error
+
+
+def _bind(descriptor: int, backing: int, binding: Binding) -> None:
+    # Some tools compare the names alone, as mkfs.btrfs does: no two are the same.
+    label = f"opwatch-{secrets.token_hex(8)}".encode()
+    flags = binding.flags | (_DIRECT_IO if binding.direct_io else 0)
+    info = _INFO.pack(0, 0, 0, 0, 0, 0, 0, 0, flags, label, b"", b"", 0, 0)
+    try:
+        fcntl.ioctl(descriptor, _CONFIGURE, _CONFIG_HEAD.pack(backing, binding.block_size) + info + _RESERVED)
+    except OSError as error:
+        if error.errno not in _NO_SUCH_IOCTL:
+            raise
+    else:
+        return
+    _bind_in_steps(descriptor, backing, binding, label)
+
+
+def _bind_in_steps(descriptor: int, backing: int, binding: Binding, label: bytes) -> None:
+    """As before LOOP_CONFIGURE (Linux 5.8): who is killed between the steps leaves the device bound."""
+    fcntl.ioctl(descriptor, _SET_FD, backing)
+    try:
+        if binding.block_size:
+            fcntl.ioctl(descriptor, _SET_BLOCK_SIZE, binding.block_size)
+        info = _INFO.pack(0, 0, 0, 0, 0, 0, 0, 0, binding.flags, label, b"", b"", 0, 0)
+        _again(descriptor, _SET_STATUS64, info)
+        if binding.direct_io:
+            with contextlib.suppress(OSError):  # a file system without direct I/O is read through the cache
+                _again(descriptor, _SET_DIRECT_IO, 1)
+    except OSError:
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(descriptor, _CLR_FD)
+        raise
+
+
+def _again(descriptor: int, request: int, argument: bytes | int) -> None:
+    """The kernel answers EAGAIN while pages of the device are in use."""
+    for _ in range(_ATTEMPTS):
+        try:
+            fcntl.ioctl(descriptor, request, argument)
+        except BlockingIOError:
+            time.sleep(0.05)
+        else:
+            return
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def _allow_discards(name: str) -> None:
+    """A loop device keeps the limit that whoever had its number before has set."""
+    queue = Path("/sys/block") / name / "queue"
+    with contextlib.suppress(OSError, ValueError):
+        grain, most, limit = (
+            int((queue / f"discard_{key}").read_text())
+            for key in ("granularity", "max_hw_bytes", "max_bytes")
+        )
+        most = most // grain * grain if grain else 0
+        if limit < most:
+            (queue / "discard_max_bytes").write_text(str(most))

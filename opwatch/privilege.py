@@ -1,0 +1,47 @@
+"""How to run this very opwatch with the privilege that it lacks."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import opwatch
+from opwatch.errors import PermissionMissing
+
+
+def own_command() -> str:
+    """This opwatch by its full path: sudo has a PATH of its own. Where there is no script, the module by -P,
+    which does not import from the folder one happens to be in."""
+    called = shutil.which(sys.argv[0]) if Path(sys.argv[0]).name == "opwatch" else None
+    beside = Path(sys.executable).parent / "opwatch"
+    if called:
+        return shlex.quote(str(Path(called).absolute()))
+    if os.access(beside, os.X_OK):
+        return shlex.quote(str(beside))
+    module = f"{shlex.quote(sys.executable)} -P -m opwatch"
+    if _is_installed():
+        return module
+    return f"env PYTHONPATH={shlex.quote(str(Path(opwatch.__file__).parents[1]))} {module}"
+
+
+def _is_installed() -> bool:
+    try:
+        importlib.metadata.distribution("opwatch")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def missing(what: str, needs: str, command: str = "...", otherwise: str = "") -> PermissionMissing:
+    """The error of `what` without the privilege `needs`: with the command that has it."""
+    words = f"{what} needs {needs}. Try: sudo {own_command()} {command}"
+    return PermissionMissing(words + (f" ({otherwise})" if otherwise else ""))
+
+
+def require_root(what: str, needs: str, command: str, otherwise: str = "") -> None:
+    if os.geteuid() != 0:
+        raise missing(what, f"root: {needs}", command, otherwise)

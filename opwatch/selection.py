@@ -1,0 +1,58 @@
+"""What a person asked to watch, and which disks do its I/O now. That changes while it is watched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opwatch.device import BlockDevice, Devices, Leaf
+from opwatch.errors import UsageError
+
+
+class Selection:
+    """Devices by name, resolved once, or every disk of the machine. Nothing is kept of what they stand on."""
+
+    def __init__(self, devices: Devices, names: Sequence[str] | None) -> None:
+        self._devices = devices
+        self.named = [devices.resolve(name) for name in names or ()]
+        for device in self.named:
+            if not device.size_bytes:
+                raise UsageError(f"{device.name} has no medium (its size is 0)")
+
+    def leaves(self) -> list[Leaf]:
+        """What to trace now, each disk once: for the first of the named devices that stand on it."""
+        if not self.named:
+            return self._all_disks()
+        by_device: dict[BlockDevice, Leaf] = {}
+        for device in self.named:
+            for leaf in self._devices.leaves(device):
+                by_device.setdefault(leaf.device, leaf)
+        return list(by_device.values())
+
+    def _all_disks(self) -> list[Leaf]:
+        disks = [disk for disk in self._devices.disks() if disk.size_bytes]
+        visible = [disk for disk in disks if disk.is_request_based and not disk.is_hidden]
+        heads = [disk for disk in disks if not disk.is_request_based and disk.name.startswith("nvme")]
+        paths = [leaf for head in heads for leaf in self._devices.leaves(head)]
+        return [Leaf(disk, disk) for disk in visible] + paths
+
+    def notes(self) -> list[str]:
+        """What is not obvious about where the named devices' I/O is counted."""
+        return [note for device in self.named for note in _notes(device, self._devices.leaves(device))]
+
+
+def _notes(device: BlockDevice, leaves: Sequence[Leaf]) -> list[str]:
+    names = ", ".join(leaf.device.name for leaf in leaves)
+    if names != device.name:
+        return [
+            f"{device.name} is {device.kind()}: its I/O is traced on {names}, each on its own rows. "
+            "Other users of these disks are counted too."
+        ]
+    if device.is_partition:
+        first, last = device.sectors
+        return [
+            f"{device.name}: only sectors {first} to {last} of {device.disk.name} are counted; flushes "
+            "belong to the whole disk and are not."
+        ]
+    if not device.is_request_based:
+        return [f"{device.name}: its driver has no requests; traced bio by bio, from submission to end."]
+    return []

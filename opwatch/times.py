@@ -1,0 +1,28 @@
+"""Times as people write them, read in one way by every command: 90, 90s, 10m, 1.5h, 200ms."""
+
+from __future__ import annotations
+
+import re
+
+from opwatch.errors import UsageError
+
+_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_TIME = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(ms|s|m|h|d|)", re.ASCII)
+FORMS = "90, 90s, 10m or 1.5h"
+
+
+def parse_time(text: str) -> float:
+    """Seconds."""
+    read = _TIME.fullmatch(text.strip())
+    if not read:
+        raise UsageError(f"{text!r} is no time: write {FORMS}")
+    return float(read[1]) * _UNITS[read[2]]
+
+
+def spell(seconds: float) -> str:
+    """A time in the largest unit that takes no fraction of it."""
+    for unit in ("d", "h", "m", "s"):
+        if seconds >= _UNITS[unit] and not seconds % _UNITS[unit]:
+            return f"{seconds / _UNITS[unit]:.0f}{unit}"
+    value, unit = (seconds * 1000, "ms") if seconds < 1 else (seconds, "s")
+    return f"{value:.6f}".rstrip("0").rstrip(".") + unit

@@ -1,0 +1,149 @@
+"""Tracers of fixed sets of disks, read as one whose set changes while it is attached."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from opwatch import abi
+from opwatch.device import Leaf
+from opwatch.errors import OpwatchError
+from opwatch.tracing import Tracer, settled
+from opwatch.trust import Reading
+
+# Each part costs a run of its programs for every request of the machine, some 10 ns where the disk is not
+# its own.
+MAX_PARTS = 16
+
+
+@dataclass(slots=True)
+class _Part:
+    """One tracer. `places` are those of its leaves, in their order; `live` those that are still wanted."""
+
+    tracer: Tracer
+    places: list[int]
+    live: set[int]
+
+
+def _batches(leaves: Sequence[Leaf]) -> Iterable[list[Leaf]]:
+    """As many leaves as one tracer takes. Those on one disk stay together where they fit: they share its
+    place for requests in flight."""
+    by_disk: dict[str, list[Leaf]] = {}
+    for leaf in leaves:
+        by_disk.setdefault(leaf.device.disk.name, []).append(leaf)
+    batch: list[Leaf] = []
+    for group in by_disk.values():
+        for begin in range(0, len(group), abi.MAX_TARGETS):
+            chunk = group[begin : begin + abi.MAX_TARGETS]
+            if len(batch) + len(chunk) > abi.MAX_TARGETS:
+                yield batch
+                batch = []
+            batch += chunk
+    if batch:
+        yield batch
+
+
+class TracerSet:
+    """Attached from construction to close(). A leaf is known by its place, a number that is given once: the
+    same disk that comes again has another."""
+
+    def __init__(self, attach: Callable[[Sequence[Leaf]], Tracer]) -> None:
+        self._attach = attach
+        self._parts: list[_Part] = []
+        self._numbers = itertools.count()
+        # Of parts that are closed.
+        self._past_misses: int | None = 0
+        # The same for all parts: they are attached in one way to one kernel.
+        self.backend = self.hooks = ""
+        self.lacks: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()
+
+    def add(self, leaves: Sequence[Leaf]) -> list[int]:
+        """Attach to further leaves, all or none; returns their places in the same order."""
+        batches = list(_batches(leaves))
+        if self._parts and len(self._parts) + len(batches) > MAX_PARTS:
+            raise OpwatchError(
+                f"{len(self._parts)} sets of programs are attached already, one for each time that disks "
+                "came, and each makes every request a little slower. Start opwatch anew to watch all"
+            )
+        parts: list[_Part] = []
+        place_of: dict[int, int] = {}
+        try:
+            for batch in batches:
+                places = list(itertools.islice(self._numbers, len(batch)))
+                parts.append(_Part(self._attach(batch), places, set(places)))
+                place_of |= {id(leaf): place for leaf, place in zip(batch, places, strict=True)}
+        except BaseException:
+            for part in parts:
+                part.tracer.close()
+            raise
+        self._parts += parts
+        for part in parts:
+            self.backend, self.hooks = part.tracer.backend, part.tracer.hooks
+            self.lacks = tuple(part.tracer.lacks)
+            self.notes += tuple(note for note in part.tracer.notes if note not in self.notes)
+        return [place_of[id(leaf)] for leaf in leaves]
+
+    def by_tracer(self, places: Collection[int]) -> list[tuple[Tracer, list[int]]]:
+        """The tracers of these places, each with those that it has."""
+        groups = [(part.tracer, [place for place in part.places if place in places]) for part in self._parts]
+        return [(tracer, own) for tracer, own in groups if own]
+
+    def drop(self, place: int) -> None:
+        """A leaf is wanted no longer. Its part is closed with the last of its leaves."""
+        part = self._part_of(place)
+        part.live.remove(place)
+        if not part.live:
+            self._past_misses = _sum((self._past_misses, part.tracer.misses()))
+            self._parts.remove(part)
+            part.tracer.close()
+
+    def read(self, wanted: Collection[int] | None = None) -> dict[int, Reading]:
+        """A reading of each leaf that is watched, or of those wanted."""
+        readings: dict[int, Reading] = {}
+        for part in self._parts:
+            places = part.live if wanted is None else part.live & set(wanted)
+            if places:
+                pairs = zip(part.places, part.tracer.read(), strict=True)
+                readings |= {place: reading for place, reading in pairs if place in places}
+        return readings
+
+    def read_settled(
+        self, wanted: Collection[int] | None = None, patience_s: float = 0.2
+    ) -> dict[int, Reading]:
+        """Readings with nothing completing meanwhile, if there is such a moment soon; else the last."""
+        readings: dict[int, Reading] = {}
+
+        def read() -> list[Reading]:
+            readings.update(self.read(wanted))
+            return list(readings.values())
+
+        settled(read, patience_s)
+        return readings
+
+    def misses(self) -> int | None:
+        """Runs of our programs that the kernel skipped since the start; None where nobody tells."""
+        return _sum((self._past_misses, *(part.tracer.misses() for part in self._parts)))
+
+    def programs(self) -> list[tuple[str, int, int, int, int]]:
+        """(name, id, runs, run_ns, recursion misses) of each attached program."""
+        return [program for part in self._parts for program in part.tracer.programs()]
+
+    def close(self) -> None:
+        for part in self._parts:
+            part.tracer.close()
+        self._parts = []
+
+    def _part_of(self, place: int) -> _Part:
+        return next(part for part in self._parts if place in part.places)
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    """None as soon as one is not known."""
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total

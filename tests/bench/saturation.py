@@ -1,0 +1,83 @@
+"""`make bench-saturation`: IOPS of null_blk that completes at once, in a guest, untraced and traced.
+
+Run by hand, in a guest: every CPU is busy with I/O, so that what a tracer takes is missing from the IOPS. The
+guest is emulated: its figures compare tracers, and are not those of a real machine.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from opwatch.collectors.fio import run_fio
+from tests.vm.guest.nullblk import Irq, NullBlk, null_blk
+
+from .default_set import ours
+
+ROUNDS, SECONDS = 5, 3
+LOAD = ("--rw=randread", "--bs=4k", "--iodepth=64", "--ioengine=libaio", "--time_based")
+
+
+@contextmanager
+def untraced(_: str) -> Iterator[object]:
+    yield None
+
+
+def command(*argv: str) -> Callable[[str], AbstractContextManager[object]]:
+    """A tracer that is a program of its own."""
+
+    @contextmanager
+    def running(_: str) -> Iterator[object]:
+        process = subprocess.Popen([shutil.which(argv[0]) or argv[0], *argv[1:]], stdout=subprocess.DEVNULL)
+        try:
+            time.sleep(3)
+            if process.poll() is not None:
+                raise RuntimeError(f"{argv[0]} ended before the load began")
+            yield process
+        finally:
+            process.terminate()
+            process.wait()
+
+    return running
+
+
+TRACERS: dict[str, Callable[[str], AbstractContextManager[object]]] = {
+    "untraced": untraced,
+    "opwatch --dev D": ours,
+    "biolatency -D -F": command("biolatency", "-D", "-F", "600"),
+    "biosnoop": command("biosnoop"),
+}
+
+
+def main() -> int:
+    iops: dict[str, list[float]] = {name: [] for name in TRACERS}
+    failed: dict[str, str] = {}
+    config = NullBlk(size=256, memory_backed=1, discard=1, irqmode=Irq.NONE, submit_queues=2)
+    with null_blk(config) as disk:
+        for _ in range(ROUNDS):
+            for name, tracer in TRACERS.items():
+                if name in failed:
+                    continue
+                try:
+                    with tracer(f"/dev/{disk}"):
+                        iops[name].append(run_fio(f"/dev/{disk}", [*LOAD, f"--runtime={SECONDS}"]).iops)
+                except RuntimeError as error:
+                    failed[name] = str(error)
+    base = iops["untraced"]
+    print("| tracer | IOPS | of untraced |\n|---|---|---|")
+    for name, found in iops.items():
+        if name in failed:
+            print(f"| {name} | {failed[name]} | |")
+            continue
+        ratio = statistics.median(a / b for a, b in zip(found, base, strict=True))
+        print(f"| {name} | {statistics.median(found):.0f} | {ratio:.3f} |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""Formats that have no target of their own elsewhere: settings, tables and reports, changed by type.
+
+    python -m tests.fuzz.formats [INPUTS [SEED]]
+
+An input must be read, or refused with OpwatchError, within 50 ms of CPU time.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from opwatch import foreign
+from opwatch.collectors.bpftrace import Frames, decode
+from opwatch.collectors.bpftrace_script import FIRST_MAP, LAST_MAP
+from opwatch.collectors.diskstats import decode_stat
+from opwatch.collectors.fio import decode_fio
+from opwatch.collectors.smart import parse_output
+from opwatch.counters.catalogue import PACKAGED, Catalogue, parse_catalogue
+from opwatch.counters.evidence import Evidence
+from opwatch.counters.report import report
+from opwatch.drive.place import Record
+from opwatch.drive.users import mounted_from, mounts_of
+from opwatch.ftl import profiles
+from opwatch.trim.causes import PACKAGED as CAUSES
+from opwatch.trim.causes import parse_causes
+from opwatch.trim.schedule import parse_fstab, parse_properties
+from opwatch.usage import mount_of, parse_mountinfo, parse_swaps
+
+from .rules import BOUND, refused_or_sound
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
+_VALUES = (
+    *("-1", "0", "1", "255", "256", "1e999", "nan", "true", '""', '"x"', '"\u00b2"', "[]", "{}", "[[]]"),
+    *("9" * 30, "9" * 5000, "[" * 70 + "]" * 70, "[" * 2000, '"' + "x" * 500 + '"', "1970-01-01", '"0:16"'),
+)
+_BYTES = (
+    b"\xff",
+    b"\x00",
+    b"\xe2\x80\xa8",
+    b"\xc2\x85",
+    b"\r",
+    b"\n",
+    b"\t",
+    b"\\040",
+    b"\\777",
+    b" - ",
+    b" ",
+)
+_MOUNTINFO = (
+    b"30 27 8:1 / /boot\\040x rw,relatime shared:1 master:2 - ext4 /dev/sda1 rw,discard\n"
+    b"31 1 0:45 /@ / rw - btrfs /dev/mapper/cryptroot rw,subvolid=256\n"
+)
+_FIO = json.dumps(
+    {
+        "jobs": [
+            {key: {"total_ios": 5, "io_bytes": 20480} for key in ("read", "write", "trim")}
+            | {"job_runtime": 1000}
+        ]
+    }
+).encode()
+_STAT = (
+    b"      12       3     456      78      90      12     345      67       0      89      10  1  2  3  4\n"
+)
+_RECORD = b'{"name": "a", "device": "/dev/loop7", "pid": 5, "state": null, "no_data": false, "diskseq": 9}'
+_BPFTRACE = (
+    b'{"type": "attached_probes", "data": {"probes": 5}}\n'
+    b'{"type": "lost_events", "data": {"events": 3}}\n'
+    + f'{{"type": "map", "data": {{"{FIRST_MAP}": {{"1,1": 4096}}}}}}\n'.encode()
+    + b'{"type": "map", "data": {"@latency": {"1,1,40": 3, "2,2,9": 1}, "@event": {"1,1,0": 2}}}\n'
+    + f'{{"type": "map", "data": {{"{LAST_MAP}": {{"1,1": 7}}}}}}\n'.encode()
+)
+
+
+def _small(path: Path) -> bytes:
+    """A report with a few rows of each of its tables."""
+
+    def cut(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: cut(each) for key, each in value.items()}
+        return [cut(each) for each in value[:3]] if isinstance(value, list) else value
+
+    return json.dumps(cut(json.loads(path.read_bytes()))).encode()
+
+
+class Fuzz:
+    """One sequence of inputs from a seed. `targets` are called by turns of chance."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._catalogues = [path.read_text().split("\n\n") for path in sorted(PACKAGED.glob("*.toml"))]
+        self._causes = CAUSES.read_text().split("\n\n")
+        folder = Path(profiles.__file__).parent / "profiles"
+        self._profiles = [path.read_bytes() for path in sorted(folder.glob("*.toml"))]
+        self._reports = [_small(path) for path in sorted(FIXTURES.glob("smartctl_exporter/*.json"))]
+        self.targets: dict[str, Callable[[], object]] = {
+            "mountinfo": self._mountinfo,
+            "swaps": lambda: parse_swaps(self._text(b"Filename\tType\n/dev/sdb1  partition\t5\t0\t-2\n")),
+            "fstab": lambda: parse_fstab(
+                self._text(b"/dev/sda1 / ext4 rw 0 1\nLABEL=a\\040b /m xfs x 0 2\n")
+            ),
+            "units": lambda: parse_properties(self._text(b"Id=a\nLoadState=loaded\n\nId=b\n")),
+            "catalogue": self._catalogue,
+            "causes": lambda: parse_causes(self._settings(self._causes), "causes"),
+            "profile": self._profile,
+            "smartctl": self._smartctl,
+            "fio": lambda: decode_fio(self._text(_FIO)),
+            "stat": lambda: decode_stat(self._text(_STAT)),
+            "record": lambda: Record.of(foreign.parse_json(self._damaged(_RECORD), "drive.json")),
+            "bpftrace": self._bpftrace,
+            "json": lambda: foreign.parse_json(self._damaged(_FIO), "it"),
+            "toml": lambda: foreign.parse_toml(self._damaged(self._random.choice(self._profiles)), "it"),
+        }
+
+    def run(self, inputs: int, only: str | None = None) -> None:
+        """That many inputs; the first that breaks a rule raises."""
+        names = [only] if only else list(self.targets)
+        for _ in range(inputs):
+            name = self._random.choice(names)
+            with refused_or_sound(name):
+                self.targets[name]()
+
+    def _damaged(self, raw: bytes) -> bytes:
+        """Bytes changed, inserted and repeated; values replaced by others of another type or size."""
+        chance, changed = self._random, bytearray(raw)
+        for _ in range(chance.randrange(1, 6)):
+            at, kind = chance.randrange(len(changed) + 1), chance.random()
+            if kind < 0.3:
+                changed[at:at] = chance.choice(_BYTES)
+            elif kind < 0.5:
+                changed[at : at + 1] = bytes((chance.randrange(256),))
+            elif kind < 0.7:
+                end = at + chance.randrange(40)
+                changed[at:at] = bytes(changed[at:end]) * chance.choice((1, 2, 50))
+            elif kind < 0.9:
+                value = chance.choice(_VALUES).encode("utf-8")
+                changed[at : at + chance.randrange(12)] = value
+            else:
+                del changed[at : at + chance.randrange(40)]
+        return bytes(changed)
+
+    def _text(self, raw: bytes) -> str:
+        return foreign.names_of(self._damaged(raw))
+
+    def _mountinfo(self) -> None:
+        text = self._text(_MOUNTINFO)
+        for mount in (found := parse_mountinfo(text)):
+            assert mount_of(mount.point, found) is not None or not mount.point.startswith("/")
+        mounts_of((8, 1), text)
+        mounted_from("/dev/sda1", text)
+
+    def _settings(self, paragraphs: list[str]) -> str:
+        """Some tables of a file, with values of other types, lines that are gone, and damaged bytes."""
+        chance, lines = self._random, []
+        for line in "\n\n".join(chance.sample(paragraphs, min(3, len(paragraphs)))).split("\n"):
+            key, equals, _ = line.partition(" = ")
+            kind = chance.random()
+            if equals and kind < 0.06:
+                lines.append(f"{key} = {chance.choice(_VALUES)}")
+            elif kind > 0.02:
+                lines.append(line)
+        text = "\n".join(lines)
+        return text if chance.random() < 0.7 else self._damaged(text.encode()).decode("utf-8", "replace")
+
+    def _catalogue(self) -> None:
+        entries = parse_catalogue(self._settings(self._random.choice(self._catalogues)), "mine")
+        for entry in entries:
+            counters = (entry.host, entry.nand, entry.trimmed, entry.trims)
+            assert all(each.quantum >= 1 and min(each.units) >= 1 for each in counters if each)
+        evidence = parse_output(0, self._random.choice(self._reports)) if entries else Evidence()
+        report(evidence, Catalogue(entries))
+
+    def _profile(self) -> None:
+        text = self._settings([self._random.choice(self._profiles).decode()])
+        found = profiles.parse("mine", text).scaled(self._random.choice((1 << 20, 1 << 40)))
+        assert all(value >= 0 for value in found.drive.values())
+
+    def _bpftrace(self) -> None:
+        """Lines as bpftrace prints them, some of them changed."""
+        frames = Frames()
+        for line in _BPFTRACE.split(b"\n"):
+            text = self._text(line) if self._random.random() < 0.5 else line.decode()
+            maps = frames.feed(text.replace("\n", " "))
+            if maps:
+                decode(maps, 2, 5, 6, frames.map_full)
+
+    def _smartctl(self) -> None:
+        found = report(parse_output(0, self._damaged(self._random.choice(self._reports))), Catalogue(()))
+        assert all(each.value is not None or each.reason for each in found.readings.values())
+
+
+def main() -> int:
+    inputs, seed = (int(word) for word in (sys.argv[1:3] + ["100000", "0"][len(sys.argv) - 1 :]))
+    Fuzz(seed).run(inputs)
+    print(f"{inputs} inputs from seed {seed}: all refused or sound, none over {1000 * BOUND.seconds:.0f} ms")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

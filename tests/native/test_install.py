@@ -1,0 +1,68 @@
+"""`make install` and `make uninstall`, into a folder of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opwatch import __version__
+from tests.requirements import unmet
+
+ROOT = Path(__file__).parents[2]
+
+
+def make(*targets: str) -> str:
+    # The checkout is built: it is the one that runs this. OPWATCH_BPF is what `make install` itself sets.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(
+        ["make", "-s", "-o", "build", f"PYTHON={sys.executable}", *targets],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(not (ROOT / ".venv/bin/python").exists(), reason="make build has made no .venv here")
+def test_what_is_installed_runs_and_goes_without_a_trace(tmp_path: Path) -> None:
+    try:
+        from opwatch._native import Tracer  # noqa: F401
+    except ImportError:
+        unmet("kernel", "opwatch was built without its tracer, and make install builds it")
+    prefix, other = tmp_path / "usr", tmp_path / "usr" / "bin" / "another"
+    other.parent.mkdir(parents=True)
+    other.write_text("somebody else's")
+    assert make("install", f"PREFIX={prefix}").split()[-2:] == ["opwatch", __version__]
+    command = prefix / "bin" / "opwatch"
+    told = subprocess.run(
+        [command, "--version"],
+        cwd="/",
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout == f"opwatch {__version__}\n"
+    # Nothing of it is imported from the checkout.
+    assert ROOT not in command.resolve().parents
+    where = "import opwatch, opwatch._native; print(opwatch.__file__, opwatch._native.__file__)"
+    found = subprocess.run(
+        [command.resolve().parent / "python", "-c", where],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert all(Path(file).is_relative_to(prefix) for file in found.stdout.split())
+    manual = prefix / "share/man/man1/opwatch.1"
+    assert manual.read_bytes() == (ROOT / "docs/man/opwatch.1").read_bytes()
+    make("uninstall", f"PREFIX={prefix}")
+    assert [path for path in prefix.rglob("*") if not path.is_dir() or path.is_symlink()] == [other]
+    assert not (prefix / "lib/opwatch").exists()

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Saved drives with wrong values behind a right sum: fields and entries of arrays are changed by
+ * their type, the sum is made anew, and what is accepted must work like any other drive.
+ * STATE_INPUTS and FUZZ_SEED set how many, and the start.
+ */
+#include "check.h"
+#include "random_drive.h"
+#include "state.h"
+
+#include <unistd.h>
+
+#define INPUTS_A_DRIVE 500
+#define OPS_AFTER      24
+#define HANG_S	       60 /* an input that takes so long is one that hangs */
+#define MOST_PIECES    4096
+
+/* A huge buffer is refused for want of memory, and not worth a minute of poisoning. */
+const char *__asan_default_options(void)
+{
+	return "max_allocation_size_mb=256:allocator_may_return_null=1";
+}
+
+/* What one call moved: a field, or an array. The sum depends on these borders. */
+struct piece {
+	size_t at;
+	size_t len;
+};
+
+struct saved {
+	struct memory whole;
+	struct piece pieces[MOST_PIECES];
+	size_t count;
+};
+
+static int put_piece(void *ctx, const void *data, size_t len)
+{
+	struct saved *saved = ctx;
+
+	CHECK(saved->count < MOST_PIECES);
+	saved->pieces[saved->count++] = (struct piece){saved->whole.len, len};
+	return memory_put(&saved->whole, data, len);
+}
+
+static int drop(void *ctx, const void *data, size_t len)
+{
+	(void)ctx;
+	(void)data;
+	(void)len;
+	return 0;
+}
+
+/* The last piece is the sum of all before it. */
+static void sum_anew(struct saved *saved, unsigned char *data)
+{
+	struct ow_stream stream = {.put = drop};
+	const struct piece *last = &saved->pieces[saved->count - 1];
+
+	for (const struct piece *piece = saved->pieces; piece < last; piece++)
+		CHECK(!ow_stream_move(&stream, data + piece->at, piece->len));
+	memcpy(data + last->at, &stream.sum, sizeof(stream.sum));
+}
+
+static uint64_t odd_value(uint64_t *rng, uint64_t was)
+{
+	switch (ow_rng_below(rng, 9)) {
+	case 0:
+		return 0;
+	case 1:
+		return UINT64_MAX;
+	case 2:
+		return was + 1;
+	case 3:
+		return was - 1;
+	case 4:
+		return was ^ 1ULL << ow_rng_below(rng, 64);
+	case 5:
+		return ow_rng_below(rng, 300);
+	case 6:
+		return ow_rng_below(rng, 1 << 16);
+	case 7:
+		return 1ULL << ow_rng_below(rng, 64);
+	default:
+		return ow_rng_next(rng);
+	}
+}
+
+/* Change one value of @width bytes at @at, or copy one of its neighbours there. */
+static void change(uint64_t *rng, unsigned char *at, size_t width, const struct piece *piece,
+		   unsigned char *start)
+{
+	uint64_t value = 0;
+
+	memcpy(&value, at, width);
+	if (piece->len > width && ow_rng_below(rng, 3) == 0)
+		memcpy(&value, start + ow_rng_below(rng, piece->len / width) * width, width);
+	else
+		value = odd_value(rng, value);
+	memcpy(at, &value, width);
+}
+
+static void mutate(struct saved *saved, uint64_t *rng, unsigned char *data)
+{
+	static const size_t widths[] = {1, 4, 4, 4, 8};
+	/* The magic number and the version are for the other tests. */
+	const struct piece *piece = &saved->pieces[2 + ow_rng_below(rng, saved->count - 3)];
+	size_t width = piece->len;
+
+	if (!width)
+		return;
+	if (width > 8)
+		width = widths[ow_rng_below(rng, 5)];
+	change(rng, data + piece->at + ow_rng_below(rng, piece->len / width) * width, width, piece,
+	       data + piece->at);
+}
+
+static void use(struct ow_ftl *ftl, uint64_t *rng)
+{
+	struct ow_ftl_config config;
+	struct ow_ftl_counters counters;
+	uint64_t pages;
+
+	ow_ftl_get_config(ftl, &config);
+	pages = config.user_bytes / config.iu_bytes;
+	for (int i = 0; i < OPS_AFTER; i++) {
+		uint64_t at = ow_rng_below(rng, pages), n = 1 + ow_rng_below(rng, 64);
+		uint64_t offset = at * config.iu_bytes;
+		uint64_t len = (n < pages - at ? n : pages - at) * config.iu_bytes;
+
+		switch (ow_rng_below(rng, 16)) {
+		case 0:
+			ow_ftl_trim(ftl, offset, len);
+			break;
+		case 1:
+			ow_ftl_write_zeroes(ftl, offset, len, 0);
+			break;
+		case 2:
+			ow_ftl_idle(ftl, 1 + ow_rng_below(rng, 100000));
+			break;
+		case 3:
+			ow_ftl_power_loss(ftl);
+			break;
+		case 4:
+			ow_ftl_flush(ftl);
+			break;
+		case 5:
+			ow_ftl_read(ftl, offset, len);
+			break;
+		case 6:
+			if (!ow_rng_below(rng, 8))
+				ow_ftl_die_fail(ftl);
+			break;
+		case 7:
+			if (!ow_rng_below(rng, 16))
+				ow_ftl_format(ftl);
+			break;
+		default:
+			ow_ftl_write(ftl, offset, len, ow_rng_below(rng, config.streams));
+		}
+	}
+	ow_ftl_get_counters(ftl, &counters);
+}
+
+/* Returns whether it was accepted. */
+static bool try_one(struct saved *saved, uint64_t *rng, unsigned char *data)
+{
+	struct memory input = {.data = data, .len = saved->whole.len};
+	struct ow_ftl *ftl;
+	struct ow_ftl_counters counters;
+	const char *why;
+
+	memcpy(data, saved->whole.data, saved->whole.len);
+	for (uint64_t n = 1 + ow_rng_below(rng, 3); n; n--)
+		mutate(saved, rng, data);
+	sum_anew(saved, data);
+	alarm(HANG_S);
+	if (ow_ftl_load(&ftl, memory_get, &input))
+		return false;
+	use(ftl, rng);
+	ow_ftl_get_counters(ftl, &counters);
+	if (!counters.read_only && ow_ftl_check(ftl, &why)) {
+		fprintf(stderr, "accepted, but then %s\n", why);
+		abort();
+	}
+	ow_ftl_destroy(ftl);
+	return true;
+}
+
+static void age(struct ow_ftl *ftl, uint64_t *rng)
+{
+	struct ow_ftl_workload load = {.rng = ow_rng_next(rng)};
+
+	ow_ftl_run(ftl, &load, ow_rng_below(rng, 3000));
+	for (uint64_t rounds = ow_rng_below(rng, 8); rounds; rounds--)
+		use(ftl, rng);
+}
+
+int main(void)
+{
+	const char *inputs = getenv("STATE_INPUTS"), *seed = getenv("FUZZ_SEED");
+	uint64_t left = inputs ? strtoull(inputs, NULL, 0) : 20000, accepted = 0, all = left;
+	uint64_t rng = seed ? strtoull(seed, NULL, 0) : 1;
+	static struct saved saved;
+
+	while (left) {
+		struct ow_ftl_config config;
+		struct ow_ftl *ftl;
+		unsigned char *data;
+
+		random_drive(&config, &rng, 200);
+		CHECK(!ow_ftl_create(&ftl, &config));
+		age(ftl, &rng);
+		saved = (struct saved){.whole = saved.whole};
+		saved.whole.len = 0;
+		CHECK(!ow_ftl_save(ftl, put_piece, &saved));
+		ow_ftl_destroy(ftl);
+		data = malloc(saved.whole.len);
+		CHECK(data);
+		for (int i = 0; i < INPUTS_A_DRIVE && left; i++, left--)
+			accepted += try_one(&saved, &rng, data);
+		free(data);
+	}
+	free(saved.whole.data);
+	CHECK(accepted && accepted < all);
+	printf("%llu inputs, %llu accepted\n", (unsigned long long)all,
+	       (unsigned long long)accepted);
+	return 0;
+}

@@ -1,0 +1,113 @@
+"""The command line: times, percentages, commands that were mistyped, help."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch import __version__
+from opwatch.errors import UsageError
+from opwatch.times import parse_time, spell
+from opwatch.tools import cli
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("10m", 600), ("1.5h", 5400), ("200ms", 0.2), ("1d", 86400), (" 1s ", 1)],
+)
+def test_a_time_is_read(text: str, seconds: float) -> None:
+    assert parse_time(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "s", "-1", "+1", "1e9", "inf", "nan", "1 0", "1,5", "10x", "1m30s", "٣", "1" * 400, "0x10", ".5"],
+)
+def test_what_is_no_time_says_how_to_write_one(text: str) -> None:
+    with pytest.raises(UsageError, match=r"is no time: write 90, 90s, 10m or 1\.5h"):
+        parse_time(text)
+
+
+@given(st.integers(1, 10**9))
+def test_a_time_that_is_spelled_is_read_back(milliseconds: int) -> None:
+    assert parse_time(spell(milliseconds / 1000)) == pytest.approx(milliseconds / 1000, rel=1e-5)
+
+
+def failing(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    try:
+        status = cli.main(argv)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+    assert status == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["wacth"], "'wacth' is no command and no interval; did you mean watch?"),
+        (["wacth", "--dev", "x"], "did you mean watch?"),
+        (["nvme0n1"], "a device goes behind --dev"),
+        (["help", "wfa"], "did you mean waf?"),
+        (["trim", "chekc"], "did you mean check?"),
+        (["drive", "crate"], "did you mean create?"),
+        (["--waf", "-1"], "from 10ms to 1d"),
+        (["0.001"], "from 10ms to 1d"),
+        (["waf", "--dev", "x", "--until-error", "0.0001%"], "from 0.001% to 100%"),
+        (["waf", "--dev", "x", "--until-error", "1"], "from 0.001% to 100%"),
+        (["waf", "--dev", "x", "--poll", "2h"], "from 10ms to 1h"),
+        (["waf", "--dev", "sda", "--dev", "sdb"], "one at a time: sda and sdb were given"),
+        (["trim", "record", "--dev", "sda", "--dev", "sda"], "one at a time"),
+        (["trim", "audit", "--dev", "sda", "--dev", "sdb"], "one at a time"),
+        (["trim", "stale", "--dev", "sda", "--dev", "sdb"], "one at a time"),
+        (["--json", "--plain"], "not allowed with"),
+    ],
+)
+def test_what_makes_no_sense_says_what_would(
+    argv: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert words in failing(argv, capsys)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["waf", "--dev", "x", "--for", "nonsense"],
+        ["overhead", "--for", "nonsense"],
+        ["trim", "audit", "--watch", "--for", "nonsense", "/"],
+        ["trim", "audit", "--wait", "nonsense", "/"],
+        ["trim", "record", "--dev", "x", "--for", "nonsense"],
+        ["trim", "stale", "--seconds", "nonsense", "/"],
+        ["--waf", "nonsense"],
+        ["1", "--waf", "nonsense"],
+    ],
+)
+def test_every_command_reads_times_in_one_way(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "'nonsense' is no time: write a time from" in failing(argv, capsys)
+    place = argv.index("nonsense")
+    _, args = cli.parse([*argv[:place], "10m", *argv[place + 1 :]])
+    assert 600.0 in vars(args).values()
+
+
+@pytest.mark.parametrize(
+    ("argv", "usage"),
+    [
+        (["help"], "usage: opwatch [--dev D]"),
+        (["help", "waf"], "usage: opwatch waf"),
+        (["help", "trim", "check"], "usage: opwatch trim check"),
+        (["waf", "--help"], "usage: opwatch waf"),
+    ],
+)
+def test_help(argv: list[str], usage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(argv)
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith(usage)
+
+
+@pytest.mark.parametrize("option", ["-V", "--version"])
+def test_version(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main([option])
+    assert capsys.readouterr().out == f"opwatch {__version__}\n"

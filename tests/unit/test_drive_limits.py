@@ -1,0 +1,71 @@
+"""What a drive cannot be, said in the words of the options."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opwatch.drive.life import Wanted, memory_bound, memory_needed, require_memory
+from opwatch.errors import OpwatchError
+from opwatch.ftl.drive import Drive
+
+GIB = 1 << 30
+
+
+def test_memory_is_looked_at_first(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal:  9999999 kB\nMemAvailable:  2097152 kB\n")
+    sizes = {"user_bytes": 2 * GIB, "physical_bytes": 2 * GIB + GIB // 8}
+    with pytest.raises(OpwatchError, match=r"--size 2147483648 .* --no-data"):
+        require_memory(Wanted("x", sizes), meminfo)
+    require_memory(Wanted("x", sizes, no_data=True), meminfo)
+    require_memory(Wanted("x", {key: size // 2 for key, size in sizes.items()}), meminfo)
+    require_memory(Wanted("x"), meminfo)
+    # 1 TiB without contents is known to take 2.35 GiB at most.
+    large = {"user_bytes": 1 << 40, "physical_bytes": (1 << 40) * 107 // 100}
+    assert 2 * GIB < memory_needed(Wanted("x", large, no_data=True)) < 2.35 * GIB
+
+
+def test_what_was_allowed_is_a_bound_too(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemAvailable:  2097152 kB\n")
+    sizes = {"user_bytes": GIB, "physical_bytes": GIB + GIB // 8}
+    require_memory(Wanted("x", sizes, memory_bytes=GIB + GIB // 8), meminfo)
+    with pytest.raises(OpwatchError, match=f"--memory allows {GIB}"):
+        require_memory(Wanted("x", sizes, memory_bytes=GIB), meminfo)
+    # More than there is cannot be allowed.
+    assert memory_bound(Wanted("x", memory_bytes=4 * GIB), meminfo) == 2 * GIB
+    meminfo.write_text("")
+    assert memory_bound(Wanted("x", memory_bytes=4 * GIB), meminfo) == 4 * GIB
+    assert memory_bound(Wanted("x"), meminfo) is None
+
+
+@pytest.mark.parametrize("size", ["64T", "99999999999T"])
+def test_a_huge_size_names_the_option(size: str) -> None:
+    argv = [
+        sys.executable,
+        "-m",
+        "opwatch",
+        "drive",
+        "create",
+        "--name",
+        "limits",
+        "--size",
+        size,
+        "--no-data",
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"--size {size} is too large" in done.stderr
+    assert "user_bytes" not in done.stderr
+
+
+def test_too_little_spare_names_size_and_need() -> None:
+    config = {"user_bytes": GIB, "physical_bytes": GIB + 4096}
+    with pytest.raises(ValueError, match=r"1073741824 bytes needs an OP of at least 0\.\d\d%") as raised:
+        Drive(config)
+    need = float(str(raised.value).split("least ")[1].rstrip("%")) / 100
+    Drive(config | {"physical_bytes": GIB + -(-int(GIB * need) // 4096) * 4096})

@@ -1,0 +1,81 @@
+"""The command that is advised to who lacks a privilege."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opwatch import privilege
+from opwatch.bpftrace_trial import MOUNT, judge
+from opwatch.diagnosis import State, ok
+from opwatch.privilege import missing, own_command
+from opwatch.tools import cli
+
+
+def test_the_command_is_a_full_path_that_runs_this_opwatch() -> None:
+    words = shlex.split(own_command())
+    assert Path(words[0]).is_absolute()
+    done = subprocess.run([*words, "--version"], capture_output=True, text=True, check=False, cwd="/")
+    assert (done.returncode, done.stdout.split()[0]) == (0, "opwatch")
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_module_is_not_imported_from_the_working_folder(
+    installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever owns the folder would be root with the first `sudo python -m opwatch` in it."""
+    (tmp_path / "opwatch").mkdir()
+    (tmp_path / "opwatch" / "__main__.py").write_text("print('caught')")
+    monkeypatch.setattr(sys, "argv", ["/x/__main__.py"])
+    monkeypatch.setattr(privilege, "_is_installed", lambda: installed)
+    with monkeypatch.context() as other:
+        # A Python without the script beside it.
+        other.setattr(sys, "executable", "/nonexistent/python")
+        command = own_command()
+    assert " -P -m opwatch" in command
+    real = command.replace("/nonexistent/python", shlex.quote(sys.executable))
+    done = subprocess.run(
+        [*shlex.split(real), "--version"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert "caught" not in done.stdout
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_missing_is_said_with_the_command() -> None:
+    words = str(missing("opwatch trim audit", "root: it trims", "trim audit ..."))
+    assert words == f"opwatch trim audit needs root: it trims. Try: sudo {own_command()} trim audit ..."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ("overhead", "opwatch overhead without --dev needs root"),
+        ("drive create --size 64M", "opwatch drive create needs root"),
+        ("drive destroy x", "opwatch drive destroy needs root"),
+        ("drive destroy --all", "opwatch drive destroy needs root"),
+        ("trim record --dev sda", "opwatch trim record needs root"),
+        ("trim audit /", "opwatch trim audit needs root"),
+    ],
+)
+def test_each_command_names_what_it_lacks(
+    arguments: str, what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 65534)
+    assert cli.main(arguments.split()) == 4
+    told = capsys.readouterr().err
+    assert what in told
+    assert f"Try: sudo {own_command()} {' '.join(arguments.split()[:1])}" in told
+
+
+def test_bpftrace_is_ok_only_when_it_can_attach() -> None:
+    found = ok("bpftrace", "0.17.0")
+    assert judge(found, None, mount_helps=False).state is State.OK
+    unmounted = judge(found, "kfunc not available", mount_helps=True)
+    assert (unmounted.state, unmounted.fix) == (State.NOTE, MOUNT)
+    lacking = judge(found, "kfunc not available", mount_helps=False)
+    assert (lacking.state, lacking.fix) == (State.NOTE, None)
+    assert "kfunc not available" in lacking.finding and "--backend bcc" in lacking.finding

@@ -1,0 +1,121 @@
+"""What root writes goes where it was meant to go, whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import RefusedError
+from opwatch.safefile import open_own, safe_write, write_anew
+
+
+def test_a_file_is_for_our_eyes_only_whatever_the_umask_is(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        safe_write(tmp_path / "state", b"all")
+        descriptor, made = open_own(tmp_path / "other")
+    finally:
+        os.umask(before)
+    os.close(descriptor)
+    assert made
+    assert (tmp_path / "state").read_bytes() == b"all"
+    for name in ("state", "other"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+
+
+def test_a_planted_link_is_neither_followed_nor_replaced(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / "state").symlink_to(victim)
+    with pytest.raises(RefusedError, match="is a link"):
+        safe_write(tmp_path / "state", b"mine")
+    with pytest.raises(RefusedError, match="is a link"):
+        open_own(tmp_path / "state")
+    assert victim.read_bytes() == b"precious"
+    assert (tmp_path / "state").is_symlink()
+
+
+def test_a_link_to_nothing_makes_no_file(tmp_path: Path) -> None:
+    (tmp_path / "state").symlink_to(tmp_path / "made")
+    with pytest.raises(RefusedError, match="is a link"):
+        open_own(tmp_path / "state")
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_second_name_of_a_file_is_not_written_through(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / "state").hardlink_to(victim)
+    with pytest.raises(RefusedError, match="2 names"):
+        open_own(tmp_path / "state")
+    safe_write(tmp_path / "state", b"mine")
+    assert (victim.read_bytes(), (tmp_path / "state").read_bytes()) == (b"precious", b"mine")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "state"
+    os.mkfifo(path) if kind == "pipe" else path.mkdir()
+    with pytest.raises(RefusedError, match="no regular file"):
+        open_own(path)
+    with pytest.raises(RefusedError, match="no regular file"):
+        safe_write(path, b"mine")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a file of another user can be made by root alone")
+def test_a_file_of_another_user_is_not_appended_to(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    path.write_bytes(b"theirs")
+    os.chown(path, 65534, 65534)
+    with pytest.raises(RefusedError, match="belongs to user 65534"):
+        open_own(path)
+    assert path.read_bytes() == b"theirs"
+
+
+def test_a_failure_leaves_the_old_content_and_nothing_else(tmp_path: Path) -> None:
+    def full() -> Iterator[bytes]:
+        yield b"half"
+        raise OSError(errno.ENOSPC, "no space")
+
+    path = tmp_path / "state"
+    safe_write(path, b"old")
+    with pytest.raises(OSError, match="no space"):
+        write_anew(path, full())
+    assert [entry.name for entry in tmp_path.iterdir()] == ["state"]
+    assert path.read_bytes() == b"old"
+
+
+def test_file_and_folder_reach_the_disk_before_it_is_called_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    sync, rename = os.fsync, os.rename
+
+    def fsync(descriptor: int) -> None:
+        calls.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        sync(descriptor)
+
+    def renamed(old: str, new: str, src_dir_fd: int, dst_dir_fd: int) -> None:
+        calls.append("rename")
+        rename(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "rename", renamed)
+    safe_write(tmp_path / "state", b"all")
+    assert calls == ["file", "rename", "folder"]
+
+
+def test_what_is_written_anew_can_be_appended_to(tmp_path: Path) -> None:
+    descriptor = write_anew(tmp_path / "state", [b"one", b"two"])
+    os.write(descriptor, b"three")
+    os.close(descriptor)
+    descriptor, made = open_own(tmp_path / "state")
+    os.write(descriptor, b"four")
+    os.close(descriptor)
+    assert not made
+    assert (tmp_path / "state").read_bytes() == b"onetwothreefour"

@@ -1,0 +1,89 @@
+"""10,000 mounts and 1,000 devices: work that grows with them, and not with their square."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opwatch.device import BlockDevice, Devices
+from opwatch.tools import trim_check
+from opwatch.trim.schedule import Schedule
+from opwatch.usage import Mount, Usage, mount_of, parse_mountinfo
+
+MOUNTS = 10_000
+
+
+class Counted(list[Mount]):
+    """Mounts that count how many of them were looked at."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[Mount]:
+        for mount in super().__iter__():
+            Counted.looked_at += 1
+            yield mount
+
+
+def mountinfo(count: int, seed: int = 1) -> str:
+    """Bind mounts, overlays, file systems of many disks, and points that are covered."""
+    rng = random.Random(seed)
+    rows = []
+    for number in range(count):
+        point = f"/m/{rng.randrange(count * 9 // 10)}/\\040x"
+        dev, kind, source = rng.choice(
+            (
+                (f"8:{rng.randrange(900)}", "ext4", "/dev/sda1"),
+                ("0:45", "overlay", "overlay"),
+                (f"0:{rng.randrange(50, 90)}", "btrfs", f"/dev/gone{rng.randrange(40)}"),
+                ("0:33", "tmpfs", "tmpfs"),
+            )
+        )
+        rows.append(f"{number + 100} 27 {dev} / {point} rw,relatime shared:1 - {kind} {source} rw")
+    return "\n".join(rows)
+
+
+def check(usage: Usage, tmp_path: Path) -> trim_check.Check:
+    return trim_check.Check(0, Devices(tmp_path, tmp_path), usage, Schedule())
+
+
+def test_filesystems_are_found_in_two_looks_at_each_mount(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = Counted(parse_mountinfo(mountinfo(MOUNTS)))
+    usage = Usage(mounts, [], {})
+    Counted.looked_at = 0
+    asked: list[str] = []
+    run = check(usage, tmp_path)
+    monkeypatch.setattr(run, "_resolves", asked.append)
+    subjects = list(run.everything())
+    assert len(subjects) > 500
+    assert Counted.looked_at <= 2 * MOUNTS
+    # Each source is asked for once: /dev/gone0 to 39, and overlay and tmpfs.
+    assert len(asked) == len(set(asked)) <= 42
+
+
+def test_they_are_those_that_a_look_at_each_pair_finds(tmp_path: Path) -> None:
+    usage = Usage(parse_mountinfo(mountinfo(600)), [], {})
+    wanted, passed = [], set()
+    for mount in usage.mounts:
+        if mount.dev.startswith("8:") and mount_of(mount.point, usage.mounts) == mount:
+            if (mount.dev, mount.source) not in passed:
+                wanted.append(mount)
+            passed.add((mount.dev, mount.source))
+    assert [subject.mount for subject in check(usage, tmp_path).everything()] == wanted
+
+
+def test_the_mounts_of_a_device_are_found_without_a_look_at_all(tmp_path: Path) -> None:
+    mounts = Counted(parse_mountinfo(mountinfo(MOUNTS)))
+    usage = Usage(mounts, [], {}, canonical=lambda path: path)
+    Counted.looked_at = 0
+    for minor in range(1000):
+        device = BlockDevice(f"sd{minor}", (8, minor), tmp_path)
+        named = usage.mounts_of(device)
+        assert all(mount.dev == f"8:{minor}" for mount in named)
+    assert Counted.looked_at == 0
+    gone = BlockDevice("gone7", (9, 9), tmp_path)
+    assert {mount.source for mount in usage.mounts_of(gone)} == {"/dev/gone7"}

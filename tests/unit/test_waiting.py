@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+
+from opwatch.collectors.uevents import BlockEvents
+from opwatch.tools.waiting import End, Waiter
+
+BLOCK = b"add@/devices/virtual/block/loop7\0ACTION=add\0SUBSYSTEM=block\0SEQNUM=5\0"
+OTHER = b"add@/devices/virtual/net/veth1\0ACTION=add\0SUBSYSTEM=net\0SEQNUM=6\0"
+
+
+def soon() -> float:
+    return time.monotonic() + 20
+
+
+def test_news_end_a_wait_and_nothing_else_does() -> None:
+    read, write = os.pipe()
+    with Waiter(read) as waiter:
+        assert waiter.wait(time.monotonic() + 0.01) is End.TICK
+        os.write(write, b"x")
+        assert waiter.wait(soon()) is End.NEWS
+        os.read(read, 1)
+        assert waiter.wait(time.monotonic() + 0.01) is End.TICK
+    os.close(read)
+    os.close(write)
+
+
+def test_the_end_of_a_command_comes_before_news() -> None:
+    read, write = os.pipe()
+    os.write(write, b"x")
+    with Waiter(read) as waiter:
+        waiter.start([sys.executable, "-c", ""], quiet_stdout=False)
+        deadline = soon()
+        while waiter.wait(deadline) is End.NEWS and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert waiter.wait(soon()) is End.COMMAND
+        assert waiter.finish(stop=False) == 0
+    os.close(read)
+    os.close(write)
+
+
+def test_news_keep_nobody_busy_who_waits_for_a_command() -> None:
+    read, write = os.pipe()
+    os.write(write, b"x")
+    with Waiter(read) as waiter:
+        waiter.start([sys.executable, "-c", "import time; time.sleep(0.5)"], quiet_stdout=False)
+        before = time.process_time()
+        assert waiter.finish(stop=False) == 0
+        assert time.process_time() - before < 0.2
+    os.close(read)
+    os.close(write)
+
+
+def test_announcements_of_block_devices_are_heard() -> None:
+    kernel, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    ours.setblocking(False)
+    events = BlockEvents(ours)
+    assert events.fileno() == ours.fileno()
+    assert not events.drain()
+    kernel.send(OTHER)
+    assert not events.drain()
+    for message in (OTHER, BLOCK, OTHER):
+        kernel.send(message)
+    assert events.drain()
+    assert not events.drain()
+    for message in (b"x", b"\0" * 100, b"\xff" * 8192):
+        kernel.send(message)
+    assert not events.drain()
+    events.close()
+    assert events.fileno() == -1
+    kernel.close()
+
+
+def test_without_announcements_nothing_is_heard() -> None:
+    events = BlockEvents()
+    events.close()
+    assert not events.drain()

@@ -1,0 +1,142 @@
+"""A guest of another architecture: its kernel and userspace from the archive, our extension cross-compiled.
+
+Only for a smoke test: it is emulated as fast as others, but everything in it has to be fetched or compiled,
+while the other guests have this machine's own files.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.vm import assets, initramfs, packages, qemu, slots
+from tests.vm.config import CHECKOUT, HERE, Kernel, cache_dir
+from tests.vm.errors import BenchError, FetchError
+from tests.vm.machine import Boot, Machine
+from tests.vm.packages import Apt
+from tests.vm.qemu import Shape
+
+# Where a kernel mounts something, and packages that we leave out would have made the folder.
+_FOLDERS = ("dev", "proc", "sys", "run", "tmp", "root", "mnt")
+EXTENSION = CHECKOUT / "opwatch" / "_native.cpython-311-aarch64-linux-gnu.so"
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """arm64.toml."""
+
+    kernel: Kernel
+    emulator: str
+    compiler: str
+    triplet: str
+    python: str
+    userspace: tuple[str, ...]
+
+
+def load(path: Path = HERE / "arm64.toml") -> Foreign:
+    """The record in arm64.toml."""
+    data = tomllib.loads(path.read_text())
+    names = ("name", "series", "distribution", "package")
+    kernel = Kernel(suites=tuple(data["suites"]), **{name: data[name] for name in names})
+    tools = {name: data[name] for name in ("emulator", "compiler", "triplet", "python")}
+    return Foreign(kernel, userspace=tuple(data["userspace"]), **tools)
+
+
+def missing(foreign: Foreign) -> str | None:
+    """What this machine lacks for it, as a reason."""
+    packages_of = {foreign.emulator: "qemu-system-arm", foreign.compiler: f"gcc-{foreign.triplet}"}
+    lacking = [package for program, package in packages_of.items() if not shutil.which(program)]
+    if lacking:
+        return f"not installed: {' '.join(lacking)}"
+    if not (CHECKOUT / "build/bpf/blk.skel.h").is_file():
+        return "the BPF programs are not built: run make build"
+    return None
+
+
+def _fetch(foreign: Foreign, root: Path) -> None:
+    reasons = []
+    for suite in foreign.kernel.suites:
+        try:
+            apt = packages.open_apt(cache_dir() / "apt" / f"arm64+{suite}", suite, architecture="arm64")
+            archives = _download(apt, foreign)
+        except FetchError as error:
+            reasons.append(f"{suite}: {error}")
+            continue
+        packages.unpack(archives, root)
+        shutil.rmtree(apt.root / "download")
+        for folder in _FOLDERS:
+            (root / folder).mkdir(exist_ok=True)
+        assets.index_modules(root)
+        return
+    raise FetchError(f"{foreign.kernel.name}: " + "; ".join(reasons))
+
+
+def _download(apt: Apt, foreign: Foreign) -> list[Path]:
+    kernel = foreign.kernel
+    image = packages.real_package(apt.call("apt-cache", "show", kernel.package), kernel.series)
+    if image is None:
+        raise FetchError(f"it has no {kernel.package} of the {kernel.series} series")
+    return packages.download(apt, [image, *foreign.userspace], apt.root / "download")
+
+
+def root_of(foreign: Foreign) -> Path:
+    """The folder that becomes the guest's root, fetched the first time."""
+    root = cache_dir() / "arm64"
+    if assets.image_in(root) is None:
+        with slots.fetching():
+            if assets.image_in(root) is None:
+                _fetch(foreign, root)
+    return root
+
+
+def build_extension(foreign: Foreign, root: Path) -> None:
+    """opwatch._native for the guest, beside the machine's own: Python takes the one of its architecture."""
+    sources = [*(CHECKOUT / "opwatch/_native").glob("*.c"), *(CHECKOUT / "opwatch/ftl").glob("*.c")]
+    include = ["bpf", "build/bpf", "opwatch/_native", "opwatch/ftl"]
+    foreign_include = [f"include/{foreign.python}", "include", f"include/{foreign.triplet}"]
+    libraries = [root / "usr/lib" / foreign.triplet, root / "lib" / foreign.triplet]
+    part = EXTENSION.with_name(f"{EXTENSION.name}.{os.getpid()}")
+    argv = [foreign.compiler, "-shared", "-fPIC", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"]
+    argv += ["-DOPWATCH_HAVE_BPF=1", *(f"-I{CHECKOUT / name}" for name in include)]
+    argv += [word for name in foreign_include for word in ("-isystem", str(root / "usr" / name))]
+    argv += [*map(str, sources), *(f"-L{path}" for path in libraries)]
+    argv += [f"-Wl,-rpath-link,{path}" for path in libraries]
+    done = subprocess.run(
+        [*argv, "-lbpf", "-lelf", "-lz", "-o", str(part)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise BenchError(f"the extension does not compile for {foreign.triplet}:\n{done.stderr[-3000:]}")
+    part.replace(EXTENSION)
+
+
+def prepare(kernel: Kernel) -> Boot:
+    """What the guest starts from, with the extension built anew."""
+    foreign = load()
+    root = root_of(foreign)
+    build_extension(foreign, root)
+    image = assets.image_in(root)
+    emulator = assets.probe_emulator((foreign.emulator,), {})
+    if image is None or emulator is None:
+        raise FetchError(f"{kernel.name}: {root} holds no kernel, or {foreign.emulator} does not start")
+    agent = initramfs.build_agent(cache_dir() / "agent-arm64", foreign.compiler)
+    modules = Path("/") / image.modules.relative_to(root)
+    archive = initramfs.build(image, agent)
+    shares = (("checkout", CHECKOUT),)
+    return Boot(emulator, image.vmlinuz, archive, modules, qemu.ARM, root, shares)
+
+
+def machine(foreign: Foreign) -> Machine:
+    """The guest; `enter_checkout` it before anything else."""
+    return Machine(foreign.kernel, (), Shape(memory_mib=1536), prepare=prepare)
+
+
+def enter_checkout(guest: Machine) -> None:
+    """The checkout at its own path in the guest."""
+    mount = f"mkdir -p {CHECKOUT} && mount -t 9p -o ro,trans=virtio,version=9p2000.L checkout {CHECKOUT}"
+    done = guest.run(["sh", "-c", mount], cwd=Path("/"))
+    if done.status:
+        raise BenchError(f"the checkout is not in the guest: {done.stderr.decode(errors='replace').strip()}")

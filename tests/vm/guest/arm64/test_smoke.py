@@ -1,0 +1,64 @@
+"""On another architecture the same programs load, and count to the request."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import opwatch
+from opwatch import _native
+from tests.kernel.load import discards, flushes, reads, writes
+from tests.vm.guest.between import observe_between
+from tests.vm.guest.exact import assert_explained
+from tests.vm.guest.nullblk import Irq, NullBlk, null_blk
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "opwatch", *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_it_is_another_architecture() -> None:
+    assert os.uname().machine == "aarch64"
+    assert str(_native.__file__).endswith("aarch64-linux-gnu.so")
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"opwatch {opwatch.__version__}\n"
+
+
+def test_doctor_has_no_complaint_of_a_program() -> None:
+    """Those of bios load without a disk; a request's need one, and count below."""
+    checks = json.loads(run("doctor", "--json").stdout)["checks"]
+    probes = {check["name"]: check["state"] for check in checks if check["name"].startswith("probe")}
+    assert "problem" not in probes.values()
+    assert (probes["probe bio_queue"], probes["probe bio_complete"]) == ("ok", "ok")
+
+
+def test_a_prime_count_is_exact() -> None:
+    with null_blk(NullBlk(size=64, memory_backed=1, discard=1, irqmode=Irq.TIMER)) as disk:
+        node = f"/dev/{disk}"
+
+        def workload() -> None:
+            writes(node, 1009)
+            reads(node, 503)
+            writes(node, 31, flags=os.O_DSYNC)
+            flushes(node, 7)
+            discards(node, 11)
+
+        [(seen, between)] = observe_between([disk], workload)
+    counts = seen.counts()
+    assert counts["write"] == (1040, 1040 * 4096)
+    assert counts["read"] == (503, 503 * 4096)
+    assert counts["discard"] == (11, 11 << 19)
+    assert_explained("null_blk arm64", seen, between)
+
+
+def test_watching_a_disk_that_discards() -> None:
+    """The programs of --discards too, and a word where one of them has nothing to attach to."""
+    with null_blk(NullBlk(size=64, memory_backed=1, discard=1)) as disk:
+        done = run("--dev", disk, "--json", "0.3", "2", "--", "sleep", "0.1")
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0, done.stderr

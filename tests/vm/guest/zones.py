@@ -1,0 +1,27 @@
+"""What can be done to the zones of a disk, beside reading and writing them."""
+
+from __future__ import annotations
+
+import fcntl
+import struct
+
+from tests.kernel.load import opened, writes
+
+ZONE_BYTES = 4 << 20
+# linux/blkzoned.h; each takes the first sector and the number of sectors.
+_RESET, _OPEN, _CLOSE, _FINISH = (0x40101283, 0x40101286, 0x40101287, 0x40101288)
+
+
+def _manage(node: str, request: int, zone: int) -> None:
+    with opened(node) as descriptor:
+        fcntl.ioctl(descriptor, request, struct.pack("=QQ", zone * ZONE_BYTES >> 9, ZONE_BYTES >> 9))
+
+
+def manage_zones(node: str, count: int) -> None:
+    """Open, close, finish and reset each of the first zones, and write seven blocks to it."""
+    for zone in range(count):
+        _manage(node, _OPEN, zone)
+        writes(node, 7, start=zone * ZONE_BYTES)
+        _manage(node, _CLOSE, zone)
+        _manage(node, _FINISH, zone)
+        _manage(node, _RESET, zone)

@@ -1,0 +1,50 @@
+"""Another architecture: it boots, loads the programs and counts to the request."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Callable
+
+import pytest
+
+from tests.requirements import unmet
+from tests.vm import arm64, exactness, results
+from tests.vm.config import CHECKOUT
+from tests.vm.errors import FetchError
+from tests.vm.requirements import IN_GUEST
+
+TEST = CHECKOUT / "tests/vm/guest/arm64/test_smoke.py"
+_JUNIT = "/run/results.xml"
+# Half a minute where nothing else runs, a minute the first time.
+TIMEOUT_S = 900.0
+
+
+@pytest.mark.notes_rows
+def test_smoke(report: Callable[[str], None]) -> None:
+    foreign = arm64.load()
+    reason = arm64.missing(foreign)
+    if reason:
+        unmet("arm64", reason)
+    assert foreign.kernel.name.startswith(foreign.kernel.series.rstrip("."))
+    try:
+        arm64.root_of(foreign)
+    except FetchError as error:
+        unmet("vm", str(error))
+    path = f"{CHECKOUT}:{sysconfig.get_path('purelib')}"
+    # Plugins may have parts that are compiled for this machine.
+    plain = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    env = {IN_GUEST: foreign.kernel.name, "PYTHONPATH": path} | plain
+    argv = [f"/usr/bin/{foreign.python}", "-m", "pytest", "-p", "no:cacheprovider", "-vv", "--color=no"]
+    with arm64.machine(foreign) as guest:
+        arm64.enter_checkout(guest)
+        done = guest.run([*argv, f"--junitxml={_JUNIT}", str(TEST)], timeout_s=TIMEOUT_S, env=env)
+        sys.stdout.write(done.stdout.decode(errors="replace"))
+        sys.stdout.write(done.stderr.decode(errors="replace"))
+        rows = guest.run(["cat", exactness.IN_GUEST]).stdout
+        found = results.parse(guest.read_file(_JUNIT))
+        times = f"up after {guest.boot_s:.1f} s, {done.seconds:.0f} s of tests"
+        report(f"{foreign.kernel.name}: {found.line()}; {times}")
+    exactness.keep(foreign.kernel.name, "test_smoke", rows)
+    assert found.failed == {} and found.skipped == {}
+    assert found.passed > 0

@@ -1,0 +1,89 @@
+"""Reading a command line: our parser, which prints as everything else is printed, and types of arguments."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from opwatch.errors import UsageError
+from opwatch.sinks.terminal import data, say
+from opwatch.times import FORMS, parse_time, spell
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+
+def meant(typed: str, names: Iterable[str]) -> str:
+    """`; did you mean NAME?` where a name is close to what was typed, else nothing."""
+    close = difflib.get_close_matches(typed, list(names), 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def time_between(least: float, most: float, *, none: bool = False) -> Callable[[str], float]:
+    """The type of an argument that is a time within these, ends included. `none`: 0 is one as well."""
+    wanted = f"write a time from {spell(least)} to {spell(most)}, such as {FORMS}"
+    if none:
+        wanted += "; 0 for none"
+
+    def read(text: str) -> float:
+        try:
+            seconds = parse_time(text)
+        except UsageError:
+            raise argparse.ArgumentTypeError(f"{text!r} is no time: {wanted}") from None
+        if not least <= seconds <= most and not (none and seconds == 0):
+            raise argparse.ArgumentTypeError(f"{text!r} is out of range: {wanted}")
+        return seconds
+
+    return read
+
+
+def percentage_between(least: float, most: float) -> Callable[[str], float]:
+    """The type of a percentage as a ratio: 0.01 of 1%. The % must be there: 1 could be either."""
+    wanted = f"write a percentage from {least:g}% to {most:g}%"
+
+    def read(text: str) -> float:
+        written = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*%", text.strip(), re.ASCII)
+        if not written or not least <= float(written[1]) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r}: {wanted}")
+        return float(written[1]) / 100
+
+    return read
+
+
+class Once(argparse.Action):
+    """An option that takes one value: the second is refused, where argparse would forget the first."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        first = getattr(namespace, self.dest)
+        if first is not None:
+            told = f"one at a time: {first} and {values} were given. Run the command once for each of them"
+            raise argparse.ArgumentError(self, told)
+        setattr(namespace, self.dest, values)
+
+
+class Parser(argparse.ArgumentParser):
+    """Its messages repeat what was typed, which may be anything: nothing of it reaches a terminal raw."""
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        lines = message.rstrip("\n").split("\n")
+        if file is sys.stdout:
+            data().lines(lines)
+            return
+        for line in lines:
+            say(line, head="")
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if action.choices is not None and value not in action.choices:
+            names = [str(choice) for choice in action.choices]
+            told = f"{value!r} is none of {', '.join(names)}{meant(str(value), names)}"
+            raise argparse.ArgumentError(action, told)

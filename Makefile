@@ -116,9 +116,10 @@ exactness: build
 fuzz-counters: build
 	$(PY) -m tests.fuzz.counters $(or $(INPUTS),10000000)
 
-# Every format that is read, docs/fuzzing.md: by hand, ten million inputs.
+# Every format that is read, docs/fuzzing.md: by hand, ten million inputs. SEED and BEGIN go on with a run
+# that was ended.
 fuzz-all: build
-	$(PY) -m tests.fuzz $(or $(INPUTS),10000000)
+	$(PY) -m tests.fuzz $(or $(INPUTS),10000000) $(or $(SEED),$$RANDOM) $(or $(BEGIN),0)
 
 # The table of docs/method-waf.md: by hand, some twenty minutes.
 waf-runs: build

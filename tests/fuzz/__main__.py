@@ -1,8 +1,9 @@
 """All fuzz targets in Python, each with its share of the inputs; `make fuzz-all`.
 
-    python -m tests.fuzz [INPUTS [SEED]]
+    python -m tests.fuzz [INPUTS [SEED [BEGIN]]]
 
-Prints for each how many inputs it got and how fast. The first that breaks a rule raises, with its seed.
+The targets take turns, and each round says how far it got: a run that was ended goes on with its SEED, and
+with BEGIN inputs counted as done. The first input that breaks a rule raises, with the seed that repeats it.
 """
 
 from __future__ import annotations
@@ -22,30 +23,36 @@ TARGETS: dict[str, tuple[Callable[[int, int], None], float]] = {
     "trim_tables": (trim_tables.run, 0.1),
     "history": (history.run, 0.05),
 }
-_STEP = 20_000
+_ROUND = 100_000
+
+
+def _turn(inputs: int, seed: int) -> None:
+    """Each target with its share of these inputs."""
+    for name, (run, share) in TARGETS.items():
+        count = round(inputs * share)
+        try:
+            run(count, seed)
+        except BaseException:
+            print(f"{name}: failed within {count} inputs from seed {seed}", flush=True)
+            raise
+        gc.collect()
 
 
 def main() -> int:
-    inputs = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() % (1 << 32)
+    words = [int(word) for word in sys.argv[1:4]]
+    inputs, seed, begin = (words + [10_000_000, time.time_ns() % (1 << 32), 0][len(words) :])[:3]
     # A pause of the collector is none of the input's.
     gc.disable()
     rules.BOUND.seconds = rules.STRICT_S
-    for name, (run, share) in TARGETS.items():
-        wanted, done, begin = round(inputs * share), 0, time.process_time()
-        while done < wanted:
-            count = min(_STEP, wanted - done)
-            try:
-                run(count, seed + done)
-            except BaseException:
-                print(f"{name}: failed within {count} inputs from seed {seed + done}", flush=True)
-                raise
-            done += count
-            gc.collect()
-        rate = done / max(time.process_time() - begin, 1e-9)
-        print(
-            f"{name:<12} {done:>10} inputs from seed {seed}, {rate:>7.0f} a second: nothing found", flush=True
-        )
+    done, since = begin, time.process_time()
+    while done < inputs:
+        count = min(_ROUND, inputs - done)
+        _turn(count, seed + done)
+        done += count
+        rate = (done - begin) / (time.process_time() - since)
+        print(f"{done:>10} of {inputs} inputs, seed {seed}, {rate:.0f} a second: nothing found", flush=True)
+    for name, (_, share) in TARGETS.items():
+        print(f"{name:<12} {round((done - begin) * share):>10} inputs")
     return 0
 
 

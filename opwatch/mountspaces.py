@@ -10,16 +10,21 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.device import BlockDevice, Devices
-from opwatch.errors import OpwatchError
+from opwatch.errors import BadInput, OpwatchError
+from opwatch.foreign import read_names
 from opwatch.usage import Mount, parse_mountinfo
 
 # The inode of the first PID namespace (linux/proc_ns.h).
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
+# What /proc answers for a thread that has ended, or is about to: mountinfo of such a one is EINVAL.
+_ENDED = (errno.ENOENT, errno.ESRCH, errno.EINVAL)
+# Each look at /proc finds the threads that were started while the ones of the look before ended.
+_LOOKS = 4
 _HIDING = re.compile(r"hidepid=(1|2|4|noaccess|invisible|ptraceable)")
 
 
@@ -72,19 +77,13 @@ def survey(
     """Mounts of devices of these numbers in all mount namespaces. One whose filesystem has a number of its
     own, as btrfs does, is known by its source, which is one of these nodes."""
     wanted = {f"{major}:{minor}" for major, minor in numbers}
-    spaces, unseen = _spaces(proc)
-    mounts = []
-    for candidates in spaces.values():
-        try:
-            space, table = _read(proc, candidates)
-        except PermissionError:
-            unseen.append(f"the mounts {candidates[0]}")
-            continue
-        mounts += [
-            MountedIn(mount, space)
-            for mount in table
-            if mount.dev in wanted or (mount.dev.startswith("0:") and mount.source in nodes)
-        ]
+    tables, unseen = _tables(proc)
+    mounts = [
+        MountedIn(mount, space)
+        for space, table in tables
+        for mount in table
+        if mount.dev in wanted or (mount.dev.startswith("0:") and mount.source in nodes)
+    ]
     return Survey(tuple(mounts), tuple(unseen))
 
 
@@ -94,34 +93,56 @@ def survey_of(device: BlockDevice, devices: Devices) -> Survey:
     return survey([part.dev for part in parts], [f"/dev/{part.name}" for part in parts])
 
 
-def _table(process: Path) -> list[Mount]:
-    return parse_mountinfo((process / "mountinfo").read_bytes().decode(errors="replace"))
+def own_mounts(proc: Path = Path("/proc")) -> list[Mount]:
+    """Our own table."""
+    return parse_mountinfo(read_names(proc / "self" / "mountinfo"))
 
 
-def _read(proc: Path, candidates: Sequence[MountSpace]) -> tuple[MountSpace, list[Mount]]:
-    """The table of a namespace by the first of its threads that still lives; empty when none does."""
+def _tables(proc: Path) -> tuple[list[tuple[MountSpace, list[Mount]]], list[str]]:
+    """The table of every namespace, our own first, and what could not be looked at."""
+    tables: dict[str, tuple[MountSpace, list[Mount]]] = {}
+    unread: dict[str, str] = {}
+    for _ in range(_LOOKS):
+        spaces, unseen = _spaces(proc)
+        left = [name for name in spaces if name not in tables and name not in unread]
+        if not left:
+            break
+        for name in left:
+            try:
+                read = _read(proc, spaces[name])
+            except (OSError, BadInput):
+                unread[name] = f"the mounts {spaces[name][0]}"
+            else:
+                tables |= {name: read} if read else {}
+    else:
+        # A namespace whose threads ended each time before they could be asked is not one without mounts.
+        unread |= {name: f"the mounts {spaces[name][0]}" for name in spaces if name not in tables}
+    return list(tables.values()), [*unseen, *unread.values()]
+
+
+def _read(proc: Path, candidates: Sequence[MountSpace]) -> tuple[MountSpace, list[Mount]] | None:
+    """The table of a namespace by the first of its threads that still lives; None when none does."""
     for space in candidates:
         try:
-            return space, _table(proc / (str(space.pid) if space.pid else "self"))
-        except PermissionError:
-            raise
-        except OSError:
-            continue
-    return candidates[0], []
+            table = read_names(proc / (str(space.pid) if space.pid else "self") / "mountinfo")
+        except OSError as error:
+            if error.errno not in _ENDED:
+                raise
+        else:
+            return space, parse_mountinfo(table)
+    return None
 
 
 def _spaces(proc: Path) -> tuple[dict[str, list[MountSpace]], list[str]]:
     """The threads of every namespace, our own first, and what was out of sight."""
     own = str((proc / "self" / "ns" / "mnt").readlink())
     spaces = {own: [MountSpace(own, None)]}
-    denied = 0
-    for task in _tasks(proc):
+    tasks, denied = _tasks(proc)
+    for task in tasks:
         try:
             identity = str((task / "ns" / "mnt").readlink())
-        except PermissionError:
-            denied += 1
-        except OSError:
-            continue  # it has ended
+        except OSError as error:
+            denied += error.errno not in _ENDED
         else:
             # A thread may be in another than its process, and has its table below its own number.
             spaces.setdefault(identity, []).append(MountSpace(identity, int(task.name)))
@@ -129,15 +150,20 @@ def _spaces(proc: Path) -> tuple[dict[str, list[MountSpace]], list[str]]:
     return spaces, unseen + _out_of_sight(proc, spaces)
 
 
-def _tasks(proc: Path) -> Iterator[Path]:
-    for process in proc.glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            yield from (process / "task").iterdir()
+def _tasks(proc: Path) -> tuple[list[Path], int]:
+    """Threads in the order of their processes, and of how many processes they may not be listed."""
+    tasks, denied = [], 0
+    for process in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
+        try:
+            tasks += list((process / "task").iterdir())
+        except OSError as error:
+            denied += error.errno not in _ENDED
+    return tasks, denied
 
 
 def _out_of_sight(proc: Path, spaces: Collection[str]) -> list[str]:
     unseen = []
-    mounts = _table(proc / "self")
+    mounts = own_mounts(proc)
     options = [option for mount in mounts if mount.point == str(proc) for option in mount.super_options]
     if os.geteuid() and any(_HIDING.fullmatch(option) for option in options):
         unseen.append(f"processes of other users: {proc} hides them (hidepid)")

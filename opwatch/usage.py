@@ -66,6 +66,19 @@ def mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
     return found
 
 
+def number_of_mount(point: Path, mounts: Sequence[Mount]) -> tuple[int, int] | None:
+    """st_dev of what is mounted at this very point, of the topmost; None when nothing is. Asked of a table: a
+    dead FUSE mount cannot be asked itself. Pure."""
+    number = None
+    for mount in mounts:
+        if mount.point == str(point):
+            major, _, minor = mount.dev.partition(":")
+            whole_major, whole_minor = _number(major), _number(minor)
+            if whole_major is not None and whole_minor is not None:
+                number = (whole_major, whole_minor)
+    return number
+
+
 def parse_swaps(text: str) -> list[str]:
     """Paths of swap partitions in /proc/swaps; swap files belong to their filesystem. Pure."""
     rows = [fields_of(line) for line in lines_of(text)[1:]]

@@ -302,7 +302,8 @@ def _destroy(args: argparse.Namespace) -> int:
             failed = error
     if args.all:
         life.require_root("drive destroy")
-        life.sweep()
+        for note in life.sweep():
+            say(note)
     return failed.exit_status if failed else 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from opwatch.drive.nodes import abandoned, detach_all, make_node, nodes_of
 from opwatch.drive.place import ROOT, Place, Record, one_at_a_time, places
 from opwatch.drive.process import ServerProcess, abort_connection, ask, end_process, server_of, stopped
 from opwatch.drive.spec import Fault
-from opwatch.drive.users import is_claimed, is_mount_point, number_of_mount, own_mountinfo, users_of
+from opwatch.drive.users import Users, users_of
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
 from opwatch.foreign import parse_json, read_bytes, read_text, table_of
+from opwatch.mountspaces import is_claimed, own_mounts
 from opwatch.process import run_tool
+from opwatch.usage import number_of_mount
 
 # A large drive to a slow disk.
 _SAVE_S = 600
@@ -172,7 +175,7 @@ def destroy(name: str) -> list[str]:
             raise OpwatchError(f"there is no drive {name}; there are: {known}")
         if not place.is_alive():
             return _clean(place)
-        _refuse_users(place, _users(place))
+        _refuse_users(place, _users(place).uses)
         record = place.record()
         with server_of(place) as process:
             if process and process.is_stopped():
@@ -184,17 +187,17 @@ def destroy(name: str) -> list[str]:
         detach_all(place)
         if record and record.state:
             _save(place, record)
-        return _remove(place, [])
+        return _remove(place, Users())
 
 
-def _refuse_users(place: Place, users: list[str]) -> None:
+def _refuse_users(place: Place, users: Sequence[str]) -> None:
     if users:
         raise RefusedError(f"drive {place.name} is in use: {'; '.join(users)}. Unmount it first")
 
 
 def _give_up(place: Place, process: ServerProcess) -> list[str]:
     """End a server that was stopped. Who waits for it is woken first, or its end would wait for them."""
-    abort_connection(number_of_mount(place.mount, own_mountinfo()))
+    abort_connection(number_of_mount(place.mount, own_mounts()))
     end_process(process, politely=False)
     return _clean(place)
 
@@ -219,9 +222,11 @@ def _attach_again(place: Place, record: Record) -> Record:
     return ask(place, lambda: _attach(place, record), 10)
 
 
-def _users(place: Place) -> list[str]:
+def _users(place: Place) -> Users:
     devices = Devices()
-    return [user for node in nodes_of(place) for user in users_of(devices.resolve(node), devices)]
+    users = [users_of(devices.resolve(node), devices) for node in nodes_of(place)]
+    unseen = dict.fromkeys(sentence for one in users for sentence in one.unseen)
+    return Users(tuple(use for one in users for use in one.uses), tuple(unseen))
 
 
 def _clean(place: Place) -> list[str]:
@@ -231,10 +236,10 @@ def _clean(place: Place) -> list[str]:
     return _remove(place, users)
 
 
-def _remove(place: Place, users: list[str]) -> list[str]:
+def _remove(place: Place, users: Users) -> list[str]:
     """What is left once the loop devices are detached, or will be when they are closed."""
     left = nodes_of(place)
-    if is_mount_point(place.mount, own_mountinfo()):
+    if number_of_mount(place.mount, own_mounts()):
         try:
             run_tool(["umount", str(place.mount)])
         except OpwatchError:
@@ -242,7 +247,11 @@ def _remove(place: Place, users: list[str]) -> list[str]:
     if not server.wait_dead(place, 0.5 if left else 10):
         _end(place)
     place.remove()
-    return [f"{node} fails all I/O and goes away when it is closed" for node in left] + users
+    notes = [f"{node} fails all I/O and goes away when it is closed" for node in left] + list(users.uses)
+    # Something has it open, and it need not be what was found.
+    if left and users.unseen:
+        notes.append(f"it may also be in use where this cannot look: {'; '.join(users.unseen)}")
+    return notes
 
 
 def _end(place: Place) -> None:
@@ -258,13 +267,19 @@ def _end(place: Place) -> None:
 
 
 def sweep() -> list[str]:
-    """Detach loop devices over drives whose folder is gone; returns their nodes."""
-    found = []
+    """Detach loop devices over drives whose folder is gone; returns a sentence for each
+    that is left."""
+    notes = []
     with one_at_a_time():
-        for device in abandoned(ROOT):
-            found.append(device.node)
-            device.detach()
-    return found
+        for device, unseen in abandoned(ROOT):
+            if unseen:
+                notes.append(
+                    f"{device.node} is left, though no drive serves it: its drive may be mounted where this "
+                    f"cannot look ({'; '.join(unseen)}); losetup --detach {device.node} takes it away"
+                )
+            else:
+                device.detach()
+    return notes
 
 
 def fault(place: Place, what: Fault) -> None:

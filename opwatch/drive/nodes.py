@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opwatch.drive.place import Place, Record
-from opwatch.drive.users import mountinfos, number_of_mount, own_mountinfo
 from opwatch.errors import OpwatchError
 from opwatch.loop import Binding, LoopDevice, attach, open_loop
+from opwatch.mountspaces import own_mounts, survey
+from opwatch.usage import number_of_mount
 
 SYS = Path("/sys")
 _DISK_INODE = 2  # of the file that the server shows as "disk"
@@ -61,7 +62,7 @@ def make_node(place: Place) -> tuple[str, int | None]:
 def nodes_of(place: Place, sys: Path = SYS) -> list[str]:
     """Nodes of the loop devices over this drive's disk. The server is asked nothing."""
     record = place.record()
-    number = number_of_mount(place.mount, own_mountinfo())
+    number = number_of_mount(place.mount, own_mounts())
     found = []
     for folder in sorted((sys / "block").glob("loop*/loop")):
         node = f"/dev/{folder.parent.name}"
@@ -98,23 +99,19 @@ def detach_all(place: Place, timeout_s: float = 2) -> list[str]:
     return left
 
 
-def abandoned(root: Path, sys: Path = SYS) -> Iterator[LoopDevice]:
+def abandoned(root: Path, sys: Path = SYS) -> Iterator[tuple[LoopDevice, tuple[str, ...]]]:
     """Loop devices over drives whose folder is gone, and which nobody serves any more: those of another mount
-    namespace have a folder and a server there."""
+    namespace have a folder and a server there. With each, what could not be looked at for such a mount."""
     for folder in sorted((sys / "block").glob("loop*/loop")):
         node = f"/dev/{folder.parent.name}"
         text = backing_text(node, sys)
         if text is None or not text.startswith(f"{root}/") or Path(text).parents[1].exists():
             continue
         with contextlib.suppress(OpwatchError), open_loop(node) as device:
-            if not _is_mounted_anywhere(device) and _is_dead(device):
-                yield device
-
-
-def _is_mounted_anywhere(device: LoopDevice) -> bool:
-    backing, inode = device.identity.backing
-    wanted = f" {os.major(backing)}:{os.minor(backing)} "
-    return inode != _DISK_INODE or any(wanted in text for _, text in mountinfos())
+            backing, inode = device.identity.backing
+            looked = survey([(os.major(backing), os.minor(backing))])
+            if inode == _DISK_INODE and not looked.mounts and _is_dead(device):
+                yield device, looked.unseen
 
 
 def _is_dead(device: LoopDevice) -> bool:

@@ -23,12 +23,11 @@ from opwatch.counters.catalogue import PACKAGED, Catalogue, parse_catalogue
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.report import report
 from opwatch.drive.place import Record
-from opwatch.drive.users import mounted_from, mounts_of
 from opwatch.ftl import profiles
 from opwatch.trim.causes import PACKAGED as CAUSES
 from opwatch.trim.causes import parse_causes
 from opwatch.trim.schedule import parse_fstab, parse_properties
-from opwatch.usage import mount_of, parse_mountinfo, parse_swaps
+from opwatch.usage import mount_of, number_of_mount, parse_mountinfo, parse_swaps
 
 from .rules import BOUND, refused_or_sound
 
@@ -149,8 +148,7 @@ class Fuzz:
         text = self._text(_MOUNTINFO)
         for mount in (found := parse_mountinfo(text)):
             assert mount_of(mount.point, found) is not None or not mount.point.startswith("/")
-        mounts_of((8, 1), text)
-        mounted_from("/dev/sda1", text)
+            number_of_mount(Path(mount.point), found)
 
     def _settings(self, paragraphs: list[str]) -> str:
         """Some tables of a file, with values of other types, lines that are gone, and damaged bytes."""

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.drive import life, server
+from opwatch.drive import life, nodes, server
 from opwatch.drive.process import server_of
 from opwatch.errors import RefusedError
+from opwatch.mountspaces import Survey
 from tests.requirements import require_drive
 
 from .drives import Drive, drive, fio, loops_of, run
@@ -236,3 +237,21 @@ def test_ties_are_broken_as_chosen() -> None:
     with drive(config={"tie": 1}) as one:
         assert fio(one.device, "--rw=randwrite", "--bs=4k", "--io_size=100m", "--norandommap").returncode == 0
         assert one.truth()["gc_victims"] > 0
+
+
+def test_what_no_drive_serves_is_swept_unless_it_may_be_mounted_out_of_sight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with drive() as one:
+        device = Path(one.device).name
+        one.kill()
+        run("umount", "--lazy", str(one.place.mount))
+        one.place.remove()
+        monkeypatch.setattr(nodes, "survey", lambda numbers: Survey((), ("the host of a container",)))
+        [note] = [note for note in life.sweep() if one.device in note]
+        assert "may be mounted where this cannot look (the host of a container)" in note
+        assert f"losetup --detach {one.device}" in note
+        assert loops_of(one.name) == [device]
+        monkeypatch.setattr(nodes, "survey", lambda numbers: Survey((), ()))
+        assert not any(one.device in note for note in life.sweep())
+        assert loops_of(one.name) == []

@@ -15,8 +15,8 @@ from opwatch.device import BlockDevice
 from opwatch.drive.nodes import is_still
 from opwatch.drive.place import Place, Record, places
 from opwatch.drive.process import ask, end_process, server_of
-from opwatch.drive.users import is_mount_point, mounted_from, mounts_of
 from opwatch.errors import OpwatchError
+from opwatch.usage import number_of_mount, parse_mountinfo
 
 MOUNTINFO = """\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -26,12 +26,14 @@ MOUNTINFO = """\
 """
 
 
-def test_mounts_are_found_by_number_and_by_node() -> None:
-    assert mounts_of((7, 3), MOUNTINFO) == ["/mnt/a b"]
-    assert mounts_of((7, 4), MOUNTINFO) == []
-    assert mounted_from("/dev/loop4", MOUNTINFO) == ["/srv"]
-    assert is_mount_point(Path("/run/opwatch/drives/x/mnt"), MOUNTINFO)
-    assert not is_mount_point(Path("/run/opwatch/drives/x"), MOUNTINFO)
+def test_a_mount_point_is_known_by_the_table() -> None:
+    mounts = parse_mountinfo(MOUNTINFO)
+    assert number_of_mount(Path("/run/opwatch/drives/x/mnt"), mounts) == (0, 45)
+    assert number_of_mount(Path("/run/opwatch/drives/x"), mounts) is None
+    again = parse_mountinfo(
+        MOUNTINFO + "43 42 0:46 / /srv rw - tmpfs none rw\n43 42 x:y / /srv rw - tmpfs none rw"
+    )
+    assert number_of_mount(Path("/srv"), again) == (0, 46)
 
 
 def test_alive_as_long_as_the_lock_is_held(tmp_path: Path) -> None:

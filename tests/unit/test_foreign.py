@@ -22,7 +22,6 @@ from opwatch.counters.catalogue import load_catalogue, parse_catalogue
 from opwatch.counters.numbers import json_number, whole_number
 from opwatch.counters.plugin_text import parse_plugin_text
 from opwatch.counters.smartctl_text import parse_smartctl_text
-from opwatch.drive.users import mounted_from, mounts_of
 from opwatch.errors import BadInput, OpwatchError, UsageError
 from opwatch.ftl import profiles
 from opwatch.process import run_tool
@@ -106,9 +105,7 @@ ODD = "30 27 8:1 / /m\u2028nt rw - ext4 /dev/sda1 rw\n31 27 8:2 / /b\x85 rw - ex
 
 def test_mounts_with_odd_names_are_mounts() -> None:
     assert [mount.point for mount in parse_mountinfo(ODD)] == ["/m\u2028nt", "/b\x85"]
-    assert mounts_of((8, 1), ODD) == ["/m\u2028nt"]
-    assert mounted_from("/dev/sda2", ODD) == ["/b\x85"]
-    assert mounted_from("/dev/sda2", "30 27 8:1 - ext4 /dev/sda2 rw\n") == []
+    assert parse_mountinfo("30 27 8:1 - ext4 /dev/sda2 rw\n") == []
 
 
 def test_a_mount_point_that_is_no_utf8_can_be_opened(tmp_path: Path) -> None:

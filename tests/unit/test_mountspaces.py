@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from opwatch.mountspaces import MountSpace, survey
+from opwatch import foreign, mountspaces
+from opwatch.drive import users
+from opwatch.errors import BadInput
+from opwatch.mountspaces import MountedIn, MountSpace, Survey, survey
+from opwatch.usage import Mount
+
+from .sysfs import Tree
 
 HOST = "22 1 254:0 / / rw - ext4 /dev/vda rw\n"
 LOOP = "40 22 7:3 / /mnt/a\\040b rw - xfs /dev/loop3 rw\n"
@@ -32,6 +40,18 @@ def proc(tmp_path: Path) -> Path:
     (own / "mountinfo").write_text(HOST)
     thread(tmp_path, 1, 1, HOST)
     return tmp_path
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, path: Path, error: Callable[[], Exception]) -> None:
+    """This file fails to be read."""
+    real = foreign.read_names
+
+    def read(file: Path) -> str:
+        if file == path:
+            raise error()
+        return real(file)
+
+    monkeypatch.setattr(mountspaces, "read_names", read)
 
 
 def test_every_namespace_is_looked_at_once(proc: Path) -> None:
@@ -66,14 +86,7 @@ def test_a_thread_that_has_ended_does_not_hide_the_others(proc: Path) -> None:
 
 def test_what_cannot_be_looked_at_is_said(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     thread(proc, 7, 2, LOOP)
-    real = Path.read_bytes
-
-    def denied(path: Path) -> bytes:
-        if path == proc / "7" / "mountinfo":
-            raise PermissionError
-        return real(path)
-
-    monkeypatch.setattr(Path, "read_bytes", denied)
+    refuse(monkeypatch, proc / "7" / "mountinfo", PermissionError)
     (proc / "self" / "ns" / "pid").unlink()
     (proc / "self" / "ns" / "pid").symlink_to("pid:[4026532000]")
     (proc / "self" / "mountinfo").write_text(
@@ -104,3 +117,69 @@ def test_threads_that_may_not_be_read_are_counted(proc: Path, monkeypatch: pytes
     found = survey([(7, 3)], (), proc)
     assert found.mounts == ()
     assert found.unseen == ("1 threads whose mount namespace may not be read",)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [PermissionError, lambda: OSError(errno.ENOMEM, "no memory"), lambda: BadInput("too much")],
+)
+def test_a_table_that_cannot_be_read_is_not_an_empty_one(
+    proc: Path, monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception]
+) -> None:
+    thread(proc, 7, 2, LOOP)
+    refuse(monkeypatch, proc / "7" / "mountinfo", error)
+    assert survey([(7, 3)], (), proc) == Survey((), ("the mounts in the mount namespace of process 7",))
+
+
+def test_a_namespace_whose_threads_end_and_are_born_is_read(
+    proc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only thread of a namespace started another, and ended before its table was read."""
+    thread(proc, 7, 2, None)
+
+    def give_birth() -> Exception:
+        if not (proc / "8").exists():
+            thread(proc, 8, 2, LOOP)
+        return FileNotFoundError(errno.ENOENT, "it has ended")
+
+    refuse(monkeypatch, proc / "7" / "mountinfo", give_birth)
+    looked = survey([(7, 3)], (), proc)
+    assert [each.space.pid for each in looked.mounts] == [8]
+    assert looked.unseen == ()
+
+
+def test_a_namespace_that_is_never_caught_is_not_an_empty_one(proc: Path) -> None:
+    thread(proc, 7, 2, None)
+    assert survey([(7, 3)], (), proc).unseen == ("the mounts in the mount namespace of process 7",)
+
+
+def test_threads_that_may_not_be_listed_are_counted(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    thread(proc, 7, 2, LOOP)
+    real = Path.iterdir
+
+    def denied(path: Path) -> object:
+        if path == proc / "7" / "task":
+            raise PermissionError(errno.EPERM, "hidden")
+        return real(path)
+
+    monkeypatch.setattr(Path, "iterdir", denied)
+    assert survey([(7, 3)], (), proc).unseen == ("1 threads whose mount namespace may not be read",)
+
+
+def test_the_words_of_a_drive_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    elsewhere = MountSpace("mnt:[2]", 9)
+    mounts = (
+        MountedIn(Mount("7:3", "/a", "ext4", "/dev/disk/by-label/x"), MountSpace("mnt:[1]", None)),
+        MountedIn(Mount("0:44", "/b", "btrfs", "/dev/loop3"), elsewhere),
+        MountedIn(Mount("0:44", "/b", "btrfs", "/dev/loop3"), elsewhere),
+    )
+    monkeypatch.setattr(users, "survey", lambda *_: Survey(mounts, ("the host",)))
+    tree = Tree(tmp_path)
+    tree.disk("loop3", "7:3")
+    assert users.users_of(tree["loop3"], tree.devices) == users.Users(
+        (
+            "/dev/loop3 is mounted at /a",
+            "/dev/loop3 is mounted at /b in the mount namespace of process 9",
+        ),
+        ("the host",),
+    )

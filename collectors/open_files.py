@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.foreign import read_text
+from opwatch.foreign import read_names, read_text
+from opwatch.sight import out_of_sight
+from opwatch.usage import parse_mountinfo
 
 _DELETED = " (deleted)"
 
@@ -23,27 +25,54 @@ class DeletedFile:
     comm: str
 
 
-def deleted_files(proc: Path = Path("/proc")) -> list[DeletedFile]:
-    """Each once, of the processes that we may look into: all of them as root."""
-    found: dict[tuple[int, int], DeletedFile] = {}
+@dataclass(frozen=True, slots=True)
+class DeletedFiles:
+    """Each once; and in words which processes were not looked into, empty when all were."""
+
+    files: tuple[DeletedFile, ...]
+    unseen: tuple[str, ...]
+
+
+def deleted_files(proc: Path = Path("/proc")) -> DeletedFiles:
+    """Of the processes that we may look into: all of them as root."""
+    files: dict[tuple[int, int], DeletedFile] = {}
+    denied = 0
     for folder in proc.iterdir():
         if folder.name.isdecimal():
-            for each in _of_process(folder):
-                found.setdefault((each.dev, each.inode), each)
-    return list(found.values())
+            try:
+                for each in _of_process(folder):
+                    files.setdefault((each.dev, each.inode), each)
+            except PermissionError:
+                denied += _has_files(folder)
+            except OSError:  # it has ended
+                continue
+    unseen = out_of_sight(proc, parse_mountinfo(read_names(proc / "self" / "mountinfo")))
+    if denied:
+        which = f"{denied} processes" if denied > 1 else "a process"
+        unseen.append(f"{which} whose open files may not be read")
+    return DeletedFiles(tuple(files.values()), tuple(unseen))
+
+
+def _has_files(process: Path) -> bool:
+    """Not a thread of the kernel, which has no command line."""
+    try:
+        return bool((process / "cmdline").read_bytes())
+    except PermissionError:
+        return True
+    except OSError:
+        return False
 
 
 def _of_process(folder: Path) -> Iterator[DeletedFile]:
-    try:
-        descriptors = list((folder / "fd").iterdir())
-        comm = read_text(folder / "comm").removesuffix("\n")
-    except OSError:  # it ended, or is not ours
-        return
+    descriptors = list((folder / "fd").iterdir())
+    comm = read_text(folder / "comm").removesuffix("\n")
     for each in descriptors:
         try:
             if not str(each.readlink()).endswith(_DELETED):
                 continue
             status = each.stat()
+        except PermissionError:
+            raise
         except OSError:  # closed meanwhile
             continue
         # A file may be called so, or have another name still.

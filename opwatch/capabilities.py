@@ -9,7 +9,7 @@ from pathlib import Path
 from opwatch.foreign import read_text
 
 # Numbers of linux/capability.h, part of the kernel's stable interface.
-_NUMBERS = {"CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
+_NUMBERS = {"CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
 TRACING = ("CAP_BPF", "CAP_PERFMON")
 
 
@@ -25,3 +25,8 @@ def missing(wanted: Iterable[str] = TRACING) -> list[str]:
     if held >> _NUMBERS["CAP_SYS_ADMIN"] & 1:
         return []
     return [name for name in wanted if not held >> _NUMBERS[name] & 1]
+
+
+def has(name: str) -> bool:
+    """Whether we hold this one itself."""
+    return bool(effective(read_text(Path("/proc/self/status"))) >> _NUMBERS[name] & 1)

@@ -6,10 +6,8 @@ of one that no process sees any more (umount --lazy); `survey` says where, as fa
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +15,13 @@ from pathlib import Path
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import BadInput, OpwatchError
 from opwatch.foreign import read_names
+from opwatch.sight import out_of_sight
 from opwatch.usage import Mount, parse_mountinfo
 
-# The inode of the first PID namespace (linux/proc_ns.h).
-_FIRST_PID_NAMESPACE = "pid:[4026531836]"
 # What /proc answers for a thread that has ended, or is about to: mountinfo of such a one is EINVAL.
 _ENDED = (errno.ENOENT, errno.ESRCH, errno.EINVAL)
 # Each look at /proc finds the threads that were started while the ones of the look before ended.
 _LOOKS = 4
-_HIDING = re.compile(r"hidepid=(1|2|4|noaccess|invisible|ptraceable)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +83,20 @@ def survey(
     return Survey(tuple(mounts), tuple(unseen))
 
 
+def elsewhere(mounts: Sequence[Mount], proc: Path = Path("/proc")) -> Survey:
+    """Filesystems on block devices that are mounted in another namespace and by none of our own mounts, each
+    once."""
+    passed = {mount.dev for mount in mounts}
+    tables, unseen = _tables(proc, passed)
+    further = []
+    for space, table in tables:
+        for mount in table:
+            if mount.dev not in passed:
+                passed.add(mount.dev)
+                further.append(MountedIn(mount, space))
+    return Survey(tuple(further), tuple(unseen))
+
+
 def survey_of(device: BlockDevice, devices: Devices) -> Survey:
     """The same of a disk and all of its partitions."""
     parts = [device, *devices.partitions(device)]
@@ -98,8 +108,11 @@ def own_mounts(proc: Path = Path("/proc")) -> list[Mount]:
     return parse_mountinfo(read_names(proc / "self" / "mountinfo"))
 
 
-def _tables(proc: Path) -> tuple[list[tuple[MountSpace, list[Mount]]], list[str]]:
-    """The table of every namespace, our own first, and what could not be looked at."""
+def _tables(
+    proc: Path, known: Collection[str] | None = None
+) -> tuple[list[tuple[MountSpace, list[Mount]]], list[str]]:
+    """The table of every namespace, our own first, and what could not be looked at. With `known`, only what
+    is on a disk and has none of these numbers: there may be many tables, each a copy of 10,000 mounts."""
     tables: dict[str, tuple[MountSpace, list[Mount]]] = {}
     unread: dict[str, str] = {}
     for _ in range(_LOOKS):
@@ -109,7 +122,7 @@ def _tables(proc: Path) -> tuple[list[tuple[MountSpace, list[Mount]]], list[str]
             break
         for name in left:
             try:
-                read = _read(proc, spaces[name])
+                read = _read(proc, spaces[name], known)
             except (OSError, BadInput):
                 unread[name] = f"the mounts {spaces[name][0]}"
             else:
@@ -120,7 +133,9 @@ def _tables(proc: Path) -> tuple[list[tuple[MountSpace, list[Mount]]], list[str]
     return list(tables.values()), [*unseen, *unread.values()]
 
 
-def _read(proc: Path, candidates: Sequence[MountSpace]) -> tuple[MountSpace, list[Mount]] | None:
+def _read(
+    proc: Path, candidates: Sequence[MountSpace], known: Collection[str] | None
+) -> tuple[MountSpace, list[Mount]] | None:
     """The table of a namespace by the first of its threads that still lives; None when none does."""
     for space in candidates:
         try:
@@ -129,8 +144,17 @@ def _read(proc: Path, candidates: Sequence[MountSpace]) -> tuple[MountSpace, lis
             if error.errno not in _ENDED:
                 raise
         else:
+            if known is not None:
+                table = "\n".join(line for line in table.split("\n") if _is_new(line, known))
             return space, parse_mountinfo(table)
     return None
+
+
+def _is_new(line: str, known: Collection[str]) -> bool:
+    number = line.split(" ", 3)[2:3]
+    if not number or number[0] in known:
+        return False
+    return not number[0].startswith("0:") or " /dev/" in line.partition(" - ")[2]
 
 
 def _spaces(proc: Path) -> tuple[dict[str, list[MountSpace]], list[str]]:
@@ -146,7 +170,8 @@ def _spaces(proc: Path) -> tuple[dict[str, list[MountSpace]], list[str]]:
         else:
             # A thread may be in another than its process, and has its table below its own number.
             spaces.setdefault(identity, []).append(MountSpace(identity, int(task.name)))
-    unseen = [f"{denied} threads whose mount namespace may not be read"] if denied else []
+    which = f"{denied} threads" if denied > 1 else "a thread"
+    unseen = [f"{which} whose mount namespace may not be read"] if denied else []
     return spaces, unseen + _out_of_sight(proc, spaces)
 
 
@@ -162,14 +187,8 @@ def _tasks(proc: Path) -> tuple[list[Path], int]:
 
 
 def _out_of_sight(proc: Path, spaces: Collection[str]) -> list[str]:
-    unseen = []
     mounts = own_mounts(proc)
-    options = [option for mount in mounts if mount.point == str(proc) for option in mount.super_options]
-    if os.geteuid() and any(_HIDING.fullmatch(option) for option in options):
-        unseen.append(f"processes of other users: {proc} hides them (hidepid)")
-    with contextlib.suppress(OSError):
-        if str((proc / "self" / "ns" / "pid").readlink()) != _FIRST_PID_NAMESPACE:
-            unseen.append("processes outside this PID namespace, as of the host of a container")
+    unseen = out_of_sight(proc, mounts)
     for pinned in _pinned(mounts):
         if pinned not in spaces:
             unseen.append(f"mount namespace {pinned}, which no process is in")

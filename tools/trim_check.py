@@ -14,14 +14,16 @@ from typing import Any
 from opwatch.collectors.free_space import read_free_space
 from opwatch.collectors.fstrim_timer import read_schedule
 from opwatch.collectors.mount_handle import referred
-from opwatch.collectors.open_files import DeletedFile, deleted_files
+from opwatch.collectors.open_files import DeletedFile, DeletedFiles, deleted_files
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.device import BlockDevice, Devices
 from opwatch.drive.spec import parse_size
 from opwatch.errors import OpwatchError, UsageError
+from opwatch.mountspaces import MountedIn, elsewhere, survey_of
 from opwatch.sinks import SCHEMA
 from opwatch.sinks.terminal import data
 from opwatch.sinks.trim_check import Checked, document, headline, lines, schedule_document, schedule_lines
+from opwatch.sinks.unseen import Unseen, unseen_document, unseen_lines
 from opwatch.trim.causes import Reason, reason
 from opwatch.trim.dryrun import ext4_groups
 from opwatch.trim.forecast import Outlook, Space, forecast
@@ -74,7 +76,7 @@ class Check:
         self._disks: dict[str, bool] = {}
 
     @functools.cached_property
-    def deleted(self) -> list[DeletedFile]:
+    def deleted(self) -> DeletedFiles:
         """Looked for once, and only where a filesystem is checked."""
         return deleted_files()
 
@@ -91,6 +93,21 @@ class Check:
                 passed.add(key)
                 if mount.filesystem not in _IMAGES:
                     yield _Subject(mount)
+
+    def out_of_sight(self, devices: Sequence[str], *, everywhere: bool) -> Unseen:
+        """What this check would have looked at, had it been let: with `everywhere`, or of these devices, also
+        filesystems that only other mount namespaces have."""
+        unseen = list(self.deleted.unseen)
+        mounts: dict[str, MountedIn] = {}
+        own = {mount.dev for mount in self.usage.mounts}
+        surveys = [elsewhere(self.usage.mounts)] if everywhere else []
+        surveys += [survey_of(self.devices.resolve(text), self.devices) for text in devices]
+        for found in surveys:
+            unseen += found.unseen
+            for each in found.mounts:
+                if each.mount.dev not in own and each.mount.filesystem not in _IMAGES:
+                    mounts.setdefault(each.mount.dev, each)
+        return Unseen(tuple(mounts.values()), tuple(dict.fromkeys(unseen)))
 
     def _is_disk(self, source: str) -> bool:
         """The same for each source, asked once."""
@@ -149,7 +166,7 @@ class Check:
         wanted = entry_of(mount.point, self.schedule.fstab)
         found = forecast(
             stack,
-            free_space(mount, stack, self.deleted),
+            free_space(mount, stack, self.deleted.files),
             minimum_bytes=self.minimum_bytes,
             fstab_options=wanted.options if wanted else (),
         )
@@ -228,15 +245,17 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("no filesystem on a block device is mounted here; name one, or use --dev")
     checks = [work.check(subject) for subject in subjects]
     status = exit_status([each.forecast.outlook for each in checks])
-    if args.json:
-        found: dict[str, Any] = {"schema": SCHEMA, "checks": [document(each) for each in checks]}
-        found |= {"schedule": schedule_document(work.schedule), "exit_status": status}
-        data().json(found, indent=2)
-        return status
     if args.quiet:
         data().lines(headline(each) for each in checks)
         return status
+    unseen = work.out_of_sight(args.dev, everywhere=not args.paths and not args.dev)
+    if args.json:
+        found: dict[str, Any] = {"schema": SCHEMA, "checks": [document(each) for each in checks]}
+        found |= {"schedule": schedule_document(work.schedule), "exit_status": status}
+        found |= unseen_document(unseen)
+        data().json(found, indent=2)
+        return status
     for each in checks:
         data().lines([*lines(each), ""])
-    data().lines(schedule_lines(work.schedule))
+    data().lines([*schedule_lines(work.schedule), *unseen_lines(unseen)])
     return status

@@ -116,7 +116,7 @@ def test_threads_that_may_not_be_read_are_counted(proc: Path, monkeypatch: pytes
     monkeypatch.setattr(Path, "readlink", denied)
     found = survey([(7, 3)], (), proc)
     assert found.mounts == ()
-    assert found.unseen == ("1 threads whose mount namespace may not be read",)
+    assert found.unseen == ("a thread whose mount namespace may not be read",)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_threads_that_may_not_be_listed_are_counted(proc: Path, monkeypatch: pyt
         return real(path)
 
     monkeypatch.setattr(Path, "iterdir", denied)
-    assert survey([(7, 3)], (), proc).unseen == ("1 threads whose mount namespace may not be read",)
+    assert survey([(7, 3)], (), proc).unseen == ("a thread whose mount namespace may not be read",)
 
 
 def test_the_words_of_a_drive_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,55 @@
+"""What a check could not look at, for people and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from opwatch.mountspaces import MountedIn
+from opwatch.sinks.folding import folded
+
+# Machines have hundreds of containers.
+_MOST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """Filesystems that only other mount namespaces have; and kinds of processes that were out of sight."""
+
+    mounts: tuple[MountedIn, ...]
+    processes: tuple[str, ...]
+
+
+def unseen_lines(unseen: Unseen) -> Iterator[str]:
+    """Nothing, when everything was looked at."""
+    for each in unseen.mounts[:_MOST]:
+        yield from folded(f"{each}, and nowhere here: it was not checked", "elsewhere  ")
+        yield from folded(f"do: opwatch trim check --dev {each.mount.source}", " " * 11)
+    if len(unseen.mounts) > _MOST:
+        rest = f"and {len(unseen.mounts) - _MOST} more, which --json lists"
+        yield from folded(rest, "elsewhere  ")
+    for words in unseen.processes:
+        yield from folded(words, "not seen   ")
+    if unseen.processes:
+        yield from folded(
+            "deleted files that these hold open, and what only they have mounted, are not told above; "
+            "root of the machine itself, outside of containers, sees them",
+            " " * 11,
+        )
+
+
+def unseen_document(unseen: Unseen) -> dict[str, Any]:
+    """`elsewhere` and `unseen`, both empty when everything was looked at."""
+    return {
+        "elsewhere": [
+            {
+                "device": each.mount.source,
+                "filesystem": each.mount.filesystem,
+                "mount": each.mount.point,
+                "pid": each.space.pid,
+            }
+            for each in unseen.mounts
+        ],
+        "unseen": list(unseen.processes),
+    }

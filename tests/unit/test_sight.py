@@ -1,0 +1,139 @@
+"""What /proc does not show is said, and nothing is said where it shows all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opwatch import capabilities
+from opwatch.collectors.open_files import deleted_files
+from opwatch.mountspaces import MountedIn, MountSpace, elsewhere
+from opwatch.sight import out_of_sight
+from opwatch.sinks.unseen import Unseen, unseen_document, unseen_lines
+from opwatch.usage import Mount, parse_mountinfo
+
+FIRST = {"pid": "pid:[4026531836]", "user": "user:[4026531837]"}
+
+
+def _proc(folder: Path, options: str = "", **namespaces: str) -> Path:
+    """A /proc that is mounted with these options, seen from these namespaces."""
+    (folder / "self" / "ns").mkdir(parents=True)
+    for name, identity in {**FIRST, "mnt": "mnt:[1]", **namespaces}.items():
+        (folder / "self" / "ns" / name).symlink_to(identity)
+    line = f"52 22 0:5 / {folder} rw - proc proc rw{options}\n"
+    (folder / "self" / "mountinfo").write_text("22 1 254:0 / / rw - ext4 /dev/vda rw\n" + line)
+    return folder
+
+
+def _unseen(proc: Path) -> list[str]:
+    return out_of_sight(proc, parse_mountinfo((proc / "self" / "mountinfo").read_text()))
+
+
+@pytest.fixture
+def hold(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Have or lack CAP_SYS_PTRACE."""
+
+    def set_to(holds: bool) -> None:
+        monkeypatch.setattr(capabilities, "has", lambda name: holds and name == "CAP_SYS_PTRACE")
+
+    return set_to
+
+
+@pytest.mark.parametrize(
+    "options",
+    [",hidepid=1", ",hidepid=2", ",hidepid=noaccess", ",gid=77777,hidepid=invisible", ",hidepid=ptraceable"],
+)
+def test_hidepid_hides_from_those_who_may_not_trace(
+    options: str, tmp_path: Path, hold: Callable[[bool], None]
+) -> None:
+    proc = _proc(tmp_path, options)
+    hold(True)
+    assert _unseen(proc) == []
+    hold(False)
+    assert _unseen(proc) == [f"processes of other users: {proc} hides them (hidepid)"]
+
+
+@pytest.mark.parametrize(
+    "options", ["", ",hidepid=off", ",hidepid=0", f",gid={os.getegid()},hidepid=invisible"]
+)
+def test_nothing_is_hidden_without_it_and_from_its_group(
+    options: str, tmp_path: Path, hold: Callable[[bool], None]
+) -> None:
+    hold(False)
+    assert _unseen(_proc(tmp_path, options)) == []
+
+
+def test_the_group_does_not_help_where_only_tracers_see(tmp_path: Path, hold: Callable[[bool], None]) -> None:
+    hold(False)
+    assert len(_unseen(_proc(tmp_path, f",gid={os.getegid()},hidepid=ptraceable"))) == 1
+
+
+def test_root_of_a_user_namespace_does_not_see_all(tmp_path: Path, hold: Callable[[bool], None]) -> None:
+    hold(True)
+    assert len(_unseen(_proc(tmp_path, ",hidepid=2", user="user:[4026532222]"))) == 1
+
+
+def test_a_container_is_said(tmp_path: Path) -> None:
+    [words] = _unseen(_proc(tmp_path, pid="pid:[4026532000]"))
+    assert words == "processes outside this PID namespace, as of the host of a container"
+
+
+def test_processes_that_may_not_be_looked_into_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads of the kernel hold no file, and what has ended holds none any more."""
+    proc = _proc(tmp_path)
+    for number, command in ((5, b"bash\0"), (6, b"sh\0"), (7, b""), (8, b"gone\0"), (9, b"cat\0")):
+        (proc / str(number)).mkdir()
+        (proc / str(number) / "cmdline").write_bytes(command)
+        (proc / str(number) / "comm").write_text("it\n")
+    (proc / "9" / "fd").mkdir()
+    real = Path.iterdir
+
+    def listed(path: Path) -> object:
+        if path in [proc / number / "fd" for number in ("5", "6", "7")]:
+            raise PermissionError
+        return real(path)
+
+    monkeypatch.setattr(Path, "iterdir", listed)
+    assert deleted_files(proc).unseen == ("2 processes whose open files may not be read",)
+
+
+def test_mounts_that_only_others_have_are_found_once(tmp_path: Path) -> None:
+    proc = _proc(tmp_path)
+    for number, space in ((7, 2), (8, 3), (9, 1)):
+        (proc / str(number) / "task" / str(number) / "ns").mkdir(parents=True)
+        (proc / str(number) / "task" / str(number) / "ns" / "mnt").symlink_to(f"mnt:[{space}]")
+        (proc / str(number) / "mountinfo").write_text(
+            "22 1 254:0 / / rw - ext4 /dev/vda rw\n"
+            "40 22 7:3 / /mnt/a\\040b rw - xfs /dev/loop3 rw\n"
+            "41 22 0:44 / /srv rw - btrfs /dev/loop4 rw\n"
+            "42 22 0:45 / /proc rw - proc proc rw\nnonsense\n"
+        )
+    found = elsewhere(parse_mountinfo((proc / "self" / "mountinfo").read_text()), proc)
+    assert [(each.mount.source, each.mount.point) for each in found.mounts] == [
+        ("/dev/loop3", "/mnt/a b"),
+        ("/dev/loop4", "/srv"),
+    ]
+    assert {each.space.pid for each in found.mounts} <= {7, 8}
+    assert found.unseen == ()
+
+
+def test_it_is_told_with_what_to_do_and_not_without_end() -> None:
+    mounts = [
+        MountedIn(Mount(f"7:{at}", f"/m{at}", "ext4", f"/dev/loop{at}"), MountSpace("mnt:[2]", 77))
+        for at in range(13)
+    ]
+    unseen = Unseen(tuple(mounts), ("2 processes whose open files may not be read",))
+    text = "\n".join(unseen_lines(unseen))
+    assert "/dev/loop0 is mounted at /m0 in the mount namespace of process 77, and nowhere here" in " ".join(
+        text.split()
+    )
+    assert "opwatch trim check --dev /dev/loop9" in text and "loop10" not in text and "and 3 more" in text
+    assert "not seen   2 processes" in text and max(map(len, text.split("\n"))) <= 80
+    assert len(unseen_document(unseen)["elsewhere"]) == 13
+    assert list(unseen_lines(Unseen((), ()))) == []
+    assert unseen_document(Unseen((), ())) == {"elsewhere": [], "unseen": []}

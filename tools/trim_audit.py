@@ -18,6 +18,7 @@ from opwatch.tools.arguments import Once, time_between
 from opwatch.usage import Mount, read_usage
 
 if TYPE_CHECKING:
+    from opwatch.collectors.contexts import ContextProbe
     from opwatch.trim.audit import Asked, Audit
     from opwatch.trim.layers import Stack
 
@@ -119,11 +120,14 @@ def audit_mount(
     return ledger.audit(evidence, mount.point)
 
 
-def _write(args: argparse.Namespace, audit: Audit) -> None:
+def _write(args: argparse.Namespace, audit: Audit, contexts: ContextProbe) -> None:
     from opwatch.sinks.trim_audit import write_json, write_lines
+    from opwatch.trim import ledger
 
     if args.json:
-        write_json([audit], sys.stdout)
+        # Worth waiting for when something is missing, and before there is nothing more to say it in.
+        missing = ledger.exit_status([audit.verdict]) != 0
+        write_json([audit], sys.stdout, contexts.note(_PROBE_S if missing else 0.0))
     else:
         write_lines([audit], sys.stdout, quiet=args.quiet)
 
@@ -136,7 +140,7 @@ def _minimum(text: str) -> int:
     return parse_size(text)
 
 
-def _trim(args: argparse.Namespace) -> int:
+def _trim(args: argparse.Namespace, contexts: ContextProbe) -> int:
     minlen = _minimum(args.minimum)
     mounts = _chosen(args)
     audits = []
@@ -148,7 +152,7 @@ def _trim(args: argparse.Namespace) -> int:
                 raise
             say(str(error))
             continue
-        _write(args, audits[-1])
+        _write(args, audits[-1], contexts)
     from opwatch.trim import ledger
 
     status = ledger.exit_status(each.verdict for each in audits)
@@ -191,7 +195,7 @@ def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
     return LayerReader().mount(mount), mount, mount.point
 
 
-def _watch(args: argparse.Namespace) -> int:
+def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
     from opwatch.collectors import trimming
     from opwatch.tools.waiting import End, Waiter
     from opwatch.trim import ledger
@@ -220,7 +224,7 @@ def _watch(args: argparse.Namespace) -> int:
         kind = mount.filesystem if mount else ""
         quiet = trimming.QUIET_S.get(kind, trimming.QUIET_DEFAULT_S)
         audit = ledger.audit(trimming.observe(stack, mount, wait, args.wait, quiet), name)
-    _write(args, audit)
+    _write(args, audit, contexts)
     if gone:
         say(f"{gone} has gone; the audit ends there")
         return 1
@@ -242,7 +246,7 @@ def run(args: argparse.Namespace) -> int:
 
     contexts = ContextProbe()
     contexts.start()
-    status = _watch(args) if args.watch else _trim(args)
+    status = _watch(args, contexts) if args.watch else _trim(args, contexts)
     # Worth waiting for when something is missing.
     if (blind := contexts.note(_PROBE_S if status else 0.0)) and not args.quiet:
         say(blind)

@@ -245,8 +245,9 @@ def _evidence(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def document(audit: Audit) -> dict[str, Any]:
-    """The audit as the object that is printed."""
+def document(audit: Audit, blind: str | None = None) -> dict[str, Any]:
+    """The audit as the object that is printed; `blind`: where this kernel runs no programs, so that discards
+    may be missing."""
     evidence = audit.evidence
     asked, filesystem = evidence.asked, evidence.before.filesystem
     return {
@@ -269,11 +270,12 @@ def document(audit: Audit) -> dict[str, Any]:
         ],
         **_evidence(evidence),
         "notes": list(audit.notes),
+        "blind": blind,
     }
 
 
-def write_json(audits: Sequence[Audit], stream: TextIO) -> None:
+def write_json(audits: Sequence[Audit], stream: TextIO, blind: str | None = None) -> None:
     """One object a line."""
     writer = Writer(stream)
     for audit in audits:
-        writer.json(document(audit))
+        writer.json(document(audit, blind))

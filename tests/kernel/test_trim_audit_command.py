@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from opwatch.contexts import WHERE
 from opwatch.scratch import ScratchDisk
 from opwatch.trim.audit import Audit, Verdict
 
@@ -42,6 +43,7 @@ def test_json_has_what_the_manual_promises(disk: ScratchDisk) -> None:
     assert found["verdict"] == "ACCEPTED"
     assert found["claimed_bytes"] == found["reached_bytes"] > 200 * MIB
     assert found["unexplained_bytes"] == 0
+    assert found["blind"] is None or WHERE in found["blind"]
     assert [row["layer"] for row in found["ledger"]] == ["filesystem", "loop", "granules"]
     for row in found["ledger"]:
         assert {"bytes_in", "bytes_out", "bytes_ok", "requests", "errors", "reasons"} <= row.keys()

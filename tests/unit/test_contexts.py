@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -10,7 +11,11 @@ import pytest
 from opwatch.collectors.contexts import ContextProbe, is_global, watch_switches
 from opwatch.contexts import Switches, context_switches, missing_there
 from opwatch.tools import cli, trim_audit
+from opwatch.trim.ledger import audit
 from opwatch.trust import Drift
+from opwatch.usage import Mount
+
+from .trim_evidence import evidence, layer, stack
 
 STATUS = "Name:\tinit\nvoluntary_ctxt_switches:\t{}\nnonvoluntary_ctxt_switches:\t{}\n"
 
@@ -48,13 +53,38 @@ def test_an_audit_says_it(
     blind: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr(trim_audit, "_trim", lambda args: 0)
+    monkeypatch.setattr(trim_audit, "_trim", lambda args, contexts: 0)
     monkeypatch.setattr(ContextProbe, "start", lambda probe: None)
     monkeypatch.setattr(ContextProbe, "note", lambda probe, wait_s: blind)
     assert cli.main(["trim", "audit", "/"]) == 0
     assert capsys.readouterr().err == (f"opwatch: {blind}\n" if blind else "")
     assert cli.main(["trim", "audit", "-q", "/"]) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("blind", [None, "this kernel runs no programs there"])
+def test_the_object_of_an_audit_has_it(
+    blind: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It waits for the answer where something is missing, and only there."""
+    waited = []
+
+    def note(probe: ContextProbe, wait_s: float) -> str | None:
+        waited.append(wait_s > 0)
+        return blind
+
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(ContextProbe, "start", lambda probe: None)
+    monkeypatch.setattr(ContextProbe, "note", note)
+    monkeypatch.setattr(trim_audit, "_chosen", lambda args: [Mount("8:0", "/m", "ext4", "/dev/sda")])
+    lost = evidence(stack(layer("sda", "8:0")), [], 1 << 20)
+    whole = evidence(stack(layer("sda", "8:0")), [], 0)
+    for number, found in enumerate((lost, whole)):
+        monkeypatch.setattr(trim_audit, "audit_mount", lambda *_, found=found, **__: audit(found, "/m"))
+        status = cli.main(["trim", "audit", "--json", "/m"])
+        assert json.loads(capsys.readouterr().out)["blind"] == blind
+        assert waited[0] is bool(status), number
+        waited.clear()
 
 
 def own_proc(folder: Path, namespace: int, number: int) -> Path:

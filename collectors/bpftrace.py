@@ -17,8 +17,16 @@ from typing import Any
 from opwatch import abi
 from opwatch.abi import LATENCY, OPS, SIZE, OpSample, TargetSample
 from opwatch.capabilities import effective
-from opwatch.collectors.bpftrace_script import EVENTS, FIRST_MAP, LAST_MAP, operation_key, script
+from opwatch.collectors.bpftrace_script import (
+    EVENTS,
+    FIRST_MAP,
+    LAST_MAP,
+    PROBE,
+    operation_key,
+    script,
+)
 from opwatch.collectors.diskstats import StatReader
+from opwatch.collectors.held_programs import HeldPrograms
 from opwatch.device import Leaf
 from opwatch.errors import BadInput, OpwatchError, Unsupported, UsageError
 from opwatch.foreign import parse_json, read_text, text_of
@@ -28,7 +36,7 @@ from opwatch.tracing import Counted, settled
 from opwatch.trust import Reading
 
 QUEUE = "time in the queue: bpftrace is not attached where requests enter it"
-MISSES = "runs skipped by the kernel: bpftrace does not report its programs' recursion misses"
+MISSES = "runs skipped by the kernel: /proc does not tell them of bpftrace's programs here"
 # Attaching takes seconds on a slow machine; a set of maps is printed within a tenth of a second.
 PATIENCE_S = 120.0
 
@@ -196,6 +204,15 @@ def _check(leaves: Sequence[Leaf]) -> None:
             )
 
 
+def held_programs(process: Path, probes: int) -> HeldPrograms | None:
+    """Those of a bpftrace that is attached; None where nobody tells what each of its probes skipped."""
+    try:
+        programs = HeldPrograms(process)
+    except OSError:
+        return None
+    return programs if len(programs.programs) == probes and programs.skipped() is not None else None
+
+
 class BpftraceTracer:
     """bpftrace, attached from construction to close()."""
 
@@ -207,7 +224,7 @@ class BpftraceTracer:
         tool = _tool()
         _check(leaves)
         self.leaves = list(leaves)
-        self.lacks = [QUEUE, MISSES]
+        self.lacks = [QUEUE]
         self._frames = Frames()
         self._pending = b""
         self._attached = False
@@ -235,9 +252,12 @@ class BpftraceTracer:
             # It answers a signal as soon as everything is attached.
             self._ask()
             self._attached = True
+            self._programs = held_programs(Path("/proc") / str(self._process.pid), text.count(PROBE))
         except BaseException:
             self.close()
             raise
+        if self._programs is None:
+            self.lacks.append(MISSES)
 
     def read(self) -> list[Reading]:
         """One reading per leaf, all of one moment, between two readings of the kernel's statistics."""
@@ -255,7 +275,8 @@ class BpftraceTracer:
         return settled(self.read, patience_s)
 
     def misses(self) -> int | None:
-        return None
+        """Runs of its programs that the kernel skipped since attach; None where the kernel does not tell."""
+        return self._programs.skipped() if self._programs else None
 
     def programs(self) -> list[tuple[str, int, int, int, int]]:
         return []

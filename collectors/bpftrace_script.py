@@ -38,6 +38,8 @@ EVENTS = (
 BATCH = 64
 # The first and the last map by name: bpftrace prints all of them in that order, empty ones not at all.
 FIRST_MAP, LAST_MAP = "@_first", "@zz_last"
+# How each probe of a function begins: what newer versions call fentry as well.
+PROBE = "kfunc:"
 
 _OPERATIONS = (
     "REQ_OP_READ",
@@ -236,7 +238,7 @@ def _when_watched(leaves: Sequence[Leaf], body: str) -> str:
 
 
 def _probe(function: str, body: str) -> str:
-    return f"kfunc:{function}\n{{\n{indent(body, chr(9))}\n}}\n"
+    return f"{PROBE}{function}\n{{\n{indent(body, chr(9))}\n}}\n"
 
 
 def script(leaves: Sequence[Leaf], batch_head: str | None, *, zone_resource: bool = False) -> str:

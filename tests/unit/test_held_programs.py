@@ -1,0 +1,91 @@
+"""What another process's BPF programs skipped, out of a /proc that is made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.bpftrace import held_programs
+from opwatch.collectors.held_programs import HeldPrograms
+from opwatch.errors import OpwatchError
+
+
+def program(identity: int, misses: int | str | None, kind: int = 26) -> str:
+    """The fdinfo of a program, as 6.12 writes it; without `misses` as 5.11 does."""
+    lines = ["pos:\t0", "flags:\t02000002", "mnt_id:\t16", "ino:\t2084", f"prog_type:\t{kind}"]
+    lines += ["prog_jited:\t1", "prog_tag:\t1b4e28ba2fa1a1d2", "memlock:\t4096", f"prog_id:\t{identity}"]
+    lines += ["run_time_ns:\t0", "run_cnt:\t0"]
+    lines += [] if misses is None else [f"recursion_misses:\t{misses}"]
+    return "\n".join([*lines, "verified_insns:\t412", ""])
+
+
+LINK = (
+    "pos:\t0\nlink_type:\ttracing\nlink_id:\t7\nprog_tag:\t1b4e28ba2fa1a1d2\nprog_id:\t31\nattach_type:\t24\n"
+)
+MAP = "pos:\t0\nflags:\t02000002\nmap_type:\t1\nkey_size:\t8\nmap_id:\t9\n"
+
+
+def process(tmp_path: Path, **descriptors: str) -> Path:
+    """Its folder in /proc; the descriptors are named _3, _4 and so on."""
+    folder = tmp_path / "4711" / "fdinfo"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in descriptors.items():
+        (folder / name.removeprefix("_")).write_text(text)
+    return folder.parent
+
+
+def test_what_its_programs_skipped_is_added_up(tmp_path: Path) -> None:
+    folder = process(tmp_path, _3=program(31, 4), _4=program(32, 13), _5=LINK, _6=MAP, _0="pos:\t0\n")
+    assert HeldPrograms(folder).skipped() == 17
+
+
+def test_it_is_read_again_each_time(tmp_path: Path) -> None:
+    programs = HeldPrograms(process(tmp_path, _3=program(31, 4)))
+    process(tmp_path, _3=program(31, 9))
+    assert programs.skipped() == 9
+
+
+def test_a_program_behind_two_descriptors_counts_once(tmp_path: Path) -> None:
+    assert HeldPrograms(process(tmp_path, _3=program(31, 4), _4=program(31, 4))).skipped() == 4
+
+
+def test_programs_of_another_kind_do_not_count(tmp_path: Path) -> None:
+    folder = process(tmp_path, _3=program(31, 4), _4=program(32, 100, kind=2))
+    assert HeldPrograms(folder).skipped() == 4
+
+
+@pytest.mark.parametrize("misses", [None, "many", "-1", ""])
+def test_one_that_does_not_tell_leaves_the_sum_unknown(tmp_path: Path, misses: str | None) -> None:
+    folder = process(tmp_path, _3=program(31, 4), _4=program(32, misses))
+    assert HeldPrograms(folder).skipped() is None
+    assert held_programs(folder, 2) is None
+
+
+def test_no_program_is_no_zero(tmp_path: Path) -> None:
+    assert HeldPrograms(process(tmp_path, _5=LINK)).skipped() is None
+
+
+def test_another_program_behind_the_descriptor_is_an_error(tmp_path: Path) -> None:
+    programs = HeldPrograms(process(tmp_path, _3=program(31, 4)))
+    process(tmp_path, _3=program(77, 4))
+    with pytest.raises(OpwatchError, match="BPF program 31 is no longer there"):
+        programs.skipped()
+
+
+def test_a_closed_descriptor_is_an_error(tmp_path: Path) -> None:
+    folder = process(tmp_path, _3=program(31, 4))
+    programs = HeldPrograms(folder)
+    (folder / "fdinfo" / "3").unlink()
+    with pytest.raises(OpwatchError, match="BPF program 31 is no longer there"):
+        programs.skipped()
+
+
+@pytest.mark.parametrize(("probes", "misses"), [(2, 17), (3, None), (1, None)])
+def test_each_probe_must_have_its_program(tmp_path: Path, probes: int, misses: int | None) -> None:
+    programs = held_programs(process(tmp_path, _3=program(31, 4), _4=program(32, 13)), probes)
+    assert (programs.skipped() if programs else None) == misses
+
+
+def test_a_process_that_is_gone_tells_nothing(tmp_path: Path) -> None:
+    assert held_programs(tmp_path / "4712", 2) is None

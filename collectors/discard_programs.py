@@ -70,11 +70,11 @@ def pack_granule(disk: str, granule_bytes: int, offset_bytes: int) -> bytes:
 
 
 class Loading:
-    """The programs for one filesystem, being loaded in a thread: it takes its time, in which we can look at
-    the devices. All of Python's own part is done before, for a thread waits long for the interpreter."""
+    """Programs of loader() that are being loaded in a thread: it takes its time, in which we can look at the
+    devices. All of Python's own part is done before, for a thread waits long for the interpreter."""
 
-    def __init__(self, filesystem: str) -> None:
-        self._load = loader(filesystem=filesystem)
+    def __init__(self, load: Callable[[], Discards]) -> None:
+        self._load = load
         self._loaded: Discards | None = None
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run)
@@ -93,3 +93,9 @@ class Loading:
             raise self._error
         assert self._loaded
         return self._loaded
+
+    def abandon(self) -> None:
+        """Nobody wants them any more."""
+        self._thread.join()
+        if self._loaded:
+            self._loaded.close()

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from opwatch.collectors.simulated import find_simulated
+from opwatch.collectors.drive_folder import drive_folder
 from opwatch.device import BlockDevice, Devices, Leaf
 from opwatch.errors import OpwatchError
-from opwatch.live import Live, failed, live, stale
+from opwatch.live import Live, failed
 
 if TYPE_CHECKING:
     from opwatch.collectors.counting import Counting
@@ -28,7 +28,7 @@ def drives_of(leaves: Sequence[Leaf], *, all_kinds: bool) -> dict[str, BlockDevi
     for leaf in leaves:
         # A hidden path has no node; its head does.
         disk = leaf.origin.disk if leaf.device.is_hidden else leaf.device.disk
-        if all_kinds or disk.name.startswith("nvme") or find_simulated(disk):
+        if all_kinds or disk.name.startswith("nvme") or drive_folder(disk):
             found[leaf.device.name] = disk
     return found
 
@@ -132,6 +132,8 @@ class LiveWaf:
 
     def _tell(self, name: str, counting: Counting, trail: Trail) -> None:
         """What this look says. One that failed has its reason, and not what the look before said."""
+        from opwatch.live_figure import live, stale
+
         report = counting.latest
         if counting.denied or stale(trail):
             why = (

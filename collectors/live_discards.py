@@ -8,8 +8,9 @@ from dataclasses import replace
 from opwatch.abi import TargetSample
 from opwatch.collectors.blk import BlockTracer
 from opwatch.collectors.cgroups import cgroup_names
+from opwatch.collectors.discard_limits import limits_of
+from opwatch.collectors.discard_programs import Loading, loader
 from opwatch.collectors.discards import DiscardTracer
-from opwatch.collectors.trim_layers import limits_of
 from opwatch.device import BlockDevice, Leaf
 from opwatch.tracing import Tracer
 from opwatch.trim.live import Discards, between, stalled
@@ -19,15 +20,24 @@ from opwatch.usage import read_usage
 class _Part:
     """One tracer, of the disks of one block tracer. `last` is what each place was shown last."""
 
-    def __init__(self, leaves: Mapping[int, Leaf], tracer: Tracer) -> None:
+    def __init__(self, leaves: Mapping[int, Leaf], tracer: Tracer, loading: Loading | None) -> None:
         self.devices = {place: leaf.device for place, leaf in leaves.items()}
         disks = {device.disk.name: device.disk for device in self.devices.values()}
         granules = {name: granule for name, disk in disks.items() if (granule := limits_of(disk).granule())}
         # The block tracer looks at every request already, and at what waits behind discards.
         chain = tracer.chain if isinstance(tracer, BlockTracer) else None
         self.is_chained = chain is not None
+        if loading and not chain:
+            loading.abandon()
+            loading = None
         self.tracer = DiscardTracer(
-            list(disks.values()), granules, functions=False, stalls=True, commands=False, chain=chain
+            list(disks.values()),
+            granules,
+            functions=False,
+            stalls=True,
+            commands=False,
+            programs=loading.programs() if loading else None,
+            chain=chain,
         )
         self.first = self.now = self.tracer.read()
         self.last = dict.fromkeys(leaves, self.first)
@@ -36,18 +46,31 @@ class _Part:
 class LiveDiscards:
     """Attached from add() to close(), which is before the block tracers are closed. `wanted` decides for
     each set of disks that comes; nothing is told of a set for which it says no. `is_required`: without them
-    there is nothing to watch."""
+    there is nothing to watch; `is_chained`: the block tracer is expected to go on with our programs."""
 
-    def __init__(self, wanted: Callable[[Sequence[Leaf]], bool], *, is_required: bool = False) -> None:
+    def __init__(
+        self,
+        wanted: Callable[[Sequence[Leaf]], bool],
+        *,
+        is_required: bool = False,
+        is_chained: bool = False,
+    ) -> None:
         self._wanted = wanted
-        self.is_required = is_required
+        self.is_required, self._is_chained = is_required, is_chained
+        self._loading: Loading | None = None
         self._parts: list[_Part] = []
         self._look_up_names()
+
+    def prepare(self, leaves: Sequence[Leaf]) -> None:
+        """Load the programs for the first of them, while the block tracer is being loaded."""
+        if self._is_chained and self._wanted(leaves):
+            self._loading = Loading(loader(functions=False, stalls=True, commands=False, chained=True))
 
     def add(self, leaves: Mapping[int, Leaf], tracer: Tracer) -> None:
         """Attach to further leaves, by their places; `tracer` counts their requests."""
         if self._wanted(list(leaves.values())):
-            self._parts.append(_Part(leaves, tracer))
+            loading, self._loading = self._loading, None
+            self._parts.append(_Part(leaves, tracer, loading))
             self._look_up_names()
 
     def drop(self, place: int) -> None:
@@ -92,6 +115,9 @@ class LiveDiscards:
         return [program for part in self._parts for program in part.tracer.programs()]
 
     def close(self) -> None:
+        if self._loading:
+            self._loading.abandon()
+            self._loading = None
         for part in self._parts:
             part.tracer.close()
         self._parts = []

@@ -11,12 +11,13 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from opwatch.collectors.discard_limits import limits_of
 from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.trim_disks import Identify, ask_nvme, read_disk
 from opwatch.collectors.trim_filesystem import read_filesystem
 from opwatch.device import SECTOR, BlockDevice, Devices
 from opwatch.errors import OpwatchError
-from opwatch.trim.layers import Fact, Kind, Layer, Limits, Stack
+from opwatch.trim.layers import Fact, Kind, Layer, Stack
 from opwatch.usage import Mount, Usage, mount_of, read_usage
 
 if TYPE_CHECKING:
@@ -260,20 +261,3 @@ class LayerReader:
             facts.put("backing_filesystem", mount.filesystem)
             facts.put("backing_mount", mount.point)
         return ()
-
-
-def limits_of(device: BlockDevice) -> Limits:
-    """The discard limits that the kernel applies: those of the whole disk, with a partition's alignment."""
-    disk = device.disk
-
-    def number(of: BlockDevice, path: str) -> int | None:
-        value = of.number(path)
-        return None if value is None or value < 0 else value
-
-    return Limits(
-        number(disk, "queue/discard_granularity"),
-        number(device, "discard_alignment"),
-        number(disk, "queue/discard_max_bytes"),
-        number(disk, "queue/discard_max_hw_bytes"),
-        number(disk, "queue/max_discard_segments"),
-    )

@@ -9,8 +9,6 @@ import json
 import os
 import re
 import stat
-import tomllib
-from collections.abc import Iterable
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +20,6 @@ MOST_BYTES = 64 << 20
 # Four paths of 4096 bytes, each byte escaped as four, make the longest line of mountinfo.
 LONGEST_LINE = 1 << 16
 DEEPEST = 64
-_TOML_BYTES, _TOML_LINE = 1 << 18, 1000
 # 2^128 has 39 digits: no counter has more.
 _MOST_DIGITS = 40
 _PART = 1 << 16
@@ -124,30 +121,6 @@ def _depth(encoded: bytes) -> int:
 def _integer(digits: str) -> int | str:
     """A number that no counter can have stays a text: int() takes minutes for some, and refuses others."""
     return int(digits) if len(digits) <= _MOST_DIGITS else digits
-
-
-def parse_toml(raw: bytes, where: str) -> dict[str, Any]:
-    """A TOML document; BadInput where it is none, or is built to keep a parser busy."""
-    if len(raw) > _TOML_BYTES:
-        raise BadInput(f"{where} has more than {_TOML_BYTES} bytes: it is no file of settings")
-    if max(map(len, raw.split(b"\n"))) > _TOML_LINE:
-        raise BadInput(f"{where} has a line of more than {_TOML_LINE} bytes")
-    try:
-        document = tomllib.loads(raw.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{where}: {error}") from error
-    level: list[Any] = [document]
-    for _ in range(DEEPEST):
-        level = [one for value in level for one in _inside(value)]
-    if level:
-        raise BadInput(f"{where}: its values lie more than {DEEPEST} deep in each other")
-    return document
-
-
-def _inside(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
 
 
 def whole(text: str, most_digits: int = 20) -> int | None:

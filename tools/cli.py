@@ -40,7 +40,7 @@ def _overview() -> str:
 def _parser(name: str, command: Command) -> argparse.ArgumentParser:
     parser = Parser(
         prog="opwatch" if name == "watch" else f"opwatch {name}",
-        description=COMMANDS[name],
+        description=COMMANDS.get(name),
         epilog=_overview() if name == "watch" else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -54,6 +54,8 @@ def _chosen(words: list[str]) -> tuple[str, list[str]]:
     if words[:1] == ["help"]:
         asked = [word for word in words[1:] if not word.startswith("-")]
         return _chosen([*asked, "--help"])
+    if words[:1] in (["-V"], ["--version"]):
+        return "version", []
     if not words or words[0].startswith("-"):
         return "watch", words
     if words[0] in COMMANDS:

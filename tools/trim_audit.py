@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from opwatch.collectors.discard_programs import Loading
+from opwatch.collectors.discard_programs import Loading, loader
 from opwatch.collectors.fitrim import check_mount, mounted_at
 from opwatch.device import Devices, Presence
 from opwatch.errors import OpwatchError, RefusedError, UsageError
@@ -101,7 +101,7 @@ def audit_mount(
     prove: bool = False,
 ) -> Audit:
     """Trim one filesystem, all of it unless told otherwise; follow it and judge."""
-    loading = Loading(mount.filesystem)
+    loading = Loading(loader(filesystem=mount.filesystem))
     # While the programs are being loaded.
     from opwatch.collectors import trimming
     from opwatch.collectors.fitrim_process import whole

@@ -158,7 +158,8 @@ def live_discards(args: argparse.Namespace) -> LiveDiscards:
             return bool(args.discards)
         return bool(args.dev) and args.backend == "libbpf" and offers_discards(leaves)
 
-    return LiveDiscards(wanted, is_required=bool(args.discards))
+    is_chained = args.backend == "libbpf" and args.hooks == "auto"
+    return LiveDiscards(wanted, is_required=bool(args.discards), is_chained=is_chained)
 
 
 def _notes(selection: Selection, tracers: TracerSet, *, verbose: bool) -> list[str]:

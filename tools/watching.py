@@ -80,7 +80,13 @@ class Watching:
         # Of disks that left, for the end.
         self._past: list[Observation] = []
         self._not_watched: dict[str, str] = {}
-        places = tracers.add([member.leaf for member in membership.members])
+        leaves = [member.leaf for member in membership.members]
+        discards.prepare(leaves)
+        try:
+            places = tracers.add(leaves)
+        except BaseException:
+            discards.close()
+            raise
         self._begin(membership.members, places, are_late=False)
         self.next_look = self._looked + _SOON_S
 

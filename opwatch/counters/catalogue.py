@@ -15,7 +15,8 @@ from typing import Any
 from opwatch.counters.reading import Drive
 from opwatch.counters.vendor_page import LAYOUTS
 from opwatch.errors import BadInput, UsageError
-from opwatch.foreign import parse_toml, read_bytes
+from opwatch.foreign import read_bytes
+from opwatch.settings import parse_toml
 
 PACKAGED = Path(__file__).parents[1] / "catalogue"
 # Counters of trims: a catalogue of their own, for an entry here must not hide one of what is written.

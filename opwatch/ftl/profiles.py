@@ -9,8 +9,9 @@ from importlib import resources
 from pathlib import Path
 
 from opwatch.errors import BadInput, UsageError
-from opwatch.foreign import parse_toml, read_bytes
+from opwatch.foreign import read_bytes
 from opwatch.ftl.drive import Drive, GcFrontier, Policy, SlcFull, Tie, TrimMode
+from opwatch.settings import parse_toml
 
 _ENUMS: dict[str, type[IntEnum]] = {
     "policy": Policy,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from opwatch.errors import OpwatchError
-from opwatch.foreign import parse_toml
+from opwatch.settings import parse_toml
 
 PACKAGED = Path(__file__).parent / "causes.toml"
 STAGES = ("V0", "V1", "V2", "V3")

@@ -17,6 +17,7 @@ def main() -> int:
     found = [
         *default_set.against_peer(),
         figures.many_devices(),
+        figures.version(),
         start,
         figures.memory(),
         figures.user_cpu(),

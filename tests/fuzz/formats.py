@@ -24,6 +24,7 @@ from opwatch.counters.evidence import Evidence
 from opwatch.counters.report import report
 from opwatch.drive.place import Record
 from opwatch.ftl import profiles
+from opwatch.settings import parse_toml
 from opwatch.trim.causes import PACKAGED as CAUSES
 from opwatch.trim.causes import parse_causes
 from opwatch.trim.schedule import parse_fstab, parse_properties
@@ -111,7 +112,7 @@ class Fuzz:
             "record": lambda: Record.of(foreign.parse_json(self._damaged(_RECORD), "drive.json")),
             "bpftrace": self._bpftrace,
             "json": lambda: foreign.parse_json(self._damaged(_FIO), "it"),
-            "toml": lambda: foreign.parse_toml(self._damaged(self._random.choice(self._profiles)), "it"),
+            "toml": lambda: parse_toml(self._damaged(self._random.choice(self._profiles)), "it"),
         }
 
     def run(self, inputs: int, only: str | None = None) -> None:

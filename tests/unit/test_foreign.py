@@ -25,6 +25,7 @@ from opwatch.counters.smartctl_text import parse_smartctl_text
 from opwatch.errors import BadInput, OpwatchError, UsageError
 from opwatch.ftl import profiles
 from opwatch.process import run_tool
+from opwatch.settings import parse_toml
 from opwatch.trim.causes import parse_causes
 from opwatch.usage import parse_mountinfo, read_usage
 
@@ -94,7 +95,7 @@ def test_json_that_is_meant_is_read() -> None:
 )
 def test_toml_that_keeps_a_parser_busy_is_refused(raw: bytes) -> None:
     with pytest.raises(BadInput, match=r"^there"):
-        foreign.parse_toml(raw, "there")
+        parse_toml(raw, "there")
 
 
 # --- the kernel's tables ---

@@ -6,7 +6,8 @@ from pathlib import Path
 from opwatch.collectors.live import LiveWaf
 from opwatch.device import BlockDevice, Devices
 from opwatch.errors import UsageError
-from opwatch.live import Live, live, stale
+from opwatch.live import Live
+from opwatch.live_figure import live, stale
 from opwatch.sinks.lines import live_line
 from opwatch.trail import Poll
 from tests.unit.virtual_drive import OCP, Bench, VirtualDrive

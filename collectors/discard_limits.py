@@ -1,0 +1,23 @@
+"""Reads what a queue says of discards."""
+
+from __future__ import annotations
+
+from opwatch.device import BlockDevice
+from opwatch.trim.limits import Limits
+
+
+def limits_of(device: BlockDevice) -> Limits:
+    """The discard limits that the kernel applies: those of the whole disk, with a partition's alignment."""
+    disk = device.disk
+
+    def number(of: BlockDevice, path: str) -> int | None:
+        value = of.number(path)
+        return None if value is None or value < 0 else value
+
+    return Limits(
+        number(disk, "queue/discard_granularity"),
+        number(device, "discard_alignment"),
+        number(disk, "queue/discard_max_bytes"),
+        number(disk, "queue/discard_max_hw_bytes"),
+        number(disk, "queue/max_discard_segments"),
+    )

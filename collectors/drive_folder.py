@@ -1,0 +1,21 @@
+"""Where the files of a simulated drive are, found from its loop device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opwatch.device import BlockDevice
+from opwatch.foreign import lines_of, read_names
+
+
+def drive_folder(device: BlockDevice) -> Path | None:
+    """The folder behind a loop device or a partition of it; None for every device that is no such drive."""
+    backing = device.disk.attribute("loop/backing_file")
+    if not backing or not backing.endswith("/mnt/disk"):
+        return None
+    folder = Path(backing).parent
+    mounts = lines_of(read_names(Path("/proc/self/mountinfo")))
+    served = any(
+        " - fuse.drive opwatch " in line and line.split(" ")[4:5] == [str(folder)] for line in mounts
+    )
+    return folder if served else None

@@ -1,0 +1,82 @@
+"""Write amplification while it is watched: the latest stretch that says enough. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from opwatch.live import Live, failed
+from opwatch.measure import Measurement, Stretch, ladder, periods_of, standing
+from opwatch.trail import Moment, Track, Trail
+
+# Windows that are tried, the shortest first; then all there is.
+_WINDOWS_S = (60, 600)
+_GOOD = 0.05
+
+
+def _rate(track: Track, moments: list[Moment], begin: int) -> tuple[float, float] | None:
+    """NAND bytes a second since the first change after a poll, and how far off that may be. None when
+    nobody knows yet."""
+    period = periods_of(None)(track)
+    first = track.edge_after(begin)
+    if first is None:
+        first = track.look_after(begin, period)
+    if first is None or first == len(track.polls) - 1:
+        return None
+    start, end = track.mark(first, period), track.mark(len(track.polls) - 1, period)
+    if start.since < 0 or end.since < 0:
+        return None
+    shortest = (moments[end.since].begin_ns - moments[start.poll].end_ns) / 1e9
+    longest = (moments[end.poll].end_ns - moments[start.since].begin_ns) / 1e9
+    if shortest <= 0:
+        return None
+    nand = end.value.minus(start.value).widened(track.quantum - 1)
+    low, high = nand.low / longest, nand.high / shortest
+    return (low + high) / 2, (high - low) / 2
+
+
+def _begin_of(moments: list[Moment], seconds: float) -> int | None:
+    """The last poll that is at least so old; None when all are younger."""
+    since = moments[-1].end_ns - int(seconds * 1e9)
+    place = bisect_right(moments, since, key=lambda each: each.end_ns) - 1
+    return place if place >= 0 else None
+
+
+def live(trail: Trail) -> Live:
+    """What the polls tell now."""
+    newest = len(trail.moments) - 1
+    begins = [_begin_of(trail.moments, seconds) for seconds in _WINDOWS_S]
+    for begin in (*begins, 0):
+        if begin is None:
+            continue
+        measured = Measurement(trail, begin, newest).brief()
+        error = measured.found.relative_error if measured else 1.0
+        if error <= _GOOD or begin == 0:
+            return _view(trail, measured, begin)
+    return _view(trail, None, 0)
+
+
+def _why_nothing(trail: Trail) -> str:
+    lost = trail.lost or next((each.lost for each in ladder(trail) if each.lost), None)
+    return lost or "the drive's counters were read once so far; it takes two looks"
+
+
+def stale(trail: Trail) -> bool:
+    """Whether the newest poll has read no counter of NAND writes that earlier ones did read."""
+    newest = len(trail.moments) - 1
+    tracks = trail.nand.values()
+    return bool(tracks) and all(each.polls[-1] != newest and not each.lost for each in tracks if each.polls)
+
+
+def _view(trail: Trail, found: Stretch | None, begin: int) -> Live:
+    moments = trail.moments
+    now = moments[-1].end_ns
+    window = (now - moments[begin].end_ns) / 1e9
+    if found is None:
+        return failed(_why_nothing(trail), now, window)
+    rate, rate_error = _rate(found.track, moments, begin) or (None, None)
+    waf = found.found
+    source = f"{found.track.source} / {found.host.source}"
+    reason = waf.reason
+    if waf.waf is None:
+        reason = standing(trail, found.track, begin) or reason
+    return Live(waf.waf, waf.error, reason, window, rate, rate_error, source, now)

@@ -1,0 +1,36 @@
+"""Settings in TOML, our own and other people's: read within bounds of size and depth, or refused."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from typing import Any
+
+from opwatch.errors import BadInput
+from opwatch.foreign import DEEPEST
+
+_TOML_BYTES, _TOML_LINE = 1 << 18, 1000
+
+
+def parse_toml(raw: bytes, where: str) -> dict[str, Any]:
+    """A TOML document; BadInput where it is none, or is built to keep a parser busy."""
+    if len(raw) > _TOML_BYTES:
+        raise BadInput(f"{where} has more than {_TOML_BYTES} bytes: it is no file of settings")
+    if max(map(len, raw.split(b"\n"))) > _TOML_LINE:
+        raise BadInput(f"{where} has a line of more than {_TOML_LINE} bytes")
+    try:
+        document = tomllib.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{where}: {error}") from error
+    level: list[Any] = [document]
+    for _ in range(DEEPEST):
+        level = [one for value in level for one in _inside(value)]
+    if level:
+        raise BadInput(f"{where}: its values lie more than {DEEPEST} deep in each other")
+    return document
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from opwatch.device import Leaf
-from opwatch.trust import Reading, Witness, lead
+from opwatch.trust import Reading, Witness, surplus
 
 # How long the kernel may take to count what was traced: its processor can be taken away in between.
 COUNTED_S = 0.25
@@ -68,19 +68,25 @@ def _same(reading: Reading) -> bool:
 
 class Counted:
     """The readings of one leaf, each with a witness that has counted all that the tracer saw. A request's end
-    is traced a moment before the kernel counts it; a reading in that moment waits for the kernel."""
+    is traced a moment before the kernel counts it; a reading in that moment waits for the kernel.
+
+    Once it has counted all, the kernel's surplus is the same at any time. It is no less than what a witness
+    has that was read before the sample, and the closest of the readings says the most about it: one that a
+    request's end cuts in two may say too little by that request.
+    """
 
     def __init__(self, witness: Callable[[], Witness | None]) -> None:
         self._witness = witness
-        self._first: Reading | None = None
+        self._least: dict[tuple[str, str], int] = {}
         self._in_vain = 0
 
     def reading(self, reading: Reading) -> Reading:
         """This reading, with a later second witness if need be."""
-        if self._first is None:
-            self._first = reading
+        at_least = surplus(reading.sample, reading.before) if reading.before else {}
+        for key, count in at_least.items():
+            self._least[key] = max(count, self._least.get(key, count))
         deadline = time.monotonic() + COUNTED_S
-        while lead(self._first, reading) > 0 and self._in_vain < IN_VAIN:
+        while self._is_early(reading) and self._in_vain < IN_VAIN:
             if time.monotonic() > deadline:
                 self._in_vain += 1
                 break
@@ -88,7 +94,14 @@ class Counted:
             reading = replace(reading, after=self._witness())
         else:
             self._in_vain = 0 if self._in_vain < IN_VAIN else IN_VAIN
-        if lead(self._first, reading):
-            # The kernel counts something else than we do, or the first reading was in such a moment.
-            self._first = reading
+        if self._is_early(reading):
+            # The kernel counts something else than we do.
+            self._least = at_least
         return reading
+
+    def _is_early(self, reading: Reading) -> bool:
+        """Whether something was traced that the second witness has not counted."""
+        if reading.after is None:
+            return False
+        counted = surplus(reading.sample, reading.after)
+        return any(count < self._least.get(key, count) for key, count in counted.items())

@@ -144,12 +144,17 @@ def _drifts(begin: Reading, end: Reading) -> tuple[dict[str, Drift], dict[str, D
     return requests, bytes_, None
 
 
-def lead(begin: Reading, end: Reading) -> int:
-    """By how many requests or bytes the tracer is ahead of the kernel, in the group where it is most. It is
-    negative where the kernel is ahead in all that differ, and 0 without a witness."""
-    requests, bytes_, _ = _drifts(begin, end)
-    ahead = [-drift.drift for drift in (*requests.values(), *bytes_.values()) if drift.drift]
-    return max(ahead, default=0)
+def surplus(sample: TargetSample, witness: Witness) -> dict[tuple[str, str], int]:
+    """What the kernel counted and the tracer did not, by group and unit. Both count from a moment of their
+    own, so that only two of these mean something."""
+    surpluses = {}
+    for group in GROUPS:
+        requests, bytes_ = _counted(sample, group)
+        if group in witness.requests:
+            surpluses[group, "requests"] = witness.requests[group] - requests
+        if group in witness.bytes:
+            surpluses[group, "bytes"] = witness.bytes[group] - bytes_
+    return surpluses
 
 
 def trust(begin: Reading, end: Reading, misses: int | None) -> Trust:

@@ -188,6 +188,36 @@ def test_a_first_reading_that_was_ahead_is_no_measure() -> None:
     assert seen.after == stat(7)
 
 
+def test_a_first_reading_that_was_cut_in_two_hides_no_later_moment() -> None:
+    """A request ended while it was taken: what follows is held against a closer reading, not against it."""
+    later = iter([stat(10), stat(11)])
+    counted = Counted(lambda: next(later))
+    counted.reading(Reading(sample(0, read=reads(1)), stat(0), stat(1)))
+    begin = counted.reading(Reading(sample(1, read=reads(5)), stat(5), stat(5)))
+    end = counted.reading(Reading(sample(2, read=reads(11)), stat(10), stat(10)))
+    assert end.after == stat(11)
+    assert trust(begin, end, 0).drift["read"].drift == 0
+
+
+def test_a_reading_that_was_cut_in_two_knows_less_than_those_before() -> None:
+    counted = Counted(lambda: stat(7))
+    counted.reading(Reading(sample(0, read=reads(5)), stat(5), stat(5)))
+    counted.reading(Reading(sample(1, read=reads(6)), stat(5), stat(6)))
+    seen = counted.reading(Reading(sample(2, read=reads(7)), stat(6), stat(6)))
+    assert seen.after == stat(7)
+
+
+def test_what_the_kernel_never_counted_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "COUNTED_S", 0.0)
+    looks: list[Stat] = []
+    counted = Counted(lambda: looks.append(stat(1)) or stat(1))  # type: ignore[func-returns-value]
+    counted.reading(Reading(sample(0), stat(), stat()))
+    counted.reading(Reading(sample(1, read=reads(2)), stat(1), stat(1)))
+    before = len(looks)
+    counted.reading(Reading(sample(2, read=reads(3)), stat(2), stat(2)))
+    assert len(looks) == before
+
+
 def test_a_request_in_flight_is_no_rest() -> None:
     busy = Stat(stat(3).requests, stat(3).bytes, in_flight=1)
     found = [Reading(sample(0), each, each) for each in (busy, stat(3))]

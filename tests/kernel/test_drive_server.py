@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.drive import life, nodes, server
+from opwatch.drive.place import ROOT
 from opwatch.drive.process import server_of
 from opwatch.errors import RefusedError
 from opwatch.mountspaces import Survey
@@ -245,13 +246,16 @@ def test_what_no_drive_serves_is_swept_unless_it_may_be_mounted_out_of_sight(
     with drive() as one:
         device = Path(one.device).name
         one.kill()
-        run("umount", "--lazy", str(one.place.mount))
-        one.place.remove()
-        monkeypatch.setattr(nodes, "survey", lambda numbers: Survey((), ("the host of a container",)))
-        [note] = [note for note in life.sweep() if one.device in note]
-        assert "may be mounted where this cannot look (the host of a container)" in note
-        assert f"losetup --detach {one.device}" in note
-        assert loops_of(one.name) == [device]
-        monkeypatch.setattr(nodes, "survey", lambda numbers: Survey((), ()))
-        assert not any(one.device in note for note in life.sweep())
-        assert loops_of(one.name) == []
+        # Its folder is gone from where we look, as that of another mount namespace is.
+        run("mount", "-t", "tmpfs", "none", str(ROOT))
+        try:
+            monkeypatch.setattr(nodes, "survey", lambda _: Survey((), ("the host of a container",)))
+            [note] = [note for note in life.sweep() if one.device in note]
+            assert "may be mounted where this cannot look (the host of a container)" in note
+            assert f"losetup --detach {one.device}" in note
+            assert loops_of(one.name) == [device]
+            monkeypatch.setattr(nodes, "survey", lambda _: Survey((), ()))
+            assert not any(one.device in note for note in life.sweep())
+            assert loops_of(one.name) == []
+        finally:
+            run("umount", str(ROOT))

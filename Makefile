@@ -155,7 +155,7 @@ bench-tracing: build
 	$(call install_packages,$(BENCH_PACKAGES))
 	$(PY) -m tests.bench
 
-# A million saved drives with wrong values behind a right sum, under the sanitizers: by hand, some ten minutes.
+# A million saved drives with wrong values behind a right sum, under the sanitizers: by hand, an hour.
 fuzz-state: build
 	$(MAKE) -C tests/native fuzz-state STATE_INPUTS=$(or $(INPUTS),1000000)
 

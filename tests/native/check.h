@@ -50,4 +50,25 @@ static inline int memory_get(void *ctx, void *data, size_t len)
 	return 0;
 }
 
+static inline void memory_to_file(const struct memory *memory, const char *path)
+{
+	FILE *file = fopen(path, "w");
+
+	CHECK(file && fwrite(memory->data, 1, memory->len, file) == memory->len);
+	CHECK(!fclose(file));
+}
+
+static inline void memory_from_file(struct memory *memory, const char *path)
+{
+	FILE *file = fopen(path, "r");
+	unsigned char part[1 << 16];
+	size_t n;
+
+	CHECK(file);
+	memory->len = memory->at = 0;
+	while ((n = fread(part, 1, sizeof(part), file)))
+		memory_put(memory, part, n);
+	CHECK(!ferror(file) && !fclose(file));
+}
+
 #endif

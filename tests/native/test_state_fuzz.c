@@ -5,6 +5,7 @@
  * STATE_INPUTS and FUZZ_SEED set how many, and the start.
  */
 #include "check.h"
+#include "odd_value.h"
 #include "random_drive.h"
 #include "state.h"
 
@@ -59,30 +60,6 @@ static void sum_anew(struct saved *saved, unsigned char *data)
 	for (const struct piece *piece = saved->pieces; piece < last; piece++)
 		CHECK(!ow_stream_move(&stream, data + piece->at, piece->len));
 	memcpy(data + last->at, &stream.sum, sizeof(stream.sum));
-}
-
-static uint64_t odd_value(uint64_t *rng, uint64_t was)
-{
-	switch (ow_rng_below(rng, 9)) {
-	case 0:
-		return 0;
-	case 1:
-		return UINT64_MAX;
-	case 2:
-		return was + 1;
-	case 3:
-		return was - 1;
-	case 4:
-		return was ^ 1ULL << ow_rng_below(rng, 64);
-	case 5:
-		return ow_rng_below(rng, 300);
-	case 6:
-		return ow_rng_below(rng, 1 << 16);
-	case 7:
-		return 1ULL << ow_rng_below(rng, 64);
-	default:
-		return ow_rng_next(rng);
-	}
 }
 
 /* Change one value of @width bytes at @at, or copy one of its neighbours there. */

@@ -6,37 +6,12 @@
  */
 #define _GNU_SOURCE
 #include "drive.h"
+#include "saved.h"
 #include "sum.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MAGIC	    "opwdrive"
-#define VERSION	    2
-#define UNSUMMED    1 /* the version before: only the FTL has a sum */
-#define NO_DATA	    1U
-#define TRIM_KEEPS  2U
-#define HAS_ZEROED  4U /* without contents: the ranges are data that reads as zeroes */
-#define THE_LAST    UINT64_MAX
-#define CHUNK_BYTES (1ULL << 20)
-
-struct header {
-	char magic[8];
-	uint32_t version;
-	uint32_t flags;
-	uint64_t unaligned_writes;
-	uint64_t power_on_s;
-	char serial[24];
-};
-
-/* What comes before each range of contents. Version 1 has no @sum. */
-struct run {
-	uint64_t offset;
-	uint64_t len;
-	uint64_t sum; /* of the range, its place included; of all sums in the last */
-};
-#define UNSUMMED_RUN_BYTES (sizeof(struct run) - sizeof(uint64_t))
 
 static void closep(FILE **file)
 {
@@ -68,8 +43,8 @@ static uint64_t next_mapped(const struct ow_drive *drive, uint64_t *start)
 
 	while (*start < end && ow_ftl_is_mapped(drive->ftl, *start) != 1)
 		*start += unit;
-	for (at = *start;
-	     at < end && at - *start < CHUNK_BYTES && ow_ftl_is_mapped(drive->ftl, at) == 1;)
+	for (at = *start; at < end && at - *start < OW_SAVED_CHUNK_BYTES &&
+			  ow_ftl_is_mapped(drive->ftl, at) == 1;)
 		at += unit;
 	return at - *start;
 }
@@ -92,7 +67,7 @@ static uint64_t next_run(const struct ow_drive *drive, uint64_t *start)
 	return drive->store.memory ? next_mapped(drive, start) : next_zeroed(drive, start);
 }
 
-static uint64_t sum_of(const struct ow_drive *drive, const struct run *run)
+static uint64_t sum_of(const struct ow_drive *drive, const struct ow_saved_run *run)
 {
 	return drive->store.memory
 		       ? ow_sum(run->offset, drive->store.memory + run->offset, run->len)
@@ -102,7 +77,7 @@ static uint64_t sum_of(const struct ow_drive *drive, const struct run *run)
 /* @sum: of the header, and of what the ranges are summed onto. */
 static int save_contents(const struct ow_drive *drive, FILE *file, uint64_t sum)
 {
-	struct run run = {0};
+	struct ow_saved_run run = {0};
 	int ret = 0;
 
 	while (!ret && (run.len = next_run(drive, &run.offset))) {
@@ -113,12 +88,12 @@ static int save_contents(const struct ow_drive *drive, FILE *file, uint64_t sum)
 			ret = put(file, drive->store.memory + run.offset, run.len);
 		run.offset += run.len;
 	}
-	run = (struct run){THE_LAST, 0, sum};
+	run = (struct ow_saved_run){OW_SAVED_THE_LAST, 0, sum};
 	return ret ? ret : put(file, &run, sizeof(run));
 }
 
 /* Whole units of the drive, behind the ranges before. */
-static bool run_is_sane(const struct ow_drive *drive, const struct run *run, uint64_t from)
+static bool run_is_sane(const struct ow_drive *drive, const struct ow_saved_run *run, uint64_t from)
 {
 	uint64_t unit = drive->options.config.iu_bytes, bytes = drive->store.bytes;
 
@@ -126,32 +101,65 @@ static bool run_is_sane(const struct ow_drive *drive, const struct run *run, uin
 	       run->offset <= bytes && run->len <= bytes - run->offset;
 }
 
+/*
+ * Contents are saved of what is mapped and of nothing else: a file that differs was made by
+ * something else. What was zeroed and then trimmed may be among what reads as zeroes.
+ */
+static bool run_is_mapped(const struct ow_drive *drive, const struct ow_saved_run *run)
+{
+	uint64_t unit = drive->options.config.iu_bytes;
+
+	if (!drive->store.memory)
+		return true;
+	for (uint64_t at = run->offset; at < run->offset + run->len; at += unit)
+		if (ow_ftl_is_mapped(drive->ftl, at) != 1)
+			return false;
+	return true;
+}
+
+static uint64_t mapped_bytes(const struct ow_drive *drive)
+{
+	uint64_t sum = 0, len;
+
+	for (uint64_t start = 0; (len = next_mapped(drive, &start)); start += len)
+		sum += len;
+	return sum;
+}
+
 /* What a range holds: bytes, or the fact that it reads as zeroes. */
-static int load_run(struct ow_drive *drive, FILE *file, const struct run *run)
+static int load_run(struct ow_drive *drive, FILE *file, const struct ow_saved_run *run)
 {
 	if (drive->store.memory)
 		return get(file, drive->store.memory + run->offset, run->len);
 	return ow_contents_zero(drive, run->offset, run->len);
 }
 
-static int load_contents(struct ow_drive *drive, FILE *file, uint64_t sum,
-			 const struct header *header)
+/* The last record: nothing is behind it, and nothing was left out before it. */
+static bool end_is_sane(const struct ow_drive *drive, FILE *file, const struct ow_saved_run *last,
+			uint64_t loaded)
 {
-	bool summed = header->version == VERSION;
-	bool has_runs = drive->store.memory || header->flags & HAS_ZEROED;
-	uint64_t from = 0;
+	return !last->len && fgetc(file) == EOF &&
+	       (!drive->store.memory || loaded == mapped_bytes(drive));
+}
+
+static int load_contents(struct ow_drive *drive, FILE *file, uint64_t sum,
+			 const struct ow_saved_header *header)
+{
+	bool summed = header->version == OW_SAVED_VERSION;
+	bool has_runs = drive->store.memory || header->flags & OW_SAVED_HAS_ZEROED;
+	uint64_t from = 0, loaded = 0;
 
 	for (;;) {
-		struct run run;
-		int ret = get(file, &run, summed ? sizeof(run) : UNSUMMED_RUN_BYTES);
+		struct ow_saved_run run;
+		int ret = get(file, &run, summed ? sizeof(run) : OW_SAVED_UNSUMMED_RUN_BYTES);
 
 		if (ret)
 			return ret;
-		if (run.offset == THE_LAST)
-			return run.len || (summed && run.sum != sum) || fgetc(file) != EOF
+		if (run.offset == OW_SAVED_THE_LAST)
+			return (summed && run.sum != sum) || !end_is_sane(drive, file, &run, loaded)
 				       ? -EBADMSG
 				       : 0;
-		if (!has_runs || !run_is_sane(drive, &run, from))
+		if (!has_runs || !run_is_sane(drive, &run, from) || !run_is_mapped(drive, &run))
 			return -EBADMSG;
 		ret = load_run(drive, file, &run);
 		if (ret)
@@ -160,18 +168,19 @@ static int load_contents(struct ow_drive *drive, FILE *file, uint64_t sum,
 			return -EBADMSG;
 		sum = ow_sum_word(sum, run.sum);
 		from = run.offset + run.len;
+		loaded += run.len;
 	}
 }
 
 /* With the lock held. */
 static int save_all(struct ow_drive *drive, FILE *file)
 {
-	struct header header = {
-		.magic = MAGIC,
-		.version = VERSION,
-		.flags = (drive->options.no_data ? NO_DATA : 0) |
-			 (drive->faults.trim_keeps ? TRIM_KEEPS : 0) |
-			 (drive->zeroed ? HAS_ZEROED : 0),
+	struct ow_saved_header header = {
+		.magic = OW_SAVED_MAGIC,
+		.version = OW_SAVED_VERSION,
+		.flags = (drive->options.no_data ? OW_SAVED_NO_DATA : 0) |
+			 (drive->faults.trim_keeps ? OW_SAVED_TRIM_KEEPS : 0) |
+			 (drive->zeroed ? OW_SAVED_HAS_ZEROED : 0),
 		.unaligned_writes = drive->unaligned_writes,
 		.power_on_s =
 			drive->power_on_before_s + (ow_now_ns() - drive->started_ns) / 1000000000,
@@ -231,7 +240,7 @@ static bool same_sizes(const struct ow_ftl_config *asked, const struct ow_ftl_co
 }
 
 /* Letters, digits and the like up to the first zero, and zeroes behind. It goes into JSON. */
-static bool serial_is_sane(const struct ow_drive *drive, const struct header *header)
+static bool serial_is_sane(const struct ow_drive *drive, const struct ow_saved_header *header)
 {
 	size_t len = strnlen(header->serial, sizeof(header->serial));
 
@@ -246,22 +255,23 @@ static bool serial_is_sane(const struct ow_drive *drive, const struct header *he
 	return true;
 }
 
-static int load_header(struct ow_drive *drive, FILE *file, struct header *header, uint64_t *sum)
+static int load_header(struct ow_drive *drive, FILE *file, struct ow_saved_header *header,
+		       uint64_t *sum)
 {
-	uint32_t known = NO_DATA | TRIM_KEEPS | HAS_ZEROED;
+	uint32_t known = OW_SAVED_NO_DATA | OW_SAVED_TRIM_KEEPS | OW_SAVED_HAS_ZEROED;
 	uint64_t want;
 
 	if (get(file, header, sizeof(*header)) ||
-	    memcmp(header->magic, MAGIC, sizeof(header->magic)))
+	    memcmp(header->magic, OW_SAVED_MAGIC, sizeof(header->magic)))
 		return -EBADMSG;
-	if (header->version != VERSION && header->version != UNSUMMED)
+	if (header->version != OW_SAVED_VERSION && header->version != OW_SAVED_UNSUMMED)
 		return -EPROTONOSUPPORT;
-	if (header->version == VERSION) {
+	if (header->version == OW_SAVED_VERSION) {
 		*sum = ow_sum(0, header, sizeof(*header));
 		if (get(file, &want, sizeof(want)) || want != *sum)
 			return -EBADMSG;
 	} else {
-		known = NO_DATA;
+		known = OW_SAVED_NO_DATA;
 	}
 	return header->flags & ~known || !serial_is_sane(drive, header) ? -EBADMSG : 0;
 }
@@ -302,14 +312,14 @@ static int check_memory(const struct ow_drive *drive, FILE *file, bool no_data, 
 static int load_all(struct ow_drive *drive, FILE *file, const char **why)
 {
 	struct ow_ftl_config found;
-	struct header header;
+	struct ow_saved_header header;
 	uint64_t sum = 0;
 	int ret = load_header(drive, file, &header, &sum);
 
 	*why = ret == -EPROTONOSUPPORT ? "the state file is of another version of opwatch"
 				       : "the state file is damaged, or is none";
 	if (!ret)
-		ret = check_memory(drive, file, header.flags & NO_DATA, why);
+		ret = check_memory(drive, file, header.flags & OW_SAVED_NO_DATA, why);
 	if (!ret)
 		ret = ow_ftl_load(&drive->ftl, get, file);
 	if (ret == -ENOMEM)
@@ -321,10 +331,10 @@ static int load_all(struct ow_drive *drive, FILE *file, const char **why)
 	if (!same_sizes(&drive->options.config, &found))
 		return -EINVAL;
 	drive->options.config = found;
-	drive->options.no_data = header.flags & NO_DATA;
+	drive->options.no_data = header.flags & OW_SAVED_NO_DATA;
 	memcpy(drive->options.serial, header.serial, sizeof(drive->options.serial));
 	drive->faults.trim_keeps =
-		header.flags & TRIM_KEEPS && found.trim_mode == OW_FTL_TRIM_IGNORE;
+		header.flags & OW_SAVED_TRIM_KEEPS && found.trim_mode == OW_FTL_TRIM_IGNORE;
 	drive->unaligned_writes = header.unaligned_writes;
 	drive->power_on_before_s = header.power_on_s;
 	*why = "there is not enough memory for the contents";

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a saved drive is made of, beside its FTL: a header and its sum, then (behind the FTL) a
+ * record before each range of contents, and a last one.
+ */
+#ifndef OPWATCH_DRIVE_SAVED_H
+#define OPWATCH_DRIVE_SAVED_H
+
+#include <stdint.h>
+
+#define OW_SAVED_MAGIC	     "opwdrive"
+#define OW_SAVED_VERSION     2
+#define OW_SAVED_UNSUMMED    1 /* the version before: only the FTL has a sum */
+#define OW_SAVED_NO_DATA     1U
+#define OW_SAVED_TRIM_KEEPS  2U
+#define OW_SAVED_HAS_ZEROED  4U /* without contents: the ranges are data that reads as zeroes */
+#define OW_SAVED_THE_LAST    UINT64_MAX
+#define OW_SAVED_CHUNK_BYTES (1ULL << 20)
+
+struct ow_saved_header {
+	char magic[8];
+	uint32_t version;
+	uint32_t flags;
+	uint64_t unaligned_writes;
+	uint64_t power_on_s;
+	char serial[24];
+};
+
+/* What comes before each range of contents. Version 1 has no @sum. */
+struct ow_saved_run {
+	uint64_t offset;
+	uint64_t len;
+	uint64_t sum; /* of the range, its place included; of all sums in the last */
+};
+#define OW_SAVED_UNSUMMED_RUN_BYTES (sizeof(struct ow_saved_run) - sizeof(uint64_t))
+
+#endif

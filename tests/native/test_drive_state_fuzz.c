@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Saved drives of the server with wrong records behind right sums: header, ranges of contents, FTLs
+ * of other drives. What is accepted must work like any other drive, and be the same after it was
+ * saved and loaded again. STATE_INPUTS and FUZZ_SEED set how many, and the start.
+ */
+#define _GNU_SOURCE
+#include "check.h"
+#include "files.h"
+#include "odd_value.h"
+#include "random_drive.h"
+#include "saved.h"
+#include "sum.h"
+
+#include <unistd.h>
+
+#define INPUTS_A_DRIVE 250
+#define OPS_AFTER      16
+#define HANG_S	       60 /* an input that takes so long is one that hangs */
+#define MOST_RUNS      64
+#define MOST_PAYLOAD   OW_SAVED_CHUNK_BYTES /* what is longer was never saved */
+#define MOST_MEMORY    (64 << 20)
+#define FILE_NAME      "state"
+
+/* A huge drive is refused for want of memory, and not worth a minute of poisoning. */
+const char *__asan_default_options(void)
+{
+	return "max_allocation_size_mb=256:allocator_may_return_null=1";
+}
+
+/* A record and what follows it; @has bytes are at @data. */
+struct range {
+	uint64_t offset;
+	uint64_t len;
+	const unsigned char *data;
+	size_t has;
+};
+
+/* A saved drive, taken apart. */
+struct saved {
+	struct memory file;
+	struct ow_saved_header header;
+	size_t ftl_at;
+	size_t ftl_len;
+	uint64_t unit;
+	struct range ranges[MOST_RUNS];
+	size_t count;
+	uint64_t behind; /* bytes after the last record */
+};
+
+static struct ow_drive_options options_of(const struct ow_ftl_config *config)
+{
+	struct ow_drive_options options = {
+		.serial = "FUZZ", .state = FILE_NAME, .memory_bytes = MOST_MEMORY};
+
+	ow_service_config_init(&options.service);
+	if (config)
+		options.config = *config;
+	return options;
+}
+
+/* Commands of the host, whatever they return. */
+static void use(struct ow_drive *drive, uint64_t *rng, int count)
+{
+	uint64_t unit = drive->options.config.iu_bytes;
+	uint64_t pages = drive->options.config.user_bytes / unit, due;
+	static const char data[4 << 16] = "whatever";
+
+	while (count--) {
+		uint64_t page = ow_rng_below(rng, pages), n = 1 + ow_rng_below(rng, 4);
+		uint64_t len = (n < pages - page ? n : pages - page) * unit, at = page * unit;
+		uint64_t kind = ow_rng_below(rng, 8);
+
+		if (kind == 0)
+			ow_drive_trim(drive, at, len, &due);
+		else if (kind == 1)
+			ow_drive_write_zeroes(drive, at, len);
+		else if (kind == 2)
+			ow_drive_flush(drive, &due);
+		else if (kind == 3)
+			ow_drive_read(drive, at, len, &due);
+		else
+			ow_drive_write(drive, at, data, len, &due);
+	}
+}
+
+/* All that is shown of a drive; a sum of what its units begin with. */
+static uint64_t look(struct ow_drive *drive)
+{
+	uint64_t user = drive->options.config.user_bytes, unit = drive->options.config.iu_bytes;
+	uint64_t sum = 0;
+	uint8_t data[256];
+	char text[OW_FILE_MAX];
+
+	for (unsigned int i = 0; i < ow_file_count; i++) {
+		if (ow_files[i].read)
+			CHECK(ow_files[i].read(drive, text) > 0);
+		if (ow_files[i].read_at)
+			CHECK(ow_files[i].read_at(drive, 0, data, sizeof(data)) >= 0);
+	}
+	for (uint64_t at = 0; at < user; at += unit) {
+		if (ow_contents_are_made_up(drive))
+			ow_contents_make_up(drive, at, data, sizeof(data));
+		else
+			memcpy(data, ow_store_read(&drive->store, at), sizeof(data));
+		sum = ow_sum(sum, data, sizeof(data));
+	}
+	return sum;
+}
+
+static size_t ftl_length(const struct memory *file, size_t at)
+{
+	struct memory rest = {.data = file->data + at, .len = file->len - at};
+	struct ow_ftl *ftl;
+
+	CHECK(!ow_ftl_load(&ftl, memory_get, &rest));
+	ow_ftl_destroy(ftl);
+	return rest.at;
+}
+
+static void take_apart(struct saved *saved)
+{
+	struct memory *file = &saved->file;
+
+	saved->ftl_at = sizeof(saved->header) + sizeof(uint64_t);
+	memcpy(&saved->header, file->data, sizeof(saved->header));
+	saved->ftl_len = ftl_length(file, saved->ftl_at);
+	file->at = saved->ftl_at + saved->ftl_len;
+	saved->count = 0;
+	saved->behind = 0;
+	for (;;) {
+		struct range *range = &saved->ranges[saved->count];
+		struct ow_saved_run run;
+
+		CHECK(!memory_get(file, &run, sizeof(run)));
+		if (run.offset == OW_SAVED_THE_LAST)
+			break;
+		CHECK(++saved->count < MOST_RUNS / 2);
+		*range = (struct range){run.offset, run.len, file->data + file->at, 0};
+		if (!(saved->header.flags & OW_SAVED_NO_DATA))
+			range->has = run.len;
+		file->at += range->has;
+	}
+	CHECK(file->at == file->len);
+}
+
+/* A drive of any kind with a few ranges of contents, as its server saves it. */
+static void make(struct saved *saved, uint64_t *rng)
+{
+	struct ow_ftl_config config;
+	struct ow_drive_options options;
+	struct ow_drive drive;
+	const char *why;
+
+	random_drive(&config, rng, 100);
+	unlink(FILE_NAME);
+	options = options_of(&config);
+	options.no_data = ow_rng_below(rng, 3) == 0;
+	CHECK(!ow_drive_open(&drive, &options, &why));
+	if (ow_rng_below(rng, 4) == 0)
+		CHECK(!ow_fault_apply(&drive, "trim=keep"));
+	use(&drive, rng, 1 + ow_rng_below(rng, 16));
+	saved->unit = config.iu_bytes;
+	CHECK(!ow_state_save(&drive));
+	ow_drive_close(&drive);
+	memory_from_file(&saved->file, FILE_NAME);
+	take_apart(saved);
+}
+
+/* What follows a record; as long as the record says, if that can be. */
+static size_t payload(const struct range *range, unsigned char *data)
+{
+	size_t len = range->len <= MOST_PAYLOAD ? range->len : range->has;
+
+	len = len <= MOST_PAYLOAD ? len : MOST_PAYLOAD;
+	memset(data, 0x5a, len);
+	if (range->has)
+		memcpy(data, range->data, range->has < len ? range->has : len);
+	return len;
+}
+
+/* Put together again, with right sums. */
+static void put_together(const struct saved *saved, const struct saved *ftl, struct memory *out)
+{
+	static unsigned char data[MOST_PAYLOAD];
+	const struct ow_saved_header *header = &saved->header;
+	uint64_t sum = ow_sum(0, header, sizeof(*header));
+	bool summed = header->version != OW_SAVED_UNSUMMED;
+	size_t record = summed ? sizeof(struct ow_saved_run) : OW_SAVED_UNSUMMED_RUN_BYTES;
+	struct ow_saved_run last = {.offset = OW_SAVED_THE_LAST};
+
+	out->len = out->at = 0;
+	memory_put(out, header, sizeof(*header));
+	if (summed)
+		memory_put(out, &sum, sizeof(sum));
+	memory_put(out, ftl->file.data + ftl->ftl_at, ftl->ftl_len);
+	for (size_t i = 0; i < saved->count; i++) {
+		const struct range *range = &saved->ranges[i];
+		bool has = !(header->flags & OW_SAVED_NO_DATA);
+		size_t len = has ? payload(range, data) : 0;
+		struct ow_saved_run run = {range->offset, range->len, 0};
+
+		run.sum = has ? ow_sum(run.offset, data, len) : ow_sum_word(run.offset, run.len);
+		sum = ow_sum_word(sum, run.sum);
+		memory_put(out, &run, record);
+		memory_put(out, data, len);
+	}
+	last.sum = sum;
+	memory_put(out, &last, record);
+	for (uint64_t i = 0; i < saved->behind; i++)
+		memory_put(out, "", 1);
+}
+
+static void change_header(struct ow_saved_header *header, uint64_t *rng)
+{
+	switch (ow_rng_below(rng, 5)) {
+	case 0:
+		header->flags ^= 1U << ow_rng_below(rng, 4);
+		break;
+	case 1:
+		header->flags = odd_value(rng, header->flags);
+		break;
+	case 2:
+		header->version =
+			ow_rng_below(rng, 2) ? OW_SAVED_UNSUMMED : odd_value(rng, header->version);
+		break;
+	case 3:
+		header->unaligned_writes = odd_value(rng, header->unaligned_writes);
+		header->power_on_s = odd_value(rng, header->power_on_s);
+		break;
+	default:
+		header->serial[ow_rng_below(rng, sizeof(header->serial))] = ow_rng_next(rng);
+	}
+}
+
+/* Near where it was, in whole units, or anything. */
+static uint64_t odd_place(uint64_t *rng, uint64_t was, uint64_t unit)
+{
+	uint64_t step = (ow_rng_below(rng, 9) - 4) * unit;
+
+	return ow_rng_below(rng, 2) ? was + step : odd_value(rng, was);
+}
+
+static void change_ranges(struct saved *saved, uint64_t *rng)
+{
+	size_t at = ow_rng_below(rng, saved->count), other = ow_rng_below(rng, saved->count);
+	struct range *range = &saved->ranges[at], kept = *range;
+
+	switch (ow_rng_below(rng, 6)) {
+	case 0:
+		range->offset = odd_place(rng, range->offset, saved->unit);
+		break;
+	case 1:
+		range->len = odd_place(rng, range->len, saved->unit);
+		break;
+	case 2:
+		*range = saved->ranges[other];
+		saved->ranges[other] = kept;
+		break;
+	case 3:
+		*range = saved->ranges[--saved->count];
+		break;
+	case 4:
+		if (saved->count < MOST_RUNS)
+			saved->ranges[saved->count++] = kept;
+		break;
+	default:
+		range->data = saved->file.data + ow_rng_below(rng, saved->file.len - range->has);
+	}
+}
+
+static void mutate(struct saved *saved, uint64_t *rng)
+{
+	uint64_t kind = ow_rng_below(rng, 8);
+
+	if (kind < 3 || !saved->count)
+		change_header(&saved->header, rng);
+	else if (kind < 7)
+		change_ranges(saved, rng);
+	else
+		saved->behind = ow_rng_below(rng, 3);
+}
+
+/* Saved and loaded, it is what it was. */
+static void come_back(struct ow_drive *drive)
+{
+	struct ow_drive_options options = options_of(NULL);
+	uint64_t before;
+	struct ow_drive again;
+	const char *why = "";
+
+	/* The save ends with a power cycle, after which nothing waits in the buffer. */
+	CHECK(!ow_state_save(drive));
+	before = look(drive);
+	ow_drive_close(drive);
+	CHECK(!ow_drive_open(&again, &options, &why));
+	CHECK(look(&again) == before);
+	ow_drive_close(&again);
+}
+
+/* Returns whether it was accepted. */
+static bool try_one(const struct saved *saved, const struct saved *other, uint64_t *rng)
+{
+	struct ow_drive_options options = options_of(NULL);
+	static struct memory input;
+	static struct saved changed;
+	struct ow_drive drive;
+	const char *why = "";
+
+	changed = *saved;
+	for (uint64_t n = ow_rng_below(rng, 4); n; n--)
+		mutate(&changed, rng);
+	put_together(&changed, ow_rng_below(rng, 16) ? saved : other, &input);
+	memory_to_file(&input, FILE_NAME);
+	alarm(HANG_S);
+	if (ow_drive_open(&drive, &options, &why)) {
+		CHECK(*why);
+		return false;
+	}
+	look(&drive);
+	use(&drive, rng, OPS_AFTER);
+	CHECK(!ow_ftl_check(drive.ftl, &why));
+	if (ow_rng_below(rng, 4))
+		ow_drive_close(&drive);
+	else
+		come_back(&drive);
+	return true;
+}
+
+/* Nothing changed: the same file. */
+static void check_the_parts(const struct saved *saved)
+{
+	struct memory whole = {0};
+
+	put_together(saved, saved, &whole);
+	CHECK(whole.len == saved->file.len && !memcmp(whole.data, saved->file.data, whole.len));
+	free(whole.data);
+}
+
+/* Without one of its ranges, with right sums: what it held would read as zeroes. */
+static void check_a_range_left_out(const struct saved *saved)
+{
+	struct ow_drive_options options = options_of(NULL);
+	struct saved changed = *saved;
+	struct memory whole = {0};
+	struct ow_drive drive;
+	const char *why = "";
+
+	if (!changed.count || changed.header.flags & OW_SAVED_NO_DATA)
+		return;
+	changed.count--;
+	put_together(&changed, saved, &whole);
+	memory_to_file(&whole, FILE_NAME);
+	CHECK(ow_drive_open(&drive, &options, &why) == -EBADMSG);
+	CHECK(strstr(why, "contents"));
+	free(whole.data);
+}
+
+int main(void)
+{
+	const char *inputs = getenv("STATE_INPUTS"), *seed = getenv("FUZZ_SEED");
+	uint64_t left = inputs ? strtoull(inputs, NULL, 0) : 5000, accepted = 0, all = left;
+	uint64_t rng = seed ? strtoull(seed, NULL, 0) : 1;
+	static struct saved two[2];
+	/* A save waits until a disk has it; memory has it at once. */
+	char memory[] = "/dev/shm/opwatch-fuzz-XXXXXX", disk[] = "/tmp/opwatch-fuzz-XXXXXX";
+	char *folder = mkdtemp(memory);
+
+	if (!folder)
+		folder = mkdtemp(disk);
+	CHECK(folder && !chdir(folder));
+	make(&two[1], &rng);
+	for (int at = 0; left; at = !at) {
+		make(&two[at], &rng);
+		check_the_parts(&two[at]);
+		check_a_range_left_out(&two[at]);
+		for (int i = 0; i < INPUTS_A_DRIVE && left; i++, left--)
+			accepted += try_one(&two[at], &two[!at], &rng);
+	}
+	CHECK(!unlink(FILE_NAME) && !chdir("/") && !rmdir(folder));
+	free(two[0].file.data);
+	free(two[1].file.data);
+	CHECK(accepted && accepted < all);
+	printf("%llu inputs, %llu accepted\n", (unsigned long long)all,
+	       (unsigned long long)accepted);
+	return 0;
+}

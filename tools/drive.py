@@ -12,6 +12,7 @@ from typing import Any
 from opwatch.drive import life
 from opwatch.drive.nodes import is_still
 from opwatch.drive.place import Place, places
+from opwatch.drive.process import out_of_reach
 from opwatch.drive.spec import FAULTS, parse_fault, parse_name, parse_op, parse_size, physical_bytes
 from opwatch.errors import OpwatchError, RefusedError, UsageError
 from opwatch.ftl import profiles
@@ -43,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     destroy = verbs.add_parser("destroy", help="remove a drive, or what a dead one left behind")
     destroy.add_argument("name", nargs="?", metavar="NAME")
     destroy.add_argument("--all", action="store_true", help="every drive")
+    destroy.add_argument(
+        "--no-save", action="store_true", help="do not write it to its --state file: what is new is lost"
+    )
 
 
 def _fault_help() -> str:
@@ -184,10 +188,12 @@ def _has_saved(path: Path) -> bool:
 
 def _status(place: Place) -> dict[str, Any]:
     record = place.record()
+    alive = place.is_alive()
     return {
         "name": place.name,
         "device": record.device if record and is_still(record) else None,
-        "status": "alive" if place.is_alive() else "dead",
+        "status": "alive" if alive else "dead",
+        "is_here": not alive or out_of_reach(place, "drive list") is None,
     }
 
 
@@ -197,7 +203,8 @@ def _list(args: argparse.Namespace) -> int:
         data().json({"schema": "opwatch/1", "type": "drives", "drives": found})
         return 0
     for drive in found:
-        data().line(f"{drive['name']:<16} {drive['device'] or '-':<12} {drive['status']}")
+        where = "" if drive["is_here"] else ", not mounted here"
+        data().line(f"{drive['name']:<16} {drive['device'] or '-':<12} {drive['status']}{where}")
     if not found:
         say("no drives; opwatch drive create makes one")
     return 0
@@ -280,7 +287,7 @@ def _causes(info: dict[str, Any]) -> str:
 
 def _fault(args: argparse.Namespace) -> int:
     place = life.find(parse_name(args.name))
-    life.truth(place)
+    life.truth(place, "drive fault")
     for fault in [parse_fault(text) for text in args.faults]:
         life.fault(place, fault)
     return 0
@@ -292,7 +299,7 @@ def _destroy(args: argparse.Namespace) -> int:
     failed: OpwatchError | None = None
     for name in [place.name for place in places()] if args.all else [parse_name(args.name)]:
         try:
-            for note in life.destroy(name):
+            for note in life.destroy(name, save=not args.no_save):
                 say(note)
         except OpwatchError as error:
             # With --all, one that is in use does not keep the others.

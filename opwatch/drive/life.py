@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,15 @@ from opwatch.device import Devices
 from opwatch.drive import server
 from opwatch.drive.nodes import abandoned, detach_all, make_node, nodes_of
 from opwatch.drive.place import ROOT, Place, Record, one_at_a_time, places
-from opwatch.drive.process import ServerProcess, abort_connection, ask, end_process, server_of, stopped
+from opwatch.drive.process import (
+    ServerProcess,
+    abort_connection,
+    ask,
+    end_process,
+    out_of_reach,
+    server_of,
+    stopped,
+)
 from opwatch.drive.spec import Fault
 from opwatch.drive.users import Users, users_of
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
@@ -165,29 +174,54 @@ def _attach(place: Place, record: Record) -> Record:
     return record
 
 
-def destroy(name: str) -> list[str]:
-    """Unmake a drive, dead or alive; returns what the user should know about it."""
+def destroy(name: str, *, save: bool = True) -> list[str]:
+    """Unmake a drive, dead or alive; returns what the user should know about it. Without `save`, what its
+    state file does not have is lost."""
     require_root("drive destroy")
     with one_at_a_time():
         place = Place(name)
         if not place.exists():
             known = ", ".join(place.name for place in places()) or "none"
             raise OpwatchError(f"there is no drive {name}; there are: {known}")
-        if not place.is_alive():
-            return _clean(place)
-        _refuse_users(place, _users(place).uses)
-        record = place.record()
-        with server_of(place) as process:
-            if process and process.is_stopped():
-                if record and record.state:
-                    raise stopped(place, process.pid)
-                return _give_up(place, process)
-        claimed = [node for node in nodes_of(place) if is_claimed(node)]
-        _refuse_users(place, [f"{node} is in use by another namespace" for node in claimed])
+        return _destroy_alive(place, save=save) if place.is_alive() else _clean(place)
+
+
+def _destroy_alive(place: Place, *, save: bool) -> list[str]:
+    _refuse_users(place, _users(place).uses)
+    record = place.record()
+    state = record.state if record else None
+    with server_of(place) as process:
+        if process and process.is_stopped():
+            if state and save:
+                raise stopped(place, process.pid)
+            return _give_up(place, process)
+    claimed = [node for node in nodes_of(place) if is_claimed(node)]
+    _refuse_users(place, [f"{node} is in use by another namespace" for node in claimed])
+    if state and not save:
         detach_all(place)
-        if record and record.state:
-            _save(place, record)
-        return _remove(place, Users())
+        with server_of(place) as process:
+            return [*(_give_up(place, process) if process else _clean(place)), _lost(place, state)]
+    if state and (reason := out_of_reach(place, "drive destroy")):
+        raise RefusedError(f"{reason}. {_way_out(place, state)}")
+    detach_all(place)
+    if record and state:
+        _save(place, record)
+    return _remove(place, Users())
+
+
+def _lost(place: Place, state: str) -> str:
+    """What became of a drive that was not saved."""
+    if Path(state).exists():
+        return f"drive {place.name} was not saved: {state} has it as it was saved before"
+    return f"drive {place.name} was not saved: there is no {state}, and all that was in it is lost"
+
+
+def _way_out(place: Place, state: str) -> str:
+    """How to unmake it all the same, and what that costs."""
+    lost = f"what was written since {state} was saved"
+    if not Path(state).exists():
+        lost = f"all that it holds, for there is no {state}"
+    return f"opwatch drive destroy --no-save {place.name} gives up {lost}"
 
 
 def _refuse_users(place: Place, users: Sequence[str]) -> None:
@@ -211,8 +245,14 @@ def _save(place: Place, record: Record) -> None:
         record = _attach_again(place, record)
         raise OpwatchError(
             f"drive {place.name} was not saved to {record.state}: {why}. It is still there, at "
-            f"{record.device}: mend that and destroy it again"
+            f"{record.device}: mend that{_missing_folder(record)} and destroy it again, or "
+            f"{_way_out(place, record.state or '')}"
         ) from error
+
+
+def _missing_folder(record: Record) -> str:
+    folder = Path(record.state or "/").parent
+    return "" if folder.is_dir() else f" (mkdir -p {shlex.quote(str(folder))})"
 
 
 def _attach_again(place: Place, record: Record) -> Record:
@@ -316,12 +356,15 @@ def memory_bytes(record: Record) -> int | None:
     return int(found[1]) * 1024 if found else None
 
 
-def truth(place: Place) -> dict[str, Any]:
-    """The core's own counters. Raises for a drive that is dead."""
+def truth(place: Place, command: str = "drive info") -> dict[str, Any]:
+    """The core's own counters. Raises for a drive that is dead, or cannot be asked from here; `command` is
+    what they were wanted for."""
     if not place.is_alive():
         raise OpwatchError(
             f"drive {place.name} is dead: its server is gone. opwatch drive destroy {place.name} cleans up"
         )
+    if reason := out_of_reach(place, command):
+        raise OpwatchError(reason)
     try:
         file = place.mount / "truth.json"
         found = parse_json(ask(place, lambda: read_bytes(file), 10), str(file))

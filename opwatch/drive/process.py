@@ -13,6 +13,8 @@ from typing import TypeVar
 
 from opwatch.drive.place import Place
 from opwatch.errors import OpwatchError
+from opwatch.mountspaces import own_mounts
+from opwatch.usage import number_of_mount
 
 _STOPPED = ("T", "t")
 _LOOK_EVERY_S = 0.25
@@ -94,6 +96,31 @@ def stopped(place: Place, pid: int) -> OpwatchError:
         f"drive {place.name}: its server (process {pid}) is stopped and answers nothing: kill -CONT {pid} "
         f"lets it go on; kill -KILL {pid} gives up what it has not saved"
     )
+
+
+def out_of_reach(place: Place, command: str) -> str | None:
+    """Why the files of a live drive are not where we look, and what to do; None where they are. `command` is
+    what was to be done with it: drive info."""
+    if number_of_mount(place.mount, own_mounts()) is not None:
+        return None
+    with server_of(place) as process:
+        if process and _is_elsewhere(process.pid):
+            return (
+                f"drive {place.name} was made in another mount namespace: its files are at {place.mount} "
+                f"there, not here: nsenter --mount --target {process.pid} opwatch {command} {place.name}"
+            )
+    reason = f"drive {place.name}: nothing is mounted at {place.mount} any more: it cannot be asked"
+    if command == "drive destroy":
+        return reason
+    return f"{reason}; opwatch drive destroy {place.name} removes it"
+
+
+def _is_elsewhere(pid: int) -> bool:
+    """Whether a process is known to be in another mount namespace."""
+    try:
+        return Path(f"/proc/{pid}/ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
+    except OSError:
+        return False
 
 
 def ask(place: Place, question: Callable[[], T], timeout_s: float) -> T:

@@ -36,7 +36,7 @@ def test_from_create_to_destroy() -> None:
         assert int(run("blockdev", "--getsize64", device)) == 64 * MIB
         writes(device, 7)
         listed = lines(opwatch("drive", "list", "--json").stdout)[0]["drives"]
-        assert {"name": name, "device": device, "status": "alive"} in listed
+        assert {"name": name, "device": device, "status": "alive", "is_here": True} in listed
         info = lines(opwatch("drive", "info", name, "--json").stdout)[0]
         assert (info["schema"], info["name"], info["device"]) == ("opwatch/1", name, device)
         assert (info["user_bytes"], info["host_bytes"], info["valid_bytes"]) == (64 * MIB, 7 * 4096, 7 * 4096)

@@ -16,13 +16,14 @@ from pathlib import Path
 import pytest
 
 from opwatch.drive import life, nodes, server
-from opwatch.drive.place import ROOT
+from opwatch.drive.place import ROOT, Place
 from opwatch.drive.process import server_of
 from opwatch.errors import RefusedError
 from opwatch.mountspaces import Survey
 from tests.requirements import require_drive
 
 from .drives import Drive, drive, fio, loops_of, run
+from .guard import guarded
 from .load import writes
 from .watching import opwatch
 
@@ -128,7 +129,7 @@ def namespace(script: str) -> Iterator[subprocess.Popen[str]]:
     )
     try:
         assert shell.stdout
-        assert shell.stdout.readline() == "ready\n"
+        assert "ready\n" in iter(shell.stdout.readline, "")
         yield shell
     finally:
         shell.communicate("\n", timeout=30)
@@ -259,3 +260,29 @@ def test_what_no_drive_serves_is_swept_unless_it_may_be_mounted_out_of_sight(
             assert loops_of(one.name) == []
         finally:
             run("umount", str(ROOT))
+
+
+def test_from_another_namespace_it_says_where_the_drive_is(tmp_path: Path) -> None:
+    name = f"test-elsewhere-{os.getpid()}"
+    create = (
+        f"{sys.executable} -m opwatch drive create --name {name} --size 64M --op 10% --state {tmp_path}/s"
+    )
+    with guarded("drive", name), namespace(create):
+        try:
+            record = Place(name).record()
+            assert record
+            for words in (["info", name], ["fault", name, "trim=lazy"], ["destroy", name]):
+                done = opwatch("drive", *words)
+                assert done.returncode == (3 if words[0] == "destroy" else 1)
+                assert f"nsenter --mount --target {record.pid} opwatch drive {words[0]} {name}" in done.stderr
+                assert "No such file" not in done.stderr
+            assert (
+                f"{name:<16} {record.device:<12} alive, not mounted here" in opwatch("drive", "list").stdout
+            )
+            assert Place(name).is_alive()
+            there = ["nsenter", "--mount", "--target", str(record.pid), sys.executable, "-m", "opwatch"]
+            assert f"drive      {name}" in run(*there, "drive", "info", name)
+        finally:
+            life.destroy(name, save=False)
+        assert not Place(name).exists()
+        assert loops_of(name) == []

@@ -17,7 +17,7 @@ from opwatch.drive.place import Place
 from opwatch.errors import OpwatchError, RefusedError
 from tests.requirements import require_drive
 
-from .drives import MIB, a_name, drive, run
+from .drives import MIB, a_name, drive, loops_of, run
 from .load import writes
 from .watching import opwatch
 
@@ -213,3 +213,58 @@ def test_the_sizes_of_a_state_file_need_memory_too(tmp_path: Path) -> None:
         assert opwatch(*create, "65M").returncode == 0
     finally:
         opwatch("drive", "destroy", name)
+
+
+def test_when_the_folder_of_the_file_is_gone_it_says_so_and_what_can_be_done(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    state = folder / "one.opw"
+    with drive(state=state) as one:
+        writes(one.device, 3)
+        folder.rmdir()
+        done = opwatch("drive", "destroy", one.name)
+        assert done.returncode == 1
+        assert f"not saved to {state}: No such file or directory" in done.stderr
+        assert f"mkdir -p {folder}" in done.stderr
+        assert (
+            f"destroy --no-save {one.name} gives up all that it holds, for there is no {state}" in done.stderr
+        )
+        assert one.place.is_alive()
+        folder.mkdir()
+        done = opwatch("drive", "destroy", one.name)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert not one.place.exists()
+    with drive(op=None, state=state) as again:
+        assert again.truth()["host_writes"] == 3
+
+
+def test_what_is_in_the_folder_that_was_made_again_is_not_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    state = folder / "one.opw"
+    with drive(state=state) as one:
+        folder.rmdir()
+        folder.mkdir()
+        state.write_bytes(b"of somebody else")
+        done = opwatch("drive", "destroy", one.name)
+        assert done.returncode == 1
+        assert "File exists" in done.stderr
+        assert state.read_bytes() == b"of somebody else"
+        assert [path.name for path in folder.iterdir()] == [state.name]
+        life.destroy(one.name, save=False)
+
+
+def test_without_a_save_the_file_stays_as_it_was(tmp_path: Path) -> None:
+    state = tmp_path / "one.opw"
+    with drive(state=state) as one:
+        writes(one.device, 3)
+        life.destroy(one.name)
+    before = state.read_bytes()
+    with drive(op=None, state=state) as one:
+        writes(one.device, 5)
+        done = opwatch("drive", "destroy", "--no-save", one.name)
+        assert done.returncode == 0
+        assert f"was not saved: {state} has it as it was saved before" in done.stderr
+        assert not one.place.exists()
+        assert loops_of(one.name) == []
+    assert state.read_bytes() == before

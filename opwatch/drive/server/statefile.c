@@ -119,7 +119,7 @@ int ow_state_file_open(struct ow_state_file *file, const char *path, const char 
 {
 	int ret;
 
-	*file = (struct ow_state_file){.folder = -1, .locked = -1};
+	*file = (struct ow_state_file){.path = path, .folder = -1, .locked = -1};
 	*why = "the folder of the state file cannot be opened";
 	ret = split(file, path);
 	for (int i = 0; !ret && i < ATTEMPTS; i++) {
@@ -186,6 +186,19 @@ static int make_newer(struct ow_state_file *file)
 	return -EEXIST;
 }
 
+/* Whoever removed the folder may have made it again: what is in it then is never replaced. */
+static int open_folder_again(struct ow_state_file *file)
+{
+	struct ow_state_file again;
+	int ret = split(&again, file->path);
+
+	if (ret)
+		return ret;
+	close(file->folder);
+	file->folder = again.folder;
+	return 0;
+}
+
 FILE *ow_state_file_begin(struct ow_state_file *file)
 {
 	int fd = -EEXIST;
@@ -193,6 +206,8 @@ FILE *ow_state_file_begin(struct ow_state_file *file)
 
 	remove_leftovers(file);
 	for (int i = 0; i < ATTEMPTS && fd == -EEXIST; i++)
+		fd = make_newer(file);
+	if (fd == -ENOENT && !open_folder_again(file))
 		fd = make_newer(file);
 	content = fd < 0 ? NULL : fdopen(fd, "w");
 	if (content)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 struct ow_state_file {
+	const char *path;	  /* as it was named, valid as long as this */
 	int folder;		  /* -1: the drive has no file */
 	int locked;		  /* the file as it was found or saved last; -1: there is none */
 	char name[NAME_MAX + 1];  /* in the folder */

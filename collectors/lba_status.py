@@ -6,10 +6,10 @@ import ctypes
 import fcntl
 import os
 import time
-from pathlib import Path
 
+from opwatch.collectors.raw_disk import open_device
 from opwatch.device import BlockDevice
-from opwatch.errors import BadInput, OpwatchError
+from opwatch.errors import BadInput
 from opwatch.trim import lba_status
 from opwatch.trim.extents import Extents
 
@@ -89,10 +89,7 @@ def held_by_map(device: BlockDevice, within_s: float = 3.0, where: Extents | Non
     if not (device.sysfs / "device" / "scsi_disk").is_dir():
         return None
     block_bytes = device.number("queue/logical_block_size") or 512
-    try:
-        descriptor = os.open(Path("/dev") / device.name, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise OpwatchError(f"{device.name}: {error.strerror}") from error
+    descriptor = open_device(device)
     deadline = time.monotonic() + within_s
     ranges = Extents.of([(0, device.size_bytes)]) if where is None else where
     try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
+from opwatch.collectors.raw_disk import open_device
 from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.transports import KernelTransport
 from opwatch.counters import identify
@@ -32,7 +32,7 @@ def _namespace(device: BlockDevice) -> identify.Namespace | None:
     number = device.number("nsid")
     if not number:
         return None
-    with closing(KernelTransport(Path("/dev") / device.name)) as transport:
+    with closing(KernelTransport(open_device(device))) as transport:
         return identify.decode_namespace(transport.identify(identify.NAMESPACE, number))
 
 

@@ -36,14 +36,15 @@ def _said(status: int, what: str) -> OpwatchError:
 
 
 class KernelTransport:
-    """Commands by ioctl to a controller or namespace node. Only those that read are possible."""
+    """Commands by ioctl to a controller or namespace: an open one, which is closed with this, or that of a
+    node. Only those that read are possible."""
 
-    def __init__(self, node: Path) -> None:
+    def __init__(self, node: Path | int) -> None:
         from opwatch import _native
 
         self._native = _native
         try:
-            self._fd = os.open(node, os.O_RDONLY | os.O_CLOEXEC)
+            self._fd = node if isinstance(node, int) else os.open(node, os.O_RDONLY | os.O_CLOEXEC)
         except PermissionError as error:
             raise PermissionMissing(f"{node} is for root only: log pages need CAP_SYS_ADMIN") from error
         except OSError as error:

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from opwatch.collectors.raw_disk import open_device
 from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.transports import KernelTransport, Snapshot, Transport
 from opwatch.device import BlockDevice, Devices
@@ -91,7 +92,7 @@ class DriveAccounts:
         node = Path("/dev") / device.name
         number = device.number("nsid")
         if number:
-            with closing(KernelTransport(node)) as transport:
+            with closing(KernelTransport(open_device(device))) as transport:
                 return self._nvme(transport, number)
         if device.attribute("device/vendor") == "ATA" and device.number("queue/rotational") == 0:
             from opwatch.collectors.smart import collect_smart

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from opwatch.collectors.raw_disk import open_device
 from opwatch.collectors.transports import KernelTransport
 from opwatch.counters import identify
 from opwatch.counters.identify import Controller, Namespace
@@ -62,7 +63,7 @@ def ask_nvme(disk: BlockDevice) -> tuple[Controller, Namespace]:
     nsid = disk.number("nsid")
     if not nsid:
         raise OpwatchError(f"{disk.name} does not tell its namespace's number")
-    with closing(KernelTransport(Path("/dev") / disk.name)) as transport:
+    with closing(KernelTransport(open_device(disk))) as transport:
         return (
             identify.decode_controller(transport.identify(identify.CONTROLLER, 0)),
             identify.decode_namespace(transport.identify(identify.NAMESPACE, nsid)),

@@ -13,8 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -25,20 +24,17 @@ from opwatch.drive.place import Place
 from opwatch.drive.spec import physical_bytes
 from opwatch.process import run_tool
 from opwatch.trim.extents import Extents
+from tests.kernel.guard import enter_own_namespace, guarded
+
+from .a_drive import a_drive
 
 BOUND_S = 10.0
 PIECES = 1_000_000
 BLOCK = 4096
 
 
-@contextmanager
-def a_drive(size: int, *, no_data: bool) -> Iterator[tuple[str, Place]]:
-    config = {"user_bytes": size, "physical_bytes": physical_bytes(size, Fraction(7, 100))}
-    record = life.create(life.Wanted("bench-stale", config, no_data=no_data))
-    try:
-        yield record.device, Place("bench-stale")
-    finally:
-        life.destroy("bench-stale")
+def sizes(size: int) -> dict[str, int]:
+    return {"user_bytes": size, "physical_bytes": physical_bytes(size, Fraction(7, 100))}
 
 
 def stale(*arguments: str) -> tuple[float, dict[str, Any]]:
@@ -62,10 +58,10 @@ def shown(name: str, seconds: float, found: dict[str, Any], truth: int) -> bool:
 
 
 def whole_drive() -> bool:
-    with a_drive(1 << 40, no_data=True) as (device, place):
-        run_fio(device, ["--rw=write", "--bs=1m", "--size=8g"])
-        run_tool(["blkdiscard", "-o", "1G", "-l", "2G", device])
-        seconds, found = stale("--dev", device)
+    with a_drive("stale", sizes(1 << 40), no_data=True) as (device, place):
+        run_fio(device.node, ["--rw=write", "--bs=1m", "--size=8g"])
+        run_tool(["blkdiscard", "-o", "1G", "-l", "2G", device.path])
+        seconds, found = stale("--dev", device.node)
         return shown("1 TiB, no file system", seconds, found, life.truth(place)["valid_bytes"])
 
 
@@ -82,9 +78,14 @@ def fragment(point: Path) -> None:
 
 
 def in_pieces() -> bool:
-    with a_drive(100 << 30, no_data=False) as (device, place), tempfile.TemporaryDirectory() as folder:
-        run_tool(["mkfs.xfs", "-q", "-K", "-m", "rmapbt=0", device])
-        run_tool(["mount", "-o", "nodiscard", device, folder])
+    with (
+        a_drive("stale", sizes(100 << 30)) as (device, place),
+        tempfile.TemporaryDirectory(prefix="opwatch-bench-") as folder,
+        guarded("folder", folder),
+    ):
+        run_tool(["mkfs.xfs", "-q", "-K", "-m", "rmapbt=0", device.path])
+        device.require_same()
+        run_tool(["mount", "-o", "nodiscard", device.node, folder])
         try:
             data = Path(folder) / "data"
             with data.open("wb") as file:
@@ -133,6 +134,7 @@ def operations() -> None:
 
 
 def main() -> int:
+    enter_own_namespace()
     print("| | s | of it measuring | blocks read | interval, GB | truth, GB |\n|---|---|---|---|---|---|")
     held = [whole_drive(), in_pieces()]
     operations()

@@ -25,15 +25,16 @@ from opwatch.collectors.fitrim import FITRIM, mounted_at
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.collectors.trimming import tracer_of
 from opwatch.device import Devices
-from opwatch.drive import life
 from opwatch.ftl import profiles
 from opwatch.process import run_tool
 from opwatch.scratch import ScratchDisk
 from opwatch.tools.overhead import program_statistics
 from opwatch.trim.audit import ALL
 from opwatch.trim.flow import Stage, total
+from tests.kernel.guard import enter_own_namespace, guarded
 from tests.section import Section
 
+from .a_drive import a_drive
 from .figure import Figure, table
 from .figures import OPWATCH, floor_of, machine, net_ns
 
@@ -77,19 +78,17 @@ def _drive(*, timed: bool) -> Iterator[str]:
     if timed:
         config |= {f"service.{key}": value for key, value in profiles.load(PROFILE).timing.items()}
     words = ("timing",) if timed else ()
-    device = life.create(life.Wanted("trim-bench", config, words=words)).device
-    try:
-        run_tool(["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=1", device])
-        with _mounted(device) as point:
+    with a_drive("trim", config, words=words) as (device, _):
+        run_tool(["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=1", device.path])
+        device.require_same()
+        with _mounted(device.node) as point:
             _make_holes(point)
-        yield device
-    finally:
-        life.destroy("trim-bench")
+        yield device.node
 
 
 @contextmanager
 def _mounted(device: str) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="opwatch-bench-") as point:
+    with tempfile.TemporaryDirectory(prefix="opwatch-bench-") as point, guarded("folder", point):
         run_tool(["mount", "-o", "nodiscard", device, point])
         try:
             yield Path(point)
@@ -185,6 +184,7 @@ def against_fstrim() -> Iterator[Figure]:
 
 
 def main() -> int:
+    enter_own_namespace()
     figures = []
     for figure in chain([event_cost()], against_fstrim()):
         print(table([figure])[-1], flush=True)

@@ -168,6 +168,8 @@ void ow_ftl_get_counters(const struct ow_ftl *ftl, struct ow_ftl_counters *count
  */
 int ow_ftl_write(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes, uint32_t stream);
 int ow_ftl_read(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes);
+/* Ask memory for what a read there will look up. Changes nothing, and needs no lock. */
+void ow_ftl_prefetch(const struct ow_ftl *ftl, uint64_t offset_bytes);
 int ow_ftl_trim(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes);
 int ow_ftl_write_zeroes(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes,
 			uint32_t stream);

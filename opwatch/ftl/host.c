@@ -78,6 +78,12 @@ int ow_ftl_write(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes, 
 	return ow_write_range(ftl, offset_bytes, len_bytes, stream);
 }
 
+void ow_ftl_prefetch(const struct ow_ftl *ftl, uint64_t offset_bytes)
+{
+	if (offset_bytes < ftl->config.user_bytes)
+		__builtin_prefetch(&ftl->l2p[offset_bytes >> ftl->iu_shift]);
+}
+
 int ow_ftl_read(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes)
 {
 	uint64_t end = offset_bytes + len_bytes;

@@ -37,9 +37,11 @@ static void send_later(void *arg)
 void ow_reply(struct ow_drive *drive, const struct ow_reply *reply, bool copy)
 {
 	size_t extra = copy ? reply->len : 0;
-	struct ow_reply *kept;
+	struct ow_reply *kept = NULL;
 
-	kept = reply->due_ns > ow_now_ns() ? malloc(sizeof(*kept) + extra) : NULL;
+	/* Most are due at once, and need not know what time it is. */
+	if (reply->due_ns && reply->due_ns > ow_now_ns())
+		kept = malloc(sizeof(*kept) + extra);
 	if (kept) {
 		*kept = *reply;
 		if (copy)

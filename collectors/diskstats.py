@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from opwatch.device import BlockDevice, LiveAttribute
 from opwatch.errors import BadInput
-from opwatch.foreign import whole
+from opwatch.foreign import numbers
 
 SECTOR = 512
 # Its place among the fields of a stat file.
@@ -29,8 +29,8 @@ class StatSample:
 def decode_stat(text: str) -> tuple[dict[str, int], dict[str, int]]:
     """(requests, bytes) by group. Pure. Groups the kernel does not have are left out."""
     words = text.split()
-    fields = [number for word in words if (number := whole(word)) is not None]
-    if len(fields) != len(words):
+    fields = numbers(words)
+    if fields is None:
         raise BadInput(f"a stat file with what is no number: {text[:200]!r}")
     if len(fields) < 11:
         raise BadInput(f"a stat file has at least 11 fields, not {len(fields)}")

@@ -128,3 +128,10 @@ def whole(text: str, most_digits: int = 20) -> int | None:
     digits = text.strip()
     good = len(digits) <= most_digits and digits.isascii() and digits.isdecimal()
     return int(digits) if good else None
+
+
+def numbers(words: list[str], most_digits: int = 20) -> list[int] | None:
+    """Numbers of the kernel's, None when any of them is none: all are looked at as one."""
+    digits = "".join(words)
+    good = digits.isascii() and digits.isdecimal() and max(map(len, words)) <= most_digits
+    return [int(word) for word in words] if good or not words else None

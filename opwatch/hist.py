@@ -7,7 +7,7 @@ the middle of a slot is at most 1/2^(p+1) away from any value in it: 1.56 % for 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import add, sub
@@ -58,12 +58,12 @@ class Quantile:
 class Histogram:
     """Counts in the slots of a scale."""
 
-    __slots__ = ("_cumulative", "counts", "scale")
+    __slots__ = ("_ranks", "counts", "scale")
 
     def __init__(self, scale: Scale, counts: Sequence[int]) -> None:
         self.scale = scale
         self.counts = counts
-        self._cumulative: list[int] | None = None
+        self._ranks: tuple[list[int], list[int]] | None = None
 
     @classmethod
     def of(cls, scale: Scale, values: Sequence[int]) -> Histogram:
@@ -73,26 +73,38 @@ class Histogram:
             counts[scale.slot(value)] += 1
         return cls(scale, counts)
 
-    def cumulative(self) -> list[int]:
-        """Running totals, slot by slot."""
-        if self._cumulative is None:
-            self._cumulative = list(accumulate(self.counts))
-        return self._cumulative
+    def _in_use(self) -> tuple[list[int], list[int]]:
+        """The slots that were hit, and the running totals up to each: few of a thousand are."""
+        if self._ranks is None:
+            self._rank(range(0, len(self.counts), _STRETCH))
+        assert self._ranks
+        return self._ranks
+
+    def _rank(self, stretches: Iterable[int]) -> None:
+        """Look for what was hit in these stretches; there is nothing in the others."""
+        counts, slots = self.counts, []
+        for begin in stretches:
+            slots += [slot for slot in range(begin, min(begin + _STRETCH, len(counts))) if counts[slot]]
+        self._ranks = slots, list(accumulate(counts[slot] for slot in slots))
 
     @property
     def total(self) -> int:
-        return self.cumulative()[-1] if self.counts else 0
+        _, running = self._in_use()
+        return running[-1] if running else 0
 
     def since(self, earlier: Histogram) -> Histogram:
         """What was added after `earlier`, a reading of the same counters. Most stretches of slots have not
         changed in an interval, and comparing is a third of the cost of subtracting."""
-        counts = [0] * len(self.counts)
+        counts, changed = [0] * len(self.counts), []
         for begin in range(0, len(counts), _STRETCH):
             end = begin + _STRETCH
             now, then = self.counts[begin:end], earlier.counts[begin:end]
             if now != then:
                 counts[begin:end] = map(sub, now, then)
-        return Histogram(self.scale, counts)
+                changed.append(begin)
+        added = Histogram(self.scale, counts)
+        added._rank(changed)
+        return added
 
     def merged(self, other: Histogram) -> Histogram:
         """Both together, exactly: as if one histogram had counted everything."""
@@ -105,7 +117,8 @@ class Histogram:
             return None
         # In whole parts, so that no rounding of ratio * total moves the rank.
         rank = max(1, -(-round(ratio * _PARTS) * total // _PARTS))
-        slot = bisect_left(self.cumulative(), rank)
+        slots, running = self._in_use()
+        slot = slots[bisect_left(running, rank)]
         low, high = self.scale.low(slot), self.scale.high(slot)
         open_ended = slot == self.scale.slots - 1
         if at_most is not None and low <= at_most and (at_most < high or open_ended):
@@ -114,7 +127,8 @@ class Histogram:
 
     def top(self) -> int | None:
         """The highest slot in use, None when empty."""
-        return bisect_left(self.cumulative(), self.total) if self.total else None
+        slots, _ = self._in_use()
+        return slots[-1] if slots else None
 
     def octaves(self) -> list[tuple[int, int, int]]:
         """(low, high, count) by powers of two, from the first octave in use to the last."""

@@ -82,7 +82,7 @@ class Counted:
 
     def reading(self, reading: Reading) -> Reading:
         """This reading, with a later second witness if need be."""
-        at_least = surplus(reading.sample, reading.before) if reading.before else {}
+        at_least = surplus(reading, reading.before) if reading.before else {}
         for key, count in at_least.items():
             self._least[key] = max(count, self._least.get(key, count))
         deadline = time.monotonic() + COUNTED_S
@@ -103,5 +103,5 @@ class Counted:
         """Whether something was traced that the second witness has not counted."""
         if reading.after is None:
             return False
-        counted = surplus(reading.sample, reading.after)
+        counted = surplus(reading, reading.after)
         return any(count < self._least.get(key, count) for key, count in counted.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from opwatch.abi import TargetSample
@@ -37,6 +37,14 @@ class Reading:
     before: Witness | None
     after: Witness | None
     no_witness: str | None = None
+    # Added up once: each reading is the end of one interval and the begin of the next.
+    _counted: dict[str, tuple[int, int]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def counted(self) -> dict[str, tuple[int, int]]:
+        """Requests and bytes of the sample that the kernel must have counted, by group of its statistics."""
+        if not self._counted:
+            self._counted.update(_counted(self.sample))
+        return self._counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +120,17 @@ def _drift(traced: int, counts: Sequence[int]) -> Drift:
     return Drift(distance, high - low)
 
 
-def _counted(sample: TargetSample, group: str) -> tuple[int, int]:
-    """Requests and bytes that the kernel must have counted in a group of its statistics."""
-    ops = [sample.ops[name] for name in GROUPS[group]]
-    requests = sum(op.ends for op in ops)
-    bytes_ = sum(op.bytes + op.unseen_bytes for op in ops)
+def _counted(sample: TargetSample) -> dict[str, tuple[int, int]]:
+    """Requests and bytes that the kernel must have counted, by group of its statistics."""
+    counted = {}
+    for group, names in GROUPS.items():
+        ops = [sample.ops[name] for name in names]
+        counted[group] = sum(op.ends for op in ops), sum(op.bytes + op.unseen_bytes for op in ops)
     other = sample.ops["other"]
-    if group == "read":
-        return requests + other.stat_reads, bytes_ + other.stat_read_bytes
-    if group == "write":
-        return requests + other.stat_writes, bytes_ + other.stat_write_bytes
-    return requests, bytes_
+    (reads, read_bytes), (writes, write_bytes) = counted["read"], counted["write"]
+    counted["read"] = reads + other.stat_reads, read_bytes + other.stat_read_bytes
+    counted["write"] = writes + other.stat_writes, write_bytes + other.stat_write_bytes
+    return counted
 
 
 def _drifts(begin: Reading, end: Reading) -> tuple[dict[str, Drift], dict[str, Drift], str | None]:
@@ -131,10 +139,10 @@ def _drifts(begin: Reading, end: Reading) -> tuple[dict[str, Drift], dict[str, D
         reason = begin.no_witness or end.no_witness or "the kernel's statistics could not be read"
         return {}, {}, reason
     first, second, third, fourth = (w for w in witnesses if w is not None)
+    began, ended = begin.counted(), end.counted()
     requests, bytes_ = {}, {}
     for group in GROUPS:
-        then, then_bytes = _counted(begin.sample, group)
-        now, now_bytes = _counted(end.sample, group)
+        (then, then_bytes), (now, now_bytes) = began[group], ended[group]
         if group in fourth.requests:
             counts = [each.requests.get(group, 0) for each in (first, second, third, fourth)]
             requests[group] = _drift(now - then, counts)
@@ -144,12 +152,12 @@ def _drifts(begin: Reading, end: Reading) -> tuple[dict[str, Drift], dict[str, D
     return requests, bytes_, None
 
 
-def surplus(sample: TargetSample, witness: Witness) -> dict[tuple[str, str], int]:
+def surplus(reading: Reading, witness: Witness) -> dict[tuple[str, str], int]:
     """What the kernel counted and the tracer did not, by group and unit. Both count from a moment of their
     own, so that only two of these mean something."""
-    surpluses = {}
+    surpluses, counted = {}, reading.counted()
     for group in GROUPS:
-        requests, bytes_ = _counted(sample, group)
+        requests, bytes_ = counted[group]
         if group in witness.requests:
             surpluses[group, "requests"] = witness.requests[group] - requests
         if group in witness.bytes:

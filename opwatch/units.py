@@ -68,4 +68,6 @@ def capacity(n_bytes: int) -> str:
 
 def printable(text: str) -> str:
     """The text with a question mark for each character that a terminal would obey or cannot show."""
+    if text.isprintable():  # as nearly all of it is
+        return text
     return "".join(char if char.isprintable() else "?" for char in text)

@@ -160,18 +160,22 @@ class Lines:
         self._quiet = quiet
         self._every_s = every_s
         self._since_header = REPEAT_HEADER
+        # Of an observation, until all of it is there: one write is cheaper than thirty.
+        self._pending: list[str] = []
         # When the drive of each device was looked at last: a line for each look.
         self._looked: dict[str, int] = {}
 
     def begin(self, notes: list[str]) -> None:
         for note in notes:
             self._print(note)
+        self._flush()
 
     def write(self, observation: Observation) -> None:
         if observation.final:
             self._summary(observation)
         elif not self._quiet:
             self._interval(observation)
+        self._flush()
 
     def tell(self, event: Event) -> None:
         """It is talk here: the command says it on stderr."""
@@ -179,7 +183,12 @@ class Lines:
     def _print(self, text: str = "") -> None:
         text = units.printable(text)
         long = len(text) > COLUMNS
-        self._writer.lines(textwrap.wrap(text, COLUMNS, subsequent_indent="    ") if long else [text])
+        self._pending += textwrap.wrap(text, COLUMNS, subsequent_indent="    ") if long else [text]
+
+    def _flush(self) -> None:
+        lines, self._pending = self._pending, []
+        if lines:
+            self._writer.lines(lines)
 
     def _table(self, seen: Observation) -> None:
         for name, op in seen.interval.ops.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from opwatch.errors import BadInput
@@ -159,6 +159,10 @@ class Trace:
     misses: int = 0
     stats: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     claims_seen: bool = False
+
+    def of(self, disk: str) -> Trace:
+        """The same without the flows of other disks."""
+        return replace(self, flows=tuple(flow for flow in self.flows if flow.disk == disk))
 
     def select(
         self,

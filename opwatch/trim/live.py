@@ -119,6 +119,8 @@ def between(
     """What happened on a disk, or on these devices of it. `cgroups` are names by id, `mounts` filesystems by
     device number. What waits behind discards is of the whole disk."""
     disk = disk[:16]
+    # One look at all of them, and not one for each of the stages below.
+    then, now = then.of(disk), now.of(disk)
     bios, issued, requeued, done, bios_done = (
         _grown(then, now, stage, disk, "discard", devs)
         for stage in (Stage.BIO, Stage.ISSUED, Stage.REQUEUED, Stage.DONE, Stage.BIO_DONE)

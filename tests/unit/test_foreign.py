@@ -198,6 +198,21 @@ def test_a_long_line_takes_no_time(line: str) -> None:
     within(0.5, lambda: parse_smartctl_text("=== START OF INFORMATION SECTION ===\n" + line))
 
 
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        ([], []),
+        (["0", "18446744073709551615"], [0, (1 << 64) - 1]),
+        (["7", "-1"], None),
+        (["7", "1" * 21], None),
+        (["7", "\u0663"], None),
+        (["7", "1.5"], None),
+    ],
+)
+def test_a_row_is_numbers_or_none(words: list[str], values: list[int] | None) -> None:
+    assert foreign.numbers(words) == values
+
+
 def test_numbers_without_end_are_none() -> None:
     digits = "9" * 5000
     assert whole_number(",".join(["123"] * 2000)) is None

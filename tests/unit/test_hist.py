@@ -62,7 +62,9 @@ def test_merging_is_counting_together(first: list[int], second: list[int]) -> No
 def test_a_difference_is_what_came_in_between(before: list[int], between: list[int]) -> None:
     earlier = Histogram.of(LATENCY, before)
     later = Histogram.of(LATENCY, before + between)
-    assert list(later.since(earlier).counts) == list(Histogram.of(LATENCY, between).counts)
+    added, alone = later.since(earlier), Histogram.of(LATENCY, between)
+    assert list(added.counts) == list(alone.counts)
+    assert (added.total, added.top(), added.quantile(0.9)) == (alone.total, alone.top(), alone.quantile(0.9))
 
 
 def test_an_empty_histogram_has_no_quantile() -> None:

@@ -46,6 +46,27 @@ def test_a_short_interval_tells_its_time_and_length(every_s: float, seconds: flo
     assert re.fullmatch(form, heading(every_s, seconds))
 
 
+class _Counting(io.StringIO):
+    """Counts how often something is written."""
+
+    writes = 0
+
+    def write(self, text: str) -> int:
+        self.writes += 1
+        return super().write(text)
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_an_observation_is_written_at_once(final: bool) -> None:
+    """Each write is a system call or three, of 24 disks in each interval."""
+    stream = _Counting()
+    sink = Lines(stream)
+    for number in (1, 2, 3):
+        sink.write(replace(observation(read=BUSY, write=BUSY), final=final))
+        assert stream.writes == number
+    assert len(stream.getvalue().splitlines()) > 6
+
+
 def test_without_requests_there_is_no_ratio() -> None:
     """A driver without requests, or one that took all of them back."""
     for ratio in (0.0, None):

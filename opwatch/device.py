@@ -255,7 +255,12 @@ class Devices:
         major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
         found = self.by_number(major, minor)
         if not found:
-            raise UsageError(f"{text}: the kernel has no block device {major}:{minor}")
+            folder = self._sys / "dev" / "block"
+            raise UsageError(
+                f"{text}: the kernel has no block device {major}:{minor}"
+                if _entries(folder)
+                else f"{text}: {folder} shows no device, as where a container hides it; mount sysfs"
+            )
         return found
 
     def leaves(self, device: BlockDevice) -> list[Leaf]:

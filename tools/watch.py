@@ -27,6 +27,7 @@ from opwatch.tools.watching import Watching
 from opwatch.tracer_set import TracerSet
 
 _WAF_S = 5.0
+_NO_DISK = "there is no disk to watch: none with a medium in /sys/block; opwatch devices lists what there is"
 
 
 def _count(text: str) -> int:
@@ -109,7 +110,7 @@ def choose_leaves(devices: Devices, names: Sequence[str] | None) -> tuple[list[L
     selection = Selection(devices, names)
     leaves = selection.leaves()
     if not leaves:
-        raise UsageError("there is no disk to watch; opwatch devices lists what there is")
+        raise UsageError(_NO_DISK)
     return leaves, selection.notes()
 
 
@@ -184,7 +185,7 @@ def run(args: argparse.Namespace) -> int:
         selection = Selection(devices, args.dev)
         membership = Membership(devices, selection)
         if not membership.members:
-            raise UsageError("there is no disk to watch; opwatch devices lists what there is")
+            raise UsageError(_NO_DISK)
         stack.callback(tracers.close)
         live, contexts = live_waf(devices, args), ContextProbe()
         watching = stack.enter_context(

@@ -9,6 +9,7 @@ import sys
 
 from opwatch import __version__
 from opwatch.errors import OpwatchError, ProbeRejected, UsageError
+from opwatch.sinks.folding import folded
 from opwatch.sinks.terminal import OutputLost, abandon, say
 from opwatch.times import parse_time
 from opwatch.tools.arguments import Parser, meant
@@ -31,16 +32,19 @@ _RUN_COMMANDS = ("watch", "waf", "trim")
 
 def _overview() -> str:
     lines = ["commands (each has its own --help; opwatch help CMD shows it):"]
-    lines += [f"  {name:<10} {purpose}" for name, purpose in COMMANDS.items()]
+    for name, purpose in COMMANDS.items():
+        lines += folded(purpose, f"  {name:<10} ")
     lines.append("")
-    lines.append("Without a command: opwatch watch. What stands behind -- is run, and watched till it ends.")
+    lines += folded(
+        "Without a command: opwatch watch. What stands behind -- is run, and watched till it ends."
+    )
     return "\n".join(lines)
 
 
 def _parser(name: str, command: Command) -> argparse.ArgumentParser:
     parser = Parser(
         prog="opwatch" if name == "watch" else f"opwatch {name}",
-        description=COMMANDS.get(name),
+        description="\n".join(folded(COMMANDS.get(name, ""))),
         epilog=_overview() if name == "watch" else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

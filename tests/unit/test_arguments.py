@@ -106,6 +106,14 @@ def test_help(argv: list[str], usage: str, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.startswith(usage)
 
 
+def test_help_fits_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("watch", *cli.COMMANDS):
+        with pytest.raises(SystemExit):
+            cli.main(["help", name])
+        assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == [], name
+
+
 @pytest.mark.parametrize("option", ["-V", "--version"])
 def test_version(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([option]) == 0

@@ -19,6 +19,8 @@ from opwatch.trust import Trust, trust
 # meets it is lost, and the drift says so; a workload is then run again. A fault of ours would lose it
 # every time.
 ATTEMPTS = 4
+# For a reading with nothing completing meanwhile. A slow guest may need longer for one than opwatch waits.
+REST_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,9 @@ def _once(
     leaves, _ = choose_leaves(Devices(), names)
     tracer = attach(backend, leaves, **options)
     try:
-        first, misses = tracer.read_settled(), tracer.misses()
+        first, misses = tracer.read_settled(REST_S), tracer.misses()
         workload()
-        last, missed = tracer.read_settled(), tracer.misses()
+        last, missed = tracer.read_settled(REST_S), tracer.misses()
         missed = None if missed is None or misses is None else missed - misses
     finally:
         tracer.close()

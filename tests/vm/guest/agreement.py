@@ -14,7 +14,7 @@ from opwatch.tools.backends import attach
 from opwatch.tools.watch import choose_leaves
 from opwatch.tracing import Tracer
 from opwatch.trust import trust
-from tests.kernel.watching import Seen
+from tests.kernel.watching import REST_S, Seen
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Together:
 
     def during(self, workload: Callable[[], object]) -> dict[str, dict[str, Seen]]:
         """What each backend saw of each disk."""
-        first = {name: (one.read_settled(), one.misses()) for name, one in self.tracers.items()}
+        first = {name: (one.read_settled(REST_S), one.misses()) for name, one in self.tracers.items()}
         workload()
         found: dict[str, dict[str, Seen]] = {}
         for name, one in self.tracers.items():
             then, before = first[name]
-            now, after = one.read_settled(), one.misses()
+            now, after = one.read_settled(REST_S), one.misses()
             misses = None if before is None or after is None else after - before
             found[name] = {
                 leaf.device.name: Seen(derive(a.sample, b.sample), trust(a, b, misses))

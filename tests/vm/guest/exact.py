@@ -13,7 +13,7 @@ from opwatch.derive import derive
 from opwatch.device import Devices, Leaf
 from opwatch.tools.backends import attach
 from opwatch.trust import GROUPS, Trust, trust
-from tests.kernel.watching import Seen, watch
+from tests.kernel.watching import REST_S, Seen, watch
 from tests.vm import exactness
 from tests.vm.guest.between import Between, observe_between
 from tests.vm.guest.workload import Fio, FioCounts, fio
@@ -42,9 +42,9 @@ def observe_themselves(
     """Disks as they are watched by default: each itself, whatever is below it."""
     leaves = [Leaf(device, device) for device in map(Devices().by_name, names) if device]
     with closing(attach(backend, leaves)) as tracer:
-        first, misses = tracer.read_settled(), tracer.misses()
+        first, misses = tracer.read_settled(REST_S), tracer.misses()
         workload()
-        last, missed = tracer.read_settled(), tracer.misses()
+        last, missed = tracer.read_settled(REST_S), tracer.misses()
     grown = None if misses is None or missed is None else missed - misses
     return {
         leaf.device.name: Seen(derive(then.sample, now.sample), trust(then, now, grown))

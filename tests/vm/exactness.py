@@ -24,10 +24,10 @@ operation of one workload. *Drift* is how many more requests, and bytes, `/sys/b
 traced ("not kept": the kernel has no such count; flushes have no bytes). *Losses* are completions without
 an issue, missed completions, requests that could not be remembered and program runs that the kernel skipped.
 *Between*: of the readings that were taken every 0.2 s while the workload ran, those up to which anything was
-unexplained ("-": not looked at). The kernel counts a request a moment after its end is traced: at
-such a reading one on each processor may be traced and not yet counted. The tests fail unless all are 0 in
-every row. Where [the support matrix](support-matrix.md) says that a kernel skips runs of programs (7.3), they
-fail if more is missing than it counted as skipped.
+unexplained ("-": not looked at). The kernel counts a request a moment after its end is traced: a reading in
+that moment waits for the kernel. The tests fail unless all are 0 in every row. Where
+[the support matrix](support-matrix.md) says that a kernel skips runs of programs (7.3), and with bpftrace,
+they fail if more is missing than it counted as skipped.
 
 """
 TAIL = """

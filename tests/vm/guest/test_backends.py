@@ -138,17 +138,24 @@ def test_requests_that_end_twice_count_once(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_flushes_of_a_partition(backend: str) -> None:
     """They name no sector of it, and count as its writes where the disk has a cache to flush."""
-    with null_blk(NullBlk(size=64, memory_backed=1)) as disk:
-        put(sysfs.SYS_BLOCK / disk / "queue/write_cache", "write back")
-        call("sfdisk", "--quiet", f"/dev/{disk}", stdin="1M,16M\n,\n")
-        part = f"{disk}p2"
+    disk = sysfs.disk("opw-virtio-blk")
+    assert sysfs.attribute(disk, "queue/write_cache") == "write back"
+    assert sysfs.number(disk, "queue/fua") == 0
+    part = f"{disk}2"
+
+    def workload() -> None:
+        writes(f"/dev/{part}", 53, flags=os.O_DSYNC)
+        flushes(f"/dev/{part}", 31)
+
+    call("sfdisk", "--quiet", f"/dev/{disk}", stdin="1M,16M\n,\n")
+    try:
         sysfs.wait_for("a partition", (Path("/dev") / part).exists)
-
-        def workload() -> None:
-            writes(f"/dev/{part}", 53, flags=os.O_DSYNC)
-            flushes(f"/dev/{part}", 31)
-
+        flushed = sysfs.stat(disk).flushes
         [seen] = observe([part], workload, backend)
+        flushed = sysfs.stat(disk).flushes - flushed
+    finally:
+        call("sfdisk", "--quiet", "--delete", f"/dev/{disk}")
+    assert flushed >= 53 + 31
     assert_counted(seen, "write", 53)
     assert_explained(f"partition by {backend}", seen, backend=backend)
 

@@ -191,7 +191,10 @@ static __always_inline int on_complete(struct request *rq, __s32 error, __u32 by
 	issued = recall(&at, rq, final);
 	if (error)
 		count_error(c, &at.place, error, bytes);
-	if (at.place.op == OW_OTHER)
+	/* A flush that device mapper copied: for the kernel an even operation that is no discard,
+	 * which is a read. Those of its own sequences have no partition.
+	 */
+	if (at.place.op == OW_OTHER || at.place.op == OW_FLUSH)
 		count_other(c, rq, bytes, final, raw);
 	if (final) {
 		on_end(c, &at, rq, issued, error, bytes, raw);

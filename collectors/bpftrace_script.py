@@ -222,7 +222,7 @@ if ($bytes < $left) {{
 def _count_other() -> str:
     """What the kernel makes of an operation without a class: count_other() of bpf/rq.h."""
     return f"""\
-if ($o == 0 && (uint64)$rq->part) {{
+if (($o == 0 || $o == {operation_key(FLUSH)}) && (uint64)$rq->part) {{
 	if ((uint64)$rq->cmd_flags & 1) {{
 		@stat_write_bytes[$t, $o] = sum($bytes);
 		if ($bytes >= $left) {{ {_event("stat_writes")} }}

@@ -126,9 +126,12 @@ def _counted(sample: TargetSample) -> dict[str, tuple[int, int]]:
     for group, names in GROUPS.items():
         ops = [sample.ops[name] for name in names]
         counted[group] = sum(op.ends for op in ops), sum(op.bytes + op.unseen_bytes for op in ops)
-    other = sample.ops["other"]
+    other, flush = sample.ops["other"], sample.ops["flush"]
     (reads, read_bytes), (writes, write_bytes) = counted["read"], counted["write"]
-    counted["read"] = reads + other.stat_reads, read_bytes + other.stat_read_bytes
+    flushes, flush_bytes = counted["flush"]
+    # The kernel counts copies of flushes, made by device mapper, as reads.
+    counted["read"] = reads + other.stat_reads + flush.stat_reads, read_bytes + other.stat_read_bytes
+    counted["flush"] = flushes - flush.stat_reads, flush_bytes
     counted["write"] = writes + other.stat_writes, write_bytes + other.stat_write_bytes
     return counted
 

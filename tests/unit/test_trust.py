@@ -170,6 +170,13 @@ def test_what_no_driver_keeps_is_not_kept_and_not_unexplained() -> None:
     assert "  drift against the kernel: not kept, this driver counts nothing" in trust_lines(seen, 0)
 
 
+def test_flushes_that_device_mapper_copied_are_reads_for_the_kernel() -> None:
+    flush = Op([1000] * 9, scalars={"ends": 9, "stat_reads": 4})
+    traced = sample(1, read=reads(23), flush=flush)
+    seen = account(at_rest(traced, counted({"read": 27, "flush": 5}, {"read": 23 * 4096})))
+    assert {group: drift.drift for group, drift in seen.drift.items()} == dict.fromkeys(seen.drift, 0)
+
+
 def test_a_reading_waits_for_the_kernel_to_count_what_was_traced() -> None:
     later = iter([stat(22), stat(23), stat(24)])
     counted = Counted(lambda: next(later))

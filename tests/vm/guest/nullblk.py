@@ -27,8 +27,8 @@ class Irq(IntEnum):
 
 @dataclass(frozen=True)
 class NullBlk:
-    """The attributes, by the names that configfs has for them; size and zone_size in MiB, and queue_mode 0
-    for a driver that takes bios."""
+    """The attributes, by the names that configfs has for them; size, zone_size and cache_size in MiB, and
+    queue_mode 0 for a driver that takes bios. With a cache there is something to flush."""
 
     size: int = 1024
     blocksize: int = 512
@@ -43,11 +43,12 @@ class NullBlk:
     zoned: int = 0
     zone_size: int = 4
     zone_max_active: int = 0
+    cache_size: int = 0
 
     def __post_init__(self) -> None:
-        """A null_blk without memory accepts `discard` and offers none."""
-        if self.discard and not self.memory_backed:
-            raise ValueError("null_blk discards only when memory_backed")
+        """A null_blk without memory accepts these and offers none."""
+        if (self.discard or self.cache_size) and not self.memory_backed:
+            raise ValueError("null_blk discards, and has a cache, only when memory_backed")
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from tests.vm.guest import stacked, sysfs
 from tests.vm.guest.agreement import Together, share_within_one_slot, together
 from tests.vm.guest.exact import assert_counted, assert_explained, observe, observe_themselves
 from tests.vm.guest.nullblk import Irq, NullBlk, null_blk
-from tests.vm.guest.shell import call, put
+from tests.vm.guest.shell import call
 from tests.vm.guest.workload import Fio, fio
 from tests.vm.guest.zones import manage_zones
 from tests.vm.requirements import need_tool
@@ -120,8 +120,8 @@ def test_every_class_is_equal(all_three: Together, driver: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_requests_that_end_twice_count_once(backend: str) -> None:
     """Those of device mapper's own, and those of a flush sequence."""
-    with null_blk(NullBlk(size=64, memory_backed=1)) as below:
-        put(sysfs.SYS_BLOCK / below / "queue/write_cache", "write back")
+    with null_blk(NullBlk(size=64, memory_backed=1, cache_size=1)) as below:
+        assert sysfs.attribute(below, "queue/write_cache") == "write back"
         with stacked.multipath(below) as top:
 
             def workload() -> None:

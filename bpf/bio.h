@@ -25,14 +25,14 @@ struct {
 
 static __always_inline struct place place_of_stamp(const struct bio_stamp *stamp)
 {
-	return (struct place){stamp->target, stamp->op, bpf_get_smp_processor_id()};
+	return (struct place){stamp->target, stamp->op, bpf_get_smp_processor_id(), NULL};
 }
 
 /*
  * Remember the bio at @key. What was remembered of an earlier one at this address stays until now
  * only when its completion was missed.
  */
-static __always_inline void remember_bio(struct ow_issue_counts *c, __u64 key,
+static __always_inline void remember_bio(struct ow_entry_counts *c, __u64 key,
 					 const struct bio_stamp *stamp)
 {
 	struct bio_stamp *earlier = bpf_map_lookup_elem(&bios, &key);
@@ -42,8 +42,10 @@ static __always_inline void remember_bio(struct ow_issue_counts *c, __u64 key,
 	if (earlier) {
 		at = place_of_stamp(earlier);
 		missed = counts_of(&at);
-		if (missed)
-			missed->issue.overwritten++;
+		if (missed) {
+			use_row(&at, missed->entry.overwritten);
+			missed->entry.overwritten++;
+		}
 	}
 	if (bpf_map_update_elem(&bios, &key, stamp, BPF_ANY))
 		c->map_full++;
@@ -54,7 +56,7 @@ static __always_inline int on_bio_queue(struct bio *bio, bool raw)
 	struct gendisk *disk = disk_of_bio(bio, raw);
 	__u64 key = (__u64)bio, sector;
 	struct bio_stamp stamp = {};
-	const volatile struct ow_target *t = disk_target(disk, raw);
+	const struct ow_target *t = disk_target(disk, raw);
 	struct ow_counts *c;
 	struct place at;
 
@@ -74,10 +76,11 @@ static __always_inline int on_bio_queue(struct bio *bio, bool raw)
 	c = counts_of(&at);
 	if (!c)
 		return 0;
+	use_row(&at, c->issue.issued);
 	count_issue(&c->issue, &at, sector, stamp.bytes);
 	stamp.disk = (__u64)disk;
 	stamp.ns = bpf_ktime_get_ns();
-	remember_bio(&c->issue, key, &stamp);
+	remember_bio(&c->entry, key, &stamp);
 	return 0;
 }
 
@@ -98,6 +101,7 @@ static __always_inline int on_bio_complete(struct bio *bio, bool raw)
 	c = counts_of(&at);
 	if (!c)
 		return 0;
+	use_row(&at, c->complete.ends);
 	if (stamp.disk != (__u64)disk_of_bio(bio, raw)) {
 		c->complete.missed++;
 		return 0;
@@ -114,9 +118,7 @@ static __always_inline int on_bio_complete(struct bio *bio, bool raw)
  * Since Linux kernel commit e8a676d61c07 ("block: simplify and extend the block_bio_merge
  * tracepoint class") (in v5.11) the bio is the only argument; before, its queue came first.
  */
-const volatile __u32 bio_arg;
-
-#define BIO_ARG(ctx) ((struct bio *)argument(ctx, bio_arg))
+#define BIO_ARG(ctx) ((struct bio *)argument(ctx, settings.bio_arg))
 
 SEC("tp_btf/block_bio_queue")
 int bio_queue(__u64 *ctx)

@@ -12,21 +12,21 @@
 #include "target.h"
 #include "inflight.h"
 #include "rq.h"
+#include "hot.h"
 #include "bio.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* The request's place among the tracepoint's arguments: 1 where the queue still comes first
- * (kernel.h). */
-const volatile __u32 rq_arg;
-
-#define RQ_ARG(ctx) ((struct request *)argument(ctx, rq_arg))
+#define RQ_ARG(ctx) ((struct request *)argument(ctx, settings.rq_arg))
 
 SEC("tp_btf/block_rq_issue")
 int rq_issue(__u64 *ctx)
 {
 	struct request *rq = RQ_ARG(ctx);
+	__u32 op = hot_op(rq->cmd_flags);
 
+	if (often(op < OW_NR_HOT_OPS && issue_hot(rq, op)))
+		return 0;
 	on_issue(rq, false);
 	if (is_trim(op_of(rq->cmd_flags)))
 		bpf_tail_call(ctx, &discard_issued, 0);
@@ -43,7 +43,10 @@ SEC("tp_btf/block_rq_complete")
 int rq_complete(__u64 *ctx)
 {
 	struct request *rq = (struct request *)ctx[0];
+	__u32 op = hot_op(rq->cmd_flags);
 
+	if (often(op < OW_NR_HOT_OPS && complete_hot(rq, op, (__s32)ctx[1], (__u32)ctx[2])))
+		return 0;
 	on_complete(rq, (__s32)ctx[1], (__u32)ctx[2], false);
 	if (is_trim(op_of(rq->cmd_flags)))
 		bpf_tail_call(ctx, &discard_done, 0);

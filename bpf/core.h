@@ -19,36 +19,49 @@
 #define map_update(map, key, value) bpf_map_update_elem(&(map), key, value, BPF_ANY)
 #define map_delete(map, key)	    bpf_map_delete_elem(&(map), key)
 
-/* Set by the user side before loading. */
-const volatile struct ow_target targets[OW_MAX_TARGETS];
-const volatile struct ow_disk disks[OW_TABLE_SIZE];
+/*
+ * Set by the user side before loading, constant from then on. They are not const here, or the
+ * compiler would take what stands here for what the programs will see; volatile would make it read
+ * a constant again and again.
+ */
+struct ow_target targets[OW_MAX_TARGETS] SEC(".rodata") = {};
+struct ow_disk disks[OW_TABLE_SIZE] SEC(".rodata") = {};
+struct ow_settings settings SEC(".rodata") __attribute__((aligned(64))) = {
+	.table_multiplier = 1,
+	.nr_cpus = 1,
+	.nr_lanes = 1,
+	.spread = 1,
+};
 /* Only the user side has these; here for the comparison of their layout. */
 const struct ow_disk_key *disk_key_type __attribute__((unused));
-const volatile __u64 table_multiplier = 1;
-/* One more than the highest number of a CPU. */
-const volatile __u32 nr_cpus = 1;
-/* Histograms of a read or write for each target; OW_OTHER has its own number. */
-const volatile __u32 nr_lanes = 1;
-const volatile __u32 spread = 1;
-const volatile bool shared_lanes;
-const volatile bool any_hidden;
-/* Some target is a part of its disk. */
-const volatile bool any_partition;
-/* Some disk has fewer places than tags. */
-const volatile bool any_crowded;
-const volatile bool queue_time;
-/* RQF_FLUSH_SEQ of the running kernel. */
-const volatile __u32 flush_sequence;
-/* block_io_start is there, so the entry to the queue has our own stamp. */
-const volatile bool own_queue_stamp;
+
+#define nr_cpus		settings.nr_cpus
+#define nr_lanes	settings.nr_lanes
+#define spread		settings.spread
+#define shared_lanes	settings.shared_lanes
+#define any_hidden	settings.any_hidden
+#define any_partition	settings.any_partition
+#define any_crowded	settings.any_crowded
+#define queue_time	settings.queue_time
+#define flush_sequence	settings.flush_sequence
+#define own_queue_stamp settings.own_queue_stamp
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct ow_row);
+	__type(value, struct ow_own_row);
 } rows SEC(".maps");
+
+/* The rows alone, where CPUs share lanes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ow_row);
+} bare_rows SEC(".maps");
 
 /* Which rows are used: as many as rows, so that readers pass over the others. */
 struct {
@@ -132,15 +145,15 @@ struct {
 } discard_issued SEC(".maps"), discard_done SEC(".maps");
 
 /* First target of the disk with this key, NULL when nobody watches it. */
-static __always_inline const volatile struct ow_target *look_up(__u64 a, __u64 b)
+static __always_inline const struct ow_target *look_up(__u64 a, __u64 b)
 {
-	const volatile struct ow_disk *disk =
-		&disks[ow_table_index(a, b, table_multiplier) & (OW_TABLE_SIZE - 1)];
+	const struct ow_disk *disk =
+		&disks[ow_table_index(a, b, settings.table_multiplier) & (OW_TABLE_SIZE - 1)];
 
 	return disk->a == a && disk->b == b ? &disk->first : NULL;
 }
 
-static __always_inline const volatile struct ow_target *target_at(__u32 target)
+static __always_inline const struct ow_target *target_at(__u32 target)
 {
 	return &targets[target & (OW_MAX_TARGETS - 1)];
 }

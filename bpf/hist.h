@@ -16,16 +16,19 @@ static inline __attribute__((always_inline)) __u64 step_above(__u64 v, __u64 lim
 	return difference >> 63 << shift;
 }
 
+/* Where the highest bit of 1 to 15 is, four bits each. */
+#define HIGHEST_BITS 0x3333333322221100ULL
+
 /*
- * Position of the highest bit set, by halving: there is no such instruction, and clang lowers no
- * builtin to one for this target. Of 0 it says 0.
+ * Position of the highest bit set, by halving, and at last from a table in a constant: there is no
+ * such instruction, and clang lowers no builtin to one for this target. Of 0 it says 0.
  */
 static inline __attribute__((always_inline)) __u32 highest_bit(__u64 v)
 {
 	__u64 bit = 0, step;
 
 	/* More than four seconds, or a terabyte: seldom. */
-	if (v >> 32) {
+	if (__builtin_expect(v >> 32 != 0, 0)) {
 		v >>= 32;
 		bit = 32;
 	}
@@ -38,10 +41,7 @@ static inline __attribute__((always_inline)) __u32 highest_bit(__u64 v)
 	step = step_above(v, 0xf, 2);
 	v >>= step;
 	bit += step;
-	step = step_above(v, 3, 1);
-	v >>= step;
-	bit += step;
-	return (__u32)(bit + (v >> 1));
+	return (__u32)bit + ((__u32)(HIGHEST_BITS >> (v << 2)) & 0xf);
 }
 
 /* The slot of @v with 2^@bits slots an octave, clamped to the last of @nr_slots. */
@@ -49,10 +49,12 @@ static inline __attribute__((always_inline)) __u32 hist_slot(__u64 v, __u32 bits
 {
 	__u32 octave, slot;
 
-	if (v < (1ULL << bits))
+	/* The first octave is exact as well. */
+	if (v < (2ULL << bits))
 		return (__u32)v;
 	octave = highest_bit(v) - bits;
-	slot = ((octave + 1) << bits) + ((__u32)(v >> octave) & ((1U << bits) - 1));
+	/* The highest bit of what is left counts as one octave. */
+	slot = (octave << bits) + (__u32)(v >> octave);
 	return slot < nr_slots ? slot : nr_slots - 1;
 }
 

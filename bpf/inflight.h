@@ -15,6 +15,7 @@ struct where {
 	__u64 sector;
 	__s64 stamp;
 	bool is_crowded; /* its place may be that of another tag as well */
+	bool ends_twice; /* its disk is such a one */
 	__u32 disk;	 /* the disk's first target */
 };
 
@@ -32,7 +33,7 @@ static __always_inline __u64 notes_of(const struct where *at)
 		return OW_IS_TRIM;
 	if (!in_flight || at->place.op >= OW_NR_HOT_OPS)
 		return 0;
-	return *(volatile __u64 *)in_flight ? OW_IS_BEHIND : 0;
+	return __builtin_expect(*(volatile __u64 *)in_flight != 0, 0) ? OW_IS_BEHIND : 0;
 }
 
 /* Only of what is remembered, so that it goes down as often as up. */
@@ -49,8 +50,7 @@ static __always_inline void count_trim(const struct where *at, __u64 notes, __s6
  * driver's tag comes and goes with every requeue (and is gone already when block_rq_requeue fires);
  * without one there is only the driver's tag.
  */
-static __always_inline __s64 stamp_index(const struct ow_target volatile *t, struct request *rq,
-					 bool raw)
+static __always_inline __s64 stamp_index(const struct ow_target *t, struct request *rq, bool raw)
 {
 	struct blk_mq_hw_ctx *hctx = READ(raw, rq, mq_hctx);
 	__u32 queue = READ(raw, hctx, queue_num);
@@ -81,14 +81,14 @@ static __always_inline struct ow_stamp *queue_stamp_at(__s64 index)
 }
 
 /* Whatever is still in its place is of an issue whose end was missed. */
-static __always_inline void overwrite(struct ow_issue_counts *c, const struct where *at,
+static __always_inline void overwrite(struct ow_entry_counts *c, const struct where *at,
 				      const struct ow_stamp *stamp)
 {
 	c->overwritten++;
 	count_trim(at, stamp->time, -1);
 }
 
-static __always_inline void remember_by_hash(struct ow_issue_counts *c, const struct where *at,
+static __always_inline void remember_by_hash(struct ow_entry_counts *c, const struct where *at,
 					     __u64 key, __u64 time)
 {
 	if (map_update(untagged, &key, &time))
@@ -98,7 +98,7 @@ static __always_inline void remember_by_hash(struct ow_issue_counts *c, const st
 }
 
 /* Where places are fewer than tags: false when another request has this one. */
-static __always_inline bool take_place(struct ow_issue_counts *c, const struct where *at,
+static __always_inline bool take_place(struct ow_entry_counts *c, const struct where *at,
 				       struct ow_stamp *stamp, __u64 key, __u64 time)
 {
 	__u64 before = compare_and_swap(&stamp->rq, 0, key);
@@ -113,7 +113,7 @@ static __always_inline bool take_place(struct ow_issue_counts *c, const struct w
 }
 
 /* Remember @rq. The place may still be taken: then somebody's completion was missed. */
-static __always_inline void remember(struct ow_issue_counts *c, const struct where *at,
+static __always_inline void remember(struct ow_entry_counts *c, const struct where *at,
 				     struct request *rq, __u64 now)
 {
 	struct ow_stamp *stamp = stamp_at(at->stamp);
@@ -122,7 +122,7 @@ static __always_inline void remember(struct ow_issue_counts *c, const struct whe
 	if (!stamp || (at->is_crowded && !take_place(c, at, stamp, key, time))) {
 		remember_by_hash(c, at, key, time);
 	} else if (!at->is_crowded) {
-		if (stamp->rq)
+		if (__builtin_expect(stamp->rq != 0, 0))
 			overwrite(c, at, stamp);
 		stamp->time = time;
 		stamp->rq = key;

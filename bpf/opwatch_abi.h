@@ -50,14 +50,21 @@ enum ow_op {
 /* Requests in flight that have no place of their own. */
 #define OW_HASHED_STAMPS 16384
 
-/* Written by the completion program. */
+/* Written by the issue program for each request. */
+struct ow_issue_counts {
+	__u64 issued;
+	__u64 sequential;  /* started where the last request of its class on this CPU ended */
+	__u64 next_sector; /* not a counter: where a sequential successor would start */
+};
+
+/* Written by the completion program; the first four for each request. */
 struct ow_complete_counts {
-	__u64 bytes;	   /* of matched completions, failed ones included, as in the stat file */
-	__u64 ends;	   /* as the kernel counts them: of what completes twice, the second time */
-	__u64 errors;	   /* completions, or parts of one, with a status other than OK */
-	__u64 error_bytes; /* the bytes of those */
-	__u64 sum_ns;	   /* latency of all matched final completions */
+	__u64 ends;   /* as the kernel counts them: of what completes twice, the second time */
+	__u64 bytes;  /* of matched completions, failed ones included, as in the stat file */
+	__u64 sum_ns; /* latency of all matched final completions */
 	__u64 max_ns;
+	__u64 errors;	    /* completions, or parts of one, with a status other than OK */
+	__u64 error_bytes;  /* the bytes of those */
 	__u64 partial;	    /* completions that left a remainder */
 	__u64 unmatched;    /* completions whose issue was not seen */
 	__u64 never_issued; /* completed without being issued: empty flushes, requests refused early
@@ -77,16 +84,13 @@ struct ow_complete_counts {
 	__u64 stat_write_bytes;
 };
 
-/* Written by the issue program. */
-struct ow_issue_counts {
-	__u64 issued;
-	__u64 sequential;  /* started where the last request of its class on this CPU ended */
+/* Written by the issue program too, for few requests. */
+struct ow_entry_counts {
 	__u64 overwritten; /* found its place still taken: that request's completion was missed */
 	__u64 map_full;	   /* could not be remembered at all */
 	__u64 queued;	   /* of these the queue time is known */
 	__u64 queue_sum_ns;
 	__u64 queue_max_ns;
-	__u64 next_sector; /* not a counter: where a sequential successor would start */
 };
 
 /* Written by the requeue program. */
@@ -94,16 +98,23 @@ struct ow_requeue_counts {
 	__u64 requeued;
 };
 
+/* Begins with what every request needs: one line of the cache, if it begins with one. */
 struct ow_counts {
-	struct ow_complete_counts complete;
 	struct ow_issue_counts issue;
+	struct ow_complete_counts complete;
+	struct ow_entry_counts entry;
 	struct ow_requeue_counts requeue;
+};
+
+/* In whole lines of the cache. */
+struct ow_cell {
+	struct ow_counts counts;
+	__u64 pad;
 };
 
 /* One row per target and CPU. */
 struct ow_row {
-	__u64 is_used; /* this CPU counted something, and said so in the map of those that did */
-	struct ow_counts op[OW_NR_OPS];
+	struct ow_cell op[OW_NR_OPS];
 };
 
 struct ow_latency {
@@ -123,6 +134,12 @@ struct ow_hist {
 /* One per target and lane; a lane is a CPU, or several of them. */
 struct ow_hot_hists {
 	struct ow_hist op[OW_NR_HOT_OPS];
+};
+
+/* Where a lane is one CPU, its histograms lie behind its row. */
+struct ow_own_row {
+	struct ow_row row;
+	struct ow_hot_hists hists;
 };
 
 /* Notes of a request in flight, below its time: 62 bits of ns are 146 years. */
@@ -171,6 +188,27 @@ struct ow_disk {
 } __attribute__((aligned(64)));
 
 #define OW_TABLE_SIZE (1 << OW_TABLE_BITS)
+
+/* Set by the user side before loading, and constant from then on: branches that they decide are
+ * not in the programs that run. */
+struct ow_settings {
+	__u64 table_multiplier;
+	__u32 nr_cpus;	      /* one more than the highest number of a CPU */
+	__u32 nr_lanes;	      /* histograms of a read or write for each target */
+	__u32 spread;	      /* those of OW_OTHER */
+	__u32 flush_sequence; /* RQF_FLUSH_SEQ of the running kernel */
+	__u32 rq_arg;	      /* the request's place among the arguments of a tracepoint */
+	__u32 bio_arg;	      /* a bio's */
+	__u8 shared_lanes;
+	__u8 any_hidden;
+	__u8 any_partition; /* some target is a part of its disk */
+	__u8 any_crowded;   /* some disk has fewer places than tags */
+	__u8 queue_time;
+	__u8 hot_way;	      /* none of these but any_hidden */
+	__u8 own_queue_stamp; /* block_io_start is there, so the entry to the queue has our own
+				 stamp */
+	__u8 pad[17];
+};
 
 /* Where a key lies in the table; the user side picks the multiplier so that no two watched disks
  * meet. */

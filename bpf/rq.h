@@ -21,7 +21,7 @@ static __always_inline __u64 place_of(struct request *rq, bool raw)
 static __always_inline bool find(struct where *at, struct request *rq, bool raw)
 {
 	struct gendisk *disk = disk_of_request(rq, raw);
-	const volatile struct ow_target *t;
+	const struct ow_target *t;
 
 	if (!disk)
 		return false;
@@ -38,12 +38,13 @@ static __always_inline bool find(struct where *at, struct request *rq, bool raw)
 	at->place.cpu = bpf_get_smp_processor_id();
 	at->stamp = stamp_index(t, rq, raw);
 	at->is_crowded = any_crowded && t->stamp_mask;
+	at->ends_twice = t->ends_twice;
 	return true;
 }
 
 /* Time since @rq entered the queue: our stamp, or the kernel's where block_io_start does not exist.
  */
-static __always_inline void queue_time_of(struct ow_issue_counts *c, struct where *at,
+static __always_inline void queue_time_of(struct ow_entry_counts *c, struct where *at,
 					  struct request *rq, __u64 now, bool raw)
 {
 	struct ow_stamp *stamp;
@@ -77,11 +78,12 @@ static __always_inline int on_issue(struct request *rq, bool raw)
 	c = counts_of(&at.place);
 	if (!c)
 		return 0;
+	use_row(&at.place, c->issue.issued);
 	count_issue(&c->issue, &at.place, at.sector, READ(raw, rq, __data_len));
 	now = bpf_ktime_get_ns();
 	if (queue_time)
-		queue_time_of(&c->issue, &at, rq, now, raw);
-	remember(&c->issue, &at, rq, now);
+		queue_time_of(&c->entry, &at, rq, now, raw);
+	remember(&c->entry, &at, rq, now);
 	return 0;
 }
 
@@ -128,14 +130,11 @@ static __always_inline void on_unmatched(struct ow_complete_counts *c, struct wh
 static __always_inline bool is_first_end(struct where *at, struct request *rq, __s32 error,
 					 __u32 bytes, bool raw)
 {
-	const volatile struct ow_target *t;
-
 	if (at->place.op == OW_FLUSH)
 		return false;
 	if (at->place.op != OW_READ && READ(raw, rq, rq_flags) & flush_sequence)
 		return true;
-	t = target_at(at->place.target);
-	return t && t->ends_twice && bytes && !error;
+	return at->ends_twice && bytes && !error;
 }
 
 /*
@@ -164,9 +163,9 @@ static __always_inline void on_end(struct ow_complete_counts *c, struct where *a
 {
 	if (!is_first_end(at, rq, error, bytes, raw))
 		c->ends++;
-	if (!issued)
+	if (__builtin_expect(!issued, 0))
 		on_unmatched(c, at, rq, bytes, raw);
-	else if (is_taken_back(rq, at->place.op, bytes, raw))
+	else if (__builtin_expect(is_taken_back(rq, at->place.op, bytes, raw), 0))
 		c->taken_back++;
 	else
 		count_completion(c, &at->place, issued >> OW_NOTE_BITS, bytes, issued);
@@ -186,17 +185,18 @@ static __always_inline int on_complete(struct request *rq, __s32 error, __u32 by
 	if (!counts)
 		return 0;
 	c = &counts->complete;
+	use_row(&at.place, c->ends);
 	/* A request may complete in parts; the last part closes it. */
 	final = bytes >= READ(raw, rq, __data_len);
 	issued = recall(&at, rq, final);
-	if (error)
+	if (__builtin_expect(error, 0))
 		count_error(c, &at.place, error, bytes);
 	/* A flush that device mapper copied: for the kernel an even operation that is no discard,
 	 * which is a read. Those of its own sequences have no partition.
 	 */
 	if (at.place.op == OW_OTHER || at.place.op == OW_FLUSH)
 		count_other(c, rq, bytes, final, raw);
-	if (final) {
+	if (__builtin_expect(final, 1)) {
 		on_end(c, &at, rq, issued, error, bytes, raw);
 		return 0;
 	}
@@ -220,8 +220,10 @@ static __always_inline int on_requeue(struct request *rq, bool raw)
 	if (!find(&at, rq, raw))
 		return 0;
 	c = counts_of(&at.place);
-	if (c && recall(&at, rq, true))
-		c->requeue.requeued++;
+	if (!c || !recall(&at, rq, true))
+		return 0;
+	use_row(&at.place, c->requeue.requeued);
+	c->requeue.requeued++;
 	return 0;
 }
 

@@ -4,10 +4,9 @@
 #define OPWATCH_TARGET_H
 
 /* First target of the disk, NULL when nobody watches it. */
-static __always_inline const volatile struct ow_target *disk_target(const struct gendisk *disk,
-								    bool raw)
+static __always_inline const struct ow_target *disk_target(const struct gendisk *disk, bool raw)
 {
-	const volatile struct ow_target *first;
+	const struct ow_target *first;
 	__u64 name[2] = {};
 
 	first = look_up(((__u64)(__u32)READ(raw, disk, major) << 20) |
@@ -25,8 +24,7 @@ static __always_inline const volatile struct ow_target *disk_target(const struct
 }
 
 /* Target whose range holds @sector, beginning with @t; NULL when none does. */
-static __always_inline const volatile struct ow_target *
-range_target(const volatile struct ow_target *t, __u64 sector)
+static __always_inline const struct ow_target *range_target(const struct ow_target *t, __u64 sector)
 {
 	int i;
 
@@ -47,40 +45,55 @@ struct place {
 	__u32 target;
 	__u32 op;
 	__u32 cpu;
+	struct ow_row *row;
 };
 
-/* Readers look at rows that are used, and at no others. */
-static __always_inline void use_row(struct ow_row *row, __u32 index)
+static __always_inline __u32 row_index(const struct place *at)
 {
-	__u64 *is_used = map_lookup(used_rows, &index);
-
-	row->is_used = 1;
-	if (is_used)
-		*is_used = 1;
+	return at->target * nr_cpus + at->cpu;
 }
 
-static __always_inline struct ow_counts *counts_of(const struct place *at)
+/* Find the counters of @at, and note its row there. */
+static __always_inline struct ow_counts *counts_of(struct place *at)
 {
-	__u32 index = at->target * nr_cpus + at->cpu;
-	struct ow_row *row = map_lookup(rows, &index);
-	__u32 op = at->op;
+	__u32 index = row_index(at), op = at->op;
 
-	if (!row || op >= OW_NR_OPS)
+	if (shared_lanes)
+		at->row = (void *)map_lookup(bare_rows, &index);
+	else
+		at->row = (void *)map_lookup(rows, &index);
+	if (!at->row || op >= OW_NR_OPS)
 		return NULL;
 	/* Not scaled before it is compared: the verifier of 6.1 and earlier then knows no bound. */
 	asm volatile("" : "+r"(op));
-	if (!row->is_used)
-		use_row(row, index);
-	return &row->op[op];
+	return &at->row->op[op].counts;
+}
+
+/* Readers look at rows that are used, and at no others: to be said before @counter leaves 0. */
+static __always_inline void use_row(const struct place *at, __u64 counter)
+{
+	__u32 index = row_index(at);
+	__u64 *is_used;
+
+	if (__builtin_expect(counter != 0, 1))
+		return;
+	is_used = map_lookup(used_rows, &index);
+	if (is_used)
+		*is_used = 1;
 }
 
 /* Of reads and writes: by lane. */
 static __always_inline struct ow_hist *hot_hist(const struct place *at)
 {
-	__u32 lane = shared_lanes ? at->cpu & (nr_lanes - 1) : at->cpu;
-	__u32 index = at->target * nr_lanes + lane;
-	struct ow_hot_hists *hists = map_lookup(hot_hists, &index);
+	struct ow_hot_hists *hists;
+	__u32 index;
 
+	if (shared_lanes) {
+		index = at->target * nr_lanes + (at->cpu & (nr_lanes - 1));
+		hists = map_lookup(hot_hists, &index);
+	} else {
+		hists = &((struct ow_own_row *)at->row)->hists;
+	}
 	if (!hists)
 		return NULL;
 	/* The compiler would add to the pointer first and look at it afterwards. */
@@ -139,7 +152,7 @@ static __always_inline void count_error(struct ow_complete_counts *c, const stru
 		__sync_fetch_and_add(&(*status)[opaque(status_of(error)) & (OW_NR_STATUS - 1)], 1);
 }
 
-static __always_inline void count_queue_time(struct ow_issue_counts *c, const struct place *at,
+static __always_inline void count_queue_time(struct ow_entry_counts *c, const struct place *at,
 					     __u64 ns)
 {
 	__u32 index = ow_queue_hist(at->target, at->op, at->cpu, nr_lanes, spread);
@@ -165,27 +178,33 @@ static __always_inline void count_issue(struct ow_issue_counts *c, const struct 
 	count_size(at, bytes);
 }
 
+/* What was issued while a discard was in flight. */
+static __always_inline void count_behind(struct ow_complete_counts *c, __u64 ns)
+{
+	c->behind++;
+	c->behind_sum_ns += ns;
+	if (ns > c->behind_max_ns)
+		c->behind_max_ns = ns;
+}
+
 static __always_inline void count_completion(struct ow_complete_counts *c, const struct place *at,
 					     __u64 issued_ns, __u32 bytes, __u64 notes)
 {
 	struct ow_hist *hist = hist_of(at);
-	__u64 now = bpf_ktime_get_ns();
-	__u64 ns = now - issued_ns;
+	__u64 now, ns;
 
-	if (now < issued_ns) {
+	c->bytes += bytes;
+	now = bpf_ktime_get_ns();
+	ns = now - issued_ns;
+	if (__builtin_expect(now < issued_ns, 0)) {
 		c->clock_back++;
 		ns = 0;
 	}
-	c->bytes += bytes;
 	c->sum_ns += ns;
-	if (ns > c->max_ns)
+	if (__builtin_expect(ns > c->max_ns, 0))
 		c->max_ns = ns;
-	if (notes & OW_IS_BEHIND) {
-		c->behind++;
-		c->behind_sum_ns += ns;
-		if (ns > c->behind_max_ns)
-			c->behind_max_ns = ns;
-	}
+	if (__builtin_expect(notes & OW_IS_BEHIND, 0))
+		count_behind(c, ns);
 	if (hist)
 		count_latency(&hist->latency, at->op, ns);
 }

@@ -35,7 +35,9 @@ INSTALL = f"apt-get install python3-bpfcc linux-headers-{RELEASE}"
 # Words of struct ow_counts: what OpSample has between `completed` and the histograms.
 _FIRST, _LAST = 1, OpSample._fields.index("latency")
 _COUNTS = _LAST - _FIRST
-# Words of struct ow_hist.
+# Words of struct ow_cell, ow_row and ow_hist.
+_CELL = _COUNTS + 1
+_ROW = len(OPS) * _CELL
 _HIST = LATENCY.slots + SIZE.slots
 _MAXIMA = [OpSample._fields.index(name) - _FIRST for name in ("max_ns", "queue_max_ns", "behind_max_ns")]
 _MARKER = OpSample._fields.index("next_sector") - _FIRST
@@ -97,8 +99,10 @@ class _Table:
         self._words = memoryview(self._memory).cast("Q")
         self._size = words
 
-    def entry(self, index: int) -> list[int]:
-        return self._words[index * self._size : (index + 1) * self._size].tolist()
+    def entry(self, index: int, first: int = 0, words: int | None = None) -> list[int]:
+        """The words of an entry, or some of them."""
+        begin = index * self._size + first
+        return self._words[begin : begin + (self._size if words is None else words)].tolist()
 
     def close(self) -> None:
         self._words.release()
@@ -182,8 +186,7 @@ class BccTracer:
         def table(name: str, entries: str, words: int) -> _Table:
             return _Table(self._table(name), int(known[entries]), words)
 
-        self._rows = table("rows", "OWB_ROWS", 1 + len(OPS) * _COUNTS)
-        self._hot = table("hot_hists", "OWB_ROWS", HOT_OPS * _HIST)
+        self._rows = table("rows", "OWB_ROWS", _ROW + HOT_OPS * _HIST)
         self._cold = table("cold_hists", "OWB_COLD_HISTS", _HIST)
         self._queue = table("queue_latency", "OWB_QUEUE_HISTS", LATENCY.slots)
         self._statuses = table("statuses", "OWB_STATUSES", STATUSES)
@@ -217,7 +220,7 @@ class BccTracer:
         """Histograms first: a program writes its counters before them, so that a maximum is never too low."""
         rows = range(target * self._cpus, (target + 1) * self._cpus)
         if op < HOT_OPS:
-            hists = [self._hot.entry(row)[op * _HIST : (op + 1) * _HIST] for row in rows]
+            hists = [self._rows.entry(row, _ROW + op * _HIST, _HIST) for row in rows]
         else:
             hists = [self._cold.entry(index) for index in cold_hists(target, op, self._cpus)]
         total = sum_lanes(hists)
@@ -225,8 +228,7 @@ class BccTracer:
         queue = [0] * LATENCY.slots
         if self._queue_time:
             queue = sum_lanes([self._queue.entry(i) for i in queue_hists(target, op, self._cpus)])
-        first = 1 + op * _COUNTS
-        counts = [self._rows.entry(row)[first : first + _COUNTS] for row in rows]
+        counts = [self._rows.entry(row, op * _CELL, _COUNTS) for row in rows]
         statuses = self._statuses.entry(target * len(OPS) + op)
         return [sum(latency), *sum_rows(counts), *latency, *queue, *sizes, *statuses]
 
@@ -239,7 +241,7 @@ class BccTracer:
         return [(name, *_program_info(descriptor)) for name, descriptor in self._programs.items()]
 
     def close(self) -> None:
-        for table in (self._rows, self._hot, self._cold, self._queue, self._statuses):
+        for table in (self._rows, self._cold, self._queue, self._statuses):
             table.close()
         self._bpf.cleanup()
         for stat in self._stats:

@@ -30,13 +30,17 @@ class OpSample(NamedTuple):
     """One operation of one target, absolute since the tracer was attached; struct ow_op_sample."""
 
     completed: int
+    # struct ow_issue_counts
+    issued: int
+    sequential: int
+    next_sector: int
     # struct ow_complete_counts
-    bytes: int
     ends: int
-    errors: int
-    error_bytes: int
+    bytes: int
     sum_ns: int
     max_ns: int
+    errors: int
+    error_bytes: int
     partial: int
     unmatched: int
     never_issued: int
@@ -53,15 +57,12 @@ class OpSample(NamedTuple):
     stat_writes: int
     stat_read_bytes: int
     stat_write_bytes: int
-    # struct ow_issue_counts
-    issued: int
-    sequential: int
+    # struct ow_entry_counts
     overwritten: int
     map_full: int
     queued: int
     queue_sum_ns: int
     queue_max_ns: int
-    next_sector: int
     # struct ow_requeue_counts
     requeued: int
     # the histograms

@@ -48,9 +48,10 @@ static int read_kernel_shape(struct kernel_shape *ret)
 
 static int set_map_sizes(struct opwatch_blk *skel, const struct map_sizes *n)
 {
-	int err = bpf_map__set_max_entries(skel->maps.rows, n->rows);
+	int err = bpf_map__set_max_entries(skel->maps.rows, n->own_rows);
 
-	err = err ?: bpf_map__set_max_entries(skel->maps.used_rows, n->rows);
+	err = err ?: bpf_map__set_max_entries(skel->maps.bare_rows, n->bare_rows);
+	err = err ?: bpf_map__set_max_entries(skel->maps.used_rows, n->used_rows);
 	err = err ?: bpf_map__set_max_entries(skel->maps.hot_hists, n->hot_hists);
 	err = err ?: bpf_map__set_max_entries(skel->maps.cold_hists, n->cold_hists);
 	err = err ?: bpf_map__set_max_entries(skel->maps.queue_latency, n->queue_latency);
@@ -65,9 +66,9 @@ static void fill_targets(struct opwatch_blk__rodata *ro, const struct ow_tracer_
 	for (__u32 i = 0; i < config->nr_targets; i++) {
 		ro->targets[i] = config->targets[i];
 		ro->targets[i].index = i;
-		ro->any_partition |= config->targets[i].first_sector != 0 ||
-				     config->targets[i].last_sector != ~0ULL;
-		ro->any_crowded |= config->targets[i].stamp_mask != 0;
+		ro->settings.any_partition |= config->targets[i].first_sector != 0 ||
+					      config->targets[i].last_sector != ~0ULL;
+		ro->settings.any_crowded |= config->targets[i].stamp_mask != 0;
 	}
 }
 
@@ -83,7 +84,7 @@ static int fill_disks(struct opwatch_blk__rodata *ro, const struct ow_tracer_con
 			return -EINVAL;
 		disk = &ro->disks[ow_table_index(key->a, key->b, multiplier)];
 		*disk = (struct ow_disk){key->a, key->b, ro->targets[key->target - 1]};
-		ro->any_hidden |= key->b != 0;
+		ro->settings.any_hidden |= key->b != 0;
 	}
 	return 0;
 }
@@ -102,16 +103,18 @@ static int configure(struct ow_tracer *t, const struct ow_tracer_config *config,
 	err = fill_disks(ro, config, multiplier);
 	if (err)
 		return err;
-	ro->table_multiplier = multiplier;
-	ro->nr_cpus = t->shape.nr_cpus;
-	ro->nr_lanes = t->shape.nr_lanes;
-	ro->spread = t->shape.spread;
-	ro->shared_lanes = t->shape.nr_lanes < t->shape.nr_cpus;
-	ro->rq_arg = shape->rq_arg;
-	ro->bio_arg = shape->bio_arg;
-	ro->flush_sequence = shape->flush_sequence;
-	ro->queue_time = config->queue_time;
-	ro->own_queue_stamp = shape->has_io_start;
+	ro->settings.table_multiplier = multiplier;
+	ro->settings.nr_cpus = t->shape.nr_cpus;
+	ro->settings.nr_lanes = t->shape.nr_lanes;
+	ro->settings.spread = t->shape.spread;
+	ro->settings.shared_lanes = ow_shares_lanes(&t->shape);
+	ro->settings.rq_arg = shape->rq_arg;
+	ro->settings.bio_arg = shape->bio_arg;
+	ro->settings.flush_sequence = shape->flush_sequence;
+	ro->settings.queue_time = config->queue_time;
+	ro->settings.hot_way = !ro->settings.shared_lanes && !ro->settings.any_partition &&
+			       !ro->settings.any_crowded && !config->queue_time;
+	ro->settings.own_queue_stamp = shape->has_io_start;
 	return 0;
 }
 
@@ -171,7 +174,8 @@ static int map_memory(struct mapping *ret, struct bpf_map *map)
 
 static int map_all(struct ow_tracer *t)
 {
-	int err = map_memory(&t->rows, t->skel->maps.rows);
+	bool shared = ow_shares_lanes(&t->shape);
+	int err = map_memory(&t->rows, shared ? t->skel->maps.bare_rows : t->skel->maps.rows);
 
 	err = err ?: map_memory(&t->used_rows, t->skel->maps.used_rows);
 	err = err ?: map_memory(&t->hot_hists, t->skel->maps.hot_hists);

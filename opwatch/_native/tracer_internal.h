@@ -17,6 +17,12 @@ struct ow_shape {
 	__u32 spread;	/* histograms of OW_OTHER */
 };
 
+/* Else the histograms of a CPU lie behind its row. */
+static inline bool ow_shares_lanes(const struct ow_shape *shape)
+{
+	return shape->nr_lanes < shape->nr_cpus;
+}
+
 struct mapping {
 	const void *at;
 	size_t size;
@@ -35,7 +41,8 @@ struct ow_tracer {
 
 /* How many entries each map needs. */
 struct map_sizes {
-	__u32 rows, hot_hists, cold_hists, queue_latency, statuses, stamps, queue_stamps, bios;
+	__u32 own_rows, bare_rows, used_rows, hot_hists, cold_hists, queue_latency, statuses,
+		stamps, queue_stamps, bios;
 };
 
 struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struct ow_shape *shape);

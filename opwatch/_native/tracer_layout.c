@@ -65,10 +65,14 @@ struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struc
 {
 	__u32 queue = ow_queue_per_target(shape->nr_lanes, shape->spread);
 	__u32 stamps = config->nr_stamps ? config->nr_stamps : 1;
+	__u32 rows = config->nr_targets * shape->nr_cpus;
+	bool shared = ow_shares_lanes(shape);
 
 	return (struct map_sizes){
-		.rows = config->nr_targets * shape->nr_cpus,
-		.hot_hists = config->nr_targets * shape->nr_lanes,
+		.own_rows = shared ? 1 : rows,
+		.bare_rows = shared ? rows : 1,
+		.used_rows = rows,
+		.hot_hists = shared ? config->nr_targets * shape->nr_lanes : 1,
 		.cold_hists = config->nr_targets * ow_cold_per_target(shape->spread),
 		.queue_latency = config->queue_time ? config->nr_targets * queue : 1,
 		.statuses = config->nr_targets * OW_NR_OPS,
@@ -85,9 +89,9 @@ static __u64 map_bytes(const struct ow_tracer_config *config, const struct ow_sh
 {
 	struct map_sizes n = ow_map_sizes(config, shape);
 
-	return n.rows * (sizeof(struct ow_row) + sizeof(__u64)) +
-	       n.hot_hists * sizeof(struct ow_hot_hists) + n.cold_hists * sizeof(struct ow_hist) +
-	       n.queue_latency * sizeof(struct ow_latency) +
+	return (__u64)n.own_rows * sizeof(struct ow_own_row) + n.bare_rows * sizeof(struct ow_row) +
+	       n.used_rows * sizeof(__u64) + n.hot_hists * sizeof(struct ow_hot_hists) +
+	       n.cold_hists * sizeof(struct ow_hist) + n.queue_latency * sizeof(struct ow_latency) +
 	       n.statuses * sizeof(__u64[OW_NR_STATUS]) +
 	       (__u64)(n.stamps + n.queue_stamps) * sizeof(struct ow_stamp) +
 	       n.bios * HASHED(__u64[4]) + OW_HASHED_STAMPS * HASHED(__u64[2]) +

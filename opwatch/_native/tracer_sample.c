@@ -23,7 +23,7 @@ static void add(__u64 *to, const __u64 *from, size_t n)
  */
 static void add_counts(struct ow_counts *to, const struct ow_counts *from)
 {
-	__u64 max_ns = to->complete.max_ns, queue_max_ns = to->issue.queue_max_ns;
+	__u64 max_ns = to->complete.max_ns, queue_max_ns = to->entry.queue_max_ns;
 	__u64 behind_max_ns = to->complete.behind_max_ns;
 
 	add((__u64 *)to, (const __u64 *)from, sizeof(*to) / sizeof(__u64));
@@ -31,8 +31,8 @@ static void add_counts(struct ow_counts *to, const struct ow_counts *from)
 	to->complete.behind_max_ns = from->complete.behind_max_ns > behind_max_ns
 					     ? from->complete.behind_max_ns
 					     : behind_max_ns;
-	to->issue.queue_max_ns =
-		from->issue.queue_max_ns > queue_max_ns ? from->issue.queue_max_ns : queue_max_ns;
+	to->entry.queue_max_ns =
+		from->entry.queue_max_ns > queue_max_ns ? from->entry.queue_max_ns : queue_max_ns;
 	to->issue.next_sector = 0;
 }
 
@@ -47,6 +47,24 @@ static void add_hist(const struct ow_tracer *t, const struct ow_hist *hist, __u3
 		add(to->queue, queue_latency[queue].slots, OW_LAT_SLOTS);
 }
 
+static const struct ow_row *row_at(const struct ow_tracer *t, size_t index)
+{
+	size_t bytes =
+		ow_shares_lanes(&t->shape) ? sizeof(struct ow_row) : sizeof(struct ow_own_row);
+
+	return (const void *)((const char *)t->rows.at + index * bytes);
+}
+
+/* Of reads and writes. */
+static const struct ow_hot_hists *hot_hists_at(const struct ow_tracer *t, size_t index)
+{
+	const struct ow_hot_hists *shared = t->hot_hists.at;
+
+	if (ow_shares_lanes(&t->shape))
+		return &shared[index];
+	return &((const struct ow_own_row *)row_at(t, index))->hists;
+}
+
 /* A CPU that never saw the operation has untouched histograms, not worth their cache misses. */
 static bool is_untouched(const struct ow_counts *c)
 {
@@ -56,19 +74,17 @@ static bool is_untouched(const struct ow_counts *c)
 /* CPUs that share a lane add to the same histograms: those are read once, whoever used them. */
 static void add_hot(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
 {
-	const struct ow_row *rows = (const struct ow_row *)t->rows.at;
-	const struct ow_hot_hists *hists = t->hot_hists.at;
-	const __u64 *used = (const __u64 *)t->used_rows.at + (size_t)target * t->shape.nr_cpus;
+	size_t first = (size_t)target * t->shape.nr_cpus;
+	const __u64 *used = (const __u64 *)t->used_rows.at + first;
 	__u32 lanes = t->shape.nr_lanes, lane, cpu;
 
-	rows += (size_t)target * t->shape.nr_cpus;
 	for (lane = 0; lane < lanes; lane++) {
 		for (cpu = lane; cpu < t->shape.nr_cpus; cpu += lanes) {
-			if (used[cpu] && !is_untouched(&rows[cpu].op[op]))
+			if (used[cpu] && !is_untouched(&row_at(t, first + cpu)->op[op].counts))
 				break;
 		}
 		if (cpu < t->shape.nr_cpus)
-			add_hist(t, &hists[(size_t)target * lanes + lane].op[op],
+			add_hist(t, &hot_hists_at(t, (size_t)target * lanes + lane)->op[op],
 				 ow_queue_hist(target, op, lane, lanes, t->shape.spread), to);
 	}
 }
@@ -87,13 +103,12 @@ static void add_cold(const struct ow_tracer *t, __u32 target, __u32 op, struct o
 /* Rows of CPUs that counted nothing are not looked at: there may be hundreds. */
 static bool add_rows(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
 {
-	const struct ow_row *rows = t->rows.at;
 	const __u64 *used = t->used_rows.at;
 	size_t i = (size_t)target * t->shape.nr_cpus, end = i + t->shape.nr_cpus;
 
 	for (; i < end; i++) {
 		if (used[i])
-			add_counts(&to->counts, &rows[i].op[op]);
+			add_counts(&to->counts, &row_at(t, i)->op[op].counts);
 	}
 	return !is_untouched(&to->counts);
 }

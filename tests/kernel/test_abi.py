@@ -26,12 +26,26 @@ def members(struct: dict[str, Any]) -> list[str]:
 
 
 def test_counters_have_the_names_and_the_order_of_the_header(structs: dict[str, dict[str, Any]]) -> None:
-    parts = ("ow_complete_counts", "ow_issue_counts", "ow_requeue_counts")
+    parts = ("ow_issue_counts", "ow_complete_counts", "ow_entry_counts", "ow_requeue_counts")
     expected = [name for part in parts for name in members(structs[part])]
     fields = list(abi.OpSample._fields)
     assert fields == ["completed", *expected, "latency", "queue", "sizes", "statuses"]
     assert structs["ow_counts"]["size"] == 8 * len(expected)
-    assert structs["ow_row"]["size"] == 8 * (1 + len(expected) * len(abi.OPS))
+    assert members(structs["ow_counts"]) == ["issue", "complete", "entry", "requeue"]
+    assert structs["ow_row"]["size"] == structs["ow_cell"]["size"] * len(abi.OPS)
+    assert structs["ow_own_row"]["size"] == structs["ow_row"]["size"] + structs["ow_hot_hists"]["size"]
+
+
+def test_what_every_request_is_counted_in_is_one_line_of_the_cache(
+    structs: dict[str, dict[str, Any]],
+) -> None:
+    assert structs["ow_cell"]["size"] % 64 == structs["ow_own_row"]["size"] % 64 == 0
+    offsets = {member["name"]: member["bits_offset"] // 8 for member in structs["ow_counts"]["members"]}
+    assert offsets["issue"] == 0
+    often = {
+        member["name"]: member["bits_offset"] // 8 for member in structs["ow_complete_counts"]["members"]
+    }
+    assert max(offsets["complete"] + often[name] for name in ("ends", "bytes", "sum_ns", "max_ns")) < 64
 
 
 def test_histograms_have_the_lengths_of_the_header(structs: dict[str, dict[str, Any]]) -> None:

@@ -71,9 +71,10 @@ enum {
 
 typedef __u64 ow_status_counts[OW_NR_STATUS];
 
-BPF_F_TABLE("array", __u32, struct ow_row, rows, OWB_ROWS, BPF_F_MMAPABLE);
+BPF_F_TABLE("array", __u32, struct ow_own_row, rows, OWB_ROWS, BPF_F_MMAPABLE);
+BPF_F_TABLE("array", __u32, struct ow_row, bare_rows, 1, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", __u32, __u64, used_rows, OWB_ROWS, BPF_F_MMAPABLE);
-BPF_F_TABLE("array", __u32, struct ow_hot_hists, hot_hists, OWB_ROWS, BPF_F_MMAPABLE);
+BPF_F_TABLE("array", __u32, struct ow_hot_hists, hot_hists, 1, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", __u32, struct ow_hist, cold_hists, OWB_COLD_HISTS, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", __u32, struct ow_latency, queue_latency, OWB_QUEUE_HISTS, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", __u32, ow_status_counts, statuses, OWB_STATUSES, BPF_F_MMAPABLE);
@@ -88,7 +89,7 @@ static __always_inline __u64 *trims_of(__u32 disk)
 	return map_lookup(trims, &disk);
 }
 
-static __always_inline const volatile struct ow_target *target_at(__u32 target)
+static __always_inline const struct ow_target *target_at(__u32 target)
 {
 	__u32 key = target & (OW_MAX_TARGETS - 1);
 
@@ -103,7 +104,7 @@ static __always_inline __u32 number_of_disk(__u64 a, __u64 b)
 }
 
 /* The target itself, NULL when nobody watches the disk. */
-static __always_inline const volatile struct ow_target *look_up(__u64 a, __u64 b)
+static __always_inline const struct ow_target *look_up(__u64 a, __u64 b)
 {
 	__u32 target = number_of_disk(a, b);
 

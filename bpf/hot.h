@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The way of nearly all requests: a read or write of a watched disk that is issued, and ends at
+ * once and without an error. What rq.h does for all of them is here in few steps, with what every
+ * step needs at hand, so that little is kept in memory across calls of helpers. Whatever is not as
+ * simple is left to rq.h, before anything was changed.
+ */
+#ifndef OPWATCH_HOT_H
+#define OPWATCH_HOT_H
+
+#define often(condition)  __builtin_expect(!!(condition), 1)
+#define seldom(condition) __builtin_expect(!!(condition), 0)
+
+/* What a hot request is counted in, and its place among those in flight. */
+struct hot {
+	const struct ow_target *disk;
+	struct ow_own_row *row;
+	struct ow_stamp *stamp;
+};
+
+/* OW_NR_OPS for what neither reads nor writes. */
+static __always_inline __u32 hot_op(__u32 cmd_flags)
+{
+	__u32 op = cmd_flags & 0xff;
+
+	if (op == OP_VALUE(REQ_OP_READ))
+		return OW_READ;
+	return op == OP_VALUE(REQ_OP_WRITE) ? OW_WRITE : OW_NR_OPS;
+}
+
+/* False where there is more to it, or nothing: the disk is not watched. */
+static __always_inline bool find_hot(struct hot *at, struct request *rq)
+{
+	__u32 row = bpf_get_smp_processor_id(), queue, tag, depth, stamp;
+	struct gendisk *disk = disk_of_request(rq, false);
+	const struct ow_target *t;
+
+	if (seldom(!disk))
+		return false;
+	t = look_up((__u64)(__u32)disk->major << 20 | (__u32)disk->first_minor, 0);
+	if (seldom(!t))
+		return false;
+	/* Or the compiler makes this address anew for each field. */
+	asm volatile("" : "+r"(t));
+	row += t->index * nr_cpus;
+	queue = rq->mq_hctx->queue_num;
+	tag = rq->internal_tag;
+	if ((__s32)tag < 0)
+		tag = rq->tag;
+	depth = t->depth;
+	if (seldom(tag >= depth || queue >= t->nr_queues))
+		return false;
+	stamp = t->stamps + queue * depth + tag;
+	at->disk = t;
+	at->row = map_lookup(rows, &row);
+	if (seldom(!at->row))
+		return false;
+	at->stamp = map_lookup(stamps, &stamp);
+	return often(at->stamp);
+}
+
+static __always_inline bool issue_hot(struct request *rq, __u32 op)
+{
+	struct ow_issue_counts *c;
+	__u32 bytes, slot;
+	__u64 sector, time;
+	struct hot at;
+
+	if (!settings.hot_way || !find_hot(&at, rq))
+		return false;
+	c = &at.row->row.op[op].counts.issue;
+	bytes = rq->__data_len;
+	if (seldom(!c->issued || !bytes || at.stamp->rq))
+		return false;
+	at.stamp->rq = (__u64)rq;
+	sector = rq->__sector;
+	c->issued++;
+	if (c->next_sector == sector)
+		c->sequential++;
+	c->next_sector = sector + (bytes >> 9);
+	slot = hist_slot(bytes >> 9, OW_SIZE_BITS, OW_SIZE_SLOTS);
+	at.row->hists.op[op].sizes.slots[opaque(slot) & (OW_SIZE_SLOTS - 1)]++;
+	time = *(volatile __u64 *)trims_of(at.disk->index) ? OW_IS_BEHIND : 0;
+	at.stamp->time = time | bpf_ktime_get_ns() << OW_NOTE_BITS;
+	return true;
+}
+
+static __always_inline bool complete_hot(struct request *rq, __u32 op, __s32 error, __u32 bytes)
+{
+	struct ow_complete_counts *c;
+	__u64 issued, ns;
+	struct hot at;
+	__u32 slot;
+
+	if (!settings.hot_way || seldom(error || !bytes || bytes < rq->__data_len))
+		return false;
+	if (op == OW_WRITE && seldom(rq->rq_flags & flush_sequence))
+		return false;
+	if (!find_hot(&at, rq))
+		return false;
+	c = &at.row->row.op[op].counts.complete;
+	issued = at.stamp->time;
+	if (seldom(at.disk->ends_twice || !c->ends || at.stamp->rq != (__u64)rq ||
+		   issued & OW_NOTES))
+		return false;
+	at.stamp->rq = 0;
+	c->ends++;
+	c->bytes += bytes;
+	ns = bpf_ktime_get_ns() - (issued >> OW_NOTE_BITS);
+	if (seldom(ns >> 63)) {
+		c->clock_back++;
+		ns = 0;
+	}
+	c->sum_ns += ns;
+	if (seldom(ns > c->max_ns))
+		c->max_ns = ns;
+	slot = hist_slot(ns, OW_LAT_BITS, OW_LAT_SLOTS);
+	at.row->hists.op[op].latency.slots[opaque(slot) & (OW_LAT_SLOTS - 1)]++;
+	return true;
+}
+
+#endif

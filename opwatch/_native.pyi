@@ -5,6 +5,7 @@ them.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from typing_extensions import Buffer
 
@@ -44,9 +45,9 @@ class Tracer:
     def close(self) -> None: ...
 
 class Floor:
-    """Empty programs on the same events."""
+    """Programs on the same events that no tracer can be cheaper than: bpf/floor.bpf.c."""
 
-    def __init__(self) -> None: ...
+    def __init__(self, kind: Literal["empty", "clock", "sketch"] = "empty") -> None: ...
     def programs(self) -> list[ProgramInfo]: ...
     def close(self) -> None: ...
 

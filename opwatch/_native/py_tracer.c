@@ -216,19 +216,39 @@ struct floor_object {
 	PyObject_HEAD struct ow_floor *floor;
 };
 
-static int floor_init(PyObject *self, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs))
+/* The number of @name among those of enum ow_floor_kind, -1 with an exception. */
+static int floor_kind(const char *name)
 {
+	static const char *const names[] = {"empty", "clock", "sketch"};
+
+	for (int kind = OW_FLOOR_EMPTY; kind <= OW_FLOOR_SKETCH; kind++) {
+		if (!strcmp(names[kind], name))
+			return kind;
+	}
+	PyErr_Format(PyExc_ValueError, "there is no floor \"%s\": empty, clock or sketch", name);
+	return -1;
+}
+
+static int floor_init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = {"kind", NULL};
 	struct floor_object *object = (struct floor_object *)self;
 	_cleanup_free_ char *log = malloc(OW_LOG_SIZE);
-	int err = -ENOMEM;
+	const char *name = "empty";
+	int err = -ENOMEM, kind;
 
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|s", names, &name))
+		return -1;
+	kind = floor_kind(name);
+	if (kind < 0)
+		return -1;
 	if (log) {
 		ow_floor_close(object->floor);
 		object->floor = NULL;
-		err = ow_floor_open(&object->floor, log);
+		err = ow_floor_open(kind, &object->floor, log);
 	}
 	if (err)
-		ow_py_raise_probe_error(err, "cannot load or attach the empty programs",
+		ow_py_raise_probe_error(err, "cannot load or attach the programs to compare with",
 					log ? log : "");
 	return err ? -1 : 0;
 }

@@ -74,9 +74,14 @@ __u32 ow_tracer_nr_cpus(const struct ow_tracer *tracer);
 /* Fills at most OW_MAX_PROGRAMS entries; returns their number or -errno. */
 int ow_tracer_programs(const struct ow_tracer *tracer, struct ow_program_info *ret);
 
-/* Programs that do nothing: the floor that any program pays. */
+/* Pairs of programs that no tracer can be cheaper than, see floor.bpf.c. */
+enum ow_floor_kind {
+	OW_FLOOR_EMPTY,
+	OW_FLOOR_CLOCK,
+	OW_FLOOR_SKETCH,
+};
 struct ow_floor;
-int ow_floor_open(struct ow_floor **ret, char *log);
+int ow_floor_open(enum ow_floor_kind kind, struct ow_floor **ret, char *log);
 void ow_floor_close(struct ow_floor *floor);
 int ow_floor_programs(const struct ow_floor *floor, struct ow_program_info *ret);
 

@@ -6,6 +6,8 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "floor.skel.h"
 #include "tracer_log.h"
@@ -28,27 +30,54 @@ int ow_program_info(const struct bpf_program *prog, struct ow_program_info *ret)
 
 struct ow_floor {
 	struct opwatch_floor *skel;
+	struct bpf_program *pair[2];
 };
 
-int ow_floor_open(struct ow_floor **ret, char *log)
+static void choose_pair(struct ow_floor *floor, enum ow_floor_kind kind)
 {
-	struct opwatch_floor *skel;
+	struct bpf_program *pairs[][2] = {
+		[OW_FLOOR_EMPTY] = {floor->skel->progs.floor_issue,
+				    floor->skel->progs.floor_complete},
+		[OW_FLOOR_CLOCK] = {floor->skel->progs.clock_issue,
+				    floor->skel->progs.clock_complete},
+		[OW_FLOOR_SKETCH] = {floor->skel->progs.sketch_issue,
+				     floor->skel->progs.sketch_complete},
+	};
+	struct bpf_program *prog;
+
+	memcpy(floor->pair, pairs[kind], sizeof(floor->pair));
+	bpf_object__for_each_program(prog, floor->skel->obj)
+		bpf_program__set_autoload(prog, prog == floor->pair[0] || prog == floor->pair[1]);
+	/* What only the sketch keeps takes memory. */
+	if (kind != OW_FLOOR_SKETCH) {
+		bpf_map__set_max_entries(floor->skel->maps.sketch_stamps, 1);
+		bpf_map__set_max_entries(floor->skel->maps.sketch_hists, 1);
+	}
+}
+
+int ow_floor_open(enum ow_floor_kind kind, struct ow_floor **ret, char *log)
+{
+	struct ow_floor *floor = calloc(1, sizeof(*floor));
 	int err = 0;
 
+	*ret = NULL;
+	if (!floor)
+		return -ENOMEM;
 	ow_log_begin(log);
-	skel = opwatch_floor__open_and_load();
-	if (!skel)
+	floor->skel = opwatch_floor__open();
+	if (!floor->skel) {
 		err = -errno;
-	else
-		err = opwatch_floor__attach(skel);
-	ow_log_begin(NULL);
-	*ret = err ? NULL : calloc(1, sizeof(**ret));
-	if (!*ret) {
-		opwatch_floor__destroy(skel);
-		return err ? err : -ENOMEM;
+	} else {
+		choose_pair(floor, kind);
+		err = opwatch_floor__load(floor->skel);
+		err = err ?: opwatch_floor__attach(floor->skel);
 	}
-	(*ret)->skel = skel;
-	return 0;
+	ow_log_begin(NULL);
+	if (err)
+		ow_floor_close(floor);
+	else
+		*ret = floor;
+	return err;
 }
 
 void ow_floor_close(struct ow_floor *floor)
@@ -61,10 +90,10 @@ void ow_floor_close(struct ow_floor *floor)
 
 int ow_floor_programs(const struct ow_floor *floor, struct ow_program_info *ret)
 {
-	int err = ow_program_info(floor->skel->progs.floor_issue, &ret[0]);
+	int err = ow_program_info(floor->pair[0], &ret[0]);
 
 	if (!err)
-		err = ow_program_info(floor->skel->progs.floor_complete, &ret[1]);
+		err = ow_program_info(floor->pair[1], &ret[1]);
 	return err ? err : 2;
 }
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from opwatch import _native
 from opwatch.collectors.blk import BlockTracer
@@ -73,34 +74,65 @@ def measure(node: str, read: Callable[[], Runs], seconds: float) -> Cost:
     return Cost(ns / ios, (ns - runs * floor_ns) / ios, runs / ios)
 
 
-def against_peer(rounds: int = 7, seconds: float = 2) -> list[Figure]:
-    """In turn; medians of the pairs' ratios."""
-    mine, peers = [], []
+@contextmanager
+def floor(kind: Literal["clock", "sketch"]) -> Iterator[Callable[[], Runs]]:
+    """A pair of programs that no exact tracer can be cheaper than: bpf/floor.bpf.c."""
+    pair = _native.Floor(kind)
+    try:
+        yield lambda: {p[1]: (p[2], p[3]) for p in pair.programs()}
+    finally:
+        pair.close()
+
+
+MEASURED: dict[str, Callable[[str], AbstractContextManager[Callable[[], Runs]]]] = {
+    "ours": ours,
+    "peer": theirs,
+    "clock": lambda _: floor("clock"),
+    "sketch": lambda _: floor("sketch"),
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was measured in turn: our set, the peer, and the two floors."""
+
+    costs: dict[str, list[Cost]]
+
+    def ratio(self, what: str, kind: str) -> float:
+        """The median of the ratios to the peer in the same round."""
+        pairs = zip(self.costs[what], self.costs["peer"], strict=True)
+        return statistics.median(float(getattr(a, kind) / getattr(b, kind)) for a, b in pairs)
+
+    def ns(self, what: str, kind: str) -> str:
+        return f"{statistics.median(getattr(cost, kind) for cost in self.costs[what]):.0f} ns"
+
+    def figure(self, name: str, kind: str, bound: float) -> Figure:
+        """Beside the bound, what no exact tracer can be below."""
+        floors = (
+            f"two readings of the clock alone {self.ratio('clock', kind):.2f} ({self.ns('clock', kind)})",
+            f"a bare sketch {self.ratio('sketch', kind):.2f} ({self.ns('sketch', kind)})",
+        )
+        text = f"{self.ns('ours', kind)} / {self.ns('peer', kind)} an I/O; {', '.join(floors)}"
+        return Figure(f"default set, {name} / biolatency -D -F", self.ratio("ours", kind), bound, text)
+
+
+def compare(rounds: int = 7, seconds: float = 2) -> Comparison:
+    costs: dict[str, list[Cost]] = {what: [] for what in MEASURED}
     with ScratchDisk(1 << 30) as disk, program_statistics():
         run_fio(disk.node, [*LOAD, "--runtime=1"])
         for _ in range(rounds):
-            with ours(disk.node) as read:
-                mine.append(measure(disk.node, read, seconds))
-            with theirs(disk.node) as read:
-                peers.append(measure(disk.node, read, seconds))
-    pairs = list(zip(mine, peers, strict=True))
-    runs = statistics.median(cost.runs for cost in mine)
+            for what, attached in MEASURED.items():
+                with attached(disk.node) as read:
+                    costs[what].append(measure(disk.node, read, seconds))
+    return Comparison(costs)
+
+
+def against_peer() -> list[Figure]:
+    """In turn; medians of the ratios of each round."""
+    compared = compare()
+    runs = statistics.median(cost.runs for cost in compared.costs["ours"])
+    with_dispatch = compared.figure("with dispatch", "with_dispatch", 0.30)
     return [
-        Figure(
-            "default set, with dispatch / biolatency -D -F",
-            statistics.median(a.with_dispatch / b.with_dispatch for a, b in pairs),
-            0.30,
-            f"{_median(mine, 'with_dispatch')} ns / {_median(peers, 'with_dispatch')} ns an I/O; "
-            f"{runs:.1f} programs",
-        ),
-        Figure(
-            "default set, net / biolatency -D -F",
-            statistics.median(a.net / b.net for a, b in pairs),
-            0.22,
-            f"{_median(mine, 'net')} ns / {_median(peers, 'net')} ns an I/O",
-        ),
+        replace(with_dispatch, text=f"{runs:.1f} programs; {with_dispatch.text}"),
+        compared.figure("net", "net", 0.22),
     ]
-
-
-def _median(costs: list[Cost], name: str) -> str:
-    return f"{statistics.median(getattr(cost, name) for cost in costs):.0f}"

@@ -92,9 +92,11 @@ static void test_floor(void)
 	int fd = ow_enable_stats();
 
 	CHECK(fd >= 0);
-	CHECK(!ow_floor_open(&floor, log_text));
-	CHECK(ow_floor_programs(floor, info) == 2);
-	ow_floor_close(floor);
+	for (int kind = OW_FLOOR_EMPTY; kind <= OW_FLOOR_SKETCH; kind++) {
+		CHECK(!ow_floor_open(kind, &floor, log_text));
+		CHECK(ow_floor_programs(floor, info) == 2);
+		ow_floor_close(floor);
+	}
 	close(fd);
 }
 

@@ -47,10 +47,8 @@ int discard_submitted(__u64 *ctx)
 	return 0;
 }
 
-SEC("tp_btf/block_bio_queue")
-int discard_bio(__u64 *ctx)
+static __always_inline int on_trim_bio(__u64 *ctx, struct bio *bio)
 {
-	struct bio *bio = (struct bio *)ctx[0];
 	struct ow_flow_key key = {};
 	struct trim_bio entry = {};
 	struct ow_flow_cell *cell;
@@ -68,6 +66,15 @@ int discard_bio(__u64 *ctx)
 	whole = cell ? add_range(cell, sector, entry.bytes, 1) : entry.bytes;
 	count_origin(&key, entry.bytes, whole);
 	return 0;
+}
+
+/* Every read and write passes here as well: nothing is prepared for them. */
+SEC("tp_btf/block_bio_queue")
+int discard_bio(__u64 *ctx)
+{
+	struct bio *bio = (struct bio *)ctx[0];
+
+	return trim_op(bio->bi_opf) == OW_NR_OPS ? 0 : on_trim_bio(ctx, bio);
 }
 
 SEC("raw_tp/block_bio_remap")

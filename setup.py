@@ -16,18 +16,19 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
-# Import name -> folder. The symlinks opwatch/collectors and opwatch/tools only let the checkout look like
-# the installed package; this map is what is packaged. tests/unit/test_packaging.py compares both.
-PACKAGE_DIR = {
-    "opwatch": "opwatch",
-    "opwatch.drive": "opwatch/drive",
-    "opwatch.counters": "opwatch/counters",
-    "opwatch.ftl": "opwatch/ftl",
-    "opwatch.sinks": "opwatch/sinks",
-    "opwatch.trim": "opwatch/trim",
-    "opwatch.collectors": "collectors",
-    "opwatch.tools": "tools",
-}
+# The symlinks opwatch/collectors and opwatch/tools only let the checkout look like the installed package.
+TOPS = {"opwatch": "opwatch", "opwatch.collectors": "collectors", "opwatch.tools": "tools"}
+
+
+def package_folders() -> dict[str, str]:
+    """Import name -> folder: every folder with an __init__.py, found without following links."""
+    packages = {}
+    for name, top in TOPS.items():
+        for folder, _, files in os.walk(ROOT / top):
+            if "__init__.py" in files:
+                rooms = Path(folder).relative_to(ROOT / top).parts
+                packages[".".join((name, *rooms))] = str(Path(top, *rooms))
+    return dict(sorted(packages.items()))
 
 
 def version() -> str:
@@ -101,6 +102,8 @@ class BuildNative(build_ext):
         super().build_extension(ext)
 
 
+PACKAGES = package_folders()
+
 setup(
     name="opwatch",
     version=version(),
@@ -109,8 +112,8 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT AND (GPL-2.0-only OR MIT)",
     python_requires=">=3.11",
-    packages=list(PACKAGE_DIR),
-    package_dir=PACKAGE_DIR,
+    packages=list(PACKAGES),
+    package_dir=PACKAGES,
     package_data={
         "opwatch": ["py.typed", "_native.pyi", "catalogue/*.toml", "catalogue/trims/*.toml"],
         "opwatch.ftl": ["profiles/*.toml"],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opwatch.clock import Anchor
 from opwatch.collectors.diskstats import decode_stat
-from opwatch.device import BlockDevice
+from opwatch.host.device import BlockDevice
 from opwatch.observation import Arrival
 from opwatch.trust import Reading
 

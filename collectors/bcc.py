@@ -17,14 +17,15 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-from opwatch import abi, privilege
+from opwatch import abi
 from opwatch.abi import HOT_OPS, LATENCY, OPS, SIZE, STATUSES, OpSample
-from opwatch.capabilities import missing
 from opwatch.collectors.bcc_source import cold_hists, constants, queue_hists, source
 from opwatch.collectors.blk import plan
 from opwatch.collectors.diskstats import StatReader
-from opwatch.device import Leaf
 from opwatch.errors import OpwatchError, ProbeRejected, Unsupported
+from opwatch.host import privilege
+from opwatch.host.capabilities import missing
+from opwatch.host.device import Leaf
 from opwatch.tracing import Counted, settled
 from opwatch.trust import Reading
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from opwatch import abi
 from opwatch.collectors.diskstats import StatReader
-from opwatch.device import BlockDevice, Leaf
 from opwatch.errors import (
     OpwatchError,
     ProbeRejected,
@@ -18,7 +17,8 @@ from opwatch.errors import (
     Unsupported,
     UsageError,
 )
-from opwatch.privilege import missing
+from opwatch.host.device import BlockDevice, Leaf
+from opwatch.host.privilege import missing
 from opwatch.tracing import Counted, settled
 from opwatch.trust import Reading
 

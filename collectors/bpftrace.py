@@ -16,7 +16,6 @@ from typing import Any
 
 from opwatch import abi
 from opwatch.abi import LATENCY, OPS, SIZE, OpSample, TargetSample
-from opwatch.capabilities import effective
 from opwatch.collectors.bpftrace_script import (
     EVENTS,
     FIRST_MAP,
@@ -27,11 +26,12 @@ from opwatch.collectors.bpftrace_script import (
 )
 from opwatch.collectors.diskstats import StatReader
 from opwatch.collectors.held_programs import HeldPrograms
-from opwatch.device import Leaf
 from opwatch.errors import BadInput, OpwatchError, Unsupported, UsageError
 from opwatch.foreign import parse_json, read_text, text_of
 from opwatch.hist import Histogram
-from opwatch.privilege import missing
+from opwatch.host.capabilities import effective
+from opwatch.host.device import Leaf
+from opwatch.host.privilege import missing
 from opwatch.tracing import Counted, settled
 from opwatch.trust import Reading
 

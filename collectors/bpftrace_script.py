@@ -14,8 +14,8 @@ from textwrap import indent
 
 from opwatch.abi import LATENCY, SIZE
 from opwatch.collectors.blk import ends_twice
-from opwatch.device import Leaf
 from opwatch.hist import Scale
+from opwatch.host.device import Leaf
 
 # Keys of @event, the counters of an operation that are plain counts.
 EVENTS = (

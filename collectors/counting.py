@@ -16,9 +16,9 @@ from opwatch.counters.catalogue import Catalogue
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.reading import Drive, Reading, Report
 from opwatch.counters.report import report
-from opwatch.details import read_identity
-from opwatch.device import SECTOR, BlockDevice, Devices
 from opwatch.errors import OpwatchError, Unsupported
+from opwatch.host.details import read_identity
+from opwatch.host.device import SECTOR, BlockDevice, Devices
 
 if TYPE_CHECKING:
     from opwatch.trail import Poll

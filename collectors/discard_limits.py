@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opwatch.device import BlockDevice
+from opwatch.host.device import BlockDevice
 from opwatch.trim.limits import Limits
 
 

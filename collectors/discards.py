@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from opwatch.collectors.discard_programs import explained, loader, pack_granule
 from opwatch.collectors.diskstats import StatReader, StatSample, is_idle
-from opwatch.device import BlockDevice
+from opwatch.host.device import BlockDevice
 
 if TYPE_CHECKING:
     from opwatch._native import Discards

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from opwatch.device import BlockDevice, LiveAttribute
 from opwatch.errors import BadInput
 from opwatch.foreign import numbers
+from opwatch.host.device import BlockDevice, LiveAttribute
 
 SECTOR = 512
 # Its place among the fields of a stat file.

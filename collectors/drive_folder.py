@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opwatch.device import BlockDevice
 from opwatch.foreign import lines_of, read_names
+from opwatch.host.device import BlockDevice
 
 
 def drive_folder(device: BlockDevice) -> Path | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from opwatch.errors import OpwatchError
 from opwatch.foreign import parse_json
-from opwatch.process import run_tool
+from opwatch.host.process import run_tool
 
 _OPS = {"read": "read", "write": "write", "trim": "discard"}
 

@@ -9,7 +9,7 @@ import struct
 
 from opwatch.collectors.mount_handle import opened
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported, UsageError
-from opwatch.usage import Mount, Usage, mount_of, read_usage
+from opwatch.host.usage import Mount, Usage, mount_of, read_usage
 
 FITRIM = 0xC0185879
 _RANGE = struct.Struct("=3Q")

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from opwatch.collectors.fitrim import FITRIM
 from opwatch.collectors.mount_handle import opened
 from opwatch.errors import OpwatchError
-from opwatch.privilege import missing
+from opwatch.host.privilege import missing
+from opwatch.host.usage import Mount
 from opwatch.trim.question import ALL, Answer, Asked
-from opwatch.usage import Mount
 
 _RANGE = struct.Struct("=3Q")
 _ANSWER = struct.Struct("=qQ")

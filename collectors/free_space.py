@@ -17,9 +17,9 @@ from opwatch.collectors.btrfs import Geometry, read_geometry, tree
 from opwatch.collectors.f2fs import read_free
 from opwatch.collectors.mount_handle import opened
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
+from opwatch.host.usage import Mount
 from opwatch.trim import btrfs, fsmap
 from opwatch.trim.extents import Extents
-from opwatch.usage import Mount
 
 Number = tuple[int, int]
 _GETFSMAP = 0xC0C0583B

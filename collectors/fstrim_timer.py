@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from opwatch.errors import OpwatchError
-from opwatch.process import run_tool
+from opwatch.host.process import run_tool
 from opwatch.trim.schedule import FSTAB, Schedule, from_properties, parse_fstab, parse_properties
 
 _PROPERTIES = "Id,LoadState,UnitFileState,ActiveState,LastTriggerUSec,NextElapseUSecRealtime,Result,ExecStart"

@@ -19,8 +19,9 @@ from opwatch.collectors.recording import (
     read_moment,
 )
 from opwatch.collectors.sentinels import granule_of
-from opwatch.device import BlockDevice, Devices
 from opwatch.errors import NotEnoughData, OpwatchError, RefusedError
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.usage import Mount
 from opwatch.trim.extents import Extents
 from opwatch.trim.history import History
 from opwatch.trim.journal import Look, Saved
@@ -28,7 +29,6 @@ from opwatch.trim.layers import Stack
 from opwatch.trim.remap import Landing, still
 from opwatch.trim.sectormap import State
 from opwatch.trim.stale import Bounds
-from opwatch.usage import Mount
 
 # A recorder writes down what changed every second.
 _PATIENCE_S = 4.0

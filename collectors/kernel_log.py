@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from opwatch.device import Devices
+from opwatch.host.device import Devices
 from opwatch.trim.kernel_log import KernelLog, about, records
 from opwatch.trim.layers import Kind, Stack
 

@@ -8,8 +8,8 @@ import os
 import time
 
 from opwatch.collectors.raw_disk import open_device
-from opwatch.device import BlockDevice
 from opwatch.errors import BadInput
+from opwatch.host.device import BlockDevice
 from opwatch.trim import lba_status
 from opwatch.trim.extents import Extents
 

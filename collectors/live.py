@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from opwatch.collectors.drive_folder import drive_folder
-from opwatch.device import BlockDevice, Devices, Leaf
 from opwatch.errors import OpwatchError
+from opwatch.host.device import BlockDevice, Devices, Leaf
 from opwatch.live import Live, failed
 
 if TYPE_CHECKING:

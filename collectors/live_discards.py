@@ -11,10 +11,10 @@ from opwatch.collectors.cgroups import cgroup_names
 from opwatch.collectors.discard_limits import limits_of
 from opwatch.collectors.discard_programs import Loading, loader
 from opwatch.collectors.discards import DiscardTracer
-from opwatch.device import BlockDevice, Leaf
+from opwatch.host.device import BlockDevice, Leaf
+from opwatch.host.usage import read_usage
 from opwatch.tracing import Tracer
 from opwatch.trim.live import Discards, between, stalled
-from opwatch.usage import read_usage
 
 
 class _Part:

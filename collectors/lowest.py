@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from opwatch.collectors.btrfs import read_geometry
 from opwatch.collectors.free_space import device_number, read_chunks, read_free_space, settle
 from opwatch.collectors.mount_handle import opened
-from opwatch.device import Devices
 from opwatch.errors import OpwatchError, Unsupported
+from opwatch.host.device import Devices
+from opwatch.host.usage import Mount
 from opwatch.trim import btrfs, fiemap
 from opwatch.trim.extents import Extents
 from opwatch.trim.fiemap import FileExtent
 from opwatch.trim.layers import Stack
 from opwatch.trim.remap import Landing, descend, joined
-from opwatch.usage import Mount
 
 Number = tuple[int, int]
 _FIEMAP = 0xC020660B

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
-from opwatch.usage import Mount, read_usage
+from opwatch.host.usage import Mount, read_usage
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.foreign import read_names, read_text
-from opwatch.sight import out_of_sight
-from opwatch.usage import parse_mountinfo
+from opwatch.host.sight import out_of_sight
+from opwatch.host.usage import parse_mountinfo
 
 _DELETED = " (deleted)"
 

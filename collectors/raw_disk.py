@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
-from opwatch.loop import diskseq
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.loop import diskseq
 
 _DEPTH = 8
 

@@ -9,8 +9,8 @@ from opwatch.collectors.raw_disk import open_device
 from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.transports import KernelTransport
 from opwatch.counters import identify
-from opwatch.device import BlockDevice
 from opwatch.errors import OpwatchError
+from opwatch.host.device import BlockDevice
 from opwatch.trim.sentinel import Seen
 
 _READS = {"zeros": Seen.ZEROS, "ones": Seen.ONES}

@@ -13,10 +13,10 @@ from opwatch.collectors.changes import ChangeTracer, Counts, disk_of_requests
 from opwatch.collectors.history_file import HistoryFile
 from opwatch.collectors.sentinels import granule_of
 from opwatch.collectors.trim_layers import LayerReader
-from opwatch.details import read_identity
-from opwatch.device import BlockDevice, Devices, Presence
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.foreign import read_text
+from opwatch.host.details import read_identity
+from opwatch.host.device import BlockDevice, Devices, Presence
 from opwatch.trim import journal
 from opwatch.trim.changes import Loss
 from opwatch.trim.history import History

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from opwatch.collectors.lba_status import held_by_map
 from opwatch.collectors.sentinels import Sentinels, granule_of
-from opwatch.device import Devices
 from opwatch.errors import OpwatchError
+from opwatch.host.device import Devices
 from opwatch.trim.extents import Extents
 from opwatch.trim.layers import Stack
 from opwatch.trim.lba_status import SentinelMap

@@ -22,13 +22,13 @@ from opwatch.collectors.free_space import FreeSpace, Number, read_free_space, se
 from opwatch.collectors.lowest import Places, file_extents
 from opwatch.collectors.mount_handle import opened
 from opwatch.collectors.raw_disk import RawDisk
-from opwatch.device import Devices
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported
+from opwatch.host.device import Devices
+from opwatch.host.usage import Mount
 from opwatch.trim.extents import Extents
 from opwatch.trim.layers import Layer, Stack
 from opwatch.trim.remap import descend
 from opwatch.trim.sentinel import BLOCK, Judgement, Seen, digest, pattern, seen
-from opwatch.usage import Mount
 
 _PREFIX = ".opwatch-sentinel-"
 _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opwatch.collectors.drive_folder import drive_folder
 from opwatch.collectors.transports import FolderTransport
-from opwatch.device import BlockDevice
+from opwatch.host.device import BlockDevice
 
 
 def find_simulated(device: BlockDevice) -> FolderTransport | None:

@@ -16,16 +16,16 @@ from opwatch.collectors.raw_disk import RawDisk, life_of
 from opwatch.collectors.readback import held_by_count, promise
 from opwatch.collectors.sentinels import Sentinels, granule_of
 from opwatch.collectors.simulated import find_simulated
-from opwatch.device import BlockDevice, Devices
 from opwatch.errors import BadInput, NotEnoughData, OpwatchError
 from opwatch.foreign import parse_json, read_bytes, table_of
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.usage import Mount
 from opwatch.trim.estimate import Share, estimate
 from opwatch.trim.layers import Stack
 from opwatch.trim.remap import Landing, still
 from opwatch.trim.sampling import Blocks, Counted, sample
 from opwatch.trim.sentinel import BLOCK, Seen, verdict
 from opwatch.trim.stale import Calibration, Count, Mapped, calibrate
-from opwatch.usage import Mount
 
 _SENTINEL_BYTES, _SENTINEL_MOST = 1 << 20, 64 << 20
 _COUNT_FALLS_WITHIN_S = 2.5

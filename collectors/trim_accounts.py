@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from opwatch.collectors.raw_disk import open_device
 from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.transports import KernelTransport, Snapshot, Transport
-from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError
+from opwatch.host.device import BlockDevice, Devices
 from opwatch.trim.layers import Stack
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from opwatch.collectors.raw_disk import open_device
 from opwatch.collectors.transports import KernelTransport
 from opwatch.counters import identify
 from opwatch.counters.identify import Controller, Namespace
-from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError
+from opwatch.host.device import BlockDevice, Devices
 from opwatch.trim.layers import Fact
 
 Identify = Callable[[BlockDevice], tuple[Controller, Namespace]]
@@ -95,7 +95,7 @@ def _partitioned(devices: Devices, disk: BlockDevice) -> Iterator[tuple[str, Fac
 
 def read_disk(devices: Devices, disk: BlockDevice, ask: Identify) -> tuple[dict[str, Fact], dict[str, str]]:
     """(what is known, what is not and why) of a disk's discards."""
-    from opwatch.details import read_identity  # a loop device has none
+    from opwatch.host.details import read_identity  # a loop device has none
 
     unknown: dict[str, str] = {}
     identity = read_identity(devices, disk)

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from opwatch.device import BlockDevice, Devices
 from opwatch.errors import UsageError
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.usage import Mount, Usage
 from opwatch.trim.layers import Fact, Filesystem
-from opwatch.usage import Mount, Usage
 
 _BTRFS_DISCARD = ("discardable_bytes", "discard_extent_bytes", "discard_bitmap_bytes", "discard_bytes_saved")
 

@@ -15,10 +15,10 @@ from opwatch.collectors.discard_limits import limits_of
 from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.trim_disks import Identify, ask_nvme, read_disk
 from opwatch.collectors.trim_filesystem import read_filesystem
-from opwatch.device import SECTOR, BlockDevice, Devices
 from opwatch.errors import OpwatchError
+from opwatch.host.device import SECTOR, BlockDevice, Devices
+from opwatch.host.usage import Mount, Usage, mount_of, read_usage
 from opwatch.trim.layers import Fact, Kind, Layer, Stack
-from opwatch.usage import Mount, Usage, mount_of, read_usage
 
 if TYPE_CHECKING:
     from opwatch.trim.dmtable import Target
@@ -40,7 +40,7 @@ class Dmsetup:
 
     def _ask(self, verb: str, dev: tuple[int, int], *options: str) -> list[Target]:
         # Nothing else here needs these.
-        from opwatch.process import run_tool
+        from opwatch.host.process import run_tool
         from opwatch.trim import dmtable
 
         if os.geteuid() != 0:

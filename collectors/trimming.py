@@ -19,12 +19,12 @@ from opwatch.collectors.discards import LOOK_S, DiscardTracer
 from opwatch.collectors.diskstats import decode_stat, no_witness
 from opwatch.collectors.mount_handle import opened
 from opwatch.collectors.trim_layers import LayerReader
-from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError, PermissionMissing
-from opwatch.privilege import own_command
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.privilege import own_command
+from opwatch.host.usage import Mount
 from opwatch.trim.layers import Kind, Stack
 from opwatch.trim.question import Asked
-from opwatch.usage import Mount
 
 if TYPE_CHECKING:
     from opwatch._native import Discards

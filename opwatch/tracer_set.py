@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from opwatch import abi
-from opwatch.device import Leaf
 from opwatch.errors import OpwatchError
+from opwatch.host.device import Leaf
 from opwatch.tracing import Tracer, settled
 from opwatch.trust import Reading
 

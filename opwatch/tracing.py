@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from opwatch.device import Leaf
+from opwatch.host.device import Leaf
 from opwatch.trust import Reading, Witness, surplus
 
 # How long the kernel may take to count what was traced: its processor can be taken away in between.

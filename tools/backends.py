@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opwatch.device import Leaf
 from opwatch.errors import UsageError
+from opwatch.host.device import Leaf
 from opwatch.tracing import Tracer
 
 BACKENDS = ("libbpf", "bcc", "bpftrace")

@@ -13,8 +13,8 @@ from opwatch.collectors.counting import Counting
 from opwatch.counters.catalogue import Catalogue, load_catalogue
 from opwatch.counters.reading import Proof, Reading, Report
 from opwatch.counters.report import report
-from opwatch.device import SECTOR, Devices
 from opwatch.errors import OpwatchError, UsageError
+from opwatch.host.device import SECTOR, Devices
 from opwatch.sinks.counters import document, lines
 from opwatch.sinks.terminal import Writer, data
 

@@ -19,12 +19,12 @@ from opwatch.collectors.fio import decode_fio
 from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.transports import FolderTransport
 from opwatch.counters import identify, ocp, smart_log
-from opwatch.device import Devices
 from opwatch.drive.spec import physical_bytes
 from opwatch.errors import OpwatchError
 from opwatch.ftl.models import greedy
-from opwatch.loop import LoopDevice
-from opwatch.process import run_tool
+from opwatch.host.device import Devices
+from opwatch.host.loop import LoopDevice
+from opwatch.host.process import run_tool
 from opwatch.sinks.terminal import data, say
 from opwatch.tools import cli
 from opwatch.tools.demo_drive import CLAIMS, own_drive, remove_leftovers

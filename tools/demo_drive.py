@@ -22,7 +22,7 @@ from pathlib import Path
 from opwatch.drive import life
 from opwatch.drive.place import Place, Record
 from opwatch.errors import OpwatchError
-from opwatch.loop import LoopDevice, open_loop
+from opwatch.host.loop import LoopDevice, open_loop
 
 # Root's alone.
 CLAIMS = Path("/run/opwatch/demos")

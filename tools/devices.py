@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TextIO
 
-from opwatch.details import read_details
-from opwatch.device import BlockDevice, Devices
 from opwatch.errors import Unsupported
+from opwatch.host.details import read_details
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.forest import Node, forest
+from opwatch.host.usage import Usage, read_usage
 from opwatch.sinks import SCHEMA
 from opwatch.sinks.devices import detail_lines, document, table
 from opwatch.sinks.terminal import Writer
-from opwatch.stack import Node, forest
-from opwatch.usage import Usage, read_usage
 
 # Kinds that exist in numbers without holding anything.
 _OFTEN_EMPTY = ("loop", "nbd", "ram", "zram", "rbd", "sr", "fd")

@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import TextIO
 
 import opwatch
-from opwatch import __version__, capabilities, diagnosis
+from opwatch import __version__
 from opwatch.collectors import probes
-from opwatch.device import Devices
-from opwatch.diagnosis import Check, Extension, State, note, ok, verdict
-from opwatch.privilege import own_command
+from opwatch.host import capabilities, diagnosis
+from opwatch.host.device import Devices
+from opwatch.host.diagnosis import Check, Extension, State, note, ok, verdict
+from opwatch.host.privilege import own_command
+from opwatch.host.toolbox import check_tools, missing_here
 from opwatch.sinks import SCHEMA
 from opwatch.sinks.terminal import Writer
-from opwatch.toolbox import check_tools, missing_here
 
 LOG_LINES = 20
 _NAME = 19

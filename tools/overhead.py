@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from opwatch.collectors.blk import BlockTracer, explain_probe_error
 from opwatch.collectors.fio import run_fio
-from opwatch.device import Devices
 from opwatch.errors import NotEnoughData, Unsupported
-from opwatch.privilege import require_root
-from opwatch.scratch import ScratchDisk
+from opwatch.host.device import Devices
+from opwatch.host.privilege import require_root
+from opwatch.host.scratch import ScratchDisk
 from opwatch.sinks import SCHEMA
 from opwatch.sinks.terminal import Writer, data
 from opwatch.tools.arguments import time_between

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from opwatch.collectors.discard_programs import Loading, loader
 from opwatch.collectors.fitrim import check_mount, mounted_at
-from opwatch.device import Devices, Presence
 from opwatch.errors import OpwatchError, RefusedError, UsageError
-from opwatch.privilege import require_root
+from opwatch.host.device import Devices, Presence
+from opwatch.host.privilege import require_root
+from opwatch.host.usage import Mount, read_usage
 from opwatch.sinks.terminal import say
 from opwatch.tools.arguments import Once, time_between
-from opwatch.usage import Mount, read_usage
 
 if TYPE_CHECKING:
     from opwatch.collectors.contexts import ContextProbe

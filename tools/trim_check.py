@@ -16,10 +16,11 @@ from opwatch.collectors.fstrim_timer import read_schedule
 from opwatch.collectors.mount_handle import referred
 from opwatch.collectors.open_files import DeletedFile, DeletedFiles, deleted_files
 from opwatch.collectors.trim_layers import LayerReader
-from opwatch.device import BlockDevice, Devices
 from opwatch.drive.spec import parse_size
 from opwatch.errors import OpwatchError, UsageError
-from opwatch.mountspaces import MountedIn, elsewhere, survey_of
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.mountspaces import MountedIn, elsewhere, survey_of
+from opwatch.host.usage import Mount, Usage, mount_of, read_usage
 from opwatch.sinks import SCHEMA
 from opwatch.sinks.terminal import data
 from opwatch.sinks.trim_check import Checked, document, headline, lines, schedule_document, schedule_lines
@@ -30,7 +31,6 @@ from opwatch.trim.forecast import Outlook, Space, forecast
 from opwatch.trim.layers import Stack
 from opwatch.trim.schedule import Schedule, entry_of, schedule_reasons
 from opwatch.units import size
-from opwatch.usage import Mount, Usage, mount_of, read_usage
 
 # As fstrim(8) has them for several filesystems.
 ALL, NONE, SOME = 0, 32, 64

@@ -12,9 +12,9 @@ from pathlib import Path
 from opwatch.collectors.contexts import ContextProbe
 from opwatch.collectors.history_file import read_history
 from opwatch.collectors.recording import TICK_S, Recording, history_name, identify, is_other
-from opwatch.device import BlockDevice, Devices
 from opwatch.errors import OpwatchError
-from opwatch.privilege import require_root
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.privilege import require_root
 from opwatch.sinks.terminal import say
 from opwatch.sinks.trim_history import Recorded, write_recorded
 from opwatch.tools.arguments import Once, time_between

@@ -14,10 +14,11 @@ from opwatch.collectors.history_stale import Comparison, Part
 from opwatch.collectors.signature import signature
 from opwatch.collectors.stale import Asked, Found, Measurement, simulated_physical_bytes
 from opwatch.collectors.trim_layers import LayerReader
-from opwatch.device import BlockDevice, Devices
 from opwatch.drive.spec import parse_size
 from opwatch.errors import NotEnoughData, RefusedError, Unsupported, UsageError
-from opwatch.privilege import require_root
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.privilege import require_root
+from opwatch.host.usage import Mount, Usage, read_usage
 from opwatch.sinks.terminal import data
 from opwatch.sinks.trim_history import HistoryReport, history_document, history_lines
 from opwatch.sinks.trim_stale import Report, document, lines
@@ -26,7 +27,6 @@ from opwatch.trim.layers import Stack
 from opwatch.trim.remap import Landing
 from opwatch.trim.sentinel import Seen
 from opwatch.trim.stale import Bounds, Spare, disputed, spare, spare_by_history, stale_bytes
-from opwatch.usage import Mount, Usage, read_usage
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from opwatch.collectors.counting import Counting
 from opwatch.counters.catalogue import load_catalogue
 from opwatch.counters.reading import Drive
-from opwatch.device import BlockDevice, Devices, Presence
 from opwatch.errors import NotEnoughData, OpwatchError, Unsupported, UsageError
+from opwatch.host.device import BlockDevice, Devices, Presence
 from opwatch.measure import Measured, Measurement
 from opwatch.sinks.terminal import Progress, data, say
 from opwatch.sinks.waf import Outcome, document, lines

@@ -12,11 +12,11 @@ from opwatch.collectors.contexts import ContextProbe
 from opwatch.collectors.live import LiveWaf, drives_of
 from opwatch.collectors.live_discards import LiveDiscards, offers_discards
 from opwatch.collectors.uevents import BlockEvents
-from opwatch.device import BlockDevice, Devices, Leaf
 from opwatch.errors import UsageError
-from opwatch.membership import Membership
+from opwatch.host.device import BlockDevice, Devices, Leaf
 from opwatch.observation import Sink
-from opwatch.selection import Selection
+from opwatch.samples.membership import Membership
+from opwatch.samples.selection import Selection
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
 from opwatch.sinks.terminal import say

@@ -14,10 +14,10 @@ from opwatch.collectors.live import LiveWaf
 from opwatch.collectors.live_discards import LiveDiscards
 from opwatch.contexts import missing_there
 from opwatch.derive import derive
-from opwatch.device import BlockDevice, Leaf
 from opwatch.errors import OpwatchError
-from opwatch.membership import Change, Departure, Member, Membership, Why
+from opwatch.host.device import BlockDevice, Leaf
 from opwatch.observation import Arrival, Event, Leaving, Observation, Sink
+from opwatch.samples.membership import Change, Departure, Member, Membership, Why
 from opwatch.sinks.terminal import say
 from opwatch.tracer_set import TracerSet
 from opwatch.trust import Reading, Trust, trust

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from opwatch import privilege
-from opwatch.device import Devices
 from opwatch.drive import server
 from opwatch.drive.nodes import abandoned, detach_all, make_node, nodes_of
 from opwatch.drive.place import ROOT, Place, Record, one_at_a_time, places
@@ -28,9 +26,11 @@ from opwatch.drive.spec import Fault
 from opwatch.drive.users import Users, users_of
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
 from opwatch.foreign import parse_json, read_bytes, read_text, table_of
-from opwatch.mountspaces import is_claimed, own_mounts
-from opwatch.process import run_tool
-from opwatch.usage import number_of_mount
+from opwatch.host import privilege
+from opwatch.host.device import Devices
+from opwatch.host.mountspaces import is_claimed, own_mounts
+from opwatch.host.process import run_tool
+from opwatch.host.usage import number_of_mount
 
 # A large drive to a slow disk.
 _SAVE_S = 600

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from opwatch.drive.place import Place, Record
 from opwatch.errors import OpwatchError
-from opwatch.loop import Binding, LoopDevice, attach, open_loop
-from opwatch.mountspaces import own_mounts, survey
-from opwatch.usage import number_of_mount
+from opwatch.host.loop import Binding, LoopDevice, attach, open_loop
+from opwatch.host.mountspaces import own_mounts, survey
+from opwatch.host.usage import number_of_mount
 
 SYS = Path("/sys")
 _DISK_INODE = 2  # of the file that the server shows as "disk"

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from opwatch.drive.place import Place
 from opwatch.errors import OpwatchError
-from opwatch.mountspaces import own_mounts
-from opwatch.usage import number_of_mount
+from opwatch.host.mountspaces import own_mounts
+from opwatch.host.usage import number_of_mount
 
 _STOPPED = ("T", "t")
 _LOOK_EVERY_S = 0.25

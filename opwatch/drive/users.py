@@ -7,9 +7,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.device import BlockDevice, Devices
 from opwatch.foreign import fields_of, lines_of, read_names, unescaped
-from opwatch.mountspaces import survey
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.mountspaces import survey
 
 
 @dataclass(frozen=True, slots=True)

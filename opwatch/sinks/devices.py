@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from opwatch import units
-from opwatch.details import Details
-from opwatch.stack import Node
+from opwatch.host.details import Details
+from opwatch.host.forest import Node
 
 HEADER = ("NAME", "KIND", "SIZE", "MED", "DISCARD", "QUEUES", "SCHED", "CACHE", "MODEL, USE")
 _RIGHT = ("SIZE",)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from opwatch.mountspaces import MountedIn
+from opwatch.host.mountspaces import MountedIn
 from opwatch.sinks.folding import folded
 
 # Machines have hundreds of containers.

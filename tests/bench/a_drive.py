@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from opwatch.drive import life
 from opwatch.drive.place import Place
 from opwatch.errors import RefusedError
-from opwatch.loop import LoopDevice, open_loop
+from opwatch.host.loop import LoopDevice, open_loop
 from tests.kernel.guard import guarded
 
 

@@ -12,9 +12,9 @@ from fractions import Fraction
 
 from opwatch.collectors.counting import Counting
 from opwatch.counters.catalogue import load_catalogue
-from opwatch.device import Devices
 from opwatch.drive import life
 from opwatch.drive.spec import physical_bytes
+from opwatch.host.device import Devices
 from tests.section import Section
 
 from .figure import Figure, table

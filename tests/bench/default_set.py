@@ -12,8 +12,8 @@ from opwatch import _native
 from opwatch.collectors.blk import BlockTracer
 from opwatch.collectors.fio import run_fio
 from opwatch.collectors.live_discards import LiveDiscards, offers_discards
-from opwatch.device import Devices
-from opwatch.scratch import ScratchDisk
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.overhead import LOAD, program_statistics
 from opwatch.tools.watch import choose_leaves
 

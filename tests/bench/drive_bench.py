@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from opwatch.collectors.fio import run_fio
 from opwatch.drive.spec import physical_bytes
-from opwatch.loop import LoopDevice
-from opwatch.process import run_tool
+from opwatch.host.loop import LoopDevice
+from opwatch.host.process import run_tool
 from tests.kernel.guard import enter_own_namespace
 
 from .a_drive import a_drive

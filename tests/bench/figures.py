@@ -17,9 +17,9 @@ from pathlib import Path
 from opwatch import _native, abi
 from opwatch.collectors.blk import MOST_STAMPS, MOST_STAMPS_IN_ALL, BlockTracer
 from opwatch.collectors.fio import run_fio
-from opwatch.device import Devices
 from opwatch.hist import Histogram
-from opwatch.scratch import ScratchDisk
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.overhead import LOAD, CostMeter, program_statistics
 from opwatch.tools.watch import choose_leaves
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from opwatch.collectors.changes import ChangeTracer
-from opwatch.device import Devices
-from opwatch.scratch import ScratchDisk
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.overhead import program_statistics
 from opwatch.trim import journal
 from opwatch.trim.changes import RECORD, Kind, decode

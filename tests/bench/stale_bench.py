@@ -22,7 +22,7 @@ from opwatch.collectors.fio import run_fio
 from opwatch.drive import life
 from opwatch.drive.place import Place
 from opwatch.drive.spec import physical_bytes
-from opwatch.process import run_tool
+from opwatch.host.process import run_tool
 from opwatch.trim.extents import Extents
 from tests.kernel.guard import enter_own_namespace, guarded
 

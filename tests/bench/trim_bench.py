@@ -24,10 +24,10 @@ from opwatch.collectors.discards import DiscardTracer
 from opwatch.collectors.fitrim import FITRIM, mounted_at
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.collectors.trimming import tracer_of
-from opwatch.device import Devices
 from opwatch.ftl import profiles
-from opwatch.process import run_tool
-from opwatch.scratch import ScratchDisk
+from opwatch.host.device import Devices
+from opwatch.host.process import run_tool
+from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.overhead import program_statistics
 from opwatch.trim.audit import ALL
 from opwatch.trim.flow import Stage, total

@@ -24,11 +24,11 @@ from opwatch.counters.evidence import Evidence
 from opwatch.counters.report import report
 from opwatch.drive.place import Record
 from opwatch.ftl import profiles
+from opwatch.host.usage import mount_of, number_of_mount, parse_mountinfo, parse_swaps
 from opwatch.settings import parse_toml
 from opwatch.trim.causes import PACKAGED as CAUSES
 from opwatch.trim.causes import parse_causes
 from opwatch.trim.schedule import parse_fstab, parse_properties
-from opwatch.usage import mount_of, number_of_mount, parse_mountinfo, parse_swaps
 
 from .rules import BOUND, refused_or_sound
 

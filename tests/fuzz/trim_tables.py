@@ -9,9 +9,9 @@ import random
 import sys
 from pathlib import Path
 
+from opwatch.host.usage import parse_mountinfo
 from opwatch.trim import dmtable
 from opwatch.trim.schedule import from_properties, parse_fstab, parse_properties
-from opwatch.usage import parse_mountinfo
 
 from .rules import refused_or_sound
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from opwatch.scratch import ScratchDisk
+from opwatch.host.scratch import ScratchDisk
 from tests.requirements import require_kernel
 
 from .guard import enter_own_namespace

@@ -13,11 +13,11 @@ from typing import Any
 
 from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.transports import FolderTransport
-from opwatch.device import Devices
 from opwatch.drive import life, server
 from opwatch.drive.place import Place
 from opwatch.drive.spec import parse_fault, parse_op, physical_bytes
 from opwatch.errors import OpwatchError
+from opwatch.host.device import Devices
 
 from .guard import guarded
 

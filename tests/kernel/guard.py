@@ -18,7 +18,7 @@ from pathlib import Path
 from opwatch.drive import life
 from opwatch.drive.place import Place
 from opwatch.errors import OpwatchError
-from opwatch.usage import read_usage
+from opwatch.host.usage import read_usage
 
 _OWN = "own-namespace"
 _arguments: list[str] = []

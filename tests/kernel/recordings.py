@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from opwatch.collectors.recording import Recording
-from opwatch.device import Devices
+from opwatch.host.device import Devices
 
 from .watching import ATTEMPTS, opwatch
 

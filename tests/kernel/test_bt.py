@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.scratch import ScratchDisk
+from opwatch.host.scratch import ScratchDisk
 from tests.requirements import unmet
 
 from .bpftrace import SCRIPTS, missing

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from opwatch.scratch import ScratchDisk
+from opwatch.host.scratch import ScratchDisk
 
 from .load import reads
 

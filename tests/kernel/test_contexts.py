@@ -10,7 +10,7 @@ import pytest
 
 from opwatch.collectors.contexts import ContextProbe, is_global, watch_switches
 from opwatch.contexts import WHERE, Switches
-from opwatch.scratch import ScratchDisk
+from opwatch.host.scratch import ScratchDisk
 
 from .watching import opwatch
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.scratch import ScratchDisk
+from opwatch.host.scratch import ScratchDisk
 
 from .load import BLKZEROOUT, BLOCK, discards, flushes, reads, writes
 from .watching import ATTEMPTS, Seen, lines, opwatch, watch

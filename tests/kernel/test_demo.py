@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.drive.place import Place, places
-from opwatch.mountspaces import survey
+from opwatch.host.mountspaces import survey
 from opwatch.tools import demo_drive
 from tests.requirements import require_drive
 

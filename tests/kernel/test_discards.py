@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from opwatch.collectors.discards import DiscardTracer
-from opwatch.device import Devices
-from opwatch.scratch import ScratchDisk
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
 from opwatch.trim.flow import Stage, Trace, Who, total
 
 from .load import BLKZEROOUT, discards, writes

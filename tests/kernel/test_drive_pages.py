@@ -6,8 +6,8 @@ import pytest
 
 from opwatch.collectors.simulated import find_simulated
 from opwatch.counters import endurance, fdp, identify, ocp, smart_log
-from opwatch.device import Devices
-from opwatch.scratch import ScratchDisk
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
 from tests.requirements import require_drive
 
 from .drives import MIB, Drive, drive, fio, run

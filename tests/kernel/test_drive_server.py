@@ -19,7 +19,7 @@ from opwatch.drive import life, nodes, server
 from opwatch.drive.place import ROOT, Place
 from opwatch.drive.process import server_of
 from opwatch.errors import RefusedError
-from opwatch.mountspaces import Survey
+from opwatch.host.mountspaces import Survey
 from tests.requirements import require_drive
 
 from .drives import Drive, drive, fio, loops_of, run

@@ -17,7 +17,7 @@ from tests.requirements import require_drive
 _RUN = """
 import sys
 from pathlib import Path
-from opwatch.scratch import ScratchDisk
+from opwatch.host.scratch import ScratchDisk
 from tests.kernel import guard, trims
 from tests.kernel.drives import drive
 guard.enter_own_namespace()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.mountspaces import is_claimed
-from opwatch.scratch import ScratchDisk
+from opwatch.host.mountspaces import is_claimed
+from opwatch.host.scratch import ScratchDisk
 
 from .drives import fio
 from .filesystems import make, mounted

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from opwatch.collectors.blk import BlockTracer
-from opwatch.device import Devices
 from opwatch.errors import OpwatchError
-from opwatch.scratch import ScratchDisk
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.watch import choose_leaves
 
 from .load import reads

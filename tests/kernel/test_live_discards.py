@@ -11,8 +11,8 @@ from typing import Any
 
 from opwatch.collectors.blk import BlockTracer
 from opwatch.collectors.live_discards import LiveDiscards
-from opwatch.device import Devices
-from opwatch.scratch import ScratchDisk
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.overhead import program_statistics
 from opwatch.tools.watch import choose_leaves
 

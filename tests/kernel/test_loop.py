@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch import loop
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
+from opwatch.host import loop
 
 from .trims import MKFS, run
 

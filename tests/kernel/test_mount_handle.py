@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from opwatch import loop
 from opwatch.collectors import fitrim_process, sentinels, trimming
 from opwatch.collectors.fitrim import fitrim, mounted_at
 from opwatch.collectors.mount_handle import mount_number, opened
 from opwatch.collectors.raw_disk import RawDisk, life_of
 from opwatch.collectors.trim_layers import LayerReader
-from opwatch.device import Devices
 from opwatch.errors import OpwatchError, RefusedError
-from opwatch.scratch import ScratchDisk
+from opwatch.host import loop
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.trim_audit import audit_mount
 from opwatch.trim.layers import Stack
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.device import Devices
-from opwatch.mountspaces import is_claimed, survey_of
-from opwatch.scratch import ScratchDisk
+from opwatch.host.device import Devices
+from opwatch.host.mountspaces import is_claimed, survey_of
+from opwatch.host.scratch import ScratchDisk
 
 from .filesystems import make
 from .trims import MIB, run

@@ -10,8 +10,8 @@ import pytest
 from opwatch import _native, abi
 from opwatch.collectors import blk
 from opwatch.collectors.blk import BlockTracer
-from opwatch.device import Devices
-from opwatch.scratch import ScratchDisk
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.watch import choose_leaves
 
 from .load import BLOCK, reads

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.lowest import file_extents
-from opwatch.scratch import MEMORY, ScratchDisk
+from opwatch.host.scratch import MEMORY, ScratchDisk
+from opwatch.host.usage import read_usage
 from opwatch.trim.audit import Verdict
-from opwatch.usage import read_usage
 from tests.requirements import require_drive
 
 from . import trims

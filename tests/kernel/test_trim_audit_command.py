@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from opwatch.contexts import WHERE
-from opwatch.scratch import ScratchDisk
+from opwatch.host.scratch import ScratchDisk
 from opwatch.trim.audit import Audit, Verdict
 
 from . import trims

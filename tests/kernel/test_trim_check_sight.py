@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from opwatch.scratch import ScratchDisk
+from opwatch.host.scratch import ScratchDisk
 from tests.requirements import unmet
 
 from .filesystems import make, mounted

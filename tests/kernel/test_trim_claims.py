@@ -14,10 +14,10 @@ import pytest
 
 from opwatch.collectors import fitrim_process
 from opwatch.collectors.discards import DiscardTracer
-from opwatch.scratch import ScratchDisk
+from opwatch.host.scratch import ScratchDisk
+from opwatch.host.usage import Mount
 from opwatch.trim.audit import Answer, Asked, Audit
 from opwatch.trim.flow import Amount, Stage
-from opwatch.usage import Mount
 
 from . import trims
 from .trims import ATTEMPTS, MIB, mounted

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from opwatch.scratch import ScratchDisk
+from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.trim_audit import audit_mount
 from opwatch.trim.audit import Asked, Audit, Verdict
 from tests.requirements import require_drive

@@ -19,8 +19,8 @@ from opwatch.collectors.fitrim import fitrim, mounted_at
 from opwatch.collectors.free_space import read_free_space
 from opwatch.collectors.history_file import read_history
 from opwatch.collectors.recording import Recording
-from opwatch.device import Devices
-from opwatch.scratch import ScratchDisk
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
 from opwatch.trim.changes import Change, Kind, decode
 from opwatch.trim.extents import Extents
 from opwatch.trim.sectormap import State

@@ -14,8 +14,8 @@ import pytest
 
 from opwatch.collectors.history_file import read_history
 from opwatch.collectors.recording import Recording
-from opwatch.device import Devices
-from opwatch.scratch import ScratchDisk
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
 from opwatch.trim.sectormap import State
 
 from .drives import MIB, run

@@ -16,7 +16,7 @@ from opwatch.collectors.free_space import settle
 from opwatch.collectors.sentinels import Sentinels, prove_sizes
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.errors import RefusedError, UsageError
-from opwatch.scratch import ScratchDisk
+from opwatch.host.scratch import ScratchDisk
 from opwatch.trim.sentinel import Seen, verdict
 from tests.requirements import require_drive
 

@@ -16,8 +16,8 @@ import pytest
 from opwatch.collectors.fitrim import fitrim, mounted_at
 from opwatch.collectors.free_space import read_free_space
 from opwatch.collectors.lowest import Places, file_extents
-from opwatch.device import Devices
-from opwatch.scratch import ScratchDisk
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
 from opwatch.trim.extents import Extents
 from tests.requirements import require_drive
 

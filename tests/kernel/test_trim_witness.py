@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors import fitrim_process
+from opwatch.host.usage import Mount
 from opwatch.trim.accounts import Bearing, Told
 from opwatch.trim.audit import Answer, Asked, Audit, Verdict
-from opwatch.usage import Mount
 from tests.requirements import require_drive
 
 from . import trims

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from opwatch.scratch import ScratchDisk
+from opwatch.host.scratch import ScratchDisk
 from tests.requirements import require_drive
 from tests.unit.test_progress import on_a_terminal
 

@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from opwatch.loop import Binding, attach
-from opwatch.scratch import MEMORY
+from opwatch.host.loop import Binding, attach
+from opwatch.host.scratch import MEMORY
+from opwatch.host.usage import Mount, read_usage
 from opwatch.tools.trim_audit import audit_mount
 from opwatch.trim.audit import Asked, Audit, Row, Verdict
-from opwatch.usage import Mount, read_usage
 
 from .guard import guarded
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opwatch.derive import Interval, derive
-from opwatch.device import Devices
+from opwatch.host.device import Devices
 from opwatch.tools.backends import attach
 from opwatch.tools.watch import choose_leaves
 from opwatch.trust import Trust, trust

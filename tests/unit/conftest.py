@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from opwatch.usage import Usage, parse_mountinfo, parse_swaps
+from opwatch.host.usage import Usage, parse_mountinfo, parse_swaps
 from tests.unit.mounts import MOUNTINFO, SWAPS
 from tests.unit.sysfs import Tree, machine
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from opwatch.device import BlockDevice, Devices
+from opwatch.host.device import BlockDevice, Devices
 
 PCI = "pci0000:00/0000:00:1f.2"
 SSD_QUEUE = {

@@ -8,7 +8,7 @@ import pytest
 from opwatch.clock import Anchor
 from opwatch.collectors.arrivals import Unwatched
 from opwatch.collectors.diskstats import StatSample, decode_stat
-from opwatch.device import BlockDevice
+from opwatch.host.device import BlockDevice
 from opwatch.observation import Arrival
 from opwatch.trust import Reading
 from tests.unit.samples import sample

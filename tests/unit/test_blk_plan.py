@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from opwatch.collectors import blk
-from opwatch.device import BlockDevice, Leaf
+from opwatch.host.device import BlockDevice, Leaf
 
 from .sysfs import Tree
 

@@ -11,9 +11,9 @@ import pytest
 from opwatch.abi import LATENCY, SIZE
 from opwatch.collectors.bpftrace import Frames, batch_head, decode
 from opwatch.collectors.bpftrace_script import EVENTS, operation_key, script, slot
-from opwatch.device import Devices, Leaf
 from opwatch.errors import BadInput
 from opwatch.hist import Scale
+from opwatch.host.device import Devices, Leaf
 
 
 def leaf(tmp_path: Path, name: str, dev: str | None, *, partition: bool = False) -> Leaf:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.device import BlockDevice, Devices
 from opwatch.errors import UsageError
+from opwatch.host.device import BlockDevice, Devices
 from tests.unit.sysfs import Tree, machine, write
 
 

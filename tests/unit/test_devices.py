@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from opwatch.details import (
+from opwatch.errors import Unsupported, UsageError
+from opwatch.host.details import (
     Details,
     Limits,
     chosen_scheduler,
@@ -18,12 +19,11 @@ from opwatch.details import (
     transport,
     unit_serial,
 )
-from opwatch.device import BlockDevice, Devices
-from opwatch.errors import Unsupported, UsageError
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.usage import Usage
 from opwatch.sinks.devices import HEADER, detail_lines
 from opwatch.sinks.terminal import encodable
 from opwatch.tools import devices as command
-from opwatch.usage import Usage
 from tests.unit.sysfs import SSD_QUEUE, Tree, write
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from opwatch.collectors.discards import DiscardTracer
-from opwatch.device import BlockDevice
+from opwatch.host.device import BlockDevice
 from opwatch.trim.flow import Stage
 
 pytest.importorskip("opwatch._native")

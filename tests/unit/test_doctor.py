@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch import diagnosis, toolbox
-from opwatch.diagnosis import Check, Extension, State, note, ok, problem, verdict
+from opwatch.host import diagnosis, toolbox
+from opwatch.host.diagnosis import Check, Extension, State, note, ok, problem, verdict
 from opwatch.tools import doctor
 from tests.unit.sysfs import Tree, machine, write
 
@@ -275,7 +275,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
     """A machine without tools and without the extension, where nobody has privileges."""
     monkeypatch.setattr(toolbox, "PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "opwatch._native", None)
-    monkeypatch.setattr("opwatch.capabilities.missing", lambda: ["CAP_BPF", "CAP_PERFMON"])
+    monkeypatch.setattr("opwatch.host.capabilities.missing", lambda: ["CAP_BPF", "CAP_PERFMON"])
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setattr(doctor, "_kernel_checks", lambda: [ok("kernel", "Linux")])
     return machine(tmp_path)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from opwatch import diagnosis, toolbox
 from opwatch.collectors import probes
-from opwatch.diagnosis import Attempt, State, ok
 from opwatch.errors import OpwatchError, PermissionMissing, ProbeRejected, Unsupported
-from opwatch.toolbox import Answer
+from opwatch.host import diagnosis, toolbox
+from opwatch.host.diagnosis import Attempt, State, ok
+from opwatch.host.toolbox import Answer
 from tests.unit.sysfs import Tree, machine
 
 LOG = """libbpf: prog 'rq_requeue': BPF program load failed: Permission denied

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.simulated import find_simulated
-from opwatch.device import BlockDevice
 from opwatch.drive.nodes import is_still
 from opwatch.drive.place import Place, Record, places
 from opwatch.drive.process import ask, end_process, server_of
 from opwatch.errors import OpwatchError
-from opwatch.usage import number_of_mount, parse_mountinfo
+from opwatch.host.device import BlockDevice
+from opwatch.host.usage import number_of_mount, parse_mountinfo
 
 MOUNTINFO = """\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw

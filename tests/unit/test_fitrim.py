@@ -8,7 +8,7 @@ import pytest
 
 from opwatch.collectors.fitrim import check_mount
 from opwatch.errors import RefusedError, UsageError
-from opwatch.usage import Mount, Usage
+from opwatch.host.usage import Mount, Usage
 
 
 def usage(*mounts: Mount) -> Usage:

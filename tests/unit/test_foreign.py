@@ -24,10 +24,10 @@ from opwatch.counters.plugin_text import parse_plugin_text
 from opwatch.counters.smartctl_text import parse_smartctl_text
 from opwatch.errors import BadInput, OpwatchError, UsageError
 from opwatch.ftl import profiles
-from opwatch.process import run_tool
+from opwatch.host.process import run_tool
+from opwatch.host.usage import parse_mountinfo, read_usage
 from opwatch.settings import parse_toml
 from opwatch.trim.causes import parse_causes
-from opwatch.usage import parse_mountinfo, read_usage
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
 DEEP = "[" * 100_000

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from opwatch.collectors.live import LiveWaf
-from opwatch.device import BlockDevice, Devices
 from opwatch.errors import UsageError
+from opwatch.host.device import BlockDevice, Devices
 from opwatch.live import Live
 from opwatch.live_figure import live, stale
 from opwatch.sinks.lines import live_line

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from opwatch.collectors.live import LiveWaf, drives_of
-from opwatch.device import BlockDevice, Leaf
+from opwatch.host.device import BlockDevice, Leaf
 from tests.unit.sysfs import Tree, machine
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.device import BlockDevice, Leaf
 from opwatch.errors import OpwatchError, UsageError
-from opwatch.membership import Change, Member, Membership, Why
-from opwatch.selection import Selection
+from opwatch.host.device import BlockDevice, Leaf
+from opwatch.samples.membership import Change, Member, Membership, Why
+from opwatch.samples.selection import Selection
 from tests.unit.sysfs import Tree, machine, write
 
 
@@ -183,7 +183,7 @@ def test_too_few_descriptors_are_no_disk_that_has_gone(tree: Tree, monkeypatch: 
         raise OSError(24, "Too many open files")
 
     device: BlockDevice = tree["sda"]
-    monkeypatch.setattr("opwatch.device.os.open", refuse)
+    monkeypatch.setattr("opwatch.host.device.os.open", refuse)
     with pytest.raises(OpwatchError, match="ulimit -n"):
         Membership(tree.devices, Selection(tree.devices, [device.name]))
 
@@ -197,7 +197,7 @@ def test_too_few_descriptors_for_one_that_came_do_not_end_it(
     def refuse(leaf: Leaf) -> Member:
         raise OpwatchError(f"{leaf.device.name}: Too many open files")
 
-    monkeypatch.setattr("opwatch.membership.Member", refuse)
+    monkeypatch.setattr("opwatch.samples.membership.Member", refuse)
     change = members.look()
     assert change
     assert [(leaf.device.name, reason) for leaf, reason in change.refused] == [

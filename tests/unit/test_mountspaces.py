@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from opwatch import foreign, mountspaces
+from opwatch import foreign
 from opwatch.drive import users
 from opwatch.errors import BadInput
-from opwatch.mountspaces import MountedIn, MountSpace, Survey, survey
-from opwatch.usage import Mount
+from opwatch.host import mountspaces
+from opwatch.host.mountspaces import MountedIn, MountSpace, Survey, survey
+from opwatch.host.usage import Mount
 
 from .sysfs import Tree
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from opwatch import privilege
-from opwatch.bpftrace_trial import MOUNT, judge
-from opwatch.diagnosis import State, ok
-from opwatch.privilege import missing, own_command
+from opwatch.host import privilege
+from opwatch.host.bpftrace_trial import MOUNT, judge
+from opwatch.host.diagnosis import State, ok
+from opwatch.host.privilege import missing, own_command
 from opwatch.tools import cli
 
 

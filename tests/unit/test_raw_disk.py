@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.raw_disk import open_device
-from opwatch.device import BlockDevice
 from opwatch.errors import OpwatchError, RefusedError
+from opwatch.host.device import BlockDevice
 
 from .sysfs import Tree
 

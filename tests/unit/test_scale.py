@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.device import BlockDevice, Devices
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.usage import Mount, Usage, mount_of, parse_mountinfo
 from opwatch.tools import trim_check
 from opwatch.trim.schedule import Schedule
-from opwatch.usage import Mount, Usage, mount_of, parse_mountinfo
 
 MOUNTS = 10_000
 

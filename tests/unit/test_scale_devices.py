@@ -13,15 +13,15 @@ import pytest
 from opwatch.collectors.live import LiveWaf
 from opwatch.collectors.live_discards import LiveDiscards
 from opwatch.collectors.open_files import DeletedFiles
-from opwatch.membership import Membership
-from opwatch.selection import Selection
+from opwatch.host.usage import Usage, parse_mountinfo
+from opwatch.samples.membership import Membership
+from opwatch.samples.selection import Selection
 from opwatch.sinks.lines import Lines
 from opwatch.tools import devices, trim_check
 from opwatch.tools.watching import Watching
 from opwatch.tracer_set import TracerSet
 from opwatch.trim.forecast import Space
 from opwatch.trim.schedule import Schedule
-from opwatch.usage import Usage, parse_mountinfo
 
 from .sysfs import Tree
 from .tracers import Attaching

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from opwatch import capabilities
 from opwatch.collectors.open_files import deleted_files
-from opwatch.mountspaces import MountedIn, MountSpace, elsewhere
-from opwatch.sight import out_of_sight
+from opwatch.host import capabilities
+from opwatch.host.mountspaces import MountedIn, MountSpace, elsewhere
+from opwatch.host.sight import out_of_sight
+from opwatch.host.usage import Mount, parse_mountinfo
 from opwatch.sinks.unseen import Unseen, unseen_document, unseen_lines
-from opwatch.usage import Mount, parse_mountinfo
 
 FIRST = {"pid": "pid:[4026531836]", "user": "user:[4026531837]"}
 

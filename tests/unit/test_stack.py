@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from opwatch.stack import Node, forest, natural
+from opwatch.host.forest import Node, forest, natural
 from tests.unit.sysfs import Tree
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from opwatch import abi
-from opwatch.device import BlockDevice, Leaf
 from opwatch.errors import OpwatchError
+from opwatch.host.device import BlockDevice, Leaf
 from opwatch.tracer_set import MAX_PARTS, TracerSet
 from tests.unit.tracers import Attaching
 

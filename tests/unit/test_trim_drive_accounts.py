@@ -12,8 +12,8 @@ from opwatch.collectors import trim_accounts
 from opwatch.collectors.trim_accounts import DriveAccounts
 from opwatch.counters.evidence import Attribute, Evidence
 from opwatch.counters.reading import Drive
-from opwatch.device import BlockDevice
 from opwatch.errors import OpwatchError
+from opwatch.host.device import BlockDevice
 from opwatch.trim.accounts import Account, Counts
 from opwatch.trim.extents import Extents
 

@@ -11,8 +11,8 @@ from opwatch.collectors.transports import Snapshot
 from opwatch.collectors.trim_accounts import DriveAccounts
 from opwatch.counters import identify, ocp
 from opwatch.counters.identify import Controller
-from opwatch.device import BlockDevice
 from opwatch.errors import OpwatchError
+from opwatch.host.device import BlockDevice
 from opwatch.trim.accounts import Account, Counts
 
 from .trim_evidence import layer, stack

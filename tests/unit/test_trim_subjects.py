@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from opwatch.errors import UsageError
+from opwatch.host.usage import Usage, parse_mountinfo
 from opwatch.tools.trim_check import Check
 from opwatch.trim.schedule import Schedule
-from opwatch.usage import Usage, parse_mountinfo
 from tests.unit.sysfs import Tree
 
 MOUNTS = """

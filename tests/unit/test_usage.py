@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.device import BlockDevice
-from opwatch.usage import Usage, mount_of, parse_mountinfo, parse_swaps, read_usage
+from opwatch.host.device import BlockDevice
+from opwatch.host.usage import Usage, mount_of, parse_mountinfo, parse_swaps, read_usage
 from tests.unit.mounts import MOUNTINFO, SWAPS
 from tests.unit.sysfs import Tree, write
 

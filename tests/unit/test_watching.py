@@ -11,8 +11,8 @@ import pytest
 
 from opwatch.collectors.live import LiveWaf
 from opwatch.collectors.live_discards import LiveDiscards
-from opwatch.membership import Membership
-from opwatch.selection import Selection
+from opwatch.samples.membership import Membership
+from opwatch.samples.selection import Selection
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
 from opwatch.tools.watching import Watching

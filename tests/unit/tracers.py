@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opwatch.device import Leaf
 from opwatch.errors import OpwatchError
+from opwatch.host.device import Leaf
 from opwatch.trust import Reading
 from tests.unit.samples import Op, sample
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.counters.identify import Controller, Namespace
-from opwatch.device import BlockDevice
 from opwatch.errors import OpwatchError
+from opwatch.host.device import BlockDevice
+from opwatch.host.usage import Usage, parse_mountinfo
 from opwatch.trim import dmtable
 from opwatch.trim.dmtable import Target
 from opwatch.trim.extents import Extents
 from opwatch.trim.forecast import Forecast, Space, forecast
 from opwatch.trim.layers import Stack
-from opwatch.usage import Usage, parse_mountinfo
 from tests.unit.sysfs import SSD_QUEUE, Tree, write
 
 NO_DISCARD = SSD_QUEUE | {"discard_granularity": "0", "discard_max_bytes": "0", "discard_max_hw_bytes": "0"}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 
 from opwatch.derive import derive
-from opwatch.device import Devices
 from opwatch.hist import Histogram
+from opwatch.host.device import Devices
 from opwatch.tools.backends import attach
 from opwatch.tools.watch import choose_leaves
 from opwatch.tracing import Tracer

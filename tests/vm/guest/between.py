@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from opwatch.derive import derive
-from opwatch.device import Devices
+from opwatch.host.device import Devices
 from opwatch.tools.backends import attach
 from opwatch.tools.watch import choose_leaves
 from opwatch.tracing import Tracer

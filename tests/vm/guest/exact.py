@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from opwatch.derive import derive
-from opwatch.device import Devices, Leaf
+from opwatch.host.device import Devices, Leaf
 from opwatch.tools.backends import attach
 from opwatch.trust import GROUPS, Trust, trust
 from tests.kernel.watching import REST_S, Seen, watch

@@ -9,7 +9,7 @@ import pytest
 
 from opwatch.collectors.discards import DiscardTracer
 from opwatch.collectors.raw_disk import RawDisk
-from opwatch.device import Devices
+from opwatch.host.device import Devices
 from opwatch.tools.trim_audit import audit_mount
 from opwatch.trim.audit import Asked
 from opwatch.trim.flow import Stage, total

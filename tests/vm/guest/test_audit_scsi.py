@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors import fitrim_process
+from opwatch.host.usage import Mount
 from opwatch.tools.trim_audit import audit_mount
 from opwatch.trim.accounts import Bearing
 from opwatch.trim.audit import Answer, Asked
 from opwatch.trim.flow import Stage, total
-from opwatch.usage import Mount
 from tests.kernel.trims import mount_at
 from tests.vm.guest import sysfs
 from tests.vm.guest.audits import Audit, Verdict, audit, codes, filesystem, row, whole

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.discards import DiscardTracer
-from opwatch.device import Devices
+from opwatch.host.device import Devices
 from opwatch.trim.flow import Stage, Who
 from tests.kernel import trims
 from tests.kernel.load import discards

@@ -11,8 +11,8 @@ import pytest
 
 from opwatch.collectors import bcc
 from opwatch.collectors.bpftrace import QUEUE
-from opwatch.device import Devices
 from opwatch.errors import Unsupported
+from opwatch.host.device import Devices
 from opwatch.tools.backends import BACKENDS
 from opwatch.tools.watch import choose_leaves
 from tests.kernel.load import flushes, mixture, reads, writes

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.device import Devices
+from opwatch.host.device import Devices
 from opwatch.tools.backends import attach
 from opwatch.tools.watch import choose_leaves
 from opwatch.tracing import Tracer

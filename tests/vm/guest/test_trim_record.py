@@ -23,7 +23,7 @@ from opwatch.collectors.free_space import read_free_space
 from opwatch.collectors.lba_status import held_by_map
 from opwatch.collectors.raw_disk import RawDisk
 from opwatch.collectors.recording import Recording
-from opwatch.device import Devices
+from opwatch.host.device import Devices
 from opwatch.tools import cli
 from opwatch.trim.changes import Change, Kind, decode
 from opwatch.trim.extents import Extents

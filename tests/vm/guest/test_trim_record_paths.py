@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.recording import Recording
-from opwatch.device import Devices
+from opwatch.host.device import Devices
 from opwatch.tools import cli
 from opwatch.trim.sectormap import State
 from tests.kernel.load import discards, writes

@@ -17,7 +17,7 @@ from opwatch.collectors.lba_status import held_by_map
 from opwatch.collectors.lowest import landings
 from opwatch.collectors.raw_disk import RawDisk
 from opwatch.collectors.trim_layers import LayerReader
-from opwatch.device import Devices
+from opwatch.host.device import Devices
 from opwatch.tools import cli
 from tests.vm.guest import stacked, sysfs
 from tests.vm.guest.nullblk import NullBlk, null_blk

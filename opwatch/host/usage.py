@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opwatch.device import BlockDevice
 from opwatch.errors import BadInput
 from opwatch.foreign import fields_of, lines_of, read_names, unescaped
+from opwatch.host.device import BlockDevice
 
 
 @dataclass(frozen=True, slots=True)

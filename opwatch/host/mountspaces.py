@@ -12,11 +12,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.device import BlockDevice, Devices
 from opwatch.errors import BadInput, OpwatchError
 from opwatch.foreign import read_names
-from opwatch.sight import out_of_sight
-from opwatch.usage import Mount, parse_mountinfo
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.sight import out_of_sight
+from opwatch.host.usage import Mount, parse_mountinfo
 
 # What /proc answers for a thread that has ended, or is about to: mountinfo of such a one is EINVAL.
 _ENDED = (errno.ENOENT, errno.ESRCH, errno.EINVAL)

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from opwatch import capabilities
-from opwatch.usage import Mount
+from opwatch.host import capabilities
+from opwatch.host.usage import Mount
 
 # Inodes of the first PID and user namespaces (linux/proc_ns.h).
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"

@@ -8,8 +8,8 @@ import secrets
 from pathlib import Path
 from types import TracebackType
 
-from opwatch import loop
 from opwatch.errors import OpwatchError
+from opwatch.host import loop
 
 MEMORY = Path("/dev/shm")
 _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)

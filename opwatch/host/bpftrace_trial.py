@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from opwatch.diagnosis import Check, State, note
+from opwatch.host.diagnosis import Check, State, note
 
 _TRACEFS = Path("/sys/kernel/tracing")
 # What every probe of the script needs: a function of the block layer as kfunc, and an end.

@@ -6,9 +6,9 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opwatch.device import BlockDevice, Devices, Leaf, Presence
 from opwatch.errors import OpwatchError
-from opwatch.selection import Selection
+from opwatch.host.device import BlockDevice, Devices, Leaf, Presence
+from opwatch.samples.selection import Selection
 
 
 class Why(enum.Enum):

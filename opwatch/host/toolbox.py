@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.bpftrace_trial import try_bpftrace
-from opwatch.diagnosis import Check, note, ok
+from opwatch.host.bpftrace_trial import try_bpftrace
+from opwatch.host.diagnosis import Check, note, ok
 
 # Administrators' folders that an ordinary user's PATH leaves out, and where bcc installs its tools.
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/share/bcc/tools"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from opwatch.device import BlockDevice, Devices
+from opwatch.host.device import BlockDevice, Devices
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.device import SECTOR, BlockDevice, Devices
-from opwatch.usage import Mount, Usage
+from opwatch.host.device import SECTOR, BlockDevice, Devices
+from opwatch.host.usage import Mount, Usage
 
 
 @dataclass(frozen=True, slots=True)

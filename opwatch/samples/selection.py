@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opwatch.device import BlockDevice, Devices, Leaf
 from opwatch.errors import UsageError
+from opwatch.host.device import BlockDevice, Devices, Leaf
 
 
 class Selection:

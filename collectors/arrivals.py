@@ -9,8 +9,8 @@ from pathlib import Path
 from opwatch.clock import Anchor
 from opwatch.collectors.diskstats import decode_stat
 from opwatch.host.device import BlockDevice
-from opwatch.observation import Arrival
-from opwatch.trust import Reading
+from opwatch.samples.observation import Arrival
+from opwatch.trace.trust import Reading
 
 _NAME = 2
 

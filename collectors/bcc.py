@@ -17,8 +17,6 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-from opwatch import abi
-from opwatch.abi import HOT_OPS, LATENCY, OPS, SIZE, STATUSES, OpSample
 from opwatch.collectors.bcc_source import cold_hists, constants, queue_hists, source
 from opwatch.collectors.blk import plan
 from opwatch.collectors.diskstats import StatReader
@@ -26,8 +24,10 @@ from opwatch.errors import OpwatchError, ProbeRejected, Unsupported
 from opwatch.host import privilege
 from opwatch.host.capabilities import missing
 from opwatch.host.device import Leaf
-from opwatch.tracing import Counted, settled
-from opwatch.trust import Reading
+from opwatch.trace import abi
+from opwatch.trace.abi import HOT_OPS, LATENCY, OPS, SIZE, STATUSES, OpSample
+from opwatch.trace.tracing import Counted, settled
+from opwatch.trace.trust import Reading
 
 # Where Debian's python3-bpfcc is; an interpreter of a virtual environment does not look there.
 SYSTEM_PACKAGES = "/usr/lib/python3/dist-packages"

@@ -6,8 +6,8 @@ import re
 import struct
 from pathlib import Path
 
-from opwatch import abi
 from opwatch.collectors.blk import Plan
+from opwatch.trace import abi
 
 # Installed with opwatch.tools; the bodies are links to bpf/.
 FOLDER = Path(__file__).parents[1] / "tools" / "bcc"

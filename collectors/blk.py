@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from opwatch import abi
 from opwatch.collectors.diskstats import StatReader
 from opwatch.errors import (
     OpwatchError,
@@ -19,8 +18,9 @@ from opwatch.errors import (
 )
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.host.privilege import missing
-from opwatch.tracing import Counted, settled
-from opwatch.trust import Reading
+from opwatch.trace import abi
+from opwatch.trace.tracing import Counted, settled
+from opwatch.trace.trust import Reading
 
 # An I/O scheduler that is switched on later brings tags of its own: 2 * BLKDEV_DEFAULT_RQ of them.
 SCHEDULER_TAGS = 256

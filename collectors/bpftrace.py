@@ -14,8 +14,6 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from opwatch import abi
-from opwatch.abi import LATENCY, OPS, SIZE, OpSample, TargetSample
 from opwatch.collectors.bpftrace_script import (
     EVENTS,
     FIRST_MAP,
@@ -28,12 +26,14 @@ from opwatch.collectors.diskstats import StatReader
 from opwatch.collectors.held_programs import HeldPrograms
 from opwatch.errors import BadInput, OpwatchError, Unsupported, UsageError
 from opwatch.foreign import parse_json, read_text, text_of
-from opwatch.hist import Histogram
 from opwatch.host.capabilities import effective
 from opwatch.host.device import Leaf
 from opwatch.host.privilege import missing
-from opwatch.tracing import Counted, settled
-from opwatch.trust import Reading
+from opwatch.trace import abi
+from opwatch.trace.abi import LATENCY, OPS, SIZE, OpSample, TargetSample
+from opwatch.trace.hist import Histogram
+from opwatch.trace.tracing import Counted, settled
+from opwatch.trace.trust import Reading
 
 QUEUE = "time in the queue: bpftrace is not attached where requests enter it"
 MISSES = "runs skipped by the kernel: /proc does not tell them of bpftrace's programs here"

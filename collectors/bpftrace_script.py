@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import indent
 
-from opwatch.abi import LATENCY, SIZE
 from opwatch.collectors.blk import ends_twice
-from opwatch.hist import Scale
 from opwatch.host.device import Leaf
+from opwatch.trace.abi import LATENCY, SIZE
+from opwatch.trace.hist import Scale
 
 # Keys of @event, the counters of an operation that are plain counts.
 EVENTS = (
@@ -51,7 +51,7 @@ _OPERATIONS = (
 )
 
 
-# Its place in opwatch.ops.OPS.
+# Its place in opwatch.trace.ops.OPS.
 FLUSH = 2
 
 
@@ -103,7 +103,7 @@ def _find(leaves: Sequence[Leaf]) -> str:
 
 
 def operation_key(op: int) -> int:
-    """How the maps number an operation of opwatch/abi.py: what the table does not know is 0."""
+    """How the maps number an operation of opwatch/trace/abi.py: what the table does not know is 0."""
     return op + 1 if op < len(_OPERATIONS) else 0
 
 

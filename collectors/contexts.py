@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from opwatch.contexts import ENOUGH, Switches, context_switches, missing_there
+from opwatch.trace.contexts import ENOUGH, Switches, context_switches, missing_there
 
 _LONGEST_S, _LOOK_S = 2.0, 0.05
 # The inode of the initial PID namespace, PROC_PID_INIT_INO of include/linux/proc_ns.h since Linux 3.8.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from opwatch.abi import TargetSample
 from opwatch.collectors.blk import BlockTracer
 from opwatch.collectors.cgroups import cgroup_names
 from opwatch.collectors.discard_limits import limits_of
@@ -13,7 +12,8 @@ from opwatch.collectors.discard_programs import Loading, loader
 from opwatch.collectors.discards import DiscardTracer
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.host.usage import read_usage
-from opwatch.tracing import Tracer
+from opwatch.trace.abi import TargetSample
+from opwatch.trace.tracing import Tracer
 from opwatch.trim.live import Discards, between, stalled
 
 

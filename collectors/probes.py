@@ -7,10 +7,10 @@ from pathlib import Path
 
 from opwatch.collectors.blk import BlockTracer, explain_probe_error
 from opwatch.collectors.contexts import watch_switches
-from opwatch.contexts import WHERE
 from opwatch.errors import OpwatchError, ProbeRejected
 from opwatch.host.device import BlockDevice, Devices, Leaf
 from opwatch.host.diagnosis import REPORT, Attempt, Check, note, ok, problem, program
+from opwatch.trace.contexts import WHERE
 
 REQUEST_PROGRAMS = ("rq_issue", "rq_complete", "rq_requeue", "rq_queue")
 BIO_PROGRAMS = ("bio_queue", "bio_complete")

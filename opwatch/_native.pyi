@@ -1,6 +1,6 @@
 """The extension: glue around BPF objects and C libraries: load, attach, sum over CPUs, copy bytes.
 
-Layouts of what goes in and comes out are in bpf/opwatch_abi.h and tracer.h; opwatch/abi.py packs and reads
+Layouts of what goes in and comes out are in bpf/opwatch_abi.h and tracer.h; opwatch/trace/abi.py packs and reads
 them.
 """
 

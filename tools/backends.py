@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from opwatch.errors import UsageError
 from opwatch.host.device import Leaf
-from opwatch.tracing import Tracer
+from opwatch.trace.tracing import Tracer
 
 BACKENDS = ("libbpf", "bcc", "bpftrace")
 

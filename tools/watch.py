@@ -14,8 +14,8 @@ from opwatch.collectors.live_discards import LiveDiscards, offers_discards
 from opwatch.collectors.uevents import BlockEvents
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices, Leaf
-from opwatch.observation import Sink
 from opwatch.samples.membership import Membership
+from opwatch.samples.observation import Sink
 from opwatch.samples.selection import Selection
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
@@ -24,7 +24,7 @@ from opwatch.tools.arguments import time_between
 from opwatch.tools.backends import BACKENDS, attach
 from opwatch.tools.waiting import End, Waiter
 from opwatch.tools.watching import Watching
-from opwatch.tracer_set import TracerSet
+from opwatch.trace.tracer_set import TracerSet
 
 _WAF_S = 5.0
 _NO_DISK = "there is no disk to watch: none with a medium in /sys/block; opwatch devices lists what there is"

@@ -12,15 +12,15 @@ from opwatch.collectors.arrivals import Unwatched
 from opwatch.collectors.contexts import ContextProbe
 from opwatch.collectors.live import LiveWaf
 from opwatch.collectors.live_discards import LiveDiscards
-from opwatch.contexts import missing_there
-from opwatch.derive import derive
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Leaf
-from opwatch.observation import Arrival, Event, Leaving, Observation, Sink
 from opwatch.samples.membership import Change, Departure, Member, Membership, Why
+from opwatch.samples.observation import Arrival, Event, Leaving, Observation, Sink
 from opwatch.sinks.terminal import say
-from opwatch.tracer_set import TracerSet
-from opwatch.trust import Reading, Trust, trust
+from opwatch.trace.contexts import missing_there
+from opwatch.trace.derive import derive
+from opwatch.trace.tracer_set import TracerSet
+from opwatch.trace.trust import Reading, Trust, trust
 
 # However long the intervals are: what comes is unseen until somebody looks.
 _LOOK_S = 1.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
-from opwatch.abi import OPS
-from opwatch.derive import Latency, OpInterval, idle_op
-from opwatch.observation import Arrival, Event, Leaving, Observation
+from opwatch.samples.observation import Arrival, Event, Leaving, Observation
 from opwatch.sinks import SCHEMA
 from opwatch.sinks.terminal import Writer
-from opwatch.trust import Trust
+from opwatch.trace.abi import OPS
+from opwatch.trace.derive import Latency, OpInterval, idle_op
+from opwatch.trace.trust import Trust
 
 if TYPE_CHECKING:
     from opwatch.live import Live

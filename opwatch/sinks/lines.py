@@ -7,12 +7,12 @@ import textwrap
 from typing import TYPE_CHECKING, TextIO
 
 from opwatch import units
-from opwatch.derive import OpInterval
-from opwatch.hist import Histogram
-from opwatch.observation import Event, Observation
+from opwatch.samples.observation import Event, Observation
 from opwatch.sinks.terminal import COLUMNS, Writer
+from opwatch.trace.derive import OpInterval
+from opwatch.trace.hist import Histogram
+from opwatch.trace.trust import Drift, Trust
 from opwatch.trim.live import Discards
-from opwatch.trust import Drift, Trust
 
 if TYPE_CHECKING:
     from opwatch.live import Live

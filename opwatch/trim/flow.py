@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from opwatch.errors import BadInput
-from opwatch.ops import OPS
+from opwatch.trace.ops import OPS
 
 _FLOW = struct.Struct("=16sI4B6Q")
 _ORIGIN = struct.Struct("=16s16sQIBB2x5Q")

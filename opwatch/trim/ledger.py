@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from opwatch.derive import STATUS_NAMES
+from opwatch.trace.derive import STATUS_NAMES
 from opwatch.trim import losses, verdicts
 from opwatch.trim.audit import Audit, Evidence, Row, Verdict
 from opwatch.trim.causes import Reason, reason

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from opwatch.derive import STATUS_NAMES
+from opwatch.trace.derive import STATUS_NAMES
 from opwatch.trim import rules
 from opwatch.trim.audit import ALL, Evidence
 from opwatch.trim.causes import Reason, reason

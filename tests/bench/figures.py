@@ -14,14 +14,15 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from opwatch import _native, abi
+from opwatch import _native
 from opwatch.collectors.blk import MOST_STAMPS, MOST_STAMPS_IN_ALL, BlockTracer
 from opwatch.collectors.fio import run_fio
-from opwatch.hist import Histogram
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.overhead import LOAD, CostMeter, program_statistics
 from opwatch.tools.watch import choose_leaves
+from opwatch.trace import abi
+from opwatch.trace.hist import Histogram
 
 from .figure import Figure
 

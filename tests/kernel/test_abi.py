@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from opwatch import abi
+from opwatch.trace import abi
 
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "blk.bpf.o"
 

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from opwatch.collectors.contexts import ContextProbe, is_global, watch_switches
-from opwatch.contexts import WHERE, Switches
 from opwatch.host.scratch import ScratchDisk
+from opwatch.trace.contexts import WHERE, Switches
 
 from .watching import opwatch
 

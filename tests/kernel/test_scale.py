@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from opwatch import _native, abi
+from opwatch import _native
 from opwatch.collectors import blk
 from opwatch.collectors.blk import BlockTracer
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.watch import choose_leaves
+from opwatch.trace import abi
 
 from .load import BLOCK, reads
 from .test_counts import assert_nothing_lost

@@ -6,7 +6,7 @@ import random
 import struct
 from pathlib import Path
 
-from opwatch.abi import LATENCY, SIZE
+from opwatch.trace.abi import LATENCY, SIZE
 
 from .libbpf import loaded
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from opwatch.contexts import WHERE
 from opwatch.host.scratch import ScratchDisk
+from opwatch.trace.contexts import WHERE
 from opwatch.trim.audit import Audit, Verdict
 
 from . import trims

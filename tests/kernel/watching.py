@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opwatch.derive import Interval, derive
 from opwatch.host.device import Devices
 from opwatch.tools.backends import attach
 from opwatch.tools.watch import choose_leaves
-from opwatch.trust import Trust, trust
+from opwatch.trace.derive import Interval, derive
+from opwatch.trace.trust import Trust, trust
 
 # Some virtual machines skip BPF programs while PID 1 is current and count it nowhere. A completion that
 # meets it is lost, and the drift says so; a workload is then run again. A fault of ours would lose it

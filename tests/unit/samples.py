@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from opwatch import abi
-from opwatch.abi import LATENCY, OPS, SIZE, TargetSample
+from opwatch.trace import abi
+from opwatch.trace.abi import LATENCY, OPS, SIZE, TargetSample
 
 
 @dataclass

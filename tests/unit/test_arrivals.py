@@ -9,8 +9,8 @@ from opwatch.clock import Anchor
 from opwatch.collectors.arrivals import Unwatched
 from opwatch.collectors.diskstats import StatSample, decode_stat
 from opwatch.host.device import BlockDevice
-from opwatch.observation import Arrival
-from opwatch.trust import Reading
+from opwatch.samples.observation import Arrival
+from opwatch.trace.trust import Reading
 from tests.unit.samples import sample
 
 FIELDS = "{reads} 0 {sectors} 0 {writes} 0 {sectors} 0 0 0 0 0 0 0 0 0 0"

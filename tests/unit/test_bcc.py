@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from opwatch import abi
-from opwatch.abi import OpSample
 from opwatch.collectors import bcc, bcc_source
 from opwatch.collectors.blk import Plan
 from opwatch.errors import Unsupported
+from opwatch.trace import abi
+from opwatch.trace.abi import OpSample
 
 TARGETS = [abi.Target(0, 2**64 - 1, 0, 2, 256), abi.Target(2048, 4095, 512, 1, 64)]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.abi import LATENCY, SIZE
 from opwatch.collectors.bpftrace import Frames, batch_head, decode
 from opwatch.collectors.bpftrace_script import EVENTS, operation_key, script, slot
 from opwatch.errors import BadInput
-from opwatch.hist import Scale
 from opwatch.host.device import Devices, Leaf
+from opwatch.trace.abi import LATENCY, SIZE
+from opwatch.trace.hist import Scale
 
 
 def leaf(tmp_path: Path, name: str, dev: str | None, *, partition: bool = False) -> Leaf:

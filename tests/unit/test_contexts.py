@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.contexts import ContextProbe, is_global, watch_switches
-from opwatch.contexts import Switches, context_switches, missing_there
 from opwatch.host.usage import Mount
 from opwatch.tools import cli, trim_audit
+from opwatch.trace.contexts import Switches, context_switches, missing_there
+from opwatch.trace.trust import Drift
 from opwatch.trim.ledger import audit
-from opwatch.trust import Drift
 
 from .trim_evidence import evidence, layer, stack
 

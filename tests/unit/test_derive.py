@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from opwatch import abi
-from opwatch.derive import derive
+from opwatch.trace import abi
+from opwatch.trace.derive import derive
 
 from .samples import Op, sample
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch.abi import LATENCY, SIZE
-from opwatch.hist import Histogram, Scale
+from opwatch.trace.abi import LATENCY, SIZE
+from opwatch.trace.hist import Histogram, Scale
 
 # All that latency slots can tell apart: the last slot is open-ended.
 LARGEST = LATENCY.low(LATENCY.slots - 1) - 1

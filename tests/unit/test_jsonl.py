@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from opwatch.abi import OPS
-from opwatch.derive import derive
-from opwatch.observation import Observation
+from opwatch.samples.observation import Observation
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
 from opwatch.sinks.terminal import COLUMNS
-from opwatch.trust import Reading, trust
+from opwatch.trace.abi import OPS
+from opwatch.trace.derive import derive
+from opwatch.trace.trust import Reading, trust
 
 from .samples import Op, sample
 

@@ -11,7 +11,7 @@ from opwatch import errors
 from opwatch.sinks import devices, lines
 from opwatch.tools.cli import COMMANDS
 from opwatch.tools.trim import VERBS
-from opwatch.trust import Trust
+from opwatch.trace.trust import Trust
 
 PAGE = (Path(__file__).parents[2] / "docs" / "man" / "opwatch.1").read_text()
 TEXT = PAGE.replace("\\-", "-").replace("\\&", "")

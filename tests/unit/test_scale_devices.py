@@ -19,7 +19,7 @@ from opwatch.samples.selection import Selection
 from opwatch.sinks.lines import Lines
 from opwatch.tools import devices, trim_check
 from opwatch.tools.watching import Watching
-from opwatch.tracer_set import TracerSet
+from opwatch.trace.tracer_set import TracerSet
 from opwatch.trim.forecast import Space
 from opwatch.trim.schedule import Schedule
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from opwatch import abi
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Leaf
-from opwatch.tracer_set import MAX_PARTS, TracerSet
+from opwatch.trace import abi
+from opwatch.trace.tracer_set import MAX_PARTS, TracerSet
 from tests.unit.tracers import Attaching
 
 

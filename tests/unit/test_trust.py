@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from opwatch import tracing
-from opwatch.abi import TargetSample
 from opwatch.sinks.lines import trust_lines
-from opwatch.tracing import Counted, settled
-from opwatch.trust import Reading, Trust, trust
+from opwatch.trace import tracing
+from opwatch.trace.abi import TargetSample
+from opwatch.trace.tracing import Counted, settled
+from opwatch.trace.trust import Reading, Trust, trust
 
 from .samples import Op, sample
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from opwatch.trust import Reading
+from opwatch.trace.trust import Reading
 from tests.vm import exactness, suite
 from tests.vm.guest.between import Between, judge
 

@@ -16,7 +16,7 @@ from opwatch.samples.selection import Selection
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
 from opwatch.tools.watching import Watching
-from opwatch.tracer_set import TracerSet
+from opwatch.trace.tracer_set import TracerSet
 from tests.unit.sysfs import Tree, machine, write
 from tests.unit.test_membership import remove, restack
 from tests.unit.tracers import Attaching

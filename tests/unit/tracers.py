@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from opwatch.errors import OpwatchError
 from opwatch.host.device import Leaf
-from opwatch.trust import Reading
+from opwatch.trace.trust import Reading
 from tests.unit.samples import Op, sample
 
 

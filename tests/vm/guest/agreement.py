@@ -7,13 +7,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain, repeat
 
-from opwatch.derive import derive
-from opwatch.hist import Histogram
 from opwatch.host.device import Devices
 from opwatch.tools.backends import attach
 from opwatch.tools.watch import choose_leaves
-from opwatch.tracing import Tracer
-from opwatch.trust import trust
+from opwatch.trace.derive import derive
+from opwatch.trace.hist import Histogram
+from opwatch.trace.tracing import Tracer
+from opwatch.trace.trust import trust
 from tests.kernel.watching import REST_S, Seen
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from opwatch.derive import derive
 from opwatch.host.device import Devices
 from opwatch.tools.backends import attach
 from opwatch.tools.watch import choose_leaves
-from opwatch.tracing import Tracer
-from opwatch.trust import Reading, trust
+from opwatch.trace.derive import derive
+from opwatch.trace.tracing import Tracer
+from opwatch.trace.trust import Reading, trust
 from tests.kernel.watching import REST_S, Seen
 
 # As often as a person's `opwatch --dev D 0.2` reads.

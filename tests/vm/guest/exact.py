@@ -9,10 +9,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from opwatch.derive import derive
 from opwatch.host.device import Devices, Leaf
 from opwatch.tools.backends import attach
-from opwatch.trust import GROUPS, Trust, trust
+from opwatch.trace.derive import derive
+from opwatch.trace.trust import GROUPS, Trust, trust
 from tests.kernel.watching import REST_S, Seen, watch
 from tests.vm import exactness
 from tests.vm.guest.between import Between, observe_between

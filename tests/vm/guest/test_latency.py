@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from opwatch.derive import QUANTILES, Latency
+from opwatch.trace.derive import QUANTILES, Latency
 from tests.kernel.watching import Seen
 from tests.vm.guest import stacked
 from tests.vm.guest.agreement import together

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from opwatch import abi
 from opwatch.errors import OpwatchError
 from opwatch.host.device import Leaf
-from opwatch.tracing import Tracer, settled
-from opwatch.trust import Reading
+from opwatch.trace import abi
+from opwatch.trace.tracing import Tracer, settled
+from opwatch.trace.trust import Reading
 
 # Each part costs a run of its programs for every request of the machine, some 10 ns where the disk is not
 # its own.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from opwatch.host.device import Leaf
-from opwatch.trust import Reading, Witness, surplus
+from opwatch.trace.trust import Reading, Witness, surplus
 
 # How long the kernel may take to count what was traced: its processor can be taken away in between.
 COUNTED_S = 0.25

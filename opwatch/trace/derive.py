@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.abi import LATENCY, SIZE, OpSample, TargetSample
-from opwatch.hist import Histogram
+from opwatch.trace.abi import LATENCY, SIZE, OpSample, TargetSample
+from opwatch.trace.hist import Histogram
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from opwatch.trust import Drift
+from opwatch.trace.trust import Drift
 
 WHERE = "this kernel runs no BPF programs while PID 1 is current"
 # Fewer switches tell nothing: a task may be counted a moment before its program runs.

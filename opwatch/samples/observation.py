@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from opwatch.derive import Interval
-from opwatch.trust import Trust
+from opwatch.trace.derive import Interval
+from opwatch.trace.trust import Trust
 
 if TYPE_CHECKING:
     from opwatch.live import Live

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from opwatch.hist import Histogram, Scale
-from opwatch.ops import OPS as OPS
+from opwatch.trace.hist import Histogram, Scale
+from opwatch.trace.ops import OPS as OPS
 
 HOT_OPS = 2
 LATENCY = Scale(bits=5, slots=1024)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from opwatch.abi import TargetSample
+from opwatch.trace.abi import TargetSample
 
 # Groups of /sys/block/*/stat and the operations that the kernel counts in each.
 GROUPS = {

@@ -21,7 +21,7 @@ from opwatch.host.details import read_identity
 from opwatch.host.device import SECTOR, BlockDevice, Devices
 
 if TYPE_CHECKING:
-    from opwatch.trail import Poll
+    from opwatch.waf.trail import Poll
 
 _WRITE_SECTORS = 6
 _SHUTDOWNS = ("unsafe_shutdowns", "incomplete_shutdowns")
@@ -190,7 +190,7 @@ def poll_of(
     parts: dict[str, int] | None = None,
 ) -> Poll:
     """What a poll keeps of a report."""
-    from opwatch.trail import Poll
+    from opwatch.waf.trail import Poll
 
     def side(name: str) -> tuple[Reading, ...]:
         return (found.readings[name], *found.others.get(name, []))

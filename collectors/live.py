@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from opwatch.collectors.drive_folder import drive_folder
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices, Leaf
-from opwatch.live import Live, failed
+from opwatch.waf.live import Live, failed
 
 if TYPE_CHECKING:
     from opwatch.collectors.counting import Counting
-    from opwatch.trail import Trail
+    from opwatch.waf.trail import Trail
 
 _MOST_POLLS = 20_000
 # The summary waits for its look at the counters so long.
@@ -89,7 +89,7 @@ class LiveWaf:
         # Not before it is needed: this is much to import.
         from opwatch.collectors.counting import Counting
         from opwatch.counters.catalogue import load_catalogue
-        from opwatch.trail import Trail
+        from opwatch.waf.trail import Trail
 
         catalogue = load_catalogue([])
         counted: dict[str, Counting] = {}
@@ -132,7 +132,7 @@ class LiveWaf:
 
     def _tell(self, name: str, counting: Counting, trail: Trail) -> None:
         """What this look says. One that failed has its reason, and not what the look before said."""
-        from opwatch.live_figure import live, stale
+        from opwatch.waf.live_figure import live, stale
 
         report = counting.latest
         if counting.denied or stale(trail):

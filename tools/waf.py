@@ -13,15 +13,15 @@ from opwatch.counters.catalogue import load_catalogue
 from opwatch.counters.reading import Drive
 from opwatch.errors import NotEnoughData, OpwatchError, Unsupported, UsageError
 from opwatch.host.device import BlockDevice, Devices, Presence
-from opwatch.measure import Measured, Measurement
 from opwatch.sinks.terminal import Progress, data, say
 from opwatch.sinks.waf import Outcome, document, lines
 from opwatch.tools.arguments import Once, percentage_between, time_between
 from opwatch.tools.counters import add_catalogue_argument
 from opwatch.tools.waiting import End, Waiter
-from opwatch.trail import LONGEST_NS, Trail
 from opwatch.units import capacity
-from opwatch.waf import Amplification
+from opwatch.waf.measure import Measured, Measurement
+from opwatch.waf.span import Amplification
+from opwatch.waf.trail import LONGEST_NS, Trail
 
 _LEAD_POLLS = 3
 _DEFAULT_S = 60.0

@@ -10,8 +10,8 @@ from opwatch.trace.derive import Interval
 from opwatch.trace.trust import Trust
 
 if TYPE_CHECKING:
-    from opwatch.live import Live
     from opwatch.trim.live import Discards
+    from opwatch.waf.live import Live
 
 
 @dataclass(frozen=True, slots=True)

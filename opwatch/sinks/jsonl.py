@@ -13,7 +13,7 @@ from opwatch.trace.derive import Latency, OpInterval, idle_op
 from opwatch.trace.trust import Trust
 
 if TYPE_CHECKING:
-    from opwatch.live import Live
+    from opwatch.waf.live import Live
 
 _IDLE = idle_op()
 

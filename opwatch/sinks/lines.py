@@ -15,7 +15,7 @@ from opwatch.trace.trust import Drift, Trust
 from opwatch.trim.live import Discards
 
 if TYPE_CHECKING:
-    from opwatch.live import Live
+    from opwatch.waf.live import Live
 
 HEADER = "op           /s   MB/s  mean   p50   p90   p99 p99.9   max    qd size seq% err"
 REPEAT_HEADER = 20

@@ -8,10 +8,10 @@ from typing import Any
 
 from opwatch import units
 from opwatch.counters.reading import Drive
-from opwatch.measure import Background, Measured, Stretch
 from opwatch.sinks import SCHEMA
 from opwatch.sinks.folding import folded
-from opwatch.waf import Span, Split
+from opwatch.waf.measure import Background, Measured, Stretch
+from opwatch.waf.span import Span, Split
 
 _LABEL = 11
 BELOW_ONE = "below 1: the drive compresses, or its counters leave something out"

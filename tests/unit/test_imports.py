@@ -12,7 +12,7 @@ HEAVY = (
     *("importlib.metadata", "tomllib", "email.message", "zipfile", "asyncio", "multiprocessing"),
     *(
         "opwatch.counters.catalogue",
-        "opwatch.measure",
+        "opwatch.waf.measure",
         "opwatch.trim.layers",
         "opwatch.collectors.transports",
     ),

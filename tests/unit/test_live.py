@@ -6,10 +6,10 @@ from pathlib import Path
 from opwatch.collectors.live import LiveWaf
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.live import Live
-from opwatch.live_figure import live, stale
 from opwatch.sinks.lines import live_line
-from opwatch.trail import Poll
+from opwatch.waf.live import Live
+from opwatch.waf.live_figure import live, stale
+from opwatch.waf.trail import Poll
 from tests.unit.virtual_drive import OCP, Bench, VirtualDrive
 
 

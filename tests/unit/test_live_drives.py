@@ -37,7 +37,7 @@ class FakeTrail:
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
     monkeypatch.setattr("opwatch.collectors.counting.Counting", FakeCounting)
-    monkeypatch.setattr("opwatch.trail.Trail", FakeTrail)
+    monkeypatch.setattr("opwatch.waf.trail.Trail", FakeTrail)
     FakeCounting.made.clear()
     return machine(tmp_path)
 

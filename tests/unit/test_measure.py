@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from opwatch.counters.reading import Proof, Reading
-from opwatch.measure import Measured, Measurement
-from opwatch.trail import Poll, Trail
+from opwatch.waf.measure import Measured, Measurement
+from opwatch.waf.trail import Poll, Trail
 
 SECOND = 10**9
 NAND, HOST = "log 22h MBMW (bytes)", "log 22h HBMW (bytes)"

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from opwatch.counters.reading import Proof, Reading
-from opwatch.measure import Measured, Measurement
-from opwatch.trail import Poll, Trail
+from opwatch.waf.measure import Measured, Measurement
+from opwatch.waf.trail import Poll, Trail
 
 TICK_NS = 10**8
 HOST, NAND = "log 02h data units written", "log C0h physical media units written"

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch.counters.reading import Proof, Reading
-from opwatch.trail import LONGEST_NS, Poll, Track, Trail, in_step
-from opwatch.waf import Span
+from opwatch.waf.span import Span
+from opwatch.waf.trail import LONGEST_NS, Poll, Track, Trail, in_step
 
 SECOND = 10**9
 WRAP = (1 << 32) * 512

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch.waf import Interval, Span, amplify, needed, split
+from opwatch.waf.span import Interval, Span, amplify, needed, split
 
 QUANTA = (1, 512_000, 1 << 25, 1 << 30, 10**9)
 

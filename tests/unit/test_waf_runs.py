@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from opwatch.measure import Measurement
+from opwatch.waf.measure import Measurement
 from tests.unit.virtual_drive import GIB, MODELS, OCP, PHISON, Bench, Model, VirtualDrive
 from tests.unit.waf_runs import SCENARIOS, Scenario, row
 

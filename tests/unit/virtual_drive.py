@@ -17,8 +17,8 @@ from opwatch.counters.ocp import CLOUD_GUID
 from opwatch.counters.report import report
 from opwatch.errors import OpwatchError
 from opwatch.ftl.drive import Drive, Workload
-from opwatch.measure import Measured, Measurement
-from opwatch.trail import LONGEST_NS, Trail
+from opwatch.waf.measure import Measured, Measurement
+from opwatch.waf.trail import LONGEST_NS, Trail
 
 CATALOGUE = load_catalogue(system=Path("/nonexistent"))
 PAGE = 4096

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from opwatch.trail import LONGEST_NS, Mark, Track, Trail, in_step
-from opwatch.waf import Span
+from opwatch.waf.span import Span
+from opwatch.waf.trail import LONGEST_NS, Mark, Track, Trail, in_step
 
 _PAGE = re.compile(r"log [0-9A-F]{2}h|attribute|device statistics|SCSI [\w ]+")
 # Counts with metadata, of one endurance group: its two sides belong together.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from opwatch.live import Live, failed
-from opwatch.measure import Measurement, Stretch, ladder, periods_of, standing
-from opwatch.trail import Moment, Track, Trail
+from opwatch.waf.live import Live, failed
+from opwatch.waf.measure import Measurement, Stretch, ladder, periods_of, standing
+from opwatch.waf.trail import Moment, Track, Trail
 
 # Windows that are tried, the shortest first; then all there is.
 _WINDOWS_S = (60, 600)

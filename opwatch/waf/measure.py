@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from opwatch.hostside import PLACEMENT, HostSide, Periods, host_growth, page_of
-from opwatch.trail import LONGEST_NS, ODDS, Mark, Moment, Track, Trail
 from opwatch.units import capacity
-from opwatch.waf import Amplification, Interval, Span, Split, amplify, closest, split
+from opwatch.waf.hostside import PLACEMENT, HostSide, Periods, host_growth, page_of
+from opwatch.waf.span import Amplification, Interval, Span, Split, amplify, closest, split
+from opwatch.waf.trail import LONGEST_NS, ODDS, Mark, Moment, Track, Trail
 
 # A stretch that holds all of the command is taken up to this error before a shorter one with a smaller error.
 _WHOLE = 0.10

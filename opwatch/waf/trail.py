@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from opwatch.counters.reading import Reading
-from opwatch.waf import Span
+from opwatch.waf.span import Span
 
 # The longest that the OCP specification allows a page to be old, and a tenth more.
 LONGEST_NS = 660 * 10**9

@@ -115,7 +115,8 @@ setup(
     packages=list(PACKAGES),
     package_dir=PACKAGES,
     package_data={
-        "opwatch": ["py.typed", "_native.pyi", "catalogue/*.toml", "catalogue/trims/*.toml"],
+        "opwatch": ["py.typed", "_native.pyi"],
+        "opwatch.counters.catalogue": ["*.toml", "trims/*.toml"],
         "opwatch.ftl": ["profiles/*.toml"],
         "opwatch.trim": ["causes.toml"],
         "opwatch.tools": ["bcc/*", "bt/*"],

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from opwatch.collectors.nvme import collect_nvme
 from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.transports import KernelTransport, Transport
-from opwatch.counters.catalogue import Catalogue
+from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.evidence import Evidence
+from opwatch.counters.prove.report import report
 from opwatch.counters.reading import Drive, Reading, Report
-from opwatch.counters.report import report
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.host.details import read_identity
 from opwatch.host.device import SECTOR, BlockDevice, Devices

@@ -88,7 +88,7 @@ class LiveWaf:
     def _poll_all(self) -> None:
         # Not before it is needed: this is much to import.
         from opwatch.collectors.counting import Counting
-        from opwatch.counters.catalogue import load_catalogue
+        from opwatch.counters.catalogue.families import load_catalogue
         from opwatch.waf.trail import Trail
 
         catalogue = load_catalogue([])

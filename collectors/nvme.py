@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from opwatch.collectors.pages import controller_evidence, page_evidence
 from opwatch.collectors.transports import Transport
-from opwatch.counters import endurance, fdp, identify, ocp, smart_log
-from opwatch.counters.catalogue import Catalogue
+from opwatch.counters.catalogue.families import Catalogue
+from opwatch.counters.decode import endurance, fdp, identify, ocp, smart_log
+from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.counters.evidence import Evidence, merge
-from opwatch.counters.identify import Controller, Namespace
 from opwatch.errors import OpwatchError, PermissionMissing
 
 _SOLIDIGM_UUID = bytes.fromhex("9619586ec11b43adaaaa654187f6bbb2")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from opwatch.counters import endurance, fdp, identify, ocp, smart_log
+from opwatch.counters.decode import endurance, fdp, identify, ocp, smart_log
+from opwatch.counters.decode.pages import BadPage
 from opwatch.counters.evidence import Evidence, VendorPage
-from opwatch.counters.pages import BadPage
 from opwatch.counters.reading import Drive
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from opwatch.collectors.raw_disk import open_device
 from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.transports import KernelTransport
-from opwatch.counters import identify
+from opwatch.counters.decode import identify
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice
 from opwatch.trim.sentinel import Seen

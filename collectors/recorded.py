@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from opwatch.collectors.pages import controller_evidence, page_evidence
-from opwatch.counters import identify, ocp, smart_log
+from opwatch.counters.decode import identify, ocp, smart_log
 from opwatch.counters.evidence import Evidence, merge
-from opwatch.counters.nvme_json import parse_nvme_json
-from opwatch.counters.plugin_text import parse_plugin_text
 from opwatch.counters.reading import Drive
-from opwatch.counters.smartctl_json import is_smartctl, parse_smartctl_json
-from opwatch.counters.smartctl_text import is_smartctl_text, parse_smartctl_text
+from opwatch.counters.reports.nvme_json import parse_nvme_json
+from opwatch.counters.reports.plugin_text import parse_plugin_text
+from opwatch.counters.reports.smartctl_json import is_smartctl, parse_smartctl_json
+from opwatch.counters.reports.smartctl_text import is_smartctl_text, parse_smartctl_text
 from opwatch.errors import BadInput, OpwatchError, UsageError
 from opwatch.foreign import parse_json, read_all
 

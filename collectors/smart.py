@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from opwatch.counters.evidence import Evidence
-from opwatch.counters.smartctl_json import parse_smartctl_json
+from opwatch.counters.reports.smartctl_json import parse_smartctl_json
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, Unsupported
 from opwatch.foreign import parse_json
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
-from opwatch.counters import identify
+from opwatch.counters.decode import identify
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 
 _OCP_LID, _LENGTH = 0xC0, 512  # as in counters/ocp.py, and of every vendor's page that is known

@@ -17,9 +17,9 @@ from opwatch.host.device import BlockDevice, Devices
 from opwatch.trim.layers import Stack
 
 if TYPE_CHECKING:
-    from opwatch.counters.catalogue import Catalogue
+    from opwatch.counters.catalogue.families import Catalogue
+    from opwatch.counters.decode.identify import Controller
     from opwatch.counters.evidence import Evidence
-    from opwatch.counters.identify import Controller
     from opwatch.trim.accounts import Account, Counts
 
 # How long a disk's map may take: an array that tells it block by block is not waited for.
@@ -58,7 +58,7 @@ class DriveAccounts:
 
     @cached_property
     def _catalogue(self) -> Catalogue:
-        from opwatch.counters.catalogue import load_trims
+        from opwatch.counters.catalogue.families import load_trims
 
         return load_trims()
 
@@ -110,7 +110,7 @@ class DriveAccounts:
         return _Look(device, decode, held)
 
     def _reading(self, look: _Look) -> Reading:
-        from opwatch.counters.trims import trim_counts
+        from opwatch.counters.prove.trims import trim_counts
         from opwatch.trim.accounts import Counts
 
         found: Reading = {}

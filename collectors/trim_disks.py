@@ -9,8 +9,8 @@ from pathlib import Path
 
 from opwatch.collectors.raw_disk import open_device
 from opwatch.collectors.transports import KernelTransport
-from opwatch.counters import identify
-from opwatch.counters.identify import Controller, Namespace
+from opwatch.counters.decode import identify
+from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.trim.layers import Fact

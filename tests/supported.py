@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from opwatch.counters.catalogue import Counter, Entry, load_catalogue
+from opwatch.counters.catalogue.families import Counter, Entry, load_catalogue
 from tests.section import Section
 
 SECTION = Section("method-waf.md", "drives")

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TextIO
 
 from opwatch.collectors.counting import Counting
-from opwatch.counters.catalogue import Catalogue, load_catalogue
+from opwatch.counters.catalogue.families import Catalogue, load_catalogue
+from opwatch.counters.prove.report import report
 from opwatch.counters.reading import Proof, Reading, Report
-from opwatch.counters.report import report
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import SECTOR, Devices
 from opwatch.sinks.counters import document, lines

@@ -18,7 +18,7 @@ from types import FrameType
 from opwatch.collectors.fio import decode_fio
 from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.transports import FolderTransport
-from opwatch.counters import identify, ocp, smart_log
+from opwatch.counters.decode import identify, ocp, smart_log
 from opwatch.drive.spec import physical_bytes
 from opwatch.errors import OpwatchError
 from opwatch.ftl.models import greedy

@@ -84,7 +84,7 @@ def _chosen(args: argparse.Namespace) -> list[Mount]:
 def _import_the_rest() -> None:
     """What is needed to judge and to tell. It takes as long as a small trim, so it is done during one."""
     from opwatch.collectors import nvme  # noqa: F401
-    from opwatch.counters import trims  # noqa: F401
+    from opwatch.counters.prove import trims  # noqa: F401
     from opwatch.sinks import trim_audit  # noqa: F401
     from opwatch.trim import ledger  # noqa: F401
     from opwatch.trim.causes import causes

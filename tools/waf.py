@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from opwatch.collectors.counting import Counting
-from opwatch.counters.catalogue import load_catalogue
+from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.reading import Drive
 from opwatch.errors import NotEnoughData, OpwatchError, Unsupported, UsageError
 from opwatch.host.device import BlockDevice, Devices, Presence

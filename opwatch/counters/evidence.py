@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-from opwatch.counters.endurance import EnduranceGroup
-from opwatch.counters.fdp import FdpStatistics
-from opwatch.counters.identify import Namespace
-from opwatch.counters.ocp import BootLog, CloudLog
+from opwatch.counters.decode.endurance import EnduranceGroup
+from opwatch.counters.decode.fdp import FdpStatistics
+from opwatch.counters.decode.identify import Namespace
+from opwatch.counters.decode.ocp import BootLog, CloudLog
+from opwatch.counters.decode.smart_log import SmartLog
+from opwatch.counters.decode.vendor_page import Item
 from opwatch.counters.reading import Drive
-from opwatch.counters.smart_log import SmartLog
-from opwatch.counters.vendor_page import Item
 from opwatch.errors import UsageError
 
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 
 from opwatch.collectors.counting import Counting
-from opwatch.counters.catalogue import load_catalogue
+from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.drive import life
 from opwatch.drive.spec import physical_bytes
 from opwatch.host.device import Devices

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from opwatch.collectors.pages import page_evidence
 from opwatch.collectors.recorded import evidence_of
-from opwatch.counters import identify, ocp
-from opwatch.counters.catalogue import load_catalogue
+from opwatch.counters.catalogue.families import load_catalogue
+from opwatch.counters.decode import identify, ocp
+from opwatch.counters.decode.vendor_page import LAYOUTS
 from opwatch.counters.evidence import Evidence
+from opwatch.counters.prove.report import report
 from opwatch.counters.reading import Drive, Proof
-from opwatch.counters.report import report
-from opwatch.counters.vendor_page import LAYOUTS
 from opwatch.sinks.counters import document, lines
 
 from .rules import refused_or_sound

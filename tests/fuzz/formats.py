@@ -19,9 +19,9 @@ from opwatch.collectors.bpftrace_script import FIRST_MAP, LAST_MAP
 from opwatch.collectors.diskstats import decode_stat
 from opwatch.collectors.fio import decode_fio
 from opwatch.collectors.smart import parse_output
-from opwatch.counters.catalogue import PACKAGED, Catalogue, parse_catalogue
+from opwatch.counters.catalogue.families import PACKAGED, Catalogue, parse_catalogue
 from opwatch.counters.evidence import Evidence
-from opwatch.counters.report import report
+from opwatch.counters.prove.report import report
 from opwatch.drive.place import Record
 from opwatch.ftl import profiles
 from opwatch.host.usage import mount_of, number_of_mount, parse_mountinfo, parse_swaps

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.counters import fdp, ocp, smart_log
+from opwatch.counters.decode import fdp, ocp, smart_log
 from opwatch.errors import OpwatchError
 from tests.requirements import require_drive
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opwatch.collectors.simulated import find_simulated
-from opwatch.counters import endurance, fdp, identify, ocp, smart_log
+from opwatch.counters.decode import endurance, fdp, identify, ocp, smart_log
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from tests.requirements import require_drive

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.recorded import evidence_of, read_recorded
-from opwatch.counters.catalogue import Catalogue, load_catalogue
+from opwatch.counters.catalogue.families import Catalogue, load_catalogue
 from opwatch.counters.evidence import Evidence, ScsiCounters, merge
-from opwatch.counters.prove_ata import UNITS, close
+from opwatch.counters.prove.ata import UNITS, close
+from opwatch.counters.prove.report import report
 from opwatch.counters.reading import Drive, Proof, Report
-from opwatch.counters.report import report
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
 NOWHERE = Path("/nonexistent")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.counters.catalogue import Entry, load_catalogue, parse_catalogue
+from opwatch.counters.catalogue.families import Entry, load_catalogue, parse_catalogue
+from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.evidence import Attribute, Evidence, Statistics, VendorPage
+from opwatch.counters.prove.report import report
 from opwatch.counters.reading import Drive, Proof, Report
-from opwatch.counters.report import report
-from opwatch.counters.smart_log import SmartLog
 from opwatch.errors import UsageError
 
 CATALOGUE = load_catalogue(system=Path("/nonexistent"))

@@ -12,9 +12,9 @@ from opwatch.collectors.counting import IdentifyOnce
 from opwatch.collectors.nvme import collect_nvme
 from opwatch.collectors.smart import collect_smart
 from opwatch.collectors.transports import FolderTransport
-from opwatch.counters.catalogue import load_catalogue
-from opwatch.counters.ocp import CLOUD_GUID
-from opwatch.counters.report import report
+from opwatch.counters.catalogue.families import load_catalogue
+from opwatch.counters.decode.ocp import CLOUD_GUID
+from opwatch.counters.prove.report import report
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.tools import cli
 

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 from opwatch.collectors.recorded import evidence_of, read_recorded
 from opwatch.collectors.smart import parse_output
-from opwatch.counters.catalogue import load_catalogue
-from opwatch.counters.endurance import decode_endurance_group
+from opwatch.counters.catalogue.families import load_catalogue
+from opwatch.counters.decode.endurance import decode_endurance_group
+from opwatch.counters.decode.fdp import decode_fdp_statistics
+from opwatch.counters.decode.identify import decode_controller, decode_namespace, uuid_index
+from opwatch.counters.decode.ocp import BOOT_GUID, CLOUD_GUID, BootLog, CloudLog, decode_c0
+from opwatch.counters.decode.pages import BadPage
+from opwatch.counters.decode.smart_log import SmartLog, decode_smart_log
+from opwatch.counters.decode.vendor_page import decode_kv12, decode_seagate, pick
 from opwatch.counters.evidence import Evidence, merge
-from opwatch.counters.fdp import decode_fdp_statistics
-from opwatch.counters.identify import decode_controller, decode_namespace, uuid_index
-from opwatch.counters.numbers import json_number, scaled, whole_number
-from opwatch.counters.nvme_json import parse_nvme_json
-from opwatch.counters.ocp import BOOT_GUID, CLOUD_GUID, BootLog, CloudLog, decode_c0
-from opwatch.counters.pages import BadPage
+from opwatch.counters.prove.report import report
 from opwatch.counters.reading import Drive
-from opwatch.counters.report import report
-from opwatch.counters.smart_log import SmartLog, decode_smart_log
-from opwatch.counters.vendor_page import decode_kv12, decode_seagate, pick
+from opwatch.counters.reports.numbers import json_number, scaled, whole_number
+from opwatch.counters.reports.nvme_json import parse_nvme_json
 from opwatch.errors import OpwatchError, Unsupported, UsageError
 from tests.fuzz.counters import Fuzz
 

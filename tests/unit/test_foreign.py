@@ -17,11 +17,11 @@ from opwatch.collectors.fio import decode_fio
 from opwatch.collectors.open_files import deleted_files
 from opwatch.collectors.recorded import evidence_of
 from opwatch.collectors.smart import collect_smart
-from opwatch.counters import sanity
-from opwatch.counters.catalogue import load_catalogue, parse_catalogue
-from opwatch.counters.numbers import json_number, whole_number
-from opwatch.counters.plugin_text import parse_plugin_text
-from opwatch.counters.smartctl_text import parse_smartctl_text
+from opwatch.counters.catalogue.families import load_catalogue, parse_catalogue
+from opwatch.counters.prove import sanity
+from opwatch.counters.reports.numbers import json_number, whole_number
+from opwatch.counters.reports.plugin_text import parse_plugin_text
+from opwatch.counters.reports.smartctl_text import parse_smartctl_text
 from opwatch.errors import BadInput, OpwatchError, UsageError
 from opwatch.ftl import profiles
 from opwatch.host.process import run_tool

@@ -11,7 +11,7 @@ import pytest
 HEAVY = (
     *("importlib.metadata", "tomllib", "email.message", "zipfile", "asyncio", "multiprocessing"),
     *(
-        "opwatch.counters.catalogue",
+        "opwatch.counters.catalogue.families",
         "opwatch.waf.measure",
         "opwatch.trim.layers",
         "opwatch.collectors.transports",

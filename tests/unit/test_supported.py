@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from opwatch.counters.catalogue import load_catalogue, parse_catalogue
+from opwatch.counters.catalogue.families import load_catalogue, parse_catalogue
 from tests import supported
 
 

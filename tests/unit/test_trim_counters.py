@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.counters import ocp
-from opwatch.counters.catalogue import TRIMS, load_catalogue, load_trims
+from opwatch.counters.catalogue.families import TRIMS, load_catalogue, load_trims
+from opwatch.counters.decode import ocp
+from opwatch.counters.decode.pages import BadPage
+from opwatch.counters.decode.vendor_page import decode_kv10
 from opwatch.counters.evidence import Attribute, Evidence, VendorPage
-from opwatch.counters.pages import BadPage
+from opwatch.counters.prove.trims import TrimCount, trim_counts
 from opwatch.counters.reading import Drive
-from opwatch.counters.trims import TrimCount, trim_counts
-from opwatch.counters.vendor_page import decode_kv10
 
 MEMBLAZE = Drive(protocol="nvme", model="P6531DT0384M00", vendor_id=0x1C5F)
 

@@ -9,8 +9,8 @@ import pytest
 from opwatch.collectors import trim_accounts
 from opwatch.collectors.transports import Snapshot
 from opwatch.collectors.trim_accounts import DriveAccounts
-from opwatch.counters import identify, ocp
-from opwatch.counters.identify import Controller
+from opwatch.counters.decode import identify, ocp
+from opwatch.counters.decode.identify import Controller
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice
 from opwatch.trim.accounts import Account, Counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from opwatch.counters.identify import Controller, Namespace
+from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.trim.forecast import Outlook
 from tests.unit.sysfs import SSD_QUEUE, write
 from tests.unit.trimtree import MIB, NO_DISCARD, Machine

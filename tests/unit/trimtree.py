@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from opwatch.collectors.trim_layers import LayerReader
-from opwatch.counters.identify import Controller, Namespace
+from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice
 from opwatch.host.usage import Usage, parse_mountinfo

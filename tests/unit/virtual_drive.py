@@ -11,10 +11,10 @@ from pathlib import Path
 from opwatch.collectors.counting import poll_of
 from opwatch.collectors.nvme import collect_nvme
 from opwatch.collectors.smart import parse_output
-from opwatch.counters.catalogue import load_catalogue
+from opwatch.counters.catalogue.families import load_catalogue
+from opwatch.counters.decode.ocp import CLOUD_GUID
 from opwatch.counters.evidence import Evidence
-from opwatch.counters.ocp import CLOUD_GUID
-from opwatch.counters.report import report
+from opwatch.counters.prove.report import report
 from opwatch.errors import OpwatchError
 from opwatch.ftl.drive import Drive, Workload
 from opwatch.waf.measure import Measured, Measurement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.counters.pages import number, whole
+from opwatch.counters.decode.pages import number, whole
 
 LENGTH = 4096
 # Asks for the pages of the OCP specification where several vendors' pages share their numbers.

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from opwatch.counters.decode.vendor_page import LAYOUTS
 from opwatch.counters.reading import Drive
-from opwatch.counters.vendor_page import LAYOUTS
 from opwatch.errors import BadInput, UsageError
 from opwatch.foreign import read_bytes
 from opwatch.settings import parse_toml
 
-PACKAGED = Path(__file__).parents[1] / "catalogue"
+PACKAGED = Path(__file__).parent
 # Counters of trims: a catalogue of their own, for an entry here must not hide one of what is written.
 TRIMS = PACKAGED / "trims"
 SYSTEM = Path("/etc/opwatch/counters.d")

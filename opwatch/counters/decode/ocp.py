@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.counters.pages import BadPage, number, whole
+from opwatch.counters.decode.pages import BadPage, number, whole
 
 LID, LENGTH = 0xC0, 512
 # GUID AFD514C9-7C6F-4F9C-A4F2-BFEA2810AFC5 as it comes over the wire.

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from opwatch.counters.decode.vendor_page import Item
 from opwatch.counters.evidence import Evidence, VendorPage
-from opwatch.counters.numbers import whole_number
-from opwatch.counters.nvme_json import cloud_log, fold
 from opwatch.counters.reading import Drive
-from opwatch.counters.vendor_page import Item
+from opwatch.counters.reports.numbers import whole_number
+from opwatch.counters.reports.nvme_json import cloud_log, fold
 from opwatch.foreign import lines_of
 
 _GIB = 1 << 30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.counters.pages import BadPage, number
+from opwatch.counters.decode.pages import BadPage, number
 
 LID, LENGTH = 0x22, 64
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from opwatch.counters import sanity
-from opwatch.counters.catalogue import Catalogue
+from opwatch.counters.catalogue.families import Catalogue
+from opwatch.counters.decode.smart_log import UNIT_BYTES
 from opwatch.counters.evidence import Evidence
-from opwatch.counters.prove_ata import AtaProof
-from opwatch.counters.prove_nvme import NvmeProof
+from opwatch.counters.prove import sanity
+from opwatch.counters.prove.ata import AtaProof
+from opwatch.counters.prove.nvme import NvmeProof
 from opwatch.counters.reading import Proof, Reading, Report, unknown
-from opwatch.counters.smart_log import UNIT_BYTES
 
 _MB = 10**6
 

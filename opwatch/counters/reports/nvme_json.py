@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from opwatch.counters.endurance import EnduranceGroup
+from opwatch.counters.decode.endurance import EnduranceGroup
+from opwatch.counters.decode.fdp import FdpStatistics
+from opwatch.counters.decode.identify import Namespace, text
+from opwatch.counters.decode.ocp import BOOT_GUID, CLOUD_GUID, BootLog, CloudLog
+from opwatch.counters.decode.smart_log import SmartLog, celsius
+from opwatch.counters.decode.vendor_page import Item
 from opwatch.counters.evidence import Evidence, VendorPage
-from opwatch.counters.fdp import FdpStatistics
-from opwatch.counters.identify import Namespace, text
-from opwatch.counters.numbers import json_number
-from opwatch.counters.ocp import BOOT_GUID, CLOUD_GUID, BootLog, CloudLog
 from opwatch.counters.reading import Drive
-from opwatch.counters.smart_log import SmartLog, celsius
-from opwatch.counters.vendor_page import Item
+from opwatch.counters.reports.numbers import json_number
 from opwatch.errors import UsageError
 
 _SMART = {

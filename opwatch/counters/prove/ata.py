@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from opwatch.counters import sanity
-from opwatch.counters.catalogue import Catalogue, Counter, Entry
+from opwatch.counters.catalogue.families import Catalogue, Counter, Entry
 from opwatch.counters.evidence import Attribute, Evidence
+from opwatch.counters.prove import sanity
 from opwatch.counters.reading import Proof, Reading, unknown
 
 _WRAP = 1 << 32

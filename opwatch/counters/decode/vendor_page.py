@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from opwatch.counters.pages import BadPage, number, whole
+from opwatch.counters.decode.pages import BadPage, number, whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from opwatch.counters.decode.identify import Namespace
+from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.evidence import Attribute, Evidence, ScsiCounters, Statistics
-from opwatch.counters.identify import Namespace
-from opwatch.counters.numbers import json_number, scaled, whole_number
 from opwatch.counters.reading import Drive
-from opwatch.counters.smart_log import SmartLog
+from opwatch.counters.reports.numbers import json_number, scaled, whole_number
 
 _SMART_KEYS = {
     "data_units_read": "data_units_read",

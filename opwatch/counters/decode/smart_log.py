@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.counters.pages import number, whole
+from opwatch.counters.decode.pages import number, whole
 
 LID, LENGTH = 0x02, 512
 # Thousands of 512 bytes, rounded up, whatever the size of a logical block.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.counters.catalogue import Catalogue, Counter, Entry
+from opwatch.counters.catalogue.families import Catalogue, Counter, Entry
+from opwatch.counters.decode.pages import BadPage
+from opwatch.counters.decode.vendor_page import LAYOUTS, Items, pick
 from opwatch.counters.evidence import Evidence
-from opwatch.counters.pages import BadPage
-from opwatch.counters.vendor_page import LAYOUTS, Items, pick
 
 
 @dataclass(frozen=True, slots=True)

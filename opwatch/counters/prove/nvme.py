@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from opwatch.counters import endurance, ocp, sanity, smart_log
-from opwatch.counters.catalogue import Catalogue, Counter, Entry
+from opwatch.counters.catalogue.families import Catalogue, Counter, Entry
+from opwatch.counters.decode import endurance, ocp, smart_log
+from opwatch.counters.decode.pages import BadPage
+from opwatch.counters.decode.vendor_page import LAYOUTS, Item, pick
 from opwatch.counters.evidence import Evidence, VendorPage
-from opwatch.counters.pages import BadPage
+from opwatch.counters.prove import sanity
 from opwatch.counters.reading import Proof, Reading, unknown
-from opwatch.counters.vendor_page import LAYOUTS, Item, pick
 
 
 class NvmeProof:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.evidence import Attribute, Evidence, ScsiCounters, Statistics
-from opwatch.counters.numbers import scaled, whole_number
 from opwatch.counters.reading import Drive
-from opwatch.counters.smart_log import SmartLog
+from opwatch.counters.reports.numbers import scaled, whole_number
 from opwatch.errors import UsageError
 from opwatch.foreign import lines_of
 

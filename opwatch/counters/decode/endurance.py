@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.counters.pages import number, whole
+from opwatch.counters.decode.pages import number, whole
 
 LID, LENGTH = 0x09, 512
 # 10^9 bytes, rounded up.

@@ -118,7 +118,7 @@ setup(
         "opwatch": ["py.typed", "_native.pyi"],
         "opwatch.counters.catalogue": ["*.toml", "trims/*.toml"],
         "opwatch.ftl": ["profiles/*.toml"],
-        "opwatch.trim": ["causes.toml"],
+        "opwatch.trim.stack": ["causes.toml"],
         "opwatch.tools": ["bcc/*", "bt/*"],
     },
     ext_modules=[

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What discard.bpf.c counts, for both sides; opwatch/trim/flow.py mirrors it and
+ * What discard.bpf.c counts, for both sides; opwatch/trim/audit/flow.py mirrors it and
  * tests/kernel/test_discard_abi.py compares the mirror with the object's BTF.
  */
 #ifndef OPWATCH_DISCARD_ABI_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What history.bpf.c tells of a disk, for both sides; opwatch/trim/changes.py mirrors it and
+ * What history.bpf.c tells of a disk, for both sides; opwatch/trim/history/changes.py mirrors it and
  * tests/kernel/test_history_abi.py compares the mirror with the object's BTF.
  */
 #ifndef OPWATCH_HISTORY_ABI_H

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from opwatch.errors import OpwatchError
-from opwatch.trim import btrfs
+from opwatch.trim.space import btrfs
 
 _TREE_SEARCH_V2, _DEV_INFO, _FS_INFO = 0xC0709411, 0xD000941E, 0x8400941F
 _KEY = struct.Struct("=7Q4I4Q")

@@ -6,7 +6,7 @@ from opwatch.collectors.blk import explain_probe_error
 from opwatch.collectors.diskstats import SECTOR, StatReader, no_witness
 from opwatch.errors import TracerMissing, Unsupported, UsageError
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.trim.changes import Loss
+from opwatch.trim.history.changes import Loss
 
 # 400,000 changes: what a fast drive does while the reader sleeps a tenth of a second, and ten times that.
 _RING_BYTES = 16 << 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opwatch.host.device import BlockDevice
-from opwatch.trim.limits import Limits
+from opwatch.trim.stack.limits import Limits
 
 
 def limits_of(device: BlockDevice) -> Limits:

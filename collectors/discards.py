@@ -13,7 +13,7 @@ from opwatch.host.device import BlockDevice
 
 if TYPE_CHECKING:
     from opwatch._native import Discards
-    from opwatch.trim.flow import Flow, Trace
+    from opwatch.trim.audit.flow import Flow, Trace
 
 # How often the counters are looked at while we wait for them to stand still.
 LOOK_S = 0.05
@@ -86,7 +86,7 @@ class DiscardTracer:
     def read(self) -> Trace:
         """Everything counted so far."""
         # Not needed before something was counted, nor by who cannot wait to begin.
-        from opwatch.trim.flow import Loss, Trace, decode_flows, decode_origins
+        from opwatch.trim.audit.flow import Loss, Trace, decode_flows, decode_origins
 
         return Trace(
             tuple(decode_flows(self._native.flows())),
@@ -125,7 +125,7 @@ class DiscardTracer:
 
     def _of_ours(self) -> list[Flow]:
         """What was counted of the disks that we look at; others may never be quiet."""
-        from opwatch.trim.flow import decode_flows
+        from opwatch.trim.audit.flow import decode_flows
 
         return [flow for flow in decode_flows(self._native.flows()) if flow.disk in self._stats]
 

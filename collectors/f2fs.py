@@ -7,8 +7,8 @@ from pathlib import Path
 
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.foreign import read_text
-from opwatch.trim import f2fs
-from opwatch.trim.extents import Extents
+from opwatch.trim.space import f2fs
+from opwatch.trim.space.extents import Extents
 
 # Two hundred bytes for each 2 MiB: of 16 TiB.
 _MOST_BYTES = 2 << 30

@@ -15,7 +15,7 @@ from opwatch.collectors.mount_handle import opened
 from opwatch.errors import OpwatchError
 from opwatch.host.privilege import missing
 from opwatch.host.usage import Mount
-from opwatch.trim.question import ALL, Answer, Asked
+from opwatch.trim.audit.question import ALL, Answer, Asked
 
 _RANGE = struct.Struct("=3Q")
 _ANSWER = struct.Struct("=qQ")

@@ -18,8 +18,8 @@ from opwatch.collectors.f2fs import read_free
 from opwatch.collectors.mount_handle import opened
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.host.usage import Mount
-from opwatch.trim import btrfs, fsmap
-from opwatch.trim.extents import Extents
+from opwatch.trim.space import btrfs, fsmap
+from opwatch.trim.space.extents import Extents
 
 Number = tuple[int, int]
 _GETFSMAP = 0xC0C0583B

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opwatch.errors import OpwatchError
 from opwatch.host.process import run_tool
-from opwatch.trim.schedule import FSTAB, Schedule, from_properties, parse_fstab, parse_properties
+from opwatch.trim.check.schedule import FSTAB, Schedule, from_properties, parse_fstab, parse_properties
 
 _PROPERTIES = "Id,LoadState,UnitFileState,ActiveState,LastTriggerUSec,NextElapseUSecRealtime,Result,ExecStart"
 _CRON = ("etc/crontab", "etc/cron.d/*", "etc/cron.daily/*", "etc/cron.weekly/*", "etc/cron.monthly/*")

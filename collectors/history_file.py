@@ -13,8 +13,8 @@ from pathlib import Path
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError
 from opwatch.foreign import read_all
 from opwatch.safefile import NewFile, open_own, write_anew
-from opwatch.trim import journal
-from opwatch.trim.journal import Saved
+from opwatch.trim.history import journal
+from opwatch.trim.history.journal import Saved
 
 # A file is written anew when it has grown by this much, and to several times its size.
 _GROWTH_BYTES, _GROWTH, _MOST_GROWTH_BYTES = 1 << 20, 2, 64 << 20

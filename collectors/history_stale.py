@@ -22,13 +22,13 @@ from opwatch.collectors.sentinels import granule_of
 from opwatch.errors import NotEnoughData, OpwatchError, RefusedError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount
-from opwatch.trim.extents import Extents
-from opwatch.trim.history import History
-from opwatch.trim.journal import Look, Saved
-from opwatch.trim.layers import Stack
-from opwatch.trim.remap import Landing, still
-from opwatch.trim.sectormap import State
-from opwatch.trim.stale import Bounds
+from opwatch.trim.history.history import History
+from opwatch.trim.history.journal import Look, Saved
+from opwatch.trim.history.sectormap import State
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.remap import Landing, still
+from opwatch.trim.stack.layers import Stack
+from opwatch.trim.stale.stale import Bounds
 
 # A recorder writes down what changed every second.
 _PATIENCE_S = 4.0

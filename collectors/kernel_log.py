@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 from opwatch.host.device import Devices
-from opwatch.trim.kernel_log import KernelLog, about, records
-from opwatch.trim.layers import Kind, Stack
+from opwatch.trim.audit.kernel_log import KernelLog, about, records
+from opwatch.trim.stack.layers import Kind, Stack
 
 # What drivers call a disk in their messages, by its place in sysfs.
 _ADDRESS = re.compile(r"ata\d+|nvme\d+|\d+:\d+:\d+:\d+")

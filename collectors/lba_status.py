@@ -10,8 +10,8 @@ import time
 from opwatch.collectors.raw_disk import open_device
 from opwatch.errors import BadInput
 from opwatch.host.device import BlockDevice
-from opwatch.trim import lba_status
-from opwatch.trim.extents import Extents
+from opwatch.trim.space import lba_status
+from opwatch.trim.space.extents import Extents
 
 _SG_IO, _FROM_DEVICE = 0x2285, -3
 _ANSWER_BYTES = 64 << 10

@@ -14,7 +14,7 @@ from opwatch.host.device import BlockDevice, Leaf
 from opwatch.host.usage import read_usage
 from opwatch.trace.abi import TargetSample
 from opwatch.trace.tracing import Tracer
-from opwatch.trim.live import Discards, between, stalled
+from opwatch.trim.audit.live import Discards, between, stalled
 
 
 class _Part:

@@ -11,11 +11,11 @@ from opwatch.collectors.mount_handle import opened
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
-from opwatch.trim import btrfs, fiemap
-from opwatch.trim.extents import Extents
-from opwatch.trim.fiemap import FileExtent
-from opwatch.trim.layers import Stack
-from opwatch.trim.remap import Landing, descend, joined
+from opwatch.trim.space import btrfs, fiemap
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.fiemap import FileExtent
+from opwatch.trim.space.remap import Landing, descend, joined
+from opwatch.trim.stack.layers import Stack
 
 Number = tuple[int, int]
 _FIEMAP = 0xC020660B

@@ -11,7 +11,7 @@ from opwatch.collectors.transports import KernelTransport
 from opwatch.counters.decode import identify
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice
-from opwatch.trim.sentinel import Seen
+from opwatch.trim.stale.sentinel import Seen
 
 _READS = {"zeros": Seen.ZEROS, "ones": Seen.ONES}
 

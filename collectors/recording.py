@@ -17,12 +17,12 @@ from opwatch.errors import OpwatchError, RefusedError
 from opwatch.foreign import read_text
 from opwatch.host.details import read_identity
 from opwatch.host.device import BlockDevice, Devices, Presence
-from opwatch.trim import journal
-from opwatch.trim.changes import Loss
-from opwatch.trim.history import History
-from opwatch.trim.journal import Drive, Look, Saved
-from opwatch.trim.sectormap import SECTOR, State
-from opwatch.trim.witness import Base
+from opwatch.trim.history import journal
+from opwatch.trim.history.changes import Loss
+from opwatch.trim.history.history import History
+from opwatch.trim.history.journal import Drive, Look, Saved
+from opwatch.trim.history.sectormap import SECTOR, State
+from opwatch.trim.history.witness import Base
 
 # As often as the ring is emptied.
 TICK_S = 0.1

@@ -9,10 +9,10 @@ from opwatch.collectors.lba_status import held_by_map
 from opwatch.collectors.sentinels import Sentinels, granule_of
 from opwatch.errors import OpwatchError
 from opwatch.host.device import Devices
-from opwatch.trim.extents import Extents
-from opwatch.trim.layers import Stack
-from opwatch.trim.lba_status import SentinelMap
-from opwatch.trim.sentinel import Judgement
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.lba_status import SentinelMap
+from opwatch.trim.stack.layers import Stack
+from opwatch.trim.stale.sentinel import Judgement
 
 _LOOK_S = 0.2
 

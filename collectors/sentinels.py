@@ -25,10 +25,10 @@ from opwatch.collectors.raw_disk import RawDisk
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
-from opwatch.trim.extents import Extents
-from opwatch.trim.layers import Layer, Stack
-from opwatch.trim.remap import descend
-from opwatch.trim.sentinel import BLOCK, Judgement, Seen, digest, pattern, seen
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.remap import descend
+from opwatch.trim.stack.layers import Layer, Stack
+from opwatch.trim.stale.sentinel import BLOCK, Judgement, Seen, digest, pattern, seen
 
 _PREFIX = ".opwatch-sentinel-"
 _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)

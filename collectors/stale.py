@@ -20,12 +20,12 @@ from opwatch.errors import BadInput, NotEnoughData, OpwatchError
 from opwatch.foreign import parse_json, read_bytes, table_of
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount
-from opwatch.trim.estimate import Share, estimate
-from opwatch.trim.layers import Stack
-from opwatch.trim.remap import Landing, still
-from opwatch.trim.sampling import Blocks, Counted, sample
-from opwatch.trim.sentinel import BLOCK, Seen, verdict
-from opwatch.trim.stale import Calibration, Count, Mapped, calibrate
+from opwatch.trim.space.remap import Landing, still
+from opwatch.trim.stack.layers import Stack
+from opwatch.trim.stale.estimate import Share, estimate
+from opwatch.trim.stale.sampling import Blocks, Counted, sample
+from opwatch.trim.stale.sentinel import BLOCK, Seen, verdict
+from opwatch.trim.stale.stale import Calibration, Count, Mapped, calibrate
 
 _SENTINEL_BYTES, _SENTINEL_MOST = 1 << 20, 64 << 20
 _COUNT_FALLS_WITHIN_S = 2.5

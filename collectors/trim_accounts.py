@@ -14,13 +14,13 @@ from opwatch.collectors.simulated import find_simulated
 from opwatch.collectors.transports import KernelTransport, Snapshot, Transport
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.trim.layers import Stack
+from opwatch.trim.stack.layers import Stack
 
 if TYPE_CHECKING:
     from opwatch.counters.catalogue.families import Catalogue
     from opwatch.counters.decode.identify import Controller
     from opwatch.counters.evidence import Evidence
-    from opwatch.trim.accounts import Account, Counts
+    from opwatch.trim.audit.accounts import Account, Counts
 
 # How long a disk's map may take: an array that tells it block by block is not waited for.
 MAP_WITHIN_S = 1.0
@@ -111,7 +111,7 @@ class DriveAccounts:
 
     def _reading(self, look: _Look) -> Reading:
         from opwatch.counters.prove.trims import trim_counts
-        from opwatch.trim.accounts import Counts
+        from opwatch.trim.audit.accounts import Counts
 
         found: Reading = {}
         with contextlib.suppress(OpwatchError):
@@ -124,7 +124,7 @@ class DriveAccounts:
 
     def since(self) -> tuple[Account, ...]:
         """Each with what it says now. Drives that showed nothing before are not asked again."""
-        from opwatch.trim.accounts import Account
+        from opwatch.trim.audit.accounts import Account
 
         found: list[Account] = []
         for look in self._looks:

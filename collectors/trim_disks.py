@@ -13,7 +13,7 @@ from opwatch.counters.decode import identify
 from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.trim.layers import Fact
+from opwatch.trim.stack.layers import Fact
 
 Identify = Callable[[BlockDevice], tuple[Controller, Namespace]]
 

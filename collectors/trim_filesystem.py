@@ -9,7 +9,7 @@ from pathlib import Path
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage
-from opwatch.trim.layers import Fact, Filesystem
+from opwatch.trim.stack.layers import Fact, Filesystem
 
 _BTRFS_DISCARD = ("discardable_bytes", "discard_extent_bytes", "discard_bitmap_bytes", "discard_bytes_saved")
 

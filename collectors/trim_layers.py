@@ -1,7 +1,7 @@
 """The layers below a mount or a device, with what each says of discards.
 
 Reads sysfs and device-mapper tables, and changes nothing. Two readings of the same stack can be compared:
-opwatch.trim.layers.changes.
+opwatch.trim.stack.layers.changes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from opwatch.collectors.trim_filesystem import read_filesystem
 from opwatch.errors import OpwatchError
 from opwatch.host.device import SECTOR, BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage, mount_of, read_usage
-from opwatch.trim.layers import Fact, Kind, Layer, Stack
+from opwatch.trim.stack.layers import Fact, Kind, Layer, Stack
 
 if TYPE_CHECKING:
-    from opwatch.trim.dmtable import Target
+    from opwatch.trim.stack.dmtable import Target
 
 # What a dm device is by its uuid, where its table may not be read.
 _BY_UUID = {"dm-crypt": "crypt", "dm-verity": "verity", "dm-integrity": "integrity", "dm-mpath": "multipath"}
@@ -41,7 +41,7 @@ class Dmsetup:
     def _ask(self, verb: str, dev: tuple[int, int], *options: str) -> list[Target]:
         # Nothing else here needs these.
         from opwatch.host.process import run_tool
-        from opwatch.trim import dmtable
+        from opwatch.trim.stack import dmtable
 
         if os.geteuid() != 0:
             raise OpwatchError("device-mapper tables are for root only")
@@ -185,7 +185,7 @@ class LayerReader:
             return
         if (status := self._dm_status(device, facts, "status")) is None:
             return
-        from opwatch.trim import dmtable
+        from opwatch.trim.stack import dmtable
 
         if kind is Kind.THIN:
             mapped = dmtable.mapped_sectors(status)
@@ -213,7 +213,7 @@ class LayerReader:
 
     def _raid_facts(self, device: BlockDevice, target: Target, facts: _Facts) -> None:
         """Of md in device mapper, by the names of md's own arrays."""
-        from opwatch.trim import dmtable
+        from opwatch.trim.stack import dmtable
 
         array = dmtable.raid(target)
         if array is None:

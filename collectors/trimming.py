@@ -23,14 +23,14 @@ from opwatch.errors import OpwatchError, PermissionMissing
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import own_command
 from opwatch.host.usage import Mount
-from opwatch.trim.layers import Kind, Stack
-from opwatch.trim.question import Asked
+from opwatch.trim.audit.question import Asked
+from opwatch.trim.stack.layers import Kind, Stack
 
 if TYPE_CHECKING:
     from opwatch._native import Discards
     from opwatch.collectors.sentinel_maps import SentinelMaps
-    from opwatch.trim.audit import Evidence, Held, ReadBack
-    from opwatch.trim.stale import Count
+    from opwatch.trim.audit.audit import Evidence, Held, ReadBack
+    from opwatch.trim.stale.stale import Count
 
 # Root's alone: in /run/lock anybody could hold an audit up.
 LOCKS = Path("/run/opwatch/audits")
@@ -147,8 +147,8 @@ class _Proof:
 
     def read_back(self) -> ReadBack:
         """What became of the sentinels. A drive that takes its time is asked again."""
-        from opwatch.trim.audit import ReadBack
-        from opwatch.trim.sentinel import BLOCK
+        from opwatch.trim.audit.audit import ReadBack
+        from opwatch.trim.stale.sentinel import BLOCK
 
         if self._unproven:
             return ReadBack({}, self._unproven)
@@ -170,7 +170,7 @@ class _Proof:
 
     def _count(self) -> Count | None:
         """The count of the only drive around its sentinels; None where there are several or it tells none."""
-        from opwatch.trim.stale import Count
+        from opwatch.trim.stale.stale import Count
 
         if len(self._before) != 1 or self._before.keys() != self._written.keys():
             return None
@@ -209,7 +209,7 @@ class _Witnesses:
 
     def add_to(self, evidence: Evidence, mount: Mount | None) -> Evidence:
         """The evidence with what they say now."""
-        from opwatch.trim.accounts import judge
+        from opwatch.trim.audit.accounts import judge
 
         return replace(
             self._with_counts(evidence),
@@ -220,7 +220,7 @@ class _Witnesses:
 
     def _with_counts(self, evidence: Evidence) -> Evidence:
         """What drives count as in use now. One that may free later is given its time, once."""
-        from opwatch.trim.ledger import contradicted
+        from opwatch.trim.audit.ledger import contradicted
 
         end = time.monotonic() + (0 if evidence.read_back else PROVE_WAIT_S)
         while True:
@@ -230,7 +230,7 @@ class _Witnesses:
             time.sleep(0.1)
 
     def _held(self) -> Iterator[tuple[str, Held]]:
-        from opwatch.trim.audit import Held
+        from opwatch.trim.audit.audit import Held
 
         now = _counted(self._before)
         for name, was in self._counted.items():
@@ -268,7 +268,7 @@ def trim(
             settled = tracer.wait_quiet(quiet_s(before), patience_s)
             trace = tracer.read()
         read_back = proof.read_back() if proof else None
-        from opwatch.trim.audit import Evidence
+        from opwatch.trim.audit.audit import Evidence
 
         return witnesses.add_to(Evidence(before, before, trace, asked, answer, settled, read_back), mount)
 
@@ -282,6 +282,6 @@ def observe(
         wait()
         settled = tracer.wait_quiet(quiet_s, patience_s)
         trace = tracer.read()
-    from opwatch.trim.audit import Evidence
+    from opwatch.trim.audit.audit import Evidence
 
     return witnesses.add_to(Evidence(before, before, trace, settled=settled), mount)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from opwatch.trim.causes import Cause, causes
+from opwatch.trim.stack.causes import Cause, causes
 from tests.section import Section
 
 SECTION = Section("method-trim.md", "causes")

@@ -19,8 +19,8 @@ from opwatch.tools.arguments import Once, time_between
 
 if TYPE_CHECKING:
     from opwatch.collectors.contexts import ContextProbe
-    from opwatch.trim.audit import Asked, Audit
-    from opwatch.trim.layers import Stack
+    from opwatch.trim.audit.audit import Asked, Audit
+    from opwatch.trim.stack.layers import Stack
 
 
 # How often a watch looks whether its disks are still there.
@@ -86,8 +86,8 @@ def _import_the_rest() -> None:
     from opwatch.collectors import nvme  # noqa: F401
     from opwatch.counters.prove import trims  # noqa: F401
     from opwatch.sinks import trim_audit  # noqa: F401
-    from opwatch.trim import ledger  # noqa: F401
-    from opwatch.trim.causes import causes
+    from opwatch.trim.audit import ledger  # noqa: F401
+    from opwatch.trim.stack.causes import causes
 
     causes()
 
@@ -115,14 +115,14 @@ def audit_mount(
         prove=prove,
         meanwhile=_import_the_rest,
     )
-    from opwatch.trim import ledger
+    from opwatch.trim.audit import ledger
 
     return ledger.audit(evidence, mount.point)
 
 
 def _write(args: argparse.Namespace, audit: Audit, contexts: ContextProbe) -> None:
     from opwatch.sinks.trim_audit import write_json, write_lines
-    from opwatch.trim import ledger
+    from opwatch.trim.audit import ledger
 
     if args.json:
         # Worth waiting for when something is missing, and before there is nothing more to say it in.
@@ -153,7 +153,7 @@ def _trim(args: argparse.Namespace, contexts: ContextProbe) -> int:
             say(str(error))
             continue
         _write(args, audits[-1], contexts)
-    from opwatch.trim import ledger
+    from opwatch.trim.audit import ledger
 
     status = ledger.exit_status(each.verdict for each in audits)
     return 64 if len(audits) < len(mounts) and status == 0 else status
@@ -198,7 +198,7 @@ def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
 def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
     from opwatch.collectors import trimming
     from opwatch.tools.waiting import End, Waiter
-    from opwatch.trim import ledger
+    from opwatch.trim.audit import ledger
 
     if args.prove or args.minimum != "0":
         raise UsageError("--watch trims nothing: --prove and --minimum are for a trim of our own")

@@ -25,11 +25,11 @@ from opwatch.sinks import SCHEMA
 from opwatch.sinks.terminal import data
 from opwatch.sinks.trim_check import Checked, document, headline, lines, schedule_document, schedule_lines
 from opwatch.sinks.unseen import Unseen, unseen_document, unseen_lines
-from opwatch.trim.causes import Reason, reason
-from opwatch.trim.dryrun import ext4_groups
-from opwatch.trim.forecast import Outlook, Space, forecast
-from opwatch.trim.layers import Stack
-from opwatch.trim.schedule import Schedule, entry_of, schedule_reasons
+from opwatch.trim.check.dryrun import ext4_groups
+from opwatch.trim.check.forecast import Outlook, Space, forecast
+from opwatch.trim.check.schedule import Schedule, entry_of, schedule_reasons
+from opwatch.trim.stack.causes import Reason, reason
+from opwatch.trim.stack.layers import Stack
 from opwatch.units import size
 
 # As fstrim(8) has them for several filesystems.

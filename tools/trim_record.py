@@ -19,8 +19,8 @@ from opwatch.sinks.terminal import say
 from opwatch.sinks.trim_history import Recorded, write_recorded
 from opwatch.tools.arguments import Once, time_between
 from opwatch.tools.waiting import End, Waiter
-from opwatch.trim.history import NO_ROOM
-from opwatch.trim.sectormap import State
+from opwatch.trim.history.history import NO_ROOM
+from opwatch.trim.history.sectormap import State
 
 # What is still being found out at the end is waited for so long.
 _PROBE_S = 1.0

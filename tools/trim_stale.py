@@ -23,10 +23,10 @@ from opwatch.sinks.terminal import data
 from opwatch.sinks.trim_history import HistoryReport, history_document, history_lines
 from opwatch.sinks.trim_stale import Report, document, lines
 from opwatch.tools.arguments import Once, time_between
-from opwatch.trim.layers import Stack
-from opwatch.trim.remap import Landing
-from opwatch.trim.sentinel import Seen
-from opwatch.trim.stale import Bounds, Spare, disputed, spare, spare_by_history, stale_bytes
+from opwatch.trim.space.remap import Landing
+from opwatch.trim.stack.layers import Stack
+from opwatch.trim.stale.sentinel import Seen
+from opwatch.trim.stale.stale import Bounds, Spare, disputed, spare, spare_by_history, stale_bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

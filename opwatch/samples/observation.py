@@ -10,7 +10,7 @@ from opwatch.trace.derive import Interval
 from opwatch.trace.trust import Trust
 
 if TYPE_CHECKING:
-    from opwatch.trim.live import Discards
+    from opwatch.trim.audit.live import Discards
     from opwatch.waf.live import Live
 
 

@@ -12,7 +12,7 @@ from opwatch.sinks.terminal import COLUMNS, Writer
 from opwatch.trace.derive import OpInterval
 from opwatch.trace.hist import Histogram
 from opwatch.trace.trust import Drift, Trust
-from opwatch.trim.live import Discards
+from opwatch.trim.audit.live import Discards
 
 if TYPE_CHECKING:
     from opwatch.waf.live import Live

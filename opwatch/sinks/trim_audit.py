@@ -10,12 +10,12 @@ from typing import Any, TextIO
 from opwatch import units
 from opwatch.sinks import SCHEMA
 from opwatch.sinks.terminal import COLUMNS, Writer
-from opwatch.trim.accounts import Told
-from opwatch.trim.audit import ALL, MEANING, Audit, Evidence, ReadBack, Row
-from opwatch.trim.causes import Effect, Reason
-from opwatch.trim.flow import Origin, Trace, Who
-from opwatch.trim.kernel_log import of_device
-from opwatch.trim.lba_status import SentinelMap
+from opwatch.trim.audit.accounts import Told
+from opwatch.trim.audit.audit import ALL, MEANING, Audit, Evidence, ReadBack, Row
+from opwatch.trim.audit.flow import Origin, Trace, Who
+from opwatch.trim.audit.kernel_log import of_device
+from opwatch.trim.space.lba_status import SentinelMap
+from opwatch.trim.stack.causes import Effect, Reason
 
 _HEADER = f"  {'layer':<10} {'device':<11} {'in':>15} {'out':>15} {'completed':>15} {'number':>7}"
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from opwatch import units
 from opwatch.sinks.folding import folded
-from opwatch.trim import layers
-from opwatch.trim.causes import Effect, Reason, reason
-from opwatch.trim.forecast import Forecast, Outlook
-from opwatch.trim.layers import Kind, Layer, Stack
-from opwatch.trim.rules import named
-from opwatch.trim.schedule import Schedule
+from opwatch.trim.check.forecast import Forecast, Outlook
+from opwatch.trim.check.rules import named
+from opwatch.trim.check.schedule import Schedule
+from opwatch.trim.stack import layers
+from opwatch.trim.stack.causes import Effect, Reason, reason
+from opwatch.trim.stack.layers import Kind, Layer, Stack
 
 _LABEL = 10
 

@@ -20,8 +20,8 @@ from opwatch.sinks.trim_stale import (
     spare_rows,
     untrimmable_rows,
 )
-from opwatch.trim.journal import Look
-from opwatch.trim.stale import Bounds, Spare
+from opwatch.trim.history.journal import Look
+from opwatch.trim.stale.stale import Bounds, Spare
 
 
 @dataclass(frozen=True, slots=True)

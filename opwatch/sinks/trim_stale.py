@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from opwatch import units
 from opwatch.sinks import SCHEMA
 from opwatch.sinks.folding import folded
-from opwatch.trim.estimate import Share
-from opwatch.trim.remap import Landing
-from opwatch.trim.stale import Bounds, Calibration, Count, Mapped, Spare
+from opwatch.trim.space.remap import Landing
+from opwatch.trim.stale.estimate import Share
+from opwatch.trim.stale.stale import Bounds, Calibration, Count, Mapped, Spare
 
 _LABEL = 13
 

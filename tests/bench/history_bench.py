@@ -18,10 +18,10 @@ from opwatch.collectors.changes import ChangeTracer
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.overhead import program_statistics
-from opwatch.trim import journal
-from opwatch.trim.changes import RECORD, Kind, decode
-from opwatch.trim.history import History
-from opwatch.trim.sectormap import State
+from opwatch.trim.history import journal
+from opwatch.trim.history.changes import RECORD, Kind, decode
+from opwatch.trim.history.history import History
+from opwatch.trim.history.sectormap import State
 from tests.kernel.load import writes
 
 from .figure import Figure, table

@@ -29,8 +29,8 @@ from opwatch.host.device import Devices
 from opwatch.host.process import run_tool
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.overhead import program_statistics
-from opwatch.trim.audit import ALL
-from opwatch.trim.flow import Stage, total
+from opwatch.trim.audit.audit import ALL
+from opwatch.trim.audit.flow import Stage, total
 from tests.kernel.guard import enter_own_namespace, guarded
 from tests.section import Section
 

@@ -26,9 +26,9 @@ from opwatch.drive.place import Record
 from opwatch.ftl import profiles
 from opwatch.host.usage import mount_of, number_of_mount, parse_mountinfo, parse_swaps
 from opwatch.settings import parse_toml
-from opwatch.trim.causes import PACKAGED as CAUSES
-from opwatch.trim.causes import parse_causes
-from opwatch.trim.schedule import parse_fstab, parse_properties
+from opwatch.trim.check.schedule import parse_fstab, parse_properties
+from opwatch.trim.stack.causes import PACKAGED as CAUSES
+from opwatch.trim.stack.causes import parse_causes
 
 from .rules import BOUND, refused_or_sound
 

@@ -14,10 +14,10 @@ import zlib
 from dataclasses import replace
 from pathlib import Path
 
-from opwatch.trim import journal
-from opwatch.trim.changes import RECORD
-from opwatch.trim.history import History
-from opwatch.trim.sectormap import SectorMap, State
+from opwatch.trim.history import journal
+from opwatch.trim.history.changes import RECORD
+from opwatch.trim.history.history import History
+from opwatch.trim.history.sectormap import SectorMap, State
 from tests.fuzz.rules import BOUND
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "trim" / "disk.history"

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from opwatch.trim import btrfs, f2fs, fiemap, fsmap, kernel_log, lba_status
-from opwatch.trim.extents import Extents
+from opwatch.trim.audit import kernel_log
+from opwatch.trim.space import btrfs, f2fs, fiemap, fsmap, lba_status
+from opwatch.trim.space.extents import Extents
 
 from .rules import refused_or_sound
 

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from opwatch.host.usage import parse_mountinfo
-from opwatch.trim import dmtable
-from opwatch.trim.schedule import from_properties, parse_fstab, parse_properties
+from opwatch.trim.check.schedule import from_properties, parse_fstab, parse_properties
+from opwatch.trim.stack import dmtable
 
 from .rules import refused_or_sound
 

@@ -14,7 +14,7 @@ import pytest
 
 from opwatch.collectors.fitrim import mounted_at
 from opwatch.collectors.free_space import read_free_space
-from opwatch.trim.extents import Extents
+from opwatch.trim.space.extents import Extents
 from tests.requirements import unmet
 
 from .drives import MIB, Drive, run

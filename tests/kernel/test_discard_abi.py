@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from opwatch.collectors.discard_programs import pack_granule
-from opwatch.trim import flow
+from opwatch.trim.audit import flow
 
 HEADER = Path(__file__).parents[2] / "bpf" / "discard_abi.h"
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "discard.bpf.o"

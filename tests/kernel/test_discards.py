@@ -12,7 +12,7 @@ from pathlib import Path
 from opwatch.collectors.discards import DiscardTracer
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.trim.flow import Stage, Trace, Who, total
+from opwatch.trim.audit.flow import Stage, Trace, Who, total
 
 from .load import BLKZEROOUT, discards, writes
 from .trims import ATTEMPTS

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from opwatch.trim.changes import RECORD, Change, Kind, Loss
+from opwatch.trim.history.changes import RECORD, Change, Kind, Loss
 
 HEADER = Path(__file__).parents[2] / "bpf" / "history_abi.h"
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "history.bpf.o"

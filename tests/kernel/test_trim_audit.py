@@ -13,7 +13,7 @@ import pytest
 from opwatch.collectors.lowest import file_extents
 from opwatch.host.scratch import MEMORY, ScratchDisk
 from opwatch.host.usage import read_usage
-from opwatch.trim.audit import Verdict
+from opwatch.trim.audit.audit import Verdict
 from tests.requirements import require_drive
 
 from . import trims

@@ -14,7 +14,7 @@ import pytest
 
 from opwatch.host.scratch import ScratchDisk
 from opwatch.trace.contexts import WHERE
-from opwatch.trim.audit import Audit, Verdict
+from opwatch.trim.audit.audit import Audit, Verdict
 
 from . import trims
 from .test_trim_audit import on_overlay

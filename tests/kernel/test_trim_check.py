@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from opwatch.trim.extents import Extents
+from opwatch.trim.space.extents import Extents
 from tests.requirements import unmet
 
 MIB = 1 << 20

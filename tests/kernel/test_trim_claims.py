@@ -16,8 +16,8 @@ from opwatch.collectors import fitrim_process
 from opwatch.collectors.discards import DiscardTracer
 from opwatch.host.scratch import ScratchDisk
 from opwatch.host.usage import Mount
-from opwatch.trim.audit import Answer, Asked, Audit
-from opwatch.trim.flow import Amount, Stage
+from opwatch.trim.audit.audit import Answer, Asked, Audit
+from opwatch.trim.audit.flow import Amount, Stage
 
 from . import trims
 from .trims import ATTEMPTS, MIB, mounted

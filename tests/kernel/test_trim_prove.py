@@ -13,7 +13,7 @@ import pytest
 
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.trim_audit import audit_mount
-from opwatch.trim.audit import Asked, Audit, Verdict
+from opwatch.trim.audit.audit import Asked, Audit, Verdict
 from tests.requirements import require_drive
 
 from .drives import MIB, drive

@@ -21,9 +21,9 @@ from opwatch.collectors.history_file import read_history
 from opwatch.collectors.recording import Recording
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.trim.changes import Change, Kind, decode
-from opwatch.trim.extents import Extents
-from opwatch.trim.sectormap import State
+from opwatch.trim.history.changes import Change, Kind, decode
+from opwatch.trim.history.sectormap import State
+from opwatch.trim.space.extents import Extents
 from tests.requirements import require_drive
 
 from .drives import MIB, Drive, drive, run

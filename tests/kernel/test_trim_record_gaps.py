@@ -16,7 +16,7 @@ from opwatch.collectors.history_file import read_history
 from opwatch.collectors.recording import Recording
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.trim.sectormap import State
+from opwatch.trim.history.sectormap import State
 
 from .drives import MIB, run
 from .load import discards, flushes, reads, writes

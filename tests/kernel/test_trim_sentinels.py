@@ -17,7 +17,7 @@ from opwatch.collectors.sentinels import Sentinels, prove_sizes
 from opwatch.collectors.trim_layers import LayerReader
 from opwatch.errors import RefusedError, UsageError
 from opwatch.host.scratch import ScratchDisk
-from opwatch.trim.sentinel import Seen, verdict
+from opwatch.trim.stale.sentinel import Seen, verdict
 from tests.requirements import require_drive
 
 from .drives import MIB, drive

@@ -18,7 +18,7 @@ from opwatch.collectors.free_space import read_free_space
 from opwatch.collectors.lowest import Places, file_extents
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.trim.extents import Extents
+from opwatch.trim.space.extents import Extents
 from tests.requirements import require_drive
 
 from .drives import MIB, drive, fio, run

@@ -10,8 +10,8 @@ import pytest
 
 from opwatch.collectors import fitrim_process
 from opwatch.host.usage import Mount
-from opwatch.trim.accounts import Bearing, Told
-from opwatch.trim.audit import Answer, Asked, Audit, Verdict
+from opwatch.trim.audit.accounts import Bearing, Told
+from opwatch.trim.audit.audit import Answer, Asked, Audit, Verdict
 from tests.requirements import require_drive
 
 from . import trims

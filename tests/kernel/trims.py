@@ -15,7 +15,7 @@ from opwatch.host.loop import Binding, attach
 from opwatch.host.scratch import MEMORY
 from opwatch.host.usage import Mount, read_usage
 from opwatch.tools.trim_audit import audit_mount
-from opwatch.trim.audit import Asked, Audit, Row, Verdict
+from opwatch.trim.audit.audit import Asked, Audit, Row, Verdict
 
 from .guard import guarded
 

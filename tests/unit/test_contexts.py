@@ -13,7 +13,7 @@ from opwatch.host.usage import Mount
 from opwatch.tools import cli, trim_audit
 from opwatch.trace.contexts import Switches, context_switches, missing_there
 from opwatch.trace.trust import Drift
-from opwatch.trim.ledger import audit
+from opwatch.trim.audit.ledger import audit
 
 from .trim_evidence import evidence, layer, stack
 

@@ -10,7 +10,7 @@ import pytest
 
 from opwatch.collectors.discards import DiscardTracer
 from opwatch.host.device import BlockDevice
-from opwatch.trim.flow import Stage
+from opwatch.trim.audit.flow import Stage
 
 pytest.importorskip("opwatch._native")
 

@@ -27,7 +27,7 @@ from opwatch.ftl import profiles
 from opwatch.host.process import run_tool
 from opwatch.host.usage import parse_mountinfo, read_usage
 from opwatch.settings import parse_toml
-from opwatch.trim.causes import parse_causes
+from opwatch.trim.stack.causes import parse_causes
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
 DEEP = "[" * 100_000

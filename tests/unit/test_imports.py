@@ -13,7 +13,7 @@ HEAVY = (
     *(
         "opwatch.counters.catalogue.families",
         "opwatch.waf.measure",
-        "opwatch.trim.layers",
+        "opwatch.trim.stack.layers",
         "opwatch.collectors.transports",
     ),
 )

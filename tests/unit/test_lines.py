@@ -11,7 +11,7 @@ import pytest
 from opwatch.counters.reading import Drive, Proof, Reading, Report
 from opwatch.sinks.counters import lines as counter_lines
 from opwatch.sinks.lines import HEADER, Lines, discard_lines
-from opwatch.trim.live import Discards
+from opwatch.trim.audit.live import Discards
 
 from .test_jsonl import BUSY, observation
 

@@ -11,7 +11,7 @@ import pytest
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage, mount_of, parse_mountinfo
 from opwatch.tools import trim_check
-from opwatch.trim.schedule import Schedule
+from opwatch.trim.check.schedule import Schedule
 
 MOUNTS = 10_000
 

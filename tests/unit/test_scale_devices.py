@@ -20,8 +20,8 @@ from opwatch.sinks.lines import Lines
 from opwatch.tools import devices, trim_check
 from opwatch.tools.watching import Watching
 from opwatch.trace.tracer_set import TracerSet
-from opwatch.trim.forecast import Space
-from opwatch.trim.schedule import Schedule
+from opwatch.trim.check.forecast import Space
+from opwatch.trim.check.schedule import Schedule
 
 from .sysfs import Tree
 from .tracers import Attaching

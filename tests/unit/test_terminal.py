@@ -26,7 +26,7 @@ from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
 from opwatch.sinks.terminal import OutputLost, Writer, say
 from opwatch.tools import cli
-from opwatch.trim.live import Discards, Sender
+from opwatch.trim.audit.live import Discards, Sender
 
 from .test_jsonl import BUSY, observation
 

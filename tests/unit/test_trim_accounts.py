@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch.sinks.trim_audit import document, lines
-from opwatch.trim.accounts import Account, Bearing, Counts, judge
-from opwatch.trim.audit import Audit, Evidence, Held, ReadBack, Verdict
-from opwatch.trim.flow import Flow, Stage, Trace, Who
-from opwatch.trim.layers import Kind
-from opwatch.trim.lba_status import SentinelMap
-from opwatch.trim.ledger import audit
+from opwatch.trim.audit.accounts import Account, Bearing, Counts, judge
+from opwatch.trim.audit.audit import Audit, Evidence, Held, ReadBack, Verdict
+from opwatch.trim.audit.flow import Flow, Stage, Trace, Who
+from opwatch.trim.audit.ledger import audit
+from opwatch.trim.space.lba_status import SentinelMap
+from opwatch.trim.stack.layers import Kind
 
 from .trim_evidence import evidence, extents, flow, layer, stack, through
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from opwatch.errors import OpwatchError
-from opwatch.trim.causes import BLANKS, PACKAGED, Effect, causes, parse_causes, reason
+from opwatch.trim.stack.causes import BLANKS, PACKAGED, Effect, causes, parse_causes, reason
 from tests import causes as page
 
 GOOD = """

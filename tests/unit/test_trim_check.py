@@ -11,12 +11,12 @@ import pytest
 from opwatch.sinks.trim_check import Checked, document, lines
 from opwatch.tools import cli
 from opwatch.tools.trim_check import exit_status
-from opwatch.trim.causes import Effect, causes
-from opwatch.trim.dryrun import dry_run, ext4_groups
-from opwatch.trim.extents import Extents
-from opwatch.trim.forecast import Forecast, Outlook
-from opwatch.trim.layers import Kind, changes
-from opwatch.trim.rules import reasons_of
+from opwatch.trim.check.dryrun import dry_run, ext4_groups
+from opwatch.trim.check.forecast import Forecast, Outlook
+from opwatch.trim.check.rules import reasons_of
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.stack.causes import Effect, causes
+from opwatch.trim.stack.layers import Kind, changes
 from tests.unit.sysfs import SSD_QUEUE, write
 from tests.unit.trimcases import CASES, CRYPT, POOL_STATUS, Case, N, P, R, loop, nvme, thin
 from tests.unit.trimtree import MIB, NO_DISCARD, Machine

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from opwatch.sinks.trim_audit import document, lines
-from opwatch.trim.audit import Evidence, Verdict
-from opwatch.trim.claims import Claim
-from opwatch.trim.commands import commands_of
-from opwatch.trim.flow import Flow, Stage, Trace, Who
-from opwatch.trim.layers import Stack
-from opwatch.trim.ledger import audit
+from opwatch.trim.audit.audit import Evidence, Verdict
+from opwatch.trim.audit.claims import Claim
+from opwatch.trim.audit.commands import commands_of
+from opwatch.trim.audit.flow import Flow, Stage, Trace, Who
+from opwatch.trim.audit.ledger import audit
+from opwatch.trim.stack.layers import Stack
 
 from .trim_evidence import extents, flow, layer, stack, through
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.errors import OpwatchError
-from opwatch.trim.dmtable import (
+from opwatch.trim.stack.dmtable import (
     PoolStatus,
     Raid,
     Target,

@@ -14,8 +14,8 @@ from opwatch.counters.evidence import Attribute, Evidence
 from opwatch.counters.reading import Drive
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice
-from opwatch.trim.accounts import Account, Counts
-from opwatch.trim.extents import Extents
+from opwatch.trim.audit.accounts import Account, Counts
+from opwatch.trim.space.extents import Extents
 
 from .sysfs import write
 from .trim_evidence import layer, stack

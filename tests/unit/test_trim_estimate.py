@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch.trim.estimate import LOOKS, beta_cdf, estimate
-from opwatch.trim.extents import Extents
-from opwatch.trim.sampling import Blocks, Counted, Draw, Place, sample
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.stale.estimate import LOOKS, beta_cdf, estimate
+from opwatch.trim.stale.sampling import Blocks, Counted, Draw, Place, sample
 
 
 def tail(held: int, samples: int, share: float) -> float:

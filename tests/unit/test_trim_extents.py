@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch.trim.extents import Extents
+from opwatch.trim.space.extents import Extents
 
 PAIRS = st.lists(st.tuples(st.integers(0, 120), st.integers(0, 120)), max_size=12)
 

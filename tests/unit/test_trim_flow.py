@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from opwatch.collectors.discard_programs import pack_granule
-from opwatch.trim.flow import Amount, Stage, Trace, Who, decode_flows, decode_origins, total
+from opwatch.trim.audit.flow import Amount, Stage, Trace, Who, decode_flows, decode_origins, total
 
 
 def raw_flow(disk: bytes, dev: int, stage: int, *numbers: int, who: int = 0, status: int = 0) -> bytes:

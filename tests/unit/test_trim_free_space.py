@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch.errors import BadInput
-from opwatch.trim import btrfs, f2fs, fsmap
-from opwatch.trim.extents import Extents
+from opwatch.trim.space import btrfs, f2fs, fsmap
+from opwatch.trim.space.extents import Extents
 from tests.fuzz.trim import Fuzz
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from opwatch.trim import history as module
-from opwatch.trim.changes import RECORD, Kind, changes_nothing, decode
-from opwatch.trim.extents import Extents
-from opwatch.trim.history import History
-from opwatch.trim.sectormap import SECTOR, SectorMap, State
+from opwatch.trim.history import history as module
+from opwatch.trim.history.changes import RECORD, Kind, changes_nothing, decode
+from opwatch.trim.history.history import History
+from opwatch.trim.history.sectormap import SECTOR, SectorMap, State
+from opwatch.trim.space.extents import Extents
 
 U, W, T = State.UNKNOWN, State.WRITTEN, State.TRIMMED
 
@@ -34,7 +34,7 @@ def states(map_: SectorMap) -> list[int]:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opwatch.trim.sectormap._SHIFT", 5)
+    monkeypatch.setattr("opwatch.trim.history.sectormap._SHIFT", 5)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -102,7 +102,7 @@ def test_a_map_without_room_knows_less_and_nothing_wrong(seed: int) -> None:
 
 
 def test_a_part_without_room_knows_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opwatch.trim.sectormap._MOST_IN_PART", 1000)
+    monkeypatch.setattr("opwatch.trim.history.sectormap._MOST_IN_PART", 1000)
     map_ = SectorMap(1 << 19)
     for at in range(0, 1 << 14, 8):
         map_.put(at, at + 4, W)

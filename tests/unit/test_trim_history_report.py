@@ -17,10 +17,10 @@ from opwatch.sinks.trim_history import (
     history_lines,
     write_recorded,
 )
-from opwatch.trim.extents import Extents
-from opwatch.trim.journal import Look
-from opwatch.trim.remap import Landing
-from opwatch.trim.stale import Bounds
+from opwatch.trim.history.journal import Look
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.remap import Landing
+from opwatch.trim.stale.stale import Bounds
 
 LOOK = Look(1, 2 * 10**18, "boot", 3, 4, 5, 6, 0, 0, 10**18)
 FREE = Extents.of([(0, 1 << 20), (2 << 20, 5 << 20)])

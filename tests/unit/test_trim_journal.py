@@ -21,10 +21,10 @@ import pytest
 
 from opwatch.collectors.history_file import HistoryFile, read_history
 from opwatch.errors import BadInput, OpwatchError, RefusedError
-from opwatch.trim import journal
-from opwatch.trim.journal import Drive, Look
-from opwatch.trim.sectormap import Run, SectorMap, State
-from opwatch.trim.witness import Base
+from opwatch.trim.history import journal
+from opwatch.trim.history.journal import Drive, Look
+from opwatch.trim.history.sectormap import Run, SectorMap, State
+from opwatch.trim.history.witness import Base
 from tests.fuzz import history as fuzz
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opwatch.trim.audit import Asked, Audit, ReadBack, Verdict
-from opwatch.trim.causes import causes
-from opwatch.trim.flow import Flow, Stage, Who
-from opwatch.trim.layers import Kind, Layer
-from opwatch.trim.ledger import audit, exit_status
+from opwatch.trim.audit.audit import Asked, Audit, ReadBack, Verdict
+from opwatch.trim.audit.flow import Flow, Stage, Who
+from opwatch.trim.audit.ledger import audit, exit_status
+from opwatch.trim.stack.causes import causes
+from opwatch.trim.stack.layers import Kind, Layer
 
 from .trim_evidence import (
     evidence,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opwatch.trim.live import Stalled, stalled
+from opwatch.trim.audit.live import Stalled, stalled
 
 from .samples import Op, sample
 

@@ -9,9 +9,9 @@ import pytest
 
 from opwatch.collectors.kernel_log import LogTail
 from opwatch.sinks.trim_audit import document, lines
-from opwatch.trim.flow import Stage
-from opwatch.trim.kernel_log import KernelLog, about, records
-from opwatch.trim.ledger import audit
+from opwatch.trim.audit.flow import Stage
+from opwatch.trim.audit.kernel_log import KernelLog, about, records
+from opwatch.trim.audit.ledger import audit
 
 from .trim_evidence import evidence, extents, flow, layer, stack, with_facts
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import opwatch.trim
-from opwatch.trim.audit import Verdict
-from opwatch.trim.causes import causes
-from opwatch.trim.flow import Origin, Stage, Who
-from opwatch.trim.layers import Layer
-from opwatch.trim.ledger import audit
+from opwatch.trim.audit.audit import Verdict
+from opwatch.trim.audit.flow import Origin, Stage, Who
+from opwatch.trim.audit.ledger import audit
+from opwatch.trim.stack.causes import causes
+from opwatch.trim.stack.layers import Layer
 
 from .trim_evidence import evidence, extents, flow, layer, stack, through
 

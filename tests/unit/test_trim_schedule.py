@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.fstrim_timer import read_schedule
-from opwatch.trim.schedule import (
+from opwatch.trim.check.schedule import (
     FSTAB,
     MOUNTINFO,
     Schedule,

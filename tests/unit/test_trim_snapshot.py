@@ -13,7 +13,7 @@ from opwatch.counters.decode import identify, ocp
 from opwatch.counters.decode.identify import Controller
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice
-from opwatch.trim.accounts import Account, Counts
+from opwatch.trim.audit.accounts import Account, Counts
 
 from .trim_evidence import layer, stack
 

@@ -20,15 +20,15 @@ from opwatch.errors import UsageError
 from opwatch.ftl import models
 from opwatch.sinks.trim_stale import Report, document, lines
 from opwatch.tools.trim_stale import _asked, add_arguments
-from opwatch.trim import fiemap, lba_status
-from opwatch.trim.dmtable import parse
-from opwatch.trim.estimate import Share, estimate
-from opwatch.trim.extents import Extents
-from opwatch.trim.layers import Kind, Layer, Limits, Stack
-from opwatch.trim.remap import Landing, descend, joined
-from opwatch.trim.sampling import Blocks, Counted, sample
-from opwatch.trim.sentinel import BLOCK, Judgement, Seen, digest, pattern, seen, verdict
-from opwatch.trim.stale import (
+from opwatch.trim.space import fiemap, lba_status
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.remap import Landing, descend, joined
+from opwatch.trim.stack.dmtable import parse
+from opwatch.trim.stack.layers import Kind, Layer, Limits, Stack
+from opwatch.trim.stale.estimate import Share, estimate
+from opwatch.trim.stale.sampling import Blocks, Counted, sample
+from opwatch.trim.stale.sentinel import BLOCK, Judgement, Seen, digest, pattern, seen, verdict
+from opwatch.trim.stale.stale import (
     Bounds,
     Calibration,
     Count,

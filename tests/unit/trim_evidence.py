@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from opwatch.trim.audit import Answer, Asked, Evidence, ReadBack
-from opwatch.trim.flow import Amount, Flow, Stage, Trace, Who
-from opwatch.trim.layers import Fact, Filesystem, Kind, Layer, Limits, Stack
+from opwatch.trim.audit.audit import Answer, Asked, Evidence, ReadBack
+from opwatch.trim.audit.flow import Amount, Flow, Stage, Trace, Who
+from opwatch.trim.stack.layers import Fact, Filesystem, Kind, Layer, Limits, Stack
 
 GRANULE = 4096
 

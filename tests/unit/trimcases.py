@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from opwatch.counters.decode.identify import Controller, Namespace
-from opwatch.trim.forecast import Outlook
+from opwatch.trim.check.forecast import Outlook
 from tests.unit.sysfs import SSD_QUEUE, write
 from tests.unit.trimtree import MIB, NO_DISCARD, Machine
 

@@ -12,11 +12,11 @@ from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice
 from opwatch.host.usage import Usage, parse_mountinfo
-from opwatch.trim import dmtable
-from opwatch.trim.dmtable import Target
-from opwatch.trim.extents import Extents
-from opwatch.trim.forecast import Forecast, Space, forecast
-from opwatch.trim.layers import Stack
+from opwatch.trim.check.forecast import Forecast, Space, forecast
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.stack import dmtable
+from opwatch.trim.stack.dmtable import Target
+from opwatch.trim.stack.layers import Stack
 from tests.unit.sysfs import SSD_QUEUE, Tree, write
 
 NO_DISCARD = SSD_QUEUE | {"discard_granularity": "0", "discard_max_bytes": "0", "discard_max_hw_bytes": "0"}

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from opwatch.trim.audit import Audit, Row, Verdict
+from opwatch.trim.audit.audit import Audit, Row, Verdict
 from tests.kernel import trims
 from tests.kernel.trims import audit, codes, row
 from tests.vm.guest import stacked, sysfs

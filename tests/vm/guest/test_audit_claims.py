@@ -14,9 +14,9 @@ from opwatch.collectors import trimming
 from opwatch.collectors.discards import DiscardTracer
 from opwatch.collectors.fitrim import FITRIM
 from opwatch.collectors.trim_layers import LayerReader
-from opwatch.trim import ledger
-from opwatch.trim.audit import Audit, Verdict
-from opwatch.trim.flow import Stage
+from opwatch.trim.audit import ledger
+from opwatch.trim.audit.audit import Audit, Verdict
+from opwatch.trim.audit.flow import Stage
 from tests.kernel.test_trim_claims import CALL
 from tests.kernel.trims import mount_at
 from tests.vm.guest import sysfs

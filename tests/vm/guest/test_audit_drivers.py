@@ -11,8 +11,8 @@ from opwatch.collectors.discards import DiscardTracer
 from opwatch.collectors.raw_disk import RawDisk
 from opwatch.host.device import Devices
 from opwatch.tools.trim_audit import audit_mount
-from opwatch.trim.audit import Asked
-from opwatch.trim.flow import Stage, total
+from opwatch.trim.audit.audit import Asked
+from opwatch.trim.audit.flow import Stage, total
 from tests.kernel.load import discards
 from tests.kernel.trims import mount_at
 from tests.vm.guest import stacked, sysfs

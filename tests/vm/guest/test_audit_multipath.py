@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opwatch.trim.flow import Stage, total
+from opwatch.trim.audit.flow import Stage, total
 from tests.vm.guest import sysfs
 from tests.vm.guest.audits import audit, codes, filesystem
 

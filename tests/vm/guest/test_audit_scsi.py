@@ -10,9 +10,9 @@ import pytest
 from opwatch.collectors import fitrim_process
 from opwatch.host.usage import Mount
 from opwatch.tools.trim_audit import audit_mount
-from opwatch.trim.accounts import Bearing
-from opwatch.trim.audit import Answer, Asked
-from opwatch.trim.flow import Stage, total
+from opwatch.trim.audit.accounts import Bearing
+from opwatch.trim.audit.audit import Answer, Asked
+from opwatch.trim.audit.flow import Stage, total
 from tests.kernel.trims import mount_at
 from tests.vm.guest import sysfs
 from tests.vm.guest.audits import Audit, Verdict, audit, codes, filesystem, row, whole

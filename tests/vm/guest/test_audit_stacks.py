@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.trim.extents import Extents
+from opwatch.trim.space.extents import Extents
 from tests.kernel import trims
 from tests.vm.guest import stacked, sysfs
 from tests.vm.guest.audits import (

@@ -14,7 +14,7 @@ import pytest
 
 from opwatch.collectors.discards import DiscardTracer
 from opwatch.host.device import Devices
-from opwatch.trim.flow import Stage, Who
+from opwatch.trim.audit.flow import Stage, Who
 from tests.kernel import trims
 from tests.kernel.load import discards
 from tests.vm.guest.audits import (

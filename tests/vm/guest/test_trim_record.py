@@ -25,9 +25,9 @@ from opwatch.collectors.raw_disk import RawDisk
 from opwatch.collectors.recording import Recording
 from opwatch.host.device import Devices
 from opwatch.tools import cli
-from opwatch.trim.changes import Change, Kind, decode
-from opwatch.trim.extents import Extents
-from opwatch.trim.sectormap import State
+from opwatch.trim.history.changes import Change, Kind, decode
+from opwatch.trim.history.sectormap import State
+from opwatch.trim.space.extents import Extents
 from tests.kernel.filesystems import settled
 from tests.kernel.load import BLKDISCARD, discards, flushes, opened, reads, writes
 from tests.vm.guest import sysfs

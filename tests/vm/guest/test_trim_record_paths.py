@@ -9,7 +9,7 @@ import pytest
 from opwatch.collectors.recording import Recording
 from opwatch.host.device import Devices
 from opwatch.tools import cli
-from opwatch.trim.sectormap import State
+from opwatch.trim.history.sectormap import State
 from tests.kernel.load import discards, writes
 from tests.vm.guest import sysfs
 

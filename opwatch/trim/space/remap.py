@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from opwatch.trim.extents import Extents
-from opwatch.trim.layers import Kind, Layer, Stack
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.stack.layers import Kind, Layer, Stack
 
 _SECTOR = 512
 # Why nothing can be followed through a layer, and what reading there tells.

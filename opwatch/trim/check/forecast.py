@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from opwatch.trim.causes import Effect, Reason
-from opwatch.trim.causes import reason as because
-from opwatch.trim.dryrun import DeviceRun, dry_run
-from opwatch.trim.extents import Extents
-from opwatch.trim.filesystem_rules import reasons_of_filesystem, refused
-from opwatch.trim.layers import Kind, Layer, Stack
-from opwatch.trim.rules import doubts_of, lower_of, reasons_of
+from opwatch.trim.check.dryrun import DeviceRun, dry_run
+from opwatch.trim.check.filesystem_rules import reasons_of_filesystem, refused
+from opwatch.trim.check.rules import doubts_of, lower_of, reasons_of
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.stack.causes import Effect, Reason
+from opwatch.trim.stack.causes import reason as because
+from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.units import size
 
 

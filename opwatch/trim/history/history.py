@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator
 
-from opwatch.trim.changes import Kind, changes_nothing, decode
-from opwatch.trim.sectormap import SectorMap, State
+from opwatch.trim.history.changes import Kind, changes_nothing, decode
+from opwatch.trim.history.sectormap import SectorMap, State
 
 NO_ROOM = "more pieces than there is room for"
 # Changes that are remembered because others may have been on their way at the same time.

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from opwatch.trim.estimate import LOOKS, Share, estimate
-from opwatch.trim.extents import Extents
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.stale.estimate import LOOKS, Share, estimate
 
 
 class Place(NamedTuple):

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from opwatch.trace.derive import STATUS_NAMES
-from opwatch.trim import losses, verdicts
-from opwatch.trim.audit import Audit, Evidence, Row, Verdict
-from opwatch.trim.causes import Reason, reason
-from opwatch.trim.claims import claims_of, total_claimed
-from opwatch.trim.commands import commands_of
-from opwatch.trim.flow import Amount, Origin, Stage, Who, total
-from opwatch.trim.layers import Kind, Layer, changes
-from opwatch.trim.rules import RAID456
+from opwatch.trim.audit import losses, verdicts
+from opwatch.trim.audit.audit import Audit, Evidence, Row, Verdict
+from opwatch.trim.audit.claims import claims_of, total_claimed
+from opwatch.trim.audit.commands import commands_of
+from opwatch.trim.audit.flow import Amount, Origin, Stage, Who, total
+from opwatch.trim.check.rules import RAID456
+from opwatch.trim.stack.causes import Reason, reason
+from opwatch.trim.stack.layers import Kind, Layer, changes
 
 # These hand what they get to a thread of their own: below them everybody is a kernel thread.
 _THREADED = (Kind.THIN, Kind.THIN_POOL, Kind.LOOP)

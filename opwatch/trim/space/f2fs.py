@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from opwatch.errors import BadInput
 from opwatch.foreign import lines_of
-from opwatch.trim.extents import Extents
+from opwatch.trim.space.extents import Extents
 
 SUPERBLOCK_AT, SUPERBLOCK_BYTES = 1024, 3072
 _MAGIC = 0xF2F52010

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from opwatch.trim.extents import Extents
-from opwatch.trim.layers import Kind, Layer, Stack
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.stack.layers import Kind, Layer, Stack
 
 # Which filesystems pass over extents shorter than the granularity of the device they lie on.
 _HEEDS_GRANULARITY = ("ext4", "xfs", "btrfs", "f2fs")

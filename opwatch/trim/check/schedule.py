@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from opwatch.foreign import fields_of, lines_of, unescaped
-from opwatch.trim.causes import Reason, reason
-from opwatch.trim.layers import Stack
+from opwatch.trim.stack.causes import Reason, reason
+from opwatch.trim.stack.layers import Stack
 
 FSTAB, MOUNTINFO = "/etc/fstab", "/proc/self/mountinfo"
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from opwatch.trace.derive import STATUS_NAMES
-from opwatch.trim import rules
-from opwatch.trim.audit import ALL, Evidence
-from opwatch.trim.causes import Reason, reason
-from opwatch.trim.claims import Claim, total_claimed, words
-from opwatch.trim.flow import Amount, Stage, total
-from opwatch.trim.layers import Kind, Layer
+from opwatch.trim.audit.audit import ALL, Evidence
+from opwatch.trim.audit.claims import Claim, total_claimed, words
+from opwatch.trim.audit.flow import Amount, Stage, total
+from opwatch.trim.check import rules
+from opwatch.trim.stack.causes import Reason, reason
+from opwatch.trim.stack.layers import Kind, Layer
 
 _MIRRORED = ("raid1", "raid10")
 _NOT_SUPPORTED = 1

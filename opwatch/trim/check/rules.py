@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from opwatch.trim.causes import Reason, reason
-from opwatch.trim.layers import Kind, Layer, Stack
+from opwatch.trim.stack.causes import Reason, reason
+from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.units import size
 
 RAID456 = ("raid4", "raid5", "raid6")

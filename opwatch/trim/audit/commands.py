@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from opwatch.trim.flow import Amount, Stage, Trace, total
+from opwatch.trim.audit.flow import Amount, Stage, Trace, total
 
 # By stage and opcode. libata's are made of the SCSI commands above them.
 _NAMES = {

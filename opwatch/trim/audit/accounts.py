@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from opwatch.trim.flow import Amount, Stage, Trace, total
+from opwatch.trim.audit.flow import Amount, Stage, Trace, total
 
 
 class Counts(enum.StrEnum):

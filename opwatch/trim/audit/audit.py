@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from opwatch.trim.kernel_log import KernelLog
-from opwatch.trim.question import ALL as ALL
-from opwatch.trim.question import Answer as Answer
-from opwatch.trim.question import Asked as Asked
+from opwatch.trim.audit.kernel_log import KernelLog
+from opwatch.trim.audit.question import ALL as ALL
+from opwatch.trim.audit.question import Answer as Answer
+from opwatch.trim.audit.question import Asked as Asked
 
 if TYPE_CHECKING:
-    from opwatch.trim.accounts import Told
-    from opwatch.trim.causes import Reason
-    from opwatch.trim.claims import Claim
-    from opwatch.trim.commands import Command
-    from opwatch.trim.flow import Trace
-    from opwatch.trim.layers import Change, Stack
-    from opwatch.trim.lba_status import SentinelMap
-    from opwatch.trim.stale import Count
+    from opwatch.trim.audit.accounts import Told
+    from opwatch.trim.audit.claims import Claim
+    from opwatch.trim.audit.commands import Command
+    from opwatch.trim.audit.flow import Trace
+    from opwatch.trim.space.lba_status import SentinelMap
+    from opwatch.trim.stack.causes import Reason
+    from opwatch.trim.stack.layers import Change, Stack
+    from opwatch.trim.stale.stale import Count
 
 
 class Verdict(enum.StrEnum):

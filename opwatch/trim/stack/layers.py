@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from opwatch.trim.limits import Limits as Limits
+from opwatch.trim.stack.limits import Limits as Limits
 
 if TYPE_CHECKING:
-    from opwatch.trim.dmtable import Target
+    from opwatch.trim.stack.dmtable import Target
 
 Fact = str | int | bool
 

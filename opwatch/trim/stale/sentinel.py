@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from opwatch.trim.extents import Extents
+from opwatch.trim.space.extents import Extents
 
 BLOCK = 4096
 _ZEROS, _ONES = bytes(BLOCK), b"\xff" * BLOCK

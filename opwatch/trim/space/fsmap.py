@@ -9,7 +9,7 @@ from itertools import compress
 from operator import add
 
 from opwatch.errors import BadInput
-from opwatch.trim.extents import Extents
+from opwatch.trim.space.extents import Extents
 
 HEAD_BYTES = 192
 RECORD_BYTES = 64

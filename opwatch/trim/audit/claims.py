@@ -6,8 +6,8 @@ import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from opwatch.trim.flow import Stage, Trace
-from opwatch.trim.layers import Stack
+from opwatch.trim.audit.flow import Stage, Trace
+from opwatch.trim.stack.layers import Stack
 
 # Statuses of OW_FITRIM that are no errno.
 _ENDED, _UNREAD = 254, 255

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from opwatch import units
 from opwatch.ftl import models
-from opwatch.trim.estimate import Share
-from opwatch.trim.sentinel import Seen
+from opwatch.trim.stale.estimate import Share
+from opwatch.trim.stale.sentinel import Seen
 
 # Pages of a superblock in the greedy model; from 256 on it changes the figures by little.
 SUPERBLOCK_PAGES = 256

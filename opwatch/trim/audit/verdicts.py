@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from opwatch.trim.accounts import Bearing
-from opwatch.trim.audit import Evidence, ReadBack, Row, Verdict
-from opwatch.trim.causes import Effect, Reason, reason
-from opwatch.trim.flow import Stage, Who, total
-from opwatch.trim.layers import Kind, Layer
+from opwatch.trim.audit.accounts import Bearing
+from opwatch.trim.audit.audit import Evidence, ReadBack, Row, Verdict
+from opwatch.trim.audit.flow import Stage, Who, total
+from opwatch.trim.stack.causes import Effect, Reason, reason
+from opwatch.trim.stack.layers import Kind, Layer
 
 
 def general(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from opwatch.errors import BadInput
-from opwatch.trim.extents import Extents
+from opwatch.trim.space.extents import Extents
 
 CHUNK_TREE, DEV_TREE, EXTENT_TREE, FREE_SPACE_TREE = 3, 4, 2, 10
 EXTENT_ITEM, METADATA_ITEM = 168, 169

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import repeat
 from operator import rshift
 
-from opwatch.trim.extents import Extents
+from opwatch.trim.space.extents import Extents
 
 SECTOR = 512
 # Runs are kept for 256 MiB at a time, so that a change moves few of them, and for more on disks so large that

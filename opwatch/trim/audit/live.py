@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from opwatch.trace.abi import TargetSample
-from opwatch.trim.flow import Amount, Origin, Stage, Trace, Who, total
+from opwatch.trim.audit.flow import Amount, Origin, Stage, Trace, Who, total
 
 OPS = ("discard", "write_zeroes", "secure_erase")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opwatch.trim.causes import Reason, reason
-from opwatch.trim.layers import Filesystem, Stack
+from opwatch.trim.stack.causes import Reason, reason
+from opwatch.trim.stack.layers import Filesystem, Stack
 
 # Those of Linux 6.12 that have the ioctl. f2fs, btrfs and others come with rules of their own below.
 WITH_FITRIM = (

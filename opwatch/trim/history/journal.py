@@ -14,7 +14,7 @@ from itertools import islice
 
 from opwatch.errors import BadInput
 from opwatch.foreign import parse_json
-from opwatch.trim.sectormap import Run, SectorMap, State
+from opwatch.trim.history.sectormap import Run, SectorMap, State
 
 MAGIC = b"opwhist1"
 _FRAME = struct.Struct("<II")  # length of what follows, and its CRC-32

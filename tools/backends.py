@@ -14,15 +14,15 @@ BACKENDS = ("libbpf", "bcc", "bpftrace")
 def attach(name: str, leaves: Sequence[Leaf], *, queue_time: bool = False, raw_tp: bool = False) -> Tracer:
     """The tracer of this name, attached."""
     if name == "libbpf":
-        from opwatch.collectors.blk import BlockTracer
+        from opwatch.collectors.block.blk import BlockTracer
 
         return BlockTracer(leaves, queue_time=queue_time, raw_tp=raw_tp)
     if raw_tp:
         raise UsageError(f"--hooks is for the libbpf backend; {name} has one way to attach")
     if name == "bcc":
-        from opwatch.collectors.bcc import BccTracer
+        from opwatch.collectors.block.bcc import BccTracer
 
         return BccTracer(leaves, queue_time=queue_time)
-    from opwatch.collectors.bpftrace import BpftraceTracer
+    from opwatch.collectors.block.bpftrace import BpftraceTracer
 
     return BpftraceTracer(leaves)

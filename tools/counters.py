@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from opwatch.collectors.counting import Counting
+from opwatch.collectors.firmware.counting import Counting
 from opwatch.counters.catalogue.families import Catalogue, load_catalogue
 from opwatch.counters.prove.report import report
 from opwatch.counters.reading import Proof, Reading, Report
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"{path}: there is no such file")
     catalogue = load_catalogue(args.counters)
     if args.files:
-        from opwatch.collectors.recorded import read_recorded
+        from opwatch.collectors.firmware.recorded import read_recorded
 
         show(report(read_recorded(args.files), catalogue), None, args, sys.stdout)
         return 0

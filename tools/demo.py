@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from types import FrameType
 
-from opwatch.collectors.fio import decode_fio
-from opwatch.collectors.simulated import find_simulated
-from opwatch.collectors.transports import FolderTransport
+from opwatch.collectors.fio.fio import decode_fio
+from opwatch.collectors.firmware.simulated import find_simulated
+from opwatch.collectors.firmware.transports import FolderTransport
 from opwatch.counters.decode import identify, ocp, smart_log
 from opwatch.drive.spec import physical_bytes
 from opwatch.errors import OpwatchError

@@ -18,7 +18,7 @@ from typing import TextIO
 
 import opwatch
 from opwatch import __version__
-from opwatch.collectors import probes
+from opwatch.collectors.block import probes
 from opwatch.host import capabilities, diagnosis
 from opwatch.host.device import Devices
 from opwatch.host.diagnosis import Check, Extension, State, note, ok, verdict

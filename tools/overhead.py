@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from opwatch.collectors.blk import BlockTracer, explain_probe_error
-from opwatch.collectors.fio import run_fio
+from opwatch.collectors.block.blk import BlockTracer, explain_probe_error
+from opwatch.collectors.fio.fio import run_fio
 from opwatch.errors import NotEnoughData, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.privilege import require_root

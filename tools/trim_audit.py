@@ -8,8 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from opwatch.collectors.discard_programs import Loading, loader
-from opwatch.collectors.fitrim import check_mount, mounted_at
+from opwatch.collectors.audit.discard_programs import Loading, loader
+from opwatch.collectors.space.fitrim import check_mount, mounted_at
 from opwatch.errors import OpwatchError, RefusedError, UsageError
 from opwatch.host.device import Devices, Presence
 from opwatch.host.privilege import require_root
@@ -18,7 +18,7 @@ from opwatch.sinks.terminal import say
 from opwatch.tools.arguments import Once, time_between
 
 if TYPE_CHECKING:
-    from opwatch.collectors.contexts import ContextProbe
+    from opwatch.collectors.block.contexts import ContextProbe
     from opwatch.trim.audit.audit import Asked, Audit
     from opwatch.trim.stack.layers import Stack
 
@@ -83,7 +83,7 @@ def _chosen(args: argparse.Namespace) -> list[Mount]:
 
 def _import_the_rest() -> None:
     """What is needed to judge and to tell. It takes as long as a small trim, so it is done during one."""
-    from opwatch.collectors import nvme  # noqa: F401
+    from opwatch.collectors.firmware import nvme  # noqa: F401
     from opwatch.counters.prove import trims  # noqa: F401
     from opwatch.sinks import trim_audit  # noqa: F401
     from opwatch.trim.audit import ledger  # noqa: F401
@@ -103,8 +103,8 @@ def audit_mount(
     """Trim one filesystem, all of it unless told otherwise; follow it and judge."""
     loading = Loading(loader(filesystem=mount.filesystem))
     # While the programs are being loaded.
-    from opwatch.collectors import trimming
-    from opwatch.collectors.fitrim_process import whole
+    from opwatch.collectors.audit import trimming
+    from opwatch.collectors.audit.fitrim_process import whole
 
     evidence = trimming.trim(
         mount,
@@ -184,7 +184,7 @@ class _Presences:
 
 def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
     """What is looked at: a mount and all below it, or a device."""
-    from opwatch.collectors.trim_layers import LayerReader
+    from opwatch.collectors.stack.layers import LayerReader
 
     if args.dev:
         device = Devices().resolve(args.dev)
@@ -196,7 +196,7 @@ def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
 
 
 def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
-    from opwatch.collectors import trimming
+    from opwatch.collectors.audit import trimming
     from opwatch.tools.waiting import End, Waiter
     from opwatch.trim.audit import ledger
 
@@ -242,7 +242,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("name mount points, or one device with --dev, or --all")
     if not args.watch and (args.seconds or args.command):
         raise UsageError("--for and a command behind -- go with --watch")
-    from opwatch.collectors.contexts import ContextProbe
+    from opwatch.collectors.block.contexts import ContextProbe
 
     contexts = ContextProbe()
     contexts.start()

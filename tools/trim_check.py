@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from opwatch.collectors.free_space import read_free_space
-from opwatch.collectors.fstrim_timer import read_schedule
-from opwatch.collectors.mount_handle import referred
-from opwatch.collectors.open_files import DeletedFile, DeletedFiles, deleted_files
-from opwatch.collectors.trim_layers import LayerReader
+from opwatch.collectors.check.fstrim_timer import read_schedule
+from opwatch.collectors.check.open_files import DeletedFile, DeletedFiles, deleted_files
+from opwatch.collectors.space.free_space import read_free_space
+from opwatch.collectors.space.mount_handle import referred
+from opwatch.collectors.stack.layers import LayerReader
 from opwatch.drive.spec import parse_size
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import BlockDevice, Devices

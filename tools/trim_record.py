@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from opwatch.collectors.contexts import ContextProbe
-from opwatch.collectors.history_file import read_history
-from opwatch.collectors.recording import TICK_S, Recording, history_name, identify, is_other
+from opwatch.collectors.block.contexts import ContextProbe
+from opwatch.collectors.history.file import read_history
+from opwatch.collectors.history.recording import TICK_S, Recording, history_name, identify, is_other
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import require_root

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opwatch import units
-from opwatch.collectors.fitrim import mounted_at
-from opwatch.collectors.history_stale import Comparison, Part
-from opwatch.collectors.signature import signature
-from opwatch.collectors.stale import Asked, Found, Measurement, simulated_physical_bytes
-from opwatch.collectors.trim_layers import LayerReader
+from opwatch.collectors.history.stale import Comparison, Part
+from opwatch.collectors.space.fitrim import mounted_at
+from opwatch.collectors.stack.layers import LayerReader
+from opwatch.collectors.stale.signature import signature
+from opwatch.collectors.stale.stale import Asked, Found, Measurement, simulated_physical_bytes
 from opwatch.drive.spec import parse_size
 from opwatch.errors import NotEnoughData, RefusedError, Unsupported, UsageError
 from opwatch.host.device import BlockDevice, Devices

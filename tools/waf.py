@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from opwatch.collectors.counting import Counting
+from opwatch.collectors.firmware.counting import Counting
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.reading import Drive
 from opwatch.errors import NotEnoughData, OpwatchError, Unsupported, UsageError

@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 
-from opwatch.collectors.contexts import ContextProbe
-from opwatch.collectors.live import LiveWaf, drives_of
-from opwatch.collectors.live_discards import LiveDiscards, offers_discards
-from opwatch.collectors.uevents import BlockEvents
+from opwatch.collectors.audit.live_discards import LiveDiscards, offers_discards
+from opwatch.collectors.block.contexts import ContextProbe
+from opwatch.collectors.block.uevents import BlockEvents
+from opwatch.collectors.firmware.live import LiveWaf, drives_of
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices, Leaf
 from opwatch.samples.membership import Membership

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from opwatch.clock import Anchor, read_anchor
-from opwatch.collectors.arrivals import Unwatched
-from opwatch.collectors.contexts import ContextProbe
-from opwatch.collectors.live import LiveWaf
-from opwatch.collectors.live_discards import LiveDiscards
+from opwatch.collectors.audit.live_discards import LiveDiscards
+from opwatch.collectors.block.arrivals import Unwatched
+from opwatch.collectors.block.contexts import ContextProbe
+from opwatch.collectors.firmware.live import LiveWaf
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.samples.membership import Change, Departure, Member, Membership, Why

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 
-from opwatch.collectors.counting import Counting
+from opwatch.collectors.firmware.counting import Counting
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.drive import life
 from opwatch.drive.spec import physical_bytes

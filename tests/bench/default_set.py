@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from opwatch import _native
-from opwatch.collectors.blk import BlockTracer
-from opwatch.collectors.fio import run_fio
-from opwatch.collectors.live_discards import LiveDiscards, offers_discards
+from opwatch.collectors.audit.live_discards import LiveDiscards, offers_discards
+from opwatch.collectors.block.blk import BlockTracer
+from opwatch.collectors.fio.fio import run_fio
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.overhead import LOAD, program_statistics

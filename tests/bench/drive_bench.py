@@ -11,7 +11,7 @@ import sys
 from fractions import Fraction
 from typing import NamedTuple
 
-from opwatch.collectors.fio import run_fio
+from opwatch.collectors.fio.fio import run_fio
 from opwatch.drive.spec import physical_bytes
 from opwatch.host.loop import LoopDevice
 from opwatch.host.process import run_tool

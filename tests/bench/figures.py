@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from opwatch import _native
-from opwatch.collectors.blk import MOST_STAMPS, MOST_STAMPS_IN_ALL, BlockTracer
-from opwatch.collectors.fio import run_fio
+from opwatch.collectors.block.blk import MOST_STAMPS, MOST_STAMPS_IN_ALL, BlockTracer
+from opwatch.collectors.fio.fio import run_fio
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.overhead import LOAD, CostMeter, program_statistics

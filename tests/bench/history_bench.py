@@ -14,7 +14,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from opwatch.collectors.changes import ChangeTracer
+from opwatch.collectors.history.changes import ChangeTracer
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.overhead import program_statistics

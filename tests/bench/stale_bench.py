@@ -18,7 +18,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from opwatch.collectors.fio import run_fio
+from opwatch.collectors.fio.fio import run_fio
 from opwatch.drive import life
 from opwatch.drive.place import Place
 from opwatch.drive.spec import physical_bytes
@@ -104,8 +104,8 @@ def in_pieces() -> bool:
 
 def held(place: Place, folder: str) -> int:
     """What the drive's own map says of the free extents."""
-    from opwatch.collectors.fitrim import mounted_at
-    from opwatch.collectors.free_space import read_free_space
+    from opwatch.collectors.space.fitrim import mounted_at
+    from opwatch.collectors.space.free_space import read_free_space
 
     bits = (place.mount / "valid-map").read_bytes()
     [free] = read_free_space(mounted_at(folder)).extents.values()

@@ -20,10 +20,10 @@ from itertools import chain
 from pathlib import Path
 
 from opwatch import _native
-from opwatch.collectors.discards import DiscardTracer
-from opwatch.collectors.fitrim import FITRIM, mounted_at
-from opwatch.collectors.trim_layers import LayerReader
-from opwatch.collectors.trimming import tracer_of
+from opwatch.collectors.audit.discards import DiscardTracer
+from opwatch.collectors.audit.trimming import tracer_of
+from opwatch.collectors.space.fitrim import FITRIM, mounted_at
+from opwatch.collectors.stack.layers import LayerReader
 from opwatch.ftl import profiles
 from opwatch.host.device import Devices
 from opwatch.host.process import run_tool

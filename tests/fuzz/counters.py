@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from opwatch.collectors.pages import page_evidence
-from opwatch.collectors.recorded import evidence_of
+from opwatch.collectors.firmware.pages import page_evidence
+from opwatch.collectors.firmware.recorded import evidence_of
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.decode import identify, ocp
 from opwatch.counters.decode.vendor_page import LAYOUTS

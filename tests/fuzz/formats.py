@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from opwatch import foreign
-from opwatch.collectors.bpftrace import Frames, decode
-from opwatch.collectors.bpftrace_script import FIRST_MAP, LAST_MAP
-from opwatch.collectors.diskstats import decode_stat
-from opwatch.collectors.fio import decode_fio
-from opwatch.collectors.smart import parse_output
+from opwatch.collectors.block.bpftrace import Frames, decode
+from opwatch.collectors.block.bpftrace_script import FIRST_MAP, LAST_MAP
+from opwatch.collectors.block.diskstats import decode_stat
+from opwatch.collectors.fio.fio import decode_fio
+from opwatch.collectors.firmware.smart import parse_output
 from opwatch.counters.catalogue.families import PACKAGED, Catalogue, parse_catalogue
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.prove.report import report

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opwatch.collectors.simulated import find_simulated
-from opwatch.collectors.transports import FolderTransport
+from opwatch.collectors.firmware.simulated import find_simulated
+from opwatch.collectors.firmware.transports import FolderTransport
 from opwatch.drive import life, server
 from opwatch.drive.place import Place
 from opwatch.drive.spec import parse_fault, parse_op, physical_bytes

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.fitrim import mounted_at
-from opwatch.collectors.free_space import read_free_space
+from opwatch.collectors.space.fitrim import mounted_at
+from opwatch.collectors.space.free_space import read_free_space
 from opwatch.trim.space.extents import Extents
 from tests.requirements import unmet
 

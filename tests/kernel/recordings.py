@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from opwatch.collectors.recording import Recording
+from opwatch.collectors.history.recording import Recording
 from opwatch.host.device import Devices
 
 from .watching import ATTEMPTS, opwatch

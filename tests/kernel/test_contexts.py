@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from opwatch.collectors.contexts import ContextProbe, is_global, watch_switches
+from opwatch.collectors.block.contexts import ContextProbe, is_global, watch_switches
 from opwatch.host.scratch import ScratchDisk
 from opwatch.trace.contexts import WHERE, Switches
 
@@ -47,7 +47,7 @@ def test_doctor_says_it(switches: Switches) -> None:
 
 
 def test_in_a_container_nobody_can_know() -> None:
-    asked = "from opwatch.collectors.contexts import watch_switches; print(watch_switches(0.2))"
+    asked = "from opwatch.collectors.block.contexts import watch_switches; print(watch_switches(0.2))"
     done = subprocess.run(
         ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", asked],
         capture_output=True,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from opwatch.collectors.discard_programs import pack_granule
+from opwatch.collectors.audit.discard_programs import pack_granule
 from opwatch.trim.audit import flow
 
 HEADER = Path(__file__).parents[2] / "bpf" / "discard_abi.h"

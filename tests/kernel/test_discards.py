@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from opwatch.collectors.discards import DiscardTracer
+from opwatch.collectors.audit.discards import DiscardTracer
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.trim.audit.flow import Stage, Trace, Who, total

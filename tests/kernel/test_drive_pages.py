@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opwatch.collectors.simulated import find_simulated
+from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.counters.decode import endurance, fdp, identify, ocp, smart_log
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk

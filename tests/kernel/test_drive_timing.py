@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from opwatch.collectors.fio import run_fio
+from opwatch.collectors.fio.fio import run_fio
 from tests.requirements import require_drive
 
 from .drives import MIB, drive

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from opwatch.collectors.blk import BlockTracer
+from opwatch.collectors.block.blk import BlockTracer
 from opwatch.errors import OpwatchError
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk

@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from opwatch.collectors.blk import BlockTracer
-from opwatch.collectors.live_discards import LiveDiscards
+from opwatch.collectors.audit.live_discards import LiveDiscards
+from opwatch.collectors.block.blk import BlockTracer
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.overhead import program_statistics

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors import fitrim_process, sentinels, trimming
-from opwatch.collectors.fitrim import fitrim, mounted_at
-from opwatch.collectors.mount_handle import mount_number, opened
-from opwatch.collectors.raw_disk import RawDisk, life_of
-from opwatch.collectors.trim_layers import LayerReader
+from opwatch.collectors.audit import fitrim_process, trimming
+from opwatch.collectors.space.fitrim import fitrim, mounted_at
+from opwatch.collectors.space.mount_handle import mount_number, opened
+from opwatch.collectors.space.raw_disk import RawDisk, life_of
+from opwatch.collectors.stack.layers import LayerReader
+from opwatch.collectors.stale import sentinels
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.host import loop
 from opwatch.host.device import Devices

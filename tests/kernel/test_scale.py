@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from opwatch import _native
-from opwatch.collectors import blk
-from opwatch.collectors.blk import BlockTracer
+from opwatch.collectors.block import blk
+from opwatch.collectors.block.blk import BlockTracer
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.watch import choose_leaves

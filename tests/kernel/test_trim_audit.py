@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.lowest import file_extents
+from opwatch.collectors.space.lowest import file_extents
 from opwatch.host.scratch import MEMORY, ScratchDisk
 from opwatch.host.usage import read_usage
 from opwatch.trim.audit.audit import Verdict

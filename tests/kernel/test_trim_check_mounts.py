@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from opwatch.collectors.fitrim import mounted_at
-from opwatch.collectors.trim_layers import LayerReader
+from opwatch.collectors.space.fitrim import mounted_at
+from opwatch.collectors.stack.layers import LayerReader
 from opwatch.tools.trim_check import free_space
 
 from . import trims

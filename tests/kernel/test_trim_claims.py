@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from opwatch.collectors import fitrim_process
-from opwatch.collectors.discards import DiscardTracer
+from opwatch.collectors.audit import fitrim_process
+from opwatch.collectors.audit.discards import DiscardTracer
 from opwatch.host.scratch import ScratchDisk
 from opwatch.host.usage import Mount
 from opwatch.trim.audit.audit import Answer, Asked, Audit

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors import changes
-from opwatch.collectors.changes import ChangeTracer
-from opwatch.collectors.fitrim import fitrim, mounted_at
-from opwatch.collectors.free_space import read_free_space
-from opwatch.collectors.history_file import read_history
-from opwatch.collectors.recording import Recording
+from opwatch.collectors.history import changes
+from opwatch.collectors.history.changes import ChangeTracer
+from opwatch.collectors.history.file import read_history
+from opwatch.collectors.history.recording import Recording
+from opwatch.collectors.space.fitrim import fitrim, mounted_at
+from opwatch.collectors.space.free_space import read_free_space
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.trim.history.changes import Change, Kind, decode

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.history_file import read_history
-from opwatch.collectors.recording import Recording
+from opwatch.collectors.history.file import read_history
+from opwatch.collectors.history.recording import Recording
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.trim.history.sectormap import State

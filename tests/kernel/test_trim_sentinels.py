@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.fitrim import fitrim, mounted_at
-from opwatch.collectors.free_space import settle
-from opwatch.collectors.sentinels import Sentinels, prove_sizes
-from opwatch.collectors.trim_layers import LayerReader
+from opwatch.collectors.space.fitrim import fitrim, mounted_at
+from opwatch.collectors.space.free_space import settle
+from opwatch.collectors.stack.layers import LayerReader
+from opwatch.collectors.stale.sentinels import Sentinels, prove_sizes
 from opwatch.errors import RefusedError, UsageError
 from opwatch.host.scratch import ScratchDisk
 from opwatch.trim.stale.sentinel import Seen, verdict
@@ -84,9 +84,9 @@ def test_without_room_no_sentinel_is_written(tmp_path: Path) -> None:
 
 def test_nothing_is_left_of_a_run_that_was_killed(tmp_path: Path) -> None:
     planting = (
-        "import sys,time\nfrom opwatch.collectors.sentinels import *\n"
-        "from opwatch.collectors.trim_layers import LayerReader\n"
-        "from opwatch.collectors.fitrim import mounted_at\n"
+        "import sys,time\nfrom opwatch.collectors.stale.sentinels import *\n"
+        "from opwatch.collectors.stack.layers import LayerReader\n"
+        "from opwatch.collectors.space.fitrim import mounted_at\n"
         "mount = mounted_at(sys.argv[1])\n"
         "one = Sentinels(mount, LayerReader().mount(mount), (8 << 20,))\n"
         "one.plant(); print('planted', flush=True); time.sleep(60)\n"

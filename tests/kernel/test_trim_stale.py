@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from opwatch.collectors.fitrim import fitrim, mounted_at
-from opwatch.collectors.free_space import read_free_space
-from opwatch.collectors.lowest import Places, file_extents
+from opwatch.collectors.space.fitrim import fitrim, mounted_at
+from opwatch.collectors.space.free_space import read_free_space
+from opwatch.collectors.space.lowest import Places, file_extents
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.trim.space.extents import Extents

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors import fitrim_process
+from opwatch.collectors.audit import fitrim_process
 from opwatch.host.usage import Mount
 from opwatch.trim.audit.accounts import Bearing, Told
 from opwatch.trim.audit.audit import Answer, Asked, Audit, Verdict

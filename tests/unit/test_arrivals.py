@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from opwatch.clock import Anchor
-from opwatch.collectors.arrivals import Unwatched
-from opwatch.collectors.diskstats import StatSample, decode_stat
+from opwatch.collectors.block.arrivals import Unwatched
+from opwatch.collectors.block.diskstats import StatSample, decode_stat
 from opwatch.host.device import BlockDevice
 from opwatch.samples.observation import Arrival
 from opwatch.trace.trust import Reading

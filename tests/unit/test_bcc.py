@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from opwatch.collectors import bcc, bcc_source
-from opwatch.collectors.blk import Plan
+from opwatch.collectors.block import bcc, bcc_source
+from opwatch.collectors.block.blk import Plan
 from opwatch.errors import Unsupported
 from opwatch.trace import abi
 from opwatch.trace.abi import OpSample

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from opwatch.collectors import blk
+from opwatch.collectors.block import blk
 from opwatch.host.device import BlockDevice, Leaf
 
 from .sysfs import Tree

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.bpftrace import Frames, batch_head, decode
-from opwatch.collectors.bpftrace_script import EVENTS, operation_key, script, slot
+from opwatch.collectors.block.bpftrace import Frames, batch_head, decode
+from opwatch.collectors.block.bpftrace_script import EVENTS, operation_key, script, slot
 from opwatch.errors import BadInput
 from opwatch.host.device import Devices, Leaf
 from opwatch.trace.abi import LATENCY, SIZE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.contexts import ContextProbe, is_global, watch_switches
+from opwatch.collectors.block.contexts import ContextProbe, is_global, watch_switches
 from opwatch.host.usage import Mount
 from opwatch.tools import cli, trim_audit
 from opwatch.trace.contexts import Switches, context_switches, missing_there

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.recorded import evidence_of, read_recorded
+from opwatch.collectors.firmware.recorded import evidence_of, read_recorded
 from opwatch.counters.catalogue.families import Catalogue, load_catalogue
 from opwatch.counters.evidence import Evidence, ScsiCounters, merge
 from opwatch.counters.prove.ata import UNITS, close

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.counting import IdentifyOnce
-from opwatch.collectors.nvme import collect_nvme
-from opwatch.collectors.smart import collect_smart
-from opwatch.collectors.transports import FolderTransport
+from opwatch.collectors.firmware.counting import IdentifyOnce
+from opwatch.collectors.firmware.nvme import collect_nvme
+from opwatch.collectors.firmware.smart import collect_smart
+from opwatch.collectors.firmware.transports import FolderTransport
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.decode.ocp import CLOUD_GUID
 from opwatch.counters.prove.report import report

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch.collectors.recorded import evidence_of, read_recorded
-from opwatch.collectors.smart import parse_output
+from opwatch.collectors.firmware.recorded import evidence_of, read_recorded
+from opwatch.collectors.firmware.smart import parse_output
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.decode.endurance import decode_endurance_group
 from opwatch.counters.decode.fdp import decode_fdp_statistics

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from opwatch.collectors.discards import DiscardTracer
+from opwatch.collectors.audit.discards import DiscardTracer
 from opwatch.host.device import BlockDevice
 from opwatch.trim.audit.flow import Stage
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors import probes
+from opwatch.collectors.block import probes
 from opwatch.errors import OpwatchError, PermissionMissing, ProbeRejected, Unsupported
 from opwatch.host import diagnosis, toolbox
 from opwatch.host.diagnosis import Attempt, State, ok

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.simulated import find_simulated
+from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.drive.nodes import is_still
 from opwatch.drive.place import Place, Record, places
 from opwatch.drive.process import ask, end_process, server_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.fitrim import check_mount
+from opwatch.collectors.space.fitrim import check_mount
 from opwatch.errors import RefusedError, UsageError
 from opwatch.host.usage import Mount, Usage
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.bpftrace import held_programs
-from opwatch.collectors.held_programs import HeldPrograms
+from opwatch.collectors.block.bpftrace import held_programs
+from opwatch.collectors.block.held_programs import HeldPrograms
 from opwatch.errors import OpwatchError
 
 

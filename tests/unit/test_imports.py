@@ -14,10 +14,10 @@ HEAVY = (
         "opwatch.counters.catalogue.families",
         "opwatch.waf.measure",
         "opwatch.trim.stack.layers",
-        "opwatch.collectors.transports",
+        "opwatch.collectors.firmware.transports",
     ),
 )
-WATCH = ("opwatch.tools.watch", "opwatch.collectors.blk", "dataclasses", "subprocess", "inspect")
+WATCH = ("opwatch.tools.watch", "opwatch.collectors.block.blk", "dataclasses", "subprocess", "inspect")
 
 
 def _imported(program: str) -> set[str]:

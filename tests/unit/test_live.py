@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from opwatch.collectors.live import LiveWaf
+from opwatch.collectors.firmware.live import LiveWaf
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.sinks.lines import live_line

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from opwatch.collectors.live import LiveWaf, drives_of
+from opwatch.collectors.firmware.live import LiveWaf, drives_of
 from opwatch.host.device import BlockDevice, Leaf
 from tests.unit.sysfs import Tree, machine
 
@@ -36,7 +36,7 @@ class FakeTrail:
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
-    monkeypatch.setattr("opwatch.collectors.counting.Counting", FakeCounting)
+    monkeypatch.setattr("opwatch.collectors.firmware.counting.Counting", FakeCounting)
     monkeypatch.setattr("opwatch.waf.trail.Trail", FakeTrail)
     FakeCounting.made.clear()
     return machine(tmp_path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.raw_disk import open_device
+from opwatch.collectors.space.raw_disk import open_device
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.host.device import BlockDevice
 

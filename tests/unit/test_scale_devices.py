@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from opwatch.collectors.live import LiveWaf
-from opwatch.collectors.live_discards import LiveDiscards
-from opwatch.collectors.open_files import DeletedFiles
+from opwatch.collectors.audit.live_discards import LiveDiscards
+from opwatch.collectors.check.open_files import DeletedFiles
+from opwatch.collectors.firmware.live import LiveWaf
 from opwatch.host.usage import Usage, parse_mountinfo
 from opwatch.samples.membership import Membership
 from opwatch.samples.selection import Selection

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.open_files import deleted_files
+from opwatch.collectors.check.open_files import deleted_files
 from opwatch.host import capabilities
 from opwatch.host.mountspaces import MountedIn, MountSpace, elsewhere
 from opwatch.host.sight import out_of_sight

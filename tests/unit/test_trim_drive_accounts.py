@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors import trim_accounts
-from opwatch.collectors.trim_accounts import DriveAccounts
+from opwatch.collectors.audit import accounts as trim_accounts
+from opwatch.collectors.audit.accounts import DriveAccounts
 from opwatch.counters.evidence import Attribute, Evidence
 from opwatch.counters.reading import Drive
 from opwatch.errors import OpwatchError
@@ -54,8 +54,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Benc
         monkeypatch.setattr(trim_accounts, "Devices", lambda: found)
         monkeypatch.setattr(trim_accounts, "find_simulated", lambda _: None)
         (tmp_path / "device" / "scsi_disk").mkdir()
-        monkeypatch.setattr("opwatch.collectors.lba_status.held_by_map", lambda *_: found.map)
-        monkeypatch.setattr("opwatch.collectors.smart.collect_smart", found.smart)
+        monkeypatch.setattr("opwatch.collectors.space.lba_status.held_by_map", lambda *_: found.map)
+        monkeypatch.setattr("opwatch.collectors.firmware.smart.collect_smart", found.smart)
         return found
 
     return make

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from opwatch.collectors.discard_programs import pack_granule
+from opwatch.collectors.audit.discard_programs import pack_granule
 from opwatch.trim.audit.flow import Amount, Stage, Trace, Who, decode_flows, decode_origins, total
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.history_stale import Part, Remembered
+from opwatch.collectors.history.stale import Part, Remembered
 from opwatch.sinks.trim_history import (
     HistoryReport,
     Recorded,

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.history_file import HistoryFile, read_history
+from opwatch.collectors.history.file import HistoryFile, read_history
 from opwatch.errors import BadInput, OpwatchError, RefusedError
 from opwatch.trim.history import journal
 from opwatch.trim.history.journal import Drive, Look
@@ -344,7 +344,7 @@ _WRITER = """
 import sys
 from pathlib import Path
 from tests.unit.test_trim_journal import frames
-from opwatch.collectors.history_file import HistoryFile
+from opwatch.collectors.history.file import HistoryFile
 file = HistoryFile(Path(sys.argv[1]))
 pieces = frames(5, 40)
 file.replace([pieces[0][0]])

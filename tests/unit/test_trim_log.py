@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.kernel_log import LogTail
+from opwatch.collectors.audit.kernel_log import LogTail
 from opwatch.sinks.trim_audit import document, lines
 from opwatch.trim.audit.flow import Stage
 from opwatch.trim.audit.kernel_log import KernelLog, about, records

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.fstrim_timer import read_schedule
+from opwatch.collectors.check.fstrim_timer import read_schedule
 from opwatch.trim.check.schedule import (
     FSTAB,
     MOUNTINFO,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors import trim_accounts
-from opwatch.collectors.transports import Snapshot
-from opwatch.collectors.trim_accounts import DriveAccounts
+from opwatch.collectors.audit import accounts as trim_accounts
+from opwatch.collectors.audit.accounts import DriveAccounts
+from opwatch.collectors.firmware.transports import Snapshot
 from opwatch.counters.decode import identify, ocp
 from opwatch.counters.decode.identify import Controller
 from opwatch.errors import OpwatchError

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch._native import Ftl
-from opwatch.collectors.stale import Drive
+from opwatch.collectors.stale.stale import Drive
 from opwatch.errors import UsageError
 from opwatch.ftl import models
 from opwatch.sinks.trim_stale import Report, document, lines

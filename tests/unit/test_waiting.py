@@ -5,7 +5,7 @@ import socket
 import sys
 import time
 
-from opwatch.collectors.uevents import BlockEvents
+from opwatch.collectors.block.uevents import BlockEvents
 from opwatch.tools.waiting import End, Waiter
 
 BLOCK = b"add@/devices/virtual/block/loop7\0ACTION=add\0SUBSYSTEM=block\0SEQNUM=5\0"

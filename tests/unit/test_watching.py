@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from opwatch.collectors.live import LiveWaf
-from opwatch.collectors.live_discards import LiveDiscards
+from opwatch.collectors.audit.live_discards import LiveDiscards
+from opwatch.collectors.firmware.live import LiveWaf
 from opwatch.samples.membership import Membership
 from opwatch.samples.selection import Selection
 from opwatch.sinks.jsonl import JsonLines

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opwatch.collectors.trim_layers import LayerReader
+from opwatch.collectors.stack.layers import LayerReader
 from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice

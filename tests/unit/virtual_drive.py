@@ -8,9 +8,9 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opwatch.collectors.counting import poll_of
-from opwatch.collectors.nvme import collect_nvme
-from opwatch.collectors.smart import parse_output
+from opwatch.collectors.firmware.counting import poll_of
+from opwatch.collectors.firmware.nvme import collect_nvme
+from opwatch.collectors.firmware.smart import parse_output
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.decode.ocp import CLOUD_GUID
 from opwatch.counters.evidence import Evidence

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * bpf/core.h in bcc's dialect: kernel headers for relocations, tables for maps, constants as
- * numbers. OWB_* come from collectors/bcc.py, which writes map_lookup(table, key) of the shared
+ * numbers. OWB_* come from collectors/block/bcc.py, which writes map_lookup(table, key) of the shared
  * bodies as bcc wants it: its rewriter takes no table inside a macro.
  */
 #include <linux/blk-mq.h>

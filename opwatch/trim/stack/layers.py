@@ -1,6 +1,6 @@
 """What a discard passes on its way from a filesystem to the disks, and what each layer says of discards.
 
-The types; opwatch.collectors.trim_layers fills them.
+The types; opwatch.collectors.stack.layers fills them.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.discards import DiscardTracer
-from opwatch.collectors.raw_disk import RawDisk
+from opwatch.collectors.audit.discards import DiscardTracer
+from opwatch.collectors.space.raw_disk import RawDisk
 from opwatch.host.device import Devices
 from opwatch.tools.trim_audit import audit_mount
 from opwatch.trim.audit.audit import Asked

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors import fitrim_process
+from opwatch.collectors.audit import fitrim_process
 from opwatch.host.usage import Mount
 from opwatch.tools.trim_audit import audit_mount
 from opwatch.trim.audit.accounts import Bearing

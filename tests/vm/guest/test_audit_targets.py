@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.discards import DiscardTracer
+from opwatch.collectors.audit.discards import DiscardTracer
 from opwatch.host.device import Devices
 from opwatch.trim.audit.flow import Stage, Who
 from tests.kernel import trims

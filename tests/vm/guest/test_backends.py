@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors import bcc
-from opwatch.collectors.bpftrace import QUEUE
+from opwatch.collectors.block import bcc
+from opwatch.collectors.block.bpftrace import QUEUE
 from opwatch.errors import Unsupported
 from opwatch.host.device import Devices
 from opwatch.tools.backends import BACKENDS

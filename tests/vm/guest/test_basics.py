@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.contexts import watch_switches
+from opwatch.collectors.block.contexts import watch_switches
 from opwatch.trace.contexts import Switches
 from tests.vm.guest.shell import call
 from tests.vm.requirements import IN_GUEST, need_module, need_tool

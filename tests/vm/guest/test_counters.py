@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from opwatch import _native
-from opwatch.collectors.transports import KernelTransport
+from opwatch.collectors.firmware.transports import KernelTransport
 from opwatch.errors import OpwatchError
 from tests.vm.guest import sysfs
 from tests.vm.guest.shell import call

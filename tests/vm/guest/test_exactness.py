@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.blk import BlockTracer
+from opwatch.collectors.block.blk import BlockTracer
 from opwatch.host.device import Devices
 from opwatch.tools.watch import choose_leaves
 from tests.kernel.load import BLKZEROOUT, discards, flushes, reads, writes

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from opwatch.collectors.changes import ChangeTracer
-from opwatch.collectors.fitrim import mounted_at
-from opwatch.collectors.free_space import read_free_space
-from opwatch.collectors.lba_status import held_by_map
-from opwatch.collectors.raw_disk import RawDisk
-from opwatch.collectors.recording import Recording
+from opwatch.collectors.history.changes import ChangeTracer
+from opwatch.collectors.history.recording import Recording
+from opwatch.collectors.space.fitrim import mounted_at
+from opwatch.collectors.space.free_space import read_free_space
+from opwatch.collectors.space.lba_status import held_by_map
+from opwatch.collectors.space.raw_disk import RawDisk
 from opwatch.host.device import Devices
 from opwatch.tools import cli
 from opwatch.trim.history.changes import Change, Kind, decode

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.recording import Recording
+from opwatch.collectors.history.recording import Recording
 from opwatch.host.device import Devices
 from opwatch.tools import cli
 from opwatch.trim.history.sectormap import State

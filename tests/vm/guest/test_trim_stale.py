@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from opwatch.collectors.fitrim import mounted_at
-from opwatch.collectors.free_space import read_free_space
-from opwatch.collectors.lba_status import held_by_map
-from opwatch.collectors.lowest import landings
-from opwatch.collectors.raw_disk import RawDisk
-from opwatch.collectors.trim_layers import LayerReader
+from opwatch.collectors.space.fitrim import mounted_at
+from opwatch.collectors.space.free_space import read_free_space
+from opwatch.collectors.space.lba_status import held_by_map
+from opwatch.collectors.space.lowest import landings
+from opwatch.collectors.space.raw_disk import RawDisk
+from opwatch.collectors.stack.layers import LayerReader
 from opwatch.host.device import Devices
 from opwatch.tools import cli
 from tests.vm.guest import stacked, sysfs

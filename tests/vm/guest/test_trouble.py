@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors import blk
+from opwatch.collectors.block import blk
 from tests.kernel.load import reads
 from tests.vm.guest import removal, stacked, sysfs
 from tests.vm.guest.between import observe_between

@@ -1,0 +1,136 @@
+"""What the drives below a trim count by themselves before and after it: counters of trims, and their maps."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from opwatch.collectors.firmware.simulated import find_simulated
+from opwatch.collectors.firmware.transports import KernelTransport, Snapshot, Transport
+from opwatch.collectors.space.raw_disk import open_device
+from opwatch.errors import OpwatchError
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.trim.stack.layers import Stack
+
+if TYPE_CHECKING:
+    from opwatch.counters.catalogue.families import Catalogue
+    from opwatch.counters.decode.identify import Controller
+    from opwatch.counters.evidence import Evidence
+    from opwatch.trim.audit.accounts import Account, Counts
+
+# How long a disk's map may take: an array that tells it block by block is not waited for.
+MAP_WITHIN_S = 1.0
+
+# By device and source: how it counts, the bytes of a step, and its value.
+Reading = dict[tuple[str, str], tuple["Counts", int, int]]
+
+
+class _Look(NamedTuple):
+    """What a disk gave at one moment. Understanding its pages takes longer than a small trim: `decode` is for
+    afterwards."""
+
+    device: BlockDevice
+    decode: Callable[[], Evidence] | None
+    held_bytes: int | None
+
+
+def _held(device: BlockDevice) -> int | None:
+    """By the map of a SCSI disk that has one."""
+    if not (device.sysfs / "device" / "scsi_disk").is_dir():
+        return None
+    from opwatch.collectors.space.lba_status import held_by_map
+
+    held = held_by_map(device, MAP_WITHIN_S)
+    return None if held is None else held.total
+
+
+class DriveAccounts:
+    """The counters of the disks of a stack. What cannot be read is left out: evidence is no condition."""
+
+    def __init__(self, stack: Stack) -> None:
+        devices = Devices()
+        leaves = dict.fromkeys(leaf.device for leaf in stack.leaves())
+        self._looks = [self._look(device) for name in leaves if (device := devices.by_name(name))]
+
+    @cached_property
+    def _catalogue(self) -> Catalogue:
+        from opwatch.counters.catalogue.families import load_trims
+
+        return load_trims()
+
+    def _nvme(self, transport: Transport, nsid: int = 1) -> Callable[[], Evidence]:
+        pages = Snapshot(transport, nsid, self._pages)
+
+        def decode() -> Evidence:
+            from opwatch.collectors.firmware.nvme import collect_nvme
+
+            return collect_nvme(pages, self._catalogue, nsid)
+
+        return decode
+
+    def _pages(self, controller: Controller) -> Iterator[int]:
+        """Where a drive of this kind counts trims: no other page of a vendor is touched."""
+        from opwatch.counters.reading import Drive
+
+        drive = Drive(
+            protocol="nvme",
+            model=controller.model,
+            firmware=controller.firmware,
+            vendor_id=controller.vendor_id,
+        )
+        return (each.lid for each in self._catalogue.matching(drive, "nvme") if each.lid)
+
+    def _asked(self, device: BlockDevice) -> Callable[[], Evidence] | None:
+        """Its pages or attributes, read now; None for what has neither."""
+        simulated = find_simulated(device)
+        if simulated:
+            return self._nvme(simulated)
+        node = Path("/dev") / device.name
+        number = device.number("nsid")
+        if number:
+            with closing(KernelTransport(open_device(device))) as transport:
+                return self._nvme(transport, number)
+        if device.attribute("device/vendor") == "ATA" and device.number("queue/rotational") == 0:
+            from opwatch.collectors.firmware.smart import collect_smart
+
+            evidence = collect_smart(node)
+            return lambda: evidence
+        return None
+
+    def _look(self, device: BlockDevice) -> _Look:
+        decode = held = None
+        with contextlib.suppress(OpwatchError, ImportError):
+            decode = self._asked(device)
+        with contextlib.suppress(OpwatchError):
+            held = _held(device)
+        return _Look(device, decode, held)
+
+    def _reading(self, look: _Look) -> Reading:
+        from opwatch.counters.prove.trims import trim_counts
+        from opwatch.trim.audit.accounts import Counts
+
+        found: Reading = {}
+        with contextlib.suppress(OpwatchError):
+            for each in trim_counts(look.decode(), self._catalogue) if look.decode else ():
+                counts = Counts.COMMANDS if each.unit_bytes is None else Counts.TRIMMED
+                found[look.device.name, each.source] = counts, each.unit_bytes or 1, each.value
+        if look.held_bytes is not None:
+            found[look.device.name, "its map (SCSI GET LBA STATUS)"] = Counts.HELD, 1, look.held_bytes
+        return found
+
+    def since(self) -> tuple[Account, ...]:
+        """Each with what it says now. Drives that showed nothing before are not asked again."""
+        from opwatch.trim.audit.accounts import Account
+
+        found: list[Account] = []
+        for look in self._looks:
+            before = self._reading(look)
+            now = self._reading(self._look(look.device)) if before else {}
+            for key, (counts, unit, value) in before.items():
+                after = now[key][2] if key in now else None
+                found.append(Account(*key, counts, unit, value, after))
+        return tuple(found)

@@ -1,0 +1,154 @@
+"""The discard tracer: BPF maps -> a Trace of what became of discards, layer by layer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from opwatch.collectors.audit.discard_programs import explained, loader, pack_granule
+from opwatch.collectors.block.diskstats import StatReader, StatSample, is_idle
+from opwatch.host.device import BlockDevice
+
+if TYPE_CHECKING:
+    from opwatch._native import Discards
+    from opwatch.trim.audit.flow import Flow, Trace
+
+# How often the counters are looked at while we wait for them to stand still.
+LOOK_S = 0.05
+# One of these follows the calls of FITRIM, where it is asked for.
+_CLAIMS = ("discard_fitrim", "discard_fitrim_any")
+
+
+class DiscardTracer:
+    """Attached from entering to leaving. `granules` are (bytes, offset) of what a disk frees as a whole;
+    `claims`: follow every process's calls of FITRIM as well; `commands`: count those that drivers make of
+    discards, at the cost of a look at each that they make; `programs` come from loader(), and decide both;
+    `chain`: the block tracer's, which then calls the programs of issue and end."""
+
+    def __init__(
+        self,
+        disks: Sequence[BlockDevice],
+        granules: Mapping[str, tuple[int, int]] | None = None,
+        *,
+        functions: bool = True,
+        stalls: bool = False,
+        claims: bool = False,
+        commands: bool = True,
+        programs: Discards | None = None,
+        chain: Callable[[int, int], None] | None = None,
+    ) -> None:
+        packed = b"".join(pack_granule(name, *granule) for name, granule in (granules or {}).items())
+        self._native = (
+            programs
+            or loader(
+                functions=functions,
+                stalls=stalls,
+                chained=chain is not None,
+                claims=claims,
+                commands=commands,
+            )()
+        )
+        self._chain = chain
+        from opwatch._native import ProbeError
+
+        try:
+            if chain:
+                chain(*self._native.chained())
+            self._native.attach(packed)
+        except ProbeError as error:
+            self._native.close()
+            raise explained(error) from error
+        self._disks = {disk.name: disk for disk in disks}
+        self._stats = {disk.name: StatReader(disk) for disk in disks}
+        self._before = self._read_stats()
+
+    def __enter__(self) -> DiscardTracer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def follow(self, pid: int) -> None:
+        """Whose discards are ours: a process of this PID namespace."""
+        self._native.follow(pid)
+
+    def absent(self) -> frozenset[str]:
+        """Programs that are not attached: this kernel has no such event, or lets nobody see it."""
+        return frozenset(name for name, error in self._native.attached() if error)
+
+    def read(self) -> Trace:
+        """Everything counted so far."""
+        # Not needed before something was counted, nor by who cannot wait to begin.
+        from opwatch.trim.audit.flow import Loss, Trace, decode_flows, decode_origins
+
+        return Trace(
+            tuple(decode_flows(self._native.flows())),
+            tuple(decode_origins(self._native.origins())),
+            self.absent(),
+            Loss(*self._native.loss()),
+            sum(program[4] for program in self._native.programs()),
+            self._grown(),
+            any(name in _CLAIMS and not error for name, error in self._native.attached()),
+        )
+
+    def wait_quiet(self, quiet_s: float, patience_s: float, stop: Callable[[], bool] = bool) -> bool:
+        """Wait until nothing was counted for a while; False when patience ended first, or `stop` said so."""
+        end = time.monotonic() + patience_s
+        last, since = self._of_ours(), time.monotonic()
+        while time.monotonic() - since < quiet_s or self._in_flight(last):
+            if time.monotonic() > end or stop():
+                return False
+            time.sleep(LOOK_S)
+            now = self._of_ours()
+            if now != last:
+                last, since = now, time.monotonic()
+        return True
+
+    def programs(self) -> list[tuple[str, int, int, int, int]]:
+        """(name, id, runs, run_ns, recursion misses) of each attached program."""
+        return self._native.programs()
+
+    def close(self) -> None:
+        if self._chain:
+            self._chain(-1, -1)
+            self._chain = None
+        self._native.close()
+        for stat in self._stats.values():
+            stat.close()
+
+    def _of_ours(self) -> list[Flow]:
+        """What was counted of the disks that we look at; others may never be quiet."""
+        from opwatch.trim.audit.flow import decode_flows
+
+        return [flow for flow in decode_flows(self._native.flows()) if flow.disk in self._stats]
+
+    def _in_flight(self, flows: Sequence[Flow]) -> bool:
+        """Whether requests that we saw issued have not ended, by our own count of the disks watched."""
+        issued = dict.fromkeys(self._stats, 0)
+        for flow in flows:
+            if flow.stage.name in ("ISSUED", "REQUEUED", "DONE"):
+                issued[flow.disk] += flow.amount.bytes * (1 if flow.stage.name == "ISSUED" else -1)
+        # An end that was not seen would be waited for in vain: the kernel knows better, where it counts.
+        return any(left > 0 and not is_idle(self._disks[name]) for name, left in issued.items())
+
+    def _read_stats(self) -> dict[str, StatSample | None]:
+        return {name: reader.read() for name, reader in self._stats.items()}
+
+    def _grown(self) -> dict[str, tuple[int, int]]:
+        """What the kernel counted since the start, of the disks where it counts discards."""
+        grown = {}
+        for name, now in self._read_stats().items():
+            before = self._before[name]
+            if before and now and "discard" in now.requests:
+                grown[name] = (
+                    now.requests["discard"] - before.requests.get("discard", 0),
+                    now.bytes["discard"] - before.bytes.get("discard", 0),
+                )
+        return grown

@@ -1,0 +1,92 @@
+"""FITRIM in a process of its own: so that its discards are told from all others, and a signal ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+import struct
+from collections.abc import Callable
+
+from opwatch.collectors.space.fitrim import FITRIM
+from opwatch.collectors.space.mount_handle import opened
+from opwatch.errors import OpwatchError
+from opwatch.host.privilege import missing
+from opwatch.host.usage import Mount
+from opwatch.trim.audit.question import ALL, Answer, Asked
+
+_RANGE = struct.Struct("=3Q")
+_ANSWER = struct.Struct("=qQ")
+
+
+def trim(mount: Mount, asked: Asked, started: Callable[[int], None]) -> Answer:
+    """Trim, and return what the kernel claims. `started` is told the process before it begins."""
+    with opened(mount) as descriptor:
+        return _ask(descriptor, asked, started)
+
+
+def _ask(descriptor: int, asked: Asked, started: Callable[[int], None]) -> Answer:
+    go_read, go_write = os.pipe2(os.O_CLOEXEC)
+    answer_read, answer_write = os.pipe2(os.O_CLOEXEC)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _child(descriptor, asked, go_read, go_write, answer_write)
+        os.close(answer_write)
+        answer_write = -1
+        started(pid)
+        os.write(go_write, b"g")
+        return _wait(pid, answer_read)
+    finally:
+        for number in (go_read, go_write, answer_read, answer_write):
+            if number >= 0:
+                os.close(number)
+
+
+def _child(descriptor: int, asked: Asked, go_read: int, go_write: int, answer: int) -> None:
+    """Never returns. Ends when its parent does, before it begins or by a signal like any other process."""
+    status = 1
+    with contextlib.suppress(BaseException):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        os.close(go_write)
+        if os.read(go_read, 1):
+            buffer = bytearray(_RANGE.pack(asked.start, asked.length, asked.minlen))
+            error = 0
+            try:
+                fcntl.ioctl(descriptor, FITRIM, buffer)
+            except OSError as caught:
+                error = caught.errno or errno.EIO
+            os.write(answer, _ANSWER.pack(error, _RANGE.unpack(buffer)[1]))
+            status = 0
+    os._exit(status)
+
+
+def _wait(pid: int, answer: int) -> Answer:
+    """What the child says; an Answer without claim when a signal ended it."""
+    interrupted = False
+    while True:
+        try:
+            raw = os.read(answer, _ANSWER.size)
+            break
+        except KeyboardInterrupt:
+            interrupted = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
+    _, status = os.waitpid(pid, 0)
+    if len(raw) == _ANSWER.size:
+        error, claimed = _ANSWER.unpack(raw)
+        if error in (errno.EPERM, errno.EACCES):
+            raise missing("FITRIM", "CAP_SYS_ADMIN, or root", "trim audit ...")
+        return Answer(None if error else claimed, error, interrupted)
+    if os.WIFSIGNALED(status):
+        return Answer(None, 0, True)
+    raise OpwatchError("FITRIM: the process that was to ask for it ended without an answer")
+
+
+def whole(minlen: int = 0) -> Asked:
+    """Everything that is free, in pieces of at least so many bytes."""
+    return Asked(0, ALL, minlen)

@@ -1,0 +1,134 @@
+"""Who discards on the disks of a watch: tracers beside those that count requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from opwatch.collectors.audit.discard_programs import Loading, loader
+from opwatch.collectors.audit.discards import DiscardTracer
+from opwatch.collectors.block.blk import BlockTracer
+from opwatch.collectors.block.cgroups import cgroup_names
+from opwatch.collectors.stack.discard_limits import limits_of
+from opwatch.host.device import BlockDevice, Leaf
+from opwatch.host.usage import read_usage
+from opwatch.trace.abi import TargetSample
+from opwatch.trace.tracing import Tracer
+from opwatch.trim.audit.live import Discards, between, stalled
+
+
+class _Part:
+    """One tracer, of the disks of one block tracer. `last` is what each place was shown last."""
+
+    def __init__(self, leaves: Mapping[int, Leaf], tracer: Tracer, loading: Loading | None) -> None:
+        self.devices = {place: leaf.device for place, leaf in leaves.items()}
+        disks = {device.disk.name: device.disk for device in self.devices.values()}
+        granules = {name: granule for name, disk in disks.items() if (granule := limits_of(disk).granule())}
+        # The block tracer looks at every request already, and at what waits behind discards.
+        chain = tracer.chain if isinstance(tracer, BlockTracer) else None
+        self.is_chained = chain is not None
+        if loading and not chain:
+            loading.abandon()
+            loading = None
+        self.tracer = DiscardTracer(
+            list(disks.values()),
+            granules,
+            functions=False,
+            stalls=True,
+            commands=False,
+            programs=loading.programs() if loading else None,
+            chain=chain,
+        )
+        self.first = self.now = self.tracer.read()
+        self.last = dict.fromkeys(leaves, self.first)
+
+
+class LiveDiscards:
+    """Attached from add() to close(), which is before the block tracers are closed. `wanted` decides for
+    each set of disks that comes; nothing is told of a set for which it says no. `is_required`: without them
+    there is nothing to watch; `is_chained`: the block tracer is expected to go on with our programs."""
+
+    def __init__(
+        self,
+        wanted: Callable[[Sequence[Leaf]], bool],
+        *,
+        is_required: bool = False,
+        is_chained: bool = False,
+    ) -> None:
+        self._wanted = wanted
+        self.is_required, self._is_chained = is_required, is_chained
+        self._loading: Loading | None = None
+        self._parts: list[_Part] = []
+        self._look_up_names()
+
+    def prepare(self, leaves: Sequence[Leaf]) -> None:
+        """Load the programs for the first of them, while the block tracer is being loaded."""
+        if self._is_chained and self._wanted(leaves):
+            self._loading = Loading(loader(functions=False, stalls=True, commands=False, chained=True))
+
+    def add(self, leaves: Mapping[int, Leaf], tracer: Tracer) -> None:
+        """Attach to further leaves, by their places; `tracer` counts their requests."""
+        if self._wanted(list(leaves.values())):
+            loading, self._loading = self._loading, None
+            self._parts.append(_Part(leaves, tracer, loading))
+            self._look_up_names()
+
+    def drop(self, place: int) -> None:
+        """A leaf is wanted no longer; a tracer is closed with the last of its leaves."""
+        for part in [part for part in self._parts if place in part.devices]:
+            del part.devices[place]
+            if not part.devices:
+                part.tracer.close()
+                self._parts.remove(part)
+
+    def look(self) -> None:
+        """Once for every time that something is written, before get()."""
+        for part in self._parts:
+            before, part.now = part.now, part.tracer.read()
+            if part.now.origins != before.origins:
+                self._look_up_names()
+
+    def _look_up_names(self) -> None:
+        """Of those who discard. Not for every interval: it is a walk of all control groups."""
+        self._cgroups: dict[int, str] = cgroup_names() if self._parts else {}
+        mounts = read_usage().mounts if self._parts else ()
+        self._mounts = {each.dev: f"{each.filesystem} {each.point}" for each in mounts}
+
+    def get(self, place: int, begin: TargetSample, end: TargetSample, *, final: bool) -> Discards | None:
+        """Of the time since this place was asked for last, or (`final`) of all the time; `begin` and `end`
+        are of the same. Of a partition, those that were sent to it."""
+        part = next((part for part in self._parts if place in part.devices), None)
+        if not part:
+            return None
+        device = part.devices[place]
+        devs = [":".join(map(str, device.dev))] if device.is_partition else None
+        then = part.first if final else part.last[place]
+        if not final:
+            part.last[place] = part.now
+        found = between(then, part.now, device.disk.name, self._cgroups, self._mounts, devs)
+        if part.is_chained:
+            found = replace(found, stalled=stalled(begin, end))
+        return replace(found, unseen=_unseen(part, device, found)) if final else found
+
+    def programs(self) -> list[tuple[str, int, int, int, int]]:
+        """(name, id, runs, run_ns, recursion misses) of each; what a block tracer calls counts as its own."""
+        return [program for part in self._parts for program in part.tracer.programs()]
+
+    def close(self) -> None:
+        if self._loading:
+            self._loading.abandon()
+            self._loading = None
+        for part in self._parts:
+            part.tracer.close()
+        self._parts = []
+
+
+def _unseen(part: _Part, device: BlockDevice, found: Discards) -> int | None:
+    """How many more the kernel counted, where its count is of the same."""
+    counted = None if device.is_partition else part.now.stats.get(device.disk.name)
+    return counted[0] - found.ended if counted else None
+
+
+def offers_discards(leaves: Sequence[Leaf]) -> bool:
+    """Whether any of the disks takes discards, by its limits."""
+    return any(limits_of(leaf.device.disk).offered for leaf in leaves)

@@ -1,0 +1,287 @@
+"""A trim that is followed: what it was before, the tracer around it, what it is after. Gives Evidence."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opwatch.collectors.audit import fitrim_process
+from opwatch.collectors.audit.discard_programs import Loading
+from opwatch.collectors.audit.discards import LOOK_S, DiscardTracer
+from opwatch.collectors.block.diskstats import decode_stat, no_witness
+from opwatch.collectors.space.mount_handle import opened
+from opwatch.collectors.stack.layers import LayerReader
+from opwatch.errors import OpwatchError, PermissionMissing
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.privilege import own_command
+from opwatch.host.usage import Mount
+from opwatch.trim.audit.question import Asked
+from opwatch.trim.stack.layers import Kind, Stack
+
+if TYPE_CHECKING:
+    from opwatch._native import Discards
+    from opwatch.collectors.stale.sentinel_maps import SentinelMaps
+    from opwatch.trim.audit.audit import Evidence, Held, ReadBack
+    from opwatch.trim.stale.stale import Count
+
+# Root's alone: in /run/lock anybody could hold an audit up.
+LOCKS = Path("/run/opwatch/audits")
+# How long nothing must have moved before a trim is over. XFS ends its discards behind our back, f2fs and
+# btrfs issue them from threads that take their time.
+QUIET_S = {"xfs": 0.5, "f2fs": 2.0, "btrfs": 1.0}
+QUIET_DEFAULT_S = 0.3
+# These wait for every discard before FITRIM returns (sb_issue_discard() in the source of each), and these
+# layers hand it on in the caller's own context: there is nothing left to wait for.
+_SYNCHRONOUS = ("ext4", "ext3", "vfat", "exfat", "jfs", "ntfs3", "nilfs2", "gfs2", "ocfs2")
+_INLINE = (Kind.PARTITION, Kind.CRYPT, Kind.MULTIPATH, Kind.DISK)
+# A drive may put off what it was told: how long its old data are given to go away.
+PROVE_WAIT_S = 5.0
+
+Say = Callable[[str], None]
+
+
+@contextlib.contextmanager
+def alone_on(stack: Stack, say: Say) -> Iterator[None]:
+    """Two audits of one disk take turns: what kernel threads do below is not told apart."""
+    with contextlib.ExitStack() as held:
+        for leaf in sorted(stack.leaves(), key=lambda each: each.device):
+            path = LOCKS / leaf.device.replace("/", "!")
+            try:
+                LOCKS.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            except OSError as error:
+                raise PermissionMissing(
+                    f"{path}: {error.strerror}. Try: sudo {own_command()} trim audit ..."
+                ) from error
+            held.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(f"waiting for another audit of {leaf.device}")
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
+def disks(stack: Stack) -> list[BlockDevice]:
+    """The devices of a stack that have statistics of their own."""
+    devices = Devices()
+    return [
+        device
+        for layer in stack.layers
+        if layer.kind is not Kind.PARTITION and (device := devices.by_name(layer.device))
+    ]
+
+
+def tracer_of(
+    stack: Stack, *, functions: bool = True, claims: bool = False, programs: Discards | None = None
+) -> DiscardTracer:
+    """A tracer that knows the granules of every device of a stack."""
+    granules = {layer.device: granule for layer in stack.layers if (granule := layer.granule)}
+    return DiscardTracer(disks(stack), granules, functions=functions, claims=claims, programs=programs)
+
+
+def quiet_s(stack: Stack) -> float:
+    """How long nothing must have moved for a trim of our own to be over."""
+    kind = stack.filesystem.kind if stack.filesystem else ""
+    inline = all(each.kind in _INLINE or not each.below for each in stack.layers)
+    return 0.0 if kind in _SYNCHRONOUS and inline else QUIET_S.get(kind, QUIET_DEFAULT_S)
+
+
+def _counted(stack: Stack) -> dict[str, int]:
+    """What drives count as in use, those that tell."""
+    from opwatch.collectors.stale.readback import held_by_count
+
+    devices = Devices()
+    found = {
+        leaf.device: held_by_count(device)
+        for leaf in stack.leaves()
+        if (device := devices.by_name(leaf.device))
+    }
+    return {name: count for name, count in found.items() if count is not None}
+
+
+def _written(name: str) -> int | None:
+    """Bytes that were ever written to a disk, by the kernel's statistics; None without them."""
+    device = Devices().by_name(name)
+    text = device.attribute("stat") if device and not no_witness(device) else None
+    return decode_stat(text)[1]["write"] if text else None
+
+
+class _Proof:
+    """Sentinels around a trim, and what the drive itself counts of them."""
+
+    def __init__(self, mount: Mount, stack: Stack) -> None:
+        from opwatch.collectors.stale.sentinels import Sentinels, prove_sizes
+
+        self._stack = stack
+        self._sizes = prove_sizes(stack)
+        self._sentinels = Sentinels(mount, stack, self._sizes)
+        self._before = _counted(stack)
+        self._written: Mapping[str, int] = {}
+        self._unproven: str | None = None
+        self._maps: SentinelMaps | None = None
+
+    def __enter__(self) -> _Proof:
+        from opwatch.collectors.stale.sentinel_maps import SentinelMaps
+
+        try:
+            self._sentinels.__enter__()
+            self._sentinels.plant()
+            self._written = _counted(self._stack)
+            self._maps = SentinelMaps(self._stack, self._sentinels)
+            self._sentinels.give_up()
+        except OpwatchError as error:
+            self._unproven = str(error)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sentinels.__exit__()
+
+    def read_back(self) -> ReadBack:
+        """What became of the sentinels. A drive that takes its time is asked again."""
+        from opwatch.trim.audit.audit import ReadBack
+        from opwatch.trim.stale.sentinel import BLOCK
+
+        if self._unproven:
+            return ReadBack({}, self._unproven)
+        end = time.monotonic() + PROVE_WAIT_S
+        if self._maps:
+            self._maps.wait(PROVE_WAIT_S)
+        seen: Counter[str] = Counter()
+        notes = []
+        sentinels = self._sentinels.judge(end - time.monotonic())
+        for each in sentinels:
+            for name, blocks in each.inside.items():
+                seen[name.value] += blocks * BLOCK
+            if each.reason:
+                notes.append(f"the sentinel of {each.size_bytes} B: {each.reason}")
+        judged = sum(count for name, count in seen.items() if name not in ("reallocated", "unreadable"))
+        reason = None if judged else "no block of a sentinel could be judged"
+        maps = self._maps.judge(sentinels) if self._maps else {}
+        return ReadBack(dict(seen), reason, tuple(notes), self._count(), maps)
+
+    def _count(self) -> Count | None:
+        """The count of the only drive around its sentinels; None where there are several or it tells none."""
+        from opwatch.trim.stale.stale import Count
+
+        if len(self._before) != 1 or self._before.keys() != self._written.keys():
+            return None
+        [name] = self._before
+        end = time.monotonic() + PROVE_WAIT_S
+        while True:
+            after = _counted(self._stack).get(name)
+            if after is None:
+                return None
+            if after < self._written[name] or time.monotonic() > end:
+                return Count(self._before[name], self._written[name], after, sum(self._sizes))
+            time.sleep(0.1)
+
+
+def _after(before: Stack, mount: Mount | None) -> Stack:
+    """The same stack now."""
+    if mount:
+        return LayerReader().mount(mount)
+    device = Devices().by_name(before.layers[0].device)
+    return LayerReader().device(device) if device else before
+
+
+class _Witnesses:
+    """What is asked once before a trim and once after it: the drives, and the kernel's log."""
+
+    def __init__(self, before: Stack) -> None:
+        # While the programs are being loaded.
+        from opwatch.collectors.audit.accounts import DriveAccounts
+        from opwatch.collectors.audit.kernel_log import LogTail
+
+        self._before = before
+        self._counted = _counted(before)
+        self._written = {name: _written(name) for name in self._counted}
+        self._accounts = DriveAccounts(before)
+        self._log = LogTail(before)
+
+    def add_to(self, evidence: Evidence, mount: Mount | None) -> Evidence:
+        """The evidence with what they say now."""
+        from opwatch.trim.audit.accounts import judge
+
+        return replace(
+            self._with_counts(evidence),
+            after=_after(self._before, mount),
+            told=tuple(judge(each, evidence.trace) for each in self._accounts.since()),
+            log=self._log.read(),
+        )
+
+    def _with_counts(self, evidence: Evidence) -> Evidence:
+        """What drives count as in use now. One that may free later is given its time, once."""
+        from opwatch.trim.audit.ledger import contradicted
+
+        end = time.monotonic() + (0 if evidence.read_back else PROVE_WAIT_S)
+        while True:
+            evidence = replace(evidence, held=dict(self._held()))
+            if not evidence.held or time.monotonic() > end or not contradicted(evidence):
+                return evidence
+            time.sleep(0.1)
+
+    def _held(self) -> Iterator[tuple[str, Held]]:
+        from opwatch.trim.audit.audit import Held
+
+        now = _counted(self._before)
+        for name, was in self._counted.items():
+            then, written = self._written[name], _written(name)
+            if name in now:
+                since = None if then is None or written is None else written - then
+                yield name, Held(was, now[name], since)
+
+
+def trim(
+    mount: Mount,
+    asked: Asked,
+    patience_s: float,
+    say: Say,
+    *,
+    loading: Loading,
+    prove: bool = False,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Evidence:
+    """Trim one filesystem and follow it with the programs that are being loaded; with `prove`, write
+    sentinels before and read them back after. `meanwhile` is done in a thread, while the kernel trims."""
+    with opened(mount), contextlib.ExitStack() as entered:
+        # From here on the mount stays what it is: it is open.
+        before = LayerReader().mount(mount)
+        entered.enter_context(alone_on(before, say))
+        proof = entered.enter_context(_Proof(mount, before)) if prove else None
+        witnesses = _Witnesses(before)
+        with tracer_of(before, programs=loading.programs()) as tracer:
+
+            def started(pid: int) -> None:
+                tracer.follow(pid)
+                threading.Thread(target=meanwhile).start()
+
+            answer = fitrim_process.trim(mount, asked, started)
+            settled = tracer.wait_quiet(quiet_s(before), patience_s)
+            trace = tracer.read()
+        read_back = proof.read_back() if proof else None
+        from opwatch.trim.audit.audit import Evidence
+
+        return witnesses.add_to(Evidence(before, before, trace, asked, answer, settled, read_back), mount)
+
+
+def observe(
+    before: Stack, mount: Mount | None, wait: Callable[[], None], patience_s: float, quiet_s: float = LOOK_S
+) -> Evidence:
+    """Follow whatever trims below a mount or a device while `wait` lasts. Nothing is trimmed by us."""
+    witnesses = _Witnesses(before)
+    with tracer_of(before, claims=True) as tracer:
+        wait()
+        settled = tracer.wait_quiet(quiet_s, patience_s)
+        trace = tracer.read()
+    from opwatch.trim.audit.audit import Evidence
+
+    return witnesses.add_to(Evidence(before, before, trace, settled=settled), mount)

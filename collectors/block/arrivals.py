@@ -1,0 +1,80 @@
+"""What the kernel counted of disks while nobody watched them: read at every look, needed when one comes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from opwatch.clock import Anchor
+from opwatch.collectors.block.diskstats import decode_stat
+from opwatch.host.device import BlockDevice
+from opwatch.samples.observation import Arrival
+from opwatch.trace.trust import Reading
+
+_NAME = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The kernel's counts, and what was in sysfs right after: under the same number lies the same device."""
+
+    at_ns: int
+    text: str
+    registered: dict[str, int]
+
+    def counts_of(self, name: str) -> tuple[dict[str, int], dict[str, int]]:
+        """(requests, bytes) of a device; nothing where it had none."""
+        for line in self.text.splitlines():
+            fields = line.split()
+            if len(fields) > _NAME and fields[_NAME].replace("!", "/") == name:
+                return decode_stat(" ".join(fields[_NAME + 1 :]))
+        return {}, {}
+
+
+class Unwatched:
+    """The kernel's counts of all disks and partitions, as they were before the last look at sysfs: whatever
+    belongs to a watch now and did not then was counted by then as something else."""
+
+    def __init__(self, file: Path = Path("/proc/diskstats")) -> None:
+        self._file = file
+        self._last = _Look(time.monotonic_ns(), self._read(), {})
+        self._next = self._last
+
+    def begin_look(self) -> None:
+        """Before sysfs is looked at."""
+        self._next = _Look(time.monotonic_ns(), self._read(), {})
+
+    def end_look(self, registered: dict[str, int]) -> None:
+        """After all that came was attached."""
+        self._last = replace(self._next, registered=registered)
+
+    def arrival(
+        self, device: BlockDevice, registered: dict[str, int], first: Reading, anchor: Anchor
+    ) -> Arrival:
+        """How a disk came, by its first reading."""
+        since_ns, at_ns = self._last.at_ns, first.sample.end_ns
+        at = anchor.wall(at_ns)
+        if first.before is None:
+            reason = first.no_witness or "the kernel's statistics could not be read"
+            return Arrival(at, at_ns, since_ns, None, None, reason)
+        # One that is new, or came anew, has counted from 0.
+        is_same = self._last.registered.get(device.name) == registered.get(device.name)
+        requests, bytes_ = self._last.counts_of(device.name) if is_same else ({}, {})
+        return Arrival(
+            at, at_ns, since_ns, _grown(requests, first.before.requests), _grown(bytes_, first.before.bytes)
+        )
+
+    def _read(self) -> str:
+        try:
+            return self._file.read_text(errors="replace")
+        except OSError:
+            return ""
+
+
+def _grown(then: dict[str, int], now: dict[str, int]) -> dict[str, int]:
+    """By group. A count that is less than it was began anew."""
+    return {
+        group: count - then.get(group, 0) if count >= then.get(group, 0) else count
+        for group, count in now.items()
+    }

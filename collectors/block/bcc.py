@@ -1,0 +1,277 @@
+"""The block tracer compiled here by bcc: for kernels with headers and without BTF."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import mmap
+import os
+import struct
+import sys
+import tempfile
+import time
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from operator import add
+from pathlib import Path
+from typing import Any
+
+from opwatch.collectors.block.bcc_source import cold_hists, constants, queue_hists, source
+from opwatch.collectors.block.blk import plan
+from opwatch.collectors.block.diskstats import StatReader
+from opwatch.errors import OpwatchError, ProbeRejected, Unsupported
+from opwatch.host import privilege
+from opwatch.host.capabilities import missing
+from opwatch.host.device import Leaf
+from opwatch.trace import abi
+from opwatch.trace.abi import HOT_OPS, LATENCY, OPS, SIZE, STATUSES, OpSample
+from opwatch.trace.tracing import Counted, settled
+from opwatch.trace.trust import Reading
+
+# Where Debian's python3-bpfcc is; an interpreter of a virtual environment does not look there.
+SYSTEM_PACKAGES = "/usr/lib/python3/dist-packages"
+RELEASE = os.uname().release
+INSTALL = f"apt-get install python3-bpfcc linux-headers-{RELEASE}"
+# Words of struct ow_counts: what OpSample has between `completed` and the histograms.
+_FIRST, _LAST = 1, OpSample._fields.index("latency")
+_COUNTS = _LAST - _FIRST
+# Words of struct ow_cell, ow_row and ow_hist.
+_CELL = _COUNTS + 1
+_ROW = len(OPS) * _CELL
+_HIST = LATENCY.slots + SIZE.slots
+_MAXIMA = [OpSample._fields.index(name) - _FIRST for name in ("max_ns", "queue_max_ns", "behind_max_ns")]
+_MARKER = OpSample._fields.index("next_sector") - _FIRST
+
+
+def import_bcc() -> Any:  # noqa: ANN401 - an untyped module
+    """bcc's module, from the system's packages if it is not among ours."""
+    try:
+        return importlib.import_module("bcc")
+    except ImportError:
+        sys.path.append(SYSTEM_PACKAGES)
+    try:
+        return importlib.import_module("bcc")
+    except ImportError as error:
+        raise Unsupported(f"bcc is not installed ({error}). Try: {INSTALL}") from error
+    finally:
+        sys.path.remove(SYSTEM_PACKAGES)
+
+
+def sum_rows(rows: Sequence[Sequence[int]]) -> list[int]:
+    """One struct ow_counts out of those of all CPUs: maxima are compared, a marker means nothing in a sum."""
+    total = [sum(column) for column in zip(*rows, strict=True)]
+    for place in _MAXIMA:
+        total[place] = max(row[place] for row in rows)
+    total[_MARKER] = 0
+    return total
+
+
+def sum_lanes(lanes: Sequence[Sequence[int]]) -> list[int]:
+    total = list(lanes[0])
+    for lane in lanes[1:]:
+        total = list(map(add, total, lane))
+    return total
+
+
+@contextmanager
+def _words_of_the_compiler() -> Iterator[list[str]]:
+    """Collects what is written to stderr by clang and libbpf, who know no other way to say anything."""
+    said: list[str] = []
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield said
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            said.append(file.read().decode(errors="replace"))
+
+
+class _Table:
+    """The words of a memory-mapped array."""
+
+    def __init__(self, descriptor: int, entries: int, words: int) -> None:
+        length = -(-entries * words * 8 // mmap.PAGESIZE) * mmap.PAGESIZE
+        self._memory = mmap.mmap(descriptor, length, mmap.MAP_SHARED, mmap.PROT_READ)
+        self._words = memoryview(self._memory).cast("Q")
+        self._size = words
+
+    def entry(self, index: int, first: int = 0, words: int | None = None) -> list[int]:
+        """The words of an entry, or some of them."""
+        begin = index * self._size + first
+        return self._words[begin : begin + (self._size if words is None else words)].tolist()
+
+    def close(self) -> None:
+        self._words.release()
+        self._memory.close()
+
+
+class BccTracer:
+    """Attached from construction to close(). Reads absolute samples; one per leaf."""
+
+    backend = "bcc"
+    hooks = "raw_tp"
+    lacks: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+    def __init__(self, leaves: Sequence[Leaf], *, queue_time: bool = False) -> None:
+        for leaf in leaves:
+            if not leaf.device.disk.is_request_based:
+                raise Unsupported(
+                    f"{leaf.device.name}: the bcc backend traces requests, and this driver has none"
+                )
+        lacking = missing()
+        if lacking:
+            raise privilege.missing("bcc", f"{' and '.join(lacking)}, or root")
+        self.leaves = list(leaves)
+        self._queue_time = queue_time
+        # The kernel numbers possible CPUs from 0; a row is found by that number.
+        self._cpus = _possible_cpus(Path("/sys/devices/system/cpu/possible").read_text())
+        self._plan = plan(self.leaves, may_share=False)
+        own = queue_time and _has_tracepoint("block_io_start")
+        known = constants(self._plan, self._cpus, queue_time=queue_time, own_queue_stamp=own)
+        self._compile(source(known))
+        try:
+            self._attach(own)
+            self._map(known)
+        except BaseException:
+            self._bpf.cleanup()
+            raise
+        self._stats = [StatReader(leaf.device) for leaf in self.leaves]
+        self._counted = [Counted(stat.read) for stat in self._stats]
+
+    def _compile(self, text: str) -> None:
+        bcc = import_bcc()
+        self._lib = importlib.import_module("bcc.libbcc").lib
+        self._raw_tracepoint = bcc.BPF.RAW_TRACEPOINT
+        if not (
+            Path(f"/lib/modules/{RELEASE}/build").exists() or Path("/sys/kernel/kheaders.tar.xz").exists()
+        ):
+            raise Unsupported(f"bcc needs the headers of this kernel. Try: {INSTALL}")
+        with _words_of_the_compiler() as said:
+            try:
+                self._bpf = bcc.BPF(text=text.encode(), cflags=["-w"])
+                return
+            except Exception as error:
+                failure = error
+        refused = Unsupported(f"bcc cannot compile for this kernel ({failure})")
+        refused.log = _errors(said[0])
+        raise refused from failure
+
+    def _attach(self, own_queue_stamp: bool) -> None:
+        for index, target in enumerate(self._plan.targets):
+            key, leaf = ctypes.c_uint32(index), ctypes.create_string_buffer(target.pack(index))
+            table = self._table("target_table")
+            if self._lib.bpf_update_elem(table, ctypes.byref(key), leaf, 0):
+                raise OpwatchError(f"bcc: cannot write target {index}: {os.strerror(ctypes.get_errno())}")
+        self._programs: dict[str, int] = {}
+        hooks = ["complete", "issue", "requeue"] + (["queue"] if own_queue_stamp else [])
+        for hook in hooks:
+            name = f"owb_{hook}"
+            event = "block_io_start" if hook == "queue" else f"block_rq_{hook}"
+            with _words_of_the_compiler() as said:
+                try:
+                    function = self._bpf.load_func(name.encode(), self._raw_tracepoint)
+                    self._bpf.attach_raw_tracepoint(tp=event.encode(), fn_name=name.encode())
+                    self._programs[name] = function.fd
+                    continue
+                except Exception as error:
+                    failure = error
+            raise ProbeRejected(f"bcc: {event}: {failure}", said[0]) from failure
+
+    def _map(self, known: dict[str, str | int]) -> None:
+        def table(name: str, entries: str, words: int) -> _Table:
+            return _Table(self._table(name), int(known[entries]), words)
+
+        self._rows = table("rows", "OWB_ROWS", _ROW + HOT_OPS * _HIST)
+        self._cold = table("cold_hists", "OWB_COLD_HISTS", _HIST)
+        self._queue = table("queue_latency", "OWB_QUEUE_HISTS", LATENCY.slots)
+        self._statuses = table("statuses", "OWB_STATUSES", STATUSES)
+
+    def _table(self, name: str) -> int:
+        descriptor: int = self._lib.bpf_table_fd(self._bpf.module, name.encode())
+        return descriptor
+
+    def read(self) -> list[Reading]:
+        """One reading per leaf, each between two readings of the kernel's statistics."""
+        readings = []
+        for index, (stat, counted) in enumerate(zip(self._stats, self._counted, strict=True)):
+            before = stat.read()
+            sample = abi.decode_sample(self._sample(index))
+            readings.append(counted.reading(Reading(sample, before, stat.read(), stat.reason)))
+        return readings
+
+    def read_settled(self, patience_s: float = 0.2) -> list[Reading]:
+        """A reading with nothing completing meanwhile, if there is such a moment soon; else the last."""
+        return settled(self.read, patience_s)
+
+    def _sample(self, target: int) -> bytes:
+        """One struct ow_sample, summed over CPUs."""
+        begin = time.monotonic_ns()
+        words = array("Q")
+        for op in range(len(OPS)):
+            words.extend(self._op(target, op))
+        return struct.pack("=QQ", begin, time.monotonic_ns()) + words.tobytes()
+
+    def _op(self, target: int, op: int) -> list[int]:
+        """Histograms first: a program writes its counters before them, so that a maximum is never too low."""
+        rows = range(target * self._cpus, (target + 1) * self._cpus)
+        if op < HOT_OPS:
+            hists = [self._rows.entry(row, _ROW + op * _HIST, _HIST) for row in rows]
+        else:
+            hists = [self._cold.entry(index) for index in cold_hists(target, op, self._cpus)]
+        total = sum_lanes(hists)
+        latency, sizes = total[: LATENCY.slots], total[LATENCY.slots :]
+        queue = [0] * LATENCY.slots
+        if self._queue_time:
+            queue = sum_lanes([self._queue.entry(i) for i in queue_hists(target, op, self._cpus)])
+        counts = [self._rows.entry(row, op * _CELL, _COUNTS) for row in rows]
+        statuses = self._statuses.entry(target * len(OPS) + op)
+        return [sum(latency), *sum_rows(counts), *latency, *queue, *sizes, *statuses]
+
+    def misses(self) -> int | None:
+        """Runs of our programs that the kernel skipped since attach, whatever disk they were for."""
+        return sum(program[4] for program in self.programs())
+
+    def programs(self) -> list[tuple[str, int, int, int, int]]:
+        """(name, id, runs, run_ns, recursion misses) of each attached program."""
+        return [(name, *_program_info(descriptor)) for name, descriptor in self._programs.items()]
+
+    def close(self) -> None:
+        for table in (self._rows, self._cold, self._queue, self._statuses):
+            table.close()
+        self._bpf.cleanup()
+        for stat in self._stats:
+            stat.close()
+
+
+def _program_info(descriptor: int) -> tuple[int, int, int, int]:
+    """id, runs, run_ns, recursion_misses: places in struct bpf_prog_info, which only grows."""
+    libbpf = ctypes.CDLL("libbpf.so.1", use_errno=True)
+    info, length = ctypes.create_string_buffer(224), ctypes.c_uint32(224)
+    if libbpf.bpf_obj_get_info_by_fd(descriptor, info, ctypes.byref(length)):
+        raise OpwatchError(f"bcc: no information of a program: {os.strerror(ctypes.get_errno())}")
+    number = struct.unpack_from("=I", info, 4)[0]
+    run_ns, runs, misses = struct.unpack_from("=QQQ", info, 192)
+    return number, runs, run_ns, misses
+
+
+def _possible_cpus(text: str) -> int:
+    """One more than the highest number in a list such as 0-3,8."""
+    return max(int(number) for number in text.replace("-", ",").split(",")) + 1
+
+
+def _has_tracepoint(name: str) -> bool:
+    wanted = f" __tracepoint_{name}\n"
+    with Path("/proc/kallsyms").open() as symbols:
+        return any(line.endswith(wanted) for line in symbols)
+
+
+def _errors(said: str) -> str:
+    """The compiler's complaints; all it said if there is none among it."""
+    found = [line for line in said.splitlines() if "error:" in line or "fatal" in line]
+    return "\n".join(found[:20] or said.strip().splitlines()[-20:])

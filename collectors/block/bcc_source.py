@@ -1,0 +1,96 @@
+"""The C that bcc compiles: the bodies of bpf/ behind tools/bcc/dialect.h, and its constants. Pure."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+from opwatch.collectors.block.blk import Plan
+from opwatch.trace import abi
+
+# Installed with opwatch.tools; the bodies are links to bpf/.
+FOLDER = Path(__file__).parents[2] / "tools" / "bcc"
+_FILES = ("dialect.h", "hist.h", "op.h", "target.h", "inflight.h", "rq.h", "hooks.c")
+_DISK_KEY = struct.Struct("=QQII")
+# OW_MOST_SPREAD, and the operations that are neither hot nor OW_OTHER.
+MOST_SPREAD = 16
+RARE_OPS = len(abi.OPS) - abi.HOT_OPS - 1
+_LOOKUP = re.compile(r"\bmap_(lookup|delete)\((\w+),\s*")
+_UPDATE = re.compile(r"\bmap_update\((\w+),\s*")
+
+
+def in_dialect(text: str) -> str:
+    """A file of bpf/ as bcc takes it: table.lookup(key) for map_lookup(table, key)."""
+    text = _LOOKUP.sub(r"\2.\1(", text)
+    return _UPDATE.sub(r"\1.update(", text)
+
+
+def _look_up(disk_keys: bytes) -> str:
+    return " ".join(
+        f"if (a == {a:#x}ULL && b == {b:#x}ULL) return {target};"
+        for a, b, target, _ in _DISK_KEY.iter_unpack(disk_keys)
+    )
+
+
+def spread(cpus: int) -> int:
+    """Histograms of OW_OTHER, a power of two."""
+    return min(MOST_SPREAD, 1 << (cpus - 1).bit_length())
+
+
+def cold_per_target(cpus: int) -> int:
+    """ow_cold_per_target(): a histogram for each operation that is not hot, and several of the last."""
+    return RARE_OPS + spread(cpus)
+
+
+def cold_hists(target: int, op: int, cpus: int) -> range:
+    """ow_cold(): which histograms an operation has."""
+    first = target * cold_per_target(cpus)
+    if op == len(abi.OPS) - 1:
+        return range(first + RARE_OPS, first + RARE_OPS + spread(cpus))
+    return range(first + op - abi.HOT_OPS, first + op - abi.HOT_OPS + 1)
+
+
+def queue_hists(target: int, op: int, cpus: int) -> range:
+    """ow_queue_hist(): the same of the time in the queue."""
+    first = target * (cpus * abi.HOT_OPS + cold_per_target(cpus))
+    if op < abi.HOT_OPS:
+        return range(first + op, first + cpus * abi.HOT_OPS, abi.HOT_OPS)
+    cold = cold_hists(0, op, cpus)
+    first += cpus * abi.HOT_OPS
+    return range(first + cold.start, first + cold.stop)
+
+
+def constants(plan: Plan, cpus: int, *, queue_time: bool, own_queue_stamp: bool) -> dict[str, str | int]:
+    """What dialect.h wants to know. bcc has no empty tables: what is not used has one place."""
+    targets = len(plan.targets)
+    cold = targets * cold_per_target(cpus)
+    # Only the name of a hidden disk can have a second word, and a first that is no dev_t.
+    hidden = any(a >> 32 for a, _, _, _ in _DISK_KEY.iter_unpack(plan.disk_keys))
+    whole = all((target.first_sector, target.last_sector) == abi.WHOLE_DISK for target in plan.targets)
+    return {
+        "OWB_CPUS": cpus,
+        "OWB_SPREAD": spread(cpus),
+        "OWB_ANY_HIDDEN": int(hidden),
+        "OWB_ANY_PARTITION": int(not whole),
+        "OWB_QUEUE_TIME": int(queue_time),
+        "OWB_OWN_QUEUE_STAMP": int(own_queue_stamp),
+        "OWB_ROWS": targets * cpus,
+        "OWB_COLD_HISTS": cold,
+        "OWB_QUEUE_HISTS": targets * cpus * abi.HOT_OPS + cold if queue_time else 1,
+        "OWB_STATUSES": targets * len(abi.OPS),
+        "OWB_STAMPS": max(plan.stamps, 1),
+        "OWB_QUEUE_STAMPS": max(plan.stamps, 1) if own_queue_stamp else 1,
+        "OWB_LOOK_UP": _look_up(plan.disk_keys),
+    }
+
+
+def source(known: dict[str, str | int], folder: Path = FOLDER) -> str:
+    """The whole program as one text."""
+    parts = [f"#define {name} {value}" for name, value in known.items()]
+    for name in _FILES:
+        text = in_dialect((folder / name).read_text())
+        if name == "dialect.h":
+            text = text.replace('#include "opwatch_abi.h"', (folder / "opwatch_abi.h").read_text())
+        parts.append(text)
+    return "\n".join(parts)

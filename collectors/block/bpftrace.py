@@ -1,0 +1,318 @@
+"""The block tracer as a bpftrace script: its maps, printed as JSON when asked, -> samples."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+from opwatch.collectors.block.bpftrace_script import EVENTS, FIRST_MAP, LAST_MAP, PROBE, operation_key, script
+from opwatch.collectors.block.diskstats import StatReader
+from opwatch.collectors.block.held_programs import HeldPrograms
+from opwatch.errors import BadInput, OpwatchError, Unsupported, UsageError
+from opwatch.foreign import parse_json, read_text, text_of
+from opwatch.host.capabilities import effective
+from opwatch.host.device import Leaf
+from opwatch.host.privilege import missing
+from opwatch.trace import abi
+from opwatch.trace.abi import LATENCY, OPS, SIZE, OpSample, TargetSample
+from opwatch.trace.hist import Histogram
+from opwatch.trace.tracing import Counted, settled
+from opwatch.trace.trust import Reading
+
+QUEUE = "time in the queue: bpftrace is not attached where requests enter it"
+MISSES = "runs skipped by the kernel: /proc does not tell them of bpftrace's programs here"
+# Attaching takes seconds on a slow machine; a set of maps is printed within a tenth of a second.
+PATIENCE_S = 120.0
+
+Maps = dict[str, Any]
+
+
+class _Counts:
+    """The values of printed maps, by target (from 0) and operation."""
+
+    def __init__(self, maps: Maps) -> None:
+        self._maps = maps
+
+    def scalar(self, name: str, target: int, op: int, *rest: int) -> int:
+        key = ",".join(map(str, (target + 1, operation_key(op), *rest)))
+        return int(self._maps.get(name, {}).get(key, 0))
+
+    def slots(self, name: str, target: int, op: int, size: int) -> list[int]:
+        found = [0] * size
+        prefix = f"{target + 1},{operation_key(op)},"
+        for key, count in self._maps.get(name, {}).items():
+            if key.startswith(prefix):
+                slot = int(key[len(prefix) :])
+                if not 0 <= slot < size:
+                    raise BadInput(f"{name}[{key}]: there are slots 0 to {size - 1}")
+                found[slot] = int(count)
+        return found
+
+
+def _decode_op(counts: _Counts, target: int, op: int, map_full: int) -> OpSample:
+    latency = Histogram(LATENCY, counts.slots("@latency", target, op, LATENCY.slots))
+    sizes = Histogram(SIZE, counts.slots("@size", target, op, SIZE.slots))
+    events = {name: counts.scalar("@event", target, op, index) for index, name in enumerate(EVENTS)}
+    statuses = abi.words(counts.slots("@status", target, op, abi.STATUSES))
+    return OpSample(
+        completed=latency.total,
+        bytes=counts.scalar("@bytes", target, op),
+        error_bytes=counts.scalar("@error_bytes", target, op),
+        sum_ns=counts.scalar("@ns", target, op),
+        max_ns=counts.scalar("@max", target, op),
+        unseen_bytes=counts.scalar("@unseen", target, op),
+        stat_read_bytes=counts.scalar("@stat_read_bytes", target, op),
+        stat_write_bytes=counts.scalar("@stat_write_bytes", target, op),
+        issued=sizes.total,
+        map_full=map_full,
+        behind=0,
+        behind_sum_ns=0,
+        behind_max_ns=0,
+        missed=0,
+        queued=0,
+        queue_sum_ns=0,
+        queue_max_ns=0,
+        next_sector=0,
+        latency=latency,
+        queue=Histogram(LATENCY, [0] * LATENCY.slots),
+        sizes=sizes,
+        statuses=statuses,
+        **events,
+    )
+
+
+def decode(maps: Maps, targets: int, begin_ns: int, end_ns: int, map_full: int) -> list[TargetSample]:
+    """The samples in one set of printed maps. Pure.
+
+    `map_full` are updates that failed, of all targets together: bpftrace tells no key. Each sample has them,
+    under the operation "other". BadInput for maps that the script does not have.
+    """
+    try:
+        return _decode(_Counts(maps), targets, begin_ns, end_ns, map_full)
+    except BadInput:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise BadInput(f"bpftrace prints maps that are none of ours: {error}") from error
+
+
+def _decode(counts: _Counts, targets: int, begin_ns: int, end_ns: int, map_full: int) -> list[TargetSample]:
+    return [
+        TargetSample(
+            begin_ns,
+            end_ns,
+            {
+                name: _decode_op(counts, target, op, map_full if name == "other" else 0)
+                for op, name in enumerate(OPS)
+            },
+        )
+        for target in range(targets)
+    ]
+
+
+class Frames:
+    """Puts lines of bpftrace's JSON together to sets of maps, and counts what it says it lost."""
+
+    def __init__(self) -> None:
+        self.attached = False
+        self.map_full = 0
+        self._maps: Maps | None = None
+
+    def feed(self, line: str) -> Maps | None:
+        """The set that this line completes, None when it completes none."""
+        if not line.startswith("{"):
+            return None
+        event = parse_json(line, "a line of bpftrace")
+        try:
+            return self._take(event["type"], event.get("data", {}), event)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise BadInput(f"bpftrace prints what nobody knows: {line[:200]}: {error}") from error
+
+    def _take(self, kind: object, data: Maps, event: Maps) -> Maps | None:
+        if kind == "attached_probes":
+            self.attached = True
+        elif kind == "helper_error":
+            self.map_full += event["helper"] == "map_update_elem"
+        elif kind == "lost_events":
+            # The only events of this script are failed updates.
+            self.map_full += int(data["events"])
+        elif kind == "map":
+            return self._map(data)
+        return None
+
+    def _map(self, data: Maps) -> Maps | None:
+        if FIRST_MAP in data:
+            self._maps = {}
+        if self._maps is None:
+            raise BadInput(f"bpftrace prints {', '.join(data)} before {FIRST_MAP}: not by name")
+        self._maps |= data
+        if LAST_MAP not in data:
+            return None
+        done, self._maps = self._maps, None
+        return done
+
+
+def batch_head(definition: str) -> str | None:
+    """How to get from a `struct io_comp_batch`, as bpftrace prints it, to its first request.
+
+    Since v6.13, and in v6.12's stable updates, the list has a head and a tail; before, it is the first
+    request. None: no such struct.
+    """
+    if re.search(r"struct rq_list req_list;", definition):
+        return "req_list.head"
+    return "req_list" if re.search(r"struct request \* ?req_list;", definition) else None
+
+
+def _tool() -> str:
+    found = shutil.which("bpftrace")
+    if not found:
+        raise Unsupported("bpftrace is not installed. Try: apt-get install bpftrace")
+    if not effective(read_text(Path("/proc/self/status"))) >> 21 & 1 or os.geteuid() != 0:
+        raise missing("bpftrace", "root, with CAP_SYS_ADMIN")
+    if not Path("/sys/kernel/btf/vmlinux").exists():
+        raise Unsupported("the bpftrace backend needs the kernel's BTF; without it, --backend bcc may do")
+    return found
+
+
+def _definition(tool: str, name: str) -> str:
+    argv = [tool, "-lv", f"struct {name}"]
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+
+
+def _check(leaves: Sequence[Leaf]) -> None:
+    if len(leaves) > abi.MAX_TARGETS:
+        raise UsageError(f"{len(leaves)} disks are more than the {abi.MAX_TARGETS} that one tracer takes")
+    for leaf in leaves:
+        if not leaf.device.disk.is_request_based:
+            raise Unsupported(
+                f"{leaf.device.name}: the bpftrace backend traces requests, and this driver has none"
+            )
+
+
+def held_programs(process: Path, probes: int) -> HeldPrograms | None:
+    """Those of a bpftrace that is attached; None where nobody tells what each of its probes skipped."""
+    try:
+        programs = HeldPrograms(process)
+    except OSError:
+        return None
+    return programs if len(programs.programs) == probes and programs.skipped() is not None else None
+
+
+class BpftraceTracer:
+    """bpftrace, attached from construction to close()."""
+
+    backend = "bpftrace"
+    hooks = "fentry"
+    notes: Sequence[str] = ()
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        tool = _tool()
+        _check(leaves)
+        self.leaves = list(leaves)
+        self.lacks = [QUEUE]
+        self._frames = Frames()
+        self._pending = b""
+        self._attached = False
+        self._errors = TemporaryFile()  # noqa: SIM115 - lives as long as bpftrace
+        # Room for the requests in flight and for the slots in use, in each map. Older versions know the
+        # second name.
+        room = str(8192 + 4096 * len(self.leaves))
+        zone_resource = "required_elevator_features" in _definition(tool, "request_queue")
+        batches = batch_head(_definition(tool, "io_comp_batch"))
+        text = script(self.leaves, batches, zone_resource=zone_resource)
+        self._process = subprocess.Popen(
+            # It ends with us, however we end; and a terminal's Ctrl-C is for us, who still want to read.
+            ["setpriv", "--pdeathsig", "KILL", tool, "-k", "-f", "json", "-e", text],
+            process_group=0,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=os.environ | {"BPFTRACE_MAX_MAP_KEYS": room, "BPFTRACE_MAP_KEYS_MAX": room},
+        )
+        self._stats = [StatReader(leaf.device) for leaf in self.leaves]
+        self._counted = [Counted(stat.read) for stat in self._stats]
+        try:
+            while not self._frames.attached:
+                self._next_line(time.monotonic() + PATIENCE_S)
+            # It answers a signal as soon as everything is attached.
+            self._ask()
+            self._attached = True
+            self._programs = held_programs(Path("/proc") / str(self._process.pid), text.count(PROBE))
+        except BaseException:
+            self.close()
+            raise
+        if self._programs is None:
+            self.lacks.append(MISSES)
+
+    def read(self) -> list[Reading]:
+        """One reading per leaf, all of one moment, between two readings of the kernel's statistics."""
+        before = [stat.read() for stat in self._stats]
+        begin = time.monotonic_ns()
+        maps = self._ask()
+        samples = decode(maps, len(self.leaves), begin, time.monotonic_ns(), self._frames.map_full)
+        return [
+            counted.reading(Reading(sample, then, stat.read(), stat.reason))
+            for sample, then, stat, counted in zip(samples, before, self._stats, self._counted, strict=True)
+        ]
+
+    def read_settled(self, patience_s: float = 0.2) -> list[Reading]:
+        """A reading with nothing completing meanwhile, if there is such a moment soon; else the last."""
+        return settled(self.read, patience_s)
+
+    def misses(self) -> int | None:
+        """Runs of its programs that the kernel skipped since attach; None where the kernel does not tell."""
+        return self._programs.skipped() if self._programs else None
+
+    def programs(self) -> list[tuple[str, int, int, int, int]]:
+        return []
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdout:
+            self._process.stdout.close()
+        self._errors.close()
+        for stat in self._stats:
+            stat.close()
+
+    def _ask(self) -> Maps:
+        """Have all maps printed."""
+        self._process.send_signal(signal.SIGUSR1)
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            maps = self._frames.feed(self._next_line(deadline))
+            if maps is not None:
+                return maps
+
+    def _next_line(self, deadline: float) -> str:
+        """The next line, which the frames have not seen unless it says that bpftrace is attached."""
+        assert self._process.stdout
+        descriptor = self._process.stdout.fileno()
+        while b"\n" not in self._pending:
+            ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise OpwatchError(f"bpftrace said nothing for {PATIENCE_S:.0f} s")
+            data = os.read(descriptor, 1 << 16)
+            if not data:
+                kind = OpwatchError if self._attached else Unsupported
+                raise kind(f"bpftrace ended: {self._complaint()}")
+            self._pending += data
+        line, _, self._pending = self._pending.partition(b"\n")
+        text = text_of(line)
+        if not self._frames.attached:
+            self._frames.feed(text)
+        return text
+
+    def _complaint(self) -> str:
+        self._process.wait()
+        self._errors.seek(0)
+        words = self._errors.read().decode(errors="replace").strip()
+        return words[-2000:] or f"status {self._process.returncode}, without a word"

@@ -1,0 +1,265 @@
+"""The bpftrace script that counts what the BPF object counts: targets -> text. Pure.
+
+bpftrace 0.17 has no raw tracepoints, and its tracepoints hide the request's address. So the script attaches
+to the functions that fire them first thing, by fentry: blk_mq_start_request (issue), blk_update_request
+(complete), blk_mq_end_request_batch (completions of a batch, which pass by the former) and
+__blk_mq_requeue_request. What it computes is bpf/blk.bpf.c in another language: the same classification of a
+completion, the same slots as bpf/hist.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import indent
+
+from opwatch.collectors.block.blk import ends_twice
+from opwatch.host.device import Leaf
+from opwatch.trace.abi import LATENCY, SIZE
+from opwatch.trace.hist import Scale
+
+# Keys of @event, the counters of an operation that are plain counts.
+EVENTS = (
+    "errors",
+    "partial",
+    "unmatched",
+    "never_issued",
+    "flush_tails",
+    "clock_back",
+    "sequential",
+    "overwritten",
+    "requeued",
+    "taken_back",
+    "refused",
+    "ends",
+    "stat_reads",
+    "stat_writes",
+)
+# Requests of one batch; a longer one is cut, and what is cut shows as completions missed.
+BATCH = 64
+# The first and the last map by name: bpftrace prints all of them in that order, empty ones not at all.
+FIRST_MAP, LAST_MAP = "@_first", "@zz_last"
+# How each probe of a function begins: what newer versions call fentry as well.
+PROBE = "kfunc:"
+
+_OPERATIONS = (
+    "REQ_OP_READ",
+    "REQ_OP_WRITE",
+    "REQ_OP_FLUSH",
+    "REQ_OP_DISCARD",
+    "REQ_OP_WRITE_ZEROES",
+    "REQ_OP_SECURE_ERASE",
+)
+
+
+# Its place in opwatch.trace.ops.OPS.
+FLUSH = 2
+
+
+def _number(leaf: Leaf) -> int:
+    major, minor = leaf.device.disk.dev
+    return major << 20 | minor
+
+
+def _tables(leaves: Sequence[Leaf]) -> str:
+    """What requests are looked up in. A lookup costs the verifier less than a chain of conditions does."""
+    lines = [f"@_op[{name}] = {index + 1};" for index, name in enumerate(_OPERATIONS)]
+    lines.append("@_op[REQ_OP_ZONE_APPEND] = 2;")
+    # bpftrace refuses a map that nothing is written to; no disk has the number 0.
+    lines += ["@_twice[0] = 0;", "@_target[0] = 0;"]
+    lines += [f"@_twice[{index + 1}] = 1;" for index, leaf in enumerate(leaves) if ends_twice(leaf.device)]
+    numbered = [leaf for leaf in leaves if _number(leaf) and not leaf.device.is_partition]
+    lines += [f"@_target[{_number(leaf)}] = {leaves.index(leaf) + 1};" for leaf in numbered]
+    return "\n".join(lines)
+
+
+def _condition(leaf: Leaf) -> str | None:
+    """True for the requests of a leaf that the table cannot tell: partitions by their sectors, hidden NVMe
+    paths by name, because the kernel tells nobody their number."""
+    device = leaf.device
+    parts = [] if _number(leaf) else [f'$disk->disk_name == "{device.disk.name}"']
+    if device.is_partition:
+        first, last = device.sectors
+        parts += [f"$number == {_number(leaf)}", f"$sector >= {first}", f"$sector <= {last}"]
+    return " && ".join(parts) or None
+
+
+def _find(leaves: Sequence[Leaf]) -> str:
+    """$t: the target of $rq plus one, 0 when nobody watches it; $o: its operation, as `operation_key` numbers
+    them; and $sector."""
+    lines = [
+        "$disk = $rq->q->disk;",
+        "$sector = $rq->__sector;",
+        # As place_of() of bpf/rq.h: without data the sector means nothing.
+        "if ($rq->__data_len == 0 && (uint64)$rq->part) { $sector = $rq->part->bd_start_sect; }",
+        "$number = ((uint64)$disk->major << 20) | (uint64)$disk->first_minor;",
+        "$t = @_target[$number];",
+    ]
+    for index, leaf in enumerate(leaves):
+        condition = _condition(leaf)
+        if condition:
+            lines.append(f"if ({condition}) {{ $t = {index + 1}; }}")
+    lines.append("$o = @_op[(uint64)$rq->cmd_flags & 0xff];")
+    return "\n".join(lines)
+
+
+def operation_key(op: int) -> int:
+    """How the maps number an operation of opwatch/trace/abi.py: what the table does not know is 0."""
+    return op + 1 if op < len(_OPERATIONS) else 0
+
+
+def slot(value: str, scale: Scale) -> str:
+    """$slot: hist_slot() of bpf/hist.h, in bpftrace."""
+    lines = [
+        f"$slot = {value};",
+        f"if ($slot >= {1 << scale.bits}) {{",
+        f"\t$rest = {value};",
+        "\t$bit = (uint64)0;",
+    ]
+    for step in (32, 16, 8, 4, 2, 1):
+        lines.append(f"\tif ($rest >> {step}) {{ $rest = $rest >> {step}; $bit = $bit + {step}; }}")
+    mask = (1 << scale.bits) - 1
+    lines += [
+        f"\t$octave = $bit - {scale.bits};",
+        f"\t$slot = (($octave + 1) << {scale.bits}) + (({value} >> $octave) & {mask});",
+        f"\tif ($slot >= {scale.slots}) {{ $slot = {scale.slots - 1}; }}",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _event(name: str) -> str:
+    return f"@event[$t, $o, {EVENTS.index(name)}] = count();"
+
+
+def _issue() -> str:
+    return f"""\
+$bytes = (uint64)$rq->__data_len;
+$sectors = $bytes >> 9;
+{slot("$sectors", SIZE)}
+@size[$t, $o, $slot] = count();
+if ($bytes) {{
+	if (@next[$t, $o, cpu] == $sector) {{ {_event("sequential")} }}
+	@next[$t, $o, cpu] = $sector + $sectors;
+}}
+if (@start[(uint64)$rq]) {{ {_event("overwritten")} }}
+@start[(uint64)$rq] = nsecs;"""
+
+
+def _count() -> str:
+    """The last completion of a request that was issued at $issued."""
+    return f"""\
+delete(@start[(uint64)$rq]);
+$ns = $now - $issued;
+if ($now < $issued) {{
+	{_event("clock_back")}
+	$ns = 0;
+}}
+{slot("$ns", LATENCY)}
+@latency[$t, $o, $slot] = count();
+@ns[$t, $o] = sum($ns);
+@max[$t, $o] = max($ns);
+@bytes[$t, $o] = sum($bytes);"""
+
+
+def _complete_batched() -> str:
+    """A completion out of a batch: the whole of a request that was started, and without an error."""
+    return f"""\
+$bytes = (uint64)$rq->__data_len;
+$left = $bytes;
+$issued = @start[(uint64)$rq];
+{_count_other()}
+{_event("ends")}
+if ($issued) {{
+{indent(_count(), chr(9))}
+}} else {{
+	@unseen[$t, $o] = sum($bytes);
+	{_event("unmatched")}
+}}"""
+
+
+# As status_of() of bpf/op.h does it.
+RENUMBERED = "if ($error > 14 && $error < 19) { $error = $error - 1; }"
+
+
+def _complete(zone_resource: bool) -> str:
+    """Any other completion. The body of on_complete() in bpf/blk.bpf.c, step by step."""
+    return f"""\
+$now = nsecs;
+$bytes = (uint64)args->nr_bytes;
+$left = (uint64)$rq->__data_len;
+$issued = @start[(uint64)$rq];
+$error = (uint64)args->error;
+{RENUMBERED if zone_resource else ""}
+$tail = (uint64)$rq->biotail;
+$taken = $bytes == 0 && $tail == 0 && $o != 0 && $o != {operation_key(FLUSH)};
+if ($error) {{
+	{_event("errors")}
+	@status[$t, $o, $error] = count();
+	@error_bytes[$t, $o] = sum($bytes);
+}}
+{_count_other()}
+if ($bytes < $left) {{
+	{_event("partial")}
+	if ($issued) {{ @bytes[$t, $o] = sum($bytes); }} else {{ @unseen[$t, $o] = sum($bytes); }}
+}} else {{
+	$first = $o != {operation_key(FLUSH)} && (uint64)$rq->end_io == kaddr("mq_flush_data_end_io");
+	if (!$first && (@_twice[$t] == 0 || $bytes == 0 || $error)) {{ {_event("ends")} }}
+	if ($issued && $taken) {{
+		delete(@start[(uint64)$rq]);
+		{_event("taken_back")}
+	}} else if ($issued) {{
+{indent(_count(), chr(9) * 2)}
+	}} else {{
+		@unseen[$t, $o] = sum($bytes);
+		if ($rq->state == MQ_RQ_IDLE) {{ {_event("never_issued")} }}
+		else if ($taken) {{ {_event("taken_back")} {_event("refused")} }}
+		else if ($bytes == 0 && $tail) {{ {_event("flush_tails")} }}
+		else {{ {_event("unmatched")} }}
+	}}
+}}"""
+
+
+def _count_other() -> str:
+    """What the kernel makes of an operation without a class: count_other() of bpf/rq.h."""
+    return f"""\
+if (($o == 0 || $o == {operation_key(FLUSH)}) && (uint64)$rq->part) {{
+	if ((uint64)$rq->cmd_flags & 1) {{
+		@stat_write_bytes[$t, $o] = sum($bytes);
+		if ($bytes >= $left) {{ {_event("stat_writes")} }}
+	}} else {{
+		@stat_read_bytes[$t, $o] = sum($bytes);
+		if ($bytes >= $left) {{ {_event("stat_reads")} }}
+	}}
+}}"""
+
+
+def _when_watched(leaves: Sequence[Leaf], body: str) -> str:
+    return f"{_find(leaves)}\nif ($t) {{\n{indent(body, chr(9))}\n}}"
+
+
+def _probe(function: str, body: str) -> str:
+    return f"{PROBE}{function}\n{{\n{indent(body, chr(9))}\n}}\n"
+
+
+def script(leaves: Sequence[Leaf], batch_head: str | None, *, zone_resource: bool = False) -> str:
+    """The script for these leaves. `batch_head` leads from a batch to its first request, None where the
+    kernel has no batches; `zone_resource`: it has HAS_ZONE_RESOURCE_STATUS, as bpf/kernel.h calls it."""
+    requeue = f"if (@start[(uint64)$rq]) {{\n\tdelete(@start[(uint64)$rq]);\n\t{_event('requeued')}\n}}"
+    parts = [
+        f"BEGIN\n{{\n\t{FIRST_MAP} = 1;\n\t{LAST_MAP} = 1;\n{indent(_tables(leaves), chr(9))}\n}}\n",
+        _probe("blk_mq_start_request", "$rq = args->rq;\n" + _when_watched(leaves, _issue())),
+        _probe(
+            "blk_update_request",
+            "$rq = args->req;\n" + _when_watched(leaves, _complete(zone_resource)),
+        ),
+        _probe("__blk_mq_requeue_request", "$rq = args->rq;\n" + _when_watched(leaves, requeue)),
+    ]
+    if batch_head:
+        each = _when_watched(leaves, _complete_batched())
+        loop = (
+            f"$now = nsecs;\n$rq = args->iob->{batch_head};\n$i = 0;\nwhile ($i < {BATCH}) {{\n"
+            f"\tif ((uint64)$rq == 0) {{ break; }}\n{indent(each, chr(9))}\n"
+            "\t$rq = $rq->rq_next;\n\t$i++;\n}"
+        )
+        parts.append(_probe("blk_mq_end_request_batch", loop))
+    return "\n".join(parts)

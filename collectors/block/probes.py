@@ -1,0 +1,94 @@
+"""The tracer's programs, really loaded and attached for a moment: what this kernel makes of each."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from opwatch.collectors.block.blk import BlockTracer, explain_probe_error
+from opwatch.collectors.block.contexts import watch_switches
+from opwatch.errors import OpwatchError, ProbeRejected
+from opwatch.host.device import BlockDevice, Devices, Leaf
+from opwatch.host.diagnosis import REPORT, Attempt, Check, note, ok, problem, program
+from opwatch.trace.contexts import WHERE
+
+REQUEST_PROGRAMS = ("rq_issue", "rq_complete", "rq_requeue", "rq_queue")
+BIO_PROGRAMS = ("bio_queue", "bio_complete")
+# A device number that no disk has: the programs load, attach and match nothing.
+NOBODY = BlockDevice("nobody", (0xFFF, 0xFFFFF), Path("/nonexistent"))
+
+
+def attempt(device: BlockDevice, *, raw_tp: bool) -> Attempt:
+    """Load and attach what a device needs, queue time included, and detach it again."""
+    try:
+        tracer = BlockTracer([Leaf(device, device)], queue_time=True, raw_tp=raw_tp)
+    except ProbeRejected as error:
+        return Attempt("", {}, error, error.log)
+    except OpwatchError as error:
+        return Attempt("", {}, error)
+    except OSError as error:
+        return Attempt("", {}, OpwatchError(f"{device.name}: {error.strerror}"))
+    try:
+        return Attempt(tracer.hooks, {row[0].removesuffix("_raw"): row[4] for row in tracer.programs()})
+    finally:
+        tracer.close()
+
+
+def first_disk(devices: Devices) -> BlockDevice | None:
+    """A disk whose requests can be traced: reading it or writing to it is not needed for that."""
+    disks = [disk for disk in devices.disks() if disk.is_request_based and disk.size_bytes]
+    return next(iter(disks), None)
+
+
+def check_programs(devices: Devices) -> list[Check]:
+    """Each program of the tracer: loaded (how), rejected (with the log), missing."""
+    disk = first_disk(devices)
+    checks = []
+    if disk:
+        first, twin = (attempt(disk, raw_tp=raw) for raw in (False, True))
+        checks += [program(name, first, twin) for name in REQUEST_PROGRAMS]
+    else:
+        checks.append(note("probes rq_*", "not tried: there is no disk with requests here"))
+    first, twin = (attempt(NOBODY, raw_tp=raw) for raw in (False, True))
+    return checks + [program(name, first, twin) for name in BIO_PROGRAMS]
+
+
+def check_floor() -> Check:
+    """The empty programs, which tell opwatch overhead what any program costs."""
+    from opwatch._native import Floor, ProbeError
+
+    try:
+        Floor().close()
+    except ProbeError as error:
+        explained = explain_probe_error(error)
+        fix = REPORT if isinstance(explained, ProbeRejected) else None
+        return problem("empty programs", str(explained), fix, explained.exit_status, error.args[2] or None)
+    return ok("empty programs", "loaded: the floor that opwatch overhead subtracts")
+
+
+def check_contexts() -> Check:
+    """Whether programs run in every context: some kernels skip them while PID 1 is current."""
+    found = watch_switches()
+    if isinstance(found, str):
+        return note("contexts", f"unknown: {found}")
+    if found.skipped is None:
+        return note("contexts", "unknown: PID 1 did not run while it was watched")
+    if found.skipped:
+        return note(
+            "contexts",
+            f"{WHERE} (it switched {found.kernel} times, a program saw {found.program}), and counts that "
+            "nowhere: completions that interrupt it are missing, and show as drift. Another kernel does not; "
+            "docs/exactness.md has the figures",
+        )
+    return ok("contexts", "programs run while PID 1 is current")
+
+
+def check_stats() -> Check:
+    """Whether the kernel's statistics of BPF programs can be switched on."""
+    from opwatch._native import enable_stats
+
+    try:
+        os.close(enable_stats())
+    except OSError as error:
+        return note("bpf statistics", f"opwatch overhead cannot use them: {error.strerror} (CAP_SYS_ADMIN)")
+    return ok("bpf statistics", "can be enabled for opwatch overhead")

@@ -1,0 +1,100 @@
+"""Log pages and Identify of an NVMe drive, through any transport."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+
+from opwatch.collectors.firmware.pages import controller_evidence, page_evidence
+from opwatch.collectors.firmware.transports import Transport
+from opwatch.counters.catalogue.families import Catalogue
+from opwatch.counters.decode import endurance, fdp, identify, ocp, smart_log
+from opwatch.counters.decode.identify import Controller, Namespace
+from opwatch.counters.evidence import Evidence, merge
+from opwatch.errors import OpwatchError, PermissionMissing
+
+_SOLIDIGM_UUID = bytes.fromhex("9619586ec11b43adaaaa654187f6bbb2")
+_ALL = 0xFFFFFFFF
+_VENDOR_LENGTH = 512
+
+
+class _Collector:
+    """Reads page after page. One that fails costs its own fields only."""
+
+    def __init__(self, transport: Transport, catalogue: Catalogue, nsid: int) -> None:
+        self._transport = transport
+        self._catalogue = catalogue
+        self._nsid = nsid
+        self._failures: list[str] = []
+        self._denied: PermissionMissing | None = None
+        self._evidence = Evidence()
+
+    def _add(self, read: Callable[[], Evidence], *, quietly: bool = False) -> None:
+        try:
+            self._evidence = merge(self._evidence, read())
+        except PermissionMissing as error:
+            self._denied = error
+        except OpwatchError as error:
+            if not quietly:
+                self._failures.append(str(error))
+
+    def _log(
+        self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0, *, quietly: bool = False
+    ) -> None:
+        def read() -> Evidence:
+            return page_evidence(lid, self._transport.get_log(lid, length, lsi, uuid_index))
+
+        self._add(read, quietly=quietly)
+
+    def _controller(self) -> Controller:
+        found = Controller()
+
+        def read() -> Evidence:
+            nonlocal found
+            raw = self._transport.identify(identify.CONTROLLER, 0)
+            found = identify.decode_controller(raw)
+            return controller_evidence(raw)
+
+        self._add(read)
+        return found
+
+    def _namespace(self) -> Namespace:
+        found = Namespace()
+
+        def read() -> Evidence:
+            nonlocal found
+            found = identify.decode_namespace(self._transport.identify(identify.NAMESPACE, self._nsid))
+            return Evidence(namespace=found)
+
+        self._add(read)
+        return found
+
+    def _uuid(self, controller: Controller, wanted: bytes) -> int:
+        if controller.has_uuid_list:
+            with contextlib.suppress(OpwatchError):
+                return identify.uuid_index(self._transport.identify(identify.UUID_LIST, 0), wanted)
+        return 0
+
+    def collect(self) -> Evidence:
+        controller, namespace = self._controller(), self._namespace()
+        self._log(smart_log.LID, smart_log.LENGTH)
+        # That a drive has no C0h, or another vendor's, is no failure.
+        self._log(ocp.LID, ocp.LENGTH, uuid_index=self._uuid(controller, identify.OCP_UUID), quietly=True)
+        group = namespace.endurance_group or 0
+        if controller.has_endurance_groups:
+            self._log(endurance.LID, endurance.LENGTH, lsi=group or 1)
+        if controller.has_placement:
+            self._log(fdp.LID, fdp.LENGTH, lsi=group or 1, quietly=True)
+        for entry in self._catalogue.matching(self._evidence.drive, "nvme"):
+            if entry.lid and not entry.fault:
+                index = self._uuid(controller, _SOLIDIGM_UUID) if entry.layout == "kv12" else 0
+                self._log(entry.lid, _VENDOR_LENGTH, uuid_index=index)
+        if self._denied and not self._evidence.smart:
+            raise self._denied
+        return replace(self._evidence, failures=(*self._evidence.failures, *self._failures))
+
+
+def collect_nvme(transport: Transport, catalogue: Catalogue, nsid: int = 1) -> Evidence:
+    """All pages that the drive has and the catalogue knows. PermissionMissing when that forbids them all."""
+    return _Collector(transport, catalogue, nsid).collect()

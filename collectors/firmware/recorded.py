@@ -1,0 +1,144 @@
+"""Counters from files that tools wrote: smartctl, nvme-cli, or log pages. Known by their content."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from opwatch.collectors.firmware.pages import controller_evidence, page_evidence
+from opwatch.counters.decode import identify, ocp, smart_log
+from opwatch.counters.evidence import Evidence, merge
+from opwatch.counters.reading import Drive
+from opwatch.counters.reports.nvme_json import parse_nvme_json
+from opwatch.counters.reports.plugin_text import parse_plugin_text
+from opwatch.counters.reports.smartctl_json import is_smartctl, parse_smartctl_json
+from opwatch.counters.reports.smartctl_text import is_smartctl_text, parse_smartctl_text
+from opwatch.errors import BadInput, OpwatchError, UsageError
+from opwatch.foreign import parse_json, read_all
+
+_NVME = Drive(protocol="nvme")
+_LID_IN_NAME = re.compile(r"(?:^|[^0-9a-z])(?:log|page|lid)?[-_]?(?:0x)?([0-9a-f]{2})h?$", re.IGNORECASE)
+_KNOWN = "smartctl --json, smartctl -x, nvme-cli JSON, or a log page of 64 to 4096 bytes"
+
+
+def _looks_like_smart(raw: bytes) -> bool:
+    kelvin = int.from_bytes(raw[1:3], "little")
+    return 230 < kelvin < 400 and raw[3] <= 100 and raw[4] <= 100 and not any(raw[7:32])
+
+
+def _from_bytes(name: str, raw: bytes) -> Evidence:
+    """A binary file: Identify by its length, a log page by its GUID, its name or its content."""
+    stem = name.rsplit(".", 1)[0]
+    if len(raw) == identify.LENGTH and "log" not in stem:
+        if "namespace" in stem or "id-ns" in stem or "id_ns" in stem:
+            return Evidence(drive=_NVME, namespace=identify.decode_namespace(raw))
+        return controller_evidence(raw)
+    if raw[496:512] in (ocp.CLOUD_GUID, ocp.BOOT_GUID):
+        return page_evidence(ocp.LID, raw)
+    lid = _LID_IN_NAME.search(stem)
+    if lid:
+        return page_evidence(int(lid[1], 16), raw)
+    if len(raw) == smart_log.LENGTH and _looks_like_smart(raw):
+        return page_evidence(smart_log.LID, raw)
+    raise UsageError(f"{name}: which log page is it? Name it for its number, such as log-ca.bin")
+
+
+def _from_document(name: str, document: object) -> Evidence:
+    found = parse_nvme_json(document)
+    if isinstance(document, dict) and is_smartctl(document):
+        ours = parse_smartctl_json(document)
+        if ours.drive.protocol in (None, "nvme"):
+            # Support tools put nvme-cli's logs into smartctl's document.
+            missing = {
+                key: getattr(found, key)
+                for key in ("endurance", "fdp", "ocp", "boot", "namespace", "smart")
+                if getattr(ours, key) is None
+            }
+            told = {
+                key: getattr(found.drive, key)
+                for key in ("model", "firmware", "vendor_id", "capacity_bytes", "max_transfer_bytes")
+                if getattr(ours.drive, key) is None
+            }
+            vendor = found.vendor if not ours.vendor else ours.vendor
+            ours = replace(ours, drive=replace(ours.drive, **told), vendor=vendor, **missing)
+        return ours
+    if found == Evidence():
+        raise UsageError(f"{name}: JSON, but neither smartctl's nor a log of nvme-cli's")
+    return found
+
+
+def _from_text(name: str, text: str) -> Evidence:
+    # Some versions of nvme-cli print a line of talk before the document.
+    start = re.search(r"^[ \t]*[{\[]", text, re.MULTILINE)
+    problem = ""
+    if start:
+        try:
+            document = parse_json(text[start.start() :], "it")
+        except BadInput as error:
+            problem = f", nor whole JSON ({error})"
+        else:
+            return _from_document(name, document)
+    if is_smartctl_text(text):
+        return parse_smartctl_text(text)
+    found = parse_plugin_text(text)
+    if found is None:
+        raise UsageError(f"{name}: this is none of {_KNOWN}{problem}")
+    return found
+
+
+def evidence_of(name: str, raw: bytes) -> Evidence:
+    """What the bytes of a file tell. UsageError or BadPage when that is nothing."""
+    if not raw.strip():
+        raise UsageError(f"{name} is empty")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = ""
+    if text and "\0" not in text:
+        return _from_text(name, text)
+    if 64 <= len(raw) <= identify.LENGTH:
+        return _from_bytes(name, raw)
+    text = raw.decode("latin-1")
+    if b"\0" not in raw and is_smartctl_text(text):
+        return parse_smartctl_text(text)
+    raise UsageError(f"{name}: this is none of {_KNOWN}")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if str(path) == "-":
+            return read_all(sys.stdin.buffer, "what was piped in")
+        with path.open("rb") as file:
+            return read_all(file, str(path))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def _of_folder(folder: Path) -> Evidence:
+    """All files of a folder that are known. The others are failures of the evidence, not errors."""
+    evidence: Evidence | None = None
+    failures: list[str] = []
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        try:
+            found = evidence_of(path.name, _read(path))
+        except OpwatchError as error:
+            failures.append(str(error))
+            continue
+        evidence = found if evidence is None else merge(evidence, found)
+    if evidence is None:
+        raise UsageError(f"{folder}: no file in it is one of {_KNOWN}")
+    return replace(evidence, failures=(*evidence.failures, *failures))
+
+
+def read_recorded(paths: Iterable[Path]) -> Evidence:
+    """What these files and folders tell of one drive; UsageError when they tell nothing, or of two."""
+    evidence: Evidence | None = None
+    for path in paths:
+        found = _of_folder(path) if path.is_dir() else evidence_of(path.name, _read(path))
+        evidence = found if evidence is None else merge(evidence, found)
+    if evidence is None:
+        raise UsageError("no file was named")
+    return evidence

@@ -1,0 +1,92 @@
+"""The history tracer: what changes on one disk, beside the kernel's own counts of it."""
+
+from __future__ import annotations
+
+from opwatch.collectors.block.blk import explain_probe_error
+from opwatch.collectors.block.diskstats import SECTOR, StatReader, no_witness
+from opwatch.errors import TracerMissing, Unsupported, UsageError
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.trim.history.changes import Loss
+
+# 400,000 changes: what a fast drive does while the reader sleeps a tenth of a second, and ten times that.
+_RING_BYTES = 16 << 20
+
+
+def disk_of_requests(devices: Devices, device: BlockDevice) -> BlockDevice:
+    """The disk whose requests are a disk's: itself, or the one path below an NVMe multipath device. Refused,
+    with the reason, for what has no requests of its own, or whose changes cannot be proven to be complete."""
+    if device.is_partition:
+        raise UsageError(
+            f"{device.name} is a partition; a history is of a whole disk: --dev {device.disk.name}"
+        )
+    if below := device.below():
+        raise Unsupported(f"{device.name} stands on others; record the disks below it: {', '.join(below)}")
+    for name in device.holders():
+        holder = devices.by_name(name)
+        if holder and holder.kind() == "dm-mpath" and len(holder.below()) > 1:
+            raise Unsupported(
+                f"{device.name} is one of several paths to a drive ({name}), whose changes have no common "
+                "order"
+            )
+    paths = devices.paths(device)
+    if len(paths) > 1:
+        names = ", ".join(path.name for path in paths)
+        raise Unsupported(f"{device.name} has several paths ({names}), whose changes have no common order")
+    disk = paths[0] if paths else device
+    if not disk.is_request_based:
+        raise Unsupported(
+            f"{device.name}: its driver takes bios and knows no requests, so that nothing tells what became "
+            "of them; a history needs a disk with requests"
+        )
+    if (disk.attribute("queue/zoned") or "none") != "none":
+        raise Unsupported(f"{device.name} is zoned: a reset of a zone frees it, which is not followed")
+    if reason := no_witness(disk):
+        raise Unsupported(f"{device.name}: without the kernel's counts nothing is complete: {reason}")
+    return disk
+
+
+class Counts:
+    """The kernel's counts of written and discarded sectors of a disk. Failed ones count, and zeroing and
+    secure erase count as writes."""
+
+    def __init__(self, disk: BlockDevice) -> None:
+        self._stat = StatReader(disk)
+
+    def read(self) -> tuple[int, int] | None:
+        """None when they mean nothing any more, or the disk is gone."""
+        found = self._stat.read()
+        if found is None:
+            return None
+        return found.bytes["write"] // SECTOR, found.bytes.get("discard", 0) // SECTOR
+
+    def close(self) -> None:
+        self._stat.close()
+
+
+class ChangeTracer:
+    """Attached from construction to close(). `disk` is one that disk_of_requests() gave."""
+
+    def __init__(self, disk: BlockDevice) -> None:
+        try:
+            from opwatch._native import Changes, ProbeError
+        except ImportError as error:
+            raise TracerMissing from error
+        scsi = (disk.sysfs / "device" / "scsi_device").is_dir()
+        try:
+            self._native = Changes(disk.name, _RING_BYTES, scsi=scsi, nvme=disk.name.startswith("nvme"))
+        except ProbeError as error:
+            raise explain_probe_error(error) from error
+
+    def drain(self) -> tuple[bytes, bool]:
+        """Changes since the last drain, and whether some that completed before this call may be left."""
+        return self._native.drain()
+
+    def loss(self) -> Loss:
+        return Loss(*self._native.loss())
+
+    def programs(self) -> list[tuple[str, int, int, int, int]]:
+        """(name, id, runs, run_ns, recursion misses) of each program."""
+        return self._native.programs()
+
+    def close(self) -> None:
+        self._native.close()

@@ -1,0 +1,224 @@
+"""Free space against the map of a recording: what of it the drive still holds, to the sector."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opwatch.collectors.history.changes import Counts, disk_of_requests
+from opwatch.collectors.history.file import read_history
+from opwatch.collectors.history.recording import (
+    GAP_NOTE,
+    find_drive,
+    identify,
+    is_other,
+    other_life,
+    read_moment,
+)
+from opwatch.collectors.space.lowest import free_landings
+from opwatch.collectors.stale.sentinels import granule_of
+from opwatch.errors import NotEnoughData, OpwatchError, RefusedError
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.usage import Mount
+from opwatch.trim.history.history import History
+from opwatch.trim.history.journal import Look, Saved
+from opwatch.trim.history.sectormap import State
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.remap import Landing, still
+from opwatch.trim.stack.layers import Stack
+from opwatch.trim.stale.stale import Bounds
+
+# A recorder writes down what changed every second.
+_PATIENCE_S = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A history as it can be believed at a moment. `doubts` say what is not known because of what."""
+
+    file: Path
+    look: Look
+    held: Extents
+    unknown: Extents
+    doubts: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Free space on one device. `remembered` is None where no history is of this device."""
+
+    landing: Landing
+    size_bytes: int
+    granule_bytes: int
+    untrimmable_bytes: int
+    held_bytes: int
+    unknown_bytes: int
+    remembered: Remembered | None
+
+    @property
+    def on_drive(self) -> Bounds | None:
+        """What of the whole drive holds data, by the history; None without one."""
+        if self.remembered is None:
+            return None
+        low, unknown = self.remembered.held.total, self.remembered.unknown.total
+        return Bounds(None if unknown else low, low, low + unknown)
+
+    @property
+    def unknown_in_use_bytes(self) -> int:
+        """What is not free and may hold data or not."""
+        return self.remembered.unknown.total - self.unknown_bytes if self.remembered else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Free space, and what of it is stale for certain and what perhaps."""
+
+    parts: tuple[Part, ...]
+    seconds: float
+    notes: tuple[str, ...]
+
+    @property
+    def free_bytes(self) -> int:
+        return sum(part.landing.extents.total for part in self.parts)
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(part.held_bytes for part in self.parts)
+
+    @property
+    def unknown_bytes(self) -> int:
+        return sum(part.unknown_bytes for part in self.parts)
+
+
+def _decayed(saved: Saved, writes: bool, discards: bool) -> Saved:
+    history = History(saved.drive.sectors)
+    history.map = saved.map
+    history.decay(writes, discards, "", 0)
+    return saved
+
+
+class Reader:
+    """A history file of a disk that is here."""
+
+    def __init__(self, path: Path, devices: Devices) -> None:
+        self.path = path
+        saved, _ = read_history(path)
+        device = find_drive(devices, saved.drive)
+        if device is None:
+            raise OpwatchError(f"{path} is the history of {saved.drive.name}, which is not here")
+        self.device: BlockDevice = device
+        self._drive = identify(devices, device)
+        if is_other(saved.drive, self._drive):
+            raise RefusedError(f"{path} is the history of another drive that was {device.name} then")
+        self._disk = disk_of_requests(devices, device)
+
+    def read(self, newer_than_ns: int) -> Remembered:
+        """The map as it was at a moment after `newer_than_ns`, as far as that can be proven."""
+        counts, end = Counts(self._disk), time.monotonic() + _PATIENCE_S
+        try:
+            while True:
+                saved, alive = read_history(self.path)
+                now = counts.read()
+                waits = alive and time.monotonic() < end
+                found = self._judge(saved, now, newer_than_ns if alive else None, waits=waits)
+                if found:
+                    return found
+                if now and not waits:
+                    return self._after_gap(saved, now)
+                time.sleep(0.1)
+        finally:
+            counts.close()
+
+    def _judge(
+        self, saved: Saved, now: tuple[int, int] | None, newer_than_ns: int | None, *, waits: bool
+    ) -> Remembered | None:
+        """What the file proves; None when it is older than what happened since. `newer_than_ns` is None when
+        nobody records any more."""
+        look = saved.look
+        why = other_life(saved, self._drive, read_moment(self.device))
+        if now is None:
+            why = "the kernel's counts cannot be read"
+        elif not waits and (now[0] < look.written or now[1] < look.discarded):
+            # While somebody records, the kernel may be about to count what was seen.
+            why = "the kernel's counts began anew"
+        if why:
+            return self._remembered(_decayed(saved, True, True), (f"nothing is known: {why}",))
+        alive = newer_than_ns is not None
+        fresh = newer_than_ns is not None and look.mono_ns > newer_than_ns
+        if now != (look.written, look.discarded) and not fresh:
+            return None
+        doubts = []
+        if look.written_slack != 0:
+            doubts.append(f"up to {_sectors(look.written_slack)} of writes may have been missed")
+        if look.discarded_slack != 0:
+            doubts.append(f"up to {_sectors(look.discarded_slack)} of discards may have been missed")
+        _decayed(saved, look.written_slack != 0, look.discarded_slack != 0)
+        return self._remembered(saved, tuple(doubts), () if alive else (GAP_NOTE,))
+
+    def _after_gap(self, saved: Saved, now: tuple[int, int]) -> Remembered:
+        """Nobody records any more, and the disk was used since."""
+        writes, discards = saved.look.used_since(now)
+        what = " and ".join(word for word, so in (("written to", writes), ("discarded", discards)) if so)
+        doubt = f"the disk was {what} since the recording"
+        return self._remembered(_decayed(saved, writes, discards), (doubt,), (GAP_NOTE,))
+
+    def _remembered(self, saved: Saved, doubts: tuple[str, ...], notes: tuple[str, ...] = ()) -> Remembered:
+        return Remembered(
+            self.path,
+            saved.look,
+            saved.map.extents(State.WRITTEN),
+            saved.map.extents(State.UNKNOWN),
+            doubts,
+            tuple(dict.fromkeys((*saved.look.notes, *notes))),
+        )
+
+
+def _sectors(slack: int | None) -> str:
+    return "an unknown number" if slack is None else f"{slack * 512} bytes"
+
+
+class Comparison:
+    """One figure of a mounted file system, or of a device that nothing is on."""
+
+    def __init__(self, stack: Stack, mount: Mount | None, files: Sequence[Path], devices: Devices) -> None:
+        self._stack, self._mount, self._devices = stack, mount, devices
+        self._readers = [Reader(path, devices) for path in files]
+        names = [reader.device.name for reader in self._readers]
+        if len(set(names)) < len(names):
+            raise RefusedError(f"two histories are of one disk: {', '.join(names)}")
+        self._notes: tuple[str, ...] = ()
+
+    def run(self) -> Found:
+        """What is free before and after the map was right is taken for free at that moment."""
+        begin = time.monotonic()
+        before = self._free(settled=True)
+        by_name = {reader.device.name: reader for reader in self._readers}
+        if not any(landing.device in by_name for landing in before):
+            lies = ", ".join(dict.fromkeys(landing.device for landing in before))
+            raise NotEnoughData(f"the free space lies on {lies or 'nothing'}, of which no history was given")
+        now = time.monotonic_ns()
+        remembered = {name: reader.read(now) for name, reader in by_name.items()}
+        both = still(before, self._free(settled=False))
+        parts = [self._part(landing, remembered.get(landing.device)) for landing in both]
+        return Found(tuple(parts), time.monotonic() - begin, self._notes)
+
+    def _free(self, *, settled: bool) -> list[Landing]:
+        found, self._notes = free_landings(self._devices, self._stack, self._mount, settled=settled)
+        return found
+
+    def _part(self, landing: Landing, remembered: Remembered | None) -> Part:
+        free = landing.extents
+        size, offset = granule_of(self._stack.layer(landing.device))
+        device = self._devices.by_name(landing.device)
+        return Part(
+            landing,
+            device.size_bytes if device else 0,
+            size,
+            free.total - free.granules(size, offset).total,
+            (free & remembered.held).total if remembered else 0,
+            (free & remembered.unknown).total if remembered else free.total,
+            remembered,
+        )

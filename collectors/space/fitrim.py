@@ -1,0 +1,77 @@
+"""FITRIM, guarded: only on a mount point, for on any other path it trims the file system that holds it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+
+from opwatch.collectors.space.mount_handle import opened
+from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported, UsageError
+from opwatch.host.usage import Mount, Usage, mount_of, read_usage
+
+FITRIM = 0xC0185879
+_RANGE = struct.Struct("=3Q")
+EVERYTHING = 0xFFFFFFFFFFFFFFFF
+
+
+# The server or the host trims these, or nobody can.
+_ELSEWHERE = ("nfs", "nfs4", "cifs", "smb3", "ceph", "glusterfs", "9p", "virtiofs", "afs", "lustre", "fuse")
+_LAYERED = ("overlay", "aufs", "ecryptfs")
+
+
+def mounted_at(path: str, usage: Usage | None = None) -> Mount:
+    """The mount whose mount point this is; UsageError or RefusedError, with what to name instead."""
+    real = os.path.realpath(path)
+    found = mount_of(real, (usage or read_usage()).mounts)
+    if found and found.point == real:
+        return found
+    try:
+        os.stat(real)  # noqa: PTH116
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    where = f"; it lies on the one at {found.point}: name that one" if found else ""
+    raise RefusedError(f"{path} is not a mount point{where}")
+
+
+def check_mount(path: str, usage: Usage | None = None) -> Mount:
+    """The mount at a path whose trim is ours to ask for; RefusedError with the reason for every other."""
+    mount = mounted_at(path, usage)
+    kind = mount.filesystem
+    if kind in _ELSEWHERE or (kind.startswith("fuse") and kind != "fuseblk"):
+        raise RefusedError(
+            f"{mount.point} is a network or user-space filesystem ({kind}): trim where its data lie"
+        )
+    if kind in _LAYERED:
+        raise RefusedError(
+            f"{mount.point} is a layer over other filesystems ({kind}): trim the one below it, which may "
+            "belong to somebody else"
+        )
+    if "ro" in mount.options or "ro" in mount.super_options:
+        raise RefusedError(f"{mount.point} is mounted read-only: its free space is not to be touched")
+    return mount
+
+
+def fitrim(mount: Mount, start: int = 0, length: int = EVERYTHING, minlen: int = 0) -> int:
+    """Trim free space of a range, in the file system's own addresses; returns the bytes that the kernel
+    claims to have trimmed, which may be less or more than what reached the drive."""
+    buffer = bytearray(_RANGE.pack(start, length, minlen))
+    with opened(mount) as descriptor:
+        try:
+            fcntl.ioctl(descriptor, FITRIM, buffer)
+        except OSError as error:
+            raise _explained(error, mount) from error
+    claimed: int = _RANGE.unpack(buffer)[1]
+    return claimed
+
+
+def _explained(error: OSError, mount: Mount) -> OpwatchError:
+    where = f"{mount.point}: {mount.filesystem}"
+    if error.errno == errno.EPERM:
+        return PermissionMissing(f"{where}: FITRIM needs CAP_SYS_ADMIN")
+    if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS):
+        return Unsupported(f"{where}: the discard operation is not supported here")
+    if error.errno == errno.EROFS:
+        return Unsupported(f"{where}: read-only, or mounted without its journal: it takes no FITRIM")
+    return OpwatchError(f"{where}: FITRIM failed: {error.strerror}")

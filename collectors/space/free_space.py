@@ -1,0 +1,184 @@
+"""Which bytes of its devices a mounted file system leaves free, as the kernel says."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import stat
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from opwatch.collectors.space.btrfs import Geometry, read_geometry, tree
+from opwatch.collectors.space.f2fs import read_free
+from opwatch.collectors.space.mount_handle import opened
+from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
+from opwatch.host.usage import Mount
+from opwatch.trim.space import btrfs, fsmap
+from opwatch.trim.space.extents import Extents
+
+Number = tuple[int, int]
+_GETFSMAP = 0xC0C0583B
+_RECORDS = 16384
+# What is known of file systems that are not asked, and why.
+_REFUSED = {
+    "vfat": "FAT has no call that tells its free clusters",
+    "exfat": "exFAT has no call that tells its free clusters",
+    "ntfs3": "NTFS has no call that tells its free clusters",
+    "zfs": "ZFS tells its free space to zdb alone",
+    "bcachefs": "bcachefs has no call that tells its free buckets",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FreeSpace:
+    """Free bytes by device number. `notes` say what is not in it, in words."""
+
+    filesystem: str
+    block_bytes: int
+    extents: dict[Number, Extents]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        return sum(each.total for each in self.extents.values())
+
+
+def settle(descriptor: int) -> None:
+    """Have the file system write down what it holds back: what was deleted is free only then."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syncfs(descriptor):
+        raise OpwatchError(f"the file system cannot be synced: {os.strerror(ctypes.get_errno())}")
+
+
+def read_free_space(mount: Mount, window: tuple[int, int] | None = None) -> FreeSpace:
+    """The free space of a mounted file system; at least what lies in a window of its main device, if there
+    is one, which is quicker. Unsupported, with the reason, where the kernel has no call for it;
+    PermissionMissing where that call is root's."""
+    refused = _REFUSED.get(mount.filesystem)
+    with opened(mount) as descriptor:
+        try:
+            if refused:
+                status = os.fstatvfs(descriptor)
+                count = status.f_bfree * status.f_frsize
+                raise Unsupported(f"{refused}; by its own count {count} bytes are free")
+            if mount.filesystem == "btrfs":
+                return _of_btrfs(descriptor)
+            if mount.filesystem == "f2fs":
+                return _of_f2fs(descriptor)
+            return _of_map(descriptor, mount, window)
+        except OSError as error:
+            raise _explained(error, mount) from error
+
+
+def _explained(error: OSError, mount: Mount) -> OpwatchError:
+    if error.errno in (errno.EPERM, errno.EACCES):
+        return PermissionMissing(f"{mount.point}: the free space of {mount.filesystem} needs CAP_SYS_ADMIN")
+    if error.errno in (errno.ENOTTY, errno.EOPNOTSUPP, errno.EINVAL):
+        return Unsupported(
+            f"{mount.point}: {mount.filesystem} has no call that tells its free blocks (FS_IOC_GETFSMAP)"
+        )
+    return OpwatchError(f"{mount.point}: the free space cannot be read: {error.strerror}")
+
+
+def _answers(descriptor: int, main: Number, window: tuple[int, int] | None) -> Iterator[fsmap.Answer]:
+    resume, highest = None, None
+    if window:
+        resume, highest = (fsmap.key(main, at) for at in window)
+    while True:
+        buffer = fsmap.question(_RECORDS, resume, highest)
+        fcntl.ioctl(descriptor, _GETFSMAP, buffer)
+        try:
+            answer = fsmap.decode(buffer)
+        except ValueError as error:
+            raise OpwatchError(f"the kernel's answer makes no sense: {error}") from error
+        yield answer
+        if answer.resume is None:
+            return
+        resume = answer.resume
+
+
+def _of_map(descriptor: int, mount: Mount, window: tuple[int, int] | None) -> FreeSpace:
+    status = os.fstat(descriptor)
+    main = (os.major(status.st_dev), os.minor(status.st_dev))
+    found: defaultdict[Number, list[Extents]] = defaultdict(list)
+    for answer in _answers(descriptor, main, window):
+        for dev, part in answer.free.items():
+            found[dev].append(part)
+    # The realtime and log devices of XFS: their addresses are no bytes of the data device.
+    others = sorted(dev for dev in found if dev != main)
+    notes = [
+        f"free space on {dev[0]}:{dev[1]}, a realtime or log device of the file system, is not looked at"
+        for dev in others
+    ]
+    block = os.fstatvfs(descriptor).f_bsize
+    return FreeSpace(mount.filesystem, block, {main: Extents.joined(found[main])}, tuple(notes))
+
+
+def _of_f2fs(descriptor: int) -> FreeSpace:
+    number = os.fstat(descriptor).st_dev
+    dev = (os.major(number), os.minor(number))
+    device = Path(f"/sys/dev/block/{dev[0]}:{dev[1]}").resolve().name
+    block, extents, notes = read_free(device)
+    return FreeSpace("f2fs", block, {dev: extents}, notes)
+
+
+def _of_btrfs(descriptor: int) -> FreeSpace:
+    geometry = read_geometry(descriptor)
+    chunks = read_chunks(descriptor)
+    free = _free_in_chunks(descriptor, chunks, geometry)
+    dev_extents = [item for item in tree(descriptor, btrfs.DEV_TREE) if item.type == btrfs.DEV_EXTENT]
+    sizes = {member.number: member.size_bytes for member in geometry.members}
+    with _decoding():
+        by_number = btrfs.free_by_device(chunks, free, dev_extents, sizes)
+    extents, notes = {}, []
+    for member in geometry.members:
+        number = device_number(member.path)
+        if number:
+            extents[number] = by_number[member.number]
+        else:
+            notes.append(f"device {member.number} of the btrfs is missing; its free space is not looked at")
+    if any(part.parities for part in chunks):
+        notes.append("of RAID 5 and 6, only whole stripes that are free count")
+    return FreeSpace("btrfs", geometry.sector_bytes, extents, tuple(notes))
+
+
+def read_chunks(descriptor: int) -> list[btrfs.Chunk]:
+    """Where the logical addresses of a btrfs lie on its devices."""
+    items = [item for item in tree(descriptor, btrfs.CHUNK_TREE) if item.type == btrfs.CHUNK_ITEM]
+    with _decoding():
+        return [btrfs.chunk(item) for item in items]
+
+
+def _free_in_chunks(descriptor: int, chunks: list[btrfs.Chunk], geometry: Geometry) -> Extents:
+    try:
+        items = list(tree(descriptor, btrfs.FREE_SPACE_TREE))
+    except FileNotFoundError:  # made without one: what the extent tree does not name is free
+        used = btrfs.used_of_extent_tree(tree(descriptor, btrfs.EXTENT_TREE), geometry.node_bytes)
+        return Extents.of((part.start, part.end) for part in chunks) - used
+    with _decoding():
+        return btrfs.free_of_free_space_tree(items, geometry.sector_bytes)
+
+
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """What the pure decoders refuse is an error with a name."""
+    try:
+        yield
+    except ValueError as error:
+        raise OpwatchError(f"the trees of the btrfs make no sense: {error}") from error
+
+
+def device_number(path: str) -> Number | None:
+    """The number of a block device by its node; None when there is none."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    if not stat.S_ISBLK(status.st_mode):
+        return None
+    return os.major(status.st_rdev), os.minor(status.st_rdev)

@@ -1,0 +1,99 @@
+"""From the addresses of a file system to the lowest devices whose bytes can be read raw."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterable, Mapping
+
+from opwatch.collectors.space.btrfs import read_geometry
+from opwatch.collectors.space.free_space import device_number, read_chunks, read_free_space, settle
+from opwatch.collectors.space.mount_handle import opened
+from opwatch.errors import OpwatchError, Unsupported
+from opwatch.host.device import Devices
+from opwatch.host.usage import Mount
+from opwatch.trim.space import btrfs, fiemap
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.fiemap import FileExtent
+from opwatch.trim.space.remap import Landing, descend, joined
+from opwatch.trim.stack.layers import Stack
+
+Number = tuple[int, int]
+_FIEMAP = 0xC020660B
+_EXTENTS = 512
+
+
+def landings(devices: Devices, stack: Stack, extents: Mapping[Number, Extents]) -> list[Landing]:
+    """Where bytes of the file system's devices, by number, are read."""
+    found: list[Landing] = []
+    for number, part in extents.items():
+        device = devices.by_number(*number)
+        if device is None:
+            raise OpwatchError(f"the file system's device {number[0]}:{number[1]} is gone")
+        found += descend(stack, device.name, part)
+    return joined(found)
+
+
+def free_landings(
+    devices: Devices, stack: Stack, mount: Mount | None, *, settled: bool
+) -> tuple[list[Landing], tuple[str, ...]]:
+    """(where free space lies, what is to be said of it); a device without a mount is free as a whole.
+    `settled`: after what the file system holds back was written down."""
+    if not mount:
+        top = stack.layers[0]
+        major, minor = (int(each) for each in top.dev.split(":"))
+        whole = Extents.of([(0, top.size_bytes)])
+        return landings(devices, stack, {(major, minor): whole}), ()
+    if settled:
+        with opened(mount) as descriptor:
+            settle(descriptor)
+    found = read_free_space(mount)
+    return landings(devices, stack, found.extents), found.notes
+
+
+def file_extents(descriptor: int) -> list[FileExtent]:
+    """Where the file lies, in the addresses of its file system."""
+    buffer = fiemap.question(_EXTENTS)
+    try:
+        fcntl.ioctl(descriptor, _FIEMAP, buffer)
+        return fiemap.decode(buffer)
+    except OSError as error:
+        raise Unsupported(f"the file system does not tell where its files lie: {error.strerror}") from error
+    except ValueError as error:
+        raise OpwatchError(f"the kernel's answer makes no sense: {error}") from error
+
+
+class Places:
+    """Addresses of a file system as bytes of its devices. One device is simple; btrfs has chunks."""
+
+    def __init__(self, filesystem: str, descriptor: int, main: Number) -> None:
+        self._main = main
+        self._chunks: list[btrfs.Chunk] = []
+        self._numbers: dict[int, Number] = {}
+        if filesystem == "btrfs":
+            self._chunks = read_chunks(descriptor)
+            for member in read_geometry(descriptor).members:
+                number = device_number(member.path)
+                if number:
+                    self._numbers[member.number] = number
+
+    def of(self, start: int, end: int) -> dict[Number, Extents]:
+        """All copies of a range of addresses, by device number."""
+        if not self._chunks:
+            return {self._main: Extents.of([(start, end)])}
+        found: dict[Number, list[tuple[int, int]]] = {}
+        for number, low, high in self._copies(start, end):
+            found.setdefault(number, []).append((low, high))
+        return {number: Extents.of(pairs) for number, pairs in found.items()}
+
+    def trim_from(self, start: int) -> int:
+        """Where a trim must begin to reach an address: btrfs passes over a block group that it does not begin
+        at or before."""
+        return next((part.start for part in self._chunks if part.start <= start < part.end), start)
+
+    def _copies(self, start: int, end: int) -> Iterable[tuple[Number, int, int]]:
+        for part in self._chunks:
+            low, high = max(start, part.start), min(end, part.end)
+            if low < high:
+                for member, first, last in btrfs.physical(part, low, high):
+                    if member in self._numbers:
+                        yield self._numbers[member], first, last

@@ -1,0 +1,65 @@
+"""What a drive says of trimmed blocks: how they read, and how much it holds by its own count."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+
+from opwatch.collectors.firmware.simulated import find_simulated
+from opwatch.collectors.firmware.transports import KernelTransport
+from opwatch.collectors.space.raw_disk import open_device
+from opwatch.counters.decode import identify
+from opwatch.errors import OpwatchError
+from opwatch.host.device import BlockDevice
+from opwatch.trim.stale.sentinel import Seen
+
+_READS = {"zeros": Seen.ZEROS, "ones": Seen.ONES}
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What blocks read as once they are trimmed, and who says so. `reads` is None when nobody does."""
+
+    reads: Seen | None
+    words: str
+
+
+def _namespace(device: BlockDevice) -> identify.Namespace | None:
+    """Identify Namespace of an NVMe or a simulated drive; None for all others."""
+    simulated = find_simulated(device)
+    if simulated:
+        return identify.decode_namespace(simulated.identify(identify.NAMESPACE, 1))
+    number = device.number("nsid")
+    if not number:
+        return None
+    with closing(KernelTransport(open_device(device))) as transport:
+        return identify.decode_namespace(transport.identify(identify.NAMESPACE, number))
+
+
+def promise(device: BlockDevice) -> Promise:
+    """Of a whole disk, or of what is built on others."""
+    try:
+        namespace = _namespace(device)
+    except OpwatchError as error:
+        return Promise(None, f"what the drive promises cannot be read: {error}")
+    if namespace:
+        reads = _READS.get(namespace.deallocated_read or "")
+        said = f"trimmed blocks read as {reads}" if reads else "nothing about how trimmed blocks read"
+        return Promise(reads, f"the drive says {said} (NVMe DLFEAT)")
+    if device.kind() in ("loop", "zram"):
+        return Promise(Seen.ZEROS, f"holes of a {device.kind()} device read as zeros")
+    page = device.raw("device/vpd_pgb2") or b""
+    if len(page) > 5 and page[1] == 0xB2 and page[5] >> 2 & 7 == 1:
+        return Promise(Seen.ZEROS, "the drive says trimmed blocks read as zeros (SCSI LBPRZ)")
+    return Promise(None, "the drive does not say how trimmed blocks read")
+
+
+def held_by_count(device: BlockDevice) -> int | None:
+    """NUSE in bytes: what an NVMe drive counts as in use. None where it does not tell."""
+    try:
+        namespace = _namespace(device)
+    except OpwatchError:
+        return None
+    if not namespace or not namespace.lba_bytes or namespace.used_lbas is None:
+        return None
+    return namespace.used_lbas * namespace.lba_bytes

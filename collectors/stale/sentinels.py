@@ -1,0 +1,320 @@
+"""Files of known contents, deleted and trimmed, to see what the drive then gives for their blocks.
+
+Nothing is written but these files. They have no name from their birth on (O_TMPFILE), so that a kill at any
+moment leaves nothing behind; a file system without such files gets names, which the next run removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import secrets
+import stat
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from opwatch.collectors.space.fitrim import fitrim
+from opwatch.collectors.space.free_space import FreeSpace, Number, read_free_space, settle
+from opwatch.collectors.space.lowest import Places, file_extents
+from opwatch.collectors.space.mount_handle import opened
+from opwatch.collectors.space.raw_disk import RawDisk
+from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported
+from opwatch.host.device import Devices
+from opwatch.host.usage import Mount
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.remap import descend
+from opwatch.trim.stack.layers import Layer, Stack
+from opwatch.trim.stale.sentinel import BLOCK, Judgement, Seen, digest, pattern, seen
+
+_PREFIX = ".opwatch-sentinel-"
+_NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)
+_PUNCH_HOLE = 3  # and keep the size
+_FREED_WITHIN_S = 10.0
+
+
+class Block(NamedTuple):
+    """A block of a sentinel: at `at` of the file system's device, read at `offset` of the lowest one."""
+
+    file: int
+    number: Number
+    at: int
+    device: str
+    offset: int
+    encrypted: bool
+    before: bytes  # digest of what the lowest device gave before
+
+
+def granule_of(layer: Layer | None) -> tuple[int, int]:
+    """(size, offset) of what a device gives up as one, in bytes; one sector where it does not say."""
+    return (layer.granule if layer else None) or (512, 0)
+
+
+def prove_sizes(stack: Stack) -> tuple[int, ...]:
+    """Sizes that tell granules apart: a block, a granule, and two that hold many of them."""
+    granules = {granule_of(layer)[0] for layer in stack.leaves()}
+    fitting = {-(-size // BLOCK) * BLOCK for size in granules if size <= 64 << 20}
+    return tuple(sorted({BLOCK, 1 << 20, 8 << 20} | fitting))
+
+
+class Sentinels:
+    """Sentinel files of one mounted file system: plant() writes and maps them, give_up() deletes them, then
+    the caller trims (or trim() does, these ranges only), and judge() reads. Closing deletes what is left."""
+
+    def __init__(
+        self, mount: Mount, stack: Stack, sizes: Sequence[int], devices: Devices | None = None
+    ) -> None:
+        self._mount = mount
+        self._stack = stack
+        self._sizes = sizes
+        self._devices = devices or Devices()
+        self._run = secrets.token_bytes(16)
+        self._opened = contextlib.ExitStack()
+        self._home = -1  # the folder that the files are made in
+        self._files: list[int] = []
+        self._disks: dict[str, RawDisk] = {}
+        self._blocks: list[Block] = []
+        self._reasons: dict[int, str] = {}
+        self.ranges = Extents()  # to trim, in the file system's own addresses
+        self.checks_reallocation = True
+        self._inner = Extents()  # the blocks but for the edges of each piece
+        self._window: tuple[int, int] | None = None  # of the file system's device, where the blocks lie
+
+    def __enter__(self) -> Sentinels:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close_files()
+        for disk in self._disks.values():
+            disk.close()
+        self._opened.close()
+
+    def plant(self) -> None:
+        """Write the files, find their blocks, and read them raw: they must be on the drive already."""
+        self._home = self._opened.enter_context(opened(self._mount))
+        _sweep(self._home)
+        self._require_room()
+        for number, size in enumerate(self._sizes):
+            self._files.append(self._write(number, size))
+        settle(self._home)
+        status = os.fstat(self._home)
+        main = (os.major(status.st_dev), os.minor(status.st_dev))
+        places = Places(self._mount.filesystem, self._home, main)
+        pairs: list[tuple[int, int]] = []
+        for number, file in enumerate(self._files):
+            try:
+                size = self._sizes[number]
+                # XFS preallocates behind the end.
+                extents = [each for each in file_extents(file) if each.logical + each.length <= size]
+                unusable = next((each.unusable for each in extents if each.unusable), None)
+                if unusable or not extents:
+                    self._reasons[number] = f"its place on the disk is {unusable or 'not known'}"
+                    continue
+                pairs += [(places.trim_from(each.physical), each.physical + each.length) for each in extents]
+                for each in extents:
+                    self._blocks += self._located(number, places, each.physical, each.length)
+            except Unsupported as error:
+                self._reasons[number] = str(error)
+        self.ranges = Extents.of(pairs)
+        # Not for btrfs, which frees no part of a piece.
+        self._inner = Extents.of((start + BLOCK, end - BLOCK) for start, end in pairs)
+        if self._blocks:
+            places_at = [block.at for block in self._blocks]
+            self._window = (min(places_at), max(places_at) + BLOCK)
+
+    def _require_room(self) -> None:
+        """Twice of what is written, and a share of the file system that others may need."""
+        info = os.fstatvfs(self._home)
+        room = info.f_bavail * info.f_frsize
+        needed = 2 * sum(self._sizes) + min(info.f_blocks * info.f_frsize // 100, 256 << 20)
+        if info.f_flag & os.ST_RDONLY:
+            raise RefusedError(f"{self._mount.point} is mounted read-only: no sentinel can be written")
+        if room < needed:
+            raise RefusedError(
+                f"{self._mount.point} has {room} bytes left, and sentinels want {needed}: free some space"
+            )
+
+    def _write(self, number: int, size: int) -> int:
+        file = _unnamed(self._home, self._mount.point)
+        try:
+            for block in range(size // BLOCK):
+                data = pattern(self._run, number, block)
+                if os.write(file, data) != BLOCK:
+                    raise OpwatchError(f"{self._mount.point}: a sentinel could not be written in full")
+            os.fsync(file)
+        except OSError as error:
+            os.close(file)
+            raise OpwatchError(f"{self._mount.point}: a sentinel: {error.strerror}") from error
+        except BaseException:
+            os.close(file)
+            raise
+        return file
+
+    def _located(self, number: int, places: Places, start: int, length: int) -> Iterator[Block]:
+        blocks = self._sizes[number] // BLOCK
+        expected = {digest(pattern(self._run, number, block)) for block in range(blocks)}
+        for at in range(start, start + length - BLOCK + 1, BLOCK):
+            for device, extents in places.of(at, at + BLOCK).items():
+                for first, last in extents:
+                    yield from self._block(number, device, first, last, expected)
+
+    def _block(self, number: int, on: Number, first: int, last: int, expected: set[bytes]) -> Iterator[Block]:
+        device = self._devices.by_number(*on)
+        if device is None or last - first != BLOCK:
+            return
+        for landing in descend(self._stack, device.name, Extents.of([(first, last)])):
+            offset, end = next(iter(landing.extents))
+            if end - offset != BLOCK:
+                continue  # cut in two by a layer's edge
+            held = self._disk(landing.device).read(offset, BLOCK)
+            if held is None or not any(held):
+                self._reasons[number] = "its blocks cannot be read back where they should lie"
+            elif not landing.encrypted and digest(held) not in expected:
+                self._reasons[number] = "other data lie where its blocks should: the way down is not exact"
+            else:
+                yield Block(number, on, first, landing.device, offset, landing.encrypted, digest(held))
+
+    def _disk(self, device: str) -> RawDisk:
+        if device not in self._disks:
+            self._disks[device] = RawDisk(device)
+        return self._disks[device]
+
+    def places(self, device: str, *, inner: bool = False) -> Extents:
+        """Where the sentinels lie on a device that is read; without the edges that give_up() may keep."""
+        return Extents.of(
+            (block.offset, block.offset + BLOCK)
+            for block in self._blocks
+            if block.device == device and (not inner or self._is_inner(block))
+        )
+
+    def give_up(self, *, keep_edges: bool = False) -> None:
+        """Delete the files and wait until the file system counts their blocks as free. With `keep_edges` the
+        first and last block of each piece stay in use, so that a trim of what is between ends there: most
+        file systems would go on to the end of the free extent. Not on btrfs, which frees whole pieces."""
+        if keep_edges:
+            self._punch()
+        else:
+            self._close_files()
+        freed = [block for block in self._blocks if not keep_edges or self._is_inner(block)]
+        end = time.monotonic() + _FREED_WITHIN_S
+        while time.monotonic() < end:
+            settle(self._home)
+            free = self._free()
+            if free is None or all(_is_free(free, block) for block in freed):
+                return
+            time.sleep(0.05)
+
+    def _punch(self) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        for file in self._files:
+            for piece in file_extents(file):
+                inner = (piece.logical + BLOCK, piece.length - 2 * BLOCK)
+                args = [ctypes.c_longlong(value) for value in inner]
+                if inner[1] > 0 and libc.fallocate(file, _PUNCH_HOLE, *args):
+                    raise OpwatchError(f"{self._mount.point}: no hole: {os.strerror(ctypes.get_errno())}")
+
+    def _is_inner(self, block: Block) -> bool:
+        return self._inner.covers(block.at, block.at + BLOCK)
+
+    def trim(self) -> int:
+        """Trim the ranges of the sentinels; returns what the kernel claims. Most file systems trim whole
+        free extents that touch them; btrfs trims block groups from their beginning, and all unallocated space
+        as well."""
+        return sum(fitrim(self._mount, start, end - start) for start, end in self.ranges)
+
+    def judge(self, wait_s: float = 0.0) -> list[Judgement]:
+        """How each sentinel reads now; a drive that takes its time is asked again for so long."""
+        end = time.monotonic() + wait_s
+        while True:
+            found = self._judge()
+            if not any(each.inside[Seen.UNCHANGED] for each in found) or time.monotonic() >= end:
+                return found
+            time.sleep(0.2)
+
+    def _judge(self) -> list[Judgement]:
+        free = self._free()
+        read = [(block, self._disk(block.device).read(block.offset, BLOCK)) for block in self._blocks]
+        for disk in self._disks.values():
+            disk.require_same()
+        later = self._free()
+        found: dict[Block, Seen] = {}
+        for block, data in read:
+            is_free = free is None or later is None or (_is_free(free, block) and _is_free(later, block))
+            found[block] = seen(block.before, data) if is_free else Seen.REALLOCATED
+        return list(self._judgements(found))
+
+    def _judgements(self, found: dict[Block, Seen]) -> Iterator[Judgement]:
+        for number, size in enumerate(self._sizes):
+            mine = [block for block in found if block.file == number]
+            for device in dict.fromkeys(block.device for block in mine):
+                there = [block for block in mine if block.device == device]
+                freed = [block for block in there if found[block] is not Seen.REALLOCATED]
+                extents = Extents.of((block.offset, block.offset + BLOCK) for block in freed)
+                whole = extents.granules(*granule_of(self._stack.layer(device)))
+                inside, edges = Counter[Seen](), Counter[Seen]()
+                for block in there:
+                    is_inside = whole.covers(block.offset, block.offset + BLOCK)
+                    (inside if is_inside else edges)[found[block]] += 1
+                yield Judgement(
+                    size,
+                    device,
+                    there[0].encrypted,
+                    tuple(block.offset for block in there),
+                    inside,
+                    edges,
+                    self._reasons.get(number),
+                    extents,
+                )
+            if not mine:
+                reason = self._reasons.get(number, "none of its blocks could be found on a disk")
+                yield Judgement(size, "", False, (), Counter(), Counter(), reason)
+
+    def _free(self) -> FreeSpace | None:
+        """The free space now; None where the file system does not tell, and nothing can be checked."""
+        try:
+            return read_free_space(self._mount, self._window)
+        except Unsupported:
+            self.checks_reallocation = False
+            return None
+
+    def _close_files(self) -> None:
+        while self._files:
+            with contextlib.suppress(OSError):
+                os.close(self._files.pop())
+
+
+def _is_free(free: FreeSpace, block: Block) -> bool:
+    extents = free.extents.get(block.number)
+    return extents is not None and extents.covers(block.at, block.at + BLOCK)
+
+
+def _unnamed(home: int, point: str) -> int:
+    """A new file without a name, in the folder that is open."""
+    flags = os.O_RDWR | os.O_CLOEXEC
+    try:
+        return os.open(".", os.O_TMPFILE | flags, 0o600, dir_fd=home)
+    except PermissionError as error:
+        raise PermissionMissing(f"{point}: no file may be made there; run it as root") from error
+    except OSError as error:
+        if error.errno not in _NO_TMPFILE:
+            raise OpwatchError(f"{point}: no file can be made there: {error.strerror}") from error
+    name = f"{_PREFIX}{secrets.token_hex(8)}"
+    try:
+        file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | flags, 0o600, dir_fd=home)
+    except OSError as error:
+        raise OpwatchError(f"{point}: no file can be made there: {error.strerror}") from error
+    os.unlink(name, dir_fd=home)
+    return file
+
+
+def _sweep(home: int) -> None:
+    """Remove what a run left that was killed between naming a file and unnaming it: empty files."""
+    for name in os.listdir(home):
+        if name.startswith(_PREFIX):
+            with contextlib.suppress(OSError):
+                status = os.stat(name, dir_fd=home, follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_size == 0:
+                    os.unlink(name, dir_fd=home)

@@ -1,0 +1,348 @@
+"""Samples free space raw and calibrates what is read: how much of it the drive still holds as data."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from opwatch.collectors.firmware.simulated import find_simulated
+from opwatch.collectors.space.lba_status import held_by_map
+from opwatch.collectors.space.lowest import free_landings
+from opwatch.collectors.space.mount_handle import opened
+from opwatch.collectors.space.raw_disk import RawDisk, life_of
+from opwatch.collectors.stale.readback import held_by_count, promise
+from opwatch.collectors.stale.sentinels import Sentinels, granule_of
+from opwatch.errors import BadInput, NotEnoughData, OpwatchError
+from opwatch.foreign import parse_json, read_bytes, table_of
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.usage import Mount
+from opwatch.trim.space.remap import Landing, still
+from opwatch.trim.stack.layers import Stack
+from opwatch.trim.stale.estimate import Share, estimate
+from opwatch.trim.stale.sampling import Blocks, Counted, sample
+from opwatch.trim.stale.sentinel import BLOCK, Seen, verdict
+from opwatch.trim.stale.stale import Calibration, Count, Mapped, calibrate
+
+_SENTINEL_BYTES, _SENTINEL_MOST = 1 << 20, 64 << 20
+_COUNT_FALLS_WITHIN_S = 2.5
+_READ_BACK: dict[Seen | None, str] = {
+    Seen.ZEROS: "as zeros",
+    Seen.ONES: "as ones",
+    Seen.UNCHANGED: "unchanged: trims do not reach the drive, or it gives old data",
+}
+# Measured on 6.1 and 6.12: its thread looks at what was filed once in 60 s.
+_F2FS_FILES_TRIMS = (
+    "; f2fs with -o discard files a trim for up to a minute later: mount -o remount,nodiscard, ask again, "
+    "and remount with discard"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How to measure. `sentinel`: whether a file is written and its place trimmed to calibrate; None leaves
+    btrfs alone, where no small part can be trimmed by itself."""
+
+    confidence: float = 0.95
+    half_width: float = 0.005
+    seconds: float = 5.0
+    seed: int = 0
+    sentinel: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """A device that was read, and what it reads as when trimmed."""
+
+    landing: Landing
+    size_bytes: int
+    granule_bytes: int
+    untrimmable_bytes: int
+    calibration: Calibration
+
+    @property
+    def judged(self) -> bool:
+        return self.calibration.reads is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was seen. `share` is of the free space of the drives that can be judged, `judged_bytes` of it;
+    it has no samples when none can."""
+
+    drives: tuple[Drive, ...]
+    unit_bytes: int
+    free_bytes: int
+    judged_bytes: int
+    share: Share
+    taken: int
+    unreadable: int
+    count: Count | None
+    mapped: Mapped | None
+    seconds: float
+    notes: tuple[str, ...]
+
+
+class _Space:
+    """Free bytes by device, and what was read of them."""
+
+    def __init__(self, found: Sequence[Landing], unit: int, blocks: Blocks | None = None) -> None:
+        self.landings = found
+        self.unit = unit
+        self.blocks = blocks or Blocks([each.extents for each in found], unit)
+        self.seen: dict[int, Seen] = {}
+
+    def read(self, disks: Sequence[RawDisk], numbers: list[int]) -> Counted:
+        """Look at these blocks. What is no data by any calibration is counted as not held."""
+        numbers = sorted(numbers)
+        for index, disk in enumerate(disks):
+            mine = [(number, place[1]) for number in numbers if (place := self.blocks[number])[0] == index]
+            contents = disk.read_all([offset for _, offset in mine], self.unit)
+            for (number, _), data in zip(mine, contents, strict=True):
+                self.seen[number] = self._class(data)
+        found = Counter(self.seen[number] for number in numbers)
+        if found[Seen.UNREADABLE] == len(numbers):
+            names = ", ".join(dict.fromkeys(disk.device for disk in disks))
+            raise OpwatchError(
+                f"{names}: none of {len(numbers)} blocks could be read; is the drive still there?"
+            )
+        return Counted(found[Seen.OTHER], len(numbers) - found[Seen.UNREADABLE])
+
+    def _class(self, data: bytes | None) -> Seen:
+        if data is None:
+            return Seen.UNREADABLE
+        if data == bytes(self.unit):
+            return Seen.ZEROS
+        return Seen.ONES if data == b"\xff" * self.unit else Seen.OTHER
+
+    def keep_free(self, later: Sequence[Landing]) -> tuple[_Space, int]:
+        """The same of what is still free, and how many of the blocks that were read are not."""
+        now_free = still(self.landings, later)
+        kept = _Space(now_free, self.unit, self.blocks)  # numbers go on meaning what they meant
+        for number, seen in self.seen.items():
+            landing, offset = self.blocks[number]
+            if now_free[landing].extents.covers(offset, offset + self.unit):
+                kept.seen[number] = seen
+        return kept, len(self.seen) - len(kept.seen)
+
+    def tally(self, landing: int) -> Counter[Seen]:
+        return Counter(seen for number, seen in self.seen.items() if self.blocks[number].landing == landing)
+
+
+class Measurement:
+    """One estimate: of a mounted file system, or of a device that nothing is on."""
+
+    def __init__(self, stack: Stack, mount: Mount | None, asked: Asked, devices: Devices) -> None:
+        self._stack = stack
+        self._mount = mount
+        self._asked = asked
+        self._devices = devices
+        self._notes: list[str] = []
+        self._mapped: Mapped | None = None
+        self._lives = {
+            leaf.device: life_of(device)
+            for leaf in stack.leaves()
+            if (device := devices.by_name(leaf.device))
+        }
+
+    def run(self) -> Found:
+        """The blocks are read first and the drive is calibrated then, because most file systems trim more
+        than the range they are asked to."""
+        with opened(self._mount) if self._mount else contextlib.nullcontext():
+            return self._run()
+
+    def _run(self) -> Found:
+        begin = time.monotonic()
+        space = _Space(self._free(settled=True), self._unit())
+        if not len(space.blocks):
+            raise NotEnoughData("there is no free space, so nothing in it is stale")
+        self._sample(space)
+        taken = 0
+        if self._mount:
+            space, taken = space.keep_free(self._free(settled=False))
+        self._mapped = self._by_map(space.landings)
+        calibrations, count = self._calibrate(space.landings)
+        drives = [self._drive(landing, calibrations[landing.device]) for landing in space.landings]
+        return self._found(space, drives, taken, count, time.monotonic() - begin)
+
+    def _by_map(self, found: Sequence[Landing]) -> Mapped | None:
+        """The same by the drive's own map, where it has one; not to be believed yet."""
+        if len(found) != 1:
+            return None
+        held = held_by_map(self._device(found[0].device))
+        return Mapped((found[0].extents & held).total, follows=False) if held is not None else None
+
+    def _unit(self) -> int:
+        if not self._mount:
+            return BLOCK
+        with opened(self._mount) as descriptor:
+            return min(BLOCK, os.fstatvfs(descriptor).f_bsize)
+
+    def _free(self, *, settled: bool) -> list[Landing]:
+        found, notes = free_landings(self._devices, self._stack, self._mount, settled=settled)
+        self._notes = list(notes)
+        return found
+
+    def _sample(self, space: _Space) -> None:
+        with contextlib.ExitStack() as opened_disks:
+            disks = [
+                opened_disks.enter_context(RawDisk(each.device, life=self._lives.get(each.device)))
+                for each in space.landings
+            ]
+            end = time.monotonic() + self._asked.seconds
+            looks = sample(
+                len(space.blocks),
+                self._asked.seed,
+                self._asked.confidence,
+                self._asked.half_width,
+                lambda numbers: space.read(disks, numbers),
+                lambda: time.monotonic() < end,
+            )
+            for _ in looks:
+                pass
+            for disk in disks:
+                disk.require_same()
+
+    def _device(self, name: str) -> BlockDevice:
+        device = self._devices.by_name(name)
+        if device is None:
+            raise OpwatchError(f"{name} is gone")
+        return device
+
+    def _drive(self, landing: Landing, calibration: Calibration) -> Drive:
+        size, offset = granule_of(self._stack.layer(landing.device))
+        whole = landing.extents.granules(size, offset).total
+        return Drive(
+            landing,
+            self._device(landing.device).size_bytes,
+            size,
+            landing.extents.total - whole,
+            calibration,
+        )
+
+    def _calibrate(self, found: Sequence[Landing]) -> tuple[dict[str, Calibration], Count | None]:
+        names = list(dict.fromkeys(each.device for each in found))
+        promises = {name: promise(self._device(name)) for name in names}
+        sentinel: dict[str, Seen | None] = {}
+        count, words = None, "no sentinel was written: there is no file system to put it in"
+        if self._mount and self._asked.sentinel is False:
+            words = "no sentinel was written, as asked"
+        elif self._mount and self._asked.sentinel is None and self._mount.filesystem == "btrfs":
+            words = (
+                "no sentinel was written: btrfs would trim far more than its place. --sentinel does it "
+                "nevertheless"
+            )
+        elif self._mount:
+            try:
+                sentinel, count, words = self._run_sentinel(self._mount, names)
+            except OpwatchError as error:
+                words = f"no sentinel: {error}"
+        return {
+            name: calibrate(promises[name].reads, promises[name].words, sentinel.get(name), words, count)
+            for name in names
+        }, count
+
+    def _run_sentinel(
+        self, mount: Mount, names: Sequence[str]
+    ) -> tuple[dict[str, Seen | None], Count | None, str]:
+        granule = max(granule_of(self._stack.layer(name))[0] for name in names)
+        size = min(max(_SENTINEL_BYTES, -(-4 * granule // BLOCK) * BLOCK), _SENTINEL_MOST)
+        drive = self._device(names[0]) if len(names) == 1 else None
+        before = held_by_count(drive) if drive else None
+        keeps_edges = mount.filesystem != "btrfs"
+        with Sentinels(mount, self._stack, (size,), self._devices) as sentinels:
+            sentinels.plant()
+            written = held_by_count(drive) if drive else None
+            was_held = self._map_has(sentinels, drive, held=True)
+            sentinels.give_up(keep_edges=keeps_edges)
+            claimed = sentinels.trim()
+            if not keeps_edges:
+                self._notes.append(
+                    "with its sentinel's place, block groups and all unallocated space of the btrfs were "
+                    "trimmed: a second run finds less"
+                )
+            judged = sentinels.judge(1.0)
+            if self._mapped and was_held and self._map_has(sentinels, drive, held=False):
+                self._mapped = replace(self._mapped, follows=True)
+            count = self._count(drive, before, written, size - (2 * BLOCK if keeps_edges else 0))
+        found = {name: verdict(judged, name) for name in names}
+        reasons = [each.reason for each in judged if each.reason]
+        blocks = sum(each.judged for each in judged)
+        if not blocks:
+            reasons.append("its blocks were in use again, or could not be read")
+            return found, count, f"a sentinel told nothing: {reasons[0]}"
+        told = _READ_BACK.get(verdict(judged), "in several ways")
+        claim = f"the kernel claims {claimed} bytes"
+        words = f"a sentinel of {blocks} blocks was trimmed ({claim}) and read back {told}"
+        if mount.filesystem == "f2fs" and not claimed:
+            words += _F2FS_FILES_TRIMS
+        return found, count, words
+
+    def _map_has(self, sentinels: Sentinels, drive: BlockDevice | None, *, held: bool) -> bool:
+        """Whether the drive's own map holds all of the sentinel, or nothing of its whole granules."""
+        found = held_by_map(drive) if self._mapped and drive else None
+        if found is None or drive is None:
+            return False
+        place = sentinels.places(drive.name, inner=not held)
+        if held:
+            return not place - found
+        return not place.granules(*granule_of(self._stack.layer(drive.name))) & found
+
+    def _count(
+        self, drive: BlockDevice | None, before: int | None, written: int | None, trimmed: int
+    ) -> Count | None:
+        """The drive's own count after the trim, given the time that a drive may take for it."""
+        end = time.monotonic() + _COUNT_FALLS_WITHIN_S
+        while drive and before is not None and written is not None:
+            after = held_by_count(drive)
+            if after is None:
+                return None
+            found = Count(before, written, after, trimmed)
+            if not found.ignores or time.monotonic() > end:
+                return found
+            time.sleep(0.1)
+        return None
+
+    def _found(
+        self, space: _Space, drives: list[Drive], taken: int, count: Count | None, seconds: float
+    ) -> Found:
+        held = samples = judged_bytes = unreadable = 0
+        for index, drive in enumerate(drives):
+            tally = space.tally(index)
+            unreadable += tally[Seen.UNREADABLE]
+            reads = drive.calibration.reads
+            if reads is None:
+                continue
+            counted = sum(tally.values()) - tally[Seen.UNREADABLE]
+            samples, held = samples + counted, held + counted - tally[reads]
+            judged_bytes += drive.landing.extents.total
+        units = judged_bytes // space.unit
+        every = len(space.seen) + taken >= len(space.blocks)
+        return Found(
+            tuple(drives),
+            space.unit,
+            sum(each.extents.total for each in space.landings),
+            judged_bytes,
+            estimate(held, samples, samples if every else units, self._asked.confidence),
+            taken,
+            unreadable,
+            count,
+            self._mapped,
+            seconds,
+            tuple(self._notes),
+        )
+
+
+def simulated_physical_bytes(device: BlockDevice) -> int | None:
+    """The flash of a simulated drive that may hold data; None for every other one."""
+    found = find_simulated(device)
+    if not found:
+        return None
+    file = found.folder / "truth.json"
+    with contextlib.suppress(OSError, BadInput):
+        size = table_of(parse_json(read_bytes(file), str(file)), str(file)).get("physical_bytes")
+        return size if isinstance(size, int) else None
+    return None

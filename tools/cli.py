@@ -81,7 +81,7 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
         split = argv.index("--")
         before, behind = argv[:split], argv[split + 1 :]
     name, rest = _chosen(before)
-    command: Command = importlib.import_module(f"opwatch.tools.{name}")
+    command: Command = importlib.import_module(f"opwatch.tools.commands.{name}")
     parser = _parser(name, command)
     if behind == []:
         parser.error("there is no command behind --")

@@ -14,8 +14,8 @@ from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.fio.fio import run_fio
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.overhead import LOAD, program_statistics
-from opwatch.tools.watch import choose_leaves
+from opwatch.tools.commands.overhead import LOAD, program_statistics
+from opwatch.tools.commands.watch import choose_leaves
 
 from .figure import Figure
 from .peer import running_peer

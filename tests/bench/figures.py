@@ -19,8 +19,8 @@ from opwatch.collectors.block.blk import MOST_STAMPS, MOST_STAMPS_IN_ALL, BlockT
 from opwatch.collectors.fio.fio import run_fio
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.overhead import LOAD, CostMeter, program_statistics
-from opwatch.tools.watch import choose_leaves
+from opwatch.tools.commands.overhead import LOAD, CostMeter, program_statistics
+from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace import abi
 from opwatch.trace.hist import Histogram
 

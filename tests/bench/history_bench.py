@@ -17,7 +17,7 @@ from pathlib import Path
 from opwatch.collectors.history.changes import ChangeTracer
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.overhead import program_statistics
+from opwatch.tools.commands.overhead import program_statistics
 from opwatch.trim.history import journal
 from opwatch.trim.history.changes import RECORD, Kind, decode
 from opwatch.trim.history.history import History

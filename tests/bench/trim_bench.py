@@ -28,7 +28,7 @@ from opwatch.ftl import profiles
 from opwatch.host.device import Devices
 from opwatch.host.process import run_tool
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.overhead import program_statistics
+from opwatch.tools.commands.overhead import program_statistics
 from opwatch.trim.audit.audit import ALL
 from opwatch.trim.audit.flow import Stage, total
 from tests.kernel.guard import enter_own_namespace, guarded

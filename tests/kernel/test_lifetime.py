@@ -23,7 +23,7 @@ from opwatch.collectors.block.blk import BlockTracer
 from opwatch.errors import OpwatchError
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.watch import choose_leaves
+from opwatch.tools.commands.watch import choose_leaves
 
 from .load import reads
 from .watching import lines

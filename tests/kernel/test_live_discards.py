@@ -13,8 +13,8 @@ from opwatch.collectors.audit.live_discards import LiveDiscards
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.overhead import program_statistics
-from opwatch.tools.watch import choose_leaves
+from opwatch.tools.commands.overhead import program_statistics
+from opwatch.tools.commands.watch import choose_leaves
 
 from .load import reads
 from .trims import ATTEMPTS, MIB, mounted

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.tools.cli import COMMANDS
-from opwatch.tools.trim import VERBS
+from opwatch.tools.commands.trim import VERBS
 
 from .drives import drive
 from .filesystems import make, mounted

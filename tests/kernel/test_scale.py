@@ -12,7 +12,7 @@ from opwatch.collectors.block import blk
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.watch import choose_leaves
+from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace import abi
 
 from .load import BLOCK, reads

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.trim_audit import audit_mount
+from opwatch.tools.commands.trim_audit import audit_mount
 from opwatch.trim.audit.audit import Asked, Audit, Verdict
 from tests.requirements import require_drive
 

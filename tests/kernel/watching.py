@@ -11,7 +11,7 @@ from typing import Any
 
 from opwatch.host.device import Devices
 from opwatch.tools.backends import attach
-from opwatch.tools.watch import choose_leaves
+from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.derive import Interval, derive
 from opwatch.trace.trust import Trust, trust
 

@@ -23,7 +23,7 @@ from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Usage
 from opwatch.sinks.devices import HEADER, detail_lines
 from opwatch.sinks.terminal import encodable
-from opwatch.tools import devices as command
+from opwatch.tools.commands import devices as command
 from tests.unit.sysfs import SSD_QUEUE, Tree, write
 
 

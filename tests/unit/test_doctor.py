@@ -11,7 +11,7 @@ import pytest
 
 from opwatch.host import diagnosis, toolbox
 from opwatch.host.diagnosis import Check, Extension, State, note, ok, problem, verdict
-from opwatch.tools import doctor
+from opwatch.tools.commands import doctor
 from tests.unit.sysfs import Tree, machine, write
 
 

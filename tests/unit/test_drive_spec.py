@@ -11,7 +11,7 @@ import pytest
 from opwatch.drive.spec import parse_fault, parse_name, parse_op, parse_size, physical_bytes
 from opwatch.errors import UsageError
 from opwatch.ftl import profiles
-from opwatch.tools import drive
+from opwatch.tools.commands import drive
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,13 @@ HEAVY = (
         "opwatch.collectors.firmware.transports",
     ),
 )
-WATCH = ("opwatch.tools.watch", "opwatch.collectors.block.blk", "dataclasses", "subprocess", "inspect")
+WATCH = (
+    "opwatch.tools.commands.watch",
+    "opwatch.collectors.block.blk",
+    "dataclasses",
+    "subprocess",
+    "inspect",
+)
 
 
 def _imported(program: str) -> set[str]:
@@ -30,7 +36,7 @@ def _imported(program: str) -> set[str]:
     ("program", "spared"),
     [
         ("from opwatch.tools import cli; cli.main(['--version'])", (*HEAVY, *WATCH)),
-        ("import opwatch.tools.watch", HEAVY),
+        ("import opwatch.tools.commands.watch", HEAVY),
     ],
     ids=["version", "watch"],
 )

@@ -10,7 +10,7 @@ import pytest
 from opwatch import errors
 from opwatch.sinks import devices, lines
 from opwatch.tools.cli import COMMANDS
-from opwatch.tools.trim import VERBS
+from opwatch.tools.commands.trim import VERBS
 from opwatch.trace.trust import Trust
 
 PAGE = (Path(__file__).parents[2] / "docs" / "man" / "opwatch.1").read_text()
@@ -25,7 +25,7 @@ def section(command: str) -> str:
 
 def arguments_of(command: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
-    importlib.import_module(f"opwatch.tools.{command.replace(' ', '_')}").add_arguments(parser)
+    importlib.import_module(f"opwatch.tools.commands.{command.replace(' ', '_')}").add_arguments(parser)
     return parser
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from opwatch.sinks.terminal import Writer
-from opwatch.tools.overhead import Throughput, _print_throughput
+from opwatch.tools.commands.overhead import Throughput, _print_throughput
 
 
 def told(*ratios: float) -> str:

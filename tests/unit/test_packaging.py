@@ -33,5 +33,5 @@ def test_the_symlinks_show_what_the_map_says() -> None:
 def test_every_command_has_its_module() -> None:
     from opwatch.tools.cli import COMMANDS
 
-    missing = [name for name in COMMANDS if not (ROOT / "tools" / f"{name}.py").exists()]
+    missing = [name for name in COMMANDS if not (ROOT / "tools" / "commands" / f"{name}.py").exists()]
     assert missing == []

@@ -17,8 +17,8 @@ from opwatch.host.usage import Usage, parse_mountinfo
 from opwatch.samples.membership import Membership
 from opwatch.samples.selection import Selection
 from opwatch.sinks.lines import Lines
-from opwatch.tools import devices, trim_check
-from opwatch.tools.watching import Watching
+from opwatch.tools.commands import devices, trim_check
+from opwatch.tools.commands.watching import Watching
 from opwatch.trace.tracer_set import TracerSet
 from opwatch.trim.check.forecast import Space
 from opwatch.trim.check.schedule import Schedule

@@ -19,7 +19,7 @@ from opwatch.collectors.stale.stale import Drive
 from opwatch.errors import UsageError
 from opwatch.ftl import models
 from opwatch.sinks.trim_stale import Report, document, lines
-from opwatch.tools.trim_stale import _asked, add_arguments
+from opwatch.tools.commands.trim_stale import _asked, add_arguments
 from opwatch.trim.space import fiemap, lba_status
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import Landing, descend, joined

@@ -15,7 +15,7 @@ from opwatch.samples.membership import Membership
 from opwatch.samples.selection import Selection
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
-from opwatch.tools.watching import Watching
+from opwatch.tools.commands.watching import Watching
 from opwatch.trace.tracer_set import TracerSet
 from tests.unit.sysfs import Tree, machine, write
 from tests.unit.test_membership import remove, restack

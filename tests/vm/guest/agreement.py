@@ -9,7 +9,7 @@ from itertools import chain, repeat
 
 from opwatch.host.device import Devices
 from opwatch.tools.backends import attach
-from opwatch.tools.watch import choose_leaves
+from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.derive import derive
 from opwatch.trace.hist import Histogram
 from opwatch.trace.tracing import Tracer

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from opwatch.host.device import Devices
 from opwatch.tools.backends import attach
-from opwatch.tools.watch import choose_leaves
+from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.derive import derive
 from opwatch.trace.tracing import Tracer
 from opwatch.trace.trust import Reading, trust

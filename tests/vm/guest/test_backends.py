@@ -14,7 +14,7 @@ from opwatch.collectors.block.bpftrace import QUEUE
 from opwatch.errors import Unsupported
 from opwatch.host.device import Devices
 from opwatch.tools.backends import BACKENDS
-from opwatch.tools.watch import choose_leaves
+from opwatch.tools.commands.watch import choose_leaves
 from tests.kernel.load import flushes, mixture, reads, writes
 from tests.kernel.watching import Seen, lines, opwatch
 from tests.vm.guest import stacked, sysfs

@@ -9,7 +9,7 @@ import pytest
 
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.host.device import Devices
-from opwatch.tools.watch import choose_leaves
+from opwatch.tools.commands.watch import choose_leaves
 from tests.kernel.load import BLKZEROOUT, discards, flushes, reads, writes
 from tests.vm.guest import sysfs
 from tests.vm.guest.exact import assert_explained, observe, run_and_check

@@ -16,7 +16,7 @@ import pytest
 
 from opwatch.host.device import Devices
 from opwatch.tools.backends import attach
-from opwatch.tools.watch import choose_leaves
+from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.tracing import Tracer
 from tests.kernel.load import discards, flushes, reads, writes
 from tests.vm.guest import stacked, sysfs

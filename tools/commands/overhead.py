@@ -20,7 +20,7 @@ from opwatch.host.scratch import ScratchDisk
 from opwatch.sinks import SCHEMA
 from opwatch.sinks.terminal import Writer, data
 from opwatch.tools.arguments import time_between
-from opwatch.tools.watch import choose_leaves
+from opwatch.tools.commands.watch import choose_leaves
 
 LOAD = ("--rw=randread", "--bs=4k", "--iodepth=32", "--ioengine=libaio", "--time_based")
 SCRATCH_BYTES = 1 << 30

@@ -20,7 +20,7 @@ VERBS = {
 
 
 def _module(verb: str) -> Command:
-    module: Command = importlib.import_module(f"opwatch.tools.trim_{verb}")
+    module: Command = importlib.import_module(f"opwatch.tools.commands.trim_{verb}")
     return module
 
 

@@ -22,8 +22,8 @@ from opwatch.sinks.lines import Lines
 from opwatch.sinks.terminal import say
 from opwatch.tools.arguments import time_between
 from opwatch.tools.backends import BACKENDS, attach
+from opwatch.tools.commands.watching import Watching
 from opwatch.tools.waiting import End, Waiter
-from opwatch.tools.watching import Watching
 from opwatch.trace.tracer_set import TracerSet
 
 _WAF_S = 5.0

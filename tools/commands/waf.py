@@ -16,7 +16,7 @@ from opwatch.host.device import BlockDevice, Devices, Presence
 from opwatch.sinks.terminal import Progress, data, say
 from opwatch.sinks.waf import Outcome, document, lines
 from opwatch.tools.arguments import Once, percentage_between, time_between
-from opwatch.tools.counters import add_catalogue_argument
+from opwatch.tools.commands.counters import add_catalogue_argument
 from opwatch.tools.waiting import End, Waiter
 from opwatch.units import capacity
 from opwatch.waf.measure import Measured, Measurement

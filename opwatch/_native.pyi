@@ -1,6 +1,6 @@
 """The extension: glue around BPF objects and C libraries: load, attach, sum over CPUs, copy bytes.
 
-Layouts of what goes in and comes out are in bpf/opwatch_abi.h and tracer.h; opwatch/trace/abi.py packs and reads
+Layouts of what goes in and comes out are in bpf/abi/block.h and tracer.h; opwatch/trace/abi.py packs and reads
 them.
 """
 
@@ -45,7 +45,7 @@ class Tracer:
     def close(self) -> None: ...
 
 class Floor:
-    """Programs on the same events that no tracer can be cheaper than: bpf/floor.bpf.c."""
+    """Programs on the same events that no tracer can be cheaper than: bpf/lib/floor.bpf.c."""
 
     def __init__(self, kind: Literal["empty", "clock", "sketch"] = "empty") -> None: ...
     def programs(self) -> list[ProgramInfo]: ...
@@ -59,7 +59,7 @@ class Contexts:
     def close(self) -> None: ...
 
 class Discards:
-    """The discard programs, loaded from construction to close(); layouts in bpf/discard_abi.h."""
+    """The discard programs, loaded from construction to close(); layouts in bpf/abi/discard.h."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Discards:
     def close(self) -> None: ...
 
 class Changes:
-    """The history programs, attached from construction to close(); layouts in bpf/history_abi.h."""
+    """The history programs, attached from construction to close(); layouts in bpf/abi/history.h."""
 
     def __init__(self, disk: str, ring_bytes: int, *, scsi: bool = False, nvme: bool = False) -> None: ...
     def drain(self) -> tuple[bytes, bool]:

@@ -3,8 +3,8 @@
 bpftrace 0.17 has no raw tracepoints, and its tracepoints hide the request's address. So the script attaches
 to the functions that fire them first thing, by fentry: blk_mq_start_request (issue), blk_update_request
 (complete), blk_mq_end_request_batch (completions of a batch, which pass by the former) and
-__blk_mq_requeue_request. What it computes is bpf/blk.bpf.c in another language: the same classification of a
-completion, the same slots as bpf/hist.h.
+__blk_mq_requeue_request. What it computes is bpf/block/blk.bpf.c in another language: the same classification of a
+completion, the same slots as bpf/lib/hist.h.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _find(leaves: Sequence[Leaf]) -> str:
     lines = [
         "$disk = $rq->q->disk;",
         "$sector = $rq->__sector;",
-        # As place_of() of bpf/rq.h: without data the sector means nothing.
+        # As place_of() of bpf/block/rq.h: without data the sector means nothing.
         "if ($rq->__data_len == 0 && (uint64)$rq->part) { $sector = $rq->part->bd_start_sect; }",
         "$number = ((uint64)$disk->major << 20) | (uint64)$disk->first_minor;",
         "$t = @_target[$number];",
@@ -108,7 +108,7 @@ def operation_key(op: int) -> int:
 
 
 def slot(value: str, scale: Scale) -> str:
-    """$slot: hist_slot() of bpf/hist.h, in bpftrace."""
+    """$slot: hist_slot() of bpf/lib/hist.h, in bpftrace."""
     lines = [
         f"$slot = {value};",
         f"if ($slot >= {1 << scale.bits}) {{",
@@ -177,12 +177,12 @@ if ($issued) {{
 }}"""
 
 
-# As status_of() of bpf/op.h does it.
+# As status_of() of bpf/lib/op.h does it.
 RENUMBERED = "if ($error > 14 && $error < 19) { $error = $error - 1; }"
 
 
 def _complete(zone_resource: bool) -> str:
-    """Any other completion. The body of on_complete() in bpf/blk.bpf.c, step by step."""
+    """Any other completion. The body of on_complete() in bpf/block/blk.bpf.c, step by step."""
     return f"""\
 $now = nsecs;
 $bytes = (uint64)args->nr_bytes;
@@ -220,7 +220,7 @@ if ($bytes < $left) {{
 
 
 def _count_other() -> str:
-    """What the kernel makes of an operation without a class: count_other() of bpf/rq.h."""
+    """What the kernel makes of an operation without a class: count_other() of bpf/block/rq.h."""
     return f"""\
 if (($o == 0 || $o == {operation_key(FLUSH)}) && (uint64)$rq->part) {{
 	if ((uint64)$rq->cmd_flags & 1) {{
@@ -243,7 +243,7 @@ def _probe(function: str, body: str) -> str:
 
 def script(leaves: Sequence[Leaf], batch_head: str | None, *, zone_resource: bool = False) -> str:
     """The script for these leaves. `batch_head` leads from a batch to its first request, None where the
-    kernel has no batches; `zone_resource`: it has HAS_ZONE_RESOURCE_STATUS, as bpf/kernel.h calls it."""
+    kernel has no batches; `zone_resource`: it has HAS_ZONE_RESOURCE_STATUS, as bpf/lib/kernel.h calls it."""
     requeue = f"if (@start[(uint64)$rq]) {{\n\tdelete(@start[(uint64)$rq]);\n\t{_event('requeued')}\n}}"
     parts = [
         f"BEGIN\n{{\n\t{FIRST_MAP} = 1;\n\t{LAST_MAP} = 1;\n{indent(_tables(leaves), chr(9))}\n}}\n",

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "opwatch_abi.h"
+#include "abi/block.h"
 
 struct ow_tracer_config {
 	const struct ow_target *targets;

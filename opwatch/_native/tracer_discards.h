@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "discard_abi.h"
+#include "abi/discard.h"
 #include "tracer.h"
 
 #define OW_MAX_DISCARD_PROGRAMS 32

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "history_abi.h"
+#include "abi/history.h"
 #include "tracer.h"
 
 #define OW_HISTORY_PROGRAMS 2

@@ -76,7 +76,7 @@ def measure(node: str, read: Callable[[], Runs], seconds: float) -> Cost:
 
 @contextmanager
 def floor(kind: Literal["clock", "sketch"]) -> Iterator[Callable[[], Runs]]:
-    """A pair of programs that no exact tracer can be cheaper than: bpf/floor.bpf.c."""
+    """A pair of programs that no exact tracer can be cheaper than: bpf/lib/floor.bpf.c."""
     pair = _native.Floor(kind)
     try:
         yield lambda: {p[1]: (p[2], p[3]) for p in pair.programs()}

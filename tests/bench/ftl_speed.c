@@ -5,7 +5,7 @@
  *
  *     ftl_speed [16|1024]    GiB; both without an argument. Fails below the bounds.
  */
-#include "core.h"
+#include "lib/core.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -81,7 +81,7 @@ def test_what_goes_in_is_laid_out_alike(structs: dict[str, dict[str, Any]]) -> N
 
 
 def test_operations_are_numbered_as_in_the_header(structs: dict[str, dict[str, Any]]) -> None:
-    header = (OBJECT.parents[2] / "bpf" / "opwatch_abi.h").read_text()
+    header = (OBJECT.parents[2] / "bpf/abi/block.h").read_text()
     body = header.split("enum ow_op {")[1].split("}")[0]
     names = [line.strip().rstrip(",") for line in body.strip().splitlines()]
     assert names == [f"OW_{op.upper()}" for op in abi.OPS] + ["OW_NR_OPS"]

@@ -15,7 +15,7 @@ import pytest
 from opwatch.collectors.audit.discard_programs import pack_granule
 from opwatch.trim.audit import flow
 
-HEADER = Path(__file__).parents[2] / "bpf" / "discard_abi.h"
+HEADER = Path(__file__).parents[2] / "bpf/abi/discard.h"
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "discard.bpf.o"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from opwatch.trim.history.changes import RECORD, Change, Kind, Loss
 
-HEADER = Path(__file__).parents[2] / "bpf" / "history_abi.h"
+HEADER = Path(__file__).parents[2] / "bpf/abi/history.h"
 OBJECT = Path(__file__).parents[2] / "build" / "bpf" / "history.bpf.o"
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * bpf/core.h in bcc's dialect: kernel headers for relocations, tables for maps, constants as
+ * bpf/lib/core.h in bcc's dialect: kernel headers for relocations, tables for maps, constants as
  * numbers. OWB_* come from collectors/block/bcc.py, which writes map_lookup(table, key) of the shared
  * bodies as bcc wants it: its rewriter takes no table inside a macro.
  */
@@ -27,7 +27,7 @@
 
 #define OP_VALUE(name) (name)
 
-/* What bpf/disk.h relocates; bcc compiles against the headers of kernels where a queue knows its
+/* What bpf/lib/disk.h relocates; bcc compiles against the headers of kernels where a queue knows its
  * disk. */
 static __always_inline struct gendisk *disk_of_request(struct request *rq, bool raw)
 {

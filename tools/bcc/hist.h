@@ -1,1 +1,1 @@
-../../bpf/hist.h
+../../bpf/lib/hist.h

@@ -1,1 +1,1 @@
-../../bpf/inflight.h
+../../bpf/block/inflight.h

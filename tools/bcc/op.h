@@ -1,1 +1,1 @@
-../../bpf/op.h
+../../bpf/lib/op.h

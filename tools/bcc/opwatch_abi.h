@@ -1,1 +1,1 @@
-../../bpf/opwatch_abi.h
+../../bpf/abi/block.h

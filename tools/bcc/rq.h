@@ -1,1 +1,1 @@
-../../bpf/rq.h
+../../bpf/block/rq.h

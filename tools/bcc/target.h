@@ -1,1 +1,1 @@
-../../bpf/target.h
+../../bpf/block/target.h

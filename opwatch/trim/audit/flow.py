@@ -1,4 +1,4 @@
-"""What the discard programs counted: bpf/discard_abi.h, seen from Python. Pure.
+"""What the discard programs counted: bpf/abi/discard.h, seen from Python. Pure.
 
 tests/kernel/test_discard_abi.py compares every name and offset here with the BTF of the built object.
 """

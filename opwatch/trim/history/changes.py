@@ -1,4 +1,4 @@
-"""Records of what changed on a disk (bpf/history_abi.h), and which foreign commands change nothing. Pure."""
+"""Records of what changed on a disk (bpf/abi/history.h), and which foreign commands change nothing. Pure."""
 
 from __future__ import annotations
 

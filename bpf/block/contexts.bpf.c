@@ -2,7 +2,7 @@
 /* In which contexts does this kernel run programs at all? Some skip every program while a thread of
  * PID 1 is current and count that nowhere. The kernel counts the switches from each thread to the
  * next: this counts those from PID 1 that a program gets to see. */
-#include "kernel.h"
+#include "lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

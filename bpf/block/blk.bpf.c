@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /* Request-based devices: from issue to completion, with queue time and requeues. */
-#include "kernel.h"
+#include "lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
-#include "opwatch_abi.h"
-#include "read.h"
-#include "core.h"
-#include "hist.h"
-#include "op.h"
-#include "disk.h"
+#include "abi/block.h"
+#include "lib/read.h"
+#include "lib/core.h"
+#include "lib/hist.h"
+#include "lib/op.h"
+#include "lib/disk.h"
 #include "target.h"
 #include "inflight.h"
 #include "rq.h"

@@ -6,7 +6,7 @@
 #ifndef OPWATCH_DISCARD_ABI_H
 #define OPWATCH_DISCARD_ABI_H
 
-#include "opwatch_abi.h"
+#include "block.h"
 
 /* Where a discard was seen on its way down, and what became of it there. */
 enum ow_stage {

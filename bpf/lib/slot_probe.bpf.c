@@ -2,7 +2,7 @@
 /* The slot functions alone, for the test that holds them against opwatch/trace/hist.py. */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
-#include "opwatch_abi.h"
+#include "abi/block.h"
 #include "hist.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

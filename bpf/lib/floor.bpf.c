@@ -8,7 +8,7 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
-#include "opwatch_abi.h"
+#include "abi/block.h"
 #include "hist.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -6,7 +6,7 @@
 #ifndef OPWATCH_HISTORY_ABI_H
 #define OPWATCH_HISTORY_ABI_H
 
-#include "opwatch_abi.h"
+#include "block.h"
 
 enum ow_change_kind {
 	OW_CHANGE_WRITE,

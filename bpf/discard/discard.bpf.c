@@ -4,22 +4,22 @@
  * is sent to the user side. Every program can be left out: which tracepoints and functions a
  * kernel has is looked up when this is loaded.
  */
-#include "kernel.h"
+#include "lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
-#include "opwatch_abi.h"
-#include "op.h"
-#include "discard_abi.h"
-#include "read.h"
+#include "abi/block.h"
+#include "lib/op.h"
+#include "abi/discard.h"
+#include "lib/read.h"
 #include "discard.h"
-#include "discard_flow.h"
-#include "discard_bio.h"
-#include "discard_walk.h"
-#include "discard_rq.h"
-#include "discard_clone.h"
-#include "discard_fs.h"
-#include "discard_ata.h"
-#include "discard_fitrim.h"
+#include "flow.h"
+#include "bio.h"
+#include "walk.h"
+#include "rq.h"
+#include "clone.h"
+#include "fs.h"
+#include "ata.h"
+#include "fitrim.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 

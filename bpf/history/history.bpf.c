@@ -3,12 +3,12 @@
  * Everything that changes what one disk holds, as it completes: one small record each, for a map of
  * the disk on the user side. Reads and flushes end at the first comparison.
  */
-#include "kernel.h"
+#include "lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
-#include "opwatch_abi.h"
-#include "op.h"
-#include "history_abi.h"
+#include "abi/block.h"
+#include "lib/op.h"
+#include "abi/history.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 

@@ -14,7 +14,7 @@ BENCH_PACKAGES := libbpf-tools bpfcc-tools
 PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* pytest-xdist==3.* hypothesis==6.*
 
 # What the extension is made of: a change of any of these rebuilds it.
-NATIVE := setup.py pyproject.toml bpf/Makefile $(wildcard bpf/*/* opwatch/_native/* opwatch/ftl/*.[ch] \
+NATIVE := setup.py pyproject.toml bpf/Makefile $(wildcard bpf/*/* opwatch/_native/* opwatch/_native/*/* opwatch/ftl/*.[ch] \
 	opwatch/drive/server/*.[ch])
 
 help:

@@ -39,7 +39,7 @@ def version() -> str:
 
 
 def sources(folder: str) -> list[str]:
-    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.c"))
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*.c"))
 
 
 def missing_for_bpf() -> list[str]:
@@ -93,7 +93,9 @@ class BuildNative(build_ext):
             raise SystemExit("opwatch: the tracer needs " + ", ".join(missing))
         if missing:
             print("opwatch: built without the tracer, for want of", ", ".join(missing))
-            ext.sources = [s for s in ext.sources if not re.search(r"/(py_)?tracer", s)]
+            ext.sources = [
+                s for s in ext.sources if not re.search(r"/_native/(block|common|discards|history)/", s)
+            ]
         else:
             env = os.environ | {"PATH": PATH}
             subprocess.check_call(["make", "-s", "-C", str(ROOT / "bpf")], env=env)
@@ -125,7 +127,7 @@ setup(
         Extension(
             "opwatch._native",
             sources=sources("opwatch/_native") + sources("opwatch/ftl"),
-            include_dirs=["bpf", "build/bpf", "opwatch/_native", "opwatch/ftl"],
+            include_dirs=["bpf", "build/bpf", "opwatch", "opwatch/ftl"],
             extra_compile_args=["-std=gnu11", "-O3", *WARNINGS],
             optional=os.environ.get("OPWATCH_BPF", "auto") != "require",
         )

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The extension module: glue between Python and the C libraries beside it. */
-#include "native.h"
+#include "_native/common/native.h"
 
 #include <errno.h>
 

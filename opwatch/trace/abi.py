@@ -1,4 +1,4 @@
-"""The layouts of bpf/abi/block.h and opwatch/_native/tracer.h, seen from Python.
+"""The layouts of bpf/abi/block.h and opwatch/_native/block/tracer.h, seen from Python.
 
 tests/kernel/test_abi.py compares every name and offset here with the BTF of the built object.
 """

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "nvme.h"
+#include "_native/nvme/nvme.h"
 
 static unsigned char page[OW_NVME_LOG_MAX_BYTES];
 

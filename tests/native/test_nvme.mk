@@ -1,2 +1,2 @@
 # The NVMe library alone.
-CFLAGS_test_nvme := $(ROOT)/opwatch/_native/nvme.c
+CFLAGS_test_nvme := $(ROOT)/opwatch/_native/nvme/nvme.c

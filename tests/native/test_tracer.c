@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "tracer.h"
-#include "tracer_history.h"
-#include "tracer_internal.h"
+#include "_native/block/tracer.h"
+#include "_native/history/history.h"
+#include "_native/block/tracer_internal.h"
 
 #define SKIPPED 77
 

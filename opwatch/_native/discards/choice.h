@@ -6,7 +6,7 @@
 #include <bpf/libbpf.h>
 #include <stdbool.h>
 
-#include "tracer_discards.h"
+#include "discards.h"
 
 /* Whether a program has anything to do; @functions, whether functions can be attached to. */
 bool ow_discards_wants(const struct bpf_program *prog, const struct ow_discards_config *config,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* opwatch._native.Contexts: see _native.pyi. */
-#include "cleanup.h"
-#include "native.h"
+#include "_native/common/cleanup.h"
+#include "_native/common/native.h"
 #include "py_tracer.h"
-#include "tracer_contexts.h"
+#include "contexts.h"
 
 struct contexts_object {
 	PyObject_HEAD struct ow_contexts *contexts;

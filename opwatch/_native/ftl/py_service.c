@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "service.h"
+#include "ftl/service.h"
 
 #define CONFIG(name) OW_PY_FIELD(ow_service_config, name)
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tracer_discards_choice.h"
+#include "choice.h"
 
 #include <bpf/btf.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef OPWATCH_PY_TRACER_H
 #define OPWATCH_PY_TRACER_H
 
-#include "native.h"
+#include "_native/common/native.h"
 #include "tracer.h"
 
 /* Raise ProbeError(errno, what, log). */

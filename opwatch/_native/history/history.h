@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "abi/history.h"
-#include "tracer.h"
+#include "_native/block/tracer.h"
 
 #define OW_HISTORY_PROGRAMS 2
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tracer_atomics.h"
+#include "atomics.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /* opwatch._native.Changes: see _native.pyi. */
-#include "py_tracer.h"
+#include "_native/block/py_tracer.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "cleanup.h"
-#include "tracer_history.h"
+#include "_native/common/cleanup.h"
+#include "history.h"
 
 /* Records that one drain takes at most: 2 MiB. */
 #define ROOM 65536

@@ -7,6 +7,8 @@
 #include <stddef.h>
 
 #include "abi/block.h"
+#include "_native/common/log.h"
+#include "_native/common/programs.h"
 
 struct ow_tracer_config {
 	const struct ow_target *targets;
@@ -37,17 +39,7 @@ struct ow_sample {
 	struct ow_op_sample op[OW_NR_OPS];
 };
 
-/* What the kernel's bookkeeping says of one of our programs. */
-struct ow_program_info {
-	char name[32];
-	__u32 id;
-	__u64 runs; /* runs and run_ns stay 0 unless BPF statistics are enabled */
-	__u64 run_ns;
-	__u64 recursion_misses;
-};
-
 #define OW_MAX_PROGRAMS 8
-#define OW_LOG_SIZE	65536
 /* What the maps may take before CPUs share histograms, and the highest number a CPU may have. */
 #define OW_MOST_MAP_BYTES (256ULL << 20)
 #define OW_MOST_CPUS	  65536
@@ -73,19 +65,5 @@ __u32 ow_tracer_nr_lanes(const struct ow_tracer *tracer);
 __u32 ow_tracer_nr_cpus(const struct ow_tracer *tracer);
 /* Fills at most OW_MAX_PROGRAMS entries; returns their number or -errno. */
 int ow_tracer_programs(const struct ow_tracer *tracer, struct ow_program_info *ret);
-
-/* Pairs of programs that no tracer can be cheaper than, see floor.bpf.c. */
-enum ow_floor_kind {
-	OW_FLOOR_EMPTY,
-	OW_FLOOR_CLOCK,
-	OW_FLOOR_SKETCH,
-};
-struct ow_floor;
-int ow_floor_open(enum ow_floor_kind kind, struct ow_floor **ret, char *log);
-void ow_floor_close(struct ow_floor *floor);
-int ow_floor_programs(const struct ow_floor *floor, struct ow_program_info *ret);
-
-/* Kernel statistics of BPF programs, for as long as the returned descriptor is open. Or -errno. */
-int ow_enable_stats(void);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* What the running kernel's types say about its tracepoints. */
-#include "tracer_shape.h"
+#include "shape.h"
 
 #include <bpf/btf.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "cleanup.h"
+#include "_native/common/cleanup.h"
 
 static PyObject *probe_error;
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /* opwatch._native.Discards: see _native.pyi. */
-#include "py_tracer.h"
+#include "_native/block/py_tracer.h"
 
 #include <errno.h>
 
-#include "cleanup.h"
-#include "tracer_discards.h"
+#include "_native/common/cleanup.h"
+#include "discards.h"
 
 struct discards_object {
 	PyObject_HEAD struct ow_discards *discards;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 #define _GNU_SOURCE
-#include "tracer_log.h"
+#include "log.h"
 
 #include <bpf/libbpf.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cleanup.h"
-#include "tracer.h"
 
 static __thread char *current_log;
 

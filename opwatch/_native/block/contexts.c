@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "tracer_contexts.h"
+#include "contexts.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "contexts.skel.h"
-#include "tracer_log.h"
+#include "_native/common/log.h"
 
 struct ow_contexts {
 	struct opwatch_contexts *skel;

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "abi/discard.h"
-#include "tracer.h"
+#include "_native/block/tracer.h"
 
 #define OW_MAX_DISCARD_PROGRAMS 32
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tracer_discards.h"
+#include "discards.h"
 
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
@@ -11,12 +11,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cleanup.h"
+#include "_native/common/cleanup.h"
 #include "discard.skel.h"
-#include "tracer_discards_choice.h"
-#include "tracer_log.h"
-#include "tracer_programs.h"
-#include "tracer_shape.h"
+#include "choice.h"
+#include "_native/common/log.h"
+#include "_native/common/programs.h"
+#include "_native/common/shape.h"
 
 struct ow_discards {
 	struct opwatch_discard *skel;

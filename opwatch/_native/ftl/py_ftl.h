@@ -3,9 +3,9 @@
 #ifndef OPWATCH_PY_FTL_H
 #define OPWATCH_PY_FTL_H
 
-#include "native.h"
+#include "_native/common/native.h"
 
-#include "ftl.h"
+#include "ftl/ftl.h"
 
 /* One number of a struct, by the name it has there. */
 struct ow_py_field {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tracer_history.h"
+#include "history.h"
 
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "history.skel.h"
-#include "tracer_log.h"
-#include "tracer_programs.h"
+#include "_native/common/log.h"
+#include "_native/common/programs.h"
 
 struct ow_history {
 	struct opwatch_history *skel;

@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "blk.skel.h"
-#include "tracer_atomics.h"
-#include "tracer_log.h"
-#include "tracer_programs.h"
-#include "tracer_shape.h"
+#include "_native/common/atomics.h"
+#include "_native/common/log.h"
+#include "_native/common/programs.h"
+#include "_native/common/shape.h"
 
 /* A program, and its twin for kernels that refuse the first. */
 struct twin {

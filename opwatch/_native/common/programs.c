@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 /* What programs cost and miss, from the kernel's own bookkeeping; and the empty programs to compare
  * with. */
-#include "tracer_programs.h"
+#include "programs.h"
 
 #include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "floor.skel.h"
-#include "tracer_log.h"
+#include "log.h"
 
 int ow_program_info(const struct bpf_program *prog, struct ow_program_info *ret)
 {

@@ -14,8 +14,8 @@ BENCH_PACKAGES := libbpf-tools bpfcc-tools
 PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* pytest-xdist==3.* hypothesis==6.*
 
 # What the extension is made of: a change of any of these rebuilds it.
-NATIVE := setup.py pyproject.toml bpf/Makefile $(wildcard bpf/*/* opwatch/_native/* opwatch/_native/*/* opwatch/ftl/*.[ch] \
-	opwatch/drive/server/*.[ch])
+NATIVE := setup.py pyproject.toml bpf/Makefile $(wildcard bpf/*/* opwatch/_native/* opwatch/_native/*/* opwatch/ftl/*/*.[ch] \
+	opwatch/drive/server/*.[ch] opwatch/drive/server/*/*.[ch])
 
 help:
 	@echo "make demo        a live view of a disk under load, on a disk of its own (root)"
@@ -168,9 +168,9 @@ bench-saturation: build
 fuzz: build
 	$(MAKE) -C tests/native fuzz
 
-build/ftl_speed: tests/bench/ftl_speed.c $(wildcard opwatch/ftl/*.[ch])
+build/ftl_speed: tests/bench/ftl_speed.c $(wildcard opwatch/ftl/*/*.[ch])
 	@mkdir -p build
-	$(CC) -std=gnu11 -O3 -Wall -Wextra -Werror -Iopwatch/ftl $< $(wildcard opwatch/ftl/*.c) -o $@
+	$(CC) -std=gnu11 -O3 -Wall -Wextra -Werror -Iopwatch $< $(wildcard opwatch/ftl/*/*.c) -o $@
 
 bench-drive: build build/ftl_speed
 	$(PY) tests/bench/ftl_oracles.py

@@ -70,7 +70,7 @@ def build_drive_server(target: Path) -> None:
     flags = subprocess.check_output(query, text=True).split()
     compiler = os.environ.get("CC", "cc").split()
     files = sources("opwatch/drive/server") + sources("opwatch/ftl")
-    include = ["-Iopwatch/drive/server", "-Iopwatch/ftl"]
+    include = ["-Iopwatch"]
     target.parent.mkdir(parents=True, exist_ok=True)
     # Replaced as a whole: a server that runs keeps its own.
     new = target.with_suffix(".new")
@@ -127,7 +127,7 @@ setup(
         Extension(
             "opwatch._native",
             sources=sources("opwatch/_native") + sources("opwatch/ftl"),
-            include_dirs=["bpf", "build/bpf", "opwatch", "opwatch/ftl"],
+            include_dirs=["bpf", "build/bpf", "opwatch"],
             extra_compile_args=["-std=gnu11", "-O3", *WARNINGS],
             optional=os.environ.get("OPWATCH_BPF", "auto") != "require",
         )

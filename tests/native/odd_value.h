@@ -3,7 +3,7 @@
 #ifndef OPWATCH_TEST_ODD_VALUE_H
 #define OPWATCH_TEST_ODD_VALUE_H
 
-#include "rng.h"
+#include "ftl/core/rng.h"
 
 static inline uint64_t odd_value(uint64_t *rng, uint64_t was)
 {

@@ -3,8 +3,8 @@
 #ifndef OPWATCH_TEST_RANDOM_DRIVE_H
 #define OPWATCH_TEST_RANDOM_DRIVE_H
 
-#include "ftl.h"
-#include "rng.h"
+#include "ftl/core/ftl.h"
+#include "ftl/core/rng.h"
 
 /* Of at least 64 and less than 64 + @more_pages pages. */
 static inline void random_drive(struct ow_ftl_config *c, uint64_t *rng, uint32_t more_pages)

@@ -10,7 +10,7 @@
 #include "odd_value.h"
 #include "random_drive.h"
 #include "saved.h"
-#include "sum.h"
+#include "drive/server/storage/sum.h"
 
 #include <unistd.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* The batch run and the commands, page by page, must leave the very same drive. */
 #include "check.h"
-#include "ftl.h"
-#include "rng.h"
+#include "ftl/core/ftl.h"
+#include "ftl/core/rng.h"
 
 #include <errno.h>
 

@@ -7,7 +7,7 @@
 #include "check.h"
 #include "odd_value.h"
 #include "random_drive.h"
-#include "state.h"
+#include "ftl/state/state.h"
 
 #include <unistd.h>
 

@@ -95,8 +95,8 @@ def root_of(foreign: Foreign) -> Path:
 
 def build_extension(foreign: Foreign, root: Path) -> None:
     """opwatch._native for the guest, beside the machine's own: Python takes the one of its architecture."""
-    sources = [*(CHECKOUT / "opwatch/_native").rglob("*.c"), *(CHECKOUT / "opwatch/ftl").glob("*.c")]
-    include = ["bpf", "build/bpf", "opwatch", "opwatch/ftl"]
+    sources = [*(CHECKOUT / "opwatch/_native").rglob("*.c"), *(CHECKOUT / "opwatch/ftl").rglob("*.c")]
+    include = ["bpf", "build/bpf", "opwatch"]
     foreign_include = [f"include/{foreign.python}", "include", f"include/{foreign.triplet}"]
     libraries = [root / "usr/lib" / foreign.triplet, root / "lib" / foreign.triplet]
     part = EXTENSION.with_name(f"{EXTENSION.name}.{os.getpid()}")

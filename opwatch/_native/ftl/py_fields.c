@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* C structs as Python dicts, by the names of their fields. */
 #include "py_ftl.h"
-#include "ftl/config_fields.h"
+#include "ftl/core/config_fields.h"
 
 #include <string.h>
 

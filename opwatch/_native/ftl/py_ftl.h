@@ -5,7 +5,7 @@
 
 #include "_native/common/native.h"
 
-#include "ftl/ftl.h"
+#include "ftl/core/ftl.h"
 
 /* One number of a struct, by the name it has there. */
 struct ow_py_field {

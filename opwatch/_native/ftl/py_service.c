@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "ftl/service.h"
+#include "ftl/service/service.h"
 
 #define CONFIG(name) OW_PY_FIELD(ow_service_config, name)
 

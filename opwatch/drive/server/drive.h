@@ -6,9 +6,9 @@
 #include "answers.h"
 #include "later.h"
 #include "pages.h"
-#include "service.h"
-#include "statefile.h"
-#include "store.h"
+#include "ftl/service/service.h"
+#include "drive/server/storage/statefile.h"
+#include "drive/server/storage/store.h"
 
 #define OW_MEDIA_RANGES 16
 

@@ -8,7 +8,7 @@
 #ifndef OPWATCH_DRIVE_PAGES_H
 #define OPWATCH_DRIVE_PAGES_H
 
-#include "ftl.h"
+#include "ftl/core/ftl.h"
 
 #define OW_IDENTIFY_BYTES 4096
 #define OW_LOG_BYTES	  512

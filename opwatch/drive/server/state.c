@@ -7,7 +7,7 @@
 #define _GNU_SOURCE
 #include "drive.h"
 #include "saved.h"
-#include "sum.h"
+#include "drive/server/storage/sum.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* A host that writes without stopping: uniform, zoned, hot and cold, sequential, with trims. */
-#include "map.h"
+#include "ftl/core/map.h"
 #include "workload.h"
 
 #include <errno.h>

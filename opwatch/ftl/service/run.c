@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* A closed loop: as many I/Os outstanding as the queue is deep, the next when one is done. */
-#include "core.h"
+#include "ftl/core/core.h"
 #include "service.h"
 #include "workload.h"
 

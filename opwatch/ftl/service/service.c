@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Virtual time of single I/Os. The FTL says what was programmed; here it takes time on the dies. */
-#include "core.h"
+#include "ftl/core/core.h"
 #include "service.h"
 
 #include <errno.h>

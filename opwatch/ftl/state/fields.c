@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The fields of a saved drive. Any change here takes a new OW_STATE_VERSION. */
-#include "config_fields.h"
+#include "ftl/core/config_fields.h"
 #include "state.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Save and load a drive. The stream ends with a sum over all of it. */
-#include "map.h"
+#include "ftl/core/map.h"
 #include "state.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
 #ifndef OPWATCH_FTL_SERVICE_H
 #define OPWATCH_FTL_SERVICE_H
 
-#include "ftl.h"
+#include "ftl/core/ftl.h"
 
 struct ow_service;
 

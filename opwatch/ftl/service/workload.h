@@ -3,7 +3,7 @@
 #ifndef OPWATCH_FTL_WORKLOAD_H
 #define OPWATCH_FTL_WORKLOAD_H
 
-#include "core.h"
+#include "ftl/core/core.h"
 
 struct ow_plan {
 	uint64_t start[OW_FTL_MAX_ZONES];

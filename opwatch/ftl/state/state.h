@@ -3,7 +3,7 @@
 #ifndef OPWATCH_FTL_STATE_H
 #define OPWATCH_FTL_STATE_H
 
-#include "core.h"
+#include "ftl/core/core.h"
 
 #define OW_STATE_MAGIC	 0x314c54465f574f00ULL
 #define OW_STATE_VERSION 2

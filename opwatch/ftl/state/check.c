@@ -3,7 +3,7 @@
  * A saved drive may be damaged, or made to do damage: prove whatever the code relies on without
  * looking, before anything follows it. The sum proves nothing against who can make one.
  */
-#include "map.h"
+#include "ftl/core/map.h"
 #include "state.h"
 
 #include <errno.h>

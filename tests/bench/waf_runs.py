@@ -6,7 +6,7 @@ import statistics
 import sys
 
 from tests.section import Section
-from tests.unit.waf_runs import Row, rows
+from tests.unit.support.waf_runs import Row, rows
 
 SECTION = Section("method-waf.md", "runs")
 SEEDS = range(100)

@@ -16,7 +16,7 @@ import pytest
 
 from opwatch.host.scratch import ScratchDisk
 from tests.requirements import require_drive
-from tests.unit.test_progress import on_a_terminal
+from tests.unit.tools.test_progress import on_a_terminal
 
 from .drives import MIB, Drive, drive, run
 from .watching import opwatch

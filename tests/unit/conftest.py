@@ -8,8 +8,8 @@ import pytest
 from hypothesis import settings
 
 from opwatch.host.usage import Usage, parse_mountinfo, parse_swaps
-from tests.unit.mounts import MOUNTINFO, SWAPS
-from tests.unit.sysfs import Tree, machine
+from tests.unit.support.mounts import MOUNTINFO, SWAPS
+from tests.unit.support.sysfs import Tree, machine
 
 # How long an example takes says how busy the machine is with others, and nothing of the property.
 settings.register_profile("however long", deadline=None)

@@ -1,0 +1,321 @@
+"""Text of others: whatever the bytes are, reading them ends soon and fails with one error or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opwatch import foreign
+from opwatch.collectors.block.cgroups import cgroup_names
+from opwatch.collectors.check.open_files import deleted_files
+from opwatch.collectors.fio.fio import decode_fio
+from opwatch.collectors.firmware.recorded import evidence_of
+from opwatch.collectors.firmware.smart import collect_smart
+from opwatch.counters.catalogue.families import load_catalogue, parse_catalogue
+from opwatch.counters.prove import sanity
+from opwatch.counters.reports.numbers import json_number, whole_number
+from opwatch.counters.reports.plugin_text import parse_plugin_text
+from opwatch.counters.reports.smartctl_text import parse_smartctl_text
+from opwatch.errors import BadInput, OpwatchError, UsageError
+from opwatch.ftl import profiles
+from opwatch.host.process import run_tool
+from opwatch.host.usage import parse_mountinfo, read_usage
+from opwatch.settings import parse_toml
+from opwatch.trim.stack.causes import parse_causes
+
+GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "counters"
+DEEP = "[" * 100_000
+# Anything that is quadratic in these takes seconds, anything cubic days.
+LONG = 60_000
+
+
+def within(seconds: float, work: Callable[[], object]) -> None:
+    """CPU seconds, so that a busy machine changes nothing."""
+    begin = time.process_time()
+    work()
+    assert time.process_time() - begin < seconds
+
+
+# --- the decoder ---
+
+
+def test_lines_end_where_the_kernel_ends_them() -> None:
+    text = "one\u2028still one\x0b\x0c\x85\nwindows\r\n" + "x" * (foreign.LONGEST_LINE + 1) + "\nlast"
+    assert foreign.lines_of(text) == ["one\u2028still one\x0b\x0c\x85", "windows", "last"]
+
+
+def test_what_is_read_is_bounded(tmp_path: Path) -> None:
+    big, pipe = tmp_path / "big", tmp_path / "pipe"
+    with big.open("wb") as file:
+        file.truncate(1 << 40)
+    os.mkfifo(pipe)
+    with pytest.raises(BadInput, match=f"{big} has more than"):
+        foreign.read_text(big)
+    with pytest.raises(BadInput, match="no regular file"):
+        foreign.read_text(pipe)
+    big.write_bytes(b"M\xc3\xbcller\xc3")
+    assert foreign.read_text(big) == "Müller\ufffd"
+    assert os.fsencode(foreign.read_names(big)) == b"M\xc3\xbcller\xc3"
+
+
+@pytest.mark.parametrize("text", [DEEP, '{"a":' * 5000, "{", "", "[1,", '["\\'], ids=len)
+def test_json_that_is_none_is_refused_with_its_place(text: str) -> None:
+    with pytest.raises(BadInput, match=r"^there: "):
+        foreign.parse_json(text, "there")
+
+
+def test_json_that_is_meant_is_read() -> None:
+    assert foreign.parse_json(json.dumps({"a": "[" * 500, "b": [[1]]}), "there") == {
+        "a": "[" * 500,
+        "b": [[1]],
+    }
+    assert foreign.parse_json(b'{"a": "\xff", "n": ' + b"9" * 5000 + b"}", "there") == {
+        "a": "\ufffd",
+        "n": "9" * 5000,
+    }
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"a = " + b"[" * 400,
+        b"a" + b".a" * 400 + b" = 1",
+        b"a = " + b"9" * 900 + b"\n" + b"b = " + b"9" * 5000,
+        b"a = '\xff'",
+        b"#" * (1 << 19),
+        b"a = 1\na = 2",
+    ],
+    ids=["deep", "dotted", "longer", "bytes", "large", "twice"],
+)
+def test_toml_that_keeps_a_parser_busy_is_refused(raw: bytes) -> None:
+    with pytest.raises(BadInput, match=r"^there"):
+        parse_toml(raw, "there")
+
+
+# --- the kernel's tables ---
+
+
+ODD = "30 27 8:1 / /m\u2028nt rw - ext4 /dev/sda1 rw\n31 27 8:2 / /b\x85 rw - ext4 /dev/sda2 rw\n"
+
+
+def test_mounts_with_odd_names_are_mounts() -> None:
+    assert [mount.point for mount in parse_mountinfo(ODD)] == ["/m\u2028nt", "/b\x85"]
+    assert parse_mountinfo("30 27 8:1 - ext4 /dev/sda2 rw\n") == []
+
+
+def test_a_mount_point_that_is_no_utf8_can_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "mountinfo").write_bytes(b"30 27 8:1 / /m\xff rw - ext4 /dev/sda1 rw\n")
+    (tmp_path / "swaps").write_bytes(b"Filename\tType\n/dev/\xffx  partition 1 2 3\n")
+    usage = read_usage(tmp_path, tmp_path)
+    assert os.fsencode(usage.mounts[0].point) == b"/m\xff"
+    assert os.fsencode(usage.swaps[0]) == b"/dev/\xffx"
+
+
+def test_a_process_of_ours_with_such_a_name_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "victim"
+    script = (
+        "import ctypes, os, sys\n"
+        "ctypes.CDLL(None).prctl(15, b'12345678901234\\xc3\\xb6')\n"
+        "file = open(sys.argv[1], 'wb'); file.write(b'x' * 8192); file.flush(); os.unlink(sys.argv[1])\n"
+        "print(flush=True); sys.stdin.read()\n"
+    )
+    argv = ["/usr/bin/env", "python3", "-c", script, str(path)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout and process.stdin
+        process.stdout.readline()
+        names = [each.comm for each in deleted_files().files if each.pid == process.pid]
+        process.stdin.close()
+    assert names == ["12345678901234\ufffd"]
+
+
+def test_deep_groups_do_not_stop_the_names_of_the_others(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").touch()
+    (tmp_path / "shallow").mkdir()
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=descriptor)
+        below = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    os.close(descriptor)
+    try:
+        names = cgroup_names(tmp_path)
+        assert {"/", "/shallow", "/d/d"} <= set(names.values())
+    finally:
+        subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)
+
+
+# --- tools ---
+
+
+def script(folder: Path, name: str, said: bytes) -> None:
+    (folder / "said").write_bytes(said)
+    (folder / name).write_text(f"#!/bin/sh\ncat {folder}/said\n")
+    (folder / name).chmod(0o755)
+
+
+def test_one_odd_byte_of_smartctl_costs_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = next(path for path in sorted(GOOD.rglob("*S4510*.json")))
+    script(tmp_path, "smartctl", report.read_bytes().replace(b'"model_name": "', b'"model_name": "\xff', 1))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    evidence = collect_smart(Path("/dev/null"))
+    assert evidence.attributes
+    script(tmp_path, "tool", b"a\xffb")
+    assert run_tool(["tool"]) == "a\ufffdb"
+
+
+@pytest.mark.parametrize("text", ['{"jobs": {}}', '{"jobs": [{"read": 1}]}', '{"jobs": []}', "{", "{" + DEEP])
+def test_a_report_of_fio_that_is_none(text: str) -> None:
+    with pytest.raises(OpwatchError, match="fio"):
+        decode_fio(text)
+
+
+# --- reports of drives ---
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "A" + " \t" * (LONG // 2),
+        "a" + " " * LONG,
+        "A" + " :" * (LONG // 2),
+        "Seagate Extended SMART Information\n" + "a" + " 1" * (LONG // 2),
+        "SMART Cloud Attributes\n" + "A" + "\t:" * (LONG // 2) + "\n" + "A" + "  x" * (LONG // 3),
+        "SMART Cloud Attributes\n" + "A\t" + "0" * LONG + " !",
+        "nand_bytes_written" + " " * LONG,
+    ],
+    ids=range(7),
+)
+def test_a_long_line_takes_no_time(line: str) -> None:
+    within(0.5, lambda: parse_plugin_text(line))
+    within(0.5, lambda: parse_smartctl_text("=== START OF INFORMATION SECTION ===\n" + line))
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        ([], []),
+        (["0", "18446744073709551615"], [0, (1 << 64) - 1]),
+        (["7", "-1"], None),
+        (["7", "1" * 21], None),
+        (["7", "\u0663"], None),
+        (["7", "1.5"], None),
+    ],
+)
+def test_a_row_is_numbers_or_none(words: list[str], values: list[int] | None) -> None:
+    assert foreign.numbers(words) == values
+
+
+def test_numbers_without_end_are_none() -> None:
+    digits = "9" * 5000
+    assert whole_number(",".join(["123"] * 2000)) is None
+    evidence = parse_smartctl_text(
+        "=== START OF INFORMATION SECTION ===\nID# ATTRIBUTE_NAME\n"
+        f"  9 Power_On_Hours -O--CK 100 100 000 - {digits}\n"
+        f"0x01  0x018  6  {digits}  ---  Logical Sectors Written\n"
+    )
+    assert evidence.power_on_hours is None
+    assert evidence.statistics is None
+
+
+def test_a_number_without_end_does_not_cost_the_report() -> None:
+    report = next(path for path in sorted(GOOD.rglob("*S4510*.json")))
+    raw = report.read_bytes().replace(b'"blocks": ', b'"blocks": ' + b"9" * 5000, 1)
+    assert raw != report.read_bytes()
+    assert evidence_of("x.json", raw).attributes
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [(3.0, 3), (3.5, None), (-1.0, None), (float("inf"), None), (float("nan"), None), (2.0**60, None)],
+)
+def test_whole_floats_are_numbers_as_far_as_they_are_exact(value: float, number: int | None) -> None:
+    assert json_number(value) == number
+
+
+def test_checks_of_numbers_beyond_floats() -> None:
+    huge = 10**400
+    assert sanity.mean_write(huge, 2000, 512, None)
+    assert sanity.too_fast(huge, 5, "ata")
+    assert sanity.ratio(huge, huge - 1, 10**12) is None
+    assert sanity.ratio(huge, 5, None)
+    assert sanity.erases(huge, 100.0, 10**12)
+
+
+# --- files of settings ---
+
+
+def entry(more: str) -> str:
+    return f'[[ata]]\nname = "x"\nevidence = "y"\ndrives = "z"\nmodel = "m"\n{more}\n'
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "host = {unit = 512, of = [241], quantum = -1}",
+        "host = {unit = 512, of = [241], quantum = 0}",
+        'host = {unit = 512, of = ["²"]}',
+        'host = {unit = 512, of = ["0:16"]}',
+        "host = {of = [241]}",
+        'erase = ["first"]',
+        "lid = -3",
+        "vendor_id = 99999999",
+        "sum_of = {id = 1, factor = -5, ids = [2]}",
+        "model = 3",
+        "a" + ".a" * 300 + " = 1",
+        "a = " + "[" * 200,
+        'model = "' + "x" * 2000 + '"',
+        'firmware = "a{99999999999999999999}"',
+        'firmware = "' + "(" * 480 + ")" * 480 + '("',
+    ],
+)
+def test_a_catalogue_that_makes_no_sense_is_refused(more: str) -> None:
+    text = entry(more)
+    if more == "model = 3":
+        text = text.replace('model = "m"\n', "")
+    with pytest.raises(UsageError, match="mine"):
+        parse_catalogue(text, "mine")
+
+
+def test_a_catalogue_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(entry("").encode() + b"# \xff\n")
+    with pytest.raises(UsageError, match=r"mine\.toml"):
+        load_catalogue([path])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "timing = 3\n[drive]\nuser_bytes = 1",
+        "[drive]\nuser_bytes = -1",
+        "[drive]\nuser_bytes = " + "9" * 500,
+        "[drive]\nphysical_bytes = 1048576",
+        "[drive]\nuser_bytes = 0",
+        "[drive]\nuser_bytes = 1\niu_bytes = 0",
+        "[drive]\nuser_bytes = " + "[" * 300,
+    ],
+)
+def test_a_profile_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="mine"):
+        profiles.parse("mine", text).scaled(1 << 20)
+
+
+def test_a_profile_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"description = '\xff'\n")
+    with pytest.raises(UsageError, match=r"mine"):
+        profiles.load(str(path))
+
+
+@pytest.mark.parametrize("text", ["cause = [3]", "[[cause]]\nnumber = 1\neffect = []", "a = " + "[" * 300])
+def test_causes_that_make_no_sense_are_refused(text: str) -> None:
+    with pytest.raises(OpwatchError, match="catalogue"):
+        parse_causes(text, "catalogue")

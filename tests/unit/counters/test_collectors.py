@@ -1,0 +1,191 @@
+"""The collectors on transports and tools made up here."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.firmware.counting import IdentifyOnce
+from opwatch.collectors.firmware.nvme import collect_nvme
+from opwatch.collectors.firmware.smart import collect_smart
+from opwatch.collectors.firmware.transports import FolderTransport
+from opwatch.counters.catalogue.families import load_catalogue
+from opwatch.counters.decode.ocp import CLOUD_GUID
+from opwatch.counters.prove.report import report
+from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
+from opwatch.tools import cli
+
+CATALOGUE = load_catalogue(system=Path("/nonexistent"))
+GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "counters"
+
+
+def controller(model: bytes, *, attributes: int = 0) -> bytes:
+    raw = bytearray(4096)
+    raw[24:64], raw[64:72], raw[96:100] = model.ljust(40), b"FW".ljust(8), attributes.to_bytes(4, "little")
+    raw[280:296] = (10**12).to_bytes(16, "little")
+    return bytes(raw)
+
+
+def smart(units: int, commands: int) -> bytes:
+    raw = bytearray(512)
+    raw[1:3] = (310).to_bytes(2, "little")
+    raw[48:64], raw[80:96] = units.to_bytes(16, "little"), commands.to_bytes(16, "little")
+    return bytes(raw)
+
+
+class Fake:
+    """Answers from a table; what is not in it the drive refuses. Remembers what it was asked."""
+
+    def __init__(self, pages: dict[int, bytes], model: bytes = b"ACME", attributes: int = 0) -> None:
+        self.pages, self.model, self.attributes = pages, model, attributes
+        self.asked: list[tuple[int, int, int]] = []
+
+    def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes:
+        self.asked.append((lid, lsi, uuid_index))
+        if lid not in self.pages:
+            raise OpwatchError(f"log page {lid:02X}h: refused")
+        return self.pages[lid][:length]
+
+    def identify(self, cns: int, nsid: int) -> bytes:
+        if cns == 1:
+            return controller(self.model, attributes=self.attributes)
+        raw = bytearray(4096)
+        raw[0:8], raw[130], raw[102] = (10**9).to_bytes(8, "little"), 9, 3
+        return bytes(raw)
+
+
+def test_a_drive_with_the_standard_pages() -> None:
+    cloud = bytearray(512)
+    cloud[0:16], cloud[494], cloud[496:512] = (2 * 10**12).to_bytes(16, "little"), 3, CLOUD_GUID
+    fake = Fake({2: smart(2 * 10**6, 10**8), 0xC0: bytes(cloud)}, attributes=1 << 4)
+    found = report(collect_nvme(fake, CATALOGUE), CATALOGUE)
+    assert found.readings["host_written"].value == 2 * 10**6 * 512_000
+    assert found.readings["nand_written"].value == 2 * 10**12
+    # Log 09h of the namespace's own endurance group failed: it costs nothing else.
+    assert (9, 3, 0) in fake.asked
+    assert found.failures == ("log page 09h: refused",)
+
+
+def test_vendor_pages_are_read_only_where_the_catalogue_knows_them() -> None:
+    items = b"".join(
+        bytes((key, 0, 0, 100, 0)) + raw.to_bytes(6, "little") + b"\0"
+        for key, raw in ((0xF4, 9000), (0xF5, 6000))
+    )
+    pages = {2: smart(6000 * (1 << 25) // 512_000, 10**7), 0xCA: items.ljust(512, b"\0")}
+    intel = Fake(pages, b"INTEL SSDPE2KX010T8")
+    assert report(collect_nvme(intel, CATALOGUE), CATALOGUE).readings["nand_written"].value == 9000 << 25
+    acme = Fake(pages)
+    assert report(collect_nvme(acme, CATALOGUE), CATALOGUE).readings["nand_written"].value is None
+    assert 0xCA not in [lid for lid, _, _ in acme.asked]
+
+
+def test_a_drive_that_refuses_everything_has_reasons() -> None:
+    found = report(collect_nvme(Fake({}), CATALOGUE), CATALOGUE)
+    assert all(each.value is None and each.reason for name, each in found.readings.items() if name != "nuse")
+
+
+def test_a_folder_is_a_drive(tmp_path: Path) -> None:
+    (tmp_path / "identify-controller").write_bytes(controller(b"Simulated"))
+    (tmp_path / "log-02").write_bytes(smart(10**6, 10**7))
+    (tmp_path / "truth.json").write_text("{}")
+    evidence = collect_nvme(FolderTransport(tmp_path), CATALOGUE)
+    assert evidence.drive.model == "Simulated"
+    assert report(evidence, CATALOGUE).readings["host_written"].value == 512 * 10**9
+
+
+def test_no_privilege_is_one_error_and_not_a_row_of_them() -> None:
+    class Denied(Fake):
+        def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes:
+            raise PermissionMissing("log pages need CAP_SYS_ADMIN")
+
+    with pytest.raises(PermissionMissing):
+        collect_nvme(Denied({}), CATALOGUE)
+
+
+def smartctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    program = tmp_path / "smartctl"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n{script}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+def test_smartctl_is_asked_to_leave_sleepers_asleep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = GOOD / "smartctl_exporter" / "sat-Phison_Driven_SSDs-KINGSTON_SA400M8120G-sda.json"
+    smartctl(tmp_path, monkeypatch, f"cat '{path}'; exit 4")
+    found = report(collect_smart(Path("/dev/sda")), CATALOGUE)
+    assert found.readings["host_written"].value == 398 << 30
+    assert "-n standby" in (tmp_path / "calls").read_text()
+
+
+def test_an_old_smartctl_is_asked_again_without_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = GOOD / "smartctl_exporter" / "sat-Phison_Driven_SSDs-KINGSTON_SA400M8120G-sda.json"
+    smartctl(tmp_path, monkeypatch, f"case \"$*\" in *genstats*) echo '{{}}'; exit 1;; esac; cat '{path}'")
+    assert collect_smart(Path("/dev/sda")).attributes
+    assert len((tmp_path / "calls").read_text().splitlines()) == 2
+
+
+def test_a_smartctl_that_cannot_open_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    smartctl(tmp_path, monkeypatch, 'echo \'{"smartctl":{"exit_status":2}}\'; exit 2')
+    with pytest.raises(Unsupported):
+        collect_smart(Path("/dev/sda"))
+
+
+def test_the_command_writes_the_document_of_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    path = GOOD / "linuxhw" / "wd_blue_tlc_slc.txt"
+    assert cli.main(["counters", "--from", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "opwatch/1"
+    for side in ("host_written", "nand_written"):
+        assert set(found[side]) >= {"bytes", "quantum_bytes", "source", "proof", "reason"}
+        assert type(found[side]["bytes"]) is int and type(found[side]["quantum_bytes"]) is int
+        assert found[side]["proof"] in ("spec", "calibrated", "catalogue") and found[side]["reason"] is None
+    assert found["temperature"] == {
+        "value": 27,
+        "quantum": 1,
+        "unit": "celsius",
+        "source": "the drive's sensor",
+        "proof": "spec",
+        "reason": None,
+        "caveat": None,
+        "age_s": None,
+        "refresh_s": None,
+    }
+
+
+def test_the_table_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    for path in sorted((GOOD / "linuxhw").glob("*.txt")):
+        assert cli.main(["counters", "--from", str(path)]) == 0
+        assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "argv", [["--from", "/nonexistent"], ["--dev", "nothing-here"], ["--from", "/dev/null"]]
+)
+def test_what_makes_no_sense_is_a_usage_error(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["counters", *argv]) == 2
+    assert "opwatch:" in capsys.readouterr().err
+
+
+def test_a_poll_costs_one_command_a_page_and_no_identify_after_the_first() -> None:
+    class Counted(Fake):
+        identified = 0
+
+        def identify(self, cns: int, nsid: int) -> bytes:
+            self.identified += 1
+            return super().identify(cns, nsid)
+
+    cloud = bytearray(512)
+    cloud[0:16], cloud[494], cloud[496:512] = (10**12).to_bytes(16, "little"), 3, CLOUD_GUID
+    fake = Counted({2: smart(10**6, 10**7), 0xC0: bytes(cloud)})
+    once = IdentifyOnce(fake)
+    collect_nvme(once, CATALOGUE)
+    asked, identified = len(fake.asked), fake.identified
+    for _ in range(3):
+        collect_nvme(once, CATALOGUE)
+    assert [lid for lid, _, _ in fake.asked] == [2, 0xC0] * 4
+    assert (asked, fake.identified) == (2, identified)

@@ -1,0 +1,160 @@
+"""The words of `opwatch drive`: sizes, over-provisioning, names and faults."""
+
+from __future__ import annotations
+
+import argparse
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from opwatch.drive.spec import parse_fault, parse_name, parse_op, parse_size, physical_bytes
+from opwatch.errors import UsageError
+from opwatch.ftl import profiles
+from opwatch.tools.commands import drive
+
+
+@pytest.mark.parametrize(
+    ("text", "n_bytes"),
+    [
+        ("4G", 4 << 30),
+        ("4GiB", 4 << 30),
+        ("4GB", 4_000_000_000),
+        ("1.5T", 3 << 39),
+        ("512m", 512 << 20),
+        ("960 GB", 960_000_000_000),
+        ("4096", 4096),
+        ("7b", 7),
+    ],
+)
+def test_sizes(text: str, n_bytes: int) -> None:
+    assert parse_size(text) == n_bytes
+
+
+@pytest.mark.parametrize("text", ["", "G", "-4G", "4 G B", "1.3", "4X", "0x10", "ib", "4ib", "1e9", "٤G"])
+def test_no_sizes(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_size(text)
+
+
+def test_op_is_a_percentage_of_the_user_size() -> None:
+    assert parse_op("7%") == Fraction(7, 100)
+    assert parse_op(" 28.5 % ") == Fraction(57, 200)
+    for wrong in ("7", "0.07", "0%", "-7%", "1001%", "%", "7%%"):
+        with pytest.raises(UsageError):
+            parse_op(wrong)
+
+
+def test_physical_size_is_in_whole_units_and_never_less() -> None:
+    for user, percent in ((4 << 30, 7), (1 << 20, 1), (12_288, 33)):
+        op = Fraction(percent, 100)
+        physical = physical_bytes(user, op)
+        assert physical % 4096 == 0
+        assert 0 <= physical - user * (1 + op) < 4096
+
+
+def test_names() -> None:
+    assert parse_name("sim-0.a_B") == "sim-0.a_B"
+    for wrong in ("", ".", "..", "a/b", "-x", "a b", "x" * 33, "a\n", "ä"):
+        with pytest.raises(UsageError):
+            parse_name(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("trim=lazy", "trim=lazy"),
+        ("trim=keep", "trim=keep"),
+        ("refresh=5", "refresh=5"),
+        ("rollback=600", "rollback=600"),
+        ("log-fail=2", "log-fail=02"),
+        ("log-fail=C0h", "log-fail=c0"),
+        ("log-fail=0x22", "log-fail=22"),
+        ("log-slow=09:3s", "log-slow=09:3000"),
+        ("log-slow=02:1.5s", "log-slow=02:1500"),
+        ("wrap32", "wrap32=0"),
+        ("wrap32=1G", f"wrap32={2**41 - 2**30}"),
+        ("media-error=1M:4k", "media-error=1048576:4096"),
+        ("power-loss", "power-loss"),
+    ],
+)
+def test_faults(text: str, words: str) -> None:
+    assert parse_fault(text).words == words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "trim", "trim=no", "refresh", "refresh=-1", "refresh=1.5", "log-fail=77", "log-fail="),
+        *("log-slow=02", "log-slow=02:3", "wrap32=3T", "media-error=1M", "media-error=1M:0", "clear=1"),
+        *("power-loss=now", "gremlins", "erase-limit=3"),
+    ],
+)
+def test_no_faults(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_fault(text)
+
+
+def test_an_erase_limit_is_for_create() -> None:
+    assert parse_fault("erase-limit=3", creating=True).config == {"erase_limit": 3}
+    with pytest.raises(UsageError):
+        parse_fault("erase-limit=0", creating=True)
+
+
+def arguments(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    drive.add_arguments(parser)
+    return parser.parse_args(["create", *words])
+
+
+def test_defaults_are_4_gib_with_7_percent() -> None:
+    assert drive.config_of(arguments(), loading=False) == {
+        "user_bytes": 4 << 30,
+        "physical_bytes": physical_bytes(4 << 30, Fraction(7, 100)),
+    }
+
+
+def test_a_state_file_decides() -> None:
+    assert drive.config_of(arguments(), loading=True) == {}
+    with pytest.raises(UsageError, match="leave out"):
+        drive.config_of(arguments("--size", "1G"), loading=True)
+    assert drive.config_of(arguments("--size", "1G", "--op", "7%"), loading=True)["user_bytes"] == 1 << 30
+
+
+@pytest.mark.parametrize("name", profiles.names())
+def test_profiles_scale_to_the_size(name: str) -> None:
+    plain = drive.config_of(arguments("--profile", name, "--size", "1G"), loading=False)
+    assert plain["user_bytes"] == 1 << 30
+    assert plain["physical_bytes"] > 1 << 30
+    assert "superblock_bytes" not in plain
+    more = drive.config_of(arguments("--profile", name, "--size", "1G", "--op", "50%"), loading=False)
+    assert more["physical_bytes"] == 3 << 29
+    timing = {f"service.{key}": value for key, value in profiles.load(name).timing.items()}
+    assert timing.items() <= plain.items()
+    assert drive.config_of(arguments("--profile", name), loading=True) == timing
+
+
+def test_a_drive_has_at_least_1_mib() -> None:
+    for size in ("0", "4096", "1000001"):
+        with pytest.raises(UsageError, match="at least 1M"):
+            drive.config_of(arguments("--size", size), loading=False)
+
+
+def test_help_fits_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for verb in ("create", "fault", "info"):
+        parser = argparse.ArgumentParser(prog="opwatch drive")
+        drive.add_arguments(parser)
+        with pytest.raises(SystemExit):
+            parser.parse_args([verb, "--help"])
+        wide = [line for line in capsys.readouterr().out.splitlines() if len(line) > 80]
+        assert wide == []
+
+
+def test_the_server_knows_every_setting_of_a_profile() -> None:
+    options = Path(__file__).parents[3] / "opwatch" / "drive" / "server" / "options.c"
+    text = options.read_text()
+    for name in profiles.names():
+        profile = profiles.load(name)
+        assert [key for key in profile.drive if f"FTL({key})" not in text] == []
+        assert [key for key in profile.timing if f"SERVICE({key})" not in text] == []

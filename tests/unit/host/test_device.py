@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import UsageError
+from opwatch.host.device import BlockDevice, Devices
+from tests.unit.support.sysfs import Tree, machine, write
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return machine(tmp_path)
+
+
+def names(devices: list[BlockDevice]) -> list[str]:
+    return [device.name for device in devices]
+
+
+def leaves(tree: Tree, name: str) -> list[str]:
+    found = tree.devices.leaves(tree[name])
+    assert all(leaf.origin.name == name for leaf in found)
+    return [leaf.device.name for leaf in found]
+
+
+def test_a_device_is_found_by_its_kernel_name(tree: Tree) -> None:
+    sda1 = tree["sda1"]
+    assert (sda1.name, sda1.dev, sda1.is_partition) == ("sda1", (8, 1), True)
+    assert sda1.disk == tree["sda"]
+    assert tree["sda"].disk is not None and tree["sda"].disk.name == "sda"
+
+
+def test_a_slash_in_a_name_is_an_exclamation_mark_in_sysfs(tree: Tree) -> None:
+    device = tree["cciss/c0d0"]
+    assert device.name == "cciss/c0d0"
+    assert device.sysfs.name == "cciss!c0d0"
+    assert tree["cciss!c0d0"] == device
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "sdz", "sda/sda1", "x" * 300])
+def test_what_is_no_name_is_no_device(tree: Tree, name: str) -> None:
+    assert tree.devices.by_name(name) is None
+
+
+def test_all_disks_are_listed_and_no_partition(tree: Tree) -> None:
+    assert set(names(list(tree.devices.disks()))) == {
+        *("sda", "sdb", "md0", "dm-0", "nvme0n1", "nvme1n1", "nvme1c1n1", "nvme1c2n1"),
+        *("zram0", "loop0", "loop1", "cciss/c0d0"),
+    }
+
+
+def test_partitions_come_in_the_order_of_their_numbers(tree: Tree) -> None:
+    for number in (11, 10, 4):
+        tree.partition("sdb", f"sdb{number}", f"8:{16 + number}", start=number, sectors=1)
+    assert names(tree.devices.partitions(tree["sdb"])) == ["sdb1", "sdb2", "sdb3", "sdb4", "sdb10", "sdb11"]
+
+
+def test_sectors_of_a_partition_are_the_first_and_the_last(tree: Tree) -> None:
+    assert tree["sda2"].sectors == (2097152, 2097152 + 4194304 - 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sda", ["sda"]),
+        ("sda1", ["sda1"]),
+        ("md0", ["sda2", "sdb2"]),
+        ("dm-0", ["sda3"]),
+        ("nvme0n1", ["nvme0n1"]),
+        ("nvme1n1", ["nvme1c1n1", "nvme1c2n1"]),
+        ("nvme1c2n1", ["nvme1c2n1"]),
+        ("zram0", ["zram0"]),
+        ("loop0", ["loop0"]),
+    ],
+)
+def test_leaves_are_the_devices_that_do_the_io(tree: Tree, name: str, expected: list[str]) -> None:
+    assert leaves(tree, name) == expected
+
+
+def test_leaves_are_found_through_several_layers_and_named_once(tree: Tree) -> None:
+    tree.disk("dm-1", "253:1", attributes={"dm/uuid": "LVM-abc"})
+    tree.stack("dm-1", "md0", "dm-0", "sda2")
+    assert leaves(tree, "dm-1") == ["sda3", "sda2", "sdb2"]
+
+
+def test_a_partition_of_a_stacked_device_is_traced_as_the_whole_of_it(tree: Tree) -> None:
+    tree.partition("md0", "md0p1", "259:7", start=8, sectors=8)
+    assert leaves(tree, "md0p1") == ["sda2", "sdb2"]
+
+
+def test_a_partition_of_a_multipath_head_is_traced_on_the_paths(tree: Tree) -> None:
+    tree.partition("nvme1n1", "nvme1n1p1", "259:9", start=8, sectors=8)
+    assert leaves(tree, "nvme1n1p1") == ["nvme1c1n1", "nvme1c2n1"]
+
+
+def test_a_lower_device_that_vanished_leaves_the_upper_one(tree: Tree) -> None:
+    shutil.rmtree(tree["sda3"].sysfs)
+    (tree.sys / "class/block/sda3").unlink()
+    assert leaves(tree, "dm-0") == ["dm-0"]
+
+
+def test_paths_belong_to_their_own_head_only(tree: Tree) -> None:
+    tree.disk("nvme1c1n2", None, tags=[1])
+    tree.disk("nvme11c1n1", None, tags=[1])
+    assert names(tree.devices.paths(tree["nvme1n1"])) == ["nvme1c1n1", "nvme1c2n1"]
+    assert tree.devices.paths(tree["nvme0n1"]) == []
+    assert tree.devices.paths(tree["sda"]) == []
+
+
+def test_a_hidden_path_has_no_device_number(tree: Tree) -> None:
+    path = tree["nvme1c1n1"]
+    assert path.is_hidden and path.dev == (0, 0)
+    assert not tree["nvme1n1"].is_hidden
+
+
+@pytest.mark.parametrize("text", ["", "8", "8:", "eight:one", "8:1:2", "-8:1"])
+def test_a_garbled_device_number_is_none(tree: Tree, text: str) -> None:
+    write(tree["sda"].sysfs, {"dev": text})
+    assert tree["sda"].dev == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", 0),
+        ("4096", 4096),
+        ("-1", -1),
+        ("", None),
+        ("1x", None),
+        ("0x10", None),
+        ("1 2", None),
+        ("²", None),
+    ],
+)
+def test_a_number_is_a_number_or_none(tree: Tree, text: str, expected: int | None) -> None:
+    write(tree["sda"].sysfs, {"queue/nr_requests": text})
+    assert tree["sda"].number("queue/nr_requests") == expected
+
+
+def test_an_attribute_that_is_not_there_or_not_readable_is_none(tree: Tree) -> None:
+    (tree["sda"].sysfs / "queue/wbt_lat_usec").unlink()
+    (tree["sda"].sysfs / "queue/wbt_lat_usec").mkdir()
+    for path in ("queue/wbt_lat_usec", "queue/no_such"):
+        assert tree["sda"].attribute(path) is None
+        assert tree["sda"].number(path) is None
+        assert tree["sda"].raw(path) is None
+
+
+def test_bytes_that_are_no_text_do_no_harm(tree: Tree) -> None:
+    write(tree["sda"].sysfs, {"serial": b"\xff\xfeA"})
+    assert tree["sda"].attribute("serial") == "\ufffd\ufffdA"
+    assert tree["sda"].raw("serial") == b"\xff\xfeA"
+
+
+@pytest.mark.parametrize(
+    ("uuid", "kind"),
+    [
+        ("LVM-Vg0Lv0", "dm-lvm"),
+        ("CRYPT-LUKS2-00-root", "dm-crypt"),
+        ("CRYPT-VERITY-00-usr", "dm-verity"),
+        ("CRYPT-INTEGRITY-x", "dm-integrity"),
+        ("mpath-360000", "dm-mpath"),
+        ("part12-mpath-360000", "dm-part"),
+        ("", "dm"),
+        ("something", "dm"),
+    ],
+)
+def test_a_dm_device_is_of_the_kind_that_its_uuid_tells(tree: Tree, uuid: str, kind: str) -> None:
+    write(tree["dm-0"].sysfs, {"dm/uuid": uuid})
+    assert tree["dm-0"].kind() == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("sda", "disk"),
+        ("sda1", "partition"),
+        ("md0", "md-raid1"),
+        ("nvme1n1", "disk"),
+        ("nvme1c1n1", "path"),
+        ("zram0", "zram"),
+        ("loop0", "loop"),
+    ],
+)
+def test_kinds(tree: Tree, name: str, kind: str) -> None:
+    assert tree[name].kind() == kind
+
+
+def test_an_md_array_that_is_not_running_has_no_level(tree: Tree) -> None:
+    write(tree["md0"].sysfs, {"md/level": ""})
+    assert tree["md0"].kind() == "md"
+
+
+def test_hardware_queues_are_in_their_order(tree: Tree) -> None:
+    tree.disk("sdq", "65:0", tags=[1] * 12)
+    (tree["sdq"].sysfs / "mq" / "not_a_queue").mkdir()
+    assert [path.name for path in tree["sdq"].hardware_queues] == [str(number) for number in range(12)]
+    assert tree["zram0"].hardware_queues == []
+
+
+def test_what_stands_on_what(tree: Tree) -> None:
+    tree.stack("md0", "cciss/c0d0")
+    assert tree["md0"].below() == ["cciss/c0d0", "sda2", "sdb2"]
+    assert tree["sda2"].holders() == ["md0"]
+    assert (tree["sda"].below(), tree["sda"].holders()) == ([], [])
+
+
+def test_a_device_that_vanishes_is_left_out(tree: Tree) -> None:
+    gone = tree["loop0"]
+    shutil.rmtree(gone.sysfs)
+    assert "loop0" not in names(list(tree.devices.disks()))
+    assert tree.devices.partitions(gone) == []
+    assert (gone.hardware_queues, gone.below(), gone.holders(), gone.size_bytes) == ([], [], [], 0)
+    assert tree.devices.by_name("loop0") is None
+
+
+def test_no_sysfs_is_no_devices(tmp_path: Path) -> None:
+    assert list(Devices(tmp_path / "sys", tmp_path / "dev").disks()) == []
+
+
+def test_resolve_falls_back_to_the_kernels_name(tree: Tree) -> None:
+    # As in a container, where /dev holds no nodes.
+    for name in ("sda1", "nvme1c1n1", "cciss/c0d0"):
+        assert tree.devices.resolve(name) == tree[name]
+
+
+def test_resolve_names_what_there_is(tree: Tree) -> None:
+    with pytest.raises(UsageError, match=r"^sdz: No such file or directory.*here: .*sda, sdb") as caught:
+        tree.devices.resolve("sdz")
+    # Neither what is empty nor what has no node can be meant.
+    assert "loop1" not in str(caught.value)
+    assert "nvme1c1n1" not in str(caught.value)
+
+
+def test_resolve_wants_a_block_device(tree: Tree) -> None:
+    (tree.dev / "file").touch()
+    for text in ("file", str(tree.dev / "file"), str(tree.dev), "/dev/null"):
+        with pytest.raises(UsageError, match=r"is not a block device"):
+            tree.devices.resolve(text)
+
+
+def test_resolve_follows_links_to_a_node(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = tree.dev / "disk" / "by-id" / "ata-SAMSUNG-part2"
+    link.parent.mkdir(parents=True)
+    (tree.dev / "sda2").touch()
+    link.symlink_to("../../sda2")
+    real = Path.stat
+
+    def stat(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        """The node of 8:2, which only root could make."""
+        found = real(path, follow_symlinks=follow_symlinks)
+        if os.path.realpath(path) != str(tree.dev / "sda2"):
+            return found
+        fields = list(found)
+        fields[0] = 0o060660
+        return os.stat_result(fields, {"st_rdev": os.makedev(8, 2)})
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert tree.devices.resolve(str(link)).name == "sda2"
+    (tree.sys / "dev/block/8:2").unlink()
+    with pytest.raises(UsageError, match="no block device 8:2"):
+        tree.devices.resolve(str(link))

@@ -1,0 +1,326 @@
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from opwatch.host import diagnosis, toolbox
+from opwatch.host.diagnosis import Check, Extension, State, note, ok, problem, verdict
+from opwatch.tools.commands import doctor
+from tests.unit.support.sysfs import Tree, machine, write
+
+
+def btf(*names: str) -> bytes:
+    """Enough of BTF: its strings."""
+    return b"\x9f\xeb\x01\x00" + b"\0" + b"".join(name.encode() + b"\0" for name in names)
+
+
+ALL = [f"btf_trace_{name}" for name in (*diagnosis.NEEDED, diagnosis.QUEUE_START)]
+
+
+# --- the kernel
+
+
+def test_a_kernel_that_tells_its_types_is_fine() -> None:
+    assert diagnosis.kernel("6.1.0-18-amd64", "x86_64", btf()).state is State.OK
+
+
+@pytest.mark.parametrize(
+    ("arch", "package"), [("x86_64", "linux-image-amd64"), ("aarch64", "linux-image-arm64")]
+)
+def test_a_kernel_without_btf_is_another_kernels_job(arch: str, package: str) -> None:
+    check = diagnosis.kernel("6.1.0", arch, None)
+    assert (check.state, check.exit_status) == (State.PROBLEM, 5)
+    assert check.fix and package in check.fix
+
+
+def test_every_needed_tracepoint_is_looked_for() -> None:
+    assert diagnosis.tracepoints(btf(*ALL), "x86_64").state is State.OK
+    for name in diagnosis.NEEDED:
+        without = [each for each in ALL if each != f"btf_trace_{name}"]
+        check = diagnosis.tracepoints(btf(*without), "x86_64")
+        assert (check.state, check.exit_status) == (State.PROBLEM, 5)
+        assert name in check.finding
+
+
+def test_a_part_of_a_name_is_not_the_name() -> None:
+    longer = [f"{name}_more" for name in ALL] + [f"more_{name}" for name in ALL]
+    assert diagnosis.tracepoints(btf(*longer), "x86_64").state is State.PROBLEM
+
+
+def test_the_start_of_the_queue_is_optional() -> None:
+    check = diagnosis.tracepoints(btf(*ALL[:-1]), "x86_64")
+    assert check.state is State.OK and "no block_io_start" in check.finding
+
+
+def test_without_btf_nothing_is_claimed_of_the_tracepoints() -> None:
+    assert diagnosis.tracepoints(None, "x86_64").state is State.NOTE
+    assert diagnosis.losses(None).state is State.NOTE
+
+
+def test_a_kernel_that_hides_its_losses_is_noted() -> None:
+    assert diagnosis.losses(btf("recursion_misses")).state is State.OK
+    assert diagnosis.losses(btf("run_cnt")).state is State.NOTE
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "status"),
+    [
+        ("[none] integrity confidentiality", State.OK, 0),
+        ("none [integrity] confidentiality", State.OK, 0),
+        ("none integrity [confidentiality]", State.PROBLEM, 5),
+        ("", State.OK, 0),
+    ],
+)
+def test_only_confidentiality_forbids_tracing(text: str, state: State, status: int) -> None:
+    check = diagnosis.lockdown(text, securityfs=True)
+    assert (check.state, check.exit_status) == (state, status)
+
+
+def test_a_lockdown_that_cannot_be_read_is_unknown() -> None:
+    assert diagnosis.lockdown(None, securityfs=True).state is State.OK
+    unknown = diagnosis.lockdown(None, securityfs=False)
+    assert unknown.state is State.NOTE and unknown.fix and "mount" in unknown.fix
+
+
+def test_an_interpreter_is_a_problem_that_does_not_prevent_tracing() -> None:
+    off = diagnosis.jit("0")
+    assert (off.state, off.exit_status) == (State.PROBLEM, 0)
+    assert off.fix == "sudo sysctl -w net.core.bpf_jit_enable=1"
+    assert diagnosis.jit("1").state is diagnosis.jit("2").state is State.OK
+    assert diagnosis.jit(None).state is State.NOTE
+
+
+def test_missing_capabilities_are_named() -> None:
+    assert diagnosis.capabilities([], "opwatch doctor", is_root=False).state is State.OK
+    check = diagnosis.capabilities(["CAP_BPF", "CAP_PERFMON"], "/x/opwatch doctor", is_root=False)
+    assert (check.state, check.exit_status, check.fix) == (State.PROBLEM, 4, "sudo /x/opwatch doctor")
+    assert "CAP_BPF and CAP_PERFMON missing" in check.finding
+
+
+def test_sudo_is_no_advice_for_root() -> None:
+    check = diagnosis.capabilities(["CAP_BPF"], "opwatch doctor", is_root=True)
+    assert check.exit_status == 4 and "sudo" not in str(check.fix)
+
+
+# --- the extension
+
+
+def test_an_extension_with_the_tracer_is_fine() -> None:
+    assert diagnosis.extension(Extension(None, has_tracer=True), ["clang"], "").state is State.OK
+
+
+def test_the_packages_that_the_build_lacks_are_exactly_those_of_the_command() -> None:
+    for found in (Extension("No module named 'x'", False), Extension(None, False)):
+        check = diagnosis.extension(found, ["clang", "libelf-dev"], "pip install .")
+        assert (check.state, check.exit_status) == (State.PROBLEM, 1)
+        assert check.fix == "sudo apt-get install clang libelf-dev && pip install ."
+    assert diagnosis.extension(Extension(None, False), [], "pip install .").fix == "pip install ."
+
+
+def test_a_missing_shared_library_needs_no_build() -> None:
+    error = "libbpf.so.1: cannot open shared object file: No such file or directory"
+    check = diagnosis.extension(Extension(error, False), ["clang"], "pip install .")
+    assert check.fix == "sudo apt-get install libbpf1"
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        (None, (True, False)),
+        (types.ModuleType("opwatch._native"), (True, False)),
+        (types.SimpleNamespace(__file__="x.so"), (False, False)),
+        (types.SimpleNamespace(__file__="x.so", Tracer=object), (False, True)),
+    ],
+)
+def test_the_extension_is_found_by_importing_it(
+    monkeypatch: pytest.MonkeyPatch, module: object, expected: tuple[bool, bool]
+) -> None:
+    monkeypatch.setitem(sys.modules, "opwatch._native", module)
+    found = doctor.find_extension()
+    assert (found.error is not None, found.has_tracer) == expected
+
+
+def build_machine(root: Path) -> list[Path]:
+    write(root, {"bpf/libbpf.h": "", "libelf.h": "", "zlib.h": "", "Python.h": ""})
+    return [root / "nowhere", root]
+
+
+def test_nothing_is_missing_where_all_is_there(tmp_path: Path) -> None:
+    assert toolbox.missing_packages(lambda command: command, build_machine(tmp_path), tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("lost", "package"),
+    [
+        ("bpf/libbpf.h", "libbpf-dev"),
+        ("libelf.h", "libelf-dev"),
+        ("zlib.h", "zlib1g-dev"),
+        ("Python.h", "python3-dev"),
+    ],
+)
+def test_each_missing_header_has_its_package(tmp_path: Path, lost: str, package: str) -> None:
+    headers = build_machine(tmp_path)
+    (tmp_path / lost).unlink()
+    assert toolbox.missing_packages(lambda command: command, headers, tmp_path) == [package]
+
+
+def test_each_missing_command_has_its_package(tmp_path: Path) -> None:
+    headers = build_machine(tmp_path)
+    for package in ("clang", "bpftool", "make", "pkg-config"):
+
+        def which(command: str, absent: str = package) -> str | None:
+            return None if command == absent else command
+
+        assert toolbox.missing_packages(which, headers, tmp_path) == [package]
+    # Any C compiler will do.
+    assert toolbox.missing_packages(lambda c: None if c == "gcc" else c, headers, tmp_path) == []
+    assert "gcc" in toolbox.missing_packages(lambda command: None, headers, tmp_path)
+
+
+def test_rebuilding_starts_from_where_it_came(tmp_path: Path) -> None:
+    here, elsewhere = tmp_path / "my tree", tmp_path / "lib"
+    here.mkdir()
+    url = (here).as_uri()
+    direct = json.dumps({"url": url, "dir_info": {}})
+    assert doctor.rebuild_command(direct, elsewhere).endswith(f"--no-deps '{here}'")
+    editable = json.dumps({"url": url, "dir_info": {"editable": True}})
+    assert doctor.rebuild_command(editable, elsewhere).endswith(f"--no-deps -e '{here}'")
+    for unknown in (None, "{}", json.dumps({"url": "file:///no/such/folder"})):
+        assert doctor.rebuild_command(unknown, elsewhere).endswith("--no-binary opwatch opwatch")
+    (here / "setup.py").touch()
+    assert doctor.rebuild_command(None, here).endswith(f"--no-deps -e '{here}'")
+
+
+# --- the verdict and what is printed
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [([], 0), ([0], 0), ([4], 4), ([4, 1], 1), ([1, 5, 4], 5), ([0, 4, 0], 4)],
+)
+def test_the_gravest_problem_decides(statuses: list[int], expected: int) -> None:
+    checks = [ok("a", "b"), note("c", "d")] + [problem("p", "q", None, status) for status in statuses]
+    status, words = verdict(checks)
+    assert status == expected
+    assert (words == "Tracing works here.") == (expected == 0)
+
+
+CHECKS = [
+    ok("kernel", "Linux"),
+    note("fio", "missing; " + "word " * 30, "sudo apt-get install fio"),
+    problem("probe rq_issue", "rejected", "report it", 1, "first line\n" + "x\n" * 50 + "last line\n"),
+]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def printed(checks: list[Check], stream: io.StringIO, *, as_json: bool = False) -> tuple[int, str]:
+    status = doctor.show(checks, stream, as_json=as_json)
+    return status, stream.getvalue()
+
+
+def test_findings_are_wrapped_on_a_terminal_and_commands_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    long_fix = note("x", "y", "sudo apt-get install " + "package " * 20)
+    status, text = printed([*CHECKS, long_fix], Terminal())
+    assert status == 1
+    lines = text.splitlines()
+    assert max(len(line) for line in lines if "fix: " not in line) <= 80
+    assert f"        fix: {long_fix.fix}" in lines
+
+
+def test_a_pipe_gets_one_line_a_finding_and_no_colours() -> None:
+    _, text = printed(CHECKS, io.StringIO())
+    lines = text.splitlines()
+    assert lines[1] == "note    fio                " + CHECKS[1].finding
+    assert lines[2] == "        fix: sudo apt-get install fio"
+    assert "\033" not in text
+    assert lines[-1].endswith("(1 problem, 1 note)")
+
+
+def test_a_long_log_is_cut_to_its_end_for_people_only() -> None:
+    _, text = printed(CHECKS, io.StringIO())
+    assert "| last line" in text and "first line" not in text
+    document = json.loads(printed(CHECKS, io.StringIO(), as_json=True)[1])
+    assert document["checks"][2]["log"].startswith("first line")
+
+
+def test_json_is_one_document() -> None:
+    status, text = printed(CHECKS, io.StringIO(), as_json=True)
+    document = json.loads(text)
+    assert (document["schema"], document["exit_status"], status) == ("opwatch/1", 1, 1)
+    assert document["checks"][1] == {
+        "name": "fio",
+        "state": "note",
+        "finding": CHECKS[1].finding,
+        "fix": "sudo apt-get install fio",
+        "log": None,
+    }
+
+
+# --- all together
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    """A machine without tools and without the extension, where nobody has privileges."""
+    monkeypatch.setattr(toolbox, "PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "opwatch._native", None)
+    monkeypatch.setattr("opwatch.host.capabilities.missing", lambda: ["CAP_BPF", "CAP_PERFMON"])
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr(doctor, "_kernel_checks", lambda: [ok("kernel", "Linux")])
+    return machine(tmp_path)
+
+
+def states(checks: list[Check]) -> dict[str, tuple[State, int]]:
+    return {check.name: (check.state, check.exit_status) for check in checks}
+
+
+def test_without_extension_and_privileges_all_else_is_still_checked(bare: Tree) -> None:
+    checks = doctor.examine(bare.devices)
+    found = states(checks)
+    assert found["extension"] == (State.PROBLEM, 1)
+    assert found["capabilities"] == (State.PROBLEM, 4)
+    assert found["probes"] == (State.NOTE, 0)
+    assert found["disks"] == (State.OK, 0)
+    assert found["fio"] == (State.NOTE, 0)
+    assert verdict(checks)[0] == 1
+    fixes = {check.name: check.fix or "" for check in checks}
+    assert "clang" in fixes["extension"] and "bpftool" in fixes["extension"]
+
+
+def test_when_only_privileges_are_missing_the_probes_wait(
+    bare: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native = types.SimpleNamespace(__file__="x.so", Tracer=object)
+    monkeypatch.setitem(sys.modules, "opwatch._native", native)
+    checks = doctor.examine(bare.devices)
+    assert states(checks)["probes"] == (State.NOTE, 0)
+    assert verdict(checks)[0] == 4
+
+
+def test_statistics_that_are_off_are_noted_with_their_disk(bare: Tree) -> None:
+    write(bare["cciss/c0d0"].sysfs, {"queue/iostats": "0"})
+    checks = [check for check in doctor.examine(bare.devices) if check.name == "statistics"]
+    assert [(check.state, check.fix) for check in checks] == [
+        (State.NOTE, "echo 1 | sudo tee '/sys/block/cciss!c0d0/queue/iostats'")
+    ]
+
+
+def test_the_command_runs_here_whatever_this_machine_is(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    doctor.add_arguments(parser)
+    status = doctor.run(parser.parse_args(["--json"]))
+    document = json.loads(capsys.readouterr().out)
+    assert status == document["exit_status"] and status in (0, 1, 4, 5)
+    names = {check["name"] for check in document["checks"]}
+    assert {"kernel", "tracepoints", "capabilities", "extension", "lockdown", "fio"} <= names

@@ -1,0 +1,185 @@
+"""Mounts in every namespace, from the tables of processes that are made up."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opwatch import foreign
+from opwatch.drive import users
+from opwatch.errors import BadInput
+from opwatch.host import mountspaces
+from opwatch.host.mountspaces import MountedIn, MountSpace, Survey, survey
+from opwatch.host.usage import Mount
+from tests.unit.support.sysfs import Tree
+
+HOST = "22 1 254:0 / / rw - ext4 /dev/vda rw\n"
+LOOP = "40 22 7:3 / /mnt/a\\040b rw - xfs /dev/loop3 rw\n"
+BTRFS = "41 22 0:44 / /srv rw - btrfs /dev/loop4 rw\n"
+
+
+def thread(proc: Path, number: int, space: int, table: str | None, leader: int | None = None) -> None:
+    """A thread of a process; /proc knows it by its own number, too. No table: it may not be read."""
+    (proc / str(leader or number) / "task" / str(number) / "ns").mkdir(parents=True)
+    (proc / str(leader or number) / "task" / str(number) / "ns" / "mnt").symlink_to(f"mnt:[{space}]")
+    (proc / str(number)).mkdir(exist_ok=True)
+    if table is not None:
+        (proc / str(number) / "mountinfo").write_text(table)
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    own = tmp_path / "self"
+    (own / "ns").mkdir(parents=True)
+    (own / "ns" / "mnt").symlink_to("mnt:[1]")
+    (own / "ns" / "pid").symlink_to("pid:[4026531836]")
+    (own / "mountinfo").write_text(HOST)
+    thread(tmp_path, 1, 1, HOST)
+    return tmp_path
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, path: Path, error: Callable[[], Exception]) -> None:
+    """This file fails to be read."""
+    real = foreign.read_names
+
+    def read(file: Path) -> str:
+        if file == path:
+            raise error()
+        return real(file)
+
+    monkeypatch.setattr(mountspaces, "read_names", read)
+
+
+def test_every_namespace_is_looked_at_once(proc: Path) -> None:
+    (proc / "self" / "mountinfo").write_text(HOST + LOOP)
+    thread(proc, 7, 2, HOST + LOOP + BTRFS)
+    thread(proc, 8, 2, HOST + LOOP + BTRFS)
+    thread(proc, 10, 3, LOOP, leader=9)  # not its first thread
+    found = survey([(7, 3), (7, 4)], ["/dev/loop4"], proc)
+    assert {str(each) for each in found.mounts if each.space.pid in (None, 10)} == {
+        "/dev/loop3 is mounted at /mnt/a b",
+        "/dev/loop3 is mounted at /mnt/a b in the mount namespace of process 10",
+    }
+    [second] = {each.space for each in found.mounts if each.space.identity == "mnt:[2]"}
+    assert second.pid in (7, 8)
+    points = [each.mount.point for each in found.mounts if each.space == second]
+    assert points == ["/mnt/a b", "/srv"]
+    assert found.unseen == ()
+
+
+def test_nothing_is_nothing(proc: Path) -> None:
+    assert survey([(7, 3)], (), proc).mounts == ()
+    assert str(MountSpace("mnt:[1]", None)) == "here"
+
+
+def test_a_thread_that_has_ended_does_not_hide_the_others(proc: Path) -> None:
+    for number in (7, 8, 9):
+        thread(proc, number, 2, LOOP if number == 8 else None)
+    found = survey([(7, 3)], (), proc)
+    assert [each.space.pid for each in found.mounts] == [8]
+    assert found.unseen == ()
+
+
+def test_what_cannot_be_looked_at_is_said(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    thread(proc, 7, 2, LOOP)
+    refuse(monkeypatch, proc / "7" / "mountinfo", PermissionError)
+    (proc / "self" / "ns" / "pid").unlink()
+    (proc / "self" / "ns" / "pid").symlink_to("pid:[4026532000]")
+    (proc / "self" / "mountinfo").write_text(
+        HOST
+        + "50 22 0:4 mnt:[99] /run/ns/x rw - nsfs nsfs rw\n"
+        + "51 22 0:4 mnt:[2] /run/ns/y rw - nsfs nsfs rw\n"
+        + f"52 22 0:5 / {proc} rw - proc proc rw,hidepid=invisible\n"
+    )
+    hidden = [f"processes of other users: {proc} hides them (hidepid)"] if os.geteuid() else []
+    assert survey([(7, 3)], (), proc).unseen == (
+        *hidden,
+        "processes outside this PID namespace, as of the host of a container",
+        "mount namespace mnt:[99], which no process is in",
+        "the mounts in the mount namespace of process 7",
+    )
+
+
+def test_threads_that_may_not_be_read_are_counted(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    thread(proc, 7, 2, LOOP)
+    real = Path.readlink
+
+    def denied(path: Path) -> Path:
+        if "task/7" in str(path):
+            raise PermissionError
+        return real(path)
+
+    monkeypatch.setattr(Path, "readlink", denied)
+    found = survey([(7, 3)], (), proc)
+    assert found.mounts == ()
+    assert found.unseen == ("a thread whose mount namespace may not be read",)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [PermissionError, lambda: OSError(errno.ENOMEM, "no memory"), lambda: BadInput("too much")],
+)
+def test_a_table_that_cannot_be_read_is_not_an_empty_one(
+    proc: Path, monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception]
+) -> None:
+    thread(proc, 7, 2, LOOP)
+    refuse(monkeypatch, proc / "7" / "mountinfo", error)
+    assert survey([(7, 3)], (), proc) == Survey((), ("the mounts in the mount namespace of process 7",))
+
+
+def test_a_namespace_whose_threads_end_and_are_born_is_read(
+    proc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only thread of a namespace started another, and ended before its table was read."""
+    thread(proc, 7, 2, None)
+
+    def give_birth() -> Exception:
+        if not (proc / "8").exists():
+            thread(proc, 8, 2, LOOP)
+        return FileNotFoundError(errno.ENOENT, "it has ended")
+
+    refuse(monkeypatch, proc / "7" / "mountinfo", give_birth)
+    looked = survey([(7, 3)], (), proc)
+    assert [each.space.pid for each in looked.mounts] == [8]
+    assert looked.unseen == ()
+
+
+def test_a_namespace_that_is_never_caught_is_not_an_empty_one(proc: Path) -> None:
+    thread(proc, 7, 2, None)
+    assert survey([(7, 3)], (), proc).unseen == ("the mounts in the mount namespace of process 7",)
+
+
+def test_threads_that_may_not_be_listed_are_counted(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    thread(proc, 7, 2, LOOP)
+    real = Path.iterdir
+
+    def denied(path: Path) -> object:
+        if path == proc / "7" / "task":
+            raise PermissionError(errno.EPERM, "hidden")
+        return real(path)
+
+    monkeypatch.setattr(Path, "iterdir", denied)
+    assert survey([(7, 3)], (), proc).unseen == ("a thread whose mount namespace may not be read",)
+
+
+def test_the_words_of_a_drive_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    elsewhere = MountSpace("mnt:[2]", 9)
+    mounts = (
+        MountedIn(Mount("7:3", "/a", "ext4", "/dev/disk/by-label/x"), MountSpace("mnt:[1]", None)),
+        MountedIn(Mount("0:44", "/b", "btrfs", "/dev/loop3"), elsewhere),
+        MountedIn(Mount("0:44", "/b", "btrfs", "/dev/loop3"), elsewhere),
+    )
+    monkeypatch.setattr(users, "survey", lambda *_: Survey(mounts, ("the host",)))
+    tree = Tree(tmp_path)
+    tree.disk("loop3", "7:3")
+    assert users.users_of(tree["loop3"], tree.devices) == users.Users(
+        (
+            "/dev/loop3 is mounted at /a",
+            "/dev/loop3 is mounted at /b in the mount namespace of process 9",
+        ),
+        ("the host",),
+    )

@@ -1,0 +1,85 @@
+"""Who uses a device: mounts, swap, file systems of several devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opwatch.host.device import BlockDevice
+from opwatch.host.usage import Usage, mount_of, parse_mountinfo, parse_swaps, read_usage
+from tests.unit.support.mounts import MOUNTINFO, SWAPS
+from tests.unit.support.sysfs import Tree, write
+
+
+def test_mountinfo_is_read_with_its_escapes() -> None:
+    mounts = parse_mountinfo(MOUNTINFO + "garbage\n1 2 3:4 / /x rw\n1 2 3:4 - ext4 /dev/y rw\n")
+    assert [mount.point for mount in mounts] == ["/proc", "/boot", "/", "/mnt/two words\\", "/net"]
+    assert mounts[1].dev == "8:1" and mounts[1].filesystem == "ext4"
+
+
+def test_swap_files_are_no_swap_devices() -> None:
+    assert parse_swaps(SWAPS) == ["/dev/sdb1"]
+    assert parse_swaps("") == []
+
+
+def points(usage: Usage, device: BlockDevice) -> list[str]:
+    return [mount.point for mount in usage.mounts_of(device)]
+
+
+def test_a_mount_has_its_options_and_those_of_its_filesystem() -> None:
+    text = "30 27 8:1 / /boot rw,noatime shared:1 - ext4 /dev/sda1 rw,discard\n"
+    [mount] = parse_mountinfo(text)
+    assert (mount.options, mount.super_options) == (("rw", "noatime"), ("rw", "discard"))
+
+
+@pytest.mark.parametrize(
+    ("path", "point"),
+    [("/boot", "/boot"), ("/boot/efi", "/boot"), ("/boot2", "/"), ("/", "/"), ("/mnt/two words\\/x", None)],
+)
+def test_a_path_belongs_to_the_longest_point_above_it(path: str, point: str | None) -> None:
+    mounts = parse_mountinfo(MOUNTINFO)
+    found = mount_of(path, mounts)
+    assert found and found.point == (point or "/mnt/two words\\")
+
+
+def test_of_two_mounts_on_one_point_the_later_counts() -> None:
+    lines = [f"3{n} 1 8:{n} / /m rw - ext4 /dev/sda{n} rw" for n in (1, 2)]
+    found = mount_of("/m/x", parse_mountinfo("\n".join(lines)))
+    assert found and found.dev == "8:2"
+    assert mount_of("/other", parse_mountinfo("\n".join(lines))) is None
+
+
+def test_mounts_are_found_by_number_by_name_and_by_mapper_name(tree: Tree, usage: Usage) -> None:
+    assert points(usage, tree["sda1"]) == ["/boot"]
+    assert points(usage, tree["cciss/c0d0"]) == ["/mnt/two words\\"]
+    # btrfs has a device number of its own.
+    assert points(usage, tree["dm-0"]) == ["/"]
+    assert points(usage, tree["sda"]) == []
+
+
+def test_a_hidden_disk_has_not_what_has_no_number(tree: Tree) -> None:
+    usage = Usage(parse_mountinfo("1 2 0:0 / /odd rw - odd none rw\n"), [], {})
+    assert points(usage, tree["nvme1c1n1"]) == []
+
+
+def test_a_link_as_source_is_followed(tree: Tree) -> None:
+    mounts = parse_mountinfo("1 2 0:45 / /data rw - btrfs /dev/disk/by-id/x rw\n")
+    usage = Usage(mounts, [], {}, canonical={"/dev/disk/by-id/x": "/dev/sdb3"}.__getitem__)
+    assert points(usage, tree["sdb3"]) == ["/data"]
+    assert points(usage, tree["sdb2"]) == []
+
+
+def test_usage_reads_proc_and_btrfs_members(tmp_path: Path, tree: Tree) -> None:
+    proc = tmp_path / "proc"
+    write(proc, {"self/mountinfo": MOUNTINFO, "swaps": SWAPS})
+    write(tree.sys / "fs/btrfs/0123/devices", {"sdb3": "", "cciss!c0d0": ""})
+    usage = read_usage(proc, tree.sys)
+    assert len(usage.mounts) == 5 and usage.is_swap(tree["sdb1"]) and not usage.is_swap(tree["sdb2"])
+    assert usage.member_of(tree["sdb3"]) == usage.member_of(tree["cciss/c0d0"]) == "btrfs 0123"
+    assert usage.member_of(tree["sdb2"]) is None
+
+
+def test_usage_without_proc_is_empty(tmp_path: Path) -> None:
+    usage = read_usage(tmp_path / "proc", tmp_path / "sys")
+    assert (usage.mounts, usage.swaps, usage.members) == ([], [], {})

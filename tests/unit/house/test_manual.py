@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+from pathlib import Path
+
+import pytest
+
+from opwatch import errors
+from opwatch.sinks import devices, lines
+from opwatch.tools.cli import COMMANDS
+from opwatch.tools.commands.trim import VERBS
+from opwatch.trace.trust import Trust
+
+PAGE = (Path(__file__).parents[3] / "docs" / "man" / "opwatch.1").read_text()
+TEXT = PAGE.replace("\\-", "-").replace("\\&", "")
+
+
+def section(command: str) -> str:
+    """The part of the page that describes a command."""
+    begin = TEXT.index(f".SS opwatch {command}\n")
+    return TEXT[begin : TEXT.index("\n.S", begin + 1)]
+
+
+def arguments_of(command: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False)
+    importlib.import_module(f"opwatch.tools.commands.{command.replace(' ', '_')}").add_arguments(parser)
+    return parser
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *(f"trim {verb}" for verb in VERBS)])
+def test_every_option_is_described_and_no_other(command: str) -> None:
+    parser = arguments_of(command)
+    known = {option for action in parser._actions for option in action.option_strings}
+    described = {
+        word.strip('",')
+        for line in section(command).splitlines()
+        if line.startswith((".B -", ".BI -", ".BR -"))
+        for word in line.split()
+        if word.startswith("-") and word.strip('",') != "--"
+    }
+    assert described == known
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *(f"trim {verb}" for verb in VERBS)])
+def test_help_can_be_printed(command: str) -> None:
+    assert arguments_of(command).format_help().startswith("usage: ")
+
+
+def test_every_column_is_described() -> None:
+    columns = [*devices.HEADER[1:], *lines.HEADER.split()[1:]]
+    described = " ".join(line for line in TEXT.splitlines() if line.startswith(".B "))
+    assert [column for column in columns if column not in described] == []
+
+
+def test_every_key_of_the_trust_line_is_described() -> None:
+    begin = TEXT.index(".SH TRUST LINE")
+    account = TEXT[begin : TEXT.index("\n.SH", begin + 1)]
+    assert [each.name for each in dataclasses.fields(Trust) if each.name not in account] == []
+
+
+def test_every_exit_status_is_described() -> None:
+    begin = TEXT.index(".SH EXIT STATUS")
+    described = TEXT[begin : TEXT.index("\n.SH", begin + 1)]
+    kinds: list[type[errors.OpwatchError]] = [errors.OpwatchError, *errors.OpwatchError.__subclasses__()]
+    assert [kind for kind in kinds if f"\n.B {kind.exit_status}\n" not in described] == []

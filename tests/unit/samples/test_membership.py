@@ -1,0 +1,207 @@
+"""Disks that come and go below what is watched, in a sysfs of files."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import OpwatchError, UsageError
+from opwatch.host.device import BlockDevice, Leaf
+from opwatch.samples.membership import Change, Member, Membership, Why
+from opwatch.samples.selection import Selection
+from tests.unit.support.sysfs import Tree, machine, write
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return machine(tmp_path)
+
+
+def of(tree: Tree, *names: str) -> Membership:
+    """Of devices by kernel name; of all disks without one."""
+    return Membership(tree.devices, Selection(tree.devices, names))
+
+
+def names(members: Membership) -> list[str]:
+    return [member.name for member in members.members]
+
+
+def words(change: Change | None) -> tuple[list[str], list[tuple[str, Why]]]:
+    assert change
+    return [member.name for member in change.came], [(each.member.name, each.why) for each in change.left]
+
+
+def remove(tree: Tree, name: str) -> None:
+    device = tree[name]
+    for link in ("block", "class/block"):
+        (tree.sys / link / device.sysfs.name).unlink(missing_ok=True)
+    if device.dev != (0, 0):
+        (tree.sys / "dev/block" / f"{device.dev[0]}:{device.dev[1]}").unlink()
+    # An open attribute of a removed device cannot be read; an open file can, so it is emptied first.
+    for attribute in ("size", "diskseq"):
+        if (device.sysfs / attribute).exists():
+            write(device.sysfs, {attribute: "0"})
+    shutil.rmtree(device.sysfs)
+
+
+def restack(tree: Tree, upper: str, *lowers: str) -> None:
+    top = tree[upper].sysfs
+    for link in (top / "slaves").iterdir():
+        (link / "holders" / top.name).unlink()
+        link.unlink()
+    tree.stack(upper, *lowers)
+
+
+def linear(tree: Tree) -> Membership:
+    """dm-7 on sda, with sdb free."""
+    tree.disk("dm-7", "253:7", attributes={"dm/uuid": "LVM-x"})
+    tree.stack("dm-7", "sda")
+    return of(tree, "dm-7")
+
+
+def test_nothing_changes_where_nothing_does(tree: Tree) -> None:
+    for members in (of(tree), of(tree, "sda"), of(tree, "nvme1n1"), linear(tree)):
+        assert members.look() is None
+        assert members.look() is None
+
+
+def test_a_table_that_is_reloaded(tree: Tree) -> None:
+    members = linear(tree)
+    assert names(members) == ["sda"]
+    tree.stack("dm-7", "sdb")
+    assert words(members.look()) == (["sdb"], [])
+    restack(tree, "dm-7", "sdb")
+    assert words(members.look()) == ([], [("sda", Why.UNUSED)])
+    assert names(members) == ["sdb"]
+    assert members.vanished() is None
+
+
+def test_what_changes_further_down(tree: Tree) -> None:
+    """dm-7 on dm-8 on sda: the lower one's table is reloaded."""
+    tree.disk("dm-8", "253:8")
+    tree.stack("dm-8", "sda")
+    tree.disk("dm-7", "253:7")
+    tree.stack("dm-7", "dm-8")
+    members = of(tree, "dm-7")
+    restack(tree, "dm-8", "sdb")
+    assert words(members.look()) == (["sdb"], [("sda", Why.UNUSED)])
+    restack(tree, "dm-8", "sda")
+    assert words(members.look()) == (["sda"], [("sdb", Why.UNUSED)])
+
+
+def path(tree: Tree, name: str) -> Path:
+    where = "pci0000:00/0000:00:09.0/nvme/nvme7"
+    return tree.disk(name, None, where=where, sectors=3750748848, tags=[127], attributes={"diskseq": "9"})
+
+
+def test_a_path_that_comes_and_goes(tree: Tree) -> None:
+    members = of(tree, "nvme1n1")
+    assert names(members) == ["nvme1c1n1", "nvme1c2n1"]
+    path(tree, "nvme1c7n1")
+    assert words(members.look()) == (["nvme1c7n1"], [])
+    assert members.is_unsettled
+    remove(tree, "nvme1c1n1")
+    assert words(members.look()) == ([], [("nvme1c1n1", Why.GONE)])
+    assert members.vanished() is None
+    assert names(members) == ["nvme1c2n1", "nvme1c7n1"]
+
+
+def test_a_path_that_comes_bit_by_bit(tree: Tree) -> None:
+    """A disk is registered before its queues are: it must not be taken for one without requests."""
+    members = of(tree, "nvme1n1")
+    folder = path(tree, "nvme1c7n1")
+    (folder / "mq").rename(folder / "later")
+    assert members.look() is None
+    assert members.is_unsettled
+    (folder / "later").rename(folder / "mq")
+    assert words(members.look()) == (["nvme1c7n1"], [])
+
+
+def test_the_named_device_is_what_ends_a_watch(tree: Tree) -> None:
+    members = of(tree, "sda", "sdb")
+    assert members.vanished() is None
+    remove(tree, "sdb")
+    assert members.vanished() == "sdb"
+
+
+def test_without_names_nothing_ends_it(tree: Tree) -> None:
+    members = of(tree)
+    assert "loop0" in names(members)
+    write(tree["loop0"].sysfs, {"size": "0"})
+    assert words(members.look()) == ([], [("loop0", Why.GONE)])
+    assert members.vanished() is None
+    assert members.look() is None
+
+
+def test_without_names_what_gets_a_medium_comes(tree: Tree) -> None:
+    members = of(tree)
+    assert "loop1" not in names(members)
+    write(tree["loop1"].sysfs, {"size": "2048"})
+    assert words(members.look()) == (["loop1"], [])
+    tree.disk("sdz", "65:144", tags=[32])
+    assert words(members.look()) == (["sdz"], [])
+
+
+def test_another_disk_under_the_same_name(tree: Tree) -> None:
+    write(tree["loop0"].sysfs, {"diskseq": "5"})
+    members = of(tree)
+    write(tree["loop0"].sysfs, {"diskseq": "6"})
+    assert words(members.look()) == (["loop0"], [("loop0", Why.REPLACED)])
+    assert members.look() is None
+
+
+def test_a_partition_that_is_resized(tree: Tree) -> None:
+    members = of(tree, "sda1")
+    write(tree["sda1"].sysfs, {"size": "4096"})
+    assert members.vanished() is None
+    assert words(members.look()) == (["sda1"], [("sda1", Why.RESIZED)])
+    assert members.look() is None
+
+
+def test_what_could_not_be_watched_comes_again(tree: Tree) -> None:
+    members = linear(tree)
+    tree.stack("dm-7", "sdb")
+    change = members.look()
+    assert change
+    members.forget(change.came[0])
+    assert names(members) == ["sda"]
+    # With the next change, and not again and again until then.
+    assert members.look() is None
+    tree.disk("sdz", "65:144", tags=[32])
+    assert words(members.look())[0] == ["sdb"]
+
+
+def test_what_has_no_medium_is_refused(tree: Tree) -> None:
+    with pytest.raises(UsageError, match="no medium"):
+        of(tree, "loop1")
+
+
+def test_too_few_descriptors_are_no_disk_that_has_gone(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    device: BlockDevice = tree["sda"]
+    monkeypatch.setattr("opwatch.host.device.os.open", refuse)
+    with pytest.raises(OpwatchError, match="ulimit -n"):
+        Membership(tree.devices, Selection(tree.devices, [device.name]))
+
+
+def test_too_few_descriptors_for_one_that_came_do_not_end_it(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = linear(tree)
+    tree.stack("dm-7", "sdb")
+
+    def refuse(leaf: Leaf) -> Member:
+        raise OpwatchError(f"{leaf.device.name}: Too many open files")
+
+    monkeypatch.setattr("opwatch.samples.membership.Member", refuse)
+    change = members.look()
+    assert change
+    assert [(leaf.device.name, reason) for leaf, reason in change.refused] == [
+        ("sdb", "sdb: Too many open files")
+    ]
+    assert names(members) == ["sda"]
+    assert members.look() is None

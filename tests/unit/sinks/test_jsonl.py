@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from opwatch.samples.observation import Observation
+from opwatch.sinks.jsonl import JsonLines
+from opwatch.sinks.lines import Lines
+from opwatch.sinks.terminal import COLUMNS
+from opwatch.trace.abi import OPS
+from opwatch.trace.derive import derive
+from opwatch.trace.trust import Reading, trust
+from tests.unit.support.samples import Op, sample
+
+SECOND = 1_000_000_000
+BUSY = Op([1000, 2000, 70_000_000_000], [4096, 8192, 512], queue_ns=[10, 20, 30], statuses={7: 1, 10: 2})
+
+
+def observation(*, final: bool = False, **ops: Op) -> Observation:
+    begin, end = sample(0), sample(SECOND, **ops)
+    account = trust(Reading(begin, None, None, "statistics are off"), Reading(end, None, None), 0)
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    interval = derive(begin, end)
+    return Observation("sda", "dm-0", "requests by tp_btf", at, final, interval, account, 0)
+
+
+def written(seen: Observation) -> dict[str, Any]:
+    stream = io.StringIO()
+    JsonLines(stream).write(seen)
+    [line] = stream.getvalue().splitlines()
+    document: dict[str, Any] = json.loads(line)
+    return document
+
+
+def test_every_class_is_there_and_an_idle_one_has_no_latency() -> None:
+    document = written(observation(read=BUSY))
+    assert document["schema"] == "opwatch/1"
+    assert (document["type"], document["device"], document["origin"]) == ("interval", "sda", "dm-0")
+    assert set(document["ops"]) == set(OPS)
+    idle = document["ops"]["discard"]
+    assert (idle["count"], idle["bytes"], idle["errors"]) == (0, 0, 0)
+    assert set(idle["latency_ns"]) >= {"mean", "p50", "p90", "p99", "p99_9", "max"}
+    assert [idle["latency_ns"][key] for key in ("mean", "p50", "max")] == [None] * 3
+
+
+def test_a_busy_class_has_everything() -> None:
+    read = written(observation(read=BUSY))["ops"]["read"]
+    assert (read["count"], read["bytes"], read["errors"]) == (3, 12800, 3)
+    assert read["errors_by_status"] == {"medium": 1, "I/O": 2}
+    assert read["queue_ns"]["mean"] == 20
+    # Beyond the last slot the maximum is still exact.
+    assert read["latency_ns"]["max"] == 70_000_000_000
+
+
+def test_drift_that_is_unknown_is_a_reason() -> None:
+    account = written(observation(final=True))["trust"]
+    assert account["drift"] == {}
+    assert account["no_drift"] == "statistics are off"
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_lines_fit_their_columns_whatever_the_numbers(final: bool) -> None:
+    huge = Op([60_000_000_000] * 3, [1 << 30] * 3, scalars={"issued": 10**12, "errors": 999, "bytes": 10**12})
+    stream = io.StringIO()
+    Lines(stream).write(observation(final=final, write_zeroes=huge, secure_erase=huge, read=BUSY))
+    text = stream.getvalue()
+    assert [line for line in text.splitlines() if len(line) > COLUMNS] == []
+    assert "wzeroes" in text
+
+
+def test_an_idle_disk_says_so() -> None:
+    stream = io.StringIO()
+    Lines(stream).write(observation())
+    assert stream.getvalue().endswith("sda (of dm-0): idle\n")
+    Lines(stream).write(observation(final=True))
+    assert "no I/O" in stream.getvalue()

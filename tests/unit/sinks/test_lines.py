@@ -1,0 +1,85 @@
+"""Plain lines: when an interval was, how long, and what is left out where there is nothing to say."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+
+from opwatch.counters.reading import Drive, Proof, Reading, Report
+from opwatch.sinks.counters import lines as counter_lines
+from opwatch.sinks.lines import HEADER, Lines, discard_lines
+from opwatch.trim.audit.live import Discards
+from tests.unit.sinks.test_jsonl import BUSY, observation
+
+
+def heading(every_s: float, seconds: float) -> str:
+    """The first line of an interval that was to be so long, and was as long as this."""
+    seen = observation(read=BUSY)
+    seen = replace(
+        seen,
+        at=seen.at.replace(microsecond=123_456),
+        interval=replace(seen.interval, begin_ns=seen.interval.end_ns - int(seconds * 1e9)),
+    )
+    stream = io.StringIO()
+    Lines(stream, every_s=every_s).write(seen)
+    lines = stream.getvalue().splitlines()
+    assert max(len(line) for line in lines) <= 80
+    return lines[1 if lines[0] == HEADER else 0]
+
+
+@pytest.mark.parametrize(
+    ("every_s", "seconds", "form"),
+    [
+        (1, 1.0, r"\d\d:\d\d:05 sda \(of dm-0\).*"),
+        (30, 29.9, r"\d\d:\d\d:05 sda \(of dm-0\).*"),
+        (0.2, 0.2, r"\d\d:\d\d:05\.123 sda \(of dm-0\).*"),
+        (0.2, 0.0421, r"\d\d:\d\d:05\.123 \(0\.042 s\) sda \(of dm-0\).*"),
+        (1, 0.5, r"\d\d:\d\d:05 \(0\.500 s\) sda \(of dm-0\).*"),
+        (30, 3.25, r"\d\d:\d\d:05 \(3\.250 s\) sda \(of dm-0\).*"),
+    ],
+)
+def test_a_short_interval_tells_its_time_and_length(every_s: float, seconds: float, form: str) -> None:
+    assert re.fullmatch(form, heading(every_s, seconds))
+
+
+class _Counting(io.StringIO):
+    """Counts how often something is written."""
+
+    writes = 0
+
+    def write(self, text: str) -> int:
+        self.writes += 1
+        return super().write(text)
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_an_observation_is_written_at_once(final: bool) -> None:
+    """Each write is a system call or three, of 24 disks in each interval."""
+    stream = _Counting()
+    sink = Lines(stream)
+    for number in (1, 2, 3):
+        sink.write(replace(observation(read=BUSY, write=BUSY), final=final))
+        assert stream.writes == number
+    assert len(stream.getvalue().splitlines()) > 6
+
+
+def test_without_requests_there_is_no_ratio() -> None:
+    """A driver without requests, or one that took all of them back."""
+    for ratio in (0.0, None):
+        none = Discards((), 4, 0, 4, 0, 4096, ratio, 1.0, 5.0, ())
+        [line] = discard_lines(none)
+        assert line.startswith("discards: 4 sent, no requests, 100.0 % in whole granules")
+    [line] = discard_lines(Discards((), 4, 8, 4, 8, 4096, 2.0, 1.0, 5.0, ()))
+    assert "8 requests (x2.00), 8 ranges" in line
+    assert discard_lines(Discards((), 0, 0, 0, 0, 0, None, None, None, ())) == []
+
+
+@pytest.mark.parametrize(("step", "shown"), [(512_000, "512 kB"), (1, "1 B"), (32 << 20, "33.6 MB")])
+def test_a_step_is_in_units_of_the_value(step: int, shown: str) -> None:
+    reading = Reading(960_000_000_000, "bytes", step, "log 02h", Proof.SPEC)
+    told = counter_lines(Report(Drive(name="nvme0"), {"host_written": reading}, {}, ()))
+    [row] = [line for line in told if line.startswith("host_written")]
+    assert f" 960 GB     {shown} " in row

@@ -1,0 +1,222 @@
+"""Everything that is printed goes through one writer, and nothing in it commands a terminal."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import fcntl
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.counters.reading import Drive, Proof, Reading, Report
+from opwatch.errors import OpwatchError
+from opwatch.sinks import terminal
+from opwatch.sinks.counters import lines as counter_lines
+from opwatch.sinks.jsonl import JsonLines
+from opwatch.sinks.lines import Lines
+from opwatch.sinks.terminal import OutputLost, Writer, say
+from opwatch.tools import cli
+from opwatch.trim.audit.live import Discards, Sender
+from tests.unit.sinks.test_jsonl import BUSY, observation
+
+ROOT = Path(__file__).parents[3]
+# ESC, BEL, a newline, C1 (CSI as one byte), DEL, a right-to-left override and mark, a line separator, a lone
+# surrogate (a byte that was no UTF-8).
+EVIL = "a\x1b[31mb\x07c\nd\x9b31me\x7ff\u202eg\u200fh\u2028i\udc9bj"
+SHOWN = "a?[31mb?c?d?31me?f?g?h?i?j"
+
+
+def printing_calls(source: str) -> list[str]:
+    called = [ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    forbidden = ("sys.stdout.write", "sys.stderr.write", "stream.write", "out.write", "self._stream.write")
+    return [name for name in called if name in ("print", "input", *forbidden)]
+
+
+def test_nothing_else_prints() -> None:
+    modules = [
+        path
+        for top in ("tools", "opwatch", "collectors")
+        for path in (ROOT / top).rglob("*.py")
+        if not any(parent.is_symlink() for parent in path.parents) and path.name != "terminal.py"
+    ]
+    assert len(modules) > 100
+    found = {str(path.relative_to(ROOT)): printing_calls(path.read_text()) for path in modules}
+    assert {name: calls for name, calls in found.items() if calls} == {}
+
+
+def test_the_test_above_would_see_a_print() -> None:
+    assert printing_calls("if x:\n    print('x')") == ["print"]
+    assert printing_calls("sys.stderr.write('x')") == ["sys.stderr.write"]
+
+
+def harmless(text: str) -> bool:
+    return all(char.isprintable() or char == "\n" for char in text)
+
+
+def by_lines(final: bool) -> str:
+    stream = io.StringIO()
+    sender = Sender(EVIL, EVIL, EVIL, "discard", False, 1, 4096, 4096, 4096, 0)
+    seen = observation(final=final, read=BUSY)
+    discards = Discards((sender,), 1, 1, 1, 1, 4096, 1.0, 1.0, 5.0, (), 0)
+    Lines(stream).write(replace(seen, device=EVIL, origin=EVIL, level=EVIL, discards=discards))
+    return stream.getvalue()
+
+
+def by_json() -> str:
+    stream = io.StringIO()
+    JsonLines(stream).write(replace(observation(read=BUSY), device=EVIL))
+    assert json.loads(stream.getvalue())["device"] == EVIL
+    return stream.getvalue()
+
+
+def by_counters() -> str:
+    stream = io.StringIO()
+    reading = Reading(7, EVIL, 1, EVIL, Proof.SPEC, caveat=EVIL)
+    told = Report(Drive(name=EVIL, model=EVIL, firmware=EVIL), {"host_written": reading}, {}, (EVIL,))
+    Writer(stream).lines(counter_lines(told))
+    return stream.getvalue()
+
+
+SINKS: dict[str, Callable[[], str]] = {
+    "an interval": lambda: by_lines(False),
+    "a summary": lambda: by_lines(True),
+    "JSON": by_json,
+    "counters": by_counters,
+}
+
+
+@pytest.mark.parametrize("name", SINKS)
+def test_no_sink_lets_an_escape_through(name: str) -> None:
+    text = SINKS[name]()
+    assert "31m" in text
+    assert harmless(text)
+
+
+def test_a_name_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Writer(sys.stdout).line(EVIL)
+    say(EVIL)
+    cli.report(OpwatchError(EVIL))
+    seen = capsys.readouterr()
+    assert seen.out == SHOWN + "\n"
+    assert seen.err == f"opwatch: {SHOWN}\n" * 2
+
+
+@pytest.mark.parametrize(
+    "argv", [["--" + EVIL], [EVIL], ["waf", "--dev", "sda", EVIL], ["drive", EVIL], ["trim", EVIL]]
+)
+def test_what_was_typed_comes_back_harmless(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.suppress(SystemExit):
+        assert cli.main(argv) == 2
+    seen = capsys.readouterr()
+    assert harmless(seen.out + seen.err)
+    assert seen.err
+
+
+SHOW = "from opwatch.sinks.terminal import data, say; data().line('1 ± 2 µs é…'); say('1 ± 2')"
+
+
+@pytest.mark.parametrize(
+    ("environment", "out"),
+    [
+        ({"LC_ALL": "C"}, b"1 +- 2 us ?~\n"),
+        ({"LC_ALL": "C.UTF-8"}, "1 ± 2 µs é…\n".encode()),
+        ({"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "ascii"}, b"1 +- 2 us ?~\n"),
+        ({"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "latin-1"}, b"1 \xb1 2 \xb5s \xe9~\n"),
+    ],
+)
+def test_signs_degrade_where_the_terminal_lacks_them(environment: dict[str, str], out: bytes) -> None:
+    foreign = ("LC_", "PYTHON", "LANG")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW], capture_output=True, env=kept | environment, check=False
+    )
+    assert (done.stdout, done.returncode) == (out, 0), done.stderr
+
+
+@pytest.fixture
+def full_pipe() -> Iterator[tuple[int, io.TextIOWrapper]]:
+    """A pipe that nobody reads and that is full: its reading end, and a stream to the other."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    for size in (65536, 1):
+        while True:
+            try:
+                os.write(writing, b"x" * size)
+            except BlockingIOError:
+                break
+    os.set_blocking(writing, True)
+    stream = os.fdopen(writing, "w")
+    yield reading, stream
+    terminal.be_patient()
+    os.close(reading)
+    stream.close()
+
+
+def test_a_full_pipe_waits_for_its_reader(full_pipe: tuple[int, io.TextIOWrapper]) -> None:
+    reading, stream = full_pipe
+    got = bytearray()
+
+    def read_later() -> None:
+        time.sleep(0.3)
+        while not got.endswith(b"the end\n"):
+            got.extend(os.read(reading, 65536))
+
+    reader = threading.Thread(target=read_later)
+    reader.start()
+    Writer(stream).lines(["y" * 100_000, "the end"])
+    reader.join(10)
+    assert got.endswith(b"y" * 100_000 + b"\nthe end\n")
+    assert os.get_blocking(stream.fileno()), "others share the pipe: it must stay as it was"
+
+
+def test_a_full_pipe_is_given_up_when_we_are_to_end(full_pipe: tuple[int, io.TextIOWrapper]) -> None:
+    _, stream = full_pipe
+    threading.Timer(0.3, terminal.hurry).start()
+    begun = time.monotonic()
+    with pytest.raises(OutputLost, match="nobody reads"):
+        Writer(stream).line("one more")
+    assert 0.3 + terminal.PATIENCE_S <= time.monotonic() - begun < 0.3 + terminal.PATIENCE_S + 3
+    assert not fcntl.fcntl(stream.fileno(), fcntl.F_GETFL) & os.O_NONBLOCK
+
+
+def test_a_full_disk_is_an_error_with_words() -> None:
+    done = subprocess.run(
+        ["bash", "-c", '"$0" -m opwatch devices --json > /dev/full', sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "opwatch: cannot write the output: No space left on device\n",
+    )
+
+
+def test_a_reader_who_has_gone_is_no_error() -> None:
+    done = subprocess.run(
+        ["bash", "-c", '"$0" -m opwatch devices -a -v | true; exit ${PIPESTATUS[0]}', sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_talk_that_nobody_can_hear_is_no_failure() -> None:
+    for where in ("/dev/full", "/dev/null"):
+        done = subprocess.run(
+            ["bash", "-c", '"$0" -m opwatch devices nosuchdisk 2> ' + where, sys.executable],
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 2

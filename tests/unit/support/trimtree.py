@@ -1,0 +1,138 @@
+"""Stacks in a sysfs tree of a test's own, read and foretold as those of a machine are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from opwatch.collectors.stack.layers import LayerReader
+from opwatch.counters.decode.identify import Controller, Namespace
+from opwatch.errors import OpwatchError
+from opwatch.host.device import BlockDevice
+from opwatch.host.usage import Usage, parse_mountinfo
+from opwatch.trim.check.forecast import Forecast, Space, forecast
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.stack import dmtable
+from opwatch.trim.stack.dmtable import Target
+from opwatch.trim.stack.layers import Stack
+from tests.unit.support.sysfs import SSD_QUEUE, Tree, write
+
+NO_DISCARD = SSD_QUEUE | {"discard_granularity": "0", "discard_max_bytes": "0", "discard_max_hw_bytes": "0"}
+MIB = 1 << 20
+
+
+@dataclass
+class FakeDm:
+    """Tables and status lines by minor number; none may be read when it is locked."""
+
+    tables: dict[int, str] = field(default_factory=dict)
+    statuses: dict[int, str] = field(default_factory=dict)
+    locked: bool = False
+
+    def _parsed(self, texts: dict[int, str], dev: tuple[int, int]) -> list[Target]:
+        if self.locked or dev[1] not in texts:
+            raise OpwatchError("device-mapper tables are for root only")
+        return dmtable.parse(texts[dev[1]])
+
+    def table(self, dev: tuple[int, int]) -> list[Target]:
+        return self._parsed(self.tables, dev)
+
+    def status(self, dev: tuple[int, int]) -> list[Target]:
+        return self._parsed(self.statuses, dev)
+
+
+class Machine:
+    """A tree, its device-mapper tables, what its NVMe drives answer, and its mounts."""
+
+    def __init__(self, root: Path) -> None:
+        self.tree = Tree(root)
+        self.dm = FakeDm()
+        self.identify: dict[str, tuple[Controller, Namespace]] = {}
+        self.mountinfo = ""
+        self.members: dict[str, str] = {}
+
+    def sata(self, *, trim: str, queue: Mapping[str, str]) -> None:
+        """sda behind libata, with its verdict."""
+        port = "pci0000:00/0000:00:1f.2/ata1"
+        self.scsi(where=f"{port}/host0/target0:0:0/0:0:0:0", queue=queue)
+        write(self.tree.sys / "devices" / port, {"link1/dev1.0/ata_device/dev1.0/trim": trim})
+
+    def scsi(
+        self,
+        name: str = "sda",
+        *,
+        where: str = "pci0000:00/0000:00:02.0/host1/target1:0:0/1:0:0:0",
+        queue: Mapping[str, str] = SSD_QUEUE,
+        mode: str = "unmap",
+        thin: str = "1",
+        driver: str = "sd",
+        model: str = "ACME 960",
+    ) -> None:
+        """A SCSI disk with this provisioning."""
+        minor = (ord(name[-1]) - ord("a")) * 16
+        folder = self.tree.disk(name, f"8:{minor}", where=f"{where}/block", tags=[32], queue=queue)
+        device = self.tree.sys / "devices" / where
+        write(device, {"model": model, "vendor": "ACME"})
+        names = {"provisioning_mode": mode, "thin_provisioning": thin}
+        write(device / "scsi_disk" / Path(where).name, names)
+        (folder / "device").symlink_to(os.path.relpath(device, folder))
+        self.tree.driver(where, "sd")
+        if driver != "sd":
+            self.tree.driver(str(Path(where).parents[2]), driver)
+
+    def disk(self, name: str = "vda", dev: str = "254:0", queue: Mapping[str, str] = SSD_QUEUE) -> None:
+        """A disk that says nothing of itself."""
+        self.tree.disk(name, dev, where="pci0000:00/0000:00:09.0", tags=[1], queue=queue)
+
+    def dm_device(
+        self,
+        minor: int,
+        table: str,
+        *below: str,
+        status: str | None = None,
+        queue: Mapping[str, str] = SSD_QUEUE,
+        uuid: str = "",
+        label: str = "vg-home",
+    ) -> None:
+        attributes = {"dm/uuid": uuid, "dm/name": label}
+        self.tree.disk(f"dm-{minor}", f"253:{minor}", queue=queue, attributes=attributes)
+        self.tree.stack(f"dm-{minor}", *below)
+        self.dm.tables[minor] = table
+        if status:
+            self.dm.statuses[minor] = status
+
+    def mount(self, dev: str, kind: str = "ext4", *, source: str = "/dev/x", options: str = "rw") -> None:
+        self.mountinfo += f"30 1 {dev} / /m rw,relatime shared:1 - {kind} {source} {options}\n"
+
+    def _answer(self, disk: BlockDevice) -> tuple[Controller, Namespace]:
+        try:
+            return self.identify[disk.name]
+        except KeyError:
+            raise OpwatchError("Identify needs CAP_SYS_ADMIN") from None
+
+    def reader(self) -> LayerReader:
+        usage = Usage(parse_mountinfo(self.mountinfo), [], self.members)
+        return LayerReader(self.tree.devices, usage, self.dm, self._answer, self.tree.sys)
+
+    def stack(self, device: str | None = None) -> Stack:
+        """That of the last mount, or of a device."""
+        if device:
+            return self.reader().device(self.tree[device])
+        return self.reader().mount(parse_mountinfo(self.mountinfo)[-1])
+
+    def forecast(
+        self,
+        device: str | None = None,
+        *,
+        free: Sequence[tuple[int, int]] = (),
+        minimum_bytes: int = 0,
+        fstab_options: Sequence[str] = (),
+    ) -> Forecast:
+        """Of the last mount, whose free extents these are; or of a device."""
+        stack = self.stack(device)
+        space = None
+        if free and stack.tops():
+            space = Space({stack.tops()[0].dev: Extents.of(free)})
+        return forecast(stack, space, minimum_bytes=minimum_bytes, fstab_options=fstab_options)

@@ -1,0 +1,108 @@
+"""Seeded runs on drives with a clock of their own, held against the truth: for tests, and for the table of
+docs/method-waf.md (`make waf-runs`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.unit.support.virtual_drive import MIB, MODELS, Model, Run, run
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """How the drive is used and measured."""
+
+    name: str
+    seconds: float
+    refresh_s: float = 0.0
+    every_s: float = 1.0
+    settle: bool = True
+    steps: int = 50
+
+    def run(self, model: Model, seed: int) -> Run:
+        work = max(4 * 10**9, self.steps * model.nand_quantum)
+        return run(
+            model,
+            seed,
+            work_bytes=work,
+            seconds=self.seconds,
+            refresh_s=self.refresh_s,
+            every_s=self.every_s,
+            settle=self.settle,
+        )
+
+    def necessary(self, model: Model, found: Run) -> float:
+        """The relative error that steps and age allow nobody to go below, in the worst case: a step of either
+        counter, the period that a page may lag behind at the start, and two polls at either end."""
+        # With too few changes to learn how old a page gets, only counts of the same page are of one moment.
+        short = self.seconds < 3 * self.every_s and model.nand_quantum > 1
+        host_step = model.nand_quantum if short else 512_000
+        steps = (1 + model.nand_quantum / found.nand) / max(1 - host_step / found.host, 0.5) - 1
+        aged = 0.0
+        if self.refresh_s:
+            # With a middle that is wrong by half of it at most; rates vary by a half.
+            aged = (self.refresh_s + 2 * self.every_s) / 2 if self.settle else 2 * self.every_s
+            aged *= 1.5 / self.seconds
+        return steps + aged
+
+
+SCENARIOS = (
+    Scenario("pages are live", 60),
+    Scenario("for two seconds only", 2, steps=4),
+    Scenario("pages are 7 s old", 60, refresh_s=7),
+    Scenario("7 s old, not waited for", 60, refresh_s=7, settle=False),
+    Scenario("10 minutes old", 5400, refresh_s=600, every_s=10, steps=1000),
+    Scenario("10 minutes old, not waited for", 5400, refresh_s=600, every_s=10, settle=False, steps=1000),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """All runs of one drive in one scenario."""
+
+    model: Model
+    scenario: Scenario
+    runs: list[Run]
+    seeds: range
+
+    @property
+    def wrong(self) -> list[int]:
+        """Seeds with the truth outside of the error."""
+        return [seed for seed, found in zip(self.seeds, self.runs, strict=True) if not found.holds()]
+
+    @property
+    def answered(self) -> list[Run]:
+        return [found for found in self.runs if found.measured.waf is not None]
+
+    @property
+    def errors(self) -> list[float]:
+        """Relative errors as printed, in order."""
+        return sorted(
+            found.measured.error / found.measured.waf
+            for found in self.answered
+            if found.measured.waf and found.measured.error is not None
+        )
+
+    @property
+    def too_wide(self) -> list[float]:
+        """Errors over what is necessary, of the runs where that is more than one and a half."""
+        ratios = [
+            found.measured.error / found.measured.waf / self.scenario.necessary(self.model, found)
+            for found in self.answered
+            if found.measured.waf and found.measured.error is not None
+        ]
+        return [ratio for ratio in ratios if ratio > 1.5]
+
+
+def row(model: Model, scenario: Scenario, seeds: range) -> Row:
+    return Row(model, scenario, [scenario.run(model, seed) for seed in seeds], seeds)
+
+
+def rows(seeds: range) -> Iterator[Row]:
+    for scenario in SCENARIOS:
+        for model in MODELS:
+            yield row(model, scenario, seeds)
+
+
+__all__ = ["MIB", "MODELS", "SCENARIOS", "Row", "Scenario", "row", "rows"]

@@ -1,0 +1,169 @@
+"""A watch whose disks come and go: what is written, told and said."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.collectors.audit.live_discards import LiveDiscards
+from opwatch.collectors.firmware.live import LiveWaf
+from opwatch.samples.membership import Membership
+from opwatch.samples.selection import Selection
+from opwatch.sinks.jsonl import JsonLines
+from opwatch.sinks.lines import Lines
+from opwatch.tools.commands.watching import Watching
+from opwatch.trace.tracer_set import TracerSet
+from tests.unit.samples.test_membership import remove, restack
+from tests.unit.support.sysfs import Tree, machine, write
+from tests.unit.support.tracers import Attaching
+
+
+class Watch:
+    """A Watching on a sysfs of files, with tracers that do what they are told."""
+
+    def __init__(self, tree: Tree, *names: str, plain: bool = False) -> None:
+        self.attaching = Attaching()
+        self.reads = self.attaching.reads
+        self.out = io.StringIO()
+        membership = Membership(tree.devices, Selection(tree.devices, names))
+        live = LiveWaf(tree.devices, lambda _: {}, 5)
+        sink = Lines(self.out) if plain else JsonLines(self.out)
+        discards = LiveDiscards(lambda _: False)
+        self.watching = Watching(membership, TracerSet(self.attaching), sink, live, discards)
+
+    def lines(self, kind: str) -> list[dict[str, Any]]:
+        documents = [json.loads(line) for line in self.out.getvalue().splitlines()]
+        return [document for document in documents if document["type"] == kind]
+
+    def look_and_write(self) -> None:
+        self.watching.look()
+        self.watching.interval()
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    found = machine(tmp_path)
+    for name in ("dm-7", "dm-8"):
+        found.disk(name, f"253:{name[-1]}", attributes={"dm/uuid": "LVM-x"})
+    found.stack("dm-7", "sda")
+    return found
+
+
+def test_counts_of_what_left_are_in_the_summary(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
+    watch = Watch(tree, "dm-7")
+    watch.reads["sda"] = 3
+    watch.look_and_write()
+    watch.reads |= {"sda": 5, "sdb": 100}
+    restack(tree, "dm-7", "sdb")
+    watch.look_and_write()
+    watch.reads |= {"sda": 1000, "sdb": 107}
+    assert watch.watching.vanished() is None
+    watch.watching.summary(with_rest=True)
+    first, second = watch.lines("summary")
+    assert (first["device"], first["origin"], first["ops"]["read"]["count"]) == ("sda", "dm-7", 5)
+    assert (second["device"], second["origin"], second["ops"]["read"]["count"]) == ("sdb", "dm-7", 7)
+    assert first["leaving"]["why"] == "unused"
+    assert first["arrival"] is second["leaving"] is None
+    assert second["arrival"]["unseen_requests"] is None
+    intervals = [(line["device"], line["ops"]["read"]["count"]) for line in watch.lines("interval")]
+    assert intervals == [("sda", 3), ("sda", 2), ("sdb", 0), ("sdb", 7)]
+    events = [(line["event"], line["device"]) for line in watch.lines("event")]
+    assert events == [("left", "sda"), ("came", "sdb")]
+    said = capfd.readouterr().err
+    assert "sda no longer does I/O of dm-7; its counts until then are in the summary" in said
+    assert "sdb does I/O of dm-7 now and is watched" in said
+
+
+def test_what_came_is_news_once_and_in_the_summary(tree: Tree) -> None:
+    watch = Watch(tree, "dm-7")
+    tree.stack("dm-7", "sdb")
+    watch.look_and_write()
+    watch.look_and_write()
+    unexplained = watch.watching.summary(with_rest=True)
+    late = [line for line in watch.lines("interval") if line["device"] == "sdb"]
+    assert [line["arrival"] is None for line in late] == [False, True]
+    words = "what came before it was watched is not known: there is no kernel here"
+    assert [words in line["unexplained"] for line in late] == [True, False]
+    assert words in watch.lines("summary")[1]["unexplained"]
+    assert words in unexplained
+
+
+def test_a_disk_that_was_replaced_is_never_without_a_word(tree: Tree) -> None:
+    write(tree["loop0"].sysfs, {"diskseq": "5"})
+    watch = Watch(tree, "loop0")
+    watch.reads["loop0"] = 3
+    watch.look_and_write()
+    watch.reads["loop0"] = 5
+    write(tree["loop0"].sysfs, {"diskseq": "6"})
+    assert watch.watching.vanished() == "loop0"
+    unexplained = watch.watching.summary(with_rest=True)
+    [summary] = watch.lines("summary")
+    assert summary["leaving"]["why"] == "replaced"
+    assert [line for line in summary["unexplained"] if "another disk took its place" in line]
+    assert [line for line in unexplained if "another disk took its place" in line]
+
+
+def test_a_path_that_leaves_does_not_end_it(tree: Tree) -> None:
+    watch = Watch(tree, "nvme1n1")
+    watch.reads |= {"nvme1c1n1": 3, "nvme1c2n1": 4}
+    remove(tree, "nvme1c1n1")
+    watch.look_and_write()
+    assert watch.watching.vanished() is None
+    watch.watching.summary(with_rest=False)
+    counts = {line["device"]: line["ops"]["read"]["count"] for line in watch.lines("summary")}
+    assert counts == {"nvme1c1n1": 3, "nvme1c2n1": 4}
+
+
+def test_what_cannot_be_watched_is_said_once_and_never_explained(
+    tree: Tree, capfd: pytest.CaptureFixture[str]
+) -> None:
+    watch = Watch(tree, "dm-7")
+    watch.attaching.fails = "no room for programs"
+    tree.stack("dm-7", "sdb")
+    for number in range(3):
+        tree.disk(f"sdy{number}", f"65:{number}", tags=[32])
+        watch.look_and_write()
+    assert capfd.readouterr().err.count("sdb came and is not watched: no room for programs") == 1
+    assert [line["event"] for line in watch.lines("event")] == ["not_watched"]
+    assert [line for line in watch.watching.summary(with_rest=False) if "sdb came and is not watched" in line]
+
+
+def test_what_was_not_watched_for_a_time_stays_unexplained(tree: Tree) -> None:
+    watch = Watch(tree, "dm-7")
+    watch.attaching.fails = "no room for programs"
+    tree.stack("dm-7", "sdb")
+    watch.watching.look()
+    watch.attaching.fails = None
+    tree.disk("sdy", "65:9", tags=[32])
+    watch.watching.look()
+    assert [line["event"] for line in watch.lines("event")] == ["not_watched", "came"]
+    assert [line for line in watch.watching.summary(with_rest=False) if "not watched" in line]
+
+
+def test_lines_say_since_when(tree: Tree) -> None:
+    watch = Watch(tree, "dm-7", plain=True)
+    watch.reads["sda"] = 3
+    restack(tree, "dm-7", "sdb")
+    watch.look_and_write()
+    watch.watching.summary(with_rest=False)
+    text = watch.out.getvalue()
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    assert "(unused)" in text
+    assert ", since " in text
+    words = " ".join(text.split())
+    late = [line for line in text.splitlines() if " sdb (of dm-7): idle, since " in line]
+    assert len(late) == 1
+    assert "! drift unknown: there is no kernel here; what came before it was watched is not known" in words
+
+
+def test_what_came_since_the_last_look_is_in_the_summary(tree: Tree) -> None:
+    """A command that reloads a table, does its I/O and ends, all between two looks."""
+    watch = Watch(tree, "dm-7")
+    restack(tree, "dm-7", "sdb")
+    unexplained = watch.watching.summary(with_rest=True)
+    assert [line["device"] for line in watch.lines("summary")] == ["sda", "sdb"]
+    assert [line for line in unexplained if "before it was watched" in line]

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.clock import Anchor
+from opwatch.collectors.block.arrivals import Unwatched
+from opwatch.collectors.block.diskstats import StatSample, decode_stat
+from opwatch.host.device import BlockDevice
+from opwatch.samples.observation import Arrival
+from opwatch.trace.trust import Reading
+from tests.unit.support.samples import sample
+
+FIELDS = "{reads} 0 {sectors} 0 {writes} 0 {sectors} 0 0 0 0 0 0 0 0 0 0"
+ANCHOR = Anchor(0, 0, 0)
+NVME = BlockDevice("nvme0c1n1", (0, 0), Path("/nowhere/nvme0c1n1"))
+CCISS = BlockDevice("cciss/c0d0", (104, 0), Path("/nowhere/cciss!c0d0"))
+
+
+def stat(reads: int, writes: int) -> str:
+    return FIELDS.format(reads=reads, writes=writes, sectors=8 * reads)
+
+
+def reading(reads: int, writes: int) -> Reading:
+    counts = StatSample(0, 0, *decode_stat(stat(reads, writes)))
+    return Reading(sample(7), counts, counts)
+
+
+def arrival(
+    tmp_path: Path, device: BlockDevice, then: str, first: Reading, *, numbers: tuple[int, int] = (1, 1)
+) -> Arrival:
+    """Of a device of which the kernel's file said `then` at the last look."""
+    file = tmp_path / "diskstats"
+    file.write_text(f"   8       0 sda {stat(1000, 1000)}\n{then}")
+    unwatched = Unwatched(file)
+    unwatched.begin_look()
+    unwatched.end_look({device.name: numbers[0]})
+    file.write_text("")
+    unwatched.begin_look()
+    return unwatched.arrival(device, {device.name: numbers[1]}, first, ANCHOR)
+
+
+def test_what_was_counted_since_the_last_look_is_unseen(tmp_path: Path) -> None:
+    came = arrival(tmp_path, NVME, f"   0       0 nvme0c1n1 {stat(100, 20)}\n", reading(103, 31))
+    assert came.unseen == {"read": 3, "write": 11, "discard": 0, "flush": 0}
+    assert came.unseen_bytes == {"read": 3 * 4096, "write": 3 * 4096, "discard": 0}
+    assert came.unexplained == ["up to 3 read and 11 write requests before it was watched"]
+    assert came.at_ns == 7
+    assert came.since_ns > 0
+
+
+def test_a_slash_in_a_name(tmp_path: Path) -> None:
+    came = arrival(tmp_path, CCISS, f" 104 0 cciss!c0d0 {stat(100, 20)}\n", reading(100, 20))
+    assert came.unexplained == []
+
+
+def test_a_disk_that_is_new_has_counted_from_0(tmp_path: Path) -> None:
+    came = arrival(tmp_path, NVME, "", reading(3, 0))
+    assert came.unseen == {"read": 3, "write": 0, "discard": 0, "flush": 0}
+
+
+@pytest.mark.parametrize("then", [(100, 20), (1, 1)])
+def test_another_disk_under_the_same_name_has_counted_from_0(tmp_path: Path, then: tuple[int, int]) -> None:
+    line = f"   0       0 nvme0c1n1 {stat(*then)}\n"
+    came = arrival(tmp_path, NVME, line, reading(3, 0), numbers=(1, 2))
+    assert came.unseen == {"read": 3, "write": 0, "discard": 0, "flush": 0}
+
+
+def test_a_count_that_is_less_than_it_was_began_anew(tmp_path: Path) -> None:
+    came = arrival(tmp_path, NVME, f"   0       0 nvme0c1n1 {stat(100, 20)}\n", reading(3, 21))
+    assert came.unseen == {"read": 3, "write": 1, "discard": 0, "flush": 0}
+
+
+def test_where_the_kernel_does_not_count_nothing_is_known(tmp_path: Path) -> None:
+    first = replace(reading(0, 0), before=None, no_witness="statistics are off")
+    came = arrival(tmp_path, NVME, "", first)
+    assert came.unseen is None
+    assert came.unexplained == ["what came before it was watched is not known: statistics are off"]
+
+
+def test_a_file_that_cannot_be_read_makes_it_the_whole_count(tmp_path: Path) -> None:
+    unwatched = Unwatched(tmp_path / "none")
+    unwatched.end_look({NVME.name: 1})
+    came = unwatched.arrival(NVME, {NVME.name: 1}, reading(100, 20), ANCHOR)
+    assert came.unseen == {"read": 100, "write": 20, "discard": 0, "flush": 0}

@@ -1,0 +1,105 @@
+"""Kernels that run no programs while PID 1 is current."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.block.contexts import ContextProbe, is_global, watch_switches
+from opwatch.host.usage import Mount
+from opwatch.tools import cli
+from opwatch.tools.commands import trim_audit
+from opwatch.trace.contexts import Switches, context_switches, missing_there
+from opwatch.trace.trust import Drift
+from opwatch.trim.audit.ledger import audit
+from tests.unit.support.trim_evidence import evidence, layer, stack
+
+STATUS = "Name:\tinit\nvoluntary_ctxt_switches:\t{}\nnonvoluntary_ctxt_switches:\t{}\n"
+
+
+def test_switches_of_all_threads_are_added() -> None:
+    assert context_switches([STATUS.format(362, 19), STATUS.format(1, 0)]) == 382
+    assert context_switches(["", "voluntary_ctxt_switches:", "voluntary_ctxt_switches:\tx\n"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "program", "skipped"),
+    [
+        (0, 0, None),
+        (2, 0, None),
+        (3, 0, True),
+        (29, 0, True),
+        (3, 3, False),
+        (29, 31, False),
+        (29, 28, False),
+    ],
+)
+def test_a_program_that_sees_none_was_skipped(kernel: int, program: int, skipped: bool | None) -> None:
+    assert Switches(kernel, program).skipped is skipped
+
+
+def test_how_many_may_be_missing_is_what_the_kernel_counted_beyond() -> None:
+    drift = {"read": Drift(7, 2), "write": Drift(-1, 0), "flush": Drift(3, 0)}
+    assert "up to 10 completions" in missing_there(drift)
+    assert "none is missing here" in missing_there({"read": Drift(0, 5)})
+    assert "nobody can tell how many" in missing_there({})
+
+
+@pytest.mark.parametrize("blind", [None, "this kernel runs no programs there"])
+def test_an_audit_says_it(
+    blind: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(trim_audit, "_trim", lambda args, contexts: 0)
+    monkeypatch.setattr(ContextProbe, "start", lambda probe: None)
+    monkeypatch.setattr(ContextProbe, "note", lambda probe, wait_s: blind)
+    assert cli.main(["trim", "audit", "/"]) == 0
+    assert capsys.readouterr().err == (f"opwatch: {blind}\n" if blind else "")
+    assert cli.main(["trim", "audit", "-q", "/"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("blind", [None, "this kernel runs no programs there"])
+def test_the_object_of_an_audit_has_it(
+    blind: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It waits for the answer where something is missing, and only there."""
+    waited = []
+
+    def note(probe: ContextProbe, wait_s: float) -> str | None:
+        waited.append(wait_s > 0)
+        return blind
+
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(ContextProbe, "start", lambda probe: None)
+    monkeypatch.setattr(ContextProbe, "note", note)
+    monkeypatch.setattr(trim_audit, "_chosen", lambda args: [Mount("8:0", "/m", "ext4", "/dev/sda")])
+    lost = evidence(stack(layer("sda", "8:0")), [], 1 << 20)
+    whole = evidence(stack(layer("sda", "8:0")), [], 0)
+    for number, found in enumerate((lost, whole)):
+        monkeypatch.setattr(trim_audit, "audit_mount", lambda *_, found=found, **__: audit(found, "/m"))
+        status = cli.main(["trim", "audit", "--json", "/m"])
+        assert json.loads(capsys.readouterr().out)["blind"] == blind
+        assert waited[0] is bool(status), number
+        waited.clear()
+
+
+def own_proc(folder: Path, namespace: int, number: int) -> Path:
+    """A /proc in which we have this number."""
+    (folder / str(number) / "ns").mkdir(parents=True)
+    (folder / "self").symlink_to(str(number))
+    (folder / str(number) / "ns" / "pid").symlink_to(f"pid:[{namespace}]")
+    return folder
+
+
+def test_pid_1_of_a_container_is_not_the_machines(tmp_path: Path) -> None:
+    assert is_global(own_proc(tmp_path / "host", 0xEFFFFFFC, os.getpid()))
+    inner = own_proc(tmp_path / "container", 0xEFFFFFFC - 5, os.getpid())
+    assert not is_global(inner)
+    assert not is_global(own_proc(tmp_path / "other", 0xEFFFFFFC, os.getpid() + 1))
+    assert not is_global(tmp_path)
+    found = watch_switches(0.1, inner)
+    assert isinstance(found, str) and "container" in found

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+
+from opwatch.trace import abi
+from opwatch.trace.derive import derive
+from tests.unit.support.samples import Op, sample
+
+SECOND = 1_000_000_000
+
+
+def test_only_what_happened_in_between_counts() -> None:
+    before = Op([1000] * 10, [4096] * 10)
+    after = Op([1000] * 10 + [5000] * 20, [4096] * 10 + [8192] * 20)
+    interval = derive(sample(0, read=before), sample(2 * SECOND, read=after))
+    read = interval.ops["read"]
+    assert interval.seconds == 2
+    assert read.count == 20
+    assert read.bytes == 20 * 8192
+    assert read.latency.mean == 5000
+    assert read.latency.quantiles["p50"] == pytest.approx(5000, rel=1 / 64)
+    assert read.size_p50() == 8192
+    assert read.queue_depth == pytest.approx(20 * 5000 / (2 * SECOND))
+
+
+def test_idle_operations_are_left_out() -> None:
+    busy = Op([1000], [4096])
+    interval = derive(sample(0, write=busy), sample(SECOND, write=busy, read=busy))
+    assert set(interval.ops) == {"read"}
+
+
+def test_a_new_maximum_is_exact() -> None:
+    interval = derive(sample(0, read=Op([1000])), sample(SECOND, read=Op([1000, 7777])))
+    latency = interval.ops["read"].latency
+    assert (latency.max, latency.max_slack_ns) == (7777, 0)
+
+
+def test_the_last_slot_has_no_upper_edge() -> None:
+    """A request of 1,000 s is in the last slot, as is one of 100 s before which it ended."""
+    begin, now = 1_000_000_000_000, 100_000_000_000
+    interval = derive(sample(0, read=Op([begin])), sample(SECOND, read=Op([begin, now])))
+    latency = interval.ops["read"].latency
+    assert latency.max is not None
+    assert latency.max - latency.max_slack_ns <= now <= latency.max
+
+
+def test_no_quantile_is_above_the_maximum() -> None:
+    """The maximum was read a moment before a slot of a slower request."""
+    torn = Op([5000, 9_000_000], scalars={"max_ns": 5000})
+    latency = derive(sample(0, read=Op([5000])), sample(SECOND, read=torn)).ops["read"].latency
+    assert latency.max is not None
+    assert latency.quantiles["p99_9"] is not None
+    assert latency.quantiles["p99_9"] <= latency.max
+    assert latency.max - latency.max_slack_ns <= 9_000_000 <= latency.max
+
+
+def test_an_old_maximum_leaves_the_highest_slot_as_bound() -> None:
+    interval = derive(sample(0, read=Op([10**9])), sample(SECOND, read=Op([10**9, 7777])))
+    latency = interval.ops["read"].latency
+    slot = abi.LATENCY.slot(7777)
+    assert latency.max == abi.LATENCY.high(slot)
+    assert latency.max - latency.max_slack_ns <= 7777 <= latency.max
+
+
+def test_errors_are_named_by_status() -> None:
+    after = Op([1000] * 5, statuses={10: 2, 7: 1, 31: 1})
+    read = derive(sample(0), sample(SECOND, read=after)).ops["read"]
+    assert read.errors == 4
+    assert read.statuses == {"I/O": 2, "medium": 1, "status 31": 1}
+
+
+def test_queue_time_is_none_where_it_was_not_measured() -> None:
+    read = derive(sample(0), sample(SECOND, read=Op([1000]))).ops["read"]
+    assert read.queue is None
+    queued = derive(sample(0), sample(SECOND, read=Op([1000], queue_ns=[300]))).ops["read"].queue
+    assert queued is not None
+    assert queued.mean == 300
+
+
+def test_issued_but_not_completed_has_no_latency() -> None:
+    after = Op(scalars={"issued": 3})
+    read = derive(sample(0), sample(SECOND, read=after)).ops["read"]
+    assert read.count == 0
+    assert read.latency.mean is None
+    assert read.latency.max is None
+    assert set(read.latency.quantiles.values()) == {None}
+
+
+@pytest.mark.parametrize("size", [0, 8, abi.SAMPLE_BYTES - 8, abi.SAMPLE_BYTES + 8])
+def test_a_sample_of_another_size_is_refused(size: int) -> None:
+    with pytest.raises(ValueError, match=str(abi.SAMPLE_BYTES)):
+        abi.decode_sample(bytes(size))

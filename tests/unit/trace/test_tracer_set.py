@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import OpwatchError
+from opwatch.host.device import BlockDevice, Leaf
+from opwatch.trace import abi
+from opwatch.trace.tracer_set import MAX_PARTS, TracerSet
+from tests.unit.support.tracers import Attaching
+
+
+def leaf(name: str) -> Leaf:
+    device = BlockDevice(name, (8, 0), Path("/nowhere") / name)
+    return Leaf(device, device)
+
+
+def leaves(count: int) -> list[Leaf]:
+    return [leaf(f"disk{number}") for number in range(count)]
+
+
+@pytest.mark.parametrize(("count", "parts"), [(1, 1), (64, 1), (65, 2), (70, 2), (200, 4)])
+def test_more_disks_than_one_tracer_takes(count: int, parts: int) -> None:
+    attaching = Attaching()
+    tracers = TracerSet(attaching)
+    wanted = leaves(count)
+    attaching.reads |= {each.device.name: number for number, each in enumerate(wanted)}
+    places = tracers.add(wanted)
+    assert len(attaching.tracers) == parts
+    assert all(len(tracer.leaves) <= abi.MAX_TARGETS for tracer in attaching.tracers)
+    readings = tracers.read()
+    assert [readings[place].sample.ops["read"].completed for place in places] == list(range(count))
+    assert len(tracers.programs()) == parts
+
+
+def test_partitions_of_a_disk_stay_together(tmp_path: Path) -> None:
+    parts = []
+    for number in range(40):
+        for disk in ("sda", "sdb"):
+            folder = tmp_path / disk / f"{disk}{number}"
+            folder.mkdir(parents=True)
+            (folder / "partition").write_text("1")
+            device = BlockDevice(folder.name, (8, number), folder)
+            parts.append(Leaf(device, device))
+    attaching = Attaching()
+    attaching.reads |= {each.device.name: number for number, each in enumerate(parts)}
+    tracers = TracerSet(attaching)
+    places = tracers.add(parts)
+    disks = [{each.device.disk.name for each in tracer.leaves} for tracer in attaching.tracers]
+    assert disks == [{"sda"}, {"sdb"}]
+    readings = tracers.read_settled()
+    assert [readings[place].sample.ops["read"].completed for place in places] == list(range(80))
+
+
+def test_a_part_is_closed_with_its_last_disk() -> None:
+    attaching = Attaching(misses=3)
+    tracers = TracerSet(attaching)
+    first = tracers.add(leaves(2))
+    [second] = tracers.add([leaf("late")])
+    assert tracers.misses() == 6
+    tracers.drop(first[0])
+    assert set(tracers.read()) == {first[1], second}
+    tracers.drop(second)
+    assert [tracer.is_open for tracer in attaching.tracers] == [True, False]
+    # What the kernel skipped stays skipped.
+    assert tracers.misses() == 6
+    assert tracers.read([second]) == {}
+    tracers.drop(first[1])
+    assert not attaching.tracers[0].is_open
+    assert tracers.read() == {}
+
+
+def test_the_same_disk_again_has_another_place() -> None:
+    tracers = TracerSet(Attaching())
+    [first] = tracers.add([leaf("sda")])
+    tracers.drop(first)
+    [second] = tracers.add([leaf("sda")])
+    assert first != second
+    assert set(tracers.read()) == {second}
+
+
+def test_misses_that_nobody_tells_are_not_known() -> None:
+    tracers = TracerSet(Attaching(misses=None))
+    tracers.add(leaves(1))
+    assert tracers.misses() is None
+
+
+def test_all_or_none_is_attached() -> None:
+    attaching = Attaching()
+    attaching.fails = "no room"
+    tracers = TracerSet(attaching)
+    with pytest.raises(OpwatchError, match="no room"):
+        tracers.add(leaves(70))
+    assert [tracer.is_open for tracer in attaching.tracers] == [False]
+    assert tracers.read() == {}
+
+
+def test_there_is_an_end_to_what_every_request_pays() -> None:
+    tracers = TracerSet(Attaching())
+    places = [tracers.add([leaf(f"disk{number}")])[0] for number in range(MAX_PARTS)]
+    with pytest.raises(OpwatchError, match="Start opwatch anew"):
+        tracers.add([leaf("late")])
+    tracers.drop(places[0])
+    tracers.add([leaf("late")])

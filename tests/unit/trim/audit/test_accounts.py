@@ -1,0 +1,239 @@
+"""What drives count around a trim: believed where it fits what completed, and a reason where it does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch.sinks.trim_audit import document, lines
+from opwatch.trim.audit.accounts import Account, Bearing, Counts, judge
+from opwatch.trim.audit.audit import Audit, Evidence, Held, ReadBack, Verdict
+from opwatch.trim.audit.flow import Flow, Stage, Trace, Who
+from opwatch.trim.audit.ledger import audit
+from opwatch.trim.space.lba_status import SentinelMap
+from opwatch.trim.stack.layers import Kind
+from tests.unit.support.trim_evidence import evidence, extents, flow, layer, stack, through
+
+MIB = 1 << 20
+DISK = layer("sda", "8:0", provisioning_mode="unmap")
+
+
+def trace(n_bytes: int = 100 * MIB, whole: int | None = None) -> Trace:
+    return Trace(tuple(through("sda", "8:0", n_bytes, whole)))
+
+
+def account(before: int, after: int | None, counts: Counts = Counts.TRIMMED, unit: int = 512) -> Account:
+    return Account("sda", "log CAh E5", counts, unit, before, after)
+
+
+def test_what_completed_to_the_byte_is_proof() -> None:
+    told = judge(account(1000, 1000 + 100 * MIB // 512), trace())
+    assert told.bearing is Bearing.PROVES
+    assert f"{100 * MIB} B" in told.words
+
+
+def test_whole_granules_are_proof_as_well() -> None:
+    """A drive that counts what it freed, and not what it was told."""
+    told = judge(account(0, 90 * MIB // 512), trace(100 * MIB, 90 * MIB))
+    assert told.bearing is Bearing.PROVES
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (5, 5, "did not move"),
+        (5, 6, "counts others, or something else"),
+        (5, 4, "went the wrong way"),
+        (5, None, "could not be read again"),
+        (0, 100 * MIB // 512 + 1, "counts others"),
+    ],
+)
+def test_all_else_tells_nothing(before: int, after: int | None, words: str) -> None:
+    told = judge(account(before, after), trace())
+    assert told.bearing is Bearing.SILENT
+    assert words in told.words
+
+
+def test_without_a_trim_nothing_is_proven() -> None:
+    assert judge(account(5, 5), Trace(())).bearing is Bearing.SILENT
+
+
+def test_a_failed_discard_is_not_counted() -> None:
+    flows = (*through("sda", "8:0", 60 * MIB), flow(Stage.DONE, "8:0", 40 * MIB, disk="sda", status=10))
+    assert judge(account(0, 100 * MIB // 512), Trace(flows)).bearing is Bearing.SILENT
+    assert judge(account(0, 60 * MIB // 512), Trace(flows)).bearing is Bearing.PROVES
+
+
+def test_others_on_the_same_disk_are_counted_by_it_too() -> None:
+    flows = (*through("sda", "8:0", 60 * MIB), *through("sda", "8:0", 40 * MIB, who=Who.OTHER))
+    assert judge(account(0, 100 * MIB // 512), Trace(flows)).bearing is Bearing.PROVES
+
+
+def test_commands_confirm_and_prove_nothing() -> None:
+    flows = [
+        flow(Stage.ISSUED, "8:0", MIB, disk="sda", count=7),
+        flow(Stage.REQUEUED, "8:0", MIB, disk="sda", count=2),
+    ]
+    found = Trace((*flows, flow(Stage.DONE, "8:0", MIB, disk="sda", count=5)))
+    assert judge(account(10, 15, Counts.COMMANDS, 1), found).bearing is Bearing.CONFIRMS
+    assert judge(account(10, 17, Counts.COMMANDS, 1), found).bearing is Bearing.SILENT
+
+
+def test_a_map_falls() -> None:
+    fell = account(300 * MIB, 200 * MIB, Counts.HELD, 1)
+    assert judge(fell, trace()).bearing is Bearing.PROVES
+    less = judge(replace(fell, after=250 * MIB), trace())
+    assert less.bearing is Bearing.SILENT
+    assert "not held before, or still is" in less.words
+
+
+@given(st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.sampled_from(list(Counts)))
+def test_nothing_but_an_exact_fit_is_believed(before: int, after: int, counts: Counts) -> None:
+    told = judge(account(before, after, counts, 1), trace())
+    wanted = 1 if counts is Counts.COMMANDS else 100 * MIB
+    moved = before - after if counts is Counts.HELD else after - before
+    assert (told.bearing is not Bearing.SILENT) == (moved == wanted)
+    assert told.words
+
+
+# --- in an audit ---
+
+
+def reached(
+    *accounts: Account,
+    read_back: ReadBack | None = None,
+    held: Held | None = None,
+    flows: list[Flow] | None = None,
+) -> Audit:
+    given_flows = flows or through("sda", "8:0", 100 * MIB)
+    base: Evidence = evidence(
+        stack(DISK), [extents("8:0", 100 * MIB), *given_flows], 100 * MIB, read_back=read_back
+    )
+    told = tuple(judge(each, base.trace) for each in accounts)
+    return audit(replace(base, told=told, held={"sda": held} if held else {}), "/m")
+
+
+FITS = account(0, 100 * MIB // 512)
+
+
+def test_proven_by_a_counter() -> None:
+    found = reached(FITS)
+    assert found.verdict is Verdict.PROVEN
+    assert found.reasons == ()
+    assert any("proves" in line for line in lines(found))
+    [counter] = document(found)["counters"]
+    assert (counter["bearing"], counter["moved"], counter["unit_bytes"]) == ("proves", 100 * MIB, 512)
+
+
+@pytest.mark.parametrize(
+    "other", [account(7, 7), account(3, 4, Counts.COMMANDS, 1), replace(FITS, device="sdb")]
+)
+def test_accepted_where_no_counter_fits(other: Account) -> None:
+    found = reached(other)
+    assert found.verdict is Verdict.ACCEPTED
+    assert [each.code for each in found.reasons] == ["advisory"]
+
+
+def test_a_count_of_what_is_held_contradicts_a_counter() -> None:
+    """NUSE that stays as it was, above what could be left, outweighs a counter of what was asked for."""
+    found = reached(FITS, held=Held(1000 * MIB, 1000 * MIB))
+    assert found.verdict is Verdict.UNKNOWN
+    [why] = found.reasons
+    assert why.code == "advisory"
+    most = 924 * MIB
+    assert why.observed == (
+        f"the drive counts {1000 * MIB} B as in use, and at most {most} B of it were not trimmed"
+    )
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        Held(1024 * MIB, 1024 * MIB),  # always the whole drive
+        Held(1000 * MIB, 924 * MIB),
+        Held(1000 * MIB, 930 * MIB, written=6 * MIB),
+        Held(1000 * MIB, 1000 * MIB, written=None),
+    ],
+)
+def test_a_count_that_contradicts_nothing(held: Held) -> None:
+    assert reached(held=held).verdict is Verdict.ACCEPTED
+
+
+def test_what_was_written_meanwhile_is_allowed_for() -> None:
+    found = reached(held=Held(1000 * MIB, 931 * MIB, written=6 * MIB))
+    assert found.verdict is Verdict.UNKNOWN
+    assert f"or {6 * MIB} B written since" in found.reasons[0].observed
+
+
+def test_a_byte_that_may_be_discarded_twice_contradicts_nothing() -> None:
+    """btrfs discards some bytes twice, and in a watch others may trim again and again."""
+    flows = [extents("8:0", 100 * MIB), *through("sda", "8:0", 100 * MIB)]
+    held = {"sda": Held(1000 * MIB, 1000 * MIB)}
+    base = replace(evidence(stack(DISK), flows, 100 * MIB), held=held)
+    assert audit(base, "/m").verdict is Verdict.UNKNOWN
+    assert audit(replace(base, answer=None), "/m").verdict is Verdict.ACCEPTED
+    twice = replace(base, before=stack(DISK, kind="btrfs"))
+    assert audit(twice, "/m").verdict is Verdict.ACCEPTED
+
+
+def test_sentinels_that_can_still_be_read_outweigh_a_counter() -> None:
+    found = reached(FITS, read_back=ReadBack({"unchanged": MIB}))
+    assert found.verdict is Verdict.UNKNOWN
+
+
+def test_each_disk_must_be_proven() -> None:
+    array = layer("md0", "9:0", Kind.MD, "sda", "sdb", level="raid0")
+    both = stack(array, DISK, layer("sdb", "8:16"))
+    flows = [
+        extents("9:0", 200 * MIB),
+        flow(Stage.BIO, "9:0", 200 * MIB, disk="md0"),
+        *through("sda", "8:0", 100 * MIB),
+        *through("sdb", "8:16", 100 * MIB),
+    ]
+    base = evidence(both, flows, 200 * MIB)
+    one = judge(FITS, base.trace)
+    two = judge(replace(FITS, device="sdb"), base.trace)
+    assert audit(replace(base, told=(one,)), "/m").verdict is Verdict.ACCEPTED
+    assert audit(replace(base, told=(one, two)), "/m").verdict is Verdict.PROVEN
+
+
+# --- sentinels in the drive's own map ---
+
+
+def by_map(found: SentinelMap, **bytes_: int) -> Audit:
+    return reached(read_back=ReadBack(bytes_, maps={"sda": found}))
+
+
+def test_gone_from_the_map_is_proof_whatever_is_read() -> None:
+    """A drive may give old data for blocks that it has given up."""
+    assert by_map(SentinelMap(MIB, MIB, 0), unchanged=MIB).verdict is Verdict.PROVEN
+    assert by_map(SentinelMap(MIB, MIB, 0), zeros=MIB).verdict is Verdict.PROVEN
+
+
+def test_still_in_the_map() -> None:
+    """It reads as zeros, and the drive holds it."""
+    found = by_map(SentinelMap(MIB, MIB, MIB), zeros=MIB)
+    assert found.verdict is Verdict.UNKNOWN
+    assert "still in the map" in found.reasons[0].observed
+    assert by_map(SentinelMap(MIB, MIB, MIB // 2), zeros=MIB).verdict is Verdict.PARTIAL
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (SentinelMap(0, 0, 0), "whole granule"),
+        (SentinelMap(MIB, MIB // 2, 0), "does not follow writes"),
+        (SentinelMap(MIB, MIB, None), "could not be read again"),
+    ],
+)
+def test_a_map_that_tells_nothing(found: SentinelMap, why: str) -> None:
+    """Only what was read counts then, and the reason is printed."""
+    result = by_map(found, zeros=MIB)
+    assert result.verdict is Verdict.PROVEN
+    assert by_map(found, unchanged=MIB).verdict is Verdict.UNKNOWN
+    assert found.reason
+    assert why in found.reason
+    assert any("tells nothing" in line and why in line for line in lines(result))

@@ -1,0 +1,101 @@
+"""Which drives are asked for counters of trims, and what becomes of those that do not answer again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.audit import accounts as trim_accounts
+from opwatch.collectors.audit.accounts import DriveAccounts
+from opwatch.counters.evidence import Attribute, Evidence
+from opwatch.counters.reading import Drive
+from opwatch.errors import OpwatchError
+from opwatch.host.device import BlockDevice
+from opwatch.trim.audit.accounts import Account, Counts
+from opwatch.trim.space.extents import Extents
+from tests.unit.support.sysfs import write
+from tests.unit.support.trim_evidence import layer, stack
+
+FAMILY = "Sandisk SATA Cloudspeed Max and GEN2 ESS SSDs"
+
+
+@dataclass
+class Bench:
+    """A disk of these attributes; `asked` are the nodes given to smartctl."""
+
+    device: BlockDevice
+    attributes: list[Attribute]
+    asked: list[Path] = field(default_factory=list)
+    map: Extents | None = None
+
+    def by_name(self, name: str) -> BlockDevice | None:
+        return self.device if name == "sda" else None
+
+    def smart(self, node: Path) -> Evidence:
+        self.asked.append(node)
+        if not self.attributes:
+            raise OpwatchError("it is gone")
+        return Evidence(
+            drive=Drive(protocol="ata", family=FAMILY, model="M"), attributes=tuple(self.attributes)
+        )
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
+    def make(vendor: str = "ATA", rotational: str = "0") -> Bench:
+        write(tmp_path, {"device/vendor": vendor, "queue/rotational": rotational})
+        found = Bench(
+            BlockDevice("sda", (8, 0), tmp_path), [Attribute(207, "Trimmed_Sector_Ct", 1000, "1000")]
+        )
+        monkeypatch.setattr(trim_accounts, "Devices", lambda: found)
+        monkeypatch.setattr(trim_accounts, "find_simulated", lambda _: None)
+        (tmp_path / "device" / "scsi_disk").mkdir()
+        monkeypatch.setattr("opwatch.collectors.space.lba_status.held_by_map", lambda *_: found.map)
+        monkeypatch.setattr("opwatch.collectors.firmware.smart.collect_smart", found.smart)
+        return found
+
+    return make
+
+
+def test_a_sata_drive_that_counts_sectors(bench: Callable[..., Bench]) -> None:
+    found = bench()
+    accounts = DriveAccounts(stack(layer("sda", "8:0")))
+    found.attributes[0] = Attribute(207, "Trimmed_Sector_Ct", 1013, "1013")
+    [account] = accounts.since()
+    assert account == Account("sda", "attribute 207 Trimmed_Sector_Ct", Counts.TRIMMED, 512, 1000, 1013)
+    assert account.moved == 13 * 512
+    assert found.asked == [Path("/dev/sda")] * 2
+
+
+def test_a_drive_that_vanishes_meanwhile(bench: Callable[..., Bench]) -> None:
+    found = bench()
+    accounts = DriveAccounts(stack(layer("sda", "8:0")))
+    found.attributes.clear()
+    [account] = accounts.since()
+    assert (account.after, account.moved) == (None, None)
+
+
+@pytest.mark.parametrize(("vendor", "rotational"), [("QEMU", "0"), ("ATA", "1")])
+def test_others_are_not_asked(bench: Callable[..., Bench], vendor: str, rotational: str) -> None:
+    found = bench(vendor, rotational)
+    assert DriveAccounts(stack(layer("sda", "8:0"))).since() == ()
+    assert found.asked == []
+
+
+def test_one_that_showed_nothing_is_not_asked_again(bench: Callable[..., Bench]) -> None:
+    found = bench()
+    found.attributes[0] = Attribute(9, "Power_On_Hours", 1, "1")
+    assert DriveAccounts(stack(layer("sda", "8:0"))).since() == ()
+    assert len(found.asked) == 1
+
+
+def test_a_map_is_an_account_of_what_is_held(bench: Callable[..., Bench]) -> None:
+    found = bench(vendor="LIO-ORG")
+    found.map = Extents.of([(0, 1 << 20)])
+    accounts = DriveAccounts(stack(layer("sda", "8:0")))
+    found.map = Extents.of([(0, 1 << 18)])
+    [account] = accounts.since()
+    assert (account.counts, account.moved) == (Counts.HELD, (1 << 20) - (1 << 18))

@@ -1,0 +1,408 @@
+"""The arithmetic of the ledger, on what real stacks showed and on made-up ones."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opwatch.trim.audit.audit import Asked, Audit, ReadBack, Verdict
+from opwatch.trim.audit.flow import Flow, Stage, Who
+from opwatch.trim.audit.ledger import audit, exit_status
+from opwatch.trim.stack.causes import causes
+from opwatch.trim.stack.layers import Kind, Layer
+from tests.unit.support.trim_evidence import (
+    evidence,
+    extents,
+    flow,
+    flows_of_log,
+    layer,
+    stack,
+    through,
+    with_facts,
+    with_limit,
+)
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "good" / "trim"
+MIB = 1 << 20
+
+
+def losses(found: Audit) -> dict[str, int | None]:
+    return {each.code: each.lost_bytes for row in found.rows for each in row.reasons}
+
+
+def disk(provisioning_mode: str = "unmap") -> Layer:
+    return layer("sda", "8:0", provisioning_mode=provisioning_mode)
+
+
+def test_nothing_is_lost() -> None:
+    flows = [extents("8:0", 100 * MIB, 3), *through("sda", "8:0", 100 * MIB)]
+    found = audit(evidence(stack(disk()), flows, 100 * MIB), "/m")
+    assert found.verdict is Verdict.ACCEPTED
+    assert found.reached_bytes == found.claimed_bytes == 100 * MIB
+    assert losses(found) == {}
+    assert [each.code for each in found.reasons] == ["advisory"]
+    assert [row.layer for row in found.rows] == ["filesystem", "disk", "granules"]
+
+
+def test_xfs_claims_what_it_was_asked_for() -> None:
+    flows = [extents("8:0", 60 * MIB), *through("sda", "8:0", 60 * MIB)]
+    found = audit(evidence(stack(disk(), kind="xfs"), flows, 1 << 30), "/m")
+    assert found.verdict is Verdict.ACCEPTED
+    assert "6.11" in found.claim
+    assert found.unexplained_bytes == 0
+
+
+def test_a_loop_device_that_stopped_taking_discards() -> None:
+    """Linux 6.18, loop on overlay on ramfs: 30 extents, one request, fstrim says 229.9 MiB."""
+    text = (FIXTURES / "loop_runtime_eopnotsupp.txt").read_text()
+    flows = flows_of_log(text, {"7:1": "loop1"}, 1024)
+    before = stack(layer("loop1", "7:1", Kind.LOOP, max_bytes=4294966784, backing_file="/top/image"))
+    found = audit(evidence(before, flows, 241067008, after=with_limit(before, "loop1", 0)), "/m")
+    assert found.verdict is Verdict.REJECTED
+    assert found.reached_bytes == 0
+    fs, device = found.rows
+    assert (fs.bytes_out, fs.requests) == (241067008, 30)
+    assert (device.bytes_in, device.bytes_ok, device.requests) == (241067008, 0, 1)
+    assert device.errors == {"not supported": 414 * 512}
+    assert [(each.code, each.lost_bytes) for each in device.reasons] == [
+        ("loop-no-punch", 241067008 - 414 * 512),
+        ("loop-no-punch", 414 * 512),
+    ]
+    assert found.unexplained_bytes == 0
+
+
+def test_a_scsi_disk_that_rejects_the_command() -> None:
+    """Linux 6.12, scsi_debug: one request ends with -121, the mode flips, the rest makes no event."""
+    sent, tried = 240_852_992, 211_968
+    before = stack(disk(provisioning_mode="writesame_16"))
+    after = with_limit(with_facts(before, "sda", provisioning_mode="disabled"), "sda", 0)
+    flows = [
+        extents("8:0", sent, 30),
+        flow(Stage.BIO, "8:0", tried, disk="sda"),
+        flow(Stage.ISSUED, "8:0", tried, disk="sda"),
+        flow(Stage.DONE, "8:0", tried, disk="sda", status=5),
+    ]
+    found = audit(evidence(before, flows, sent, after=after), "/m")
+    assert found.verdict is Verdict.REJECTED
+    assert {each.code for row in found.rows for each in row.reasons} == {"scsi-disabled"}
+    assert found.unexplained_bytes == 0
+    assert [each.fact for each in found.changes] == ["max_bytes", "max_hw_bytes", "provisioning_mode"]
+
+
+def test_what_fits_no_cause_is_unexplained() -> None:
+    flows = [extents("8:0", 10 * MIB), *through("sda", "8:0", 7 * MIB)]
+    found = audit(evidence(stack(disk()), flows, 10 * MIB), "/m")
+    assert found.verdict is Verdict.PARTIAL
+    assert found.unexplained_bytes == 3 * MIB
+    assert losses(found) == {}
+
+
+def test_what_the_kernel_counted_and_we_did_not_allows_no_verdict() -> None:
+    flows = [
+        extents("8:0", 10 * MIB),
+        flow(Stage.BIO, "8:0", 10 * MIB, disk="sda"),
+        flow(Stage.ISSUED, "8:0", 10 * MIB, disk="sda"),
+        flow(Stage.DONE, "8:0", 9 * MIB, disk="sda"),
+    ]
+    found = audit(evidence(stack(disk()), flows, 10 * MIB, stats={"sda": (1, 10 * MIB)}), "/m")
+    assert found.verdict is Verdict.UNKNOWN
+    assert losses(found) == {"trace-lost": MIB}
+    assert found.unexplained_bytes == 0
+
+
+def test_a_refusal_names_the_layer_that_stops() -> None:
+    crypt = layer("dm-0", "253:0", Kind.CRYPT, "sda", max_bytes=0, label="c0", allow_discards=False)
+    found = audit(evidence(stack(crypt, disk()), [], None, error=errno.EOPNOTSUPP), "/m")
+    assert found.verdict is Verdict.NOT_SENT
+    assert list(losses(found)) == ["crypt-no-discards"]
+    [reason] = found.rows[0].reasons
+    assert "refresh c0" in reason.remedy
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(errno.ENOTTY, "no-fitrim"), (errno.EROFS, "filesystem-refuses")]
+)
+def test_a_refusal_of_the_filesystem(error: int, code: str) -> None:
+    found = audit(evidence(stack(disk()), [], None, error=error), "/m")
+    assert (found.verdict, list(losses(found))) == (Verdict.NOT_SENT, [code])
+
+
+def test_a_minimum_that_the_filesystem_refuses() -> None:
+    given = replace(evidence(stack(disk()), [], None, error=errno.EINVAL), asked=Asked(minlen=200 * MIB))
+    found = audit(given, "/m")
+    assert (found.verdict, list(losses(found))) == (Verdict.NOT_SENT, ["below-minimum"])
+    assert f"a minimum of {200 * MIB} B" in found.rows[0].reasons[0].observed
+
+
+def test_thin_chunks() -> None:
+    """Linux 6.12: 687,316,992 B asked, 104,857,600 B passed on, 122 chunks of 1 MiB became 24."""
+    thin = layer("dm-3", "253:3", Kind.THIN, "dm-2", target="thin", granularity=MIB, mapped_bytes=122 * MIB)
+    pool = layer("dm-2", "253:2", Kind.THIN_POOL, "dm-1", target="thin-pool", label="pool", mode="rw")
+    data = layer("dm-1", "253:1", Kind.DM, "sda", target="linear")
+    before = stack(thin, pool, data, disk())
+    after = with_facts(before, "dm-3", mapped_bytes=22 * MIB)
+    asked, passed = 687_316_992, 100 * MIB
+    flows = [
+        extents("253:3", asked, 6),
+        flow(Stage.BIO, "253:3", asked, disk="dm-3", count=10, whole=asked - 493_568),
+        flow(Stage.BIO, "253:2", passed, disk="dm-2", who=Who.KERNEL),
+        flow(Stage.BIO, "253:1", passed, disk="dm-1", who=Who.KERNEL),
+        *through("sda", "8:0", passed, who=Who.KERNEL),
+    ]
+    found = audit(evidence(before, flows, asked, after=after), "/m")
+    assert losses(found) == {
+        "thin-partial-chunk": 493_568,
+        "thin-not-mapped": asked - 493_568 - passed,
+    }
+    assert found.unexplained_bytes == 0
+    assert found.reached_bytes == passed
+
+
+def thin_stack(mode: str, discards: str) -> tuple[Layer, ...]:
+    return (
+        layer("dm-3", "253:3", Kind.THIN, "dm-2", target="thin", granularity=MIB),
+        layer(
+            "dm-2",
+            "253:2",
+            Kind.THIN_POOL,
+            "sda",
+            target="thin-pool",
+            label="pool",
+            mode=mode,
+            discards=discards,
+        ),
+        disk(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "code"),
+    [
+        (("ro", "discard_passdown"), "thin-pool-read-only"),
+        (("rw", "no_discard_passdown"), "thin-no-passdown"),
+    ],
+)
+def test_a_pool_that_swallows(facts: tuple[str, str], code: str) -> None:
+    flows = [extents("253:3", 8 * MIB), flow(Stage.BIO, "253:3", 8 * MIB, disk="dm-3")]
+    found = audit(evidence(stack(*thin_stack(*facts)), flows, 8 * MIB), "/m")
+    assert (found.verdict, losses(found)) == (Verdict.NOT_SENT, {code: 8 * MIB})
+    assert found.unexplained_bytes == 0
+
+
+def test_a_cache_that_keeps_discards_to_itself() -> None:
+    cache = layer("dm-0", "253:0", Kind.DM, "sda", target="cache", label="c", flags="no_discard_passdown")
+    flows = [extents("253:0", 8 * MIB), flow(Stage.BIO, "253:0", 8 * MIB, disk="dm-0")]
+    found = audit(evidence(stack(cache, disk()), flows, 8 * MIB), "/m")
+    assert (found.verdict, losses(found)) == (Verdict.NOT_SENT, {"cache-no-passdown": 8 * MIB})
+    assert found.unexplained_bytes == 0
+
+
+def test_a_pool_that_fails_everything() -> None:
+    """Its metadata are gone: every discard ends with an error at the volume."""
+    flows = [
+        extents("253:3", 8 * MIB),
+        flow(Stage.BIO, "253:3", 8 * MIB, disk="dm-3"),
+        flow(Stage.BIO_DONE, "253:3", 8 * MIB, disk="dm-3", status=10),
+    ]
+    found = audit(evidence(stack(*thin_stack("Fail", "")), flows, 0), "/m")
+    assert (found.verdict, losses(found)) == (Verdict.REJECTED, {"thin-pool-read-only": 8 * MIB})
+    assert found.unexplained_bytes == 0
+
+
+def mirror(second: Layer) -> tuple[Layer, ...]:
+    return layer("md0", "9:0", Kind.MD, "sda", "sdb", level="raid1"), disk(), second
+
+
+def test_both_legs_of_a_mirror_count() -> None:
+    flows = [
+        extents("9:0", 5 * MIB),
+        flow(Stage.BIO, "9:0", 5 * MIB, disk="md0"),
+        *through("sda", "8:0", 5 * MIB),
+        *through("sdb", "8:16", 5 * MIB),
+    ]
+    found = audit(evidence(stack(*mirror(layer("sdb", "8:16"))), flows, 5 * MIB), "/m")
+    assert (found.verdict, found.unexplained_bytes) == (Verdict.ACCEPTED, 0)
+    assert found.reached_bytes == 10 * MIB
+    half = audit(evidence(stack(*mirror(layer("sdb", "8:16", max_bytes=0))), flows[:5], 5 * MIB), "/m")
+    assert half.verdict is Verdict.PARTIAL
+    assert losses(half) == {"member-no-discards": 5 * MIB}
+
+
+def test_a_missing_member_loses_nothing() -> None:
+    """Of a RAID 1 of two and a RAID 10 of four; what is more than its share stays unexplained."""
+    one = layer("md0", "9:0", Kind.MD, "sda", level="raid1", raid_disks=2, degraded=1)
+    sent = [extents("9:0", 5 * MIB), flow(Stage.BIO, "9:0", 5 * MIB, disk="md0")]
+    found = audit(evidence(stack(one, disk()), [*sent, *through("sda", "8:0", 5 * MIB)], 5 * MIB), "/m")
+    assert (found.verdict, found.unexplained_bytes) == (Verdict.ACCEPTED, 0)
+    assert losses(found) == {"member-missing": 5 * MIB}
+    members = {"sda": "8:0", "sdb": "8:16", "sdc": "8:32"}
+    ten = layer("md0", "9:0", Kind.MD, *members, level="raid10", layout=0x102, raid_disks=4, degraded=1)
+    below = [each for name, dev in members.items() for each in through(name, dev, 2 * MIB)]
+    disks = [layer(name, dev) for name, dev in members.items()]
+    short = audit(evidence(stack(ten, *disks), [*sent, *below], 5 * MIB), "/m")
+    assert losses(short) == {"member-missing": 2 * MIB}
+    assert (short.verdict, short.unexplained_bytes) == (Verdict.PARTIAL, 2 * MIB)
+
+
+def test_a_realtime_device_is_told() -> None:
+    one = stack(disk(), kind="xfs", options=("rw", "rtdev=/dev/sdb"))
+    found = audit(evidence(one, [extents("8:0", MIB), *through("sda", "8:0", MIB)], MIB), "/m")
+    assert [note for note in found.notes if "/dev/sdb" in note]
+
+
+def test_parity_is_no_data() -> None:
+    """Of 10 MiB the RAID 5 of three hands on 8: 4 to each member, a third of all of them parity."""
+    array = layer("md0", "9:0", Kind.MD, "sda", "sdb", "sdc", level="raid5", raid_disks=3)
+    members = {"sda": "8:0", "sdb": "8:16", "sdc": "8:32"}
+    below = [each for name, dev in members.items() for each in through(name, dev, 4 * MIB, who=Who.KERNEL)]
+    flows = [extents("9:0", 10 * MIB), flow(Stage.BIO, "9:0", 10 * MIB, disk="md0"), *below]
+    one = stack(array, *(layer(name, dev) for name, dev in members.items()))
+    found = audit(evidence(one, flows, 10 * MIB), "/m")
+    assert losses(found) == {"raid456-partial-stripe": 2 * MIB}
+    assert (found.verdict, found.reached_bytes, found.unexplained_bytes) == (Verdict.PARTIAL, 12 * MIB, 0)
+    # Members that got different amounts fit no stripe: what cannot be told is not explained away.
+    uneven = audit(evidence(one, flows[:-3], 10 * MIB), "/m")
+    assert losses(uneven) == {}
+    assert uneven.unexplained_bytes == 10 * MIB
+
+
+def test_granules_of_the_device() -> None:
+    """Linux 6.12, scsi_debug with granules of 1 MiB: part of what completed frees nothing."""
+    flows = [extents("8:0", 210_485_248), *through("sda", "8:0", 210_485_248, whole=172 * MIB)]
+    found = audit(evidence(stack(layer("sda", "8:0", granularity=MIB)), flows, 210_485_248), "/m")
+    assert found.verdict is Verdict.PARTIAL
+    assert losses(found) == {"device-rounds": 210_485_248 - 172 * MIB}
+    assert found.reached_bytes == 172 * MIB
+
+
+def test_a_loop_device_has_no_partition_to_align() -> None:
+    """The same code as a check foretells, but for a simulated drive: that has granules of its own."""
+    flows = [extents("7:0", 9 * MIB + 1024), *through("loop0", "7:0", 9 * MIB + 1024, whole=9 * MIB)]
+    loop = layer("loop0", "7:0", Kind.LOOP, backing_file="/disk.img", backing_filesystem="xfs")
+    found = audit(evidence(stack(loop), flows, 9 * MIB + 1024), "/m")
+    assert losses(found) == {"loop-partial-block": 1024}
+    assert found.verdict is Verdict.PARTIAL
+    assert "/disk.img" in found.rows[-1].reasons[0].remedy
+    drive = replace(loop, facts={**loop.facts, "simulated_drive": True})
+    assert losses(audit(evidence(stack(drive), flows, 9 * MIB + 1024), "/m")) == {"device-rounds": 1024}
+
+
+def test_a_path_below_a_multipath_head() -> None:
+    """Its requests have a device number that nobody is told."""
+    head = layer("nvme0n1", "259:1", Kind.MULTIPATH, "nvme0c0n1")
+    path = layer("nvme0c0n1", "0:0")
+    flows = [
+        extents("259:1", 9 * MIB),
+        flow(Stage.BIO, "259:1", 9 * MIB, disk="nvme0n1"),
+        *(
+            flow(stage, "259:0", 9 * MIB, disk="nvme0c0n1")
+            for stage in (Stage.REMAPPED, Stage.ISSUED, Stage.DONE)
+        ),
+    ]
+    found = audit(evidence(stack(head, path), flows, 9 * MIB), "/m")
+    assert (found.verdict, found.reached_bytes, found.unexplained_bytes) == (Verdict.ACCEPTED, 9 * MIB, 0)
+
+
+def test_others_are_told_and_not_counted() -> None:
+    foreign = [flow(Stage.DONE, "8:0", MIB, disk="sda", who=Who.OTHER)]
+    flows = [extents("8:0", 2 * MIB), *through("sda", "8:0", 2 * MIB), *foreign]
+    found = audit(evidence(stack(disk()), flows, 2 * MIB), "/m")
+    assert found.reached_bytes == 2 * MIB
+
+
+def test_btrfs_without_functions_says_what_it_cannot_know() -> None:
+    before = stack(disk(), kind="btrfs")
+    flows = through("sda", "8:0", 2 * MIB)
+    found = audit(evidence(before, flows, 2 * MIB, absent=["discard_asked"]), "/m")
+    assert found.rows[0].bytes_out is None
+    assert "functions" in (found.rows[0].unknown or "")
+    assert found.verdict is Verdict.ACCEPTED
+
+
+def test_a_second_trim_of_ext4() -> None:
+    flows = [flow(Stage.FS_GROUP, "8:0", 0, count=4)]
+    found = audit(evidence(stack(disk()), flows, 0), "/m")
+    assert (found.verdict, list(losses(found))) == (Verdict.NOTHING_LEFT, ["ext4-already-trimmed"])
+    assert "umount /m" in found.rows[0].reasons[0].remedy
+
+
+def test_nothing_left_is_a_success_and_no_error_is() -> None:
+    nothing = audit(evidence(stack(disk(), kind="xfs"), [], 0), "/m")
+    assert nothing.verdict is Verdict.NOTHING_LEFT
+    assert exit_status([nothing.verdict]) == 0
+    assert exit_status([nothing.verdict, Verdict.NOT_SENT]) == 64
+    refused = audit(evidence(stack(disk()), [], 0, error=errno.EIO), "/m")
+    assert refused.verdict is Verdict.NOT_SENT
+    watched = replace(evidence(stack(disk()), [], 0), answer=None)
+    assert audit(watched, "/m").verdict is Verdict.NOT_SENT
+    small = replace(evidence(stack(disk()), [], 0), asked=Asked(minlen=200 * MIB))
+    assert audit(small, "/m").verdict is Verdict.NOT_SENT
+
+
+def test_a_signal_in_the_middle() -> None:
+    flows = [extents("8:0", MIB), *through("sda", "8:0", MIB)]
+    found = audit(evidence(stack(disk()), flows, None, interrupted=True), "/m")
+    assert list(losses(found)) == ["interrupted"]
+    assert found.verdict is Verdict.PARTIAL
+
+
+@pytest.mark.parametrize(
+    ("read_back", "verdict"),
+    [
+        (ReadBack({"zeros": MIB}), Verdict.PROVEN),
+        (ReadBack({"zeros": MIB, "unchanged": 4096}), Verdict.PARTIAL),
+        (ReadBack({"unchanged": MIB}), Verdict.UNKNOWN),
+        (ReadBack({}, "no head-room"), Verdict.ACCEPTED),
+    ],
+)
+def test_reading_back_decides(read_back: ReadBack, verdict: Verdict) -> None:
+    flows = [extents("8:0", MIB), *through("sda", "8:0", MIB)]
+    assert audit(evidence(stack(disk()), flows, MIB, read_back=read_back), "/m").verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "status"),
+    [
+        ([Verdict.ACCEPTED, Verdict.PROVEN], 0),
+        ([Verdict.NOT_SENT, Verdict.REJECTED], 32),
+        ([Verdict.ACCEPTED, Verdict.REJECTED], 64),
+        ([Verdict.PARTIAL], 64),
+        ([Verdict.UNKNOWN], 6),
+        ([Verdict.UNKNOWN, Verdict.ACCEPTED], 64),
+    ],
+)
+def test_exit_status(verdicts: list[Verdict], status: int) -> None:
+    assert exit_status(verdicts) == status
+
+
+@st.composite
+def _flows(draw: st.DrawFn) -> list[Flow]:
+    amounts = draw(st.lists(st.integers(0, 1 << 40), min_size=5, max_size=5))
+    sent, queued, issued, done, failed = sorted(amounts, reverse=True)
+    return [
+        extents("8:0", sent),
+        flow(Stage.BIO, "8:0", queued, disk="sda"),
+        flow(Stage.ISSUED, "8:0", issued, disk="sda"),
+        flow(Stage.DONE, "8:0", done - failed, disk="sda"),
+        flow(Stage.DONE, "8:0", failed, disk="sda", status=10),
+    ]
+
+
+@settings(deadline=None)
+@given(_flows(), st.integers(0, 1 << 40), st.booleans())
+def test_every_byte_has_a_reason_or_is_unexplained(flows: list[Flow], counted: int, latched: bool) -> None:
+    before = stack(disk())
+    after = with_limit(before, "sda", 0) if latched else before
+    found = audit(evidence(before, flows, 0, after=after, stats={"sda": (1, counted)}), "/m")
+    device = next(row for row in found.rows if row.layer == "disk")
+    explained = sum(each.lost_bytes or 0 for each in device.reasons)
+    assert device.bytes_in is not None
+    assert device.bytes_ok is not None
+    assert device.bytes_in == device.bytes_ok + explained + device.unexplained_bytes
+    assert found.unexplained_bytes >= 0
+    assert all(each.code in causes() for row in found.rows for each in row.reasons)

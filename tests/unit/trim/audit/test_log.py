@@ -1,0 +1,85 @@
+"""The kernel's messages about the devices of a trim, and no others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.audit.kernel_log import LogTail
+from opwatch.sinks.trim_audit import document, lines
+from opwatch.trim.audit.flow import Stage
+from opwatch.trim.audit.kernel_log import KernelLog, about, records
+from opwatch.trim.audit.ledger import audit
+from tests.unit.support.trim_evidence import evidence, extents, flow, layer, stack, with_facts
+
+MIB = 1 << 20
+LOG = (Path(__file__).parents[3] / "fixtures" / "good" / "trim" / "kmsg.txt").read_text()
+
+
+def test_records_keep_their_dictionaries() -> None:
+    found = list(records(LOG))
+    assert len(found) == 9
+    assert found[0][0].startswith("sd 2:0:0:0")
+    assert "DEVICE=+scsi:2:0:0:0" in found[0][1]
+
+
+@pytest.mark.parametrize(
+    ("names", "devs", "numbers"),
+    [
+        (["sda"], [], [0, 1]),
+        (["sda"], ["8:0"], [0, 1, 3]),
+        (["sda", "sda1"], [], [0, 1, 4]),
+        (["ata3"], [], [5]),
+        (["253:2"], [], [7]),
+        (["loop0"], ["7:0"], []),
+        ([], [], []),
+    ],
+)
+def test_names_are_words(names: list[str], devs: list[str], numbers: list[int]) -> None:
+    found = list(records(LOG))
+    assert list(about(found, names, devs)) == [found[number][0] for number in numbers]
+
+
+@pytest.mark.parametrize(
+    "text", ["", " SUBSYSTEM=block\n DEVICE=b8:0\n", "no record\n", "\n\n", "6,1,1,-;\n"]
+)
+def test_what_is_no_message_names_nobody(text: str) -> None:
+    assert list(about(records(text), ["sda"], ["8:0"])) == []
+
+
+def test_a_log_from_now_on(tmp_path: Path) -> None:
+    path = tmp_path / "kmsg"
+    path.write_text("6,1,1,-;loop77: before\n")
+    tail = LogTail(stack(layer("loop77", "7:77")), path)
+    with path.open("a") as file:
+        file.write("6,2,2,-;I/O error, dev loop77, sector 8\n6,3,3,-;loop7: another\n")
+    assert tail.read() == KernelLog(("I/O error, dev loop77, sector 8",))
+
+
+def test_a_log_that_may_not_be_read(tmp_path: Path) -> None:
+    found = LogTail(stack(layer("loop77", "7:77")), tmp_path / "none").read()
+    assert found.lines == ()
+    assert found.unknown
+    assert "No such file" in found.unknown
+
+
+def test_a_message_stands_with_its_reason() -> None:
+    """Below the device that failed; what belongs to no reason comes at the end, and nothing twice."""
+    before = stack(layer("sda", "8:0", provisioning_mode="unmap"))
+    after = with_facts(before, "sda", provisioning_mode="disabled")
+    failed = [flow(stage, "8:0", MIB, disk="sda") for stage in (Stage.BIO, Stage.ISSUED)]
+    failed.append(flow(Stage.DONE, "8:0", MIB, disk="sda", status=5))
+    base = evidence(before, [extents("8:0", MIB), *failed], MIB, after=after)
+    said = KernelLog(("critical target error, dev sda, sector 2048", "sd 2:0:0:0: reset"), "some were lost")
+    found = audit(replace(base, log=said), "/m")
+    text = list(lines(found))
+    [at] = [index for index, line in enumerate(text) if "critical target error" in line]
+    assert text[at].startswith("      kernel: ")
+    assert "do: " in text[at - 1]
+    [end] = [index for index, line in enumerate(text) if "reset" in line]
+    assert end > at
+    assert any("some were lost" in line for line in text)
+    assert document(found)["kernel_log"] == list(said.lines)
+    assert document(found)["kernel_log_unknown"] == "some were lost"

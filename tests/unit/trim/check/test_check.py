@@ -1,0 +1,296 @@
+"""Every cause that can be recognised without a trace, in a tree that shows it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.sinks.trim_check import Checked, document, lines
+from opwatch.tools import cli
+from opwatch.tools.commands.trim_check import exit_status
+from opwatch.trim.check.dryrun import dry_run, ext4_groups
+from opwatch.trim.check.forecast import Forecast, Outlook
+from opwatch.trim.check.rules import reasons_of
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.stack.causes import Effect, causes
+from opwatch.trim.stack.layers import Kind, changes
+from tests.unit.support.sysfs import SSD_QUEUE, write
+from tests.unit.support.trimcases import CASES, CRYPT, POOL_STATUS, Case, N, P, R, loop, nvme, thin
+from tests.unit.support.trimtree import MIB, NO_DISCARD, Machine
+
+
+def found(case: Case, m: Machine) -> Forecast:
+    case.build(m)
+    free = [(start * 512, end * 512) for start, end in case.free]
+    return m.forecast(free=free, fstab_options=tuple(filter(None, case.fstab.split(","))))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_cause_is_recognised(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    seen = found(case, Machine(tmp_path))
+    assert sorted(each.code for each in seen.reasons) == sorted(case.codes.split())
+    assert seen.outlook is case.outlook
+    assert (seen.stopped_at is not None) or case.outlook is not N
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_printed_fits_and_is_json(name: str, tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    seen = found(CASES[name], m)
+    checked = Checked(m.stack(), seen, ())
+    printed = lines(checked)
+    # A line is longer only where a single word is.
+    assert [line for line in printed if len(line) > 80 and " " in line.strip()] == []
+    hidden = {each.code for each in seen.reasons if each.cause.effect is Effect.HIDES}
+    left_out = hidden if seen.outlook is N else set()
+    assert [each.code for each in seen.reasons if each.code not in "\n".join(printed)] == [
+        each.code for each in seen.reasons if each.code in left_out
+    ]
+    assert "<" not in "".join(each.remedy for each in seen.reasons if "libvirt" not in each.remedy)
+    assert json.loads(json.dumps(document(checked)))["outlook"] == seen.outlook.value
+
+
+def test_no_cause_of_a_check_is_without_a_case() -> None:
+    shown = {code for case in CASES.values() for code in case.codes.split()}
+    # These have tests of their own: they are about paths, timers, files that are devices, and open files.
+    elsewhere = {"not-a-mount-point", "timer-off", "timer-skips-mount", "loop-on-device", "not-free-yet"}
+    wanted = {code for code, cause in causes().items() if "check" in cause.seen_by}
+    assert wanted - shown == elsewhere
+    assert shown <= wanted
+
+
+# --- figures
+
+
+def test_the_dry_run_adds_up(tmp_path: Path) -> None:
+    seen = found(CASES["short extents"], Machine(tmp_path))
+    [run] = seen.runs
+    assert run.free_bytes == (8 + 1 + 4096) * 512
+    assert run.below_minimum_bytes == 512
+    # Eight sectors from sector 1 hold no whole granule of eight sectors from sector 0.
+    assert run.rounded_bytes == 8 * 512
+    assert seen.expected_bytes == run.expected_bytes == 4096 * 512
+    assert run.free_bytes == run.below_minimum_bytes + run.rounded_bytes + run.expected_bytes
+
+
+def test_granules_begin_where_the_kernel_says(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    m.scsi(queue=SSD_QUEUE | {"discard_granularity": str(MIB)})
+    folder = m.tree.partition("sda", "sda1", "8:1", start=34, sectors=1 << 20)
+    write(folder, {"discard_alignment": str(MIB - 34 * 512)})
+    m.mount("8:1")
+    [run] = m.forecast(free=[(0, 2 * MIB)]).runs
+    assert (run.granule_bytes, run.expected_bytes) == (MIB, MIB)
+
+
+def test_an_nvme_drive_frees_in_its_own_unit(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    nvme(m, lbas=8)
+    m.tree.partition("nvme0n1", "nvme0n1p1", "259:1", start=2047, sectors=1 << 20)
+    m.mount("259:1")
+    [run] = m.forecast(free=[(0, 8 * 512)]).runs
+    # The first unit of 8 blocks begins at block 2048 of the disk, which is block 1 of the partition.
+    assert (run.granule_bytes, run.expected_bytes, run.rounded_bytes) == (4096, 0, 4096)
+
+
+def test_each_piece_of_an_extent_is_rounded_for_itself(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    m.scsi(queue=SSD_QUEUE | {"discard_granularity": "4096"})
+    m.mount("8:0")
+    groups = ext4_groups(1024)
+    free = {"8:0": Extents.of([(0, 20 * MIB)])}
+    [run] = dry_run(m.stack(), free, 0, groups)
+    # Groups of 8 MiB from 1 KiB on: two borders lie inside, each within a granule that is then lost; and the
+    # first piece, of 1 KiB, is too short.
+    assert (run.extents, run.below_minimum_bytes) == (4, 1024)
+    assert run.rounded_bytes == 3 * 4096 - 1024
+    assert run.expected_bytes == 20 * MIB - 3 * 4096
+    assert ext4_groups(4096) == (128 * MIB, 0)
+
+
+def test_what_does_not_arrive_is_no_dry_run(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    CASES["crypt"].build(m)
+    seen = m.forecast(free=[(0, MIB)])
+    assert (seen.outlook, seen.expected_bytes, seen.runs, seen.accepted) == (N, 0, (), False)
+
+
+def test_a_minimum_that_leaves_nothing(tmp_path: Path) -> None:
+    """Some filesystems refuse one above their groups, others find nothing: nothing is sent by either."""
+    m = Machine(tmp_path)
+    m.scsi()
+    m.mount("8:0")
+    free = [(0, MIB), (8 * MIB, 10 * MIB)]
+    seen = m.forecast(free=free, minimum_bytes=200 * MIB)
+    assert (seen.outlook, seen.expected_bytes, seen.accepted, seen.unknowable) == (N, 0, None, ())
+    assert "below-minimum" in {each.code for each in seen.reasons}
+    assert exit_status([seen.outlook]) == 32
+    printed = lines(Checked(m.stack(), seen, ()))
+    assert "NOTHING gets through, every free extent is too short" in " ".join(printed[0].split())
+    assert m.forecast(free=free, minimum_bytes=2 * MIB).outlook is R
+
+
+def test_success_is_foretold_where_the_kernel_will_claim_it(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    CASES["thin no passdown"].build(m)
+    assert m.forecast().accepted is True
+
+
+# --- layers
+
+
+def test_without_privilege_names_and_limits_tell_what_tables_would(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    m.scsi()
+    m.dm_device(0, CRYPT, "sda", queue=NO_DISCARD, uuid="CRYPT-LUKS2-0123-home", label="home")
+    m.mount("253:0")
+    m.dm.locked = True
+    seen = m.forecast()
+    assert [each.code for each in seen.reasons] == ["crypt-no-discards", "advisory"]
+    assert "home" in seen.reasons[0].remedy
+    assert m.stack().layers[0].unknown == {"table": "device-mapper tables are for root only"}
+
+
+def test_without_privilege_a_thin_pool_leaves_a_doubt(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    thin(m)
+    m.dm.locked = True
+    assert [layer.kind for layer in m.stack().layers[:2]] == [Kind.THIN, Kind.THIN_POOL]
+    seen = m.forecast()
+    assert seen.outlook is R
+    assert any("vg-pool-tpool passes discards on" in doubt for doubt in seen.unknowable)
+
+
+def test_only_the_data_device_of_a_pool_counts(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    m.scsi("sda", queue=NO_DISCARD, mode="full")
+    m.scsi("sdb", where="pci0000:00/hostb/target/b")
+    status = POOL_STATUS.format(mode="rw", discards="discard_passdown")
+    m.dm_device(2, "0 1600000 thin-pool 8:0 8:16 2048 0 0", "sda", "sdb", status=status)
+    m.mount("253:2")
+    assert m.forecast().outlook is R
+
+
+@pytest.mark.parametrize(
+    ("table", "outlook"),
+    [
+        ("0 8 era 8:16 8:0 128", R),
+        ("0 8 era 8:0 8:16 128", N),
+        ("0 8 clone 8:16 8:0 8:16 8", R),
+        ("0 8 cache 8:16 8:16 8:0 512 0 smq 0", R),
+    ],
+)
+def test_a_helper_beside_the_device_does_not_count(table: str, outlook: Outlook, tmp_path: Path) -> None:
+    """sda takes discards and sdb does not."""
+    m = Machine(tmp_path)
+    m.scsi("sda")
+    m.scsi("sdb", where="pci0000:00/hostb/target/b", queue=NO_DISCARD, mode="full")
+    m.dm_device(0, table, "sda", "sdb")
+    m.mount("253:0")
+    assert m.forecast().outlook is outlook
+
+
+def test_layers_come_after_what_stands_on_them(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    thin(m)
+    assert [layer.device for layer in m.stack().layers] == ["dm-3", "dm-2", "dm-0", "dm-1", "sda"]
+
+
+def test_two_readings_show_what_flipped(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    m.scsi()
+    m.mount("8:0")
+    before = m.stack()
+    assert changes(before, m.stack()) == []
+    device = m.tree["sda"].sysfs
+    write(device / "device/scsi_disk/1:0:0:0", {"provisioning_mode": "disabled"})
+    write(device, {"queue/discard_max_bytes": "0"})
+    found = {
+        (change.device, change.fact): (change.before, change.after) for change in changes(before, m.stack())
+    }
+    assert found == {
+        ("sda", "max_bytes"): (2147450880, 0),
+        ("sda", "provisioning_mode"): ("unmap", "disabled"),
+    }
+
+
+def test_a_loop_on_a_device_is_followed_down(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    m.scsi()
+    loop(m, SSD_QUEUE)
+    stack = m.stack()
+    # A node cannot be made without root; the walk itself is tested with real ones in tests/kernel.
+    top = replace(stack.layers[0], facts={"backing_file": "/dev/sda", "backing_is_device": True})
+    assert [each.code for each in reasons_of(replace(stack, layers=(top,)), top)] == ["loop-on-device"]
+
+
+@pytest.mark.parametrize(("kind", "codes"), [("tmpfs", set()), ("xfs", {"loop-frees-file"})])
+def test_a_file_in_memory_is_on_no_drive(kind: str, codes: set[str], tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    loop(m, SSD_QUEUE)
+    stack = m.stack()
+    facts = dict(stack.layers[0].facts) | {"backing_filesystem": kind, "backing_mount": "/dev/shm"}
+    top = replace(stack.layers[0], facts=facts)
+    assert {each.code for each in reasons_of(replace(stack, layers=(top,)), top)} == codes
+
+
+def test_a_simulated_drive_is_a_drive(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    loop(m, SSD_QUEUE)
+    stack = m.stack()
+    top = replace(stack.layers[0], facts={"backing_file": "/x/mnt/disk", "simulated_drive": True})
+    assert [each.code for each in reasons_of(replace(stack, layers=(top,)), top)] == ["advisory"]
+
+
+def test_a_path_that_vanished_leaves_no_layer(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    m.mount("8:0")
+    seen = m.forecast()
+    assert (seen.outlook, seen.reasons) == (Outlook.UNKNOWN, ())
+
+
+# --- the command
+
+
+@pytest.mark.parametrize(
+    ("outlooks", "status"),
+    [([R, R], 0), ([N], 32), ([N, N], 32), ([R, N], 64), ([P], 64), ([Outlook.UNKNOWN], 64)],
+)
+def test_exit_statuses_are_those_of_fstrim(outlooks: list[Outlook], status: int) -> None:
+    assert exit_status(outlooks) == status
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--all", "/"), "takes no mount"),
+        (("/nonexistent",), "/nonexistent: No such file"),
+        (("--dev", "nope"), "nope: No such file"),
+        (("-m", "big", "/"), "'big' is no size"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense_says_why(
+    arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["trim", "check", *arguments]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_limit_that_the_kernel_rounds_is_not_lowered(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    rounded = {
+        "discard_granularity": "4096",
+        "discard_max_bytes": "4096000",
+        "discard_max_hw_bytes": "4099584",
+    }
+    m.scsi(queue=SSD_QUEUE | rounded)
+    m.mount("8:0")
+    assert [each.code for each in m.forecast().reasons] == ["advisory"]
+
+
+def test_every_effect_has_a_word() -> None:
+    assert {cause.effect for cause in causes().values()} == set(Effect)

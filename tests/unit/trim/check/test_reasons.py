@@ -1,0 +1,80 @@
+"""What the ledger says of a trim beside its bytes, and that it says all that the catalogue promises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import opwatch.trim
+from opwatch.trim.audit.audit import Verdict
+from opwatch.trim.audit.flow import Origin, Stage, Who
+from opwatch.trim.audit.ledger import audit
+from opwatch.trim.stack.causes import causes
+from opwatch.trim.stack.layers import Layer
+from tests.unit.support.trim_evidence import evidence, extents, flow, layer, stack, through
+
+MIB = 1 << 20
+ATA_LIMIT = 65_535 * 64 * 512
+
+
+def disk() -> Layer:
+    return layer("sda", "8:0")
+
+
+def test_what_the_catalogue_says_is_seen_is_in_the_code() -> None:
+    core = Path(opwatch.trim.__file__).parent
+    code = "".join(
+        path.read_text() for folder in (core, core.parents[1] / "tools") for path in folder.rglob("*.py")
+    )
+    silent = {cause.code for cause in causes().values() if f'"{cause.code}"' not in code}
+    assert silent == {cause.code for cause in causes().values() if not cause.seen_by}
+
+
+def test_busy_extents_of_xfs() -> None:
+    flows = [extents("8:0", 5 * MIB), flow(Stage.FS_BUSY, "8:0", 2 * MIB), *through("sda", "8:0", 5 * MIB)]
+    found = audit(evidence(stack(disk(), kind="xfs"), flows, 7 * MIB), "/m")
+    [row, *_] = found.rows
+    assert [(each.code, each.lost_bytes) for each in row.reasons] == [("xfs-busy", 2 * MIB)]
+    assert (row.bytes_in, row.bytes_out, found.unexplained_bytes) == (7 * MIB, 5 * MIB, 0)
+
+
+def test_an_nvme_drive_that_refuses() -> None:
+    flows = [
+        extents("259:0", 5 * MIB),
+        flow(Stage.BIO, "259:0", 5 * MIB, disk="nvme0n1"),
+        flow(Stage.ISSUED, "259:0", 5 * MIB, disk="nvme0n1"),
+        flow(Stage.DONE, "259:0", 5 * MIB, disk="nvme0n1", status=1),
+    ]
+    found = audit(evidence(stack(layer("nvme0n1", "259:0")), flows, 5 * MIB), "/m")
+    assert (found.verdict, found.unexplained_bytes) == (Verdict.REJECTED, 0)
+    [reason] = found.rows[1].reasons
+    assert (reason.code, reason.lost_bytes) == ("nvme-refused", 5 * MIB)
+
+
+def test_discards_that_are_longer_than_an_ata_command() -> None:
+    longer = 3 * ATA_LIMIT
+    flows = [
+        extents("8:0", longer),
+        flow(Stage.SPLIT, "8:0", 2 * ATA_LIMIT, disk="sda", count=2),
+        *through("sda", "8:0", longer),
+    ]
+    one = layer("sda", "8:0", max_bytes=ATA_LIMIT, ata_trim="unqueued")
+    found = audit(evidence(stack(one), flows, longer), "/m")
+    assert (found.verdict, [each.code for each in found.rows[1].reasons]) == (
+        Verdict.ACCEPTED,
+        ["ata-splits"],
+    )
+    lowered = layer("sda", "8:0", max_bytes=MIB, ata_trim="unqueued")
+    assert audit(evidence(stack(lowered), flows, longer), "/m").rows[1].reasons == ()
+
+
+def test_others_who_trim_meanwhile() -> None:
+    seen = evidence(stack(disk()), [extents("8:0", MIB), *through("sda", "8:0", MIB)], MIB)
+    other = Origin("sda", "8:0", "blkdiscard", 7, "discard", Who.OTHER, 2, 4096, 2048, 2048, 0)
+    found = audit(replace(seen, trace=replace(seen.trace, origins=(other,))), "/m")
+    assert [(each.code, each.where) for each in found.reasons] == [
+        ("advisory", "sda"),
+        ("others-write", "sda"),
+    ]
+    assert (found.verdict, found.reached_bytes) == (Verdict.ACCEPTED, MIB)
+    assert [note for note in found.notes if "4096 B of discard on sda (8:0) by blkdiscard" in note]

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.check.fstrim_timer import read_schedule
+from opwatch.trim.check.schedule import (
+    FSTAB,
+    MOUNTINFO,
+    Schedule,
+    command_line,
+    entry_of,
+    from_properties,
+    lists_of,
+    moment,
+    parse_fstab,
+    parse_properties,
+    schedule_reasons,
+)
+from tests.unit.support.sysfs import SSD_QUEUE, write
+from tests.unit.support.trimtree import NO_DISCARD, Machine
+
+# As systemd 252 prints them with --timestamp=unix.
+PROPERTIES = """\
+Result=success
+ExecStart={ path=/sbin/fstrim ; argv[]=/sbin/fstrim --listed-in /etc/fstab:/proc/self/mountinfo --verbose \
+--quiet-unsupported ; ignore_errors=no ; start_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }
+Id=fstrim.service
+LoadState=loaded
+ActiveState=inactive
+UnitFileState=static
+
+Result=success
+Id=fstrim.timer
+LoadState=loaded
+ActiveState=active
+UnitFileState=enabled
+LastTriggerUSec=@1763337600
+NextElapseUSecRealtime=@1763942400
+"""
+FSTAB_TEXT = """
+# <file system> <mount point> <type> <options>
+UUID=0123 / ext4 errors=remount-ro 0 1
+/dev/sdb1 /mnt/two\\040words xfs
+LABEL=x /m ext4 noatime,X-fstrim.notrim 0 2
+short
+"""
+
+
+def schedule(fstab: str = "", **changes: object) -> Schedule:
+    found = from_properties(parse_properties(PROPERTIES), parse_fstab(fstab), None, ())
+    return replace(found, **changes)  # type: ignore[arg-type]
+
+
+def codes(m: Machine, plan: Schedule) -> list[tuple[str, str]]:
+    return [(each.code, each.observed) for each in schedule_reasons(m.stack(), plan)]
+
+
+@pytest.fixture
+def m(tmp_path: Path) -> Machine:
+    made = Machine(tmp_path)
+    made.scsi()
+    made.mount("8:0")
+    return made
+
+
+# --- what is read
+
+
+def test_the_timer_is_read_from_systemd() -> None:
+    found = schedule()
+    assert (found.unit_state, found.active, found.runs, found.last_result) == (
+        *("enabled", True, True),
+        "success",
+    )
+    assert found.listed_in == (FSTAB, MOUNTINFO)
+    assert found.last and found.next
+    assert (found.last.timestamp(), found.next.timestamp()) == (1763337600, 1763942400)
+
+
+@pytest.mark.parametrize(
+    ("load", "state"), [("masked", "masked"), ("not-found", "not installed"), ("loaded", "disabled")]
+)
+def test_a_timer_that_will_not_run_says_how(load: str, state: str) -> None:
+    text = f"Id=fstrim.timer\nLoadState={load}\nActiveState=inactive\nUnitFileState=\nLastTriggerUSec=n/a\n"
+    found = from_properties(parse_properties(text), (), None, ())
+    assert (found.unit_state, found.runs, found.last, found.listed_in) == (state, False, None, None)
+
+
+@pytest.mark.parametrize("text", [None, "", "n/a", "0", "@0", "Mon 2026-11-16", "@999999999999"])
+def test_what_is_no_time_is_none(text: str | None) -> None:
+    assert moment(text) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lists"),
+    [
+        ("fstrim --listed-in /etc/fstab:/proc/self/mountinfo -v", (FSTAB, MOUNTINFO)),
+        ("fstrim --listed-in=/etc/fstab", (FSTAB,)),
+        ("fstrim -I /etc/my", ("/etc/my",)),
+        ("fstrim -va", (MOUNTINFO,)),
+        ("fstrim -a", (MOUNTINFO,)),
+        ("fstrim --fstab", (FSTAB,)),
+        ("fstrim /home", None),
+        ("fstrim -m 4096 -l a /home", None),
+        ("fstrim -m4a /home", None),
+        ("fstrim --listed-in", ()),
+    ],
+)
+def test_the_lists_are_those_of_the_command_line(arguments: str, lists: tuple[str, ...] | None) -> None:
+    assert lists_of(arguments.split()) == lists
+
+
+def test_an_unknown_exec_start_has_no_arguments() -> None:
+    assert command_line("") == ()
+
+
+def test_fstab_is_read_as_fstrim_reads_it() -> None:
+    found = parse_fstab(FSTAB_TEXT)
+    assert [entry.point for entry in found] == ["/", "/mnt/two words", "/m"]
+    assert found[1].options == ("defaults",)
+    entry = entry_of("/m", found)
+    assert entry and "X-fstrim.notrim" in entry.options
+    assert entry_of("/n", found) is None
+
+
+# --- what it means for a mount
+
+
+def test_a_mount_that_is_in_no_fstab_is_visited_by_the_second_list(m: Machine) -> None:
+    assert codes(m, schedule()) == []
+
+
+def test_one_line_of_fstab_hides_all_other_mounts(m: Machine) -> None:
+    [(code, seen)] = codes(m, schedule("UUID=0 / ext4 rw"))
+    assert code == "timer-skips-mount"
+    assert "does not list it, so /proc/self/mountinfo is never looked at" in seen
+
+
+def test_the_root_filesystem_is_always_visited(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    m.scsi()
+    m.mountinfo = "30 1 8:0 / / rw,relatime - ext4 /dev/sda rw\n"
+    assert codes(m, schedule("/dev/sdb /m xfs")) == []
+
+
+@pytest.mark.parametrize(
+    ("fstab", "seen"),
+    [
+        ("/dev/x /m ext4 X-fstrim.notrim", "it is marked X-fstrim.notrim"),
+        ("/dev/x /m ext4 ro", "it is read-only"),
+    ],
+)
+def test_options_of_fstab_leave_a_mount_out(m: Machine, fstab: str, seen: str) -> None:
+    assert codes(m, schedule(fstab)) == [("timer-skips-mount", seen)]
+
+
+def test_a_device_without_granularity_is_passed_over_in_silence(tmp_path: Path) -> None:
+    m = Machine(tmp_path)
+    m.scsi(queue=SSD_QUEUE | NO_DISCARD)
+    m.mount("8:0")
+    [(code, seen)] = codes(m, schedule())
+    assert code == "timer-skips-mount" and "without a word" in seen
+
+
+def test_a_timer_that_is_off_skips_every_mount(m: Machine) -> None:
+    assert codes(m, schedule(active=False, unit_state="disabled")) == [
+        ("timer-off", "fstrim.timer is disabled, not active")
+    ]
+    assert codes(m, schedule(container="lxc"))[0][0] == "timer-off"
+    assert codes(m, Schedule(why_none="systemd does not run here"))[0][0] == "timer-off"
+
+
+def test_cron_may_do_what_the_timer_does_not(m: Machine) -> None:
+    assert codes(m, Schedule(why_none="systemd does not run here", cron=("/etc/cron.weekly/fstrim",))) == []
+
+
+def test_what_could_not_be_asked_is_no_finding(m: Machine) -> None:
+    assert codes(m, Schedule(why_unknown="no bus")) == []
+
+
+# --- a machine's files
+
+
+def test_a_machine_without_systemd_is_read(tmp_path: Path) -> None:
+    files = {
+        "etc/fstab": FSTAB_TEXT,
+        "etc/cron.weekly/fstrim": "#!/bin/sh\n# not this: fstrim\nexec /sbin/fstrim -a",
+        "etc/cron.d/other": "# fstrim\n0 0 * * * root true",
+        "run/systemd/container": "lxc",
+    }
+    write(tmp_path, files)
+    found = read_schedule(tmp_path)
+    assert found.why_none and not found.runs
+    assert (found.container, found.cron, len(found.fstab)) == ("lxc", ("/etc/cron.weekly/fstrim",), 3)

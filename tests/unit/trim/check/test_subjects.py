@@ -1,0 +1,38 @@
+"""Which mounts `opwatch trim check --all` is about."""
+
+from __future__ import annotations
+
+import pytest
+
+from opwatch.errors import UsageError
+from opwatch.host.usage import Usage, parse_mountinfo
+from opwatch.tools.commands.trim_check import Check
+from opwatch.trim.check.schedule import Schedule
+from tests.unit.support.sysfs import Tree
+
+MOUNTS = """
+30 1 8:1 / / rw - ext4 /dev/sda1 rw
+31 30 8:1 /srv /srv rw - ext4 /dev/sda1 rw
+32 30 0:40 / /run/doc rw - fuse.portal /dev/fuse rw
+33 30 0:41 / /tmp rw - tmpfs tmpfs rw
+34 30 7:0 / /snap/x ro - squashfs /dev/loop0 ro
+35 30 0:42 / /tank rw - zfs tank rw
+36 30 8:2 / /old rw - xfs /dev/sda2 rw
+37 30 8:3 / /old rw - xfs /dev/sda3 rw
+"""
+
+
+def test_each_filesystem_on_a_disk_once_where_it_is_seen(tree: Tree) -> None:
+    usage = Usage(parse_mountinfo(MOUNTS), [], {})
+    run = Check(0, tree.devices, usage, Schedule())
+    found = [(each.mount.dev, each.mount.point) for each in run.everything() if each.mount]
+    assert found == [("8:1", "/"), ("0:42", "/tank"), ("8:3", "/old")]
+
+
+def test_what_is_no_filesystem_of_a_disk(tree: Tree) -> None:
+    run = Check(0, tree.devices, Usage(parse_mountinfo(MOUNTS), [], {}), Schedule())
+    with pytest.raises(UsageError, match="/dev/null is no block device"):
+        list(run.path("/dev/null"))
+    tree.disk("zram7", "252:7", sectors=0)
+    with pytest.raises(UsageError, match="zram7 has no medium"):
+        list(run.device("zram7"))

@@ -1,0 +1,447 @@
+"""The history file: what a crash or damage leaves of it, and who may write."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.history.file import HistoryFile, read_history
+from opwatch.errors import BadInput, OpwatchError, RefusedError
+from opwatch.trim.history import journal
+from opwatch.trim.history.journal import Drive, Look
+from opwatch.trim.history.sectormap import Run, SectorMap, State
+from opwatch.trim.history.witness import Base
+from tests.fuzz import history as fuzz
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+DRIVE = Drive("sda", "S1", None, 4096, 8, 0)
+LOOK = Look(1, 2, "boot", 3, 4, 5, 6, 0, None, 7, {"a reason": 1}, ("a note",))
+
+
+def frames(seed: int, count: int) -> list[tuple[bytes, list[Run], Look]]:
+    """The content of a file in pieces, with the runs and the look that each must leave."""
+    rng, map_ = random.Random(seed), SectorMap(DRIVE.sectors)
+    found = []
+    for number in range(count):
+        map_.log = []
+        for _ in range(rng.randrange(4)):
+            start = rng.randrange(DRIVE.sectors)
+            map_.put(start, start + rng.randrange(1, 200), rng.choice(list(State)))
+        look = replace(LOOK, written=number)
+        raw = journal.delta(look, map_.log) if number else journal.snapshot(DRIVE, look, map_)
+        found.append((raw, list(map_.runs()), look))
+    return found
+
+
+def joined(map_: SectorMap) -> list[Run]:
+    """Runs, with neighbours that are alike as one."""
+    found: list[Run] = []
+    for start, end, state in map_.runs():
+        if found and found[-1][2] == state:
+            found[-1] = (found[-1][0], end, state)
+        else:
+            found.append((start, end, state))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_file_cut_at_any_byte_has_its_whole_frames(seed: int) -> None:
+    pieces = frames(seed, 6)
+    raw = b"".join(piece for piece, _, _ in pieces)
+    ends = [sum(len(piece) for piece, _, _ in pieces[: at + 1]) for at in range(len(pieces))]
+    for cut in range(len(raw) + 1):
+        whole = sum(end <= cut for end in ends)
+        if not whole:
+            with pytest.raises(ValueError):
+                journal.load(raw[:cut])
+            continue
+        saved = journal.load(raw[:cut])
+        assert saved.whole_bytes == ends[whole - 1]
+        assert (saved.drive, saved.look) == (DRIVE, pieces[whole - 1][2])
+        assert list(saved.map.runs()) == pieces[whole - 1][1]
+
+
+def test_a_changed_byte_ends_the_file_there() -> None:
+    pieces = frames(9, 4)
+    raw = bytearray(b"".join(piece for piece, _, _ in pieces))
+    first = len(pieces[0][0])
+    for at in range(first, len(raw)):
+        raw[at] ^= 0x20
+        saved = journal.load(bytes(raw))
+        assert first <= saved.whole_bytes <= at
+        raw[at] ^= 0x20
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        bytes(1),
+        bytes(8),
+        bytes(4096),
+        b"\xff" * 4096,
+        random.Random(7).randbytes(4096),
+        journal._frame({}, []),
+    ],
+    ids=["a zero", "eight zeros", "a page of zeros", "ones", "garbage", "a frame without a look"],
+)
+def test_whatever_stands_behind_the_last_frame_ends_the_file(tail: bytes) -> None:
+    """After a crash a file system may leave zeros, whose checksum is right: the CRC of nothing is 0."""
+    pieces = frames(4, 5)
+    for count in range(1, len(pieces) + 1):
+        raw = b"".join(piece for piece, _, _ in pieces[:count])
+        saved = journal.load(raw + tail)
+        assert saved.whole_bytes == len(raw)
+        assert (list(saved.map.runs()), saved.look) == pieces[count - 1][1:]
+    with pytest.raises(ValueError):
+        journal.load(journal.MAGIC + tail)
+
+
+def test_good_and_bad_files() -> None:
+    saved = journal.load((FIXTURES / "good" / "trim" / "disk.history").read_bytes())
+    assert (saved.drive.name, saved.drive.sectors, saved.drive.granule) == ("loop0", 131072, 8)
+    assert saved.map.extents(State.WRITTEN).total == 7 * 4096
+    assert saved.map.extents(State.TRIMMED).total == 131072 * 512 - 7 * 4096 - 4096
+    bad = sorted((FIXTURES / "bad" / "trim").glob("*.history"))
+    assert len(bad) >= 3
+    for path in bad:
+        with pytest.raises(ValueError):
+            journal.load(path.read_bytes())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_fuzz(seed: int) -> None:
+    fuzz.run(3_000, seed)
+
+
+# --- the file on disk ---
+
+
+def test_it_is_written_read_and_written_anew(tmp_path: Path) -> None:
+    path = tmp_path / "x.history"
+    file = HistoryFile(path)
+    assert (file.saved, file.damage) == (None, None)
+    pieces = frames(1, 5)
+    file.replace([pieces[0][0]])
+    for piece, runs, look in pieces[1:]:
+        file.append(piece)
+        saved, alive = read_history(path)
+        assert (list(saved.map.runs()), saved.look, alive) == (runs, look, True)
+    with pytest.raises(RefusedError, match="another opwatch"):
+        HistoryFile(path)
+    assert not file.has_grown
+    file.append(journal.delta(LOOK, [(0, 8, State.WRITTEN)] * 100_000))
+    assert file.has_grown
+    file.replace([pieces[0][0]])
+    with pytest.raises(RefusedError, match="another opwatch"):
+        HistoryFile(path)
+    file.close()
+    saved, alive = read_history(path)
+    assert not alive
+    assert [each.name for each in path.parent.iterdir()] == ["x.history"]
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_what_is_no_history_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "precious"
+    path.write_bytes(b"a letter")
+    with pytest.raises(RefusedError, match="no history"):
+        HistoryFile(path)
+    with pytest.raises(OpwatchError, match="no history"):
+        read_history(path)
+    assert path.read_bytes() == b"a letter"
+    path.write_bytes(journal.MAGIC + b"torn")
+    file = HistoryFile(path)
+    assert file.saved is None and file.damage
+    file.close()
+    with pytest.raises(OpwatchError, match="No such file"):
+        read_history(tmp_path / "none")
+
+
+@pytest.mark.parametrize("dangling", [False, True])
+def test_a_planted_link_is_not_written_through(dangling: bool, tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    if not dangling:
+        target.write_bytes(frames(2, 1)[0][0])
+    link.symlink_to("target")
+    with pytest.raises(RefusedError, match="is a link"):
+        HistoryFile(link)
+    assert {each.name for each in tmp_path.rglob("*")} == ({"link"} if dangling else {"target", "link"})
+
+
+def test_a_second_name_is_not_written_through(tmp_path: Path) -> None:
+    (tmp_path / "target").touch()
+    (tmp_path / "name").hardlink_to(tmp_path / "target")
+    with pytest.raises(RefusedError, match="2 names"):
+        HistoryFile(tmp_path / "name")
+
+
+def test_it_is_written_anew_beside_what_goes_on(tmp_path: Path) -> None:
+    """Nothing is lost that is appended meanwhile, and a reader has it all at every moment."""
+    path, gate = tmp_path / "x", threading.Event()
+    pieces = frames(3, 4)
+
+    def slowly() -> Iterator[bytes]:
+        yield pieces[0][0]
+        gate.wait(60)
+
+    file = HistoryFile(path)
+    file.replace([pieces[0][0]])
+    file.begin_replacing(slowly())
+    for piece, runs, look in pieces[1:]:
+        file.append(piece)
+        file.finish_replacing()
+        assert file.is_replacing
+        saved, _ = read_history(path)
+        assert (list(saved.map.runs()), saved.look) == (runs, look)
+    gate.set()
+    while file.is_replacing:
+        file.finish_replacing()
+    assert file.is_as_written
+    file.append(journal.delta(LOOK, []))
+    saved, alive = read_history(path)
+    assert (list(saved.map.runs()), saved.look, alive) == (pieces[-1][1], LOOK, True)
+    with pytest.raises(RefusedError, match="another opwatch"):
+        HistoryFile(path)
+    file.begin_replacing(iter([pieces[0][0]] * 1000))
+    file.close()
+    assert [each.name for each in tmp_path.iterdir()] == ["x"]
+
+
+# --- what somebody made up ---
+
+
+def made(text: str, runs: list[tuple[int, int, int]] | None = None, before: bytes = journal.MAGIC) -> bytes:
+    raw = text.encode()
+    packed = b"".join(struct.pack("<QQB", *run) for run in runs or [])
+    body = struct.pack("<I", len(raw)) + raw + packed
+    return before + struct.pack("<II", len(body), zlib.crc32(body)) + body
+
+
+GOOD = json.dumps({"drive": asdict(DRIVE), "look": asdict(LOOK)})
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"forgotten": {"a reason": 1}', '"forgotten": null'),
+        ('{"a reason": 1}', '{"a reason": null}'),
+        ('{"a reason": 1}', '{"a reason": 1e999}'),
+        ('"wall_ns": 2', '"wall_ns": 1e999'),
+        ('"wall_ns": 2', '"wall_ns": ' + "9" * 5000),
+        ('"sectors": 4096', '"sectors": NaN'),
+        ('["a note"]', "[" * 50_000),
+        ('["a note"]', "[null]"),
+        ('"granule": 8', '"granule": 0'),
+        ('"look": {', '"more": true, "look": {'),
+    ],
+    ids=range(10),
+)
+def test_what_makes_no_sense_names_its_place(old: str, new: str, tmp_path: Path) -> None:
+    assert old in GOOD
+    path = tmp_path / "x"
+    path.write_bytes(made(GOOD.replace(old, new)))
+    with pytest.raises(OpwatchError, match=rf"{path} .*(frame 1 at byte 8: |frame 1 is the last)"):
+        read_history(path)
+    # Behind a frame that is right, it ends what is read.
+    saved = journal.load(made(GOOD.replace(old, new), before=made(GOOD)))
+    if old.startswith(('"sectors', '"granule')):  # whose history it is, the first frame says alone
+        assert (saved.look, saved.rest) == (LOOK, None)
+    else:
+        assert (saved.look, saved.whole_bytes) == (LOOK, len(made(GOOD)))
+        assert saved.rest
+
+
+def test_a_run_of_all_of_the_largest_disk_takes_no_time_and_no_memory() -> None:
+    sectors = (1 << 41) - 1
+    text = GOOD.replace('"sectors": 4096', f'"sectors": {sectors}')
+    begin = time.process_time()
+    tracemalloc.start()
+    saved = journal.load(made(text, [(0, sectors, State.WRITTEN)]))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (saved.map.extents(State.WRITTEN).total, saved.map.pieces) == (sectors * 512, (1 << 13) + 1)
+    assert peak < 64 << 20
+    with pytest.raises(BadInput, match="too often"):
+        journal.load(made(text, [(0, sectors, at % 2 + 1) for at in range(100)]))
+    assert time.process_time() - begin < 10
+
+
+def test_a_large_map_is_several_frames_that_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "_CHUNK_RUNS", 10)
+    map_ = SectorMap(DRIVE.sectors)
+    for at in range(0, 1000, 8):
+        map_.put(at, at + 4, State.WRITTEN)
+    raw = journal.snapshot(DRIVE, LOOK, map_)
+    saved = journal.load(raw)
+    assert (list(saved.map.runs()), saved.rest) == (list(map_.runs()), None)
+    runs = [(at, at + 4, State.TRIMMED) for at in range(0, 400, 8)]
+    change = journal.delta(replace(LOOK, written=77), runs)
+    assert journal.load(raw + change).look.written == 77
+    for cut in range(0, len(change), 7):
+        saved = journal.load(raw + change[:cut])
+        assert (list(saved.map.runs()), saved.look) == (list(map_.runs()), LOOK)
+        assert saved.rest if cut else saved.rest is None
+    with pytest.raises(BadInput):
+        journal.load(raw[:-1])
+
+
+def test_no_folder_is_made(tmp_path: Path) -> None:
+    with pytest.raises(OpwatchError, match=r"there is no folder .*none"):
+        HistoryFile(tmp_path / "none" / "x.history")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_nothing_was_written_to_does_not_stay(tmp_path: Path) -> None:
+    """Unless it was there before."""
+    path = tmp_path / "x"
+    HistoryFile(path).abandon()
+    assert not path.exists()
+    path.touch()
+    HistoryFile(path).abandon()
+    assert path.read_bytes() == b""
+    file = HistoryFile(path)
+    file.replace([frames(2, 1)[0][0]])
+    file.close()
+    HistoryFile(path).abandon()
+    assert read_history(path)
+
+
+def test_what_others_do_to_the_file_is_noticed(tmp_path: Path) -> None:
+    path, other = tmp_path / "x", tmp_path / "other"
+    first, second = (piece for piece, _, _ in frames(2, 2))
+    file = HistoryFile(path)
+    file.replace([first])
+    file.append(second)
+    assert (file.is_here, file.is_as_written) == (True, True)
+    os.truncate(path, len(first))
+    assert (file.is_here, file.is_as_written) == (True, False)
+    file.replace([first])
+    assert (file.is_here, file.is_as_written) == (True, True)
+    path.unlink()
+    assert (file.is_here, file.is_as_written) == (False, False)
+    other.write_bytes(first)
+    other.replace(path)
+    assert (file.is_here, file.is_as_written) == (False, False)
+    file.close()
+    assert (file.is_here, file.is_as_written) == (False, False)
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from tests.unit.trim.history.test_journal import frames
+from opwatch.collectors.history.file import HistoryFile
+file = HistoryFile(Path(sys.argv[1]))
+pieces = frames(5, 40)
+file.replace([pieces[0][0]])
+print("ready", flush=True)
+while True:
+    for piece, _, _ in pieces[1:]:
+        file.append(piece)
+    file.replace([pieces[0][0]])
+"""
+
+
+def test_a_device_is_no_history(tmp_path: Path) -> None:
+    """It would be read without an end."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (Path("/dev/zero"), pipe):
+        with pytest.raises(RefusedError, match="no regular file"):
+            HistoryFile(path)
+        with pytest.raises(RefusedError, match="no regular file"):
+            read_history(path)
+
+
+def test_kill_9_leaves_a_file_that_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.history"
+    right = [(runs, look) for _, runs, look in frames(5, 40)]
+    for wait in (0.0, 0.01, 0.03, 0.1):
+        with subprocess.Popen(
+            [sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE, cwd=Path(__file__).parents[4]
+        ) as writer:
+            assert writer.stdout
+            assert writer.stdout.readline() == b"ready\n"
+            try:
+                writer.wait(wait)
+            except subprocess.TimeoutExpired:
+                os.kill(writer.pid, signal.SIGKILL)
+        saved, alive = read_history(path)
+        assert not alive
+        assert (list(saved.map.runs()), saved.look) in right
+        HistoryFile(path).close()
+
+
+# --- the proof ---
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_base_is_found_and_nothing_is_missed_without_notice(seed: int) -> None:
+    """Requests that are recorded first and counted later, in any order of looks."""
+    rng = random.Random(seed)
+    truth = rng.randrange(1000)
+    kernel = truth + rng.choice((0, 3))
+    before = truth
+    base = Base(before, kernel)
+    # Those between both readings of the kernel's count were not recorded.
+    truth = kernel
+    recorded = settled = 0
+    waiting: list[int] = []
+    for _ in range(300):
+        what = rng.random()
+        if what < 0.4:
+            waiting.append(rng.randrange(1, 9))
+            recorded += waiting[-1]
+        elif what < 0.7 and waiting:
+            kernel += waiting.pop(rng.randrange(len(waiting)))
+        elif what < 0.9:
+            assert base.look(kernel, recorded)
+        else:
+            kernel += sum(waiting)
+            waiting.clear()
+            assert base.narrow(kernel, settled)
+            settled = recorded
+        assert base.high is not None
+        assert base.low <= truth <= base.high
+    kernel += sum(waiting)
+    assert base.look(kernel, recorded) and base.narrow(kernel, recorded) and base.narrow(kernel, recorded)
+    assert (base.low, base.slack) == (truth, 0)
+    # One is missed.
+    kernel += 1
+    assert not base.look(kernel, recorded)
+    assert base.slack is None
+    assert base.narrow(kernel, recorded) and base.narrow(kernel, recorded)
+    assert base.slack == 0
+
+
+def test_what_the_kernel_did_not_count_is_noticed() -> None:
+    base = Base(100, 100)
+    assert base.look(110, 10)
+    assert all(base.narrow(110, 20) for _ in range(19))
+    assert not base.narrow(110, 20)
+    assert (base.low, base.high) == (90, None)
+
+
+def test_what_the_kernel_counts_late_is_no_loss() -> None:
+    base = Base(100, 200)
+    for kernel, recorded in ((150, 45), (150, 40), (150, 50), (150, 50)):
+        assert base.look(150, 50) and base.narrow(kernel, recorded)
+    assert base.slack == 0
+    for _ in range(100):
+        assert base.narrow(150, 60)  # ten sectors are on their way
+        assert base.look(160, 60) and base.narrow(160, 60)
+    assert (base.low, base.high) == (100, 100)

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import OpwatchError
+from opwatch.trim.stack.dmtable import (
+    PoolStatus,
+    Raid,
+    Target,
+    chunk_bytes,
+    mapped_sectors,
+    members_missing,
+    parse,
+    pool_status,
+    raid,
+)
+from tests.fuzz import trim_tables
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+GOOD = FIXTURES / "good" / "trim"
+
+
+def test_tables_are_read() -> None:
+    plain, discards, pool, one, two, era = parse((GOOD / "tables.txt").read_text())
+    assert (plain.kind, plain.flags, discards.flags) == ("crypt", (), ("allow_discards",))
+    assert chunk_bytes(pool) == 2048 * 512
+    assert (one.first, one.sectors, one.device) == (0, 1048576, ("259:1", 2048))
+    assert (two.first, two.device) == (1048576, ("259:1", 1116160))
+    assert discards.device == ("259:1", 0)
+    assert (era.kind, era.device, chunk_bytes(era)) == ("era", None, None)
+
+
+def test_a_pool_says_what_it_does_with_discards() -> None:
+    found = [pool_status(target) for target in parse((GOOD / "statuses.txt").read_text())]
+    assert found == [
+        PoolStatus("rw", 0, 781, "discard_passdown"),
+        PoolStatus("rw", 122, 781, "discard_passdown"),
+        PoolStatus("rw", 32, 781, "no_discard_passdown"),
+        PoolStatus("rw", 32, 781, "ignore_discard"),
+        PoolStatus("ro", 32, 781, "discard_passdown"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("0 8 thin-pool Fail", PoolStatus("Fail")),
+        (
+            "0 8 thin-pool 1 2/3 4/5 - out_of_data_space discard_passdown error_if_no_space needs_check 8",
+            PoolStatus("out_of_data_space", 4, 5, "discard_passdown", True),
+        ),
+        ("0 8 thin-pool 1", None),
+        ("0 8 thin-pool", None),
+        ("0 8 linear 8:0 0", None),
+    ],
+)
+def test_other_states_of_a_pool(line: str, status: PoolStatus | None) -> None:
+    [target] = parse(line)
+    assert pool_status(target) == status
+
+
+def test_a_thin_device_tells_what_is_mapped() -> None:
+    assert [mapped_sectors(target) for target in parse("0 8 thin 204800 9\n0 8 thin Fail\n0 8 linear")] == [
+        *(204800, None, None)
+    ]
+
+
+def test_raids_of_device_mapper() -> None:
+    """What Linux 6.12 said of arrays of loop devices, each with a device for its metadata."""
+    told = parse((GOOD / "raids.txt").read_text())
+    mirror, status, five, its_status, six, ten, zero = told
+    arrays = [raid(each) for each in (mirror, five, six, ten, zero)]
+    assert arrays == [
+        Raid("raid1", 2),
+        Raid("raid5", 3),
+        Raid("raid6", 5),
+        Raid("raid10", 4),
+        Raid("raid0", 2),
+    ]
+    assert [members_missing(each) for each in (status, its_status, mirror)] == [0, 0, None]
+
+
+@pytest.mark.parametrize(
+    ("line", "found", "missing"),
+    [
+        ("0 8 raid raid10_far 5 128 raid10_copies 3 raid10_format far 3 - 8:0", Raid("raid10", 3, 3), None),
+        ("0 8 raid raid6_nc 5 AD-aA 8/8 idle 0 0 -", None, 2),
+        ("0 8 raid raid1 9 0 2 - 8:0", None, None),
+        ("0 8 raid raid1 3 0 raid10_copies 0 2 - 8:0 - 8:1", None, None),
+        ("0 8 raid raid1 1 0 0", None, None),
+        ("0 8 raid raid15 1 0 2 - 8:0 - 8:1", None, None),
+        ("0 8 raid", None, None),
+        ("0 8 linear 8:0 0", None, None),
+    ],
+)
+def test_other_raids(line: str, found: Raid | None, missing: int | None) -> None:
+    [target] = parse(line)
+    assert (raid(target), members_missing(target)) == (found, missing)
+
+
+def test_a_target_cut_short_goes_nowhere() -> None:
+    assert Target(0, 8, "linear", ("8:0",)).device is None
+    assert Target(0, 8, "linear", ("8:0", "x")).device is None
+
+
+@pytest.mark.parametrize("name", ["tables-none.txt", "tables-cut.txt", "tables-words.txt"])
+def test_what_is_no_table_is_refused(name: str) -> None:
+    with pytest.raises(OpwatchError, match="device-mapper table"):
+        parse((FIXTURES / "bad" / "trim" / name).read_text())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_fuzz(seed: int) -> None:
+    trim_tables.run(400, seed)

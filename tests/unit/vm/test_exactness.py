@@ -1,0 +1,60 @@
+"""The rows of docs/exactness.md: who notes them, what they say of readings in between, how they are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opwatch.trace.trust import Reading
+from tests.unit.support.samples import Op, sample
+from tests.unit.trace.test_trust import stat
+from tests.vm import exactness, suite
+from tests.vm.guest.between import Between, judge
+
+ROW: dict[str, Any] = {
+    **{"kernel": "6.1", "driver": "nvme", "op": "write", "requests": 1009, "bytes": 1009 * 4096},
+    **{"errors": 0, "partial": 0, "requeued": 0, "drift": 0, "byte drift": None, "losses": 0},
+}
+
+
+def test_the_files_that_note_rows_are_known_by_what_they_import() -> None:
+    noting = {file.path.stem for file in suite.guest_files() if file.notes_rows}
+    assert {"test_exactness", "test_stacks", "test_trouble"} <= noting
+    assert "test_basics" not in noting
+    for source in (
+        "from tests.vm.guest.exact import observe",
+        "from tests.vm.guest import sysfs, exact",
+        "def test() -> None:\n    import tests.vm.guest.exact",
+    ):
+        assert suite.imports(source, "tests.vm.guest.exact")
+    others = "from tests.vm.guest import sysfs\nfrom tests.vm import exactness"
+    assert not suite.imports(others, "tests.vm.guest.exact")
+
+
+def test_a_row_says_what_was_between_readings_or_that_nobody_read() -> None:
+    page = exactness.render([ROW, ROW | {"between": Between(57, ()).cell()}])
+    first, second = page.splitlines()[-2:]
+    assert first.endswith("| not kept | 0 | - |")
+    assert second.endswith("| not kept | 0 | 0 of 57 |")
+    assert "2,018 requests in 2 rows" in page
+
+
+def _reading(traced: int, kernel: int) -> Reading:
+    """So many reads traced and counted by the kernel, all of 4096 bytes."""
+    read = Op([1000] * traced, [4096] * traced)
+    counts = stat(kernel)
+    return Reading(sample(1, read=read), counts, counts)
+
+
+def test_what_is_missing_at_a_reading_in_between_is_seen() -> None:
+    whole = judge([_reading(0, 0), _reading(7, 7)])
+    assert (whole.readings, whole.unexplained) == (1, ())
+    cut = judge([_reading(0, 0), _reading(4, 5), _reading(7, 7), _reading(9, 9)])
+    assert cut.readings == 3
+    assert [reason.split(":")[0] for reason in cut.unexplained] == ["reading 1"]
+    assert "+1 read requests by the kernel's count" in cut.unexplained[0]
+
+
+def test_a_request_that_the_kernel_has_not_counted_yet_is_not_excused() -> None:
+    """The tracer waits for the kernel; that it did is what the readings show."""
+    cut = judge([_reading(0, 0), _reading(9, 8), _reading(9, 9)])
+    assert [reason.split(":")[0] for reason in cut.unexplained] == ["reading 1"]

@@ -1,0 +1,86 @@
+"""Which drives are polled for live write amplification, while disks come and go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from opwatch.collectors.firmware.live import LiveWaf, drives_of
+from opwatch.host.device import BlockDevice, Leaf
+from tests.unit.support.sysfs import Tree, machine
+
+
+class FakeCounting:
+    """Notes what it was made for."""
+
+    made: ClassVar[list[str]] = []
+    denied = latest = None
+
+    def __init__(self, devices: object, disk: BlockDevice, catalogue: object) -> None:
+        self.made.append(disk.name)
+
+    def poll(self) -> None: ...
+
+
+class FakeTrail:
+    lost = None
+    nand: ClassVar[dict[str, object]] = {}
+    moments: ClassVar[list[object]] = []
+
+    def add(self, poll: None) -> None: ...
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    monkeypatch.setattr("opwatch.collectors.firmware.counting.Counting", FakeCounting)
+    monkeypatch.setattr("opwatch.waf.trail.Trail", FakeTrail)
+    FakeCounting.made.clear()
+    return machine(tmp_path)
+
+
+def drives(leaves: Sequence[Leaf]) -> dict[str, BlockDevice]:
+    return drives_of(leaves, all_kinds=True)
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert is_so()
+
+
+def test_drives_that_come_are_polled_as_well(tree: Tree) -> None:
+    waf = LiveWaf(tree.devices, drives, 0.01)
+    waf.start()
+    waf.add([Leaf(tree["sda"], tree["sda"])])
+    wait_for(lambda: FakeCounting.made == ["sda"])
+    waf.add([Leaf(tree["sdb"], tree["sdb"])])
+    wait_for(lambda: FakeCounting.made == ["sda", "sdb"])
+    waf.stop()
+
+
+def test_a_path_that_comes_begins_the_count_anew(tree: Tree) -> None:
+    """The host's writes are counted on the paths: with another one they are others."""
+    head = tree["nvme1n1"]
+    waf = LiveWaf(tree.devices, drives, 0.01)
+    waf.add(tree.devices.leaves(head))
+    waf.start()
+    wait_for(lambda: FakeCounting.made == ["nvme1n1"])
+    where = "pci0000:00/0000:00:09.0/nvme/nvme7"
+    tree.disk("nvme1c7n1", None, where=where, sectors=3750748848, tags=[127])
+    wait_for(lambda: FakeCounting.made == ["nvme1n1", "nvme1n1"])
+    waf.stop()
+
+
+def test_a_drive_is_polled_while_any_disk_leads_to_it(tree: Tree) -> None:
+    first, second = tree.devices.leaves(tree["nvme1n1"])
+    waf = LiveWaf(tree.devices, drives, 5)
+    waf.add([first, second])
+    waf.drop(first)
+    assert list(waf._drives.values()) == [tree["nvme1n1"]]
+    waf.drop(second)
+    assert not waf._drives

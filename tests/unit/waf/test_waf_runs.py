@@ -1,0 +1,69 @@
+"""Write amplification on drives of every step and age: the truth within the error, the error no wider than
+it must be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from opwatch.waf.measure import Measurement
+from tests.unit.support.virtual_drive import GIB, MODELS, OCP, PHISON, Bench, Model, VirtualDrive
+from tests.unit.support.waf_runs import SCENARIOS, Scenario, row
+
+# `make waf-runs` does a hundred; these are for every change.
+SEEDS = range(1000, 1008)
+FEW = range(1000, 1002)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_the_truth_is_within_an_error_that_is_no_wider_than_it_must_be(
+    scenario: Scenario, model: Model
+) -> None:
+    found = row(model, scenario, FEW if scenario.seconds > 1000 else SEEDS)
+    assert not found.wrong
+    assert not found.too_wide
+    assert len(found.answered) == len(found.runs) or scenario.steps < 50
+
+
+def test_too_little_for_a_step_is_refused_with_what_is_missing() -> None:
+    model = replace(PHISON, nand_quantum=1)  # so that no more than 4 GB are written
+    drive = VirtualDrive(model, 7)
+    bench = Bench(drive)
+    bench.polls(3)
+    begin = bench.newest
+    drive.rate = 50e6
+    bench.polls(5)
+    drive.rate = 0
+    bench.poll()
+    measured = Measurement(bench.trail, begin, bench.newest).result()
+    assert measured.waf is None and "more bytes must be written" in (measured.reason or "")
+    assert measured.stretch and (measured.stretch.found.needed_bytes or 0) > 50 * GIB
+
+
+def test_what_the_drive_does_besides_is_told_apart() -> None:
+    """Its own writes have a rate, at idle and as part of the split."""
+    inside = 0
+    for seed in range(5):
+        drive = VirtualDrive(OCP, seed, step_s=1)
+        bench = Bench(drive, every_s=5)
+        drive.rate, drive.own_rate = 20e6, 6e6
+        drive.advance(600)
+        first = drive.truth()
+        for _ in range(60):
+            drive.rate = drive.chance.choice((0.0, 5e6, 20e6, 40e6))
+            bench.polls(60)
+        drive.rate = 0
+        bench.polls(60)
+        last = drive.truth()
+        measured = Measurement(bench.trail, 0, bench.newest).result()
+        seconds = bench.trail.moments[-1].end_ns / 1e9 - bench.trail.moments[0].begin_ns / 1e9
+        host = (last.nand - first.nand - 6e6 * seconds) / (last.host - first.host)
+        split, idle = measured.split, measured.background
+        assert split.a is not None and split.a_error is not None and split.b_bytes_per_s is not None
+        assert split.b_error is not None and split.a_error < 0.2 * split.a
+        assert idle.bytes_per_s is not None and idle.error is not None
+        assert abs(idle.bytes_per_s - 6e6) <= idle.error < 2e6
+        inside += abs(split.a - host) <= split.a_error and abs(split.b_bytes_per_s - 6e6) <= split.b_error
+    assert inside >= 4

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * What the kernel side writes and the user side reads. Both include this file and nothing else in
- * common; opwatch/trace/abi.py mirrors it and tests/kernel/test_abi.py compares the mirror with the
+ * common; opwatch/trace/abi.py mirrors it and tests/kernel/block/test_abi.py compares the mirror with the
  * object's BTF.
  *
  * Counters only grow and nothing is cleared on read: readers subtract two samples.

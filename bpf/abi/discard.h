@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * What discard.bpf.c counts, for both sides; opwatch/trim/audit/flow.py mirrors it and
- * tests/kernel/test_discard_abi.py compares the mirror with the object's BTF.
+ * tests/kernel/discards/test_abi.py compares the mirror with the object's BTF.
  */
 #ifndef OPWATCH_DISCARD_ABI_H
 #define OPWATCH_DISCARD_ABI_H

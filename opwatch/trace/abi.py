@@ -1,6 +1,6 @@
 """The layouts of bpf/abi/block.h and opwatch/_native/block/tracer.h, seen from Python.
 
-tests/kernel/test_abi.py compares every name and offset here with the BTF of the built object.
+tests/kernel/block/test_abi.py compares every name and offset here with the BTF of the built object.
 """
 
 from __future__ import annotations

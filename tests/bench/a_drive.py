@@ -10,7 +10,7 @@ from opwatch.drive import life
 from opwatch.drive.place import Place
 from opwatch.errors import RefusedError
 from opwatch.host.loop import LoopDevice, open_loop
-from tests.kernel.guard import guarded
+from tests.kernel.support.guard import guarded
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from opwatch.collectors.fio.fio import run_fio
 from opwatch.drive.spec import physical_bytes
 from opwatch.host.loop import LoopDevice
 from opwatch.host.process import run_tool
-from tests.kernel.guard import enter_own_namespace
+from tests.kernel.support.guard import enter_own_namespace
 
 from .a_drive import a_drive
 from .figures import machine

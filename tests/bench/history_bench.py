@@ -22,7 +22,7 @@ from opwatch.trim.history import journal
 from opwatch.trim.history.changes import RECORD, Kind, decode
 from opwatch.trim.history.history import History
 from opwatch.trim.history.sectormap import State
-from tests.kernel.load import writes
+from tests.kernel.support.load import writes
 
 from .figure import Figure, table
 from .figures import machine

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.kernel.guard import enter_own_namespace
+from tests.kernel.support.guard import enter_own_namespace
 
 from .figure import Figure, table
 from .figures import OPWATCH, machine

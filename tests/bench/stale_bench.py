@@ -24,7 +24,7 @@ from opwatch.drive.place import Place
 from opwatch.drive.spec import physical_bytes
 from opwatch.host.process import run_tool
 from opwatch.trim.space.extents import Extents
-from tests.kernel.guard import enter_own_namespace, guarded
+from tests.kernel.support.guard import enter_own_namespace, guarded
 
 from .a_drive import a_drive
 

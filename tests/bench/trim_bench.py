@@ -31,7 +31,7 @@ from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.commands.overhead import program_statistics
 from opwatch.trim.audit.audit import ALL
 from opwatch.trim.audit.flow import Stage, total
-from tests.kernel.guard import enter_own_namespace, guarded
+from tests.kernel.support.guard import enter_own_namespace, guarded
 from tests.section import Section
 
 from .a_drive import a_drive

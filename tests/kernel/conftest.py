@@ -6,9 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from opwatch.host.scratch import ScratchDisk
+from tests.kernel.support.guard import enter_own_namespace
 from tests.requirements import require_kernel
-
-from .guard import enter_own_namespace
 
 
 @pytest.fixture(scope="session", autouse=True)

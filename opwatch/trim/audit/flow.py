@@ -1,6 +1,6 @@
 """What the discard programs counted: bpf/abi/discard.h, seen from Python. Pure.
 
-tests/kernel/test_discard_abi.py compares every name and offset here with the BTF of the built object.
+tests/kernel/discards/test_abi.py compares every name and offset here with the BTF of the built object.
 """
 
 from __future__ import annotations

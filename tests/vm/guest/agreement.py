@@ -14,7 +14,7 @@ from opwatch.trace.derive import derive
 from opwatch.trace.hist import Histogram
 from opwatch.trace.tracing import Tracer
 from opwatch.trace.trust import trust
-from tests.kernel.watching import REST_S, Seen
+from tests.kernel.support.watching import REST_S, Seen
 
 
 @dataclass(frozen=True)

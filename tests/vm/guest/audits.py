@@ -1,4 +1,4 @@
-"""Filesystems and audits in a guest, beside the recipes of tests/kernel/trims.py. Files in memory behind loop
+"""Filesystems and audits in a guest, beside the recipes of tests/kernel/support/trims.py. Files in memory behind loop
 devices are an oracle: what a discard takes off them shows, to the block."""
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opwatch.trim.audit.audit import Audit, Row, Verdict
-from tests.kernel import trims
-from tests.kernel.trims import audit, codes, row
+from tests.kernel.support import trims
+from tests.kernel.support.trims import audit, codes, row
 from tests.vm.guest import stacked, sysfs
 from tests.vm.requirements import need_module, need_tool
 

@@ -13,7 +13,7 @@ from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.derive import derive
 from opwatch.trace.tracing import Tracer
 from opwatch.trace.trust import Reading, trust
-from tests.kernel.watching import REST_S, Seen
+from tests.kernel.support.watching import REST_S, Seen
 
 # As often as a person's `opwatch --dev D 0.2` reads.
 INTERVAL_S = 0.2

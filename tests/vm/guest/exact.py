@@ -13,7 +13,7 @@ from opwatch.host.device import Devices, Leaf
 from opwatch.tools.backends import attach
 from opwatch.trace.derive import derive
 from opwatch.trace.trust import GROUPS, Trust, trust
-from tests.kernel.watching import REST_S, Seen, watch
+from tests.kernel.support.watching import REST_S, Seen, watch
 from tests.vm import exactness
 from tests.vm.guest.between import Between, observe_between
 from tests.vm.guest.workload import Fio, FioCounts, fio

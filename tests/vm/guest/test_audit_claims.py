@@ -17,8 +17,8 @@ from opwatch.collectors.stack.layers import LayerReader
 from opwatch.trim.audit import ledger
 from opwatch.trim.audit.audit import Audit, Verdict
 from opwatch.trim.audit.flow import Stage
-from tests.kernel.test_trim_claims import CALL
-from tests.kernel.trims import mount_at
+from tests.kernel.support.trims import mount_at
+from tests.kernel.trim.test_claims import CALL
 from tests.vm.guest import sysfs
 from tests.vm.guest.audits import filesystem
 from tests.vm.guest.nullblk import NullBlk, null_blk

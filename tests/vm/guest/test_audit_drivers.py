@@ -13,8 +13,8 @@ from opwatch.host.device import Devices
 from opwatch.tools.commands.trim_audit import audit_mount
 from opwatch.trim.audit.audit import Asked
 from opwatch.trim.audit.flow import Stage, total
-from tests.kernel.load import discards
-from tests.kernel.trims import mount_at
+from tests.kernel.support.load import discards
+from tests.kernel.support.trims import mount_at
 from tests.vm.guest import stacked, sysfs
 from tests.vm.guest.audits import MIB, Audit, Verdict, audit, codes, filesystem, row, whole
 from tests.vm.guest.shell import put

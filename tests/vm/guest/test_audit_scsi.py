@@ -13,7 +13,7 @@ from opwatch.tools.commands.trim_audit import audit_mount
 from opwatch.trim.audit.accounts import Bearing
 from opwatch.trim.audit.audit import Answer, Asked
 from opwatch.trim.audit.flow import Stage, total
-from tests.kernel.trims import mount_at
+from tests.kernel.support.trims import mount_at
 from tests.vm.guest import sysfs
 from tests.vm.guest.audits import Audit, Verdict, audit, codes, filesystem, row, whole
 from tests.vm.guest.nullblk import NullBlk, null_blk

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.trim.space.extents import Extents
-from tests.kernel import trims
+from tests.kernel.support import trims
 from tests.vm.guest import stacked, sysfs
 from tests.vm.guest.audits import (
     MIB,

@@ -15,8 +15,8 @@ import pytest
 from opwatch.collectors.audit.discards import DiscardTracer
 from opwatch.host.device import Devices
 from opwatch.trim.audit.flow import Stage, Who
-from tests.kernel import trims
-from tests.kernel.load import discards
+from tests.kernel.support import trims
+from tests.kernel.support.load import discards
 from tests.vm.guest.audits import (
     MIB,
     Audit,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel import trims
+from tests.kernel.support import trims
 from tests.vm.guest import stacked
 from tests.vm.guest.audits import (
     MIB,

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from opwatch.collectors.audit import discard_programs
-from tests.kernel import trims
+from tests.kernel.support import trims
 from tests.vm.guest import stacked, sysfs
 from tests.vm.guest.audits import (
     MIB,

@@ -15,8 +15,8 @@ from opwatch.errors import Unsupported
 from opwatch.host.device import Devices
 from opwatch.tools.backends import BACKENDS
 from opwatch.tools.commands.watch import choose_leaves
-from tests.kernel.load import flushes, mixture, reads, writes
-from tests.kernel.watching import Seen, lines, opwatch
+from tests.kernel.support.load import flushes, mixture, reads, writes
+from tests.kernel.support.watching import Seen, lines, opwatch
 from tests.vm.guest import stacked, sysfs
 from tests.vm.guest.agreement import Together, share_within_one_slot, together
 from tests.vm.guest.exact import assert_counted, assert_explained, observe, observe_themselves

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.scripts import CHECKS
+from tests.kernel.support.scripts import CHECKS
 from tests.vm.guest import sysfs
 from tests.vm.guest.shell import put
 from tests.vm.requirements import need_tool

@@ -10,7 +10,7 @@ import pytest
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.host.device import Devices
 from opwatch.tools.commands.watch import choose_leaves
-from tests.kernel.load import BLKZEROOUT, discards, flushes, reads, writes
+from tests.kernel.support.load import BLKZEROOUT, discards, flushes, reads, writes
 from tests.vm.guest import sysfs
 from tests.vm.guest.exact import assert_explained, observe, run_and_check
 from tests.vm.guest.nullblk import Irq, NullBlk, null_blk

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from opwatch.trace.derive import QUANTILES, Latency
-from tests.kernel.watching import Seen
+from tests.kernel.support.watching import Seen
 from tests.vm.guest import stacked
 from tests.vm.guest.agreement import together
 from tests.vm.guest.nullblk import Irq, NullBlk, null_blk

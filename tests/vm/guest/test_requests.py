@@ -18,7 +18,7 @@ from opwatch.host.device import Devices
 from opwatch.tools.backends import attach
 from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.tracing import Tracer
-from tests.kernel.load import discards, flushes, reads, writes
+from tests.kernel.support.load import discards, flushes, reads, writes
 from tests.vm.guest import stacked, sysfs
 from tests.vm.guest.between import observe_between
 from tests.vm.guest.exact import assert_explained, observe, observe_themselves

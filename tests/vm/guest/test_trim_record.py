@@ -28,8 +28,8 @@ from opwatch.tools import cli
 from opwatch.trim.history.changes import Change, Kind, decode
 from opwatch.trim.history.sectormap import State
 from opwatch.trim.space.extents import Extents
-from tests.kernel.filesystems import settled
-from tests.kernel.load import BLKDISCARD, discards, flushes, opened, reads, writes
+from tests.kernel.support.filesystems import settled
+from tests.kernel.support.load import BLKDISCARD, discards, flushes, opened, reads, writes
 from tests.vm.guest import sysfs
 from tests.vm.guest.scsidebug import scsi_debug
 from tests.vm.guest.shell import call

@@ -10,7 +10,7 @@ from opwatch.collectors.history.recording import Recording
 from opwatch.host.device import Devices
 from opwatch.tools import cli
 from opwatch.trim.history.sectormap import State
-from tests.kernel.load import discards, writes
+from tests.kernel.support.load import discards, writes
 from tests.vm.guest import sysfs
 
 # By hand: it would take CI beyond its time.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.block import blk
-from tests.kernel.load import reads
+from tests.kernel.support.load import reads
 from tests.vm.guest import removal, stacked, sysfs
 from tests.vm.guest.between import observe_between
 from tests.vm.guest.exact import assert_explained, observe, run_and_check

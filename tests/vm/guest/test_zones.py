@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from tests.kernel.load import aligned, discards, opened, reads
+from tests.kernel.support.load import aligned, discards, opened, reads
 from tests.vm.guest import stacked, sysfs
 from tests.vm.guest.exact import assert_explained, observe
 from tests.vm.guest.nullblk import Irq, NullBlk, null_blk
@@ -59,7 +59,9 @@ def test_a_status_has_its_name_on_every_kernel() -> None:
 def test_a_driver_of_bios_is_strict(driver: str) -> None:
     """What it does not count is not kept; nothing of that is unexplained."""
     with stacked.zram(64 << 20) if driver == "zram" else _brd() as disk:
-        program = f"from tests.kernel.load import *; reads('/dev/{disk}', 101); writes('/dev/{disk}', 53)"
+        program = (
+            f"from tests.kernel.support.load import *; reads('/dev/{disk}', 101); writes('/dev/{disk}', 53)"
+        )
         argv = ["python3", "-m", "opwatch", "--strict", "--json", "-q", "--dev", disk, "--"]
         done = subprocess.run([*argv, "python3", "-c", program], capture_output=True, text=True, check=False)
         [seen] = observe([disk], lambda: reads(f"/dev/{disk}", 31))

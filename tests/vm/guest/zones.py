@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import struct
 
-from tests.kernel.load import opened, writes
+from tests.kernel.support.load import opened, writes
 
 ZONE_BYTES = 4 << 20
 # linux/blkzoned.h; each takes the first sector and the number of sectors.

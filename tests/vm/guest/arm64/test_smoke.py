@@ -9,7 +9,7 @@ import sys
 
 import opwatch
 from opwatch import _native
-from tests.kernel.load import discards, flushes, reads, writes
+from tests.kernel.support.load import discards, flushes, reads, writes
 from tests.vm.guest.between import observe_between
 from tests.vm.guest.exact import assert_explained
 from tests.vm.guest.nullblk import Irq, NullBlk, null_blk

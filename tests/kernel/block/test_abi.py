@@ -1,0 +1,87 @@
+"""The layouts that Python reads, against the types in the built BPF object."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.trace import abi
+
+OBJECT = Path(__file__).parents[3] / "build" / "bpf" / "blk.bpf.o"
+
+
+@pytest.fixture(scope="module")
+def structs() -> dict[str, dict[str, Any]]:
+    dump = subprocess.check_output(["bpftool", "--json", "btf", "dump", "file", str(OBJECT)])
+    types = json.loads(dump)["types"]
+    return {t["name"]: t for t in types if t["kind"] == "STRUCT" and t["name"].startswith("ow_")}
+
+
+def members(struct: dict[str, Any]) -> list[str]:
+    return [member["name"] for member in struct["members"]]
+
+
+def test_counters_have_the_names_and_the_order_of_the_header(structs: dict[str, dict[str, Any]]) -> None:
+    parts = ("ow_issue_counts", "ow_complete_counts", "ow_entry_counts", "ow_requeue_counts")
+    expected = [name for part in parts for name in members(structs[part])]
+    fields = list(abi.OpSample._fields)
+    assert fields == ["completed", *expected, "latency", "queue", "sizes", "statuses"]
+    assert structs["ow_counts"]["size"] == 8 * len(expected)
+    assert members(structs["ow_counts"]) == ["issue", "complete", "entry", "requeue"]
+    assert structs["ow_row"]["size"] == structs["ow_cell"]["size"] * len(abi.OPS)
+    assert structs["ow_own_row"]["size"] == structs["ow_row"]["size"] + structs["ow_hot_hists"]["size"]
+
+
+def test_what_every_request_is_counted_in_is_one_line_of_the_cache(
+    structs: dict[str, dict[str, Any]],
+) -> None:
+    assert structs["ow_cell"]["size"] % 64 == structs["ow_own_row"]["size"] % 64 == 0
+    offsets = {member["name"]: member["bits_offset"] // 8 for member in structs["ow_counts"]["members"]}
+    assert offsets["issue"] == 0
+    often = {
+        member["name"]: member["bits_offset"] // 8 for member in structs["ow_complete_counts"]["members"]
+    }
+    assert max(offsets["complete"] + often[name] for name in ("ends", "bytes", "sum_ns", "max_ns")) < 64
+
+
+def test_histograms_have_the_lengths_of_the_header(structs: dict[str, dict[str, Any]]) -> None:
+    assert structs["ow_latency"]["size"] == 8 * abi.LATENCY.slots
+    assert structs["ow_sizes"]["size"] == 8 * abi.SIZE.slots
+    assert members(structs["ow_hist"]) == ["latency", "sizes"]
+    assert structs["ow_hot_hists"]["size"] == abi.HOT_OPS * structs["ow_hist"]["size"]
+
+
+def test_a_disk_is_one_line_of_the_cache(structs: dict[str, dict[str, Any]]) -> None:
+    assert structs["ow_disk"]["size"] == 64
+
+
+def test_what_goes_in_is_laid_out_alike(structs: dict[str, dict[str, Any]]) -> None:
+    target = structs["ow_target"]
+    assert len(abi.Target(0, 1, 2, 3, 4).pack()) == target["size"]
+    offsets = {member["name"]: member["bits_offset"] // 8 for member in target["members"]}
+    packed = abi.Target(1, 2, 3, 4, 5, 6, True, True, 7).pack(8)
+    for name, value in (
+        ("first_sector", 1),
+        ("last_sector", 2),
+        ("stamps", 3),
+        ("nr_queues", 4),
+        ("depth", 5),
+        ("next", 6),
+        ("bio_based", 1),
+        ("ends_twice", 1),
+        ("stamp_mask", 7),
+        ("index", 8),
+    ):
+        assert packed[offsets[name]] == value, name
+    assert len(abi.pack_disk_key((8, 0), "sda", 0)) == structs["ow_disk_key"]["size"]
+
+
+def test_operations_are_numbered_as_in_the_header(structs: dict[str, dict[str, Any]]) -> None:
+    header = (OBJECT.parents[2] / "bpf/abi/block.h").read_text()
+    body = header.split("enum ow_op {")[1].split("}")[0]
+    names = [line.strip().rstrip(",") for line in body.strip().splitlines()]
+    assert names == [f"OW_{op.upper()}" for op in abi.OPS] + ["OW_NR_OPS"]

@@ -1,0 +1,255 @@
+"""`opwatch` on the command line, as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opwatch.host.scratch import ScratchDisk
+from tests.kernel.support.watching import ATTEMPTS, lines, opwatch
+
+FIO = ("fio", "--name=x", "--rw=randread", "--bs=4k", "--direct=1", "--ioengine=libaio", "--iodepth=8")
+
+
+def test_a_workload_is_traced_from_start_to_end(disk: ScratchDisk) -> None:
+    for _ in range(ATTEMPTS):
+        done = opwatch(
+            *("--dev", disk.node, "--json", "0.2", "--", *FIO),
+            *(f"--filename={disk.node}", "--number_ios=5003", "--size=200M"),
+        )
+        assert done.returncode == 0, done.stderr
+        summary = lines(done.stdout)[-1]
+        if summary["trust"]["drift"]["read"] <= 0:
+            break
+    assert summary["schema"] == "opwatch/1"
+    assert (summary["type"], summary["device"]) == ("summary", disk.name)
+    read = summary["ops"]["read"]
+    assert (read["count"], read["bytes"], read["errors"]) == (5003, 5003 * 4096, 0)
+    latency = read["latency_ns"]
+    assert 0 < latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["p99_9"] <= latency["max"]
+    trust = summary["trust"]
+    assert (trust["issued"], trust["completed"], trust["in_flight"]) == (5003, 5003, 0)
+    assert trust["drift"] == {"read": 0, "write": 0, "flush": 0, "discard": 0}
+    assert summary["unexplained"] == []
+    assert (summary["backend"], summary["lacks"]) == ("libbpf", [])
+
+
+@pytest.mark.parametrize(
+    ("backend", "there", "wanted"),
+    [
+        (
+            "bcc",
+            Path(f"/lib/modules/{os.uname().release}/build"),
+            "apt-get install python3-bpfcc linux-headers-",
+        ),
+        ("bpftrace", Path("/sys/kernel/tracing/available_filter_functions"), "bpftrace"),
+    ],
+)
+def test_a_backend_that_cannot_run_says_why(
+    disk: ScratchDisk, backend: str, there: Path, wanted: str
+) -> None:
+    """What it can do is tested in guests, whose kernels have headers and fentry."""
+    if there.exists():
+        pytest.skip(f"this kernel has {there}")
+    done = opwatch("--backend", backend, "--dev", disk.name, "0.1", "1")
+    assert done.returncode == 5, done.stderr
+    assert wanted in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_intervals_add_up_to_the_summary(disk: ScratchDisk) -> None:
+    done = opwatch(
+        *("--dev", disk.name, "--json", "0.1", "--", *FIO),
+        *(f"--filename={disk.node}", "--runtime=1", "--time_based", "--rate_iops=3000"),
+    )
+    *intervals, summary = lines(done.stdout)
+    assert len(intervals) >= 8
+    for key in ("count", "bytes"):
+        parts = [line["ops"]["read"][key] for line in intervals]
+        assert sum(parts) == summary["ops"]["read"][key]
+
+
+def test_a_short_command_has_its_interval(disk: ScratchDisk) -> None:
+    done = opwatch("--dev", disk.name, "--json", "30", "--", "blkdiscard", "-f", disk.node)
+    interval, summary = lines(done.stdout)
+    assert (interval["type"], summary["type"]) == ("interval", "summary")
+    assert interval["ops"]["discard"]["bytes"] == 256 << 20
+
+
+def test_a_closed_pipe_does_not_end_the_command(disk: ScratchDisk, tmp_path: Path) -> None:
+    mark = tmp_path / "ended"
+    command = f"sh -c 'sleep 1; touch {mark}; exit 5'"
+    watch = f"{sys.executable} -m opwatch --dev {disk.name} 0.1 -- {command} | head -1"
+    done = subprocess.run(["bash", "-c", watch + "; exit ${PIPESTATUS[0]}"], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (5, b"")
+    assert mark.exists()
+
+
+def test_count_stops_it(disk: ScratchDisk) -> None:
+    done = opwatch("--dev", disk.name, "--json", "0.05", "3")
+    assert done.returncode == 0
+    assert [line["type"] for line in lines(done.stdout)] == ["interval"] * 3 + ["summary"]
+
+
+def test_plain_output_fits_80_columns(disk: ScratchDisk) -> None:
+    done = opwatch(
+        *("--dev", disk.name, "--queue", "0.3", "--", *FIO),
+        *(f"--filename={disk.node}", "--runtime=1", "--time_based", "--output=/dev/null"),
+    )
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout
+    assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
+    assert "trust: issued" in done.stdout
+    assert "in queue" in done.stdout
+
+
+def test_the_exit_status_of_the_command_is_passed_on(disk: ScratchDisk) -> None:
+    assert opwatch("--dev", disk.name, "-q", "--", "sh", "-c", "exit 7").returncode == 7
+    assert opwatch("--dev", disk.name, "-q", "--", "sh", "-c", "kill -9 $$").returncode == 137
+    missing = opwatch("--dev", disk.name, "--", "/no/such/program")
+    assert missing.returncode == 127
+    assert "cannot run /no/such/program" in missing.stderr
+    folder = opwatch("--dev", disk.name, "--", "/tmp")
+    assert (folder.returncode, "Permission denied" in folder.stderr) == (126, True)
+
+
+def test_strict_is_silent_when_everything_is_explained(disk: ScratchDisk) -> None:
+    for _ in range(ATTEMPTS):
+        done = opwatch("--dev", disk.name, "-q", "--strict", "--", "dd", f"if={disk.node}", "of=/dev/null")
+        if done.returncode == 0:
+            break
+    assert done.returncode == 0, done.stderr
+
+
+def test_strict_fails_when_the_witness_is_missing(disk: ScratchDisk) -> None:
+    iostats = Path(f"/sys/block/{disk.name}/queue/iostats")
+    before = iostats.read_text()
+    iostats.write_text("0")
+    try:
+        done = opwatch("--dev", disk.name, "-q", "--strict", "0.1", "1")
+    finally:
+        iostats.write_text(before)
+    assert done.returncode == 1
+    assert "statistics are off" in done.stderr
+
+
+def as_nobody(disk: ScratchDisk, capabilities: str) -> subprocess.CompletedProcess[str]:
+    """opwatch without root, with these capabilities alone."""
+    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    command += [f"--inh-caps={capabilities}", f"--ambient-caps={capabilities}"]
+    return subprocess.run(
+        [*command, sys.executable, "-m", "opwatch", "--dev", disk.name, "0.1", "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        env=os.environ | {"PYTHONPATH": os.getcwd()},
+    )
+
+
+def test_two_capabilities_are_all_it_needs(disk: ScratchDisk) -> None:
+    done = as_nobody(disk, "-all,+bpf,+perfmon")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_statistics_switched_off_meanwhile_are_no_witness(disk: ScratchDisk) -> None:
+    iostats = Path(f"/sys/block/{disk.name}/queue/iostats")
+    switching = f"echo 0 > {iostats}; sleep 0.3; dd if={disk.node} of=/dev/null bs=4k count=7 iflag=direct; "
+    done = opwatch(
+        "--dev", disk.name, "--json", "0.1", "--", "sh", "-c", f"sleep 0.2; {switching} echo 1 > {iostats}"
+    )
+    trust = lines(done.stdout)[-1]["trust"]
+    assert trust["drift"] == {}
+    assert "statistics" in trust["no_drift"]
+
+
+def test_without_rights_it_names_the_capability(disk: ScratchDisk) -> None:
+    done = as_nobody(disk, "-all")
+    assert done.returncode == 4, done.stderr
+    assert "CAP_BPF" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_and_no_output_at_all_are_no_traceback(disk: ScratchDisk) -> None:
+    for redirection, status in ((">/dev/full", 1), (">&-", 0), (">&- 2>&-", 0)):
+        for command in (f"--dev {disk.name} 0.05 1", "devices", "doctor"):
+            shell = f"exec {sys.executable} -m opwatch {command} {redirection}"
+            done = subprocess.run(
+                ["sh", "-c", shell], capture_output=True, text=True, timeout=60, check=False
+            )
+            assert "Traceback" not in done.stderr
+            assert done.returncode == status, (command, redirection, done.stderr)
+            assert (status == 0) == (done.stderr == "")
+
+
+def test_too_few_descriptors_are_no_bug_of_ours(disk: ScratchDisk) -> None:
+    shell = f"ulimit -n 10; exec {sys.executable} -m opwatch --dev {disk.name} 0.05 1"
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "EMFILE" in done.stderr
+    assert "bug" not in done.stderr
+
+
+def test_quiet_json_is_the_summary_alone(disk: ScratchDisk) -> None:
+    done = opwatch("--dev", disk.name, "--json", "-q", "0.05", "2")
+    assert [line["type"] for line in lines(done.stdout)] == ["summary"]
+
+
+@pytest.mark.parametrize("words", [["sda"], ["1", "1.5"]])
+def test_what_is_no_number_is_told_in_words(words: list[str]) -> None:
+    done = opwatch(*words)
+    assert done.returncode == 2
+    assert words[-1] in done.stderr
+    assert "_positive" not in done.stderr
+    assert "_count" not in done.stderr
+
+
+@pytest.mark.parametrize("words", ["--for -1", "--for 0", "--for nan", "--for inf", "--pairs -1"])
+def test_overhead_refuses_numbers_that_make_no_sense(disk: ScratchDisk, words: str) -> None:
+    done = opwatch("overhead", "--dev", disk.name, *words.split())
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_bad_name_lists_what_there_is(disk: ScratchDisk) -> None:
+    done = opwatch("--dev", "nvme77n1")
+    assert done.returncode == 2
+    assert disk.name in done.stderr
+    not_a_disk = opwatch("--dev", "/etc/passwd")
+    assert not_a_disk.returncode == 2
+    assert "not a block device" in not_a_disk.stderr
+
+
+def test_a_disk_and_its_twin_are_one(disk: ScratchDisk) -> None:
+    done = opwatch("--dev", disk.name, "--dev", disk.node, "--json", "0.05", "1")
+    assert [line["device"] for line in lines(done.stdout)] == [disk.name] * 2
+
+
+def test_count_ends_the_lines_but_not_the_command(disk: ScratchDisk) -> None:
+    done = opwatch("--dev", disk.name, "--json", "0.05", "2", "--", "sleep", "0.5")
+    assert [line["type"] for line in lines(done.stdout)] == ["interval"] * 2 + ["summary"]
+    assert lines(done.stdout)[-1]["interval_s"] > 0.45
+
+
+def test_overhead_is_measured_and_told() -> None:
+    done = opwatch("overhead", "--for", "0.5", "--pairs", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    cost = json.loads(done.stdout)
+    assert cost["schema"] == "opwatch/1"
+    assert {program["name"] for program in cost["programs"]} >= {"rq_issue", "rq_complete"}
+    assert 0 < cost["floor_ns"] < 5000
+    assert 0 < cost["net_ns_per_io"] < 5000
+    assert len(cost["throughput"]["ratios"]) == 2
+    assert (cost["throughput"]["range_confidence"], cost["throughput"]["note"]) == (0.5, None)
+    assert Path("/proc/sys/kernel/bpf_stats_enabled").read_text().strip() == "0"
+
+
+def test_overhead_of_an_idle_disk_is_refused(disk: ScratchDisk) -> None:
+    done = opwatch("overhead", "--dev", disk.name, "--for", "0.2")
+    assert done.returncode == 6
+    assert "too few" in done.stderr

@@ -1,0 +1,68 @@
+"""The probe that finds out whether programs run while PID 1 is current, on this very kernel."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from opwatch.collectors.block.contexts import ContextProbe, is_global, watch_switches
+from opwatch.host.scratch import ScratchDisk
+from opwatch.trace.contexts import WHERE, Switches
+from tests.kernel.support.watching import opwatch
+
+
+@pytest.fixture
+def switches() -> Switches:
+    if not is_global():
+        pytest.skip("this is a container: PID 1 here is not the machine's")
+    found = watch_switches(10)
+    assert isinstance(found, Switches), found
+    return found
+
+
+def test_the_probe_tells_one_way_or_the_other(switches: Switches) -> None:
+    """Orphans wake PID 1, so it does run; programs see all of its switches or none."""
+    assert switches.kernel >= 3
+    assert switches.skipped is (switches.program == 0)
+    again = watch_switches(10)
+    assert isinstance(again, Switches)
+    assert again.skipped is switches.skipped
+
+
+def test_the_thread_finds_the_same(switches: Switches) -> None:
+    probe = ContextProbe()
+    probe.start()
+    assert probe.skips(10) is switches.skipped
+    assert (probe.note() or "").startswith(WHERE) is switches.skipped
+
+
+def test_doctor_says_it(switches: Switches) -> None:
+    checks = json.loads(opwatch("doctor", "--json").stdout)["checks"]
+    [found] = [check for check in checks if check["name"] == "contexts"]
+    assert (WHERE in found["finding"]) is switches.skipped
+
+
+def test_in_a_container_nobody_can_know() -> None:
+    asked = "from opwatch.collectors.block.contexts import watch_switches; print(watch_switches(0.2))"
+    done = subprocess.run(
+        ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", asked],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode and "unshare" in done.stderr:
+        pytest.skip(f"no PID namespaces here: {done.stderr.strip()}")
+    assert "this may be a container" in done.stdout, done.stderr
+
+
+def test_a_recording_says_it(
+    switches: Switches, disk: ScratchDisk, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.mktemp("history") / "x.history"
+    done = opwatch("trim", "record", "--dev", disk.name, "-o", str(file), "--for", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    blind = json.loads(done.stdout)["blind"]
+    assert (blind is not None and WHERE in blind) is switches.skipped

@@ -1,0 +1,225 @@
+"""A prime number of requests of every class: a lost one or a double one cannot cancel out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from opwatch.host.scratch import ScratchDisk
+from tests.kernel.support.load import BLKZEROOUT, BLOCK, discards, flushes, reads, writes
+from tests.kernel.support.watching import ATTEMPTS, Seen, lines, opwatch, watch
+
+
+def assert_nothing_lost(seen: Seen) -> None:
+    assert seen.trust.unexplained(0) == []
+    assert seen.trust.in_flight == 0
+
+
+@pytest.mark.parametrize("raw_tp", [False, True], ids=["tp_btf", "raw_tp"])
+def test_every_class_is_counted_exactly(disk: ScratchDisk, raw_tp: bool) -> None:
+    def workload() -> None:
+        reads(disk.node, 23)
+        writes(disk.node, 29, size=8192, step=8192)
+        discards(disk.node, 7)
+        flushes(disk.node, 11)
+
+    [seen] = watch([disk.name], workload, raw_tp=raw_tp)
+    counts = seen.counts()
+    assert counts["read"] == (23, 23 * BLOCK)
+    assert counts["write"] == (29, 29 * 8192)
+    # Somebody may have set a limit on the device before us: it splits what is larger.
+    limit = int(Path(f"/sys/block/{disk.name}/queue/discard_max_bytes").read_text())
+    assert counts["discard"] == (7 * -(-(1 << 19) // limit), 7 << 19)
+    # Closing a block device written to may flush it once more.
+    assert 11 <= counts["flush"][0] <= 13
+    assert_nothing_lost(seen)
+
+
+def test_write_zeroes_is_a_class_of_its_own() -> None:
+    # Not in memory: tmpfs cannot zero a range in place.
+    with ScratchDisk(64 << 20, folder=Path("/var/tmp")) as disk:
+        [seen] = watch([disk.name], lambda: discards(disk.node, 5, request=BLKZEROOUT))
+    zeroes = seen.interval.ops["write_zeroes"]
+    if zeroes.statuses == {"not supported": 1}:
+        pytest.skip("the file system of /var/tmp cannot zero a range in place")
+    assert seen.counts()["write_zeroes"] == (5, 5 << 19)
+    assert "write" not in seen.counts()
+    assert_nothing_lost(seen)
+
+
+def test_errors_are_counted_by_status(disk: ScratchDisk) -> None:
+    """tmpfs cannot zero a range in place: the kernel is told so once, and falls back to writes."""
+    [seen] = watch([disk.name], lambda: discards(disk.node, 3, request=BLKZEROOUT))
+    zeroes, write = seen.interval.ops["write_zeroes"], seen.interval.ops["write"]
+    assert (zeroes.count, zeroes.errors, zeroes.statuses) == (1, 1, {"not supported": 1})
+    assert zeroes.error_bytes == zeroes.bytes == 1 << 19
+    assert write.bytes == 3 << 19
+    assert_nothing_lost(seen)
+
+
+def test_synchronous_writes_are_not_counted_thrice(disk: ScratchDisk) -> None:
+    """1,024 O_DSYNC writes on a write-back device make 3,072 write completions, but 1,024 transfers."""
+    [seen] = watch([disk.name], lambda: writes(disk.node, 1024, flags=os.O_DSYNC))
+    counts = seen.counts()
+    assert counts["write"] == (1024, 1024 * BLOCK)
+    assert 1024 <= counts["flush"][0] <= 2 * 1024 + 2
+    assert seen.trust.never_issued + seen.trust.flush_tails >= 1024
+    assert_nothing_lost(seen)
+
+
+def test_sizes_and_sequence(disk: ScratchDisk) -> None:
+    def workload() -> None:
+        reads(disk.node, 101, size=16384, step=16384)
+        writes(disk.node, 101, size=BLOCK, step=3 * BLOCK)
+
+    [seen] = watch([disk.name], workload)
+    read, write = seen.interval.ops["read"], seen.interval.ops["write"]
+    assert read.size_p50() == 16384
+    assert write.size_p50() == BLOCK
+    # Only a move to another CPU can break a sequence.
+    assert read.sequential_ratio is not None
+    assert read.sequential_ratio > 0.8
+    assert write.sequential_ratio is not None
+    assert write.sequential_ratio < 0.1
+
+
+def test_queue_time_is_known_for_every_request(disk: ScratchDisk) -> None:
+    [seen] = watch([disk.name], lambda: reads(disk.node, 997), queue_time=True)
+    read = seen.interval.ops["read"]
+    assert read.count == 997
+    assert read.queue is not None
+    assert read.queue.histogram.total == 997
+    assert_nothing_lost(seen)
+
+
+def test_deep_queues_lose_nothing(disk: ScratchDisk) -> None:
+    def workload() -> None:
+        subprocess.run(
+            [
+                *("fio", "--name=x", f"--filename={disk.node}", "--rw=randrw", "--bs=4k", "--direct=1"),
+                *("--ioengine=libaio", "--iodepth=64", "--numjobs=2", "--number_ios=10007", "--size=200M"),
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+
+    [seen] = watch([disk.name], workload)
+    total = sum(seen.interval.ops[op].count for op in ("read", "write"))
+    assert total == 2 * 10007
+    assert_nothing_lost(seen)
+
+
+def test_two_disks_are_told_apart(disk: ScratchDisk) -> None:
+    with ScratchDisk(64 << 20) as other:
+
+        def workload() -> None:
+            reads(disk.node, 17)
+            reads(other.node, 19)
+
+        first, second = watch([disk.name, other.name], workload)
+    assert first.counts() == {"read": (17, 17 * BLOCK)}
+    assert second.counts() == {"read": (19, 19 * BLOCK)}
+
+
+def test_nobody_else_is_counted(disk: ScratchDisk) -> None:
+    with ScratchDisk(64 << 20) as other:
+        [seen] = watch([disk.name], lambda: reads(other.node, 31))
+    assert seen.counts() == {}
+
+
+@pytest.fixture
+def partitioned(disk: ScratchDisk) -> list[str]:
+    table = "label: gpt\nsize=64MiB\nsize=64MiB\n"
+    subprocess.run(["sfdisk", "-q", disk.node], input=table, text=True, check=True)
+    names = [f"{disk.name}p1", f"{disk.name}p2"]
+    if not os.path.exists(f"/sys/class/block/{names[1]}"):
+        # A kernel that reads no partition tables can still be told about partitions.
+        subprocess.run(["partx", "--add", disk.node], check=True)
+    return names
+
+
+def partition_load(node: str, first: int, second: int) -> Callable[[], None]:
+    def workload() -> None:
+        reads(node, first, start=1 << 20)
+        reads(node, second, start=66 << 20)
+
+    return workload
+
+
+def test_a_partition_is_only_its_sectors(disk: ScratchDisk, partitioned: list[str]) -> None:
+    [seen] = watch([partitioned[1]], partition_load(disk.node, 13, 37))
+    assert seen.counts() == {"read": (37, 37 * BLOCK)}
+
+
+def test_partitions_of_one_disk_side_by_side(disk: ScratchDisk, partitioned: list[str]) -> None:
+    first, second = watch(partitioned, partition_load(disk.node, 13, 37))
+    assert first.counts() == {"read": (13, 13 * BLOCK)}
+    assert second.counts() == {"read": (37, 37 * BLOCK)}
+
+
+@pytest.mark.parametrize("raw_tp", [False, True], ids=["tp_btf", "raw_tp"])
+def test_flushes_of_a_partition_leave_no_drift(partitioned: list[str], raw_tp: bool) -> None:
+    """An empty flush names no sector of its partition, but the kernel counts it as a write of that."""
+
+    def workload() -> None:
+        writes(f"/dev/{partitioned[1]}", 211)
+        flushes(f"/dev/{partitioned[1]}", 211)
+
+    first, second = watch(partitioned, workload, raw_tp=raw_tp)
+    assert first.counts() == {}
+    assert first.trust.never_issued == 0
+    assert second.counts() == {"write": (211, 211 * BLOCK)}
+    assert second.trust.never_issued >= 211
+    for seen in (first, second):
+        assert_nothing_lost(seen)
+
+
+@pytest.fixture
+def zram() -> Iterator[str]:
+    """A device whose driver has no requests, and which keeps statistics of reads and writes alone."""
+    control = Path("/sys/class/zram-control")
+    if not control.exists():
+        pytest.skip("this kernel has no zram")
+    number = (control / "hot_add").read_text().strip()
+    try:
+        Path(f"/sys/block/zram{number}/disksize").write_text("64M")
+        yield f"zram{number}"
+    finally:
+        (control / "hot_remove").write_text(number)
+
+
+def test_what_no_driver_keeps_is_nothing_unexplained(zram: str) -> None:
+    program = (
+        f"from tests.kernel.support.load import *; reads('/dev/{zram}', 7); writes('/dev/{zram}', 5); "
+        f"discards('/dev/{zram}', 3)"
+    )
+    for _ in range(ATTEMPTS):
+        done = opwatch(
+            "--dev", zram, "--discards", "--strict", "--json", "-q", "--", sys.executable, "-c", program
+        )
+        [summary] = lines(done.stdout)
+        if all(drift <= 0 for drift in summary["trust"]["drift"].values()):
+            break
+    assert (done.returncode, summary["unexplained"]) == (0, []), done.stderr
+    assert summary["ops"]["discard"]["count"] == 3
+    assert summary["trust"]["drift"] == {"read": 0, "write": 0}
+    found = summary["discards"]
+    assert (found["bios"], found["ended"], found["split_ratio"], found["unseen"]) == (3, 3, None, None)
+
+
+def test_a_bio_based_device_is_counted_by_bio(zram: str) -> None:
+    def workload() -> None:
+        writes(f"/dev/{zram}", 41)
+        reads(f"/dev/{zram}", 43)
+
+    [seen] = watch([zram], workload)
+    counts = seen.counts()
+    assert counts["write"] == (41, 41 * BLOCK)
+    assert counts["read"] == (43, 43 * BLOCK)
+    assert {group: drift.drift for group, drift in seen.trust.drift.items()} == {"read": 0, "write": 0}
+    assert seen.trust.unexplained(0) == []

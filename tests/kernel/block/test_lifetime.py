@@ -1,0 +1,268 @@
+"""Attaching, detaching, and disks that go away."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.collectors.block.blk import BlockTracer
+from opwatch.errors import OpwatchError
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
+from opwatch.tools.commands.watch import choose_leaves
+from tests.kernel.support.load import reads
+from tests.kernel.support.watching import lines
+
+
+def bpftool_list(kind: str) -> list[dict[str, Any]]:
+    """What bpftool lists. It fails when somebody else's object goes away meanwhile, so it may try again."""
+    for _ in range(5):
+        done = subprocess.run(["bpftool", kind, "show", "--json"], capture_output=True, check=False)
+        if done.returncode == 0:
+            break
+    listing: list[dict[str, Any]] = json.loads(done.stdout)
+    return listing
+
+
+def kernel_objects() -> dict[str, int]:
+    """How many programs, maps and links of ours there are, and how many descriptors we hold."""
+    own = {"descriptors": len(os.listdir("/proc/self/fd"))}
+    for kind in ("prog", "map", "link"):
+        listing = bpftool_list(kind)
+        own[kind] = sum(str(os.getpid()) in {str(p["pid"]) for p in x.get("pids", [])} for x in listing)
+    return own
+
+
+def test_a_hundred_rounds_leave_nothing_behind(disk: ScratchDisk) -> None:
+    leaves, _ = choose_leaves(Devices(), [disk.name])
+
+    def attach_and_detach() -> None:
+        tracer = BlockTracer(leaves, queue_time=True)
+        tracer.read()
+        tracer.programs()
+        tracer.close()
+
+    attach_and_detach()
+    before = kernel_objects()
+    for _ in range(100):
+        attach_and_detach()
+    deadline = time.monotonic() + 5
+    # The kernel frees programs and maps after a grace period.
+    while kernel_objects() != before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert kernel_objects() == before
+
+
+def start(disk: ScratchDisk, *arguments: str) -> subprocess.Popen[str]:
+    """opwatch on a disk, returned after its first line: it is attached then."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "opwatch", "--dev", disk.name, "--json", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    assert json.loads(process.stdout.readline())["type"] == "interval"
+    return process
+
+
+def test_a_disk_that_vanishes_ends_with_its_summary(disk: ScratchDisk) -> None:
+    process = start(disk, "0.2")
+    reads(disk.node, 101)
+    time.sleep(0.5)
+    disk.detach()
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert f"{disk.name} has gone" in err
+    last = lines(out)[-1]
+    assert last["type"] == "summary"
+    assert last["ops"]["read"]["count"] == 101
+
+
+def test_after_a_stop_no_empty_intervals_follow(disk: ScratchDisk) -> None:
+    process = start(disk, "0.2")
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGCONT)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    lengths = [line["interval_s"] for line in lines(out) if line["type"] == "interval"]
+    assert max(lengths) > 1.4
+    # The first after the stop may be short: lines stay on their grid.
+    assert sum(length < 0.1 for length in lengths) <= 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_overhead_leaves_no_disk_behind_when_it_is_ended(number: signal.Signals) -> None:
+    # Whoever runs the tests may ignore signals (nohup), and that is inherited.
+    ignored = [f"--default-signal={number.name}"] if number != signal.SIGKILL else []
+    command = ["env", *ignored, sys.executable, "-m", "opwatch", "overhead", "--for", "60", "--pairs", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 20
+    while not any(process.pid == pid for pid in _parents_of("fio")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    [disk] = _disks_of(process.pid)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (-9 if number == signal.SIGKILL else 128 + number, b"")
+    # fio has died with it: its 60 s are not over.
+    deadline = time.monotonic() + 10
+    while _life_of(disk[0]) == disk[1] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _life_of(disk[0]) != disk[1]
+
+
+def test_overhead_killed_at_any_moment_leaves_nothing() -> None:
+    rng = random.Random(12)
+    for _ in range(12):
+        command = [sys.executable, "-m", "opwatch", "overhead", "--for", "0.1", "--pairs", "1"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        disks: set[tuple[str, str | None]] = set()
+        end = time.monotonic() + rng.uniform(0.1, 2)
+        while time.monotonic() < end and process.poll() is None:
+            disks |= set(_disks_of(process.pid))
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + 10
+        while any(_life_of(name) == life for name, life in disks) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not [name for name, life in disks if _life_of(name) == life]
+
+
+def _life_of(name: str) -> str | None:
+    """What changes as soon as a loop device has another file, or none."""
+    try:
+        return (Path("/sys/block") / name / "loop/backing_file").read_text()
+    except OSError:
+        return None
+
+
+def _disks_of(pid: int) -> list[tuple[str, str | None]]:
+    """The loop devices that a process holds, each with its life."""
+    names = set()
+    for link in Path(f"/proc/{pid}/fd").glob("*"):
+        with contextlib.suppress(OSError):
+            target = Path(os.readlink(link))
+            if target.parent == Path("/dev") and re.fullmatch(r"loop\d+", target.name):
+                names.add(target.name)
+    return [(name, life) for name in names if (life := _life_of(name))]
+
+
+def _parents_of(name: str) -> list[int]:
+    """Of the processes of this name. From /proc: a small system has no ps."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            before, _, behind = stat.read_text().rpartition(") ")
+            if before.partition(" (")[2] == name:
+                found.append(int(behind.split()[1]))
+    return found
+
+
+def test_interrupt_ends_with_the_summary_and_success(disk: ScratchDisk) -> None:
+    process = start(disk, "0.2")
+    reads(disk.node, 103)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (0, "")
+    last = lines(out)[-1]
+    assert last["type"] == "summary"
+    assert last["ops"]["read"]["count"] == 103
+
+
+def test_a_closed_pipe_ends_it_quietly(disk: ScratchDisk) -> None:
+    process = start(disk, "0.1")
+    assert process.stdout
+    process.stdout.close()
+    assert process.wait(timeout=20) == 0
+    assert process.stderr
+    assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_signal_ends_it_while_nobody_reads(
+    disk: ScratchDisk, number: signal.Signals, as_json: bool
+) -> None:
+    """The pipe is full when the signal comes: it is a page long, and lines come a hundred times a second."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    command = [sys.executable, "-m", "opwatch", "--dev", disk.name, *(["--json"] * as_json), "0.01"]
+    command += ["--", "sleep", "1000"]
+    process = subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    deadline = time.monotonic() + 20
+    while _unread(reading) < 3000 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    os.close(reading)
+    assert process.returncode == 1
+    assert err == "opwatch: nobody reads the output; what was not read yet is lost\n"
+    assert not [pid for pid in _parents_of("sleep") if pid == process.pid]
+
+
+def _unread(descriptor: int) -> int:
+    waiting = fcntl.ioctl(descriptor, termios.FIONREAD, b"\0" * 4)
+    return int.from_bytes(waiting, sys.byteorder)
+
+
+def test_a_hangup_ends_as_a_termination_does(disk: ScratchDisk) -> None:
+    command = ["env", "--default-signal=HUP", sys.executable, "-m", "opwatch", "--dev", disk.name, "--json"]
+    process = subprocess.Popen([*command, "0.2", "--", "sleep", "1000"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert json.loads(process.stdout.readline())["type"] == "interval"
+    process.send_signal(signal.SIGHUP)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert lines(out)[-1]["type"] == "summary"
+
+
+def test_an_interrupt_ends_a_command_that_ignores_it(disk: ScratchDisk) -> None:
+    process = start(disk, "0.2", "--", "sh", "-c", "trap '' INT TERM; while :; do sleep 0.1; done")
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGKILL
+    assert lines(out)[-1]["type"] == "summary"
+
+
+def test_no_descriptor_leaks_wherever_it_fails(disk: ScratchDisk) -> None:
+    """Attach with ever more descriptors allowed, so that it fails at every one it opens."""
+    leaves, _ = choose_leaves(Devices(), [disk.name])
+    BlockTracer(leaves).close()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = os.listdir("/proc/self/fd")
+    failures = 0
+    for allowed in range(3, 300):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, limits[1]))
+        try:
+            BlockTracer(leaves).close()
+            break
+        except (OpwatchError, OSError):
+            failures += 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert os.listdir("/proc/self/fd") == held
+    assert failures > 10
+    assert os.listdir("/proc/self/fd") == held

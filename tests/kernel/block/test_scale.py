@@ -1,0 +1,121 @@
+"""Machines of many CPUs, disks and tags: what memory it takes, and that what is shared stays exact."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from opwatch import _native
+from opwatch.collectors.block import blk
+from opwatch.collectors.block.blk import BlockTracer
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
+from opwatch.tools.commands.watch import choose_leaves
+from opwatch.trace import abi
+from tests.kernel.block.test_counts import assert_nothing_lost
+from tests.kernel.support.load import BLOCK, reads
+from tests.kernel.support.watching import watch
+
+MOST_BYTES = 256 << 20
+
+
+def shape_of(disks: int, cpus: int, *, queue_time: bool = False) -> tuple[int, int]:
+    """Bytes and lanes of a watch of NVMe drives with a queue for each CPU and 1,023 tags in each."""
+    places = min(blk.MOST_STAMPS, blk.MOST_STAMPS_IN_ALL // disks)
+    targets = [abi.Target(*abi.WHOLE_DISK, i * places, cpus, 1023) for i in range(disks)]
+    arguments = (abi.pack_targets(targets), b"", disks * places, blk.BIOS, cpus)
+    return (
+        _native.map_bytes(*arguments, queue_time=queue_time),
+        _native.map_lanes(*arguments, queue_time=queue_time),
+    )
+
+
+@pytest.mark.parametrize("queue_time", [False, True])
+def test_512_cpus_and_64_disks_take_256_mib(queue_time: bool) -> None:
+    used, lanes = shape_of(64, 512, queue_time=queue_time)
+    assert used <= MOST_BYTES
+    assert 1 < lanes < 512
+    assert lanes & (lanes - 1) == 0
+
+
+def test_where_memory_allows_no_cpu_shares() -> None:
+    used, lanes = shape_of(24, 64)
+    assert (lanes, used <= MOST_BYTES) == (64, True)
+    assert shape_of(1, 512)[1] == 512
+    assert shape_of(3, 96)[1] == 96
+
+
+@pytest.mark.parametrize("cpus", [0, 1 << 20])
+def test_numbers_of_cpus_that_cannot_be(cpus: int) -> None:
+    with pytest.raises(ValueError, match="CPUs"):
+        _native.map_bytes(abi.pack_targets([abi.Target(0, 1, 0, 1, 1)]), b"", 1, 0, cpus)
+
+
+def mixed(node: str, count: int) -> None:
+    subprocess.run(
+        [
+            *("fio", "--name=x", f"--filename={node}", "--rw=randrw", "--bs=4k", "--direct=1"),
+            *("--ioengine=libaio", "--iodepth=64", "--numjobs=2", f"--number_ios={count}", "--size=200M"),
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture
+def short_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places for requests in flight that leave none for histograms by CPU."""
+    real = blk.plan
+    monkeypatch.setattr(blk, "plan", lambda leaves: replace(real(leaves), stamps=MOST_BYTES // 16))
+
+
+@pytest.mark.usefixtures("short_of_memory")
+def test_shared_histograms_lose_nothing(disk: ScratchDisk) -> None:
+    [seen] = watch([disk.name], lambda: mixed(disk.node, 5003))
+    ops = seen.interval.ops
+    assert sum(ops[name].count for name in ("read", "write")) == 2 * 5003
+    assert sum(ops[name].sizes.total for name in ("read", "write")) == 2 * 5003
+    assert_nothing_lost(seen)
+
+
+@pytest.mark.usefixtures("short_of_memory")
+def test_it_says_so_when_cpus_share(disk: ScratchDisk) -> None:
+    leaves, _ = choose_leaves(Devices(), [disk.name])
+    tracer = BlockTracer(leaves)
+    try:
+        assert tracer._native.lanes[0] == 1
+        [note] = tracer.notes
+    finally:
+        tracer.close()
+    assert "256 MiB" in note
+
+
+@pytest.mark.parametrize("raw_tp", [False, True], ids=["tp_btf", "raw_tp"])
+def test_tags_that_share_a_place_are_told_apart(
+    disk: ScratchDisk, monkeypatch: pytest.MonkeyPatch, raw_tp: bool
+) -> None:
+    """Four places for 128 requests in flight: most go to the hash, and some of each come and go at once."""
+    monkeypatch.setattr(blk, "MOST_STAMPS", 4)
+    [seen] = watch([disk.name], lambda: mixed(disk.node, 10_007), raw_tp=raw_tp)
+    assert sum(seen.interval.ops[name].count for name in ("read", "write")) == 2 * 10_007
+    assert_nothing_lost(seen)
+
+
+def test_one_process_may_have_several_tracers(disk: ScratchDisk) -> None:
+    with ScratchDisk(64 << 20) as other:
+        tracers = [BlockTracer(choose_leaves(Devices(), [each.name])[0]) for each in (disk, other, disk)]
+        try:
+            before = [tracer.read_settled()[0].sample.ops["read"].completed for tracer in tracers]
+            reads(disk.node, 29)
+            after = [tracer.read_settled()[0].sample.ops["read"] for tracer in tracers]
+        finally:
+            for tracer in tracers:
+                tracer.close()
+    grown = [now.completed - then for now, then in zip(after, before, strict=True)]
+    # The host may hide a program's run; two that saw the same disk hide the same or nothing.
+    assert grown[1] == 0
+    assert grown[0] in (28, 29)
+    assert grown[2] in (28, 29)
+    assert after[0].bytes % BLOCK == 0

@@ -1,0 +1,38 @@
+"""The slot function as the kernel runs it, against the one that reads the slots."""
+
+from __future__ import annotations
+
+import random
+import struct
+from pathlib import Path
+
+from opwatch.trace.abi import LATENCY, SIZE
+from tests.kernel.support.libbpf import loaded
+
+OBJECT = Path(__file__).parents[3] / "build" / "bpf" / "slot_probe.bpf.o"
+BATCH = 512
+VALUES = 1_000_000
+
+
+def edges() -> list[int]:
+    """0, every power of two and its neighbours, and the ends of the range."""
+    near = {1 << bit for bit in range(64)}
+    near |= {value + 1 for value in near} | {value - 1 for value in near}
+    return sorted(near | {2**64 - 1})
+
+
+def test_a_million_values_fall_into_the_slots_that_python_says() -> None:
+    generator = random.Random(20)
+    values = edges()
+    # Every octave as often as every other, so that small values are not drowned.
+    values += [generator.getrandbits(generator.randrange(1, 65)) for _ in range(VALUES - len(values))]
+    values += [0] * (-len(values) % BATCH)
+    layout = struct.Struct(f"={BATCH}Q{BATCH}I{BATCH}I")
+    with loaded(OBJECT, "slot_probe", "probes") as probe:
+        for start in range(0, len(values), BATCH):
+            batch = values[start : start + BATCH]
+            memory = bytearray(layout.pack(*batch, *([0] * 2 * BATCH)))
+            probe.run(memory)
+            answer = layout.unpack(memory)
+            assert list(answer[BATCH : 2 * BATCH]) == [LATENCY.slot(value) for value in batch]
+            assert list(answer[2 * BATCH :]) == [SIZE.slot(value) for value in batch]

@@ -1,0 +1,70 @@
+"""The layouts of the discard programs that Python reads, against the types in the built object."""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.collectors.audit.discard_programs import pack_granule
+from opwatch.trim.audit import flow
+
+HEADER = Path(__file__).parents[3] / "bpf/abi/discard.h"
+OBJECT = Path(__file__).parents[3] / "build" / "bpf" / "discard.bpf.o"
+
+
+@pytest.fixture(scope="module")
+def types() -> dict[str, dict[str, Any]]:
+    dump = subprocess.check_output(["bpftool", "--json", "btf", "dump", "file", str(OBJECT)])
+    found = json.loads(dump)["types"]
+    return {t["name"]: t for t in found if t["kind"] == "STRUCT"}
+
+
+def members(one: dict[str, Any]) -> list[str]:
+    return [member["name"] for member in one["members"]]
+
+
+def test_amounts_have_the_names_of_the_header(types: dict[str, dict[str, Any]]) -> None:
+    assert members(types["ow_flow"]) == list(flow.Amount.__dataclass_fields__)
+    assert members(types["ow_discard_loss"]) == list(flow.Loss._fields)
+
+
+def test_pairs_have_the_length_of_the_header(types: dict[str, dict[str, Any]]) -> None:
+    assert len(pack_granule("sda", 512, 0)) == 16 + types["granule"]["size"]
+    for key, value, decode in (
+        ("ow_flow_key", "ow_flow", flow.decode_flows),
+        ("ow_origin_key", "ow_origin", flow.decode_origins),
+    ):
+        assert len(decode(bytes(types[key]["size"] + types[value]["size"]))) == 1
+
+
+def test_keys_are_laid_out_alike(types: dict[str, dict[str, Any]]) -> None:
+    key = types["ow_flow_key"]
+    raw = bytearray(key["size"] + types["ow_flow"]["size"])
+    for member, value in (("stage", 14), ("op", 3), ("who", 2), ("status", 10)):
+        at = next(m["bits_offset"] // 8 for m in key["members"] if m["name"] == member)
+        raw[at] = value
+    at = next(m["bits_offset"] // 8 for m in key["members"] if m["name"] == "dev")
+    raw[at : at + 4] = struct.pack("=I", 8 << 20 | 1)
+    [found] = flow.decode_flows(bytes(raw))
+    assert (found.stage, found.op, found.who) == (flow.Stage.DONE, "discard", flow.Who.OTHER)
+    assert (found.status, found.dev) == (10, "8:1")
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "mirror"), [("ow_stage", "OW_", flow.Stage), ("ow_who", "OW_WHO_", flow.Who)]
+)
+def test_enums_are_numbered_alike(name: str, prefix: str, mirror: type[enum.IntEnum]) -> None:
+    """The object knows them as numbers only: their names stand in the header."""
+    body = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+    names = re.search(rf"enum {name} {{(.*?)}}", body, re.S)
+    assert names
+    found = [each.strip().removeprefix(prefix) for each in names[1].split(",") if each.strip()]
+    assert [each for each in found if each != "NR_STAGES"] == list(mirror.__members__)
+    assert [int(each) for each in mirror] == list(range(len(mirror)))

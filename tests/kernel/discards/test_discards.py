@@ -1,0 +1,107 @@
+"""The discard programs: a prime number of every event, and who sent it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from opwatch.collectors.audit.discards import DiscardTracer
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
+from opwatch.trim.audit.flow import Stage, Trace, Who, total
+from tests.kernel.support.load import BLKZEROOUT, discards, writes
+from tests.kernel.support.trims import ATTEMPTS
+
+HALF = 1 << 19
+_ALL_PASS = (Stage.BIO, Stage.ISSUED, Stage.DONE)
+
+
+def traced(
+    disk: ScratchDisk, load: Callable[[], None], granule: tuple[int, int] = (4096, 0), follow: int = 0
+) -> Trace:
+    """What was counted of a load, once the host has lost nothing of it."""
+    device = Devices().resolve(disk.node)
+    for _ in range(ATTEMPTS):
+        with DiscardTracer([device], {disk.name: granule}) as tracer:
+            tracer.follow(follow)
+            load()
+            tracer.wait_quiet(0.1, 5)
+            trace = tracer.read()
+        seen = {total(trace.select(stage, disk=disk.name)).bytes for stage in _ALL_PASS}
+        if seen == {trace.stats[disk.name][1]}:
+            break
+    return trace
+
+
+def test_every_stage_counts_a_prime(disk: ScratchDisk) -> None:
+    trace = traced(disk, lambda: discards(disk.node, 7), follow=os.getpid())
+    for stage in _ALL_PASS:
+        amount = total(trace.select(stage, disk=disk.name))
+        assert (amount.count, amount.bytes, amount.ranges) == (7, 7 * HALF, 7), stage
+        assert amount.granule_bytes == 7 * HALF
+    [done] = trace.select(Stage.DONE, disk=disk.name)
+    assert (done.who, done.status) == (Who.OURS, 0)
+    assert 0 < done.amount.max_ns <= done.amount.sum_ns
+    assert trace.loss == (0, 0, 0, 0, 0)
+
+
+def test_splits_are_counted_and_add_up(disk: ScratchDisk) -> None:
+    limit = Path(f"/sys/block/{disk.name}/queue/discard_max_bytes")
+    before = int(limit.read_text())
+    limit.write_text(str(1 << 17))
+    try:
+        trace = traced(disk, lambda: discards(disk.node, 5))
+    finally:
+        limit.write_text(str(before // 4096 * 4096))
+    assert total(trace.select(Stage.BIO, disk=disk.name)).count == 5
+    assert total(trace.select(Stage.SPLIT, disk=disk.name)).count == 5 * 3
+    issued = total(trace.select(Stage.ISSUED, disk=disk.name))
+    merged = total(trace.select(Stage.MERGED, disk=disk.name))
+    assert issued.bytes == 5 * HALF
+    assert issued.count + merged.count == 5 * 4
+
+
+def test_only_whole_granules_are_counted_as_such(disk: ScratchDisk) -> None:
+    """Granules of 64 KiB that begin at 4 KiB: of half a MiB, seven are whole."""
+    trace = traced(disk, lambda: discards(disk.node, 3), granule=(65536, 4096))
+    for stage in _ALL_PASS:
+        assert total(trace.select(stage, disk=disk.name)).granule_bytes == 3 * 7 * 65536
+
+
+def test_reads_and_writes_are_no_discards(disk: ScratchDisk) -> None:
+    trace = traced(disk, lambda: writes(disk.node, 11))
+    assert [flow for flow in trace.flows if flow.disk == disk.name] == []
+
+
+def test_write_zeroes_is_told_apart(disk: ScratchDisk) -> None:
+    trace = traced(disk, lambda: discards(disk.node, 1, request=BLKZEROOUT))
+    assert total(trace.select(Stage.BIO, disk=disk.name)).count == 0
+    assert total(trace.select(Stage.BIO, disk=disk.name, op="write_zeroes")).bytes == HALF
+    [ended] = trace.select(Stage.DONE, disk=disk.name, op="write_zeroes")
+    assert ended.status == 1  # tmpfs cannot zero a range in place
+
+
+def blkdiscard(disk: ScratchDisk, count: int) -> None:
+    program = f"from tests.kernel.support.load import discards; discards({disk.node!r}, {count})"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_others_are_others_even_at_once(disk: ScratchDisk) -> None:
+    def load() -> None:
+        other = threading.Thread(target=blkdiscard, args=(disk, 13))
+        other.start()
+        discards(disk.node, 11)
+        other.join()
+
+    trace = traced(disk, load, follow=os.getpid())
+    for stage in (Stage.BIO, Stage.ISSUED, Stage.DONE):
+        by_whom = {flow.who: flow.amount.bytes for flow in trace.select(stage, disk=disk.name)}
+        assert by_whom == {Who.OURS: 11 * HALF, Who.OTHER: 13 * HALF}, stage
+    origins = {origin.who: origin for origin in trace.origins if origin.disk == disk.name}
+    assert origins[Who.OTHER].count == 13
+    assert origins[Who.OTHER].comm.startswith("python")
+    assert origins[Who.OURS].min_bytes == origins[Who.OURS].max_bytes == HALF

@@ -1,0 +1,153 @@
+"""`opwatch --dev D`: who discards, how it is split, and what waits behind it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from opwatch.collectors.audit.live_discards import LiveDiscards
+from opwatch.collectors.block.blk import BlockTracer
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
+from opwatch.tools.commands.overhead import program_statistics
+from opwatch.tools.commands.watch import choose_leaves
+from tests.kernel.support.load import reads
+from tests.kernel.support.trims import ATTEMPTS, MIB, mounted
+from tests.kernel.support.watching import lines, opwatch
+
+HALF = 1 << 19
+
+
+def watched(disk: ScratchDisk, *command: str) -> dict[str, Any]:
+    """The summary of a command that was watched, once the host has lost nothing of it."""
+    for _ in range(ATTEMPTS):
+        done = opwatch("--dev", disk.name, "--json", "-q", "--", *command)
+        assert done.returncode == 0, done.stderr
+        [summary] = lines(done.stdout)
+        found: dict[str, Any] = summary["discards"]
+        if not summary["trust"]["drift"].get("discard") and not found["unseen"]:
+            break
+    assert (found["unseen"], found["lost"]) == (0, 0)
+    return found
+
+
+def test_senders_and_splits(disk: ScratchDisk) -> None:
+    limit = Path(f"/sys/block/{disk.name}/queue/discard_max_bytes")
+    before = int(limit.read_text())
+    limit.write_text(str(1 << 17))
+    program = f"from tests.kernel.support.load import discards; discards({disk.node!r}, 7)"
+    try:
+        found = watched(disk, sys.executable, "-c", program)
+    finally:
+        limit.write_text(str(before // 4096 * 4096))
+    assert (found["bios"], found["bytes"], found["whole_ratio"]) == (7, 7 * HALF, 1.0)
+    assert found["split_ratio"] == found["requests"] / 7
+    assert 1 < found["split_ratio"] <= 4
+    assert found["mean_ns"] > 0
+    [sender] = found["senders"]
+    assert sender["comm"].startswith("python")
+    assert (sender["count"], sender["bytes"], sender["where"]) == (7, 7 * HALF, None)
+    assert (sender["min_bytes"], sender["max_bytes"], sender["below_granule"]) == (HALF, HALF, 0)
+    assert not sender["kernel_thread"]
+
+
+def test_a_filesystem_is_named(disk: ScratchDisk) -> None:
+    with mounted(disk.node, "ext4") as point:
+        found = watched(disk, "fstrim", str(point))
+        [sender] = found["senders"]
+        assert (sender["comm"], sender["where"]) == ("fstrim", f"ext4 {point}")
+
+
+def test_what_is_issued_behind_a_discard(disk: ScratchDisk) -> None:
+    """Reads of one process while another discards without a pause."""
+    program = (
+        "import os, subprocess, sys, fcntl, struct, time\n"
+        "from tests.kernel.support.load import reads\n"
+        f"node = {disk.node!r}\n"
+        "pid = os.fork()\n"
+        "if not pid:\n"
+        "    d = os.open(node, os.O_RDWR)\n"
+        "    for i in range(2000): fcntl.ioctl(d, 0x1277, struct.pack('=QQ', 128 << 20, 64 << 20))\n"
+        "    os._exit(0)\n"
+        "for i in range(20): reads(node, 101)\n"
+        "os.waitpid(pid, 0)\n"
+    )
+    found = watched(disk, sys.executable, "-c", program)
+    assert found["bios"] == 2000
+    stalled = {each["op"]: each for each in found["stalled"]}
+    assert 0 < stalled["read"]["count"] <= 2020
+    assert 0 < stalled["read"]["mean_ns"] <= stalled["read"]["max_ns"]
+
+
+def test_nothing_waits_where_nothing_is_discarded(disk: ScratchDisk) -> None:
+    program = f"from tests.kernel.support.load import reads, writes; reads({disk.node!r}, 53); writes({disk.node!r}, 59)"
+    found = watched(disk, sys.executable, "-c", program)
+    assert (found["bios"], found["senders"], found["stalled"]) == (0, [], [])
+    assert (found["split_ratio"], found["whole_ratio"], found["mean_ns"]) == (None, None, None)
+
+
+def test_lines_fit_80_columns(disk: ScratchDisk) -> None:
+    with mounted(disk.node, "ext4") as point:
+        (point / "file").write_bytes(os.urandom(MIB))
+        done = opwatch("--dev", disk.name, "0.2", "--", "fstrim", str(point))
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
+    assert "discards: " in done.stdout
+    assert "fstrim (" in done.stdout
+
+
+def test_reads_run_no_program_for_what_is_only_for_discards(disk: ScratchDisk) -> None:
+    """The block tracer's two programs look at each request, and call those of discards for discards."""
+    leaves, _ = choose_leaves(Devices(), [disk.name])
+    with program_statistics(), closing(BlockTracer(leaves)) as tracer:
+        live = LiveDiscards(lambda _: True)
+        live.add(dict(enumerate(leaves)), tracer)
+        try:
+            reads(disk.node, 499)
+            runs = {program[0]: program[2] for program in live.programs()}
+            tracer_runs = {program[0]: program[2] for program in tracer.programs()}
+        finally:
+            live.close()
+    assert tracer_runs["rq_issue"] >= 490
+    assert "discard_issued" in runs
+    assert {name for name, count in runs.items() if count >= 490} <= {"discard_bio"}
+
+
+def told(*options: str) -> dict[str, Any] | None:
+    """What the summary of a moment says of discards."""
+    done = opwatch(*options, "--json", "0.05", "1")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] | None = lines(done.stdout)[-1]["discards"]
+    return found
+
+
+def test_it_is_for_disks_that_are_named_and_take_discards(disk: ScratchDisk) -> None:
+    assert told("--dev", disk.name) is not None
+    assert told("--dev", disk.name, "--no-discards") is None
+    assert told() is None
+    assert told("--discards") is not None
+
+
+def test_a_partition_has_its_own(disk: ScratchDisk) -> None:
+    table = "label: dos\nstart=2048, size=65536\nstart=67584, size=65536\n"
+    subprocess.run(["sfdisk", "-q", disk.node], input=table, text=True, check=True)
+    subprocess.run(["partx", "-u", disk.node], check=True)
+    program = "\n".join(
+        [
+            "from tests.kernel.support.load import discards",
+            *(f"discards('{disk.node}p{n}', {n * 3})" for n in (1, 2)),
+        ]
+    )
+    names = [option for number in (1, 2) for option in ("--dev", f"{disk.name}p{number}")]
+    for _ in range(ATTEMPTS):
+        done = opwatch(*names, "--json", "-q", "--", sys.executable, "-c", program)
+        assert done.returncode == 0, done.stderr
+        found = [summary["discards"] for summary in lines(done.stdout)]
+        if [each["ended"] for each in found] == [3, 6]:
+            break
+    assert [(each["bios"], each["ended"], each["unseen"]) for each in found] == [(3, 3, None), (6, 6, None)]
+    assert [[sender["count"] for sender in each["senders"]] for each in found] == [[3], [6]]

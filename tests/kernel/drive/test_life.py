@@ -1,0 +1,263 @@
+"""Simulated drives come and go, and nothing they leave behind is in the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from opwatch.drive import life, server
+from opwatch.drive.place import Place, places
+from opwatch.errors import OpwatchError, RefusedError, Unsupported
+from tests.kernel.support.drives import MIB, a_name, drive, fio, loops_of, run
+from tests.kernel.support.load import reads, writes
+from tests.kernel.support.watching import lines, opwatch
+from tests.requirements import require_drive
+
+
+@pytest.fixture(autouse=True)
+def _drive() -> None:
+    require_drive()
+
+
+def test_from_create_to_destroy() -> None:
+    name = a_name()
+    made = opwatch("drive", "create", "--size", "64M", "--op", "10%", "--name", name)
+    assert made.returncode == 0, made.stderr
+    device = made.stdout.strip()
+    try:
+        assert device.startswith("/dev/loop")
+        assert int(run("blockdev", "--getsize64", device)) == 64 * MIB
+        writes(device, 7)
+        listed = lines(opwatch("drive", "list", "--json").stdout)[0]["drives"]
+        assert {"name": name, "device": device, "status": "alive", "is_here": True} in listed
+        info = lines(opwatch("drive", "info", name, "--json").stdout)[0]
+        assert (info["schema"], info["name"], info["device"]) == ("opwatch/1", name, device)
+        assert (info["user_bytes"], info["host_bytes"], info["valid_bytes"]) == (64 * MIB, 7 * 4096, 7 * 4096)
+        assert info["op_of_user_ratio"] == pytest.approx(0.1, rel=1e-3)
+        assert info["op_of_physical_ratio"] == pytest.approx(1 / 11, rel=1e-3)
+        assert (info["nand_bytes"], info["waf"], info["erases"]) == (7 * 4096, 1.0, 0)
+        assert (Path(info["log_dir"]) / "log-02").exists()
+        text = opwatch("drive", "info", name).stdout
+        assert "10.00 % as (T-U)/U, 9.09 % as (T-U)/T" in text
+        assert [line for line in text.splitlines() if len(line) > 80] == []
+    finally:
+        gone = opwatch("drive", "destroy", name)
+    assert gone.returncode == 0, gone.stderr
+    assert (gone.stdout, gone.stderr) == ("", "")
+    assert not Place(name).exists()
+    assert loops_of(name) == []
+
+
+def test_limits_of_the_loop_devices_last_user_are_lifted() -> None:
+    with drive() as one:
+        limit = Path(f"/sys/block/{Path(one.device).name}/queue/discard_max_bytes")
+        most = int(limit.read_text())
+        limit.write_text(str(64 << 10))
+        life.destroy(one.name)
+        with drive() as two:
+            # The same number as a rule, but others may be making loop devices too.
+            if two.device == one.device:
+                assert int(limit.read_text()) > most - 4096
+
+
+def test_without_writes_there_is_no_waf() -> None:
+    with drive() as one:
+        info = json.loads(opwatch("drive", "info", one.name, "--json").stdout)
+        assert info["waf"] is None
+        assert info["waf_reason"] == "the host has written nothing"
+
+
+def test_two_at_once() -> None:
+    with drive() as one, drive() as two:
+        assert one.device != two.device
+        writes(one.device, 3)
+        writes(two.device, 5)
+        assert one.truth()["host_writes"] == 3
+        assert two.truth()["host_writes"] == 5
+        assert one.truth()["serial"] != two.truth()["serial"]
+
+
+def test_a_name_is_taken_once() -> None:
+    with drive() as one:
+        again = opwatch("drive", "create", "--size", "64M", "--name", one.name)
+        assert again.returncode == 1
+        assert f"opwatch drive destroy {one.name}" in again.stderr
+        assert one.place.is_alive()
+
+
+def test_one_that_is_mounted_is_not_destroyed(tmp_path: Path) -> None:
+    with drive() as one:
+        run("mkfs.ext4", "-q", one.device)
+        run("mount", one.device, str(tmp_path))
+        try:
+            with pytest.raises(RefusedError, match=str(tmp_path)):
+                life.destroy(one.name)
+            assert one.place.is_alive()
+        finally:
+            run("umount", str(tmp_path))
+        assert life.destroy(one.name) == []
+
+
+def test_killed_while_loaded() -> None:
+    with drive() as one:
+        argv = ["fio", "--name=x", f"--filename={one.device}", "--direct=1", "--ioengine=libaio"]
+        argv += [
+            "--iodepth=32",
+            "--rw=randrw",
+            "--bs=4k",
+            "--time_based",
+            "--runtime=60",
+            "--output=/dev/null",
+        ]
+        load = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+        time.sleep(0.5)
+        assert load.poll() is None
+        one.kill()
+        # I/O errors, and no hang.
+        assert load.wait(10) != 0
+        with pytest.raises(OSError, match="Input/output error"):
+            reads(one.device, 1, start=MIB)
+        listed = opwatch("drive", "list").stdout
+        assert f"{one.name:<16} {one.device:<12} dead" in listed
+        info = opwatch("drive", "info", one.name)
+        assert info.returncode == 1
+        assert f"opwatch drive destroy {one.name}" in info.stderr
+        assert opwatch("drive", "destroy", one.name).returncode == 0
+        assert not one.place.exists()
+        assert loops_of(one.name) == []
+
+
+def test_a_dead_one_does_not_block_its_name(tmp_path: Path) -> None:
+    name = a_name()
+    with drive(name=name) as one:
+        run("mkfs.ext4", "-q", one.device)
+        run("mount", one.device, str(tmp_path))
+        try:
+            one.kill()
+            with drive(name=name) as two:
+                assert two.device != one.device
+                writes(two.device, 3)
+                assert two.truth()["host_writes"] == 3
+        finally:
+            run("umount", str(tmp_path))
+        end = time.monotonic() + 5
+        while Path(f"/sys/block/{Path(one.device).name}/loop").exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not Path(f"/sys/block/{Path(one.device).name}/loop").exists()
+
+
+@pytest.mark.parametrize("stage", ["folder", "mounted", "loop"])
+def test_what_an_interrupted_create_leaves(stage: str) -> None:
+    name = a_name()
+    place = Place(name)
+    place.make()
+    if stage != "folder":
+        pid = server.start(place, ["user_bytes=67108864", "physical_bytes=73400320"])
+        if stage == "loop":
+            run("losetup", "--find", "--direct-io=on", str(place.disk))
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+    assert name in [found.name for found in places()]
+    with drive(name=name) as one:
+        writes(one.device, 3)
+    assert not place.exists()
+
+
+def test_terminated_it_ends_cleanly() -> None:
+    with drive() as one:
+        record = one.place.record()
+        assert record
+        os.kill(record.pid, 15)
+        assert server.wait_dead(one.place, 10)
+        with pytest.raises(OSError, match="Input/output error"):
+            reads(one.device, 1)
+        assert life.destroy(one.name) == []
+        assert not Path(f"/sys/block/{Path(one.device).name}/loop").exists()
+
+
+def test_an_open_device_does_not_keep_the_drive() -> None:
+    with drive() as one:
+        descriptor = os.open(one.device, os.O_RDONLY)
+        try:
+            notes = life.destroy(one.name)
+        finally:
+            os.close(descriptor)
+        assert notes == [f"{one.device} fails all I/O and goes away when it is closed"]
+        assert not one.place.exists()
+
+
+def test_without_the_server_it_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "PROGRAM", Path("/no/such/program"))
+    with pytest.raises(Unsupported, match="libfuse3-dev") as raised:
+        life.create(life.Wanted("x"))
+    assert raised.value.exit_status == 5
+
+
+def test_without_root_it_says_so() -> None:
+    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]
+    for verb in (["create"], ["destroy", "x"]):
+        done = subprocess.run(
+            [*command, sys.executable, "-m", "opwatch", "drive", *verb],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",
+            env=os.environ | {"PYTHONPATH": os.getcwd()},
+        )
+        assert done.returncode == 4, done.stderr
+        assert "root" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_bad_sizes_leave_nothing() -> None:
+    name = a_name()
+    for options in (["--size", "1000"], ["--op", "7"], ["--op", "0%"], ["--size", "4M", "--op", "0.01%"]):
+        done = opwatch("drive", "create", "--name", name, *options)
+        assert done.returncode == 2, done.stderr
+        assert not Place(name).exists()
+    with pytest.raises(OpwatchError, match="there is no drive"):
+        life.destroy(name)
+
+
+def test_no_data_keeps_none_and_little_memory() -> None:
+    with drive(1 << 40, "7%", no_data=True) as one:
+        assert fio(one.device, "--rw=write", "--bs=1m", "--size=64m").returncode == 0
+        record = one.place.record()
+        assert record
+        status = Path(f"/proc/{record.pid}/status").read_text()
+        # Everything it could ever touch, all its tables included.
+        peak_kib = int(status.split("VmPeak:")[1].split()[0])
+        assert peak_kib * 1024 < 2.5 * 2**30
+        assert one.truth()["valid_bytes"] == 64 * MIB
+        # Made-up data where there is data, zeroes elsewhere.
+        run("blkdiscard", "-o", "4k", "-l", "4k", one.device)
+        with Path(one.device).open("rb") as node:
+            assert [any(node.read(4096)) for _ in range(3)] == [True, False, True]
+        run("cmp", "-n", str(MIB), "-i", f"{64 * MIB}:0", one.device, "/dev/zero")
+
+
+def test_without_data_an_ignored_trim_reads_as_zeroes_too() -> None:
+    for mode, is_data in (("ignore", False), ("keep", True)):
+        with drive(faults=(f"trim={mode}",), no_data=True) as one:
+            assert fio(one.device, "--rw=write", "--bs=64k", "--size=1m").returncode == 0
+            run("blkdiscard", "-o", "4k", "-l", "8k", one.device)
+            with Path(one.device).open("rb") as node:
+                assert [any(node.read(4096)) for _ in range(4)] == [True, is_data, is_data, True]
+            assert one.truth()["valid_bytes"] == MIB
+
+
+def test_the_valid_map_is_the_drives_own() -> None:
+    with drive(64 * MIB + 12288) as one:
+        assert fio(one.device, "--rw=write", "--bs=4k", "--size=1m", "--offset=8k").returncode == 0
+        run("blkdiscard", "-o", "16k", "-l", "4k", one.device)
+        bits = one.place.mount.joinpath("valid-map").read_bytes()
+        assert len(bits) == (64 * MIB // 4096 + 3 + 7) // 8
+        mapped = {at for at in range(len(bits) * 8) if bits[at // 8] >> at % 8 & 1}
+        assert mapped == set(range(2, 258)) - {4}
+        assert len(mapped) * 4096 == one.truth()["valid_bytes"]

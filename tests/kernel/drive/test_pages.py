@@ -1,0 +1,95 @@
+"""The log pages of a loaded drive against the core's own counts: exact up to each page's step."""
+
+from __future__ import annotations
+
+import pytest
+
+from opwatch.collectors.firmware.simulated import find_simulated
+from opwatch.counters.decode import endurance, fdp, identify, ocp, smart_log
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
+from tests.kernel.support.drives import MIB, Drive, drive, fio, run
+from tests.kernel.support.load import BLOCK, discards, reads, writes
+from tests.requirements import require_drive
+
+
+@pytest.fixture(autouse=True)
+def _drive() -> None:
+    require_drive()
+
+
+def units(n_bytes: int, unit: int) -> int:
+    return -(-n_bytes // unit)
+
+
+def namespace(one: Drive) -> identify.Namespace:
+    return identify.decode_namespace(one.pages.identify(identify.NAMESPACE, 1))
+
+
+def test_pages_show_the_truth() -> None:
+    with drive() as one:
+        load = ("--rw=randrw", "--rwmixread=10", "--bs=4k", "--iodepth=32", "--norandommap")
+        assert fio(one.device, *load, "--io_size=200m", "--size=64m").returncode == 0
+        truth = one.truth()
+        smart = smart_log.decode_smart_log(one.pages.get_log(smart_log.LID, smart_log.LENGTH))
+        group = endurance.decode_endurance_group(one.pages.get_log(endurance.LID, endurance.LENGTH))
+        placement = fdp.decode_fdp_statistics(one.pages.get_log(fdp.LID, fdp.LENGTH))
+        cloud = ocp.decode_c0(one.pages.get_log(ocp.LID, ocp.LENGTH))
+        assert isinstance(cloud, ocp.CloudLog)
+        host, nand = truth["host_write_bytes"], truth["nand_write_bytes"]
+        assert nand > 1.5 * host > 150 * MIB
+        assert smart.data_units_written == units(host, 512_000)
+        assert smart.data_units_read == units(truth["host_read_bytes"], 512_000)
+        assert (smart.write_commands, smart.read_commands) == (truth["host_writes"], truth["host_reads"])
+        assert group.data_units_written == units(host, 10**9)
+        assert group.media_units_written == units(nand, 10**9)
+        assert (placement.host_bytes_written, placement.media_bytes_written) == (host, nand)
+        assert placement.media_bytes_erased == truth["erases"] * truth["superblock_bytes"]
+        assert (cloud.media_written, cloud.media_read) == (nand, truth["nand_read_bytes"])
+        assert (cloud.erase_min, cloud.erase_max) == (truth["erase_min"], truth["erase_max"])
+        # The write amplification of the pages, within what their steps allow.
+        assert cloud.media_written
+        waf = cloud.media_written / (units(host, 512_000) * 512_000)
+        assert waf == pytest.approx(nand / host, rel=512_000 / host)
+
+
+def test_the_kernels_count_is_the_drives() -> None:
+    with drive() as one:
+        writes(one.device, 23)
+        reads(one.device, 11)
+        discards(one.device, 7)
+        truth = one.truth()
+        assert (truth["host_writes"], truth["host_write_bytes"]) == (23, 23 * BLOCK)
+        assert truth["host_reads"] >= 11
+        assert (truth["trims"], truth["trim_bytes"]) == (7, 7 << 19)
+        # 23 blocks were written in the first 1 MiB, and the first trim took its first half.
+        assert truth["valid_bytes"] == 0
+
+
+def test_namespace_use_is_live() -> None:
+    with drive() as one:
+        before = namespace(one)
+        assert (before.size_lbas, before.used_lbas, before.lba_bytes) == (64 * MIB // 512, 0, 512)
+        writes(one.device, 5, MIB, step=MIB)
+        assert namespace(one).used_lbas == 5 * MIB // 512
+        discards(one.device, 3, MIB)
+        assert namespace(one).used_lbas == 2 * MIB // 512
+
+
+def test_identity() -> None:
+    with drive() as one:
+        controller = one.pages.identify(identify.CONTROLLER, 0)
+        assert controller[4:24].decode().strip() == one.truth()["serial"]
+        assert controller[24:64].decode().strip() == "opwatch simulated SSD"
+        assert int.from_bytes(controller[280:296], "little") == 64 * MIB
+
+
+def test_found_from_a_partition_and_from_nothing_else() -> None:
+    with drive() as one, ScratchDisk(16 * MIB) as other:
+        run("sh", "-c", f"echo 2048,40960 | sfdisk -q {one.device}")
+        run("partx", "--update", one.device)
+        part = Devices().resolve(f"{one.device}p1")
+        found = find_simulated(part)
+        assert found
+        assert found.folder == one.pages.folder
+        assert find_simulated(Devices().resolve(other.node)) is None

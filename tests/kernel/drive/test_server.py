@@ -1,0 +1,287 @@
+"""The process behind a drive: stopped, upgraded, in other namespaces, and asked by many at once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opwatch.drive import life, nodes, server
+from opwatch.drive.place import ROOT, Place
+from opwatch.drive.process import server_of
+from opwatch.errors import RefusedError
+from opwatch.host.mountspaces import Survey
+from tests.kernel.support.drives import Drive, drive, fio, loops_of, run
+from tests.kernel.support.guard import guarded
+from tests.kernel.support.load import writes
+from tests.kernel.support.watching import opwatch
+from tests.requirements import require_drive
+
+# Far below the deadlines of the commands themselves, and above what a loaded machine needs.
+AT_ONCE_S = 30
+
+
+@pytest.fixture(autouse=True)
+def _drive() -> None:
+    require_drive()
+
+
+@contextlib.contextmanager
+def stopped(one: Drive) -> Iterator[int]:
+    with server_of(one.place) as process:
+        assert process
+        pid = process.pid
+        os.kill(pid, signal.SIGSTOP)
+        while not process.is_stopped():
+            time.sleep(0.01)
+    try:
+        yield pid
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_a_stopped_server_hangs_no_command(tmp_path: Path) -> None:
+    with drive(state=tmp_path / "drive.state") as one, stopped(one) as pid:
+        for words in (("info", one.name), ("fault", one.name, "trim=lazy"), ("destroy", one.name)):
+            begin = time.monotonic()
+            done = opwatch("drive", *words)
+            assert done.returncode == 1, (words, done.stderr)
+            assert f"kill -CONT {pid}" in done.stderr
+            assert time.monotonic() - begin < AT_ONCE_S
+        # Nobody else waits for it, and it is as it was when it goes on.
+        with drive() as two:
+            assert two.place.is_alive()
+        os.kill(pid, signal.SIGCONT)
+        assert one.truth()["host_writes"] == 0
+
+
+def test_a_stopped_drive_with_nothing_to_save_is_removed() -> None:
+    with drive() as one, stopped(one) as pid:
+        load = subprocess.Popen(
+            ["dd", "if=/dev/zero", f"of={one.device}", "bs=4k", "count=64", "oflag=direct"],
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(0.2)
+        begin = time.monotonic()
+        done = opwatch("drive", "destroy", one.name)
+        assert done.returncode == 0, done.stderr
+        assert time.monotonic() - begin < AT_ONCE_S
+        assert load.wait(10) != 0
+        assert not one.place.exists()
+        assert not Path(f"/proc/{pid}").exists() or Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+
+
+def test_an_upgraded_server_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "opwatch-drive-server"
+    shutil.copy(server.PROGRAM, program)
+    original = server.PROGRAM
+    monkeypatch.setattr(server, "PROGRAM", program)
+    with drive() as one:
+        # Replaced while it runs, as by an upgrade.
+        program.unlink()
+        monkeypatch.setattr(server, "PROGRAM", original)
+        held = os.open(one.device, os.O_RDONLY)
+        try:
+            life.destroy(one.name)
+        finally:
+            os.close(held)
+        assert not one.place.exists()
+        with server_of(one.place) as process:
+            assert process is None
+
+
+def test_another_process_of_its_number_is_left_alone() -> None:
+    with drive() as one, subprocess.Popen(["sleep", "60"]) as other:
+        try:
+            record = one.place.record()
+            assert record
+            one.place.write_record(
+                type(record)(one.name, record.device, other.pid, None, False, record.diskseq)
+            )
+            held = os.open(one.device, os.O_RDONLY)
+            life.destroy(one.name)
+            os.close(held)
+            assert other.poll() is None
+            assert not one.place.exists()
+        finally:
+            other.kill()
+
+
+@contextlib.contextmanager
+def namespace(script: str) -> Iterator[subprocess.Popen[str]]:
+    """A shell in a mount namespace of its own, that has done its part."""
+    shell = subprocess.Popen(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f"{script}; echo ready; read line"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert shell.stdout
+        assert "ready\n" in iter(shell.stdout.readline, "")
+        yield shell
+    finally:
+        shell.communicate("\n", timeout=30)
+
+
+def test_mounted_in_another_namespace_it_is_in_use(tmp_path: Path) -> None:
+    with drive() as one:
+        run("mkfs.ext4", "-q", one.device)
+        with namespace(f"mount {one.device} {tmp_path}") as shell:
+            assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
+            with pytest.raises(
+                RefusedError, match=f"{tmp_path} in the mount namespace of process {shell.pid}"
+            ):
+                life.destroy(one.name)
+            assert opwatch("drive", "destroy", one.name).returncode == 3
+            assert one.place.is_alive()
+        assert life.destroy(one.name) == []
+
+
+def test_destroy_all_in_a_namespace_leaves_the_hosts_devices() -> None:
+    with drive() as one:
+        done = subprocess.run(
+            [
+                *("unshare", "--mount", "--propagation", "private", "sh", "-ec"),
+                f"mount -t tmpfs none /run && exec {sys.executable} -m opwatch drive destroy --all",
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert loops_of(one.name) == [Path(one.device).name]
+        writes(one.device, 3)
+        assert one.truth()["host_writes"] == 3
+
+
+def test_one_read_is_one_answer() -> None:
+    with drive() as one:
+        argv = [
+            "fio",
+            "--name=x",
+            f"--filename={one.device}",
+            "--direct=1",
+            "--ioengine=libaio",
+            "--rw=randwrite",
+        ]
+        argv += [
+            "--iodepth=32",
+            "--bs=4k",
+            "--time_based",
+            "--runtime=5",
+            "--output=/dev/null",
+            "--norandommap",
+        ]
+        load = subprocess.Popen(argv)
+        path = one.place.mount / "truth.json"
+        for _ in range(300):
+            # A byte at a time, or nearly: whatever the numbers do meanwhile.
+            with path.open("rb", buffering=0) as file:
+                text = b""
+                while part := file.read(97):
+                    text += part
+            json.loads(text)
+        assert load.wait() == 0
+        # Who keeps it open and goes back to its start is told what is true now.
+        with path.open("rb", buffering=0) as file:
+            before = json.loads(file.read(1 << 16))["host_writes"]
+            writes(one.device, 3)
+            file.seek(0)
+            assert json.loads(file.read(1 << 16))["host_writes"] == before + 3
+
+
+def test_a_stray_file_is_named(tmp_path: Path) -> None:
+    with drive() as one:
+        stray = one.place.folder / "stray"
+        stray.write_text("precious")
+        done = opwatch("drive", "destroy", one.name)
+        assert done.returncode == 1
+        assert "Traceback" not in done.stderr
+        assert str(one.place.folder) in done.stderr
+        stray.unlink()
+        assert opwatch("drive", "destroy", one.name).returncode == 0
+
+
+def test_its_folder_is_for_root_alone() -> None:
+    with drive() as one:
+        assert one.place.folder.stat().st_mode & 0o7777 == 0o700
+        assert one.place.lock_path.stat().st_mode & 0o7777 == 0o600
+        done = subprocess.run(
+            [
+                "setpriv",
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+                "flock",
+                "-n",
+                one.place.lock_path,
+                "true",
+            ],
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode != 0
+
+
+def test_ties_are_broken_as_chosen() -> None:
+    with drive(config={"tie": 1}) as one:
+        assert fio(one.device, "--rw=randwrite", "--bs=4k", "--io_size=100m", "--norandommap").returncode == 0
+        assert one.truth()["gc_victims"] > 0
+
+
+def test_what_no_drive_serves_is_swept_unless_it_may_be_mounted_out_of_sight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with drive() as one:
+        device = Path(one.device).name
+        one.kill()
+        # Its folder is gone from where we look, as that of another mount namespace is.
+        run("mount", "-t", "tmpfs", "none", str(ROOT))
+        try:
+            monkeypatch.setattr(nodes, "survey", lambda _: Survey((), ("the host of a container",)))
+            [note] = [note for note in life.sweep() if one.device in note]
+            assert "may be mounted where this cannot look (the host of a container)" in note
+            assert f"losetup --detach {one.device}" in note
+            assert loops_of(one.name) == [device]
+            monkeypatch.setattr(nodes, "survey", lambda _: Survey((), ()))
+            assert not any(one.device in note for note in life.sweep())
+            assert loops_of(one.name) == []
+        finally:
+            run("umount", str(ROOT))
+
+
+def test_from_another_namespace_it_says_where_the_drive_is(tmp_path: Path) -> None:
+    name = f"test-elsewhere-{os.getpid()}"
+    create = (
+        f"{sys.executable} -m opwatch drive create --name {name} --size 64M --op 10% --state {tmp_path}/s"
+    )
+    with guarded("drive", name), namespace(create):
+        try:
+            record = Place(name).record()
+            assert record
+            for words in (["info", name], ["fault", name, "trim=lazy"], ["destroy", name]):
+                done = opwatch("drive", *words)
+                assert done.returncode == (3 if words[0] == "destroy" else 1)
+                assert f"nsenter --mount --target {record.pid} opwatch drive {words[0]} {name}" in done.stderr
+                assert "No such file" not in done.stderr
+            assert (
+                f"{name:<16} {record.device:<12} alive, not mounted here" in opwatch("drive", "list").stdout
+            )
+            assert Place(name).is_alive()
+            there = ["nsenter", "--mount", "--target", str(record.pid), sys.executable, "-m", "opwatch"]
+            assert f"drive      {name}" in run(*there, "drive", "info", name)
+        finally:
+            life.destroy(name, save=False)
+        assert not Place(name).exists()
+        assert loops_of(name) == []

@@ -1,0 +1,83 @@
+"""With real timing a drive is as slow as what it is made of. Bounds from above only: hosts may be slower."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from opwatch.collectors.fio.fio import run_fio
+from tests.kernel.support.drives import MIB, drive
+from tests.kernel.support.load import reads, writes
+from tests.kernel.support.watching import opwatch
+from tests.requirements import require_drive
+
+
+@pytest.fixture(autouse=True)
+def _drive() -> None:
+    require_drive()
+
+
+def test_writes_are_as_fast_as_the_dies_program() -> None:
+    config = {"service.dies": 2, "service.buffer_bytes": MIB, "service.jitter_permille": 0}
+    with drive(128 * MIB, "28%", config=config, words=("timing",)) as one:
+        load = ("--rw=write", "--bs=64k", "--iodepth=8", "--ioengine=libaio", "--size=100m")
+        result = run_fio(one.device, load)
+        # Two planes of 16 KiB in 0.7 ms on each of two dies; the last MiB may still be in the buffer.
+        floor_s = (100 - 1) * MIB / (2 * 2 * 16384) * 0.7e-3
+        assert result.seconds > floor_s * 0.98
+
+
+def test_reads_take_the_time_of_a_die() -> None:
+    config = {"service.read_ns": 5_000_000}
+    with drive(config=config, words=("timing",)) as one:
+        writes(one.device, 40)
+        begin = time.monotonic()
+        reads(one.device, 40)
+        assert time.monotonic() - begin > 40 * 5e-3
+        # Nothing is there to be read from flash.
+        begin = time.monotonic()
+        reads(one.device, 40, start=8 * MIB)
+        assert time.monotonic() - begin < 40 * 5e-3
+
+
+def test_off_means_at_once() -> None:
+    with drive(config={"service.read_ns": 50_000_000}) as one:
+        writes(one.device, 40)
+        begin = time.monotonic()
+        reads(one.device, 40)
+        assert time.monotonic() - begin < 40 * 50e-3
+
+
+def test_it_says_when_the_host_was_the_limit() -> None:
+    quick = {"service.latency_ns": 100, "service.read_ns": 1, "service.command_ns": 1}
+    with drive(config=quick, words=("timing",)) as one:
+        # No host answers within a tenth of a microsecond. Nothing is there to be read from flash.
+        reads(one.device, 40)
+        truth = one.truth()
+        assert truth["timing"] == 1
+        assert truth["answers_timed"] >= 40
+        assert truth["answers_late"] > truth["answers_timed"] // 2
+        assert truth["answers_late_ns"] >= truth["answers_late_max_ns"] > 0
+        text = opwatch("drive", "info", one.name).stdout
+        assert f"% of {one.truth()['answers_timed']} answers" in text
+        assert "the host was the limit for" in text
+        assert json.loads(opwatch("drive", "info", one.name, "--json").stdout)["answers_late"] > 0
+
+
+def test_a_slow_drive_is_kept_time_of() -> None:
+    with drive(config={"service.latency_ns": 100_000_000}, words=("timing",)) as one:
+        reads(one.device, 10)
+        truth = one.truth()
+        assert truth["answers_due_ns"] >= 10 * 100_000_000
+        # Ten milliseconds late is late: a host that does much else may be, now and then.
+        assert truth["answers_late"] <= truth["answers_timed"] // 2
+
+
+def test_without_timing_nothing_is_late() -> None:
+    with drive() as one:
+        reads(one.device, 10)
+        truth = one.truth()
+        assert (truth["timing"], truth["answers_timed"], truth["answers_late"]) == (0, 0, 0)
+        assert "timing" not in opwatch("drive", "info", one.name).stdout

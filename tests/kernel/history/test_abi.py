@@ -1,0 +1,38 @@
+"""The layouts of the history programs that Python reads, against the types in the built object."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from opwatch.trim.history.changes import RECORD, Change, Kind, Loss
+
+HEADER = Path(__file__).parents[3] / "bpf/abi/history.h"
+OBJECT = Path(__file__).parents[3] / "build" / "bpf" / "history.bpf.o"
+
+
+def types() -> dict[str, dict[str, Any]]:
+    dump = subprocess.check_output(["bpftool", "--json", "btf", "dump", "file", str(OBJECT)])
+    return {t["name"]: t for t in json.loads(dump)["types"] if t["kind"] == "STRUCT"}
+
+
+def test_records_and_losses_have_the_fields_of_the_header() -> None:
+    found = types()
+    change = found["ow_change"]
+    assert change["size"] == RECORD.size
+    assert [member["name"] for member in change["members"]] == list(Change._fields)
+    assert [member["bits_offset"] // 8 for member in change["members"]] == [0, 8, 16, 24, 28, 29, 30]
+    assert [member["name"] for member in found["ow_history_loss"]["members"]] == list(Loss._fields)
+
+
+def test_kinds_are_numbered_alike() -> None:
+    """The object knows them as numbers only: their names stand in the header."""
+    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+    body = re.search(r"enum ow_change_kind {(.*?)}", text, re.S)
+    assert body
+    names = [each.strip().removeprefix("OW_CHANGE_") for each in body[1].split(",") if each.strip()]
+    assert names == list(Kind.__members__)
+    assert [int(kind) for kind in Kind] == list(range(len(Kind)))

@@ -1,0 +1,263 @@
+"""`opwatch trim record` and `trim stale --history` against the simulated drive's own map."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import random
+import struct
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.history import changes
+from opwatch.collectors.history.changes import ChangeTracer
+from opwatch.collectors.history.file import read_history
+from opwatch.collectors.history.recording import Recording
+from opwatch.collectors.space.fitrim import fitrim, mounted_at
+from opwatch.collectors.space.free_space import read_free_space
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
+from opwatch.trim.history.changes import Change, Kind, decode
+from opwatch.trim.history.sectormap import State
+from opwatch.trim.space.extents import Extents
+from tests.kernel.support.drives import MIB, Drive, drive, run
+from tests.kernel.support.filesystems import KINDS, free_of, held, make, mounted, use
+from tests.kernel.support.load import BLKDISCARD, BLKZEROOUT, discards, flushes, opened, reads, writes
+from tests.kernel.support.recordings import command, recorded, recorder
+from tests.kernel.support.watching import ATTEMPTS
+from tests.requirements import require_drive
+
+SIZE = 320 * MIB
+
+
+def map_of(one: Drive) -> Extents:
+    """What the simulated drive holds, by its own map."""
+    bits = (one.place.mount / "valid-map").read_bytes()
+    units = (at * 8 + bit for at, byte in enumerate(bits) if byte for bit in range(8) if byte >> bit & 1)
+    return Extents.in_order((unit * 4096, (unit + 1) * 4096) for unit in units)
+
+
+# --- the programs ---
+
+
+def seen(disk: ScratchDisk, load: Callable[[], None]) -> list[Change]:
+    tracer = ChangeTracer(Devices().resolve(disk.node))
+    try:
+        load()
+        return [Change(*fields) for fields in decode(tracer.drain()[0])]
+    finally:
+        tracer.close()
+
+
+def test_every_kind_is_told_a_prime_number_of_times(disk: ScratchDisk) -> None:
+    def load() -> None:
+        writes(other.node, 5)
+        reads(disk.node, 23)
+        writes(disk.node, 29, size=8192, step=8192)
+        writes(disk.node, 7, flags=os.O_DSYNC)
+        discards(disk.node, 13)
+        discards(disk.node, 1, request=BLKZEROOUT)
+        flushes(disk.node, 11)
+
+    with ScratchDisk(64 * MIB) as other:
+        for _ in range(ATTEMPTS):
+            found = seen(disk, load)
+            if len(found) >= 29 + 7 + 13 + 1:
+                break
+    places: dict[int, list[tuple[int, int]]] = {}
+    for each in found:
+        if each.status == 0:
+            places.setdefault(each.kind, []).append((each.sector, each.sectors))
+        assert 0 < each.begin_ns < each.end_ns
+    expected = [(at * 16, 16) for at in range(29)] + [(at * 8, 8) for at in range(7)]
+    # What cannot be zeroed in place is written.
+    [zeroed] = [each for each in found if each.kind == Kind.ZEROES]
+    assert places[Kind.WRITE][:36] == expected
+    assert places[Kind.DISCARD] == [(at * 2048, 1024) for at in range(13)]
+    assert (zeroed.sector, zeroed.sectors, zeroed.status) == (0, 1024, 1)
+
+
+def test_a_full_ring_is_a_loss_and_no_silence(
+    disk: ScratchDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "_RING_BYTES", 4096)
+
+    def load() -> None:
+        discards(disk.node, 3)
+        writes(disk.node, 500)
+
+    recording = recorded(disk.node, tmp_path / "x", load)
+    assert any("room" in why for why in recording.history.forgotten)
+    assert not recording.history.map.extents(State.TRIMMED)
+    # What was written stays written, whatever else was written.
+    assert recording.history.map.extents(State.WRITTEN).total > 0
+    assert recording.state().written_slack is not None
+
+
+# --- against the drive ---
+
+
+def scatter(device: str, seed: int) -> None:
+    """Writes and discards of whole units of the drive, many on the same places."""
+    rng = random.Random(seed)
+    pattern = mmap.mmap(-1, MIB)
+    pattern.write(rng.randbytes(MIB))
+    with opened(device) as descriptor:
+        fcntl.ioctl(descriptor, BLKDISCARD, struct.pack("=QQ", 0, SIZE))
+        for _ in range(400):
+            at = rng.randrange(SIZE // 4096) * 4096
+            length = min(rng.choice((4096, 12288, 65536, MIB)), SIZE - at)
+            if rng.random() < 0.6:
+                os.pwritev(descriptor, [memoryview(pattern)[:length]], at)
+            else:
+                fcntl.ioctl(descriptor, BLKDISCARD, struct.pack("=QQ", at, length))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_map_is_the_drives_own(seed: int, tmp_path: Path) -> None:
+    require_drive()
+    with drive(SIZE, "7%") as one:
+        recording = recorded(one.device, tmp_path / "x", lambda: scatter(one.device, seed))
+        assert not recording.history.forgotten
+        truth = map_of(one)
+        assert truth.total > MIB
+        assert recording.history.map.extents(State.WRITTEN) == truth
+        assert recording.history.map.extents(State.TRIMMED) == truth.gaps(0, SIZE)
+        look = recording.state()
+        assert (look.written_slack, look.discarded_slack) == (0, 0)
+        saved, alive = read_history(tmp_path / "x")
+        assert not alive
+        assert saved.map.extents(State.WRITTEN) == truth
+
+
+def churn(device: str, seed: int) -> None:
+    """Writes and discards on few places, from several threads that know nothing of each other."""
+
+    def one(number: int) -> None:
+        rng = random.Random(seed * 10 + number)
+        pattern = mmap.mmap(-1, 65536)
+        pattern.write(rng.randbytes(65536))
+        with opened(device) as descriptor:
+            for _ in range(300):
+                at, length = rng.randrange(512) * 4096, rng.choice((4096, 65536))
+                if rng.random() < 0.6:
+                    os.pwritev(descriptor, [memoryview(pattern)[:length]], at)
+                else:
+                    fcntl.ioctl(descriptor, BLKDISCARD, struct.pack("=QQ", at, length))
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(one, range(6)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_met_on_its_way_is_not_known_and_all_else_is_right(seed: int, tmp_path: Path) -> None:
+    require_drive()
+    with drive(SIZE, "7%") as one:
+        recording = recorded(one.device, tmp_path / "x", lambda: churn(one.device, seed))
+        assert not recording.history.forgotten
+        truth, map_ = map_of(one), recording.history.map
+        assert not map_.extents(State.WRITTEN) - truth
+        assert not map_.extents(State.TRIMMED) & truth
+        # And that is most of it.
+        assert map_.extents(State.WRITTEN).total > MIB // 2
+        assert map_.extents(State.TRIMMED).total > MIB // 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_systems_stale_space_is_exact(kind: str, tmp_path: Path) -> None:
+    require_drive()
+    path, point = tmp_path / "x", tmp_path / "mnt"
+    point.mkdir()
+    with drive(SIZE, "7%") as one:
+
+        def load() -> None:
+            if os.path.ismount(point):
+                run("umount", str(point))
+            discards(one.device, 1, length=SIZE)
+            make(kind, one.device)
+            run("mount", "-o", "nodiscard", one.device, str(point))
+            use(point, 1)
+            fitrim(mounted_at(str(point)))
+            use(point, 2)
+
+        try:
+            recording = recorded(one.device, path, load)
+            assert not recording.history.forgotten
+            found = command("stale", str(point), "--history", str(path))
+            truth = held(one, free_of(point))
+            assert truth > 10 * MIB
+            stale = found["stale_bytes"]
+            assert stale["low"] <= truth <= stale["high"]
+            # What is not known was zeroed, and lies where the file system was made.
+            assert stale["high"] - stale["low"] == found["unknown_bytes"] <= MIB
+            assert found["exact"] is (found["unknown_bytes"] == 0)
+            assert found["exact"] is (stale["value"] is not None)
+            [part] = found["drives"]
+            assert (part["doubts"], part["history"]) == ([], str(path))
+            assert found["physical_bytes"] == one.truth()["physical_bytes"]
+        finally:
+            run("umount", str(point))
+
+
+def test_a_recording_that_goes_on_is_read(tmp_path: Path) -> None:
+    """The reader waits for what it has just had written down."""
+    require_drive()
+    path, point = tmp_path / "x", tmp_path / "mnt"
+    point.mkdir()
+    with drive(SIZE, "7%") as one:
+        for _ in range(ATTEMPTS):
+            discards(one.device, 1, length=SIZE)
+            with recorder(one.device, path) as process:
+                discards(one.device, 1, length=SIZE)
+                make("ext4", one.device)
+                with mounted(one.device, point):
+                    use(point, 3)
+                    (point / "last").write_bytes(bytes(MIB))
+                    found = command("stale", str(point), "--history", str(path))
+                    truth = held(one, free_of(point))
+                    assert process.poll() is None
+            [part] = found["drives"]
+            if not part["forgotten"]:
+                break
+            path.unlink()
+        assert part["doubts"] == found["notes"] == []
+        assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+        assert found["unknown_bytes"] <= MIB
+
+
+def test_each_disk_of_a_file_system_needs_its_own(tmp_path: Path) -> None:
+    require_drive()
+    point, files = tmp_path / "mnt", [tmp_path / "one", tmp_path / "two"]
+    point.mkdir()
+    with drive(SIZE, "7%") as one, drive(SIZE, "7%") as two:
+        devices = Devices()
+        found = [devices.resolve(each.device) for each in (one, two)]
+        recordings = [Recording(devices, *pair) for pair in zip(found, files, strict=True)]
+        try:
+            for each in (one, two):
+                discards(each.device, 1, length=SIZE)
+            make("btrfs", one.device, two.device)
+            with mounted(one.device, point):
+                use(point, 4)
+                assert all(recording.look() for recording in recordings)
+                for recording in recordings:
+                    recording.close()
+                both = command("stale", str(point), "--history", str(files[0]), "--history", str(files[1]))
+                alone = command("stale", str(point), "--history", str(files[0]))
+                free = read_free_space(mounted_at(str(point))).extents
+                truth = [held(each, free[at.dev]) for each, at in zip((one, two), found, strict=True)]
+        finally:
+            for recording in recordings:
+                recording.close()
+        assert both["stale_bytes"]["low"] <= sum(truth) <= both["stale_bytes"]["high"]
+        assert sum(truth) > 10 * MIB
+        # The host may have lost events, and then more is unknown.
+        if not any(recording.history.forgotten for recording in recordings):
+            assert both["unknown_bytes"] <= MIB
+        [other] = [part for part in alone["drives"] if part["history"] is None]
+        assert (other["stale_bytes"], other["unknown_bytes"]) == (None, free[found[1].dev].total)
+        assert alone["stale_bytes"]["low"] <= truth[0]

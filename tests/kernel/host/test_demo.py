@@ -1,0 +1,104 @@
+"""`make demo`: nothing is left of one that is killed, and nobody else's drive is taken for its own."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from opwatch.drive.place import Place, places
+from opwatch.host.mountspaces import survey
+from opwatch.tools import demo_drive
+from tests.kernel.support.drives import MIB, drive, loops_of
+from tests.requirements import require_drive
+
+
+@pytest.fixture(autouse=True)
+def _drive() -> None:
+    require_drive()
+
+
+CONFIG = {"user_bytes": 16 * MIB, "physical_bytes": 20 * MIB}
+
+
+def of_process(pid: int) -> list[str]:
+    """The drives of the demo that is, or was, this process."""
+    return [place.name for place in places() if place.name.startswith(f"demo-{pid}-")]
+
+
+def test_a_drive_of_a_demo_is_gone_afterwards() -> None:
+    with demo_drive.own_drive(CONFIG, (), print) as (record, device):
+        assert of_process(os.getpid()) == [record.name]
+        device.require_same()
+        claim = demo_drive.CLAIMS / record.name
+        assert (claim.stat().st_mode & 0o777, claim.stat().st_uid) == (0o600, 0)
+        # It is claimed: to clean up leaves it alone.
+        demo_drive.remove_leftovers(print)
+        assert Place(record.name).is_alive()
+    assert not Place(record.name).exists()
+    assert not claim.exists()
+
+
+def test_a_drive_that_bears_such_a_name_is_nobodys() -> None:
+    """As today's users may call theirs: there is no process of this number."""
+    with drive(16 * MIB, name="demo-99999999") as one:
+        demo_drive.remove_leftovers(print)
+        assert one.place.is_alive()
+
+
+def test_another_drive_of_a_claimed_name_is_left_alone() -> None:
+    with drive(16 * MIB, name=f"demo-{os.getpid()}-other") as one:
+        claim = demo_drive.CLAIMS / one.name
+        claim.parent.mkdir(parents=True, exist_ok=True)
+        claim.touch(mode=0o600)
+        record = one.place.record()
+        assert record
+        server = demo_drive.life_of(record.pid)
+        assert server
+        claim.write_text(f"[{server.pid}, {server.started_ticks + 1}]")
+        demo_drive.remove_leftovers(print)
+        assert one.place.is_alive()
+        assert not claim.exists()
+        # The same claim to this very server is one to this drive.
+        claim.write_text(f"[{server.pid}, {server.started_ticks}]")
+        demo_drive.remove_leftovers(print)
+        assert not one.place.exists()
+
+
+def _backing(loop: str) -> str | None:
+    try:
+        return Path(f"/sys/block/{loop}/loop/backing_file").read_text()
+    except OSError:
+        return None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_a_demo_that_is_killed_nothing_is_left(seed: int) -> None:
+    moment_s = random.Random(seed).uniform(0.2, 1.5) * (seed + 1)
+    command = [sys.executable, "-m", "opwatch.tools.demo"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as demo:
+        time.sleep(moment_s)
+        loops = {loop for name in of_process(demo.pid) for loop in loops_of(name)}
+        assert demo.poll() is None
+        demo.kill()
+        demo.wait()
+    prefix = f"demo-{demo.pid}-"
+    end = time.monotonic() + 40
+    while time.monotonic() < end:
+        left = [
+            *of_process(demo.pid),
+            *(path.name for path in demo_drive.CLAIMS.glob(f"{prefix}*")),
+            *(loop for loop in loops if prefix in (_backing(loop) or "")),
+        ]
+        if not left:
+            break
+        time.sleep(0.1)
+    assert not left, (moment_s, left)
+    numbers = [tuple(map(int, Path(f"/sys/block/{loop}/dev").read_text().split(":"))) for loop in loops]
+    mounts = survey([(major, minor) for major, minor in numbers]).mounts
+    assert not [each for each in mounts if str(demo_drive.CLAIMS) == each.mount.point]

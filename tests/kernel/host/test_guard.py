@@ -1,0 +1,81 @@
+"""Of a test run that is killed nothing is left: no loop device, no mount, no drive and no folder."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from opwatch.drive.place import Place
+from tests.requirements import require_drive
+
+# Round after round, as the tests do it, until it is killed.
+_RUN = """
+import sys
+from pathlib import Path
+from opwatch.host.scratch import ScratchDisk
+from tests.kernel import guard, trims
+from tests.kernel.support.drives import drive
+guard.enter_own_namespace()
+while True:
+    with trims.folder() as home, ScratchDisk(64 << 20) as disk, trims.mounted(disk.node, "ext4"):
+        print("folder", home, flush=True)
+        print("loop", disk.name, flush=True)
+        (home / "image").write_bytes(bytes(1 << 20))
+        with trims.loop(home / "image") as node:
+            print("loop", Path(node).name, flush=True)
+            with drive(16 << 20) as one, trims.mounted(one.device, "ext4"):
+                print("drive", one.name, flush=True)
+                print("loop", Path(one.device).name, flush=True)
+                print("round", "done", flush=True)
+"""
+
+
+def _backing(loop: str) -> str | None:
+    try:
+        return Path(f"/sys/block/{loop}/loop/backing_file").read_text()
+    except OSError:
+        return None
+
+
+def _mounts(pid: int) -> list[str]:
+    """Mounts that any process but those of the run could see."""
+    text = Path("/proc/self/mountinfo").read_text()
+    return [line for line in text.split("\n") if f"/test-{pid}-" in line]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_is_left_of_a_run_that_is_killed(seed: int) -> None:
+    require_drive()
+    moment_s = random.Random(seed).uniform(0.1, 1.5)
+    with subprocess.Popen([sys.executable, "-c", _RUN], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        lines = [process.stdout.readline()]  # it has begun
+        backing = {}
+        end = time.monotonic() + moment_s
+        while time.monotonic() < end:
+            lines.append(process.stdout.readline())
+            what, _, name = lines[-1].strip().partition(" ")
+            if what == "loop":
+                backing[name] = _backing(name)
+        process.kill()
+        lines += process.stdout.readlines()
+    names: dict[str, set[str]] = {"folder": set(), "loop": set(), "drive": set(), "round": set()}
+    for line in lines:
+        what, _, name = line.strip().partition(" ")
+        if name:
+            names[what].add(name)
+    end = time.monotonic() + 30
+    left: list[str] = ["not looked yet"]
+    while left and time.monotonic() < end:
+        time.sleep(0.1)
+        left = [name for name in names["folder"] if Path(name).exists()]
+        left += [name for name in names["drive"] if Place(name).exists()]
+        left += [name for name, was in backing.items() if was and _backing(name) == was]
+        left += _mounts(process.pid)
+    assert not left, (moment_s, left)
+    assert names["folder"]

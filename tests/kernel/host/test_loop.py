@@ -1,0 +1,207 @@
+"""Loop devices: bound by descriptor, gone with it, and told from every other life of their number."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import OpwatchError, RefusedError, Unsupported
+from opwatch.host import loop
+from tests.kernel.support.trims import MKFS, run
+
+MIB = 1 << 20
+
+
+@contextlib.contextmanager
+def memory(size: int = 16 * MIB) -> Iterator[int]:
+    descriptor = os.memfd_create("opwatch-test", os.MFD_CLOEXEC)
+    try:
+        os.truncate(descriptor, size)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def backing_text(name: str) -> str | None:
+    try:
+        return Path(f"/sys/block/{name}/loop/backing_file").read_text()
+    except OSError:
+        return None
+
+
+def wait(until: Callable[[], bool], timeout_s: float = 10) -> bool:
+    end = time.monotonic() + timeout_s
+    while not until():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_it_is_what_was_asked_for_and_goes_with_its_descriptor() -> None:
+    with memory() as file:
+        with loop.attach(file, loop.Binding(block_size=4096)) as device:
+            queue = Path(f"/sys/block/{device.name}/queue")
+            assert (queue / "logical_block_size").read_text() == "4096\n"
+            assert run("blockdev", "--getsize64", device.node) == f"{16 * MIB}\n"
+            status = os.fstat(file)
+            assert device.identity.backing == (status.st_dev, status.st_ino)
+            seq = Path(f"/sys/block/{device.name}/diskseq")
+            assert device.identity.diskseq == (int(seq.read_text()) if seq.exists() else None)
+            name, life = device.name, device.identity.diskseq
+        assert wait(lambda: Path(f"/sys/block/{name}/diskseq").read_text() != f"{life}\n")
+
+
+@pytest.mark.parametrize("in_steps", [False, True])
+def test_what_is_written_reaches_the_file(in_steps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if in_steps:  # as on a kernel without LOOP_CONFIGURE
+        monkeypatch.setattr(loop, "_CONFIGURE", 0x4CFF)
+    with memory() as file, loop.attach(file, loop.Binding(direct_io=True)) as device:
+        os.pwrite(device.fileno(), b"x" * 4096, 8192)
+        os.fsync(device.fileno())
+        assert os.pread(file, 4096, 8192) == b"x" * 4096
+        name = device.name
+        assert Path(f"/sys/block/{name}/loop/autoclear").read_text() == "1\n"
+    assert wait(lambda: "opwatch-test" not in (backing_text(name) or ""))
+
+
+def test_its_number_is_nobody_elses_while_it_is_open() -> None:
+    """What makes the use of /dev/loopN right for a tool that takes no descriptor."""
+    with memory() as file, memory(MIB) as other, loop.attach(file) as device:
+        # To detach it in the meantime changes nothing: it is open.
+        subprocess.run(["losetup", "--detach", device.node], check=False, capture_output=True)
+        with pytest.raises(OSError, match="busy"):
+            loop._bind(device.fileno(), other, loop.Binding())
+        device.require_same()
+        assert run("blockdev", "--getsize64", device.node) == f"{16 * MIB}\n"
+
+
+def test_another_life_of_the_number_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with memory() as file, loop.attach(file) as device, loop.attach(file) as twin:
+        assert device.identity != twin.identity
+        assert device.identity.backing == twin.identity.backing
+        monkeypatch.setattr(device, "identity", twin.identity)
+        with pytest.raises(RefusedError, match="another file"):
+            device.require_same()
+        monkeypatch.setattr(device, "identity", device._now())
+        device.require_same()
+        # A node of the same name in another /dev.
+        device.node = str(tmp_path / device.name)
+        with pytest.raises(RefusedError, match="is not the node of"):
+            device.require_same()
+        os.mknod(device.node, 0o60600, os.makedev(*twin.identity.dev))
+        with pytest.raises(RefusedError, match="is not the node of"):
+            device.require_same()
+
+
+def test_only_the_device_itself_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    with memory() as file, loop.attach(file) as device:
+        monkeypatch.setattr(loop, "_number_of", lambda _: (7, 4711))
+        with pytest.raises(RefusedError, match="is not the node of block device 7:4711"):
+            loop.open_loop(device.node)
+        with pytest.raises(Unsupported, match="mknod /dev/loop99887766 b 7 4711"):
+            loop.open_loop("/dev/loop99887766")
+    with pytest.raises(OpwatchError, match="no loop device"):
+        loop.open_loop("/dev/null")
+
+
+def test_devices_over_a_file_are_known_by_the_file() -> None:
+    with (
+        memory() as file,
+        memory() as other,  # of the same name
+        loop.attach(file) as one,
+        loop.attach(other),
+        loop.attach(file) as two,
+    ):
+        status = os.fstat(file)
+        over = list(loop.loops_over((status.st_dev, status.st_ino)))
+        assert {device.node for device in over} == {one.node, two.node}
+        for device in over:
+            device.close()
+
+
+def test_many_at_once_take_different_numbers() -> None:
+    """LOOP_CTL_GET_FREE tells everybody of the same one."""
+    made: list[loop.LoopDevice] = []
+    errors: list[BaseException] = []
+
+    def make(file: int) -> None:
+        try:
+            made.append(loop.attach(file))
+        except BaseException as error:
+            errors.append(error)
+
+    with memory(MIB) as file:
+        threads = [threading.Thread(target=make, args=(file,)) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        nodes = {device.node for device in made}
+        for device in made:
+            device.close()
+    assert not errors
+    assert len(nodes) == 16
+
+
+def test_of_a_process_that_is_killed_nothing_is_left() -> None:
+    holding = (
+        "import os, sys, time\nfrom opwatch import loop\n"
+        "file = os.memfd_create('opwatch-killed')\nos.truncate(file, 1 << 20)\n"
+        "device = loop.attach(file)\nprint(device.name, device.path, flush=True)\ntime.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", holding], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        name, path = process.stdout.readline().split()
+        assert "opwatch-killed" in (backing_text(name) or "")
+        # Another process opens the very device, and so keeps it for as long as it needs it.
+        with open(path, "rb") as kept:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            assert kept.read(512) == bytes(512)
+            assert "opwatch-killed" in (backing_text(name) or "")
+    assert wait(lambda: "opwatch-killed" not in (backing_text(name) or ""))
+
+
+@pytest.mark.parametrize("kind", list(MKFS))
+def test_tools_take_the_descriptor(kind: str, tmp_path: Path) -> None:
+    """By what the kernel opens they know the device: mkfs, blkdiscard, fio and mount."""
+    with memory(320 * MIB) as file, loop.attach(file) as device:
+        run(*MKFS[kind], device.path)
+        run("mount", device.path, str(tmp_path))
+        try:
+            mounts = Path("/proc/self/mountinfo").read_text()
+            assert re.search(rf" {re.escape(str(tmp_path))} .* {device.node} ", mounts)
+        finally:
+            run("umount", str(tmp_path))
+        run("blkdiscard", "--force", device.path)
+        run("fio", "--name=x", f"--filename={device.path}", "--rw=write", "--size=1m", "--direct=1")
+
+
+def test_mkfs_btrfs_tells_two_apart(tmp_path: Path) -> None:
+    """It compares the names of the files behind loop devices; one of them is mounted."""
+    flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
+    files = [os.open("/dev/shm", flags, 0o600) for _ in range(2)]
+    try:
+        for file in files:
+            os.truncate(file, 128 * MIB)
+        with loop.attach(files[0]) as one, loop.attach(files[1]) as two:
+            run(*MKFS["btrfs"], one.path)
+            run("mount", one.path, str(tmp_path))
+            try:
+                run(*MKFS["btrfs"], two.path)
+            finally:
+                run("umount", str(tmp_path))
+    finally:
+        for file in files:
+            os.close(file)

@@ -1,0 +1,216 @@
+"""Mounts and disks that are exchanged between the plan and the deed: noticed, and nothing is done to them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.audit import fitrim_process, trimming
+from opwatch.collectors.space.fitrim import fitrim, mounted_at
+from opwatch.collectors.space.mount_handle import mount_number, opened
+from opwatch.collectors.space.raw_disk import RawDisk, life_of
+from opwatch.collectors.stack.layers import LayerReader
+from opwatch.collectors.stale import sentinels
+from opwatch.errors import OpwatchError, RefusedError
+from opwatch.host import loop
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
+from opwatch.tools.commands.trim_audit import audit_mount
+from opwatch.trim.stack.layers import Stack
+from tests.kernel.support.filesystems import free_of, make, mounted, use
+from tests.kernel.support.trims import MIB, allocated, run
+
+_CHANGE_FD = 0x4C06
+
+
+@contextlib.contextmanager
+def used(point: Path, kind: str = "ext4") -> Iterator[ScratchDisk]:
+    """A mounted file system with free space that was written once: a trim would show in its file."""
+    with ScratchDisk(160 * MIB) as disk:
+        make(kind, disk.node)
+        with mounted(disk.node, point):
+            use(point, 1, written=8, kept=2)
+            yield disk
+
+
+@pytest.fixture
+def over(tmp_path: Path) -> Iterator[tuple[Path, ScratchDisk, ScratchDisk]]:
+    """(mount point, the disk that is planned for, the disk that is to come over it)."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    with used(first) as planned, used(second) as other:
+        yield first, planned, other
+
+
+def cover(point: Path, disk: ScratchDisk) -> None:
+    run("mount", disk.node, str(point))
+
+
+@pytest.mark.parametrize("how", ["by itself", "in a process"])
+def test_a_mount_that_came_over_it_is_not_trimmed(
+    over: tuple[Path, ScratchDisk, ScratchDisk], how: str
+) -> None:
+    point, planned, other = over
+    mount = mounted_at(str(point))
+    taken = [allocated(disk.backing) for disk in (planned, other)]
+    cover(point, other)
+    try:
+        with pytest.raises(RefusedError, match="something else is mounted there now than the ext4"):
+            if how == "by itself":
+                fitrim(mount)
+            else:
+                fitrim_process.trim(mount, fitrim_process.whole(), lambda _: None)
+    finally:
+        run("umount", str(point))
+    assert [allocated(disk.backing) for disk in (planned, other)] == taken
+    fitrim(mount)
+    assert allocated(planned.backing) < taken[0]
+
+
+def test_what_is_opened_is_what_is_asked_for(
+    over: tuple[Path, ScratchDisk, ScratchDisk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cover that is there when the point is opened, and gone when the mount table is read."""
+    point, _, other = over
+    mount = mounted_at(str(point))
+    taken = allocated(other.backing)
+    cover(point, other)
+    real_open = os.open
+
+    def hooked(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        descriptor = real_open(path, flags, mode, dir_fd=dir_fd)
+        if str(path) == str(point):
+            monkeypatch.undo()
+            run("umount", "--lazy", str(point))
+        return descriptor
+
+    monkeypatch.setattr(os, "open", hooked)
+    with pytest.raises(RefusedError, match=r"the ext4 of .* that was looked at"):
+        fitrim(mount)
+    assert allocated(other.backing) == taken
+
+
+def test_an_audit_that_is_overtaken_trims_nothing(
+    over: tuple[Path, ScratchDisk, ScratchDisk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point, _, other = over
+    mount = mounted_at(str(point))
+    real = trimming._Witnesses
+
+    def hooked(before: Stack) -> trimming._Witnesses:
+        # The stack has been looked at, nothing has been trimmed yet: who holds the mount keeps it.
+        assert subprocess.run(["umount", str(point)], check=False, capture_output=True).returncode
+        cover(point, other)
+        return real(before)
+
+    monkeypatch.setattr(trimming, "_Witnesses", hooked)
+    taken = allocated(other.backing)
+    try:
+        with pytest.raises(RefusedError, match="something else is mounted there now"):
+            audit_mount(mount)
+    finally:
+        run("umount", str(point))
+    assert allocated(other.backing) == taken
+
+
+def test_sentinels_go_into_the_planned_file_system_or_nowhere(
+    over: tuple[Path, ScratchDisk, ScratchDisk],
+) -> None:
+    point, _, other = over
+    mount = mounted_at(str(point))
+    stack = LayerReader().mount(mount)
+    cover(point, other)
+    try:
+        free = free_of(point)
+        with sentinels.Sentinels(mount, stack, (MIB,)) as planted, pytest.raises(RefusedError):
+            planted.plant()
+        assert free_of(point) == free
+    finally:
+        run("umount", str(point))
+    # One that comes while they are planted does not get them either.
+    with sentinels.Sentinels(mount, stack, (MIB,)) as planted:
+        planted.plant()
+        cover(point, other)
+        try:
+            with pytest.raises(RefusedError):
+                planted.give_up()
+            assert free_of(point) == free
+        finally:
+            run("umount", str(point))
+
+
+def test_a_link_in_the_place_of_a_sentinel_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point, victim = tmp_path / "point", tmp_path / "victim"
+    point.mkdir()
+    victim.write_text("mine")
+    real_open = os.open
+
+    def without_tmpfile(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "no such files here")
+        return real_open(path, flags, mode, dir_fd=dir_fd)
+
+    with used(point):
+        mount = mounted_at(str(point))
+        monkeypatch.setattr(secrets, "token_hex", lambda _: "0123456789abcdef")
+        link = point / ".opwatch-sentinel-0123456789abcdef"
+        link.symlink_to(victim)
+        monkeypatch.setattr(os, "open", without_tmpfile)
+        with sentinels.Sentinels(mount, LayerReader().mount(mount), (MIB,)) as planted:
+            with pytest.raises(OpwatchError, match="no file can be made there"):
+                planted.plant()
+            link.unlink()
+            planted.plant()  # by name, which is gone at once
+            assert not list(point.glob(".opwatch*"))
+        monkeypatch.undo()
+    assert victim.read_text() == "mine"
+
+
+def test_the_number_of_a_mount_is_that_of_the_table(tmp_path: Path) -> None:
+    with used(tmp_path):
+        mount = mounted_at(str(tmp_path))
+        assert mount.number is not None
+        with opened(mount) as descriptor:
+            assert mount_number(descriptor) == mount.number
+
+
+def test_reads_are_of_one_disk_or_refused() -> None:
+    files = [os.memfd_create("opwatch-test", os.MFD_CLOEXEC) for _ in range(2)]
+    try:
+        for file in files:
+            os.truncate(file, MIB)
+        with loop.attach(files[0], loop.Binding(read_only=True, partscan=False)) as device:
+            found = Devices().resolve(device.node)
+            life = life_of(found)
+            if life is None:
+                pytest.skip("this kernel numbers no disks (diskseq, Linux 5.15)")
+            with pytest.raises(RefusedError, match="another disk by now"):
+                RawDisk(device.name, life=life - 1)
+            with RawDisk(device.name, life=life) as disk:
+                assert disk.read(0, 4096) == bytes(4096)
+                disk.require_same()
+                fcntl.ioctl(device.fileno(), _CHANGE_FD, files[1])
+                with pytest.raises(RefusedError, match="was exchanged while it was read"):
+                    disk.require_same()
+    finally:
+        for file in files:
+            os.close(file)
+
+
+def test_a_node_of_another_device_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ScratchDisk(MIB) as disk, ScratchDisk(MIB) as other:
+        number = Devices().resolve(other.node)
+        monkeypatch.setattr(Devices, "by_name", lambda *_: number)
+        with pytest.raises(RefusedError, match="is the node of"):
+            RawDisk(disk.name)

@@ -1,0 +1,71 @@
+"""A disk that is mounted where our own mount table does not show it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opwatch.host.device import Devices
+from opwatch.host.mountspaces import is_claimed, survey_of
+from opwatch.host.scratch import ScratchDisk
+from tests.kernel.support.filesystems import make
+from tests.kernel.support.trims import MIB, run
+
+
+@contextlib.contextmanager
+def mounted_elsewhere(node: str, point: Path, then: str = "") -> Iterator[int]:
+    """A process with a mount namespace of its own, in which the disk is mounted; its number."""
+    words = f'mount "$0" "$1" && {then or "true"} && echo ready && read _'
+    with subprocess.Popen(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c", words, node, str(point)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        yield process.pid
+        process.communicate("\n", timeout=20)
+
+
+@pytest.mark.parametrize("kind", ["ext4", "btrfs"])
+def test_a_mount_in_another_namespace_is_found(kind: str, tmp_path: Path) -> None:
+    with ScratchDisk(128 * MIB) as disk:
+        make(kind, disk.node)
+        devices = Devices()
+        device = devices.resolve(disk.node)
+        with mounted_elsewhere(disk.node, tmp_path) as process:
+            assert not os.path.ismount(tmp_path)
+            [found] = survey_of(device, devices).mounts
+            assert found.space.pid == process
+            assert str(found).endswith(f"{tmp_path} in the mount namespace of process {process}")
+            assert is_claimed(disk.path)
+        assert survey_of(device, devices).mounts == ()
+        assert not is_claimed(disk.path)
+
+
+def test_a_mount_that_no_table_has_is_a_claim(tmp_path: Path) -> None:
+    with ScratchDisk(64 * MIB) as disk:
+        make("ext4", disk.node)
+        devices = Devices()
+        with mounted_elsewhere(disk.node, tmp_path, 'exec 3<"$1" && umount --lazy "$1"'):
+            assert survey_of(devices.resolve(disk.node), devices).mounts == ()
+            assert is_claimed(disk.path)
+        assert not is_claimed(disk.path)
+
+
+def test_a_mounted_partition_is_a_claim_to_its_disk(tmp_path: Path) -> None:
+    with ScratchDisk(128 * MIB) as disk:
+        run("addpart", disk.node, "1", "2048", str(64 * MIB // 512))
+        part = f"{disk.node}p1"
+        make("ext4", part)
+        devices = Devices()
+        with mounted_elsewhere(part, tmp_path):
+            [found] = survey_of(devices.resolve(disk.node), devices).mounts
+            assert found.mount.source == part
+            assert is_claimed(disk.path)

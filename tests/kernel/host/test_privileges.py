@@ -1,0 +1,92 @@
+"""The table of SECURITY.md, row by row: each command as nobody, and with CAP_BPF and CAP_PERFMON alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.support.drives import a_name, drive, run
+from tests.kernel.support.filesystems import make, mounted
+from tests.requirements import unmet
+
+TOP = Path(__file__).parents[3]
+REPORT = next(iter(sorted((TOP / "tests/fixtures/good/counters/smartctl_exporter").glob("*.json"))))
+_HEAD = "| Command | As nobody | With the two | "
+_AS = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+_PRIVILEGES = {
+    "nobody": (*_AS, "--bounding-set=-all", "--no-new-privs"),
+    "the two": (
+        *_AS,
+        *("--inh-caps=-all,+bpf,+perfmon", "--ambient-caps=+bpf,+perfmon"),
+        "--bounding-set=-all,+bpf,+perfmon",
+    ),
+}
+
+
+def rows() -> list[tuple[str, str, str]]:
+    """(command, exit status as nobody, exit status with the two capabilities)."""
+    _, table = (TOP / "SECURITY.md").read_text().split(_HEAD)
+    lines = [line.strip("| \n").split(" | ") for line in table.split("\n")[2:] if line.startswith("|")]
+    return [(cells[0].strip("`"), cells[1], cells[2]) for cells in lines]
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What stands for the words in capitals: a drive of our own with a file system on it."""
+    if not shutil.which("setpriv"):
+        unmet("kernel", "setpriv is not installed")
+    point = tmp_path_factory.mktemp("mount")
+    for folder in (point, *point.parents):
+        if folder.owner() == "root" and folder.is_relative_to("/tmp/pytest-of-root"):
+            folder.chmod(0o755)
+    with drive() as one:
+        make("ext4", one.device)
+        with mounted(one.device, point):
+            yield {
+                "DISK": one.device,
+                "MOUNT": str(point),
+                "DRIVE": one.name,
+                "REPORT": str(REPORT),
+                "NEW": a_name(),
+                "HISTORY": str(point / "history"),
+            }
+
+
+def _as(who: str, command: str, words: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    arguments = [words.get(word, word) for word in command.split()[1:]]
+    argv = [*_PRIVILEGES[who], sys.executable, "-P", "-m", "opwatch", *arguments]
+    environment = {"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin", "PYTHONPATH": str(TOP)}
+    return subprocess.run(
+        argv, capture_output=True, text=True, timeout=120, check=False, cwd="/", env=environment
+    )
+
+
+@pytest.mark.parametrize("who", list(_PRIVILEGES))
+@pytest.mark.parametrize(
+    ("command", "nobody", "two"), [pytest.param(*row, id=row[0].replace(" ", "-")) for row in rows()]
+)
+def test_a_row_is_true(words: dict[str, str], command: str, nobody: str, two: str, who: str) -> None:
+    probe = subprocess.run(
+        [*_PRIVILEGES[who], sys.executable, "-c", ""], capture_output=True, cwd="/", check=False
+    )
+    if probe.returncode:
+        unmet("kernel", f"user 65534 cannot start {sys.executable}: {probe.stderr!r}")
+    done = _as(who, command, words)
+    wanted = nobody if who == "nobody" else two
+    assert "Traceback" not in done.stderr
+    assert str(done.returncode) == wanted, f"{done.stdout[-1000:]}\n{done.stderr[-1000:]}"
+    if done.returncode == 4:
+        said = done.stdout + done.stderr
+        assert "root" in said or "CAP_BPF" in said, said
+
+
+def test_nothing_was_changed(words: dict[str, str]) -> None:
+    """The drive is still there, and no other was made."""
+    listed = run(sys.executable, "-m", "opwatch", "drive", "list")
+    assert words["DRIVE"] in listed and words["NEW"] not in listed

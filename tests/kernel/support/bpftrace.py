@@ -1,0 +1,57 @@
+"""bpftrace around a workload, with a trace file system of its own where the host has mounted none."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+SCRIPTS = sorted((ROOT / "tools" / "bt").glob("*.bt"))
+_TRACING = Path("/sys/kernel/tracing")
+
+
+def missing() -> str | None:
+    """Why bpftrace cannot run here, None when it can."""
+    if not shutil.which("bpftrace"):
+        return "bpftrace is not installed"
+    return None if _TRACING.is_dir() else "this kernel has no tracefs"
+
+
+def _with_tracefs(argv: Sequence[str]) -> list[str]:
+    if (_TRACING / "events").is_dir():
+        return list(argv)
+    mount = f'mount -t tracefs tracefs {_TRACING} && exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", mount, "sh", *argv]
+
+
+def run(script: Path, *arguments: str, load: str, timeout_s: float = 600) -> list[dict[str, Any]]:
+    """What a script says in JSON while a line of Python works on a disk; it is attached by then."""
+    code = ROOT / "tests" / "kernel" / "load.py"
+    # bpftrace splits the command at blanks, and knows no quotes.
+    command = f"{sys.executable} {code} {load}"
+    argv = ["bpftrace", "-f", "json", str(script), *arguments, "-c", command]
+    done = subprocess.run(
+        _with_tracefs(argv),
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def maps(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The maps by name: what each held at the end."""
+    found: dict[str, Any] = {}
+    for line in lines:
+        if line["type"] in ("map", "hist", "stats"):
+            found |= line["data"]
+    return found

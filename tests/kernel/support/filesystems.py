@@ -1,0 +1,105 @@
+"""File systems on disks that a test made: mounted, used and unmounted whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.space.fitrim import mounted_at
+from opwatch.collectors.space.free_space import read_free_space
+from opwatch.trim.space.extents import Extents
+from tests.kernel.support.drives import MIB, Drive, run
+from tests.requirements import unmet
+
+KINDS = ("ext4", "xfs", "btrfs")
+_MAKE = {
+    "ext4": ("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0", "-b", "4096"),
+    "xfs": ("mkfs.xfs", "-q", "-f", "-K"),
+    "btrfs": ("mkfs.btrfs", "-q", "-f", "-K"),
+}
+
+
+def make(kind: str, device: str, *options: str) -> None:
+    """A new file system that has trimmed nothing."""
+    if f"\t{kind}\n" not in Path("/proc/filesystems").read_text():
+        pytest.skip(f"this kernel has no {kind}")
+    if not shutil.which(_MAKE[kind][0], path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
+        unmet("kernel", f"{_MAKE[kind][0]} is not installed")
+    run(*_MAKE[kind], *options, device)
+
+
+@contextlib.contextmanager
+def mounted(device: str, point: Path, options: str = "nodiscard") -> Iterator[Path]:
+    run("mount", "-o", options, device, str(point))
+    try:
+        yield point
+    finally:
+        run("umount", str(point))
+
+
+def use(point: Path, seed: int, written: int = 24, kept: int = 8) -> None:
+    """Write files of 64 KiB to 8 MiB and delete all but some of them."""
+    rng = random.Random(seed)
+    files = [point / f"file{index}" for index in range(written)]
+    for path in files:
+        path.write_bytes(rng.randbytes(rng.choice((64 << 10, 300_000, MIB, 8 * MIB))))
+    os.sync()
+    for path in rng.sample(files, written - kept):
+        path.unlink()
+    settled(point)
+
+
+def settled(point: Path) -> None:
+    """Wait until nothing has been freed for half a second: XFS takes its time."""
+    last, same = -1, 0
+    while same < 5:
+        os.sync()
+        time.sleep(0.1)
+        free = os.statvfs(point).f_bfree
+        last, same = free, same + 1 if free == last else 0
+
+
+def fill(path: Path, left: int) -> None:
+    """Take all blocks but for so many bytes."""
+    with path.open("wb") as file, contextlib.suppress(OSError):
+        for step in (8 * MIB, 64 << 10, 4096):
+            while (room := os.statvfs(path.parent).f_bavail * 4096) > left and room >= step:
+                os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, step)
+        os.fsync(file.fileno())
+
+
+def free_of(point: Path) -> Extents:
+    """All free bytes of a file system on one device."""
+    [extents] = read_free_space(mounted_at(str(point))).extents.values()
+    return extents
+
+
+def held(drive: Drive, extents: Extents) -> int:
+    """How many of these bytes the simulated drive holds as data, by its own map."""
+    bits = int.from_bytes((drive.place.mount / "valid-map").read_bytes(), "little")
+    found = 0
+    for start, end in extents:
+        first, last = start // 4096, end // 4096
+        found += ((bits >> first) & ((1 << (last - first)) - 1)).bit_count()
+    return found * 4096
+
+
+def data_of(path: Path) -> Extents:
+    """Where a sparse file holds data."""
+    pairs: list[tuple[int, int]] = []
+    at = 0
+    with path.open("rb") as file:
+        while True:
+            try:
+                start = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            except OSError:
+                return Extents.of(pairs)
+            at = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            pairs.append((start, at))

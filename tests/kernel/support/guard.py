@@ -1,0 +1,93 @@
+"""Undoes what a killed test run has left: drives and folders.
+
+Kernel tests run in a mount namespace of their own: their mounts go with the last process in it, and the loop
+devices below go with the mounts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from opwatch.drive import life
+from opwatch.drive.place import Place
+from opwatch.errors import OpwatchError
+from opwatch.host.usage import read_usage
+
+_OWN = "own-namespace"
+_arguments: list[str] = []
+# linux/sched.h, linux/mount.h
+_CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 0x40000
+
+
+def enter_own_namespace() -> None:
+    """What this process and its children mount from now on is seen by nobody else and goes with the last."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNS) or libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None):
+        raise OSError(ctypes.get_errno(), "no mount namespace of our own")
+    _arguments.append(_OWN)
+
+
+@functools.cache
+def _process() -> subprocess.Popen[str]:
+    """It reads what there is and what there is no more; the end of its input is ours."""
+    command = [sys.executable, "-m", "tests.kernel.support.guard", *_arguments]
+    home = Path(__file__).parents[3]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True, cwd=home)
+
+
+def _tell(sign: str, kind: str, what: str) -> None:
+    pipe = _process().stdin
+    assert pipe
+    pipe.write(f"{sign}\t{kind}\t{what}\n")
+    pipe.flush()
+
+
+@contextlib.contextmanager
+def guarded(kind: str, what: str) -> Iterator[None]:
+    """A `drive` of this name or a `folder` of this path, which is to be gone whatever happens."""
+    _tell("+", kind, what)
+    try:
+        yield
+    finally:
+        _tell("-", kind, what)
+
+
+def _undo(kind: str, what: str) -> None:
+    if kind == "drive":
+        with contextlib.suppress(OpwatchError):
+            if Place(what).exists():
+                life.destroy(what)
+        return
+    shutil.rmtree(what, ignore_errors=True)
+
+
+def _unmount() -> None:
+    """A drive that is mounted is not destroyed. In a namespace of our own, tests mount below these only."""
+    for mount in reversed(read_usage().mounts):
+        if mount.point.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")):
+            subprocess.run(["umount", "--lazy", mount.point], check=False, capture_output=True)
+
+
+def main() -> None:
+    left: list[list[str]] = []
+    for line in sys.stdin:
+        sign, *thing = line.removesuffix("\n").split("\t")
+        if sign == "+":
+            left.append(thing)
+        else:
+            left.remove(thing)
+    if left and sys.argv[1:] == [_OWN]:
+        _unmount()
+    for kind, what in reversed(left):
+        _undo(kind, what)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Recordings of what a test does to a disk, in this process and in one of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from opwatch.collectors.history.recording import Recording
+from opwatch.host.device import Devices
+from tests.kernel.support.watching import ATTEMPTS, opwatch
+
+
+def recorded(disk: str, path: Path, load: Callable[[], None]) -> Recording:
+    """What a recording of a load knows at its end, once the host has lost nothing of it."""
+    for _ in range(ATTEMPTS):
+        path.unlink(missing_ok=True)
+        recording = Recording(Devices(), Devices().resolve(disk), path)
+        try:
+            load()
+            assert recording.look()
+        finally:
+            recording.close()
+        if not recording.history.forgotten:
+            break
+    return recording
+
+
+def command(*words: str, status: int = 0) -> dict[str, Any]:
+    done = opwatch("trim", *words, "--json")
+    assert done.returncode == status, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@contextlib.contextmanager
+def recorder(device: str, path: Path) -> Iterator[subprocess.Popen[str]]:
+    """`opwatch trim record` in a process of its own, which has begun."""
+    argv = [sys.executable, "-m", "opwatch", "trim", "record", "--dev", device, "-o", str(path)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        while "recording into" not in (line := process.stderr.readline()):
+            assert line, "it ended before it began"
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            if not process.stderr.closed:
+                process.communicate(timeout=30)

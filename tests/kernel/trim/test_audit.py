@@ -1,0 +1,306 @@
+"""`opwatch trim audit` against devices that free what they are told, lie, fail or pass on something else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.space.lowest import file_extents
+from opwatch.host.scratch import MEMORY, ScratchDisk
+from opwatch.host.usage import read_usage
+from opwatch.trim.audit.audit import Verdict
+from tests.kernel.support import trims
+from tests.kernel.support.drives import Drive, drive
+from tests.kernel.support.filesystems import free_of, held, settled, use
+from tests.kernel.support.trims import (
+    MIB,
+    allocated,
+    assert_clean,
+    audited,
+    codes,
+    file_of,
+    fill_holes,
+    loop,
+    mounted,
+    row,
+)
+from tests.requirements import require_drive
+
+SIZE = 512 * MIB
+
+
+@contextlib.contextmanager
+def on_file(filesystem: str, where: Path) -> Iterator[Path]:
+    """A filesystem on a loop device on a file that has all its blocks."""
+    with file_of(SIZE, where) as image, loop(image) as node, mounted(node, filesystem) as point:
+        os.sync()
+        fill_holes(image)
+        (image.parent / "point").write_text(str(point))
+        yield point
+
+
+def image_of(point: Path) -> Path:
+    source = trims.mount_at(point).source
+    backing = Path(f"/sys/block/{Path(source).name}/loop/backing_file").read_text().strip()
+    return Path(backing)
+
+
+@pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
+def test_what_reached_is_what_the_file_lost(filesystem: str) -> None:
+    """Loop on tmpfs: the holes in the file are the oracle, to the byte."""
+    for point, found in audited(lambda: on_file(filesystem, MEMORY)):
+        assert_clean(found)
+        assert SIZE - allocated(image_of(point)) == found.reached_bytes > SIZE // 4
+        if filesystem == "xfs":
+            assert found.claimed_bytes == SIZE or found.claimed_bytes == found.reached_bytes
+        else:
+            assert found.claimed_bytes == found.reached_bytes
+
+
+@pytest.mark.parametrize("outer", ["ext4", "xfs", "btrfs"])
+def test_a_loop_on_a_file_frees_the_file(outer: str) -> None:
+    with ScratchDisk(2 * SIZE) as disk, mounted(disk.node, outer) as home:
+        for point, found in audited(lambda: on_file("ext4", home)):
+            assert_clean(found)
+            with image_of(point).open("rb") as image:
+                kept = file_extents(image.fileno())
+            # What the file has takes blocks of its holder, and what maps it takes others.
+            assert len(kept) < 500
+            assert found.reached_bytes == SIZE - sum(extent.length for extent in kept)
+            assert codes(found) == {"loop-frees-file": None}
+
+
+@contextlib.contextmanager
+def on_overlay() -> Iterator[Path]:
+    """A loop device whose file cannot have holes, and says so only when asked for one."""
+    with trims.folder(Path("/tmp")) as home:
+        run, base, top = trims.run, home / "ramfs", home / "top"
+        base.mkdir()
+        top.mkdir()
+        run("mount", "-t", "ramfs", "ramfs", str(base))
+        try:
+            for name in ("lower", "upper", "work"):
+                (base / name).mkdir()
+            options = f"lowerdir={base}/lower,upperdir={base}/upper,workdir={base}/work"
+            run("mount", "-t", "overlay", "overlay", "-o", options, str(top))
+            try:
+                image = top / "image"
+                with image.open("wb") as file:
+                    file.truncate(256 * MIB)
+                with loop(image) as node, mounted(node, "ext4") as point:
+                    yield point
+            finally:
+                run("umount", str(top))
+        finally:
+            run("umount", str(base))
+
+
+def test_a_device_that_stops_taking_discards_makes_fstrim_lie() -> None:
+    """One request fails, and from then on everything ends before the block layer's first event."""
+    for _, found in audited(on_overlay):
+        assert found.verdict is Verdict.REJECTED
+        assert found.reached_bytes == 0
+        claimed = found.claimed_bytes
+        assert claimed is not None
+        assert claimed > 200 * MIB
+        assert codes(found) == {"loop-no-punch": claimed}
+        device = row(found, "loop")
+        assert device.bytes_in == claimed
+        assert device.requests == 1
+        assert list(device.errors) == ["not supported"]
+        assert found.unexplained_bytes == 0
+        changed = {each.fact: each.after for each in found.changes}
+        assert changed["max_bytes"] == 0
+
+
+@contextlib.contextmanager
+def sealed(filesystem: str) -> Iterator[Path]:
+    with trims.sealable(SIZE) as (node, seal):
+        trims.run(*trims.MKFS[filesystem], node)
+        with trims.folder(Path("/tmp")) as point:
+            trims.run("mount", node, str(point))
+            try:
+                os.sync()
+                seal()
+                yield point
+            finally:
+                # What it wants to write at the end fails as well. One that has shut down answers no stat: the
+                # mount table is asked whether it is gone.
+                subprocess.run(["umount", str(point)], capture_output=True, check=False)
+                assert str(point) not in {mount.point for mount in read_usage().mounts}
+
+
+@pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
+def test_every_discard_fails(filesystem: str) -> None:
+    for _, found in audited(lambda: sealed(filesystem)):
+        assert found.verdict is Verdict.REJECTED
+        assert found.reached_bytes == 0
+        device = row(found, "loop")
+        assert device.bytes_in is not None
+        assert device.errors == {"I/O": device.bytes_in}
+        assert codes(found) == {"loop-file-sealed": device.bytes_in}
+        assert found.unexplained_bytes == 0
+        answer = found.evidence.answer
+        assert answer
+        # Three filesystems, three stories of the same failure.
+        if filesystem == "btrfs":
+            assert answer.error == 5
+        else:
+            assert found.claimed_bytes == (0 if filesystem == "ext4" else SIZE)
+
+
+@contextlib.contextmanager
+def on_loop(below: Path) -> Iterator[Path]:
+    with file_of(SIZE, below) as image, loop(image) as lower, loop(lower) as node, mounted(node, "ext4") as m:
+        yield m
+
+
+def test_a_loop_on_a_device_turns_discards_into_zeroes() -> None:
+    """ext4 zeroes a range in place; nobody can tell what a drive would do with such a write."""
+    with ScratchDisk(3 * SIZE) as disk, mounted(disk.node, "ext4") as home:
+        for _, found in audited(lambda: on_loop(home)):
+            upper, lower = [each for each in found.rows if each.layer == "loop"]
+            assert found.verdict is Verdict.UNKNOWN
+            assert codes(found) == {"loop-on-device": found.claimed_bytes}
+            assert (found.reached_bytes, found.unexplained_bytes) == (0, 0)
+            assert upper.bytes_in == upper.bytes_out == upper.bytes_ok == found.claimed_bytes
+            assert lower.bytes_in == 0
+
+
+def test_a_loop_on_a_device_that_cannot_zero_refuses() -> None:
+    """tmpfs cannot zero a range in place, so the device below says no and the one above with it."""
+    for _, found in audited(lambda: on_loop(MEMORY)):
+        assert found.verdict is Verdict.REJECTED
+        assert codes(found) == {"loop-no-punch": found.claimed_bytes}
+        assert found.unexplained_bytes == 0
+
+
+def test_zram_frees_what_it_is_told() -> None:
+    control = Path("/sys/class/zram-control/hot_add")
+    if not control.exists():
+        pytest.skip("this kernel has no zram")
+    name = f"zram{control.read_text().strip()}"
+    try:
+        Path(f"/sys/block/{name}/disksize").write_text("256M")
+        # Every block is stored, but for those that the filesystem then zeroes for itself.
+        with Path(f"/dev/{name}").open("wb", buffering=0) as device:
+            device.write(b"U" * (256 * MIB))
+        with mounted(f"/dev/{name}", "ext4") as point:
+            os.sync()
+            stored = zram_bytes(name)
+            found = trims.audit(point)
+            assert_clean(found)
+            assert row(found, "disk").device == name
+            # mke2fs had freed the last 64 KiB, where RAIDs have their superblocks.
+            assert stored - zram_bytes(name) == found.reached_bytes - (64 << 10) > 200 * MIB
+    finally:
+        Path("/sys/class/zram-control/hot_remove").write_text(name.removeprefix("zram"))
+
+
+def zram_bytes(name: str) -> int:
+    return int(Path(f"/sys/block/{name}/mm_stat").read_text().split()[0])
+
+
+def test_ext4_trims_a_block_group_once() -> None:
+    for point, first in audited(lambda: on_file("ext4", MEMORY)):
+        second = trims.audit(point)
+        assert second.verdict is Verdict.NOTHING_LEFT
+        assert second.claimed_bytes == 0
+        assert list(codes(second)) == ["ext4-already-trimmed"]
+        assert first.verdict is Verdict.ACCEPTED
+
+
+def test_a_lowered_limit_splits_and_loses_nothing() -> None:
+    with ScratchDisk(SIZE) as disk:
+        limit = Path(f"/sys/block/{disk.name}/queue/discard_max_bytes")
+        before = limit.read_text()
+        limit.write_text(str(MIB))
+        try:
+            for _, found in audited(lambda: mounted(disk.node, "ext4")):
+                assert_clean(found)
+                requests = row(found, "loop").requests
+                assert requests is not None
+                assert requests >= found.reached_bytes // MIB
+        finally:
+            # A limit that is no multiple of the granularity can be read, but not be written.
+            limit.write_text(str(int(before) // 4096 * 4096))
+
+
+def test_a_partition_is_a_layer() -> None:
+    with ScratchDisk(SIZE) as disk:
+        table = "label: gpt\nstart=2048,size=256MiB\nsize=64MiB\n"
+        subprocess.run(["sfdisk", "-q", disk.node], input=table, text=True, check=True)
+        if not os.path.exists(f"/sys/class/block/{disk.name}p1"):
+            trims.run("partx", "--add", disk.node)
+        for _, found in audited(lambda: mounted(f"{disk.node}p1", "ext4")):
+            assert_clean(found)
+            assert row(found, "partition").device == f"{disk.name}p1"
+            assert row(found, "loop").device == disk.name
+
+
+def test_what_is_shorter_than_the_minimum_stays() -> None:
+    """XFS tells the first such extent of each group only: how much there is in all is in its map alone."""
+    with ScratchDisk(SIZE) as disk:
+        for point, found in audited(lambda: fragmented(disk)):
+            again = trims.audit(point, minlen=MIB)
+            small = sum(end - start for start, end in free_of(point) if end - start < MIB)
+            top = row(again, "filesystem")
+            assert codes(again) == {"below-minimum": None}
+            assert small > 16 * 65536
+            assert top.bytes_in == top.bytes_out == again.reached_bytes == found.reached_bytes - small
+            assert again.unexplained_bytes == 0
+
+
+@contextlib.contextmanager
+def fragmented(disk: ScratchDisk) -> Iterator[Path]:
+    with mounted(disk.node, "xfs") as point:
+        files = [point / f"f{number}" for number in range(64)]
+        for path in files:
+            with path.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, 65536)
+        os.sync()
+        for path in files[::2]:
+            path.unlink()
+        settled(point)
+        yield point
+
+
+def test_no_device_below_takes_discards() -> None:
+    with trims.loop_without_discards() as node, mounted(node, "ext4") as point:
+        found = trims.audit(point)
+    assert found.verdict is Verdict.NOT_SENT
+    assert found.claimed_bytes is None
+    assert list(codes(found)) == ["loop-no-punch"]
+
+
+@contextlib.contextmanager
+def used(one: Drive) -> Iterator[Path]:
+    """ext4 on a drive that holds deleted files; how much of its free space it holds lies beside the mount."""
+    with mounted(one.device, "ext4") as point:
+        use(point, 7)
+        note = point.parent / f"{point.name}.held"
+        note.write_text(str(held(one, free_of(point))))
+        try:
+            yield point
+        finally:
+            note.unlink()
+
+
+@pytest.mark.parametrize("faults", [(), ("trim=ignore",)], ids=["honour", "ignore"])
+def test_a_simulated_drive_frees_what_it_held(faults: tuple[str, ...]) -> None:
+    """By its own map. Its counter of trims is the proof; where it ignores them its count of what it holds."""
+    require_drive()
+    with drive(SIZE, faults=faults) as one:
+        for point, found in audited(lambda: used(one)):
+            free = free_of(point)
+            before = int((point.parent / f"{point.name}.held").read_text())
+            assert_clean(found, Verdict.UNKNOWN if faults else Verdict.PROVEN)
+            assert found.reached_bytes == found.claimed_bytes == free.total
+            assert before > 16 * MIB
+            assert held(one, free) == (before if faults else 0)
+            assert list(codes(found)) == (["advisory"] if faults else [])

@@ -1,0 +1,225 @@
+"""`opwatch trim audit` as a user meets it: what it refuses, prints and returns, and two at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.host.scratch import ScratchDisk
+from opwatch.trace.contexts import WHERE
+from opwatch.trim.audit.audit import Audit, Verdict
+from tests.kernel.support import trims
+from tests.kernel.support.trims import ATTEMPTS, MIB, audited, mounted
+from tests.kernel.support.watching import lines, opwatch
+from tests.kernel.trim.test_audit import on_overlay
+
+
+def audit(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return opwatch("trim", "audit", *arguments)
+
+
+def clean(point: Path) -> list[dict[str, Any]]:
+    """The documents of an audit that the host lost nothing of."""
+    done = audit("--json", str(point))
+    assert done.returncode in (0, 6), done.stderr
+    return lines(done.stdout)
+
+
+def test_json_has_what_the_manual_promises(disk: ScratchDisk) -> None:
+    for _ in range(ATTEMPTS):
+        with mounted(disk.node, "ext4") as point:
+            [found] = clean(point)
+        if found["verdict"] == "ACCEPTED":
+            break
+    assert (found["schema"], found["type"]) == ("opwatch/1", "trim-audit")
+    assert found["verdict"] == "ACCEPTED"
+    assert found["claimed_bytes"] == found["reached_bytes"] > 200 * MIB
+    assert found["unexplained_bytes"] == 0
+    assert found["blind"] is None or WHERE in found["blind"]
+    assert [row["layer"] for row in found["ledger"]] == ["filesystem", "loop", "granules"]
+    for row in found["ledger"]:
+        assert {"bytes_in", "bytes_out", "bytes_ok", "requests", "errors", "reasons"} <= row.keys()
+
+
+def test_lines_fit_80_columns_and_tell_the_lie() -> None:
+    with on_overlay() as point:
+        done = audit(str(point))
+    assert done.returncode == 32, done.stderr
+    assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
+    assert "\x1b" not in done.stdout
+    assert done.stdout.startswith(f"{point}: REJECTED")
+    assert "claimed (what fstrim prints)" in done.stdout
+    assert "loop-no-punch" in done.stdout
+    assert "do: keep " in done.stdout
+
+
+def test_a_device_means_what_is_mounted_from_it(disk: ScratchDisk) -> None:
+    with mounted(disk.node, "ext4") as point:
+        done = audit("-q", "--dev", disk.node)
+        assert done.stdout.startswith(f"{point}: ")
+        assert len(done.stdout.splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        ((), 2, "name mount points"),
+        (("--all", "--dev", "loop0"), 2, "name mount points"),
+        (("/nonexistent",), 2, "No such file"),
+        (("/usr/bin",), 3, "it lies on the one at"),
+        (("-m", "many", "/proc"), 2, "no size"),
+        (("--dev", "nosuchdisk"), 2, "Block devices here"),
+    ],
+)
+def test_what_it_refuses(arguments: tuple[str, ...], status: int, words: str) -> None:
+    done = audit(*arguments)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert words in done.stderr
+
+
+def test_a_device_that_is_not_mounted(disk: ScratchDisk) -> None:
+    done = audit("--dev", disk.node)
+    assert done.returncode == 2
+    assert "mounted nowhere" in done.stderr
+
+
+def test_read_only_and_layered_mounts_are_refused(disk: ScratchDisk, tmp_path: Path) -> None:
+    with mounted(disk.node, "ext4") as point:
+        trims.run("mount", "-o", "remount,ro", str(point))
+        done = audit(str(point))
+        assert (done.returncode, done.stdout) == (3, "")
+        assert "read-only" in done.stderr
+        trims.run("mount", "-o", "remount,rw", str(point))
+        for name in ("lower", "upper", "work"):
+            (point / name).mkdir()
+        options = f"lowerdir={point}/lower,upperdir={point}/upper,workdir={point}/work"
+        trims.run("mount", "-t", "overlay", "overlay", "-o", options, str(tmp_path))
+        try:
+            done = audit(str(tmp_path))
+        finally:
+            trims.run("umount", str(tmp_path))
+        assert done.returncode == 3
+        assert "trim the one below it" in done.stderr
+
+
+def test_a_filesystem_without_fitrim(tmp_path: Path) -> None:
+    trims.run("mount", "-t", "tmpfs", "tmpfs", str(tmp_path))
+    try:
+        done = audit("--json", str(tmp_path))
+    finally:
+        trims.run("umount", str(tmp_path))
+    assert done.returncode == 32
+    [found] = lines(done.stdout)
+    assert found["verdict"] == "NOT SENT"
+    assert [reason["code"] for reason in found["ledger"][0]["reasons"]] == ["no-fitrim"]
+
+
+def test_nobody_may_trim() -> None:
+    done = subprocess.run(
+        [
+            *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
+            *(sys.executable, "-m", "opwatch", "trim", "audit", "/proc"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        env=os.environ | {"PYTHONPATH": os.getcwd()},
+    )
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "needs root" in done.stderr
+
+
+def test_a_closed_pipe_is_no_traceback(disk: ScratchDisk) -> None:
+    with mounted(disk.node, "ext4") as point:
+        shell = f"{sys.executable} -m opwatch trim audit {point} | true"
+        done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_two_audits_at_once_do_not_mix() -> None:
+    """Each on a disk of its own, of different sizes, with a third that is discarded by somebody else."""
+    for _ in range(ATTEMPTS):
+        with (
+            ScratchDisk(256 * MIB) as first,
+            ScratchDisk(384 * MIB) as second,
+            mounted(first.node, "ext4") as one,
+            mounted(second.node, "xfs") as two,
+        ):
+            found: dict[Path, Audit] = {}
+
+            def run(point: Path, found: dict[Path, Audit] = found) -> None:
+                done = audit("--json", str(point))
+                found[point] = json.loads(done.stdout)
+
+            threads = [threading.Thread(target=run, args=(point,)) for point in (one, two)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            documents: list[Any] = [found[one], found[two]]
+        if all(each["verdict"] == "ACCEPTED" for each in documents):
+            break
+    for document, size in zip(documents, (256, 384), strict=True):
+        assert document["verdict"] == Verdict.ACCEPTED
+        assert document["ledger"][0]["bytes_out"] == document["reached_bytes"] < size * MIB
+        assert document["notes"] == []
+
+
+def test_two_audits_of_one_disk_take_turns(disk: ScratchDisk) -> None:
+    """Two partitions: what is below them is the same disk."""
+    table = "label: gpt\nstart=2048,size=100MiB\nsize=100MiB\n"
+    subprocess.run(["sfdisk", "-q", disk.node], input=table, text=True, check=True)
+    if not os.path.exists(f"/sys/class/block/{disk.name}p2"):
+        trims.run("partx", "--add", disk.node)
+    for _ in range(ATTEMPTS):
+        with mounted(f"{disk.node}p1", "ext4") as one, mounted(f"{disk.node}p2", "ext4") as two:
+            running = [
+                subprocess.Popen(
+                    [sys.executable, "-m", "opwatch", "trim", "audit", "--json", str(point)],
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+                for point in (one, two)
+            ]
+            documents = [json.loads(process.communicate(timeout=60)[0]) for process in running]
+        if all(each["verdict"] == "ACCEPTED" for each in documents):
+            break
+    for document in documents:
+        assert document["verdict"] == "ACCEPTED"
+        assert document["ledger"][0]["bytes_out"] == document["reached_bytes"] == document["claimed_bytes"]
+
+
+def test_a_foreign_trim_of_the_same_disk_is_told_apart(disk: ScratchDisk) -> None:
+    """Somebody discards the second partition while the first is trimmed."""
+    table = "label: gpt\nstart=2048,size=100MiB\nsize=100MiB\n"
+    subprocess.run(["sfdisk", "-q", disk.node], input=table, text=True, check=True)
+    if not os.path.exists(f"/sys/class/block/{disk.name}p2"):
+        trims.run("partx", "--add", disk.node)
+    program = (
+        "import fcntl, struct, os\n"
+        f"d = os.open('/dev/{disk.name}p2', os.O_RDWR)\n"
+        "print('on', flush=True)\n"
+        "while True: fcntl.ioctl(d, 0x1277, struct.pack('=QQ', 0, 1 << 20))\n"
+    )
+    for _, found in audited(lambda: mounted(f"{disk.node}p1", "ext4")):
+        first = found
+    other = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert other.stdout
+    other.stdout.readline()
+    with mounted(f"{disk.node}p1", "ext4") as point:
+        found = trims.audit(point)
+    other.kill()
+    other.wait()
+    assert found.claimed_bytes == first.claimed_bytes
+    assert found.rows[0].bytes_out == first.rows[0].bytes_out
+    # Some of the foreign discards touch ours, and the kernel joins them to one request.
+    assert found.reached_bytes <= first.reached_bytes
+    assert any("python" in note and f"{disk.name}" in note for note in found.notes)

@@ -1,0 +1,79 @@
+"""`trim check` says what it was not let see: behind hidepid, without privilege, in another namespace."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.host.scratch import ScratchDisk
+from tests.kernel.host.test_mountspaces import mounted_elsewhere
+from tests.kernel.support.filesystems import make, mounted
+from tests.kernel.support.trims import MIB
+from tests.requirements import unmet
+
+TOP = Path(__file__).parents[3]
+# A /proc of its own in a mount namespace of its own, then the command with less than root has.
+_HIDING = 'mount -t proc -o hidepid=2 proc /proc && exec setpriv "$@"'
+_WITHOUT = {
+    "nobody": ("--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"),
+    "root that may not trace": ("--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"),
+}
+
+
+def _behind_hidepid(who: str, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = ["unshare", "--mount", "sh", "-c", _HIDING, "sh", *_WITHOUT[who], sys.executable, "-P", *words]
+    environment = {"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin", "PYTHONPATH": str(TOP)}
+    return subprocess.run(
+        argv, capture_output=True, text=True, timeout=60, check=False, cwd="/", env=environment
+    )
+
+
+@pytest.mark.parametrize("words", [["--all"], ["/"]], ids=["all", "one"])
+@pytest.mark.parametrize("who", list(_WITHOUT))
+def test_what_hidepid_hides_is_said(who: str, words: list[str]) -> None:
+    if (probe := _behind_hidepid(who, "-c", "")).returncode:
+        unmet("kernel", f"{who} cannot start {sys.executable}: {probe.stderr!r}")
+    done = _behind_hidepid(who, "-m", "opwatch", "trim", "check", *words)
+    text = " ".join(done.stdout.split())
+    assert "Traceback" not in done.stderr
+    assert "not seen processes of other users: /proc hides them (hidepid)" in text, done.stderr
+    assert "root of the machine itself" in text
+    told = json.loads(_behind_hidepid(who, "-m", "opwatch", "trim", "check", *words, "--json").stdout)
+    assert "processes of other users: /proc hides them (hidepid)" in told["unseen"]
+
+
+def test_nobody_is_told_whose_files_it_may_not_read() -> None:
+    argv = ["setpriv", *_WITHOUT["nobody"], sys.executable, "-P", "-m", "opwatch", "trim", "check", "/"]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(TOP)}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd="/", env=environment)
+    if "can't open" in done.stderr or "failed to execute" in done.stderr:
+        unmet("kernel", f"user 65534 cannot start {sys.executable}: {done.stderr!r}")
+    assert "whose open files may not be read" in " ".join(done.stdout.split()), done.stderr
+
+
+def _check(*words: str) -> dict[str, Any]:
+    argv = [sys.executable, "-m", "opwatch", "trim", "check", *words, "--json"]
+    found: dict[str, Any] = json.loads(
+        subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+    )
+    return found
+
+
+def test_a_filesystem_of_another_namespace_is_named(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    with ScratchDisk(64 * MIB) as disk, ScratchDisk(64 * MIB) as other:
+        make("ext4", disk.node)
+        make("ext4", other.node)
+        with mounted(disk.node, here), mounted_elsewhere(other.node, tmp_path) as process:
+            wanted = {"device": other.node, "filesystem": "ext4", "mount": str(tmp_path), "pid": process}
+            assert wanted in _check("--all")["elsewhere"]
+            assert _check("--dev", other.node)["elsewhere"] == [wanted]
+            assert _check("--dev", disk.node)["elsewhere"] == []
+        assert wanted not in _check("--all")["elsewhere"]

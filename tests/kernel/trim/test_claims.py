@@ -1,0 +1,181 @@
+"""What calls of FITRIM claim, by whoever makes them, and who else trims during an audit of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.collectors.audit import fitrim_process
+from opwatch.collectors.audit.discards import DiscardTracer
+from opwatch.host.scratch import ScratchDisk
+from opwatch.host.usage import Mount
+from opwatch.trim.audit.audit import Answer, Asked, Audit
+from opwatch.trim.audit.flow import Amount, Stage
+from tests.kernel.support import trims
+from tests.kernel.support.trims import ATTEMPTS, MIB, mounted
+from tests.kernel.support.watching import lines, opwatch
+
+SIZE = 384 * MIB
+CALL = """
+import fcntl, os, sys
+point = os.open(sys.argv[1], os.O_RDONLY)
+for _ in range(int(sys.argv[2])):
+    fcntl.ioctl(point, 0xC0185879, bytearray(b"\\0" * 8 + b"\\xff" * 8 + b"\\0" * 8))
+"""
+
+
+def call(opener: str, times: int) -> None:
+    """FITRIM so many times, from a process of its own."""
+    subprocess.run([sys.executable, "-c", CALL, opener, str(times)], check=True, timeout=60)
+
+
+def claimed(tracer: DiscardTracer) -> list[tuple[int, Amount]]:
+    return [(each.status, each.amount) for each in tracer.read().select(Stage.FITRIM)]
+
+
+@pytest.mark.parametrize("functions", [True, False])
+def test_every_call_is_counted_once(functions: bool) -> None:
+    """A prime number of calls: the first claims all that is free, and ext4 claims nothing again."""
+    with ScratchDisk(SIZE) as disk, mounted(disk.node, "ext4") as point:
+        for _ in range(ATTEMPTS):
+            with DiscardTracer([], functions=functions, claims=True) as tracer:
+                assert tracer.read().claims_seen
+                call(str(point), 7)
+                found = claimed(tracer)
+            if found and sum(amount.count for _, amount in found) == 7:
+                break
+    [(status, amount)] = found
+    assert (status, amount.count) == (0, 7)
+    assert amount.bytes == 0 or amount.bytes > SIZE // 2
+
+
+def test_nothing_is_attached_to_system_calls_unless_asked_for() -> None:
+    with DiscardTracer([]) as tracer, ScratchDisk(SIZE) as disk, mounted(disk.node, "ext4") as point:
+        call(str(point), 1)
+        assert not tracer.read().claims_seen
+        assert claimed(tracer) == []
+        assert not [name for name, *_ in tracer.programs() if "fitrim" in name]
+
+
+def test_commands_of_drivers_can_be_left_out() -> None:
+    """A live view does: their events come with every read and write."""
+    with DiscardTracer([], commands=False) as tracer:
+        assert not {"discard_nvme", "discard_scsi", "discard_ata"} & tracer.absent()
+        names = {name for name, *_ in tracer.programs()}
+    assert "discard_done" in names
+    assert not [name for name in names if "nvme" in name or "scsi" in name or "ata" in name]
+
+
+def watched(*arguments: str) -> dict[str, Any]:
+    done = opwatch("trim", "audit", "--json", "--watch", *arguments)
+    assert done.returncode in (0, 6, 32, 64), done.stderr
+    [found] = lines(done.stdout)
+    return found
+
+
+def test_watch_shows_what_fstrim_was_told() -> None:
+    """xfs: fstrim is told the size of the filesystem, and less than that reaches the device."""
+    with ScratchDisk(SIZE) as disk:
+        for _ in range(ATTEMPTS):
+            with mounted(disk.node, "xfs") as point:
+                found = watched(str(point), "--", "fstrim", str(point))
+            if found["claims"] and found["verdict"] == "ACCEPTED":
+                break
+    [claim] = found["claims"]
+    assert (claim["comm"], claim["calls"], claim["error"]) == ("fstrim", 1, None)
+    assert claim["claimed_bytes"] == found["claimed_bytes"] == SIZE
+    assert SIZE // 4 < found["reached_bytes"] < SIZE
+    assert "6.11" in found["claim"]
+    assert "by fstrim" in found["claim"]
+
+
+def test_watch_of_a_device_shows_claims_of_the_filesystem_on_it() -> None:
+    with ScratchDisk(SIZE) as disk:
+        for _ in range(ATTEMPTS):
+            with mounted(disk.node, "ext4") as point:
+                found = watched("--dev", disk.node, "--", "fstrim", str(point))
+            if found["claims"] and found["verdict"] == "ACCEPTED":
+                break
+    assert found["claimed_bytes"] == found["reached_bytes"] > SIZE // 2
+
+
+def test_a_call_that_fails() -> None:
+    """A device that takes no discards: the call tells so, and fstrim with it."""
+    with trims.loop_without_discards() as node, mounted(node, "ext4") as point:
+        for _ in range(ATTEMPTS):
+            found = watched(str(point), "--", "sh", "-c", f"fstrim {point} 2>/dev/null; true")
+            if found["claims"]:
+                break
+    [claim] = found["claims"]
+    assert (claim["claimed_bytes"], claim["error"]) == (None, "ENOTSUP")
+    assert found["claimed_bytes"] is None
+    assert found["reached_bytes"] == 0
+    assert "ENOTSUP, by fstrim" in found["claim"]
+
+
+@contextlib.contextmanager
+def watching(point: Path, seconds: float) -> Iterator[subprocess.Popen[str]]:
+    argv = [sys.executable, "-m", "opwatch", "trim", "audit", "--json", "--watch", str(point)]
+    argv += ["--for", str(seconds)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as command:
+        assert command.stderr
+        assert "following" in command.stderr.readline()
+        yield command
+
+
+def test_two_watches_do_not_mix() -> None:
+    """Each sees the claim on its own filesystem alone."""
+    with ScratchDisk(SIZE) as a, ScratchDisk(2 * SIZE) as b:
+        for _ in range(ATTEMPTS):
+            with (
+                mounted(a.node, "xfs") as one,
+                mounted(b.node, "xfs") as two,
+                watching(one, 3) as first,
+                watching(two, 3) as second,
+            ):
+                trims.run("fstrim", str(one))
+                trims.run("fstrim", str(two))
+                found = [lines(each.communicate(timeout=60)[0])[0] for each in (first, second)]
+            if all(each["claims"] for each in found):
+                break
+    assert [[claim["claimed_bytes"] for claim in each["claims"]] for each in found] == [[SIZE], [2 * SIZE]]
+    assert [each["claimed_bytes"] for each in found] == [SIZE, 2 * SIZE]
+
+
+def test_a_second_trimmer_is_named_and_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """blkdiscard of space that the filesystem does not use, in the middle of an audit of ours."""
+    ours = fitrim_process.trim
+    other = 3 * MIB
+
+    def together(mount: Mount, asked: Asked, started: Callable[[int], None]) -> Answer:
+        node = mount.source
+        at = str(SIZE)  # behind the filesystem
+        trims.run("blkdiscard", "-f", "-o", at, "-l", str(other), node)
+        time.sleep(0.05)
+        return ours(mount, asked, started)
+
+    monkeypatch.setattr(fitrim_process, "trim", together)
+
+    def audited() -> Audit:
+        with ScratchDisk(2 * SIZE) as disk:
+            trims.run(*trims.MKFS["ext4"], disk.node, f"{SIZE // 1024}k")
+            with mounted(disk.node, "ext4", make=False) as point:
+                return trims.audit(point)
+
+    for _ in range(ATTEMPTS):
+        found = audited()
+        notes = [each for each in found.notes if "blkdiscard" in each]
+        if notes and not trims.lost_by_the_host(found):
+            break
+    [note] = notes
+    assert f"not counted: {other} B of discard" in note
+    assert found.claimed_bytes == found.reached_bytes
+    assert 0 < found.reached_bytes < SIZE
+    assert found.claims == ()

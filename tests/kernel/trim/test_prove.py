@@ -1,0 +1,211 @@
+"""`opwatch trim audit --prove` and `--watch` on simulated drives, whose own map is the oracle."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.host.scratch import ScratchDisk
+from opwatch.tools.commands.trim_audit import audit_mount
+from opwatch.trim.audit.audit import Asked, Audit, Verdict
+from tests.kernel.support.drives import MIB, drive
+from tests.kernel.support.trims import ATTEMPTS, codes, folder, lost_by_the_host, mount_at, mounted, run
+from tests.kernel.support.watching import lines, opwatch
+from tests.requirements import require_drive
+
+SIZE = 512 * MIB
+
+
+@pytest.fixture(autouse=True)
+def _drive() -> None:
+    require_drive()
+
+
+def proven(filesystem: str, *faults: str) -> tuple[Audit, int, int]:
+    """The audit, and what the drive holds by its own map before and after."""
+    for _ in range(ATTEMPTS):
+        with drive(SIZE, faults=faults) as one, mounted(one.device, filesystem) as point:
+            (point / "file").write_bytes(os.urandom(64 * MIB))
+            os.sync()
+            (point / "file").unlink()
+            os.sync()
+            before = one.truth()["valid_bytes"]
+            found = audit_mount(mount_at(point), Asked(), prove=True)
+            after = one.truth()["valid_bytes"]
+        if not lost_by_the_host(found):
+            break
+    return found, before, after
+
+
+@pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
+def test_a_drive_that_honours_trims(filesystem: str) -> None:
+    found, before, after = proven(filesystem)
+    assert found.verdict is Verdict.PROVEN
+    assert before - after > 60 * MIB
+    assert found.unexplained_bytes == 0
+    read_back = found.evidence.read_back
+    assert read_back
+    assert set(read_back.bytes) <= {"zeros", "reallocated"}
+    assert read_back.count
+    assert read_back.count.follows
+
+
+def test_a_drive_that_takes_its_time() -> None:
+    """It frees when nothing was asked of it for a second; its count is looked at again until then."""
+    found, before, after = proven("ext4", "trim=lazy")
+    assert found.verdict is Verdict.PROVEN
+    assert before - after > 60 * MIB
+
+
+def test_a_drive_that_ignores_trims() -> None:
+    """Every request completes and everything reads as zeros: only its own count says that it holds it all."""
+    found, before, after = proven("ext4", "trim=ignore")
+    assert found.verdict is Verdict.UNKNOWN
+    assert after >= before
+    assert codes(found) == {"advisory": None}
+    assert "B as in use, and at most" in found.reasons[0].observed
+    assert found.claimed_bytes == found.reached_bytes
+
+
+def test_a_drive_that_keeps_what_was_trimmed() -> None:
+    found, before, after = proven("ext4", "trim=keep")
+    assert found.verdict is Verdict.UNKNOWN
+    assert after >= before
+    assert codes(found) == {"advisory": None}
+    read_back = found.evidence.read_back
+    assert read_back
+    assert list(read_back.bytes) == ["unchanged"]
+
+
+def test_a_full_filesystem_is_trimmed_and_not_proven() -> None:
+    with drive(64 * MIB, faults=("log-fail=ca",)) as one, mounted(one.device, "ext4") as point:
+        with (point / "all").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, os.statvfs(point).f_bavail * 4096 - 2 * MIB)
+        found = audit_mount(mount_at(point), Asked(), prove=True)
+    assert found.verdict in (Verdict.ACCEPTED, Verdict.UNKNOWN)
+    read_back = found.evidence.read_back
+    assert read_back
+    assert "free some space" in (read_back.reason or "")
+
+
+def watched(*arguments: str) -> dict[str, Any]:
+    done = opwatch("trim", "audit", "--json", *arguments)
+    assert done.returncode in (0, 6, 32), done.stderr
+    [found] = lines(done.stdout)
+    return found
+
+
+def test_watching_fstrim() -> None:
+    with ScratchDisk(SIZE) as disk:
+        for _ in range(ATTEMPTS):
+            with mounted(disk.node, "xfs") as point:
+                found = watched("--watch", str(point), "--", "fstrim", str(point))
+            if found["verdict"] == "ACCEPTED":
+                break
+    assert found["verdict"] == "ACCEPTED"
+    filesystem, device, granules = found["ledger"]
+    assert filesystem["bytes_out"] == device["bytes_in"] == device["bytes_ok"] == granules["bytes_out"]
+    assert found["reached_bytes"] == filesystem["bytes_out"] > SIZE // 2
+    [origin] = found["origins"]
+    assert (origin["comm"], origin["kernel_thread"]) == ("fstrim", False)
+    assert origin["bytes"] == found["reached_bytes"]
+
+
+def test_watching_a_device() -> None:
+    """blkdiscard on a device that holds no filesystem."""
+    with ScratchDisk(SIZE) as disk:
+        for _ in range(ATTEMPTS):
+            found = watched("--watch", "--dev", disk.node, "--", "blkdiscard", "-f", disk.node)
+            if found["verdict"] == "ACCEPTED":
+                break
+    assert found["verdict"] == "ACCEPTED"
+    assert found["filesystem"] is None
+    assert found["reached_bytes"] == SIZE
+    assert [(each["comm"], each["bytes"]) for each in found["origins"]] == [("blkdiscard", SIZE)]
+
+
+def test_watching_online_discards() -> None:
+    """ext4 -o discard: a kernel thread sends them after the journal's commit."""
+    with ScratchDisk(SIZE) as disk:
+        for _ in range(ATTEMPTS):
+            with mounted(disk.node, "ext4", "discard") as point:
+                (point / "file").write_bytes(os.urandom(32 * MIB))
+                os.sync()
+                shell = f"rm {point}/file; sync; sleep 1; sync -f {point}"
+                found = watched("--watch", str(point), "--", "sh", "-c", shell)
+            if found["verdict"] == "ACCEPTED":
+                break
+    assert found["verdict"] == "ACCEPTED"
+    assert found["reached_bytes"] >= 32 * MIB
+    assert any(each["kernel_thread"] for each in found["origins"])
+
+
+def test_watching_nothing(tmp_path: Path) -> None:
+    with ScratchDisk(SIZE) as disk:
+        found = watched("--watch", "--dev", disk.node, "--for", "0.2")
+        assert (found["verdict"], found["origins"]) == ("NOT SENT", [])
+        program = [sys.executable, "-m", "opwatch", "trim", "audit", "--watch", "--json", "--dev", disk.node]
+        command = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert command.stderr
+        assert "following discards" in command.stderr.readline()
+        command.send_signal(2)
+        output, _ = command.communicate(timeout=60)
+        assert command.returncode == 32
+        assert json.loads(output)["verdict"] == "NOT SENT"
+
+
+def test_a_device_that_vanishes_ends_a_watch() -> None:
+    with folder() as home:
+        image = home / "image"
+        with image.open("wb") as file:
+            file.truncate(64 * MIB)
+        node = run("losetup", "--find", "--show", str(image)).strip()
+        program = [sys.executable, "-m", "opwatch", "trim", "audit", "--watch", "--json", "--dev", node]
+        command = subprocess.Popen(
+            [*program, "--", "sleep", "60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert command.stderr
+        try:
+            assert "following discards" in command.stderr.readline()
+        finally:
+            run("losetup", "--detach", node)
+        output, said = command.communicate(timeout=60)
+    assert command.returncode == 1, said
+    assert f"{Path(node).name} has gone" in said
+    assert json.loads(output)["verdict"] == "NOT SENT"
+
+
+@pytest.mark.parametrize(
+    ("script", "status"), [("exit 7", 7), ("true", 32), ("blkdiscard {0}; exit 7", 7), ("blkdiscard {0}", 0)]
+)
+def test_a_watch_ends_with_the_status_of_its_command(script: str, status: int) -> None:
+    """Unless the command succeeds, and its trim does not."""
+    with ScratchDisk(64 * MIB) as disk:
+        for _ in range(ATTEMPTS):
+            done = opwatch(
+                "trim", "audit", "--watch", "--dev", disk.node, "--", "sh", "-c", script.format(disk.node)
+            )
+            if "UNKNOWN" not in done.stdout:
+                break
+    assert done.returncode == status, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--watch", "--prove", "--dev", "loop0"),
+        ("--watch", "--all"),
+        ("--for", "1", "--dev", "loop0"),
+        ("--dev", "loop0", "--", "true"),
+    ],
+)
+def test_what_makes_no_sense(arguments: tuple[str, ...]) -> None:
+    done = opwatch("trim", "audit", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--watch" in done.stderr

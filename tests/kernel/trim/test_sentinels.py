@@ -1,0 +1,128 @@
+"""Sentinels: files of known contents, before and after a trim, a kill, or another owner of their blocks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.space.fitrim import fitrim, mounted_at
+from opwatch.collectors.space.free_space import settle
+from opwatch.collectors.stack.layers import LayerReader
+from opwatch.collectors.stale.sentinels import Sentinels, prove_sizes
+from opwatch.errors import RefusedError, UsageError
+from opwatch.host.scratch import ScratchDisk
+from opwatch.trim.stale.sentinel import Seen, verdict
+from tests.kernel.support.drives import MIB, drive
+from tests.kernel.support.filesystems import KINDS, fill, make, mounted
+from tests.requirements import require_drive
+
+SIZE = 320 * MIB
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("trim_mode", ["honour", "keep"])
+def test_sentinels_say_what_a_trim_did(kind: str, trim_mode: str, tmp_path: Path) -> None:
+    require_drive()
+    with drive(SIZE, "7%") as one:
+        make(kind, one.device)
+        one.fault(f"trim={trim_mode}")
+        with mounted(one.device, tmp_path):
+            mount = mounted_at(str(tmp_path))
+            stack = LayerReader().mount(mount)
+            with Sentinels(mount, stack, prove_sizes(stack)) as sentinels:
+                sentinels.plant()
+                assert [path.name for path in tmp_path.glob(".*")] == []
+                sentinels.give_up()
+                untouched = sentinels.judge()
+                fitrim(mount)
+                found = sentinels.judge(2.0)
+            assert [each.size_bytes for each in found] == [4096, MIB, 8 * MIB]
+            assert [each.reason for each in found] == [None] * 3
+            copies = Counter(offset for each in found for offset in each.offsets)
+            assert max(copies.values()) == 1
+            assert sum(each.judged for each in found) == (4096 + 9 * MIB) // 4096
+            assert verdict(untouched) is Seen.UNCHANGED
+            assert verdict(found) is (Seen.ZEROS if trim_mode == "honour" else Seen.UNCHANGED)
+
+
+def test_a_block_that_is_used_again_says_nothing(tmp_path: Path) -> None:
+    with ScratchDisk(64 * MIB) as disk:
+        make("ext4", disk.node)
+        with mounted(disk.node, tmp_path):
+            mount = mounted_at(str(tmp_path))
+            stack = LayerReader().mount(mount)
+            with Sentinels(mount, stack, (MIB,)) as sentinels:
+                sentinels.plant()
+                sentinels.give_up()
+                fill(tmp_path / "everything", 0)
+                [found] = sentinels.judge()
+            assert found.judged == 0
+            assert found.inside[Seen.REALLOCATED] + found.edges[Seen.REALLOCATED] == 256
+            assert verdict([found]) is None
+
+
+def test_without_room_no_sentinel_is_written(tmp_path: Path) -> None:
+    with ScratchDisk(64 * MIB) as disk:
+        make("ext4", disk.node)
+        with mounted(disk.node, tmp_path):
+            mount = mounted_at(str(tmp_path))
+            free = os.statvfs(tmp_path).f_bfree
+            with (
+                Sentinels(mount, LayerReader().mount(mount), (48 * MIB,)) as sentinels,
+                pytest.raises(RefusedError, match="free some space"),
+            ):
+                sentinels.plant()
+            assert os.statvfs(tmp_path).f_bfree == free
+
+
+def test_nothing_is_left_of_a_run_that_was_killed(tmp_path: Path) -> None:
+    planting = (
+        "import sys,time\nfrom opwatch.collectors.stale.sentinels import *\n"
+        "from opwatch.collectors.stack.layers import LayerReader\n"
+        "from opwatch.collectors.space.fitrim import mounted_at\n"
+        "mount = mounted_at(sys.argv[1])\n"
+        "one = Sentinels(mount, LayerReader().mount(mount), (8 << 20,))\n"
+        "one.plant(); print('planted', flush=True); time.sleep(60)\n"
+    )
+    with ScratchDisk(128 * MIB) as disk:
+        make("ext4", disk.node)
+        with mounted(disk.node, tmp_path):
+            free = os.statvfs(tmp_path).f_bfree
+            command = [sys.executable, "-c", planting, str(tmp_path)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run_:
+                assert run_.stdout
+                assert run_.stdout.readline() == "planted\n"
+                assert os.statvfs(tmp_path).f_bfree < free
+                run_.send_signal(signal.SIGKILL)
+            descriptor = os.open(tmp_path, os.O_RDONLY)
+            settle(descriptor)
+            os.close(descriptor)
+            assert [path.name for path in tmp_path.iterdir()] == ["lost+found"]
+            assert os.statvfs(tmp_path).f_bfree == free
+            # The name of a file system without nameless files.
+            left, data = tmp_path / ".opwatch-sentinel-0123", tmp_path / ".opwatch-sentinel-mine"
+            left.touch()
+            data.write_text("not empty, so not ours")
+            mount = mounted_at(str(tmp_path))
+            with Sentinels(mount, LayerReader().mount(mount), (MIB,)) as sentinels:
+                sentinels.plant()
+            assert (left.exists(), data.exists()) == (False, True)
+
+
+def test_fitrim_only_on_mount_points(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="not a mount point"):
+        mounted_at(str(tmp_path))
+    with pytest.raises(UsageError, match="No such file"):
+        mounted_at(str(tmp_path / "nowhere"))
+    with ScratchDisk(SIZE) as disk:
+        make("ext4", disk.node)
+        with mounted(disk.node, tmp_path):
+            mount = mounted_at(str(tmp_path))
+        with pytest.raises(RefusedError, match="not a mount point"):
+            fitrim(mount)

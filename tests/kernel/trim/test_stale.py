@@ -1,0 +1,308 @@
+"""Free extents, sentinels and `opwatch trim stale` on real file systems, against the drive's own truth."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.collectors.space.fitrim import fitrim, mounted_at
+from opwatch.collectors.space.free_space import read_free_space
+from opwatch.collectors.space.lowest import Places, file_extents
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
+from opwatch.trim.space.extents import Extents
+from tests.kernel.support.drives import MIB, drive, fio, run
+from tests.kernel.support.filesystems import KINDS, data_of, fill, free_of, held, make, mounted, use
+from tests.kernel.support.watching import opwatch
+from tests.requirements import require_drive
+
+SIZE = 320 * MIB
+
+
+def stale(*arguments: str, status: int = 0) -> dict[str, Any]:
+    """What the command says, which must be a document also when it fails."""
+    # Where files lie is not for us to choose; at 95 % one run in so many would miss.
+    done = opwatch("trim", "stale", "--confidence", "99.9%", *arguments, "--json", "--seed", "1")
+    assert done.returncode == status, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def refused(*arguments: str) -> tuple[int, str]:
+    """The status and the words of a refusal, which puts nothing on stdout."""
+    done = opwatch("trim", "stale", *arguments)
+    assert not done.stdout
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_free_extents_are_what_a_trim_reaches(kind: str, tmp_path: Path) -> None:
+    """A disk full of old data, a file system that trimmed nothing: what a trim punches is what is free."""
+    with ScratchDisk(SIZE) as disk:
+        backing = disk.backing
+        with Path(disk.node).open("wb") as node:
+            for _ in range(SIZE // MIB):
+                node.write(b"\xa5" * MIB)
+        make(kind, disk.node)
+        run("blockdev", "--flushbufs", disk.node)
+        with mounted(disk.node, tmp_path):
+            use(tmp_path, 1)
+            mount = mounted_at(str(tmp_path))
+            free = free_of(tmp_path)
+            for path in tmp_path.iterdir():
+                assert not free & on_disk(path)
+            before = data_of(backing)
+            fitrim(mount)
+            # XFS is done later.
+            end = time.monotonic() + 10
+            while (free & data_of(backing)).total and kind != "btrfs" and time.monotonic() < end:
+                time.sleep(0.05)
+            still_free = free & free_of(tmp_path)
+            punched = before - data_of(backing)
+            assert punched
+            assert not punched - free
+            # btrfs keeps what its metadata reserved.
+            if kind != "btrfs":
+                assert still_free & before == punched & still_free
+
+
+def on_disk(path: Path) -> Extents:
+    """The bytes of a file on its file system's one device."""
+    mount = mounted_at(str(path.parent))
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        status = os.fstat(descriptor)
+        main = (os.major(status.st_dev), os.minor(status.st_dev))
+        places = Places(mount.filesystem, descriptor, main)
+        found = Extents()
+        for each in file_extents(descriptor):
+            for extents in places.of(each.physical, each.physical + each.length).values():
+                found = found | extents
+        return found
+    finally:
+        os.close(descriptor)
+
+
+def test_ext4_counts_as_its_map_does(tmp_path: Path) -> None:
+    with ScratchDisk(SIZE) as disk:
+        make("ext4", disk.node, "-b", "1024")
+        with mounted(disk.node, tmp_path):
+            use(tmp_path, 2)
+            found = read_free_space(mounted_at(str(tmp_path)))
+            status = os.statvfs(tmp_path)
+            assert (found.block_bytes, found.total) == (1024, status.f_bfree * status.f_frsize)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("trim_mode", ["honour", "keep"])
+def test_the_interval_holds_the_drives_own_truth(kind: str, trim_mode: str, tmp_path: Path) -> None:
+    require_drive()
+    with drive(SIZE, "7%") as one:
+        make(kind, one.device)
+        with mounted(one.device, tmp_path):
+            use(tmp_path, 3)
+            fitrim(mounted_at(str(tmp_path)))
+            one.fault(f"trim={trim_mode}")
+            use(tmp_path, 4)
+            before = held(one, free_of(tmp_path))
+            found = stale(str(tmp_path), "--sentinel")
+            # A filesystem may still work in the background: the truth is what it was, or is, or between.
+            after = held(one, free_of(tmp_path))
+        assert found["stale_bytes"]["low"] <= max(before, after)
+        assert found["stale_bytes"]["high"] >= min(before, after)
+        assert before > 10 * MIB
+        assert found["lower_bound"]
+        [read] = found["drives"]
+        assert f"/dev/{read['device']}" == one.device
+        honoured = trim_mode == "honour"
+        assert read["calibration"]["by"] == ("sentinel" if honoured else "promise")
+        assert read["calibration"]["sentinel"] == ("zeros" if honoured else "unchanged")
+        # btrfs frees more than the sentinel, or space that was not held.
+        assert found["nuse"]["follows"] is honoured or kind == "btrfs"
+        truth = one.truth()
+        assert found["physical_bytes"] == truth["physical_bytes"]
+        if honoured:
+            assert found["nuse"]["after_bytes"] == pytest.approx(truth["valid_bytes"], abs=MIB)
+        assert found["waf"]["fifo"]["low"] > found["waf_trimmed"]["fifo"]["high"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_measuring_changes_nothing_but_its_own_sentinel(kind: str, tmp_path: Path) -> None:
+    require_drive()
+    with drive(SIZE, "7%") as one:
+        make(kind, one.device)
+        with mounted(one.device, tmp_path):
+            use(tmp_path, 5)
+            names = sorted(path.name for path in tmp_path.iterdir())
+            before = held(one, free_of(tmp_path))
+            for _ in range(2):
+                found = stale(str(tmp_path))
+            [read] = found["drives"]
+            assert read["calibration"]["by"] == ("promise" if kind == "btrfs" else "sentinel")
+            assert sorted(path.name for path in tmp_path.iterdir()) == names
+            assert abs(held(one, free_of(tmp_path)) - before) <= 2 * (MIB + 64 * 1024)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_layouts_through_the_block_device(seed: int, tmp_path: Path) -> None:
+    require_drive()
+    with drive(SIZE, "7%") as one:
+        make("xfs", one.device)
+        with mounted(one.device, tmp_path):
+            use(tmp_path, seed, written=10 + 8 * seed, kept=seed)
+            truth = held(one, free_of(tmp_path))
+            found = stale(str(tmp_path), "--no-sentinel", "--precision", "2%")["stale_bytes"]
+            assert found["low"] <= truth <= found["high"]
+
+
+def test_a_partition_that_is_not_aligned(tmp_path: Path) -> None:
+    require_drive()
+    with drive(SIZE, "7%") as one:
+        script = "label: dos\nstart=63, size=600000\n"
+        subprocess.run(["sfdisk", "-q", one.device], input=script, text=True, check=True)
+        run("partx", "--update", one.device)
+        [found_part] = Devices().partitions(Devices().resolve(one.device))
+        # Where nobody makes nodes for partitions.
+        part, point = str(tmp_path / "part"), tmp_path / "mnt"
+        os.mknod(part, stat.S_IFBLK | 0o600, os.makedev(*found_part.dev))
+        point.mkdir()
+        make("ext4", part)
+        with mounted(part, point):
+            use(point, 6)
+            free = free_of(point).shift(63 * 512)
+            # Blocks of the file system lie across two of the drive's units.
+            truth = held(one, free.granules(4096))
+            found = stale("--dev", one.device)
+            [read] = found["drives"]
+            assert f"/dev/{read['device']}" == one.device
+            assert read["untrimmable_bytes"] == free.total - free.granules(4096).total > 0
+            assert found["subject"] == str(point)
+            assert read["calibration"]["sentinel"] == "zeros"
+            edges = 2 * len(free) * 4096
+            assert found["stale_bytes"]["low"] <= truth + edges
+            assert found["stale_bytes"]["high"] >= truth
+
+
+def test_a_drive_that_reads_trimmed_and_holds_it_is_found_out(tmp_path: Path) -> None:
+    require_drive()
+    with drive(SIZE, "7%") as one:
+        make("ext4", one.device)
+        one.fault("trim=ignore")
+        with mounted(one.device, tmp_path):
+            (tmp_path / "big").write_bytes(b"x" * MIB)
+            os.sync()
+            found = stale(str(tmp_path), status=5)
+        assert found["stale_bytes"] is None
+        assert "NUSE" in found["stale_reason"]
+        assert found["drives"][0]["calibration"]["sentinel"] == "zeros"
+        assert found["waf"] is None
+
+
+def test_space_that_reads_as_trimmed_and_is_held_is_found_out_by_the_count(tmp_path: Path) -> None:
+    """The sentinel lands where the drive holds old data already, so its count does not rise for it."""
+    require_drive()
+    with drive(SIZE, "7%") as one:
+        make("ext4", one.device)
+        one.fault("trim=ignore")
+        with mounted(one.device, tmp_path):
+            (tmp_path / "big").write_bytes(os.urandom(3 * SIZE // 4))
+            os.sync()
+            (tmp_path / "big").unlink()
+            os.sync()
+            run("fstrim", str(tmp_path))
+            found = stale(str(tmp_path), status=5)
+        assert found["stale_bytes"] is None
+        assert "NUSE" in found["stale_reason"]
+
+
+def test_a_drive_that_went_away_is_an_error(tmp_path: Path) -> None:
+    require_drive()
+    with drive(SIZE, "7%") as one:
+        make("ext4", one.device)
+        run("mount", "-o", "nodiscard", one.device, str(tmp_path))
+        try:
+            one.kill()
+            done = opwatch("trim", "stale", str(tmp_path), "--json")
+        finally:
+            run("umount", "--lazy", str(tmp_path))
+        assert done.returncode == 1, done.stderr
+        assert not done.stdout
+        assert "Traceback" not in done.stderr
+
+
+def test_a_whole_drive_that_nothing_is_on() -> None:
+    require_drive()
+    with drive(1 << 40, "7%", no_data=True) as one:
+        assert fio(one.device, "--rw=write", "--bs=1m", "--size=2g").returncode == 0
+        run("blkdiscard", "-o", "256M", "-l", "256M", one.device)
+        truth = one.truth()["valid_bytes"]
+        found = stale("--dev", one.device)
+        assert truth == 2048 * MIB - 256 * MIB
+        assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+        assert found["free_bytes"] == 1 << 40
+        assert found["drives"][0]["calibration"]["by"] == "promise"
+
+
+def test_what_is_not_free_as_a_whole_is_refused(tmp_path: Path) -> None:
+    with ScratchDisk(SIZE) as disk:
+        make("ext4", disk.node)
+        status, words = refused("--dev", disk.node)
+        assert (status, "ext4, which is not mounted" in words) == (6, True), words
+        run("mkswap", disk.node)
+        status, words = refused("--dev", disk.node)
+        assert (status, "swap" in words) == (6, True), words
+
+
+def test_refusals(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    status, words = refused(str(folder))
+    assert (status, "is not a mount point" in words) == (3, True), words
+    assert refused("/nonexistent")[0] == 2
+    assert refused()[0] == 2
+    assert refused("/", "--dev", "sda")[0] == 2
+    status, words = refused("/proc")
+    assert (status, "no block device" in words) == (3, True), words
+
+
+def test_without_root(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\nfrom opwatch.tools import cli, trim, trim_stale\n"
+        "os.setgid(65534); os.setuid(65534); sys.exit(cli.main(sys.argv[1:]))"
+    )
+    with ScratchDisk(SIZE) as disk:
+        make("ext4", disk.node)
+        with mounted(disk.node, tmp_path):
+            done = subprocess.run(
+                [sys.executable, "-c", code, "trim", "stale", str(tmp_path)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 4, done.stderr
+            assert "root" in done.stderr
+
+
+def test_read_only_and_full_file_systems_are_judged_by_promise(tmp_path: Path) -> None:
+    with ScratchDisk(SIZE) as disk:
+        make("ext4", disk.node)
+        with mounted(disk.node, tmp_path):
+            use(tmp_path, 7)
+            fill(tmp_path / "filler", MIB)
+            [read] = stale(str(tmp_path))["drives"]
+            assert "free some space" in read["calibration"]["words"][0]
+            (tmp_path / "filler").unlink()
+        with mounted(disk.node, tmp_path, "ro"):
+            found = stale(str(tmp_path))
+            [read] = found["drives"]
+            assert read["calibration"]["by"] == "promise"
+            assert "read-only" in read["calibration"]["words"][0]
+            assert found["stale_bytes"]["low"] > 0

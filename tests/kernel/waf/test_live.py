@@ -1,0 +1,117 @@
+"""Write amplification beside the live view, from a thread that no sample waits for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from opwatch.host.scratch import ScratchDisk
+from tests.kernel.support.drives import MIB, drive
+from tests.kernel.support.watching import lines, opwatch
+from tests.requirements import require_drive
+
+LOAD = (
+    "fio --name=x --filename={} --rw=randwrite --bs=16k --size=48m --time_based --runtime=4 --rate=60m "
+    "--norandommap --direct=1 --ioengine=libaio --iodepth=4 --output=/dev/null"
+)
+
+
+@pytest.fixture(autouse=True)
+def _drive() -> None:
+    require_drive()
+
+
+def test_it_tells_the_drives_own_truth() -> None:
+    with drive() as one:
+        before = one.truth()
+        load = LOAD.format(one.device).split()
+        done = opwatch("--dev", one.device, "--json", "--waf", "0.5", "1", "--", *load)
+        after = one.truth()
+        assert done.returncode == 0, done.stderr
+        *intervals, summary = lines(done.stdout)
+        told = [each["waf"] for each in intervals if each["waf"] and each["waf"]["waf"] is not None]
+        assert told
+        assert summary["waf"]["waf"] is not None and summary["waf"]["source"].startswith("log 22h")
+        host = after["host_write_bytes"] - before["host_write_bytes"]
+        nand = after["nand_write_bytes"] - before["nand_write_bytes"]
+        # The last look was half a second before the end at most; amplification hardly moves any more.
+        assert summary["waf"]["waf"] == pytest.approx(nand / host, rel=0.2)
+        rates = [each for each in told if each["nand_bytes_per_s"] is not None]
+        assert rates
+        assert (
+            abs(rates[-1]["nand_bytes_per_s"] - nand / 4)
+            <= rates[-1]["nand_error_bytes_per_s"] + 0.3 * nand / 4
+        )
+
+
+def test_no_sample_waits_for_a_slow_page() -> None:
+    with drive() as one:
+        one.fault(*(f"log-slow={page}:3s" for page in ("02", "09", "22", "c0")))
+        done = opwatch("--dev", one.device, "--json", "--waf", "0.1", "0.2", "20")
+        *intervals, summary = lines(done.stdout)
+        assert len(intervals) == 20
+        # One look takes twelve seconds; none of the intervals is anywhere near to even one page.
+        assert max(each["interval_s"] for each in intervals) < 3
+        assert summary["waf"] is None
+
+
+def test_it_is_looked_at_only_when_wanted() -> None:
+    with drive() as one, ScratchDisk(16 * MIB) as disk:
+        for argv in (("--dev", one.device, "--waf", "0"), ("--dev", disk.node)):
+            done = opwatch(*argv, "--json", "0.3", "3")
+            assert [each["waf"] for each in lines(done.stdout)] == [None] * 4
+        done = opwatch("--dev", one.device, "--json", "0.3", "3")
+        assert any(each["waf"] for each in lines(done.stdout))
+
+
+def test_a_line_for_each_look() -> None:
+    with drive() as one:
+        load = LOAD.format(one.device).split()
+        done = opwatch("--dev", one.device, "--waf", "1", "0.5", "--", *load)
+        shown = [
+            line for line in done.stdout.splitlines() if line.startswith(Path(one.device).name + ": WAF")
+        ]
+        assert 2 <= len(shown) <= 6
+        assert any("±" in line or "exactly" in line for line in shown)
+        assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_pages_that_refresh_slowly_are_said_to_stand_still() -> None:
+    """Live, in the summary and at the end of opwatch waf: "the host wrote nothing" would be wrong."""
+    with drive() as one:
+        one.fault("refresh=600")
+        load = ["dd", "if=/dev/zero", f"of={one.device}", "bs=1M", "count=24", "oflag=direct", "status=none"]
+        slow = ["sh", "-c", f"sleep 1; {' '.join(load)}; sleep 2"]
+        done = opwatch("--dev", one.device, "--json", "--waf", "0.5", "1", "--", *slow)
+        summary = lines(done.stdout)[-1]
+        assert summary["waf"]["waf"] is None
+        assert "have not moved" in summary["waf"]["reason"]
+        assert "25.2 MB" in summary["waf"]["reason"]
+        ended = opwatch("waf", "--dev", one.device, "--settle", "1s", "--json", "--", *load)
+        assert ended.returncode == 6
+        assert "have not moved" in ended.stderr
+        assert "wrote nothing" not in summary["waf"]["reason"] + ended.stderr
+
+
+def test_counters_that_cannot_be_read_any_more_have_a_reason() -> None:
+    with drive() as one:
+        script = f"sleep 2; {sys.executable} -m opwatch drive fault {one.name} log-fail=22 log-fail=c0"
+        done = opwatch(
+            "--dev", one.device, "--json", "--waf", "0.3", "0.5", "--", "sh", "-c", f"{script}; sleep 2"
+        )
+        assert done.returncode == 0, done.stderr
+        summary = lines(done.stdout)[-1]
+        assert summary["waf"]["waf"] is None
+        assert summary["waf"]["reason"].startswith("counters are not read: ")
+
+
+def test_the_summary_takes_a_last_look() -> None:
+    with drive() as one:
+        load = ["dd", "if=/dev/zero", f"of={one.device}", "bs=1M", "count=48", "oflag=direct", "status=none"]
+        slow = ["sh", "-c", f"sleep 3; {' '.join(load)}"]
+        done = opwatch("--dev", one.device, "--json", "--waf", "1h", "1", "--", *slow)
+        summary = lines(done.stdout)[-1]
+        # The first look was before the load, the next one would be an hour later.
+        assert summary["waf"]["waf"] is not None, summary["waf"]

@@ -1,0 +1,352 @@
+"""`opwatch waf` on the simulated drive, as a real block device: the drive's own truth, and every fault."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.host.scratch import ScratchDisk
+from tests.kernel.support.drives import MIB, Drive, drive, run
+from tests.kernel.support.watching import opwatch
+from tests.requirements import require_drive
+from tests.unit.tools.test_progress import on_a_terminal
+
+OPWATCH = f"{sys.executable} -m opwatch"
+FAST = ("--poll", "0.1")
+
+
+@pytest.fixture(autouse=True)
+def _drive() -> None:
+    require_drive()
+
+
+def writes(device: str, megabytes: int = 200) -> str:
+    """A shell command that overwrites a part of the drive at random."""
+    return (
+        f"fio --name=x --filename={device} --rw=randwrite --bs=16k --size=48m --io_size={megabytes}m "
+        "--norandommap --direct=1 --ioengine=libaio --iodepth=8 --randrepeat=0 --output=/dev/null"
+    )
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the command printed, and what was true meanwhile."""
+
+    status: int
+    said: str
+    found: dict[str, Any]
+    host: int
+    nand: int
+
+    def is_true(self) -> bool:
+        """Whether there is a number, and the truth within its error."""
+        assert self.found["waf"] is not None, self.found["reason"]
+        error: float = self.found["waf_error"]
+        waf: float = self.found["waf"]
+        return abs(waf - self.nand / self.host) <= error + 1e-9
+
+
+def waf(one: Drive, script: str, *options: str) -> Result:
+    before = one.truth()
+    done = opwatch("waf", "--dev", one.device, "--json", *FAST, *options, "--", "sh", "-c", script)
+    after = one.truth()
+    host = after["host_write_bytes"] - before["host_write_bytes"]
+    nand = after["nand_write_bytes"] - before["nand_write_bytes"]
+    found = json.loads(done.stdout) if done.stdout else {}
+    return Result(done.returncode, done.stderr, found, host, nand)
+
+
+def fault(one: Drive, *words: str) -> str:
+    return f"{OPWATCH} drive fault {one.name} {' '.join(words)}"
+
+
+def test_a_command() -> None:
+    with drive() as one:
+        result = waf(one, f"{writes(one.device)}; exit 3")
+        found = result.found
+        assert result.status == 3
+        assert result.is_true() and found["waf"] > 1.2
+        assert (found["host_bytes"], found["nand_bytes"]) == (result.host, result.nand)
+        assert (found["waf_error"], found["whole"], found["reason"]) == (0, True, None)
+        assert found["host"]["agrees"] is True and found["source"].startswith("log 22h")
+        assert found["interval_s"] > 0
+        assert set(found["split"]) >= {"a", "b_bytes_per_s"}
+
+
+@pytest.mark.parametrize(
+    ("faults", "source"),
+    [
+        (("trim=ignore",), "log 22h"),
+        (("trim=lazy",), "log 22h"),
+        (("refresh=1",), "log 22h"),
+        (("log-fail=22",), "log C0h"),
+        (("log-fail=22", "refresh=1"), "log C0h"),
+        (("log-fail=22", "log-fail=02"), "log C0h"),
+        (("log-fail=22", "log-fail=02", "log-fail=09"), "log C0h"),
+        (("log-slow=22:400ms",), "log 22h"),
+        (("log-fail=22", "log-slow=c0:300ms", "log-slow=02:200ms"), "log C0h"),
+        (("log-fail=22", "wrap32=60M"), "log C0h"),
+        (("media-error=0:4k",), "log 22h"),
+        (("rollback=600",), "log 22h"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_fault_that_leaves_a_counter_leaves_a_true_number(faults: tuple[str, ...], source: str) -> None:
+    with drive() as one:
+        run("sh", "-c", writes(one.device, 100))
+        one.fault(*faults)
+        time.sleep(1)  # so that pages that are refreshed each second show all of that
+        # For so long that how old a page gets can be learned.
+        result = waf(one, f"{writes(one.device, 250)} --rate=80m", "--settle", "30")
+        assert result.is_true()
+        assert result.found["source"].startswith(source)
+        assert result.found["waf_error"] < 0.15 * result.found["waf"]
+        assert result.status == 0
+
+
+def test_a_die_that_fails_is_in_the_number() -> None:
+    with drive(op="28%") as one:
+        result = waf(one, f"{writes(one.device)}; {fault(one, 'die-fail')}; {writes(one.device, 50)}")
+        assert result.is_true()
+
+
+def test_steps_of_10_to_the_9_are_not_enough_for_200_mb() -> None:
+    with drive() as one:
+        run("sh", "-c", writes(one.device, 1200))
+        one.fault("log-fail=22", "log-fail=c0")
+        result = waf(one, writes(one.device))
+        assert result.status == 6
+        assert result.found["waf"] is None
+        assert "more bytes must be written" in result.found["reason"]
+        assert result.found["needed_bytes"] > 10**10
+        assert "more bytes must be written" in result.said
+
+
+def test_without_a_page_of_nand_writes_there_is_the_hosts_side() -> None:
+    with drive() as one:
+        one.fault("log-fail=22", "log-fail=c0", "log-fail=09")
+        result = waf(one, writes(one.device))
+        assert result.status == 5
+        assert (result.found["waf"], result.found["nand_bytes"]) == (None, None)
+        assert result.found["host_bytes"] == result.host
+        assert "no page with a count of NAND writes" in result.said
+        assert any("log-09" in failure for failure in result.found["failures"])
+
+
+@pytest.mark.parametrize("faults", [("rollback=600", "power-loss"), ("power-loss",)])
+def test_an_unclean_shutdown_in_between_is_a_reason(faults: tuple[str, ...]) -> None:
+    with drive() as one:
+        result = waf(one, f"{writes(one.device)}; {fault(one, *faults)}; {writes(one.device, 50)}")
+        assert (result.status, result.found["waf"]) == (6, None)
+        assert "lost power" in result.found["reason"]
+
+
+def test_a_drive_that_refuses_writes_fails_the_command_and_not_the_count() -> None:
+    with drive() as one:
+        script = f"{writes(one.device)}; {fault(one, 'read-only')}; {writes(one.device, 50)}"
+        result = waf(one, script, "--settle", "3")
+        assert result.status not in (0, 6)
+        assert result.is_true()
+
+
+def test_an_idle_drive_has_no_ratio() -> None:
+    with drive() as one:
+        run("sh", "-c", writes(one.device))
+        result = waf(one, "true")
+        assert (result.status, result.found["waf"]) == (6, None)
+        assert "nothing" in result.found["reason"]
+
+
+def test_a_drive_that_vanishes() -> None:
+    with drive() as one:
+        argv = [sys.executable, "-m", "opwatch", "waf", "--dev", one.device, "--for", "60", *FAST]
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(1)
+        assert opwatch("drive", "destroy", one.name).returncode == 0
+        _, said = process.communicate(timeout=20)
+        assert process.returncode == 1
+        assert "has gone" in said
+
+
+def test_an_interrupt_prints_what_is_known() -> None:
+    with drive() as one:
+        argv = [sys.executable, "-m", "opwatch", "waf", "--dev", one.device, "--for", "60", "--json", *FAST]
+        # Whoever ignores SIGINT passes that on; the command is to be interrupted as from a terminal.
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, preexec_fn=_take_interrupts)
+        time.sleep(1)
+        run("sh", "-c", writes(one.device))
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        told, _ = process.communicate(timeout=10)
+        assert process.returncode == 0
+        assert json.loads(told)["waf"] >= 1
+
+
+def _take_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def test_until_the_error_is_small_enough() -> None:
+    with drive() as one:
+        one.fault("log-fail=22")
+        load = subprocess.Popen(["sh", "-c", f"exec {writes(one.device, 100000)} --rate=100m"])
+        try:
+            argv = ("waf", "--dev", one.device, "--until-error", "20%", "--json", *FAST)
+            found = json.loads(opwatch(*argv).stdout)
+        finally:
+            load.terminate()
+            load.wait()
+        assert 0 < found["waf_error"] <= 0.2 * found["waf"]
+
+
+def test_a_partition_stands_for_its_drive() -> None:
+    with drive() as one:
+        run("sh", "-c", f"echo 2048,40960 | sfdisk -q {one.device}")
+        run("partx", "--update", one.device)
+        part = f"{one.device}p1"
+        argv = (
+            "waf",
+            "--dev",
+            part,
+            *FAST,
+            "--json",
+            "--",
+            "sh",
+            "-c",
+            f"{writes(part).replace('48m', '16m')}",
+        )
+        found = json.loads(opwatch(*argv).stdout)
+        assert found["device"]["name"] == os.path.basename(one.device)
+        assert found["waf"] is not None and any("whole of" in note for note in found["notes"])
+
+
+def test_a_kernel_that_does_not_count_leaves_the_drives_own(tmp_path: Path) -> None:
+    with drive() as one:
+        switch = Path(f"/sys/block/{Path(one.device).name}/queue/iostats")
+        switch.write_text("0")
+        try:
+            result = waf(one, writes(one.device), "--settle", "10")
+        finally:
+            switch.write_text("1")
+        assert result.is_true()
+        assert result.found["host"]["agrees"] is None
+        assert result.found["host"]["kernel_bytes"] is None
+
+
+def test_a_disk_without_counters_says_so() -> None:
+    with ScratchDisk(16 * MIB) as disk:
+        done = opwatch("waf", "--dev", disk.node, "--json", *FAST, "--", "true")
+        assert done.returncode == 5
+        assert json.loads(done.stdout)["waf"] is None
+
+
+SMARTCTL = """#!/bin/sh
+# Counts what the kernel has written to a disk, as a drive of its own would.
+sectors=$(awk '{ print $7 }' /sys/block/$(basename $(eval echo \\${$#}))/stat)
+"""
+SAS = """
+printf '{"smartctl":{"exit_status":0},"device":{"protocol":"SCSI"},"scsi_model_name":"ACME",
+"scsi_error_counter_log":{"write":{"gigabytes_processed":"%d.%03d"}}}' \\
+  $((sectors / 1953125 + 5)) $((sectors * 512 / 1000000 % 1000))
+"""
+SATA = """
+printf '{"smartctl":{"exit_status":0},"device":{"protocol":"ATA"},"model_name":"KINGSTON SEDC500M960G",
+"model_family":"Phison Driven SSDs","firmware_version":"X","ata_smart_attributes":{"table":['
+for each in 231:SSD_Life_Left:90 233:Flash_Writes_GiB:$((sectors * 3 / 2097152 + 300)) \\
+    241:Lifetime_Writes_GiB:$((sectors / 2097152 + 150)) 242:Lifetime_Reads_GiB:9; do
+  n=${each##*:}; name=${each#*:}
+  printf '%s{"id":%s,"name":"%s","value":100,"raw":{"value":%s,"string":"%s"}}' \\
+    "$comma" "${each%%:*}" "${name%:*}" "$n" "$n"
+  comma=,
+done
+printf ']}}'
+"""
+
+
+# A loop device stands for the drive; it is asked all the same, though it has no firmware.
+ASKED = """
+import sys
+from opwatch.collectors import counting
+from opwatch.tools import cli
+counting._no_firmware = lambda disk: None
+sys.exit(cli.main())
+"""
+
+
+def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """opwatch, for which every disk is a drive that smartctl may know."""
+    return subprocess.run(
+        [sys.executable, "-c", ASKED, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def with_smartctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    program = tmp_path / "smartctl"
+    program.write_text(SMARTCTL + script)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+def test_a_sas_drive_has_the_hosts_side_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_smartctl(tmp_path, monkeypatch, SAS)
+    with ScratchDisk(64 * MIB) as disk:
+        done = asked("waf", "--dev", disk.node, "--json", *FAST, "--", "sh", "-c", writes(disk.node))
+        found = json.loads(done.stdout)
+    assert done.returncode == 5
+    assert (found["waf"], found["nand_bytes"], found["host_bytes"]) == (None, None, 200 * MIB)
+    assert "not measurable" in done.stderr
+    assert any("not measurable" in note for note in found["notes"])
+
+
+def test_a_sata_drive_by_its_attributes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_smartctl(tmp_path, monkeypatch, SATA)
+    with ScratchDisk(256 * MIB) as disk:
+        load = f"{writes(disk.node, 12 * 1024).replace('--bs=16k', '--bs=1m')} --rate=2500m"
+        done = asked("waf", "--dev", disk.node, "--json", *FAST, "--settle", "5", "--", "sh", "-c", load)
+        found = json.loads(done.stdout)
+    assert found["source"].startswith("attribute 233"), found
+    assert found["waf"] is not None, found["reason"]
+    assert abs(found["waf"] - 3) <= found["waf_error"] < 1
+
+
+def test_lines_fit_a_terminal_of_80_columns() -> None:
+    with drive() as one:
+        done = opwatch("waf", "--dev", one.device, *FAST, "--", "sh", "-c", writes(one.device))
+        assert done.returncode == 0
+        assert "the whole command" in done.stdout
+        assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--for", "10", "--until-error", "1%"),
+        ("--for", "soon"),
+        ("--until-error", "1"),
+        ("--poll", "0"),
+        ("--for", "10", "--", "true"),
+        ("--",),
+    ],
+)
+def test_what_makes_no_sense_is_refused(wrong: tuple[str, ...]) -> None:
+    with ScratchDisk(16 * MIB) as disk:
+        assert opwatch("waf", "--dev", disk.node, *wrong).returncode == 2
+
+
+def test_a_time_shows_how_far_it_is_on_a_terminal() -> None:
+    command = ("-m", "opwatch", "waf", "--for", "2", "--settle", "1", *FAST)
+    with drive() as one:
+        run("sh", "-c", writes(one.device, 20))
+        told = on_a_terminal(*command, "--dev", one.device, may_fail=True)
+        quiet = on_a_terminal(*command, "-q", "--dev", one.device, may_fail=True)
+    assert "\r\x1b[K1 of 2 s" in told
+    assert "of 2 s" not in quiet

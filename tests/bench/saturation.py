@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from opwatch.collectors.fio.fio import run_fio
-from tests.vm.guest.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
 
 from .default_set import ours
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.vm import config, conftest, devices, matrix, results, suite
 from tests.vm.errors import BenchError, FetchError
-from tests.vm.guest.sysfs import parse_stat
-from tests.vm.guest.workload import Fio, parse_counts
+from tests.vm.guest.support.sysfs import parse_stat
+from tests.vm.guest.support.workload import Fio, parse_counts
 
 
 def test_support_matrix_is_up_to_date() -> None:

@@ -8,7 +8,7 @@ from opwatch.trace.trust import Reading
 from tests.unit.support.samples import Op, sample
 from tests.unit.trace.test_trust import stat
 from tests.vm import exactness, suite
-from tests.vm.guest.between import Between, judge
+from tests.vm.guest.support.between import Between, judge
 
 ROW: dict[str, Any] = {
     **{"kernel": "6.1", "driver": "nvme", "op": "write", "requests": 1009, "bytes": 1009 * 4096},
@@ -21,13 +21,13 @@ def test_the_files_that_note_rows_are_known_by_what_they_import() -> None:
     assert {"test_exactness", "test_stacks", "test_trouble"} <= noting
     assert "test_basics" not in noting
     for source in (
-        "from tests.vm.guest.exact import observe",
-        "from tests.vm.guest import sysfs, exact",
-        "def test() -> None:\n    import tests.vm.guest.exact",
+        "from tests.vm.guest.support.exact import observe",
+        "from tests.vm.guest.support import sysfs, exact",
+        "def test() -> None:\n    import tests.vm.guest.support.exact",
     ):
-        assert suite.imports(source, "tests.vm.guest.exact")
+        assert suite.imports(source, "tests.vm.guest.support.exact")
     others = "from tests.vm.guest import sysfs\nfrom tests.vm import exactness"
-    assert not suite.imports(others, "tests.vm.guest.exact")
+    assert not suite.imports(others, "tests.vm.guest.support.exact")
 
 
 def test_a_row_says_what_was_between_readings_or_that_nobody_read() -> None:

@@ -10,9 +10,9 @@ import sys
 import opwatch
 from opwatch import _native
 from tests.kernel.support.load import discards, flushes, reads, writes
-from tests.vm.guest.between import observe_between
-from tests.vm.guest.exact import assert_explained
-from tests.vm.guest.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.between import observe_between
+from tests.vm.guest.support.exact import assert_explained
+from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

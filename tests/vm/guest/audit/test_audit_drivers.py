@@ -1,0 +1,217 @@
+"""`opwatch trim audit` on every driver: what left the filesystem is what the drive was told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.audit.discards import DiscardTracer
+from opwatch.collectors.space.raw_disk import RawDisk
+from opwatch.host.device import Devices
+from opwatch.tools.commands.trim_audit import audit_mount
+from opwatch.trim.audit.audit import Asked
+from opwatch.trim.audit.flow import Stage, total
+from tests.kernel.support.load import discards
+from tests.kernel.support.trims import mount_at
+from tests.vm.guest.support import stacked, sysfs
+from tests.vm.guest.support.audits import MIB, Audit, Verdict, audit, codes, filesystem, row, whole
+from tests.vm.guest.support.shell import put
+
+DEVICES = (
+    "nvme",
+    "virtio-blk",
+    "virtio-blk-ignored",
+    "virtio-blk-nodiscard",
+    "virtio-scsi",
+    "virtio-scsi-ignored",
+    "ahci",
+    "usb",
+)
+VIRTUAL = {
+    "opw-virtio-blk": "virtio-blk that frees",
+    "opw-virtio-ignored": "virtio-blk that ignores",
+    "opw-virtio-scsi": "virtio-scsi that frees",
+    "opw-scsi-ignored": "virtio-scsi that ignores",
+}
+
+
+def commands(found: Audit, disk: str) -> int:
+    """Commands that the driver built, as its own events tell them."""
+    return total(found.evidence.trace.select(Stage.COMMAND, disk=disk)).count
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
+def test_nvme(kind: str) -> None:
+    """Several ranges a command: xfs sends its extents in bunches, and the request's own sector lies."""
+    disk = sysfs.disk("opw-nvme")
+    before = sysfs.stat(disk)
+    with filesystem(disk, kind) as point:
+        during = sysfs.stat(disk)
+        found = audit(point)
+        delta = sysfs.stat(disk) - during
+    sent = whole(found)
+    assert during.discard_bytes == before.discard_bytes
+    assert delta.discard_bytes == sent
+    device = row(found, "disk")
+    trace = found.evidence.trace
+    assert delta.discards == device.requests == commands(found, disk)
+    ranges = total(trace.select(Stage.DONE, disk=disk)).ranges
+    assert total(trace.select(Stage.COMMAND, disk=disk)).ranges == ranges
+    assert (
+        ranges
+        == total(trace.select(Stage.BIO, disk=disk)).count + total(trace.select(Stage.SPLIT, disk=disk)).count
+    )
+    # Functions can be attached to here: what was submitted was taken.
+    assert "discard_submitted" not in trace.absent
+    submitted = total(trace.select(Stage.SUBMITTED, disk=disk))
+    assert submitted.bytes == total(trace.select(Stage.BIO, disk=disk)).bytes
+    if kind == "xfs" and "discard_extents" not in trace.absent:
+        assert ranges >= (device.requests or 0)
+
+
+def fill(disk: str) -> None:
+    """No block is left that reads as zeros."""
+    with Path(f"/dev/{disk}").open("wb", buffering=0) as file:
+        for _ in range(stacked.sectors(disk) * 512 // MIB):
+            file.write(b"U" * MIB)
+        os.fsync(file.fileno())
+
+
+def zeros(disk: str) -> int:
+    """Bytes of blocks that read as zeros on the disk itself."""
+    found = 0
+    with RawDisk(disk, MIB) as raw:
+        for at in range(0, stacked.sectors(disk) * 512, MIB):
+            data = raw.read(at, MIB) or b""
+            if data == bytes(MIB):
+                found += MIB
+            elif b"\0" * 4096 in data:
+                found += sum(
+                    4096 for index in range(0, MIB, 4096) if data[index : index + 4096] == bytes(4096)
+                )
+    return found
+
+
+# Serial number -> whether the image behind it gives up what is discarded.
+READ_BACK = {
+    "opw-nvme": True,
+    "opw-virtio-blk": True,
+    "opw-virtio-ignored": False,
+    "opw-virtio-scsi": True,
+    "opw-scsi-ignored": False,
+    "opw-ahci": True,
+}
+
+
+@pytest.mark.parametrize("serial", READ_BACK)
+def test_reached_is_what_reads_as_zeros(serial: str) -> None:
+    """The disk itself is the oracle; where its host drops every discard, only reading back shows it."""
+    disk = sysfs.disk(serial)
+    fill(disk)
+    with filesystem(disk, "ext4") as point:
+        os.sync()
+        before = zeros(disk)
+        found = audit(point)
+        freed = zeros(disk) - before
+        sent = whole(found)
+    assert found.verdict is Verdict.ACCEPTED
+    assert set(codes(found)) == {"host-may-drop"}
+    assert sent == found.reached_bytes == found.claimed_bytes
+    assert sent > 200 * MIB
+    # mke2fs had zeroed the last 64 KiB, where RAIDs have their superblocks.
+    assert freed == (sent - (64 << 10) if READ_BACK[serial] else 0)
+
+
+@pytest.mark.parametrize("serial", ["opw-virtio-blk", "opw-virtio-ignored"])
+def test_sentinels_tell_a_host_that_drops_discards(serial: str) -> None:
+    with filesystem(sysfs.disk(serial), "ext4") as point:
+        found = audit_mount(mount_at(point), Asked(), prove=True)
+    assert found.verdict is (Verdict.PROVEN if READ_BACK[serial] else Verdict.UNKNOWN)
+    assert list(codes(found)) == ([] if READ_BACK[serial] else ["host-may-drop"])
+
+
+def test_a_lowered_limit_splits_and_nvme_joins_again() -> None:
+    """Pieces of 1 MiB, several of them ranges of one command: no byte is lost or counted twice."""
+    disk = sysfs.disk("opw-nvme")
+    limit = sysfs.SYS_BLOCK / disk / "queue/discard_max_bytes"
+    was = limit.read_text().strip()
+    put(limit, MIB)
+    try:
+        before = sysfs.stat(disk)
+        with filesystem(disk, "ext4") as point:
+            found = audit(point)
+        counted = sysfs.stat(disk) - before
+    finally:
+        put(limit, int(was) // 4096 * 4096)
+    sent = whole(found)
+    assert sent == found.reached_bytes == found.claimed_bytes == counted.discard_bytes
+    trace = found.evidence.trace
+    pieces = (
+        total(trace.select(Stage.SPLIT, disk=disk)).count + total(trace.select(Stage.BIO, disk=disk)).count
+    )
+    assert row(found, "granules").requests == pieces >= sent // MIB
+    assert row(found, "disk").requests == counted.discards
+
+
+@pytest.mark.parametrize("serial", list(VIRTUAL))
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_a_guest_cannot_see_what_its_host_does(serial: str, kind: str) -> None:
+    """A perfect trace in both modes of the host: accepted, and said to be no proof."""
+    disk = sysfs.disk(serial)
+    with filesystem(disk, kind) as point:
+        found = audit(point)
+    whole(found)
+    assert codes(found) == {"host-may-drop": None}
+    if "scsi" in serial:
+        assert commands(found, disk) == row(found, "disk").requests
+
+
+def test_a_virtual_disk_without_discards() -> None:
+    disk = sysfs.disk("opw-virtio-nodisc")
+    with filesystem(disk, "ext4") as point:
+        found = audit(point)
+    assert found.verdict is Verdict.NOT_SENT
+    assert list(codes(found)) == ["virtual-no-discards"]
+    assert found.claimed_bytes is None
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_sata(kind: str) -> None:
+    disk = sysfs.disk("opw-ahci")
+    with filesystem(disk, kind) as point:
+        found = audit(point)
+    sent = whole(found)
+    device = row(found, "disk")
+    assert commands(found, disk) == device.requests
+    # libata translates each, and tells of its end.
+    scsi, ata = device.commands
+    assert (scsi.name, scsi.bytes) == ("SCSI WRITE SAME(16)", sent)
+    assert (ata.name, ata.bytes) == ("ATA DATA SET MANAGEMENT", sent)
+    assert scsi.count == ata.count == ata.ended == device.requests
+    assert ata.failed == 0
+
+
+def test_libata_counts_each_command_once() -> None:
+    """A prime number of discards, of another prime number of sectors: every one begun and ended once."""
+    name = sysfs.disk("opw-ahci")
+    device = Devices().by_name(name)
+    assert device
+    with DiscardTracer([device]) as tracer:
+        discards(f"/dev/{name}", 13, 1009 * 512)
+        assert tracer.wait_quiet(0.3, 30.0)
+        trace = tracer.read()
+    for stage in (Stage.COMMAND, Stage.ATA_COMMAND, Stage.ATA_DONE):
+        amount = total(trace.select(stage, disk=name))
+        assert (amount.count, amount.bytes) == (13, 13 * 1009 * 512), stage
+    assert {flow.status for flow in trace.select(Stage.ATA_DONE, disk=name)} == {0}
+    assert trace.misses == 0
+
+
+def test_usb_has_no_discards() -> None:
+    disk = sysfs.disk("opw-usb")
+    with filesystem(disk, "ext4") as point:
+        found = audit(point)
+    assert found.verdict is Verdict.NOT_SENT
+    assert list(codes(found)) == ["virtual-no-discards"]

@@ -1,0 +1,220 @@
+"""`opwatch trim audit` on scsi_debug, whose map of what is provisioned is the oracle; and null_blk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.audit import fitrim_process
+from opwatch.host.usage import Mount
+from opwatch.tools.commands.trim_audit import audit_mount
+from opwatch.trim.audit.accounts import Bearing
+from opwatch.trim.audit.audit import Answer, Asked
+from opwatch.trim.audit.flow import Stage, total
+from tests.kernel.support.trims import mount_at
+from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.audits import Audit, Verdict, audit, codes, filesystem, row, whole
+from tests.vm.guest.support.nullblk import NullBlk, null_blk
+from tests.vm.guest.support.scsidebug import ignoring, scsi_debug
+from tests.vm.guest.support.shell import call, put
+from tests.vm.guest.support.sysfs import SYS_BLOCK
+
+TIERS = ("full", "exactness")
+SECTOR = 512
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("granularity", "alignment"), [(1, 0), (8, 0), (2048, 0), (2048, 256)], ids=["1", "8", "2048", "2048+256"]
+)
+def test_reached_is_what_the_device_gave_back(granularity: int, alignment: int) -> None:
+    """Granules of 512 B to 1 MiB, with and without an offset: exact, by the device's own map."""
+    with scsi_debug(unmap_granularity=granularity, unmap_alignment=alignment) as device:
+        device.fill()
+        with filesystem(device.name, "ext4") as point:
+            call("sync")
+            before = device.mapped_blocks()
+            found = audit(point)
+            freed = (before - device.mapped_blocks()) * granularity * SECTOR
+    assert found.reached_bytes == freed > 16 * MIB
+    assert found.unexplained_bytes == 0
+    completed = row(found, "disk").bytes_ok
+    assert completed
+    assert completed == found.claimed_bytes
+    if freed == completed:
+        whole(found, Verdict.PROVEN)
+    else:
+        assert found.verdict is Verdict.PARTIAL
+        assert codes(found)["device-rounds"] == completed - freed
+
+
+def test_a_misaligned_partition_loses_the_ends() -> None:
+    """Granules of 1 MiB, and a partition that begins at sector 63."""
+    with scsi_debug(unmap_granularity=2048, lbpws=0) as device:
+        call("sfdisk", "-q", f"/dev/{device.name}", stdin="label: dos\nstart=63, size=120000, type=83\n")
+        part = f"{device.name}1"
+        sysfs.wait_for("the partition", lambda: Path("/sys/class/block", part).exists())
+        call("dd", "if=/dev/zero", f"of=/dev/{part}", "bs=512", "oflag=direct", "count=120000", "status=none")
+        with filesystem(part, "ext4") as point:
+            call("sync")
+            before = device.mapped_blocks()
+            found = audit(point)
+            freed = (before - device.mapped_blocks()) * MIB
+    assert found.claimed_bytes
+    assert found.reached_bytes == freed > 16 * MIB
+    assert codes(found)["device-rounds"] == found.claimed_bytes - freed > 0
+    assert (found.verdict, found.unexplained_bytes) == (Verdict.PARTIAL, 0)
+    assert row(found, "partition").device == part
+
+
+@pytest.mark.parametrize(
+    "commands", [{"lbpu": 1}, {"lbpu": 0, "lbpws": 1}, {"lbpu": 0, "lbpws": 0, "lbpws10": 1}]
+)
+def test_each_way_to_say_it(commands: dict[str, int]) -> None:
+    """UNMAP, WRITE SAME (16) and WRITE SAME (10)."""
+    opcode = 0x42 if commands["lbpu"] else 0x93 if commands["lbpws"] else 0x41
+    with scsi_debug(**commands) as device:
+        device.fill()
+        with filesystem(device.name, "ext4") as point:
+            before = device.mapped_blocks()
+            found = audit(point)
+            freed = (before - device.mapped_blocks()) * SECTOR
+    assert whole(found, Verdict.PROVEN) == found.reached_bytes == freed
+    told = {flow.status for flow in found.evidence.trace.select(Stage.COMMAND, disk=device.name)}
+    assert told == {opcode}
+
+
+def test_a_small_maximum_splits() -> None:
+    with scsi_debug(unmap_max_blocks=2048) as device:
+        device.fill()
+        with filesystem(device.name, "ext4") as point:
+            before = device.mapped_blocks()
+            found = audit(point)
+            freed = (before - device.mapped_blocks()) * SECTOR
+    assert whole(found, Verdict.PROVEN) == found.reached_bytes == freed
+    requests = row(found, "disk").requests
+    assert requests is not None
+    assert requests >= found.reached_bytes // MIB
+    splits = total(found.evidence.trace.select(Stage.SPLIT, disk=device.name)).count
+    assert splits > 0
+
+
+def test_a_disk_that_rejects_the_command() -> None:
+    """One request fails, the kernel disables discards, and the rest vanishes; fstrim claims it all."""
+    with scsi_debug(lbpu=1, lbpws=0, dev_size_mb=384) as device:
+        [mode] = (SYS_BLOCK / device.name / "device/scsi_disk").glob("*/provisioning_mode")
+        with filesystem(device.name, "ext4") as point:
+            put(mode, "writesame_16")
+            found = audit(point)
+            assert mode.read_text().strip() == "disabled"
+    assert found.verdict is Verdict.REJECTED
+    assert found.reached_bytes == 0
+    sent = row(found, "filesystem").bytes_out
+    assert sent
+    # ext4 ends the group whose extent failed, and believes that it trimmed all others.
+    assert 0 < (found.claimed_bytes or 0) < sent
+    assert codes(found) == {"scsi-disabled": sent}
+    assert list(row(found, "disk").errors) == ["target"]
+    assert found.unexplained_bytes == 0
+    changed = {each.fact: each.after for each in found.changes}
+    assert changed["provisioning_mode"] == "disabled"
+    assert changed["max_bytes"] == 0
+
+
+def test_a_disk_that_is_not_thin() -> None:
+    with scsi_debug(lbpu=0, lbpws=0) as device, filesystem(device.name, "ext4") as point:
+        found = audit(point)
+    assert found.verdict is Verdict.NOT_SENT
+    assert list(codes(found)) == ["scsi-full"]
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_null_blk(kind: str) -> None:
+    with null_blk(NullBlk(size=384, memory_backed=1, discard=1)) as disk:
+        with filesystem(disk, kind) as point:
+            before = sysfs.stat(disk)
+            found = audit(point)
+            delta = sysfs.stat(disk) - before
+        assert whole(found) == found.reached_bytes == delta.discard_bytes
+
+
+def test_null_blk_without_discards() -> None:
+    with null_blk(NullBlk(size=384, memory_backed=1)) as disk, filesystem(disk, "ext4") as point:
+        found = audit(point)
+    assert found.verdict is Verdict.NOT_SENT
+    assert list(codes(found)) == ["device-no-discards"]
+
+
+# --- the device's own map as evidence ---
+
+
+def proven(point: Path) -> Audit:
+    return audit_mount(mount_at(point), Asked(), prove=True)
+
+
+@pytest.mark.parametrize(("granularity", "lbprz"), [(1, 1), (8, 0), (2048, 0)], ids=["1", "8", "2048"])
+def test_sentinels_leave_the_map(granularity: int, lbprz: int) -> None:
+    """Mapped before, deallocated after. Where the device gives old data for blocks that it gave up, reading
+    alone would have contradicted it."""
+    with scsi_debug(unmap_granularity=granularity, lbprz=lbprz, dev_size_mb=128) as device:
+        device.fill()
+        with filesystem(device.name, "ext4") as point:
+            found = proven(point)
+    read_back = found.evidence.read_back
+    assert read_back
+    [told] = read_back.maps.values()
+    assert told.reason is None
+    assert told.gone_bytes == told.before_bytes == told.judged_bytes > 7 * MIB
+    assert set(read_back.bytes) - {"reallocated"} == ({"zeros"} if lbprz else {"unchanged"})
+    if found.reached_bytes == found.claimed_bytes:
+        assert found.verdict is Verdict.PROVEN, found.rows
+    else:
+        # The ends of free extents are no whole granule.
+        assert found.verdict is Verdict.PARTIAL
+        assert granularity > 1
+
+
+def test_a_device_that_ignores_keeps_its_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It completes each UNMAP without an error and does nothing: only its own map contradicts."""
+    ours = fitrim_process.trim
+
+    def ignored(mount: Mount, asked: Asked, started: Callable[[int], None]) -> Answer:
+        with ignoring():
+            return ours(mount, asked, started)
+
+    monkeypatch.setattr(fitrim_process, "trim", ignored)
+    with scsi_debug(dev_size_mb=128, lbprz=1) as device:
+        device.fill()
+        with filesystem(device.name, "ext4") as point:
+            before = device.mapped_blocks()
+            found = proven(point)
+            assert device.mapped_blocks() >= before
+    assert found.claimed_bytes == found.reached_bytes
+    read_back = found.evidence.read_back
+    assert read_back
+    [told] = read_back.maps.values()
+    assert (told.reason, told.gone_bytes) == (None, 0)
+    assert found.verdict is Verdict.UNKNOWN
+    assert codes(found) == {"advisory": None}
+    assert "still in the map" in found.reasons[0].observed
+
+
+def test_a_map_that_loses_what_completed_is_proof() -> None:
+    """Without a sentinel: everything that was free was mapped, and the map fell by what completed."""
+    with scsi_debug() as device:
+        device.fill()
+        with filesystem(device.name, "ext4") as point:
+            call("sync")
+            before = device.mapped_blocks()
+            found = audit(point)
+            freed = (before - device.mapped_blocks()) * SECTOR
+            again = audit(point)
+    [told] = found.evidence.told
+    assert told.account.moved == freed == found.reached_bytes
+    assert found.verdict is Verdict.PROVEN
+    # Nothing was left to trim: the map tells nothing then.
+    [told] = again.evidence.told
+    assert told.bearing is Bearing.SILENT
+    assert again.verdict is Verdict.NOTHING_LEFT

@@ -1,0 +1,206 @@
+"""libbpf, bcc and bpftrace on the same disks at the same time: three implementations, one answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.block import bcc
+from opwatch.collectors.block.bpftrace import QUEUE
+from opwatch.errors import Unsupported
+from opwatch.host.device import Devices
+from opwatch.tools.backends import BACKENDS
+from opwatch.tools.commands.watch import choose_leaves
+from tests.kernel.support.load import flushes, mixture, reads, writes
+from tests.kernel.support.watching import Seen, lines, opwatch
+from tests.vm.guest.support import stacked, sysfs
+from tests.vm.guest.support.agreement import Together, share_within_one_slot, together
+from tests.vm.guest.support.exact import assert_counted, assert_explained, observe, observe_themselves
+from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.workload import Fio, fio
+from tests.vm.guest.support.zones import manage_zones
+from tests.vm.requirements import need_tool
+
+DEVICES = ("nvme", "virtio-blk")
+TIMEOUT_S = 3000
+
+REQUESTS = 10_007
+# Long beside what an emulated CPU does between one program and the next on the same event, which can be to
+# stand still for a millisecond: the comparison is of the programs, not of that.
+DELAY_NS = 20_000_000
+PAIRS = list(combinations(BACKENDS, 2))
+
+
+@pytest.fixture(scope="module")
+def slow() -> Iterator[str]:
+    """A disk whose every request takes DELAY_NS, and as long as its timer is late."""
+    with null_blk(NullBlk(irqmode=Irq.TIMER, completion_nsec=DELAY_NS)) as disk:
+        yield disk
+
+
+@pytest.fixture(scope="module")
+def all_three(slow: str) -> Iterator[Together]:
+    """Attached once: compiling is slow here."""
+    need_tool("bpftrace")
+    disks = [slow, *(sysfs.disk(f"opw-{driver}") for driver in DEVICES)]
+    with together(disks, BACKENDS) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def timed(all_three: Together, slow: str) -> dict[str, Seen]:
+    """One fio run on the slow disk, as each backend saw it."""
+    seen = all_three.during(lambda: fio(slow, Fio("randrw", REQUESTS, iodepth=32)))
+    return {backend: disks[slow] for backend, disks in seen.items()}
+
+
+def test_counts_and_bytes_are_equal(timed: dict[str, Seen]) -> None:
+    [first, *others] = (seen.counts() for seen in timed.values())
+    assert sum(count for count, _ in first.values()) == REQUESTS
+    assert sum(size for _, size in first.values()) == REQUESTS * 4096
+    assert all(other == first for other in others)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nothing_is_unexplained(timed: dict[str, Seen], backend: str) -> None:
+    assert timed[backend].trust.unexplained(0) == []
+    assert timed[backend].trust.in_flight == 0
+
+
+@pytest.mark.parametrize("op", ["read", "write"])
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_histograms_agree(timed: dict[str, Seen], op: str, one: str, other: str) -> None:
+    """At most one slot apart, for 99 % of the I/O."""
+    first, second = timed[one].interval.ops[op], timed[other].interval.ops[op]
+    share = share_within_one_slot(first.latency.histogram, second.latency.histogram)
+    print(f"{op} {one}/{other}: {share:.4%} within one slot")
+    assert share >= 0.99
+    assert first.sizes.counts == second.sizes.counts
+
+
+@pytest.mark.parametrize("op", ["read", "write"])
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_quantiles_agree(timed: dict[str, Seen], op: str, one: str, other: str) -> None:
+    first, second = (timed[backend].interval.ops[op].latency for backend in (one, other))
+    for name in ("p50", "p99"):
+        ours, theirs = first.quantiles[name], second.quantiles[name]
+        print(f"{op} {name} {one} {ours} {other} {theirs}")
+        assert ours is not None
+        assert ours == pytest.approx(theirs, rel=0.05)
+    assert first.mean == pytest.approx(second.mean, rel=0.05)
+
+
+@pytest.mark.parametrize("driver", DEVICES)
+def test_every_class_is_equal(all_three: Together, driver: str) -> None:
+    """Discards, flushes and their sequences too, on drivers that complete one by one and in batches."""
+    disk = sysfs.disk(f"opw-{driver}")
+    seen = {
+        backend: disks[disk] for backend, disks in all_three.during(lambda: mixture(f"/dev/{disk}")).items()
+    }
+    counts = seen["libbpf"].counts()
+    assert (counts["read"], counts["write"][0]) == ((23, 23 * 4096), 36)
+    assert counts["discard"] == (7, 7 << 19)
+    assert counts["flush"][0] >= 11
+    for backend in BACKENDS:
+        assert seen[backend].counts() == counts
+        assert seen[backend].trust.unexplained(0) == []
+        assert seen[backend].trust.never_issued == seen["libbpf"].trust.never_issued
+        assert seen[backend].trust.flush_tails == seen["libbpf"].trust.flush_tails
+        assert seen[backend].trust.taken_back == 0
+    for op in counts:
+        sequential = {seen[backend].interval.ops[op].sequential_ratio for backend in BACKENDS}
+        assert len(sequential) == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_requests_that_end_twice_count_once(backend: str) -> None:
+    """Those of device mapper's own, and those of a flush sequence."""
+    with null_blk(NullBlk(size=64, memory_backed=1, cache_size=1)) as below:
+        assert sysfs.attribute(below, "queue/write_cache") == "write back"
+        with stacked.multipath(below) as top:
+
+            def workload() -> None:
+                reads(f"/dev/{top.name}", 101)
+                writes(f"/dev/{top.name}", 53, flags=os.O_DSYNC)
+
+            seen = observe_themselves([top.name, below], workload, backend)
+    for one in seen.values():
+        assert_counted(one, "read", 101)
+        assert_counted(one, "write", 53)
+        assert_explained(f"dm-multipath by {backend}", one, backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_flushes_of_a_partition(backend: str) -> None:
+    """They name no sector of it, and count as its writes where the disk has a cache to flush."""
+    disk = sysfs.disk("opw-virtio-blk")
+    assert sysfs.attribute(disk, "queue/write_cache") == "write back"
+    assert sysfs.number(disk, "queue/fua") == 0
+    part = f"{disk}2"
+
+    def workload() -> None:
+        writes(f"/dev/{part}", 53, flags=os.O_DSYNC)
+        flushes(f"/dev/{part}", 31)
+
+    call("sfdisk", "--quiet", f"/dev/{disk}", stdin="1M,16M\n,\n")
+    try:
+        sysfs.wait_for("a partition", (Path("/dev") / part).exists)
+        flushed = sysfs.stat(disk).flushes
+        [seen] = observe([part], workload, backend)
+        flushed = sysfs.stat(disk).flushes - flushed
+    finally:
+        call("sfdisk", "--quiet", "--delete", f"/dev/{disk}")
+    assert flushed >= 53 + 31
+    assert_counted(seen, "write", 53)
+    assert_explained(f"partition by {backend}", seen, backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_done_to_zones(backend: str) -> None:
+    zoned = NullBlk(size=64, memory_backed=1, zoned=1)
+    with null_blk(zoned) as disk:
+        [seen] = observe([disk], lambda: manage_zones(f"/dev/{disk}", 5), backend)
+    assert_counted(seen, "other", 20, request_bytes=0)
+    assert_explained(f"null_blk zones by {backend}", seen, backend=backend)
+
+
+def test_the_command_says_once_what_lacks(slow: str) -> None:
+    done = opwatch("--backend", "bpftrace", "--dev", slow, "--json", "0.5", "2", timeout=600)
+    assert done.returncode == 0, done.stderr
+    documents = lines(done.stdout)
+    assert [one["type"] for one in documents] == ["interval", "interval", "summary"]
+    for document in documents:
+        assert document["backend"] == "bpftrace"
+        assert document["trust"]["misses"] >= 0
+        assert document["lacks"] == [QUEUE]
+        assert all(done.stderr.count(sentence) == 1 for sentence in document["lacks"])
+
+
+def test_without_headers_bcc_names_the_package(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bcc, "RELEASE", "0.0")
+    leaves, _ = choose_leaves(Devices(), [slow])
+    with pytest.raises(Unsupported, match="headers of this kernel"):
+        bcc.BccTracer(leaves)
+
+
+def test_what_bcc_cannot_compile_is_shown_in_the_compilers_words(
+    slow: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bcc, "source", lambda known: "#error no such kernel")
+    leaves, _ = choose_leaves(Devices(), [slow])
+    with pytest.raises(Unsupported, match="cannot compile") as refused:
+        bcc.BccTracer(leaves)
+    assert "error: no such kernel" in refused.value.log
+
+
+def test_what_bpftrace_cannot_know_is_said(all_three: Together) -> None:
+    misses = all_three.tracers["bpftrace"].misses()
+    assert misses is not None and misses >= 0
+    assert all_three.tracers["bpftrace"].lacks == [QUEUE]
+    assert all_three.tracers["bcc"].misses() == 0
+    assert not all_three.tracers["libbpf"].lacks

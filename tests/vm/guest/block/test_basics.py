@@ -1,0 +1,70 @@
+"""A guest is a usable Linux: BTF, trace file system, every module the recipes want."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.block.contexts import watch_switches
+from opwatch.trace.contexts import Switches
+from tests.vm.guest.support.shell import call
+from tests.vm.requirements import IN_GUEST, need_module, need_tool
+
+TIERS = ("full", "exactness")
+
+MODULES = (
+    *("null_blk", "scsi_debug", "loop", "zram", "brd"),
+    *("dm_crypt", "dm_thin_pool", "dm_delay", "dm_flakey", "dm_snapshot"),
+    *("raid0", "raid1", "raid10", "raid456"),
+    *("ext4", "xfs", "btrfs", "f2fs", "overlay"),
+    *("sd_mod", "virtio_scsi", "ahci", "usb_storage", "uas", "xhci_pci"),
+)
+PROGRAMS = (
+    *("mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "mkfs.f2fs"),
+    *("cryptsetup", "lvm", "dmsetup", "thin_check", "mdadm"),
+    *("sg_unmap", "sg_get_lba_status", "sg_readcap", "nvme"),
+    *("fio", "fstrim", "blkdiscard", "losetup"),
+)
+
+
+def test_kernel_is_the_one_asked_for() -> None:
+    assert os.uname().release.startswith(os.environ[IN_GUEST] + ".")
+
+
+def test_kernel_has_btf() -> None:
+    assert Path("/sys/kernel/btf/vmlinux").read_bytes()[:2] == b"\x9f\xeb"
+
+
+def test_block_events_are_there() -> None:
+    events = {path.name for path in Path("/sys/kernel/tracing/events/block").iterdir()}
+    assert {"block_rq_issue", "block_rq_complete", "block_rq_requeue"} <= events
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_module_loads(module: str) -> None:
+    need_module(module)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_program_is_at_hand(program: str) -> None:
+    need_tool(program)
+
+
+def test_bpf_program_runs() -> None:
+    program = 'BEGIN { printf("ran %d\\n", 6 * 7); exit(); }'
+    assert "ran 42" in call(need_tool("bpftrace"), "-e", program)
+
+
+def test_no_complaint_of_the_kernel() -> None:
+    log = subprocess.run(["dmesg", "--level=emerg,alert,crit"], capture_output=True, text=True)
+    assert log.stdout == ""
+
+
+def test_a_stock_kernel_runs_programs_while_pid_1_is_current() -> None:
+    """A development kernel that skips them is told apart from this one."""
+    found = watch_switches(20)
+    assert isinstance(found, Switches), found
+    assert found.skipped is False, found

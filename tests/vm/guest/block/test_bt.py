@@ -1,0 +1,51 @@
+"""The bpftrace scripts on stock kernels: on drivers that the host does not have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.support.scripts import CHECKS
+from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.shell import put
+from tests.vm.requirements import need_tool
+
+DRIVERS = {"nvme": "opw-nvme-one-queue", "virtio-blk": "opw-virtio-one-q"}
+DEVICES = ("nvme-one-queue", "virtio-blk-one-queue")
+TIMEOUT_S = 2400
+
+
+def interrupted_cpu(disk: str) -> int:
+    """The CPU that takes the interrupts of the last of the device's vectors, which is its queue's."""
+    device = (sysfs.SYS_BLOCK / disk / "device").resolve()
+    vectors = next(path / "msi_irqs" for path in (device, *device.parents) if (path / "msi_irqs").is_dir())
+    last = max(int(path.name) for path in vectors.iterdir())
+    return int(Path(f"/proc/irq/{last}/effective_affinity_list").read_text())
+
+
+@contextmanager
+def issued_and_completed_apart(disk: str) -> Iterator[None]:
+    """Requests of what is started inside complete on one CPU and are issued on the others, so that no
+    completion meets the program of an issue. Only what follows a write, to flush it, is issued where the
+    write completed."""
+    put(sysfs.SYS_BLOCK / disk / "queue/rq_affinity", 0)
+    ours = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, ours - {interrupted_cpu(disk)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, ours)
+
+
+@pytest.mark.parametrize("script", CHECKS)
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_script_is_right_about_a_known_load(driver: str, script: str) -> None:
+    need_tool("bpftrace")
+    disk = sysfs.disk(DRIVERS[driver])
+    put(sysfs.SYS_BLOCK / disk / "queue/discard_max_bytes", 1 << 18)
+    with issued_and_completed_apart(disk):
+        CHECKS[script](f"/dev/{disk}", missed=0)

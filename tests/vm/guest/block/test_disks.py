@@ -1,0 +1,56 @@
+"""virtio-blk, virtio-scsi, SATA and USB disks appear with what their recipes say."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.workload import Fio, discard, fio
+
+DEVICES = (
+    "virtio-blk",
+    "virtio-blk-ignored",
+    "virtio-blk-nodiscard",
+    "virtio-scsi",
+    "virtio-scsi-ignored",
+    "ahci",
+    "usb",
+)
+
+DISCARDS = {
+    "opw-virtio-blk": True,
+    "opw-virtio-ignored": True,
+    "opw-virtio-nodisc": False,
+    "opw-virtio-scsi": True,
+    "opw-scsi-ignored": True,
+    "opw-ahci": True,
+    "opw-usb": False,
+}
+
+
+@pytest.mark.parametrize(("serial", "discards"), DISCARDS.items(), ids=DISCARDS)
+def test_disk_offers_discard(serial: str, discards: bool) -> None:
+    disk = sysfs.disk(serial)
+    assert (sysfs.number(disk, "queue/discard_max_bytes") > 0) is discards
+
+
+@pytest.mark.parametrize("serial", [s for s, discards in DISCARDS.items() if discards])
+def test_discard_is_counted(serial: str) -> None:
+    disk = sysfs.disk(serial)
+    before = sysfs.stat(disk)
+    discard(disk, 0, 8 << 20)
+    assert (sysfs.stat(disk) - before).discard_bytes == 8 << 20
+
+
+@pytest.mark.parametrize("serial", DISCARDS)
+def test_writes_agree_with_fio(serial: str) -> None:
+    disk = sysfs.disk(serial)
+    before = sysfs.stat(disk)
+    counts = fio(disk, Fio("write", 499))
+    delta = sysfs.stat(disk) - before
+    assert counts.errors == 0
+    assert delta.write_bytes == counts.write_bytes == 499 * 4096
+
+
+def test_virtio_blk_has_several_queues() -> None:
+    assert sysfs.hardware_queues(sysfs.disk("opw-virtio-blk")) == 2

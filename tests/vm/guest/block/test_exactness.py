@@ -1,0 +1,162 @@
+"""Every request of every driver is explained: ours, fio's and the kernel's counts are the same."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.block.blk import BlockTracer
+from opwatch.host.device import Devices
+from opwatch.tools.commands.watch import choose_leaves
+from tests.kernel.support.load import BLKZEROOUT, discards, flushes, reads, writes
+from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.exact import assert_explained, observe, run_and_check
+from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.shell import call, put
+from tests.vm.guest.support.stacked import loop
+from tests.vm.guest.support.workload import Fio, discard
+from tests.vm.requirements import need_module
+
+DEVICES = ("nvme", "nvme-4k", "virtio-blk", "virtio-scsi", "ahci", "usb")
+TIERS = ("full", "exactness", "floor")
+CPUS = 4
+TIMEOUT_S = 2400
+
+DRIVERS = {
+    "nvme": "opw-nvme",
+    "virtio-blk": "opw-virtio-blk",
+    "virtio-scsi": "opw-virtio-scsi",
+    "ahci": "opw-ahci",
+    "usb": "opw-usb",
+}
+
+
+@pytest.mark.parametrize("irqmode", Irq, ids=[mode.name.lower() for mode in Irq])
+@pytest.mark.parametrize("queues", [1, 4])
+def test_null_blk_at_full_speed(irqmode: Irq, queues: int) -> None:
+    """More than a million requests in all: 4 jobs of 43,003 in six shapes."""
+    with null_blk(NullBlk(irqmode=irqmode, submit_queues=queues, completion_nsec=1000)) as disk:
+        job = Fio("randrw", 43_003, jobs=4, iodepth=32)
+        before = sysfs.stat(disk)
+        _, seen = run_and_check(f"null_blk {irqmode.name.lower()} {queues}q", disk, job)
+        delta = sysfs.stat(disk) - before
+    # When tags run out even random neighbours meet in a plug, and merge.
+    merged = delta.read_merges + delta.write_merges
+    assert sum(count for count, _ in seen.counts().values()) + merged == 4 * 43_003
+
+
+@pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
+def test_merges_and_schedulers(scheduler: str) -> None:
+    """Sequential writes merge under a scheduler; what is issued is counted, not what was asked."""
+    with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=1)) as disk:
+        put(sysfs.SYS_BLOCK / disk / "queue/scheduler", scheduler)
+        job = Fio("write", 10_007, iodepth=64, extra=("--iodepth_batch=16",))
+        run_and_check(f"null_blk {scheduler}", disk, job)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_reads_and_writes(driver: str) -> None:
+    disk = sysfs.disk(DRIVERS[driver])
+    run_and_check(driver, disk, Fio("randrw", 2003, jobs=2, iodepth=16))
+
+
+@pytest.mark.parametrize("driver", ["nvme", "virtio-blk", "virtio-scsi", "ahci"])
+def test_flush_sequences(driver: str) -> None:
+    """O_DSYNC, FUA or not, is one write each, whatever the kernel makes of it."""
+    disk = sysfs.disk(DRIVERS[driver])
+
+    def workload() -> None:
+        writes(f"/dev/{disk}", 331, flags=os.O_DSYNC)
+        flushes(f"/dev/{disk}", 13)
+
+    [seen] = observe([disk], workload)
+    assert seen.counts()["write"] == (331, 331 * 4096)
+    assert_explained(f"{driver} O_DSYNC", seen)
+
+
+@pytest.mark.parametrize("driver", ["nvme", "virtio-blk", "virtio-scsi", "ahci"])
+def test_discards_of_every_driver(driver: str) -> None:
+    disk = sysfs.disk(DRIVERS[driver])
+
+    def workload() -> None:
+        discard(disk, 0, 64 << 20)
+        discards(f"/dev/{disk}", 11)
+        discards(f"/dev/{disk}", 3, request=BLKZEROOUT)
+
+    [seen] = observe([disk], workload)
+    assert seen.counts()["discard"][1] == (64 << 20) + 11 * (1 << 19)
+    assert_explained(f"{driver} discard", seen)
+
+
+def test_discard_larger_than_the_limit_is_split() -> None:
+    with null_blk(NullBlk(size=64, memory_backed=1, discard=1)) as disk:
+        limit = 1 << 20
+        put(sysfs.SYS_BLOCK / disk / "queue/discard_max_bytes", limit)
+        [seen] = observe([disk], lambda: discards(f"/dev/{disk}", 1, length=16 << 20))
+    assert seen.counts()["discard"] == (16, 16 << 20)
+    assert_explained("null_blk split discard", seen)
+
+
+def test_discards_merge_into_one_of_many_ranges(tmp_path: Path) -> None:
+    """XFS discards what a commit has freed in one plug: NVMe makes a single command of it."""
+    disk = sysfs.disk("opw-nvme")
+    call("mkfs.xfs", "-q", "-f", f"/dev/{disk}")
+    need_module("xfs")
+    call("mount", "-t", "xfs", "-o", "discard", f"/dev/{disk}", str(tmp_path))
+    files = [tmp_path / str(index) for index in range(2 * 101)]
+    for file in files:
+        with file.open("wb") as opened:
+            opened.write(bytes(1 << 16))
+            os.fsync(opened.fileno())
+    before = sysfs.stat(disk)
+
+    def workload() -> None:
+        for file in files[::2]:
+            file.unlink()
+        call("umount", str(tmp_path))
+
+    [seen] = observe([disk], workload)
+    delta = sysfs.stat(disk) - before
+    assert delta.discard_merges >= 50
+    assert seen.counts()["discard"] == (delta.discards, delta.discard_bytes)
+    assert delta.discards + delta.discard_merges >= 101
+    assert delta.discard_bytes >= 101 << 16
+    assert_explained("nvme multi-range discard", seen)
+
+
+def test_loop() -> None:
+    with loop(256 << 20) as disk:
+        run_and_check("loop", disk, Fio("randrw", 10_007, jobs=2))
+
+
+def test_queue_time_of_every_request() -> None:
+    with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
+        put(sysfs.SYS_BLOCK / disk / "queue/scheduler", "mq-deadline")
+        _, seen = run_and_check("null_blk queue", disk, Fio("randread", 5003), queue_time=True)
+    read = seen.interval.ops["read"]
+    assert read.queue is not None
+    assert read.queue.histogram.total == read.issued
+
+
+def test_the_verifier_takes_typed_programs() -> None:
+    """Where it refuses them the twins count the same, for three times the cost and without a word."""
+    with null_blk(NullBlk(submit_queues=2)) as disk:
+        leaves, _ = choose_leaves(Devices(), [disk])
+        tracer = BlockTracer(leaves)
+        hooks = tracer.hooks
+        tracer.close()
+    assert hooks == "tp_btf"
+
+
+def test_raw_twins_count_the_same() -> None:
+    with null_blk(NullBlk(irqmode=Irq.SOFTIRQ, submit_queues=4)) as disk:
+        run_and_check("null_blk raw_tp", disk, Fio("randrw", 20_011, jobs=2), raw_tp=True)
+
+
+def test_small_reads_of_a_4k_drive() -> None:
+    disk = sysfs.disk("opw-nvme-4k")
+    [seen] = observe([disk], lambda: reads(f"/dev/{disk}", 97))
+    assert seen.counts()["read"] == (97, 97 * 4096)
+    assert_explained("nvme 4k", seen)

@@ -1,0 +1,100 @@
+"""Known delays: null_blk's timer and dm-delay. Our percentiles sit on them.
+
+An emulated CPU is late: its timers fire when it gets round to it, and its clock runs while it is not running.
+dm-delay counts in ticks, and ticks that come late make it early as well. How much is not assumed but
+measured: bpftrace times the same requests in the same run, and what separates it from the known delay is this
+machine's. A slot is 1/32 of its value wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from opwatch.trace.derive import QUANTILES, Latency
+from tests.kernel.support.watching import Seen
+from tests.vm.guest.support import stacked
+from tests.vm.guest.support.agreement import together
+from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.workload import Fio, fio
+from tests.vm.requirements import need_module, need_tool
+
+TIMEOUT_S = 1800
+
+SLOT = 1 / 32
+# test_backends holds the programs against each other: fewer than this are more than a slot apart.
+INTERRUPTED = 0.005
+JOB = Fio("randread", 997, iodepth=1, engine="psync")
+BACKENDS = ("libbpf", "bpftrace")
+
+
+@contextmanager
+def loop_on(below: str) -> Iterator[str]:
+    """A loop device straight on a device: it turns bios into requests, and so shows what dm makes of them."""
+    need_module("loop")
+    device = call("losetup", "--find", "--show", "--direct-io=on", f"/dev/{below}").strip()
+    try:
+        yield device.removeprefix("/dev/")
+    finally:
+        call("losetup", "--detach", device)
+
+
+def lowest(latency: Latency) -> tuple[int, int]:
+    """The ends of the lowest slot that was hit."""
+    histogram = latency.histogram
+    slot = next(slot for slot, count in enumerate(histogram.counts) if count)
+    return histogram.scale.low(slot), histogram.scale.high(slot)
+
+
+def around(witness: Latency, ratio: float) -> tuple[int, int]:
+    """Between which values the quantile lies if the CPU stopped between the two programs, on the same event,
+    for INTERRUPTED of the requests."""
+    low = witness.histogram.quantile(max(ratio - INTERRUPTED, 0))
+    high = witness.histogram.quantile(min(ratio + INTERRUPTED, 1))
+    assert low
+    assert high
+    return low.low, high.high
+
+
+def assert_sits_on(delay_ns: int, ours: Latency, witness: Latency) -> None:
+    """Between the delay and what bpftrace measured, each within its slot."""
+    print(f"lowest: {lowest(ours)} ns for {delay_ns}; bpftrace {lowest(witness)}")
+    assert lowest(ours)[1] >= min(delay_ns, lowest(witness)[0])
+    for name in ("p50", "p90", "p99"):
+        value = ours.quantiles[name]
+        low, high = around(witness, QUANTILES[name])
+        print(f"{name}: {value} ns for {delay_ns}; bpftrace {low} to {high}")
+        assert value is not None
+        assert min(delay_ns, low) * (1 - SLOT) <= value <= max(delay_ns, high) * (1 + SLOT)
+
+
+def both(disks: list[str], job_on: str) -> dict[str, dict[str, Seen]]:
+    need_tool("bpftrace")
+    with together(disks, BACKENDS) as tracers:
+        return tracers.during(lambda: fio(job_on, JOB))
+
+
+@pytest.mark.parametrize("delay_ns", [1_000_000, 10_000_000])
+def test_null_blk_timer(delay_ns: int) -> None:
+    with null_blk(NullBlk(irqmode=Irq.TIMER, completion_nsec=delay_ns)) as disk:
+        seen = both([disk], disk)
+    ours, witness = (seen[backend][disk].interval.ops["read"] for backend in BACKENDS)
+    assert ours.count == witness.count == JOB.count
+    assert_sits_on(delay_ns, ours.latency, witness.latency)
+
+
+def test_dm_delay_is_seen_above_it_and_not_below() -> None:
+    delay_ms = 20
+    fast = NullBlk(size=96, memory_backed=1)
+    with null_blk(fast) as below, stacked.delay(below, delay_ms) as middle, loop_on(middle.name) as top:
+        seen = both([top, below], top)
+    ours, witness = (seen[backend][top].interval.ops["read"] for backend in BACKENDS)
+    assert ours.count == witness.count == JOB.count
+    assert_sits_on(delay_ms * 1_000_000, ours.latency, witness.latency)
+    beneath = seen["libbpf"][below].interval.ops["read"]
+    assert beneath.count == JOB.count
+    assert beneath.latency.quantiles["p99"] is not None
+    assert beneath.latency.quantiles["p99"] < delay_ms * 1_000_000 / 2

@@ -1,0 +1,63 @@
+"""NVMe without a multipath node: the request queue is the disk's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.exact import assert_explained, observe
+from tests.vm.guest.support.shell import call, put
+from tests.vm.guest.support.workload import Fio, fio, flush
+from tests.vm.requirements import need_tool
+
+DEVICES = ("nvme",)
+
+
+def test_disk_is_not_a_multipath_node() -> None:
+    disk = sysfs.disk("opw-nvme")
+    assert not list(Path("/sys/block").glob("nvme*c*n*"))
+    assert sysfs.hardware_queues(disk) == 2
+
+
+def test_counts_agree_with_fio() -> None:
+    disk = sysfs.disk("opw-nvme")
+    before = sysfs.stat(disk)
+    counts = fio(disk, Fio("randwrite", 5003))
+    delta = sysfs.stat(disk) - before
+    assert (counts.writes, counts.errors) == (5003, 0)
+    assert (delta.writes + delta.write_merges, delta.write_bytes) == (5003, 5003 * 4096)
+
+
+def test_flush_is_also_counted_as_a_write_of_nothing() -> None:
+    # Linux kernel: an empty flush comes back as the write it was submitted as, of 0 bytes.
+    disk = sysfs.disk("opw-nvme")
+    fio(disk, Fio("write", 7))
+    before = sysfs.stat(disk)
+    flush(disk)
+    delta = sysfs.stat(disk) - before
+    assert (delta.flushes, delta.writes, delta.write_bytes) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("are_counted", [False, True])
+def test_commands_of_user_space_agree_with_what_the_kernel_counts_of_them(are_counted: bool) -> None:
+    # Linux kernel commit 110234da18ab ("block: enable passthrough command statistics") (in v6.13): reads and
+    # writes of the disk, if that is switched on.
+    need_tool("nvme")
+    disk = sysfs.disk("opw-nvme")
+    switch = sysfs.SYS_BLOCK / disk / "queue/iostats_passthrough"
+    if switch.exists():
+        put(switch, int(are_counted))
+    read = ("nvme", "read", f"/dev/{disk}", "--block-count=7", "--data-size=4096", "--data=/dev/null")
+
+    def workload() -> None:
+        for _ in range(23):
+            call(*read)
+
+    before = sysfs.stat(disk)
+    [seen] = observe([disk], workload)
+    delta = sysfs.stat(disk) - before
+    assert delta.reads == (23 if switch.exists() and are_counted else 0)
+    assert seen.counts()["other"] == (23, 23 * 4096)
+    assert_explained(f"nvme, commands of user space{', counted' * are_counted}", seen)

@@ -1,0 +1,221 @@
+"""Disks that come and go below what is watched: every request is counted, or said to be missing."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.vm.guest.support import removal, stacked, sysfs
+from tests.vm.guest.support.between import Between
+from tests.vm.guest.support.exact import record_summary
+from tests.vm.guest.support.nullblk import NullBlk, null_blk
+from tests.vm.guest.support.shell import call, put
+from tests.vm.guest.support.watcher import Document, watching
+from tests.vm.guest.support.workload import Fio, fio, parse_counts
+
+DEVICES = ("nvme-multipath",)
+TIERS = ("full",)
+TIMEOUT_S = 1800
+CPUS = 2
+MEMORY = NullBlk(size=96, memory_backed=1)
+# Long enough for a slow guest to attach meanwhile.
+WRITES = Fio("randwrite", 15_013, iodepth=2, extra=("--rate_iops=600",))
+MANY = 70
+
+
+def unseen(summary: Document, group: str) -> int:
+    """Requests that came before a disk was watched, by the kernel's count."""
+    arrival = summary["arrival"]
+    return int(arrival["unseen_requests"][group]) if arrival else 0
+
+
+def accounted(summary: Document, op: str) -> int:
+    """Requests that are counted, or said to be missing."""
+    trust = summary["trust"]
+    return int(summary["ops"][op]["count"]) + int(trust["unmatched"]) + unseen(summary, op)
+
+
+def intervals(lines: Sequence[Document], disk: str) -> Between:
+    """Those of one disk, and what was unexplained in them but for what came before it was watched."""
+    rows = [line for line in lines if (line["type"], line["device"]) == ("interval", disk)]
+    reasons = [line for row in rows for line in row["unexplained"] if "before it was watched" not in line]
+    return Between(len(rows), tuple(reasons))
+
+
+def assert_exact(driver: str, summary: Document, lines: Sequence[Document]) -> None:
+    """No drift and no loss but what came before it was watched, in the end and in between."""
+    between = intervals(lines, summary["device"])
+    record_summary(driver, summary, between.cell())
+    assert between.unexplained == ()
+    trust = summary["trust"]
+    assert trust["unmatched"] <= summary["in_flight_at_start"]
+    assert [line for line in summary["unexplained"] if "before it was watched" not in line] == []
+    assert set(trust["drift"].values()) == {0}
+    assert trust["in_flight"] == 0
+
+
+@pytest.mark.parametrize("is_announced", [False, True])
+def test_a_table_is_reloaded_under_load(is_announced: bool) -> None:
+    """`is_announced`: the table is loaded some time before it is used, as LVM does it."""
+    with (
+        null_blk(MEMORY) as first,
+        null_blk(MEMORY) as second,
+        stacked.linear(first) as top,
+        watching("--dev", top.name, "0.2") as watcher,
+    ):
+        table = f"0 {stacked.sectors(second)} linear /dev/{second} 0"
+        job = subprocess.Popen(WRITES.argv(f"/dev/{top.name}"), stdout=subprocess.PIPE, text=True)
+        sysfs.wait_for("writes", lambda: sysfs.stat(first).writes > 300)
+        if is_announced:
+            call("dmsetup", "load", top.label, "--table", table)
+            watcher.wait_event("came", second)
+            call("dmsetup", "suspend", "--noudevsync", "--nolockfs", top.label)
+            call("dmsetup", "resume", "--noudevsync", top.label)
+        else:
+            stacked.reload(top.label, table)
+        watcher.wait_event("left", first)
+        written = parse_counts(job.communicate(timeout=600)[0]).writes
+        assert watcher.end() == 0, watcher.words
+    found = watcher.summaries()
+    assert set(found) == {first, second}
+    assert found[first]["leaving"]["why"] == "unused"
+    assert found[second]["ops"]["write"]["count"] > 0
+    name = "dm-linear reload" + (", announced" if is_announced else "")
+    for disk in (first, second):
+        assert found[disk]["origin"] == top.name
+        assert_exact(f"{name}, {'old' if disk == first else 'new'}", found[disk], watcher.lines)
+    assert accounted(found[first], "write") + accounted(found[second], "write") == written == WRITES.count
+    if is_announced:
+        assert unseen(found[second], "write") == 0
+    assert f"{second} does I/O of {top.name} now" in watcher.words
+    assert f"{first} no longer does I/O of {top.name}" in watcher.words
+
+
+def test_intervals_of_what_came_and_left_add_up() -> None:
+    with (
+        null_blk(MEMORY) as first,
+        null_blk(MEMORY) as second,
+        stacked.linear(first) as top,
+        watching("--dev", top.name, "0.3") as watcher,
+    ):
+        for disk in (second, first, second):
+            fio(top.name, Fio("randwrite", 211))
+            stacked.reload(top.label, f"0 {stacked.sectors(disk)} linear /dev/{disk} 0")
+            wait_for_members(watcher.lines, disk)
+        fio(top.name, Fio("randwrite", 211))
+        assert watcher.end() == 0, watcher.words
+    rows = [line for line in watcher.lines if line["type"] == "interval"]
+    summaries = [line for line in watcher.lines if line["type"] == "summary"]
+    assert len(summaries) == 4
+    for key in ("count", "bytes"):
+        parts = sum(row["ops"]["write"][key] for row in rows)
+        assert parts == sum(row["ops"]["write"][key] for row in summaries)
+    assert sum(row["ops"]["write"]["count"] + unseen(row, "write") for row in summaries) == 4 * 211
+    for row in rows:
+        assert row["interval_s"] > 0
+        assert set(row["trust"]["drift"].values()) == {0}
+
+
+def wait_for_members(lines: list[Document], disk: str) -> None:
+    """Until the last that came is this disk, and the other has left."""
+
+    def is_alone() -> bool:
+        events = [(line["event"], line["device"]) for line in lines if line["type"] == "event"]
+        return len(events) >= 2 and ("came", disk) in events[-2:] and events[-1][0] != events[-2][0]
+
+    sysfs.wait_for(f"{disk} alone", is_alone)
+
+
+def test_a_path_goes_and_comes_again() -> None:
+    head = sysfs.disk("opw-nvme-multipath")
+    for policy in Path("/sys/class/nvme-subsystem").glob("*/iopolicy"):
+        put(policy, "round-robin")
+    first, second = sysfs.paths(head)
+    reads = Fio("randread", 1009, iodepth=4)
+    before = sysfs.stat(first).reads + sysfs.stat(second).reads
+    assert before >= 0
+    with watching("--dev", head, "--waf", "0", "0.3") as watcher:
+        fio(head, reads)
+        removal.remove_from_pci(second)
+        left = watcher.wait_event("left", second)
+        assert left["leaving"]["why"] == "gone"
+        fio(head, reads)
+        put(Path("/sys/bus/pci/rescan"), 1)
+        came = watcher.wait("a path that comes", lambda line: line.get("event") == "came")
+        fio(head, reads)
+        assert watcher.is_running()
+        assert watcher.end() == 0, watcher.words
+    summaries = [line for line in watcher.lines if line["type"] == "summary"]
+    assert len(summaries) == 3
+    assert {row["origin"] for row in summaries} == {head}
+    # Every one of them did some of it, and together all of it.
+    assert all(row["ops"]["read"]["count"] > 100 for row in summaries)
+    assert sum(accounted(row, "read") for row in summaries) == 3 * reads.count
+    assert came["arrival"]["unseen_requests"] == {**came["arrival"]["unseen_requests"], "read": 0}
+    for row in summaries:
+        if row["leaving"] is None:
+            assert_exact("nvme multipath, a path gone and back", row, watcher.lines)
+
+
+def test_a_member_is_replaced() -> None:
+    """A mirror loses a member, and another is put in its place: md copies all to it."""
+    with contextlib.ExitStack() as stack:
+        below = [stack.enter_context(null_blk(MEMORY)) for _ in range(3)]
+        array = stack.enter_context(stacked.md(1, below[:2]))
+        watcher = stack.enter_context(watching("--dev", array, "0.3"))
+        fio(array, Fio("randwrite", 307))
+        call("mdadm", f"/dev/{array}", "--fail", f"/dev/{below[0]}")
+        call("mdadm", f"/dev/{array}", "--remove", f"/dev/{below[0]}")
+        watcher.wait_event("left", below[0])
+        before = sysfs.stat(below[2])
+        call("mdadm", f"/dev/{array}", "--add", f"/dev/{below[2]}")
+        watcher.wait_event("came", below[2])
+        fio(array, Fio("randwrite", 307))
+        sysfs.wait_for("the copy", lambda: sysfs.attribute(array, "md/sync_action") == "idle")
+        time.sleep(1)
+        assert watcher.end() == 0, watcher.words
+        after = sysfs.stat(below[2]) - before
+    new = watcher.summaries()[below[2]]
+    for row in watcher.summaries().values():
+        assert_exact("md raid1, a member replaced", row, watcher.lines)
+    assert accounted(new, "write") + int(new["ops"]["flush"]["count"]) >= after.writes > 307
+    assert new["ops"]["write"]["bytes"] + new["arrival"]["unseen_bytes"]["write"] >= after.write_bytes
+
+
+def test_a_loop_device_that_goes_ends_nothing() -> None:
+    """Without --dev, disks that come are watched, and those that go leave the rest."""
+    with null_blk(MEMORY) as other, watching("0.2") as watcher:
+        with stacked.loop(64 << 20) as name:
+            watcher.wait_event("came", name)
+            fio(name, Fio("randwrite", 211))
+        watcher.wait_event("left", name)
+        fio(other, Fio("randwrite", 223))
+        assert watcher.is_running()
+        assert watcher.end() == 0, watcher.words
+    found = watcher.summaries()
+    assert found[name]["ops"]["write"]["count"] == 211
+    assert found[name]["leaving"]["why"] == "gone"
+    assert found[other]["ops"]["write"]["count"] == 223
+    assert_exact("loop that goes", found[name], watcher.lines)
+
+
+def test_more_disks_than_one_tracer_takes() -> None:
+    small = NullBlk(size=16, submit_queues=1, hw_queue_depth=16)
+    with contextlib.ExitStack() as stack:
+        disks = [stack.enter_context(null_blk(small)) for _ in range(MANY)]
+        names = [word for disk in disks for word in ("--dev", disk)]
+        watcher = stack.enter_context(watching(*names, "--no-discards", "2"))
+        for number, disk in enumerate(disks, 1):
+            call("dd", "if=/dev/zero", f"of=/dev/{disk}", "bs=4k", f"count={number}", "oflag=direct")
+        assert watcher.end() == 0, watcher.words
+    found = watcher.summaries()
+    assert list(found) == disks
+    for number, disk in enumerate(disks, 1):
+        assert found[disk]["ops"]["write"]["count"] == number
+        assert found[disk]["unexplained"] == []
+    record_summary(f"null_blk, the last of {MANY}", found[disks[-1]])

@@ -1,0 +1,181 @@
+"""What the end of a request means: of one that is taken back, that ends twice, or that only looks done."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from opwatch.host.device import Devices
+from opwatch.tools.backends import attach
+from opwatch.tools.commands.watch import choose_leaves
+from opwatch.trace.tracing import Tracer
+from tests.kernel.support.load import discards, flushes, reads, writes
+from tests.vm.guest.support import stacked, sysfs
+from tests.vm.guest.support.between import observe_between
+from tests.vm.guest.support.exact import assert_explained, observe, observe_themselves
+from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.shell import put
+from tests.vm.guest.support.workload import Fio, FioCounts, fio
+
+DEVICES = ("nvme-multipath", "ahci", "virtio-blk")
+CPUS = 4
+TIMEOUT_S = 1800
+# Its register and the bit in it, of the PCI specification.
+PCI_COMMAND = 4
+PCI_MEMORY = 2
+SAMPLES = 100
+
+
+def _cut(path: str) -> None:
+    """The controller behind a path no longer hears the driver, which resets it when requests time out."""
+    found = re.fullmatch(r"nvme\d+c(\d+)n\d+", path)
+    assert found
+    controller = Path(f"/sys/class/nvme/nvme{found[1]}")
+    put(sysfs.SYS_BLOCK / path / "queue/io_timeout", 1000)
+    with (controller / "device/config").open("r+b", buffering=0) as config:
+        config.seek(PCI_COMMAND)
+        before = config.read(1)[0]
+        config.seek(PCI_COMMAND)
+        config.write(bytes([before & ~PCI_MEMORY]))
+    state = controller / "state"
+    sysfs.wait_for("a reset", lambda: state.read_text().strip() != "live")
+    sysfs.wait_for("a live controller", lambda: state.read_text().strip() == "live")
+
+
+def _while_paths_are_cut(head: str, job: Fio, paths: Sequence[str]) -> FioCounts:
+    """One run of fio while these paths below the head are cut in turn."""
+    counts: list[FioCounts] = []
+    running = threading.Thread(target=lambda: counts.append(fio(head, job)))
+    running.start()
+    time.sleep(1)
+    for path in paths:
+        assert running.is_alive()
+        _cut(path)
+    running.join()
+    return counts[0]
+
+
+def _round_robin(head: str) -> None:
+    """Both paths are used at once."""
+    [policy] = Path("/sys/class/nvme-subsystem").glob("*/iopolicy")
+    put(policy, "round-robin")
+    assert len(sysfs.paths(head)) == 2
+
+
+def test_requests_of_a_path_that_is_cut_are_taken_back() -> None:
+    head = sysfs.disk("opw-nvme-multipath")
+    _round_robin(head)
+    job = Fio("randrw", 1 << 30, jobs=2, iodepth=64, extra=("--runtime=40", "--time_based"))
+    counts: list[FioCounts] = []
+    seen = observe([head], lambda: counts.append(_while_paths_are_cut(head, job, sysfs.paths(head))))
+    [found] = counts
+    assert found.errors == 0
+    for one in seen:
+        assert_explained("nvme failover", one)
+        given_back = one.trust.requeued + one.trust.taken_back - one.trust.refused
+        assert one.trust.issued == one.trust.completed + given_back
+        assert one.trust.unmatched == 0
+    assert sum(one.trust.taken_back for one in seen) > 0
+    assert sum(one.counts()["read"][1] for one in seen) == found.read_bytes
+    assert sum(one.counts()["write"][1] for one in seen) == found.write_bytes
+
+
+def test_a_request_that_device_mapper_copied_ends_once() -> None:
+    """Its multipath target copies requests, and ends the data of the original before the original."""
+    slow = NullBlk(size=64, memory_backed=1, discard=1, irqmode=Irq.TIMER)
+    with null_blk(slow) as below, stacked.multipath(below) as top:
+        assert sysfs.hardware_queues(top.name) > 0, "it takes bios"
+        node = f"/dev/{top.name}"
+
+        def workload() -> None:
+            reads(node, 101)
+            writes(node, 53)
+            writes(node, 31, flags=os.O_DSYNC)
+            discards(node, 11)
+            flushes(node, 7)
+
+        seen = observe_themselves([top.name, below], workload)
+    for one in seen.values():
+        assert one.counts()["read"] == (101, 101 * 4096)
+        assert one.counts()["write"] == (84, 84 * 4096)
+        assert one.counts()["discard"] == (11, 11 << 19)
+        assert_explained("dm-multipath by requests", one)
+        assert one.trust.unmatched == 0
+    assert seen[top.name].trust.flush_tails >= 101 + 84 + 11
+    assert seen[top.name].trust.taken_back == 0
+
+
+@pytest.mark.parametrize("serial", ["opw-ahci", "opw-virtio-blk"])
+def test_a_sequence_that_a_reading_cuts_in_two_is_explained(serial: str) -> None:
+    """Without FUA the data of an O_DSYNC write ends one flush before the write does."""
+    disk = sysfs.disk(serial)
+    assert sysfs.number(disk, "queue/fua") == 0
+    argv = ["python3", "-m", "opwatch", "--json", "--dev", disk, "0.2", str(SAMPLES)]
+    ended = threading.Event()
+
+    def endless() -> None:
+        while not ended.is_set():
+            writes(f"/dev/{disk}", 11, flags=os.O_DSYNC)
+
+    writer = threading.Thread(target=endless)
+    writer.start()
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=True)
+    finally:
+        ended.set()
+        writer.join()
+    [(whole, between)] = observe_between([disk], lambda: writes(f"/dev/{disk}", 331, flags=os.O_DSYNC))
+    assert_explained(f"{serial.removeprefix('opw-')} O_DSYNC every 0.2 s", whole, between)
+    seen = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(seen) == SAMPLES + 1
+    assert [one["unexplained"] for one in seen if one["unexplained"]] == []
+    # In some 0.2 s of a guest that hardly gets a processor no write ends.
+    assert sum(one["ops"]["write"]["count"] > 0 for one in seen) > SAMPLES // 4
+
+
+def _behind(tracer: Tracer) -> list[int]:
+    """Reads of each disk that were issued while a discard was in flight."""
+    return [reading.sample.ops["read"].behind for reading in tracer.read()]
+
+
+def test_a_discard_issued_before_the_attachment_is_no_discount() -> None:
+    slow = NullBlk(size=64, memory_backed=1, discard=1, irqmode=Irq.TIMER, completion_nsec=1_500_000_000)
+    with null_blk(slow) as disk:
+        early, late = (threading.Thread(target=discards, args=(f"/dev/{disk}", 1)) for _ in range(2))
+        early.start()
+        time.sleep(0.5)
+        with closing(attach("libbpf", choose_leaves(Devices(), [disk])[0])) as tracer:
+            early.join()
+            late.start()
+            time.sleep(0.5)
+            reads(f"/dev/{disk}", 1)
+            late.join()
+            assert _behind(tracer) == [1]
+            reads(f"/dev/{disk}", 1)
+            assert _behind(tracer) == [1]
+
+
+def test_a_discard_that_is_taken_back_is_no_longer_in_the_way() -> None:
+    """It ends with 0 bytes: the reads that follow are behind nothing."""
+    head = sysfs.disk("opw-nvme-multipath")
+    _round_robin(head)
+    trims = Fio("randtrim", 1 << 20, block_bytes=1 << 20, jobs=2, extra=("--runtime=20", "--time_based"))
+    counts: list[FioCounts] = []
+    with closing(attach("libbpf", choose_leaves(Devices(), [head])[0])) as tracer:
+        cut = sysfs.paths(head)[:1]
+        seen = observe([head], lambda: counts.append(_while_paths_are_cut(head, trims, cut)))
+        before = _behind(tracer)
+        reads(f"/dev/{head}", 211)
+        assert _behind(tracer) == before
+    for one in seen:
+        assert_explained("nvme failover of discards", one)
+    assert sum(one.trust.taken_back for one in seen) > 0

@@ -1,0 +1,105 @@
+"""`opwatch counters` on a driver: the same bytes as nvme-cli reads, and only commands that read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch import _native
+from opwatch.collectors.firmware.transports import KernelTransport
+from opwatch.errors import OpwatchError
+from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.workload import Fio, fio
+from tests.vm.requirements import need_tool
+
+DEVICES = ("nvme-ocp",)
+PAGES = {0x02: 512, 0x09: 512, 0x22: 64, 0xC0: 512}
+
+
+@pytest.fixture(scope="module")
+def disk() -> str:
+    name = sysfs.disk("opw-nvme-ocp")
+    fio(name, Fio("write", 1009))
+    return name
+
+
+def nvme(*argv: str) -> Any:  # noqa: ANN401
+    return json.loads(call(need_tool("nvme"), *argv, "-o", "json"))
+
+
+def counters(disk: str) -> dict[str, Any]:
+    text = call(sys.executable, "-m", "opwatch", "counters", "--dev", disk, "--json")
+    document: dict[str, Any] = json.loads(text)
+    return document
+
+
+def test_pages_are_those_of_nvme_cli(disk: str) -> None:
+    transport = KernelTransport(Path("/dev") / disk)
+    for lid, length in PAGES.items():
+        argv = [
+            need_tool("nvme"),
+            "get-log",
+            f"/dev/{disk}",
+            f"--log-id={lid:#x}",
+            f"--log-len={length}",
+            "-b",
+        ]
+        done = subprocess.run([*argv, "--lsi=1"], capture_output=True, check=True)
+        assert transport.get_log(lid, length, lsi=1) == done.stdout
+    for cns, command in ((0, "id-ns"), (1, "id-ctrl")):
+        done = subprocess.run(
+            [need_tool("nvme"), command, f"/dev/{disk}", "-b"], capture_output=True, check=True
+        )
+        assert transport.identify(cns, 1 if cns == 0 else 0) == done.stdout
+    transport.close()
+
+
+def test_numbers_are_those_of_nvme_cli(disk: str) -> None:
+    found = counters(disk)
+    smart = nvme("smart-log", f"/dev/{disk}")
+    assert found["host_written"]["bytes"] == int(smart["data_units_written"]) * 512_000
+    assert found["host_read"]["bytes"] == int(smart["data_units_read"]) * 512_000
+    assert found["percentage_used"]["value"] == int(smart["percent_used"])
+    ocp = nvme("ocp", "smart-add-log", f"/dev/{disk}")["Physical media units written"]
+    assert found["nand_written"]["bytes"] == (int(ocp["hi"]) << 64) + int(ocp["lo"]) == 1009 * 4096
+    fdp = nvme("fdp", "stats", f"/dev/{disk}", "-e", "1")
+    others = {
+        each["source"].split()[2]: each["bytes"] for name in found["others"] for each in found["others"][name]
+    }
+    assert (others["HBMW"], others["MBMW"]) == (int(fdp["hbmw"]), int(fdp["mbmw"]))
+    assert found["kernel_written"]["bytes"] >= 1009 * 4096
+    assert found["failures"] == []
+
+
+def test_what_the_drive_refuses_is_its_status_not_an_errno(disk: str) -> None:
+    transport = KernelTransport(Path("/dev") / disk)
+    with pytest.raises(OpwatchError, match="refused it with status"):
+        transport.get_log(0xE5, 512)
+    transport.close()
+
+
+def test_a_page_off_the_list_never_reaches_the_drive(disk: str) -> None:
+    fd = os.open(f"/dev/{disk}", os.O_RDONLY)
+    for lid in (0x01, 0x03, 0x07, 0x0D, 0x70):
+        with pytest.raises(PermissionError):
+            _native.nvme_get_log(fd, lid, 512)
+    os.close(fd)
+
+
+def test_without_privilege_it_says_so_and_gives_what_sysfs_has(disk: str) -> None:
+    argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-m", "opwatch"]
+    done = subprocess.run(
+        [*argv, "counters", "--dev", disk, "--json"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 4, done.stderr
+    found = json.loads(done.stdout)
+    assert found["host_written"]["bytes"] is None and found["host_written"]["reason"]
+    assert found["kernel_written"]["bytes"] >= 1009 * 4096
+    assert found["device"]["model"] == "QEMU NVMe Ctrl"

@@ -1,0 +1,116 @@
+"""`opwatch waf` on a driver: what QEMU's drive counts, with other writers and with a busy admin queue."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.workload import Fio
+from tests.vm.requirements import need_tool
+
+DEVICES = ("nvme-ocp", "nvme-ocp-two-ns")
+TIMEOUT_S = 600
+BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was printed, and what the drive's placement statistics grew by meanwhile."""
+
+    found: dict[str, Any]
+    host: int
+    media: int
+
+
+def waf(disk: str, script: str, *options: str) -> dict[str, Any]:
+    argv = [sys.executable, "-m", "opwatch", "waf", "--dev", disk, "--json", "--poll", "0.2", *options]
+    document: dict[str, Any] = json.loads(call(*argv, "--", "sh", "-c", script, timeout_s=300))
+    return document
+
+
+def statistics(disk: str) -> tuple[int, int]:
+    found = json.loads(call(need_tool("nvme"), "fdp", "stats", f"/dev/{disk}", "-e", "1", "-o", "json"))
+    return int(found["hbmw"]), int(found["mbmw"])
+
+
+def placed(disk: str, script: str, *options: str) -> Result:
+    before = statistics(disk)
+    found = waf(disk, script, *options)
+    after = statistics(disk)
+    return Result(found, after[0] - before[0], after[1] - before[1])
+
+
+def writes(disk: str, count: int) -> str:
+    need_tool("fio")
+    return " ".join(Fio("randwrite", count).argv(f"/dev/{disk}")) + " > /dev/null"
+
+
+def discards(disk: str) -> str:
+    return f"blkdiscard -f -o 1048576 -l 8388608 /dev/{disk}"
+
+
+def test_it_equals_the_placement_statistics_around_writes_and_a_discard() -> None:
+    disk = sysfs.disk("opw-nvme-ocp")
+    result = placed(disk, f"{writes(disk, 10_007)}; {discards(disk)}; {writes(disk, 1_009)}")
+    found = result.found
+    assert result.host == 11_016 * BLOCK
+    assert (found["host_bytes"], found["nand_bytes"]) == (result.host, result.media)
+    assert (found["waf"], found["waf_error"], found["whole"]) == (result.media / result.host, 0, True)
+    assert found["source"].startswith("log 22h")
+    assert found["host"]["agrees"] is True
+    assert found["failures"] == []
+
+
+def test_what_passes_the_kernel_by_is_the_drives_and_is_explained() -> None:
+    disk = sysfs.disk("opw-nvme-ocp")
+    past = f"{need_tool('nvme')} write /dev/{disk} -s 0 -c 15 -z 8192 -d /dev/zero > /dev/null"
+    result = placed(disk, f"{writes(disk, 1_009)}; {past}; {past}; {past}", "--settle", "30")
+    found = result.found
+    assert result.host == 1_009 * BLOCK + 3 * 8192
+    assert (found["host_bytes"], found["nand_bytes"]) == (result.host, result.media)
+    assert found["host"]["agrees"] is False
+    assert found["host"]["firmware_bytes"] - found["host"]["kernel_bytes"] == 3 * 8192
+    assert "passthrough" in found["host"]["reason"]
+
+
+def test_a_busy_admin_queue_changes_nothing() -> None:
+    disk = sysfs.disk("opw-nvme-ocp")
+    busy = f"while :; do {need_tool('nvme')} id-ctrl /dev/{disk} > /dev/null; done"
+    others = [subprocess.Popen(["sh", "-c", busy]) for _ in range(4)]
+    try:
+        result = placed(disk, writes(disk, 5_003))
+    finally:
+        for other in others:
+            other.terminate()
+            other.wait()
+    assert result.host == 5_003 * BLOCK
+    assert (result.found["host_bytes"], result.found["nand_bytes"]) == (result.host, result.media)
+    assert result.found["failures"] == []
+
+
+def test_all_namespaces_of_a_drive_write_to_its_nand() -> None:
+    first, second = sysfs.disks("opw-nvme-ocp-two-ns")
+    script = f"{writes(first, 10_007)}; {writes(second, 2_003)}; {writes(first, 1_009)}; sleep 1"
+    found = waf(first, script, "--settle", "60")
+    total = (10_007 + 2_003 + 1_009) * BLOCK
+    assert found["host_bytes_by_device"] == {first: 11_016 * BLOCK, second: 2_003 * BLOCK}
+    assert abs(found["host_bytes"] - total) <= found["host_error_bytes"]
+    assert (found["nand_bytes"], found["source"][:7]) == (total, "log C0h")
+    assert abs(found["waf"] - 1) <= found["waf_error"] <= 0.02
+    assert found["host"]["agrees"] is not False
+
+
+def test_without_privilege_there_is_the_kernels_side() -> None:
+    disk = sysfs.disk("opw-nvme-ocp")
+    argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-m", "opwatch"]
+    argv += ["waf", "--dev", disk, "--json", "--poll", "0.2", "--for", "1"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 4, done.stderr
+    assert "CAP_SYS_ADMIN" in done.stderr
+    found = json.loads(done.stdout)
+    assert (found["waf"], found["nand_bytes"], found["host_bytes"]) == (None, None, 0)

@@ -1,0 +1,81 @@
+"""What a user names and where its I/O is counted: dm, md, multipath, bio-based disks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+
+import pytest
+
+from tests.vm.guest.support import stacked, sysfs
+from tests.vm.guest.support.exact import assert_explained, observe
+from tests.vm.guest.support.nullblk import NullBlk, null_blk
+from tests.vm.guest.support.workload import Fio, fio
+
+DEVICES = ("nvme-multipath",)
+TIERS = ("full", "exactness")
+CPUS = 2
+MEMORY = NullBlk(size=96, memory_backed=1)
+WRITES = Fio("write", 503, iodepth=1)
+
+
+def opwatch(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["python3", "-m", "opwatch", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_dm_is_counted_on_the_disk_below() -> None:
+    with null_blk(MEMORY) as below, stacked.linear(below) as top:
+        [seen] = observe([top.name], lambda: _write(top.name))
+        talk = opwatch("--dev", top.name, "--json", "0.1", "1")
+    assert seen.counts()["write"] == (503, 503 * 4096)
+    assert f"traced on {below}" in talk.stderr
+    line = json.loads(talk.stdout.splitlines()[0])
+    assert (line["device"], line["origin"]) == (below, top.name)
+    assert_explained("dm-linear", seen)
+
+
+def test_crypt_is_counted_below_the_encryption() -> None:
+    with null_blk(MEMORY) as below, stacked.crypt(below) as top:
+        [seen] = observe([top.name], lambda: _write(top.name))
+    assert seen.counts()["write"][1] == 503 * 4096
+    assert_explained("dm-crypt", seen)
+
+
+@pytest.mark.parametrize(("level", "members", "copies"), [(0, 2, 1), (1, 2, 2), (10, 4, 2)])
+def test_md_has_a_row_for_each_member(level: int, members: int, copies: int) -> None:
+    with contextlib.ExitStack() as stack:
+        below = [stack.enter_context(null_blk(MEMORY)) for _ in range(members)]
+        array = stack.enter_context(stacked.md(level, below))
+        seen = observe([array], lambda: _write(array))
+    assert len(seen) == members
+    written = sum(one.counts().get("write", (0, 0))[1] for one in seen)
+    # md notes on its members, too, that it is dirty.
+    assert written >= copies * 503 * 4096
+    for one in seen:
+        assert_explained(f"md raid{level}", one)
+
+
+def test_multipath_is_counted_on_the_hidden_paths() -> None:
+    head = sysfs.disk("opw-nvme-multipath")
+    counts = []
+    seen = observe([head], lambda: counts.append(fio(head, Fio("randread", 3001))))
+    assert len(seen) == 2
+    assert sum(one.counts().get("read", (0, 0))[1] for one in seen) == counts[0].read_bytes
+    for one in seen:
+        assert_explained("nvme multipath path", one)
+
+
+def test_zram_is_counted_by_bio() -> None:
+    with stacked.zram(64 << 20) as disk:
+        [seen] = observe([disk], lambda: _write(disk))
+        talk = opwatch("--dev", disk, "--json", "0.1", "1")
+    assert seen.counts()["write"] == (503, 503 * 4096)
+    assert "traced bio by bio" in talk.stderr
+    assert json.loads(talk.stdout.splitlines()[0])["level"].startswith("bios")
+
+
+def _write(name: str) -> None:
+    assert fio(name, WRITES).errors == 0

@@ -1,0 +1,151 @@
+"""Requests that fail, come back, complete in parts or lose their disk are explained as well."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.block import blk
+from tests.kernel.support.load import reads
+from tests.vm.guest.support import removal, stacked, sysfs
+from tests.vm.guest.support.between import observe_between
+from tests.vm.guest.support.exact import assert_explained, observe, run_and_check
+from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.scsidebug import BAD_SECTORS, Opts, scsi_debug
+from tests.vm.guest.support.shell import put
+from tests.vm.guest.support.workload import Fio, fio
+
+DEVICES = ("nvme", "virtio-blk")
+TIERS = ("full", "exactness")
+CPUS = 2
+TIMEOUT_S = 1800
+CHANGES = 7
+READS = Fio("read", 1009, iodepth=4)
+
+
+@pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
+def test_requeues(scheduler: str) -> None:
+    with scsi_debug() as scsi, scsi.trouble(Opts.HOST_BUSY, every_nth=7):
+        put(sysfs.SYS_BLOCK / scsi.name / "queue/scheduler", scheduler)
+        _, seen = run_and_check(f"scsi_debug busy {scheduler}", scsi.name, READS)
+    assert seen.trust.requeued > 50
+    assert seen.trust.issued == seen.trust.completed + seen.trust.requeued
+
+
+def test_one_set_of_tags_for_all_queues() -> None:
+    """host_max_queue gives scsi_debug a host_tagset: many queues, one set of tags."""
+    with scsi_debug(submit_queues=2, host_max_queue=64) as scsi:
+        assert sysfs.hardware_queues(scsi.name) == 2
+        _, seen = run_and_check("scsi_debug shared tags", scsi.name, Fio("randrw", 4001, jobs=2, iodepth=48))
+    assert seen.trust.map_full == 0
+
+
+def test_tags_beyond_the_array_go_to_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blk, "MOST_STAMPS", 8)
+    with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
+        run_and_check("null_blk by hash", disk, Fio("randrw", 20_011, jobs=2, iodepth=32))
+
+
+def test_partial_completions() -> None:
+    with scsi_debug() as scsi, scsi.trouble(Opts.SHORT_TRANSFER, every_nth=5):
+        _, seen = run_and_check("scsi_debug short transfer", scsi.name, READS)
+    assert seen.trust.partial > 50
+    assert seen.counts()["read"][1] == 1009 * 4096
+
+
+def test_medium_errors_by_status() -> None:
+    first = BAD_SECTORS.start * 512 // 4096 * 4096
+    job = Fio("read", 5, iodepth=1, extra=(f"--offset={first}",), goes_on=True)
+    with scsi_debug() as scsi:
+        [seen] = observe([scsi.name], lambda: _read_bad(scsi.name, job, scsi.trouble(Opts.MEDIUM_ERROR)))
+    read = seen.interval.ops["read"]
+    assert read.statuses.get("medium", 0) >= 2
+    assert read.errors == sum(read.statuses.values())
+    assert_explained("scsi_debug medium error", seen)
+
+
+def _read_bad(name: str, job: Fio, trouble: object) -> None:
+    with trouble:  # type: ignore[attr-defined]
+        assert fio(name, job).errors == 2
+
+
+def test_a_failing_path_of_dm_is_seen_at_the_leaf() -> None:
+    """dm-flakey fails bios before any request is made: the leaf below sees none of them."""
+    with (
+        null_blk(NullBlk(size=64, memory_backed=1)) as below,
+        stacked.flakey(below, up_s=0, down_s=60) as top,
+    ):
+        job = Fio("write", 17, iodepth=1, goes_on=True)
+        [seen] = observe([top.name], lambda: _all_fail(top.name, job))
+    assert "write" not in seen.counts()
+    assert_explained("dm-flakey below", seen)
+
+
+def _all_fail(name: str, job: Fio) -> None:
+    assert fio(name, job).errors == 17
+
+
+@pytest.mark.parametrize(("device", "serial"), [("nvme-plain", "opw-nvme"), ("virtio-blk", "opw-virtio-blk")])
+def test_a_disk_unplugged_under_load(device: str, serial: str) -> None:
+    disk = sysfs.disk(serial)
+    argv = Fio("randread", 1 << 30, iodepth=4).argv(f"/dev/{disk}")
+    command = ["python3", "-m", "opwatch", "--dev", disk, "-q", "0.2", "--", *argv]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        before = sysfs.stat(disk).reads
+        sysfs.wait_for("reads", lambda: sysfs.stat(disk).reads > before + 100)
+        time.sleep(1)
+        removal.unplug(device, disk)
+        out, err = running.communicate(timeout=300)
+    assert running.returncode == 1
+    assert f"{disk} has gone" in err
+    assert "trust: issued" in out
+    assert "Traceback" not in err
+
+
+def test_a_processor_taken_offline() -> None:
+    with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
+
+        def workload() -> None:
+            argv = Fio("randread", 40_009, jobs=2).argv(f"/dev/{disk}")
+            with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as running:
+                time.sleep(0.5)
+                with removal.cpu_offline(1):
+                    time.sleep(0.5)
+                assert running.wait(300) == 0
+
+        [seen] = observe([disk], workload)
+    assert seen.counts()["read"][1] == 2 * 40_009 * 4096
+    assert_explained("null_blk, a CPU offline", seen)
+
+
+def test_processors_that_come_and_go() -> None:
+    """Rows and lanes belong to processors; a request may end on another one than it began on."""
+    with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
+
+        def workload() -> None:
+            argv = Fio("randrw", 60_013, jobs=2).argv(f"/dev/{disk}")
+            with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as running:
+                for _ in range(CHANGES):
+                    time.sleep(0.3)
+                    with removal.cpu_offline(1):
+                        time.sleep(0.3)
+                assert running.poll() is None, "fio ended before the last change"
+                assert running.wait(300) == 0
+
+        [(seen, between)] = observe_between([disk], workload)
+    counts = seen.counts()
+    assert counts["read"][1] + counts["write"][1] == 2 * 60_013 * 4096
+    assert between.readings > CHANGES
+    assert_explained("null_blk, a CPU that comes and goes", seen, between)
+
+
+def test_statistics_of_the_kernel_are_off() -> None:
+    with null_blk(NullBlk()) as disk:
+        put(Path(f"/sys/block/{disk}/queue/iostats"), 0)
+        [seen] = observe([disk], lambda: reads(f"/dev/{disk}", 23))
+    assert seen.counts()["read"] == (23, 23 * 4096)
+    assert seen.trust.no_drift is not None
+    assert seen.trust.no_drift.startswith("statistics are off")

@@ -1,0 +1,91 @@
+"""Zones, and disks without requests: what the kernel counts of them, and what it does not."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+
+import pytest
+
+from tests.kernel.support.load import aligned, discards, opened, reads
+from tests.vm.guest.support import stacked, sysfs
+from tests.vm.guest.support.exact import assert_explained, observe
+from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.zones import ZONE_BYTES, manage_zones
+from tests.vm.requirements import need_module
+
+DEVICES = ()
+TIERS = ("full",)
+CPUS = 2
+TIMEOUT_S = 900
+
+
+def test_what_is_done_to_zones_counts_as_the_kernel_counts_it() -> None:
+    """Reset, open, close and finish are other operations here, and writes for the kernel."""
+    zoned = NullBlk(size=64, memory_backed=1, zoned=1, irqmode=Irq.TIMER)
+    with null_blk(zoned) as disk:
+        node = f"/dev/{disk}"
+
+        def workload() -> None:
+            manage_zones(node, 5)
+            reads(node, 3)
+
+        [seen] = observe([disk], workload)
+    assert seen.counts()["write"] == (35, 35 * 4096)
+    assert seen.counts()["other"] == (20, 0)
+    assert_explained("null_blk zones", seen)
+
+
+def test_a_status_has_its_name_on_every_kernel() -> None:
+    """Too many active zones is 15 on newer kernels and 16 on older ones, where it was called offline."""
+    zoned = NullBlk(size=64, memory_backed=1, zoned=1, zone_max_active=2)
+    with null_blk(zoned) as disk, opened(f"/dev/{disk}") as descriptor:
+
+        def workload() -> None:
+            for zone in range(2):
+                assert os.pwritev(descriptor, [aligned(4096)], zone * ZONE_BYTES) == 4096
+            with pytest.raises(OSError, match=os.strerror(errno.EOVERFLOW)):
+                os.pwritev(descriptor, [aligned(4096)], 2 * ZONE_BYTES)
+
+        [seen] = observe([disk], workload)
+    assert seen.interval.ops["write"].statuses == {"zone resource": 1}
+    assert_explained("null_blk active zones", seen)
+
+
+@pytest.mark.parametrize("driver", ["zram", "brd"])
+def test_a_driver_of_bios_is_strict(driver: str) -> None:
+    """What it does not count is not kept; nothing of that is unexplained."""
+    with stacked.zram(64 << 20) if driver == "zram" else _brd() as disk:
+        program = (
+            f"from tests.kernel.support.load import *; reads('/dev/{disk}', 101); writes('/dev/{disk}', 53)"
+        )
+        argv = ["python3", "-m", "opwatch", "--strict", "--json", "-q", "--dev", disk, "--"]
+        done = subprocess.run([*argv, "python3", "-c", program], capture_output=True, text=True, check=False)
+        [seen] = observe([disk], lambda: reads(f"/dev/{disk}", 31))
+    assert done.returncode == 0, done.stderr
+    [summary] = map(json.loads, done.stdout.splitlines())
+    assert summary["unexplained"] == []
+    assert set(summary["trust"]["drift"]) == ({"read", "write"} if driver == "zram" else set())
+    assert_explained(driver, seen)
+
+
+class _brd:
+    """A RAM disk."""
+
+    def __enter__(self) -> str:
+        need_module("brd", "rd_nr=1", "rd_size=65536")
+        sysfs.wait_for("ram0", (sysfs.SYS_BLOCK / "ram0").exists)
+        return "ram0"
+
+    def __exit__(self, *_: object) -> None:
+        call("modprobe", "-r", "brd")
+
+
+def test_discards_of_a_driver_of_bios_end() -> None:
+    with stacked.zram(64 << 20) as disk:
+        [seen] = observe([disk], lambda: discards(f"/dev/{disk}", 3))
+    assert seen.counts()["discard"] == (3, 3 << 19)
+    assert_explained("zram discard", seen)

@@ -1,0 +1,111 @@
+"""Filesystems and audits in a guest, beside the recipes of tests/kernel/support/trims.py. Files in memory behind loop
+devices are an oracle: what a discard takes off them shows, to the block."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from opwatch.trim.audit.audit import Audit, Row, Verdict
+from tests.kernel.support import trims
+from tests.kernel.support.trims import audit, codes, row
+from tests.vm.guest.support import stacked, sysfs
+from tests.vm.requirements import need_module, need_tool
+
+__all__ = [
+    "MIB",
+    "Audit",
+    "Verdict",
+    "audit",
+    "audited",
+    "codes",
+    "filesystem",
+    "freed",
+    "full_loop",
+    "image",
+    "leaf",
+    "look_through",
+    "row",
+    "whole",
+]
+MIB = 1 << 20
+
+# XFS wants 300 MB unless it is told that nobody will complain.
+_MKFS = trims.MKFS | {
+    "f2fs": ("mkfs.f2fs", "-q", "-f", "-t", "0"),
+    "xfs": ("mkfs.xfs", "--unsupported", "-q", "-f", "-K"),
+}
+
+
+@contextlib.contextmanager
+def filesystem(node: str, kind: str, *options: str, make: bool = True) -> Iterator[Path]:
+    """A filesystem on a device (a name under /dev), new unless told otherwise; its mount point."""
+    need_module(kind)
+    need_tool(_MKFS[kind][0])
+    if make:
+        trims.run(*_MKFS[kind], f"/dev/{node}")
+    with trims.folder(Path("/tmp")) as point:
+        trims.run(
+            "mount", "-t", kind, *(("-o", ",".join(options)) if options else ()), f"/dev/{node}", str(point)
+        )
+        try:
+            yield point
+        finally:
+            trims.run("umount", str(point))
+
+
+def whole(found: Audit, verdict: Verdict = Verdict.ACCEPTED) -> int:
+    """Bytes of an audit in which no layer lost anything: what left the filesystem."""
+    assert found.verdict is verdict, found.rows
+    assert found.unexplained_bytes == 0
+    for each in found.rows:
+        assert each.unknown is None
+        assert each.bytes_in == each.bytes_out, each
+        assert each.bytes_ok in (None, each.bytes_in), each
+        assert not each.errors
+    trace = found.evidence.trace
+    assert trace.loss == (0, 0, 0, 0, 0)
+    assert trace.misses == 0
+    for name, (_, counted) in trace.stats.items():
+        assert counted in (0, found.rows[0].bytes_out), name
+    sent = found.rows[0].bytes_out
+    assert sent
+    return sent
+
+
+def image(loop: str) -> Path:
+    """The file behind a loop device."""
+    return Path((sysfs.SYS_BLOCK / loop / "loop/backing_file").read_text().strip())
+
+
+def freed(loop: str) -> int:
+    """What the file behind a loop device lacks of all its blocks."""
+    path = image(loop)
+    return path.stat().st_size - trims.allocated(path)
+
+
+def full_loop(size: int = 256 * MIB) -> contextlib.AbstractContextManager[str]:
+    """A loop device; `audited` gives its file all blocks."""
+    return stacked.loop(size)
+
+
+def audited(top: str, kind: str, *loops: str) -> Audit:
+    """An audit of a new filesystem, with all blocks of the files below there before."""
+    with filesystem(top, kind) as point:
+        os.sync()
+        for loop in loops:
+            trims.fill_holes(image(loop))
+        return audit(point)
+
+
+def leaf(found: Audit, device: str) -> Row:
+    """The row of a device, of what it was sent."""
+    [one] = [each for each in found.rows if each.device == device and each.layer != "granules"]
+    return one
+
+
+def look_through(point: Path) -> None:
+    """Have ext4 read what says where it is free, and trim nothing: no extent is as long as a group."""
+    trims.run("fstrim", "-m", "128M", str(point))

@@ -1,0 +1,64 @@
+"""Counts of the kernel's own block events, from ftrace: a witness besides the one under test."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.vm.guest.support.shell import put
+from tests.vm.guest.support.sysfs import attribute
+
+_TRACING = Path("/sys/kernel/tracing")
+
+
+class BlockEvents:
+    """A trace instance with some block events on; read it after the workload."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def lines(self) -> list[str]:
+        """Everything traced so far, one event a line."""
+        text = (self._folder / "trace").read_text(errors="replace")
+        return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+    def counts(self) -> Counter[str]:
+        """How many of each event."""
+        names = (re.search(r"\b(block_\w+):", line) for line in self.lines())
+        return Counter(match.group(1) for match in names if match)
+
+    def discards(self, name: str) -> list[tuple[int, int]]:
+        """(first byte, end) of each discard that a device was sent, as block_bio_queue tells them."""
+        assert self.lost() == 0
+        dev = attribute(name, "dev").replace(":", ",")
+        wanted = re.compile(rf"block_bio_queue: {dev} D\w* (\d+) \+ (\d+) ")
+        found = (match for line in self.lines() if (match := wanted.search(line)))
+        return [(int(at) * 512, (int(at) + int(length)) * 512) for at, length in (m.groups() for m in found)]
+
+    def lost(self) -> int:
+        """Events that did not fit; anything but 0 makes the counts worthless."""
+        total = 0
+        for path in self._folder.glob("per_cpu/cpu*/stats"):
+            found = re.findall(r"^(?:overrun|dropped events): (\d+)$", path.read_text(), re.M)
+            total += sum(map(int, found))
+        return total
+
+
+@contextlib.contextmanager
+def block_events(*names: str, buffer_kib: int = 16384) -> Iterator[BlockEvents]:
+    """Traces these events (such as "block_rq_requeue") while inside."""
+    folder = _TRACING / "instances" / "opw"
+    folder.mkdir()
+    try:
+        put(folder / "buffer_size_kb", buffer_kib)
+        for name in names:
+            put(folder / "events/block" / name / "enable", 1)
+        yield BlockEvents(folder)
+    finally:
+        put(folder / "tracing_on", 0)
+        for name in names:
+            put(folder / "events/block" / name / "enable", 0)
+        folder.rmdir()

@@ -1,0 +1,155 @@
+"""A workload, fio's count of it, the kernel's and ours; and the row of docs/exactness.md that says so."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from opwatch.host.device import Devices, Leaf
+from opwatch.tools.backends import attach
+from opwatch.trace.derive import derive
+from opwatch.trace.trust import GROUPS, Trust, trust
+from tests.kernel.support.watching import REST_S, Seen, watch
+from tests.vm import exactness
+from tests.vm.guest.support.between import Between, observe_between
+from tests.vm.guest.support.workload import Fio, FioCounts, fio
+from tests.vm.requirements import IN_GUEST, lacks
+
+# Their programs take so long on an emulated CPU that an interrupt meets them, and ends a request meanwhile.
+SKIPPING = ("bpftrace",)
+# No workload here has larger requests.
+LARGEST_BYTES = 1 << 20
+# In the "lacks" of a kernel that skips runs of a program while another task is preempted within it.
+EVERY_RUN = "every-run"
+# The host collects these after the run.
+ROWS = Path(exactness.IN_GUEST)
+
+
+def observe(
+    names: Sequence[str], workload: Callable[[], None], backend: str = "libbpf", **options: bool
+) -> list[Seen]:
+    """What each disk saw. Once: a stock kernel hides nothing, so nothing is tried again."""
+    return watch(names, workload, attempts=1, backend=backend, **options)
+
+
+def observe_themselves(
+    names: Sequence[str], workload: Callable[[], None], backend: str = "libbpf"
+) -> dict[str, Seen]:
+    """Disks as they are watched by default: each itself, whatever is below it."""
+    leaves = [Leaf(device, device) for device in map(Devices().by_name, names) if device]
+    with closing(attach(backend, leaves)) as tracer:
+        first, misses = tracer.read_settled(REST_S), tracer.misses()
+        workload()
+        last, missed = tracer.read_settled(REST_S), tracer.misses()
+    grown = None if misses is None or missed is None else missed - misses
+    return {
+        leaf.device.name: Seen(derive(then.sample, now.sample), trust(then, now, grown))
+        for leaf, then, now in zip(leaves, first, last, strict=True)
+    }
+
+
+def record(driver: str, seen: Seen, between: Between | None = None) -> None:
+    """Note what a driver did to the count: a row for each operation. `between`: the same of the intervals
+    between readings during the workload; None where nobody read meanwhile."""
+    losses = seen.trust.unmatched + seen.trust.overwritten + seen.trust.map_full + (seen.trust.misses or 0)
+    with ROWS.open("a") as file:
+        for name, op in seen.interval.ops.items():
+            group = next((group for group, ops in GROUPS.items() if name in ops), name)
+            drift, byte_drift = seen.trust.drift.get(group), seen.trust.byte_drift.get(group)
+            row = {
+                "kernel": os.environ[IN_GUEST],
+                "driver": driver,
+                "op": name,
+                "requests": op.count,
+                "bytes": op.bytes,
+                "errors": op.errors,
+                "drift": drift.drift if drift else None,
+                "byte drift": byte_drift.drift if byte_drift else None,
+                "partial": seen.trust.partial,
+                "requeued": seen.trust.requeued,
+                "losses": losses,
+                "between": between.cell() if between else None,
+            }
+            file.write(json.dumps(row) + "\n")
+
+
+def record_summary(driver: str, summary: dict[str, Any], between: str | None = None) -> None:
+    """Note what a summary in JSON says of a driver: a row for each operation. `between`: as in record()."""
+    trust = summary["trust"]
+    losses = trust["unmatched"] + trust["overwritten"] + trust["map_full"] + (trust["misses"] or 0)
+    with ROWS.open("a") as file:
+        for name, op in summary["ops"].items():
+            if not op["count"]:
+                continue
+            group = next((group for group, ops in GROUPS.items() if name in ops), name)
+            row = {
+                "kernel": os.environ[IN_GUEST],
+                "driver": driver,
+                "op": name,
+                "requests": op["count"],
+                "bytes": op["bytes"],
+                "errors": op["errors"],
+                "drift": trust["drift"].get(group),
+                "byte drift": trust["byte_drift"].get(group),
+                "partial": trust["partial"],
+                "requeued": trust["requeued"],
+                "losses": losses,
+                "between": between,
+            }
+            file.write(json.dumps(row) + "\n")
+
+
+def assert_explained(
+    driver: str, seen: Seen, between: Between | None = None, backend: str = "libbpf"
+) -> None:
+    """Every request is accounted for: no drift, no loss, nothing in flight; and at no reading in between."""
+    record(driver, seen, between)
+    if seen.trust.misses and (EVERY_RUN in lacks() or backend in SKIPPING):
+        assert_skips_explain(seen.trust)
+        return
+    assert seen.trust.unexplained(0) == [], seen.trust
+    assert seen.trust.in_flight == 0
+    drifts = (*seen.trust.drift.values(), *seen.trust.byte_drift.values())
+    assert all(drift.slack == 0 for drift in drifts)
+    assert between is None or between.unexplained == (), between.unexplained
+
+
+def assert_skips_explain(account: Trust) -> None:
+    """The kernel skipped runs of our programs, and counted them. Each is a completion not seen, the end of
+    its data alone, or an issue whose completion then matches nothing: together they are no more than the
+    skipped runs. What is still in flight, or was until its place was taken, is what nobody saw end."""
+    assert account.misses is not None and account.no_drift is None
+    drifts = [drift.drift for drift in account.drift.values()]
+    byte_drifts = [drift.drift for drift in account.byte_drift.values()]
+    assert min(drifts) >= 0 and min(byte_drifts) >= 0, account
+    assert account.overwritten + account.in_flight <= sum(drifts), account
+    assert sum(drifts) + account.unmatched <= account.misses, account
+    assert sum(byte_drifts) <= account.misses * LARGEST_BYTES, account
+    assert account.map_full + account.clock_back == 0, account
+
+
+def assert_counted(seen: Seen, op: str, count: int, request_bytes: int = 4096) -> None:
+    """So many requests of this size were seen to end; each run that the kernel skipped can hide one."""
+    requests, bytes_ = seen.counts()[op]
+    least = count - (seen.trust.misses or 0)
+    assert least <= requests <= count, seen.trust
+    assert least * request_bytes <= bytes_ <= count * request_bytes, seen.trust
+
+
+def run_and_check(
+    driver: str, disk: str, job: Fio, backend: str = "libbpf", **options: bool
+) -> tuple[FioCounts, Seen]:
+    """Run a job; fio's counts, the kernel's and ours must be the same, and nothing unexplained meanwhile."""
+    counts: list[FioCounts] = []
+    [(seen, between)] = observe_between([disk], lambda: counts.append(fio(disk, job)), backend, **options)
+    [found] = counts
+    assert_explained(driver, seen, between)
+    if not seen.trust.misses:
+        ours = seen.counts()
+        assert ours.get("read", (0, 0))[1] == found.read_bytes, seen.trust
+        assert ours.get("write", (0, 0))[1] == found.write_bytes, seen.trust
+    return found, seen

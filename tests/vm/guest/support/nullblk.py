@@ -1,0 +1,79 @@
+"""null_blk devices through configfs: completion in timer, softirq or place, several queues."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from tests.vm.guest.support.shell import mounted, put
+from tests.vm.guest.support.sysfs import SYS_BLOCK, wait_for
+from tests.vm.requirements import need_module
+
+_CONFIGFS = Path("/sys/kernel/config")
+_serial = itertools.count(1)
+
+
+class Irq(IntEnum):
+    """Where a request completes."""
+
+    NONE = 0
+    SOFTIRQ = 1
+    TIMER = 2
+
+
+@dataclass(frozen=True)
+class NullBlk:
+    """The attributes, by the names that configfs has for them; size, zone_size and cache_size in MiB, and
+    queue_mode 0 for a driver that takes bios. With a cache there is something to flush."""
+
+    size: int = 1024
+    blocksize: int = 512
+    queue_mode: int = 2
+    submit_queues: int = 2
+    poll_queues: int = 0
+    hw_queue_depth: int = 64
+    irqmode: Irq = Irq.SOFTIRQ
+    completion_nsec: int = 10_000
+    memory_backed: int = 0
+    discard: int = 0
+    zoned: int = 0
+    zone_size: int = 4
+    zone_max_active: int = 0
+    cache_size: int = 0
+
+    def __post_init__(self) -> None:
+        """A null_blk without memory accepts these and offers none."""
+        if (self.discard or self.cache_size) and not self.memory_backed:
+            raise ValueError("null_blk discards, and has a cache, only when memory_backed")
+
+
+@contextlib.contextmanager
+def null_blk(config: NullBlk) -> Iterator[str]:
+    """A device of this shape; its name under /dev."""
+    need_module("configfs")
+    need_module("null_blk", "nr_devices=0")
+    mounted("configfs", _CONFIGFS)
+    folder = _CONFIGFS / "nullb" / f"opw{next(_serial)}"
+    folder.mkdir()
+    try:
+        for name, value in asdict(config).items():
+            # Kernels without polling (5.10) have nothing to turn off.
+            if value or (folder / name).exists():
+                put(folder / name, int(value))
+        put(folder / "power", 1)
+        name = _name_of(folder)
+        yield name
+        put(folder / "power", 0)
+    finally:
+        folder.rmdir()
+
+
+def _name_of(folder: Path) -> str:
+    """Newer kernels name the disk after the folder, older ones after its index."""
+    names = (folder.name, f"nullb{(folder / 'index').read_text().strip()}")
+    wait_for(f"disk {names}", lambda: any((SYS_BLOCK / name).exists() for name in names))
+    return next(name for name in names if (SYS_BLOCK / name).exists())

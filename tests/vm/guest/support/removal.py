@@ -1,0 +1,76 @@
+"""Taking things away while they are used: disks and processors."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.vm.guest.support.shell import put
+from tests.vm.guest.support.sysfs import SYS_BLOCK, wait_for
+
+
+def _monitor_port() -> Path:
+    for port in Path("/sys/class/virtio-ports").iterdir():
+        if (port / "name").read_text().strip() == "opwatch.qmp":
+            return Path("/dev") / port.name
+    raise LookupError("the guest has no port to QEMU's monitor")
+
+
+def monitor(*commands: tuple[str, dict[str, object]]) -> list[object]:
+    """Sends commands to QEMU's monitor; returns their answers. One caller at a time."""
+    answers = []
+    with _monitor_port().open("r+b", buffering=0) as port:
+        for command, arguments in (("qmp_capabilities", {}), *commands):
+            request = {"execute": command, "arguments": arguments}
+            port.write(json.dumps(request).encode() + b"\n")
+            answers.append(_answer(port, command))
+    return answers[1:]
+
+
+def _answer(port: io.RawIOBase, command: str) -> object:
+    line = b""
+    while True:
+        byte = port.read(1) or b""
+        line += byte
+        if byte != b"\n":
+            continue
+        answer = json.loads(line)
+        line = b""
+        if "error" in answer and command != "qmp_capabilities":
+            raise RuntimeError(f"{command}: {answer['error']}")
+        if "return" in answer or "error" in answer:
+            return answer.get("return")
+
+
+def unplug(device_id: str, disk: str, timeout_s: float = 180.0) -> None:
+    """Unplugs an emulated device by its id in devices.toml; returns when its disk has gone."""
+    monitor(("device_del", {"id": device_id}))
+    wait_for(f"removal of {disk}", lambda: not (SYS_BLOCK / disk).exists(), timeout_s)
+
+
+def remove_from_pci(disk: str) -> None:
+    """Removes the PCI device a disk hangs on, as the kernel sees it; the hardware stays."""
+    path = (SYS_BLOCK / disk / "device").resolve()
+    slots = [p for p in path.parents if (p / "remove").exists() and (p / "vendor").exists()]
+    if not slots:
+        raise LookupError(f"{disk} hangs on no PCI device")
+    put(slots[0] / "remove", 1)
+
+
+def delete_scsi(disk: str) -> None:
+    """Deletes a SCSI disk."""
+    put(SYS_BLOCK / disk / "device/delete", 1)
+
+
+@contextlib.contextmanager
+def cpu_offline(cpu: int) -> Iterator[None]:
+    """Takes a processor offline while inside."""
+    online = Path(f"/sys/devices/system/cpu/cpu{cpu}/online")
+    put(online, 0)
+    try:
+        yield
+    finally:
+        put(online, 1)

@@ -1,0 +1,127 @@
+"""File systems of a test's own in a guest, trimmed; and what `opwatch trim check` said of them before."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opwatch.tools import cli
+from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.shell import call
+from tests.vm.requirements import need_module, need_tool
+
+MIB = 1 << 20
+_MAKE = {
+    "ext4": ("mkfs.ext4", "-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,nodiscard"),
+    "xfs": ("mkfs.xfs", "-q", "-f", "-K"),
+    "btrfs": ("mkfs.btrfs", "-q", "-f", "-K"),
+    "f2fs": ("mkfs.f2fs", "-q", "-f", "-t", "0"),
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """The document of a check, and its exit status."""
+
+    status: int
+    found: dict[str, Any]
+
+    @property
+    def outlook(self) -> str:
+        return str(self.found["outlook"])
+
+    @property
+    def codes(self) -> set[str]:
+        return {each["code"] for each in self.found["reasons"]}
+
+    @property
+    def sent_bytes(self) -> int:
+        return sum(run["sent_bytes"] for run in self.found["dry_run"])
+
+    @property
+    def expected_bytes(self) -> int:
+        return int(self.found["expected_bytes"])
+
+    @property
+    def rounded_bytes(self) -> int:
+        """The ends of ranges that reach the device and stay on it."""
+        return sum(run["rounded_bytes"] for run in self.found["dry_run"] or ())
+
+    def facts(self, device: str) -> dict[str, Any]:
+        """Those of a layer."""
+        [layer] = [each for each in self.found["layers"] if each["device"] == device]
+        facts: dict[str, Any] = layer["facts"]
+        return facts
+
+
+def check(*arguments: str | Path) -> Told:
+    """What the command says of one mount or device."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        status = cli.main(["trim", "check", *map(str, arguments), "--json"])
+    document = json.loads(out.getvalue())
+    [found] = document["checks"]
+    assert document["exit_status"] == status
+    return Told(status, found)
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """What fstrim said, and what arrived at each of the disks, once nothing more did."""
+
+    refused: bool
+    claimed_bytes: int
+    arrived: tuple[int, ...]
+
+
+@contextlib.contextmanager
+def mounted(kind: str, device: str, *more: str, options: str = "") -> Iterator[Path]:
+    """A new file system on a device (and on more, for btrfs), with a few files, and mounted afresh."""
+    need_module(kind)
+    need_tool(_MAKE[kind][0])
+    nodes = [f"/dev/{name}" for name in (device, *more)]
+    call(*_MAKE[kind], *nodes)
+    point = Path("/tmp") / f"trim-{device}"
+    point.mkdir(exist_ok=True)
+    choice = ("-o", options) if options else ()
+    # As it was mounted first it may have written, and hold back, what it keeps from a trim.
+    for index in range(2):
+        call("mount", "-t", kind, *choice, nodes[0], str(point))
+        if index == 0:
+            for number in range(23):
+                (point / f"f{number}").write_bytes(bytes(4096 * (1 + number * 7 % 31)))
+            call("umount", str(point))
+    try:
+        assert point.is_mount()
+        yield point
+    finally:
+        call("umount", str(point))
+
+
+def trim(point: Path, *disks: str) -> Trimmed:
+    """Run fstrim on a mount point of the test's own."""
+    assert point.is_mount()
+    before = [sysfs.stat(name).discard_bytes for name in disks]
+    done = subprocess.run(["fstrim", "-v", str(point)], capture_output=True, text=True, check=False)
+    claimed = int(done.stdout.split("(")[1].split()[0]) if done.returncode == 0 else 0
+    call("sync")
+    return Trimmed(done.returncode != 0, claimed, tuple(_settled(before, disks)))
+
+
+def _settled(before: list[int], disks: tuple[str, ...]) -> list[int]:
+    """The growth, when it has stood still for a second."""
+    seen: list[int] = []
+    same = 0
+    while same < 10:
+        now = [sysfs.stat(name).discard_bytes - was for name, was in zip(disks, before, strict=True)]
+        same = same + 1 if now == seen else 0
+        seen = now
+        time.sleep(0.1)
+    return seen

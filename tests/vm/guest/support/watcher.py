@@ -1,0 +1,93 @@
+"""`opwatch --json` in the background: what it printed so far, and what it says at its end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tests.vm.guest.support.sysfs import wait_for
+
+Document = dict[str, Any]
+
+
+class Watcher:
+    """One opwatch. Every line it prints is kept, as it comes."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "opwatch", "--json", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: list[Document] = []
+        self.words = ""
+        self._readers = [
+            threading.Thread(target=self._read_lines, daemon=True),
+            threading.Thread(target=self._read_words, daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read_lines(self) -> None:
+        assert self._process.stdout
+        for line in self._process.stdout:
+            self.lines.append(json.loads(line))
+
+    def _read_words(self) -> None:
+        assert self._process.stderr
+        for line in self._process.stderr:
+            self.words += line
+
+    def wait(self, what: str, is_it: Callable[[Document], bool]) -> Document:
+        """The first line of its kind, as soon as it is printed."""
+        wait_for(
+            f"{what} (it said {self.words!r})",
+            lambda: any(is_it(line) for line in self.lines) or not self.is_running(),
+        )
+        return next(line for line in self.lines if is_it(line))
+
+    def wait_event(self, kind: str, device: str) -> Document:
+        """That a disk came or left."""
+        return self.wait(
+            f"{device} {kind}",
+            lambda line: line["type"] == "event" and (line["event"], line["device"]) == (kind, device),
+        )
+
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def end(self) -> int:
+        """Ask it to end; returns its exit status."""
+        if self.is_running():
+            self._process.send_signal(signal.SIGINT)
+        status = self._process.wait(120)
+        for reader in self._readers:
+            reader.join(30)
+        return status
+
+    def summaries(self) -> dict[str, Document]:
+        """By disk; of a disk that came twice, the last."""
+        return {line["device"]: line for line in self.lines if line["type"] == "summary"}
+
+    def kill(self) -> None:
+        if self.is_running():
+            self._process.kill()
+            self._process.wait()
+
+
+@contextlib.contextmanager
+def watching(*arguments: str) -> Iterator[Watcher]:
+    """An opwatch that is attached when this begins."""
+    watcher = Watcher(*arguments)
+    try:
+        watcher.wait("its first line", lambda line: line["type"] == "interval")
+        yield watcher
+    finally:
+        watcher.kill()

@@ -1,0 +1,107 @@
+"""Workloads of exactly known size, and fio's own counts of what it did."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+from dataclasses import dataclass
+
+from tests.vm.guest.support.shell import call
+from tests.vm.requirements import need_tool
+
+
+@dataclass(frozen=True)
+class FioCounts:
+    """What fio says it did, requests and bytes, and how many requests failed."""
+
+    reads: int
+    read_bytes: int
+    writes: int
+    write_bytes: int
+    trims: int
+    trim_bytes: int
+    errors: int
+
+
+@dataclass(frozen=True)
+class Fio:
+    """Jobs of `count` requests each; a prime count is hit by no rounding.
+
+    The size ends the job, not fio's number_ios: that counts only what succeeds. With `goes_on` a
+    failed request is counted and the job goes on.
+    """
+
+    rw: str
+    count: int
+    block_bytes: int = 4096
+    iodepth: int = 16
+    jobs: int = 1
+    engine: str = "libaio"
+    goes_on: bool = False
+    extra: tuple[str, ...] = ()
+
+    def _errors(self) -> list[str]:
+        # fio by itself goes on after EIO only; a medium error is ENODATA, a path's is ENOLINK.
+        codes = ":".join(str(c) for c in (errno.EIO, errno.ENODATA, errno.ENOLINK, errno.ETIMEDOUT))
+        return ["--continue_on_error=all", f"--ignore_error={codes},{codes}"]
+
+    def argv(self, device: str) -> list[str]:
+        """fio's command line for a device (a path)."""
+        return [
+            *("fio", "--name=opw", f"--filename={device}", f"--rw={self.rw}", "--direct=1"),
+            *(f"--bs={self.block_bytes}", f"--iodepth={self.iodepth}", f"--numjobs={self.jobs}"),
+            *(f"--ioengine={self.engine}", f"--io_size={self.count * self.block_bytes}"),
+            *(
+                "--norandommap=1",
+                "--thread=1",
+                "--group_reporting=1",
+                "--output-format=json",
+                "--randrepeat=1",
+            ),
+            *("--invalidate=0", *self.extra, *(self._errors() if self.goes_on else [])),
+        ]
+
+
+def parse_counts(text: str) -> FioCounts:
+    """The counts in fio's JSON, over all its jobs."""
+    jobs = json.loads(text[text.index("{") :])["jobs"]
+
+    def total(op: str, field: str) -> int:
+        return sum(int(job[op][field]) for job in jobs)
+
+    return FioCounts(
+        reads=total("read", "total_ios"),
+        read_bytes=total("read", "io_bytes"),
+        writes=total("write", "total_ios"),
+        write_bytes=total("write", "io_bytes"),
+        trims=total("trim", "total_ios"),
+        trim_bytes=total("trim", "io_bytes"),
+        errors=sum(int(job.get("total_err", 0)) for job in jobs),
+    )
+
+
+def fio(device: str, job: Fio, timeout_s: float = 600.0) -> FioCounts:
+    """Runs the job on a device (a name under /dev) and returns fio's counts.
+
+    Failed requests are in the counts and no error here; a fio that could not start is.
+    """
+    need_tool("fio")
+    argv = job.argv(f"/dev/{device}")
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
+    if "{" not in done.stdout:
+        raise RuntimeError(f"fio ended with {done.returncode}: {done.stderr.strip()}")
+    counts = parse_counts(done.stdout)
+    if done.returncode and not counts.errors:
+        raise RuntimeError(f"fio ended with {done.returncode}: {done.stderr.strip()}")
+    return counts
+
+
+def discard(device: str, offset_bytes: int, length_bytes: int) -> None:
+    """Discards a range of a device (a name under /dev)."""
+    call("blkdiscard", "-f", "-o", str(offset_bytes), "-l", str(length_bytes), f"/dev/{device}")
+
+
+def flush(device: str) -> None:
+    """Flushes a device's cache, as fsync on it does."""
+    call("sync", f"/dev/{device}")

@@ -1,0 +1,133 @@
+"""What `opwatch trim check` foretells of disks with real drivers, and what fstrim then does to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.scsidebug import scsi_debug
+from tests.vm.guest.support.shell import call, put
+from tests.vm.guest.support.trims import MIB, check, mounted, trim
+
+# By hand: they would take CI beyond its time.
+TIERS = ()
+DEVICES = (
+    "virtio-blk",
+    "virtio-blk-ignored",
+    "virtio-blk-nodiscard",
+    "virtio-scsi",
+    "virtio-scsi-ignored",
+    "ahci",
+    "usb",
+    "nvme",
+)
+
+# Serial number -> the outlook and the causes. All these disks are QEMU's: only the host knows what it frees.
+DISKS = {
+    "opw-virtio-blk": ("reaches", {"host-may-drop"}),
+    "opw-virtio-ignored": ("reaches", {"host-may-drop"}),
+    "opw-virtio-nodisc": ("nothing", {"virtual-no-discards"}),
+    "opw-virtio-scsi": ("reaches", {"host-may-drop"}),
+    "opw-scsi-ignored": ("reaches", {"host-may-drop"}),
+    "opw-ahci": ("reaches", {"host-may-drop"}),
+    "opw-usb": ("nothing", {"virtual-no-discards"}),
+    "opw-nvme": ("reaches", {"host-may-drop", "nvme-granularity-hidden"}),
+}
+
+
+@pytest.mark.parametrize("serial", DISKS)
+def test_what_is_foretold_is_what_arrives(serial: str) -> None:
+    disk = sysfs.disk(serial)
+    outlook, codes = DISKS[serial]
+    with mounted("ext4", disk) as point:
+        told = check(point)
+        # The ends of extents are rounded away where the unit is larger than a block.
+        wanted = "part" if told.rounded_bytes else outlook
+        assert (told.outlook, told.codes - {"device-rounds", "below-minimum"}) == (wanted, codes)
+        done = trim(point, disk)
+        assert done.refused is (told.found["accepted"] is False)
+        if outlook == "nothing":
+            assert (told.status, told.expected_bytes, done.arrived) == (32, 0, (0,))
+        else:
+            assert (told.status, done.arrived) == (64 if wanted == "part" else 0, (told.sent_bytes,))
+            assert done.claimed_bytes == told.sent_bytes
+
+
+def test_drivers_tell_their_facts() -> None:
+    facts = {serial: check("--dev", disk).facts(disk) for serial in DISKS if (disk := sysfs.disk(serial))}
+    assert facts["opw-virtio-blk"]["virtio_discard"] is True
+    assert facts["opw-virtio-nodisc"]["virtio_discard"] is False
+    assert facts["opw-virtio-scsi"]["provisioning_mode"] in ("unmap", "writesame_16")
+    assert facts["opw-virtio-scsi"]["thin_provisioning"] is True
+    assert facts["opw-usb"]["provisioning_mode"] == "full"
+    assert facts["opw-usb"]["transport"] == "usb"
+    assert facts["opw-ahci"]["ata_trim"] in ("unqueued", "queued")
+    assert facts["opw-nvme"]["dataset_management"] is True
+    assert facts["opw-nvme"]["deallocate_bytes"] == 4096
+
+
+# --- scsi_debug, whose map says what was really unmapped
+
+
+def test_a_scsi_disk_that_is_fully_provisioned() -> None:
+    with scsi_debug(lbpu=0, lbpws=0, lbpws10=0) as scsi, mounted("ext4", scsi.name) as point:
+        told = check(point)
+        assert (told.status, told.outlook, told.codes) == (32, "nothing", {"scsi-full"})
+        done = trim(point, scsi.name)
+        assert (done.refused, done.arrived) == (True, (0,))
+
+
+@pytest.mark.parametrize("mode", ["unmap", "writesame_16", "writesame_10"])
+def test_the_commands_of_a_scsi_disk(mode: str) -> None:
+    knows = {"unmap": "lbpu", "writesame_16": "lbpws", "writesame_10": "lbpws10"}
+    parameters = {name: int(knows[mode] == name) for name in knows.values()}
+    with scsi_debug(**parameters) as scsi, mounted("ext4", scsi.name) as point:
+        told = check(point)
+        assert told.facts(scsi.name)["provisioning_mode"] == mode
+        assert (told.status, told.outlook) == (0, "reaches")
+        assert trim(point, scsi.name).arrived == (told.sent_bytes,)
+
+
+def test_whole_granules_are_what_a_disk_unmaps() -> None:
+    """Granules of 1 MiB: the drive leaves the ends of each range, and so does the forecast."""
+    with scsi_debug(unmap_granularity=2048, lbpws=0) as scsi:
+        scsi.fill()
+        with mounted("ext4", scsi.name) as point:
+            told = check(point)
+            assert (told.status, told.outlook, "device-rounds" in told.codes) == (64, "part", True)
+            assert told.found["dry_run"][0]["granule_bytes"] == MIB
+            before = scsi.mapped_blocks()
+            done = trim(point, scsi.name)
+            assert done.arrived == (told.sent_bytes,)
+            # The map counts granules.
+            assert (before - scsi.mapped_blocks()) * MIB == told.expected_bytes
+
+
+def test_a_misaligned_partition_loses_the_ends() -> None:
+    with scsi_debug(unmap_granularity=2048, lbpws=0) as scsi:
+        call("sfdisk", "-q", f"/dev/{scsi.name}", stdin="label: dos\nstart=63, size=120000, type=83\n")
+        sysfs.wait_for("the partition", lambda: (Path("/sys/class/block") / f"{scsi.name}1").exists())
+        call("dd", "if=/dev/zero", f"of=/dev/{scsi.name}1", "bs=512", "oflag=direct", "count=120000")
+        with mounted("ext4", f"{scsi.name}1") as point:
+            told = check(point)
+            [run] = told.found["dry_run"]
+            assert (run["granule_bytes"], run["rounded_bytes"] > 0) == (MIB, True)
+            before = scsi.mapped_blocks()
+            trim(point)
+            assert (before - scsi.mapped_blocks()) * MIB == told.expected_bytes
+
+
+def test_a_rejected_discard_switches_them_off() -> None:
+    """Forced to a command that the disk does not know: fstrim claims success, and the next check knows."""
+    # With one block group the error would end all there is; with more, the others are claimed.
+    with scsi_debug(lbpws=0, dev_size_mb=256) as scsi, mounted("ext4", scsi.name) as point:
+        [mode] = Path(f"/sys/block/{scsi.name}/device/scsi_disk").glob("*/provisioning_mode")
+        put(mode, "writesame_16")
+        assert check(point).outlook == "reaches"
+        done = trim(point, scsi.name)
+        assert not done.refused and done.claimed_bytes > 0
+        told = check(point)
+        assert (told.status, told.codes) == (32, {"scsi-disabled"})
+        assert told.facts(scsi.name)["provisioning_mode"] == "disabled"

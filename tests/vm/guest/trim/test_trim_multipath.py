@@ -1,0 +1,23 @@
+"""An NVMe multipath head: the check walks to its hidden path, and the trim arrives there."""
+
+from __future__ import annotations
+
+from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.trims import check, mounted, trim
+
+# By hand: they would take CI beyond its time.
+TIERS = ()
+DEVICES = ("nvme-multipath",)
+
+
+def test_a_trim_arrives_at_the_hidden_paths() -> None:
+    head = sysfs.disk("opw-nvme-multipath")
+    paths = sysfs.paths(head)
+    assert paths != [head]
+    with mounted("ext4", head) as point:
+        told = check(point)
+        layers = told.found["layers"]
+        assert [layer["device"] for layer in layers] == [head, *paths]
+        assert [layer["kind"] for layer in layers] == ["multipath", *["disk"] * len(paths)]
+        assert (told.status, told.outlook) == (0, "reaches")
+        assert sum(trim(point, *paths).arrived) == told.sent_bytes

@@ -1,0 +1,155 @@
+"""LUKS, LVM and dm-integrity as their own tools make them, and dm-cache: what the check tells of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.vm.guest.support import stacked
+from tests.vm.guest.support.nullblk import NullBlk, null_blk
+from tests.vm.guest.support.trims import Told, check, mounted, trim
+from tests.vm.requirements import need_module, need_tool
+
+# By hand: they would take CI beyond its time.
+TIERS = ()
+DISK = NullBlk(size=192, memory_backed=1, discard=1)
+SMALL = NullBlk(size=64, memory_backed=1, discard=1)
+# No udev runs in a guest: the tools must make the nodes themselves.
+_ENVIRONMENT = os.environ | {"DM_DISABLE_UDEV": "1"}
+
+
+def _call(*argv: str, stdin: str = "") -> None:
+    need_tool(argv[0])
+    done = subprocess.run(
+        argv, input=stdin, capture_output=True, text=True, check=False, env=_ENVIRONMENT, timeout=120
+    )
+    assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr}"
+
+
+def as_nobody(point: Path) -> Told:
+    """The same check by a user without any privilege."""
+    # All that it needs is imported first: the checkout may be closed to others.
+    code = "import os, sys\nfrom opwatch.tools import cli\ncli.parse(sys.argv[1:])\n"
+    code += "os.setgid(65534); os.setuid(65534)\nsys.exit(cli.main(sys.argv[1:]))"
+    argv = [sys.executable, "-c", code, "trim", "check", str(point), "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    return Told(done.returncode, json.loads(done.stdout)["checks"][0])
+
+
+def _dm_name(label: str) -> str:
+    # Without udev this is a node of its own, and no link to one.
+    return f"dm-{os.minor(os.stat(f'/dev/mapper/{label}').st_rdev)}"
+
+
+@contextlib.contextmanager
+def luks(disk: str, *options: str) -> Iterator[str]:
+    need_module("dm_crypt")
+    need_module("xts")
+    fast = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--key-file", "-", "--batch-mode")
+    _call("cryptsetup", "luksFormat", *fast, f"/dev/{disk}", stdin="secret")
+    _call("cryptsetup", "open", "--key-file", "-", *options, f"/dev/{disk}", "opwluks", stdin="secret")
+    try:
+        yield _dm_name("opwluks")
+    finally:
+        _call("cryptsetup", "close", "opwluks")
+
+
+@pytest.mark.parametrize("discards", [False, True])
+def test_luks(discards: bool) -> None:
+    options = ("--allow-discards",) if discards else ()
+    with null_blk(DISK) as disk, luks(disk, *options) as top, mounted("ext4", top) as point:
+        told = check(point)
+        assert told.outlook == ("reaches" if discards else "nothing")
+        assert ("crypt-no-discards" in told.codes) is not discards
+        # The limit tells what the table would.
+        other = as_nobody(point)
+        assert (other.outlook, other.codes, other.status) == (told.outlook, told.codes, told.status)
+        assert other.facts(top) == told.facts(top) == {"allow_discards": discards}
+        assert other.found["dry_run"] == told.found["dry_run"]
+        assert trim(point, disk).arrived == ((told.sent_bytes if discards else 0),)
+
+
+@contextlib.contextmanager
+def lvm(disk: str) -> Iterator[tuple[str, ...]]:
+    """A volume group opwvg on a disk; what lvcreate must be told besides."""
+    need_module("dm_mod")
+    allowed = f'filter=["a|/dev/{disk}|","r|.*|"] types=["nullb",1] use_devicesfile=0'
+    config = ("--config", f"devices {{ {allowed} }}")
+    _call("pvcreate", *config, "-ff", "-y", f"/dev/{disk}")
+    _call("vgcreate", *config, "opwvg", f"/dev/{disk}")
+    try:
+        yield config
+    finally:
+        _call("vgremove", *config, "-ff", "-y", "opwvg")
+
+
+def test_lvm_linear() -> None:
+    with null_blk(DISK) as disk, lvm(disk) as config:
+        _call("lvcreate", *config, "-y", "-Wn", "-Zn", "-L", "128M", "-n", "home", "opwvg")
+        top = _dm_name("opwvg-home")
+        with mounted("ext4", top) as point:
+            told, other = check(point), as_nobody(point)
+            assert (told.outlook, other.outlook) == ("reaches", "reaches")
+            assert any("opwvg-home does with discards" in doubt for doubt in other.found["unknowable"])
+            assert trim(point, disk).arrived == (told.sent_bytes,)
+
+
+def test_lvm_thin() -> None:
+    need_module("dm_thin_pool")
+    with null_blk(DISK) as disk, lvm(disk) as config:
+        _call("lvcreate", *config, "-y", "-Zn", "--type", "thin-pool", "-L", "96M", "-n", "pool", "opwvg")
+        _call("lvcreate", *config, "-y", "-Wn", "-V", "80M", "--thinpool", "opwvg/pool", "-n", "thin")
+        top = _dm_name("opwvg-thin")
+        with mounted("ext4", top) as point:
+            told, other = check(point), as_nobody(point)
+            kinds = [layer["kind"] for layer in told.found["layers"]]
+            assert kinds[:2] == ["thin", "thin-pool"]
+            # Without tables the names that LVM gives tell as much.
+            assert [layer["kind"] for layer in other.found["layers"]][:2] == ["thin", "thin-pool"]
+            # The ends of extents are no whole chunks.
+            assert told.rounded_bytes == other.rounded_bytes > 0
+            assert (told.outlook, other.outlook) == ("part", "part")
+            assert any("passes discards on" in doubt for doubt in other.found["unknowable"])
+            assert 0 < trim(point, disk).arrived[0] <= told.expected_bytes
+
+
+@pytest.mark.parametrize("discards", [False, True])
+def test_integrity(discards: bool) -> None:
+    need_module("dm_integrity")
+    options = ("--allow-discards",) if discards else ()
+    with null_blk(SMALL) as disk:
+        _call("integritysetup", "format", "--batch-mode", f"/dev/{disk}")
+        _call("integritysetup", "open", *options, f"/dev/{disk}", "opwintegrity")
+        try:
+            with mounted("ext4", _dm_name("opwintegrity")) as point:
+                told = check(point)
+                assert told.outlook == ("reaches" if discards else "nothing")
+                assert ("integrity-no-discards" in told.codes) is not discards
+                assert (trim(point, disk).arrived[0] > 0) is discards
+        finally:
+            _call("integritysetup", "close", "opwintegrity")
+
+
+@pytest.mark.parametrize("feature", ["", "no_discard_passdown"])
+def test_cache(feature: str) -> None:
+    need_module("dm_cache_smq")
+    with null_blk(DISK) as origin, null_blk(SMALL) as fast, null_blk(SMALL) as metadata:
+        _call("dd", "if=/dev/zero", f"of=/dev/{metadata}", "bs=1M", "count=1", "oflag=direct")
+        features = f"2 writethrough {feature}" if feature else "1 writethrough"
+        nodes = f"/dev/{metadata} /dev/{fast} /dev/{origin}"
+        table = f"0 {stacked.sectors(origin)} cache {nodes} 512 {features} smq 0"
+        with stacked.mapped("cache", table) as top, mounted("ext4", top.name) as point:
+            told = check(point)
+            done = trim(point, origin)
+            assert not done.refused and done.claimed_bytes > 0
+            assert told.outlook == ("nothing" if feature else "reaches")
+            assert ("cache-no-passdown" in told.codes) is bool(feature)
+            assert (done.arrived[0] > 0) is not bool(feature)

@@ -1,0 +1,273 @@
+"""Recordings of real drivers: held against scsi_debug's own map, against raw reads, and against commands that
+pass the block layer by."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import mmap
+import os
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.collectors.history.changes import ChangeTracer
+from opwatch.collectors.history.recording import Recording
+from opwatch.collectors.space.fitrim import mounted_at
+from opwatch.collectors.space.free_space import read_free_space
+from opwatch.collectors.space.lba_status import held_by_map
+from opwatch.collectors.space.raw_disk import RawDisk
+from opwatch.host.device import Devices
+from opwatch.tools import cli
+from opwatch.trim.history.changes import Change, Kind, decode
+from opwatch.trim.history.sectormap import State
+from opwatch.trim.space.extents import Extents
+from tests.kernel.support.filesystems import settled
+from tests.kernel.support.load import BLKDISCARD, discards, flushes, opened, reads, writes
+from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.scsidebug import scsi_debug
+from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.trims import MIB, mounted
+from tests.vm.requirements import need_tool
+
+# By hand: it would take CI beyond its time.
+TIERS = ()
+DEVICES = ("nvme", "virtio-blk", "ahci")
+TIMEOUT_S = 1800
+
+
+def recorded(disk: str, path: Path, load: Callable[[], object]) -> Recording:
+    """What a recording of a load knows at its end. Here nothing may be lost."""
+    device = Devices().by_name(disk)
+    assert device
+    recording = Recording(Devices(), device, path)
+    try:
+        load()
+        assert recording.look()
+    finally:
+        recording.close()
+    return recording
+
+
+def known(recording: Recording, state: State) -> Extents:
+    return recording.history.map.extents(state)
+
+
+def scatter(disk: str, seed: int, size: int, unit: int, step: int) -> None:
+    """Writes in units, and discards that begin and end at any multiple of `step`."""
+    rng = random.Random(seed)
+    pattern = mmap.mmap(-1, 1 << 18)
+    pattern.write(rng.randbytes(1 << 18))
+    with opened(f"/dev/{disk}") as descriptor:
+        fcntl.ioctl(descriptor, BLKDISCARD, struct.pack("=QQ", 0, size))
+        for _ in range(150):
+            length = rng.choice((1, 3, 16, 64)) * unit
+            if rng.random() < 0.6:
+                at = rng.randrange((size - length) // unit) * unit
+                os.pwritev(descriptor, [memoryview(pattern)[:length]], at)
+            else:
+                at = rng.randrange((size - length) // step) * step
+                fcntl.ioctl(descriptor, BLKDISCARD, struct.pack("=QQ", at, length))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("granule", "unit", "step"), [(1, 512, 512), (8, 4096, 4096), (8, 4096, 512)])
+def test_the_map_is_that_of_scsi_debug(granule: int, unit: int, step: int, seed: int, tmp_path: Path) -> None:
+    with scsi_debug(dev_size_mb=32, unmap_granularity=granule) as scsi:
+        device = Devices().by_name(scsi.name)
+        assert device
+        truth: list[Extents | None] = []
+
+        def load() -> None:
+            scatter(scsi.name, seed, 32 * MIB, unit, step)
+            # A command that the block layer does not know, and that changes nothing.
+            truth.append(held_by_map(device))
+
+        recording = recorded(scsi.name, tmp_path / "x", load)
+        [held] = truth
+        assert held is not None and held.total == scsi.mapped_blocks() * 512 * granule
+        assert recording.history.forgotten == {}
+        written, unknown = known(recording, State.WRITTEN), known(recording, State.UNKNOWN)
+        if step == unit:
+            assert written == held
+            assert not unknown
+        else:
+            # What lies in a granule that was discarded in part may be held or not: here it is.
+            assert unknown
+            assert not written - held
+            assert not held - (written | unknown)
+        look = recording.state()
+        assert (look.written_slack, look.discarded_slack) == (0, 0)
+
+
+def test_scsi_commands_from_outside(tmp_path: Path) -> None:
+    need_tool("sg_inq")
+    with scsi_debug(unmap_granularity=8) as scsi:
+        node = f"/dev/{scsi.name}"
+
+        def harmless() -> None:
+            writes(node, 11)
+            call("sg_inq", node)
+            call("sg_readcap", "--16", node)
+            call("sg_get_lba_status", node)
+
+        def destructive() -> None:
+            writes(node, 11)
+            call("sg_unmap", "--lba=0", "--num=8", "--force", node)
+
+        recording = recorded(scsi.name, tmp_path / "x", harmless)
+        assert recording.history.forgotten == {}
+        assert known(recording, State.WRITTEN).total == 11 * 4096
+        recording = recorded(scsi.name, tmp_path / "x", destructive)
+        assert [*recording.history.forgotten.values()] == [1]
+        assert not known(recording, State.WRITTEN)
+
+
+def test_ata_commands_from_outside(tmp_path: Path) -> None:
+    need_tool("sg_sat_identify")
+    disk = sysfs.disk("opw-ahci")
+
+    def load() -> None:
+        writes(f"/dev/{disk}", 11)
+        discards(f"/dev/{disk}", 3)
+        call("sg_sat_identify", f"/dev/{disk}")
+
+    recording = recorded(disk, tmp_path / "x", load)
+    assert recording.history.forgotten == {}
+    assert known(recording, State.TRIMMED).total == 3 << 19
+
+
+NVME_COMMANDS = {
+    "smart-log": (("nvme", "smart-log", "/dev/{0}"), True),
+    "identify": (("nvme", "id-ns", "/dev/{0}"), True),
+    "read": (("nvme", "read", "/dev/{0}", "-s", "0", "-c", "7", "-z", "4096"), True),
+    "dsm": (("nvme", "dsm", "/dev/{0}", "--ad", "-s", "0", "-b", "8"), False),
+    "format": (("nvme", "format", "/dev/{0}", "--force"), False),
+}
+
+
+@pytest.mark.parametrize("name", NVME_COMMANDS)
+def test_nvme_commands_from_outside(name: str, tmp_path: Path) -> None:
+    need_tool("nvme")
+    disk = sysfs.disk("opw-nvme")
+    argv, harmless = NVME_COMMANDS[name]
+
+    def load() -> None:
+        writes(f"/dev/{disk}", 11)
+        call(*(word.format(disk) for word in argv))
+
+    recording = recorded(disk, tmp_path / "x", load)
+    assert (recording.history.forgotten == {}) is harmless, recording.history.forgotten
+    assert bool(known(recording, State.WRITTEN)) is harmless
+
+
+PRIMES = {"nvme": "opw-nvme", "virtio-blk": "opw-virtio-blk", "ahci": "opw-ahci"}
+
+
+@pytest.mark.parametrize("driver", PRIMES)
+def test_every_kind_is_told_a_prime_number_of_times(driver: str) -> None:
+    disk = sysfs.disk(PRIMES[driver])
+    device = Devices().by_name(disk)
+    assert device
+    node = f"/dev/{disk}"
+    before = sysfs.stat(disk)
+    tracer = ChangeTracer(device)
+    reads(node, 23)
+    writes(node, 29, size=8192, step=8192)
+    writes(node, 7, flags=os.O_DSYNC)
+    discards(node, 13)
+    flushes(node, 11)
+    found = [Change(*fields) for fields in decode(tracer.drain()[0])]
+    assert tracer.loss() == (0, 0, 0)
+    tracer.close()
+    delta = sysfs.stat(disk) - before
+    places = {kind: [(each.sector, each.sectors) for each in found if each.kind == kind] for kind in Kind}
+    assert places[Kind.WRITE] == [(at * 16, 16) for at in range(29)] + [(at * 8, 8) for at in range(7)]
+    assert places[Kind.DISCARD] == [(at * 2048, 1024) for at in range(13)]
+    assert len(found) == 29 + 7 + 13
+    assert all(each.status == 0 and 0 < each.begin_ns < each.end_ns for each in found)
+    assert sum(size for _, size in places[Kind.WRITE]) * 512 == delta.write_bytes
+    assert sum(size for _, size in places[Kind.DISCARD]) * 512 == delta.discard_bytes
+
+
+def census(disk: str, extents: Extents) -> tuple[int, int]:
+    """(blocks with data, blocks of zeros) of whole blocks in extents."""
+    data = zeros = 0
+    with RawDisk(disk, MIB) as raw:
+        for start, end in extents.granules(4096):
+            for at in range(start, end, MIB):
+                content = raw.read(at, min(MIB, end - at)) or b""
+                for block in range(0, len(content), 4096):
+                    empty = content[block : block + 4096] == bytes(4096)
+                    zeros, data = zeros + empty, data + (not empty)
+    return data, zeros
+
+
+def stale(*arguments: str | Path) -> dict[str, Any]:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert cli.main(["trim", "stale", *map(str, arguments), "--json"]) == 0
+    found: dict[str, Any] = json.loads(out.getvalue())
+    return found
+
+
+def test_several_ranges_in_a_command(tmp_path: Path) -> None:
+    """XFS with online discard gives NVMe many ranges at once: each is where it was, and reads as zeros."""
+    disk, path = sysfs.disk("opw-nvme"), tmp_path / "x"
+    device = Devices().by_name(disk)
+    assert device
+    tracer = ChangeTracer(device)
+    raw: list[bytes] = []
+    size = device.size_bytes
+    recording = Recording(Devices(), device, path)
+    try:
+        discards(f"/dev/{disk}", 1, length=size)
+        with mounted("xfs", disk, options="discard") as point:
+            # Every other file is deleted, so that no two free ranges touch.
+            for number in range(120):
+                (point / f"n{number}").write_bytes(os.urandom(8192))
+                os.sync() if number % 40 == 39 else None
+            for number in range(0, 120, 2):
+                (point / f"n{number}").unlink()
+            # Free, and not trimmed. XFS takes no other choice in a remount.
+            call("umount", str(point))
+            call("mount", "-t", "xfs", "-o", "nodiscard", f"/dev/{disk}", str(point))
+            (point / "left").write_bytes(os.urandom(5 * MIB))
+            call("sync")
+            (point / "left").unlink()
+            settled(point)
+            raw.append(tracer.drain()[0])
+            assert recording.look()
+            recording.close()
+            assert recording.history.forgotten == {}
+            found = stale(point, "--history", path)
+            [free] = read_free_space(mounted_at(str(point))).extents.values()
+            data, _ = census(disk, free)
+            assert found["stale_bytes"]["low"] >= 5 * MIB
+            # What was written as zeros is held, and a look does not tell it.
+            assert data * 4096 <= found["stale_bytes"]["high"]
+    finally:
+        tracer.close()
+    ranges = [Change(*fields) for fields in decode(b"".join(raw))]
+    ends = [each.end_ns for each in ranges if each.kind == Kind.DISCARD]
+    assert len(ends) - len(set(ends)) > 10, "no command had several ranges"
+    trimmed = known(recording, State.TRIMMED)
+    data, zeros = census(disk, trimmed)
+    assert (data, zeros) == (0, trimmed.granules(4096).total // 4096)
+
+
+def test_what_has_no_requests_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call("modprobe", "zram")
+    sysfs.wait_for("zram0", lambda: (sysfs.SYS_BLOCK / "zram0").exists())
+    (sysfs.SYS_BLOCK / "zram0" / "disksize").write_text("16M")
+    try:
+        assert cli.main(["trim", "record", "--dev", "zram0", "-o", str(tmp_path / "x")]) == 5
+        assert "no requests" in capsys.readouterr().err
+    finally:
+        (sysfs.SYS_BLOCK / "zram0" / "reset").write_text("1")

@@ -1,0 +1,44 @@
+"""Recordings of NVMe multipath devices, whose requests are on hidden disks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.history.recording import Recording
+from opwatch.host.device import Devices
+from opwatch.tools import cli
+from opwatch.trim.history.sectormap import State
+from tests.kernel.support.load import discards, writes
+from tests.vm.guest.support import sysfs
+
+# By hand: it would take CI beyond its time.
+TIERS = ()
+DEVICES = ("nvme-multipath", "nvme-4k")
+
+
+def test_several_paths_have_no_common_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = sysfs.disk("opw-nvme-multipath")
+    assert len(sysfs.paths(head)) == 2
+    assert cli.main(["trim", "record", "--dev", head, "-o", str(tmp_path / "x")]) == 5
+    assert "several paths" in capsys.readouterr().err
+
+
+def test_one_path_is_recorded_below_its_head(tmp_path: Path) -> None:
+    head = sysfs.disk("opw-nvme-4k")
+    [path] = sysfs.paths(head)
+    assert path != head
+    device = Devices().by_name(head)
+    assert device
+    recording = Recording(Devices(), device, tmp_path / "x")
+    try:
+        discards(f"/dev/{head}", 7)
+        writes(f"/dev/{head}", 11)
+        assert recording.look()
+    finally:
+        recording.close()
+    assert recording.history.forgotten == {}
+    assert recording.history.map.extents(State.WRITTEN).total == 11 * 4096
+    assert recording.history.map.extents(State.TRIMMED).total == 7 * (1 << 19) - 11 * 4096
+    assert cli.main(["trim", "stale", "--dev", head, "--history", str(tmp_path / "x")]) == 0

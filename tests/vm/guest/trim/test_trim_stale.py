@@ -1,0 +1,236 @@
+"""`opwatch trim stale` on real drivers and layers, against a look at every free block."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.collectors.space.fitrim import mounted_at
+from opwatch.collectors.space.free_space import read_free_space
+from opwatch.collectors.space.lba_status import held_by_map
+from opwatch.collectors.space.lowest import landings
+from opwatch.collectors.space.raw_disk import RawDisk
+from opwatch.collectors.stack.layers import LayerReader
+from opwatch.host.device import Devices
+from opwatch.tools import cli
+from tests.vm.guest.support import stacked, sysfs
+from tests.vm.guest.support.nullblk import NullBlk, null_blk
+from tests.vm.guest.support.scsidebug import scsi_debug
+from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.trims import MIB, mounted
+
+# By hand: they would take CI beyond its time.
+TIERS = ()
+DEVICES = (
+    "virtio-blk",
+    "virtio-blk-ignored",
+    "virtio-blk-nodiscard",
+    "virtio-scsi",
+    "ahci",
+    "usb",
+    "nvme",
+)
+# Quick under emulation, and wrong once in a thousand runs at most.
+_CHOICE = ("--precision", "3%", "--confidence", "99.9%")
+TIMEOUT_S = 1800
+DISK = NullBlk(size=128, memory_backed=1, discard=1)
+
+
+def stale(*arguments: str | Path, status: int = 0) -> dict[str, Any]:
+    """What the command says of a mount, and that it exits so."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        ended = cli.main(["trim", "stale", *_CHOICE, *map(str, arguments), "--json"])
+    assert ended == status, out.getvalue()
+    found: dict[str, Any] = json.loads(out.getvalue())
+    return found
+
+
+def leave(point: Path, megabytes: int = 20) -> None:
+    """Data in free space, which no trim has taken away."""
+    path = point / "left"
+    path.write_bytes(os.urandom(megabytes * MIB))
+    os.sync()
+    path.unlink()
+    os.sync()
+
+
+def census(point: Path) -> int:
+    """Bytes of free blocks that hold data: every one is read."""
+    devices, mount = Devices(), mounted_at(str(point))
+    free = read_free_space(mount)
+    found = 0
+    for landing in landings(devices, LayerReader().mount(mount), free.extents):
+        with RawDisk(landing.device, MIB) as disk:
+            for start, end in landing.extents:
+                for at in range(start, end, MIB):
+                    data = disk.read(at, min(MIB, end - at)) or b""
+                    blocks = (data[block : block + 4096] for block in range(0, len(data), 4096))
+                    found += 4096 * sum(block != bytes(len(block)) for block in blocks)
+    return found
+
+
+# Serial number -> how a trimmed sentinel reads, and how the drive is calibrated; None where nothing is known.
+DISKS: dict[str, tuple[str | None, str | None]] = {
+    "opw-virtio-blk": ("zeros", "sentinel"),
+    "opw-virtio-ignored": ("unchanged", None),
+    "opw-virtio-nodisc": (None, None),
+    "opw-virtio-scsi": ("zeros", "sentinel"),
+    "opw-ahci": ("zeros", "sentinel"),
+    "opw-usb": (None, None),
+    "opw-nvme": ("zeros", "sentinel"),
+}
+
+
+@pytest.mark.parametrize("serial", DISKS)
+def test_what_each_driver_allows_to_say(serial: str) -> None:
+    sentinel, by = DISKS[serial]
+    with mounted("ext4", sysfs.disk(serial)) as point:
+        leave(point)
+        truth = census(point)
+        assert truth >= 20 * MIB
+        found = stale(point, status=0 if by else 5)
+        [drive] = found["drives"]
+        assert (drive["calibration"]["sentinel"], drive["calibration"]["by"]) == (sentinel, by)
+        if by:
+            assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+        else:
+            assert found["stale_bytes"] is None
+
+
+def test_nvme_says_how_it_reads() -> None:
+    with mounted("ext4", sysfs.disk("opw-nvme")) as point:
+        leave(point)
+        truth = census(point)
+        found = stale(point, "--no-sentinel")
+        assert found["drives"][0]["calibration"]["by"] == "promise"
+        assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+
+
+@pytest.mark.parametrize("discards", [True, False])
+def test_below_encryption(discards: bool) -> None:
+    with null_blk(DISK) as disk, stacked.crypt(disk, discards) as top, mounted("ext4", top.name) as point:
+        leave(point)
+        truth = census(point)
+        found = stale(point, status=0 if discards else 5)
+        [drive] = found["drives"]
+        assert (drive["device"], drive["below_encryption"]) == (disk, True)
+        if discards:
+            assert found["lower_bound"] is None
+            assert drive["calibration"]["by"] == "sentinel"
+            assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+        else:
+            assert "not supported" in drive["calibration"]["words"][0]
+
+
+def test_on_two_disks() -> None:
+    with null_blk(DISK) as one, null_blk(DISK) as two:
+        half = stacked.sectors(one)
+        table = f"0 {half} linear /dev/{one} 0\n{half} {half} linear /dev/{two} 0"
+        with stacked.mapped("linear", table, "dm_mod") as top, mounted("ext4", top.name) as point:
+            # Enough to have some on either.
+            leave(point, 150)
+            truth = census(point)
+            found = stale(point, "--physical", "1G")
+            assert {drive["device"] for drive in found["drives"]} == {one, two}
+            assert found["waf"] is None and "one drive" in found["spare_reason"]
+            # The sentinel lies on one of them; nobody vouches for the other.
+            judged = [drive for drive in found["drives"] if drive["calibration"]["by"]]
+            assert len(judged) == 1
+            assert found["judged_bytes"] == judged[0]["free_bytes"]
+            assert found["stale_bytes"]["low"] <= truth
+
+
+def test_btrfs_on_two_disks() -> None:
+    with (
+        null_blk(DISK) as one,
+        null_blk(DISK) as two,
+        mounted("btrfs", one, two, options="nodiscard") as point,
+    ):
+        leave(point)
+        truth = census(point)
+        assert truth >= 20 * MIB
+        found = stale(point, status=5)
+        assert "--sentinel" in found["stale_reason"]
+        found = stale(point, "--sentinel", status=0)
+        assert {drive["device"] for drive in found["drives"]} == {one, two}
+        assert found["notes"]
+
+
+def test_a_thin_volume_is_read_itself() -> None:
+    small = NullBlk(size=16, memory_backed=1, discard=1)
+    with (
+        null_blk(DISK) as data,
+        null_blk(small) as metadata,
+        stacked.thin(data, metadata, 96 << 11) as volume,
+        mounted("ext4", volume.name) as point,
+    ):
+        leave(point)
+        truth = census(point)
+        found = stale(point)
+        [drive] = found["drives"]
+        assert drive["device"] == volume.name
+        assert "pool" in drive["stopped"]
+        assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+
+
+@pytest.mark.parametrize("granule", [1, 64])
+def test_scsi_debug_has_a_map(granule: int) -> None:
+    parameters = {"dev_size_mb": 128, "unmap_granularity": granule}
+    with scsi_debug(**parameters) as scsi, mounted("ext4", scsi.name) as point:
+        leave(point)
+        device = Devices().by_name(scsi.name)
+        assert device
+        held = held_by_map(device)
+        assert held is not None
+        assert held.total == scsi.mapped_blocks() * 512 * granule
+        [free] = read_free_space(mounted_at(str(point))).extents.values()
+        truth = (free & held).total
+        found = stale(point)
+        assert found["lba_status"] == {"held_bytes": truth, "follows": True}
+        assert found["drives"][0]["calibration"]["by"] == "sentinel"
+        # A granule of which a part was written is mapped as a whole, and its rest reads as zeros.
+        assert found["stale_bytes"]["low"] <= truth
+        assert granule > 1 or found["stale_bytes"]["high"] >= truth
+
+
+def test_f2fs() -> None:
+    with null_blk(DISK) as disk, mounted("f2fs", disk, options="nodiscard") as point:
+        leave(point)
+        truth = census(point)
+        assert truth >= 20 * MIB
+        found = stale(point)
+        assert found["drives"][0]["calibration"]["by"] == "sentinel"
+        assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+
+
+def test_f2fs_that_files_trims_for_later() -> None:
+    with null_blk(DISK) as disk, mounted("f2fs", disk, options="discard") as point:
+        leave(point)
+        found = stale(point, status=5)
+        assert "remount,nodiscard" in found["drives"][0]["calibration"]["words"][0]
+
+
+def test_what_f2fs_calls_free_holds_nothing_of_it() -> None:
+    kept = os.urandom(3 * MIB)
+    with null_blk(DISK) as disk:
+        with mounted("f2fs", disk) as point:
+            leave(point)
+            (point / "kept").write_bytes(kept)
+            os.sync()
+            [free] = read_free_space(mounted_at(str(point))).extents.values()
+            with Path(f"/dev/{disk}").open("r+b", buffering=0) as raw:
+                for start, end in free:
+                    os.pwrite(raw.fileno(), b"\xa5" * (end - start), start)
+                os.fsync(raw.fileno())
+        call("fsck.f2fs", "--dry-run", f"/dev/{disk}")
+        call("mount", f"/dev/{disk}", str(point))
+        found = (point / "kept").read_bytes()
+        call("umount", str(point))
+    assert found == kept

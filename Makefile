@@ -142,7 +142,7 @@ format: build
 # What is generated or checked by machine: the support matrix, the manual.
 docs: build
 	$(call install_packages,mandoc)
-	$(PY) -m tests.vm.matrix --write
+	$(PY) -m tests.vm.report.matrix --write
 	$(PY) -m tests.supported --write
 	$(PY) -m tests.causes --write
 	@mkdir -p build/docs

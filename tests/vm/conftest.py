@@ -11,7 +11,8 @@ from typing import NoReturn
 import pytest
 
 from tests.requirements import unmet
-from tests.vm import assets, config
+from tests.vm import config
+from tests.vm.archive import assets
 from tests.vm.config import Kernel
 from tests.vm.errors import FetchError
 from tests.vm.requirements import IN_GUEST

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 
 from tests.vm import config, devices
+from tests.vm.boot.machine import Machine
+from tests.vm.boot.qemu import Shape
 from tests.vm.errors import BenchError
-from tests.vm.machine import Machine
-from tests.vm.qemu import Shape
 
 
 def _parser() -> argparse.ArgumentParser:

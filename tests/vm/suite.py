@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.vm import devices, exactness, results
+from tests.vm import devices, exactness
+from tests.vm.boot.machine import Machine
+from tests.vm.boot.qemu import Shape
 from tests.vm.config import HERE, Kernel
 from tests.vm.errors import BenchError, CommandTimeout
-from tests.vm.machine import Machine
-from tests.vm.qemu import Shape
+from tests.vm.report import results
+from tests.vm.report.results import Results
 from tests.vm.requirements import IN_GUEST, LACKS
-from tests.vm.results import Results
 
 GUEST = HERE / "guest"
 _JUNIT = "/run/results.xml"

@@ -9,9 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.requirements import unmet
-from tests.vm import arm64, exactness, results
+from tests.vm import exactness
+from tests.vm.archive import arm64
 from tests.vm.config import CHECKOUT
 from tests.vm.errors import FetchError
+from tests.vm.report import results
 from tests.vm.requirements import IN_GUEST
 
 TEST = CHECKOUT / "tests/vm/guest/arm64/test_smoke.py"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from tests.vm import devices
+from tests.vm.boot.machine import Machine
 from tests.vm.config import Kernel
-from tests.vm.machine import Machine
 
 BYTES = 8 << 20
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.vm import devices, suite
+from tests.vm.boot.machine import Machine
 from tests.vm.config import Kernel
 from tests.vm.errors import CommandTimeout, GuestHung, GuestLost, GuestPanic
-from tests.vm.machine import Machine
 from tests.vm.run import main
 from tests.vm.suite import GuestFile
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.vm.boot.machine import Machine
 from tests.vm.config import CHECKOUT, Kernel
 from tests.vm.errors import CommandTimeout
-from tests.vm.machine import Machine
 
 
 # No test here may boot another: two processes that each hold a guest would wait for each other's places.

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.vm import aptsource, assets, packages
+from tests.vm.archive import aptsource, assets, packages
+from tests.vm.archive.packages import Apt, header_packages, image_parts, real_package, series_package
 from tests.vm.config import Kernel
 from tests.vm.errors import FetchError
-from tests.vm.packages import Apt, header_packages, image_parts, real_package, series_package
 
 DEB822 = """\
 Types: deb deb-src

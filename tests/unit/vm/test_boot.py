@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.vm import arm64, bootimage, initramfs, packages, protocol, qemu
-from tests.vm.assets import parse_version
+from tests.vm.archive import arm64, packages
+from tests.vm.archive.assets import parse_version
+from tests.vm.boot import bootimage, initramfs, protocol, qemu
+from tests.vm.boot.protocol import Decoder, Frame, Kind
 from tests.vm.errors import BenchError
-from tests.vm.protocol import Decoder, Frame, Kind
 
 DEP = """\
 kernel/fs/9p/9p.ko.xz: kernel/net/9p/9pnet.ko.xz kernel/fs/netfs.ko.xz

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.vm import config, conftest, devices, matrix, results, suite
+from tests.vm import config, conftest, devices, suite
 from tests.vm.errors import BenchError, FetchError
 from tests.vm.guest.support.sysfs import parse_stat
 from tests.vm.guest.support.workload import Fio, parse_counts
+from tests.vm.report import matrix, results
 
 
 def test_support_matrix_is_up_to_date() -> None:
     page = matrix.render(config.load(), devices.load().values())
-    assert matrix.PAGE.read_text() == page, "run: python3 -m tests.vm.matrix --write"
+    assert matrix.PAGE.read_text() == page, "run: python3 -m tests.vm.report.matrix --write"
 
 
 def test_kernel_names_are_found_or_listed() -> None:

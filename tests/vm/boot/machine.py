@@ -16,7 +16,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.vm import assets, bootimage, devices, initramfs, protocol, qemu, slots
+from tests.vm import devices
+from tests.vm.archive import assets
+from tests.vm.boot import bootimage, initramfs, protocol, qemu, slots
+from tests.vm.boot.protocol import Frame, Kind
+from tests.vm.boot.qemu import DEFAULT_SHAPE, Shape
+from tests.vm.boot.qmp import Qmp
 from tests.vm.config import CHECKOUT, HERE, Kernel, load
 from tests.vm.errors import (
     BenchError,
@@ -26,9 +31,6 @@ from tests.vm.errors import (
     GuestLost,
     GuestPanic,
 )
-from tests.vm.protocol import Frame, Kind
-from tests.vm.qemu import DEFAULT_SHAPE, Shape
-from tests.vm.qmp import Qmp
 
 BOOT_TIMEOUT_S = 300.0
 _PANIC = ("Kernel panic - not syncing", "Oops: ", "BUG: kernel NULL pointer")

@@ -1,6 +1,6 @@
 """docs/support-matrix.md, written from kernels.toml and devices.toml.
 
-python3 -m tests.vm.matrix [--write]
+python3 -m tests.vm.report.matrix [--write]
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from tests.vm import arm64, config, devices
+from tests.vm import config, devices
+from tests.vm.archive import arm64
 from tests.vm.config import CHECKOUT, Config, Kernel
 from tests.vm.devices import Device
 
@@ -38,7 +39,7 @@ def render(known: Config, recipes: Iterable[Device]) -> str:
     other = arm64.load()
     return f"""# Support matrix
 
-Written by `python3 -m tests.vm.matrix --write` from `tests/vm/kernels.toml` and
+Written by `python3 -m tests.vm.report.matrix --write` from `tests/vm/kernels.toml` and
 `tests/vm/devices.toml`; a test compares it. Features are probed when opwatch runs, so a kernel that
 is not listed may well work: it is only not tested.
 
@@ -76,7 +77,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if PAGE.is_file() and PAGE.read_text() == page:
         return 0
-    print(f"{PAGE} is out of date: python3 -m tests.vm.matrix --write", file=sys.stderr)
+    print(f"{PAGE} is out of date: python3 -m tests.vm.report.matrix --write", file=sys.stderr)
     return 1
 
 

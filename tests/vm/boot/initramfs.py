@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tests.vm.assets import Image
+from tests.vm.archive.assets import Image
 from tests.vm.config import HERE, cache_dir
 from tests.vm.errors import BenchError
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.vm import aptsource
+from tests.vm.archive import aptsource
 from tests.vm.errors import FetchError
 
 _ATTEMPTS = 3

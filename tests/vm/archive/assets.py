@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.vm import packages, slots
+from tests.vm.archive import packages
+from tests.vm.archive.packages import Apt
+from tests.vm.boot import slots
 from tests.vm.config import Kernel, Qemu, cache_dir
 from tests.vm.errors import FetchError
-from tests.vm.packages import Apt
 
 
 @dataclass(frozen=True)

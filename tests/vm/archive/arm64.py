@@ -13,12 +13,13 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.vm import assets, initramfs, packages, qemu, slots
+from tests.vm.archive import assets, packages
+from tests.vm.archive.packages import Apt
+from tests.vm.boot import initramfs, qemu, slots
+from tests.vm.boot.machine import Boot, Machine
+from tests.vm.boot.qemu import Shape
 from tests.vm.config import CHECKOUT, HERE, Kernel, cache_dir
 from tests.vm.errors import BenchError, FetchError
-from tests.vm.machine import Boot, Machine
-from tests.vm.packages import Apt
-from tests.vm.qemu import Shape
 
 # Where a kernel mounts something, and packages that we leave out would have made the folder.
 _FOLDERS = ("dev", "proc", "sys", "run", "tmp", "root", "mnt")

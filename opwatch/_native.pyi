@@ -1,7 +1,7 @@
 """The extension: glue around BPF objects and C libraries: load, attach, sum over CPUs, copy bytes.
 
-Layouts of what goes in and comes out are in bpf/abi/block.h and tracer.h; opwatch/trace/abi.py packs and reads
-them.
+Layouts of what goes in and comes out are in bpf/abi and _native/block/tracer.h; opwatch/trace/abi.py packs
+and reads them.
 """
 
 from collections.abc import Mapping, Sequence

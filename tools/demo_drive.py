@@ -46,7 +46,7 @@ def life_of(pid: int) -> ServerLife | None:
         return None
 
 
-class Claim:
+class DriveClaim:
     """A claim to the drive of this name, locked as long as it is open."""
 
     def __init__(self, name: str, descriptor: int) -> None:
@@ -81,14 +81,14 @@ class Claim:
         self.path.unlink(missing_ok=True)
 
 
-def _new_claim() -> Claim:
+def _new_claim() -> DriveClaim:
     CLAIMS.mkdir(mode=0o700, parents=True, exist_ok=True)
     while True:
         name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
         if Place(name).exists():
             continue
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        claim = Claim(name, os.open(CLAIMS / name, flags, 0o600))
+        claim = DriveClaim(name, os.open(CLAIMS / name, flags, 0o600))
         fcntl.flock(claim._descriptor, fcntl.LOCK_EX)
         # Who cleans up may have had it between its making and its locking.
         if claim.path.exists():
@@ -96,12 +96,12 @@ def _new_claim() -> Claim:
         claim.close()
 
 
-def _dead_claims() -> Iterator[Claim]:
+def _dead_claims() -> Iterator[DriveClaim]:
     """Claims of demos that have died, locked for whoever cleans up."""
     with contextlib.suppress(FileNotFoundError):
         for path in sorted(CLAIMS.iterdir()):
             with contextlib.suppress(OSError):
-                claim = Claim(path.name, os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))
+                claim = DriveClaim(path.name, os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))
                 try:
                     fcntl.flock(claim._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     if path.exists():

@@ -74,9 +74,9 @@ class DriveAccounts:
 
     def _pages(self, controller: Controller) -> Iterator[int]:
         """Where a drive of this kind counts trims: no other page of a vendor is touched."""
-        from opwatch.counters.reading import Drive
+        from opwatch.counters.reading import DriveFacts
 
-        drive = Drive(
+        drive = DriveFacts(
             protocol="nvme",
             model=controller.model,
             firmware=controller.firmware,

@@ -86,13 +86,13 @@ class DiscardTracer:
     def read(self) -> Trace:
         """Everything counted so far."""
         # Not needed before something was counted, nor by who cannot wait to begin.
-        from opwatch.trim.audit.flow import Loss, Trace, decode_flows, decode_origins
+        from opwatch.trim.audit.flow import DiscardLoss, Trace, decode_flows, decode_origins
 
         return Trace(
             tuple(decode_flows(self._native.flows())),
             tuple(decode_origins(self._native.origins())),
             self.absent(),
-            Loss(*self._native.loss()),
+            DiscardLoss(*self._native.loss()),
             sum(program[4] for program in self._native.programs()),
             self._grown(),
             any(name in _CLAIMS and not error for name, error in self._native.attached()),

@@ -15,19 +15,19 @@ from opwatch.collectors.space.mount_handle import opened
 from opwatch.errors import OpwatchError
 from opwatch.host.privilege import missing
 from opwatch.host.usage import Mount
-from opwatch.trim.audit.question import ALL, Answer, Asked
+from opwatch.trim.audit.question import ALL, Asked, FitrimAnswer
 
 _RANGE = struct.Struct("=3Q")
 _ANSWER = struct.Struct("=qQ")
 
 
-def trim(mount: Mount, asked: Asked, started: Callable[[int], None]) -> Answer:
+def trim(mount: Mount, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
     """Trim, and return what the kernel claims. `started` is told the process before it begins."""
     with opened(mount) as descriptor:
         return _ask(descriptor, asked, started)
 
 
-def _ask(descriptor: int, asked: Asked, started: Callable[[int], None]) -> Answer:
+def _ask(descriptor: int, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
     go_read, go_write = os.pipe2(os.O_CLOEXEC)
     answer_read, answer_write = os.pipe2(os.O_CLOEXEC)
     try:
@@ -65,7 +65,7 @@ def _child(descriptor: int, asked: Asked, go_read: int, go_write: int, answer: i
     os._exit(status)
 
 
-def _wait(pid: int, answer: int) -> Answer:
+def _wait(pid: int, answer: int) -> FitrimAnswer:
     """What the child says; an Answer without claim when a signal ended it."""
     interrupted = False
     while True:
@@ -81,9 +81,9 @@ def _wait(pid: int, answer: int) -> Answer:
         error, claimed = _ANSWER.unpack(raw)
         if error in (errno.EPERM, errno.EACCES):
             raise missing("FITRIM", "CAP_SYS_ADMIN, or root", "trim audit ...")
-        return Answer(None if error else claimed, error, interrupted)
+        return FitrimAnswer(None if error else claimed, error, interrupted)
     if os.WIFSIGNALED(status):
-        return Answer(None, 0, True)
+        return FitrimAnswer(None, 0, True)
     raise OpwatchError("FITRIM: the process that was to ask for it ended without an answer")
 
 

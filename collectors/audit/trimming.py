@@ -29,7 +29,7 @@ from opwatch.trim.stack.layers import Kind, Stack
 if TYPE_CHECKING:
     from opwatch._native import Discards
     from opwatch.collectors.stale.sentinel_maps import SentinelMaps
-    from opwatch.trim.audit.audit import Evidence, Held, ReadBack
+    from opwatch.trim.audit.audit import AuditEvidence, Held, ReadBack
     from opwatch.trim.stale.stale import Count
 
 # Root's alone: in /run/lock anybody could hold an audit up.
@@ -207,7 +207,7 @@ class _Witnesses:
         self._accounts = DriveAccounts(before)
         self._log = LogTail(before)
 
-    def add_to(self, evidence: Evidence, mount: Mount | None) -> Evidence:
+    def add_to(self, evidence: AuditEvidence, mount: Mount | None) -> AuditEvidence:
         """The evidence with what they say now."""
         from opwatch.trim.audit.accounts import judge
 
@@ -218,7 +218,7 @@ class _Witnesses:
             log=self._log.read(),
         )
 
-    def _with_counts(self, evidence: Evidence) -> Evidence:
+    def _with_counts(self, evidence: AuditEvidence) -> AuditEvidence:
         """What drives count as in use now. One that may free later is given its time, once."""
         from opwatch.trim.audit.ledger import contradicted
 
@@ -249,7 +249,7 @@ def trim(
     loading: Loading,
     prove: bool = False,
     meanwhile: Callable[[], None] = lambda: None,
-) -> Evidence:
+) -> AuditEvidence:
     """Trim one filesystem and follow it with the programs that are being loaded; with `prove`, write
     sentinels before and read them back after. `meanwhile` is done in a thread, while the kernel trims."""
     with opened(mount), contextlib.ExitStack() as entered:
@@ -268,20 +268,22 @@ def trim(
             settled = tracer.wait_quiet(quiet_s(before), patience_s)
             trace = tracer.read()
         read_back = proof.read_back() if proof else None
-        from opwatch.trim.audit.audit import Evidence
+        from opwatch.trim.audit.audit import AuditEvidence
 
-        return witnesses.add_to(Evidence(before, before, trace, asked, answer, settled, read_back), mount)
+        return witnesses.add_to(
+            AuditEvidence(before, before, trace, asked, answer, settled, read_back), mount
+        )
 
 
 def observe(
     before: Stack, mount: Mount | None, wait: Callable[[], None], patience_s: float, quiet_s: float = LOOK_S
-) -> Evidence:
+) -> AuditEvidence:
     """Follow whatever trims below a mount or a device while `wait` lasts. Nothing is trimmed by us."""
     witnesses = _Witnesses(before)
     with tracer_of(before, claims=True) as tracer:
         wait()
         settled = tracer.wait_quiet(quiet_s, patience_s)
         trace = tracer.read()
-    from opwatch.trim.audit.audit import Evidence
+    from opwatch.trim.audit.audit import AuditEvidence
 
-    return witnesses.add_to(Evidence(before, before, trace, settled=settled), mount)
+    return witnesses.add_to(AuditEvidence(before, before, trace, settled=settled), mount)

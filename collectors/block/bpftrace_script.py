@@ -3,8 +3,8 @@
 bpftrace 0.17 has no raw tracepoints, and its tracepoints hide the request's address. So the script attaches
 to the functions that fire them first thing, by fentry: blk_mq_start_request (issue), blk_update_request
 (complete), blk_mq_end_request_batch (completions of a batch, which pass by the former) and
-__blk_mq_requeue_request. What it computes is bpf/block/blk.bpf.c in another language: the same classification of a
-completion, the same slots as bpf/lib/hist.h.
+__blk_mq_requeue_request. What it computes is bpf/block/blk.bpf.c in another language: the same classification
+of a completion, the same slots as bpf/lib/hist.h.
 """
 
 from __future__ import annotations

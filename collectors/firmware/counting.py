@@ -15,7 +15,7 @@ from opwatch.collectors.firmware.transports import KernelTransport, Transport
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.prove.report import report
-from opwatch.counters.reading import Drive, Reading, Report
+from opwatch.counters.reading import CounterReading, DriveFacts, Report
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.host.details import read_identity
 from opwatch.host.device import SECTOR, BlockDevice, Devices
@@ -89,7 +89,7 @@ class Counting:
         # The head of NVMe paths keeps no statistics on older kernels; the paths always do.
         self._disks = {each.name: devices.paths(each) or [each] for each in namespaces(devices, disk)}
         told = read_identity(devices, disk)
-        self._drive = Drive(
+        self._drive = DriveFacts(
             name=disk.name,
             model=told.model,
             firmware=told.firmware,
@@ -138,7 +138,7 @@ class Counting:
         if evidence.asleep:
             self.denied = OpwatchError(f"{self.disk.name} is asleep and was left so")
             evidence = replace(evidence, failures=(*evidence.failures, str(self.denied)))
-        told = {name: getattr(evidence.drive, name) for name in Drive.__slots__}
+        told = {name: getattr(evidence.drive, name) for name in DriveFacts.__slots__}
         known = {name: value for name, value in told.items() if value is not None}
         self.latest = report(replace(evidence, drive=replace(self._drive, **known)), self._catalogue)
         return self.latest
@@ -192,7 +192,7 @@ def poll_of(
     """What a poll keeps of a report."""
     from opwatch.waf.trail import Poll
 
-    def side(name: str) -> tuple[Reading, ...]:
+    def side(name: str) -> tuple[CounterReading, ...]:
         return (found.readings[name], *found.others.get(name, []))
 
     shutdowns = {name: found.readings[name].value for name in _SHUTDOWNS if name in found.readings}

@@ -7,14 +7,14 @@ from dataclasses import replace
 from opwatch.counters.decode import endurance, fdp, identify, ocp, smart_log
 from opwatch.counters.decode.pages import BadPage
 from opwatch.counters.evidence import Evidence, VendorPage
-from opwatch.counters.reading import Drive
+from opwatch.counters.reading import DriveFacts
 
 
 def controller_evidence(raw: bytes) -> Evidence:
     """What Identify Controller tells of the drive."""
     found = identify.decode_controller(raw)
     return Evidence(
-        drive=Drive(
+        drive=DriveFacts(
             protocol="nvme",
             model=found.model,
             serial=found.serial,
@@ -28,7 +28,7 @@ def controller_evidence(raw: bytes) -> Evidence:
 
 def page_evidence(lid: int, raw: bytes) -> Evidence:
     """One log page as evidence; BadPage when it is not what its number says."""
-    evidence = Evidence(drive=Drive(protocol="nvme"))
+    evidence = Evidence(drive=DriveFacts(protocol="nvme"))
     if lid == smart_log.LID:
         return replace(evidence, smart=smart_log.decode_smart_log(raw))
     if lid == endurance.LID:

@@ -11,7 +11,7 @@ from pathlib import Path
 from opwatch.collectors.firmware.pages import controller_evidence, page_evidence
 from opwatch.counters.decode import identify, ocp, smart_log
 from opwatch.counters.evidence import Evidence, merge
-from opwatch.counters.reading import Drive
+from opwatch.counters.reading import DriveFacts
 from opwatch.counters.reports.nvme_json import parse_nvme_json
 from opwatch.counters.reports.plugin_text import parse_plugin_text
 from opwatch.counters.reports.smartctl_json import is_smartctl, parse_smartctl_json
@@ -19,7 +19,7 @@ from opwatch.counters.reports.smartctl_text import is_smartctl_text, parse_smart
 from opwatch.errors import BadInput, OpwatchError, UsageError
 from opwatch.foreign import parse_json, read_all
 
-_NVME = Drive(protocol="nvme")
+_NVME = DriveFacts(protocol="nvme")
 _LID_IN_NAME = re.compile(r"(?:^|[^0-9a-z])(?:log|page|lid)?[-_]?(?:0x)?([0-9a-f]{2})h?$", re.IGNORECASE)
 _KNOWN = "smartctl --json, smartctl -x, nvme-cli JSON, or a log page of 64 to 4096 bytes"
 

@@ -6,7 +6,7 @@ from opwatch.collectors.block.blk import explain_probe_error
 from opwatch.collectors.block.diskstats import SECTOR, StatReader, no_witness
 from opwatch.errors import TracerMissing, Unsupported, UsageError
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.trim.history.changes import Loss
+from opwatch.trim.history.changes import HistoryLoss
 
 # 400,000 changes: what a fast drive does while the reader sleeps a tenth of a second, and ten times that.
 _RING_BYTES = 16 << 20
@@ -45,7 +45,7 @@ def disk_of_requests(devices: Devices, device: BlockDevice) -> BlockDevice:
     return disk
 
 
-class Counts:
+class DiskCounts:
     """The kernel's counts of written and discarded sectors of a disk. Failed ones count, and zeroing and
     secure erase count as writes."""
 
@@ -81,8 +81,8 @@ class ChangeTracer:
         """Changes since the last drain, and whether some that completed before this call may be left."""
         return self._native.drain()
 
-    def loss(self) -> Loss:
-        return Loss(*self._native.loss())
+    def loss(self) -> HistoryLoss:
+        return HistoryLoss(*self._native.loss())
 
     def programs(self) -> list[tuple[str, int, int, int, int]]:
         """(name, id, runs, run_ns, recursion misses) of each program."""

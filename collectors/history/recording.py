@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
-from opwatch.collectors.history.changes import ChangeTracer, Counts, disk_of_requests
+from opwatch.collectors.history.changes import ChangeTracer, DiskCounts, disk_of_requests
 from opwatch.collectors.history.file import HistoryFile
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.collectors.stale.sentinels import granule_of
@@ -18,10 +18,10 @@ from opwatch.foreign import read_text
 from opwatch.host.details import read_identity
 from opwatch.host.device import BlockDevice, Devices, Presence
 from opwatch.trim.history import journal
-from opwatch.trim.history.changes import Loss
+from opwatch.trim.history.changes import HistoryLoss
 from opwatch.trim.history.history import History
-from opwatch.trim.history.journal import Drive, Look, Saved
-from opwatch.trim.history.sectormap import SECTOR, State
+from opwatch.trim.history.journal import HistoryDrive, Look, Saved
+from opwatch.trim.history.sectormap import SECTOR, SectorState
 from opwatch.trim.history.witness import Base
 
 # As often as the ring is emptied.
@@ -40,7 +40,7 @@ _UNSEEN = "changes that the kernel counted and nobody saw"
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Conditions:
     """What must be the same for counts of two moments to be comparable."""
 
     boot: str
@@ -58,24 +58,24 @@ class Moment:
         return None
 
 
-def read_moment(device: BlockDevice) -> Moment:
+def read_moment(device: BlockDevice) -> Conditions:
     boot = read_text(Path("/proc/sys/kernel/random/boot_id")).strip()
     slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
-    return Moment(boot, device.number("diskseq"), slept)
+    return Conditions(boot, device.number("diskseq"), slept)
 
 
-def identify(devices: Devices, device: BlockDevice) -> Drive:
+def identify(devices: Devices, device: BlockDevice) -> HistoryDrive:
     """Which drive it is, and what it frees as a whole."""
     size, offset = granule_of(LayerReader(devices).device(device).layer(device.name))
     return replace(_named(devices, device), granule=max(size // SECTOR, 1), offset=offset // SECTOR)
 
 
-def _named(devices: Devices, device: BlockDevice) -> Drive:
+def _named(devices: Devices, device: BlockDevice) -> HistoryDrive:
     known = read_identity(devices, device)
-    return Drive(device.name, known.serial, known.wwid, device.size_bytes // SECTOR, 1, 0)
+    return HistoryDrive(device.name, known.serial, known.wwid, device.size_bytes // SECTOR, 1, 0)
 
 
-def is_other(one: Drive, two: Drive) -> bool:
+def is_other(one: HistoryDrive, two: HistoryDrive) -> bool:
     """Whether two records are of different drives, as far as that can be known. A name is what it is called
     today, so it counts for a disk that has nothing else."""
     if one.wwid or two.wwid:
@@ -85,13 +85,13 @@ def is_other(one: Drive, two: Drive) -> bool:
     return one.name != two.name
 
 
-def history_name(drive: Drive) -> str:
+def history_name(drive: HistoryDrive) -> str:
     """The file of a drive, called by what stays with it when names move."""
     lasting = re.sub(r"[^A-Za-z0-9.:+-]+", "_", drive.wwid or drive.serial or drive.name)
     return f"{lasting.strip('._')[:120] or 'disk'}.history"
 
 
-def find_drive(devices: Devices, drive: Drive) -> BlockDevice | None:
+def find_drive(devices: Devices, drive: HistoryDrive) -> BlockDevice | None:
     """The disk that a record is of, whatever it is called now; None when it is not here."""
     named = devices.by_name(drive.name)
     lasting = drive.wwid or drive.serial
@@ -100,7 +100,7 @@ def find_drive(devices: Devices, drive: Drive) -> BlockDevice | None:
     return next((disk for disk in candidates if not is_other(drive, _named(devices, disk))), named)
 
 
-def other_life(saved: Saved, drive: Drive, moment: Moment) -> str | None:
+def other_life(saved: Saved, drive: HistoryDrive, moment: Conditions) -> str | None:
     """Why a map says nothing of the disk as it is now, None when it is of this life of the disk."""
     then = saved.drive
     if (then.sectors, then.granule, then.offset) != (drive.sectors, drive.granule, drive.offset):
@@ -139,7 +139,7 @@ class Recording:
     def _begin(self, disk: BlockDevice) -> None:
         self._disk = disk
         self._presence = Presence(disk)
-        self._counts = Counts(disk)
+        self._counts = DiskCounts(disk)
         self._last: Look | None = None
         before = self._read_counts()
         self._tracer = ChangeTracer(disk)
@@ -148,14 +148,16 @@ class Recording:
         self._began_ns = self._looked_ns = time.monotonic_ns()
         self._bases = [Base(low, high) for low, high in zip(before, after, strict=True)]
         self._recorded = [0, 0]
-        self._loss = Loss()
+        self._loss = HistoryLoss()
         self._since_wall_ns = time.time_ns()
         self._notes: tuple[str, ...] = ()
         self.history = History(
             self.drive.sectors, self.drive.granule, self.drive.offset, since_ns=self._began_ns
         )
         saved = self._file.saved
-        knew = saved is None or bool(saved.map.extents(State.WRITTEN) or saved.map.extents(State.TRIMMED))
+        knew = saved is None or bool(
+            saved.map.extents(SectorState.WRITTEN) or saved.map.extents(SectorState.TRIMMED)
+        )
         kept = self._keep(saved, after)
         self.kept = kept if knew else "nothing was known before"
         self._settled = True

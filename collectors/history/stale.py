@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.collectors.history.changes import Counts, disk_of_requests
+from opwatch.collectors.history.changes import DiskCounts, disk_of_requests
 from opwatch.collectors.history.file import read_history
 from opwatch.collectors.history.recording import (
     GAP_NOTE,
@@ -24,7 +24,7 @@ from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount
 from opwatch.trim.history.history import History
 from opwatch.trim.history.journal import Look, Saved
-from opwatch.trim.history.sectormap import State
+from opwatch.trim.history.sectormap import SectorState
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import Landing, still
 from opwatch.trim.stack.layers import Stack
@@ -73,7 +73,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StaleSpace:
     """Free space, and what of it is stale for certain and what perhaps."""
 
     parts: tuple[Part, ...]
@@ -100,7 +100,7 @@ def _decayed(saved: Saved, writes: bool, discards: bool) -> Saved:
     return saved
 
 
-class Reader:
+class OpenHistory:
     """A history file of a disk that is here."""
 
     def __init__(self, path: Path, devices: Devices) -> None:
@@ -117,7 +117,7 @@ class Reader:
 
     def read(self, newer_than_ns: int) -> Remembered:
         """The map as it was at a moment after `newer_than_ns`, as far as that can be proven."""
-        counts, end = Counts(self._disk), time.monotonic() + _PATIENCE_S
+        counts, end = DiskCounts(self._disk), time.monotonic() + _PATIENCE_S
         try:
             while True:
                 saved, alive = read_history(self.path)
@@ -169,8 +169,8 @@ class Reader:
         return Remembered(
             self.path,
             saved.look,
-            saved.map.extents(State.WRITTEN),
-            saved.map.extents(State.UNKNOWN),
+            saved.map.extents(SectorState.WRITTEN),
+            saved.map.extents(SectorState.UNKNOWN),
             doubts,
             tuple(dict.fromkeys((*saved.look.notes, *notes))),
         )
@@ -185,13 +185,13 @@ class Comparison:
 
     def __init__(self, stack: Stack, mount: Mount | None, files: Sequence[Path], devices: Devices) -> None:
         self._stack, self._mount, self._devices = stack, mount, devices
-        self._readers = [Reader(path, devices) for path in files]
+        self._readers = [OpenHistory(path, devices) for path in files]
         names = [reader.device.name for reader in self._readers]
         if len(set(names)) < len(names):
             raise RefusedError(f"two histories are of one disk: {', '.join(names)}")
         self._notes: tuple[str, ...] = ()
 
-    def run(self) -> Found:
+    def run(self) -> StaleSpace:
         """What is free before and after the map was right is taken for free at that moment."""
         begin = time.monotonic()
         before = self._free(settled=True)
@@ -203,7 +203,7 @@ class Comparison:
         remembered = {name: reader.read(now) for name, reader in by_name.items()}
         both = still(before, self._free(settled=False))
         parts = [self._part(landing, remembered.get(landing.device)) for landing in both]
-        return Found(tuple(parts), time.monotonic() - begin, self._notes)
+        return StaleSpace(tuple(parts), time.monotonic() - begin, self._notes)
 
     def _free(self, *, settled: bool) -> list[Landing]:
         found, self._notes = free_landings(self._devices, self._stack, self._mount, settled=settled)

@@ -20,7 +20,7 @@ _ALL = 0xFFFFFFFFFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class BtrfsDevice:
     """A device of the file system; `path` is how the file system knows it, empty for a missing one."""
 
     number: int
@@ -29,22 +29,22 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Geometry:
+class BtrfsGeometry:
     node_bytes: int
     sector_bytes: int
-    members: tuple[Member, ...]
+    members: tuple[BtrfsDevice, ...]
 
 
-def read_geometry(descriptor: int) -> Geometry:
+def read_geometry(descriptor: int) -> BtrfsGeometry:
     """Its devices and block sizes. OSError when it does not answer."""
     buffer = bytearray(1024)
     fcntl.ioctl(descriptor, _FS_INFO, buffer)
     highest, _, _, node, sector, _ = _FS.unpack_from(buffer)
     members = [_member(descriptor, number) for number in range(1, highest + 1)]
-    return Geometry(node, sector, tuple(each for each in members if each))
+    return BtrfsGeometry(node, sector, tuple(each for each in members if each))
 
 
-def _member(descriptor: int, number: int) -> Member | None:
+def _member(descriptor: int, number: int) -> BtrfsDevice | None:
     buffer = bytearray(struct.pack("=Q", number)) + bytearray(4088)
     try:
         fcntl.ioctl(descriptor, _DEV_INFO, buffer)
@@ -52,10 +52,10 @@ def _member(descriptor: int, number: int) -> Member | None:
         return None  # the number of a device that was removed
     found, _, _, size = _DEVICE.unpack_from(buffer)
     path = bytes(buffer[_PATH_AT:]).partition(b"\0")[0]
-    return Member(found, size, path.decode(errors="replace"))
+    return BtrfsDevice(found, size, path.decode(errors="replace"))
 
 
-def tree(descriptor: int, number: int) -> Iterator[btrfs.Item]:
+def tree(descriptor: int, number: int) -> Iterator[btrfs.TreeItem]:
     """All items of a tree, in order. Needs CAP_SYS_ADMIN; FileNotFoundError where there is no such tree."""
     low = (0, 0, 0)
     while True:

@@ -32,7 +32,7 @@ def read_free(name: str) -> tuple[int, Extents, tuple[str, ...]]:
     return geometry.block_bytes, found, tuple(notes)
 
 
-def _geometry(node: Path) -> f2fs.Geometry:
+def _geometry(node: Path) -> f2fs.F2fsGeometry:
     descriptor = os.open(node, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return f2fs.superblock(os.pread(descriptor, f2fs.SUPERBLOCK_BYTES, f2fs.SUPERBLOCK_AT))

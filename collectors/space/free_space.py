@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.collectors.space.btrfs import Geometry, read_geometry, tree
+from opwatch.collectors.space.btrfs import BtrfsGeometry, read_geometry, tree
 from opwatch.collectors.space.f2fs import read_free
 from opwatch.collectors.space.mount_handle import opened
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
@@ -85,7 +85,7 @@ def _explained(error: OSError, mount: Mount) -> OpwatchError:
     return OpwatchError(f"{mount.point}: the free space cannot be read: {error.strerror}")
 
 
-def _answers(descriptor: int, main: Number, window: tuple[int, int] | None) -> Iterator[fsmap.Answer]:
+def _answers(descriptor: int, main: Number, window: tuple[int, int] | None) -> Iterator[fsmap.FsmapAnswer]:
     resume, highest = None, None
     if window:
         resume, highest = (fsmap.key(main, at) for at in window)
@@ -154,7 +154,7 @@ def read_chunks(descriptor: int) -> list[btrfs.Chunk]:
         return [btrfs.chunk(item) for item in items]
 
 
-def _free_in_chunks(descriptor: int, chunks: list[btrfs.Chunk], geometry: Geometry) -> Extents:
+def _free_in_chunks(descriptor: int, chunks: list[btrfs.Chunk], geometry: BtrfsGeometry) -> Extents:
     try:
         items = list(tree(descriptor, btrfs.FREE_SPACE_TREE))
     except FileNotFoundError:  # made without one: what the extent tree does not name is free

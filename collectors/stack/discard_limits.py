@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from opwatch.host.device import BlockDevice
-from opwatch.trim.stack.limits import Limits
+from opwatch.trim.stack.limits import QueueLimits
 
 
-def limits_of(device: BlockDevice) -> Limits:
+def limits_of(device: BlockDevice) -> QueueLimits:
     """The discard limits that the kernel applies: those of the whole disk, with a partition's alignment."""
     disk = device.disk
 
@@ -14,7 +14,7 @@ def limits_of(device: BlockDevice) -> Limits:
         value = of.number(path)
         return None if value is None or value < 0 else value
 
-    return Limits(
+    return QueueLimits(
         number(disk, "queue/discard_granularity"),
         number(device, "discard_alignment"),
         number(disk, "queue/discard_max_bytes"),

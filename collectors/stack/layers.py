@@ -21,7 +21,7 @@ from opwatch.host.usage import Mount, Usage, mount_of, read_usage
 from opwatch.trim.stack.layers import Fact, Kind, Layer, Stack
 
 if TYPE_CHECKING:
-    from opwatch.trim.stack.dmtable import Target
+    from opwatch.trim.stack.dmtable import DmTarget
 
 # What a dm device is by its uuid, where its table may not be read.
 _BY_UUID = {"dm-crypt": "crypt", "dm-verity": "verity", "dm-integrity": "integrity", "dm-mpath": "multipath"}
@@ -31,14 +31,14 @@ _KINDS = {"crypt": Kind.CRYPT, "thin": Kind.THIN, "thin-pool": Kind.THIN_POOL}
 class DmSource(Protocol):
     """Where tables and status lines come from. OpwatchError when they may not be read."""
 
-    def table(self, dev: tuple[int, int]) -> list[Target]: ...
-    def status(self, dev: tuple[int, int]) -> list[Target]: ...
+    def table(self, dev: tuple[int, int]) -> list[DmTarget]: ...
+    def status(self, dev: tuple[int, int]) -> list[DmTarget]: ...
 
 
 class Dmsetup:
     """Those of the kernel. By dmsetup, for it keeps the keys of dm-crypt to itself."""
 
-    def _ask(self, verb: str, dev: tuple[int, int], *options: str) -> list[Target]:
+    def _ask(self, verb: str, dev: tuple[int, int], *options: str) -> list[DmTarget]:
         # Nothing else here needs these.
         from opwatch.host.process import run_tool
         from opwatch.trim.stack import dmtable
@@ -47,10 +47,10 @@ class Dmsetup:
             raise OpwatchError("device-mapper tables are for root only")
         return dmtable.parse(run_tool(["dmsetup", verb, *options, "-j", str(dev[0]), "-m", str(dev[1])]))
 
-    def table(self, dev: tuple[int, int]) -> list[Target]:
+    def table(self, dev: tuple[int, int]) -> list[DmTarget]:
         return self._ask("table", dev)
 
-    def status(self, dev: tuple[int, int]) -> list[Target]:
+    def status(self, dev: tuple[int, int]) -> list[DmTarget]:
         # Without it the status of a thin pool writes its metadata out.
         return self._ask("status", dev, "--noflush")
 
@@ -112,7 +112,7 @@ class LayerReader:
 
     def _layer(self, device: BlockDevice) -> Layer:
         facts, kind = _Facts(), device.kind()
-        table: list[Target] = []
+        table: list[DmTarget] = []
         target, below = None, tuple(device.below())
         if device.is_partition:
             found, below = Kind.PARTITION, (device.disk.name,)
@@ -150,7 +150,7 @@ class LayerReader:
             unknown=facts.unknown,
         )
 
-    def _dm_table(self, device: BlockDevice, kind: str, facts: _Facts) -> tuple[list[Target], str | None]:
+    def _dm_table(self, device: BlockDevice, kind: str, facts: _Facts) -> tuple[list[DmTarget], str | None]:
         """The table, and the name of its target; several targets are joined by a plus."""
         try:
             table = self._dm.table(device.dev)
@@ -171,7 +171,7 @@ class LayerReader:
         pools = [(each.attribute("dm/uuid") or "").endswith("-tpool") for each in lowers]
         return "thin" if any(pools) and not uuid.endswith("-pool") else None
 
-    def _dm_facts(self, device: BlockDevice, kind: Kind, table: list[Target], facts: _Facts) -> None:
+    def _dm_facts(self, device: BlockDevice, kind: Kind, table: list[DmTarget], facts: _Facts) -> None:
         flags = {flag for target in table for flag in target.flags}
         if kind is Kind.CRYPT:
             # The limit is not 0 exactly when the table has the flag.
@@ -202,7 +202,7 @@ class LayerReader:
         facts.put("discards", pool.discards)
         facts.put("needs_check", pool.needs_check)
 
-    def _dm_status(self, device: BlockDevice, facts: _Facts, fact: str) -> Target | None:
+    def _dm_status(self, device: BlockDevice, facts: _Facts, fact: str) -> DmTarget | None:
         """Its one status line; None, and the reason beside the fact that was to be had from it."""
         try:
             [status] = self._dm.status(device.dev)
@@ -211,7 +211,7 @@ class LayerReader:
             return None
         return status
 
-    def _raid_facts(self, device: BlockDevice, target: Target, facts: _Facts) -> None:
+    def _raid_facts(self, device: BlockDevice, target: DmTarget, facts: _Facts) -> None:
         """Of md in device mapper, by the names of md's own arrays."""
         from opwatch.trim.stack import dmtable
 

@@ -23,7 +23,7 @@ from opwatch.host.usage import Mount
 from opwatch.trim.space.remap import Landing, still
 from opwatch.trim.stack.layers import Stack
 from opwatch.trim.stale.estimate import Share, estimate
-from opwatch.trim.stale.sampling import Blocks, Counted, sample
+from opwatch.trim.stale.sampling import BatchCount, Blocks, sample
 from opwatch.trim.stale.sentinel import BLOCK, Seen, verdict
 from opwatch.trim.stale.stale import Calibration, Count, Mapped, calibrate
 
@@ -42,7 +42,7 @@ _F2FS_FILES_TRIMS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StaleQuestion:
     """How to measure. `sentinel`: whether a file is written and its place trimmed to calibrate; None leaves
     btrfs alone, where no small part can be trimmed by itself."""
 
@@ -54,7 +54,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Drive:
+class ReadDevice:
     """A device that was read, and what it reads as when trimmed."""
 
     landing: Landing
@@ -69,11 +69,11 @@ class Drive:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StaleJudgement:
     """What was seen. `share` is of the free space of the drives that can be judged, `judged_bytes` of it;
     it has no samples when none can."""
 
-    drives: tuple[Drive, ...]
+    drives: tuple[ReadDevice, ...]
     unit_bytes: int
     free_bytes: int
     judged_bytes: int
@@ -95,7 +95,7 @@ class _Space:
         self.blocks = blocks or Blocks([each.extents for each in found], unit)
         self.seen: dict[int, Seen] = {}
 
-    def read(self, disks: Sequence[RawDisk], numbers: list[int]) -> Counted:
+    def read(self, disks: Sequence[RawDisk], numbers: list[int]) -> BatchCount:
         """Look at these blocks. What is no data by any calibration is counted as not held."""
         numbers = sorted(numbers)
         for index, disk in enumerate(disks):
@@ -109,7 +109,7 @@ class _Space:
             raise OpwatchError(
                 f"{names}: none of {len(numbers)} blocks could be read; is the drive still there?"
             )
-        return Counted(found[Seen.OTHER], len(numbers) - found[Seen.UNREADABLE])
+        return BatchCount(found[Seen.OTHER], len(numbers) - found[Seen.UNREADABLE])
 
     def _class(self, data: bytes | None) -> Seen:
         if data is None:
@@ -132,10 +132,10 @@ class _Space:
         return Counter(seen for number, seen in self.seen.items() if self.blocks[number].landing == landing)
 
 
-class Measurement:
+class StaleMeasurement:
     """One estimate: of a mounted file system, or of a device that nothing is on."""
 
-    def __init__(self, stack: Stack, mount: Mount | None, asked: Asked, devices: Devices) -> None:
+    def __init__(self, stack: Stack, mount: Mount | None, asked: StaleQuestion, devices: Devices) -> None:
         self._stack = stack
         self._mount = mount
         self._asked = asked
@@ -148,13 +148,13 @@ class Measurement:
             if (device := devices.by_name(leaf.device))
         }
 
-    def run(self) -> Found:
+    def run(self) -> StaleJudgement:
         """The blocks are read first and the drive is calibrated then, because most file systems trim more
         than the range they are asked to."""
         with opened(self._mount) if self._mount else contextlib.nullcontext():
             return self._run()
 
-    def _run(self) -> Found:
+    def _run(self) -> StaleJudgement:
         begin = time.monotonic()
         space = _Space(self._free(settled=True), self._unit())
         if not len(space.blocks):
@@ -212,10 +212,10 @@ class Measurement:
             raise OpwatchError(f"{name} is gone")
         return device
 
-    def _drive(self, landing: Landing, calibration: Calibration) -> Drive:
+    def _drive(self, landing: Landing, calibration: Calibration) -> ReadDevice:
         size, offset = granule_of(self._stack.layer(landing.device))
         whole = landing.extents.granules(size, offset).total
-        return Drive(
+        return ReadDevice(
             landing,
             self._device(landing.device).size_bytes,
             size,
@@ -307,8 +307,8 @@ class Measurement:
         return None
 
     def _found(
-        self, space: _Space, drives: list[Drive], taken: int, count: Count | None, seconds: float
-    ) -> Found:
+        self, space: _Space, drives: list[ReadDevice], taken: int, count: Count | None, seconds: float
+    ) -> StaleJudgement:
         held = samples = judged_bytes = unreadable = 0
         for index, drive in enumerate(drives):
             tally = space.tally(index)
@@ -321,7 +321,7 @@ class Measurement:
             judged_bytes += drive.landing.extents.total
         units = judged_bytes // space.unit
         every = len(space.seen) + taken >= len(space.blocks)
-        return Found(
+        return StaleJudgement(
             tuple(drives),
             space.unit,
             sum(each.extents.total for each in space.landings),

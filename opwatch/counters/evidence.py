@@ -11,7 +11,7 @@ from opwatch.counters.decode.identify import Namespace
 from opwatch.counters.decode.ocp import BootLog, CloudLog
 from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.decode.vendor_page import Item
-from opwatch.counters.reading import Drive
+from opwatch.counters.reading import DriveFacts
 from opwatch.errors import UsageError
 
 
@@ -77,7 +77,7 @@ class VendorPage:
 class Evidence:
     """None, or empty, for what was not read. `failures` says what could not be, and why."""
 
-    drive: Drive = field(default_factory=Drive)
+    drive: DriveFacts = field(default_factory=DriveFacts)
     smart: SmartLog | None = None
     endurance: EnduranceGroup | None = None
     fdp: FdpStatistics | None = None
@@ -122,12 +122,14 @@ def _filled(ours: Any, theirs: Any, what: str) -> Any:  # noqa: ANN401
 _RECORDS = ("smart", "endurance", "fdp", "ocp", "boot", "namespace", "scsi")
 
 
-def same_drive(ours: Drive, theirs: Drive) -> Drive:
+def same_drive(ours: DriveFacts, theirs: DriveFacts) -> DriveFacts:
     """Both, where they do not contradict each other; UsageError where they do."""
     for name in ("protocol", "serial", "model", "firmware"):
         _one(getattr(ours, name), getattr(theirs, name), f"the drive's {name}")
     missing = {
-        each.name: getattr(theirs, each.name) for each in fields(Drive) if getattr(ours, each.name) is None
+        each.name: getattr(theirs, each.name)
+        for each in fields(DriveFacts)
+        if getattr(ours, each.name) is None
     }
     return replace(ours, **missing)
 

@@ -16,7 +16,7 @@ class Proof(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CounterReading:
     """`value` and `quantum` are in `unit`. A value that is not proven is None, and `reason` says why."""
 
     value: int | None
@@ -28,22 +28,22 @@ class Reading:
     caveat: str | None = None
     refresh_s: int | None = None
 
-    def refused(self, reason: str) -> Reading:
+    def refused(self, reason: str) -> CounterReading:
         """The same counter without its number."""
         return replace(self, value=None, reason=reason, proof=Proof.CANDIDATE)
 
-    def noted(self, caveat: str) -> Reading:
+    def noted(self, caveat: str) -> CounterReading:
         """The same with one more caveat."""
         return replace(self, caveat=f"{self.caveat}; {caveat}" if self.caveat else caveat)
 
 
-def unknown(reason: str, unit: str = "bytes", source: str = "none") -> Reading:
+def unknown(reason: str, unit: str = "bytes", source: str = "none") -> CounterReading:
     """A counter of which nothing is known but why."""
-    return Reading(None, unit, 0, source, Proof.CANDIDATE, reason)
+    return CounterReading(None, unit, 0, source, Proof.CANDIDATE, reason)
 
 
 @dataclass(frozen=True, slots=True)
-class Drive:
+class DriveFacts:
     """What a drive says it is. None for what was not told."""
 
     protocol: str | None = None
@@ -63,7 +63,7 @@ class Drive:
 class Report:
     """Everything about one drive. `others` are further counters of the same quantity, by its name."""
 
-    drive: Drive
-    readings: dict[str, Reading]
-    others: dict[str, list[Reading]] = field(default_factory=dict)
+    drive: DriveFacts
+    readings: dict[str, CounterReading]
+    others: dict[str, list[CounterReading]] = field(default_factory=dict)
     failures: tuple[str, ...] = ()

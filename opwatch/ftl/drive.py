@@ -97,7 +97,7 @@ class Workload:
         self.trims += state[3]
 
 
-class Interval(NamedTuple):
+class ServiceBucket(NamedTuple):
     """struct ow_service_bucket."""
 
     ios: int
@@ -117,7 +117,7 @@ class TimedRun:
     """A closed loop's result: one entry an interval, and the latencies of all of it."""
 
     interval_ns: int
-    intervals: tuple[Interval, ...]
+    intervals: tuple[ServiceBucket, ...]
     latency_slots: tuple[int, ...]
 
     def iops(self) -> Iterator[float]:
@@ -205,7 +205,7 @@ class Drive:
         load.advance(state)
         return TimedRun(
             interval_ns,
-            tuple(Interval(*values) for values in _INTERVAL.iter_unpack(intervals)),
+            tuple(ServiceBucket(*values) for values in _INTERVAL.iter_unpack(intervals)),
             _SLOTS.unpack(slots),
         )
 

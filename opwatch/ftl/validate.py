@@ -31,7 +31,7 @@ class Case:
     trim_ratio: float = 0.0
 
 
-class Outcome(NamedTuple):
+class SimulatedAmplification(NamedTuple):
     """The measured amplification, and its standard error from batch means."""
 
     case: Case
@@ -143,7 +143,7 @@ def run(
     drive_writes: float = 10.0,
     seed: int = 1,
     progress: Callable[[float], None] | None = None,
-) -> Outcome:
+) -> SimulatedAmplification:
     """Half the writes to settle, the other half measured in batches."""
     drive, load = make(case, user_pages, seed)
     requests = int(user_pages * drive_writes / (1.0 - case.trim_ratio))
@@ -158,4 +158,4 @@ def run(
     mean = sum(parts) / len(parts)
     variance = sum((part - mean) ** 2 for part in parts) / (len(parts) - 1)
     host = readings[-1]["host_write_bytes"] - readings[0]["host_write_bytes"]
-    return Outcome(case, mean, math.sqrt(variance / len(parts)), host // _PAGE)
+    return SimulatedAmplification(case, mean, math.sqrt(variance / len(parts)), host // _PAGE)

@@ -70,7 +70,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class DriveIdentity:
     """Which drive it is, and how it is connected."""
 
     model: str | None
@@ -115,7 +115,7 @@ class Details:
     mounts: tuple[Mount, ...]
     swap: bool
     member_of: str | None
-    identity: Identity
+    identity: DriveIdentity
     limits: Limits
     queue: Queue
     tracing: Tracing
@@ -224,14 +224,14 @@ def _drivers(disk: BlockDevice) -> tuple[str, ...]:
     return tuple(found)
 
 
-def read_identity(devices: Devices, device: BlockDevice) -> Identity:
+def read_identity(devices: Devices, device: BlockDevice) -> DriveIdentity:
     """Of the whole disk. A multipath head has its drivers and its transport from its first path."""
     disk = device.disk
     vendor = _text(disk, "device/vendor")
     if vendor and vendor.startswith("0x"):
         vendor = None  # a number of a bus, not a maker
     below = next(iter(devices.paths(disk)), disk)
-    return Identity(
+    return DriveIdentity(
         model=_text(disk, "device/model", "device/name"),
         vendor=vendor,
         serial=_text(disk, "serial", "device/serial") or unit_serial(disk.raw("device/vpd_pg80") or b""),

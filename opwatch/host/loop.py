@@ -60,7 +60,7 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class LoopIdentity:
     """What tells one life of a loop device from every other: its number is used again and again."""
 
     dev: tuple[int, int]
@@ -127,12 +127,12 @@ class LoopDevice:
             raise OpwatchError(f"{self.node} has been closed")
         return self._descriptor
 
-    def _now(self) -> Identity:
+    def _now(self) -> LoopIdentity:
         number = os.fstat(self.fileno()).st_rdev
         backing = backing_of(self.fileno())
         if backing is None:
             raise OpwatchError(f"{self.node} has no file behind it")
-        return Identity((os.major(number), os.minor(number)), backing, diskseq(self.fileno()))
+        return LoopIdentity((os.major(number), os.minor(number)), backing, diskseq(self.fileno()))
 
     def require_same(self) -> None:
         """RefusedError when this is not the disk that was opened, or its node is another device's."""

@@ -66,14 +66,14 @@ def version(text: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ToolAnswer:
     """What a tool printed, or why it could not be asked."""
 
     text: str
     failure: str | None = None
 
 
-def judge(tool: Tool, path: str | None, answer: Answer | None) -> Check:
+def judge(tool: Tool, path: str | None, answer: ToolAnswer | None) -> Check:
     """`answer` is what the tool said when asked for its version, None when it was not. Pure."""
     install = f"sudo apt-get install {tool.package}"
     if not path:
@@ -91,7 +91,7 @@ def judge(tool: Tool, path: str | None, answer: Answer | None) -> Check:
     return ok(tool.name, told)
 
 
-def _ask(path: str, arguments: Sequence[str]) -> Answer:
+def _ask(path: str, arguments: Sequence[str]) -> ToolAnswer:
     try:
         done = subprocess.run(
             [path, *arguments],
@@ -102,12 +102,12 @@ def _ask(path: str, arguments: Sequence[str]) -> Answer:
             env=os.environ | {"LC_ALL": "C"},
         )
     except subprocess.TimeoutExpired:
-        return Answer("", f"no answer within {TIMEOUT_S} s")
+        return ToolAnswer("", f"no answer within {TIMEOUT_S} s")
     except OSError as error:
-        return Answer("", error.strerror or str(error))
+        return ToolAnswer("", error.strerror or str(error))
     if done.returncode:
-        return Answer("", f"{' '.join(arguments)} failed with status {done.returncode}")
-    return Answer((done.stdout or done.stderr).decode(errors="replace"))
+        return ToolAnswer("", f"{' '.join(arguments)} failed with status {done.returncode}")
+    return ToolAnswer((done.stdout or done.stderr).decode(errors="replace"))
 
 
 def check_tools(machine: str | None = None) -> list[Check]:

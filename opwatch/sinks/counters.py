@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opwatch import units
-from opwatch.counters.reading import Reading, Report
+from opwatch.counters.reading import CounterReading, Report
 from opwatch.sinks import SCHEMA
 from opwatch.sinks.terminal import COLUMNS
 
@@ -16,7 +16,7 @@ _WIDTHS = (21, 11, 9, 11)
 _UNITS = {"percent": "%", "celsius": "C", "hours": "h"}
 
 
-def reading_document(reading: Reading, age_s: float | None) -> dict[str, Any]:
+def reading_document(reading: CounterReading, age_s: float | None) -> dict[str, Any]:
     """One counter. Bytes are `bytes` and `quantum_bytes`, all else `value` and `quantum`."""
     in_bytes = reading.unit == "bytes"
     return {
@@ -57,7 +57,7 @@ def document(report: Report, age_s: float | None) -> dict[str, Any]:
     return found
 
 
-def _value(reading: Reading) -> str:
+def _value(reading: CounterReading) -> str:
     if reading.value is None:
         return "-"
     if reading.unit == "bytes":
@@ -66,7 +66,7 @@ def _value(reading: Reading) -> str:
     return f"{shown} {_UNITS.get(reading.unit, '')}".rstrip()
 
 
-def _rows(name: str, reading: Reading) -> list[str]:
+def _rows(name: str, reading: CounterReading) -> list[str]:
     step = units.capacity(reading.quantum) if reading.unit == "bytes" and reading.value is not None else "-"
     proof = reading.proof.value if reading.value is not None else "-"
     cells = (name, _value(reading), step, proof)

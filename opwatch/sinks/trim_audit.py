@@ -11,7 +11,7 @@ from opwatch import units
 from opwatch.sinks import SCHEMA
 from opwatch.sinks.terminal import COLUMNS, Writer
 from opwatch.trim.audit.accounts import Told
-from opwatch.trim.audit.audit import ALL, MEANING, Audit, Evidence, ReadBack, Row
+from opwatch.trim.audit.audit import ALL, MEANING, Audit, AuditEvidence, ReadBack, Row
 from opwatch.trim.audit.flow import Origin, Trace, Who
 from opwatch.trim.audit.kernel_log import of_device
 from opwatch.trim.space.lba_status import SentinelMap
@@ -230,7 +230,7 @@ def _trace(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _evidence(evidence: Evidence) -> dict[str, Any]:
+def _evidence(evidence: AuditEvidence) -> dict[str, Any]:
     """What the result is made of."""
     disks = {layer.device[:16] for layer in evidence.before.layers}
     return {

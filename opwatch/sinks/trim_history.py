@@ -94,7 +94,7 @@ def write_recorded(found: Recorded, out: TextIO, *, as_json: bool) -> None:
     Writer(out).lines(_recorded_lines(found))
 
 
-class Remembered(Protocol):
+class ShownHistory(Protocol):
     """A history as it can be believed at a moment."""
 
     @property
@@ -107,7 +107,7 @@ class Remembered(Protocol):
     def notes(self) -> tuple[str, ...]: ...
 
 
-class Part(Free, Protocol):
+class ShownPart(Free, Protocol):
     """Free space on one device, and what is remembered of it."""
 
     @property
@@ -115,7 +115,7 @@ class Part(Free, Protocol):
     @property
     def unknown_bytes(self) -> int: ...
     @property
-    def remembered(self) -> Remembered | None: ...
+    def remembered(self) -> ShownHistory | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class HistoryReport:
     subject: str
     filesystem: str | None
     seconds: float
-    parts: Sequence[Part]
+    parts: Sequence[ShownPart]
     stale: Bounds
     spare: Spare | None
     spare_reason: str | None
@@ -141,7 +141,7 @@ class HistoryReport:
         return sum(part.unknown_bytes for part in self.parts)
 
 
-def _part_document(part: Part) -> dict[str, Any]:
+def _part_document(part: ShownPart) -> dict[str, Any]:
     found = part.remembered
     return {
         "device": part.landing.device,
@@ -179,7 +179,7 @@ def _share(part: float, whole: int) -> str:
     return f"{100 * part / whole:.2f} % of it" if whole else "there is no free space"
 
 
-def _part_rows(part: Part) -> Iterator[str]:
+def _part_rows(part: ShownPart) -> Iterator[str]:
     found = part.remembered
     where = part.landing.device
     if found is None:

@@ -27,7 +27,7 @@ class Free(Protocol):
     def untrimmable_bytes(self) -> int: ...
 
 
-class Drive(Free, Protocol):
+class ShownDrive(Free, Protocol):
     """A device that was read."""
 
     @property
@@ -37,7 +37,7 @@ class Drive(Free, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class StaleReport:
     """All that is said. `stale` is None, with the reason, when no drive can be judged by reading."""
 
     subject: str
@@ -48,7 +48,7 @@ class Report:
     unit_bytes: int
     free_bytes: int
     judged_bytes: int
-    drives: tuple[Drive, ...]
+    drives: tuple[ShownDrive, ...]
     share: Share
     taken: int
     unreadable: int
@@ -76,7 +76,7 @@ def in_bytes(found: Bounds | None) -> dict[str, int | None] | None:
     return {"value": value, "low": round(found.low), "high": round(found.high)}
 
 
-def _drive_document(drive: Drive) -> dict[str, Any]:
+def _drive_document(drive: ShownDrive) -> dict[str, Any]:
     return {
         "device": drive.landing.device,
         "free_bytes": drive.landing.extents.total,
@@ -103,7 +103,7 @@ def spare_document(spare: Spare | None, reason: str | None, source: str | None) 
     }
 
 
-def document(report: Report) -> dict[str, Any]:
+def document(report: StaleReport) -> dict[str, Any]:
     """The report as one JSON document."""
     spare, share = report.spare, report.share
     return {
@@ -169,7 +169,7 @@ def _between(found: Bounds, shown: str, scale: float = 1.0) -> str:
     return f"{format(found.value * scale, shown)} ({low} to {high})"
 
 
-def _stale_rows(report: Report) -> Iterator[str]:
+def _stale_rows(report: StaleReport) -> Iterator[str]:
     if report.stale is None:
         yield from row("stale", f"unknown: {report.reason}")
         return
@@ -205,7 +205,7 @@ def spare_rows(spare: Spare | None, reason: str | None, source: str | None) -> I
         yield from row(f"WAF {name}", f"{words}, of uniform random writes")
 
 
-def _drive_rows(drive: Drive) -> Iterator[str]:
+def _drive_rows(drive: ShownDrive) -> Iterator[str]:
     landing = drive.landing
     where = f"{landing.device}, below its encryption" if landing.encrypted else landing.device
     yield from row("read at", f"{where}; {landing.stopped}" if landing.stopped else where)
@@ -214,7 +214,7 @@ def _drive_rows(drive: Drive) -> Iterator[str]:
     yield from untrimmable_rows(drive)
 
 
-def lines(report: Report) -> list[str]:
+def lines(report: StaleReport) -> list[str]:
     """The report in 80 columns."""
     found = heading(report.subject, report.filesystem)
     extents = sum(len(drive.landing.extents) for drive in report.drives)

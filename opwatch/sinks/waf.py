@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opwatch import units
-from opwatch.counters.reading import Drive
+from opwatch.counters.reading import DriveFacts
 from opwatch.sinks import SCHEMA
 from opwatch.sinks.folding import folded
 from opwatch.waf.measure import Background, Measured, Stretch
@@ -23,7 +23,7 @@ class Outcome:
 
     device: str
     origin: str
-    drive: Drive
+    drive: DriveFacts
     measured: Measured
     parts: Mapping[str, int] = field(default_factory=dict)
     failures: Sequence[str] = ()

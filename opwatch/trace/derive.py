@@ -9,8 +9,8 @@ from opwatch.trace.hist import Histogram
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
 
-# blk_status_t as the newest kernels number it: status_of() of bpf/lib/op.h turns older numbers into these. The
-# kernel has them as macros, so BTF cannot tell them.
+# blk_status_t as the newest kernels number it: status_of() of bpf/lib/op.h turns older numbers into
+# these. The kernel has them as macros, so BTF cannot tell them.
 STATUS_NAMES = {
     1: "not supported",
     2: "timeout",

@@ -1,7 +1,7 @@
 """Log-linear histograms: where a value falls, what a slot can hold, and quantiles with their bounds.
 
-The kernel half is `hist_slot()` in bpf/lib/hist.h. With `bits` = p a slot is at most 1/2^p of its value wide, so
-the middle of a slot is at most 1/2^(p+1) away from any value in it: 1.56 % for latency (p = 5).
+The kernel half is `hist_slot()` in bpf/lib/hist.h. With `bits` = p a slot is at most 1/2^p of its value
+wide, so the middle of a slot is at most 1/2^(p+1) away from any value in it: 1.56 % for latency (p = 5).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from opwatch.units import capacity
 from opwatch.waf.hostside import PLACEMENT, HostSide, Periods, host_growth, page_of
-from opwatch.waf.span import Amplification, Interval, Span, Split, amplify, closest, split
+from opwatch.waf.span import Amplification, IntervalBytes, Span, Split, amplify, closest, split
 from opwatch.waf.trail import LONGEST_NS, ODDS, Mark, Moment, Track, Trail
 
 # A stretch that holds all of the command is taken up to this error before a shorter one with a smaller error.
@@ -326,7 +326,7 @@ class Measurement:
         fits = [split(list(self._intervals(first, share))) for share in (0.0, 0.5, 1.0)]
         return closest(fits)
 
-    def _intervals(self, first: Stretch, share: float) -> Iterator[Interval]:
+    def _intervals(self, first: Stretch, share: float) -> Iterator[IntervalBytes]:
         """Between changes of the counter, so far apart that little of the host's bytes is uncertain."""
         track, period = first.track, self._periods(first.track)
         moments = self._trail.moments
@@ -351,7 +351,7 @@ class Measurement:
             grown = int(mark.value.low - last.value.low)
             written = mark.written.at(share) - last.written.at(share)
             likely = int(min(max(written, host.low), host.high))
-            yield Interval(likely, grown, seconds, track.quantum - 1 + int(ratio * host.error))
+            yield IntervalBytes(likely, grown, seconds, track.quantum - 1 + int(ratio * host.error))
             last = mark
 
 

@@ -95,7 +95,7 @@ def amplify(nand: Span, host: Span, target: float = 0.01) -> Amplification:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class IntervalBytes:
     """Bytes and seconds of one of many intervals, with the error of its NAND bytes."""
 
     host_bytes: int
@@ -121,7 +121,7 @@ MIN_INTERVALS = 8
 _CLOSE = 4.0
 
 
-def split(intervals: Sequence[Interval]) -> Split:
+def split(intervals: Sequence[IntervalBytes]) -> Split:
     """What the host caused, and what the drive does anyway. Needs intervals of different rates."""
     count = len(intervals)
     if count < MIN_INTERVALS:

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from opwatch.counters.reading import Reading
+from opwatch.counters.reading import CounterReading
 from opwatch.waf.span import Span
 
 # The longest that the OCP specification allows a page to be old, and a tenth more.
@@ -41,8 +41,8 @@ class Poll:
     before: int | None
     after: int | None
     flying: int = 0
-    host: Sequence[Reading] = ()
-    nand: Sequence[Reading] = ()
+    host: Sequence[CounterReading] = ()
+    nand: Sequence[CounterReading] = ()
     shutdowns: Mapping[str, int] = field(default_factory=dict)
     parts: Mapping[str, int] = field(default_factory=dict)
 
@@ -83,7 +83,7 @@ class Mark:
 class Track:
     """One counter, poll by poll, with its wraps undone. `lost` says why it cannot be followed any more."""
 
-    def __init__(self, reading: Reading, moments: Sequence[Moment]) -> None:
+    def __init__(self, reading: CounterReading, moments: Sequence[Moment]) -> None:
         self.source = reading.source
         self.quantum = max(reading.quantum, 1)
         self.lost: str | None = None

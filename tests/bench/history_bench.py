@@ -19,9 +19,9 @@ from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.commands.overhead import program_statistics
 from opwatch.trim.history import journal
-from opwatch.trim.history.changes import RECORD, Kind, decode
+from opwatch.trim.history.changes import RECORD, ChangeKind, decode
 from opwatch.trim.history.history import History
-from opwatch.trim.history.sectormap import State
+from opwatch.trim.history.sectormap import SectorState
 from tests.kernel.support.load import writes
 
 from .figure import Figure, table
@@ -36,7 +36,7 @@ def kernel_cost(count: int = 20_011) -> Figure:
     with ScratchDisk(256 << 20) as disk, program_statistics():
         tracer = ChangeTracer(Devices().resolve(disk.node))
         writes(disk.node, count, step=0)
-        seen = sum(1 for change in decode(tracer.drain()[0]) if change[4] == Kind.WRITE)
+        seen = sum(1 for change in decode(tracer.drain()[0]) if change[4] == ChangeKind.WRITE)
         [program] = tracer.programs()
         tracer.close()
     text = f"ns, of {seen} of {program[2]} events; the kernel's timing included"
@@ -46,7 +46,7 @@ def kernel_cost(count: int = 20_011) -> Figure:
 def _changes(seed: int, blocks: int) -> bytes:
     rng = random.Random(seed)
     return b"".join(
-        RECORD.pack(rng.randrange(blocks) * BLOCK, at, at + 1, BLOCK, Kind.WRITE, 0, 0)
+        RECORD.pack(rng.randrange(blocks) * BLOCK, at, at + 1, BLOCK, ChangeKind.WRITE, 0, 0)
         for at in range(CHANGES)
     )
 
@@ -59,9 +59,9 @@ def _time(history: History, raw: bytes) -> float:
 
 def user_cost() -> tuple[Figure, Figure]:
     history, raw = History(SECTORS), _changes(1, SECTORS // BLOCK)
-    history.map.put(0, SECTORS, State.WRITTEN)
+    history.map.put(0, SECTORS, SectorState.WRITTEN)
     over = _time(history, raw)
-    history.map.put(0, SECTORS, State.TRIMMED)
+    history.map.put(0, SECTORS, SectorState.TRIMMED)
     cut = _time(history, raw)
     runs = sum(1 for _ in history.map.runs())
     return (
@@ -72,7 +72,7 @@ def user_cost() -> tuple[Figure, Figure]:
 
 def file_cost() -> tuple[Figure, Figure]:
     history = History(SECTORS)
-    history.map.put(0, SECTORS, State.TRIMMED)
+    history.map.put(0, SECTORS, SectorState.TRIMMED)
     history.apply(_changes(2, SECTORS // BLOCK))
     known = journal.load(FIXTURE.read_bytes())
     begin = time.monotonic()
@@ -90,11 +90,11 @@ def file_cost() -> tuple[Figure, Figure]:
 def fragmented_cost(changes: int = 3_000_000) -> tuple[Figure, Figure, Figure]:
     """A disk in more pieces than there is room for: writes of 2 KiB into what was trimmed, far apart."""
     history, rng = History(SECTORS), random.Random(3)
-    history.map.put(0, SECTORS, State.TRIMMED)
+    history.map.put(0, SECTORS, SectorState.TRIMMED)
     longest, batch = 0.0, 60_000
     for _ in range(changes // batch):
         raw = b"".join(
-            RECORD.pack(rng.randrange(SECTORS // BLOCK) * BLOCK, 1, 2, BLOCK // 2, Kind.WRITE, 0, 0)
+            RECORD.pack(rng.randrange(SECTORS // BLOCK) * BLOCK, 1, 2, BLOCK // 2, ChangeKind.WRITE, 0, 0)
             for _ in range(batch)
         )
         begin = time.process_time()

@@ -23,7 +23,7 @@ from opwatch.counters.decode import identify, ocp
 from opwatch.counters.decode.vendor_page import LAYOUTS
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.prove.report import report
-from opwatch.counters.reading import Drive, Proof
+from opwatch.counters.reading import DriveFacts, Proof
 from opwatch.sinks.counters import document, lines
 
 from .rules import refused_or_sound
@@ -91,7 +91,8 @@ class Fuzz:
         found = page_evidence(chance.choice(_LIDS), cut)
         model = chance.choice(_MODELS)
         return replace(
-            found, drive=Drive(protocol="nvme", model=model, capacity_bytes=chance.choice((None, 10**12)))
+            found,
+            drive=DriveFacts(protocol="nvme", model=model, capacity_bytes=chance.choice((None, 10**12))),
         )
 
     def _bytes(self, line: bytes) -> bytes:

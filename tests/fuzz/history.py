@@ -17,7 +17,7 @@ from pathlib import Path
 from opwatch.trim.history import journal
 from opwatch.trim.history.changes import RECORD
 from opwatch.trim.history.history import History
-from opwatch.trim.history.sectormap import SectorMap, State
+from opwatch.trim.history.sectormap import SectorMap, SectorState
 from tests.fuzz.rules import BOUND
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "trim" / "disk.history"
@@ -56,7 +56,7 @@ def check_map(map_: SectorMap) -> None:
     at = 0
     for start, end, state in map_.runs():
         assert start == at < end
-        assert state in State.__members__.values()
+        assert state in SectorState.__members__.values()
         at = end
     assert at == map_.sectors
 

@@ -95,7 +95,7 @@ class Fuzz:
         said = list(kernel_log.about(found, ["sda", "ata3", "253:2"], ["8:0"]))
         assert len(said) <= len(found)
 
-    def _items(self, name: str) -> list[btrfs.Item]:
+    def _items(self, name: str) -> list[btrfs.TreeItem]:
         raw = self._trees[name]
         return list(
             btrfs.items(self._damaged(raw) if self._random.random() < 0.5 else raw, self._counts[name])

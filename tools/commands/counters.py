@@ -12,7 +12,7 @@ from typing import TextIO
 from opwatch.collectors.firmware.counting import Counting
 from opwatch.counters.catalogue.families import Catalogue, load_catalogue
 from opwatch.counters.prove.report import report
-from opwatch.counters.reading import Proof, Reading, Report
+from opwatch.counters.reading import CounterReading, Proof, Report
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import SECTOR, Devices
 from opwatch.sinks.counters import document, lines
@@ -52,13 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
 
 
-def kernel_written(counting: Counting) -> Reading | None:
+def kernel_written(counting: Counting) -> CounterReading | None:
     """What the kernel sent to the disk since it appeared; None when sysfs does not tell."""
     name = counting.disk.name
     written = counting.written().get(name)
     if written is None:
         return None
-    return Reading(written, "bytes", SECTOR, f"/sys/block/{name}/stat, since boot", Proof.SPEC)
+    return CounterReading(written, "bytes", SECTOR, f"/sys/block/{name}/stat, since boot", Proof.SPEC)
 
 
 def read_device(devices: Devices, name: str, catalogue: Catalogue) -> tuple[Report, OpwatchError | None]:

@@ -63,7 +63,7 @@ class _Subject:
 
 
 @dataclass
-class Check:
+class CheckRun:
     """One run of the command."""
 
     minimum_bytes: int
@@ -228,7 +228,7 @@ def exit_status(outlooks: list[Outlook]) -> int:
     return NONE if all(outlook is Outlook.NOTHING for outlook in outlooks) else SOME
 
 
-def _subjects(run: Check, args: argparse.Namespace) -> list[_Subject]:
+def _subjects(run: CheckRun, args: argparse.Namespace) -> list[_Subject]:
     if args.all and (args.paths or args.dev):
         raise UsageError("--all takes no mount and no --dev beside it")
     if not args.paths and not args.dev:
@@ -239,7 +239,7 @@ def _subjects(run: Check, args: argparse.Namespace) -> list[_Subject]:
 
 
 def run(args: argparse.Namespace) -> int:
-    work = Check(parse_size(args.minimum) if args.minimum != "0" else 0)
+    work = CheckRun(parse_size(args.minimum) if args.minimum != "0" else 0)
     subjects = _subjects(work, args)
     if not subjects:
         raise UsageError("no filesystem on a block device is mounted here; name one, or use --dev")

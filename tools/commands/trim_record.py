@@ -20,7 +20,7 @@ from opwatch.sinks.trim_history import Recorded, write_recorded
 from opwatch.tools.arguments import Once, time_between
 from opwatch.tools.waiting import End, Waiter
 from opwatch.trim.history.history import NO_ROOM
-from opwatch.trim.history.sectormap import State
+from opwatch.trim.history.sectormap import SectorState
 
 # What is still being found out at the end is waited for so long.
 _PROBE_S = 1.0
@@ -113,9 +113,9 @@ def _result(recording: Recording, path: Path, seconds: float, blind: str | None)
         seconds=seconds,
         kept=recording.kept,
         size_bytes=recording.device.size_bytes,
-        written_bytes=map_.extents(State.WRITTEN).total,
-        trimmed_bytes=map_.extents(State.TRIMMED).total,
-        unknown_bytes=map_.extents(State.UNKNOWN).total,
+        written_bytes=map_.extents(SectorState.WRITTEN).total,
+        trimmed_bytes=map_.extents(SectorState.TRIMMED).total,
+        unknown_bytes=map_.extents(SectorState.UNKNOWN).total,
         extents=sum(1 for _ in map_.runs()),
         look=look,
         missed_runs=recording.missed_runs(),

@@ -13,7 +13,12 @@ from opwatch.collectors.history.stale import Comparison, Part
 from opwatch.collectors.space.fitrim import mounted_at
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.collectors.stale.signature import signature
-from opwatch.collectors.stale.stale import Asked, Found, Measurement, simulated_physical_bytes
+from opwatch.collectors.stale.stale import (
+    StaleJudgement,
+    StaleMeasurement,
+    StaleQuestion,
+    simulated_physical_bytes,
+)
 from opwatch.drive.spec import parse_size
 from opwatch.errors import NotEnoughData, RefusedError, Unsupported, UsageError
 from opwatch.host.device import BlockDevice, Devices
@@ -21,7 +26,7 @@ from opwatch.host.privilege import require_root
 from opwatch.host.usage import Mount, Usage, read_usage
 from opwatch.sinks.terminal import data
 from opwatch.sinks.trim_history import HistoryReport, history_document, history_lines
-from opwatch.sinks.trim_stale import Report, document, lines
+from opwatch.sinks.trim_stale import StaleReport, document, lines
 from opwatch.tools.arguments import Once, time_between
 from opwatch.trim.space.remap import Landing
 from opwatch.trim.stack.layers import Stack
@@ -84,8 +89,8 @@ def _ratio(text: str, option: str, least: float, most: float) -> float:
     return ratio
 
 
-def _asked(args: argparse.Namespace) -> Asked:
-    return Asked(
+def _asked(args: argparse.Namespace) -> StaleQuestion:
+    return StaleQuestion(
         confidence=_ratio(args.confidence, "--confidence", 0.5, 0.9999),
         half_width=_ratio(args.precision, "--precision", 0.0001, 0.5),
         seconds=args.seconds,
@@ -150,7 +155,7 @@ def _require_root() -> None:
     require_root("opwatch trim stale", "it reads the drive raw and trims a file of its own", "trim stale ...")
 
 
-def _lower_bound(found: Found) -> str | None:
+def _lower_bound(found: StaleJudgement) -> str | None:
     """What a read cannot tell."""
     open_ones = [each for each in found.drives if each.judged and not each.landing.encrypted]
     if not open_ones:
@@ -160,7 +165,7 @@ def _lower_bound(found: Found) -> str | None:
     return f"data that is all {name} looks like what was trimmed"
 
 
-def _disputed(found: Found, devices: Devices) -> str | None:
+def _disputed(found: StaleJudgement, devices: Devices) -> str | None:
     """What the drive's own count has against it, if there is one drive and it counts."""
     if len(found.drives) != 1 or not found.count:
         return None
@@ -201,11 +206,11 @@ def _spare(
 def _report(
     subject: str,
     mount: Mount | None,
-    asked: Asked,
-    found: Found,
+    asked: StaleQuestion,
+    found: StaleJudgement,
     args: argparse.Namespace,
     devices: Devices,
-) -> Report:
+) -> StaleReport:
     reason = None
     if not found.judged_bytes:
         reason = "this drive cannot be judged by reading: " + "; ".join(found.drives[0].calibration.words)
@@ -227,7 +232,7 @@ def _report(
     if found.judged_bytes and found.judged_bytes < found.free_bytes:
         left = units.capacity(found.free_bytes - found.judged_bytes)
         notes.append(f"{left} of the free space lie on drives that cannot be judged, and are left out")
-    return Report(
+    return StaleReport(
         subject=subject,
         filesystem=mount.filesystem if mount else None,
         confidence=asked.confidence,
@@ -300,7 +305,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             data().lines(history_lines(told))
         return 0
-    found = Measurement(stack, mount, asked, devices).run()
+    found = StaleMeasurement(stack, mount, asked, devices).run()
     report = _report(subject, mount, asked, found, args, devices)
     if args.json:
         data().json(document(report), indent=2)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from opwatch.collectors.firmware.counting import Counting
 from opwatch.counters.catalogue.families import load_catalogue
-from opwatch.counters.reading import Drive
+from opwatch.counters.reading import DriveFacts
 from opwatch.errors import NotEnoughData, OpwatchError, Unsupported, UsageError
 from opwatch.host.device import BlockDevice, Devices, Presence
 from opwatch.sinks.terminal import Progress, data, say
@@ -296,7 +296,7 @@ def _outcome(counting: Counting, course: _Course, device: BlockDevice, args: arg
     return Outcome(
         counting.disk.name,
         device.name,
-        latest.drive if latest else Drive(name=counting.disk.name),
+        latest.drive if latest else DriveFacts(name=counting.disk.name),
         measured,
         _parts(course.trail),
         failures,

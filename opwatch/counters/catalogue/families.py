@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from opwatch.counters.decode.vendor_page import LAYOUTS
-from opwatch.counters.reading import Drive
+from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput, UsageError
 from opwatch.foreign import read_bytes
 from opwatch.settings import parse_toml
@@ -66,7 +66,7 @@ class Entry:
     statistics_wrap: bool = False
     tight: bool = False
 
-    def matches(self, drive: Drive) -> bool:
+    def matches(self, drive: DriveFacts) -> bool:
         """Whether the drive is one of these. What the entry asks for and the drive does not tell is a no."""
         if drive.protocol and drive.protocol != self.protocol:
             return False
@@ -84,7 +84,7 @@ class Catalogue:
     def __init__(self, entries: Iterable[Entry]) -> None:
         self.entries = tuple(entries)
 
-    def matching(self, drive: Drive, protocol: str) -> list[Entry]:
+    def matching(self, drive: DriveFacts, protocol: str) -> list[Entry]:
         """The entries for this drive, in the order of the files."""
         return [each for each in self.entries if each.protocol == protocol and each.matches(drive)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from opwatch.counters.catalogue.families import Catalogue, Counter, Entry
 from opwatch.counters.evidence import Attribute, Evidence
 from opwatch.counters.prove import sanity
-from opwatch.counters.reading import Proof, Reading, unknown
+from opwatch.counters.reading import CounterReading, Proof, unknown
 
 _WRAP = 1 << 32
 _RAW_BITS = 48
@@ -83,7 +83,7 @@ class AtaProof:
 
     # --- readings ---
 
-    def _sum(self, counter: Counter, entry: Entry) -> Reading:
+    def _sum(self, counter: Counter, entry: Entry) -> CounterReading:
         attributes = [self._evidence.attribute(int(term)) for term in counter.terms if term.isdigit()]
         names = " + ".join(f"{each.id} {each.name}" for each in attributes if each)
         source = f"attribute {names} x {counter.units[0]} B (catalogue: {entry.name})"
@@ -93,7 +93,7 @@ class AtaProof:
         if any(raw >= (1 << _RAW_BITS) - 1 for raw in raws):
             return unknown("an attribute is all ones: it is saturated or not supported", source=source)
         value = sum(raws) * counter.units[0]
-        return Reading(value, "bytes", counter.quantum, source, Proof.CATALOGUE, caveat=counter.caveat)
+        return CounterReading(value, "bytes", counter.quantum, source, Proof.CATALOGUE, caveat=counter.caveat)
 
     def _average_erases(self) -> float | None:
         for term in self.entry.erase if self.entry else ():
@@ -103,15 +103,15 @@ class AtaProof:
                 return float(attribute.raw)
         return None
 
-    def erase_average(self) -> Reading | None:
+    def erase_average(self) -> CounterReading | None:
         """The average erase count, where the catalogue knows the attribute."""
         average = self._average_erases()
         if average is None or self.entry is None:
             return None
         source = f"attribute {self.entry.erase[0]} (catalogue: {self.entry.name})"
-        return Reading(int(average), "erases", 1, source, Proof.CATALOGUE)
+        return CounterReading(int(average), "erases", 1, source, Proof.CATALOGUE)
 
-    def _from_attribute(self) -> Reading | None:
+    def _from_attribute(self) -> CounterReading | None:
         entry = self.entry
         if not entry or not entry.host:
             return None
@@ -148,20 +148,20 @@ class AtaProof:
             return None
         return f"{fit:.2g} times what {average:.0f} erases of the drive hold: the unit is another"
 
-    def _from_statistics(self) -> Reading | None:
+    def _from_statistics(self) -> CounterReading | None:
         statistics = self._evidence.statistics
         sectors = statistics.sectors_written if statistics else None
         if sectors is None or statistics is None:
             return None
         source = "device statistics 01h/018h, logical sectors written"
-        reading = Reading(sectors * self._lba, "bytes", self._lba, source, Proof.SPEC)
+        reading = CounterReading(sectors * self._lba, "bytes", self._lba, source, Proof.SPEC)
         if sectors >= (1 << _RAW_BITS) - 1:
             return reading.refused("all ones: saturated or not supported")
         if not sectors and statistics.write_commands != 0:
             return reading.refused("the counter is 0: nothing was written, or the drive does not count")
         return reading
 
-    def _alone(self, reading: Reading) -> Reading:
+    def _alone(self, reading: CounterReading) -> CounterReading:
         """Statistics that no attribute confirms."""
         value = reading.value or 0
         if self._wraps and value < _WRAP * self._lba:
@@ -195,9 +195,9 @@ class AtaProof:
         raws = [each.raw for each in attributes if each and each.raw and each.raw >= 1000]
         return any(abs(raw * unit - value) <= 2 * unit for raw in raws for unit in UNITS)
 
-    def _unwrapped(self, statistics: Reading) -> Reading | None:
+    def _unwrapped(self, statistics: CounterReading) -> CounterReading | None:
         """An attribute of a drive not in the catalogue that shows the statistics before they wrapped."""
-        found: list[Reading] = []
+        found: list[CounterReading] = []
         for number in (241, 246):
             attribute = self._evidence.attribute(number)
             if not attribute or attribute.raw is None or statistics.value is None:
@@ -208,10 +208,10 @@ class AtaProof:
                     return None
                 if unit <= 1 << 25 and is_wrapped(statistics.value // 512, value // 512, unit):
                     source = f"attribute {number} {attribute.name} x {unit} B"
-                    found.append(Reading(value, "bytes", unit, source, Proof.CALIBRATED))
+                    found.append(CounterReading(value, "bytes", unit, source, Proof.CALIBRATED))
         return found[0] if len(found) == 1 else None
 
-    def host(self) -> list[Reading]:
+    def host(self) -> list[CounterReading]:
         """Every source of bytes that the host wrote, the best first."""
         statistics, attribute = self._from_statistics(), self._from_attribute()
         if statistics and statistics.value is not None and attribute and attribute.value is not None:
@@ -226,9 +226,9 @@ class AtaProof:
         listed = sorted((each for each in found if each), key=lambda each: each.value is None)
         return listed or [unknown(self._why_not(), source=self._candidate())]
 
-    def _both(self, statistics: Reading, attribute: Reading) -> list[Reading]:
+    def _both(self, statistics: CounterReading, attribute: CounterReading) -> list[CounterReading]:
         theirs, ours = statistics.value or 0, attribute.value or 0
-        confirmed = Reading(
+        confirmed = CounterReading(
             ours, "bytes", attribute.quantum, attribute.source, Proof.CALIBRATED, caveat=attribute.caveat
         )
         if close(ours, theirs, attribute.quantum):
@@ -252,7 +252,7 @@ class AtaProof:
             return "no attributes and no device statistics were read"
         return "no device statistics, and no entry of the catalogue proves the unit of an attribute"
 
-    def nand(self, host: Reading) -> list[Reading]:
+    def nand(self, host: CounterReading) -> list[CounterReading]:
         """Bytes written to NAND."""
         entry = self.entry
         if entry and entry.no_nand:
@@ -275,25 +275,25 @@ class AtaProof:
         below = reading.value + reading.quantum <= host.value - host.quantum
         return [reading.noted("below the host's writes") if below else reading]
 
-    def _below(self, reading: Reading, host: Reading, entry: Entry) -> str | None:
+    def _below(self, reading: CounterReading, host: CounterReading, entry: Entry) -> str | None:
         """S6: at lifetime a drive that does not compress wrote at least what the host did."""
         value, least = reading.value or 0, (host.value or 0) * 0.98 - 2 * (reading.quantum + host.quantum)
         if entry.below_host or value >= least:
             return None
         return f"{value} bytes are less than the host wrote: it counts something else, or in another unit"
 
-    def host_read(self) -> Reading:
+    def host_read(self) -> CounterReading:
         """Bytes that the host read."""
         statistics = self._evidence.statistics
         sectors = statistics.sectors_read if statistics else None
         if sectors is None:
             return unknown("no device statistics")
         source = "device statistics 01h/028h, logical sectors read"
-        reading = Reading(sectors * self._lba, "bytes", self._lba, source, Proof.SPEC)
+        reading = CounterReading(sectors * self._lba, "bytes", self._lba, source, Proof.SPEC)
         if self._wraps and sectors < _WRAP:
             return reading.refused("device statistics of these drives wrap at 2^32 sectors (2.2 TB)")
         return reading.refused("all ones") if sectors >= (1 << _RAW_BITS) - 1 else reading
 
 
-def _wrapped(statistics: Reading) -> Reading:
+def _wrapped(statistics: CounterReading) -> CounterReading:
     return statistics.refused("wrapped at 2^32 sectors (2.2 TB)")

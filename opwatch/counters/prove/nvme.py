@@ -8,7 +8,7 @@ from opwatch.counters.decode.pages import BadPage
 from opwatch.counters.decode.vendor_page import LAYOUTS, Item, pick
 from opwatch.counters.evidence import Evidence, VendorPage
 from opwatch.counters.prove import sanity
-from opwatch.counters.reading import Proof, Reading, unknown
+from opwatch.counters.reading import CounterReading, Proof, unknown
 
 
 class NvmeProof:
@@ -28,26 +28,26 @@ class NvmeProof:
 
     # --- host ---
 
-    def host(self) -> list[Reading]:
+    def host(self) -> list[CounterReading]:
         """Every source of bytes that the host wrote, the best first."""
         found = [self._fdp_host(), self._smart_host(), self._endurance_host(), *self._vendor("host")]
         listed = [each for each in found if each]
         listed.sort(key=lambda each: each.value is None)
         return listed or [unknown("no page with a count of host writes was read")]
 
-    def _fdp_host(self) -> Reading | None:
+    def _fdp_host(self) -> CounterReading | None:
         fdp, smart = self._evidence.fdp, self._evidence.smart
         if not fdp or fdp.host_bytes_written is None or (smart and smart.data_units_written):
             # 02h is the drive's; 22h counts since placement was enabled. Both are in the report.
             return None
         return self.placement(fdp.host_bytes_written, "HBMW")
 
-    def placement(self, value: int, name: str) -> Reading:
+    def placement(self, value: int, name: str) -> CounterReading:
         """A count of log 22h."""
-        reading = Reading(value, "bytes", 1, f"log 22h {name} (bytes)", Proof.SPEC)
+        reading = CounterReading(value, "bytes", 1, f"log 22h {name} (bytes)", Proof.SPEC)
         return reading.noted("with metadata, since placement was enabled, in its endurance group")
 
-    def _smart_host(self) -> Reading | None:
+    def _smart_host(self) -> CounterReading | None:
         smart = self._evidence.smart
         if not smart or smart.data_units_written is None:
             return None
@@ -56,12 +56,12 @@ class NvmeProof:
         if fault and fault.host:
             unit, proof = fault.host.units[0], Proof.CATALOGUE
         source = f"log 02h data units written ({unit} B, rounded up)"
-        reading = Reading(units * unit, "bytes", unit, source, proof, refresh_s=self._refresh())
+        reading = CounterReading(units * unit, "bytes", unit, source, proof, refresh_s=self._refresh())
         if fault and fault.host:
             reading = reading.noted(fault.fault or "")
         return self._checked_host(reading, units, fault)
 
-    def _checked_host(self, reading: Reading, units: int, fault: Entry | None) -> Reading:
+    def _checked_host(self, reading: CounterReading, units: int, fault: Entry | None) -> CounterReading:
         smart = self._evidence.smart
         value = reading.value or 0
         if fault and not fault.host:
@@ -77,13 +77,13 @@ class NvmeProof:
     def _refresh(self) -> int | None:
         return ocp.REFRESH_S if self._evidence.ocp else None
 
-    def _endurance_host(self) -> Reading | None:
+    def _endurance_host(self) -> CounterReading | None:
         group = self._evidence.endurance
         if not group or not group.data_units_written:
             return None
         value = group.data_units_written * endurance.UNIT_BYTES
         source = "log 09h data units written (10^9 B, rounded up)"
-        reading = Reading(value, "bytes", endurance.UNIT_BYTES, source, Proof.SPEC)
+        reading = CounterReading(value, "bytes", endurance.UNIT_BYTES, source, Proof.SPEC)
         reason = self._endurance_unit()
         return reading.refused(reason) if reason else reading
 
@@ -100,7 +100,7 @@ class NvmeProof:
 
     # --- NAND ---
 
-    def nand(self, host: Reading) -> list[Reading]:
+    def nand(self, host: CounterReading) -> list[CounterReading]:
         """Every source of bytes written to NAND, the best first."""
         refusal = next((each.no_nand for each in self._entries if each.no_nand), None)
         if refusal:
@@ -116,19 +116,21 @@ class NvmeProof:
         listed.sort(key=lambda each: each.value is None)
         return listed or [unknown("no page with a count of NAND writes was read")]
 
-    def _ocp_nand(self, host: Reading) -> Reading | None:
+    def _ocp_nand(self, host: CounterReading) -> CounterReading | None:
         page = self._evidence.ocp
         if not page:
             return None
         source = "log C0h physical media units written (bytes, GUID checked)"
         if page.media_written is None:
             return unknown("log C0h says that it does not count media writes", source=source)
-        reading = Reading(page.media_written, "bytes", 1, source, Proof.SPEC, refresh_s=ocp.REFRESH_S)
+        reading = CounterReading(page.media_written, "bytes", 1, source, Proof.SPEC, refresh_s=ocp.REFRESH_S)
         erases = [each for each in (page.erase_max, page.erase_min) if each is not None]
         average = page.erase_average or (sum(erases) / 2 if len(erases) == 2 else None)
         return self._checked_nand(reading, host, average)
 
-    def _checked_nand(self, reading: Reading, host: Reading, average: float | None) -> Reading:
+    def _checked_nand(
+        self, reading: CounterReading, host: CounterReading, average: float | None
+    ) -> CounterReading:
         value = reading.value or 0
         if not value and host.value != 0:
             return reading.refused("the counter is 0, and the host's writes are not: it is not implemented")
@@ -141,7 +143,7 @@ class NvmeProof:
             return reading.noted("below the host's writes")
         return reading
 
-    def _endurance_nand(self, host: Reading) -> Reading | None:
+    def _endurance_nand(self, host: CounterReading) -> CounterReading | None:
         group = self._evidence.endurance
         if not group or group.media_units_written is None:
             return None
@@ -149,17 +151,17 @@ class NvmeProof:
         if not group.media_units_written:
             return unknown("log 09h: a count of 0 means that it is not reported", source=source)
         value = group.media_units_written * endurance.UNIT_BYTES
-        reading = Reading(value, "bytes", endurance.UNIT_BYTES, source, Proof.SPEC)
+        reading = CounterReading(value, "bytes", endurance.UNIT_BYTES, source, Proof.SPEC)
         reason = self._endurance_unit()
         return reading.refused(reason) if reason else self._checked_nand(reading, host, None)
 
-    def _fdp_nand(self) -> Reading | None:
+    def _fdp_nand(self) -> CounterReading | None:
         fdp = self._evidence.fdp
         if not fdp or fdp.media_bytes_written is None:
             return None
         return self.placement(fdp.media_bytes_written, "MBMW")
 
-    def _boot_nand(self, host: Reading) -> Reading | None:
+    def _boot_nand(self, host: CounterReading) -> CounterReading | None:
         page = self._evidence.boot
         if not page or page.tlc_written is None or page.slc_written is None:
             return None
@@ -169,8 +171,8 @@ class NvmeProof:
         return self._by_ratio(total, counter, source, host, page.tlc_erase_average)
 
     def _by_ratio(
-        self, total: int, counter: Counter, source: str, host: Reading, average: float | None
-    ) -> Reading:
+        self, total: int, counter: Counter, source: str, host: CounterReading, average: float | None
+    ) -> CounterReading:
         """The unit of several that host writes and erase counts allow, if it is one only."""
         fits: list[int] = []
         for unit in counter.units:
@@ -180,16 +182,16 @@ class NvmeProof:
             if enough and likely and not sanity.erases(value, average, self._capacity):
                 fits.append(unit)
         if len(fits) != 1 or not total:
-            return Reading(
+            return CounterReading(
                 None, "bytes", 0, source, Proof.CANDIDATE, "its unit cannot be told from the others"
             )
         found = f"{source} ({fits[0]} B by the host's writes or the erase counts)"
-        return Reading(total * fits[0], "bytes", fits[0], found, Proof.CALIBRATED)
+        return CounterReading(total * fits[0], "bytes", fits[0], found, Proof.CALIBRATED)
 
     # --- vendor pages ---
 
-    def _vendor(self, side: str, host: Reading | None = None) -> list[Reading]:
-        found: list[Reading] = []
+    def _vendor(self, side: str, host: CounterReading | None = None) -> list[CounterReading]:
+        found: list[CounterReading] = []
         for entry in self._entries:
             counter = entry.nand if side == "nand" else entry.host
             page = next((each for each in self._evidence.vendor if each.lid == entry.lid), None)
@@ -208,7 +210,9 @@ class NvmeProof:
             return page.items
         return LAYOUTS[entry.layout or "fixed"](page.raw)
 
-    def _from_page(self, entry: Entry, counter: Counter, page: VendorPage, host: Reading | None) -> Reading:
+    def _from_page(
+        self, entry: Entry, counter: Counter, page: VendorPage, host: CounterReading | None
+    ) -> CounterReading:
         source = f"log {page.lid:02X}h {'+'.join(counter.terms)} (catalogue: {entry.name})"
         try:
             items = self._items(entry, page)
@@ -225,7 +229,7 @@ class NvmeProof:
         if len(counter.units) > 1:
             return self._by_ratio(total, counter, source, host or unknown("none"), average)
         quantum = max(counter.quantum, max(term.step for term in known) * counter.units[0])
-        reading = Reading(
+        reading = CounterReading(
             total * counter.units[0], "bytes", quantum, source, Proof.CATALOGUE, caveat=counter.caveat
         )
         if not host:
@@ -233,7 +237,7 @@ class NvmeProof:
         reason = self._same_host(entry, page, host)
         return reading.refused(reason) if reason else self._checked_nand(reading, host, average)
 
-    def _same_host(self, entry: Entry, page: VendorPage, host: Reading) -> str | None:
+    def _same_host(self, entry: Entry, page: VendorPage, host: CounterReading) -> str | None:
         """S1: what the page says of the host is what the best source says of it."""
         if not entry.host or host.value is None:
             return None

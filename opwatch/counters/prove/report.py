@@ -10,7 +10,7 @@ from opwatch.counters.evidence import Evidence
 from opwatch.counters.prove import sanity
 from opwatch.counters.prove.ata import AtaProof
 from opwatch.counters.prove.nvme import NvmeProof
-from opwatch.counters.reading import Proof, Reading, Report, unknown
+from opwatch.counters.reading import CounterReading, Proof, Report, unknown
 
 _MB = 10**6
 
@@ -21,13 +21,13 @@ def _of(record: object | None, name: str) -> int | None:
     return found
 
 
-def _spec(value: int | None, unit: str, source: str, reason: str) -> Reading:
+def _spec(value: int | None, unit: str, source: str, reason: str) -> CounterReading:
     if value is None:
         return unknown(reason, unit)
-    return Reading(value, unit, 1, source, Proof.SPEC)
+    return CounterReading(value, unit, 1, source, Proof.SPEC)
 
 
-def _health(evidence: Evidence) -> dict[str, Reading]:
+def _health(evidence: Evidence) -> dict[str, CounterReading]:
     """What every protocol has a word for."""
     smart, statistics, scsi = evidence.smart, evidence.statistics, evidence.scsi
     missing = "it was not read, or the drive does not report it"
@@ -55,7 +55,7 @@ def _health(evidence: Evidence) -> dict[str, Reading]:
     }
 
 
-def _used(evidence: Evidence) -> Reading:
+def _used(evidence: Evidence) -> CounterReading:
     """NUSE in bytes. A drive that always answers with the whole namespace does not track it."""
     namespace = evidence.namespace
     used = namespace.used_lbas if namespace else None
@@ -64,7 +64,7 @@ def _used(evidence: Evidence) -> Reading:
     lba = namespace.lba_bytes or evidence.drive.lba_bytes
     if not lba:
         return unknown("the size of a logical block is not known")
-    reading = Reading(used * lba, "bytes", lba, "Identify Namespace NUSE", Proof.SPEC)
+    reading = CounterReading(used * lba, "bytes", lba, "Identify Namespace NUSE", Proof.SPEC)
     if used == namespace.size_lbas and not namespace_is_thin(evidence):
         return reading.noted("equal to the namespace: the drive may not track it")
     return reading
@@ -78,8 +78,8 @@ def namespace_is_thin(evidence: Evidence) -> bool:
     return namespace.capacity_lbas < namespace.size_lbas
 
 
-def _erases(evidence: Evidence) -> dict[str, Reading]:
-    found: dict[str, Reading] = {}
+def _erases(evidence: Evidence) -> dict[str, CounterReading]:
+    found: dict[str, CounterReading] = {}
     page = evidence.ocp
     for name in ("erase_max", "erase_min", "erase_average"):
         value = _of(page, name)
@@ -98,7 +98,7 @@ def _nvme(evidence: Evidence, catalogue: Catalogue) -> Report:
     read = unknown("log 02h was not read")
     if units is not None and smart:
         source = f"log 02h data units read ({UNIT_BYTES} B, rounded up)"
-        read = Reading(units * UNIT_BYTES, "bytes", UNIT_BYTES, source, Proof.SPEC)
+        read = CounterReading(units * UNIT_BYTES, "bytes", UNIT_BYTES, source, Proof.SPEC)
         fault = proof.fault()
         reason = fault.fault if fault else sanity.too_fast(units * UNIT_BYTES, smart.power_on_hours, "nvme")
         limit = evidence.drive.max_transfer_bytes
@@ -147,11 +147,11 @@ def _ata(evidence: Evidence, catalogue: Catalogue) -> Report:
     )
 
 
-def _scsi_side(megabytes: int | None, name: str, hours: int | None) -> Reading:
+def _scsi_side(megabytes: int | None, name: str, hours: int | None) -> CounterReading:
     if megabytes is None:
         return unknown("the error counter logs were not read, or do not tell bytes")
     source = f"SCSI {name} error counter log, bytes processed"
-    reading = Reading(megabytes * _MB, "bytes", _MB, source, Proof.SPEC)
+    reading = CounterReading(megabytes * _MB, "bytes", _MB, source, Proof.SPEC)
     if not megabytes:
         return reading.refused("the counter is 0: nothing was processed, or the drive does not count")
     reason = sanity.too_fast(megabytes * _MB, hours, "scsi")
@@ -162,11 +162,11 @@ def _scsi(evidence: Evidence) -> Report:
     counters = evidence.scsi
     hours = evidence.power_on_hours
     written = _scsi_side(counters.written_mb if counters else None, "write", hours)
-    others: list[Reading] = []
+    others: list[CounterReading] = []
     blocks, lba = counters.blocks_received if counters else None, evidence.drive.lba_bytes
     if blocks and lba:
         source = "SCSI general statistics, logical blocks received"
-        finer = Reading(blocks * lba, "bytes", lba, source, Proof.SPEC)
+        finer = CounterReading(blocks * lba, "bytes", lba, source, Proof.SPEC)
         if written.value is None:
             written = finer
         elif abs(blocks * lba - written.value) <= 0.02 * written.value + 2 * _MB:
@@ -187,7 +187,7 @@ def _scsi(evidence: Evidence) -> Report:
     return Report(evidence.drive, readings, {"host_written": others, "nand_written": []}, evidence.failures)
 
 
-def _credible(reading: Reading) -> Reading:
+def _credible(reading: CounterReading) -> CounterReading:
     reason = sanity.absurd(reading.value, reading.unit) if reading.value is not None else None
     return reading.refused(reason) if reason else reading
 

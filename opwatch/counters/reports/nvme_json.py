@@ -18,7 +18,7 @@ from opwatch.counters.decode.ocp import BOOT_GUID, CLOUD_GUID, BootLog, CloudLog
 from opwatch.counters.decode.smart_log import SmartLog, celsius
 from opwatch.counters.decode.vendor_page import Item
 from opwatch.counters.evidence import Evidence, VendorPage
-from opwatch.counters.reading import Drive
+from opwatch.counters.reading import DriveFacts
 from opwatch.counters.reports.numbers import json_number
 from opwatch.errors import UsageError
 
@@ -131,11 +131,11 @@ def _intel(found: Mapping[str, Any]) -> VendorPage | None:
     return VendorPage(0xCA, layout="kv12", items=items) if items else None
 
 
-def _drive(found: Mapping[str, Any]) -> Drive:
+def _drive(found: Mapping[str, Any]) -> DriveFacts:
     exponent = json_number(found.get("mdts"))
     firmware = found.get("fr")
     serial = text(str(found.get("sn", "")).encode("ascii", "replace"))
-    return Drive(
+    return DriveFacts(
         protocol="nvme",
         model=text(str(found["mn"]).encode("ascii", "replace")),
         firmware=text(firmware.encode("ascii", "replace")) if isinstance(firmware, str) else None,
@@ -190,7 +190,7 @@ def _add(evidence: Evidence, found: Mapping[str, Any]) -> Evidence:
     new = {name: record for name, record in _known(found).items() if record}
     for name, record in new.items():
         ours = getattr(evidence, name)
-        if ours and ours != Drive() and ours != record:
+        if ours and ours != DriveFacts() and ours != record:
             raise UsageError(f"the document holds two different {name} logs: give one drive, of one moment")
     return replace(evidence, **new) if new else evidence
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from opwatch.counters.decode.vendor_page import Item
 from opwatch.counters.evidence import Evidence, VendorPage
-from opwatch.counters.reading import Drive
+from opwatch.counters.reading import DriveFacts
 from opwatch.counters.reports.numbers import whole_number
 from opwatch.counters.reports.nvme_json import cloud_log, fold
 from opwatch.foreign import lines_of
@@ -174,7 +174,7 @@ def _cloud(text: str) -> Evidence | None:
         value: object = {"hi": halves[0], "lo": halves[1]} if len(halves) == 2 else number
         told.setdefault(label, value)
     log = cloud_log(told)
-    return Evidence(drive=Drive(protocol="nvme"), ocp=log) if log else None
+    return Evidence(drive=DriveFacts(protocol="nvme"), ocp=log) if log else None
 
 
 def parse_plugin_text(text: str) -> Evidence | None:
@@ -183,4 +183,4 @@ def parse_plugin_text(text: str) -> Evidence | None:
     if cloud:
         return cloud
     page = _intel(text) or _seagate(text) or _labelled(text)
-    return Evidence(drive=Drive(protocol="nvme"), vendor=(page,)) if page else None
+    return Evidence(drive=DriveFacts(protocol="nvme"), vendor=(page,)) if page else None

@@ -8,7 +8,7 @@ from typing import Any
 from opwatch.counters.decode.identify import Namespace
 from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.evidence import Attribute, Evidence, ScsiCounters, Statistics
-from opwatch.counters.reading import Drive
+from opwatch.counters.reading import DriveFacts
 from opwatch.counters.reports.numbers import json_number, scaled, whole_number
 
 _SMART_KEYS = {
@@ -62,13 +62,13 @@ def _capacity(document: Mapping[str, Any]) -> int | None:
     ) or None
 
 
-def _drive(document: Mapping[str, Any]) -> Drive:
+def _drive(document: Mapping[str, Any]) -> DriveFacts:
     device = mapping(document.get("device"))
     protocol = _text(device.get("protocol"))
     rotation = document.get("rotation_rate")
     vendor, product = _text(document.get("scsi_vendor")), _text(document.get("scsi_product"))
     model = _text(document.get("model_name")) or _text(document.get("scsi_model_name"))
-    return Drive(
+    return DriveFacts(
         protocol={"NVMe": "nvme", "ATA": "ata", "SCSI": "scsi"}.get(protocol or ""),
         model=model or (f"{vendor} {product}" if vendor and product else product),
         firmware=_firmware(document.get("firmware_version") or document.get("scsi_revision")),

@@ -6,7 +6,7 @@ import re
 
 from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.evidence import Attribute, Evidence, ScsiCounters, Statistics
-from opwatch.counters.reading import Drive
+from opwatch.counters.reading import DriveFacts
 from opwatch.counters.reports.numbers import scaled, whole_number
 from opwatch.errors import UsageError
 from opwatch.foreign import lines_of
@@ -91,14 +91,14 @@ def _told(labels: dict[str, str], *names: str) -> str | None:
     return None
 
 
-def _drive(labels: dict[str, str]) -> Drive:
+def _drive(labels: dict[str, str]) -> DriveFacts:
     protocol = "nvme" if "Model Number" in labels else "ata" if "Device Model" in labels else None
     product = _told(labels, "Product")
     if not protocol and (product or "Transport protocol" in labels):
         protocol = "scsi"
     vendor = _told(labels, "Vendor")
     spin = labels.get("Rotation Rate", "")
-    return Drive(
+    return DriveFacts(
         protocol=protocol,
         model=_told(labels, "Model Number", "Device Model")
         or (f"{vendor} {product}" if vendor and product else product),

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from opwatch.trim.audit.kernel_log import KernelLog
 from opwatch.trim.audit.question import ALL as ALL
-from opwatch.trim.audit.question import Answer as Answer
 from opwatch.trim.audit.question import Asked as Asked
+from opwatch.trim.audit.question import FitrimAnswer as Answer
 
 if TYPE_CHECKING:
     from opwatch.trim.audit.accounts import Told
     from opwatch.trim.audit.claims import Claim
-    from opwatch.trim.audit.commands import Command
+    from opwatch.trim.audit.commands import SentCommand
     from opwatch.trim.audit.flow import Trace
     from opwatch.trim.space.lba_status import SentinelMap
     from opwatch.trim.stack.causes import Reason
-    from opwatch.trim.stack.layers import Change, Stack
+    from opwatch.trim.stack.layers import FactChange, Stack
     from opwatch.trim.stale.stale import Count
 
 
@@ -71,7 +71,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class AuditEvidence:
     """All that the ledger is made of. `answer` is None when others trimmed and we watched; `told`: what
     drives count by themselves."""
 
@@ -106,7 +106,7 @@ class Row:
     unexplained_bytes: int = 0
     unknown: str | None = None
     note: str | None = None
-    commands: tuple[Command, ...] = ()
+    commands: tuple[SentCommand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,8 @@ class Audit:
     reached_bytes: int
     rows: tuple[Row, ...]
     unexplained_bytes: int
-    evidence: Evidence
+    evidence: AuditEvidence
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FactChange, ...] = ()
     claims: tuple[Claim, ...] = ()

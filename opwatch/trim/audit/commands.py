@@ -19,7 +19,7 @@ _NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class SentCommand:
     """All of a kind that a disk was given, whoever asked for them. `ranges` is None where its event does not
     tell them; `ended` and `failed` where no event tells of its end."""
 
@@ -39,7 +39,7 @@ class Command:
         return ", ".join(parts)
 
 
-def commands_of(trace: Trace, disk: str) -> Iterator[Command]:
+def commands_of(trace: Trace, disk: str) -> Iterator[SentCommand]:
     """Those of a disk."""
     ends = list(trace.select(Stage.ATA_DONE, disk=disk))
     failed = total(each for each in ends if each.status).count
@@ -51,6 +51,6 @@ def commands_of(trace: Trace, disk: str) -> Iterator[Command]:
             name = _NAMES.get((stage, opcode), f"command {opcode:02X}h")
             if stage is Stage.ATA_COMMAND:
                 # Their ends carry no opcode: a drive uses one of the two commands.
-                yield Command(name, amount.count, amount.bytes, None, total(ends).count, failed)
+                yield SentCommand(name, amount.count, amount.bytes, None, total(ends).count, failed)
             else:
-                yield Command(name, amount.count, amount.bytes, amount.ranges or None)
+                yield SentCommand(name, amount.count, amount.bytes, amount.ranges or None)

@@ -136,7 +136,7 @@ def decode_origins(raw: bytes) -> list[Origin]:
     ]
 
 
-class Loss(NamedTuple):
+class DiscardLoss(NamedTuple):
     """struct ow_discard_loss."""
 
     flows_full: int = 0
@@ -155,7 +155,7 @@ class Trace:
     flows: tuple[Flow, ...]
     origins: tuple[Origin, ...] = ()
     absent: frozenset[str] = frozenset()
-    loss: Loss = field(default_factory=Loss)
+    loss: DiscardLoss = field(default_factory=DiscardLoss)
     misses: int = 0
     stats: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     claims_seen: bool = False

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from opwatch.trace.derive import STATUS_NAMES
 from opwatch.trim.audit import losses, verdicts
-from opwatch.trim.audit.audit import Audit, Evidence, Row, Verdict
+from opwatch.trim.audit.audit import Audit, AuditEvidence, Row, Verdict
 from opwatch.trim.audit.claims import claims_of, total_claimed
 from opwatch.trim.audit.commands import commands_of
 from opwatch.trim.audit.flow import Amount, Origin, Stage, Who, total
@@ -35,7 +35,7 @@ _SAYS_EXTENTS = {"ext4": "discard_ext4_extent", "xfs": "discard_xfs_extent", "f2
 class Walker:
     """Follows one audit from the top of its stack to the disks."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: AuditEvidence) -> None:
         self.evidence = evidence
         self.trace = evidence.trace
         self.stack = evidence.before
@@ -368,12 +368,12 @@ def _op_below(layer: Layer) -> str:
     return "write_zeroes" if layer.kind is Kind.LOOP else "discard"
 
 
-def audit(evidence: Evidence, subject: str) -> Audit:
+def audit(evidence: AuditEvidence, subject: str) -> Audit:
     """What became of a trim."""
     return Walker(evidence).audit(subject)
 
 
-def contradicted(evidence: Evidence) -> bool:
+def contradicted(evidence: AuditEvidence) -> bool:
     """Whether a drive still counts as in use what it was told to free."""
     return verdicts.still_counted(evidence, Walker(evidence).reached()) is not None
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from opwatch.trace.derive import STATUS_NAMES
-from opwatch.trim.audit.audit import ALL, Evidence
+from opwatch.trim.audit.audit import ALL, AuditEvidence
 from opwatch.trim.audit.claims import Claim, total_claimed, words
 from opwatch.trim.audit.flow import Amount, Stage, total
 from opwatch.trim.check import rules
@@ -23,7 +23,7 @@ _NOT_SUPPORTED = 1
 
 
 def of_filesystem(
-    evidence: Evidence, out: int | None, small: Amount, busy: Amount, queued: Amount, groups: Amount
+    evidence: AuditEvidence, out: int | None, small: Amount, busy: Amount, queued: Amount, groups: Amount
 ) -> Iterator[Reason]:
     """Why the filesystem kept free space to itself, or refused altogether."""
     filesystem, answer = evidence.before.filesystem, evidence.answer
@@ -51,7 +51,7 @@ def of_filesystem(
         yield reason("filesystem-trims-later", point, "btrfs gave nothing away", mount=point)
 
 
-def _refused(evidence: Evidence, error: int) -> Iterator[Reason]:
+def _refused(evidence: AuditEvidence, error: int) -> Iterator[Reason]:
     """What an error of FITRIM means: the device's fault or the filesystem's."""
     filesystem = evidence.before.filesystem
     assert filesystem
@@ -74,13 +74,13 @@ def _refused(evidence: Evidence, error: int) -> Iterator[Reason]:
 _REFUSING = ("noload", "norecovery", "nologreplay")
 
 
-def _stopped(evidence: Evidence, layer: Layer, seen: str, lost: int | None = None) -> Reason:
+def _stopped(evidence: AuditEvidence, layer: Layer, seen: str, lost: int | None = None) -> Reason:
     """A layer that takes no discard, by what it is and what it says after the trim."""
     found = rules.own_zero(evidence.after, _later(evidence, layer))
     return replace(found, observed=f"{seen}; {found.observed}", lost_bytes=lost)
 
 
-def _later(evidence: Evidence, layer: Layer) -> Layer:
+def _later(evidence: AuditEvidence, layer: Layer) -> Layer:
     """The same layer after the trim; as it was before when it is gone."""
     return evidence.after.layer(layer.device) or layer
 
@@ -88,7 +88,7 @@ def _later(evidence: Evidence, layer: Layer) -> Layer:
 _XFS = "which is what it was asked to look through: XFS stopped counting in 6.11"
 
 
-def claim(evidence: Evidence, others: Sequence[Claim], sent: int) -> str:
+def claim(evidence: AuditEvidence, others: Sequence[Claim], sent: int) -> str:
     """What fstrim said or would have said, and what to think of it."""
     answer, asked, filesystem = evidence.answer, evidence.asked, evidence.before.filesystem
     is_xfs = filesystem is not None and filesystem.kind == "xfs"
@@ -108,7 +108,9 @@ def claim(evidence: Evidence, others: Sequence[Claim], sent: int) -> str:
 # --- between two layers ---
 
 
-def vanished(evidence: Evidence, layer: Layer, lost: int, errors: Mapping[int, Amount]) -> Iterator[Reason]:
+def vanished(
+    evidence: AuditEvidence, layer: Layer, lost: int, errors: Mapping[int, Amount]
+) -> Iterator[Reason]:
     """What the filesystem gave away and no block event shows."""
     now = _later(evidence, layer)
     if now.limits.max_bytes == 0:
@@ -120,7 +122,7 @@ def vanished(evidence: Evidence, layer: Layer, lost: int, errors: Mapping[int, A
     yield from lost_by_tracing(evidence, layer, lost)
 
 
-def left_out(evidence: Evidence, layer: Layer) -> Iterator[Reason]:
+def left_out(evidence: AuditEvidence, layer: Layer) -> Iterator[Reason]:
     """One of several devices of a filesystem that takes no discards."""
     filesystem = evidence.before.filesystem
     if filesystem and filesystem.kind == "btrfs" and len(filesystem.devices) > 1:
@@ -128,7 +130,7 @@ def left_out(evidence: Evidence, layer: Layer) -> Iterator[Reason]:
         yield reason("btrfs-device-no-discards", layer.device, seen, disk=layer.device)
 
 
-def lost_by_tracing(evidence: Evidence, layer: Layer, lost: int) -> Iterator[Reason]:
+def lost_by_tracing(evidence: AuditEvidence, layer: Layer, lost: int) -> Iterator[Reason]:
     """The kernel's own count of a disk shows that more ended than we saw."""
     trace = evidence.trace
     counted = trace.stats.get(layer.device)
@@ -166,7 +168,7 @@ def handed_on(layer: Layer, members: Mapping[str, int]) -> int:
 
 
 def inside(
-    evidence: Evidence, layer: Layer, arrived: Amount, members: Mapping[str, int], lost: int
+    evidence: AuditEvidence, layer: Layer, arrived: Amount, members: Mapping[str, int], lost: int
 ) -> Iterator[Reason]:
     """What a layer took and did not hand on."""
     if layer.kind is Kind.LOOP:
@@ -189,7 +191,7 @@ def inside(
 
 
 def _in_array(
-    evidence: Evidence, layer: Layer, arrived: Amount, members: Mapping[str, int], lost: int
+    evidence: AuditEvidence, layer: Layer, arrived: Amount, members: Mapping[str, int], lost: int
 ) -> Iterator[Reason]:
     level = layer.text("level") or ""
     if level in rules.RAID456:
@@ -213,13 +215,13 @@ def _in_array(
         yield reason("member-missing", layer.device, seen, min(lost, missing * most), **blanks)
 
 
-def _pool_of(evidence: Evidence, layer: Layer) -> Layer | None:
+def _pool_of(evidence: AuditEvidence, layer: Layer) -> Layer | None:
     """Of a thin volume."""
     pools = [each for each in evidence.before.below(layer) if each.kind is Kind.THIN_POOL]
     return pools[0] if pools else None
 
 
-def _gave_up(evidence: Evidence, layer: Layer, seen: str, lost: int) -> Iterator[Reason]:
+def _gave_up(evidence: AuditEvidence, layer: Layer, seen: str, lost: int) -> Iterator[Reason]:
     """The pool of a thin volume takes no changes any more, before the trim or after it."""
     pool = _pool_of(evidence, layer)
     modes = [state.text("mode") for state in (pool, pool and _later(evidence, pool)) if state]
@@ -228,7 +230,7 @@ def _gave_up(evidence: Evidence, layer: Layer, seen: str, lost: int) -> Iterator
         yield reason("thin-pool-read-only", pool.device, f"the pool is {modes[-1]}: {seen}", lost, **blanks)
 
 
-def _in_thin(evidence: Evidence, layer: Layer, arrived: Amount, lost: int) -> Iterator[Reason]:
+def _in_thin(evidence: AuditEvidence, layer: Layer, arrived: Amount, lost: int) -> Iterator[Reason]:
     """Whole chunks are passed on when they were mapped to this device alone."""
     pool = _pool_of(evidence, layer)
     name = (pool.label or pool.device) if pool else layer.device
@@ -257,7 +259,7 @@ def _in_thin(evidence: Evidence, layer: Layer, arrived: Amount, lost: int) -> It
             yield reason("thin-not-mapped", layer.device, seen, rest - shared)
 
 
-def _freed(evidence: Evidence, layer: Layer, pool: Layer | None) -> int | None:
+def _freed(evidence: AuditEvidence, layer: Layer, pool: Layer | None) -> int | None:
     """Bytes that a thin device gave back, by its own count or its pool's; None when neither tells."""
     then, now = layer.number("mapped_bytes"), _later(evidence, layer).number("mapped_bytes")
     if then is not None and now is not None:
@@ -273,7 +275,7 @@ def _freed(evidence: Evidence, layer: Layer, pool: Layer | None) -> int | None:
 # --- the disk ---
 
 
-def failed(evidence: Evidence, layer: Layer, status: int, amount: Amount) -> Iterator[Reason]:
+def failed(evidence: AuditEvidence, layer: Layer, status: int, amount: Amount) -> Iterator[Reason]:
     """Discards that ended with an error."""
     seen = f"{amount.count} requests, {amount.bytes} B, failed: {STATUS_NAMES.get(status, status)}"
     device, lost = layer.device, amount.bytes

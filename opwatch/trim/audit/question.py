@@ -17,7 +17,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FitrimAnswer:
     """What FITRIM gave back. `claimed` is None when it gave nothing: an error, or a signal ended it."""
 
     claimed: int | None

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opwatch.trim.audit.accounts import Bearing
-from opwatch.trim.audit.audit import Evidence, ReadBack, Row, Verdict
+from opwatch.trim.audit.audit import AuditEvidence, ReadBack, Row, Verdict
 from opwatch.trim.audit.flow import Stage, Who, total
 from opwatch.trim.stack.causes import Effect, Reason, reason
 from opwatch.trim.stack.layers import Kind, Layer
 
 
 def general(
-    evidence: Evidence, verdict: Verdict, leaves: Sequence[Layer], reached: int
+    evidence: AuditEvidence, verdict: Verdict, leaves: Sequence[Layer], reached: int
 ) -> tuple[Reason, ...]:
     """What is to be said of a trim that seems to have arrived, of the disks where it did."""
     proven = evidence.read_back and not evidence.read_back.reason
@@ -39,7 +39,7 @@ def general(
     return tuple(found)
 
 
-def verdict(evidence: Evidence, rows: Sequence[Row], sent: int, reached: int) -> Verdict:
+def verdict(evidence: AuditEvidence, rows: Sequence[Row], sent: int, reached: int) -> Verdict:
     """Whether it reached the drive."""
     below = [each for row in rows if row.layer != "filesystem" for each in row.reasons]
     if any(each.code == "trace-lost" for each in below):
@@ -63,7 +63,7 @@ def verdict(evidence: Evidence, rows: Sequence[Row], sent: int, reached: int) ->
     return Verdict.PROVEN if accounted(evidence) else Verdict.ACCEPTED
 
 
-def accounted(evidence: Evidence) -> bool:
+def accounted(evidence: AuditEvidence) -> bool:
     """Whether each disk that completed discards counts as trimmed what completed, to the byte."""
     trace = evidence.trace
     ended = {
@@ -84,7 +84,7 @@ def _of_maps(found: ReadBack) -> tuple[int, int] | None:
     return sum(each.gone_bytes or 0 for each in told), sum(each.after_bytes or 0 for each in told)
 
 
-def _nothing_left(evidence: Evidence, rows: Sequence[Row]) -> bool:
+def _nothing_left(evidence: AuditEvidence, rows: Sequence[Row]) -> bool:
     """FITRIM did its work and found nothing to do: 0 bytes and no error. That a minimum left all of it out is
     another matter; that ext4 remembers what it trimmed is not."""
     answer, asked = evidence.answer, evidence.asked
@@ -101,7 +101,7 @@ def _nothing_left(evidence: Evidence, rows: Sequence[Row]) -> bool:
 
 
 def _nothing_reached(
-    evidence: Evidence,
+    evidence: AuditEvidence,
     rows: Sequence[Row],
     below: Sequence[Reason],
     sent: int,
@@ -120,7 +120,7 @@ def _nothing_reached(
     return Verdict.ACCEPTED
 
 
-def still_counted(evidence: Evidence, reached: int) -> str | None:
+def still_counted(evidence: AuditEvidence, reached: int) -> str | None:
     """How the only drive's own count contradicts that it freed what it was told to; None when it does not. A
     count that is always the whole drive tells nothing."""
     leaves = evidence.before.leaves()
@@ -143,14 +143,14 @@ def still_counted(evidence: Evidence, reached: int) -> str | None:
 _MORE_THAN_ONCE = ("btrfs", "f2fs", "bcachefs")
 
 
-def _once(evidence: Evidence) -> bool:
+def _once(evidence: AuditEvidence) -> bool:
     """Whether what completed are as many different bytes: of a trim of our own, by a filesystem that discards
     each once. In a watch the same space may be trimmed again and again."""
     filesystem = evidence.before.filesystem
     return evidence.answer is not None and filesystem is not None and filesystem.kind not in _MORE_THAN_ONCE
 
 
-def of_read_back(evidence: Evidence, leaves: Sequence[Layer], reached: int) -> Iterator[Reason]:
+def of_read_back(evidence: AuditEvidence, leaves: Sequence[Layer], reached: int) -> Iterator[Reason]:
     """Data that can still be read, or are still counted, although their discard completed."""
     found = evidence.read_back
     assert found
@@ -177,7 +177,7 @@ def _held_back(leaves: Sequence[Layer], seen: str) -> Iterator[Reason]:
         yield reason(code, leaf.device, seen, device=leaf.device)
 
 
-def _read_back(evidence: Evidence, reached: int) -> Verdict:
+def _read_back(evidence: AuditEvidence, reached: int) -> Verdict:
     """A clean trace, held against what was read back."""
     found = evidence.read_back
     if not found or found.reason:
@@ -195,7 +195,7 @@ def _read_back(evidence: Evidence, reached: int) -> Verdict:
     return Verdict.UNKNOWN if kept else Verdict.ACCEPTED
 
 
-def foreign(evidence: Evidence) -> int:
+def foreign(evidence: AuditEvidence) -> int:
     """Discarded bytes of other processes on the disks of this stack."""
     names = {layer.device[:16] for layer in evidence.before.leaves()}
     return sum(

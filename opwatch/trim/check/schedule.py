@@ -15,7 +15,7 @@ FSTAB, MOUNTINFO = "/etc/fstab", "/proc/self/mountinfo"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FstabLine:
     """A line of fstab."""
 
     source: str
@@ -40,7 +40,7 @@ class Schedule:
     arguments: tuple[str, ...] = ()
     listed_in: tuple[str, ...] | None = None
     cron: tuple[str, ...] = ()
-    fstab: tuple[Entry, ...] = ()
+    fstab: tuple[FstabLine, ...] = ()
 
     @property
     def runs(self) -> bool | None:
@@ -50,7 +50,7 @@ class Schedule:
         return self.active
 
 
-def parse_fstab(text: str) -> tuple[Entry, ...]:
+def parse_fstab(text: str) -> tuple[FstabLine, ...]:
     """Its entries; comments and lines that are none are left out."""
     found = []
     for line in lines_of(text):
@@ -58,7 +58,7 @@ def parse_fstab(text: str) -> tuple[Entry, ...]:
         if len(fields) >= 3 and not fields[0].startswith("#"):
             source, point = (unescaped(field) for field in fields[:2])
             options = tuple(fields[3].split(",")) if len(fields) > 3 else ("defaults",)
-            found.append(Entry(source, point, fields[2], options))
+            found.append(FstabLine(source, point, fields[2], options))
     return tuple(found)
 
 
@@ -108,7 +108,7 @@ def _letters(word: str) -> str:
     return found[1] + found[2] if found and not word.startswith("--") else ""
 
 
-def entry_of(point: str, fstab: Sequence[Entry]) -> Entry | None:
+def entry_of(point: str, fstab: Sequence[FstabLine]) -> FstabLine | None:
     """The last line of fstab for a mount point, None when there is none."""
     return next((entry for entry in reversed(fstab) if entry.point.rstrip("/") == point.rstrip("/")), None)
 
@@ -156,7 +156,10 @@ def schedule_reasons(stack: Stack, schedule: Schedule) -> list[Reason]:
 
 
 def from_properties(
-    units: Sequence[Mapping[str, str]], fstab: tuple[Entry, ...], container: str | None, cron: tuple[str, ...]
+    units: Sequence[Mapping[str, str]],
+    fstab: tuple[FstabLine, ...],
+    container: str | None,
+    cron: tuple[str, ...],
 ) -> Schedule:
     """The schedule that systemd tells of fstrim.timer and fstrim.service."""
     by_name = {unit.get("Id", ""): unit for unit in units}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from opwatch.errors import BadInput
 
 
-class Kind(enum.IntEnum):
+class ChangeKind(enum.IntEnum):
     """enum ow_change_kind."""
 
     WRITE = 0
@@ -23,7 +23,7 @@ class Kind(enum.IntEnum):
     OTHER = 7
 
 
-class Change(NamedTuple):
+class DiskChange(NamedTuple):
     """struct ow_change: what completed, on which sectors, and between which moments it was done."""
 
     sector: int
@@ -39,7 +39,7 @@ class Change(NamedTuple):
         return self.sector + self.sectors
 
 
-class Loss(NamedTuple):
+class HistoryLoss(NamedTuple):
     """struct ow_history_loss: what there was no room for, since the start."""
 
     write_sectors: int = 0
@@ -48,7 +48,7 @@ class Loss(NamedTuple):
 
 
 RECORD = struct.Struct("=3QI2BH")
-_KINDS = len(Kind)
+_KINDS = len(ChangeKind)
 # No disk is larger than this, in sectors of 512 bytes.
 _FAR = 1 << 55
 
@@ -58,7 +58,7 @@ def decode(raw: bytes) -> Iterator[tuple[int, int, int, int, int, int, int]]:
     if len(raw) % RECORD.size:
         raise BadInput(f"{len(raw)} bytes are no whole records of {RECORD.size}")
     for found in RECORD.iter_unpack(raw):
-        if found[4] >= Kind.SCSI:
+        if found[4] >= ChangeKind.SCSI:
             if found[4] >= _KINDS:
                 raise BadInput(f"a change of the unknown kind {found[4]}")
         elif found[0] + found[3] > _FAR or not found[3]:
@@ -89,11 +89,11 @@ _ADMIN_READS = frozenset(bytes.fromhex("00 01 02 04 05 06 08 09 0a 0c 14 18 7c 7
 def changes_nothing(kind: int, sector: int, begin_ns: int) -> bool:
     """Whether a command from outside of the block layer leaves the disk's contents as they were. All that is
     not known to do so does not."""
-    if kind == Kind.NVME:
+    if kind == ChangeKind.NVME:
         return sector in _NVME_READS
-    if kind == Kind.ADMIN:
+    if kind == ChangeKind.ADMIN:
         return sector in _ADMIN_READS
-    if kind != Kind.SCSI:
+    if kind != ChangeKind.SCSI:
         return False
     cdb = struct.pack("=2Q", sector, begin_ns)
     at = _ATA_COMMAND_AT.get(cdb[0])

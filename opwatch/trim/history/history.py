@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator
 
-from opwatch.trim.history.changes import Kind, changes_nothing, decode
-from opwatch.trim.history.sectormap import SectorMap, State
+from opwatch.trim.history.changes import ChangeKind, changes_nothing, decode
+from opwatch.trim.history.sectormap import SectorMap, SectorState
 
 NO_ROOM = "more pieces than there is room for"
 # Changes that are remembered because others may have been on their way at the same time.
@@ -59,18 +59,20 @@ class History:
         for sector, begin_ns, end_ns, sectors, kind, status, _ in decode(raw):
             if end_ns > self._clock:
                 self._clock = end_ns
-            if kind == Kind.WRITE:
+            if kind == ChangeKind.WRITE:
                 written += sectors
-                self._write(sector, sector + sectors, begin_ns, State.UNKNOWN if status else State.WRITTEN)
-            elif kind == Kind.DISCARD:
+                self._write(
+                    sector, sector + sectors, begin_ns, SectorState.UNKNOWN if status else SectorState.WRITTEN
+                )
+            elif kind == ChangeKind.DISCARD:
                 discarded += sectors
                 self._free(sector, sector + sectors, begin_ns, done=not status)
-            elif kind == Kind.ERASE:
+            elif kind == ChangeKind.ERASE:
                 written += sectors
                 self._free(sector, sector + sectors, begin_ns, done=not status)
-            elif kind == Kind.ZEROES:
+            elif kind == ChangeKind.ZEROES:
                 written += sectors
-                self._write(sector, sector + sectors, begin_ns, State.UNKNOWN)
+                self._write(sector, sector + sectors, begin_ns, SectorState.UNKNOWN)
                 self._frees.add(self._clock, sector, sector + sectors)
             elif not changes_nothing(kind, sector, begin_ns):
                 self.forget("a command that the block layer knows nothing of", end_ns)
@@ -86,8 +88,8 @@ class History:
             self.forget(why, now_ns)
         elif writes or discards:
             self._note(why, now_ns)
-            lost = State.TRIMMED if writes else State.WRITTEN
-            self.map.turn(0, self.map.sectors, lost, State.UNKNOWN)
+            lost = SectorState.TRIMMED if writes else SectorState.WRITTEN
+            self.map.turn(0, self.map.sectors, lost, SectorState.UNKNOWN)
 
     def forget(self, why: str, now_ns: int) -> None:
         self._note(why, now_ns)
@@ -101,19 +103,19 @@ class History:
         for recent in (self._writes, self._frees):
             recent.add(self._clock, 0, self.map.sectors)
 
-    def _write(self, first: int, last: int, begin_ns: int, state: State) -> None:
+    def _write(self, first: int, last: int, begin_ns: int, state: SectorState) -> None:
         self.map.put(first, last, state)
         if self.granule > 1:
             low, high = self._around(first, last)
             # Of a granule that is written in part the drive may hold all.
-            self.map.turn(low, first, State.TRIMMED, State.UNKNOWN)
-            self.map.turn(last, high, State.TRIMMED, State.UNKNOWN)
+            self.map.turn(low, first, SectorState.TRIMMED, SectorState.UNKNOWN)
+            self.map.turn(last, high, SectorState.TRIMMED, SectorState.UNKNOWN)
         if begin_ns < self._frees.horizon_ns:
-            self.map.put(first, last, State.UNKNOWN)
+            self.map.put(first, last, SectorState.UNKNOWN)
         elif self._frees.newest_ns > begin_ns:
             for low, high in self._frees.since(begin_ns):
                 if low < last and first < high:
-                    self.map.put(max(first, low), min(last, high), State.UNKNOWN)
+                    self.map.put(max(first, low), min(last, high), SectorState.UNKNOWN)
         self._writes.add(self._clock, first, last)
         self._beside = (-1, [])
 
@@ -121,16 +123,16 @@ class History:
         low = first + (self.offset - first) % self.granule
         high = last - (last - self.offset) % self.granule
         if done and low < high and begin_ns >= self._writes.horizon_ns:
-            self.map.turn(first, low, State.WRITTEN, State.UNKNOWN)
-            self.map.turn(high, last, State.WRITTEN, State.UNKNOWN)
-            self.map.put(low, high, State.TRIMMED)
+            self.map.turn(first, low, SectorState.WRITTEN, SectorState.UNKNOWN)
+            self.map.turn(high, last, SectorState.WRITTEN, SectorState.UNKNOWN)
+            self.map.put(low, high, SectorState.TRIMMED)
             for start, end in self._written_since(begin_ns):
                 start, end = self._around(start, end)
                 if start < high and low < end:
-                    self.map.put(max(start, low), min(end, high), State.UNKNOWN)
+                    self.map.put(max(start, low), min(end, high), SectorState.UNKNOWN)
         else:
             # It may have freed a part, or nothing.
-            self.map.turn(first, last, State.WRITTEN, State.UNKNOWN)
+            self.map.turn(first, last, SectorState.WRITTEN, SectorState.UNKNOWN)
         self._frees.add(self._clock, first, last)
 
     def _written_since(self, begin_ns: int) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from itertools import islice
 
 from opwatch.errors import BadInput
 from opwatch.foreign import parse_json
-from opwatch.trim.history.sectormap import Run, SectorMap, State
+from opwatch.trim.history.sectormap import Run, SectorMap, SectorState
 
 MAGIC = b"opwhist1"
 _FRAME = struct.Struct("<II")  # length of what follows, and its CRC-32
@@ -29,7 +29,7 @@ _MOST_PARTS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
-class Drive:
+class HistoryDrive:
     """Whose history it is. `granule` and `offset` are in sectors. The serial number and the wwid are None for
     disks that have none: such a disk is known by its name."""
 
@@ -74,7 +74,7 @@ class Saved:
     """What a file says. `whole_bytes` is the length up to the end of its last whole frame with a look; `rest`
     says what stands behind it and why that does not count, None when nothing does."""
 
-    drive: Drive
+    drive: HistoryDrive
     look: Look
     map: SectorMap
     whole_bytes: int
@@ -97,14 +97,14 @@ def _frames(head: dict[str, object], look: Look, runs: Iterable[Run]) -> Iterato
     yield _frame({**head, "look": asdict(look)}, chunk)
 
 
-def snapshot_frames(drive: Drive, look: Look, map_: SectorMap) -> Iterator[bytes]:
+def snapshot_frames(drive: HistoryDrive, look: Look, map_: SectorMap) -> Iterator[bytes]:
     """A whole file, piece by piece."""
-    known = (run for run in map_.runs() if run[2] != State.UNKNOWN)
+    known = (run for run in map_.runs() if run[2] != SectorState.UNKNOWN)
     yield MAGIC
     yield from _frames({"drive": asdict(drive)}, look, known)
 
 
-def snapshot(drive: Drive, look: Look, map_: SectorMap) -> bytes:
+def snapshot(drive: HistoryDrive, look: Look, map_: SectorMap) -> bytes:
     """A whole file."""
     return b"".join(snapshot_frames(drive, look, map_))
 
@@ -143,7 +143,7 @@ class _Loading:
     """Frames as they are read. Runs wait until the look that they belong to is there."""
 
     def __init__(self) -> None:
-        self.drive: Drive | None = None
+        self.drive: HistoryDrive | None = None
         self.look: Look | None = None
         self.map: SectorMap | None = None
         self.whole_bytes = self.frames = 0
@@ -176,7 +176,7 @@ def _cost(runs: bytes, map_: SectorMap) -> int:
     runs that cover the disk again and again would take hours."""
     cost = 0
     for start, end, state in _RUN.iter_unpack(runs):
-        if start >= end or end > _FAR or state > max(State):
+        if start >= end or end > _FAR or state > max(SectorState):
             raise BadInput(f"the run {start}..{end} of state {state} makes no sense")
         cost += map_.parts_of(start, end)
     return cost
@@ -226,9 +226,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63
 
 
-def _drive(found: object) -> Drive:
-    taken = _take(found, Drive, ("serial", "wwid"), ("name", "serial", "wwid"))
-    drive = Drive(**taken)  # type: ignore[arg-type]
+def _drive(found: object) -> HistoryDrive:
+    taken = _take(found, HistoryDrive, ("serial", "wwid"), ("name", "serial", "wwid"))
+    drive = HistoryDrive(**taken)  # type: ignore[arg-type]
     if not 0 < drive.sectors < _FAR or not 0 < drive.granule < _FAR or not 0 <= drive.offset < _FAR:
         raise BadInput("its drive makes no sense")
     return drive

@@ -25,7 +25,7 @@ _REGIONS_SHIFT = 8
 _MOST_LOGGED = 1 << 20
 
 
-class State(enum.IntEnum):
+class SectorState(enum.IntEnum):
     """What a drive holds of a sector, by what it was told."""
 
     UNKNOWN = 0
@@ -99,8 +99,8 @@ class SectorMap:
 
     def _put_noted(self, start: int, end: int) -> None:
         end = min(end, self.sectors)
-        if self._put(start, end, State.UNKNOWN) and self.log is not None:
-            self.log.append((start, end, State.UNKNOWN))
+        if self._put(start, end, SectorState.UNKNOWN) and self.log is not None:
+            self.log.append((start, end, SectorState.UNKNOWN))
 
     def copy(self) -> SectorMap:
         """The same states, which no later change reaches; without a log."""
@@ -122,7 +122,7 @@ class SectorMap:
     def forget(self) -> None:
         """Nothing is known of any sector."""
         for number in list(self._parts):
-            self.put(number << self._shift, (number + 1) << self._shift, State.UNKNOWN)
+            self.put(number << self._shift, (number + 1) << self._shift, SectorState.UNKNOWN)
 
     def runs(self, start: int = 0, end: int | None = None) -> Iterator[Run]:
         """(first sector, sector behind the last, state) of all in start..end, in order; neighbours may be
@@ -133,7 +133,7 @@ class SectorMap:
             edge = min(end, (number + 1) << self._shift)
             part = self._parts.get(number)
             if part is None:
-                yield start, edge, State.UNKNOWN
+                yield start, edge, SectorState.UNKNOWN
             else:
                 yield from _clipped(part, start, edge)
             start = edge
@@ -146,9 +146,9 @@ class SectorMap:
             for first, last, found in self.runs(number << self._shift, (number + 1) << self._shift)
             if found == state
         )
-        if state != State.UNKNOWN:
+        if state != SectorState.UNKNOWN:
             return Extents.in_order(known)
-        others = self.extents(State.WRITTEN) | self.extents(State.TRIMMED)
+        others = self.extents(SectorState.WRITTEN) | self.extents(SectorState.TRIMMED)
         return others.gaps(0, self.sectors * SECTOR)
 
     def _put(self, start: int, end: int, state: int) -> bool:
@@ -156,9 +156,12 @@ class SectorMap:
         number = start >> self._shift
         part = self._parts.get(number)
         if part is None:
-            if state == State.UNKNOWN:
+            if state == SectorState.UNKNOWN:
                 return False
-            part = self._parts[number] = (array("q", [number << self._shift]), bytearray([State.UNKNOWN]))
+            part = self._parts[number] = (
+                array("q", [number << self._shift]),
+                bytearray([SectorState.UNKNOWN]),
+            )
             self.pieces += 1
         starts, states = part
         before = len(starts)
@@ -183,7 +186,7 @@ class SectorMap:
         starts[begin:last] = array("q", new_starts)
         states[begin:last] = bytes(new_states)
         self.pieces += len(starts) - before
-        if len(starts) == 1 and states[0] == State.UNKNOWN:
+        if len(starts) == 1 and states[0] == SectorState.UNKNOWN:
             del self._parts[number]
             self.pieces -= 1
         return True

@@ -30,7 +30,7 @@ _MIRRORS = (65536, 64 << 20, 256 << 30)  # copies of the superblock, each in a s
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class TreeItem:
     objectid: int
     type: int
     offset: int
@@ -63,7 +63,7 @@ class Chunk:
         return len(self.stripes) - self.parities if self.profile & _STRIPED else 1
 
 
-def items(buffer: bytes | bytearray | memoryview, count: int) -> Iterator[Item]:
+def items(buffer: bytes | bytearray | memoryview, count: int) -> Iterator[TreeItem]:
     """The items of one answer. BadInput when they do not fit into it."""
     at, view = 0, memoryview(buffer)
     for _ in range(count):
@@ -73,11 +73,11 @@ def items(buffer: bytes | bytearray | memoryview, count: int) -> Iterator[Item]:
         at += _HEADER.size
         if at + length > len(view):
             raise BadInput(f"a tree item of {length} bytes that are not there")
-        yield Item(objectid, kind, offset, bytes(view[at : at + length]))
+        yield TreeItem(objectid, kind, offset, bytes(view[at : at + length]))
         at += length
 
 
-def chunk(item: Item) -> Chunk:
+def chunk(item: TreeItem) -> Chunk:
     """A CHUNK_ITEM. BadInput when it is damaged."""
     if len(item.data) < _CHUNK.size:
         raise BadInput(f"a chunk of {len(item.data)} bytes")
@@ -103,7 +103,7 @@ def _whole(layout: struct.Struct, data: bytes) -> Iterator[tuple[int, int]]:
         yield layout.unpack_from(data, at)[:2]
 
 
-def used_of_extent_tree(found: Iterable[Item], node_bytes: int) -> Extents:
+def used_of_extent_tree(found: Iterable[TreeItem], node_bytes: int) -> Extents:
     """Logical addresses in use, by the extent tree."""
     return Extents.in_order(
         (item.objectid, item.objectid + (item.offset if item.type == EXTENT_ITEM else node_bytes))
@@ -112,12 +112,12 @@ def used_of_extent_tree(found: Iterable[Item], node_bytes: int) -> Extents:
     )
 
 
-def free_of_free_space_tree(found: Iterable[Item], sector_bytes: int) -> Extents:
+def free_of_free_space_tree(found: Iterable[TreeItem], sector_bytes: int) -> Extents:
     """Logical addresses that are free in block groups, by the free space tree."""
     return Extents.of(_free(found, sector_bytes))
 
 
-def _free(found: Iterable[Item], sector_bytes: int) -> Iterator[tuple[int, int]]:
+def _free(found: Iterable[TreeItem], sector_bytes: int) -> Iterator[tuple[int, int]]:
     for item in found:
         if item.objectid + item.offset > 1 << 62:
             raise BadInput(f"free space of {item.offset} bytes at {item.objectid}")
@@ -171,7 +171,7 @@ def _in_column(offset: int, column: int, columns: int) -> int:
 
 
 def free_by_device(
-    chunks: Iterable[Chunk], free: Extents, dev_extents: Iterable[Item], sizes: dict[int, int]
+    chunks: Iterable[Chunk], free: Extents, dev_extents: Iterable[TreeItem], sizes: dict[int, int]
 ) -> dict[int, Extents]:
     """Free bytes of each device, by its id: those of chunks and those that no chunk has. `sizes` are of
     the devices; `free` is logical."""
@@ -191,7 +191,7 @@ def free_by_device(
     return found
 
 
-def dev_extent_bytes(item: Item) -> int:
+def dev_extent_bytes(item: TreeItem) -> int:
     """The length of a DEV_EXTENT. BadInput when it is damaged."""
     if item.type != DEV_EXTENT or len(item.data) < _DEV_EXTENT.size:
         raise BadInput(f"an item of type {item.type} with {len(item.data)} bytes is no device extent")

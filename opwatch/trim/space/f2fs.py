@@ -25,7 +25,7 @@ _NOT_VALID = re.compile("0+")
 
 
 @dataclass(frozen=True, slots=True)
-class Geometry:
+class F2fsGeometry:
     """Where the blocks that hold files lie; all else is the file system's own. `several` when there are
     more devices than one."""
 
@@ -35,7 +35,7 @@ class Geometry:
     several: bool
 
 
-def superblock(raw: bytes) -> Geometry:
+def superblock(raw: bytes) -> F2fsGeometry:
     """BadInput for what is none."""
     if len(raw) < SUPERBLOCK_BYTES:
         raise BadInput(f"{len(raw)} bytes are no superblock of f2fs")
@@ -44,10 +44,10 @@ def superblock(raw: bytes) -> Geometry:
     if magic != _MAGIC or not 12 <= log_block <= 16 or log_segment != _SEGMENT_LOG:
         raise BadInput("this is no superblock of f2fs")
     several = raw[_DEVICES_AT + _DEVICE_BYTES] != 0
-    return Geometry(1 << log_block, main << log_block, segments, several)
+    return F2fsGeometry(1 << log_block, main << log_block, segments, several)
 
 
-def free_of_segments(text: str, geometry: Geometry) -> tuple[Extents, int]:
+def free_of_segments(text: str, geometry: F2fsGeometry) -> tuple[Extents, int]:
     """The blocks of the main area that are not valid, by the lines of segment_bits, and how many segments
     changed while they were read: of those nothing counts. BadInput when a segment is missing."""
     starts, ends = array("q"), array("q")

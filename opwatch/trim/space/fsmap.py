@@ -23,7 +23,7 @@ _HIGHEST = _RECORD.pack(0xFFFFFFFF, 0xFFFFFFFF, *[0xFFFFFFFFFFFFFFFF] * 3, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FsmapAnswer:
     """One call's worth: free extents by device. `resume` is what the next call begins with, None when
     this was the last."""
 
@@ -49,7 +49,7 @@ def _number(dev: int) -> tuple[int, int]:
     return dev >> 8 & 0xFFF, dev & 0xFF | dev >> 12 & 0xFFF00
 
 
-def decode(answer: bytes | bytearray) -> Answer:
+def decode(answer: bytes | bytearray) -> FsmapAnswer:
     """The free pieces of an answer. BadInput for what cannot be one."""
     if len(answer) < HEAD_BYTES:
         raise BadInput(f"{len(answer)} bytes are no file system map")
@@ -61,10 +61,10 @@ def decode(answer: bytes | bytearray) -> Answer:
         raise BadInput("the file system does not say which block devices its map is about")
     free = _free(body)
     if not entries:
-        return Answer(free, None)
+        return FsmapAnswer(free, None)
     last = bytes(body[-RECORD_BYTES:])
     ended = _RECORD.unpack(last)[1] & _LAST
-    return Answer(free, None if ended else last)
+    return FsmapAnswer(free, None if ended else last)
 
 
 def _free(body: memoryview) -> dict[tuple[int, int], Extents]:

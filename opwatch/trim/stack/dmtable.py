@@ -24,7 +24,7 @@ _FLAGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class DmTarget:
     """One line: sectors [first, first + sectors) are done by a target with these arguments."""
 
     first: int
@@ -49,17 +49,17 @@ class Target:
         return (device, start) if start is not None else None
 
 
-def parse(text: str) -> list[Target]:
+def parse(text: str) -> list[DmTarget]:
     """The targets of one device, by their order; OpwatchError for what is no table."""
     return list(_targets(text))
 
 
-def _targets(text: str) -> Iterator[Target]:
+def _targets(text: str) -> Iterator[DmTarget]:
     for line in lines_of(text):
         # With several devices each line begins with its name.
         found = re.fullmatch(r"(?:\S+: )?([0-9]{1,19}) ([0-9]{1,19}) (\S+) ?(.*)", line.strip())
         if found:
-            yield Target(int(found[1]), int(found[2]), found[3], tuple(found[4].split()))
+            yield DmTarget(int(found[1]), int(found[2]), found[3], tuple(found[4].split()))
         elif line.strip():
             raise OpwatchError(f"not a line of a device-mapper table: {line.strip()[:60]!r}")
 
@@ -75,7 +75,7 @@ class PoolStatus:
     needs_check: bool = False
 
 
-def pool_status(target: Target) -> PoolStatus | None:
+def pool_status(target: DmTarget) -> PoolStatus | None:
     """The status line of a thin-pool, None when this is none."""
     words = target.arguments
     if target.kind != "thin-pool" or not words:
@@ -95,12 +95,12 @@ def pool_status(target: Target) -> PoolStatus | None:
     )
 
 
-def mapped_sectors(target: Target) -> int | None:
+def mapped_sectors(target: DmTarget) -> int | None:
     """How much of a thin device is mapped, from its status line; None when it does not say."""
     return _number(target.arguments[0]) if target.kind == "thin" and target.arguments else None
 
 
-def chunk_bytes(target: Target) -> int | None:
+def chunk_bytes(target: DmTarget) -> int | None:
     """The chunk of a thin-pool, from its table line."""
     if target.kind != "thin-pool" or len(target.arguments) < 3:
         return None
@@ -117,7 +117,7 @@ class Raid:
     copies: int = 2
 
 
-def raid(target: Target) -> Raid | None:
+def raid(target: DmTarget) -> Raid | None:
     """From a table line: TYPE, a count of parameters, these, and a count of pairs of devices."""
     words = target.arguments
     kind = re.match("raid(10|[01456])(?:_|$)", words[0]) if target.kind == "raid" and words else None
@@ -130,7 +130,7 @@ def raid(target: Target) -> Raid | None:
     return Raid(f"raid{kind[1]}", disks, copies) if disks and copies else None
 
 
-def members_missing(target: Target) -> int | None:
+def members_missing(target: DmTarget) -> int | None:
     """How many members of a raid failed or are not there, from its status line; None when it does not say."""
     words = target.arguments
     if target.kind != "raid" or len(words) < 3 or not re.fullmatch("[AaD-]+", words[2]):

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from opwatch.trim.stack.limits import Limits as Limits
+from opwatch.trim.stack.limits import QueueLimits
 
 if TYPE_CHECKING:
-    from opwatch.trim.stack.dmtable import Target
+    from opwatch.trim.stack.dmtable import DmTarget
 
 Fact = str | int | bool
 
@@ -41,12 +41,12 @@ class Layer:
     dev: str
     kind: Kind
     size_bytes: int
-    limits: Limits
+    limits: QueueLimits
     read_only: bool | None = None
     target: str | None = None
     label: str | None = None
     below: tuple[str, ...] = ()
-    table: tuple[Target, ...] = ()
+    table: tuple[DmTarget, ...] = ()
     facts: Mapping[str, Fact] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
 
@@ -112,7 +112,7 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FactChange:
     """A fact that was different after a trim."""
 
     device: str
@@ -130,7 +130,7 @@ def _facts(stack: Stack) -> Iterator[tuple[tuple[str, str], Fact | None]]:
             yield (stack.filesystem.point, name), value
 
 
-def changes(before: Stack, after: Stack) -> list[Change]:
+def changes(before: Stack, after: Stack) -> list[FactChange]:
     """What differs between two looks at a stack, such as a provisioning mode that flipped. What could not be
     read in one of them is no change."""
     now = dict(_facts(after))
@@ -138,7 +138,7 @@ def changes(before: Stack, after: Stack) -> list[Change]:
     for (device, fact), value in _facts(before):
         later = now.get((device, fact))
         if value is not None and later is not None and value != later:
-            found.append(Change(device, fact, value, later))
+            found.append(FactChange(device, fact, value, later))
     return found
 
 

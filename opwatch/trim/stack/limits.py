@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class QueueLimits:
     """Of the queue that a layer's discards go through, in bytes; None where the kernel does not tell."""
 
     granularity: int | None = None

@@ -12,7 +12,7 @@ from opwatch.trim.space.extents import Extents
 from opwatch.trim.stale.estimate import LOOKS, Share, estimate
 
 
-class Place(NamedTuple):
+class SampledBlock(NamedTuple):
     """A block to be read: which landing (by its index), and where on its device."""
 
     landing: int
@@ -35,13 +35,13 @@ class Blocks:
     def __len__(self) -> int:
         return self._landings[-1]
 
-    def __getitem__(self, number: int) -> Place:
+    def __getitem__(self, number: int) -> SampledBlock:
         if not 0 <= number < len(self):
             raise IndexError(number)
         landing = bisect_right(self._landings, number) - 1
         firsts = self._firsts[landing]
         at = bisect_right(firsts, number) - 1
-        return Place(landing, self._parts[landing][at] + (number - firsts[at]) * self._unit)
+        return SampledBlock(landing, self._parts[landing][at] + (number - firsts[at]) * self._unit)
 
 
 class Draw:
@@ -70,7 +70,7 @@ class Draw:
         return found
 
 
-class Counted(NamedTuple):
+class BatchCount(NamedTuple):
     """What a batch of blocks was: `held` of `counted`; the others were not free any more or unreadable."""
 
     held: int
@@ -82,7 +82,7 @@ def sample(
     seed: int,
     confidence: float,
     half_width: float,
-    read: Callable[[list[int]], Counted],
+    read: Callable[[list[int]], BatchCount],
     in_time: Callable[[], bool] = lambda: True,
 ) -> Iterator[Share]:
     """Estimates, each from more blocks, until one is narrow enough, every block was read or time is up,

@@ -32,7 +32,7 @@ def members(one: dict[str, Any]) -> list[str]:
 
 def test_amounts_have_the_names_of_the_header(types: dict[str, dict[str, Any]]) -> None:
     assert members(types["ow_flow"]) == list(flow.Amount.__dataclass_fields__)
-    assert members(types["ow_discard_loss"]) == list(flow.Loss._fields)
+    assert members(types["ow_discard_loss"]) == list(flow.DiscardLoss._fields)
 
 
 def test_pairs_have_the_length_of_the_header(types: dict[str, dict[str, Any]]) -> None:

@@ -84,7 +84,10 @@ def test_what_is_issued_behind_a_discard(disk: ScratchDisk) -> None:
 
 
 def test_nothing_waits_where_nothing_is_discarded(disk: ScratchDisk) -> None:
-    program = f"from tests.kernel.support.load import reads, writes; reads({disk.node!r}, 53); writes({disk.node!r}, 59)"
+    program = (
+        "from tests.kernel.support.load import reads, writes; "
+        f"reads({disk.node!r}, 53); writes({disk.node!r}, 59)"
+    )
     found = watched(disk, sys.executable, "-c", program)
     assert (found["bios"], found["senders"], found["stalled"]) == (0, [], [])
     assert (found["split_ratio"], found["whole_ratio"], found["mean_ns"]) == (None, None, None)

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from opwatch.trim.history.changes import RECORD, Change, Kind, Loss
+from opwatch.trim.history.changes import RECORD, ChangeKind, DiskChange, HistoryLoss
 
 HEADER = Path(__file__).parents[3] / "bpf/abi/history.h"
 OBJECT = Path(__file__).parents[3] / "build" / "bpf" / "history.bpf.o"
@@ -23,9 +23,9 @@ def test_records_and_losses_have_the_fields_of_the_header() -> None:
     found = types()
     change = found["ow_change"]
     assert change["size"] == RECORD.size
-    assert [member["name"] for member in change["members"]] == list(Change._fields)
+    assert [member["name"] for member in change["members"]] == list(DiskChange._fields)
     assert [member["bits_offset"] // 8 for member in change["members"]] == [0, 8, 16, 24, 28, 29, 30]
-    assert [member["name"] for member in found["ow_history_loss"]["members"]] == list(Loss._fields)
+    assert [member["name"] for member in found["ow_history_loss"]["members"]] == list(HistoryLoss._fields)
 
 
 def test_kinds_are_numbered_alike() -> None:
@@ -34,5 +34,5 @@ def test_kinds_are_numbered_alike() -> None:
     body = re.search(r"enum ow_change_kind {(.*?)}", text, re.S)
     assert body
     names = [each.strip().removeprefix("OW_CHANGE_") for each in body[1].split(",") if each.strip()]
-    assert names == list(Kind.__members__)
-    assert [int(kind) for kind in Kind] == list(range(len(Kind)))
+    assert names == list(ChangeKind.__members__)
+    assert [int(kind) for kind in ChangeKind] == list(range(len(ChangeKind)))

@@ -21,8 +21,8 @@ from opwatch.collectors.space.fitrim import fitrim, mounted_at
 from opwatch.collectors.space.free_space import read_free_space
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.trim.history.changes import Change, Kind, decode
-from opwatch.trim.history.sectormap import State
+from opwatch.trim.history.changes import ChangeKind, DiskChange, decode
+from opwatch.trim.history.sectormap import SectorState
 from opwatch.trim.space.extents import Extents
 from tests.kernel.support.drives import MIB, Drive, drive, run
 from tests.kernel.support.filesystems import KINDS, free_of, held, make, mounted, use
@@ -44,11 +44,11 @@ def map_of(one: Drive) -> Extents:
 # --- the programs ---
 
 
-def seen(disk: ScratchDisk, load: Callable[[], None]) -> list[Change]:
+def seen(disk: ScratchDisk, load: Callable[[], None]) -> list[DiskChange]:
     tracer = ChangeTracer(Devices().resolve(disk.node))
     try:
         load()
-        return [Change(*fields) for fields in decode(tracer.drain()[0])]
+        return [DiskChange(*fields) for fields in decode(tracer.drain()[0])]
     finally:
         tracer.close()
 
@@ -75,9 +75,9 @@ def test_every_kind_is_told_a_prime_number_of_times(disk: ScratchDisk) -> None:
         assert 0 < each.begin_ns < each.end_ns
     expected = [(at * 16, 16) for at in range(29)] + [(at * 8, 8) for at in range(7)]
     # What cannot be zeroed in place is written.
-    [zeroed] = [each for each in found if each.kind == Kind.ZEROES]
-    assert places[Kind.WRITE][:36] == expected
-    assert places[Kind.DISCARD] == [(at * 2048, 1024) for at in range(13)]
+    [zeroed] = [each for each in found if each.kind == ChangeKind.ZEROES]
+    assert places[ChangeKind.WRITE][:36] == expected
+    assert places[ChangeKind.DISCARD] == [(at * 2048, 1024) for at in range(13)]
     assert (zeroed.sector, zeroed.sectors, zeroed.status) == (0, 1024, 1)
 
 
@@ -92,9 +92,9 @@ def test_a_full_ring_is_a_loss_and_no_silence(
 
     recording = recorded(disk.node, tmp_path / "x", load)
     assert any("room" in why for why in recording.history.forgotten)
-    assert not recording.history.map.extents(State.TRIMMED)
+    assert not recording.history.map.extents(SectorState.TRIMMED)
     # What was written stays written, whatever else was written.
-    assert recording.history.map.extents(State.WRITTEN).total > 0
+    assert recording.history.map.extents(SectorState.WRITTEN).total > 0
     assert recording.state().written_slack is not None
 
 
@@ -125,13 +125,13 @@ def test_the_map_is_the_drives_own(seed: int, tmp_path: Path) -> None:
         assert not recording.history.forgotten
         truth = map_of(one)
         assert truth.total > MIB
-        assert recording.history.map.extents(State.WRITTEN) == truth
-        assert recording.history.map.extents(State.TRIMMED) == truth.gaps(0, SIZE)
+        assert recording.history.map.extents(SectorState.WRITTEN) == truth
+        assert recording.history.map.extents(SectorState.TRIMMED) == truth.gaps(0, SIZE)
         look = recording.state()
         assert (look.written_slack, look.discarded_slack) == (0, 0)
         saved, alive = read_history(tmp_path / "x")
         assert not alive
-        assert saved.map.extents(State.WRITTEN) == truth
+        assert saved.map.extents(SectorState.WRITTEN) == truth
 
 
 def churn(device: str, seed: int) -> None:
@@ -160,11 +160,11 @@ def test_what_met_on_its_way_is_not_known_and_all_else_is_right(seed: int, tmp_p
         recording = recorded(one.device, tmp_path / "x", lambda: churn(one.device, seed))
         assert not recording.history.forgotten
         truth, map_ = map_of(one), recording.history.map
-        assert not map_.extents(State.WRITTEN) - truth
-        assert not map_.extents(State.TRIMMED) & truth
+        assert not map_.extents(SectorState.WRITTEN) - truth
+        assert not map_.extents(SectorState.TRIMMED) & truth
         # And that is most of it.
-        assert map_.extents(State.WRITTEN).total > MIB // 2
-        assert map_.extents(State.TRIMMED).total > MIB // 4
+        assert map_.extents(SectorState.WRITTEN).total > MIB // 2
+        assert map_.extents(SectorState.TRIMMED).total > MIB // 4
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -16,7 +16,7 @@ from opwatch.collectors.history.file import read_history
 from opwatch.collectors.history.recording import Recording
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.trim.history.sectormap import State
+from opwatch.trim.history.sectormap import SectorState
 from tests.kernel.support.drives import MIB, run
 from tests.kernel.support.load import discards, flushes, reads, writes
 from tests.kernel.support.recordings import command, recorded, recorder
@@ -25,18 +25,18 @@ from tests.kernel.support.watching import ATTEMPTS, opwatch
 # --- between recordings ---
 
 
-def _known(path: Path) -> dict[State, int]:
+def _known(path: Path) -> dict[SectorState, int]:
     saved, _ = read_history(path)
-    return {state: saved.map.extents(state).total for state in (State.WRITTEN, State.TRIMMED)}
+    return {state: saved.map.extents(state).total for state in (SectorState.WRITTEN, SectorState.TRIMMED)}
 
 
-def _prepared(disk: ScratchDisk, path: Path) -> dict[State, int]:
+def _prepared(disk: ScratchDisk, path: Path) -> dict[SectorState, int]:
     def load() -> None:
         discards(disk.node, 3)
         writes(disk.node, 11, start=64 * MIB)
 
     recorded(disk.node, path, load)
-    assert _known(path) == {State.WRITTEN: 11 * 4096, State.TRIMMED: 3 << 19}
+    assert _known(path) == {SectorState.WRITTEN: 11 * 4096, SectorState.TRIMMED: 3 << 19}
     return _known(path)
 
 
@@ -45,12 +45,12 @@ def _both(node: str) -> None:
     discards(node, 1)
 
 
-GAPS: dict[str, tuple[Callable[[str], None], set[State]]] = {
-    "nothing": (lambda _: None, {State.WRITTEN, State.TRIMMED}),
-    "reads": (lambda node: reads(node, 5), {State.WRITTEN, State.TRIMMED}),
-    "flushes": (lambda node: flushes(node, 3), {State.WRITTEN, State.TRIMMED}),
-    "writes": (lambda node: writes(node, 1), {State.WRITTEN}),
-    "discards": (lambda node: discards(node, 1), {State.TRIMMED}),
+GAPS: dict[str, tuple[Callable[[str], None], set[SectorState]]] = {
+    "nothing": (lambda _: None, {SectorState.WRITTEN, SectorState.TRIMMED}),
+    "reads": (lambda node: reads(node, 5), {SectorState.WRITTEN, SectorState.TRIMMED}),
+    "flushes": (lambda node: flushes(node, 3), {SectorState.WRITTEN, SectorState.TRIMMED}),
+    "writes": (lambda node: writes(node, 1), {SectorState.WRITTEN}),
+    "discards": (lambda node: discards(node, 1), {SectorState.TRIMMED}),
     "both": (_both, set()),
 }
 
@@ -63,7 +63,7 @@ def test_what_a_gap_leaves(what: str, disk: ScratchDisk, tmp_path: Path) -> None
     load(disk.node)
     expected = {state: size if state in kept else 0 for state, size in before.items()}
     told = command("stale", "--dev", disk.node, "--history", str(path))
-    assert told["stale_bytes"]["low"] == expected[State.WRITTEN]
+    assert told["stale_bytes"]["low"] == expected[SectorState.WRITTEN]
     assert told["unknown_bytes"] == told["free_bytes"] - sum(expected.values())
     assert told["notes"] and bool(told["drives"][0]["doubts"]) is (len(kept) < 2)
     done = command("record", "--dev", disk.node, "-o", str(path), "--for", "0.3")
@@ -89,7 +89,7 @@ def test_a_recorder_that_was_killed_is_taken_up_where_it_was(disk: ScratchDisk, 
         if not read_history(path)[0].look.forgotten:
             break
         path.unlink()
-    assert _known(path)[State.WRITTEN] == 11 * 4096
+    assert _known(path)[SectorState.WRITTEN] == 11 * 4096
     done = command("record", "--dev", disk.node, "-o", str(path), "--for", "0.2")
     assert done["written_bytes"] == 11 * 4096
     with recorder(disk.node, path) as process:
@@ -197,7 +197,7 @@ def test_statistics_that_are_switched_off_end_it(disk: ScratchDisk, tmp_path: Pa
     finally:
         switch.write_text("1")
     assert (process.returncode, "switched off" in words, "Traceback" in words) == (1, True, False), words
-    assert _known(path) == {State.WRITTEN: 0, State.TRIMMED: 0}
+    assert _known(path) == {SectorState.WRITTEN: 0, SectorState.TRIMMED: 0}
 
 
 def test_a_disk_that_goes_away_ends_it(tmp_path: Path) -> None:
@@ -247,13 +247,17 @@ def test_a_file_that_others_change_is_written_anew(
             assert recording.look()
             recording.save()
             assert recording.was_disturbed is bool(step)
-            assert _known(path)[State.WRITTEN] == recording.history.map.extents(State.WRITTEN).total > 0
+            assert (
+                _known(path)[SectorState.WRITTEN]
+                == recording.history.map.extents(SectorState.WRITTEN).total
+                > 0
+            )
         harm(path)
     finally:
         recording.close()
     assert len(told) == 1
     assert "written anew" in told[0]
-    assert _known(path)[State.WRITTEN] == recording.history.map.extents(State.WRITTEN).total
+    assert _known(path)[SectorState.WRITTEN] == recording.history.map.extents(SectorState.WRITTEN).total
 
 
 def test_a_file_that_is_away_is_told_once(disk: ScratchDisk, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 from opwatch.collectors.audit import fitrim_process
 from opwatch.host.usage import Mount
 from opwatch.trim.audit.accounts import Bearing, Told
-from opwatch.trim.audit.audit import Answer, Asked, Audit, Verdict
+from opwatch.trim.audit.audit import Asked, Audit, Verdict
+from opwatch.trim.audit.question import FitrimAnswer
 from tests.kernel.support import trims
 from tests.kernel.support.drives import MIB, drive
 from tests.kernel.support.trims import ATTEMPTS, codes, lost_by_the_host, mounted
@@ -92,7 +93,7 @@ def _speaking(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """During each trim the kernel's log gets a message about no device of ours, too."""
     ours = fitrim_process.trim
 
-    def trim(mount: Mount, asked: Asked, started: Callable[[int], None]) -> Answer:
+    def trim(mount: Mount, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
         Path("/dev/kmsg").write_text("<6>opwatch test: of loop4077 and of nobody else\n")
         return ours(mount, asked, started)
 

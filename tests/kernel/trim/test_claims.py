@@ -16,8 +16,9 @@ from opwatch.collectors.audit import fitrim_process
 from opwatch.collectors.audit.discards import DiscardTracer
 from opwatch.host.scratch import ScratchDisk
 from opwatch.host.usage import Mount
-from opwatch.trim.audit.audit import Answer, Asked, Audit
+from opwatch.trim.audit.audit import Asked, Audit
 from opwatch.trim.audit.flow import Amount, Stage
+from opwatch.trim.audit.question import FitrimAnswer
 from tests.kernel.support import trims
 from tests.kernel.support.trims import ATTEMPTS, MIB, mounted
 from tests.kernel.support.watching import lines, opwatch
@@ -154,7 +155,7 @@ def test_a_second_trimmer_is_named_and_not_counted(monkeypatch: pytest.MonkeyPat
     ours = fitrim_process.trim
     other = 3 * MIB
 
-    def together(mount: Mount, asked: Asked, started: Callable[[int], None]) -> Answer:
+    def together(mount: Mount, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
         node = mount.source
         at = str(SIZE)  # behind the filesystem
         trims.run("blkdiscard", "-f", "-o", at, "-l", str(other), node)

@@ -14,7 +14,7 @@ from opwatch.counters.catalogue.families import Catalogue, load_catalogue
 from opwatch.counters.evidence import Evidence, ScsiCounters, merge
 from opwatch.counters.prove.ata import UNITS, close
 from opwatch.counters.prove.report import report
-from opwatch.counters.reading import Drive, Proof, Report
+from opwatch.counters.reading import DriveFacts, Proof, Report
 
 GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "counters"
 NOWHERE = Path("/nonexistent")
@@ -172,20 +172,20 @@ def cachelib(name: str) -> Evidence:
 @pytest.mark.parametrize("name", CACHELIB)
 def test_texts_of_vendor_tools(catalogue: Catalogue, name: str) -> None:
     model, gigabytes, nand = CACHELIB[name]
-    drive = Evidence(drive=Drive(protocol="nvme", model=model, capacity_bytes=gigabytes * 10**9))
+    drive = Evidence(drive=DriveFacts(protocol="nvme", model=model, capacity_bytes=gigabytes * 10**9))
     assert both(report(merge(drive, cachelib(name)), catalogue))[1] == nand
     assert both(report(cachelib(name), catalogue))[1] == (nand if name in BY_GUID else None)
 
 
 def test_intel_and_seagate_have_a_host_side(catalogue: Catalogue) -> None:
     for name, host in (("IntelDevice", 172365270 * MIB32), ("SeagateDevice", 0xEFB8D568 * 512000)):
-        drive = Evidence(drive=Drive(protocol="nvme", model=CACHELIB[name][0]))
+        drive = Evidence(drive=DriveFacts(protocol="nvme", model=CACHELIB[name][0]))
         assert both(report(merge(drive, cachelib(name)), catalogue))[0] == host
 
 
 def test_counters_that_are_not_implemented(catalogue: Catalogue) -> None:
     evidence = read_recorded([GOOD / "issues" / "nvme-cli_issue_245_zero_counters.txt"])
-    drive = Evidence(drive=Drive(protocol="nvme", model="INTEL SSDPEDME016T4F"))
+    drive = Evidence(drive=DriveFacts(protocol="nvme", model="INTEL SSDPEDME016T4F"))
     found = report(merge(drive, evidence), catalogue)
     assert both(found) == (None, None)
     assert "not implemented" in (found.readings["nand_written"].reason or "")
@@ -193,7 +193,7 @@ def test_counters_that_are_not_implemented(catalogue: Catalogue) -> None:
 
 def test_below_the_host_is_a_number_with_a_remark(catalogue: Catalogue) -> None:
     evidence = read_recorded([GOOD / "issues" / "nvme-cli_issue_814_hpe_p4610_smart_log_add.txt"])
-    found = report(merge(Evidence(drive=Drive(model="MO001600KWVUU")), evidence), catalogue)
+    found = report(merge(Evidence(drive=DriveFacts(model="MO001600KWVUU")), evidence), catalogue)
     assert both(found) == (45197 * MIB32, 40262 * MIB32)
     assert "below" in (found.readings["nand_written"].caveat or "")
 
@@ -210,7 +210,9 @@ def test_sas_has_no_nand_in_words(catalogue: Catalogue) -> None:
     found = report(read_recorded([GOOD / "autoval" / "smartctl_sas_drive"]), catalogue)
     assert both(found) == (None, None)
     assert found.readings["host_read"].value == 77_000_000
-    flash = replace(read_recorded([GOOD / "autoval" / "smartctl_sas_drive"]), drive=Drive(protocol="scsi"))
+    flash = replace(
+        read_recorded([GOOD / "autoval" / "smartctl_sas_drive"]), drive=DriveFacts(protocol="scsi")
+    )
     assert "not measurable" in (report(flash, catalogue).readings["nand_written"].reason or "")
 
 
@@ -227,7 +229,7 @@ def test_sas_has_no_nand_in_words(catalogue: Catalogue) -> None:
 def test_the_two_counters_of_a_sas_drive(
     catalogue: Catalogue, blocks: int, value: int, refused: str | None
 ) -> None:
-    drive = Drive(protocol="scsi", lba_bytes=512)
+    drive = DriveFacts(protocol="scsi", lba_bytes=512)
     counters = ScsiCounters(written_mb=10**7, read_mb=None, blocks_received=blocks)
     found = report(Evidence(drive, scsi=counters), catalogue)
     written = found.readings["host_written"]

@@ -11,7 +11,7 @@ from opwatch.counters.catalogue.families import Entry, load_catalogue, parse_cat
 from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.evidence import Attribute, Evidence, Statistics, VendorPage
 from opwatch.counters.prove.report import report
-from opwatch.counters.reading import Drive, Proof, Report
+from opwatch.counters.reading import DriveFacts, Proof, Report
 from opwatch.errors import UsageError
 
 CATALOGUE = load_catalogue(system=Path("/nonexistent"))
@@ -64,9 +64,9 @@ CAPACITY, HOURS = 960 * 10**9, 20_000
 ATA = [entry for entry in CATALOGUE.entries if entry.protocol == "ata" and entry.host]
 
 
-def drive(entry: Entry, model: str | None = None) -> Drive:
+def drive(entry: Entry, model: str | None = None) -> DriveFacts:
     example = EXAMPLES[entry.name]
-    return Drive(
+    return DriveFacts(
         protocol=entry.protocol,
         model=model or example[0],
         firmware=example[1],
@@ -190,7 +190,7 @@ def test_statistics_that_an_attribute_contradicts_are_refused() -> None:
             Attribute(int(key[1:]), "Total_LBAs_Written", raw, str(raw)) for key, raw in raws.items()
         )
         statistics = Statistics({(1, 0x18): 1 << 31})
-        return Evidence(Drive("ata", "ACME"), attributes=attributes, statistics=statistics)
+        return Evidence(DriveFacts("ata", "ACME"), attributes=attributes, statistics=statistics)
 
     one_tib = (1 << 31) * 512
     for raws in ({}, {"a241": 1 << 10}, {"a241": 1 << 15}, {"a241": 777, "a233": 1 << 15}):
@@ -242,5 +242,5 @@ def test_the_user_comes_first(tmp_path: Path) -> None:
         "host = { of = [241], unit = 512 }\n"
     )
     catalogue = load_catalogue([mine], system=tmp_path)
-    found = [each.name for each in catalogue.matching(Drive(model="SuperMicro SSD"), "ata")]
+    found = [each.name for each in catalogue.matching(DriveFacts(model="SuperMicro SSD"), "ata")]
     assert found[0] == "mine" and "supermicro-satadom" in found

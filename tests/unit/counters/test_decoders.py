@@ -23,7 +23,7 @@ from opwatch.counters.decode.smart_log import SmartLog, decode_smart_log
 from opwatch.counters.decode.vendor_page import decode_kv12, decode_seagate, pick
 from opwatch.counters.evidence import Evidence, merge
 from opwatch.counters.prove.report import report
-from opwatch.counters.reading import Drive
+from opwatch.counters.reading import DriveFacts
 from opwatch.counters.reports.numbers import json_number, scaled, whole_number
 from opwatch.counters.reports.nvme_json import parse_nvme_json
 from opwatch.errors import OpwatchError, Unsupported, UsageError
@@ -184,7 +184,7 @@ def test_both_formats_of_nvme_cli_are_one() -> None:
 
 def test_two_drives_are_not_one() -> None:
     with pytest.raises(UsageError, match="two different"):
-        merge(Evidence(drive=Drive(model="a")), Evidence(drive=Drive(model="b")))
+        merge(Evidence(drive=DriveFacts(model="a")), Evidence(drive=DriveFacts(model="b")))
     smart = Evidence(smart=SmartLog(data_units_written=1))
     with pytest.raises(UsageError, match="two different"):
         merge(smart, Evidence(smart=SmartLog(data_units_written=2)))
@@ -227,7 +227,7 @@ def test_a_vendor_page_with_another_host_than_02h_is_refused() -> None:
         "nand_bytes_written": {"normalized": 100, "raw": 9000},
         "host_bytes_written": {"normalized": 100, "raw": 6000},
     }
-    evidence = replace(parse_nvme_json(items), drive=Drive(protocol="nvme", model="INTEL SSDPE2KX010T8"))
+    evidence = replace(parse_nvme_json(items), drive=DriveFacts(protocol="nvme", model="INTEL SSDPE2KX010T8"))
     smart = SmartLog(data_units_written=6000 * (1 << 25) // 512_000, write_commands=10**7)
     assert report(replace(evidence, smart=smart), CATALOGUE).readings["nand_written"].value == 9000 << 25
     other = replace(smart, data_units_written=3 * 10**5)

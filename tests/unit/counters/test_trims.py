@@ -12,9 +12,9 @@ from opwatch.counters.decode.pages import BadPage
 from opwatch.counters.decode.vendor_page import decode_kv10
 from opwatch.counters.evidence import Attribute, Evidence, VendorPage
 from opwatch.counters.prove.trims import TrimCount, trim_counts
-from opwatch.counters.reading import Drive
+from opwatch.counters.reading import DriveFacts
 
-MEMBLAZE = Drive(protocol="nvme", model="P6531DT0384M00", vendor_id=0x1C5F)
+MEMBLAZE = DriveFacts(protocol="nvme", model="P6531DT0384M00", vendor_id=0x1C5F)
 
 
 def kv10(items: dict[int, int], version: int = 3) -> bytes:
@@ -63,7 +63,7 @@ def test_memblaze_counts_sectors() -> None:
     "evidence",
     [
         Evidence(
-            drive=Drive(protocol="nvme", model="X", vendor_id=0x144D),
+            drive=DriveFacts(protocol="nvme", model="X", vendor_id=0x144D),
             vendor=(VendorPage(0xCA, kv10({0xE5: 1})),),
         ),
         Evidence(drive=MEMBLAZE, vendor=(VendorPage(0xCA, kv10({0xE5: 1}, version=2)),)),
@@ -86,7 +86,7 @@ def boot_page(commands: int) -> bytes:
 def test_boot_drives_count_commands() -> None:
     page = ocp.decode_c0(boot_page(977))
     assert isinstance(page, ocp.BootLog)
-    evidence = Evidence(drive=Drive(protocol="nvme"), boot=page)
+    evidence = Evidence(drive=DriveFacts(protocol="nvme"), boot=page)
     assert trim_counts(evidence, load_trims()) == [
         TrimCount("log C0h deallocate commands completed", 977, None)
     ]
@@ -98,7 +98,7 @@ def test_boot_drives_count_commands() -> None:
 def test_micron_counts_commands() -> None:
     page = bytearray(512)
     page[0], page[172:188] = 1, (65537).to_bytes(16, "little")
-    drive = Drive(protocol="nvme", model="Micron_7400_MTFDKBA960TDZ", vendor_id=0x1344)
+    drive = DriveFacts(protocol="nvme", model="Micron_7400_MTFDKBA960TDZ", vendor_id=0x1344)
     evidence = Evidence(drive=drive, vendor=(VendorPage(0xFB, bytes(page)),))
     assert trim_counts(evidence, load_trims()) == [TrimCount("log FBh 172:16", 65537, None)]
 
@@ -109,7 +109,7 @@ def test_seagate_counts_trims() -> None:
     page[2] = 250
     page[6:14] = (4242).to_bytes(8, "little")
     evidence = Evidence(
-        drive=Drive(protocol="nvme", model="XM1441-1AB112048"),
+        drive=DriveFacts(protocol="nvme", model="XM1441-1AB112048"),
         vendor=(VendorPage(0xC4, bytes(page).ljust(512, b"\0")),),
     )
     assert trim_counts(evidence, load_trims()) == [TrimCount("log C4h 250", 4242, None)]
@@ -124,12 +124,12 @@ def test_seagate_counts_trims() -> None:
     ],
 )
 def test_attributes_by_name(family: str, number: int, name: str, unit: int | None) -> None:
-    drive = Drive(protocol="ata", model="M", family=family)
+    drive = DriveFacts(protocol="ata", model="M", family=family)
     evidence = Evidence(drive=drive, attributes=(Attribute(number, name, 31337, "31337"),))
     assert trim_counts(evidence, load_trims()) == [TrimCount(f"attribute {number} {name}", 31337, unit)]
     other = Evidence(drive=drive, attributes=(Attribute(number, "Unknown_Attribute", 31337, "31337"),))
     assert trim_counts(other, load_trims()) == []
-    family_unknown = Evidence(drive=Drive(protocol="ata", model="M"), attributes=evidence.attributes)
+    family_unknown = Evidence(drive=DriveFacts(protocol="ata", model="M"), attributes=evidence.attributes)
     assert trim_counts(family_unknown, load_trims()) == []
 
 

@@ -10,7 +10,7 @@ from opwatch.collectors.block import probes
 from opwatch.errors import OpwatchError, PermissionMissing, ProbeRejected, Unsupported
 from opwatch.host import diagnosis, toolbox
 from opwatch.host.diagnosis import Attempt, State, ok
-from opwatch.host.toolbox import Answer
+from opwatch.host.toolbox import ToolAnswer
 from tests.unit.support.sysfs import Tree, machine
 
 LOG = """libbpf: prog 'rq_requeue': BPF program load failed: Permission denied
@@ -156,17 +156,23 @@ FIO = toolbox.Tool("fio", ("fio",), ("--version",), "fio", "makes load", (3, 33)
 @pytest.mark.parametrize(
     ("path", "answer", "state", "words", "fix"),
     [
-        ("/usr/bin/fio", Answer("fio-3.33"), State.OK, "3.33", None),
-        ("/usr/bin/fio", Answer("fio-4.0"), State.OK, "4.0", None),
-        ("/usr/bin/fio", Answer("fio-3.7"), State.NOTE, "3.7 is too old: 3.33", "sudo apt-get install fio"),
-        ("/usr/bin/fio", Answer("hello"), State.NOTE, "does not tell its version", None),
-        ("/usr/bin/fio", Answer("", "no answer within 9.5 s"), State.NOTE, "within 9.5 s", None),
+        ("/usr/bin/fio", ToolAnswer("fio-3.33"), State.OK, "3.33", None),
+        ("/usr/bin/fio", ToolAnswer("fio-4.0"), State.OK, "4.0", None),
+        (
+            "/usr/bin/fio",
+            ToolAnswer("fio-3.7"),
+            State.NOTE,
+            "3.7 is too old: 3.33",
+            "sudo apt-get install fio",
+        ),
+        ("/usr/bin/fio", ToolAnswer("hello"), State.NOTE, "does not tell its version", None),
+        ("/usr/bin/fio", ToolAnswer("", "no answer within 9.5 s"), State.NOTE, "within 9.5 s", None),
         ("/usr/bin/fio", None, State.OK, "/usr/bin/fio", None),
         (None, None, State.NOTE, "missing; it makes load", "sudo apt-get install fio"),
     ],
 )
 def test_tools_are_judged(
-    path: str | None, answer: Answer | None, state: State, words: str, fix: str | None
+    path: str | None, answer: ToolAnswer | None, state: State, words: str, fix: str | None
 ) -> None:
     check = toolbox.judge(FIO, path, answer)
     assert (check.state, check.fix, check.exit_status) == (state, fix, 0)

@@ -106,12 +106,12 @@ def test_devices(trees: list[Tree]) -> None:
 def test_trim_check(trees: list[Tree], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trim_check, "free_space", lambda *_: Space())
 
-    def work(run: trim_check.Check) -> None:
+    def work(run: trim_check.CheckRun) -> None:
         assert len([run.check(subject) for subject in run.everything()]) >= 10
 
     runs = {}
     for tree in trees:
-        runs[id(tree)] = trim_check.Check(0, tree.devices, _usage(tree), Schedule())
+        runs[id(tree)] = trim_check.CheckRun(0, tree.devices, _usage(tree), Schedule())
         runs[id(tree)].__dict__["deleted"] = DeletedFiles((), ())
     assert 5 < _ratio(lambda tree: work(runs[id(tree)]), trees) <= MOST
 

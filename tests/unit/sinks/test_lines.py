@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from opwatch.counters.reading import Drive, Proof, Reading, Report
+from opwatch.counters.reading import CounterReading, DriveFacts, Proof, Report
 from opwatch.sinks.counters import lines as counter_lines
 from opwatch.sinks.lines import HEADER, Lines, discard_lines
 from opwatch.trim.audit.live import Discards
@@ -79,7 +79,7 @@ def test_without_requests_there_is_no_ratio() -> None:
 
 @pytest.mark.parametrize(("step", "shown"), [(512_000, "512 kB"), (1, "1 B"), (32 << 20, "33.6 MB")])
 def test_a_step_is_in_units_of_the_value(step: int, shown: str) -> None:
-    reading = Reading(960_000_000_000, "bytes", step, "log 02h", Proof.SPEC)
-    told = counter_lines(Report(Drive(name="nvme0"), {"host_written": reading}, {}, ()))
+    reading = CounterReading(960_000_000_000, "bytes", step, "log 02h", Proof.SPEC)
+    told = counter_lines(Report(DriveFacts(name="nvme0"), {"host_written": reading}, {}, ()))
     [row] = [line for line in told if line.startswith("host_written")]
     assert f" 960 GB     {shown} " in row

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.counters.reading import Drive, Proof, Reading, Report
+from opwatch.counters.reading import CounterReading, DriveFacts, Proof, Report
 from opwatch.errors import OpwatchError
 from opwatch.sinks import terminal
 from opwatch.sinks.counters import lines as counter_lines
@@ -81,8 +81,8 @@ def by_json() -> str:
 
 def by_counters() -> str:
     stream = io.StringIO()
-    reading = Reading(7, EVIL, 1, EVIL, Proof.SPEC, caveat=EVIL)
-    told = Report(Drive(name=EVIL, model=EVIL, firmware=EVIL), {"host_written": reading}, {}, (EVIL,))
+    reading = CounterReading(7, EVIL, 1, EVIL, Proof.SPEC, caveat=EVIL)
+    told = Report(DriveFacts(name=EVIL, model=EVIL, firmware=EVIL), {"host_written": reading}, {}, (EVIL,))
     Writer(stream).lines(counter_lines(told))
     return stream.getvalue()
 

@@ -7,9 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from opwatch.trim.audit.audit import Answer, Asked, Evidence, ReadBack
+from opwatch.trim.audit.audit import Asked, AuditEvidence, ReadBack
 from opwatch.trim.audit.flow import Amount, Flow, Stage, Trace, Who
-from opwatch.trim.stack.layers import Fact, Filesystem, Kind, Layer, Limits, Stack
+from opwatch.trim.audit.question import FitrimAnswer
+from opwatch.trim.stack.layers import Fact, Filesystem, Kind, Layer, Stack
+from opwatch.trim.stack.limits import QueueLimits
 
 GRANULE = 4096
 
@@ -25,7 +27,7 @@ def layer(
     label: str | None = None,
     **facts: Fact,
 ) -> Layer:
-    limits = Limits(granularity, 0, max_bytes, max_bytes, 1)
+    limits = QueueLimits(granularity, 0, max_bytes, max_bytes, 1)
     return Layer(
         device, dev, kind, 1 << 30, limits, target=target, label=label, below=tuple(below), facts=facts
     )
@@ -77,10 +79,10 @@ def evidence(
     stats: Mapping[str, tuple[int, int]] | None = None,
     read_back: ReadBack | None = None,
     interrupted: bool = False,
-) -> Evidence:
+) -> AuditEvidence:
     trace = Trace(tuple(flows), absent=frozenset(absent), stats=stats or {})
-    answer = Answer(claimed, error, interrupted)
-    return Evidence(before, after or before, trace, Asked(), answer, True, read_back)
+    answer = FitrimAnswer(claimed, error, interrupted)
+    return AuditEvidence(before, after or before, trace, Asked(), answer, True, read_back)
 
 
 def with_facts(one: Stack, device: str, **facts: Fact) -> Stack:

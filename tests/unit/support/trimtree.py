@@ -15,7 +15,7 @@ from opwatch.host.usage import Usage, parse_mountinfo
 from opwatch.trim.check.forecast import Forecast, Space, forecast
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack import dmtable
-from opwatch.trim.stack.dmtable import Target
+from opwatch.trim.stack.dmtable import DmTarget
 from opwatch.trim.stack.layers import Stack
 from tests.unit.support.sysfs import SSD_QUEUE, Tree, write
 
@@ -31,15 +31,15 @@ class FakeDm:
     statuses: dict[int, str] = field(default_factory=dict)
     locked: bool = False
 
-    def _parsed(self, texts: dict[int, str], dev: tuple[int, int]) -> list[Target]:
+    def _parsed(self, texts: dict[int, str], dev: tuple[int, int]) -> list[DmTarget]:
         if self.locked or dev[1] not in texts:
             raise OpwatchError("device-mapper tables are for root only")
         return dmtable.parse(texts[dev[1]])
 
-    def table(self, dev: tuple[int, int]) -> list[Target]:
+    def table(self, dev: tuple[int, int]) -> list[DmTarget]:
         return self._parsed(self.tables, dev)
 
-    def status(self, dev: tuple[int, int]) -> list[Target]:
+    def status(self, dev: tuple[int, int]) -> list[DmTarget]:
         return self._parsed(self.statuses, dev)
 
 

@@ -45,8 +45,8 @@ def mountinfo(count: int, seed: int = 1) -> str:
     return "\n".join(rows)
 
 
-def check(usage: Usage, tmp_path: Path) -> trim_check.Check:
-    return trim_check.Check(0, Devices(tmp_path, tmp_path), usage, Schedule())
+def check(usage: Usage, tmp_path: Path) -> trim_check.CheckRun:
+    return trim_check.CheckRun(0, Devices(tmp_path, tmp_path), usage, Schedule())
 
 
 def test_filesystems_are_found_in_two_looks_at_each_mount(

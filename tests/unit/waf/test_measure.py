@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opwatch.counters.reading import Proof, Reading
+from opwatch.counters.reading import CounterReading, Proof
 from opwatch.waf.measure import Measured, Measurement
 from opwatch.waf.trail import Poll, Trail
 
@@ -10,8 +10,8 @@ SECOND = 10**9
 NAND, HOST = "log 22h MBMW (bytes)", "log 22h HBMW (bytes)"
 
 
-def reading(value: int, source: str, quantum: int = 1) -> Reading:
-    return Reading(value, "bytes", quantum, source, Proof.SPEC)
+def reading(value: int, source: str, quantum: int = 1) -> CounterReading:
+    return CounterReading(value, "bytes", quantum, source, Proof.SPEC)
 
 
 def measured(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from opwatch.counters.reading import Proof, Reading
+from opwatch.counters.reading import CounterReading, Proof
 from opwatch.waf.measure import Measured, Measurement
 from opwatch.waf.trail import Poll, Trail
 
@@ -70,7 +70,7 @@ class World:
         for _ in range(self.chance.randrange(2)):
             self.tick(busy=busy)
         shown = [
-            Reading(values[page.of] // quantum * quantum, "bytes", quantum, source, Proof.SPEC)
+            CounterReading(values[page.of] // quantum * quantum, "bytes", quantum, source, Proof.SPEC)
             for values, page, quantum, source in zip(
                 (self.host, self.nand),
                 self.pages,

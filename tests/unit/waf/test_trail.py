@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch.counters.reading import Proof, Reading
+from opwatch.counters.reading import CounterReading, Proof
 from opwatch.waf.span import Span
 from opwatch.waf.trail import LONGEST_NS, Poll, Track, Trail, in_step
 
@@ -16,8 +16,8 @@ SECOND = 10**9
 WRAP = (1 << 32) * 512
 
 
-def reading(value: int | None, quantum: int = 1) -> Reading:
-    return Reading(value, "bytes", quantum, "log C0h", Proof.SPEC)
+def reading(value: int | None, quantum: int = 1) -> CounterReading:
+    return CounterReading(value, "bytes", quantum, "log C0h", Proof.SPEC)
 
 
 def trail(

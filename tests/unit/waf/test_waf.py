@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch.waf.span import Interval, Span, amplify, needed, split
+from opwatch.waf.span import IntervalBytes, Span, amplify, needed, split
 
 QUANTA = (1, 512_000, 1 << 25, 1 << 30, 10**9)
 
@@ -85,7 +85,7 @@ def test_the_split_finds_both_parts(seed: int) -> None:
     for _ in range(40):
         host, seconds = chance.randrange(10**9), 1 + chance.random()
         nand = 2.5 * host + 3e6 * seconds + chance.gauss(0, 1e6)
-        intervals.append(Interval(host, int(nand), seconds))
+        intervals.append(IntervalBytes(host, int(nand), seconds))
     found = split(intervals)
     assert found.a is not None and found.a_error is not None
     assert found.b_bytes_per_s is not None and found.b_error is not None
@@ -94,5 +94,5 @@ def test_the_split_finds_both_parts(seed: int) -> None:
 
 
 def test_the_split_refuses_what_cannot_be_told_apart() -> None:
-    assert "too few" in (split([Interval(1, 1, 1.0)]).reason or "")
-    assert "too even" in (split([Interval(10**9, 2 * 10**9, 1.0)] * 20).reason or "")
+    assert "too few" in (split([IntervalBytes(1, 1, 1.0)]).reason or "")
+    assert "too even" in (split([IntervalBytes(10**9, 2 * 10**9, 1.0)] * 20).reason or "")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from opwatch.sinks.trim_audit import document, lines
 from opwatch.trim.audit.accounts import Account, Bearing, Counts, judge
-from opwatch.trim.audit.audit import Audit, Evidence, Held, ReadBack, Verdict
+from opwatch.trim.audit.audit import Audit, AuditEvidence, Held, ReadBack, Verdict
 from opwatch.trim.audit.flow import Flow, Stage, Trace, Who
 from opwatch.trim.audit.ledger import audit
 from opwatch.trim.space.lba_status import SentinelMap
@@ -109,7 +109,7 @@ def reached(
     flows: list[Flow] | None = None,
 ) -> Audit:
     given_flows = flows or through("sda", "8:0", 100 * MIB)
-    base: Evidence = evidence(
+    base: AuditEvidence = evidence(
         stack(DISK), [extents("8:0", 100 * MIB), *given_flows], 100 * MIB, read_back=read_back
     )
     told = tuple(judge(each, base.trace) for each in accounts)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from opwatch.sinks.trim_audit import document, lines
-from opwatch.trim.audit.audit import Evidence, Verdict
+from opwatch.trim.audit.audit import AuditEvidence, Verdict
 from opwatch.trim.audit.claims import Claim
 from opwatch.trim.audit.commands import commands_of
 from opwatch.trim.audit.flow import Flow, Stage, Trace, Who
@@ -23,10 +23,10 @@ def fitrim(comm: str, n_bytes: int, dev: str = "8:0", *, status: int = 0, count:
     return flow(Stage.FITRIM, dev, n_bytes, disk=comm, status=status, count=count, who=Who.OTHER)
 
 
-def watched(*claims: Flow, on: Stack | None = None, seen: bool = True) -> Evidence:
+def watched(*claims: Flow, on: Stack | None = None, seen: bool = True) -> AuditEvidence:
     flows = [extents("8:0", 60 * MIB), *through("sda", "8:0", 60 * MIB, who=Who.OTHER), *claims]
     found = on or stack(DISK)
-    return Evidence(found, found, Trace(tuple(flows), claims_seen=seen))
+    return AuditEvidence(found, found, Trace(tuple(flows), claims_seen=seen))
 
 
 def test_claimed_beside_reached() -> None:
@@ -74,7 +74,7 @@ def test_a_device_has_the_claims_of_what_lies_on_it() -> None:
         fitrim("x", MIB, "8:17"),
     ]
     bare = Stack(None, (DISK,))
-    found = audit(Evidence(bare, bare, Trace(tuple(flows), claims_seen=True)), "sda")
+    found = audit(AuditEvidence(bare, bare, Trace(tuple(flows), claims_seen=True)), "sda")
     assert [each.comm for each in found.claims] == ["fstrim"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from opwatch.collectors.audit import accounts as trim_accounts
 from opwatch.collectors.audit.accounts import DriveAccounts
 from opwatch.counters.evidence import Attribute, Evidence
-from opwatch.counters.reading import Drive
+from opwatch.counters.reading import DriveFacts
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice
 from opwatch.trim.audit.accounts import Account, Counts
@@ -39,7 +39,7 @@ class Bench:
         if not self.attributes:
             raise OpwatchError("it is gone")
         return Evidence(
-            drive=Drive(protocol="ata", family=FAMILY, model="M"), attributes=tuple(self.attributes)
+            drive=DriveFacts(protocol="ata", family=FAMILY, model="M"), attributes=tuple(self.attributes)
         )
 
 

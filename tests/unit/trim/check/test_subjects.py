@@ -6,7 +6,7 @@ import pytest
 
 from opwatch.errors import UsageError
 from opwatch.host.usage import Usage, parse_mountinfo
-from opwatch.tools.commands.trim_check import Check
+from opwatch.tools.commands.trim_check import CheckRun
 from opwatch.trim.check.schedule import Schedule
 from tests.unit.support.sysfs import Tree
 
@@ -24,13 +24,13 @@ MOUNTS = """
 
 def test_each_filesystem_on_a_disk_once_where_it_is_seen(tree: Tree) -> None:
     usage = Usage(parse_mountinfo(MOUNTS), [], {})
-    run = Check(0, tree.devices, usage, Schedule())
+    run = CheckRun(0, tree.devices, usage, Schedule())
     found = [(each.mount.dev, each.mount.point) for each in run.everything() if each.mount]
     assert found == [("8:1", "/"), ("0:42", "/tank"), ("8:3", "/old")]
 
 
 def test_what_is_no_filesystem_of_a_disk(tree: Tree) -> None:
-    run = Check(0, tree.devices, Usage(parse_mountinfo(MOUNTS), [], {}), Schedule())
+    run = CheckRun(0, tree.devices, Usage(parse_mountinfo(MOUNTS), [], {}), Schedule())
     with pytest.raises(UsageError, match="/dev/null is no block device"):
         list(run.path("/dev/null"))
     tree.disk("zram7", "252:7", sectors=0)

@@ -9,15 +9,17 @@ from itertools import pairwise
 import pytest
 
 from opwatch.trim.history import history as module
-from opwatch.trim.history.changes import RECORD, Kind, changes_nothing, decode
+from opwatch.trim.history.changes import RECORD, ChangeKind, changes_nothing, decode
 from opwatch.trim.history.history import History
-from opwatch.trim.history.sectormap import SECTOR, SectorMap, State
+from opwatch.trim.history.sectormap import SECTOR, SectorMap, SectorState
 from opwatch.trim.space.extents import Extents
 
-U, W, T = State.UNKNOWN, State.WRITTEN, State.TRIMMED
+U, W, T = SectorState.UNKNOWN, SectorState.WRITTEN, SectorState.TRIMMED
 
 
-def change(kind: Kind, sector: int, sectors: int, begin: int = 0, end: int = 0, status: int = 0) -> bytes:
+def change(
+    kind: ChangeKind, sector: int, sectors: int, begin: int = 0, end: int = 0, status: int = 0
+) -> bytes:
     return RECORD.pack(sector, begin, end, sectors, kind, status, 0)
 
 
@@ -61,7 +63,7 @@ def test_the_map_is_a_list_of_states(seed: int) -> None:
             replayed.put(*run)
         map_.log.clear()
         assert states(replayed) == model
-        for each in State:
+        for each in SectorState:
             expected = Extents.of((at * SECTOR, (at + 1) * SECTOR) for at in range(size) if model[at] == each)
             assert map_.extents(each) == expected
         for starts, found in map_._parts.values():
@@ -114,7 +116,7 @@ def test_a_part_without_room_knows_less(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_history_says_that_there_is_no_room() -> None:
     one = History(1 << 19)
     one.map = SectorMap(1 << 19, most_pieces=50)
-    one.apply(b"".join(change(Kind.WRITE, at * 8, 4, 0, 1) for at in range(100)))
+    one.apply(b"".join(change(ChangeKind.WRITE, at * 8, 4, 0, 1) for at in range(100)))
     assert one.forgotten[module.NO_ROOM] > 0
 
 
@@ -142,12 +144,12 @@ class Naive:
         first = at - (at - self.offset) % self.granule
         return range(max(first, 0), min(first + self.granule, self.size))
 
-    def apply(self, kind: Kind, first: int, last: int, begin: int, end: int, status: int) -> None:
+    def apply(self, kind: ChangeKind, first: int, last: int, begin: int, end: int, status: int) -> None:
         self.clock = max(self.clock, end)
         frees = [past for past in self.past if past[0] in "fz" and past[3] > begin]
         writes = [past for past in self.past if past[0] in "wz" and past[3] > begin]
-        if kind in (Kind.WRITE, Kind.ZEROES):
-            good = kind is Kind.WRITE and not status
+        if kind in (ChangeKind.WRITE, ChangeKind.ZEROES):
+            good = kind is ChangeKind.WRITE and not status
             touched = {each for at in range(first, last) for each in self.around(at)}
             for at in touched - set(range(first, last)):
                 if self.state[at] == T:
@@ -155,7 +157,7 @@ class Naive:
             for at in range(first, last):
                 met = any(low <= at < high for _, low, high, _ in frees)
                 self.state[at] = W if good and not met else U
-            self.past.append(("w" if kind is Kind.WRITE else "z", first, last, self.clock))
+            self.past.append(("w" if kind is ChangeKind.WRITE else "z", first, last, self.clock))
             return
         hit = {each for _, low, high, _ in writes for at in range(low, high) for each in self.around(at)}
         for at in range(first, last):
@@ -168,10 +170,12 @@ class Naive:
         self.past.append(("f", first, last, self.clock))
 
 
-def stream(rng: random.Random, size: int) -> Iterator[tuple[Kind, int, int, int, int, int]]:
+def stream(rng: random.Random, size: int) -> Iterator[tuple[ChangeKind, int, int, int, int, int]]:
     now = 1000
     for _ in range(120):
-        kind = rng.choice((Kind.WRITE,) * 5 + (Kind.DISCARD,) * 3 + (Kind.ERASE, Kind.ZEROES))
+        kind = rng.choice(
+            (ChangeKind.WRITE,) * 5 + (ChangeKind.DISCARD,) * 3 + (ChangeKind.ERASE, ChangeKind.ZEROES)
+        )
         first = rng.randrange(size)
         last = min(size, first + rng.choice((1, 3, 8, 16, 40)))
         now += rng.choice((0, 1, 10, -2))
@@ -194,17 +198,17 @@ def test_the_rules_are_those_of_the_naive_model(seed: int) -> None:
 
 def test_granules_that_begin_elsewhere() -> None:
     one = History(100, 10, 3)
-    one.apply(change(Kind.WRITE, 0, 100, 0, 1))
-    one.apply(change(Kind.DISCARD, 0, 100, 2, 3))
+    one.apply(change(ChangeKind.WRITE, 0, 100, 0, 1))
+    one.apply(change(ChangeKind.DISCARD, 0, 100, 2, 3))
     assert [(run[0], run[1], run[2]) for run in one.map.runs()] == [(0, 3, U), (3, 93, T), (93, 100, U)]
-    one.apply(change(Kind.WRITE, 15, 1, 4, 5))
+    one.apply(change(ChangeKind.WRITE, 15, 1, 4, 5))
     assert list(one.map.runs())[1:4] == [(3, 13, T), (13, 15, U), (15, 16, W)]
 
 
 def test_a_write_on_its_way_before_the_start_is_not_known() -> None:
     one = History(100, since_ns=50)
-    one.apply(change(Kind.WRITE, 0, 10, 40, 60) + change(Kind.WRITE, 20, 10, 55, 60))
-    one.apply(change(Kind.DISCARD, 20, 5, 45, 70))
+    one.apply(change(ChangeKind.WRITE, 0, 10, 40, 60) + change(ChangeKind.WRITE, 20, 10, 55, 60))
+    one.apply(change(ChangeKind.DISCARD, 20, 5, 45, 70))
     assert [run for run in one.map.runs() if run[2]] == [(25, 30, W)]
 
 
@@ -212,9 +216,9 @@ def test_too_many_at_once_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "_RECENT", 10)
     one = History(1000)
     for at in range(30):
-        one.apply(change(Kind.WRITE, at, 1, at, at + 1))
-    one.apply(change(Kind.DISCARD, 500, 10, 5, 40))
-    one.apply(change(Kind.DISCARD, 600, 10, 35, 41))
+        one.apply(change(ChangeKind.WRITE, at, 1, at, at + 1))
+    one.apply(change(ChangeKind.DISCARD, 500, 10, 5, 40))
+    one.apply(change(ChangeKind.DISCARD, 600, 10, 35, 41))
     assert [run for run in one.map.runs() if run[2]] == [(0, 30, W), (600, 610, T)]
 
 
@@ -224,51 +228,60 @@ def test_too_many_at_once_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_what_was_not_seen_decays(writes: bool, discards: bool, kept: int | None) -> None:
     one = History(100)
-    one.apply(change(Kind.WRITE, 0, 10, 0, 1) + change(Kind.DISCARD, 10, 10, 2, 3))
+    one.apply(change(ChangeKind.WRITE, 0, 10, 0, 1) + change(ChangeKind.DISCARD, 10, 10, 2, 3))
     one.decay(writes, discards, "a reason", 100)
     known = {state for _, _, state in one.map.runs() if state}
     assert known == ({W, T} if kept == -1 else {kept} - {None})
     assert bool(one.forgotten) is (writes or discards)
     # What was on its way at that moment may have met what was not seen.
-    one.apply(change(Kind.WRITE, 50, 10, 99, 101))
+    one.apply(change(ChangeKind.WRITE, 50, 10, 99, 101))
     assert (50, 60, W) in one.map.runs() if kept == -1 else (50, 60, W) not in one.map.runs()
 
 
 def test_counts_are_those_of_the_kernel() -> None:
     one = History(100)
     raw = [
-        change(kind, 0, sectors, 0, 1, 5) for kind, sectors in zip(list(Kind)[:4], (3, 5, 7, 11), strict=True)
+        change(kind, 0, sectors, 0, 1, 5)
+        for kind, sectors in zip(list(ChangeKind)[:4], (3, 5, 7, 11), strict=True)
     ]
     assert one.apply(b"".join(raw)) == (3 + 5 + 11, 7)
 
 
 def test_foreign_commands() -> None:
-    def scsi(*cdb: int) -> tuple[Kind, int, int]:
+    def scsi(*cdb: int) -> tuple[ChangeKind, int, int]:
         raw = bytes(cdb).ljust(16, b"\0")
-        return Kind.SCSI, int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")
+        return ChangeKind.SCSI, int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")
 
     identify = [0] * 16
     identify[0], identify[14] = 0x85, 0xEC
     erase = [0] * 16
     erase[0], erase[14] = 0x85, 0xF4
-    for command in (scsi(0x12), scsi(0x4D), scsi(*identify), (Kind.NVME, 2, 0), (Kind.ADMIN, 2, 0)):
+    for command in (
+        scsi(0x12),
+        scsi(0x4D),
+        scsi(*identify),
+        (ChangeKind.NVME, 2, 0),
+        (ChangeKind.ADMIN, 2, 0),
+    ):
         assert changes_nothing(*command)
     for command in (
         scsi(0x42),
         scsi(0x2A),
         scsi(*erase),
-        (Kind.NVME, 9, 0),
-        (Kind.ADMIN, 0x80, 0),
-        (Kind.OTHER, 34, 0),
+        (ChangeKind.NVME, 9, 0),
+        (ChangeKind.ADMIN, 0x80, 0),
+        (ChangeKind.OTHER, 34, 0),
     ):
         assert not changes_nothing(*command)
         one = History(100)
-        one.apply(change(Kind.WRITE, 0, 10, 0, 1))
+        one.apply(change(ChangeKind.WRITE, 0, 10, 0, 1))
         one.apply(RECORD.pack(command[1], command[2], 5, 0, command[0], 0, 0))
         assert not any(state for _, _, state in one.map.runs())
 
 
-@pytest.mark.parametrize("raw", [b"x", bytes(31), change(Kind.WRITE, 0, 0), RECORD.pack(0, 0, 0, 8, 8, 0, 0)])
+@pytest.mark.parametrize(
+    "raw", [b"x", bytes(31), change(ChangeKind.WRITE, 0, 0), RECORD.pack(0, 0, 0, 8, 8, 0, 0)]
+)
 def test_bad_records_are_refused(raw: bytes) -> None:
     with pytest.raises(ValueError):
         list(decode(raw))

@@ -22,13 +22,13 @@ import pytest
 from opwatch.collectors.history.file import HistoryFile, read_history
 from opwatch.errors import BadInput, OpwatchError, RefusedError
 from opwatch.trim.history import journal
-from opwatch.trim.history.journal import Drive, Look
-from opwatch.trim.history.sectormap import Run, SectorMap, State
+from opwatch.trim.history.journal import HistoryDrive, Look
+from opwatch.trim.history.sectormap import Run, SectorMap, SectorState
 from opwatch.trim.history.witness import Base
 from tests.fuzz import history as fuzz
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
-DRIVE = Drive("sda", "S1", None, 4096, 8, 0)
+DRIVE = HistoryDrive("sda", "S1", None, 4096, 8, 0)
 LOOK = Look(1, 2, "boot", 3, 4, 5, 6, 0, None, 7, {"a reason": 1}, ("a note",))
 
 
@@ -40,7 +40,7 @@ def frames(seed: int, count: int) -> list[tuple[bytes, list[Run], Look]]:
         map_.log = []
         for _ in range(rng.randrange(4)):
             start = rng.randrange(DRIVE.sectors)
-            map_.put(start, start + rng.randrange(1, 200), rng.choice(list(State)))
+            map_.put(start, start + rng.randrange(1, 200), rng.choice(list(SectorState)))
         look = replace(LOOK, written=number)
         raw = journal.delta(look, map_.log) if number else journal.snapshot(DRIVE, look, map_)
         found.append((raw, list(map_.runs()), look))
@@ -113,8 +113,8 @@ def test_whatever_stands_behind_the_last_frame_ends_the_file(tail: bytes) -> Non
 def test_good_and_bad_files() -> None:
     saved = journal.load((FIXTURES / "good" / "trim" / "disk.history").read_bytes())
     assert (saved.drive.name, saved.drive.sectors, saved.drive.granule) == ("loop0", 131072, 8)
-    assert saved.map.extents(State.WRITTEN).total == 7 * 4096
-    assert saved.map.extents(State.TRIMMED).total == 131072 * 512 - 7 * 4096 - 4096
+    assert saved.map.extents(SectorState.WRITTEN).total == 7 * 4096
+    assert saved.map.extents(SectorState.TRIMMED).total == 131072 * 512 - 7 * 4096 - 4096
     bad = sorted((FIXTURES / "bad" / "trim").glob("*.history"))
     assert len(bad) >= 3
     for path in bad:
@@ -143,7 +143,7 @@ def test_it_is_written_read_and_written_anew(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="another opwatch"):
         HistoryFile(path)
     assert not file.has_grown
-    file.append(journal.delta(LOOK, [(0, 8, State.WRITTEN)] * 100_000))
+    file.append(journal.delta(LOOK, [(0, 8, SectorState.WRITTEN)] * 100_000))
     assert file.has_grown
     file.replace([pieces[0][0]])
     with pytest.raises(RefusedError, match="another opwatch"):
@@ -270,10 +270,10 @@ def test_a_run_of_all_of_the_largest_disk_takes_no_time_and_no_memory() -> None:
     text = GOOD.replace('"sectors": 4096', f'"sectors": {sectors}')
     begin = time.process_time()
     tracemalloc.start()
-    saved = journal.load(made(text, [(0, sectors, State.WRITTEN)]))
+    saved = journal.load(made(text, [(0, sectors, SectorState.WRITTEN)]))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (saved.map.extents(State.WRITTEN).total, saved.map.pieces) == (sectors * 512, (1 << 13) + 1)
+    assert (saved.map.extents(SectorState.WRITTEN).total, saved.map.pieces) == (sectors * 512, (1 << 13) + 1)
     assert peak < 64 << 20
     with pytest.raises(BadInput, match="too often"):
         journal.load(made(text, [(0, sectors, at % 2 + 1) for at in range(100)]))
@@ -284,11 +284,11 @@ def test_a_large_map_is_several_frames_that_count_together(monkeypatch: pytest.M
     monkeypatch.setattr(journal, "_CHUNK_RUNS", 10)
     map_ = SectorMap(DRIVE.sectors)
     for at in range(0, 1000, 8):
-        map_.put(at, at + 4, State.WRITTEN)
+        map_.put(at, at + 4, SectorState.WRITTEN)
     raw = journal.snapshot(DRIVE, LOOK, map_)
     saved = journal.load(raw)
     assert (list(saved.map.runs()), saved.rest) == (list(map_.runs()), None)
-    runs = [(at, at + 4, State.TRIMMED) for at in range(0, 400, 8)]
+    runs = [(at, at + 4, SectorState.TRIMMED) for at in range(0, 400, 8)]
     change = journal.delta(replace(LOOK, written=77), runs)
     assert journal.load(raw + change).look.written == 77
     for cut in range(0, len(change), 7):

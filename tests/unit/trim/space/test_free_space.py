@@ -22,7 +22,7 @@ GOOD, BAD = FIXTURES / "good" / "trim", FIXTURES / "bad" / "trim"
 KIB64 = 65536
 
 
-def answer(name: str) -> fsmap.Answer:
+def answer(name: str) -> fsmap.FsmapAnswer:
     return fsmap.decode((GOOD / f"{name}.fsmap").read_bytes())
 
 
@@ -45,7 +45,7 @@ def test_a_map_is_read_on_behind_its_last_record() -> None:
     found = fsmap.decode(part)
     assert found.resume == bytes(part[-fsmap.RECORD_BYTES :])
     assert fsmap.question(7, found.resume)[64:128] == found.resume
-    assert fsmap.decode(fsmap.question(7)) == fsmap.Answer({}, None)
+    assert fsmap.decode(fsmap.question(7)) == fsmap.FsmapAnswer({}, None)
 
 
 def test_large_device_numbers() -> None:
@@ -68,8 +68,8 @@ def trees() -> dict[str, Any]:
     return found
 
 
-def items(rows: list[list[Any]], kind: int | None = None) -> list[btrfs.Item]:
-    every = [btrfs.Item(row[0], row[1], row[2], bytes.fromhex(row[3])) for row in rows]
+def items(rows: list[list[Any]], kind: int | None = None) -> list[btrfs.TreeItem]:
+    every = [btrfs.TreeItem(row[0], row[1], row[2], bytes.fromhex(row[3])) for row in rows]
     return [item for item in every if kind in (None, item.type)]
 
 
@@ -87,7 +87,7 @@ def test_btrfs_by_either_tree() -> None:
     assert not found[1] & Extents.of([(0, 1 << 20), (64 << 20, (64 << 20) + KIB64)])
 
 
-def packed(found: list[btrfs.Item]) -> bytes:
+def packed(found: list[btrfs.TreeItem]) -> bytes:
     header = struct.Struct("=3Q2I")
     return b"".join(
         header.pack(9, item.objectid, item.offset, item.type, len(item.data)) + item.data for item in found
@@ -107,20 +107,20 @@ def test_a_raid10_of_no_mirrors_is_refused() -> None:
     # length, owner, stripe length, profile, three alignments, number of stripes and of mirrors
     head = struct.pack("<4Q3I2H", 1 << 30, 2, KIB64, 1 | 1 << 6, 4096, 4096, 4096, 2, 0)
     with pytest.raises(ValueError, match="no striped chunk"):
-        btrfs.chunk(btrfs.Item(256, btrfs.CHUNK_ITEM, 1 << 20, head + bytes(64)))
+        btrfs.chunk(btrfs.TreeItem(256, btrfs.CHUNK_ITEM, 1 << 20, head + bytes(64)))
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff" * 48, b"\xff" * 400])
 def test_damaged_chunks_are_refused(damage: bytes) -> None:
     with pytest.raises(ValueError, match="chunk"):
-        btrfs.chunk(btrfs.Item(256, btrfs.CHUNK_ITEM, 1 << 20, damage))
+        btrfs.chunk(btrfs.TreeItem(256, btrfs.CHUNK_ITEM, 1 << 20, damage))
     with pytest.raises(ValueError, match=r"no device extent|device extent of"):
-        btrfs.dev_extent_bytes(btrfs.Item(1, btrfs.DEV_EXTENT, 1 << 20, damage))
+        btrfs.dev_extent_bytes(btrfs.TreeItem(1, btrfs.DEV_EXTENT, 1 << 20, damage))
 
 
 @given(st.binary(max_size=64), st.integers(1, 100))
 def test_bitmaps(bits: bytes, start: int) -> None:
-    item = btrfs.Item(start * 4096, btrfs.FREE_SPACE_BITMAP, len(bits) * 8 * 4096, bits)
+    item = btrfs.TreeItem(start * 4096, btrfs.FREE_SPACE_BITMAP, len(bits) * 8 * 4096, bits)
     found = btrfs.free_of_free_space_tree([item], 4096)
     ones = {at for at in range(len(bits) * 8) if bits[at // 8] >> at % 8 & 1}
     assert {at for low, high in found for at in range(low // 4096 - start, high // 4096 - start)} == ones
@@ -179,7 +179,7 @@ def test_fuzz(seed: int) -> None:
     Fuzz(seed).run(2000)
 
 
-def f2fs_of_128_mib() -> tuple[f2fs.Geometry, str]:
+def f2fs_of_128_mib() -> tuple[f2fs.F2fsGeometry, str]:
     geometry = f2fs.superblock((GOOD / "f2fs.superblock").read_bytes())
     return geometry, (GOOD / "f2fs.segment_bits").read_text()
 
@@ -197,7 +197,7 @@ def test_f2fs_claims_no_segments_that_take_all_memory() -> None:
 
 def test_f2fs_tells_its_blocks_in_proc() -> None:
     geometry, text = f2fs_of_128_mib()
-    assert geometry == f2fs.Geometry(4096, 16 << 20, 56, several=False)
+    assert geometry == f2fs.F2fsGeometry(4096, 16 << 20, 56, several=False)
     found, changed = f2fs.free_of_segments(text, geometry)
     assert changed == 0
     assert found.end == 128 << 20

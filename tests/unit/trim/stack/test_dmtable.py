@@ -6,9 +6,9 @@ import pytest
 
 from opwatch.errors import OpwatchError
 from opwatch.trim.stack.dmtable import (
+    DmTarget,
     PoolStatus,
     Raid,
-    Target,
     chunk_bytes,
     mapped_sectors,
     members_missing,
@@ -101,8 +101,8 @@ def test_other_raids(line: str, found: Raid | None, missing: int | None) -> None
 
 
 def test_a_target_cut_short_goes_nowhere() -> None:
-    assert Target(0, 8, "linear", ("8:0",)).device is None
-    assert Target(0, 8, "linear", ("8:0", "x")).device is None
+    assert DmTarget(0, 8, "linear", ("8:0",)).device is None
+    assert DmTarget(0, 8, "linear", ("8:0", "x")).device is None
 
 
 @pytest.mark.parametrize("name", ["tables-none.txt", "tables-cut.txt", "tables-words.txt"])

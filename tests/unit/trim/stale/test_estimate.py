@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stale.estimate import LOOKS, beta_cdf, estimate
-from opwatch.trim.stale.sampling import Blocks, Counted, Draw, Place, sample
+from opwatch.trim.stale.sampling import BatchCount, Blocks, Draw, SampledBlock, sample
 
 
 def tail(held: int, samples: int, share: float) -> float:
@@ -69,7 +69,7 @@ def test_blocks_are_all_whole_blocks(parts: list[list[tuple[int, int]]], unit: i
     extents = [Extents.of(pairs) for pairs in parts]
     blocks = Blocks(extents, unit)
     expected = [
-        Place(landing, at)
+        SampledBlock(landing, at)
         for landing, part in enumerate(extents)
         for start, end in part
         for at in range(start, end - unit + 1, unit)
@@ -92,8 +92,8 @@ def test_a_draw_repeats_nothing_and_can_be_repeated(count: int) -> None:
 def shares(stale: int, units: int, seed: int, half_width: float = 0.01) -> list[tuple[float, float, int]]:
     """Looks at a population whose first `stale` units are held."""
 
-    def read(numbers: list[int]) -> Counted:
-        return Counted(sum(number < stale for number in numbers), len(numbers))
+    def read(numbers: list[int]) -> BatchCount:
+        return BatchCount(sum(number < stale for number in numbers), len(numbers))
 
     return [(each.low, each.high, each.samples) for each in sample(units, seed, 0.95, half_width, read)]
 
@@ -110,23 +110,23 @@ def test_a_small_population_is_counted() -> None:
 
 
 def test_what_is_not_free_any_more_does_not_count() -> None:
-    looks = list(sample(100, 1, 0.95, 0.01, lambda numbers: Counted(0, len(numbers) // 2)))
+    looks = list(sample(100, 1, 0.95, 0.01, lambda numbers: BatchCount(0, len(numbers) // 2)))
     assert (looks[-1].samples, looks[-1].low, looks[-1].high) == (50, 0.0, 0.0)
 
 
 def test_without_time_it_is_one_batch_and_no_more() -> None:
     taken: list[int] = []
 
-    def read(numbers: list[int]) -> Counted:
+    def read(numbers: list[int]) -> BatchCount:
         taken.extend(numbers)
-        return Counted(0, len(numbers))
+        return BatchCount(0, len(numbers))
 
     *_, share = sample(10**6, 1, 0.95, 0.0001, read, lambda: False)
     assert share.samples == len(taken) == 1000
 
 
 def test_of_blocks_that_do_not_count_nothing_is_claimed() -> None:
-    *_, share = sample(10**6, 1, 0.95, 0.01, lambda numbers: Counted(0, 0), lambda: False)
+    *_, share = sample(10**6, 1, 0.95, 0.01, lambda numbers: BatchCount(0, 0), lambda: False)
     assert (share.share, share.low, share.high) == (None, 0.0, 1.0)
 
 

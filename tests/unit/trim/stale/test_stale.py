@@ -15,18 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch._native import Ftl
-from opwatch.collectors.stale.stale import Drive
+from opwatch.collectors.stale.stale import ReadDevice
 from opwatch.errors import UsageError
 from opwatch.ftl import models
-from opwatch.sinks.trim_stale import Report, document, lines
+from opwatch.sinks.trim_stale import StaleReport, document, lines
 from opwatch.tools.commands.trim_stale import _asked, add_arguments
 from opwatch.trim.space import fiemap, lba_status
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import Landing, descend, joined
 from opwatch.trim.stack.dmtable import parse
-from opwatch.trim.stack.layers import Kind, Layer, Limits, Stack
+from opwatch.trim.stack.layers import Kind, Layer, Stack
+from opwatch.trim.stack.limits import QueueLimits
 from opwatch.trim.stale.estimate import Share, estimate
-from opwatch.trim.stale.sampling import Blocks, Counted, sample
+from opwatch.trim.stale.sampling import BatchCount, Blocks, sample
 from opwatch.trim.stale.sentinel import BLOCK, Judgement, Seen, digest, pattern, seen, verdict
 from opwatch.trim.stale.stale import (
     Bounds,
@@ -65,9 +66,9 @@ def covered(seed: int) -> bool:
     blocks = Blocks([free], BLOCK)
     held = [drive.is_mapped(at) for start, end in free for at in range(start, end, BLOCK)]
 
-    def read(numbers: list[int]) -> Counted:
+    def read(numbers: list[int]) -> BatchCount:
         places = (blocks[number] for number in numbers)
-        return Counted(sum(drive.is_mapped(place.offset) for place in places), len(numbers))
+        return BatchCount(sum(drive.is_mapped(place.offset) for place in places), len(numbers))
 
     *_, last = sample(len(blocks), seed, 0.95, 0.02, read)
     found = stale_bytes(last, free.total)
@@ -80,7 +81,8 @@ def test_the_interval_covers_the_drives_truth_in_95_of_100_layouts() -> None:
 
 def layer(device: str, dev: str, kind: Kind, below: tuple[str, ...] = (), **more: object) -> Layer:
     table = tuple(parse(str(more.pop("table", ""))))
-    return Layer(device, dev, kind, 1 << 30, Limits(4096, 0, 1 << 30), below=below, table=table, facts=more)  # type: ignore[arg-type]
+    limits = QueueLimits(4096, 0, 1 << 30)
+    return Layer(device, dev, kind, 1 << 30, limits, below=below, table=table, facts=more)  # type: ignore[arg-type]
 
 
 DISK = layer("sda", "8:0", Kind.DISK)
@@ -320,13 +322,13 @@ def test_costs_that_cannot_be_told() -> None:
     assert "all of the drive is free" in str(spare(900, 0, Bounds(300.0, 280.0, 320.0), 0))
 
 
-def report(**changes: object) -> Report:
+def report(**changes: object) -> StaleReport:
     landing = Landing(
         "dm-0", Extents.of([(0, 600 * MIB)]), True, "thin volume dm-0: what it holds is its pool's"
     )
-    drive = Drive(landing, 1 << 30, MIB, 3 * MIB, Calibration(Seen.ZEROS, "sentinel", ("one", "two")))
+    drive = ReadDevice(landing, 1 << 30, MIB, 3 * MIB, Calibration(Seen.ZEROS, "sentinel", ("one", "two")))
     stale = Bounds(300.0 * MIB, 280.0 * MIB, 320.0 * MIB)
-    found = Report(
+    found = StaleReport(
         subject="/a place",
         filesystem="ext4",
         confidence=0.95,

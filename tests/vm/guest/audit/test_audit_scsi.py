@@ -11,8 +11,9 @@ from opwatch.collectors.audit import fitrim_process
 from opwatch.host.usage import Mount
 from opwatch.tools.commands.trim_audit import audit_mount
 from opwatch.trim.audit.accounts import Bearing
-from opwatch.trim.audit.audit import Answer, Asked
+from opwatch.trim.audit.audit import Asked
 from opwatch.trim.audit.flow import Stage, total
+from opwatch.trim.audit.question import FitrimAnswer
 from tests.kernel.support.trims import mount_at
 from tests.vm.guest.support import sysfs
 from tests.vm.guest.support.audits import Audit, Verdict, audit, codes, filesystem, row, whole
@@ -180,7 +181,7 @@ def test_a_device_that_ignores_keeps_its_map(monkeypatch: pytest.MonkeyPatch) ->
     """It completes each UNMAP without an error and does nothing: only its own map contradicts."""
     ours = fitrim_process.trim
 
-    def ignored(mount: Mount, asked: Asked, started: Callable[[int], None]) -> Answer:
+    def ignored(mount: Mount, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
         with ignoring():
             return ours(mount, asked, started)
 

@@ -1,5 +1,5 @@
-"""Filesystems and audits in a guest, beside the recipes of tests/kernel/support/trims.py. Files in memory behind loop
-devices are an oracle: what a discard takes off them shows, to the block."""
+"""Filesystems and audits in a guest, beside the recipes of tests/kernel/support/trims.py. Files in memory
+behind loop devices are an oracle: what a discard takes off them shows, to the block."""
 
 from __future__ import annotations
 

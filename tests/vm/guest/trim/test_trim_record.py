@@ -25,8 +25,8 @@ from opwatch.collectors.space.lba_status import held_by_map
 from opwatch.collectors.space.raw_disk import RawDisk
 from opwatch.host.device import Devices
 from opwatch.tools import cli
-from opwatch.trim.history.changes import Change, Kind, decode
-from opwatch.trim.history.sectormap import State
+from opwatch.trim.history.changes import ChangeKind, DiskChange, decode
+from opwatch.trim.history.sectormap import SectorState
 from opwatch.trim.space.extents import Extents
 from tests.kernel.support.filesystems import settled
 from tests.kernel.support.load import BLKDISCARD, discards, flushes, opened, reads, writes
@@ -55,7 +55,7 @@ def recorded(disk: str, path: Path, load: Callable[[], object]) -> Recording:
     return recording
 
 
-def known(recording: Recording, state: State) -> Extents:
+def known(recording: Recording, state: SectorState) -> Extents:
     return recording.history.map.extents(state)
 
 
@@ -93,7 +93,7 @@ def test_the_map_is_that_of_scsi_debug(granule: int, unit: int, step: int, seed:
         [held] = truth
         assert held is not None and held.total == scsi.mapped_blocks() * 512 * granule
         assert recording.history.forgotten == {}
-        written, unknown = known(recording, State.WRITTEN), known(recording, State.UNKNOWN)
+        written, unknown = known(recording, SectorState.WRITTEN), known(recording, SectorState.UNKNOWN)
         if step == unit:
             assert written == held
             assert not unknown
@@ -123,10 +123,10 @@ def test_scsi_commands_from_outside(tmp_path: Path) -> None:
 
         recording = recorded(scsi.name, tmp_path / "x", harmless)
         assert recording.history.forgotten == {}
-        assert known(recording, State.WRITTEN).total == 11 * 4096
+        assert known(recording, SectorState.WRITTEN).total == 11 * 4096
         recording = recorded(scsi.name, tmp_path / "x", destructive)
         assert [*recording.history.forgotten.values()] == [1]
-        assert not known(recording, State.WRITTEN)
+        assert not known(recording, SectorState.WRITTEN)
 
 
 def test_ata_commands_from_outside(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_ata_commands_from_outside(tmp_path: Path) -> None:
 
     recording = recorded(disk, tmp_path / "x", load)
     assert recording.history.forgotten == {}
-    assert known(recording, State.TRIMMED).total == 3 << 19
+    assert known(recording, SectorState.TRIMMED).total == 3 << 19
 
 
 NVME_COMMANDS = {
@@ -164,7 +164,7 @@ def test_nvme_commands_from_outside(name: str, tmp_path: Path) -> None:
 
     recording = recorded(disk, tmp_path / "x", load)
     assert (recording.history.forgotten == {}) is harmless, recording.history.forgotten
-    assert bool(known(recording, State.WRITTEN)) is harmless
+    assert bool(known(recording, SectorState.WRITTEN)) is harmless
 
 
 PRIMES = {"nvme": "opw-nvme", "virtio-blk": "opw-virtio-blk", "ahci": "opw-ahci"}
@@ -183,17 +183,19 @@ def test_every_kind_is_told_a_prime_number_of_times(driver: str) -> None:
     writes(node, 7, flags=os.O_DSYNC)
     discards(node, 13)
     flushes(node, 11)
-    found = [Change(*fields) for fields in decode(tracer.drain()[0])]
+    found = [DiskChange(*fields) for fields in decode(tracer.drain()[0])]
     assert tracer.loss() == (0, 0, 0)
     tracer.close()
     delta = sysfs.stat(disk) - before
-    places = {kind: [(each.sector, each.sectors) for each in found if each.kind == kind] for kind in Kind}
-    assert places[Kind.WRITE] == [(at * 16, 16) for at in range(29)] + [(at * 8, 8) for at in range(7)]
-    assert places[Kind.DISCARD] == [(at * 2048, 1024) for at in range(13)]
+    places = {
+        kind: [(each.sector, each.sectors) for each in found if each.kind == kind] for kind in ChangeKind
+    }
+    assert places[ChangeKind.WRITE] == [(at * 16, 16) for at in range(29)] + [(at * 8, 8) for at in range(7)]
+    assert places[ChangeKind.DISCARD] == [(at * 2048, 1024) for at in range(13)]
     assert len(found) == 29 + 7 + 13
     assert all(each.status == 0 and 0 < each.begin_ns < each.end_ns for each in found)
-    assert sum(size for _, size in places[Kind.WRITE]) * 512 == delta.write_bytes
-    assert sum(size for _, size in places[Kind.DISCARD]) * 512 == delta.discard_bytes
+    assert sum(size for _, size in places[ChangeKind.WRITE]) * 512 == delta.write_bytes
+    assert sum(size for _, size in places[ChangeKind.DISCARD]) * 512 == delta.discard_bytes
 
 
 def census(disk: str, extents: Extents) -> tuple[int, int]:
@@ -254,10 +256,10 @@ def test_several_ranges_in_a_command(tmp_path: Path) -> None:
             assert data * 4096 <= found["stale_bytes"]["high"]
     finally:
         tracer.close()
-    ranges = [Change(*fields) for fields in decode(b"".join(raw))]
-    ends = [each.end_ns for each in ranges if each.kind == Kind.DISCARD]
+    ranges = [DiskChange(*fields) for fields in decode(b"".join(raw))]
+    ends = [each.end_ns for each in ranges if each.kind == ChangeKind.DISCARD]
     assert len(ends) - len(set(ends)) > 10, "no command had several ranges"
-    trimmed = known(recording, State.TRIMMED)
+    trimmed = known(recording, SectorState.TRIMMED)
     data, zeros = census(disk, trimmed)
     assert (data, zeros) == (0, trimmed.granules(4096).total // 4096)
 

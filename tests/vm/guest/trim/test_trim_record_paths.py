@@ -9,7 +9,7 @@ import pytest
 from opwatch.collectors.history.recording import Recording
 from opwatch.host.device import Devices
 from opwatch.tools import cli
-from opwatch.trim.history.sectormap import State
+from opwatch.trim.history.sectormap import SectorState
 from tests.kernel.support.load import discards, writes
 from tests.vm.guest.support import sysfs
 
@@ -39,6 +39,6 @@ def test_one_path_is_recorded_below_its_head(tmp_path: Path) -> None:
     finally:
         recording.close()
     assert recording.history.forgotten == {}
-    assert recording.history.map.extents(State.WRITTEN).total == 11 * 4096
-    assert recording.history.map.extents(State.TRIMMED).total == 7 * (1 << 19) - 11 * 4096
+    assert recording.history.map.extents(SectorState.WRITTEN).total == 11 * 4096
+    assert recording.history.map.extents(SectorState.TRIMMED).total == 7 * (1 << 19) - 11 * 4096
     assert cli.main(["trim", "stale", "--dev", head, "--history", str(tmp_path / "x")]) == 0

@@ -89,13 +89,13 @@ class DiscardTracer:
         from opwatch.trim.audit.flow import DiscardLoss, Trace, decode_flows, decode_origins
 
         return Trace(
-            tuple(decode_flows(self._native.flows())),
-            tuple(decode_origins(self._native.origins())),
-            self.absent(),
-            DiscardLoss(*self._native.loss()),
-            sum(program[4] for program in self._native.programs()),
-            self._grown(),
-            any(name in _CLAIMS and not error for name, error in self._native.attached()),
+            flows=tuple(decode_flows(self._native.flows())),
+            origins=tuple(decode_origins(self._native.origins())),
+            absent=self.absent(),
+            loss=DiscardLoss(*self._native.loss()),
+            misses=sum(program[4] for program in self._native.programs()),
+            stats=self._grown(),
+            claims_seen=any(name in _CLAIMS and not error for name, error in self._native.attached()),
         )
 
     def wait_quiet(self, quiet_s: float, patience_s: float, stop: Callable[[], bool] = bool) -> bool:

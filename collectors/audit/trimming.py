@@ -271,7 +271,16 @@ def trim(
         from opwatch.trim.audit.audit import AuditEvidence
 
         return witnesses.add_to(
-            AuditEvidence(before, before, trace, asked, answer, settled, read_back), mount
+            AuditEvidence(
+                before=before,
+                after=before,
+                trace=trace,
+                asked=asked,
+                answer=answer,
+                settled=settled,
+                read_back=read_back,
+            ),
+            mount,
         )
 
 

@@ -173,7 +173,13 @@ class Counting:
         flying = self._flying()
         after = self.written()
         return poll_of(
-            found, begin_ns, time.monotonic_ns(), self._sum(before), self._sum(after), flying, after
+            found=found,
+            begin_ns=begin_ns,
+            end_ns=time.monotonic_ns(),
+            before=self._sum(before),
+            after=self._sum(after),
+            flying=flying,
+            parts=after,
         )
 
     def close(self) -> None:
@@ -197,13 +203,13 @@ def poll_of(
 
     shutdowns = {name: found.readings[name].value for name in _SHUTDOWNS if name in found.readings}
     return Poll(
-        begin_ns,
-        end_ns,
-        before,
-        after,
-        flying,
-        side("host_written"),
-        side("nand_written"),
-        {name: count for name, count in shutdowns.items() if count is not None},
-        parts or {},
+        begin_ns=begin_ns,
+        end_ns=end_ns,
+        before=before,
+        after=after,
+        flying=flying,
+        host=side("host_written"),
+        nand=side("nand_written"),
+        shutdowns={name: count for name, count in shutdowns.items() if count is not None},
+        parts=parts or {},
     )

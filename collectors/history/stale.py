@@ -214,11 +214,11 @@ class Comparison:
         size, offset = granule_of(self._stack.layer(landing.device))
         device = self._devices.by_name(landing.device)
         return Part(
-            landing,
-            device.size_bytes if device else 0,
-            size,
-            free.total - free.granules(size, offset).total,
-            (free & remembered.held).total if remembered else 0,
-            (free & remembered.unknown).total if remembered else free.total,
-            remembered,
+            landing=landing,
+            size_bytes=device.size_bytes if device else 0,
+            granule_bytes=size,
+            untrimmable_bytes=free.total - free.granules(size, offset).total,
+            held_bytes=(free & remembered.held).total if remembered else 0,
+            unknown_bytes=(free & remembered.unknown).total if remembered else free.total,
+            remembered=remembered,
         )

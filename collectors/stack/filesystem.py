@@ -63,4 +63,12 @@ def read_filesystem(devices: Devices, usage: Usage, mount: Mount, sys: Path) -> 
         if (zoned := device.disk.attribute("queue/zoned")) not in (None, "none"):
             facts["zoned"] = str(zoned)
     options = tuple(dict.fromkeys((*mount.options, *mount.super_options)))
-    return Filesystem(mount.point, mount.filesystem, mount.source, mount.dev, options, tuple(names), facts)
+    return Filesystem(
+        point=mount.point,
+        kind=mount.filesystem,
+        source=mount.source,
+        dev=mount.dev,
+        options=options,
+        devices=tuple(names),
+        facts=facts,
+    )

@@ -175,7 +175,15 @@ class Sentinels:
             elif not landing.encrypted and digest(held) not in expected:
                 self._reasons[number] = "other data lie where its blocks should: the way down is not exact"
             else:
-                yield Block(number, on, first, landing.device, offset, landing.encrypted, digest(held))
+                yield Block(
+                    file=number,
+                    number=on,
+                    at=first,
+                    device=landing.device,
+                    offset=offset,
+                    encrypted=landing.encrypted,
+                    before=digest(held),
+                )
 
     def _disk(self, device: str) -> RawDisk:
         if device not in self._disks:
@@ -259,18 +267,26 @@ class Sentinels:
                     is_inside = whole.covers(block.offset, block.offset + BLOCK)
                     (inside if is_inside else edges)[found[block]] += 1
                 yield Judgement(
-                    size,
-                    device,
-                    there[0].encrypted,
-                    tuple(block.offset for block in there),
-                    inside,
-                    edges,
-                    self._reasons.get(number),
-                    extents,
+                    size_bytes=size,
+                    device=device,
+                    encrypted=there[0].encrypted,
+                    offsets=tuple(block.offset for block in there),
+                    inside=inside,
+                    edges=edges,
+                    reason=self._reasons.get(number),
+                    free=extents,
                 )
             if not mine:
                 reason = self._reasons.get(number, "none of its blocks could be found on a disk")
-                yield Judgement(size, "", False, (), Counter(), Counter(), reason)
+                yield Judgement(
+                    size_bytes=size,
+                    device="",
+                    encrypted=False,
+                    offsets=(),
+                    inside=Counter(),
+                    edges=Counter(),
+                    reason=reason,
+                )
 
     def _free(self) -> FreeSpace | None:
         """The free space now; None where the file system does not tell, and nothing can be checked."""

@@ -322,17 +322,17 @@ class StaleMeasurement:
         units = judged_bytes // space.unit
         every = len(space.seen) + taken >= len(space.blocks)
         return StaleJudgement(
-            tuple(drives),
-            space.unit,
-            sum(each.extents.total for each in space.landings),
-            judged_bytes,
-            estimate(held, samples, samples if every else units, self._asked.confidence),
-            taken,
-            unreadable,
-            count,
-            self._mapped,
-            seconds,
-            tuple(self._notes),
+            drives=tuple(drives),
+            unit_bytes=space.unit,
+            free_bytes=sum(each.extents.total for each in space.landings),
+            judged_bytes=judged_bytes,
+            share=estimate(held, samples, samples if every else units, self._asked.confidence),
+            taken=taken,
+            unreadable=unreadable,
+            count=count,
+            mapped=self._mapped,
+            seconds=seconds,
+            notes=tuple(self._notes),
         )
 
 

@@ -42,14 +42,14 @@ def parse_mountinfo(text: str) -> list[Mount]:
             further = behind[2] if len(behind) > 2 else ""
             mounts.append(
                 Mount(
-                    fields[2],
-                    unescaped(fields[4]),
-                    behind[0],
-                    unescaped(behind[1]),
-                    tuple(fields[5].split(",")),
-                    tuple(filter(None, further.split(","))),
-                    _number(fields[0]),
-                    unescaped(fields[3]),
+                    dev=fields[2],
+                    point=unescaped(fields[4]),
+                    filesystem=behind[0],
+                    source=unescaped(behind[1]),
+                    options=tuple(fields[5].split(",")),
+                    super_options=tuple(filter(None, further.split(","))),
+                    number=_number(fields[0]),
+                    root=unescaped(fields[3]),
                 )
             )
     return mounts

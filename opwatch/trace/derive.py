@@ -152,7 +152,19 @@ def derive_op(begin: OpSample, end: OpSample, elapsed_ns: int) -> OpInterval:
 def idle_op() -> OpInterval:
     """An operation of which there was none: counts are 0, and what has no value is None."""
     nothing = Latency(None, dict.fromkeys(QUANTILES), None, 0, Histogram(LATENCY, []))
-    return OpInterval(0, 0, 0, 0, {}, 0, None, 0.0, nothing, None, Histogram(SIZE, []))
+    return OpInterval(
+        count=0,
+        bytes=0,
+        errors=0,
+        error_bytes=0,
+        statuses={},
+        issued=0,
+        sequential_ratio=None,
+        queue_depth=0.0,
+        latency=nothing,
+        queue=None,
+        sizes=Histogram(SIZE, []),
+    )
 
 
 def derive(begin: TargetSample, end: TargetSample) -> Interval:

@@ -146,7 +146,16 @@ def host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, periods: Peri
     refuted = next((why for sees_all, why in verdicts if sees_all is False), None)
     if refuted:
         waits = pending and not drive.known
-        return HostSide(drive, finest.source, kernel, drive, finest.source, False, refuted, waits=waits)
+        return HostSide(
+            span=drive,
+            source=finest.source,
+            kernel=kernel,
+            firmware=drive,
+            firmware_source=finest.source,
+            agrees=False,
+            why=refuted,
+            waits=waits,
+        )
     confirmed = any(sees_all for sees_all, _ in verdicts)
     found = _compared(kernel, drive, finest, waits=pending, learned=periods(finest) < LONGEST_NS)
     return replace(found, agrees=True, why=None) if confirmed and found.agrees is None else found
@@ -157,31 +166,84 @@ def _witnessed(between: Span, drive: Span, track: Track) -> HostSide:
     the polls shows whether anything was missing."""
     source = track.source
     if not between.known:
-        return HostSide(drive, source, between, drive, source, None, "the kernel's count was not read")
+        return HostSide(
+            span=drive,
+            source=source,
+            kernel=between,
+            firmware=drive,
+            firmware_source=source,
+            agrees=None,
+            why="the kernel's count was not read",
+        )
     if between.meet(drive):
-        return HostSide(drive, source, between, drive, source, True, None, fresh=True)
+        return HostSide(
+            span=drive,
+            source=source,
+            kernel=between,
+            firmware=drive,
+            firmware_source=source,
+            agrees=True,
+            why=None,
+            fresh=True,
+        )
     why = f"{_explain(between, drive, source)}; or the page was old when it was first read"
-    return HostSide(drive, source, between, drive, source, False, why)
+    return HostSide(
+        span=drive,
+        source=source,
+        kernel=between,
+        firmware=drive,
+        firmware_source=source,
+        agrees=False,
+        why=why,
+    )
 
 
 def _compared(kernel: Span, drive: Span, track: Track, *, waits: bool, learned: bool) -> HostSide:
     source = track.source
     both = kernel.meet(drive)
     if both is None:
-        return HostSide(drive, source, kernel, drive, source, False, _explain(kernel, drive, source))
+        return HostSide(
+            span=drive,
+            source=source,
+            kernel=kernel,
+            firmware=drive,
+            firmware_source=source,
+            agrees=False,
+            why=_explain(kernel, drive, source),
+        )
     if not drive.known:
         shown = kernel.known and drive.low + 2 * (track.quantum - 1) >= kernel.low
         if shown:
             # Whether somebody else wrote meanwhile is worth a period, where that is known.
             waits = waits and learned
             why = f"{page_of(source)} has it all, and may show more of others" if waits else None
-            return HostSide(both, KERNEL, kernel, drive, source, None if waits else True, why, waits=waits)
+            return HostSide(
+                span=both,
+                source=KERNEL,
+                kernel=kernel,
+                firmware=drive,
+                firmware_source=source,
+                agrees=None if waits else True,
+                why=why,
+                waits=waits,
+            )
         sure = _percent(drive.low, kernel.high) if kernel.known else f"{int(drive.low)} bytes"
         why = f"{page_of(source)} is of other moments: of it, it confirms {sure} at least"
-        return HostSide(both, KERNEL, kernel, drive, source, None, why, waits=waits)
+        return HostSide(
+            span=both,
+            source=KERNEL,
+            kernel=kernel,
+            firmware=drive,
+            firmware_source=source,
+            agrees=None,
+            why=why,
+            waits=waits,
+        )
     better = KERNEL if kernel.error <= drive.error else source
     # The drive allows for no more than what may be overlooked.
     if drive.high - kernel.low <= _SAME * kernel.middle + 2 * track.quantum:
         return HostSide(both, better, kernel, drive, source, True)
     why = f"{page_of(source)} confirms it within {drive.error} bytes only"
-    return HostSide(both, better, kernel, drive, source, None, why)
+    return HostSide(
+        span=both, source=better, kernel=kernel, firmware=drive, firmware_source=source, agrees=None, why=why
+    )

@@ -21,4 +21,13 @@ class Live:
 
 def failed(reason: str, mono_ns: int, window_s: float = 0.0) -> Live:
     """No figure, for a reason."""
-    return Live(None, None, reason, window_s, None, None, None, mono_ns)
+    return Live(
+        waf=None,
+        waf_error=None,
+        reason=reason,
+        window_s=window_s,
+        nand_bytes_per_s=None,
+        nand_error_bytes_per_s=None,
+        source=None,
+        mono_ns=mono_ns,
+    )

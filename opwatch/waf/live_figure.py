@@ -79,4 +79,13 @@ def _view(trail: Trail, found: Stretch | None, begin: int) -> Live:
     reason = waf.reason
     if waf.waf is None:
         reason = standing(trail, found.track, begin) or reason
-    return Live(waf.waf, waf.error, reason, window, rate, rate_error, source, now)
+    return Live(
+        waf=waf.waf,
+        waf_error=waf.error,
+        reason=reason,
+        window_s=window,
+        nand_bytes_per_s=rate,
+        nand_error_bytes_per_s=rate_error,
+        source=source,
+        mono_ns=now,
+    )

@@ -240,16 +240,16 @@ class Measurement:
         track = first.track if first else None
         settle = self._settle(first) if first else None
         return Measured(
-            first,
-            found[1:],
-            self._reason(first),
-            self.background(track),
-            self.split(first),
-            self._periods(track) if track else None,
-            track is not None and track.period_ns() is not None,
-            self._seconds(first),
-            self._settle_s(),
-            settle,
+            stretch=first,
+            others=found[1:],
+            reason=self._reason(first),
+            background=self.background(track),
+            split=self.split(first),
+            period_ns=self._periods(track) if track else None,
+            period_learned=track is not None and track.period_ns() is not None,
+            interval_s=self._seconds(first),
+            settle_s=self._settle_s(),
+            settle_nand_bytes=settle,
         )
 
     def _reason(self, first: Stretch | None) -> str | None:

@@ -282,15 +282,15 @@ def _by_history(
     figures, why_not, source = _spare_by_history(found.parts, stale, args, devices)
     told = [note for part in found.parts if part.remembered for note in part.remembered.notes]
     return HistoryReport(
-        subject,
-        mount.filesystem if mount else None,
-        found.seconds,
-        found.parts,
-        stale,
-        figures,
-        why_not,
-        source,
-        tuple(dict.fromkeys((*found.notes, *told))),
+        subject=subject,
+        filesystem=mount.filesystem if mount else None,
+        seconds=found.seconds,
+        parts=found.parts,
+        stale=stale,
+        spare=figures,
+        spare_reason=why_not,
+        physical_source=source,
+        notes=tuple(dict.fromkeys((*found.notes, *told))),
     )
 
 

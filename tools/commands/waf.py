@@ -294,15 +294,15 @@ def _outcome(counting: Counting, course: _Course, device: BlockDevice, args: arg
         notes.append(f"firmware counts for the whole of {counting.disk.name}, not for {device.name} alone")
     failures: Sequence[str] = latest.failures if latest else ()
     return Outcome(
-        counting.disk.name,
-        device.name,
-        latest.drive if latest else DriveFacts(name=counting.disk.name),
-        measured,
-        _parts(course.trail),
-        failures,
-        notes,
-        args.refresh is not None,
-        bool(args.command),
+        device=counting.disk.name,
+        origin=device.name,
+        drive=latest.drive if latest else DriveFacts(name=counting.disk.name),
+        measured=measured,
+        parts=_parts(course.trail),
+        failures=failures,
+        notes=notes,
+        refresh_given=args.refresh is not None,
+        with_command=bool(args.command),
     )
 
 

@@ -171,14 +171,14 @@ class Watching:
         misses, anchor = self._tracers.misses(), read_anchor()
         for place, member in zip(places, members, strict=True):
             row = _Row(
-                place,
-                member,
-                self._level(member),
-                in_flight[place],
-                first[place],
-                first[place],
-                misses,
-                misses,
+                place=place,
+                member=member,
+                level=self._level(member),
+                in_flight=in_flight[place],
+                first=first[place],
+                last=first[place],
+                first_misses=misses,
+                last_misses=misses,
                 flush_queues=len(member.leaf.device.hardware_queues),
             )
             self._rows.append(row)
@@ -250,7 +250,18 @@ class Watching:
         say(text)
         leaf = row.leaf
         arrival, leaving = (row.arrival, None) if kind == "came" else (None, row.leaving)
-        self._sink.tell(Event(kind, leaf.device.name, leaf.origin.name, at, at_ns, text, arrival, leaving))
+        self._sink.tell(
+            Event(
+                kind=kind,
+                device=leaf.device.name,
+                origin=leaf.origin.name,
+                at=at,
+                at_ns=at_ns,
+                text=text,
+                arrival=arrival,
+                leaving=leaving,
+            )
+        )
 
     def _write_intervals(self, rows: Sequence[_Row], readings: dict[int, Reading]) -> None:
         misses = self._tracers.misses()
@@ -274,19 +285,19 @@ class Watching:
         misses_then = row.first_misses if final else row.last_misses
         leaf, account = row.leaf, trust(then, now, _grown(misses_then, misses))
         return Observation(
-            leaf.device.name,
-            leaf.origin.name,
-            row.level,
-            anchor.wall(now.sample.end_ns),
-            final,
-            derive(then.sample, now.sample),
-            account,
-            row.in_flight,
-            row.flush_queues,
-            self._tracers.backend,
-            self._tracers.lacks,
-            self._live.get(leaf.device.name),
-            self._discards.get(row.place, then.sample, now.sample, final=final),
+            device=leaf.device.name,
+            origin=leaf.origin.name,
+            level=row.level,
+            at=anchor.wall(now.sample.end_ns),
+            final=final,
+            interval=derive(then.sample, now.sample),
+            trust=account,
+            in_flight_at_start=row.in_flight,
+            flush_queues=row.flush_queues,
+            backend=self._tracers.backend,
+            lacks=self._tracers.lacks,
+            live=self._live.get(leaf.device.name),
+            discards=self._discards.get(row.place, then.sample, now.sample, final=final),
             arrival=row.arrival if final or row.is_news else None,
             leaving=row.leaving,
             blind=self._blind(account) if final else None,

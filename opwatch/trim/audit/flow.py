@@ -121,7 +121,15 @@ def decode_flows(raw: bytes) -> list[Flow]:
     if len(raw) % _FLOW.size:
         raise BadInput(f"{len(raw)} bytes are no whole flows of {_FLOW.size}")
     return [
-        Flow(_name(disk), _dev(dev), Stage(stage), OPS[op], Who(who), status, Amount(*amount))
+        Flow(
+            disk=_name(disk),
+            dev=_dev(dev),
+            stage=Stage(stage),
+            op=OPS[op],
+            who=Who(who),
+            status=status,
+            amount=Amount(*amount),
+        )
         for disk, dev, stage, op, who, status, *amount in _FLOW.iter_unpack(raw)
     ]
 

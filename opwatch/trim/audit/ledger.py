@@ -57,18 +57,18 @@ class Walker:
         answer = self.evidence.answer
         others_claims = () if answer else claims_of(self.trace, self.stack)
         return Audit(
-            subject,
-            verdict,
-            answer.claimed if answer else total_claimed(others_claims),
-            losses.claim(self.evidence, others_claims, sent),
-            reached,
-            tuple(rows),
-            sum(row.unexplained_bytes for row in rows),
-            self.evidence,
-            (*self._general(verdict, reached), *self._meanwhile()),
-            tuple(self._notes()),
-            tuple(changes(self.evidence.before, self.evidence.after)),
-            others_claims,
+            subject=subject,
+            verdict=verdict,
+            claimed_bytes=answer.claimed if answer else total_claimed(others_claims),
+            claim=losses.claim(self.evidence, others_claims, sent),
+            reached_bytes=reached,
+            rows=tuple(rows),
+            unexplained_bytes=sum(row.unexplained_bytes for row in rows),
+            evidence=self.evidence,
+            reasons=(*self._general(verdict, reached), *self._meanwhile()),
+            notes=tuple(self._notes()),
+            changes=tuple(changes(self.evidence.before, self.evidence.after)),
+            claims=others_claims,
         )
 
     def _general(self, verdict: Verdict, reached: int) -> tuple[Reason, ...]:
@@ -256,13 +256,13 @@ class Walker:
             reasons += losses.inside(self.evidence, layer, arrived, members, lost)
         explained = sum(each.lost_bytes or 0 for each in reasons)
         return Row(
-            layer.target or layer.kind.value,
-            layer.device,
-            came,
-            out,
-            self._ended_well(layer),
-            arrived.count,
-            _by_name(failed),
+            layer=layer.target or layer.kind.value,
+            device=layer.device,
+            bytes_in=came,
+            bytes_out=out,
+            bytes_ok=self._ended_well(layer),
+            requests=arrived.count,
+            errors=_by_name(failed),
             reasons=tuple(reasons),
             unexplained_bytes=max(0, came * copies - passed - explained),
             note=_note(layer, copies),
@@ -288,15 +288,15 @@ class Walker:
             reasons += losses.lost_by_tracing(self.evidence, layer, came - ok.bytes - explained)
         explained = sum(each.lost_bytes or 0 for each in reasons)
         return Row(
-            layer.kind.value,
-            layer.device,
-            came,
-            sent.bytes,
-            ok.bytes,
-            sent.count,
-            _by_name(failed),
-            tuple(reasons),
-            max(0, came - ok.bytes - explained),
+            layer=layer.kind.value,
+            device=layer.device,
+            bytes_in=came,
+            bytes_out=sent.bytes,
+            bytes_ok=ok.bytes,
+            requests=sent.count,
+            errors=_by_name(failed),
+            reasons=tuple(reasons),
+            unexplained_bytes=max(0, came - ok.bytes - explained),
             commands=tuple(commands_of(self.trace, layer.device[:16])),
         )
 

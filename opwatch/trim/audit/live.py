@@ -84,16 +84,16 @@ def _senders(
         if origin.disk != disk or not count or (devs is not None and origin.dev not in devs):
             continue
         yield Sender(
-            origin.comm,
-            cgroups.get(origin.cgroup, f"cgroup {origin.cgroup}"),
-            mounts.get(origin.dev),
-            origin.op,
-            origin.who is Who.KERNEL,
-            count,
-            origin.bytes - (was.bytes if was else 0),
-            origin.min_bytes,
-            origin.max_bytes,
-            origin.below_granule - (was.below_granule if was else 0),
+            comm=origin.comm,
+            cgroup=cgroups.get(origin.cgroup, f"cgroup {origin.cgroup}"),
+            where=mounts.get(origin.dev),
+            op=origin.op,
+            kernel_thread=origin.who is Who.KERNEL,
+            count=count,
+            bytes=origin.bytes - (was.bytes if was else 0),
+            min_bytes=origin.min_bytes,
+            max_bytes=origin.max_bytes,
+            below_granule=origin.below_granule - (was.below_granule if was else 0),
         )
 
 
@@ -132,19 +132,19 @@ def between(
     behind = {op: _grown(then, now, Stage.BEHIND, disk, op) for op in ("read", "write")}
     senders = sorted(_senders(then, now, disk, cgroups, mounts, devs), key=lambda each: -each.bytes)
     return Discards(
-        tuple(senders),
-        bios.count,
-        requests,
-        done.count,
-        issued.ranges - requeued.ranges,
-        bios.bytes,
-        requests / bios.count if bios.count and issued.count else None,
-        done.granule_bytes / done.bytes if done.bytes else None,
-        done.sum_ns / done.count if done.count else None,
-        tuple(
+        senders=tuple(senders),
+        bios=bios.count,
+        requests=requests,
+        ended=done.count,
+        ranges=issued.ranges - requeued.ranges,
+        bytes=bios.bytes,
+        split_ratio=requests / bios.count if bios.count and issued.count else None,
+        whole_ratio=done.granule_bytes / done.bytes if done.bytes else None,
+        mean_ns=done.sum_ns / done.count if done.count else None,
+        stalled=tuple(
             Stalled(op, found.count, found.sum_ns / found.count, found.max_ns)
             for op, found in behind.items()
             if found.count
         ),
-        sum(now.loss) - sum(then.loss),
+        lost=sum(now.loss) - sum(then.loss),
     )

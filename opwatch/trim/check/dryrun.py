@@ -76,7 +76,16 @@ def _run(
         first, last = start + (offset - start) % size, end - (end - offset) % size
         expected += max(0, last - first)
     free = extents.total
-    return DeviceRun(top.device, free, count, minimum, free - sent, size, sent - expected, expected)
+    return DeviceRun(
+        device=top.device,
+        free_bytes=free,
+        extents=count,
+        minimum_bytes=minimum,
+        below_minimum_bytes=free - sent,
+        granule_bytes=size,
+        rounded_bytes=sent - expected,
+        expected_bytes=expected,
+    )
 
 
 def dry_run(

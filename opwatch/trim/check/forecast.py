@@ -247,14 +247,14 @@ def forecast(
         outlook = Outlook.PART  # as the audit, which sees them complete and free nothing, says PARTIAL
     reaches = outlook is not Outlook.NOTHING
     return Forecast(
-        outlook,
-        None if too_short else _accepted(stack),
-        _in_order(reasons),
-        tuple(dict.fromkeys([*doubts, *_always_unknown(stack)])) if reaches else (),
-        tuple(arriving),
-        why,
-        space.free_bytes if space else None,
-        space.notes if space else (),
+        outlook=outlook,
+        accepted=None if too_short else _accepted(stack),
+        reasons=_in_order(reasons),
+        unknowable=tuple(dict.fromkeys([*doubts, *_always_unknown(stack)])) if reaches else (),
+        runs=tuple(arriving),
+        why_no_runs=why,
+        free_bytes=space.free_bytes if space else None,
+        notes=space.notes if space else (),
     )
 
 

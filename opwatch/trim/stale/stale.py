@@ -190,17 +190,17 @@ def _spare(
     if held.high >= physical_bytes:
         return "the drive would hold as much as its flash can: T is too small, or counts another part of it"
     return Spare(
-        physical_bytes,
-        held,
-        trimmed,
-        held.through(lambda part: physical_bytes / part - 1),
-        trimmed.through(lambda part: physical_bytes / part - 1),
-        _waf_now(physical_bytes, held, stale, apart=counts == _BY_HISTORY),
-        {
+        physical_bytes=physical_bytes,
+        held=held,
+        held_trimmed=trimmed,
+        op=held.through(lambda part: physical_bytes / part - 1),
+        op_trimmed=trimmed.through(lambda part: physical_bytes / part - 1),
+        waf=_waf_now(physical_bytes, held, stale, apart=counts == _BY_HISTORY),
+        waf_trimmed={
             "fifo": trimmed.through(lambda part: models.fifo(physical_bytes / part)),
             "greedy": trimmed.through(lambda part: models.greedy(physical_bytes / part, SUPERBLOCK_PAGES)),
         },
-        counts,
+        counts=counts,
     )
 
 

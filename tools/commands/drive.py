@@ -77,12 +77,6 @@ def _add_create(create: argparse.ArgumentParser) -> None:
         help="which of equally empty superblocks is collected: the one that became so last (the default), or "
         "the one that was closed first",
     )
-    create.add_argument(
-        "--timing",
-        choices=("off", "real"),
-        default="off",
-        help="answer at once (off), or when a drive of its dies and channels would (real)",
-    )
     create.add_argument("--name", metavar="N", help="name of the drive (sim0, sim1, ...)")
     create.add_argument(
         "--no-data",
@@ -99,6 +93,17 @@ def _add_create(create: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         help="contents and wear are loaded from here if it exists, and saved here by destroy",
+    )
+    _add_behaviour(create)
+
+
+def _add_behaviour(create: argparse.ArgumentParser) -> None:
+    """How it answers: when, and with which faults."""
+    create.add_argument(
+        "--timing",
+        choices=("off", "real"),
+        default="off",
+        help="answer at once (off), or when a drive of its dies and channels would (real)",
     )
     create.add_argument(
         "--fault", action="append", default=[], metavar="FAULT", help="make it faulty; may be repeated"

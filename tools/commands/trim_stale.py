@@ -46,20 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="D",
         help="the one file system on this device, or a device that nothing is on",
     )
-    parser.add_argument("--confidence", metavar="P%", default="95%", help="of the interval (95%%)")
-    parser.add_argument(
-        "--precision",
-        metavar="P%",
-        default="0.5%",
-        help="stop when the interval is this narrow: half of its width, of the free space (0.5%%)",
-    )
-    parser.add_argument(
-        "--seconds",
-        metavar="T",
-        type=time_between(0.1, 3600),
-        default=5.0,
-        help="stop reading after so long in any case (5s)",
-    )
+    _add_sampling_arguments(parser)
     parser.add_argument(
         "--physical", metavar="SIZE", help="the flash of the drive that may hold data, for OP and WAF"
     )
@@ -77,8 +64,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="read nothing: what opwatch trim record wrote of the disk tells exactly; once for each disk",
     )
-    parser.add_argument("--seed", metavar="N", type=int, help="draw the same blocks again")
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+
+
+def _add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
+    """How many blocks are read, and which."""
+    parser.add_argument("--confidence", metavar="P%", default="95%", help="of the interval (95%%)")
+    parser.add_argument(
+        "--precision",
+        metavar="P%",
+        default="0.5%",
+        help="stop when the interval is this narrow: half of its width, of the free space (0.5%%)",
+    )
+    parser.add_argument(
+        "--seconds",
+        metavar="T",
+        type=time_between(0.1, 3600),
+        default=5.0,
+        help="stop reading after so long in any case (5s)",
+    )
+    parser.add_argument("--seed", metavar="N", type=int, help="draw the same blocks again")
 
 
 def _ratio(text: str, option: str, least: float, most: float) -> float:
@@ -203,6 +208,35 @@ def _spare(
     return (None, figures, source) if isinstance(figures, str) else (figures, None, source)
 
 
+def _why_not(found: StaleJudgement) -> str | None:
+    """Why nothing can be said by reading, None when something can."""
+    if not found.judged_bytes:
+        return "this drive cannot be judged by reading: " + "; ".join(found.drives[0].calibration.words)
+    if not found.share.samples:
+        return "no block could be read and was still free afterwards"
+    return None
+
+
+def _notes(found: StaleJudgement) -> tuple[str, ...]:
+    if not found.judged_bytes or found.judged_bytes == found.free_bytes:
+        return tuple(found.notes)
+    left = units.capacity(found.free_bytes - found.judged_bytes)
+    return (*found.notes, f"{left} of the free space lie on drives that cannot be judged, and are left out")
+
+
+def _spare_by_reading(
+    found: StaleJudgement, args: argparse.Namespace, devices: Devices
+) -> tuple[Spare | None, str | None, str | None]:
+    return _spare(
+        [drive.landing for drive in found.drives],
+        stale_bytes(found.share, found.judged_bytes),
+        found.drives[0].untrimmable_bytes,
+        found.count.after_bytes if found.count and found.count.follows else None,
+        args,
+        devices,
+    )
+
+
 def _report(
     subject: str,
     mount: Mount | None,
@@ -211,27 +245,11 @@ def _report(
     args: argparse.Namespace,
     devices: Devices,
 ) -> StaleReport:
-    reason = None
-    if not found.judged_bytes:
-        reason = "this drive cannot be judged by reading: " + "; ".join(found.drives[0].calibration.words)
-    elif not found.share.samples:
-        reason = "no block could be read and was still free afterwards"
-    reason = reason or _disputed(found, devices)
+    reason = _why_not(found) or _disputed(found, devices)
     stale = None if reason else stale_bytes(found.share, found.judged_bytes)
     figures, why_not, source = None, reason and "what is stale is not known", None
     if not reason:
-        figures, why_not, source = _spare(
-            [each.landing for each in found.drives],
-            stale_bytes(found.share, found.judged_bytes),
-            found.drives[0].untrimmable_bytes,
-            found.count.after_bytes if found.count and found.count.follows else None,
-            args,
-            devices,
-        )
-    notes = list(found.notes)
-    if found.judged_bytes and found.judged_bytes < found.free_bytes:
-        left = units.capacity(found.free_bytes - found.judged_bytes)
-        notes.append(f"{left} of the free space lie on drives that cannot be judged, and are left out")
+        figures, why_not, source = _spare_by_reading(found, args, devices)
     return StaleReport(
         subject=subject,
         filesystem=mount.filesystem if mount else None,
@@ -253,7 +271,7 @@ def _report(
         spare=figures,
         spare_reason=why_not,
         physical_source=source,
-        notes=tuple(notes),
+        notes=_notes(found),
     )
 
 

@@ -39,6 +39,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="a drive, or a partition or dm device on one: name or node",
     )
+    _add_ends(parser)
+    _add_looks(parser)
+    add_catalogue_argument(parser)
+    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while it runs")
+
+
+def _add_ends(parser: argparse.ArgumentParser) -> None:
+    """How long to measure."""
     span = parser.add_mutually_exclusive_group()
     span.add_argument(
         "--for",
@@ -53,6 +62,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=percentage_between(0.001, 100),
         help="measure until the error is at most this (1%%)",
     )
+
+
+def _add_looks(parser: argparse.ArgumentParser) -> None:
+    """When to look at the drive's pages, and how far to trust them."""
     parser.add_argument(
         "--refresh",
         metavar="T",
@@ -72,9 +85,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=time_between(0.01, 3600),
         help="time between two looks (1s; SATA and SAS: 10s)",
     )
-    add_catalogue_argument(parser)
-    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while it runs")
 
 
 def drive_of(devices: Devices, device: BlockDevice) -> BlockDevice:

@@ -76,12 +76,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time between two looks at firmware counters, 0 for none (5 for NVMe drives that --dev "
         "names, none for others)",
     )
+    _add_form_arguments(parser)
+    _add_tracing_arguments(parser)
+
+
+def _add_form_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help='JSON lines, "schema":"opwatch/1"')
     form.add_argument("--plain", action="store_true", help="lines of at most 80 columns (the default)")
     parser.add_argument("-q", "--quiet", action="store_true", help="only the summary")
     parser.add_argument("-v", "--verbose", action="store_true", help="say which hooks are attached")
-    _add_tracing_arguments(parser)
 
 
 def _add_tracing_arguments(parser: argparse.ArgumentParser) -> None:

@@ -190,14 +190,19 @@ def _sum_of(table: _Table | None) -> tuple[int, int, tuple[int, ...]] | None:
     return total, factor, ids
 
 
+def _equal(table: _Table) -> tuple[tuple[int, ...], ...]:
+    """Groups of attributes that count the same."""
+    groups = table.take("equal", list, "a list of lists") or []
+    if not all(isinstance(group, list) and all(type(term) is int for term in group) for group in groups):
+        raise table.wrong("equal", "a list of lists of numbers")
+    return tuple(tuple(group) for group in groups)
+
+
 def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
     table = _Table(values, where)
     layout = table.text("layout")
     if layout is not None and layout not in LAYOUTS:
         raise table.wrong("layout", f"one of {', '.join(LAYOUTS)}")
-    equal = table.take("equal", list, "a list of lists") or []
-    if not all(isinstance(each, list) and all(type(one) is int for one in each) for each in equal):
-        raise table.wrong("equal", "a list of lists of numbers")
     entry = Entry(
         name=table.text("name", needed=True) or "",
         protocol=protocol,
@@ -214,7 +219,7 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
         trims=_counter(table.table("trims")),
         names=_names(table.table("names")),
         requires=table.ids("requires"),
-        equal=tuple(tuple(each) for each in equal),
+        equal=_equal(table),
         sum_of=_sum_of(table.table("sum_of")),
         erase=table.terms("erase"),
         lid=table.number("lid", 0xFF),
@@ -226,14 +231,19 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
         statistics_wrap=bool(table.take("statistics_wrap", bool, "true or false")),
     )
     table.finish()
+    _require(table, entry)
+    return entry
+
+
+def _require(table: _Table, entry: Entry) -> None:
+    """What must be there for the entry to mean anything."""
     if entry.model is None and entry.family is None:
         raise table.wrong("model", "there, or family")
     counters = (entry.host, entry.nand, entry.trimmed, entry.trims)
-    if protocol == "ata":
+    if entry.protocol == "ata":
         _require_attributes(table, counters, entry.erase)
-    if protocol == "nvme" and any(counters) and not entry.fault and not (entry.lid and layout):
+    if entry.protocol == "nvme" and any(counters) and not entry.fault and not (entry.lid and entry.layout):
         raise table.wrong("lid and layout", "there: they say which page")
-    return entry
 
 
 def _require_attributes(table: _Table, counters: Iterable[Counter | None], erase: tuple[str, ...]) -> None:

@@ -365,21 +365,6 @@ def test_reading_back_decides(read_back: ReadBack, verdict: Verdict) -> None:
     assert audit(evidence(stack(disk()), flows, MIB, read_back=read_back), "/m").verdict is verdict
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "status"),
-    [
-        ([Verdict.ACCEPTED, Verdict.PROVEN], 0),
-        ([Verdict.NOT_SENT, Verdict.REJECTED], 32),
-        ([Verdict.ACCEPTED, Verdict.REJECTED], 64),
-        ([Verdict.PARTIAL], 64),
-        ([Verdict.UNKNOWN], 6),
-        ([Verdict.UNKNOWN, Verdict.ACCEPTED], 64),
-    ],
-)
-def test_exit_status(verdicts: list[Verdict], status: int) -> None:
-    assert exit_status(verdicts) == status
-
-
 @st.composite
 def _flows(draw: st.DrawFn) -> list[Flow]:
     amounts = draw(st.lists(st.integers(0, 1 << 40), min_size=5, max_size=5))

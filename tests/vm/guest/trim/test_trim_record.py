@@ -219,6 +219,15 @@ def stale(*arguments: str | Path) -> dict[str, Any]:
     return found
 
 
+def delete_every_other(point: Path) -> None:
+    """Of 120 small files, so that no two free ranges touch."""
+    for number in range(120):
+        (point / f"n{number}").write_bytes(os.urandom(8192))
+        os.sync() if number % 40 == 39 else None
+    for number in range(0, 120, 2):
+        (point / f"n{number}").unlink()
+
+
 def test_several_ranges_in_a_command(tmp_path: Path) -> None:
     """XFS with online discard gives NVMe many ranges at once: each is where it was, and reads as zeros."""
     disk, path = sysfs.disk("opw-nvme"), tmp_path / "x"
@@ -231,12 +240,7 @@ def test_several_ranges_in_a_command(tmp_path: Path) -> None:
     try:
         discards(f"/dev/{disk}", 1, length=size)
         with mounted("xfs", disk, options="discard") as point:
-            # Every other file is deleted, so that no two free ranges touch.
-            for number in range(120):
-                (point / f"n{number}").write_bytes(os.urandom(8192))
-                os.sync() if number % 40 == 39 else None
-            for number in range(0, 120, 2):
-                (point / f"n{number}").unlink()
+            delete_every_other(point)
             # Free, and not trimmed. XFS takes no other choice in a remount.
             call("umount", str(point))
             call("mount", "-t", "xfs", "-o", "nodiscard", f"/dev/{disk}", str(point))

@@ -1,0 +1,63 @@
+"""Who imports whom among the modules of a tree, and among its rooms: folders of modules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Import:
+    """One arrow, from a module to a module of the same tree."""
+
+    importer: str
+    imported: str
+    line: int
+
+
+def _absolute(node: ast.ImportFrom, package: str) -> str:
+    if not node.level:
+        return node.module or ""
+    parents = package.split(".")
+    kept = parents[: len(parents) - node.level + 1]
+    return ".".join([*kept, node.module] if node.module else kept)
+
+
+def _names(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
+    """(what stands there, the module if it is a name in one) of an import."""
+    if isinstance(node, ast.Import):
+        yield from ((alias.name, alias.name) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = _absolute(node, package)
+        yield from ((f"{base}.{alias.name}", base) for alias in node.names)
+
+
+def imports_of(modules: Mapping[str, str]) -> list[Import]:
+    """Every import of one module by another, also inside of functions. `modules`: dotted name -> source."""
+    packages = {name.rpartition(".")[0] for name in modules}
+    arrows = []
+    for importer, source in modules.items():
+        package = importer if importer in packages else importer.rpartition(".")[0]
+        for node in ast.walk(ast.parse(source)):
+            for full, base in _names(node, package):
+                imported = full if full in modules else base
+                if imported in modules and imported != importer:
+                    arrows.append(Import(importer, imported, getattr(node, "lineno", 0)))
+    return arrows
+
+
+def circles(edges: Mapping[str, set[str]]) -> list[list[str]]:
+    """Groups of nodes each of which leads to every other of the group, by the names of their members."""
+    reach = {node: _reachable(node, edges) for node in edges}
+    groups = {tuple(sorted(other for other in reach[node] if node in reach.get(other, ()))) for node in edges}
+    return [list(group) for group in sorted(groups) if len(group) > 1]
+
+
+def _reachable(start: str, edges: Mapping[str, set[str]]) -> set[str]:
+    reached, waiting = {start}, [start]
+    while waiting:
+        for node in edges.get(waiting.pop(), set()) - reached:
+            reached.add(node)
+            waiting.append(node)
+    return reached

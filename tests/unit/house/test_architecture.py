@@ -1,0 +1,158 @@
+"""The rules of the house, read off the sources: arrows, circles, names, sizes. Each rule is shown a tree that
+breaks it first."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tests.unit.house.imports import Import, circles, imports_of
+
+ROOT = Path(__file__).parents[3]
+MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_FILES = 400, 40, 15
+# From the bottom up: nothing imports what stands after it.
+FLOORS = ("opwatch", "opwatch.collectors", "opwatch.tools")
+# `python -m opwatch`, which is the command line.
+ENTRANCES = ("opwatch.__main__",)
+# A sink prints, and what computes does not know how it is shown.
+SHOWN_BY = "opwatch.sinks"
+
+
+def tracked() -> list[Path]:
+    names = subprocess.check_output(["git", "-C", str(ROOT), "ls-files"], text=True).splitlines()
+    return [ROOT / name for name in names if (ROOT / name).is_file() and not (ROOT / name).is_symlink()]
+
+
+def package_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    top = () if parts[0] == "opwatch" else ("opwatch",)
+    return ".".join((*top, *parts)).removesuffix(".__init__")
+
+
+def package() -> dict[str, str]:
+    """Dotted name -> source of every module that is installed."""
+    return {
+        package_name(path): path.read_text()
+        for path in tracked()
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in ("opwatch", "collectors", "tools")
+    }
+
+
+def floor_of(module: str) -> int:
+    return max(place for place, name in enumerate(FLOORS) if f"{module}.".startswith(f"{name}."))
+
+
+def runs_up(arrow: Import) -> bool:
+    if arrow.importer in ENTRANCES:
+        return False
+    from_core = floor_of(arrow.importer) == 0 and not arrow.importer.startswith(SHOWN_BY)
+    shown = arrow.imported.startswith(SHOWN_BY)
+    return floor_of(arrow.imported) > floor_of(arrow.importer) or (from_core and shown)
+
+
+def arrows_up(modules: Mapping[str, str]) -> list[str]:
+    return [
+        f"{arrow.importer}:{arrow.line} imports {arrow.imported}"
+        for arrow in imports_of(modules)
+        if runs_up(arrow)
+    ]
+
+
+def rooms_in_circles(modules: Mapping[str, str]) -> list[list[str]]:
+    packages = {name.rpartition(".")[0] for name in modules}
+
+    def room(module: str) -> str:
+        return module if module in packages else module.rpartition(".")[0]
+
+    edges: dict[str, set[str]] = defaultdict(set)
+    for arrow in imports_of(modules):
+        if arrow.importer not in ENTRANCES and room(arrow.importer) != room(arrow.imported):
+            edges[room(arrow.importer)].add(room(arrow.imported))
+    return circles(edges)
+
+
+def modules_in_circles(modules: Mapping[str, str]) -> list[list[str]]:
+    edges: dict[str, set[str]] = defaultdict(set)
+    for arrow in imports_of(modules):
+        edges[arrow.importer].add(arrow.imported)
+    return circles(edges)
+
+
+def classes_named_twice(modules: Mapping[str, str]) -> list[str]:
+    """Public names alone: what begins with an underscore is seen in its own module only."""
+    names = Counter(
+        node.name
+        for source in modules.values()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    return sorted(name for name, count in names.items() if count > 1)
+
+
+def long_functions(source: str) -> list[str]:
+    return [
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= MOST_LINES_OF_A_FUNCTION
+    ]
+
+
+def crowded_folders(paths: Iterable[Path]) -> list[str]:
+    modules = (path for path in paths if path.name != "__init__.py")
+    kinds = Counter((path.parent, "".join(path.suffixes[-2:])) for path in modules)
+    return sorted(f"{folder} {kind}" for (folder, kind), count in kinds.items() if count > MOST_FILES)
+
+
+def test_the_rules_find_what_breaks_them() -> None:
+    up = {"opwatch": "", "opwatch.a": "def f():\n    import opwatch.tools.b", "opwatch.tools.b": ""}
+    assert arrows_up(up) == ["opwatch.a:2 imports opwatch.tools.b"]
+    assert arrows_up({"opwatch.a": "from opwatch.sinks import s", "opwatch.sinks.s": ""})
+    assert not arrows_up({"opwatch.tools.b": "from opwatch import a", "opwatch.a": ""})
+    around = {
+        "opwatch.x.one": "from opwatch.y.two import f",
+        "opwatch.y.two": "",
+        "opwatch.y.three": "from ..x import one",
+    }
+    assert rooms_in_circles(around) == [["opwatch.x", "opwatch.y"]]
+    assert modules_in_circles(around) == []
+    twice = {"a": "class X: ...", "b": "class X: ...\nclass _Y: ...\nclass _Y: ..."}
+    assert classes_named_twice(twice) == ["X"]
+    assert long_functions("def f():\n" + "    pass\n" * 40) == ["f"]
+    assert long_functions("def f():\n" + "    pass\n" * 39) == []
+    assert crowded_folders(Path(f"a/{number}.py") for number in range(16)) == ["a .py"]
+
+
+def test_no_arrow_runs_back_up() -> None:
+    assert arrows_up(package()) == []
+
+
+def test_no_circle() -> None:
+    modules = package()
+    assert rooms_in_circles(modules) == []
+    assert modules_in_circles(modules) == []
+
+
+def test_one_name_one_thing() -> None:
+    assert classes_named_twice(package()) == []
+
+
+def test_nothing_is_too_long() -> None:
+    sources = [path for path in tracked() if path.suffix in (".py", ".c", ".h")]
+    long_files = [
+        str(path.relative_to(ROOT)) for path in sources if len(path.read_text().splitlines()) > MOST_LINES
+    ]
+    functions = {
+        str(path.relative_to(ROOT)): names
+        for path in sources
+        if path.suffix == ".py" and (names := long_functions(path.read_text()))
+    }
+    assert long_files == []
+    assert functions == {}
+
+
+def test_no_folder_is_crowded() -> None:
+    assert crowded_folders(path for path in tracked() if "fixtures" not in path.parts) == []

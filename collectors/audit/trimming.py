@@ -240,6 +240,14 @@ class _Witnesses:
                 yield name, Held(was, now[name], since)
 
 
+def _follower(tracer: DiscardTracer, meanwhile: Callable[[], None]) -> Callable[[int], None]:
+    def started(pid: int) -> None:
+        tracer.follow(pid)
+        threading.Thread(target=meanwhile).start()
+
+    return started
+
+
 def trim(
     mount: Mount,
     asked: Asked,
@@ -259,12 +267,7 @@ def trim(
         proof = entered.enter_context(_Proof(mount, before)) if prove else None
         witnesses = _Witnesses(before)
         with tracer_of(before, programs=loading.programs()) as tracer:
-
-            def started(pid: int) -> None:
-                tracer.follow(pid)
-                threading.Thread(target=meanwhile).start()
-
-            answer = fitrim_process.trim(mount, asked, started)
+            answer = fitrim_process.trim(mount, asked, _follower(tracer, meanwhile))
             settled = tracer.wait_quiet(quiet_s(before), patience_s)
             trace = tracer.read()
         read_back = proof.read_back() if proof else None

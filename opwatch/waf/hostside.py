@@ -145,105 +145,51 @@ def host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, periods: Peri
     verdicts = [verdict(each, periods(each)) for each in _candidates(trail, nand)]
     refuted = next((why for sees_all, why in verdicts if sees_all is False), None)
     if refuted:
-        waits = pending and not drive.known
-        return HostSide(
-            span=drive,
-            source=finest.source,
-            kernel=kernel,
-            firmware=drive,
-            firmware_source=finest.source,
-            agrees=False,
-            why=refuted,
-            waits=waits,
-        )
+        side = _beside(kernel, drive, finest)
+        return replace(side, agrees=False, why=refuted, waits=pending and not drive.known)
     confirmed = any(sees_all for sees_all, _ in verdicts)
     found = _compared(kernel, drive, finest, waits=pending, learned=periods(finest) < LONGEST_NS)
     return replace(found, agrees=True, why=None) if confirmed and found.agrees is None else found
 
 
+def _beside(kernel: Span, drive: Span, track: Track) -> HostSide:
+    """What the drive counts, with what the kernel counts beside it; nothing is said yet of the two."""
+    return HostSide(
+        span=drive, source=track.source, kernel=kernel, firmware=drive, firmware_source=track.source
+    )
+
+
 def _witnessed(between: Span, drive: Span, track: Track) -> HostSide:
     """Nobody knows how old the page was, but its two sides are of one moment, and the kernel's count between
     the polls shows whether anything was missing."""
-    source = track.source
+    side = _beside(between, drive, track)
     if not between.known:
-        return HostSide(
-            span=drive,
-            source=source,
-            kernel=between,
-            firmware=drive,
-            firmware_source=source,
-            agrees=None,
-            why="the kernel's count was not read",
-        )
+        return replace(side, why="the kernel's count was not read")
     if between.meet(drive):
-        return HostSide(
-            span=drive,
-            source=source,
-            kernel=between,
-            firmware=drive,
-            firmware_source=source,
-            agrees=True,
-            why=None,
-            fresh=True,
-        )
-    why = f"{_explain(between, drive, source)}; or the page was old when it was first read"
-    return HostSide(
-        span=drive,
-        source=source,
-        kernel=between,
-        firmware=drive,
-        firmware_source=source,
-        agrees=False,
-        why=why,
-    )
+        return replace(side, agrees=True, fresh=True)
+    why = f"{_explain(between, drive, track.source)}; or the page was old when it was first read"
+    return replace(side, agrees=False, why=why)
 
 
 def _compared(kernel: Span, drive: Span, track: Track, *, waits: bool, learned: bool) -> HostSide:
     source = track.source
+    side = _beside(kernel, drive, track)
     both = kernel.meet(drive)
     if both is None:
-        return HostSide(
-            span=drive,
-            source=source,
-            kernel=kernel,
-            firmware=drive,
-            firmware_source=source,
-            agrees=False,
-            why=_explain(kernel, drive, source),
-        )
+        return replace(side, agrees=False, why=_explain(kernel, drive, source))
+    side = replace(side, span=both)
     if not drive.known:
-        shown = kernel.known and drive.low + 2 * (track.quantum - 1) >= kernel.low
-        if shown:
+        side = replace(side, source=KERNEL)
+        if kernel.known and drive.low + 2 * (track.quantum - 1) >= kernel.low:
             # Whether somebody else wrote meanwhile is worth a period, where that is known.
             waits = waits and learned
             why = f"{page_of(source)} has it all, and may show more of others" if waits else None
-            return HostSide(
-                span=both,
-                source=KERNEL,
-                kernel=kernel,
-                firmware=drive,
-                firmware_source=source,
-                agrees=None if waits else True,
-                why=why,
-                waits=waits,
-            )
+            return replace(side, agrees=None if waits else True, why=why, waits=waits)
         sure = _percent(drive.low, kernel.high) if kernel.known else f"{int(drive.low)} bytes"
         why = f"{page_of(source)} is of other moments: of it, it confirms {sure} at least"
-        return HostSide(
-            span=both,
-            source=KERNEL,
-            kernel=kernel,
-            firmware=drive,
-            firmware_source=source,
-            agrees=None,
-            why=why,
-            waits=waits,
-        )
-    better = KERNEL if kernel.error <= drive.error else source
+        return replace(side, why=why, waits=waits)
+    side = replace(side, source=KERNEL if kernel.error <= drive.error else source)
     # The drive allows for no more than what may be overlooked.
     if drive.high - kernel.low <= _SAME * kernel.middle + 2 * track.quantum:
-        return HostSide(both, better, kernel, drive, source, True)
-    why = f"{page_of(source)} confirms it within {drive.error} bytes only"
-    return HostSide(
-        span=both, source=better, kernel=kernel, firmware=drive, firmware_source=source, agrees=None, why=why
-    )
+        return replace(side, agrees=True)
+    return replace(side, why=f"{page_of(source)} confirms it within {drive.error} bytes only")

@@ -13,6 +13,7 @@ from tests.unit.house.imports import Import, circles, imports_of
 
 ROOT = Path(__file__).parents[3]
 MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_FILES = 400, 40, 15
+MOST_BY_PLACE = 6
 # From the bottom up: nothing imports what stands after it.
 FLOORS = ("opwatch", "opwatch.collectors", "opwatch.tools")
 # `python -m opwatch`, which is the command line.
@@ -101,6 +102,19 @@ def long_functions(source: str) -> list[str]:
     ]
 
 
+def calls_by_place(source: str) -> list[int]:
+    """Lines on which a class gets more arguments by their place than anybody can tell apart."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id.lstrip("_")[:1].isupper()
+        and len(node.args) > MOST_BY_PLACE
+        and not any(isinstance(argument, ast.Starred) for argument in node.args)
+    ]
+
+
 def crowded_folders(paths: Iterable[Path]) -> list[str]:
     modules = (path for path in paths if path.name != "__init__.py")
     kinds = Counter((path.parent, "".join(path.suffixes[-2:])) for path in modules)
@@ -123,6 +137,7 @@ def test_the_rules_find_what_breaks_them() -> None:
     assert classes_named_twice(twice) == ["X"]
     assert long_functions("def f():\n" + "    pass\n" * 40) == ["f"]
     assert long_functions("def f():\n" + "    pass\n" * 39) == []
+    assert calls_by_place("Row(1, 2, 3, 4, 5, 6)\nRow(1, 2, 3, 4, 5, 6, 7)\nf(1, 2, 3, 4, 5, 6, 7)") == [2]
     assert crowded_folders(Path(f"a/{number}.py") for number in range(16)) == ["a .py"]
 
 
@@ -152,6 +167,11 @@ def test_nothing_is_too_long() -> None:
     }
     assert long_files == []
     assert functions == {}
+
+
+def test_many_arguments_have_names() -> None:
+    by_place = {name: lines for name, source in package().items() if (lines := calls_by_place(source))}
+    assert by_place == {}
 
 
 def test_no_folder_is_crowded() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import random
@@ -16,10 +15,8 @@ from hypothesis import strategies as st
 
 from opwatch._native import Ftl
 from opwatch.collectors.stale.stale import ReadDevice
-from opwatch.errors import UsageError
 from opwatch.ftl import models
 from opwatch.sinks.trim_stale import StaleReport, document, lines
-from opwatch.tools.commands.trim_stale import _asked, add_arguments
 from opwatch.trim.space import fiemap, lba_status
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import Landing, descend, joined
@@ -370,32 +367,3 @@ def test_reports_fit_a_terminal_and_json(changes: dict[str, object]) -> None:
     assert told["schema"] == "opwatch/1"
     assert (told["stale_bytes"] is None) == (told["stale_reason"] is not None)
     assert (told["waf"] is None) == (told["spare_reason"] is not None)
-
-
-def parsed(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return parser.parse_args(["/mnt", *words])
-
-
-def test_options() -> None:
-    asked = _asked(parsed("--confidence", "99.5 %", "--precision", "0.5%", "--seconds", "2", "--seed", "9"))
-    assert (asked.confidence, asked.half_width, asked.seconds, asked.seed) == (0.995, 0.005, 2.0, 9)
-    assert [_asked(parsed(*words)).sentinel for words in ((), ("--sentinel",), ("--no-sentinel",))] == [
-        None,
-        True,
-        False,
-    ]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--confidence", "95"),
-        ("--confidence", "100%"),
-        ("--precision", "0%"),
-    ],
-)
-def test_options_that_make_no_sense(words: tuple[str, str]) -> None:
-    with pytest.raises(UsageError, match=words[0]):
-        _asked(parsed(*words))

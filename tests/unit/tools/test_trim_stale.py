@@ -1,0 +1,39 @@
+"""What the options of `opwatch trim stale` mean."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from opwatch.errors import UsageError
+from opwatch.tools.commands.trim_stale import _asked, add_arguments
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(["/mnt", *words])
+
+
+def test_options() -> None:
+    asked = _asked(parsed("--confidence", "99.5 %", "--precision", "0.5%", "--seconds", "2", "--seed", "9"))
+    assert (asked.confidence, asked.half_width, asked.seconds, asked.seed) == (0.995, 0.005, 2.0, 9)
+    assert [_asked(parsed(*words)).sentinel for words in ((), ("--sentinel",), ("--no-sentinel",))] == [
+        None,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--confidence", "95"),
+        ("--confidence", "100%"),
+        ("--precision", "0%"),
+    ],
+)
+def test_options_that_make_no_sense(words: tuple[str, str]) -> None:
+    with pytest.raises(UsageError, match=words[0]):
+        _asked(parsed(*words))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * What the kernel side writes and the user side reads. Both include this file and nothing else in
- * common; opwatch/trace/abi.py mirrors it and tests/kernel/block/test_abi.py compares the mirror with the
- * object's BTF.
+ * common; opwatch/trace/abi.py mirrors it and tests/kernel/block/test_abi.py compares the mirror
+ * with the object's BTF.
  *
  * Counters only grow and nothing is cleared on read: readers subtract two samples.
  * A per-CPU counter is written by one program only. A program cannot nest on a CPU (the kernel

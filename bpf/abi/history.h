@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What history.bpf.c tells of a disk, for both sides; opwatch/trim/history/changes.py mirrors it and
- * tests/kernel/history/test_abi.py compares the mirror with the object's BTF.
+ * What history.bpf.c tells of a disk, for both sides; opwatch/trim/history/changes.py mirrors it
+ * and tests/kernel/history/test_abi.py compares the mirror with the object's BTF.
  */
 #ifndef OPWATCH_HISTORY_ABI_H
 #define OPWATCH_HISTORY_ABI_H

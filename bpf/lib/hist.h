@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Log-linear slots: exact below 2^bits, then 2^bits slots an octave. opwatch/trace/hist.py is the other
- * half. */
+/* Log-linear slots: exact below 2^bits, then 2^bits slots an octave. opwatch/trace/hist.py is the
+ * other half. */
 #ifndef OPWATCH_HIST_H
 #define OPWATCH_HIST_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * bpf/lib/core.h in bcc's dialect: kernel headers for relocations, tables for maps, constants as
- * numbers. OWB_* come from collectors/block/bcc.py, which writes map_lookup(table, key) of the shared
- * bodies as bcc wants it: its rewriter takes no table inside a macro.
+ * numbers. OWB_* come from collectors/block/bcc.py, which writes map_lookup(table, key) of the
+ * shared bodies as bcc wants it: its rewriter takes no table inside a macro.
  */
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
@@ -27,8 +27,8 @@
 
 #define OP_VALUE(name) (name)
 
-/* What bpf/lib/disk.h relocates; bcc compiles against the headers of kernels where a queue knows its
- * disk. */
+/* What bpf/lib/disk.h relocates; bcc compiles against the headers of kernels where a queue knows
+ * its disk. */
 static __always_inline struct gendisk *disk_of_request(struct request *rq, bool raw)
 {
 	struct request_queue *q = READ(raw, rq, q);

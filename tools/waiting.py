@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import os
 import select
 import signal
@@ -12,20 +11,10 @@ import time
 from types import TracebackType
 
 from opwatch.errors import OpwatchError
+from opwatch.samples.end import End
 from opwatch.sinks import terminal
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class End(enum.Enum):
-    """Why a wait ended."""
-
-    TICK = enum.auto()
-    COUNT = enum.auto()
-    NEWS = enum.auto()
-    SIGNAL = enum.auto()
-    COMMAND = enum.auto()
-    VANISHED = enum.auto()
 
 
 class CannotRun(OpwatchError):
@@ -86,6 +75,9 @@ class Waiter:
             raise CannotRun(command[0], error) from error
         self._pidfd = os.pidfd_open(self._command.pid)
         self._poll.register(self._pidfd, select.POLLIN)
+
+    def now(self) -> float:
+        return time.monotonic()
 
     def wait(self, until: float) -> End:
         """Wait until a moment of time.monotonic(), or for what comes before it."""

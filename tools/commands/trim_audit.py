@@ -197,7 +197,8 @@ def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
 
 def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
     from opwatch.collectors.audit import trimming
-    from opwatch.tools.waiting import End, Waiter
+    from opwatch.samples.end import End
+    from opwatch.tools.waiting import Waiter
     from opwatch.trim.audit import ledger
 
     if args.prove or args.minimum != "0":

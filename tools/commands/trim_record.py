@@ -15,10 +15,11 @@ from opwatch.collectors.history.recording import TICK_S, Recording, history_name
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import require_root
+from opwatch.samples.end import End
 from opwatch.sinks.terminal import say
 from opwatch.sinks.trim_history import Recorded, write_recorded
 from opwatch.tools.arguments import Once, time_between
-from opwatch.tools.waiting import End, Waiter
+from opwatch.tools.waiting import Waiter
 from opwatch.trim.history.history import NO_ROOM
 from opwatch.trim.history.sectormap import SectorState
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -13,20 +12,18 @@ from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import NotEnoughData, OpwatchError, Unsupported, UsageError
 from opwatch.host.device import BlockDevice, Devices, Presence
+from opwatch.samples.course import Course, CoursePlan
+from opwatch.samples.end import End
 from opwatch.sinks.terminal import Progress, data, say
 from opwatch.sinks.waf import Outcome, document, lines
 from opwatch.tools.arguments import Once, percentage_between, time_between
 from opwatch.tools.commands.counters import add_catalogue_argument
-from opwatch.tools.waiting import End, Waiter
-from opwatch.units import capacity
-from opwatch.waf.measure import Measured, Measurement
-from opwatch.waf.span import Amplification
+from opwatch.tools.waiting import Waiter
+from opwatch.waf.measure import Measured
 from opwatch.waf.trail import LONGEST_NS, Trail
 
-_LEAD_POLLS = 3
 _DEFAULT_S = 60.0
 _POLL_S, _SMARTCTL_POLL_S = 1.0, 10.0
-_TALK_S = 10.0
 _LONGEST_S = 30 * 86400.0
 
 
@@ -101,166 +98,36 @@ def drive_of(devices: Devices, device: BlockDevice) -> BlockDevice:
     return next(iter(disks.values()))
 
 
-class _Course:
-    """One measurement: looks at the idle drive, the work, and the wait until the pages show all of it."""
+class _Talk:
+    """On standard error. The terminal is the command's while one runs, and nothing is written over there."""
 
-    def __init__(self, counting: Counting, waiter: Waiter, args: argparse.Namespace) -> None:
-        self.trail = Trail()
-        self.begin = self.end = 0
-        self._counting, self._waiter, self._args = counting, waiter, args
-        self._presence = Presence(counting.disk)
-        smartctl = not counting.reads_pages
-        # smartctl's commands stop a SATA drive's queue: under load they are rarer.
-        self._busy_s: float = args.poll or (_SMARTCTL_POLL_S if smartctl else _POLL_S)
-        self.every_s: float = args.poll or _POLL_S
-        self._due = time.monotonic()
-        self._talked = time.monotonic()
-        # The terminal is the command's while one runs.
-        self._progress = Progress(quiet=args.quiet or bool(args.command))
-
-    def close(self) -> None:
-        self._progress.clear()
-        self._presence.close()
-
-    @property
-    def newest(self) -> int:
-        return len(self.trail.moments) - 1
+    def __init__(self, *, quiet: bool, has_command: bool) -> None:
+        self._is_quiet = quiet
+        self._progress = Progress(quiet=quiet or has_command)
 
     def say(self, text: str) -> None:
-        if not self._args.quiet:
+        if not self._is_quiet:
             self._progress.clear()
             say(text)
 
-    def look(self) -> End:
-        """Wait until a look is due, then poll. What ends the wait is told; there is a look after it all the
-        same, at its time, unless the drive is gone."""
-        end = self._waiter.wait(self._due)
-        if end is End.SIGNAL:
-            return end
-        if end is End.COMMAND:
-            self._waiter.reap()
-            if self._waiter.wait(self._due) is End.SIGNAL:
-                end = End.SIGNAL
-        if not self._presence.holds():
-            return End.VANISHED
-        self.trail.add(self._counting.poll())
-        # Not sooner than the time between two looks, however long this one took.
-        self._due = max(self._due + self.every_s, time.monotonic() + min(self.every_s, 0.05))
-        return end
+    def show(self, text: str) -> None:
+        self._progress.show(text)
 
-    def looks(self, until: float) -> End:
-        """Look again and again, until a moment of time.monotonic() or until something ends it."""
-        while time.monotonic() < until:
-            end = self.look()
-            if end is not End.TICK:
-                return end
-        return End.COUNT
+    def close(self) -> None:
+        self._progress.clear()
 
-    def lead(self) -> End:
-        """Looks at the drive before the command: it shows whether somebody else writes, and how old the
-        pages are."""
-        for _ in range(_LEAD_POLLS + 1):
-            end = self.look()
-            if end is not End.TICK:
-                return end
-        if self._args.refresh:
-            return self.looks(time.monotonic() + self._args.refresh)
-        return End.COUNT
 
-    def _pace(self, every_s: float) -> None:
-        self._due += every_s - self.every_s
-        self.every_s = every_s
-
-    def work(self) -> End:
-        """The interval itself. Sets `begin` and `end`."""
-        if self._args.command:
-            end = self.lead()
-            if end is not End.COUNT:
-                return End.VANISHED if end is End.VANISHED else End.SIGNAL
-            self.begin = self.newest
-            self._waiter.start(self._args.command, quiet_stdout=self._args.json)
-            self._pace(self._busy_s)
-            end = self.looks(float("inf"))
-        else:
-            end = self._watch()
-        self.end = max(self.newest, 0)
-        return end
-
-    def _watch(self) -> End:
-        """What the drive does by itself, for a time or until the error is small."""
-        end = self.look()
-        self._pace(self._busy_s)
-        if end is not End.TICK:
-            return end
-        if self._args.until_error:
-            return self._until_error()
-        return self._for_a_time(self._args.seconds or _DEFAULT_S)
-
-    def _for_a_time(self, seconds: float) -> End:
-        begun, end = time.monotonic(), End.TICK
-        while end is End.TICK and time.monotonic() < begun + seconds:
-            end = self.look()
-            moments = self.trail.moments
-            written = moments[-1].written.minus(moments[0].written)
-            so_far = f", {capacity(written.middle)} written by the host" if written.known else ""
-            self._progress.show(f"{min(time.monotonic() - begun, seconds):.0f} of {seconds:g} s{so_far}")
-        return End.COUNT if end is End.TICK else end
-
-    def _until_error(self) -> End:
-        while True:
-            end = self.look()
-            if end is not End.TICK:
-                return end
-            self.end = self.newest
-            stretch = self.measurement().brief()
-            if stretch and stretch.found.relative_error <= self._args.until_error:
-                return End.COUNT
-            self._talk(stretch.found if stretch else None)
-
-    def _talk(self, found: Amplification | None) -> None:
-        if time.monotonic() - self._talked < _TALK_S:
-            return
-        self._talked = time.monotonic()
-        if found and found.waf:
-            self.say(f"WAF {found.waf:.3g} ± {100 * found.relative_error:.2g} % so far")
-        else:
-            self.say(found.reason if found and found.reason else "nothing yet")
-
-    def settle(self) -> End:
-        """Look until the pages show all of the work."""
-        self._pace(self._args.poll or _POLL_S)
-        until = time.monotonic() + self._args.settle
-        told = False
-        while time.monotonic() < until and not self._settled():
-            if not told and time.monotonic() - until + self._args.settle > 3 * self.every_s:
-                told = True
-                self.say(
-                    f"the pages may be up to {self._page_age_s():.0f} s old; waiting until they show it all "
-                    "(Ctrl-C: what is known now; --refresh T: if you know how old they get)"
-                )
-            end = self.look()
-            if end is not End.TICK:
-                return end
-        return End.COUNT
-
-    def _page_age_s(self) -> float:
-        return (self.measurement().result().period_ns or LONGEST_NS) / 1e9
-
-    def _settled(self) -> bool:
-        busy = self.trail.idle_since() > self.end
-        if busy and not self._args.command:
-            return True
-        return self.measurement().settled()
-
-    def measurement(self) -> Measurement:
-        given = self._args.refresh
-        return Measurement(
-            self.trail,
-            self.begin,
-            max(self.end, self.begin),
-            refresh_ns=None if given is None else int(given * 1e9),
-            target=self._args.until_error or 0.01,
-        )
+def _plan(counting: Counting, args: argparse.Namespace) -> CoursePlan:
+    # smartctl's commands stop a SATA drive's queue: under load they are rarer.
+    busy_s = _POLL_S if counting.reads_pages else _SMARTCTL_POLL_S
+    return CoursePlan(
+        idle_poll_s=args.poll or _POLL_S,
+        busy_poll_s=args.poll or busy_s,
+        settle_s=args.settle,
+        seconds=args.seconds or _DEFAULT_S,
+        refresh_s=args.refresh,
+        until_error=args.until_error,
+    )
 
 
 def _parts(trail: Trail) -> dict[str, int]:
@@ -282,7 +149,7 @@ def _show(outcome: Outcome, error: OpwatchError | None, args: argparse.Namespace
         data().lines(lines(outcome))
 
 
-def _why_none(counting: Counting, course: _Course, measured: Measured) -> OpwatchError:
+def _why_none(counting: Counting, course: Course, measured: Measured) -> OpwatchError:
     """The error that stands for a missing number."""
     if not course.trail.nand:
         if counting.denied:
@@ -296,7 +163,7 @@ def _no_nand(counting: Counting) -> str:
     return f"NAND writes: {reading.reason if reading else 'not read'}"
 
 
-def _outcome(counting: Counting, course: _Course, device: BlockDevice, args: argparse.Namespace) -> Outcome:
+def _outcome(counting: Counting, course: Course, device: BlockDevice, args: argparse.Namespace) -> Outcome:
     measured = course.measurement().result()
     latest = counting.latest
     notes = [] if course.trail.nand or counting.denied else [_no_nand(counting)]
@@ -326,13 +193,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(counting: Counting, device: BlockDevice, args: argparse.Namespace) -> int:
-    with Waiter() as waiter, closing(_Course(counting, waiter, args)) as course:
-        end = course.work()
+    def start() -> None:
+        waiter.start(args.command, quiet_stdout=args.json)
+
+    with (
+        Waiter() as waiter,
+        closing(Presence(counting.disk)) as presence,
+        closing(_Talk(quiet=args.quiet, has_command=bool(args.command))) as talk,
+    ):
+        course = Course(counting.poll, presence.holds, waiter, talk, _plan(counting, args))
+        end = course.work(start if args.command else None)
         status = waiter.finish(stop=end in (End.SIGNAL, End.VANISHED))
         if end is End.VANISHED or not course.trail.moments:
             return _gone(counting, end)
         if end is not End.SIGNAL and course.trail.nand:
-            end = course.settle()
+            end = course.settle(has_work=bool(args.command))
         outcome = _outcome(counting, course, device, args)
     error = None
     if not status and outcome.measured.waf is None:

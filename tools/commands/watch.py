@@ -14,6 +14,7 @@ from opwatch.collectors.block.uevents import BlockEvents
 from opwatch.collectors.firmware.live import LiveWaf, drives_of
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices, Leaf
+from opwatch.samples.end import End
 from opwatch.samples.membership import Membership
 from opwatch.samples.observation import Sink
 from opwatch.samples.selection import Selection
@@ -23,7 +24,7 @@ from opwatch.sinks.terminal import say
 from opwatch.tools.arguments import time_between
 from opwatch.tools.backends import BACKENDS, attach
 from opwatch.tools.commands.watching import Watching
-from opwatch.tools.waiting import End, Waiter
+from opwatch.tools.waiting import Waiter
 from opwatch.trace.tracer_set import TracerSet
 
 _WAF_S = 5.0

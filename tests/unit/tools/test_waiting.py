@@ -6,7 +6,8 @@ import sys
 import time
 
 from opwatch.collectors.block.uevents import BlockEvents
-from opwatch.tools.waiting import End, Waiter
+from opwatch.samples.end import End
+from opwatch.tools.waiting import Waiter
 
 BLOCK = b"add@/devices/virtual/block/loop7\0ACTION=add\0SUBSYSTEM=block\0SEQNUM=5\0"
 OTHER = b"add@/devices/virtual/net/veth1\0ACTION=add\0SUBSYSTEM=net\0SEQNUM=6\0"

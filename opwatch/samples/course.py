@@ -1,0 +1,200 @@
+"""The course of a measurement: looks at the idle drive, the work, the wait until its pages show all of it.
+
+Nothing here reads a drive, starts a command or prints: whoever measures hands that in, for one interval
+or for many in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from opwatch.samples.end import End
+from opwatch.units import capacity
+from opwatch.waf.measure import Measurement
+from opwatch.waf.span import Amplification
+from opwatch.waf.trail import LONGEST_NS, Poll, Trail
+
+# Looks at the drive before the work: they show whether somebody else writes, and how old its pages are.
+LEAD_POLLS = 3
+_TALK_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class CoursePlan:
+    """`idle_poll_s` and `busy_poll_s` lie between two looks while nothing is done, and while the work goes
+    on. `refresh_s` is how old a page gets, where that is known. Without work to wait for it lasts `seconds`,
+    or until the error is at most `until_error`."""
+
+    idle_poll_s: float
+    busy_poll_s: float
+    settle_s: float
+    seconds: float
+    refresh_s: float | None = None
+    until_error: float | None = None
+
+
+class Pastime(Protocol):
+    """How time passes: wait() until a moment of now(), or for what comes before it."""
+
+    def now(self) -> float: ...
+    def wait(self, until: float) -> End: ...
+    def reap(self) -> None:
+        """The work has ended: wait() does not tell of it again."""
+
+
+class Talk(Protocol):
+    """What a person is told meanwhile. `say` is said for good, `show` until the next."""
+
+    def say(self, text: str) -> None: ...
+    def show(self, text: str) -> None: ...
+
+
+class Course:
+    """`trail` is what was seen. `begin` and `end` are the polls between which the work was done; `holds` says
+    whether the drive is still the one it was."""
+
+    def __init__(
+        self,
+        poll: Callable[[], Poll],
+        holds: Callable[[], bool],
+        pastime: Pastime,
+        talk: Talk,
+        plan: CoursePlan,
+    ) -> None:
+        self.trail = Trail()
+        self.begin = self.end = 0
+        self._poll, self._holds, self._pastime, self._talk, self._plan = poll, holds, pastime, talk, plan
+        self._every_s = plan.idle_poll_s
+        self._due = self._talked = pastime.now()
+
+    def work(self, start: Callable[[], None] | None) -> End:
+        """The interval itself, which sets `begin` and `end`. `start` begins what is then waited for; None
+        watches what the drive does by itself."""
+        if start:
+            end = self._lead()
+            if end is not End.COUNT:
+                return End.VANISHED if end is End.VANISHED else End.SIGNAL
+            self.begin = self._newest
+            start()
+            self._pace(self._plan.busy_poll_s)
+            end = self._looks(float("inf"))
+        else:
+            end = self._watch()
+        self.end = max(self._newest, 0)
+        return end
+
+    def settle(self, *, has_work: bool) -> End:
+        """Look until the pages show all of the work."""
+        self._pace(self._plan.idle_poll_s)
+        begun, is_told = self._pastime.now(), False
+        while self._pastime.now() < begun + self._plan.settle_s and not self._settled(has_work):
+            if not is_told and self._pastime.now() - begun > 3 * self._every_s:
+                is_told = True
+                self._talk.say(
+                    f"the pages may be up to {self._page_age_s():.0f} s old; waiting until they show it all "
+                    "(Ctrl-C: what is known now; --refresh T: if you know how old they get)"
+                )
+            end = self._look()
+            if end is not End.TICK:
+                return end
+        return End.COUNT
+
+    def measurement(self) -> Measurement:
+        """What the trail says of the work so far."""
+        known = self._plan.refresh_s
+        return Measurement(
+            self.trail,
+            self.begin,
+            max(self.end, self.begin),
+            refresh_ns=None if known is None else int(known * 1e9),
+            target=self._plan.until_error or 0.01,
+        )
+
+    @property
+    def _newest(self) -> int:
+        return len(self.trail.moments) - 1
+
+    def _look(self) -> End:
+        """Wait until a look is due, then poll. What ends the wait is told; there is a look after it all the
+        same, at its time, unless the drive is gone."""
+        end = self._pastime.wait(self._due)
+        if end is End.SIGNAL:
+            return end
+        if end is End.COMMAND:
+            self._pastime.reap()
+            if self._pastime.wait(self._due) is End.SIGNAL:
+                end = End.SIGNAL
+        if not self._holds():
+            return End.VANISHED
+        self.trail.add(self._poll())
+        # Not sooner than the time between two looks, however long this one took.
+        self._due = max(self._due + self._every_s, self._pastime.now() + min(self._every_s, 0.05))
+        return end
+
+    def _looks(self, until: float) -> End:
+        """Look again and again, until a moment of now() or until something ends it."""
+        while self._pastime.now() < until:
+            end = self._look()
+            if end is not End.TICK:
+                return end
+        return End.COUNT
+
+    def _lead(self) -> End:
+        for _ in range(LEAD_POLLS + 1):
+            end = self._look()
+            if end is not End.TICK:
+                return end
+        if self._plan.refresh_s:
+            return self._looks(self._pastime.now() + self._plan.refresh_s)
+        return End.COUNT
+
+    def _pace(self, every_s: float) -> None:
+        self._due += every_s - self._every_s
+        self._every_s = every_s
+
+    def _watch(self) -> End:
+        end = self._look()
+        self._pace(self._plan.busy_poll_s)
+        if end is not End.TICK:
+            return end
+        return self._until_error(self._plan.until_error) if self._plan.until_error else self._for_a_time()
+
+    def _for_a_time(self) -> End:
+        seconds, begun, end = self._plan.seconds, self._pastime.now(), End.TICK
+        while end is End.TICK and self._pastime.now() < begun + seconds:
+            end = self._look()
+            moments = self.trail.moments
+            written = moments[-1].written.minus(moments[0].written)
+            so_far = f", {capacity(written.middle)} written by the host" if written.known else ""
+            self._talk.show(f"{min(self._pastime.now() - begun, seconds):.0f} of {seconds:g} s{so_far}")
+        return End.COUNT if end is End.TICK else end
+
+    def _until_error(self, most: float) -> End:
+        while True:
+            end = self._look()
+            if end is not End.TICK:
+                return end
+            self.end = self._newest
+            stretch = self.measurement().brief()
+            if stretch and stretch.found.relative_error <= most:
+                return End.COUNT
+            self._tell(stretch.found if stretch else None)
+
+    def _tell(self, so_far: Amplification | None) -> None:
+        if self._pastime.now() - self._talked < _TALK_S:
+            return
+        self._talked = self._pastime.now()
+        if so_far and so_far.waf:
+            self._talk.say(f"WAF {so_far.waf:.3g} ± {100 * so_far.relative_error:.2g} % so far")
+        else:
+            self._talk.say(so_far.reason if so_far and so_far.reason else "nothing yet")
+
+    def _page_age_s(self) -> float:
+        return (self.measurement().result().period_ns or LONGEST_NS) / 1e9
+
+    def _settled(self, has_work: bool) -> bool:
+        if self.trail.idle_since() > self.end and not has_work:
+            return True
+        return self.measurement().settled()

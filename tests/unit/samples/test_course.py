@@ -1,0 +1,145 @@
+"""The course of a measurement, on a drive with a clock of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from opwatch.collectors.firmware.counting import poll_of
+from opwatch.counters.prove.report import report
+from opwatch.samples.course import LEAD_POLLS, Course, CoursePlan
+from opwatch.samples.end import End
+from opwatch.waf.trail import Poll
+from tests.unit.support.virtual_drive import CATALOGUE, GIB, MIB, OCP, VirtualDrive
+
+
+class Clock:
+    """Time passes for the drive while somebody waits. `due` are ends that come at their moments."""
+
+    def __init__(self, drive: VirtualDrive) -> None:
+        self.drive = drive
+        self.due: list[tuple[float, End]] = []
+        self.is_reaped = False
+
+    def now(self) -> float:
+        return self.drive.now_ns / 1e9
+
+    def wait(self, until: float) -> End:
+        at, end = min([*self.due, (until, End.TICK)], key=lambda event: event[0])
+        self.drive.advance(max(0.0, at - self.now()))
+        if end is End.TICK:
+            return end
+        if end is not End.COMMAND:
+            self.due.remove((at, end))
+        return end
+
+    def reap(self) -> None:
+        self.is_reaped = True
+        self.due = [event for event in self.due if event[1] is not End.COMMAND]
+
+
+class Words:
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.shown: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def show(self, text: str) -> None:
+        self.shown.append(text)
+
+
+class Measuring:
+    """A course on a virtual drive, with what is handed to it."""
+
+    def __init__(self, *, refresh_s: float = 0.0, **plan: float) -> None:
+        self.drive = VirtualDrive(OCP, 7, refresh_s=refresh_s, scale=16)
+        self.clock, self.words = Clock(self.drive), Words()
+        self.is_there = True
+        times = {"idle_poll_s": 1.0, "busy_poll_s": 1.0, "settle_s": 700.0, "seconds": 5.0} | plan
+        self.course = Course(self.poll, lambda: self.is_there, self.clock, self.words, CoursePlan(**times))
+
+    def poll(self) -> Poll:
+        drive = self.drive
+        begin_ns, before = drive.now_ns, drive.kernel
+        found = report(drive.evidence(), CATALOGUE)
+        drive.advance(0.01)
+        return poll_of(found, begin_ns, drive.now_ns, before, drive.kernel)
+
+    def load(self, seconds: float, rate: float) -> Callable[[], None]:
+        """Work that writes for so long."""
+
+        def start() -> None:
+            self.drive.rate = rate
+            self.clock.due.append((self.clock.now() + seconds, End.COMMAND))
+
+        return start
+
+
+def test_the_work_lies_between_looks_at_the_idle_drive() -> None:
+    one = Measuring()
+    before = one.drive.truth()
+    assert one.course.work(one.load(20, 50 * MIB)) is End.COMMAND
+    assert one.clock.is_reaped
+    one.drive.rate = 0
+    assert one.course.begin == LEAD_POLLS
+    assert one.course.end == len(one.course.trail.moments) - 1
+    assert one.course.settle(has_work=True) is End.COUNT
+    after, measured = one.drive.truth(), one.course.measurement().result()
+    assert measured.waf is not None
+    truth = (after.nand - before.nand) / (after.host - before.host)
+    assert measured.waf == pytest.approx(truth, rel=0.02)
+
+
+def test_it_waits_for_pages_that_are_old() -> None:
+    one = Measuring(refresh_s=60)
+    one.course.work(one.load(200, 50 * MIB))
+    one.drive.rate = 0
+    ended = one.clock.now()
+    assert one.course.settle(has_work=True) is End.COUNT
+    assert one.clock.now() - ended > 3
+    assert one.words.said and "may be up to" in one.words.said[0]
+    assert one.course.measurement().settled()
+
+
+def test_it_does_not_wait_longer_than_it_was_told() -> None:
+    one = Measuring(refresh_s=600, settle_s=30)
+    one.course.work(one.load(5, GIB))
+    one.drive.rate = 0
+    ended = one.clock.now()
+    assert one.course.settle(has_work=True) is End.COUNT
+    assert 30 <= one.clock.now() - ended < 33
+    assert not one.course.measurement().settled()
+
+
+def test_a_signal_before_the_work_leaves_it_undone() -> None:
+    one = Measuring()
+    one.clock.due.append((one.clock.now() + 1.5, End.SIGNAL))
+    assert one.course.work(lambda: pytest.fail("it began")) is End.SIGNAL
+
+
+def test_a_drive_that_has_gone_is_not_read() -> None:
+    one = Measuring()
+
+    def start() -> None:
+        one.is_there = False
+
+    assert one.course.work(start) is End.VANISHED
+    assert len(one.course.trail.moments) == LEAD_POLLS + 1
+
+
+def test_without_work_it_lasts_as_long_as_was_asked_for() -> None:
+    one = Measuring(seconds=5)
+    begun = one.clock.now()
+    assert one.course.work(None) is End.COUNT
+    assert 5 <= one.clock.now() - begun < 7
+    assert one.words.shown[-1].startswith("5 of 5 s")
+
+
+def test_it_goes_on_until_the_error_is_small() -> None:
+    one = Measuring(until_error=0.05)
+    one.drive.rate = 20 * MIB
+    assert one.course.work(None) is End.COUNT
+    assert one.course.measurement().result().waf is not None

@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from opwatch.collectors.audit.discard_programs import explained, loader, pack_granule
-from opwatch.collectors.block.diskstats import StatReader, StatSample, is_idle
+from opwatch.collectors.block.diskstats import StatReader, is_idle
 from opwatch.host.device import BlockDevice
+from opwatch.trace.stat import StatSample
 
 if TYPE_CHECKING:
     from opwatch._native import Discards

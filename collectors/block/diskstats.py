@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from opwatch.errors import BadInput
 from opwatch.foreign import numbers
 from opwatch.host.device import BlockDevice, LiveAttribute
+from opwatch.trace.stat import StatSample
 
 SECTOR = 512
 # Its place among the fields of a stat file.
 IN_FLIGHT = 8
-
-
-@dataclass(frozen=True, slots=True)
-class StatSample:
-    """One reading of a stat file. Absolute; requests are counted when they complete. A group that the kernel
-    does not have, or of which the driver of bios has not counted one, is left out."""
-
-    begin_ns: int
-    end_ns: int
-    requests: dict[str, int]
-    bytes: dict[str, int]
-    in_flight: int = 0
 
 
 def decode_stat(text: str) -> tuple[dict[str, int], dict[str, int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opwatch.trace.hist import Histogram, Scale
 from opwatch.trace.ops import OPS as OPS
@@ -74,6 +74,9 @@ class OpSample(NamedTuple):
 
 _SCALARS = 32
 _OP_WORDS = _SCALARS + 2 * LATENCY.slots + SIZE.slots + STATUSES
+# The names of the plain counters, and how many slots follow them.
+SCALARS = OpSample._fields[:_SCALARS]
+SLOTS = (LATENCY.slots, LATENCY.slots, SIZE.slots, STATUSES)
 SAMPLE_BYTES = 8 * (2 + len(OPS) * _OP_WORDS)
 
 
@@ -122,6 +125,17 @@ def decode_sample(raw: bytes) -> TargetSample:
         for index, op in enumerate(OPS)
     }
     return TargetSample(words[0], words[1], ops)
+
+
+def encode_sample(sample: TargetSample) -> bytes:
+    """The bytes that decode_sample() takes, whichever backend counted."""
+    values: list[Any] = [sample.begin_ns, sample.end_ns]
+    for op in OPS:
+        counted = sample.ops[op]
+        values += counted[:_SCALARS]
+        for slots in (counted.latency.counts, counted.queue.counts, counted.sizes.counts, counted.statuses):
+            values += slots
+    return struct.pack(f"={len(values)}Q", *values)
 
 
 @dataclass(frozen=True, slots=True)

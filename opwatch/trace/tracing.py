@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from opwatch.host.device import Leaf
-from opwatch.trace.trust import Reading, Witness, surplus
+from opwatch.trace.stat import StatSample
+from opwatch.trace.trust import Reading, surplus
 
 # How long the kernel may take to count what was traced: its processor can be taken away in between.
 COUNTED_S = 0.25
@@ -75,7 +76,7 @@ class Counted:
     request's end cuts in two may say too little by that request.
     """
 
-    def __init__(self, witness: Callable[[], Witness | None]) -> None:
+    def __init__(self, witness: Callable[[], StatSample | None]) -> None:
         self._witness = witness
         self._least: dict[tuple[str, str], int] = {}
         self._in_vain = 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from opwatch.trace.abi import TargetSample
+from opwatch.trace.stat import StatSample
 
 # Groups of /sys/block/*/stat and the operations that the kernel counts in each.
 GROUPS = {
@@ -17,25 +17,14 @@ GROUPS = {
 }
 
 
-class Witness(Protocol):
-    """One reading of the kernel's own counts, by group."""
-
-    @property
-    def requests(self) -> dict[str, int]: ...
-    @property
-    def bytes(self) -> dict[str, int]: ...
-    @property
-    def in_flight(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A sample between two readings of the witness: it was taken after the first, before the second. A
     missing witness is a reason."""
 
     sample: TargetSample
-    before: Witness | None
-    after: Witness | None
+    before: StatSample | None
+    after: StatSample | None
     no_witness: str | None = None
     # Added up once: each reading is the end of one interval and the begin of the next.
     _counted: dict[str, tuple[int, int]] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -155,7 +144,7 @@ def _drifts(begin: Reading, end: Reading) -> tuple[dict[str, Drift], dict[str, D
     return requests, bytes_, None
 
 
-def surplus(reading: Reading, witness: Witness) -> dict[tuple[str, str], int]:
+def surplus(reading: Reading, witness: StatSample) -> dict[tuple[str, str], int]:
     """What the kernel counted and the tracer did not, by group and unit. Both count from a moment of their
     own, so that only two of these mean something."""
     surpluses, counted = {}, reading.counted()

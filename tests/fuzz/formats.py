@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from opwatch.counters.prove.report import report
 from opwatch.drive.place import Record
 from opwatch.ftl import profiles
 from opwatch.host.usage import mount_of, number_of_mount, parse_mountinfo, parse_swaps
+from opwatch.samples.written import from_bytes, to_bytes
 from opwatch.settings import parse_toml
 from opwatch.trim.check.schedule import parse_fstab, parse_properties
 from opwatch.trim.stack.causes import PACKAGED as CAUSES
@@ -33,6 +35,7 @@ from opwatch.trim.stack.causes import parse_causes
 from .rules import BOUND, refused_or_sound
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
+SAMPLE = Path(__file__).parents[1] / "fixtures" / "good" / "samples" / "1.sample"
 _VALUES = (
     *("-1", "0", "1", "255", "256", "1e999", "nan", "true", '""', '"x"', '"\u00b2"', "[]", "{}", "[[]]"),
     *("9" * 30, "9" * 5000, "[" * 70 + "]" * 70, "[" * 2000, '"' + "x" * 500 + '"', "1970-01-01", '"0:16"'),
@@ -96,6 +99,8 @@ class Fuzz:
         folder = Path(profiles.__file__).parent / "profiles"
         self._profiles = [path.read_bytes() for path in sorted(folder.glob("*.toml"))]
         self._reports = [_small(path) for path in sorted(FIXTURES.glob("smartctl_exporter/*.json"))]
+        self._written = SAMPLE.read_bytes()
+        self._head, _, self._words = zlib.decompress(self._written).partition(b"\n")
         self.targets: dict[str, Callable[[], object]] = {
             "mountinfo": self._mountinfo,
             "swaps": lambda: parse_swaps(self._text(b"Filename\tType\n/dev/sdb1  partition\t5\t0\t-2\n")),
@@ -111,6 +116,7 @@ class Fuzz:
             "stat": lambda: decode_stat(self._text(_STAT)),
             "record": lambda: Record.of(foreign.parse_json(self._damaged(_RECORD), "drive.json")),
             "bpftrace": self._bpftrace,
+            "sample": self._sample,
             "json": lambda: foreign.parse_json(self._damaged(_FIO), "it"),
             "toml": lambda: parse_toml(self._damaged(self._random.choice(self._profiles)), "it"),
         }
@@ -185,6 +191,18 @@ class Fuzz:
             maps = frames.feed(text.replace("\n", " "))
             if maps:
                 decode(maps, 2, 5, 6, frames.map_full)
+
+    def _sample(self) -> None:
+        """Damaged as it lies there; and with another head or other counters, compressed anew."""
+        kind = self._random.random()
+        if kind < 0.2:
+            raw = self._damaged(self._written)
+        else:
+            head = self._damaged(self._head) if kind < 0.8 else self._head
+            words = self._words if kind < 0.7 else self._damaged(self._words)
+            raw = zlib.compress(head + b"\n" + words, level=1)
+        one = from_bytes(raw, "it")
+        assert from_bytes(to_bytes(one), "it") == one
 
     def _smartctl(self) -> None:
         found = report(parse_output(0, self._damaged(self._random.choice(self._reports))), Catalogue(()))

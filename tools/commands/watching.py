@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from opwatch.clock import Anchor, read_anchor
+from opwatch.clock import read_anchor
 from opwatch.collectors.audit.live_discards import LiveDiscards
 from opwatch.collectors.block.arrivals import Unwatched
 from opwatch.collectors.block.contexts import ContextProbe
@@ -16,11 +16,13 @@ from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.samples.membership import Change, Departure, Member, Membership, Why
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation, Sink
+from opwatch.samples.observe import observe
+from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.sinks.terminal import say
 from opwatch.trace.contexts import missing_there
 from opwatch.trace.derive import derive
 from opwatch.trace.tracer_set import TracerSet
-from opwatch.trace.trust import Reading, Trust, trust
+from opwatch.trace.trust import Reading, Trust
 
 # However long the intervals are: what comes is unseen until somebody looks.
 _LOOK_S = 1.0
@@ -35,21 +37,17 @@ _PROBE_S = 1.0
 
 @dataclass(slots=True)
 class _Row:
-    """A disk that is watched. Facts are those of its attachment; `last` is where its next interval begins."""
+    """A disk that is watched. `last` is where its next interval begins."""
 
     place: int
     member: Member
-    level: str
-    in_flight: int
-    first: Reading
-    last: Reading
-    first_misses: int | None
-    last_misses: int | None
+    disk: WatchedDisk
+    first: DiskSample
+    last: DiskSample
     arrival: Arrival | None = None
     leaving: Leaving | None = None
     # Its arrival is news until its first interval is written.
     is_news: bool = False
-    flush_queues: int = 0
 
     @property
     def leaf(self) -> Leaf:
@@ -127,15 +125,19 @@ class Watching:
             if why:
                 self._mark_left(row, why, readings[row.place])
         if with_rest and any(
-            row.is_news or derive(row.last.sample, readings[row.place].sample).ops for row in self._rows
+            row.is_news or derive(row.last.reading.sample, readings[row.place].sample).ops
+            for row in self._rows
         ):
             self._write_intervals(self._rows, readings)
-        written = [*self._past, *self._observe(self._rows, readings, final=True)]
+        written = [*self._past, *self._observe(self._rows, self._samples(self._rows, readings), final=True)]
         for observation in written:
             self._sink.write(observation)
         return [line for observation in written for line in observation.unexplained] + list(
             self._not_watched.values()
         )
+
+    def _has_news(self, row: _Row, now: Reading) -> bool:
+        return row.is_news or bool(derive(row.last.reading.sample, now.sample).ops)
 
     def close(self) -> None:
         self._live.stop()
@@ -170,21 +172,13 @@ class Watching:
         first = self._tracers.read_settled(places, 0.05)
         misses, anchor = self._tracers.misses(), read_anchor()
         for place, member in zip(places, members, strict=True):
-            row = _Row(
-                place=place,
-                member=member,
-                level=self._level(member),
-                in_flight=in_flight[place],
-                first=first[place],
-                last=first[place],
-                first_misses=misses,
-                last_misses=misses,
-                flush_queues=len(member.leaf.device.hardware_queues),
-            )
+            disk = self._facts(member, in_flight[place])
+            sample = DiskSample(disk, first[place], misses, anchor)
+            row = _Row(place, member, disk, first=sample, last=sample)
             self._rows.append(row)
             if are_late:
                 row.arrival = self._unwatched.arrival(
-                    member.leaf.device, self._membership.registered, row.first, anchor
+                    member.leaf.device, self._membership.registered, row.first.reading, anchor
                 )
                 row.is_news = True
                 self._tell(row, "came", _words_of_arrival(row), row.arrival.at, row.arrival.at_ns)
@@ -202,9 +196,17 @@ class Watching:
             names = ", ".join(leaf.device.name for leaf in leaves.values())
             say(f"who discards on {names} is not known: {error}")
 
-    def _level(self, member: Member) -> str:
+    def _facts(self, member: Member, in_flight: int) -> WatchedDisk:
         kind = "requests" if member.leaf.device.disk.is_request_based else "bios"
-        return f"{kind} by {self._tracers.hooks}"
+        return WatchedDisk(
+            device=member.leaf.device.name,
+            origin=member.leaf.origin.name,
+            level=f"{kind} by {self._tracers.hooks}",
+            backend=self._tracers.backend,
+            lacks=self._tracers.lacks,
+            in_flight=in_flight,
+            flush_queues=len(member.leaf.device.hardware_queues),
+        )
 
     def _remove(self, departures: Sequence[Departure]) -> None:
         why = {departure.member: departure.why for departure in departures}
@@ -215,7 +217,7 @@ class Watching:
             words = _words_of_leaving(row, why[row.member])
             self._tell(row, "left", words, leaving.at, leaving.at_ns)
         self._write_intervals(rows, readings)
-        self._past += self._observe(rows, readings, final=True)
+        self._past += self._observe(rows, self._samples(rows, readings), final=True)
         for row in rows:
             self._rows.remove(row)
             # Before the block tracer that it is chained to.
@@ -264,43 +266,34 @@ class Watching:
         )
 
     def _write_intervals(self, rows: Sequence[_Row], readings: dict[int, Reading]) -> None:
-        misses = self._tracers.misses()
-        for observation in self._observe(rows, readings, final=False):
+        samples = self._samples(rows, readings)
+        for observation in self._observe(rows, samples, final=False):
             self._sink.write(observation)
         for row in rows:
-            row.last, row.last_misses, row.is_news = readings[row.place], misses, False
+            row.last, row.is_news = samples[row.place], False
 
-    def _observe(
-        self, rows: Sequence[_Row], readings: dict[int, Reading], *, final: bool
-    ) -> list[Observation]:
+    def _samples(self, rows: Sequence[_Row], readings: dict[int, Reading]) -> dict[int, DiskSample]:
         # Read anew each time: the wall clock may be set, or the machine may sleep, in between.
         anchor, misses = read_anchor(), self._tracers.misses()
-        self._discards.look()
-        return [self._observation(row, readings[row.place], misses, anchor, final=final) for row in rows]
+        return {row.place: DiskSample(row.disk, readings[row.place], misses, anchor) for row in rows}
 
-    def _observation(
-        self, row: _Row, now: Reading, misses: int | None, anchor: Anchor, *, final: bool
-    ) -> Observation:
+    def _observe(
+        self, rows: Sequence[_Row], samples: dict[int, DiskSample], *, final: bool
+    ) -> list[Observation]:
+        self._discards.look()
+        return [self._observation(row, samples[row.place], final=final) for row in rows]
+
+    def _observation(self, row: _Row, now: DiskSample, *, final: bool) -> Observation:
+        """What the samples tell, and what is known besides."""
         then = row.first if final else row.last
-        misses_then = row.first_misses if final else row.last_misses
-        leaf, account = row.leaf, trust(then, now, _grown(misses_then, misses))
-        return Observation(
-            device=leaf.device.name,
-            origin=leaf.origin.name,
-            level=row.level,
-            at=anchor.wall(now.sample.end_ns),
-            final=final,
-            interval=derive(then.sample, now.sample),
-            trust=account,
-            in_flight_at_start=row.in_flight,
-            flush_queues=row.flush_queues,
-            backend=self._tracers.backend,
-            lacks=self._tracers.lacks,
-            live=self._live.get(leaf.device.name),
-            discards=self._discards.get(row.place, then.sample, now.sample, final=final),
+        observation = observe(then, now, final=final)
+        return replace(
+            observation,
+            live=self._live.get(row.disk.device),
+            discards=self._discards.get(row.place, then.reading.sample, now.reading.sample, final=final),
             arrival=row.arrival if final or row.is_news else None,
             leaving=row.leaving,
-            blind=self._blind(account) if final else None,
+            blind=self._blind(observation.trust) if final else None,
         )
 
     def _blind(self, account: Trust) -> str | None:
@@ -326,10 +319,6 @@ def _words_of_leaving(row: _Row, why: Why) -> str:
         Why.UNUSED: f"no longer does I/O of {row.leaf.origin.name}",
     }[why]
     return f"{row.leaf.device.name} {what}; its counts until then are in the summary"
-
-
-def _grown(then: int | None, now: int | None) -> int | None:
-    return None if then is None or now is None else now - then
 
 
 def _in_flight(device: BlockDevice) -> int:

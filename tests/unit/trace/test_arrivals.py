@@ -7,9 +7,10 @@ import pytest
 
 from opwatch.clock import Anchor
 from opwatch.collectors.block.arrivals import Unwatched
-from opwatch.collectors.block.diskstats import StatSample, decode_stat
+from opwatch.collectors.block.diskstats import decode_stat
 from opwatch.host.device import BlockDevice
 from opwatch.samples.observation import Arrival
+from opwatch.trace.stat import StatSample
 from opwatch.trace.trust import Reading
 from tests.unit.support.samples import sample
 

@@ -1,37 +1,35 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
 
 from opwatch.sinks.lines import trust_lines
 from opwatch.trace import tracing
 from opwatch.trace.abi import TargetSample
+from opwatch.trace.stat import StatSample
 from opwatch.trace.tracing import Counted, settled
 from opwatch.trace.trust import Reading, Trust, trust
 from tests.unit.support.samples import Op, sample
 
 
-@dataclass(frozen=True)
-class Stat:
-    requests: dict[str, int] = field(default_factory=dict)
-    bytes: dict[str, int] = field(default_factory=dict)
-    in_flight: int = 0
+def counted_as(
+    requests: dict[str, int] | None = None, bytes_: dict[str, int] | None = None, in_flight: int = 0
+) -> StatSample:
+    return StatSample(0, 0, requests or {}, bytes_ or {}, in_flight)
 
 
-def stat(read: int = 0, write: int = 0) -> Stat:
-    return Stat(
+def stat(read: int = 0, write: int = 0) -> StatSample:
+    return counted_as(
         {"read": read, "write": write, "flush": 0, "discard": 0},
         {"read": read * 4096, "write": write * 4096, "discard": 0},
     )
 
 
-def counted(requests: dict[str, int], bytes_: dict[str, int]) -> Stat:
+def counted(requests: dict[str, int], bytes_: dict[str, int]) -> StatSample:
     """A reading in which nothing else is counted."""
-    return Stat(stat().requests | requests, stat().bytes | bytes_)
+    return counted_as(stat().requests | requests, stat().bytes | bytes_)
 
 
-def at_rest(seen: TargetSample, stat_: Stat) -> Reading:
+def at_rest(seen: TargetSample, stat_: StatSample) -> Reading:
     """A reading while nothing completes."""
     return Reading(seen, stat_, stat_)
 
@@ -158,7 +156,7 @@ def test_other_operations_count_as_the_kernel_counted_them() -> None:
 
 def test_what_no_driver_keeps_is_not_kept_and_not_unexplained() -> None:
     """zram keeps reads and writes, the first of them while we look; brd keeps nothing."""
-    first, last = Stat(), Stat({"read": 9}, {"read": 9 * 4096})
+    first, last = counted_as(), counted_as({"read": 9}, {"read": 9 * 4096})
     discard = Op([1000] * 5, [4096] * 5)
     end = Reading(sample(1, read=reads(9), discard=discard), last, last)
     seen = trust(Reading(sample(0), first, first), end, 0)
@@ -215,7 +213,7 @@ def test_a_reading_that_was_cut_in_two_knows_less_than_those_before() -> None:
 
 def test_what_the_kernel_never_counted_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "COUNTED_S", 0.0)
-    looks: list[Stat] = []
+    looks: list[StatSample] = []
     counted = Counted(lambda: looks.append(stat(1)) or stat(1))  # type: ignore[func-returns-value]
     counted.reading(Reading(sample(0), stat(), stat()))
     counted.reading(Reading(sample(1, read=reads(2)), stat(1), stat(1)))
@@ -225,14 +223,14 @@ def test_what_the_kernel_never_counted_is_waited_for_once(monkeypatch: pytest.Mo
 
 
 def test_a_request_in_flight_is_no_rest() -> None:
-    busy = Stat(stat(3).requests, stat(3).bytes, in_flight=1)
+    busy = counted_as(stat(3).requests, stat(3).bytes, in_flight=1)
     found = [Reading(sample(0), each, each) for each in (busy, stat(3))]
     assert settled(lambda: [found.pop(0)], 1.0)[0].after == stat(3)
 
 
 def test_who_waited_in_vain_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "COUNTED_S", 0.0)
-    looks: list[Stat] = []
+    looks: list[StatSample] = []
     counted = Counted(lambda: looks.append(stat()) or stat())  # type: ignore[func-returns-value]
     counted.reading(Reading(sample(0), stat(), stat()))
     for traced in range(1, 9):

@@ -1,0 +1,30 @@
+"""Two samples of a disk -> what happened between them. Pure, and the only way from samples to numbers."""
+
+from __future__ import annotations
+
+from opwatch.samples.observation import Observation
+from opwatch.samples.sample import DiskSample
+from opwatch.trace.derive import derive
+from opwatch.trace.trust import trust
+
+
+def observe(then: DiskSample, now: DiskSample, *, final: bool) -> Observation:
+    """What a sink is given of the time between two samples of one disk. `final`: it is the whole watch."""
+    disk = now.disk
+    return Observation(
+        device=disk.device,
+        origin=disk.origin,
+        level=disk.level,
+        at=now.anchor.wall(now.reading.sample.end_ns),
+        final=final,
+        interval=derive(then.reading.sample, now.reading.sample),
+        trust=trust(then.reading, now.reading, _grown(then.misses, now.misses)),
+        in_flight_at_start=disk.in_flight,
+        flush_queues=disk.flush_queues,
+        backend=disk.backend,
+        lacks=disk.lacks,
+    )
+
+
+def _grown(then: int | None, now: int | None) -> int | None:
+    return None if then is None or now is None else now - then

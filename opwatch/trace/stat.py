@@ -1,0 +1,17 @@
+"""What the kernel counted of a disk at one moment: the witness of what the tracer saw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StatSample:
+    """One reading of a stat file. Absolute; requests are counted when they complete. A group that the kernel
+    does not have, or of which the driver of bios has not counted one, is left out."""
+
+    begin_ns: int
+    end_ns: int
+    requests: dict[str, int]
+    bytes: dict[str, int]
+    in_flight: int = 0

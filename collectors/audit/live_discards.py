@@ -92,7 +92,7 @@ class LiveDiscards:
         """Of those who discard. Not for every interval: it is a walk of all control groups."""
         self._cgroups: dict[int, str] = cgroup_names() if self._parts else {}
         mounts = read_usage().mounts if self._parts else ()
-        self._mounts = {each.dev: f"{each.filesystem} {each.point}" for each in mounts}
+        self._mounts = {mount.dev: f"{mount.filesystem} {mount.point}" for mount in mounts}
 
     def get(self, place: int, begin: TargetSample, end: TargetSample, *, final: bool) -> Discards | None:
         """Of the time since this place was asked for last, or (`final`) of all the time; `begin` and `end`

@@ -91,7 +91,7 @@ def tracer_of(
 def quiet_s(stack: Stack) -> float:
     """How long nothing must have moved for a trim of our own to be over."""
     kind = stack.filesystem.kind if stack.filesystem else ""
-    inline = all(each.kind in _INLINE or not each.below for each in stack.layers)
+    inline = all(layer.kind in _INLINE or not layer.below for layer in stack.layers)
     return 0.0 if kind in _SYNCHRONOUS and inline else QUIET_S.get(kind, QUIET_DEFAULT_S)
 
 
@@ -158,11 +158,11 @@ class _Proof:
         seen: Counter[str] = Counter()
         notes = []
         sentinels = self._sentinels.judge(end - time.monotonic())
-        for each in sentinels:
-            for name, blocks in each.inside.items():
+        for sentinel in sentinels:
+            for name, blocks in sentinel.inside.items():
                 seen[name.value] += blocks * BLOCK
-            if each.reason:
-                notes.append(f"the sentinel of {each.size_bytes} B: {each.reason}")
+            if sentinel.reason:
+                notes.append(f"the sentinel of {sentinel.size_bytes} B: {sentinel.reason}")
         judged = sum(count for name, count in seen.items() if name not in ("reallocated", "unreadable"))
         reason = None if judged else "no block of a sentinel could be judged"
         maps = self._maps.judge(sentinels) if self._maps else {}

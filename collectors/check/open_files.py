@@ -66,11 +66,11 @@ def _has_files(process: Path) -> bool:
 def _of_process(folder: Path) -> Iterator[DeletedFile]:
     descriptors = list((folder / "fd").iterdir())
     comm = read_text(folder / "comm").removesuffix("\n")
-    for each in descriptors:
+    for descriptor in descriptors:
         try:
-            if not str(each.readlink()).endswith(_DELETED):
+            if not str(descriptor.readlink()).endswith(_DELETED):
                 continue
-            status = each.stat()
+            status = descriptor.stat()
         except PermissionError:
             raise
         except OSError:  # closed meanwhile

@@ -49,7 +49,7 @@ def namespaces(devices: Devices, disk: BlockDevice) -> list[BlockDevice]:
     name = _NAMESPACE.fullmatch(disk.name)
     if not name:
         return [disk]
-    return [each for each in devices.disks() if re.fullmatch(rf"{name[1]}n\d+", each.name)]
+    return [disk for disk in devices.disks() if re.fullmatch(rf"{name[1]}n\d+", disk.name)]
 
 
 def _writes_in_flight(disk: BlockDevice) -> int:
@@ -87,7 +87,9 @@ class Counting:
         self.reads_pages = True
         self._catalogue = catalogue
         # The head of NVMe paths keeps no statistics on older kernels; the paths always do.
-        self._disks = {each.name: devices.paths(each) or [each] for each in namespaces(devices, disk)}
+        self._disks = {
+            namespace.name: devices.paths(namespace) or [namespace] for namespace in namespaces(devices, disk)
+        }
         told = read_identity(devices, disk)
         self._drive = DriveFacts(
             name=disk.name,
@@ -150,8 +152,8 @@ class Counting:
             if any(disk.number("queue/iostats") == 0 for disk in disks):
                 continue  # it stands still, whatever is written
             fields = [(disk.attribute("stat") or "").split() for disk in disks]
-            if all(len(each) > _WRITE_SECTORS for each in fields):
-                found[name] = sum(int(each[_WRITE_SECTORS]) for each in fields) * SECTOR
+            if all(len(field) > _WRITE_SECTORS for field in fields):
+                found[name] = sum(int(field[_WRITE_SECTORS]) for field in fields) * SECTOR
         return found
 
     def _sum(self, parts: dict[str, int]) -> int | None:

@@ -124,9 +124,9 @@ class LiveWaf:
 
         registered = self._devices.registered()
         counted = [
-            each
+            path
             for namespace in namespaces(self._devices, disk)
-            for each in self._devices.paths(namespace) or [namespace]
+            for path in self._devices.paths(namespace) or [namespace]
         ]
         return [(each.name, registered.get(each.name), each.attribute("diskseq")) for each in counted]
 

@@ -41,7 +41,7 @@ def read_geometry(descriptor: int) -> BtrfsGeometry:
     fcntl.ioctl(descriptor, _FS_INFO, buffer)
     highest, _, _, node, sector, _ = _FS.unpack_from(buffer)
     members = [_member(descriptor, number) for number in range(1, highest + 1)]
-    return BtrfsGeometry(node, sector, tuple(each for each in members if each))
+    return BtrfsGeometry(node, sector, tuple(member for member in members if member))
 
 
 def _member(descriptor: int, number: int) -> BtrfsDevice | None:

@@ -45,7 +45,7 @@ class FreeSpace:
 
     @property
     def total(self) -> int:
-        return sum(each.total for each in self.extents.values())
+        return sum(extent.total for extent in self.extents.values())
 
 
 def settle(descriptor: int) -> None:

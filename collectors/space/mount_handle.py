@@ -75,6 +75,6 @@ def _require(descriptor: int, mount: Mount) -> None:
 
 def _explained_change(number: int | None, planned: Mount) -> str:
     what = f"the {planned.filesystem} of {planned.source} that was looked at"
-    if any(each.number == number and each.point == planned.point for each in read_usage().mounts):
+    if any(mount.number == number and mount.point == planned.point for mount in read_usage().mounts):
         return f"{planned.point}: something else is mounted there now than {what}; look again"
     return f"{planned.point} is not a mount point any more: {what} was unmounted"

@@ -45,7 +45,7 @@ def _scsi(disk: BlockDevice) -> Iterator[tuple[str, Fact]]:
 
 def _ata(disk: BlockDevice) -> Iterator[tuple[str, Fact]]:
     """libata's word on TRIM. A port with several drives does not tell which is which, so none is told."""
-    port = next((each for each in disk.sysfs.parents if re.fullmatch(r"ata\d+", each.name)), None)
+    port = next((parent for parent in disk.sysfs.parents if re.fullmatch(r"ata\d+", parent.name)), None)
     if port:
         state = _text(port, "link*/dev*/ata_device/dev*/trim")
         if state:

@@ -168,7 +168,7 @@ class LayerReader:
         if uuid.endswith("-tpool"):
             return "thin-pool"
         lowers = [found for name in device.below() if (found := self._devices.by_name(name))]
-        pools = [(each.attribute("dm/uuid") or "").endswith("-tpool") for each in lowers]
+        pools = [(lower.attribute("dm/uuid") or "").endswith("-tpool") for lower in lowers]
         return "thin" if any(pools) and not uuid.endswith("-pool") else None
 
     def _dm_facts(self, device: BlockDevice, kind: Kind, table: list[DmTarget], facts: _Facts) -> None:

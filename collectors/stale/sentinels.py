@@ -108,12 +108,18 @@ class Sentinels:
             try:
                 size = self._sizes[number]
                 # XFS preallocates behind the end.
-                extents = [each for each in file_extents(file) if each.logical + each.length <= size]
-                unusable = next((each.unusable for each in extents if each.unusable), None)
+                extents = [
+                    file_extent
+                    for file_extent in file_extents(file)
+                    if file_extent.logical + file_extent.length <= size
+                ]
+                unusable = next((extent.unusable for extent in extents if extent.unusable), None)
                 if unusable or not extents:
                     self._reasons[number] = f"its place on the disk is {unusable or 'not known'}"
                     continue
-                pairs += [(places.trim_from(each.physical), each.physical + each.length) for each in extents]
+                pairs += [
+                    (places.trim_from(extent.physical), extent.physical + extent.length) for extent in extents
+                ]
                 for each in extents:
                     self._blocks += self._located(number, places, each.physical, each.length)
             except Unsupported as error:

@@ -189,8 +189,8 @@ class StaleMeasurement:
     def _sample(self, space: _Space) -> None:
         with contextlib.ExitStack() as opened_disks:
             disks = [
-                opened_disks.enter_context(RawDisk(each.device, life=self._lives.get(each.device)))
-                for each in space.landings
+                opened_disks.enter_context(RawDisk(landing.device, life=self._lives.get(landing.device)))
+                for landing in space.landings
             ]
             end = time.monotonic() + self._asked.seconds
             looks = sample(
@@ -324,7 +324,7 @@ class StaleMeasurement:
         return StaleJudgement(
             drives=tuple(drives),
             unit_bytes=space.unit,
-            free_bytes=sum(each.extents.total for each in space.landings),
+            free_bytes=sum(landing.extents.total for landing in space.landings),
             judged_bytes=judged_bytes,
             share=estimate(held, samples, samples if every else units, self._asked.confidence),
             taken=taken,

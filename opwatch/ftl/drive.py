@@ -121,7 +121,7 @@ class TimedRun:
     latency_slots: tuple[int, ...]
 
     def iops(self) -> Iterator[float]:
-        return (each.ios * 1e9 / self.interval_ns for each in self.intervals)
+        return (interval.ios * 1e9 / self.interval_ns for interval in self.intervals)
 
     def latency_ns(self, ratio: float) -> int | None:
         """What this share of the I/Os did not exceed, at 3 % resolution; None without I/Os."""

@@ -35,7 +35,7 @@ def _hides(proc: Path, mounts: Sequence[Mount]) -> bool:
     for option in options[0] if options else ():
         if _HIDING.fullmatch(option):
             # The group is for the older two; ptraceable asks for the right to trace alone.
-            group = next((each[4:] for each in options[0] if each.startswith("gid=")), "")
+            group = next((option[4:] for option in options[0] if option.startswith("gid=")), "")
             groups = {str(number) for number in (os.getegid(), *os.getgroups())}
             return option in ("hidepid=4", "hidepid=ptraceable") or group not in groups
     return False

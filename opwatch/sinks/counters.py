@@ -49,7 +49,7 @@ def document(report: Report, age_s: float | None) -> dict[str, Any]:
     for name, reading in report.readings.items():
         found[name] = reading_document(reading, age_s)
     found["others"] = {
-        name: [reading_document(each, age_s) for each in readings]
+        name: [reading_document(reading, age_s) for reading in readings]
         for name, readings in report.others.items()
         if readings
     }

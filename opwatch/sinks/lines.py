@@ -127,11 +127,15 @@ def discard_lines(found: Discards) -> list[str]:
             f"discards: {found.bios} sent, {split}, {whole} in whole granules, "
             f"mean {units.duration(found.mean_ns)}"
         )
-    for each in found.senders:
-        sizes = f"{units.size(each.min_bytes)} to {units.size(each.max_bytes)}"
-        below = f", {each.below_granule} below a granule" if each.below_granule else ""
-        name = units.printable(f"{each.comm} ({each.cgroup})" + (f" on {each.where}" if each.where else ""))
-        lines.append(f"  {name}: {each.count} x {each.op}, {units.capacity(each.bytes)}, {sizes}{below}")
+    for sender in found.senders:
+        sizes = f"{units.size(sender.min_bytes)} to {units.size(sender.max_bytes)}"
+        below = f", {sender.below_granule} below a granule" if sender.below_granule else ""
+        name = units.printable(
+            f"{sender.comm} ({sender.cgroup})" + (f" on {sender.where}" if sender.where else "")
+        )
+        lines.append(
+            f"  {name}: {sender.count} x {sender.op}, {units.capacity(sender.bytes)}, {sizes}{below}"
+        )
     for waited in found.stalled:
         lines.append(
             f"  behind discards: {waited.count} {waited.op}s, mean {units.duration(waited.mean_ns)}, "

@@ -68,7 +68,7 @@ def _rows(audit: Audit, told: set[str]) -> Iterator[str]:
         if row.errors:
             yield "    failed: " + ", ".join(f"{name} {count:,} B" for name, count in row.errors.items())
         if row.commands:
-            yield "    told: " + "; ".join(str(each) for each in row.commands)
+            yield "    told: " + "; ".join(str(command) for command in row.commands)
         for reason in row.reasons:
             yield from _reason(reason, told)
         if row.reasons or row.errors:
@@ -82,7 +82,7 @@ def _rows(audit: Audit, told: set[str]) -> Iterator[str]:
 def _origins(audit: Audit) -> Iterator[str]:
     """Who discarded, most bytes first."""
     names = {layer.device[:16] for layer in audit.evidence.before.layers}
-    found = [each for each in audit.evidence.trace.origins if each.disk in names]
+    found = [origin for origin in audit.evidence.trace.origins if origin.disk in names]
     for each in sorted(found, key=lambda origin: -origin.bytes):
         yield (
             f"    by {units.printable(each.comm)} (cgroup {each.cgroup}) on {each.disk}: {each.count} x "
@@ -172,7 +172,7 @@ def _row_document(row: Row) -> dict[str, Any]:
         "unexplained_bytes": row.unexplained_bytes,
         "unknown": row.unknown,
         "note": row.note,
-        "commands": [asdict(each) for each in row.commands],
+        "commands": [asdict(command) for command in row.commands],
     }
 
 
@@ -239,7 +239,7 @@ def _evidence(evidence: AuditEvidence) -> dict[str, Any]:
         "held_bytes": {name: asdict(held) for name, held in evidence.held.items()},
         "counters": [_counter(each) for each in evidence.told],
         "trace": _trace(evidence.trace),
-        "origins": [_origin(each) for each in evidence.trace.origins if each.disk in disks],
+        "origins": [_origin(origin) for origin in evidence.trace.origins if origin.disk in disks],
         "kernel_log": list(evidence.log.lines),
         "kernel_log_unknown": evidence.log.unknown,
     }
@@ -259,14 +259,14 @@ def document(audit: Audit, blind: str | None = None) -> dict[str, Any]:
         "asked": {"start": asked.start, "length": asked.length, "minlen": asked.minlen} if asked else None,
         "claimed_bytes": audit.claimed_bytes,
         "claim": audit.claim,
-        "claims": [asdict(each) for each in audit.claims],
+        "claims": [asdict(claim) for claim in audit.claims],
         "reached_bytes": audit.reached_bytes,
         "ledger": [_row_document(row) for row in audit.rows],
         "reasons": [reason.document() for reason in audit.reasons],
         "unexplained_bytes": audit.unexplained_bytes,
         "changes": [
-            {"device": each.device, "fact": each.fact, "before": each.before, "after": each.after}
-            for each in audit.changes
+            {"device": change.device, "fact": change.fact, "before": change.before, "after": change.after}
+            for change in audit.changes
         ],
         **_evidence(evidence),
         "notes": list(audit.notes),

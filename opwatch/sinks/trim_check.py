@@ -100,7 +100,7 @@ def _layer(layer: Layer) -> list[str]:
 def _online(stack: Stack) -> list[str]:
     """Whether the filesystem also discards by itself what it frees."""
     options = stack.filesystem.options if stack.filesystem else ()
-    chosen = next((each for each in options if each.split("=")[0] == "discard"), None)
+    chosen = next((option for option in options if option.split("=")[0] == "discard"), None)
     return _wrapped("online", f"mounted with {chosen}: it discards what it frees as well") if chosen else []
 
 

@@ -23,9 +23,9 @@ class Unseen:
 
 def unseen_lines(unseen: Unseen) -> Iterator[str]:
     """Nothing, when everything was looked at."""
-    for each in unseen.mounts[:_MOST]:
-        yield from folded(f"{each}, and nowhere here: it was not checked", "elsewhere  ")
-        yield from folded(f"do: opwatch trim check --dev {each.mount.source}", " " * 11)
+    for mount in unseen.mounts[:_MOST]:
+        yield from folded(f"{mount}, and nowhere here: it was not checked", "elsewhere  ")
+        yield from folded(f"do: opwatch trim check --dev {mount.mount.source}", " " * 11)
     if len(unseen.mounts) > _MOST:
         rest = f"and {len(unseen.mounts) - _MOST} more, which --json lists"
         yield from folded(rest, "elsewhere  ")
@@ -44,12 +44,12 @@ def unseen_document(unseen: Unseen) -> dict[str, Any]:
     return {
         "elsewhere": [
             {
-                "device": each.mount.source,
-                "filesystem": each.mount.filesystem,
-                "mount": each.mount.point,
-                "pid": each.space.pid,
+                "device": mount.mount.source,
+                "filesystem": mount.mount.filesystem,
+                "mount": mount.mount.point,
+                "pid": mount.space.pid,
             }
-            for each in unseen.mounts
+            for mount in unseen.mounts
         ],
         "unseen": list(unseen.processes),
     }

@@ -125,7 +125,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
         "settle": {"seconds": measured.settle_s, "nand_bytes": measured.settle_nand_bytes},
         "refresh_s": None if refresh is None else refresh / 1e9,
         "refresh_learned": measured.period_learned and not outcome.refresh_given,
-        "others": [_other(each) for each in measured.others],
+        "others": [_other(other) for other in measured.others],
         "failures": list(outcome.failures),
         "notes": list(outcome.notes),
     }

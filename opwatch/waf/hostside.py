@@ -142,7 +142,7 @@ def host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, periods: Peri
         between = moments[end.poll].written.minus(moments[begin.poll].written)
         return _witnessed(between, drive, finest)
     pending = finest.look_after(end.poll, periods(finest)) is None
-    verdicts = [verdict(each, periods(each)) for each in _candidates(trail, nand)]
+    verdicts = [verdict(candidate, periods(candidate)) for candidate in _candidates(trail, nand)]
     refuted = next((why for sees_all, why in verdicts if sees_all is False), None)
     if refuted:
         side = _beside(kernel, drive, finest)

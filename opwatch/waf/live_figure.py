@@ -64,7 +64,9 @@ def stale(trail: Trail) -> bool:
     """Whether the newest poll has read no counter of NAND writes that earlier ones did read."""
     newest = len(trail.moments) - 1
     tracks = trail.nand.values()
-    return bool(tracks) and all(each.polls[-1] != newest and not each.lost for each in tracks if each.polls)
+    return bool(tracks) and all(
+        track.polls[-1] != newest and not track.lost for track in tracks if track.polls
+    )
 
 
 def _view(trail: Trail, found: Stretch | None, begin: int) -> Live:

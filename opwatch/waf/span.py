@@ -126,20 +126,20 @@ def split(intervals: Sequence[IntervalBytes]) -> Split:
     count = len(intervals)
     if count < MIN_INTERVALS:
         return Split(None, None, reason=f"{count} intervals are too few, {MIN_INTERVALS} are needed")
-    hh = math.fsum(float(each.host_bytes) ** 2 for each in intervals)
-    ht = math.fsum(each.host_bytes * each.seconds for each in intervals)
-    tt = math.fsum(each.seconds**2 for each in intervals)
-    hn = math.fsum(float(each.host_bytes) * each.nand_bytes for each in intervals)
-    tn = math.fsum(each.seconds * each.nand_bytes for each in intervals)
+    hh = math.fsum(float(interval.host_bytes) ** 2 for interval in intervals)
+    ht = math.fsum(interval.host_bytes * interval.seconds for interval in intervals)
+    tt = math.fsum(interval.seconds**2 for interval in intervals)
+    hn = math.fsum(float(interval.host_bytes) * interval.nand_bytes for interval in intervals)
+    tn = math.fsum(interval.seconds * interval.nand_bytes for interval in intervals)
     determinant = hh * tt - ht * ht
     if determinant <= 1e-3 * hh * tt:
         return Split(None, None, reason="the rate was too even: the two cannot be told apart")
     a, b = (hn * tt - tn * ht) / determinant, (tn * hh - hn * ht) / determinant
     residual = math.fsum(
-        (each.nand_bytes - a * each.host_bytes - b * each.seconds) ** 2 for each in intervals
+        (interval.nand_bytes - a * interval.host_bytes - b * interval.seconds) ** 2 for interval in intervals
     )
     # A step that is spread evenly has a third of its square as variance, at both ends.
-    steps = math.fsum(each.error_bytes**2 for each in intervals) / 6
+    steps = math.fsum(interval.error_bytes**2 for interval in intervals) / 6
     variance = max(residual, steps) / (count - 2)
     student = 1.96 + 2.4 / (count - 2) + 3.0 / (count - 2) ** 2
     return Split(
@@ -156,7 +156,7 @@ def closest(fits: Sequence[Split]) -> Split:
     best = min(fits, key=lambda each: each.residual)
     if best.a is None or best.b_bytes_per_s is None:
         return best
-    close = [each for each in fits if each.residual <= _CLOSE * best.residual]
+    close = [fit for fit in fits if fit.residual <= _CLOSE * best.residual]
     spread_a = max(abs((each.a or 0) - best.a) for each in close)
     spread_b = max(abs((each.b_bytes_per_s or 0) - best.b_bytes_per_s) for each in close)
     return replace(best, a_error=(best.a_error or 0) + spread_a, b_error=(best.b_error or 0) + spread_b)

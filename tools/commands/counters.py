@@ -82,7 +82,7 @@ def show(found: Report, age_s: float | None, args: argparse.Namespace, stream: T
 
 def _without(found: Report, failed: OpwatchError | None) -> Report:
     """The report without the failure that ends the command: it is said then."""
-    return replace(found, failures=tuple(each for each in found.failures if each != str(failed)))
+    return replace(found, failures=tuple(failure for failure in found.failures if failure != str(failed)))
 
 
 def run(args: argparse.Namespace) -> int:

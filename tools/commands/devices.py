@@ -72,11 +72,11 @@ def show(devices: Devices, usage: Usage, args: argparse.Namespace, stream: TextI
     details = {device.name: read_details(devices, device, usage) for device in _each_once(nodes)}
     writer = Writer(stream)
     if args.json:
-        listed = [document(each) for each in details.values()]
+        listed = [document(detail) for detail in details.values()]
         writer.json({"schema": SCHEMA, "devices": listed}, indent=2)
         return 0
     if args.names or args.verbose:
-        lines = [line for each in details.values() for line in ("", *detail_lines(each))][1:]
+        lines = [line for detail in details.values() for line in ("", *detail_lines(detail))][1:]
     else:
         lines = table(nodes, details, writer.width)
     writer.lines(lines)

@@ -155,7 +155,7 @@ def _trim(args: argparse.Namespace, contexts: ContextProbe) -> int:
         _write(args, audits[-1], contexts)
     from opwatch.trim.audit import ledger
 
-    status = ledger.exit_status(each.verdict for each in audits)
+    status = ledger.exit_status(audit.verdict for audit in audits)
     return 64 if len(audits) < len(mounts) and status == 0 else status
 
 

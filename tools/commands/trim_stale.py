@@ -116,7 +116,7 @@ def _mounts_on(device: BlockDevice, reader: LayerReader, usage: Usage) -> list[M
 def _require_nothing_on(device: BlockDevice, devices: Devices, usage: Usage) -> None:
     """A device without a mount is free as a whole only when nothing at all is on it."""
     name = device.name
-    parts = [each.name for each in devices.partitions(device)]
+    parts = [partition.name for partition in devices.partitions(device)]
     why = None
     if parts:
         why = f"it has partitions, none of them mounted: {', '.join(parts)}"
@@ -143,7 +143,7 @@ def _subject(args: argparse.Namespace, devices: Devices) -> tuple[str, Stack, Mo
         device = devices.resolve(args.dev)
         mounts = _mounts_on(device, reader, usage)
         if len(mounts) > 1:
-            points = ", ".join(each.point for each in mounts)
+            points = ", ".join(mount.point for mount in mounts)
             raise UsageError(f"{device.name}: several file systems stand on it; name one: {points}")
         if not mounts:
             _require_root()
@@ -162,10 +162,10 @@ def _require_root() -> None:
 
 def _lower_bound(found: StaleJudgement) -> str | None:
     """What a read cannot tell."""
-    open_ones = [each for each in found.drives if each.judged and not each.landing.encrypted]
+    open_ones = [drive for drive in found.drives if drive.judged and not drive.landing.encrypted]
     if not open_ones:
         return None
-    reads = {each.calibration.reads for each in open_ones}
+    reads = {open_one.calibration.reads for open_one in open_ones}
     name = "ones" if reads == {Seen.ONES} else "zeros"
     return f"data that is all {name} looks like what was trimmed"
 

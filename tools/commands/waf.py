@@ -141,7 +141,7 @@ def _parts(trail: Trail) -> dict[str, int]:
 def _show(outcome: Outcome, error: OpwatchError | None, args: argparse.Namespace) -> None:
     """`error` is what is said at the end anyhow: people are told it once."""
     if not args.json:
-        failures = [each for each in outcome.failures if each != str(error)]
+        failures = [failure for failure in outcome.failures if failure != str(error)]
         outcome = replace(outcome, failures=failures)
     if args.json:
         data().json(document(outcome), indent=2)

@@ -86,7 +86,7 @@ class Catalogue:
 
     def matching(self, drive: DriveFacts, protocol: str) -> list[Entry]:
         """The entries for this drive, in the order of the files."""
-        return [each for each in self.entries if each.protocol == protocol and each.matches(drive)]
+        return [entry for entry in self.entries if entry.protocol == protocol and entry.matches(drive)]
 
 
 class _Table:
@@ -127,15 +127,15 @@ class _Table:
 
     def ids(self, key: str) -> tuple[int, ...]:
         values = self.take(key, list, "a list of numbers") or []
-        if not all(type(each) is int and 0 < each < 256 for each in values):
+        if not all(type(value) is int and 0 < value < 256 for value in values):
             raise self.wrong(key, "a list of numbers from 1 to 255")
         return tuple(values)
 
     def terms(self, key: str) -> tuple[str, ...]:
         values = self.take(key, list, "a list") or []
-        if not all(isinstance(each, str) or type(each) is int for each in values):
+        if not all(isinstance(value, str) or type(value) is int for value in values):
             raise self.wrong(key, "a list of numbers or texts")
-        return tuple(str(each) for each in values)
+        return tuple(str(value) for value in values)
 
     def table(self, key: str) -> _Table | None:
         value = self.take(key, dict, "a table")

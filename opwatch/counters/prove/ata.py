@@ -85,9 +85,9 @@ class AtaProof:
 
     def _sum(self, counter: Counter, entry: Entry) -> CounterReading:
         attributes = [self._evidence.attribute(int(term)) for term in counter.terms if term.isdigit()]
-        names = " + ".join(f"{each.id} {each.name}" for each in attributes if each)
+        names = " + ".join(f"{attribute.id} {attribute.name}" for attribute in attributes if attribute)
         source = f"attribute {names} x {counter.units[0]} B (catalogue: {entry.name})"
-        raws = [each.raw for each in attributes if each and each.raw is not None]
+        raws = [attribute.raw for attribute in attributes if attribute and attribute.raw is not None]
         if len(raws) != len(counter.terms):
             return unknown("not every attribute of it is there as one number", source=source)
         if any(raw >= (1 << _RAW_BITS) - 1 for raw in raws):
@@ -182,7 +182,9 @@ class AtaProof:
         attributes = (self._evidence.attribute(number) for number in (241, 246, 225))
         names = ("LBA", "Host", "Write", "Wts")
         shown = [
-            each for each in attributes if each and each.raw and any(name in each.name for name in names)
+            attribute
+            for attribute in attributes
+            if attribute and attribute.raw and any(name in attribute.name for name in names)
         ]
         confirmed = any(close((each.raw or 0) * unit, value, unit, 0.005) for each in shown for unit in UNITS)
         if not shown or confirmed or self._repeated(value):
@@ -192,7 +194,9 @@ class AtaProof:
     def _repeated(self, value: int) -> bool:
         """Whether an attribute where some makers put host writes repeats the statistics to the step."""
         attributes = (self._evidence.attribute(number) for number in (233, 235))
-        raws = [each.raw for each in attributes if each and each.raw and each.raw >= 1000]
+        raws = [
+            attribute.raw for attribute in attributes if attribute and attribute.raw and attribute.raw >= 1000
+        ]
         return any(abs(raw * unit - value) <= 2 * unit for raw in raws for unit in UNITS)
 
     def _unwrapped(self, statistics: CounterReading) -> CounterReading | None:

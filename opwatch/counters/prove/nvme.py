@@ -24,7 +24,7 @@ class NvmeProof:
 
     def fault(self) -> Entry | None:
         """The entry of a firmware known to count wrong, None for all others."""
-        return next((each for each in self._entries if each.fault), None)
+        return next((entry for entry in self._entries if entry.fault), None)
 
     # --- host ---
 
@@ -102,7 +102,7 @@ class NvmeProof:
 
     def nand(self, host: CounterReading) -> list[CounterReading]:
         """Every source of bytes written to NAND, the best first."""
-        refusal = next((each.no_nand for each in self._entries if each.no_nand), None)
+        refusal = next((entry.no_nand for entry in self._entries if entry.no_nand), None)
         if refusal:
             return [unknown(refusal)]
         found = [

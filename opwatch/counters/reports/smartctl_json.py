@@ -155,7 +155,7 @@ def parse_smartctl_json(document: Mapping[str, Any]) -> Evidence:
     """The drive of the document. Parts that make no sense are left out; exit bits 0 and 1 are a failure."""
     smartctl = mapping(document.get("smartctl"))
     status = json_number(smartctl.get("exit_status")) or 0
-    said = [_text(each.get("string")) or "" for each in _items(smartctl.get("messages"))]
+    said = [_text(item.get("string")) or "" for item in _items(smartctl.get("messages"))]
     asleep = any(
         "mode" in text.lower() and ("standby" in text.lower() or "sleep" in text.lower()) for text in said
     )

@@ -183,7 +183,7 @@ def parse_smartctl_text(text: str) -> Evidence:
     drive = _drive(labels)
     temperature = _leading(labels.get("Current Drive Temperature", ""))
     if temperature is None:
-        warm = next((each for each in attributes if each.id == 194), None)
+        warm = next((attribute for attribute in attributes if attribute.id == 194), None)
         first = re.match(r"\d{1,3}(?=\s|$)", warm.text) if warm else None
         temperature = int(first[0]) if first else None
     return Evidence(

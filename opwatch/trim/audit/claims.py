@@ -58,13 +58,13 @@ def claims_of(trace: Trace, stack: Stack) -> tuple[Claim, ...]:
 
 def total_claimed(claims: Iterable[Claim]) -> int | None:
     """All that they claim together; None when none does."""
-    found = [each.claimed_bytes for each in claims if each.claimed_bytes is not None]
+    found = [claim.claimed_bytes for claim in claims if claim.claimed_bytes is not None]
     return sum(found) if found else None
 
 
 def words(trace: Trace, claims: Iterable[Claim]) -> str:
     """The same for people."""
-    told = "; ".join(str(each) for each in claims)
+    told = "; ".join(str(claim) for claim in claims)
     if told:
         return told
     if not trace.claims_seen:

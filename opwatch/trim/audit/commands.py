@@ -42,7 +42,7 @@ class SentCommand:
 def commands_of(trace: Trace, disk: str) -> Iterator[SentCommand]:
     """Those of a disk."""
     ends = list(trace.select(Stage.ATA_DONE, disk=disk))
-    failed = total(each for each in ends if each.status).count
+    failed = total(end for end in ends if end.status).count
     for stage in (Stage.COMMAND, Stage.ATA_COMMAND):
         found: dict[int, Amount] = {}
         for flow in trace.select(stage, disk=disk):

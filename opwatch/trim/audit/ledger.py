@@ -78,18 +78,18 @@ class Walker:
     def _meanwhile(self) -> Iterator[Reason]:
         """Others that trimmed the same devices."""
         if others := self._others():
-            seen = f"{sum(each.bytes for each in others)} B of others, which no line counts"
-            yield reason("others-write", ", ".join(dict.fromkeys(each.disk for each in others)), seen)
+            seen = f"{sum(other.bytes for other in others)} B of others, which no line counts"
+            yield reason("others-write", ", ".join(dict.fromkeys(other.disk for other in others)), seen)
 
     def _others(self) -> list[Origin]:
         """Other senders' discards on the devices of this stack; in a watch there are none."""
         names = {layer.device[:16]: layer.device for layer in self.stack.layers}
         return [
-            each
-            for each in self.trace.origins
+            origin
+            for origin in self.trace.origins
             if self._followed
-            and each.disk in names
-            and each.who not in self._senders.get(names[each.disk], ())
+            and origin.disk in names
+            and origin.who not in self._senders.get(names[origin.disk], ())
         ]
 
     def leaves(self) -> list[Layer]:
@@ -320,10 +320,10 @@ class Walker:
         )
 
     def _notes(self) -> Iterator[str]:
-        for each in self._others():
+        for other in self._others():
             yield (
-                f"not counted: {each.bytes} B of {each.op} on {each.disk} ({each.dev}) by {each.comm}, "
-                f"cgroup {each.cgroup}"
+                f"not counted: {other.bytes} B of {other.op} on {other.disk} ({other.dev}) by {other.comm}, "
+                f"cgroup {other.cgroup}"
             )
         filesystem = self.stack.filesystem
         for option in filesystem.options if filesystem else ():

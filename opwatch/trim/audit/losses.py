@@ -160,7 +160,7 @@ def handed_on(layer: Layer, members: Mapping[str, int]) -> int:
         # What a loop device makes of discards for a device are none any more.
         return 0 if layer.kind is Kind.LOOP else sum(members.values())
     disks = layer.number("raid_disks") or 0
-    given = [each for each in members.values() if each]
+    given = [member for member in members.values() if member]
     # Spares get nothing, and those that failed.
     if len(set(given)) != 1 or len(given) != disks - (layer.number("degraded") or 0):
         return 0

@@ -97,7 +97,7 @@ def _nothing_left(evidence: AuditEvidence, rows: Sequence[Row]) -> bool:
     ):
         return False
     whys = [each for row in rows for each in row.reasons if each.cause.effect is not Effect.HARMLESS]
-    return all(each.code == "ext4-already-trimmed" for each in whys)
+    return all(why.code == "ext4-already-trimmed" for why in whys)
 
 
 def _nothing_reached(

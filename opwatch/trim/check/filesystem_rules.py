@@ -82,6 +82,6 @@ def reasons_of_filesystem(stack: Stack, fstab_options: Sequence[str]) -> list[Re
     if filesystem.kind == "btrfs":
         found += _btrfs(stack, filesystem)
     if (filesystem.kind == "f2fs" and online) or (filesystem.kind == "btrfs" and "discard=async" in options):
-        option = next(each for each in options if each.startswith("discard"))
+        option = next(option for option in options if option.startswith("discard"))
         found.append(reason("filesystem-trims-later", at, f"mounted with {option}", mount=at))
     return found

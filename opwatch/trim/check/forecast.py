@@ -58,7 +58,7 @@ class Forecast:
     @property
     def stopped_at(self) -> str | None:
         """The device, or mount, that stops it; None when nothing does."""
-        return next((each.where for each in self.reasons if each.cause.effect is Effect.STOPS), None)
+        return next((reason.where for reason in self.reasons if reason.cause.effect is Effect.STOPS), None)
 
     @property
     def expected_bytes(self) -> int | None:
@@ -78,7 +78,7 @@ class Forecast:
             "dry_run": [asdict(run) | {"sent_bytes": run.sent_bytes} for run in self.runs] or None,
             "dry_run_reason": self.why_no_runs,
             "notes": list(self.notes),
-            "reasons": [each.document() for each in self.reasons],
+            "reasons": [reason.document() for reason in self.reasons],
             "unknowable": list(self.unknowable),
         }
 
@@ -97,7 +97,7 @@ class _Walk:
         return self._reach[layer.device]
 
     def _find(self, layer: Layer) -> Outlook:
-        if any(each.cause.effect is Effect.STOPS for each in self.reasons[layer.device]):
+        if any(reason.cause.effect is Effect.STOPS for reason in self.reasons[layer.device]):
             return Outlook.NOTHING
         below = [self.reach(lower) for lower in lower_of(self._stack, layer)]
         if layer.limits.offered is False:
@@ -237,7 +237,7 @@ def forecast(
     elif stack.filesystem:
         why = space.why_not if space else "its free space was not looked at"
     arriving = [run for run in runs if (top := stack.layer(run.device)) and walk.reach(top) in _ARRIVES]
-    below = [each for layer in stack.layers for each in walk.reasons[layer.device]]
+    below = [reason for layer in stack.layers for reason in walk.reasons[layer.device]]
     reasons = [*first, *below, *_device_losses(stack, arriving), *_not_free(stack, space), *_outside(stack)]
     doubts = [doubt for layer in stack.layers for doubt in doubts_of(layer)]
     too_short = outlook is not Outlook.NOTHING and _all_too_short(stack, walk, runs)

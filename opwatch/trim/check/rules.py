@@ -34,7 +34,7 @@ def lower_of(stack: Stack, layer: Layer) -> list[Layer]:
     if place is None or not layer.table or len(layer.table[0].arguments) <= place:
         return lowers
     dev = layer.table[0].arguments[place]
-    return [each for each in lowers if each.dev == dev] or lowers
+    return [lower for lower in lowers if lower.dev == dev] or lowers
 
 
 def own_zero(stack: Stack, layer: Layer) -> Reason:

@@ -57,7 +57,7 @@ def descend(stack: Stack, device: str, extents: Extents, *, encrypted: bool = Fa
 
 
 def _through_table(stack: Stack, layer: Layer, extents: Extents, encrypted: bool) -> Iterator[Landing]:
-    by_number = {each.dev: each.device for each in stack.layers}
+    by_number = {layer.dev: layer.device for layer in stack.layers}
     for target in layer.table:
         first = target.first * _SECTOR
         part = extents.clip(first, first + target.sectors * _SECTOR)
@@ -74,7 +74,7 @@ def _through_table(stack: Stack, layer: Layer, extents: Extents, encrypted: bool
 def joined(landings: list[Landing]) -> list[Landing]:
     """One landing for each device, encryption and reason."""
     found: dict[tuple[str, bool, str | None], Extents] = {}
-    for each in landings:
-        key = (each.device, each.encrypted, each.stopped)
-        found[key] = found[key] | each.extents if key in found else each.extents
+    for landing in landings:
+        key = (landing.device, landing.encrypted, landing.stopped)
+        found[key] = found[key] | landing.extents if key in found else landing.extents
     return [Landing(key[0], extents, key[1], key[2]) for key, extents in found.items()]

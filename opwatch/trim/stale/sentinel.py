@@ -73,9 +73,9 @@ def verdict(judgements: Iterable[Judgement], device: str | None = None) -> Seen 
     """The one way in which all judged blocks (of a device) read; OTHER when they do not agree, None when
     none was judged."""
     total: Counter[Seen] = Counter()
-    for each in judgements:
-        if device in (None, each.device):
-            total += each.inside
+    for judgement in judgements:
+        if device in (None, judgement.device):
+            total += judgement.inside
     for silent in (Seen.REALLOCATED, Seen.UNREADABLE):
         del total[silent]
     if not total:

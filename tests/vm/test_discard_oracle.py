@@ -24,7 +24,7 @@ FILL = "head -c {size} /dev/urandom | dd of=/dev/{disk} bs=1M iflag=fullblock of
 
 
 def _disk(machine: Machine, serial: str) -> str:
-    program = f"from tests.vm.guest import sysfs; print(sysfs.disk({serial!r}))"
+    program = f"from tests.vm.guest.support import sysfs; print(sysfs.disk({serial!r}))"
     done = machine.run([sys.executable, "-c", program])
     assert done.status == 0, done.stderr
     return done.stdout.decode().strip()

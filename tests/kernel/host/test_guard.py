@@ -18,7 +18,7 @@ _RUN = """
 import sys
 from pathlib import Path
 from opwatch.host.scratch import ScratchDisk
-from tests.kernel import guard, trims
+from tests.kernel.support import guard, trims
 from tests.kernel.support.drives import drive
 guard.enter_own_namespace()
 while True:

@@ -156,7 +156,7 @@ def test_many_at_once_take_different_numbers() -> None:
 
 def test_of_a_process_that_is_killed_nothing_is_left() -> None:
     holding = (
-        "import os, sys, time\nfrom opwatch import loop\n"
+        "import os, sys, time\nfrom opwatch.host import loop\n"
         "file = os.memfd_create('opwatch-killed')\nos.truncate(file, 1 << 20)\n"
         "device = loop.attach(file)\nprint(device.name, device.path, flush=True)\ntime.sleep(60)\n"
     )

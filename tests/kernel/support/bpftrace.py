@@ -32,7 +32,7 @@ def _with_tracefs(argv: Sequence[str]) -> list[str]:
 
 def run(script: Path, *arguments: str, load: str, timeout_s: float = 600) -> list[dict[str, Any]]:
     """What a script says in JSON while a line of Python works on a disk; it is attached by then."""
-    code = ROOT / "tests" / "kernel" / "load.py"
+    code = ROOT / "tests/kernel/support/load.py"
     # bpftrace splits the command at blanks, and knows no quotes.
     command = f"{sys.executable} {code} {load}"
     argv = ["bpftrace", "-f", "json", str(script), *arguments, "-c", command]

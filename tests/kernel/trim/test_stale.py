@@ -275,7 +275,8 @@ def test_refusals(tmp_path: Path) -> None:
 
 def test_without_root(tmp_path: Path) -> None:
     code = (
-        "import os, sys\nfrom opwatch.tools import cli, trim, trim_stale\n"
+        "import os, sys\nfrom opwatch.tools import cli\n"
+        "from opwatch.tools.commands import trim, trim_stale\n"
         "os.setgid(65534); os.setuid(65534); sys.exit(cli.main(sys.argv[1:]))"
     )
     with ScratchDisk(SIZE) as disk:

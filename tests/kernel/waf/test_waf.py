@@ -275,7 +275,7 @@ printf ']}}'
 # A loop device stands for the drive; it is asked all the same, though it has no firmware.
 ASKED = """
 import sys
-from opwatch.collectors import counting
+from opwatch.collectors.firmware import counting
 from opwatch.tools import cli
 counting._no_firmware = lambda disk: None
 sys.exit(cli.main())

@@ -26,7 +26,7 @@ def test_the_files_that_note_rows_are_known_by_what_they_import() -> None:
         "def test() -> None:\n    import tests.vm.guest.support.exact",
     ):
         assert suite.imports(source, "tests.vm.guest.support.exact")
-    others = "from tests.vm.guest import sysfs\nfrom tests.vm import exactness"
+    others = "from tests.vm.guest.support import sysfs\nfrom tests.vm import exactness"
     assert not suite.imports(others, "tests.vm.guest.support.exact")
 
 

@@ -9,7 +9,7 @@ PACKAGES := clang clang-format llvm bpftool gcc libc6-dev libbpf-dev libelf-dev 
 	python3-dev python3-venv fio fdisk util-linux bpftrace libfuse3-dev fuse3 e2fsprogs xfsprogs btrfs-progs
 VM_PACKAGES := kmod zstd nvme-cli mdadm dmsetup python3-bpfcc \
 	cryptsetup-bin f2fs-tools lvm2 sg3-utils thin-provisioning-tools
-ARM64_PACKAGES := qemu-system-arm gcc-aarch64-linux-gnu
+ARM64_PACKAGES := qemu-system-arm gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 BENCH_PACKAGES := libbpf-tools bpfcc-tools
 PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* pytest-xdist==3.* hypothesis==6.*
 

@@ -1,18 +1,19 @@
-"""Counters of a drive for people, in 80 columns, and as JSON."""
+"""Counters of a drive for people, in 80 columns or fewer, and as JSON."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 from opwatch import units
 from opwatch.counters.reading import CounterReading, Report
-from opwatch.sinks import SCHEMA
-from opwatch.sinks.terminal import COLUMNS
+from opwatch.sinks import SCHEMA, folding
+from opwatch.sinks.folding import columns
 
 HEADER = ("COUNTER", "VALUE", "STEP", "PROOF", "SOURCE, OR WHY NOT")
 _WIDTHS = (21, 11, 9, 11)
+# Less room than this for the source is a column of single words.
+_LEAST_ROOM = 20
 _UNITS = {"percent": "%", "celsius": "C", "hours": "h"}
 
 
@@ -69,25 +70,32 @@ def _value(reading: CounterReading) -> str:
 def _rows(name: str, reading: CounterReading) -> list[str]:
     step = units.capacity(reading.quantum) if reading.unit == "bytes" and reading.value is not None else "-"
     proof = reading.proof.value if reading.value is not None else "-"
-    cells = (name, _value(reading), step, proof)
-    lead = "".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True))
-    told = reading.reason if reading.value is None else reading.source
+    told = (reading.reason if reading.value is None else reading.source) or ""
     if reading.caveat and reading.value is not None:
         told = f"{told}; {reading.caveat}"
-    width = COLUMNS - sum(_WIDTHS)
-    texts = textwrap.wrap(units.printable(told or ""), width) or [""]
-    return [lead + texts[0], *(" " * sum(_WIDTHS) + text for text in texts[1:])]
+    if not _has_table():
+        known = f"{_value(reading)}, step {step}, {proof}" if reading.value is not None else "-"
+        return [*_folded(known, f"{name}: ", 2), *_folded(told, "  ")]
+    cells = zip((name, _value(reading), step, proof), _WIDTHS, strict=True)
+    lead = "".join(cell.ljust(width) for cell, width in cells)
+    return _folded(told, lead)
+
+
+def _folded(text: str, head: str = "", indent: int | None = None) -> list[str]:
+    return folding.folded(text, head, indent, keep_words=False)
+
+
+def _has_table() -> bool:
+    return columns() - sum(_WIDTHS) >= _LEAST_ROOM
 
 
 def lines(report: Report) -> Sequence[str]:
     """The report for people. What is known only to be unknown in the same way is one line."""
     drive = report.drive
     told = [drive.name, drive.model, f"firmware {drive.firmware}" if drive.firmware else None]
-    title = units.printable(
-        ", ".join(each for each in told if each) or "a drive that does not say what it is"
-    )
+    title = ", ".join(word for word in told if word) or "a drive that does not say what it is"
     head = "".join(cell.ljust(width) for cell, width in zip(HEADER, (*_WIDTHS, 0), strict=True))
-    shown = [*textwrap.wrap(title, COLUMNS), head]
+    shown = [*_folded(title), *([head] if _has_table() else [])]
     for name, reading in report.readings.items():
         if reading.value is not None or name in ("host_written", "nand_written"):
             shown += _rows(name, reading)
@@ -96,7 +104,7 @@ def lines(report: Report) -> Sequence[str]:
     missing = [name for name, reading in report.readings.items() if reading.value is None]
     missing = [name for name in missing if name not in ("host_written", "nand_written")]
     if missing:
-        shown += textwrap.wrap(f"not told: {', '.join(missing)}", COLUMNS, subsequent_indent="  ")
+        shown += _folded(f"not told: {', '.join(missing)}", indent=2)
     for failure in report.failures:
-        shown += textwrap.wrap(f"failed: {units.printable(failure)}", COLUMNS, subsequent_indent="  ")
+        shown += _folded(f"failed: {failure}", indent=2)
     return shown

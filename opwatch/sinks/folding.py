@@ -10,14 +10,20 @@ from opwatch import units
 from opwatch.sinks.terminal import COLUMNS, width_of
 
 
-def folded(text: str, head: str = "", indent: int | None = None) -> list[str]:
-    """Lines that begin with `head`; further ones below the text, or as far in as `indent` says."""
+def columns() -> int:
+    """How wide a line may be: 80, or what a narrower terminal has."""
+    return min(COLUMNS, width_of(sys.stdout) or COLUMNS)
+
+
+def folded(text: str, head: str = "", indent: int | None = None, *, keep_words: bool = True) -> list[str]:
+    """Lines that begin with `head`; further ones below the text, or as far in as `indent` says. Words of
+    others are not kept whole where nobody copies them."""
     lines = textwrap.wrap(
         units.printable(text),
-        min(COLUMNS, width_of(sys.stdout) or COLUMNS),
+        columns(),
         initial_indent=head,
         subsequent_indent=" " * (len(head) if indent is None else indent),
-        break_on_hyphens=False,
-        break_long_words=False,
+        break_on_hyphens=not keep_words,
+        break_long_words=not keep_words,
     )
     return lines or [head.rstrip()]

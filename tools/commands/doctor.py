@@ -29,6 +29,8 @@ from opwatch.sinks.terminal import Writer
 
 LOG_LINES = 20
 _NAME = 19
+# Less room than this beside the names is a column of single words.
+_LEAST_ROOM = 24
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -155,14 +157,18 @@ def examine(devices: Devices) -> list[Check]:
 
 def _lines(check: Check, width: int | None) -> list[str]:
     begin = f"{check.state:<8}{check.name:<{_NAME}}"
-    indent = " " * len(begin)
     lines = [begin + check.finding]
-    if width:
+    if width and width < len(begin) + _LEAST_ROOM:
+        finding = textwrap.wrap(
+            check.finding, width, initial_indent="  ", subsequent_indent="  ", break_long_words=False
+        )
+        lines = [begin.rstrip(), *finding]
+    elif width:
         lines = textwrap.wrap(
             check.finding,
-            max(width, 60),
+            width,
             initial_indent=begin,
-            subsequent_indent=indent,
+            subsequent_indent=" " * len(begin),
             break_long_words=False,
         )
     # A command must not be broken: it is there to be copied.

@@ -113,3 +113,12 @@ def test_another_architecture_has_its_own_packages(tmp_path: Path) -> None:
 def test_what_the_guest_of_another_architecture_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert arm64.missing(arm64.load()) == "not installed: qemu-system-arm gcc-aarch64-linux-gnu"
+
+
+def test_a_compiler_without_its_c_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    foreign = arm64.load()
+    for name in (foreign.emulator, foreign.compiler):
+        (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert arm64.missing(foreign) == "not installed: libc6-dev-arm64-cross"

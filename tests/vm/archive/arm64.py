@@ -53,6 +53,10 @@ def missing(foreign: Foreign) -> str | None:
     lacking = [package for program, package in packages_of.items() if not shutil.which(program)]
     if lacking:
         return f"not installed: {' '.join(lacking)}"
+    # The compiler only recommends its C library, and would take this machine's headers instead.
+    argv = [foreign.compiler, "-E", "-include", "stdint.h", "-x", "c", os.devnull]
+    if subprocess.run(argv, capture_output=True, check=False).returncode:
+        return "not installed: libc6-dev-arm64-cross"
     if not (CHECKOUT / "build/bpf/blk.skel.h").is_file():
         return "the BPF programs are not built: run make build"
     return None

@@ -1,0 +1,30 @@
+"""Counters of a drive for people, in whatever width there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.firmware.recorded import read_recorded
+from opwatch.counters.catalogue.families import load_catalogue
+from opwatch.counters.prove.report import report
+from opwatch.sinks import folding
+from opwatch.sinks.counters import HEADER, lines
+
+REPORTS = Path(__file__).parents[2] / "fixtures" / "good" / "counters" / "smartctl_exporter"
+
+
+@pytest.mark.parametrize("width", [80, 72, 60, 40])
+def test_nothing_is_wider_than_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folding, "width_of", lambda _: width)
+    catalogue = load_catalogue([])
+    for path in sorted(REPORTS.glob("*.json")):
+        shown = lines(report(read_recorded([path]), catalogue))
+        assert max(map(len, shown)) <= width
+        # Whatever the form, what was read is there, and where it is from.
+        [at] = [number for number, line in enumerate(shown) if line.startswith("host_written")]
+        assert any(
+            word in " ".join(shown[at : at + 4]) for word in ("log", "attribute", "statistics", "counter")
+        )
+        assert (HEADER[0] in " ".join(shown)) == (width >= 72)

@@ -86,7 +86,7 @@ static __always_inline void use_row(const struct place *at, __u64 counter)
 static __always_inline struct ow_hist *hot_hist(const struct place *at)
 {
 	struct ow_hot_hists *hists;
-	__u32 index;
+	__u32 index, op = at->op;
 
 	if (shared_lanes) {
 		index = at->target * nr_lanes + (at->cpu & (nr_lanes - 1));
@@ -98,7 +98,13 @@ static __always_inline struct ow_hist *hot_hist(const struct place *at)
 		return NULL;
 	/* The compiler would add to the pointer first and look at it afterwards. */
 	asm volatile("" : "+r"(hists));
-	return &hists->op[at->op & (OW_NR_HOT_OPS - 1)];
+	/*
+	 * Nor the number: the compiler, which knows that it is below, would leave the mask away,
+	 * and the verifier of 6.1 and earlier has forgotten when the number comes back from the
+	 * stack.
+	 */
+	asm volatile("" : "+r"(op));
+	return &hists->op[op & (OW_NR_HOT_OPS - 1)];
 }
 
 static __always_inline struct ow_hist *hist_of(const struct place *at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from opwatch.collectors.block.blk import BlockTracer
 from opwatch.host.device import Devices
 from opwatch.tools.commands.watch import choose_leaves
 from tests.kernel.support.load import BLKZEROOUT, discards, flushes, reads, writes
+from tests.kernel.support.watching import opwatch
 from tests.vm.guest.support import sysfs
 from tests.vm.guest.support.exact import assert_explained, observe, run_and_check
 from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
@@ -148,6 +150,15 @@ def test_the_verifier_takes_typed_programs() -> None:
         hooks = tracer.hooks
         tracer.close()
     assert hooks == "tp_btf"
+
+
+def test_the_verifier_takes_every_program_and_its_twin() -> None:
+    """Those of bios as well, which only disks without requests would load."""
+    checks = json.loads(opwatch("doctor", "--json", timeout=300).stdout)["checks"]
+    probes = {check["name"]: check for check in checks if check["name"].startswith("probe")}
+    refused = {name: check["finding"] for name, check in probes.items() if check["state"] == "problem"}
+    assert {"probe rq_issue", "probe bio_complete"} <= set(probes)
+    assert refused == {}
 
 
 def test_raw_twins_count_the_same() -> None:

@@ -28,6 +28,8 @@ from tests.vm.guest.support.workload import Fio, FioCounts, fio
 
 DEVICES = ("nvme-multipath", "ahci", "virtio-blk")
 CPUS = 4
+# By hand, until its guest has been seen to start every time on a loaded machine.
+TIERS = ()
 TIMEOUT_S = 1800
 # Its register and the bit in it, of the PCI specification.
 PCI_COMMAND = 4

@@ -18,8 +18,8 @@ from opwatch.collectors.block.bpftrace_script import EVENTS, FIRST_MAP, LAST_MAP
 from opwatch.collectors.block.diskstats import StatReader
 from opwatch.collectors.block.held_programs import HeldPrograms
 from opwatch.errors import BadInput, OpwatchError, Unsupported, UsageError
-from opwatch.foreign import parse_json, read_text, text_of
-from opwatch.host.capabilities import effective
+from opwatch.foreign import parse_json, text_of
+from opwatch.host.capabilities import has
 from opwatch.host.device import Leaf
 from opwatch.host.privilege import missing
 from opwatch.trace import abi
@@ -175,7 +175,7 @@ def _tool() -> str:
     found = shutil.which("bpftrace")
     if not found:
         raise Unsupported("bpftrace is not installed. Try: apt-get install bpftrace")
-    if not effective(read_text(Path("/proc/self/status"))) >> 21 & 1 or os.geteuid() != 0:
+    if not has("CAP_SYS_ADMIN") or os.geteuid() != 0:
         raise missing("bpftrace", "root, with CAP_SYS_ADMIN")
     if not Path("/sys/kernel/btf/vmlinux").exists():
         raise Unsupported("the bpftrace backend needs the kernel's BTF; without it, --backend bcc may do")

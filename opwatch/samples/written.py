@@ -13,6 +13,7 @@ import zlib
 from dataclasses import asdict
 from typing import Any
 
+from opwatch import SCHEMA
 from opwatch.clock import Anchor
 from opwatch.errors import BadInput
 from opwatch.foreign import parse_json, table_of
@@ -21,7 +22,7 @@ from opwatch.trace.abi import OPS, SCALARS, SLOTS, TargetSample, decode_sample, 
 from opwatch.trace.stat import StatSample
 from opwatch.trace.trust import Reading
 
-SCHEMA, TYPE = "opwatch/1", "sample"
+TYPE = "sample"
 # A sample has 17,000 words; a later one may have more.
 MOST_BYTES = 1 << 20
 _MOST_COUNTERS = 1 << 10

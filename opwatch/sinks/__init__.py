@@ -1,3 +1,1 @@
 """Where derived samples go: lines, JSON."""
-
-SCHEMA = "opwatch/1"

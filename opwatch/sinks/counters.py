@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from opwatch import units
+from opwatch import SCHEMA, units
 from opwatch.counters.reading import CounterReading, Report
-from opwatch.sinks import SCHEMA, folding
-from opwatch.sinks.folding import columns
+from opwatch.sinks import folding
 
 HEADER = ("COUNTER", "VALUE", "STEP", "PROOF", "SOURCE, OR WHY NOT")
 _WIDTHS = (21, 11, 9, 11)
@@ -86,7 +85,7 @@ def _folded(text: str, head: str = "", indent: int | None = None) -> list[str]:
 
 
 def _has_table() -> bool:
-    return columns() - sum(_WIDTHS) >= _LEAST_ROOM
+    return folding.columns() - sum(_WIDTHS) >= _LEAST_ROOM
 
 
 def lines(report: Report) -> Sequence[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
+from opwatch import SCHEMA
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
-from opwatch.sinks import SCHEMA
 from opwatch.sinks.terminal import Writer
 from opwatch.trace.abi import OPS
 from opwatch.trace.derive import Latency, OpInterval, idle_op

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from opwatch import units
-from opwatch.sinks import SCHEMA
+from opwatch import SCHEMA, units
 from opwatch.sinks.terminal import COLUMNS, Writer
 from opwatch.trim.audit.accounts import Told
 from opwatch.trim.audit.audit import ALL, MEANING, Audit, AuditEvidence, ReadBack, Row

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from opwatch import units
-from opwatch.sinks import SCHEMA
+from opwatch import SCHEMA, units
 from opwatch.sinks.terminal import Writer
 from opwatch.sinks.trim_stale import (
     Free,

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from opwatch import units
-from opwatch.sinks import SCHEMA
+from opwatch import SCHEMA, units
 from opwatch.sinks.folding import folded
 from opwatch.trim.space.remap import Landing
 from opwatch.trim.stale.estimate import Share

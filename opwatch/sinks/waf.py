@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from opwatch import units
+from opwatch import SCHEMA, units
 from opwatch.counters.reading import DriveFacts
-from opwatch.sinks import SCHEMA
 from opwatch.sinks.folding import folded
 from opwatch.waf.measure import Background, Measured, Stretch
 from opwatch.waf.span import Span, Split

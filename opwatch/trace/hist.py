@@ -71,8 +71,6 @@ class Histogram:
             return NotImplemented
         return self.scale == other.scale and list(self.counts) == list(other.counts)
 
-    __hash__ = None  # type: ignore[assignment]
-
     @classmethod
     def of(cls, scale: Scale, values: Sequence[int]) -> Histogram:
         """The histogram of some values."""

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TextIO
 
+from opwatch import SCHEMA
 from opwatch.errors import Unsupported
 from opwatch.host.details import read_details
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.forest import Node, forest
 from opwatch.host.usage import Usage, read_usage
-from opwatch.sinks import SCHEMA
 from opwatch.sinks.devices import detail_lines, document, table
 from opwatch.sinks.terminal import Writer
 

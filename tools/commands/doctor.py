@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import TextIO
 
 import opwatch
-from opwatch import __version__
+from opwatch import SCHEMA, __version__
 from opwatch.collectors.block import probes
 from opwatch.host import capabilities, diagnosis
 from opwatch.host.device import Devices
 from opwatch.host.diagnosis import Check, Extension, State, note, ok, verdict
 from opwatch.host.privilege import own_command
 from opwatch.host.toolbox import check_tools, missing_here
-from opwatch.sinks import SCHEMA
 from opwatch.sinks.terminal import Writer
 
 LOG_LINES = 20

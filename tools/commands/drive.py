@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from opwatch import SCHEMA
 from opwatch.drive import life
 from opwatch.drive.nodes import is_still
 from opwatch.drive.place import Place, places
@@ -205,7 +206,7 @@ def _status(place: Place) -> dict[str, Any]:
 def _list(args: argparse.Namespace) -> int:
     found = [_status(place) for place in places()]
     if args.json:
-        data().json({"schema": "opwatch/1", "type": "drives", "drives": found})
+        data().json({"schema": SCHEMA, "type": "drives", "drives": found})
         return 0
     for drive in found:
         where = "" if drive["is_here"] else ", not mounted here"
@@ -221,7 +222,7 @@ def describe(place: Place) -> dict[str, Any]:
     record = place.record()
     host = truth["host_write_bytes"]
     found = {
-        "schema": "opwatch/1",
+        "schema": SCHEMA,
         "type": "drive",
         **_status(place),
         "log_dir": str(place.mount),

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from opwatch import SCHEMA
 from opwatch.collectors.block.blk import BlockTracer, explain_probe_error
 from opwatch.collectors.fio.fio import run_fio
 from opwatch.errors import NotEnoughData, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.privilege import require_root
 from opwatch.host.scratch import ScratchDisk
-from opwatch.sinks import SCHEMA
 from opwatch.sinks.terminal import Writer, data
 from opwatch.tools.arguments import time_between
 from opwatch.tools.commands.watch import choose_leaves

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from opwatch import SCHEMA
 from opwatch.collectors.check.fstrim_timer import read_schedule
 from opwatch.collectors.check.open_files import DeletedFile, DeletedFiles, deleted_files
 from opwatch.collectors.space.free_space import read_free_space
@@ -21,7 +22,6 @@ from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.mountspaces import MountedIn, elsewhere, survey_of
 from opwatch.host.usage import Mount, Usage, mount_of, read_usage
-from opwatch.sinks import SCHEMA
 from opwatch.sinks.terminal import data
 from opwatch.sinks.trim_check import Checked, document, headline, lines, schedule_document, schedule_lines
 from opwatch.sinks.unseen import Unseen, unseen_document, unseen_lines

@@ -41,7 +41,6 @@ class _Row:
 
     place: int
     member: Member
-    disk: WatchedDisk
     first: DiskSample
     last: DiskSample
     arrival: Arrival | None = None
@@ -52,6 +51,10 @@ class _Row:
     @property
     def leaf(self) -> Leaf:
         return self.member.leaf
+
+    def has_news(self, now: Reading) -> bool:
+        """Whether there is anything to write of the time since its last interval."""
+        return self.is_news or bool(derive(self.last.reading.sample, now.sample).ops)
 
 
 class Watching:
@@ -124,10 +127,7 @@ class Watching:
             why = self._membership.absence(row.member)
             if why:
                 self._mark_left(row, why, readings[row.place])
-        if with_rest and any(
-            row.is_news or derive(row.last.reading.sample, readings[row.place].sample).ops
-            for row in self._rows
-        ):
+        if with_rest and any(row.has_news(readings[row.place]) for row in self._rows):
             self._write_intervals(self._rows, readings)
         written = [*self._past, *self._observe(self._rows, self._samples(self._rows, readings), final=True)]
         for observation in written:
@@ -135,9 +135,6 @@ class Watching:
         return [line for observation in written for line in observation.unexplained] + list(
             self._not_watched.values()
         )
-
-    def _has_news(self, row: _Row, now: Reading) -> bool:
-        return row.is_news or bool(derive(row.last.reading.sample, now.sample).ops)
 
     def close(self) -> None:
         self._live.stop()
@@ -174,7 +171,7 @@ class Watching:
         for place, member in zip(places, members, strict=True):
             disk = self._facts(member, in_flight[place])
             sample = DiskSample(disk, first[place], misses, anchor)
-            row = _Row(place, member, disk, first=sample, last=sample)
+            row = _Row(place, member, first=sample, last=sample)
             self._rows.append(row)
             if are_late:
                 row.arrival = self._unwatched.arrival(
@@ -275,7 +272,7 @@ class Watching:
     def _samples(self, rows: Sequence[_Row], readings: dict[int, Reading]) -> dict[int, DiskSample]:
         # Read anew each time: the wall clock may be set, or the machine may sleep, in between.
         anchor, misses = read_anchor(), self._tracers.misses()
-        return {row.place: DiskSample(row.disk, readings[row.place], misses, anchor) for row in rows}
+        return {row.place: DiskSample(row.first.disk, readings[row.place], misses, anchor) for row in rows}
 
     def _observe(
         self, rows: Sequence[_Row], samples: dict[int, DiskSample], *, final: bool
@@ -289,7 +286,7 @@ class Watching:
         observation = observe(then, now, final=final)
         return replace(
             observation,
-            live=self._live.get(row.disk.device),
+            live=self._live.get(now.disk.device),
             discards=self._discards.get(row.place, then.reading.sample, now.reading.sample, final=final),
             arrival=row.arrival if final or row.is_news else None,
             leaving=row.leaving,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 
 @dataclass(frozen=True)
@@ -14,6 +15,12 @@ class Import:
     importer: str
     imported: str
     line: int
+
+
+@cache
+def parsed(source: str) -> ast.Module:
+    """Every rule looks at every source."""
+    return ast.parse(source)
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:
@@ -39,7 +46,7 @@ def imports_of(modules: Mapping[str, str]) -> list[Import]:
     arrows = []
     for importer, source in modules.items():
         package = importer if importer in packages else importer.rpartition(".")[0]
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(parsed(source)):
             for full, base in _names(node, package):
                 imported = full if full in modules else base
                 if imported in modules and imported != importer:

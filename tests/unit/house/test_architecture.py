@@ -7,9 +7,10 @@ import ast
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
-from tests.unit.house.imports import Import, circles, imports_of
+from tests.unit.house.imports import Import, circles, imports_of, parsed
 
 ROOT = Path(__file__).parents[3]
 MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_FILES = 400, 40, 15
@@ -22,6 +23,7 @@ ENTRANCES = ("opwatch.__main__",)
 SHOWN_BY = "opwatch.sinks"
 
 
+@cache
 def tracked() -> list[Path]:
     names = subprocess.check_output(["git", "-C", str(ROOT), "ls-files"], text=True).splitlines()
     return [ROOT / name for name in names if (ROOT / name).is_file() and not (ROOT / name).is_symlink()]
@@ -33,6 +35,7 @@ def package_name(path: Path) -> str:
     return ".".join((*top, *parts)).removesuffix(".__init__")
 
 
+@cache
 def package() -> dict[str, str]:
     """Dotted name -> source of every module that is installed."""
     return {
@@ -87,7 +90,7 @@ def classes_named_twice(modules: Mapping[str, str]) -> list[str]:
     names = Counter(
         node.name
         for source in modules.values()
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     return sorted(name for name, count in names.items() if count > 1)
@@ -96,7 +99,7 @@ def classes_named_twice(modules: Mapping[str, str]) -> list[str]:
 def long_functions(source: str) -> list[str]:
     return [
         node.name
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or 0) - node.lineno >= MOST_LINES_OF_A_FUNCTION
     ]
@@ -106,7 +109,7 @@ def calls_by_place(source: str) -> list[int]:
     """Lines on which a class gets more arguments by their place than anybody can tell apart."""
     return [
         node.lineno
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id.lstrip("_")[:1].isupper()

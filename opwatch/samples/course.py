@@ -86,7 +86,10 @@ class Course:
         return end
 
     def settle(self, *, has_work: bool) -> End:
-        """Look until the pages show all of the work."""
+        """Look until the pages show all of the work. What was watched until its error was small ends there:
+        there is nothing to wait for, and one slow look more would only widen the error again."""
+        if self._plan.until_error and not has_work:
+            return End.COUNT
         self._pace(self._plan.idle_poll_s)
         begun, is_told = self._pastime.now(), False
         while self._pastime.now() < begun + self._plan.settle_s and not self._settled(has_work):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from opwatch.trace.abi import TargetSample
 from opwatch.trim.audit.flow import Amount, Origin, Stage, Trace, Who, total
 
 OPS = ("discard", "write_zeroes", "secure_erase")
+# Of a disk's name, as the programs keep it.
+MOST_NAME = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,21 @@ class Discards:
     unseen: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class DiscardSample:
+    """What the discard tracer had counted of one disk at some moment. `device` is the number of a partition,
+    where only what was sent to it counts; `cgroups` are names by id and `mounts` filesystems by device
+    number, of those who have discarded, as they were then; `is_chained`: the block tracer counts what waits
+    behind discards."""
+
+    disk: str
+    trace: Trace
+    device: str | None = None
+    cgroups: Mapping[int, str] = field(default_factory=dict)
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    is_chained: bool = False
+
+
 Devs = Collection[str] | None  # numbers of devices, None for all of a disk
 
 
@@ -75,7 +92,7 @@ def _grown(then: Trace, now: Trace, stage: Stage, disk: str, op: str, devs: Devs
 
 
 def _senders(
-    then: Trace, now: Trace, disk: str, cgroups: dict[int, str], mounts: dict[str, str], devs: Devs
+    then: Trace, now: Trace, disk: str, cgroups: Mapping[int, str], mounts: Mapping[str, str], devs: Devs
 ) -> Iterable[Sender]:
     before = {origin.key: origin for origin in then.origins}
     for origin in now.origins:
@@ -112,13 +129,13 @@ def between(
     then: Trace,
     now: Trace,
     disk: str,
-    cgroups: dict[int, str],
-    mounts: dict[str, str],
+    cgroups: Mapping[int, str],
+    mounts: Mapping[str, str],
     devs: Devs = None,
 ) -> Discards:
     """What happened on a disk, or on these devices of it. `cgroups` are names by id, `mounts` filesystems by
     device number. What waits behind discards is of the whole disk."""
-    disk = disk[:16]
+    disk = disk[:MOST_NAME]
     # One look at all of them, and not one for each of the stages below.
     then, now = then.of(disk), now.of(disk)
     bios, issued, requeued, done, bios_done = (
@@ -148,3 +165,46 @@ def between(
         ),
         lost=sum(now.loss) - sum(then.loss),
     )
+
+
+def sample_of(
+    trace: Trace,
+    disk: str,
+    device: str | None,
+    cgroups: Mapping[int, str],
+    mounts: Mapping[str, str],
+    *,
+    is_chained: bool,
+) -> DiscardSample:
+    """What a trace of several disks says of one of them, or of a partition of it."""
+    known_as = disk[:MOST_NAME]
+    origins = tuple(origin for origin in trace.origins if origin.disk == known_as)
+    own = replace(
+        trace.of(known_as),
+        origins=origins,
+        stats={name: counted for name, counted in trace.stats.items() if name == disk},
+    )
+    ids, devs = {origin.cgroup for origin in origins}, {origin.dev for origin in origins}
+    return DiscardSample(
+        disk=disk,
+        trace=own,
+        device=device,
+        cgroups={number: cgroups[number] for number in sorted(ids) if number in cgroups},
+        mounts={dev: mounts[dev] for dev in sorted(devs) if dev in mounts},
+        is_chained=is_chained,
+    )
+
+
+def discards_between(
+    then: DiscardSample, now: DiscardSample, begin: TargetSample, end: TargetSample, *, final: bool
+) -> Discards:
+    """What happened between two samples of a disk; `begin` and `end` are the block tracer's of the same time.
+    `final`: it is the whole watch, of which the kernel's own count tells as well."""
+    devs = None if now.device is None else [now.device]
+    discards = between(then.trace, now.trace, now.disk, now.cgroups, now.mounts, devs)
+    if now.is_chained:
+        discards = replace(discards, stalled=stalled(begin, end))
+    counted = None if now.device else now.trace.stats.get(now.disk)
+    if final and counted:
+        discards = replace(discards, unseen=counted[0] - discards.ended)
+    return discards

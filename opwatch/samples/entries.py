@@ -1,0 +1,80 @@
+"""What a run consists of, in the order in which it became known. Whatever is shown of it follows from these.
+
+Everything in them is a value: nothing is looked up later, and none of it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from opwatch.samples.observation import Arrival, Event, Leaving
+from opwatch.samples.sample import DiskSample
+
+if TYPE_CHECKING:
+    from opwatch.counters.looks.sample import FirmwareSample
+    from opwatch.trim.audit.live import DiscardSample
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A disk is watched from here. `place` is its number in this run and no other disk's; `drive`, the disk
+    whose firmware counters tell of it, None where they are not read; `discards`, where they are followed.
+    One that came while the watch was going on has an `arrival`, and `text` says so to a person."""
+
+    place: int
+    sample: DiskSample
+    drive: str | None = None
+    discards: DiscardSample | None = None
+    arrival: Arrival | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """An interval has ended for these disks, by place."""
+
+    samples: Mapping[int, DiskSample]
+    discards: Mapping[int, DiscardSample] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A disk is watched no longer. `is_blind`: this kernel is known to run no programs in some contexts."""
+
+    place: int
+    sample: DiskSample
+    leaving: Leaving
+    text: str
+    discards: DiscardSample | None = None
+    is_blind: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NotWatched:
+    """A disk came and could not be attached to; the event says why."""
+
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The counters of one drive were read. That becomes known later: the sample has a time of its own."""
+
+    sample: FirmwareSample
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The last of every disk that was watched until now, by place. `leaving`, of those that were gone by
+    then. `with_rest`: what came after the last interval is to be shown as one, if there is anything."""
+
+    samples: Mapping[int, DiskSample]
+    discards: Mapping[int, DiscardSample] = field(default_factory=dict)
+    leaving: Mapping[int, Leaving] = field(default_factory=dict)
+    with_rest: bool = False
+    is_blind: bool = False
+
+
+RunEntry = Began | Ticked | Left | NotWatched | Looked | Ended

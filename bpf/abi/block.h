@@ -36,8 +36,7 @@ enum ow_op {
 #define OW_NR_RARE_OPS (OW_OTHER - OW_NR_HOT_OPS)
 #define OW_MOST_SPREAD 16
 
-/* Log-linear histograms: 2^bits slots an octave. Latency in ns, the last slot is "68.7 s and more".
- */
+/* Log-linear histograms: 2^bits slots an octave. Latency in ns; the last slot: 68.7 s or more. */
 #define OW_LAT_BITS  5
 #define OW_LAT_SLOTS 1024
 /* Sizes in 512-byte sectors; a request is below 2^23 sectors, which is slot 167. */
@@ -67,8 +66,7 @@ struct ow_complete_counts {
 	__u64 error_bytes;  /* the bytes of those */
 	__u64 partial;	    /* completions that left a remainder */
 	__u64 unmatched;    /* completions whose issue was not seen */
-	__u64 never_issued; /* completed without being issued: empty flushes, requests refused early
-			     */
+	__u64 never_issued; /* completed without an issue: empty flushes, early refusals */
 	__u64 flush_tails;  /* second completions: of flush sequences, and by device mapper */
 	__u64 unseen_bytes; /* bytes of unmatched and never_issued */
 	__u64 clock_back;   /* completion stamped before its issue: counted as 0 ns */
@@ -151,8 +149,7 @@ struct ow_own_row {
 /* A request in flight, found by (hardware queue, tag) and proven by its address. */
 struct ow_stamp {
 	__u64 rq;
-	__u64 time; /* of its issue, shifted by OW_NOTE_BITS, and its notes; or in ns in the queue
-		     */
+	__u64 time; /* of its issue << OW_NOTE_BITS | its notes; or in ns in the queue */
 };
 
 /* What to count: a disk, or a sector range of it. Targets on one disk are chained and share its
@@ -179,8 +176,7 @@ struct ow_disk_key {
 	__u32 pad;
 };
 
-/* The same as it lies in the table, with a copy of its first target: one cache line for most I/O.
- */
+/* A disk as it lies in the table, with its first target: one cache line for most I/O. */
 struct ow_disk {
 	__u64 a;
 	__u64 b;

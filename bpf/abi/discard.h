@@ -42,8 +42,7 @@ enum ow_who {
 
 #define OW_DISK_NAME 16
 
-/* Status of OW_FITRIM where it is no errno: ended by a signal or so; the answer could not be read.
- */
+/* What is no errno in the status of OW_FITRIM: a signal ended it; its answer could not be read. */
 #define OW_CLAIM_ENDED	254
 #define OW_CLAIM_UNREAD 255
 

@@ -87,15 +87,15 @@ static __always_inline int on_bio_queue(struct bio *bio, bool raw)
 static __always_inline int on_bio_complete(struct bio *bio, bool raw)
 {
 	__u64 key = (__u64)bio;
-	struct bio_stamp *found = bpf_map_lookup_elem(&bios, &key);
+	struct bio_stamp *stamped = bpf_map_lookup_elem(&bios, &key);
 	struct bio_stamp stamp;
 	struct ow_counts *c;
 	struct place at;
 	__s32 error;
 
-	if (!found)
+	if (!stamped)
 		return 0;
-	stamp = *found;
+	stamp = *stamped;
 	bpf_map_delete_elem(&bios, &key);
 	at = place_of_stamp(&stamp);
 	c = counts_of(&at);

@@ -42,8 +42,7 @@ static __always_inline bool find(struct where *at, struct request *rq, bool raw)
 	return true;
 }
 
-/* Time since @rq entered the queue: our stamp, or the kernel's where block_io_start does not exist.
- */
+/* When @rq entered the queue: our stamp, or the kernel's where there is no block_io_start. */
 static __always_inline void queue_time_of(struct ow_entry_counts *c, struct where *at,
 					  struct request *rq, __u64 now, bool raw)
 {
@@ -191,7 +190,8 @@ static __always_inline int on_complete(struct request *rq, __s32 error, __u32 by
 	issued = recall(&at, rq, final);
 	if (__builtin_expect(error, 0))
 		count_error(c, &at.place, error, bytes);
-	/* A flush that device mapper copied: for the kernel an even operation that is no discard,
+	/*
+	 * A flush that device mapper copied: for the kernel an even operation that is no discard,
 	 * which is a read. Those of its own sequences have no partition.
 	 */
 	if (at.place.op == OW_OTHER || at.place.op == OW_FLUSH)

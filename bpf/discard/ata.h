@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Trims as libata gives them to a drive, which it makes of SCSI commands: two commands, two stages.
- */
+/* Trims as libata makes them of SCSI commands for a drive: two commands, two stages. */
 #ifndef OPWATCH_DISCARD_ATA_H
 #define OPWATCH_DISCARD_ATA_H
 

@@ -33,14 +33,14 @@ int discard_submitted(__u64 *ctx)
 {
 	struct bio *bio = (struct bio *)ctx[0];
 	struct ow_flow_key key = {};
-	struct trim_bio *seen;
+	struct trim_bio *known;
 	__u32 bytes;
 
 	if (!look_at(&key, bio, OW_SUBMITTED, false) || is_again(bio))
 		return 0;
 	bytes = bio->bi_iter.bi_size;
-	seen = recall(number_of(ctx));
-	if (seen && seen->end_sector == bio->bi_iter.bi_sector + (bytes >> 9))
+	known = recall(number_of(ctx));
+	if (known && known->end_sector == bio->bi_iter.bi_sector + (bytes >> 9))
 		return 0;
 	key.who = who_runs();
 	add_bytes(&key, bytes);

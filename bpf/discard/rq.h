@@ -37,15 +37,15 @@ bool any_behind;
 static __always_inline void count_busy(struct request *rq, __s64 change, bool raw)
 {
 	__u64 queue = (__u64)READ(raw, rq, q);
-	__s64 *found = bpf_map_lookup_elem(&busy, &queue), none = 0;
+	__s64 *count = bpf_map_lookup_elem(&busy, &queue), none = 0;
 
-	if (!found && change > 0) {
+	if (!count && change > 0) {
 		bpf_map_update_elem(&busy, &queue, &none, BPF_NOEXIST);
-		found = bpf_map_lookup_elem(&busy, &queue);
+		count = bpf_map_lookup_elem(&busy, &queue);
 	}
-	if (!found)
+	if (!count)
 		return;
-	__sync_fetch_and_add(found, change);
+	__sync_fetch_and_add(count, change);
 	__sync_fetch_and_add(&nr_busy, change);
 }
 
@@ -70,7 +70,7 @@ static __always_inline void end_busy(struct request *rq, bool raw)
 static __always_inline int on_other_issue(struct request *rq, bool raw)
 {
 	__u64 queue, address = (__u64)rq, now;
-	__s64 *found;
+	__s64 *count;
 	__u32 op;
 
 	if (nr_busy <= 0)
@@ -79,8 +79,8 @@ static __always_inline int on_other_issue(struct request *rq, bool raw)
 	if (op != OW_READ && op != OW_WRITE)
 		return 0;
 	queue = (__u64)READ(raw, rq, q);
-	found = bpf_map_lookup_elem(&busy, &queue);
-	if (!found || *found <= 0)
+	count = bpf_map_lookup_elem(&busy, &queue);
+	if (!count || *count <= 0)
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (bpf_map_update_elem(&behind, &address, &now, BPF_ANY))

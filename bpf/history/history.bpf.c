@@ -157,8 +157,7 @@ int history_done(__u64 *ctx)
 	change.status = status_of((__s32)ctx[1]);
 	if (op == OW_OTHER)
 		return on_command(rq, &change);
-	/* Nothing was done: the end of a flush sequence, or a SCSI command that is about to fail.
-	 */
+	/* Nothing was done: a flush sequence ends, or a SCSI command is about to fail. */
 	if (!bytes || !is_ours(rq))
 		return 0;
 	change.kind = kind_of(op);

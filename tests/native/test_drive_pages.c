@@ -174,8 +174,7 @@ static void test_ocp(void)
 	CHECK(!memcmp(page + 496, guid, sizeof(guid)));
 }
 
-/* Sectors that were trimmed in an item of 10 bytes, the 32nd; what was ignored is not among them.
- */
+/* The 32nd item of 10 bytes: sectors that were trimmed. What was ignored is not among them. */
 static void test_memblaze(void)
 {
 	struct ow_page_facts facts = some_facts();

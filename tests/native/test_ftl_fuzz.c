@@ -62,8 +62,7 @@ static void written(struct fuzz *fuzz, uint64_t offset_bytes, uint64_t len_bytes
 	     len_bytes && at <= (offset_bytes + len_bytes - 1) / iu; at++) {
 		fuzz->now[at] = MAPPED;
 		fuzz->after[at] |= MAPPED;
-		/* With a lazy trim forgotten or not, a page that is on flash at once stays there.
-		 */
+		/* Forgotten lazy trims or not, a page that is on flash at once stays there. */
 		if (!fuzz->config.buffer_bytes)
 			fuzz->after[at] = MAPPED;
 	}

@@ -19,8 +19,7 @@ static void add(__u64 *to, const __u64 *from, size_t n)
 		to[i] += from[i];
 }
 
-/* Every counter is added, but maxima are compared and the sequential marker means nothing in a sum.
- */
+/* Counters are added, maxima compared; the sequential marker means nothing in a sum. */
 static void add_counts(struct ow_counts *to, const struct ow_counts *from)
 {
 	__u64 max_ns = to->complete.max_ns, queue_max_ns = to->entry.queue_max_ns;

@@ -12,8 +12,7 @@ struct opwatch_blk;
 /* How much of what is kept by CPU. */
 struct ow_shape {
 	__u32 nr_cpus;
-	__u32 nr_lanes; /* of histograms: one a CPU, or a power of two below where memory is short
-			 */
+	__u32 nr_lanes; /* of histograms: one a CPU, or a lower power of two to save memory */
 	__u32 spread;	/* histograms of OW_OTHER */
 };
 

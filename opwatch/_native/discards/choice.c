@@ -17,10 +17,10 @@ static const char *function_of(const struct bpf_program *prog)
 static bool has_function(const char *name)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
-	bool found = btf && btf__find_by_name_kind(btf, name, BTF_KIND_FUNC) > 0;
+	bool exists = btf && btf__find_by_name_kind(btf, name, BTF_KIND_FUNC) > 0;
 
 	btf__free(btf);
-	return found;
+	return exists;
 }
 
 /* Filesystems that tell their extents in events of their own. */
@@ -51,8 +51,7 @@ static bool is_told(const char *filesystem)
 	return false;
 }
 
-/* The calls of FITRIM are followed by one of two programs: at the ioctl, or at every system call.
- */
+/* One of two programs follows the calls of FITRIM: at the ioctl, or at every system call. */
 static bool is_of_claims(const struct bpf_program *prog)
 {
 	static const char prefix[] = "discard_fitrim";
@@ -73,8 +72,7 @@ static bool is_of_commands(const struct bpf_program *prog)
 	return false;
 }
 
-/* Its types come with device mapper: where that is not there yet, the program could tell nothing.
- */
+/* Its types come with device mapper: until that is there, the program could tell nothing. */
 static bool is_of_device_mapper(const struct bpf_program *prog)
 {
 	return !strcmp(bpf_program__name(prog), "discard_cloned");

@@ -70,20 +70,20 @@ static struct ow_history *opened(PyObject *self)
 static PyObject *changes_drain(PyObject *self, PyObject *Py_UNUSED(arg))
 {
 	struct ow_history *history = opened(self);
-	_cleanup_free_ struct ow_change *found = NULL;
+	_cleanup_free_ struct ow_change *changes = NULL;
 	int n;
 
 	if (!history)
 		return NULL;
-	found = malloc(ROOM * sizeof(*found));
-	if (!found)
+	changes = malloc(ROOM * sizeof(*changes));
+	if (!changes)
 		return PyErr_NoMemory();
 	Py_BEGIN_ALLOW_THREADS;
-	n = ow_history_drain(history, found, ROOM);
+	n = ow_history_drain(history, changes, ROOM);
 	Py_END_ALLOW_THREADS;
 	if (n < 0)
 		return ow_py_raise(n, "cannot read the ring of changes");
-	return Py_BuildValue("(y#O)", (char *)found, (Py_ssize_t)(n * sizeof(*found)),
+	return Py_BuildValue("(y#O)", (char *)changes, (Py_ssize_t)(n * sizeof(*changes)),
 			     n == ROOM ? Py_True : Py_False);
 }
 

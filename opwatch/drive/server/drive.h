@@ -55,9 +55,8 @@ struct ow_drive {
 	struct ow_ftl_counters persisted; /* when rollback_s */
 	struct ow_ftl_counters lost;	  /* by power losses: subtracted from what is shown */
 	uint64_t unaligned_writes;
-	uint64_t *zeroed; /* a bit a unit of data that reads as zeroes, without contents; NULL: none
-			   */
-	bool saved;	  /* nothing has changed since */
+	uint64_t *zeroed;  /* a bit a unit of data without contents, read as zeroes; NULL: none */
+	bool saved;	   /* nothing has changed since */
 	uint64_t commands; /* of the host, to tell when it is idle */
 	uint64_t ticks_commands;
 	uint64_t idle_since_ns;
@@ -95,8 +94,8 @@ bool ow_contents_are_made_up(const struct ow_drive *drive);
 void ow_contents_make_up(struct ow_drive *drive, uint64_t offset, uint8_t *data, size_t len);
 /* Without contents: these whole units read as zeroes, whatever is mapped. Returns 0 or -ENOMEM. */
 int ow_contents_zero(struct ow_drive *drive, uint64_t offset, uint64_t len);
-/* Whether the unit that holds this is one of them. With the lock held, or before there are threads.
- */
+/* Whether the unit that this is in is one of them. Needs the lock, or that there are no threads
+ * yet. */
 bool ow_contents_are_zeroed(const struct ow_drive *drive, uint64_t offset);
 /* Units of this range are data again. */
 void ow_contents_written(struct ow_drive *drive, uint64_t offset, uint64_t len);

@@ -233,10 +233,10 @@ int ow_state_save(struct ow_drive *drive)
 }
 
 /* The sizes asked for, if any, must be those of the file. */
-static bool same_sizes(const struct ow_ftl_config *asked, const struct ow_ftl_config *found)
+static bool same_sizes(const struct ow_ftl_config *asked, const struct ow_ftl_config *saved)
 {
-	return (!asked->user_bytes || asked->user_bytes == found->user_bytes) &&
-	       (!asked->physical_bytes || asked->physical_bytes == found->physical_bytes);
+	return (!asked->user_bytes || asked->user_bytes == saved->user_bytes) &&
+	       (!asked->physical_bytes || asked->physical_bytes == saved->physical_bytes);
 }
 
 /* Letters, digits and the like up to the first zero, and zeroes behind. It goes into JSON. */
@@ -311,7 +311,7 @@ static int check_memory(const struct ow_drive *drive, FILE *file, bool no_data, 
 
 static int load_all(struct ow_drive *drive, FILE *file, const char **why)
 {
-	struct ow_ftl_config found;
+	struct ow_ftl_config saved;
 	struct ow_saved_header header;
 	uint64_t sum = 0;
 	int ret = load_header(drive, file, &header, &sum);
@@ -326,19 +326,19 @@ static int load_all(struct ow_drive *drive, FILE *file, const char **why)
 		*why = "there is not enough memory for the drive in the state file";
 	if (ret)
 		return ret;
-	ow_ftl_get_config(drive->ftl, &found);
+	ow_ftl_get_config(drive->ftl, &saved);
 	*why = "the state file holds a drive of another size or OP: leave out --size and --op";
-	if (!same_sizes(&drive->options.config, &found))
+	if (!same_sizes(&drive->options.config, &saved))
 		return -EINVAL;
-	drive->options.config = found;
+	drive->options.config = saved;
 	drive->options.no_data = header.flags & OW_SAVED_NO_DATA;
 	memcpy(drive->options.serial, header.serial, sizeof(drive->options.serial));
 	drive->faults.trim_keeps =
-		header.flags & OW_SAVED_TRIM_KEEPS && found.trim_mode == OW_FTL_TRIM_IGNORE;
+		header.flags & OW_SAVED_TRIM_KEEPS && saved.trim_mode == OW_FTL_TRIM_IGNORE;
 	drive->unaligned_writes = header.unaligned_writes;
 	drive->power_on_before_s = header.power_on_s;
 	*why = "there is not enough memory for the contents";
-	ret = ow_store_open(&drive->store, found.user_bytes, !drive->options.no_data);
+	ret = ow_store_open(&drive->store, saved.user_bytes, !drive->options.no_data);
 	if (ret)
 		return ret;
 	*why = "the contents in the state file are damaged";

@@ -76,12 +76,11 @@ static const char *check_room(const struct ow_ftl *ftl)
 	return erases == ftl->erase_sum ? NULL : "the sum of the erase counts is wrong";
 }
 
-/* Each list holds superblocks of its count only, linked both ways, and all lists what they should.
- */
+/* Each list holds superblocks of its count only, linked both ways; no superblock is missing. */
 static const char *check_candidates(const struct ow_ftl *ftl)
 {
 	const struct ow_candidates *list = &ftl->candidates;
-	uint32_t found = 0, within = 0;
+	uint32_t listed = 0, within = 0;
 
 	for (uint32_t sb = 1; sb <= ftl->sb_count; sb++)
 		within += list->limit != OW_NO_LIMIT && ftl->valid[sb] <= list->limit;
@@ -92,10 +91,10 @@ static const char *check_candidates(const struct ow_ftl *ftl)
 			return "the emptiest superblock would be overlooked";
 		for (uint32_t sb = list->head[valid]; sb; before = sb, sb = list->next[sb])
 			if (ftl->valid[sb] != valid || list->prev[sb] != before ||
-			    found++ > ftl->sb_count)
+			    listed++ > ftl->sb_count)
 				return "a list of the emptiest superblocks is broken";
 	}
-	return found == within && found == list->count
+	return listed == within && listed == list->count
 		       ? NULL
 		       : "the emptiest superblocks are not all listed";
 }
@@ -115,15 +114,15 @@ static const char *check_lists(const struct ow_ftl *ftl)
 static const char *check_aside(const struct ow_ftl *ftl)
 {
 	uint64_t lazy = 0;
-	uint32_t held = 0;
+	uint32_t filled = 0;
 
 	for (size_t i = 0; i < ow_bitmap_words(ftl->user_pages); i++)
 		lazy += __builtin_popcountll(ftl->lazy.bits[i]);
 	if (lazy != ftl->lazy.count)
 		return "the count of lazy trims is wrong";
 	for (uint32_t i = 0; ftl->buffer.capacity && i <= ftl->buffer.slot_mask; i++)
-		held += ftl->buffer.slots[i].sectors != 0;
-	if (held != ftl->buffer.count || held > ftl->buffer.capacity)
+		filled += ftl->buffer.slots[i].sectors != 0;
+	if (filled != ftl->buffer.count || filled > ftl->buffer.capacity)
 		return "the count of buffered pages is wrong";
 	if (ftl->slc.used > ftl->slc.count)
 		return "the cache uses more superblocks than it has";

@@ -28,7 +28,8 @@ void *ow_pages_alloc(size_t bytes)
 		munmap(base, slack);
 	if (HUGE_BYTES - slack)
 		munmap(start + len, HUGE_BYTES - slack);
-	/* Advice only: random access to a 1 GiB table is 60 % faster with fewer TLB misses, and
+	/*
+	 * Advice only: random access to a 1 GiB table is 60 % faster with fewer TLB misses, and
 	 * even the valid bits of a 16 GiB drive have more small pages than the TLB's first level.
 	 */
 	if (bytes >= HUGE_BYTES / 4)

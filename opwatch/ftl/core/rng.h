@@ -7,8 +7,7 @@
 
 typedef unsigned __int128 ow_u128;
 
-/* An odd step visits every state; folding the 128-bit product hides that states follow each other.
- */
+/* An odd step visits every state; folding the 128-bit product hides their order. */
 static inline uint64_t ow_rng_next(uint64_t *state)
 {
 	uint64_t s = *state += 0x9d8f3c2be1a75d41ULL;

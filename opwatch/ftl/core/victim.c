@@ -119,7 +119,7 @@ static void scan(struct ow_ftl *ftl)
 {
 	struct ow_candidates *list = &ftl->candidates;
 	uint32_t shift = ftl->sb_shift > 8 ? ftl->sb_shift - 8 : 0;
-	uint32_t least = least_valid(ftl), found = 0, bucket = 0;
+	uint32_t least = least_valid(ftl), kept = 0, bucket = 0;
 	uint32_t counts[BUCKETS] = {0};
 
 	empty_lists(ftl);
@@ -131,8 +131,8 @@ static void scan(struct ow_ftl *ftl)
 		if (above < BUCKETS)
 			counts[above]++;
 	}
-	while (bucket < BUCKETS && found + counts[bucket] <= KEEP)
-		found += counts[bucket++];
+	while (bucket < BUCKETS && kept + counts[bucket] <= KEEP)
+		kept += counts[bucket++];
 	list->limit = least + (bucket << shift) - (bucket ? 1 : 0);
 	if (list->limit > ftl->sb_pages)
 		list->limit = ftl->sb_pages;
@@ -156,8 +156,7 @@ static uint32_t choose_greedy(struct ow_ftl *ftl)
 {
 	struct ow_candidates *list = &ftl->candidates;
 
-	/* Too many listed, and the hot path moves them about; but a scan must not be due each time.
-	 */
+	/* With too many listed the hot path moves them about; yet a scan is not due each time. */
 	list->since++;
 	if (!list->count ||
 	    (list->count > ftl->sb_count / 64 + 2 * KEEP && list->since > ftl->sb_count / 64))

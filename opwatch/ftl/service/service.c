@@ -10,7 +10,7 @@
 #define NS_A_S 1000000000ULL
 
 /* What the FTL had done when it was last asked. */
-struct seen {
+struct progress {
 	uint64_t host_pages;
 	uint64_t slc_pages;
 	uint64_t moved_pages;
@@ -20,7 +20,7 @@ struct seen {
 
 struct ow_service {
 	struct ow_service_config config;
-	struct seen seen;
+	struct progress progress;
 	uint64_t *die_free_ns;
 	uint64_t *channel_free_ns;
 	uint64_t *unit_done_ns; /* a ring: when each program of the buffer's worth ends */
@@ -176,19 +176,18 @@ static void program_host(struct ow_service *service, uint64_t now_ns, uint64_t m
 	service->unit_done_ns[service->units++ % service->unit_slots] = done;
 }
 
-static void look(const struct ow_ftl *ftl, struct seen *seen)
+static void look(const struct ow_ftl *ftl, struct progress *progress)
 {
 	const uint64_t *by = ftl->pages_by;
 
-	seen->slc_pages = ftl->counters.slc_write_bytes >> ftl->iu_shift;
-	seen->host_pages = by[OW_BY_HOST] - seen->slc_pages;
-	seen->moved_pages = by[OW_BY_GC] + by[OW_BY_FOLD] + by[OW_BY_WEAR] + by[OW_BY_REBUILD];
-	seen->read_pages = ftl->read_pages;
-	seen->erases = ftl->counters.erases;
+	progress->slc_pages = ftl->counters.slc_write_bytes >> ftl->iu_shift;
+	progress->host_pages = by[OW_BY_HOST] - progress->slc_pages;
+	progress->moved_pages = by[OW_BY_GC] + by[OW_BY_FOLD] + by[OW_BY_WEAR] + by[OW_BY_REBUILD];
+	progress->read_pages = ftl->read_pages;
+	progress->erases = ftl->counters.erases;
 }
 
-/* By the block and die, as the superblocks of a drive that was scaled down are smaller than real.
- */
+/* By the block and die: superblocks of a drive that was scaled down are smaller than real ones. */
 static void charge_erases(struct ow_service *service, const struct ow_ftl *ftl, uint64_t now_ns,
 			  uint64_t erases)
 {
@@ -207,15 +206,14 @@ static void charge_erases(struct ow_service *service, const struct ow_ftl *ftl, 
 static void charge(struct ow_service *service, const struct ow_ftl *ftl, uint64_t now_ns)
 {
 	const struct ow_service_config *config = &service->config;
-	struct seen was = service->seen, *is = &service->seen;
+	struct progress was = service->progress, *is = &service->progress;
 	uint64_t host_pages;
 
 	look(ftl, is);
 	host_pages = is->host_pages - was.host_pages + is->slc_pages - was.slc_pages;
 	service->debt_pages += is->moved_pages - was.moved_pages;
 	charge_erases(service, ftl, now_ns, is->erases - was.erases);
-	/* Fractions of a unit wait; paced payment would lose them, so it is made a unit at a time.
-	 */
+	/* Fractions of a unit wait: paced payment would lose them, so whole units are paid. */
 	service->filling_bytes += (is->host_pages - was.host_pages) << ftl->iu_shift;
 	service->filling_slc_bytes += (is->slc_pages - was.slc_pages) << ftl->iu_shift;
 	for (; service->filling_bytes >= service->unit_bytes;
@@ -273,7 +271,7 @@ static uint64_t all_dies_free(const struct ow_service *service, uint64_t at)
 
 void ow_service_sync(struct ow_service *service, const struct ow_ftl *ftl)
 {
-	look(ftl, &service->seen);
+	look(ftl, &service->progress);
 	service->synced = true;
 }
 

@@ -82,8 +82,7 @@ int ow_service_submit(struct ow_service *service, struct ow_ftl *ftl,
  * ended. */
 int ow_service_run(struct ow_service *service, struct ow_ftl *ftl, struct ow_ftl_workload *load,
 		   struct ow_service_run *run);
-/* Whatever happened to the drive outside of virtual time took none of it. A run begins with this.
- */
+/* A run begins with this: what happened to the drive outside of virtual time took none of it. */
 void ow_service_sync(struct ow_service *service, const struct ow_ftl *ftl);
 uint64_t ow_service_now_ns(const struct ow_service *service);
 /* The host does nothing for so long. */

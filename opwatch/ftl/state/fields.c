@@ -67,8 +67,7 @@ static int move_fields(struct ow_stream *stream, void *base, const struct field 
 		unsigned char *at = (unsigned char *)base + fields[i].offset;
 
 		ret = ow_stream_move(stream, at, fields[i].size);
-		/* The only single bytes are bools, and a damaged one must not become a third value.
-		 */
+		/* The only single bytes are bools: a damaged one must not be a third value. */
 		if (!ret && stream->get && fields[i].size == 1)
 			*at = *at != 0;
 	}

@@ -5,8 +5,7 @@
 
 #include <errno.h>
 
-/* Four lanes would be faster; a gigabyte a second is enough, and this is easy to repeat elsewhere.
- */
+/* Four lanes would be faster. A gigabyte a second is enough, and easy to do elsewhere too. */
 static uint64_t add_to_sum(uint64_t sum, const void *data, size_t len)
 {
 	const unsigned char *bytes = data;

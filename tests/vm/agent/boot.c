@@ -97,8 +97,7 @@ static void enter_root(void)
 		die("enter the root");
 }
 
-/* The kernel's modules, from wherever the cache keeps them: `source` comes from the command line.
- */
+/* The kernel's modules, from wherever the cache keeps them: the command line gives `source`. */
 static void mount_modules(const char *source)
 {
 	char target[300];

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The contents of a drive: sparse memory, where what was never written or was punched costs none.
- */
+/* The contents of a drive: sparse memory. What was never written, or was punched, takes none. */
 #ifndef OPWATCH_DRIVE_STORE_H
 #define OPWATCH_DRIVE_STORE_H
 

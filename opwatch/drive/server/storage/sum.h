@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A sum that finds damage, quickly: four lanes, so that one multiplication need not wait for
- * another.
- */
+/* A sum that finds damage, and is quick: no lane of the four waits for another's product. */
 #ifndef OPWATCH_DRIVE_SUM_H
 #define OPWATCH_DRIVE_SUM_H
 

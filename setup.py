@@ -33,9 +33,9 @@ def package_folders() -> dict[str, str]:
 
 def version() -> str:
     text = (ROOT / "opwatch" / "__init__.py").read_text()
-    found = re.search(r'__version__ = "([^"]+)"', text)
-    assert found
-    return found[1]
+    assignment = re.search(r'__version__ = "([^"]+)"', text)
+    assert assignment
+    return assignment[1]
 
 
 def sources(folder: str) -> list[str]:

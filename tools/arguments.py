@@ -66,8 +66,10 @@ class Once(argparse.Action):
     ) -> None:
         first = getattr(namespace, self.dest)
         if first is not None:
-            told = f"one at a time: {first} and {values} were given. Run the command once for each of them"
-            raise argparse.ArgumentError(self, told)
+            complaint = (
+                f"one at a time: {first} and {values} were given. Run the command once for each of them"
+            )
+            raise argparse.ArgumentError(self, complaint)
         setattr(namespace, self.dest, values)
 
 
@@ -85,5 +87,5 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
             names = [str(choice) for choice in action.choices]
-            told = f"{value!r} is none of {', '.join(names)}{meant(str(value), names)}"
-            raise argparse.ArgumentError(action, told)
+            complaint = f"{value!r} is none of {', '.join(names)}{meant(str(value), names)}"
+            raise argparse.ArgumentError(action, complaint)

@@ -133,7 +133,7 @@ def remove_leftovers(say: Callable[[str], None]) -> None:
 
 def _guard() -> tuple[subprocess.Popen[bytes], int]:
     """A process that cleans up when we die, and the descriptor whose closing tells it."""
-    listen, told = os.pipe2(os.O_CLOEXEC)
+    listen, lifeline = os.pipe2(os.O_CLOEXEC)
     try:
         again = [sys.executable, "-P", "-m", "opwatch.tools.demo_drive"]
         # In a session of its own: what ends us from the terminal must not end it.
@@ -147,7 +147,7 @@ def _guard() -> tuple[subprocess.Popen[bytes], int]:
         )
     finally:
         os.close(listen)
-    return guard, told
+    return guard, lifeline
 
 
 @contextlib.contextmanager
@@ -156,7 +156,7 @@ def own_drive(
 ) -> Iterator[tuple[Record, LoopDevice]]:
     """A drive that is gone in the end, also when we are killed; and its block device, held."""
     claim = _new_claim()
-    guard, told = _guard()
+    guard, lifeline = _guard()
     try:
         record = life.create(life.Wanted(claim.name, dict(config), words=words))
         server = life_of(record.pid)
@@ -174,7 +174,7 @@ def own_drive(
         claim.close()
         guard.send_signal(signal.SIGKILL)
         guard.wait()
-        os.close(told)
+        os.close(lifeline)
 
 
 if __name__ == "__main__":

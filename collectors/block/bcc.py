@@ -273,5 +273,5 @@ def _has_tracepoint(name: str) -> bool:
 
 def _errors(said: str) -> str:
     """The compiler's complaints; all it said if there is none among it."""
-    found = [line for line in said.splitlines() if "error:" in line or "fatal" in line]
-    return "\n".join(found[:20] or said.strip().splitlines()[-20:])
+    complaints = [line for line in said.splitlines() if "error:" in line or "fatal" in line]
+    return "\n".join(complaints[:20] or said.strip().splitlines()[-20:])

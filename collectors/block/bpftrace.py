@@ -47,15 +47,15 @@ class _Counts:
         return int(self._maps.get(name, {}).get(key, 0))
 
     def slots(self, name: str, target: int, op: int, size: int) -> list[int]:
-        found = [0] * size
+        counts = [0] * size
         prefix = f"{target + 1},{operation_key(op)},"
         for key, count in self._maps.get(name, {}).items():
             if key.startswith(prefix):
                 slot = int(key[len(prefix) :])
                 if not 0 <= slot < size:
                     raise BadInput(f"{name}[{key}]: there are slots 0 to {size - 1}")
-                found[slot] = int(count)
-        return found
+                counts[slot] = int(count)
+        return counts
 
 
 def _decode_op(counts: _Counts, target: int, op: int, map_full: int) -> OpSample:
@@ -172,14 +172,14 @@ def batch_head(definition: str) -> str | None:
 
 
 def _tool() -> str:
-    found = shutil.which("bpftrace")
-    if not found:
+    path = shutil.which("bpftrace")
+    if not path:
         raise Unsupported("bpftrace is not installed. Try: apt-get install bpftrace")
     if not has("CAP_SYS_ADMIN") or os.geteuid() != 0:
         raise missing("bpftrace", "root, with CAP_SYS_ADMIN")
     if not Path("/sys/kernel/btf/vmlinux").exists():
         raise Unsupported("the bpftrace backend needs the kernel's BTF; without it, --backend bcc may do")
-    return found
+    return path
 
 
 def _definition(tool: str, name: str) -> str:

@@ -255,10 +255,10 @@ def script(leaves: Sequence[Leaf], batch_head: str | None, *, zone_resource: boo
         _probe("__blk_mq_requeue_request", "$rq = args->rq;\n" + _when_watched(leaves, requeue)),
     ]
     if batch_head:
-        each = _when_watched(leaves, _complete_batched())
+        completion = _when_watched(leaves, _complete_batched())
         loop = (
             f"$now = nsecs;\n$rq = args->iob->{batch_head};\n$i = 0;\nwhile ($i < {BATCH}) {{\n"
-            f"\tif ((uint64)$rq == 0) {{ break; }}\n{indent(each, chr(9))}\n"
+            f"\tif ((uint64)$rq == 0) {{ break; }}\n{indent(completion, chr(9))}\n"
             "\t$rq = $rq->rq_next;\n\t$i++;\n}"
         )
         parts.append(_probe("blk_mq_end_request_batch", loop))

@@ -73,11 +73,11 @@ class ContextProbe:
     """The same in a thread of its own, from start() on: nothing waits for it."""
 
     def __init__(self) -> None:
-        self._found: Switches | str = "nobody has looked yet"
+        self._switches: Switches | str = "nobody has looked yet"
         self._thread = threading.Thread(target=self._run, name="contexts", daemon=True)
 
     def _run(self) -> None:
-        self._found = watch_switches()
+        self._switches = watch_switches()
 
     def start(self) -> None:
         self._thread.start()
@@ -85,7 +85,7 @@ class ContextProbe:
     def skips(self, wait_s: float = 0.0) -> bool:
         """Whether programs are known to be skipped; False while nobody knows."""
         self._thread.join(wait_s)
-        return isinstance(self._found, Switches) and bool(self._found.skipped)
+        return isinstance(self._switches, Switches) and bool(self._switches.skipped)
 
     def note(self, wait_s: float = 0.0) -> str | None:
         """What it means for what was followed meanwhile, None where nothing is known to be skipped."""

@@ -68,17 +68,17 @@ def check_floor() -> Check:
 
 def check_contexts() -> Check:
     """Whether programs run in every context: some kernels skip them while PID 1 is current."""
-    found = watch_switches()
-    if isinstance(found, str):
-        return note("contexts", f"unknown: {found}")
-    if found.skipped is None:
+    switches = watch_switches()
+    if isinstance(switches, str):
+        return note("contexts", f"unknown: {switches}")
+    if switches.skipped is None:
         return note("contexts", "unknown: PID 1 did not run while it was watched")
-    if found.skipped:
+    if switches.skipped:
         return note(
             "contexts",
-            f"{WHERE} (it switched {found.kernel} times, a program saw {found.program}), and counts that "
-            "nowhere: completions that interrupt it are missing, and show as drift. Another kernel does not; "
-            "docs/exactness.md has the figures",
+            f"{WHERE} (it switched {switches.kernel} times, a program saw {switches.program}), and counts "
+            "that nowhere: completions that interrupt it are missing, and show as drift. Another kernel does "
+            "not; docs/exactness.md has the figures",
         )
     return ok("contexts", "programs run while PID 1 is current")
 

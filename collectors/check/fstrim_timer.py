@@ -29,12 +29,12 @@ def _container(root: Path) -> str | None:
 
 def _cron(root: Path) -> tuple[str, ...]:
     """Files of cron that call fstrim."""
-    found = []
+    files = []
     for pattern in _CRON:
         for path in sorted(root.glob(pattern)):
             if path.is_file() and re.search(r"^[^#\n]*\bfstrim\b", _text(path), re.M):
-                found.append(f"/{path.relative_to(root)}")
-    return tuple(found)
+                files.append(f"/{path.relative_to(root)}")
+    return tuple(files)
 
 
 def read_schedule(root: Path = Path("/")) -> Schedule:

@@ -40,8 +40,8 @@ def deleted_files(proc: Path = Path("/proc")) -> DeletedFiles:
     for folder in proc.iterdir():
         if folder.name.isdecimal():
             try:
-                for each in _of_process(folder):
-                    files.setdefault((each.dev, each.inode), each)
+                for file in _of_process(folder):
+                    files.setdefault((file.dev, file.inode), file)
             except PermissionError:
                 denied += _has_files(folder)
             except OSError:  # it has ended

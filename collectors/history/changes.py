@@ -54,10 +54,10 @@ class DiskCounts:
 
     def read(self) -> tuple[int, int] | None:
         """None when they mean nothing any more, or the disk is gone."""
-        found = self._stat.read()
-        if found is None:
+        statistics = self._stat.read()
+        if statistics is None:
             return None
-        return found.bytes["write"] // SECTOR, found.bytes.get("discard", 0) // SECTOR
+        return statistics.bytes["write"] // SECTOR, statistics.bytes.get("discard", 0) // SECTOR
 
     def close(self) -> None:
         self._stat.close()

@@ -164,8 +164,8 @@ class Recording:
         self._save_anew()
 
     def _read_counts(self) -> tuple[int, int]:
-        found = self._counts.read()
-        return found if found else self._give_up("the kernel's counts of it are switched off")
+        counts = self._counts.read()
+        return counts if counts else self._give_up("the kernel's counts of it are switched off")
 
     def _give_up(self, why: str) -> NoReturn:
         """What happens from now on is not seen, and nobody could tell later that anything did."""

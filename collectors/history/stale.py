@@ -40,7 +40,7 @@ class Remembered:
 
     file: Path
     look: Look
-    held: Extents
+    written: Extents
     unknown: Extents
     doubts: tuple[str, ...]
     notes: tuple[str, ...]
@@ -63,7 +63,7 @@ class Part:
         """What of the whole drive holds data, by the history; None without one."""
         if self.remembered is None:
             return None
-        low, unknown = self.remembered.held.total, self.remembered.unknown.total
+        low, unknown = self.remembered.written.total, self.remembered.unknown.total
         return Bounds(None if unknown else low, low, low + unknown)
 
     @property
@@ -123,9 +123,9 @@ class OpenHistory:
                 saved, alive = read_history(self.path)
                 now = counts.read()
                 waits = alive and time.monotonic() < end
-                found = self._judge(saved, now, newer_than_ns if alive else None, waits=waits)
-                if found:
-                    return found
+                remembered = self._judge(saved, now, newer_than_ns if alive else None, waits=waits)
+                if remembered:
+                    return remembered
                 if now and not waits:
                     return self._after_gap(saved, now)
                 time.sleep(0.1)
@@ -206,8 +206,8 @@ class Comparison:
         return StaleSpace(tuple(parts), time.monotonic() - begin, self._notes)
 
     def _free(self, *, settled: bool) -> list[Landing]:
-        found, self._notes = free_landings(self._devices, self._stack, self._mount, settled=settled)
-        return found
+        landings, self._notes = free_landings(self._devices, self._stack, self._mount, settled=settled)
+        return landings
 
     def _part(self, landing: Landing, remembered: Remembered | None) -> Part:
         free = landing.extents
@@ -218,7 +218,7 @@ class Comparison:
             size_bytes=device.size_bytes if device else 0,
             granule_bytes=size,
             untrimmable_bytes=free.total - free.granules(size, offset).total,
-            held_bytes=(free & remembered.held).total if remembered else 0,
+            held_bytes=(free & remembered.written).total if remembered else 0,
             unknown_bytes=(free & remembered.unknown).total if remembered else free.total,
             remembered=remembered,
         )

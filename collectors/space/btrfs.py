@@ -50,9 +50,9 @@ def _member(descriptor: int, number: int) -> BtrfsDevice | None:
         fcntl.ioctl(descriptor, _DEV_INFO, buffer)
     except OSError:
         return None  # the number of a device that was removed
-    found, _, _, size = _DEVICE.unpack_from(buffer)
+    device_number, _, _, size = _DEVICE.unpack_from(buffer)
     path = bytes(buffer[_PATH_AT:]).partition(b"\0")[0]
-    return BtrfsDevice(found, size, path.decode(errors="replace"))
+    return BtrfsDevice(device_number, size, path.decode(errors="replace"))
 
 
 def tree(descriptor: int, number: int) -> Iterator[btrfs.TreeItem]:

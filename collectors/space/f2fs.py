@@ -21,7 +21,7 @@ def read_free(name: str) -> tuple[int, Extents, tuple[str, ...]]:
         raise Unsupported(f"{name}: this f2fs lies on several devices, of which it names the first alone")
     path = Path("/proc/fs/f2fs") / name / "segment_bits"
     try:
-        found, changed = f2fs.free_of_segments(read_text(path, _MOST_BYTES), geometry)
+        free, changed = f2fs.free_of_segments(read_text(path, _MOST_BYTES), geometry)
     except FileNotFoundError as error:
         raise Unsupported(f"{path} is not there: without it f2fs has no list of free blocks") from error
     except ValueError as error:
@@ -29,7 +29,7 @@ def read_free(name: str) -> tuple[int, Extents, tuple[str, ...]]:
     notes = (
         [f"{changed} segments of the f2fs changed while they were read and do not count"] if changed else []
     )
-    return geometry.block_bytes, found, tuple(notes)
+    return geometry.block_bytes, free, tuple(notes)
 
 
 def _geometry(node: Path) -> f2fs.F2fsGeometry:

@@ -24,14 +24,14 @@ _LAYERED = ("overlay", "aufs", "ecryptfs")
 def mounted_at(path: str, usage: Usage | None = None) -> Mount:
     """The mount whose mount point this is; UsageError or RefusedError, with what to name instead."""
     real = os.path.realpath(path)
-    found = mount_of(real, (usage or read_usage()).mounts)
-    if found and found.point == real:
-        return found
+    mount = mount_of(real, (usage or read_usage()).mounts)
+    if mount and mount.point == real:
+        return mount
     try:
         os.stat(real)  # noqa: PTH116
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    where = f"; it lies on the one at {found.point}: name that one" if found else ""
+    where = f"; it lies on the one at {mount.point}: name that one" if mount else ""
     raise RefusedError(f"{path} is not a mount point{where}")
 
 

@@ -105,18 +105,18 @@ def _answers(descriptor: int, main: Number, window: tuple[int, int] | None) -> I
 def _of_map(descriptor: int, mount: Mount, window: tuple[int, int] | None) -> FreeSpace:
     status = os.fstat(descriptor)
     main = (os.major(status.st_dev), os.minor(status.st_dev))
-    found: defaultdict[Number, list[Extents]] = defaultdict(list)
+    parts: defaultdict[Number, list[Extents]] = defaultdict(list)
     for answer in _answers(descriptor, main, window):
         for dev, part in answer.free.items():
-            found[dev].append(part)
+            parts[dev].append(part)
     # The realtime and log devices of XFS: their addresses are no bytes of the data device.
-    others = sorted(dev for dev in found if dev != main)
+    others = sorted(dev for dev in parts if dev != main)
     notes = [
         f"free space on {dev[0]}:{dev[1]}, a realtime or log device of the file system, is not looked at"
         for dev in others
     ]
     block = os.fstatvfs(descriptor).f_bsize
-    return FreeSpace(mount.filesystem, block, {main: Extents.joined(found[main])}, tuple(notes))
+    return FreeSpace(mount.filesystem, block, {main: Extents.joined(parts[main])}, tuple(notes))
 
 
 def _of_f2fs(descriptor: int) -> FreeSpace:

@@ -68,19 +68,21 @@ def _ask(descriptor: int, first_block: int) -> bytes:
     return answer.raw[: _ANSWER_BYTES - header.resid]
 
 
-def _held(descriptor: int, block_bytes: int, start: int, stop: int, deadline: float) -> list[tuple[int, int]]:
+def _held_runs(
+    descriptor: int, block_bytes: int, start: int, stop: int, deadline: float
+) -> list[tuple[int, int]]:
     """What is held from `start` to `stop`, and perhaps beyond. BadInput for an answer that is none or too
     late."""
-    held: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     at = start
     while at < stop:
         runs = lba_status.decode(_ask(descriptor, at // block_bytes), block_bytes)
         # The first run may begin before the block that was asked for.
         if runs[-1].end <= at or runs[0].start > at or time.monotonic() > deadline:
             raise BadInput("the disk's map does not go on, or takes too long")
-        held += [(run.start, run.end) for run in runs if run.held]
+        pairs += [(run.start, run.end) for run in runs if run.held]
         at = runs[-1].end
-    return held
+    return pairs
 
 
 def held_by_map(device: BlockDevice, within_s: float = 3.0, where: Extents | None = None) -> Extents | None:
@@ -93,10 +95,10 @@ def held_by_map(device: BlockDevice, within_s: float = 3.0, where: Extents | Non
     deadline = time.monotonic() + within_s
     ranges = Extents.of([(0, device.size_bytes)]) if where is None else where
     try:
-        held = [_held(descriptor, block_bytes, start, end, deadline) for start, end in ranges]
+        parts = [_held_runs(descriptor, block_bytes, start, end, deadline) for start, end in ranges]
     except (OSError, ValueError):
         return None
     finally:
         os.close(descriptor)
-    found = Extents.of(pair for some in held for pair in some)
-    return found if where is None else found & where
+    mapped = Extents.of(pair for some in parts for pair in some)
+    return mapped if where is None else mapped & where

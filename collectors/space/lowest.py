@@ -24,13 +24,13 @@ _EXTENTS = 512
 
 def landings(devices: Devices, stack: Stack, extents: Mapping[Number, Extents]) -> list[Landing]:
     """Where bytes of the file system's devices, by number, are read."""
-    found: list[Landing] = []
+    lowest: list[Landing] = []
     for number, part in extents.items():
         device = devices.by_number(*number)
         if device is None:
             raise OpwatchError(f"the file system's device {number[0]}:{number[1]} is gone")
-        found += descend(stack, device.name, part)
-    return joined(found)
+        lowest += descend(stack, device.name, part)
+    return joined(lowest)
 
 
 def free_landings(
@@ -40,14 +40,14 @@ def free_landings(
     `settled`: after what the file system holds back was written down."""
     if not mount:
         top = stack.layers[0]
-        major, minor = (int(each) for each in top.dev.split(":"))
+        major, minor = (int(field) for field in top.dev.split(":"))
         whole = Extents.of([(0, top.size_bytes)])
         return landings(devices, stack, {(major, minor): whole}), ()
     if settled:
         with opened(mount) as descriptor:
             settle(descriptor)
-    found = read_free_space(mount)
-    return landings(devices, stack, found.extents), found.notes
+    space = read_free_space(mount)
+    return landings(devices, stack, space.extents), space.notes
 
 
 def file_extents(descriptor: int) -> list[FileExtent]:
@@ -80,10 +80,10 @@ class Places:
         """All copies of a range of addresses, by device number."""
         if not self._chunks:
             return {self._main: Extents.of([(start, end)])}
-        found: dict[Number, list[tuple[int, int]]] = {}
+        ranges: dict[Number, list[tuple[int, int]]] = {}
         for number, low, high in self._copies(start, end):
-            found.setdefault(number, []).append((low, high))
-        return {number: Extents.of(pairs) for number, pairs in found.items()}
+            ranges.setdefault(number, []).append((low, high))
+        return {number: Extents.of(pairs) for number, pairs in ranges.items()}
 
     def trim_from(self, start: int) -> int:
         """Where a trim must begin to reach an address: btrfs passes over a block group that it does not begin

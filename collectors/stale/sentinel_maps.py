@@ -25,28 +25,30 @@ class SentinelMaps:
         self._places = {
             leaf.device: place for leaf in stack.leaves() if (place := sentinels.places(leaf.device))
         }
-        self._before = self._held(self._places)
+        self._before = self._maps(self._places)
         self._after: dict[str, Extents] = {}
 
-    def _held(self, names: Iterable[str]) -> dict[str, Extents]:
-        devices, found = Devices(), {}
+    def _maps(self, names: Iterable[str]) -> dict[str, Extents]:
+        devices, maps = Devices(), {}
         for name in names:
             device = devices.by_name(name)
             try:
-                held = held_by_map(device, where=self._places[name]) if device else None
+                mapped = held_by_map(device, where=self._places[name]) if device else None
             except OpwatchError:
-                held = None
-            if held is not None:
-                found[name] = held
-        return found
+                mapped = None
+            if mapped is not None:
+                maps[name] = mapped
+        return maps
 
     def wait(self, seconds: float) -> None:
         """Until they are gone from the maps; a disk that takes its time is asked again for so long."""
         end = time.monotonic() + seconds
         while self._before:
-            self._after = self._held(self._before)
-            left = {name: self._whole(name, self._places[name]) & held for name, held in self._after.items()}
-            if not any(each.total for each in left.values()) or time.monotonic() >= end:
+            self._after = self._maps(self._before)
+            left = {
+                name: self._whole(name, self._places[name]) & mapped for name, mapped in self._after.items()
+            }
+            if not any(extents.total for extents in left.values()) or time.monotonic() >= end:
                 return
             time.sleep(_LOOK_S)
 
@@ -56,12 +58,12 @@ class SentinelMaps:
     def judge(self, judged: Iterable[Judgement]) -> dict[str, SentinelMap]:
         """Of the whole granules of blocks that are still free, after wait()."""
         free: dict[str, Extents] = {}
-        for each in judged:
-            free[each.device] = free.get(each.device, Extents()) | each.free
-        found = {}
+        for judgement in judged:
+            free[judgement.device] = free.get(judgement.device, Extents()) | judgement.free
+        maps = {}
         for name, before in self._before.items():
             whole = self._whole(name, free.get(name, Extents()))
             after = self._after.get(name)
             left = None if after is None else (whole & after).total
-            found[name] = SentinelMap(whole.total, (whole & before).total, left)
-        return found
+            maps[name] = SentinelMap(whole.total, (whole & before).total, left)
+        return maps

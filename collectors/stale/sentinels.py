@@ -120,8 +120,8 @@ class Sentinels:
                 pairs += [
                     (places.trim_from(extent.physical), extent.physical + extent.length) for extent in extents
                 ]
-                for each in extents:
-                    self._blocks += self._located(number, places, each.physical, each.length)
+                for piece in extents:
+                    self._blocks += self._located(number, places, piece.physical, piece.length)
             except Unsupported as error:
                 self._reasons[number] = str(error)
         self.ranges = Extents.of(pairs)
@@ -175,10 +175,10 @@ class Sentinels:
             offset, end = next(iter(landing.extents))
             if end - offset != BLOCK:
                 continue  # cut in two by a layer's edge
-            held = self._disk(landing.device).read(offset, BLOCK)
-            if held is None or not any(held):
+            data = self._disk(landing.device).read(offset, BLOCK)
+            if data is None or not any(data):
                 self._reasons[number] = "its blocks cannot be read back where they should lie"
-            elif not landing.encrypted and digest(held) not in expected:
+            elif not landing.encrypted and digest(data) not in expected:
                 self._reasons[number] = "other data lie where its blocks should: the way down is not exact"
             else:
                 yield Block(
@@ -188,7 +188,7 @@ class Sentinels:
                     device=landing.device,
                     offset=offset,
                     encrypted=landing.encrypted,
-                    before=digest(held),
+                    before=digest(data),
                 )
 
     def _disk(self, device: str) -> RawDisk:
@@ -243,9 +243,12 @@ class Sentinels:
         """How each sentinel reads now; a drive that takes its time is asked again for so long."""
         end = time.monotonic() + wait_s
         while True:
-            found = self._judge()
-            if not any(each.inside[Seen.UNCHANGED] for each in found) or time.monotonic() >= end:
-                return found
+            judgements = self._judge()
+            if (
+                not any(judgement.inside[Seen.UNCHANGED] for judgement in judgements)
+                or time.monotonic() >= end
+            ):
+                return judgements
             time.sleep(0.2)
 
     def _judge(self) -> list[Judgement]:
@@ -254,24 +257,24 @@ class Sentinels:
         for disk in self._disks.values():
             disk.require_same()
         later = self._free()
-        found: dict[Block, Seen] = {}
+        states: dict[Block, Seen] = {}
         for block, data in read:
             is_free = free is None or later is None or (_is_free(free, block) and _is_free(later, block))
-            found[block] = seen(block.before, data) if is_free else Seen.REALLOCATED
-        return list(self._judgements(found))
+            states[block] = seen(block.before, data) if is_free else Seen.REALLOCATED
+        return list(self._judgements(states))
 
-    def _judgements(self, found: dict[Block, Seen]) -> Iterator[Judgement]:
+    def _judgements(self, states: dict[Block, Seen]) -> Iterator[Judgement]:
         for number, size in enumerate(self._sizes):
-            mine = [block for block in found if block.file == number]
+            mine = [block for block in states if block.file == number]
             for device in dict.fromkeys(block.device for block in mine):
                 there = [block for block in mine if block.device == device]
-                freed = [block for block in there if found[block] is not Seen.REALLOCATED]
+                freed = [block for block in there if states[block] is not Seen.REALLOCATED]
                 extents = Extents.of((block.offset, block.offset + BLOCK) for block in freed)
                 whole = extents.granules(*granule_of(self._stack.layer(device)))
                 inside, edges = Counter[Seen](), Counter[Seen]()
                 for block in there:
                     is_inside = whole.covers(block.offset, block.offset + BLOCK)
-                    (inside if is_inside else edges)[found[block]] += 1
+                    (inside if is_inside else edges)[states[block]] += 1
                 yield Judgement(
                     size_bytes=size,
                     device=device,

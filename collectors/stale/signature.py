@@ -25,6 +25,6 @@ def signature(device: str) -> str | None:
         return "several things at once"
     if done.returncode:
         raise OpwatchError(f"blkid cannot look at {device}: {said or done.returncode}")
-    found = dict(line.split("=", 1) for line in lines_of(text_of(done.stdout)) if "=" in line)
-    table = found.get("PTTYPE")
-    return found.get("TYPE") or (f"a partition table ({table})" if table else "something that blkid knows")
+    tags = dict(line.split("=", 1) for line in lines_of(text_of(done.stdout)) if "=" in line)
+    table = tags.get("PTTYPE")
+    return tags.get("TYPE") or (f"a partition table ({table})" if table else "something that blkid knows")

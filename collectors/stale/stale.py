@@ -89,11 +89,11 @@ class StaleJudgement:
 class _Space:
     """Free bytes by device, and what was read of them."""
 
-    def __init__(self, found: Sequence[Landing], unit: int, blocks: Blocks | None = None) -> None:
-        self.landings = found
+    def __init__(self, landings: Sequence[Landing], unit: int, blocks: Blocks | None = None) -> None:
+        self.landings = landings
         self.unit = unit
-        self.blocks = blocks or Blocks([each.extents for each in found], unit)
-        self.seen: dict[int, Seen] = {}
+        self.blocks = blocks or Blocks([landing.extents for landing in landings], unit)
+        self.readings: dict[int, Seen] = {}
 
     def read(self, disks: Sequence[RawDisk], numbers: list[int]) -> BatchCount:
         """Look at these blocks. What is no data by any calibration is counted as not held."""
@@ -102,14 +102,14 @@ class _Space:
             mine = [(number, place[1]) for number in numbers if (place := self.blocks[number])[0] == index]
             contents = disk.read_all([offset for _, offset in mine], self.unit)
             for (number, _), data in zip(mine, contents, strict=True):
-                self.seen[number] = self._class(data)
-        found = Counter(self.seen[number] for number in numbers)
-        if found[Seen.UNREADABLE] == len(numbers):
+                self.readings[number] = self._class(data)
+        tally = Counter(self.readings[number] for number in numbers)
+        if tally[Seen.UNREADABLE] == len(numbers):
             names = ", ".join(dict.fromkeys(disk.device for disk in disks))
             raise OpwatchError(
                 f"{names}: none of {len(numbers)} blocks could be read; is the drive still there?"
             )
-        return BatchCount(found[Seen.OTHER], len(numbers) - found[Seen.UNREADABLE])
+        return BatchCount(tally[Seen.OTHER], len(numbers) - tally[Seen.UNREADABLE])
 
     def _class(self, data: bytes | None) -> Seen:
         if data is None:
@@ -122,14 +122,16 @@ class _Space:
         """The same of what is still free, and how many of the blocks that were read are not."""
         now_free = still(self.landings, later)
         kept = _Space(now_free, self.unit, self.blocks)  # numbers go on meaning what they meant
-        for number, seen in self.seen.items():
+        for number, reading in self.readings.items():
             landing, offset = self.blocks[number]
             if now_free[landing].extents.covers(offset, offset + self.unit):
-                kept.seen[number] = seen
-        return kept, len(self.seen) - len(kept.seen)
+                kept.readings[number] = reading
+        return kept, len(self.readings) - len(kept.readings)
 
     def tally(self, landing: int) -> Counter[Seen]:
-        return Counter(seen for number, seen in self.seen.items() if self.blocks[number].landing == landing)
+        return Counter(
+            reading for number, reading in self.readings.items() if self.blocks[number].landing == landing
+        )
 
 
 class StaleMeasurement:
@@ -166,14 +168,14 @@ class StaleMeasurement:
         self._mapped = self._by_map(space.landings)
         calibrations, count = self._calibrate(space.landings)
         drives = [self._drive(landing, calibrations[landing.device]) for landing in space.landings]
-        return self._found(space, drives, taken, count, time.monotonic() - begin)
+        return self._judgement(space, drives, taken, count, time.monotonic() - begin)
 
-    def _by_map(self, found: Sequence[Landing]) -> Mapped | None:
+    def _by_map(self, landings: Sequence[Landing]) -> Mapped | None:
         """The same by the drive's own map, where it has one; not to be believed yet."""
-        if len(found) != 1:
+        if len(landings) != 1:
             return None
-        held = held_by_map(self._device(found[0].device))
-        return Mapped((found[0].extents & held).total, follows=False) if held is not None else None
+        mapped = held_by_map(self._device(landings[0].device))
+        return Mapped((landings[0].extents & mapped).total, follows=False) if mapped is not None else None
 
     def _unit(self) -> int:
         if not self._mount:
@@ -182,9 +184,9 @@ class StaleMeasurement:
             return min(BLOCK, os.fstatvfs(descriptor).f_bsize)
 
     def _free(self, *, settled: bool) -> list[Landing]:
-        found, notes = free_landings(self._devices, self._stack, self._mount, settled=settled)
+        landings, notes = free_landings(self._devices, self._stack, self._mount, settled=settled)
         self._notes = list(notes)
-        return found
+        return landings
 
     def _sample(self, space: _Space) -> None:
         with contextlib.ExitStack() as opened_disks:
@@ -223,8 +225,8 @@ class StaleMeasurement:
             calibration,
         )
 
-    def _calibrate(self, found: Sequence[Landing]) -> tuple[dict[str, Calibration], Count | None]:
-        names = list(dict.fromkeys(each.device for each in found))
+    def _calibrate(self, landings: Sequence[Landing]) -> tuple[dict[str, Calibration], Count | None]:
+        names = list(dict.fromkeys(landing.device for landing in landings))
         promises = {name: promise(self._device(name)) for name in names}
         sentinel: dict[str, Seen | None] = {}
         count, words = None, "no sentinel was written: there is no file system to put it in"
@@ -256,7 +258,7 @@ class StaleMeasurement:
         with Sentinels(mount, self._stack, (size,), self._devices) as sentinels:
             sentinels.plant()
             written = held_by_count(drive) if drive else None
-            was_held = self._map_has(sentinels, drive, held=True)
+            was_held = self._map_has(sentinels, drive, planted=True)
             sentinels.give_up(keep_edges=keeps_edges)
             claimed = sentinels.trim()
             if not keeps_edges:
@@ -265,31 +267,31 @@ class StaleMeasurement:
                     "trimmed: a second run finds less"
                 )
             judged = sentinels.judge(1.0)
-            if self._mapped and was_held and self._map_has(sentinels, drive, held=False):
+            if self._mapped and was_held and self._map_has(sentinels, drive, planted=False):
                 self._mapped = replace(self._mapped, follows=True)
             count = self._count(drive, before, written, size - (2 * BLOCK if keeps_edges else 0))
-        found = {name: verdict(judged, name) for name in names}
-        reasons = [each.reason for each in judged if each.reason]
-        blocks = sum(each.judged for each in judged)
+        verdicts = {name: verdict(judged, name) for name in names}
+        reasons = [judgement.reason for judgement in judged if judgement.reason]
+        blocks = sum(judgement.judged for judgement in judged)
         if not blocks:
             reasons.append("its blocks were in use again, or could not be read")
-            return found, count, f"a sentinel told nothing: {reasons[0]}"
-        told = _READ_BACK.get(verdict(judged), "in several ways")
+            return verdicts, count, f"a sentinel told nothing: {reasons[0]}"
+        answer = _READ_BACK.get(verdict(judged), "in several ways")
         claim = f"the kernel claims {claimed} bytes"
-        words = f"a sentinel of {blocks} blocks was trimmed ({claim}) and read back {told}"
+        words = f"a sentinel of {blocks} blocks was trimmed ({claim}) and read back {answer}"
         if mount.filesystem == "f2fs" and not claimed:
             words += _F2FS_FILES_TRIMS
-        return found, count, words
+        return verdicts, count, words
 
-    def _map_has(self, sentinels: Sentinels, drive: BlockDevice | None, *, held: bool) -> bool:
+    def _map_has(self, sentinels: Sentinels, drive: BlockDevice | None, *, planted: bool) -> bool:
         """Whether the drive's own map holds all of the sentinel, or nothing of its whole granules."""
-        found = held_by_map(drive) if self._mapped and drive else None
-        if found is None or drive is None:
+        mapped = held_by_map(drive) if self._mapped and drive else None
+        if mapped is None or drive is None:
             return False
-        place = sentinels.places(drive.name, inner=not held)
-        if held:
-            return not place - found
-        return not place.granules(*granule_of(self._stack.layer(drive.name))) & found
+        place = sentinels.places(drive.name, inner=not planted)
+        if planted:
+            return not place - mapped
+        return not place.granules(*granule_of(self._stack.layer(drive.name))) & mapped
 
     def _count(
         self, drive: BlockDevice | None, before: int | None, written: int | None, trimmed: int
@@ -300,16 +302,16 @@ class StaleMeasurement:
             after = held_by_count(drive)
             if after is None:
                 return None
-            found = Count(before, written, after, trimmed)
-            if not found.ignores or time.monotonic() > end:
-                return found
+            count = Count(before, written, after, trimmed)
+            if not count.ignores or time.monotonic() > end:
+                return count
             time.sleep(0.1)
         return None
 
-    def _found(
+    def _judgement(
         self, space: _Space, drives: list[ReadDevice], taken: int, count: Count | None, seconds: float
     ) -> StaleJudgement:
-        held = samples = judged_bytes = unreadable = 0
+        holding = samples = judged_bytes = unreadable = 0
         for index, drive in enumerate(drives):
             tally = space.tally(index)
             unreadable += tally[Seen.UNREADABLE]
@@ -317,16 +319,16 @@ class StaleMeasurement:
             if reads is None:
                 continue
             counted = sum(tally.values()) - tally[Seen.UNREADABLE]
-            samples, held = samples + counted, held + counted - tally[reads]
+            samples, holding = samples + counted, holding + counted - tally[reads]
             judged_bytes += drive.landing.extents.total
         units = judged_bytes // space.unit
-        every = len(space.seen) + taken >= len(space.blocks)
+        every = len(space.readings) + taken >= len(space.blocks)
         return StaleJudgement(
             drives=tuple(drives),
             unit_bytes=space.unit,
             free_bytes=sum(landing.extents.total for landing in space.landings),
             judged_bytes=judged_bytes,
-            share=estimate(held, samples, samples if every else units, self._asked.confidence),
+            share=estimate(holding, samples, samples if every else units, self._asked.confidence),
             taken=taken,
             unreadable=unreadable,
             count=count,
@@ -338,10 +340,10 @@ class StaleMeasurement:
 
 def simulated_physical_bytes(device: BlockDevice) -> int | None:
     """The flash of a simulated drive that may hold data; None for every other one."""
-    found = find_simulated(device)
-    if not found:
+    drive = find_simulated(device)
+    if not drive:
         return None
-    file = found.folder / "truth.json"
+    file = drive.folder / "truth.json"
     with contextlib.suppress(OSError, BadInput):
         size = table_of(parse_json(read_bytes(file), str(file)), str(file)).get("physical_bytes")
         return size if isinstance(size, int) else None

@@ -95,8 +95,8 @@ class Evidence:
 
     def attribute(self, number: int) -> Attribute | None:
         """The attribute of an id; None when it is not there, or there twice."""
-        found = [each for each in self.attributes if each.id == number]
-        return found[0] if len(found) == 1 else None
+        matches = [attribute for attribute in self.attributes if attribute.id == number]
+        return matches[0] if len(matches) == 1 else None
 
 
 _T = TypeVar("_T")
@@ -112,11 +112,11 @@ def _filled(ours: Any, theirs: Any, what: str) -> Any:  # noqa: ANN401
     """One record out of two: what either knows, as long as they do not contradict each other."""
     if ours is None or theirs is None:
         return theirs if ours is None else ours
-    told = {
-        each.name: _one(getattr(ours, each.name), getattr(theirs, each.name), f"{what} ({each.name})")
-        for each in fields(ours)
+    merged = {
+        member.name: _one(getattr(ours, member.name), getattr(theirs, member.name), f"{what} ({member.name})")
+        for member in fields(ours)
     }
-    return replace(ours, **told)
+    return replace(ours, **merged)
 
 
 _RECORDS = ("smart", "endurance", "fdp", "ocp", "boot", "namespace", "scsi")
@@ -127,9 +127,9 @@ def same_drive(ours: DriveFacts, theirs: DriveFacts) -> DriveFacts:
     for name in ("protocol", "serial", "model", "firmware"):
         _one(getattr(ours, name), getattr(theirs, name), f"the drive's {name}")
     missing = {
-        each.name: getattr(theirs, each.name)
-        for each in fields(DriveFacts)
-        if getattr(ours, each.name) is None
+        member.name: getattr(theirs, member.name)
+        for member in fields(DriveFacts)
+        if getattr(ours, member.name) is None
     }
     return replace(ours, **missing)
 

@@ -96,8 +96,8 @@ def require_memory(wanted: Wanted, meminfo: Path = Path("/proc/meminfo")) -> Non
 
 def memory_bound(wanted: Wanted, meminfo: Path = Path("/proc/meminfo")) -> int | None:
     """What a drive may take: what was allowed, but no more than there is. None where nobody knows."""
-    found = re.search(r"^MemAvailable:\s*(\d+) kB", read_text(meminfo), re.MULTILINE)
-    bounds = [int(found[1]) * 1024] if found else []
+    available = re.search(r"^MemAvailable:\s*(\d+) kB", read_text(meminfo), re.MULTILINE)
+    bounds = [int(available[1]) * 1024] if available else []
     if wanted.memory_bytes is not None:
         bounds.append(wanted.memory_bytes)
     return min(bounds, default=None)
@@ -338,12 +338,12 @@ def find(name: str | None) -> Place:
             return place
         known = ", ".join(place.name for place in places()) or "none"
         raise OpwatchError(f"there is no drive {name}; there are: {known}")
-    found = places()
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    drives = places()
+    if len(drives) == 1:
+        return drives[0]
+    if not drives:
         raise OpwatchError("there is no drive; opwatch drive create makes one")
-    raise OpwatchError(f"say which drive: {', '.join(place.name for place in found)}")
+    raise OpwatchError(f"say which drive: {', '.join(place.name for place in drives)}")
 
 
 def memory_bytes(record: Record) -> int | None:
@@ -352,8 +352,8 @@ def memory_bytes(record: Record) -> int | None:
         status = read_text(Path(f"/proc/{record.pid}/status"))
     except OSError:
         return None
-    found = re.search(r"^VmRSS:\s*(\d+) kB", status, re.MULTILINE)
-    return int(found[1]) * 1024 if found else None
+    resident = re.search(r"^VmRSS:\s*(\d+) kB", status, re.MULTILINE)
+    return int(resident[1]) * 1024 if resident else None
 
 
 def truth(place: Place, command: str = "drive info") -> dict[str, Any]:
@@ -367,9 +367,9 @@ def truth(place: Place, command: str = "drive info") -> dict[str, Any]:
         raise OpwatchError(reason)
     try:
         file = place.mount / "truth.json"
-        found = parse_json(ask(place, lambda: read_bytes(file), 10), str(file))
+        document = parse_json(ask(place, lambda: read_bytes(file), 10), str(file))
     except PermissionError as error:
         raise PermissionMissing("drive info needs root: the drive's files are root's alone") from error
     except OSError as error:
         raise OpwatchError(f"drive {place.name}: {error}") from error
-    return table_of(found, str(file))
+    return table_of(document, str(file))

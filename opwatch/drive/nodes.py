@@ -63,7 +63,7 @@ def nodes_of(place: Place, sys: Path = SYS) -> list[str]:
     """Nodes of the loop devices over this drive's disk. The server is asked nothing."""
     record = place.record()
     number = number_of_mount(place.mount, own_mounts())
-    found = []
+    nodes = []
     for folder in sorted((sys / "block").glob("loop*/loop")):
         node = f"/dev/{folder.parent.name}"
         ours = record is not None and node == record.device and is_still(record, sys)
@@ -71,8 +71,8 @@ def nodes_of(place: Place, sys: Path = SYS) -> list[str]:
         if not ours and number and backing_text(node, sys) == str(place.disk):
             ours = _is_over(node, number)
         if ours:
-            found.append(node)
-    return found
+            nodes.append(node)
+    return nodes
 
 
 def _is_over(node: str, number: tuple[int, int]) -> bool:

@@ -37,20 +37,20 @@ class Record:
     def of(cls, document: object) -> Record:
         """What a file says; BadInput for what `create` never wrote."""
         try:
-            found = cls(**document)  # type: ignore[arg-type]  # whatever it is, what it became is looked at
+            record = cls(**document)  # type: ignore[arg-type]  # whatever it is, what it became is looked at
         except TypeError as error:
             raise BadInput(f"no record of a drive: {error}") from error
         for value, kinds in (
-            (found.name, (str,)),
-            (found.device, (str,)),
-            (found.pid, (int,)),
-            (found.state, (str, type(None))),
-            (found.no_data, (bool,)),
-            (found.diskseq, (int, type(None))),
+            (record.name, (str,)),
+            (record.device, (str,)),
+            (record.pid, (int,)),
+            (record.state, (str, type(None))),
+            (record.no_data, (bool,)),
+            (record.diskseq, (int, type(None))),
         ):
             if type(value) not in kinds:
                 raise BadInput(f"a record of a drive with {value!r}")
-        return found
+        return record
 
 
 class Place:

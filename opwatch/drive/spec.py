@@ -16,11 +16,11 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 
 def parse_size(text: str) -> int:
     """Bytes. K, M, G, T (also KiB ...) are powers of 1024; KB, MB, GB, TB powers of 1000."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?b)?", text.strip().lower())
-    if not found or (found[3] == "ib" and not found[2]):
+    size = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?b)?", text.strip().lower())
+    if not size or (size[3] == "ib" and not size[2]):
         raise UsageError(f"{text!r} is no size: write 4G or 512M (powers of 1024), or 4GB (of 1000)")
-    base = 1000 if found[3] == "b" else 1024
-    n_bytes = Fraction(found[1]) * base ** _UNITS[found[2]]
+    base = 1000 if size[3] == "b" else 1024
+    n_bytes = Fraction(size[1]) * base ** _UNITS[size[2]]
     if n_bytes.denominator != 1:
         raise UsageError(f"{text!r} is not a whole number of bytes")
     return int(n_bytes)
@@ -28,10 +28,10 @@ def parse_size(text: str) -> int:
 
 def parse_op(text: str) -> Fraction:
     """The spare area as a share of the user size, (T-U)/U. It must carry its %: 7% is not 7 or 0.07."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
-    if not found:
+    percentage = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
+    if not percentage:
         raise UsageError(f"{text!r} is no over-provisioning: write it as a percentage, such as 7%")
-    ratio = Fraction(found[1]) / 100
+    ratio = Fraction(percentage[1]) / 100
     if not 0 < ratio <= 10:
         raise UsageError(
             f"an over-provisioning of {text} makes no sense: it must be above 0% and at most 1000%"
@@ -94,10 +94,10 @@ def _log(text: str) -> str:
 
 
 def _milliseconds(text: str) -> int:
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(s|ms)", text)
-    if not found:
+    duration = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(s|ms)", text)
+    if not duration:
         raise UsageError(f"{text!r} is no time: write 3s or 200ms")
-    return int(Fraction(found[1]) * (1000 if found[2] == "s" else 1))
+    return int(Fraction(duration[1]) * (1000 if duration[2] == "s" else 1))
 
 
 def _range(text: str) -> str:

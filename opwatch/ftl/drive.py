@@ -126,10 +126,10 @@ class TimedRun:
     def latency_ns(self, ratio: float) -> int | None:
         """What this share of the I/Os did not exceed, at 3 % resolution; None without I/Os."""
         total = sum(self.latency_slots)
-        seen = 0
+        passed = 0
         for slot, count in enumerate(self.latency_slots):
-            seen += count
-            if count and seen >= ratio * total:
+            passed += count
+            if count and passed >= ratio * total:
                 return _slot_ns(slot + 1) - 1
         return None
 

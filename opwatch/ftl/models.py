@@ -73,12 +73,12 @@ def d_choices(alpha: float, superblock_pages: int, choices: int) -> float:
 
     def tail(rate: float) -> tuple[float, float]:
         """Sums of w(j) and w(j)**choices, w(j) being the share with at least j valid pages."""
-        above = held = chosen = 0.0
+        above = valid = chosen = 0.0
         for pages in range(superblock_pages, 0, -1):
             above = _tail_step(above, rate * pages, choices)
-            held += above
+            valid += above
             chosen += above**choices
-        return held, chosen
+        return valid, chosen
 
     want = superblock_pages / alpha
     low, high = 1e-9, 1e3

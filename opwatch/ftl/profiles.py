@@ -61,7 +61,7 @@ class Profile:
 def names() -> list[str]:
     """The profiles that come with opwatch."""
     folder = resources.files("opwatch.ftl") / "profiles"
-    return sorted(each.name.removesuffix(".toml") for each in folder.iterdir())
+    return sorted(file.name.removesuffix(".toml") for file in folder.iterdir())
 
 
 def load(name: str) -> Profile:

@@ -15,15 +15,15 @@ _PATIENCE_S = 30
 MOUNT = "sudo mount -t tracefs tracefs /sys/kernel/tracing"
 
 
-def judge(found: Check, failure: str | None, *, mount_helps: bool) -> Check:
+def judge(tool: Check, failure: str | None, *, mount_helps: bool) -> Check:
     """`failure` is what bpftrace said when it could not attach. Pure."""
     if failure is None:
-        return Check(found.name, State.OK, f"{found.finding}; --backend bpftrace can attach")
+        return Check(tool.name, State.OK, f"{tool.finding}; --backend bpftrace can attach")
     if mount_helps:
-        return note(found.name, f"{found.finding}, but it cannot attach: tracefs is not mounted", MOUNT)
+        return note(tool.name, f"{tool.finding}, but it cannot attach: tracefs is not mounted", MOUNT)
     return note(
-        found.name,
-        f"{found.finding}, but --backend bpftrace cannot attach here: {failure}. "
+        tool.name,
+        f"{tool.finding}, but --backend bpftrace cannot attach here: {failure}. "
         "The default backend, or --backend bcc, needs nothing of this",
     )
 
@@ -50,14 +50,14 @@ def _attempt(*argv: str) -> str | None:
     return (errors or said)[0].rpartition("ERROR: ")[2].rstrip(".") or f"status {done.returncode}"
 
 
-def try_bpftrace(found: Check, path: str | None) -> Check:
+def try_bpftrace(tool: Check, path: str | None) -> Check:
     """The check of the tool, with what came of trying it. As nobody it is not tried."""
-    if found.state is not State.OK or not path or os.geteuid() != 0:
-        return found
+    if tool.state is not State.OK or not path or os.geteuid() != 0:
+        return tool
     failure, mount_helps = _attempt(path), False
     if failure and not (_TRACEFS / "events").is_dir():
         with_mount = f'mount -t tracefs tracefs {_TRACEFS} && exec "$@"'
         # In a mount namespace of its own: nothing of this machine changes.
         later = _attempt("unshare", "--mount", "sh", "-c", with_mount, "sh", path)
         failure, mount_helps = later or failure, later is None
-    return judge(found, failure, mount_helps=mount_helps)
+    return judge(tool, failure, mount_helps=mount_helps)

@@ -15,16 +15,16 @@ TRACING = ("CAP_BPF", "CAP_PERFMON")
 
 def effective(status: str) -> int:
     """The effective set in the text of /proc/self/status; 0 when it is not told."""
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
-    return int(found[1], 16) if found else 0
+    mask = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
+    return int(mask[1], 16) if mask else 0
 
 
 def missing(wanted: Iterable[str] = TRACING) -> list[str]:
     """Which of these we lack. CAP_SYS_ADMIN implies the tracing ones."""
-    held = effective(read_text(Path("/proc/self/status")))
-    if held >> _NUMBERS["CAP_SYS_ADMIN"] & 1:
+    mask = effective(read_text(Path("/proc/self/status")))
+    if mask >> _NUMBERS["CAP_SYS_ADMIN"] & 1:
         return []
-    return [name for name in wanted if not held >> _NUMBERS[name] & 1]
+    return [name for name in wanted if not mask >> _NUMBERS[name] & 1]
 
 
 def has(name: str) -> bool:

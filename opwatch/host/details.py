@@ -214,14 +214,14 @@ def transport(folder: Path, kind: str, *, nvme: str | None = None, vendor: str |
 
 def _drivers(disk: BlockDevice) -> tuple[str, ...]:
     """Drivers from the disk upwards: sd, ahci."""
-    found: dict[str, None] = {}
+    drivers: dict[str, None] = {}
     for folder in (disk.sysfs / "device", *disk.sysfs.parents):
         if folder.name == "devices":
             break
         link = folder / "driver"
         if link.is_symlink():
-            found[link.readlink().name] = None
-    return tuple(found)
+            drivers[link.readlink().name] = None
+    return tuple(drivers)
 
 
 def read_identity(devices: Devices, device: BlockDevice) -> DriveIdentity:

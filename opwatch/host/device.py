@@ -98,9 +98,9 @@ class BlockDevice:
         level = self.attribute("md/level")
         if level is not None:
             return f"md-{level}" if level else "md"
-        found = re.match(r"(loop|zram|ram|nbd|pmem|ublkb|rbd|drbd|bcache|sr|fd)\d", self.name)
-        if found:
-            return found[1]
+        prefix = re.match(r"(loop|zram|ram|nbd|pmem|ublkb|rbd|drbd|bcache|sr|fd)\d", self.name)
+        if prefix:
+            return prefix[1]
         return "path" if self.is_hidden else "disk"
 
 
@@ -192,8 +192,10 @@ def _from_sysfs(folder: Path) -> BlockDevice:
         text = (folder / "dev").read_text()
     except OSError:
         text = ""
-    found = re.fullmatch(r"([0-9]+):([0-9]+)", text.strip())
-    return BlockDevice(_kernel_name(folder), (int(found[1]), int(found[2])) if found else (0, 0), folder)
+    numbers = re.fullmatch(r"([0-9]+):([0-9]+)", text.strip())
+    return BlockDevice(
+        _kernel_name(folder), (int(numbers[1]), int(numbers[2])) if numbers else (0, 0), folder
+    )
 
 
 class Devices:
@@ -244,24 +246,24 @@ class Devices:
         try:
             status = path.stat()
         except OSError as error:
-            found = self.by_name(text)
-            if found:
-                return found
+            device = self.by_name(text)
+            if device:
+                return device
             raise UsageError(
                 f"{text}: {error.strerror}. Block devices here: {', '.join(self._names())}"
             ) from error
         if not stat.S_ISBLK(status.st_mode):
             raise UsageError(f"{text} is not a block device; opwatch devices lists them")
         major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
-        found = self.by_number(major, minor)
-        if not found:
+        device = self.by_number(major, minor)
+        if not device:
             folder = self._sys / "dev" / "block"
             raise UsageError(
                 f"{text}: the kernel has no block device {major}:{minor}"
                 if _entries(folder)
                 else f"{text}: {folder} shows no device, as where a container hides it; mount sysfs"
             )
-        return found
+        return device
 
     def leaves(self, device: BlockDevice) -> list[Leaf]:
         """The disks that do the I/O of a device: itself, or what dm, md or NVMe multipath stand on."""
@@ -276,23 +278,23 @@ class Devices:
         return self._leaves_of_disk(device)
 
     def _leaves_of_disk(self, disk: BlockDevice) -> list[BlockDevice]:
-        found: dict[str, BlockDevice] = {}
+        leaves: dict[str, BlockDevice] = {}
         for name in disk.below():
             lower = self.by_name(name)
             for leaf in self._leaves(lower) if lower else []:
-                found[leaf.name] = leaf
-        if not found and not disk.is_request_based:
-            found = {path.name: path for path in self.paths(disk)}
-        return list(found.values()) or [disk]
+                leaves[leaf.name] = leaf
+        if not leaves and not disk.is_request_based:
+            leaves = {path.name: path for path in self.paths(disk)}
+        return list(leaves.values()) or [disk]
 
     def standing_on(self, device: BlockDevice) -> list[BlockDevice]:
         """The whole disk of a device, and every device below it."""
-        found = {device.disk.name: device.disk}
+        devices = {device.disk.name: device.disk}
         for name in device.disk.below():
             lower = self.by_name(name)
-            for each in self.standing_on(lower) if lower else []:
-                found[each.name] = each
-        return list(found.values())
+            for device_below in self.standing_on(lower) if lower else []:
+                devices[device_below.name] = device_below
+        return list(devices.values())
 
     def paths(self, head: BlockDevice) -> list[BlockDevice]:
         """The hidden path disks nvmeScCnN of an NVMe multipath head nvmeSnN; of any other device, none."""

@@ -140,8 +140,8 @@ def lockdown(text: str | None, *, securityfs: bool) -> Check:
             "unknown: securityfs is not mounted",
             "sudo mount -t securityfs securityfs /sys/kernel/security",
         )
-    found = re.search(r"\[(\w+)\]", text)
-    mode = found[1] if found else "unknown"
+    bracketed = re.search(r"\[(\w+)\]", text)
+    mode = bracketed[1] if bracketed else "unknown"
     if mode == "confidentiality":
         return problem(
             "lockdown",
@@ -177,16 +177,16 @@ class Extension:
 _SHARED = {"libbpf": "libbpf1", "libelf": "libelf1", "libz": "zlib1g"}
 
 
-def extension(found: Extension, packages: Sequence[str], rebuild: str) -> Check:
+def extension(built: Extension, packages: Sequence[str], rebuild: str) -> Check:
     """`packages` are those that the build lacks; `rebuild` is the command that builds and installs."""
-    if found.has_tracer:
+    if built.has_tracer:
         return ok("extension", "opwatch._native is there, with the tracer")
     for library, package in _SHARED.items():
-        if found.error and f"{library}.so" in found.error:
-            return problem("extension", found.error, f"sudo apt-get install {package}", 1)
+        if built.error and f"{library}.so" in built.error:
+            return problem("extension", built.error, f"sudo apt-get install {package}", 1)
     what = (
-        f"opwatch._native cannot be loaded ({found.error})"
-        if found.error
+        f"opwatch._native cannot be loaded ({built.error})"
+        if built.error
         else "opwatch._native was built without the tracer"
     )
     if not packages:
@@ -210,8 +210,8 @@ class Attempt:
     @property
     def rejected(self) -> set[str]:
         """Programs that libbpf's log names as refused; raw_tp twins by the name of their typed one."""
-        found = re.findall(r"prog '(\w+)': (?:BPF program load failed|failed to (?:load|attach))", self.log)
-        return {name.removesuffix("_raw") for name in found}
+        refused = re.findall(r"prog '(\w+)': (?:BPF program load failed|failed to (?:load|attach))", self.log)
+        return {name.removesuffix("_raw") for name in refused}
 
 
 def _failed(name: str, attempt: Attempt, what: str) -> Check:

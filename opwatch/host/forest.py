@@ -30,12 +30,12 @@ def natural(name: str) -> list[tuple[int, str]]:
 class _Builder:
     def __init__(self, devices: Devices) -> None:
         self._devices = devices
-        self._seen: set[str] = set()
+        self._shown: set[str] = set()
 
     def node(self, device: BlockDevice) -> Node:
-        if device.name in self._seen:
+        if device.name in self._shown:
             return Node(device, again=True)
-        self._seen.add(device.name)
+        self._shown.add(device.name)
         return Node(device, tuple(self.node(upper) for upper in self._above(device)))
 
     def _above(self, device: BlockDevice) -> Iterable[BlockDevice]:
@@ -54,7 +54,7 @@ class _Builder:
         bottom = [disk for disk in disks if not disk.below() and disk.name not in under_heads]
         trees = [self.node(disk) for disk in bottom]
         # What lost its lower devices while we looked is nobody's child.
-        return trees + [self.node(disk) for disk in disks if disk.name not in self._seen]
+        return trees + [self.node(disk) for disk in disks if disk.name not in self._shown]
 
 
 def forest(devices: Devices) -> list[Node]:

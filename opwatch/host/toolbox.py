@@ -61,8 +61,8 @@ def tools(machine: str) -> tuple[Tool, ...]:
 
 def version(text: str) -> tuple[int, ...]:
     """The first version number in what a tool printed, () when there is none. Pure."""
-    found = re.search(r"(?<![\w.])(?:v|fio-)?([0-9]+(?:\.[0-9]+)+)", text)
-    return tuple(int(field) for field in found[1].split(".")) if found else ()
+    number = re.search(r"(?<![\w.])(?:v|fio-)?([0-9]+(?:\.[0-9]+)+)", text)
+    return tuple(int(field) for field in number[1].split(".")) if number else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +82,13 @@ def judge(tool: Tool, path: str | None, answer: ToolAnswer | None) -> Check:
         return ok(tool.name, path)
     if answer.failure:
         return note(tool.name, f"{path} cannot be used: {answer.failure}")
-    found = version(answer.text)
-    if not found:
+    numbers = version(answer.text)
+    if not numbers:
         return note(tool.name, f"{path} does not tell its version")
-    told = ".".join(map(str, found))
-    if found < tool.minimum:
-        return note(tool.name, f"{told} is too old: {'.'.join(map(str, tool.minimum))} is needed", install)
-    return ok(tool.name, told)
+    printed = ".".join(map(str, numbers))
+    if numbers < tool.minimum:
+        return note(tool.name, f"{printed} is too old: {'.'.join(map(str, tool.minimum))} is needed", install)
+    return ok(tool.name, printed)
 
 
 def _ask(path: str, arguments: Sequence[str]) -> ToolAnswer:
@@ -112,12 +112,12 @@ def _ask(path: str, arguments: Sequence[str]) -> ToolAnswer:
 
 def check_tools(machine: str | None = None) -> list[Check]:
     """Every tool, looked for and asked. All are optional: what is missing is a note."""
-    found = []
+    checks = []
     for tool in tools(machine or platform.machine()):
         path = next(filter(None, (shutil.which(command, path=PATH) for command in tool.commands)), None)
         check = judge(tool, path, _ask(path, tool.ask) if path and tool.ask else None)
-        found.append(try_bpftrace(check, path) if tool.name == "bpftrace" else check)
-    return found
+        checks.append(try_bpftrace(check, path) if tool.name == "bpftrace" else check)
+    return checks
 
 
 # Package -> the commands, any of which it brings.

@@ -58,12 +58,12 @@ def parse_mountinfo(text: str) -> list[Mount]:
 def mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
     """The mount that holds an absolute path without links, None when no line does: the last one with the
     longest point that leads to it. Pure."""
-    found = None
+    holder = None
     for mount in mounts:
         inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
-        if inside and (found is None or len(mount.point) >= len(found.point)):
-            found = mount
-    return found
+        if inside and (holder is None or len(mount.point) >= len(holder.point)):
+            holder = mount
+    return holder
 
 
 def number_of_mount(point: Path, mounts: Sequence[Mount]) -> tuple[int, int] | None:

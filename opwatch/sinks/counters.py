@@ -45,16 +45,16 @@ def document(report: Report, age_s: float | None) -> dict[str, Any]:
         "capacity_bytes": drive.capacity_bytes,
         "lba_bytes": drive.lba_bytes,
     }
-    found: dict[str, Any] = {"schema": SCHEMA, "device": identity}
+    report_document: dict[str, Any] = {"schema": SCHEMA, "device": identity}
     for name, reading in report.readings.items():
-        found[name] = reading_document(reading, age_s)
-    found["others"] = {
+        report_document[name] = reading_document(reading, age_s)
+    report_document["others"] = {
         name: [reading_document(reading, age_s) for reading in readings]
         for name, readings in report.others.items()
         if readings
     }
-    found["failures"] = list(report.failures)
-    return found
+    report_document["failures"] = list(report.failures)
+    return report_document
 
 
 def _value(reading: CounterReading) -> str:
@@ -69,15 +69,15 @@ def _value(reading: CounterReading) -> str:
 def _rows(name: str, reading: CounterReading) -> list[str]:
     step = units.capacity(reading.quantum) if reading.unit == "bytes" and reading.value is not None else "-"
     proof = reading.proof.value if reading.value is not None else "-"
-    told = (reading.reason if reading.value is None else reading.source) or ""
+    remark = (reading.reason if reading.value is None else reading.source) or ""
     if reading.caveat and reading.value is not None:
-        told = f"{told}; {reading.caveat}"
+        remark = f"{remark}; {reading.caveat}"
     if not _has_table():
         known = f"{_value(reading)}, step {step}, {proof}" if reading.value is not None else "-"
-        return [*_folded(known, f"{name}: ", 2), *_folded(told, "  ")]
+        return [*_folded(known, f"{name}: ", 2), *_folded(remark, "  ")]
     cells = zip((name, _value(reading), step, proof), _WIDTHS, strict=True)
     lead = "".join(cell.ljust(width) for cell, width in cells)
-    return _folded(told, lead)
+    return _folded(remark, lead)
 
 
 def _folded(text: str, head: str = "", indent: int | None = None) -> list[str]:
@@ -91,8 +91,8 @@ def _has_table() -> bool:
 def lines(report: Report) -> Sequence[str]:
     """The report for people. What is known only to be unknown in the same way is one line."""
     drive = report.drive
-    told = [drive.name, drive.model, f"firmware {drive.firmware}" if drive.firmware else None]
-    title = ", ".join(word for word in told if word) or "a drive that does not say what it is"
+    identity = [drive.name, drive.model, f"firmware {drive.firmware}" if drive.firmware else None]
+    title = ", ".join(word for word in identity if word) or "a drive that does not say what it is"
     head = "".join(cell.ljust(width) for cell, width in zip(HEADER, (*_WIDTHS, 0), strict=True))
     shown = [*_folded(title), *([head] if _has_table() else [])]
     for name, reading in report.readings.items():

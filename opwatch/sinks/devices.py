@@ -17,13 +17,13 @@ _MEMORY = ("zram", "ram", "pmem")
 
 def document(details: Details) -> dict[str, Any]:
     """One device as JSON: what is unknown is null, sizes are bytes."""
-    found = asdict(details)
-    found |= found.pop("identity")
-    tracing = found.pop("tracing")
+    device = asdict(details)
+    device |= device.pop("identity")
+    tracing = device.pop("tracing")
     tracing["leaves"] = [{"device": name, "level": level} for name, level in tracing["leaves"]]
-    told = ("point", "filesystem", "source")
-    found["mounts"] = [{key: mount[key] for key in told} for mount in found["mounts"]]
-    return found | {"limits": found.pop("limits"), "queue": found.pop("queue"), "traced": tracing}
+    columns = ("point", "filesystem", "source")
+    device["mounts"] = [{key: mount[key] for key in columns} for mount in device["mounts"]]
+    return device | {"limits": device.pop("limits"), "queue": device.pop("queue"), "traced": tracing}
 
 
 def _media(details: Details) -> str:

@@ -121,30 +121,30 @@ def event_document(event: Event) -> dict[str, Any]:
     }
 
 
-def document(seen: Observation) -> dict[str, Any]:
+def document(observation: Observation) -> dict[str, Any]:
     """One observation as the object that is printed."""
-    seconds = seen.interval.seconds
+    seconds = observation.interval.seconds
     return {
         "schema": SCHEMA,
-        "type": "summary" if seen.final else "interval",
-        "device": seen.device,
-        "origin": seen.origin,
-        "level": seen.level,
-        "backend": seen.backend,
-        "time": seen.at.isoformat(timespec="milliseconds"),
-        "begin_mono_ns": seen.interval.begin_ns,
-        "end_mono_ns": seen.interval.end_ns,
+        "type": "summary" if observation.final else "interval",
+        "device": observation.device,
+        "origin": observation.origin,
+        "level": observation.level,
+        "backend": observation.backend,
+        "time": observation.at.isoformat(timespec="milliseconds"),
+        "begin_mono_ns": observation.interval.begin_ns,
+        "end_mono_ns": observation.interval.end_ns,
         "interval_s": seconds,
-        "ops": {name: _op(seen.interval.ops.get(name) or _IDLE, seconds) for name in OPS},
-        "trust": _trust(seen.trust),
-        "in_flight_at_start": seen.in_flight_at_start,
-        "unexplained": seen.unexplained,
-        "lacks": list(seen.lacks),
-        "blind": seen.blind,
-        "waf": None if seen.live is None else _live(seen.live),
-        "discards": None if seen.discards is None else asdict(seen.discards),
-        "arrival": _arrival(seen.arrival) if seen.arrival else None,
-        "leaving": _leaving(seen.leaving) if seen.leaving else None,
+        "ops": {name: _op(observation.interval.ops.get(name) or _IDLE, seconds) for name in OPS},
+        "trust": _trust(observation.trust),
+        "in_flight_at_start": observation.in_flight_at_start,
+        "unexplained": observation.unexplained,
+        "lacks": list(observation.lacks),
+        "blind": observation.blind,
+        "waf": None if observation.live is None else _live(observation.live),
+        "discards": None if observation.discards is None else asdict(observation.discards),
+        "arrival": _arrival(observation.arrival) if observation.arrival else None,
+        "leaving": _leaving(observation.leaving) if observation.leaving else None,
     }
 
 

@@ -105,29 +105,29 @@ def trust_lines(trust: Trust, in_flight_at_start: int) -> list[str]:
 def live_line(live: Live) -> str:
     """Write amplification and NAND writes as one line."""
     if live.waf is None or live.waf_error is None:
-        told = f"WAF none: {live.reason}"
+        text = f"WAF none: {live.reason}"
     else:
-        told = f"WAF {units.with_error(live.waf, live.waf_error)} over {live.window_s:.0f} s"
+        text = f"WAF {units.with_error(live.waf, live.waf_error)} over {live.window_s:.0f} s"
     if live.nand_bytes_per_s is not None and live.nand_error_bytes_per_s is not None:
         rate, error = (units.megabytes(n) for n in (live.nand_bytes_per_s, live.nand_error_bytes_per_s))
-        told += f", NAND {rate} ± {error} MB/s"
-    return told
+        text += f", NAND {rate} ± {error} MB/s"
+    return text
 
 
-def discard_lines(found: Discards) -> list[str]:
+def discard_lines(discards: Discards) -> list[str]:
     """Who discarded, how it was split and what waited; nothing when there was nothing."""
     lines = []
-    if found.bios:
-        whole = "-" if found.whole_ratio is None else f"{found.whole_ratio * 100:.1f} %"
+    if discards.bios:
+        whole = "-" if discards.whole_ratio is None else f"{discards.whole_ratio * 100:.1f} %"
         split = "no requests"
         # All of them may have been taken back by the driver: no ratio of nothing.
-        if found.split_ratio and found.requests:
-            split = f"{found.requests} requests (x{found.split_ratio:.2f}), {found.ranges} ranges"
+        if discards.split_ratio and discards.requests:
+            split = f"{discards.requests} requests (x{discards.split_ratio:.2f}), {discards.ranges} ranges"
         lines.append(
-            f"discards: {found.bios} sent, {split}, {whole} in whole granules, "
-            f"mean {units.duration(found.mean_ns)}"
+            f"discards: {discards.bios} sent, {split}, {whole} in whole granules, "
+            f"mean {units.duration(discards.mean_ns)}"
         )
-    for sender in found.senders:
+    for sender in discards.senders:
         sizes = f"{units.size(sender.min_bytes)} to {units.size(sender.max_bytes)}"
         below = f", {sender.below_granule} below a granule" if sender.below_granule else ""
         name = units.printable(
@@ -136,22 +136,26 @@ def discard_lines(found: Discards) -> list[str]:
         lines.append(
             f"  {name}: {sender.count} x {sender.op}, {units.capacity(sender.bytes)}, {sizes}{below}"
         )
-    for waited in found.stalled:
+    for waited in discards.stalled:
         lines.append(
             f"  behind discards: {waited.count} {waited.op}s, mean {units.duration(waited.mean_ns)}, "
             f"max so far {units.duration(waited.max_ns)}"
         )
-    if found.lost:
-        lines.append(f"  ! {found.lost} events of discards found no room and are in none of these figures")
-    if found.unseen:
-        lines.append(f"  ! the kernel counted {found.unseen:+} discards beside these")
+    if discards.lost:
+        lines.append(f"  ! {discards.lost} events of discards found no room and are in none of these figures")
+    if discards.unseen:
+        lines.append(f"  ! the kernel counted {discards.unseen:+} discards beside these")
     return lines
 
 
-def _stay(seen: Observation) -> str:
+def _stay(observation: Observation) -> str:
     """When a disk came and left, where it was not there all the time."""
-    came = f", since {seen.arrival.at.astimezone():%H:%M:%S}" if seen.arrival else ""
-    left = f", until {seen.leaving.at.astimezone():%H:%M:%S} ({seen.leaving.why})" if seen.leaving else ""
+    came = f", since {observation.arrival.at.astimezone():%H:%M:%S}" if observation.arrival else ""
+    left = (
+        f", until {observation.leaving.at.astimezone():%H:%M:%S} ({observation.leaving.why})"
+        if observation.leaving
+        else ""
+    )
     return came + left
 
 
@@ -194,53 +198,57 @@ class Lines:
         if lines:
             self._writer.lines(lines)
 
-    def _table(self, seen: Observation) -> None:
-        for name, op in seen.interval.ops.items():
-            self._print(_row(name, op, seen.interval.seconds))
+    def _table(self, observation: Observation) -> None:
+        for name, op in observation.interval.ops.items():
+            self._print(_row(name, op, observation.interval.seconds))
             queue = _queue_row(op)
             if queue:
                 self._print(queue)
 
-    def _time(self, seen: Observation) -> str:
+    def _time(self, observation: Observation) -> str:
         """When it ended, to the millisecond where several end in a second, and how long it was if shorter."""
-        at, seconds = seen.at.astimezone(), seen.interval.seconds
+        at, seconds = observation.at.astimezone(), observation.interval.seconds
         time = at.isoformat(timespec="milliseconds")[11:23] if 0 < self._every_s < 1 else f"{at:%H:%M:%S}"
         return f"{time} ({seconds:.3f} s)" if seconds < _SHORTER * self._every_s else time
 
-    def _interval(self, seen: Observation) -> None:
-        time = self._time(seen)
-        lost = "; ".join(seen.unexplained)
-        mark = _stay(seen) + (f"  ! {lost}" if lost else "")
-        if not seen.interval.ops:
-            self._print(f"{time} {seen.label}: idle" + (mark if seen.arrival or seen.leaving else ""))
-            self._live(seen)
+    def _interval(self, observation: Observation) -> None:
+        time = self._time(observation)
+        lost = "; ".join(observation.unexplained)
+        mark = _stay(observation) + (f"  ! {lost}" if lost else "")
+        if not observation.interval.ops:
+            self._print(
+                f"{time} {observation.label}: idle"
+                + (mark if observation.arrival or observation.leaving else "")
+            )
+            self._live(observation)
             return
         if self._since_header >= REPEAT_HEADER:
             self._print(HEADER)
             self._since_header = 0
-        self._since_header += len(seen.interval.ops)
-        self._print(f"{time} {seen.label}{mark}")
-        self._table(seen)
-        self._discards(seen)
-        self._live(seen)
+        self._since_header += len(observation.interval.ops)
+        self._print(f"{time} {observation.label}{mark}")
+        self._table(observation)
+        self._discards(observation)
+        self._live(observation)
 
-    def _discards(self, seen: Observation) -> None:
-        for line in discard_lines(seen.discards) if seen.discards else []:
+    def _discards(self, observation: Observation) -> None:
+        for line in discard_lines(observation.discards) if observation.discards else []:
             self._print(line)
 
-    def _live(self, seen: Observation) -> None:
+    def _live(self, observation: Observation) -> None:
         """A line when the drive's counters have been looked at since the last one."""
-        if seen.live and self._looked.get(seen.device) != seen.live.mono_ns:
-            self._looked[seen.device] = seen.live.mono_ns
-            self._print(f"{seen.device}: {live_line(seen.live)}")
+        if observation.live and self._looked.get(observation.device) != observation.live.mono_ns:
+            self._looked[observation.device] = observation.live.mono_ns
+            self._print(f"{observation.device}: {live_line(observation.live)}")
 
-    def _summary(self, seen: Observation) -> None:
+    def _summary(self, observation: Observation) -> None:
         self._print()
-        self._print(f"== {seen.label}, {seen.level}, {seen.interval.seconds:.1f} s{_stay(seen)}")
-        if seen.interval.ops:
+        seconds = observation.interval.seconds
+        self._print(f"== {observation.label}, {observation.level}, {seconds:.1f} s{_stay(observation)}")
+        if observation.interval.ops:
             self._print(HEADER)
-            self._table(seen)
-            for name, op in seen.interval.ops.items():
+            self._table(observation)
+            for name, op in observation.interval.ops.items():
                 for line in _histogram(name, "latency", op.latency.histogram):
                     self._print(line)
                 if op.queue:
@@ -251,14 +259,14 @@ class Lines:
             self._print()
         else:
             self._print("no I/O")
-        self._discards(seen)
-        if seen.live:
-            self._print(f"{live_line(seen.live)}")
-            if seen.live.source:
-                self._print(f"  by {seen.live.source}")
-        for line in trust_lines(seen.trust, seen.in_flight_at_start):
+        self._discards(observation)
+        if observation.live:
+            self._print(f"{live_line(observation.live)}")
+            if observation.live.source:
+                self._print(f"  by {observation.live.source}")
+        for line in trust_lines(observation.trust, observation.in_flight_at_start):
             self._print(line)
-        if seen.blind:
-            self._print(f"  {seen.blind}")
-        for line in seen.unexplained:
+        if observation.blind:
+            self._print(f"  {observation.blind}")
+        for line in observation.unexplained:
             self._print(f"  UNEXPLAINED: {line}")

@@ -42,25 +42,25 @@ def _row(row: Row) -> str:
     ).rstrip()
 
 
-def _reason(reason: Reason, told: set[str]) -> Iterator[str]:
+def _reason(reason: Reason, shown: set[str]) -> Iterator[str]:
     """A remedy that was told before is not told again."""
     lost = "" if reason.lost_bytes is None else f" ({reason.lost_bytes:,} B)"
     yield f"    {reason.code}{lost}: {reason.cause.title}"
     yield f"      seen: {units.printable(reason.observed)}"
-    if reason.cause.effect is not Effect.HARMLESS and reason.remedy not in told:
-        told.add(reason.remedy)
+    if reason.cause.effect is not Effect.HARMLESS and reason.remedy not in shown:
+        shown.add(reason.remedy)
         yield f"      do: {units.printable(reason.remedy)}"
 
 
-def _messages(audit: Audit, device: str, told: set[str]) -> Iterator[str]:
+def _messages(audit: Audit, device: str, shown: set[str]) -> Iterator[str]:
     """What the kernel said of a device meanwhile. The rest follows at the end."""
     for line in of_device(audit.evidence.log.lines, device):
-        if line not in told:
-            told.add(line)
+        if line not in shown:
+            shown.add(line)
             yield f"      kernel: {units.printable(line)}"
 
 
-def _rows(audit: Audit, told: set[str]) -> Iterator[str]:
+def _rows(audit: Audit, shown: set[str]) -> Iterator[str]:
     yield _HEADER
     for row in audit.rows:
         yield _row(row)
@@ -69,9 +69,9 @@ def _rows(audit: Audit, told: set[str]) -> Iterator[str]:
         if row.commands:
             yield "    told: " + "; ".join(str(command) for command in row.commands)
         for reason in row.reasons:
-            yield from _reason(reason, told)
+            yield from _reason(reason, shown)
         if row.reasons or row.errors:
-            yield from _messages(audit, row.device, told)
+            yield from _messages(audit, row.device, shown)
         if row.unexplained_bytes:
             yield f"    UNEXPLAINED: {row.unexplained_bytes:,} B are lost here and we do not know why"
         if row.unknown:
@@ -81,36 +81,37 @@ def _rows(audit: Audit, told: set[str]) -> Iterator[str]:
 def _origins(audit: Audit) -> Iterator[str]:
     """Who discarded, most bytes first."""
     names = {layer.device[:16] for layer in audit.evidence.before.layers}
-    found = [origin for origin in audit.evidence.trace.origins if origin.disk in names]
-    for each in sorted(found, key=lambda origin: -origin.bytes):
+    origins = [origin for origin in audit.evidence.trace.origins if origin.disk in names]
+    for sender in sorted(origins, key=lambda origin: -origin.bytes):
         yield (
-            f"    by {units.printable(each.comm)} (cgroup {each.cgroup}) on {each.disk}: {each.count} x "
-            f"{each.op}, {each.bytes:,} B in pieces of {each.min_bytes:,} to {each.max_bytes:,} B"
+            f"    by {units.printable(sender.comm)} (cgroup {sender.cgroup}) on {sender.disk}: "
+            f"{sender.count} x {sender.op}, {sender.bytes:,} B in pieces of {sender.min_bytes:,} to "
+            f"{sender.max_bytes:,} B"
         )
 
 
 def _device_side(audit: Audit) -> Iterator[str]:
     """What the drive itself shows: sentinels read back, and its own count of what it holds."""
-    found = audit.evidence.read_back
-    if found:
-        parts = [f"{count:,} B {name}" for name, count in found.bytes.items() if count]
-        yield "  read back: " + (", ".join(parts) or f"nothing, {found.reason}")
-        for note in found.notes:
+    answer = audit.evidence.read_back
+    if answer:
+        parts = [f"{count:,} B {name}" for name, count in answer.bytes.items() if count]
+        yield "  read back: " + (", ".join(parts) or f"nothing, {answer.reason}")
+        for note in answer.notes:
             yield f"    left out: {units.printable(note)}"
-        for device, map_ in found.maps.items():
+        for device, map_ in answer.maps.items():
             yield f"  sentinels in the map of {device} (SCSI GET LBA STATUS): {_map(map_)}"
-    for device, held in audit.evidence.held.items():
-        yield f"  in use by the count of {device}: {held.before:,} B before, {held.after:,} B after"
-    for each in audit.evidence.told:
-        account = each.account
-        yield f"  counted by {account.device}, {units.printable(account.source)}: {each.bearing.value}"
-        yield f"    {each.words}"
+    for device, in_use in audit.evidence.held.items():
+        yield f"  in use by the count of {device}: {in_use.before:,} B before, {in_use.after:,} B after"
+    for witness in audit.evidence.told:
+        account = witness.account
+        yield f"  counted by {account.device}, {units.printable(account.source)}: {witness.bearing.value}"
+        yield f"    {witness.words}"
 
 
-def _map(found: SentinelMap) -> str:
-    if found.reason:
-        return f"tells nothing, {found.reason}"
-    return f"{found.before_bytes:,} B before, {found.after_bytes:,} B after"
+def _map(blocks: SentinelMap) -> str:
+    if blocks.reason:
+        return f"tells nothing, {blocks.reason}"
+    return f"{blocks.before_bytes:,} B before, {blocks.after_bytes:,} B after"
 
 
 def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
@@ -127,18 +128,18 @@ def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
     yield f"  reached: {audit.reached_bytes:,} B completed in whole granules"
     yield from _device_side(audit)
     yield ""
-    told: set[str] = set()
-    yield from _rows(audit, told)
+    shown: set[str] = set()
+    yield from _rows(audit, shown)
     yield ""
     if not asked:
         yield from _origins(audit)
     for reason in audit.reasons:
-        yield from _reason(reason, told)
+        yield from _reason(reason, shown)
     for change in audit.changes:
         if change.fact not in ("mapped_bytes", "used_chunks"):
             yield f"    changed: {change.device} {change.fact}: {change.before} -> {change.after}"
     for line in audit.evidence.log.lines:
-        if line not in told:
+        if line not in shown:
             yield f"    kernel: {units.printable(line)}"
     if audit.evidence.log.unknown:
         yield f"    note: no messages of the kernel: {units.printable(audit.evidence.log.unknown)}"
@@ -175,22 +176,22 @@ def _row_document(row: Row) -> dict[str, Any]:
     }
 
 
-def _read_back(found: ReadBack | None) -> dict[str, Any] | None:
-    if found is None:
+def _read_back(answer: ReadBack | None) -> dict[str, Any] | None:
+    if answer is None:
         return None
     return {
-        "bytes": dict(found.bytes),
-        "reason": found.reason,
-        "notes": list(found.notes),
+        "bytes": dict(answer.bytes),
+        "reason": answer.reason,
+        "notes": list(answer.notes),
         "maps": {
-            name: asdict(each) | {"reason": each.reason, "gone_bytes": each.gone_bytes}
-            for name, each in found.maps.items()
+            name: asdict(blocks) | {"reason": blocks.reason, "gone_bytes": blocks.gone_bytes}
+            for name, blocks in answer.maps.items()
         },
     }
 
 
-def _counter(told: Told) -> dict[str, Any]:
-    account = told.account
+def _counter(witness: Told) -> dict[str, Any]:
+    account = witness.account
     return {
         "device": account.device,
         "source": account.source,
@@ -199,24 +200,24 @@ def _counter(told: Told) -> dict[str, Any]:
         "before": account.before,
         "after": account.after,
         "moved": account.moved,
-        "bearing": told.bearing.value,
-        "words": told.words,
+        "bearing": witness.bearing.value,
+        "words": witness.words,
     }
 
 
-def _origin(each: Origin) -> dict[str, Any]:
+def _origin(origin: Origin) -> dict[str, Any]:
     return {
-        "comm": each.comm,
-        "cgroup": each.cgroup,
-        "device": each.disk,
-        "dev": each.dev,
-        "op": each.op,
-        "kernel_thread": each.who is Who.KERNEL,
-        "count": each.count,
-        "bytes": each.bytes,
-        "min_bytes": each.min_bytes,
-        "max_bytes": each.max_bytes,
-        "below_granule": each.below_granule,
+        "comm": origin.comm,
+        "cgroup": origin.cgroup,
+        "device": origin.disk,
+        "dev": origin.dev,
+        "op": origin.op,
+        "kernel_thread": origin.who is Who.KERNEL,
+        "count": origin.count,
+        "bytes": origin.bytes,
+        "min_bytes": origin.min_bytes,
+        "max_bytes": origin.max_bytes,
+        "below_granule": origin.below_granule,
     }
 
 
@@ -235,8 +236,8 @@ def _evidence(evidence: AuditEvidence) -> dict[str, Any]:
     return {
         "settled": evidence.settled,
         "read_back": _read_back(evidence.read_back),
-        "held_bytes": {name: asdict(held) for name, held in evidence.held.items()},
-        "counters": [_counter(each) for each in evidence.told],
+        "held_bytes": {name: asdict(in_use) for name, in_use in evidence.held.items()},
+        "counters": [_counter(witness) for witness in evidence.told],
         "trace": _trace(evidence.trace),
         "origins": [_origin(origin) for origin in evidence.trace.origins if origin.disk in disks],
         "kernel_log": list(evidence.log.lines),

@@ -34,18 +34,18 @@ def document(checked: Checked) -> dict[str, Any]:
         "mount": filesystem.point if filesystem else None,
         "device": checked.stack.layers[0].device if checked.stack.layers else None,
         **checked.forecast.document(),
-        "schedule_reasons": [each.document() for each in checked.schedule],
+        "schedule_reasons": [problem.document() for problem in checked.schedule],
         **layers.document(checked.stack),
     }
 
 
 def schedule_document(schedule: Schedule) -> dict[str, Any]:
     """What starts fstrim, as JSON."""
-    found = asdict(schedule)
-    del found["fstab"]
+    timetable = asdict(schedule)
+    del timetable["fstab"]
     for key in ("last", "next"):
-        found[key] = found[key].isoformat() if found[key] else None
-    return found | {"runs": schedule.runs}
+        timetable[key] = timetable[key].isoformat() if timetable[key] else None
+    return timetable | {"runs": schedule.runs}
 
 
 def _wrapped(label: str, text: str, indent: int = 2) -> list[str]:
@@ -59,22 +59,22 @@ def _bytes(n_bytes: int) -> str:
 
 def headline(checked: Checked) -> str:
     """What it is, and what will become of a trim."""
-    stack, found = checked.stack, checked.forecast
+    stack, forecast = checked.stack, checked.forecast
     tops = "+".join(top.device for top in stack.tops()) or "no block device"
     filesystem = stack.filesystem
     name = f"{filesystem.point}  {filesystem.kind} on {tops}" if filesystem else tops
     leaves = " and ".join(dict.fromkeys(leaf.device for leaf in stack.leaves())) or "no disk"
-    if found.outlook is Outlook.NOTHING and not found.stopped_at:
+    if forecast.outlook is Outlook.NOTHING and not forecast.stopped_at:
         return f"{name}: NOTHING gets through, every free extent is too short"
-    if found.outlook is Outlook.NOTHING:
-        return f"{name}: NOTHING gets through, {found.stopped_at} stops it"
-    if found.outlook is Outlook.PART and all(layer.limits.offered for layer in stack.layers):
+    if forecast.outlook is Outlook.NOTHING:
+        return f"{name}: NOTHING gets through, {forecast.stopped_at} stops it"
+    if forecast.outlook is Outlook.PART and all(layer.limits.offered for layer in stack.layers):
         return f"{name}: gets through to {leaves}, and PART of it is freed: whole units only"
-    if found.outlook is Outlook.PART:
+    if forecast.outlook is Outlook.PART:
         return f"{name}: PART of a trim gets through"
-    if found.outlook is Outlook.UNKNOWN:
+    if forecast.outlook is Outlook.UNKNOWN:
         return f"{name}: cannot be told"
-    hidden = any(each.cause.effect is Effect.HIDES for each in found.reasons)
+    hidden = any(problem.cause.effect is Effect.HIDES for problem in forecast.reasons)
     return f"{name}: gets through to {leaves}" + (", as far as this host can tell" if hidden else "")
 
 
@@ -104,11 +104,11 @@ def _online(stack: Stack) -> list[str]:
     return _wrapped("online", f"mounted with {chosen}: it discards what it frees as well") if chosen else []
 
 
-def _space(found: Forecast) -> Iterator[str]:
-    if found.outlook is Outlook.NOTHING:
+def _space(forecast: Forecast) -> Iterator[str]:
+    if forecast.outlook is Outlook.NOTHING:
         return
-    if found.runs:
-        for run in found.runs:
+    if forecast.runs:
+        for run in forecast.runs:
             yield from _wrapped("free", f"{_bytes(run.free_bytes)} in {run.extents} extents on {run.device}")
             if run.below_minimum_bytes:
                 short = f"{_bytes(run.below_minimum_bytes)}: extents below {units.size(run.minimum_bytes)}"
@@ -117,49 +117,49 @@ def _space(found: Forecast) -> Iterator[str]:
                 lost = f"{_bytes(run.rounded_bytes)}: ends outside units of {units.size(run.granule_bytes)}"
                 yield from _wrapped("rounded", lost)
             yield from _wrapped("expected", _bytes(run.expected_bytes))
-        for note in found.notes:
+        for note in forecast.notes:
             yield from _wrapped("", note)
         return
-    if found.free_bytes is not None:
-        yield from _wrapped("free", f"{_bytes(found.free_bytes)}, where: unknown")
-    if found.why_no_runs:
-        yield from _wrapped("dry run", f"none: {found.why_no_runs}")
+    if forecast.free_bytes is not None:
+        yield from _wrapped("free", f"{_bytes(forecast.free_bytes)}, where: unknown")
+    if forecast.why_no_runs:
+        yield from _wrapped("dry run", f"none: {forecast.why_no_runs}")
 
 
-def _matters(each: Reason, found: Forecast) -> bool:
+def _matters(problem: Reason, forecast: Forecast) -> bool:
     """Whether somebody should do something about it: not for a loss below a hundredth of the free space."""
-    lost, free = each.lost_bytes, sum(run.free_bytes for run in found.runs)
-    small = lost is not None and bool(found.runs) and lost * 100 < free
-    return each.cause.effect is not Effect.HARMLESS and not small
+    lost, free = problem.lost_bytes, sum(run.free_bytes for run in forecast.runs)
+    small = lost is not None and bool(forecast.runs) and lost * 100 < free
+    return problem.cause.effect is not Effect.HARMLESS and not small
 
 
-def _reason(each: Reason, *, full: bool) -> Iterator[str]:
-    yield from _wrapped(each.cause.effect.value, f"{each.cause.title} [{each.code}]")
-    yield from _wrapped("", f"seen: {each.observed}")
+def _reason(problem: Reason, *, full: bool) -> Iterator[str]:
+    yield from _wrapped(problem.cause.effect.value, f"{problem.cause.title} [{problem.code}]")
+    yield from _wrapped("", f"seen: {problem.observed}")
     if full:
-        yield from _wrapped("", f"do: {each.remedy}")
-        if each.cause.caveat:
-            yield from _wrapped("", f"note: {each.cause.caveat}")
+        yield from _wrapped("", f"do: {problem.remedy}")
+        if problem.cause.caveat:
+            yield from _wrapped("", f"note: {problem.cause.caveat}")
 
 
 def lines(checked: Checked) -> list[str]:
     """One check in full, at most 80 columns where names allow it."""
-    found = folded(headline(checked), indent=4)
+    rows = folded(headline(checked), indent=4)
     for layer in checked.stack.layers:
-        found += _layer(layer)
-    found += _online(checked.stack)
-    found += _space(checked.forecast)
+        rows += _layer(layer)
+    rows += _online(checked.stack)
+    rows += _space(checked.forecast)
     # That nothing starts fstrim at all is said once, at the end.
-    here = [each for each in checked.schedule if each.code != "timer-off"]
+    here = [problem for problem in checked.schedule if problem.code != "timer-off"]
     # Where nothing arrives, it does not matter what would be hidden.
     lost = checked.forecast.outlook is Outlook.NOTHING
-    for each in (*checked.forecast.reasons, *here):
-        if lost and each.cause.effect is Effect.HIDES:
+    for problem in (*checked.forecast.reasons, *here):
+        if lost and problem.cause.effect is Effect.HIDES:
             continue
-        found += _reason(each, full=_matters(each, checked.forecast))
+        rows += _reason(problem, full=_matters(problem, checked.forecast))
     for doubt in checked.forecast.unknowable:
-        found += _wrapped("unknown", doubt)
-    return found
+        rows += _wrapped("unknown", doubt)
+    return rows
 
 
 def schedule_lines(schedule: Schedule) -> list[str]:
@@ -173,13 +173,13 @@ def schedule_lines(schedule: Schedule) -> list[str]:
             words += f"; it runs {' '.join(schedule.arguments)}"
     if schedule.container:
         words += f"; this system is marked as a container ({schedule.container}), where the timer is skipped"
-    found = _wrapped("fstrim.timer", words, indent=0)
+    rows = _wrapped("fstrim.timer", words, indent=0)
     if schedule.runs is False and not schedule.cron:
         off = reason("timer-off", "fstrim.timer", words)
-        found += _wrapped("", f"do: {off.remedy}", indent=0)
+        rows += _wrapped("", f"do: {off.remedy}", indent=0)
     for file in schedule.cron:
-        found += _wrapped("cron", f"{file} calls fstrim", indent=0)
-    return found
+        rows += _wrapped("cron", f"{file} calls fstrim", indent=0)
+    return rows
 
 
 def _when(at: object, otherwise: str) -> str:

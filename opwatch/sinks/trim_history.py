@@ -58,39 +58,39 @@ def _look_document(look: Look) -> dict[str, Any]:
     }
 
 
-def _recorded_lines(found: Recorded) -> Iterator[str]:
-    yield f"{found.device}, {found.seconds:.1f} s recorded into {found.file}"
-    yield from row("at start", found.kept)
+def _recorded_lines(recorded: Recorded) -> Iterator[str]:
+    yield f"{recorded.device}, {recorded.seconds:.1f} s recorded into {recorded.file}"
+    yield from row("at start", recorded.kept)
     for name in ("written", "trimmed", "unknown"):
-        size = getattr(found, f"{name}_bytes")
-        share = 100 * size / found.size_bytes if found.size_bytes else 0.0
+        size = getattr(recorded, f"{name}_bytes")
+        share = 100 * size / recorded.size_bytes if recorded.size_bytes else 0.0
         yield from row(name, f"{units.capacity(size)}, {share:.2f} % of the disk")
-    yield from row("extents", str(found.extents))
-    forgotten = found.look.forgotten
+    yield from row("extents", str(recorded.extents))
+    forgotten = recorded.look.forgotten
     for why, count in forgotten.items():
         yield from row("forgotten", f"{'once' if count == 1 else f'{count} times'}: {why}")
-    slack = (found.look.written_slack, found.look.discarded_slack)
+    slack = (recorded.look.written_slack, recorded.look.discarded_slack)
     if slack == (0, 0):
         since = "since the last time, " if forgotten else ""
         yield from row("proof", f"{since}the kernel counted what was recorded, to the sector")
     else:
-        shown = ["unknown" if each is None else f"{each * 512} bytes" for each in slack]
+        shown = ["unknown" if sectors is None else f"{sectors * 512} bytes" for sectors in slack]
         yield from row("proof", f"could have been missed unnoticed: writes {shown[0]}, discards {shown[1]}")
-    if found.missed_runs:
-        yield from row("skipped", f"{found.missed_runs} events of all disks, by the kernel")
-    if found.blind:
-        yield from row("note", found.blind)
+    if recorded.missed_runs:
+        yield from row("skipped", f"{recorded.missed_runs} events of all disks, by the kernel")
+    if recorded.blind:
+        yield from row("note", recorded.blind)
 
 
-def write_recorded(found: Recorded, out: TextIO, *, as_json: bool) -> None:
+def write_recorded(recorded: Recorded, out: TextIO, *, as_json: bool) -> None:
     if as_json:
-        text = asdict(found)
+        text = asdict(recorded)
         del text["look"]
-        slack = (found.look.written_slack, found.look.discarded_slack)
-        text["complete"] = not found.look.forgotten and slack == (0, 0)
-        Writer(out).json({"schema": SCHEMA, **text, **_look_document(found.look)}, indent=2)
+        slack = (recorded.look.written_slack, recorded.look.discarded_slack)
+        text["complete"] = not recorded.look.forgotten and slack == (0, 0)
+        Writer(out).json({"schema": SCHEMA, **text, **_look_document(recorded.look)}, indent=2)
         return
-    Writer(out).lines(_recorded_lines(found))
+    Writer(out).lines(_recorded_lines(recorded))
 
 
 class ShownHistory(Protocol):
@@ -141,19 +141,19 @@ class HistoryReport:
 
 
 def _part_document(part: ShownPart) -> dict[str, Any]:
-    found = part.remembered
+    history = part.remembered
     return {
         "device": part.landing.device,
         "stopped": part.landing.stopped,
         "free_bytes": part.landing.extents.total,
         "free_extents": len(part.landing.extents),
-        "stale_bytes": part.held_bytes if found else None,
+        "stale_bytes": part.held_bytes if history else None,
         "unknown_bytes": part.unknown_bytes,
         "granule_bytes": part.granule_bytes,
         "untrimmable_bytes": part.untrimmable_bytes,
-        "history": str(found.file) if found else None,
-        "doubts": list(found.doubts) if found else ["no history of this disk was given"],
-    } | (_look_document(found.look) if found else {})
+        "history": str(history.file) if history else None,
+        "doubts": list(history.doubts) if history else ["no history of this disk was given"],
+    } | (_look_document(history.look) if history else {})
 
 
 def history_document(report: HistoryReport) -> dict[str, Any]:
@@ -179,13 +179,15 @@ def _share(part: float, whole: int) -> str:
 
 
 def _part_rows(part: ShownPart) -> Iterator[str]:
-    found = part.remembered
+    history = part.remembered
     where = part.landing.device
-    if found is None:
+    if history is None:
         yield from row("disk", f"{where}: no history of it was given")
     else:
-        yield from row("disk", f"{where}, recorded since {_moment(found.look.since_wall_ns)} ({found.file})")
-        for words in found.doubts:
+        yield from row(
+            "disk", f"{where}, recorded since {_moment(history.look.since_wall_ns)} ({history.file})"
+        )
+        for words in history.doubts:
             yield from row("", words)
     if part.landing.stopped:
         yield from row("", part.landing.stopped)
@@ -194,21 +196,21 @@ def _part_rows(part: ShownPart) -> Iterator[str]:
 
 def history_lines(report: HistoryReport) -> list[str]:
     """The report in 80 columns."""
-    found = heading(report.subject, report.filesystem)
+    rows = heading(report.subject, report.filesystem)
     extents = sum(len(part.landing.extents) for part in report.parts)
-    found += row("free", f"{units.capacity(report.free_bytes)} in {extents} extents")
+    rows += row("free", f"{units.capacity(report.free_bytes)} in {extents} extents")
     low, high = (round(edge) for edge in (report.stale.low, report.stale.high))
     if report.unknown_bytes:
-        found += row("stale", f"{units.capacity(low)} to {units.capacity(high)}")
-        found += row(
+        rows += row("stale", f"{units.capacity(low)} to {units.capacity(high)}")
+        rows += row(
             "unknown", f"{units.capacity(report.unknown_bytes)}, {_share(high - low, report.free_bytes)}"
         )
-        found += row("", "a trim of it while its disk is recorded makes it known")
+        rows += row("", "a trim of it while its disk is recorded makes it known")
     else:
-        found += row("stale", f"{units.capacity(low)}, {_share(low, report.free_bytes)}; exact: {low} bytes")
+        rows += row("stale", f"{units.capacity(low)}, {_share(low, report.free_bytes)}; exact: {low} bytes")
     for part in report.parts:
-        found += _part_rows(part)
-    found += spare_rows(report.spare, report.spare_reason, report.physical_source)
+        rows += _part_rows(part)
+    rows += spare_rows(report.spare, report.spare_reason, report.physical_source)
     for note in report.notes:
-        found += row("note", note)
-    return found
+        rows += row("note", note)
+    return rows

@@ -62,17 +62,17 @@ class StaleReport:
     notes: tuple[str, ...]
 
 
-def bounds(found: Bounds | None) -> dict[str, float | None] | None:
+def bounds(limits: Bounds | None) -> dict[str, float | None] | None:
     """As JSON has them."""
-    return None if found is None else asdict(found)
+    return None if limits is None else asdict(limits)
 
 
-def in_bytes(found: Bounds | None) -> dict[str, int | None] | None:
+def in_bytes(limits: Bounds | None) -> dict[str, int | None] | None:
     """The same in whole bytes."""
-    if found is None:
+    if limits is None:
         return None
-    value = None if found.value is None else round(found.value)
-    return {"value": value, "low": round(found.low), "high": round(found.high)}
+    value = None if limits.value is None else round(limits.value)
+    return {"value": value, "low": round(limits.low), "high": round(limits.high)}
 
 
 def _drive_document(drive: ShownDrive) -> dict[str, Any]:
@@ -97,8 +97,8 @@ def spare_document(spare: Spare | None, reason: str | None, source: str | None) 
         "op_counts": spare.counts if spare else None,
         "op_of_user_ratio": bounds(spare.op) if spare else None,
         "op_of_user_trimmed_ratio": bounds(spare.op_trimmed) if spare else None,
-        "waf": {name: bounds(each) for name, each in spare.waf.items()} if spare else None,
-        "waf_trimmed": {name: bounds(each) for name, each in spare.waf_trimmed.items()} if spare else None,
+        "waf": {name: bounds(ratio) for name, ratio in spare.waf.items()} if spare else None,
+        "waf_trimmed": {name: bounds(ratio) for name, ratio in spare.waf_trimmed.items()} if spare else None,
     }
 
 
@@ -149,23 +149,23 @@ def heading(subject: str, filesystem: str | None) -> list[str]:
     return [first.strip(), *others]
 
 
-def untrimmable_rows(found: Free) -> Iterator[str]:
+def untrimmable_rows(space: Free) -> Iterator[str]:
     """What no trim gives up, if there is any of it."""
-    if found.untrimmable_bytes:
-        size, granule = units.capacity(found.untrimmable_bytes), units.size(found.granule_bytes)
+    if space.untrimmable_bytes:
+        size, granule = units.capacity(space.untrimmable_bytes), units.size(space.granule_bytes)
         yield from row(
             "", f"{size} are free in pieces smaller than its granule of {granule}: no trim frees them"
         )
 
 
-def _between(found: Bounds, shown: str, scale: float = 1.0) -> str:
+def _between(limits: Bounds, shown: str, scale: float = 1.0) -> str:
     """12.3 (11.9 to 12.8); the bounds alone where nothing else is known, one figure where they agree."""
-    low, high = (format(edge * scale, shown) for edge in (found.low, found.high))
+    low, high = (format(edge * scale, shown) for edge in (limits.low, limits.high))
     if low == high:
         return low
-    if found.value is None:
+    if limits.value is None:
         return f"{low} to {high}"
-    return f"{format(found.value * scale, shown)} ({low} to {high})"
+    return f"{format(limits.value * scale, shown)} ({low} to {high})"
 
 
 def _stale_rows(report: StaleReport) -> Iterator[str]:
@@ -215,27 +215,27 @@ def _drive_rows(drive: ShownDrive) -> Iterator[str]:
 
 def lines(report: StaleReport) -> list[str]:
     """The report in 80 columns."""
-    found = heading(report.subject, report.filesystem)
+    rows = heading(report.subject, report.filesystem)
     extents = sum(len(drive.landing.extents) for drive in report.drives)
-    found += row("free", f"{units.capacity(report.free_bytes)} in {extents} extents")
-    found += _stale_rows(report)
+    rows += row("free", f"{units.capacity(report.free_bytes)} in {extents} extents")
+    rows += _stale_rows(report)
     sampled = (
         f"{report.share.samples} blocks of {report.unit_bytes} bytes, of which {report.share.held} hold data"
     )
     extra = f"; {report.taken} came into use meanwhile" if report.taken else ""
     extra += f"; {report.unreadable} could not be read" if report.unreadable else ""
-    found += row("sample", f"{sampled}{extra}; {report.seconds:.1f} s, seed {report.seed}")
+    rows += row("sample", f"{sampled}{extra}; {report.seconds:.1f} s, seed {report.seed}")
     for drive in report.drives:
-        found += _drive_rows(drive)
+        rows += _drive_rows(drive)
     if report.count:
-        held = units.capacity(report.count.after_bytes)
-        found += row("NUSE", f"the drive counts {held} as in use; {report.count.words}")
+        in_use = units.capacity(report.count.after_bytes)
+        rows += row("NUSE", f"the drive counts {in_use} as in use; {report.count.words}")
     if report.mapped:
-        told = f"the drive holds {units.capacity(report.mapped.held_bytes)} of the free space by its own map"
+        words = f"the drive holds {units.capacity(report.mapped.held_bytes)} of the free space by its own map"
         if not report.mapped.follows:
-            told += ", which did not follow a sentinel and tells nothing"
-        found += row("LBA status", told)
-    found += spare_rows(report.spare, report.spare_reason, report.physical_source)
+            words += ", which did not follow a sentinel and tells nothing"
+        rows += row("LBA status", words)
+    rows += spare_rows(report.spare, report.spare_reason, report.physical_source)
     for note in report.notes:
-        found += row("note", note)
-    return found
+        rows += row("note", note)
+    return rows

@@ -163,14 +163,14 @@ def _side_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
             yield "host", f"{units.capacity(written)} by the kernel's count"
         return
     host = stretch.host
-    told = f"{_bytes(host.span)} by {host.source}"
+    words = f"{_bytes(host.span)} by {host.source}"
     if host.agrees and host.firmware_source != host.source and host.firmware:
         known = host.firmware.known
-        told += f"; {host.firmware_source} "
-        told += f"agrees within {units.capacity(max(host.firmware.error, 1))}" if known else "has it all"
+        words += f"; {host.firmware_source} "
+        words += f"agrees within {units.capacity(max(host.firmware.error, 1))}" if known else "has it all"
     elif host.agrees and host.firmware_source == host.source:
-        told += "; the kernel's count agrees"
-    yield "host", told
+        words += "; the kernel's count agrees"
+    yield "host", words
     if host.agrees is False:
         yield "", f"differs: {host.why}"
     elif host.why:
@@ -216,10 +216,10 @@ def _split_text(split: Split) -> str:
 def lines(outcome: Outcome) -> list[str]:
     """The outcome for people."""
     drive = outcome.drive
-    told = [outcome.device, drive.model, f"firmware {drive.firmware}" if drive.firmware else None]
+    identity = [outcome.device, drive.model, f"firmware {drive.firmware}" if drive.firmware else None]
     if outcome.origin != outcome.device:
-        told[0] = f"{outcome.device} (of {outcome.origin})"
-    shown = folded(", ".join(each for each in told if each))
+        identity[0] = f"{outcome.device} (of {outcome.origin})"
+    shown = folded(", ".join(word for word in identity if word))
     for label, text in (*_waf_lines(outcome), *_side_lines(outcome), *_rest_lines(outcome)):
         shown += folded(text, f"{label:<{_LABEL}}")
     return shown

@@ -42,6 +42,6 @@ def missing_there(drift: Mapping[str, Drift]) -> str:
     """What it means for a trace: how many requests the kernel counted and no program saw."""
     if not drift:
         return f"{WHERE}: completions may be missing, nobody can tell how many"
-    missing = sum(max(each.drift, 0) for each in drift.values())
+    missing = sum(max(group_drift.drift, 0) for group_drift in drift.values())
     words = f"up to {missing} completions may be missing for it" if missing else "none is missing here"
     return f"{WHERE}: {words}"

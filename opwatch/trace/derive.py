@@ -120,12 +120,12 @@ def _queue(begin: OpSample, end: OpSample) -> Latency | None:
 
 
 def _statuses(begin: OpSample, end: OpSample) -> dict[str, int]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for status, (before, after) in enumerate(zip(begin.statuses, end.statuses, strict=True)):
         if after > before:
             name = STATUS_NAMES.get(status, f"status {status}")
-            found[name] = found.get(name, 0) + after - before
-    return found
+            counts[name] = counts.get(name, 0) + after - before
+    return counts
 
 
 def derive_op(begin: OpSample, end: OpSample, elapsed_ns: int) -> OpInterval:

@@ -75,9 +75,9 @@ class Trust:
         """What nothing explains. An unmatched completion is explained while it can be a request that was
         in flight when we attached. The kernel's count of those leaves flushes out, of which each hardware
         queue has at most one in flight: `flush_queues` of them."""
-        found = []
+        reasons = []
         if self.unmatched - min(self.unmatched_flushes, flush_queues) > in_flight_at_start:
-            found.append(f"{self.unmatched} completions without an issue")
+            reasons.append(f"{self.unmatched} completions without an issue")
         for count, what in (
             (self.overwritten, "completions missed"),
             (self.map_full, "requests that could not be remembered"),
@@ -85,20 +85,20 @@ class Trust:
             (self.clock_back, "completions stamped before their issue"),
         ):
             if count:
-                found.append(f"{count} {what}")
-        found += [
+                reasons.append(f"{count} {what}")
+        reasons += [
             f"{drift.drift:+d} {group} requests by the kernel's count"
             for group, drift in self.drift.items()
             if drift.drift
         ]
-        found += [
+        reasons += [
             f"{drift.drift:+d} {group} bytes by the kernel's count"
             for group, drift in self.byte_drift.items()
             if drift.drift
         ]
         if self.no_drift:
-            found.append(f"drift unknown: {self.no_drift}")
-        return found
+            reasons.append(f"drift unknown: {self.no_drift}")
+        return reasons
 
 
 def _drift(traced: int, counts: Sequence[int]) -> Drift:
@@ -136,10 +136,10 @@ def _drifts(begin: Reading, end: Reading) -> tuple[dict[str, Drift], dict[str, D
     for group in GROUPS:
         (then, then_bytes), (now, now_bytes) = began[group], ended[group]
         if group in fourth.requests:
-            counts = [each.requests.get(group, 0) for each in (first, second, third, fourth)]
+            counts = [statistics.requests.get(group, 0) for statistics in (first, second, third, fourth)]
             requests[group] = _drift(now - then, counts)
         if group in fourth.bytes:
-            counts = [each.bytes.get(group, 0) for each in (first, second, third, fourth)]
+            counts = [statistics.bytes.get(group, 0) for statistics in (first, second, third, fourth)]
             bytes_[group] = _drift(now_bytes - then_bytes, counts)
     return requests, bytes_, None
 

@@ -39,8 +39,8 @@ class HostSide:
 
 def page_of(source: str) -> str:
     """The page that a counter is on: counters of one page are of one moment."""
-    found = _PAGE.match(source)
-    return found[0] if found else source
+    page = _PAGE.match(source)
+    return page[0] if page else source
 
 
 def belong_together(nand: str, host: str) -> bool:
@@ -79,13 +79,13 @@ def _explain(kernel: Span, firmware: Span, source: str) -> str:
     page = page_of(source)
     if firmware.low > kernel.high:
         more = int(firmware.low - kernel.high)
-        told = (
+        words = (
             f"{page} has at least {more} bytes ({_percent(more, kernel.high)}) more than this kernel wrote: "
             "a passthrough command, another port or controller, or a namespace that is not seen here"
         )
         if page == PLACEMENT and more <= _SAME * kernel.high:
-            told += "; or metadata, which it counts"
-        return told
+            words += "; or metadata, which it counts"
+        return words
     more = int(kernel.low - firmware.high)
     return (
         f"the kernel has at least {more} bytes ({_percent(more, kernel.low)}) more than {page}: it counts "
@@ -113,9 +113,11 @@ def _candidates(trail: Trail, nand: Track) -> Sequence[Track]:
     """Counts of host writes to hold against the kernel's, those of the same page first, then the finest."""
     page = page_of(nand.source)
     fitting = [
-        each for each in trail.host.values() if not each.lost and belong_together(nand.source, each.source)
+        track
+        for track in trail.host.values()
+        if not track.lost and belong_together(nand.source, track.source)
     ]
-    return sorted(fitting, key=lambda each: (page_of(each.source) != page, each.quantum))
+    return sorted(fitting, key=lambda track: (page_of(track.source) != page, track.quantum))
 
 
 def host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, periods: Periods) -> HostSide:
@@ -148,8 +150,8 @@ def host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, periods: Peri
         side = _beside(kernel, drive, finest)
         return replace(side, agrees=False, why=refuted, waits=pending and not drive.known)
     confirmed = any(sees_all for sees_all, _ in verdicts)
-    found = _compared(kernel, drive, finest, waits=pending, learned=periods(finest) < LONGEST_NS)
-    return replace(found, agrees=True, why=None) if confirmed and found.agrees is None else found
+    compared = _compared(kernel, drive, finest, waits=pending, learned=periods(finest) < LONGEST_NS)
+    return replace(compared, agrees=True, why=None) if confirmed and compared.agrees is None else compared
 
 
 def _beside(kernel: Span, drive: Span, track: Track) -> HostSide:

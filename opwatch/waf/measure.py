@@ -105,8 +105,8 @@ def standing(trail: Trail, track: Track, begin: int) -> str | None:
 
 def ladder(trail: Trail) -> list[Track]:
     """Counters of NAND writes, the best first: those of data placement, then as they were reported."""
-    tracks = [each for each in trail.nand.values() if len(each.polls) > 1]
-    return sorted(tracks, key=lambda each: page_of(each.source) != PLACEMENT)
+    tracks = [track for track in trail.nand.values() if len(track.polls) > 1]
+    return sorted(tracks, key=lambda track: page_of(track.source) != PLACEMENT)
 
 
 class Measurement:
@@ -124,8 +124,8 @@ class Measurement:
     def _stretch(self, track: Track, begin: Mark, end: Mark) -> Stretch:
         host = host_growth(self._trail, track, begin, end, self._periods)
         nand = end.value.minus(begin.value).widened(track.quantum - 1)
-        found = amplify(nand, host.span, self._target)
-        return Stretch(track, begin, end, host, found, self._is_whole(begin, end, host))
+        amplification = amplify(nand, host.span, self._target)
+        return Stretch(track, begin, end, host, amplification, self._is_whole(begin, end, host))
 
     @property
     def _work(self) -> Span:
@@ -136,7 +136,7 @@ class Measurement:
     def _is_whole(self, begin: Mark, end: Mark, host: HostSide) -> bool:
         """Whether the work, all of it and nothing else, lies between the marks: by the kernel's count, or
         because the page has shown just what the kernel wrote."""
-        first, last = (self._trail.moments[each].written for each in (self._begin, self._end))
+        first, last = (self._trail.moments[poll].written for poll in (self._begin, self._end))
         # Besides the kernel's writes there may be others: none of the polls in between are left out.
         if begin.poll > self._begin or end.poll < self._end or not self._work.known:
             return False
@@ -188,38 +188,46 @@ class Measurement:
         if not every:
             return None
         whole = min(
-            (each for each in every if each.whole), key=lambda each: each.found.relative_error, default=None
+            (stretch for stretch in every if stretch.whole),
+            key=lambda stretch: stretch.found.relative_error,
+            default=None,
         )
         if whole and whole.found.relative_error <= _WHOLE:
             return whole
-        best = min(every, key=lambda each: (each.found.relative_error, not each.whole))
+        best = min(every, key=lambda stretch: (stretch.found.relative_error, not stretch.whole))
         return best if math.isfinite(best.found.relative_error) else whole or best
 
     def stretches(self) -> list[Stretch]:
         """The best stretch of each counter that can be followed, the one to report first."""
-        found = [self._best(track) for track in ladder(self._trail) if not track.lost]
-        known = [each for each in found if each]
-        good = [each for each in known if each.found.relative_error <= _GOOD]
-        first = good[0] if good else min(known, key=lambda each: each.found.relative_error, default=None)
-        return [first, *(each for each in known if each is not first)] if first else []
+        stretches = [self._best(track) for track in ladder(self._trail) if not track.lost]
+        known = [stretch for stretch in stretches if stretch]
+        good = [stretch for stretch in known if stretch.found.relative_error <= _GOOD]
+        first = (
+            good[0] if good else min(known, key=lambda stretch: stretch.found.relative_error, default=None)
+        )
+        return [first, *(stretch for stretch in known if stretch is not first)] if first else []
 
     def brief(self) -> Stretch | None:
         """The stretch to report, without what takes long to find out."""
-        found = self.stretches()
-        return found[0] if found and not self._trail.lost else None
+        stretches = self.stretches()
+        return stretches[0] if stretches and not self._trail.lost else None
 
     def settled(self) -> bool:
         """Whether every page that matters shows all that had happened at the end of the work."""
-        found = self.stretches()
-        if not found or self._trail.lost:
+        stretches = self.stretches()
+        if not stretches or self._trail.lost:
             return not self._may_come()
-        first = found[0]
+        first = stretches[0]
         if first.track.quantum > _HOPELESS * self._work.high:
             return True
         if not self._work.known:
             return first.track.look_after(self._end, self._periods(first.track)) is not None
         every = self._every(first.track)
-        done = [each for each in every if each.whole and each.end.poll >= self._end and not each.host.waits]
+        done = [
+            stretch
+            for stretch in every
+            if stretch.whole and stretch.end.poll >= self._end and not stretch.host.waits
+        ]
         if any(each.found.relative_error <= _WHOLE for each in done):
             return True
         # Pages that stand still for so long may turn out to be refreshed together.
@@ -232,16 +240,16 @@ class Measurement:
 
     def _may_come(self) -> bool:
         """Whether a counter is there of which there are too few polls yet."""
-        return not self._trail.lost and any(len(each.polls) < 2 for each in self._trail.nand.values())
+        return not self._trail.lost and any(len(track.polls) < 2 for track in self._trail.nand.values())
 
     def result(self) -> Measured:
-        found = self.stretches()
-        first = found[0] if found else None
+        stretches = self.stretches()
+        first = stretches[0] if stretches else None
         track = first.track if first else None
         settle = self._settle(first) if first else None
         return Measured(
             stretch=first,
-            others=found[1:],
+            others=stretches[1:],
             reason=self._reason(first),
             background=self.background(track),
             split=self.split(first),
@@ -253,7 +261,7 @@ class Measurement:
         )
 
     def _reason(self, first: Stretch | None) -> str | None:
-        lost = self._trail.lost or next((each.lost for each in ladder(self._trail) if each.lost), None)
+        lost = self._trail.lost or next((track.lost for track in ladder(self._trail) if track.lost), None)
         if lost and (self._trail.lost or not first):
             return lost
         if first and first.found.waf is None:
@@ -342,7 +350,7 @@ class Measurement:
                 continue
             seconds = (moments[mark.poll].begin_ns - moments[last.poll].begin_ns) / 1e9
             # Both moments are uncertain; against the time between them that must be little.
-            blur_s = sum(_width_s(moments, each) for each in (mark, last))
+            blur_s = sum(_width_s(moments, edge) for edge in (mark, last))
             if seconds < max(least_s, blur_s):
                 continue
             host = host_growth(self._trail, track, last, mark, self._periods).span

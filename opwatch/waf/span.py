@@ -153,10 +153,10 @@ def split(intervals: Sequence[IntervalBytes]) -> Split:
 
 def closest(fits: Sequence[Split]) -> Split:
     """The fit that leaves least over. What others give that are about as close is within its error."""
-    best = min(fits, key=lambda each: each.residual)
+    best = min(fits, key=lambda fit: fit.residual)
     if best.a is None or best.b_bytes_per_s is None:
         return best
     close = [fit for fit in fits if fit.residual <= _CLOSE * best.residual]
-    spread_a = max(abs((each.a or 0) - best.a) for each in close)
-    spread_b = max(abs((each.b_bytes_per_s or 0) - best.b_bytes_per_s) for each in close)
+    spread_a = max(abs((fit.a or 0) - best.a) for fit in close)
+    spread_b = max(abs((fit.b_bytes_per_s or 0) - best.b_bytes_per_s) for fit in close)
     return replace(best, a_error=(best.a_error or 0) + spread_a, b_error=(best.b_error or 0) + spread_b)

@@ -122,7 +122,7 @@ class Track:
         back = self.values[-1] - value
         most = self._moments[index].written.high - self._moments[max(self.since[-1], 0)].written.low
         moduli = {modulus * unit for modulus in _MODULI for unit in (self.quantum, _SECTOR)}
-        fits = [each for each in moduli if 0 <= each - back <= most + 2 * self.quantum]
+        fits = [modulus for modulus in moduli if 0 <= modulus - back <= most + 2 * self.quantum]
         if len(fits) != 1 or not math.isfinite(most):
             self.lost = _WENT_BACK
             return value
@@ -150,8 +150,8 @@ class Track:
     def at(self, poll: int) -> int | None:
         """What this poll has read."""
         place = bisect_left(self.polls, poll)
-        found = place < len(self.polls) and self.polls[place] == poll
-        return self.values[place] if found else None
+        was_read = place < len(self.polls) and self.polls[place] == poll
+        return self.values[place] if was_read else None
 
     def look_before(self, poll: int) -> int | None:
         """The place of the last value that was read up to this poll."""
@@ -162,7 +162,7 @@ class Track:
         """The place of the first value that tells of a moment after this poll."""
         by_change = bisect_left(self.since, poll)
         due = self._moments[poll].end_ns + period_ns
-        by_age = bisect_left(self.polls, due, key=lambda each: self._moments[each].begin_ns)
+        by_age = bisect_left(self.polls, due, key=lambda moment_of: self._moments[moment_of].begin_ns)
         place = min(by_change, by_age)
         return place if place < len(self.polls) else None
 
@@ -170,7 +170,7 @@ class Track:
         """The value at a place, and the moment of which it tells."""
         poll, since = self.polls[place], self.since[place]
         oldest = self._moments[poll].begin_ns - period_ns
-        aged = bisect_right(self._moments, oldest, hi=poll, key=lambda each: each.end_ns) - 1
+        aged = bisect_right(self._moments, oldest, hi=poll, key=lambda moment: moment.end_ns) - 1
         since = max(since, aged)
         low = self._moments[since].written.low if since >= 0 else -math.inf
         value = Span(self.values[place], self.values[place])

@@ -64,25 +64,31 @@ def kernel_written(counting: Counting) -> CounterReading | None:
 def read_device(devices: Devices, name: str, catalogue: Catalogue) -> tuple[Report, OpwatchError | None]:
     """The report, and the error that kept the drive's own counters from it. Sysfs is read in any case."""
     with closing(Counting(devices, devices.resolve(name).disk, catalogue)) as counting:
-        found = counting.read()
+        drive_report = counting.read()
         witness = kernel_written(counting)
-        told = replace(found, readings={**found.readings, "kernel_written": witness}) if witness else found
-        return told, counting.denied
+        with_kernel = (
+            replace(drive_report, readings={**drive_report.readings, "kernel_written": witness})
+            if witness
+            else drive_report
+        )
+        return with_kernel, counting.denied
 
 
-def show(found: Report, age_s: float | None, args: argparse.Namespace, stream: TextIO) -> None:
+def show(drive_report: Report, age_s: float | None, args: argparse.Namespace, stream: TextIO) -> None:
     """Write the report as it was asked for."""
     if args.json:
         # One document for people to read, or one on each line.
         several = args.dev and len(args.dev) > 1
-        Writer(stream).json(document(found, age_s), indent=None if several else 2)
+        Writer(stream).json(document(drive_report, age_s), indent=None if several else 2)
         return
-    Writer(stream).lines(lines(found))
+    Writer(stream).lines(lines(drive_report))
 
 
-def _without(found: Report, failed: OpwatchError | None) -> Report:
+def _without(drive_report: Report, failed: OpwatchError | None) -> Report:
     """The report without the failure that ends the command: it is said then."""
-    return replace(found, failures=tuple(failure for failure in found.failures if failure != str(failed)))
+    return replace(
+        drive_report, failures=tuple(failure for failure in drive_report.failures if failure != str(failed))
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -102,8 +108,8 @@ def run(args: argparse.Namespace) -> int:
     for number, name in enumerate(args.dev):
         if number and not args.json:
             data().line()
-        found, failed = read_device(devices, name, catalogue)
-        show(found if args.json or first else _without(found, failed), 0.0, args, sys.stdout)
+        drive_report, failed = read_device(devices, name, catalogue)
+        show(drive_report if args.json or first else _without(drive_report, failed), 0.0, args, sys.stdout)
         first = first or failed
     if first:
         raise first

@@ -58,8 +58,8 @@ def _each_once(nodes: Sequence[Node]) -> Iterator[BlockDevice]:
 
 def _resolved(devices: Devices, names: Sequence[str]) -> list[Node]:
     """The devices of these names, each once, in the order given."""
-    found = {device.name: Node(device) for device in map(devices.resolve, names)}
-    return list(found.values())
+    nodes = {device.name: Node(device) for device in map(devices.resolve, names)}
+    return list(nodes.values())
 
 
 def show(devices: Devices, usage: Usage, args: argparse.Namespace, stream: TextIO) -> int:

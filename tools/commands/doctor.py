@@ -122,14 +122,14 @@ def _device_checks(devices: Devices) -> list[Check]:
 
 def _tracer_checks(missing: Sequence[str], devices: Devices, command: str) -> list[Check]:
     """What can be known only by loading programs."""
-    found = find_extension()
-    packages = [] if found.has_tracer else missing_here()
+    built = find_extension()
+    packages = [] if built.has_tracer else missing_here()
     checks = [
         diagnosis.extension(
-            found, packages, rebuild_command(_direct_url(), Path(opwatch.__file__).parents[1])
+            built, packages, rebuild_command(_direct_url(), Path(opwatch.__file__).parents[1])
         )
     ]
-    if not found.has_tracer:
+    if not built.has_tracer:
         checks.append(note("probes", "not tried: the extension cannot load them"))
     elif missing:
         checks.append(
@@ -203,8 +203,8 @@ def document(checks: Sequence[Check]) -> dict[str, object]:
         }
         for check in checks
     ]
-    found = {"version": __version__, "exit_status": status, "verdict": words, "checks": listed}
-    return {"schema": SCHEMA, **found}
+    body = {"version": __version__, "exit_status": status, "verdict": words, "checks": listed}
+    return {"schema": SCHEMA, **body}
 
 
 def show(checks: Sequence[Check], stream: TextIO, *, as_json: bool) -> int:

@@ -204,14 +204,14 @@ def _status(place: Place) -> dict[str, Any]:
 
 
 def _list(args: argparse.Namespace) -> int:
-    found = [_status(place) for place in places()]
+    drives = [_status(place) for place in places()]
     if args.json:
-        data().json({"schema": SCHEMA, "type": "drives", "drives": found})
+        data().json({"schema": SCHEMA, "type": "drives", "drives": drives})
         return 0
-    for drive in found:
+    for drive in drives:
         where = "" if drive["is_here"] else ", not mounted here"
         data().line(f"{drive['name']:<16} {drive['device'] or '-':<12} {drive['status']}{where}")
-    if not found:
+    if not drives:
         say("no drives; opwatch drive create makes one")
     return 0
 
@@ -221,7 +221,7 @@ def describe(place: Place) -> dict[str, Any]:
     truth = life.truth(place)
     record = place.record()
     host = truth["host_write_bytes"]
-    found = {
+    description = {
         "schema": SCHEMA,
         "type": "drive",
         **_status(place),
@@ -234,11 +234,11 @@ def describe(place: Place) -> dict[str, Any]:
         "waf": truth["nand_write_bytes"] / host if host else None,
     }
     if not host:
-        found["waf_reason"] = "the host has written nothing"
+        description["waf_reason"] = "the host has written nothing"
     spare = truth["physical_bytes"] - truth["user_bytes"]
-    found["op_of_user_ratio"] = spare / truth["user_bytes"]
-    found["op_of_physical_ratio"] = spare / truth["physical_bytes"] if truth["physical_bytes"] else None
-    return found | truth
+    description["op_of_user_ratio"] = spare / truth["user_bytes"]
+    description["op_of_physical_ratio"] = spare / truth["physical_bytes"] if truth["physical_bytes"] else None
+    return description | truth
 
 
 def _percent(part: int, whole: int) -> str:

@@ -284,13 +284,16 @@ def _print(cost: Cost, throughput: Throughput | None) -> None:
         _print_throughput(out, throughput)
 
 
-def _print_throughput(out: Writer, found: Throughput) -> None:
-    low, high, count = min(found.ratios), max(found.ratios), len(found.ratios)
+def _print_throughput(out: Writer, throughput: Throughput) -> None:
+    low, high, count = min(throughput.ratios), max(throughput.ratios), len(throughput.ratios)
     out.line(
-        f"IOPS traced / untraced: median {found.median:.3f} ({low:.3f} to {high:.3f}, {count} "
-        f"pair{'s' if count > 1 else ''}, {found.untraced_iops:.0f} IOPS untraced)"
+        f"IOPS traced / untraced: median {throughput.median:.3f} ({low:.3f} to {high:.3f}, {count} "
+        f"pair{'s' if count > 1 else ''}, {throughput.untraced_iops:.0f} IOPS untraced)"
     )
-    out.line(found.note or f"the range holds the true median with {found.confidence * 100:.2f} % confidence")
+    out.line(
+        throughput.note
+        or f"the range holds the true median with {throughput.confidence * 100:.2f} % confidence"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

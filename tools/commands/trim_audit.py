@@ -64,10 +64,10 @@ def _chosen(args: argparse.Namespace) -> list[Mount]:
         return [check_mount(text, usage) for text in args.mounts]
     if args.dev:
         device = Devices().resolve(args.dev)
-        found = usage.mounts_of(device)
-        if not found:
+        mounts = usage.mounts_of(device)
+        if not mounts:
             raise UsageError(f"{device.name} is mounted nowhere; --watch follows blkdiscard and others on it")
-        return [check_mount(found[0].point, usage)]
+        return [check_mount(mounts[0].point, usage)]
     chosen: dict[str, Mount] = {}
     for mount in usage.mounts:
         if mount.dev in chosen or not mount.source.startswith("/dev/"):
@@ -164,7 +164,7 @@ class _Presences:
 
     def __init__(self, stack: Stack) -> None:
         devices = Devices()
-        self._found = {
+        self._presences = {
             leaf.device: Presence(device)
             for leaf in stack.leaves()
             if (device := devices.by_name(leaf.device)) and device.size_bytes
@@ -174,12 +174,12 @@ class _Presences:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for each in self._found.values():
-            each.close()
+        for presence in self._presences.values():
+            presence.close()
 
     def vanished(self) -> str | None:
         """The first that has gone, or is another one under the same name."""
-        return next((name for name, each in self._found.items() if not each.holds()), None)
+        return next((name for name, presence in self._presences.items() if not presence.holds()), None)
 
 
 def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:

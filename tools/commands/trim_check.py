@@ -102,11 +102,11 @@ class CheckRun:
         own = {mount.dev for mount in self.usage.mounts}
         surveys = [elsewhere(self.usage.mounts)] if everywhere else []
         surveys += [survey_of(self.devices.resolve(text), self.devices) for text in devices]
-        for found in surveys:
-            unseen += found.unseen
-            for each in found.mounts:
-                if each.mount.dev not in own and each.mount.filesystem not in _IMAGES:
-                    mounts.setdefault(each.mount.dev, each)
+        for survey in surveys:
+            unseen += survey.unseen
+            for candidate in survey.mounts:
+                if candidate.mount.dev not in own and candidate.mount.filesystem not in _IMAGES:
+                    mounts.setdefault(candidate.mount.dev, candidate)
         return Unseen(tuple(mounts.values()), tuple(dict.fromkeys(unseen)))
 
     def _is_disk(self, source: str) -> bool:
@@ -147,13 +147,13 @@ class CheckRun:
         device = self.devices.resolve(text)
         if not device.size_bytes:
             raise UsageError(f"{device.name} has no medium (its size is 0)")
-        found = False
+        any_mount = False
         for subject in self.everything():
             assert subject.mount
             if self.reader.mount(subject.mount).layer(device.name):
-                found = True
+                any_mount = True
                 yield subject
-        if not found:
+        if not any_mount:
             yield _Subject(device=device)
 
     def check(self, subject: _Subject) -> Checked:
@@ -164,13 +164,13 @@ class CheckRun:
         mount = subject.mount
         stack = self.reader.mount(mount)
         wanted = entry_of(mount.point, self.schedule.fstab)
-        found = forecast(
+        outlook = forecast(
             stack,
             free_space(mount, stack, self.deleted.files),
             minimum_bytes=self.minimum_bytes,
             fstab_options=wanted.options if wanted else (),
         )
-        return Checked(stack, found, (*_misplaced(subject), *schedule_reasons(stack, self.schedule)))
+        return Checked(stack, outlook, (*_misplaced(subject), *schedule_reasons(stack, self.schedule)))
 
 
 def _misplaced(subject: _Subject) -> list[Reason]:
@@ -183,13 +183,13 @@ def _misplaced(subject: _Subject) -> list[Reason]:
 def held_open(dev: int, deleted: Sequence[DeletedFile]) -> tuple[int, str] | None:
     """Bytes of deleted files of a filesystem (by its st_dev) that are open, and in words; None when there are
     none."""
-    held = sorted((each for each in deleted if each.dev == dev), key=lambda each: -each.bytes)
-    total = sum(each.bytes for each in held)
+    open_ones = sorted((file for file in deleted if file.dev == dev), key=lambda file: -file.bytes)
+    total = sum(file.bytes for file in open_ones)
     if not total:
         return None
-    largest = held[0]
-    files = f"{len(held)} deleted files are" if len(held) > 1 else "a deleted file is"
-    most = f"{size(largest.bytes)} of it by" if len(held) > 1 else "by"
+    largest = open_ones[0]
+    files = f"{len(open_ones)} deleted files are" if len(open_ones) > 1 else "a deleted file is"
+    most = f"{size(largest.bytes)} of it by" if len(open_ones) > 1 else "by"
     return total, f"{size(total)}: {files} still open, {most} {largest.comm} (process {largest.pid})"
 
 
@@ -211,14 +211,14 @@ def _space_of(place: int, mount: Mount, stack: Stack, deleted: Sequence[DeletedF
         free = None
     if not stack.tops():
         return Space(why_not="it is on no block device", free_bytes=free)
-    held = held_open(os.fstat(place).st_dev, deleted)
+    open_files = held_open(os.fstat(place).st_dev, deleted)
     try:
-        found = read_free_space(mount)
+        space = read_free_space(mount)
     except OpwatchError as error:
-        return Space(why_not=str(error), free_bytes=free, deleted=held)
-    extents = {f"{major}:{minor}": each for (major, minor), each in found.extents.items()}
-    cuts = ext4_groups(found.block_bytes) if mount.filesystem in ("ext2", "ext3", "ext4") else None
-    return Space(extents, notes=found.notes, free_bytes=free, cuts=cuts, deleted=held)
+        return Space(why_not=str(error), free_bytes=free, deleted=open_files)
+    extents = {f"{major}:{minor}": part for (major, minor), part in space.extents.items()}
+    cuts = ext4_groups(space.block_bytes) if mount.filesystem in ("ext2", "ext3", "ext4") else None
+    return Space(extents, notes=space.notes, free_bytes=free, cuts=cuts, deleted=open_files)
 
 
 def exit_status(outlooks: list[Outlook]) -> int:
@@ -233,9 +233,9 @@ def _subjects(run: CheckRun, args: argparse.Namespace) -> list[_Subject]:
         raise UsageError("--all takes no mount and no --dev beside it")
     if not args.paths and not args.dev:
         return list(run.everything())
-    found = [subject for text in args.paths for subject in run.path(text)]
-    found += [subject for text in args.dev for subject in run.device(text)]
-    return list(dict.fromkeys(found))
+    subjects = [subject for text in args.paths for subject in run.path(text)]
+    subjects += [subject for text in args.dev for subject in run.device(text)]
+    return list(dict.fromkeys(subjects))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -244,18 +244,18 @@ def run(args: argparse.Namespace) -> int:
     if not subjects:
         raise UsageError("no filesystem on a block device is mounted here; name one, or use --dev")
     checks = [work.check(subject) for subject in subjects]
-    status = exit_status([each.forecast.outlook for each in checks])
+    status = exit_status([check.forecast.outlook for check in checks])
     if args.quiet:
-        data().lines(headline(each) for each in checks)
+        data().lines(headline(check) for check in checks)
         return status
     unseen = work.out_of_sight(args.dev, everywhere=not args.paths and not args.dev)
     if args.json:
-        found: dict[str, Any] = {"schema": SCHEMA, "checks": [document(each) for each in checks]}
-        found |= {"schedule": schedule_document(work.schedule), "exit_status": status}
-        found |= unseen_document(unseen)
-        data().json(found, indent=2)
+        body: dict[str, Any] = {"schema": SCHEMA, "checks": [document(check) for check in checks]}
+        body |= {"schedule": schedule_document(work.schedule), "exit_status": status}
+        body |= unseen_document(unseen)
+        data().json(body, indent=2)
         return status
-    for each in checks:
-        data().lines([*lines(each), ""])
+    for check in checks:
+        data().lines([*lines(check), ""])
     data().lines([*schedule_lines(work.schedule), *unseen_lines(unseen)])
     return status

@@ -155,28 +155,28 @@ def _counter(table: _Table | None) -> Counter | None:
         return None
     unit = table.take("unit", int, "a number of bytes")
     units = table.take("units", list, "a list of numbers of bytes")
-    found = tuple(units) if units else (unit,)
-    if any(type(each) is not int or not 1 <= each <= _MAX_UNIT for each in found):
+    sizes = tuple(units) if units else (unit,)
+    if any(type(size) is not int or not 1 <= size <= _MAX_UNIT for size in sizes):
         raise table.wrong("unit", f"a number of bytes from 1 to {_MAX_UNIT}")
     terms = table.terms("of")
     if not terms:
         raise table.wrong("of", "a list of what to add up, and there")
     quantum = table.take("quantum", int, "a number of bytes")
-    quantum = min(found) if quantum is None else quantum
+    quantum = min(sizes) if quantum is None else quantum
     if not 1 <= quantum <= _MAX_UNIT:
         raise table.wrong("quantum", f"a number of bytes from 1 to {_MAX_UNIT}")
-    counter = Counter(terms, found, quantum, table.text("caveat"))
+    counter = Counter(terms, sizes, quantum, table.text("caveat"))
     table.finish()
     return counter
 
 
 def _names(table: _Table | None) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    names: dict[str, tuple[str, ...]] = {}
     for key, value in (table.rest() if table else {}).items():
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
             raise UsageError(f"names.{key} must be a list of texts")
-        found[key] = tuple(value)
-    return found
+        names[key] = tuple(value)
+    return names
 
 
 def _sum_of(table: _Table | None) -> tuple[int, int, tuple[int, ...]] | None:

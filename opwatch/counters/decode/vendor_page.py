@@ -24,15 +24,15 @@ Items = Mapping[str, Item]
 def decode_kv12(raw: bytes) -> dict[str, Item]:
     """Items of 12 bytes found by their key: key, 2 reserved, health, 1 reserved, 48 bits raw, 1 reserved."""
     page = whole(raw, min(max(len(raw), 156), 512), "the vendor page")
-    found: dict[str, Item] = {}
+    items: dict[str, Item] = {}
     for offset in range(0, len(page) - 11, 12):
         key, value = page[offset], number(page, offset + 5, 6)
         if not key or value is None:
             continue
-        if f"{key:02X}" in found:
+        if f"{key:02X}" in items:
             raise BadPage(f"the vendor page has the key {key:02X}h twice: it is not of this layout")
-        found[f"{key:02X}"] = Item(value, page[offset + 3])
-    return found
+        items[f"{key:02X}"] = Item(value, page[offset + 3])
+    return items
 
 
 def decode_kv10(raw: bytes) -> dict[str, Item]:
@@ -41,27 +41,27 @@ def decode_kv10(raw: bytes) -> dict[str, Item]:
     page = whole(raw, 512, "the vendor page")
     if page[511] != 3:
         raise BadPage(f"the vendor page has version {page[511]}, not 3: its items are laid out otherwise")
-    found: dict[str, Item] = {}
+    items: dict[str, Item] = {}
     for offset in range(0, 510 - 9, 10):
         key, value = page[offset], number(page, offset + 2, 6)
         if not key or value is None:
             continue
-        if f"{key:02X}" in found:
+        if f"{key:02X}" in items:
             raise BadPage(f"the vendor page has the key {key:02X}h twice: it is not of this layout")
-        found[f"{key:02X}"] = Item(value, page[offset + 1])
-    return found
+        items[f"{key:02X}"] = Item(value, page[offset + 1])
+    return items
 
 
 def decode_seagate(raw: bytes) -> dict[str, Item]:
     """Log page C4h: a version, then 42 items of 12 bytes by their number."""
     page = whole(raw, 506, "log page C4h")
     version = int.from_bytes(page[:2], "little")
-    found: dict[str, Item] = {}
+    items: dict[str, Item] = {}
     for offset in range(2, 2 + 42 * 12, 12):
         field = slice(offset + 4, offset + 12) if version >= 2 else slice(offset + 5, offset + 9)
         if page[offset]:
-            found.setdefault(str(page[offset]), Item(int.from_bytes(page[field], "little")))
-    return found
+            items.setdefault(str(page[offset]), Item(int.from_bytes(page[field], "little")))
+    return items
 
 
 def decode_fixed(raw: bytes) -> dict[str, Item]:

@@ -38,7 +38,7 @@ class AtaProof:
         self._capacity = evidence.drive.capacity_bytes
         statistics = evidence.statistics
         hours = statistics.power_on_hours if statistics else None
-        known = [each for each in (evidence.power_on_hours, hours) if each is not None]
+        known = [count for count in (evidence.power_on_hours, hours) if count is not None]
         self._hours = max(known) if known else None
         self._lba = evidence.drive.lba_bytes or 512
         matching = catalogue.matching(evidence.drive, "ata")
@@ -186,7 +186,9 @@ class AtaProof:
             for attribute in attributes
             if attribute and attribute.raw and any(name in attribute.name for name in names)
         ]
-        confirmed = any(close((each.raw or 0) * unit, value, unit, 0.005) for each in shown for unit in UNITS)
+        confirmed = any(
+            close((attribute.raw or 0) * unit, value, unit, 0.005) for attribute in shown for unit in UNITS
+        )
         if not shown or confirmed or self._repeated(value):
             return None
         return f"attribute {shown[0].id} {shown[0].name} is in no unit what they say: they may have wrapped"
@@ -201,7 +203,7 @@ class AtaProof:
 
     def _unwrapped(self, statistics: CounterReading) -> CounterReading | None:
         """An attribute of a drive not in the catalogue that shows the statistics before they wrapped."""
-        found: list[CounterReading] = []
+        readings: list[CounterReading] = []
         for number in (241, 246):
             attribute = self._evidence.attribute(number)
             if not attribute or attribute.raw is None or statistics.value is None:
@@ -212,8 +214,8 @@ class AtaProof:
                     return None
                 if unit <= 1 << 25 and is_wrapped(statistics.value // 512, value // 512, unit):
                     source = f"attribute {number} {attribute.name} x {unit} B"
-                    found.append(CounterReading(value, "bytes", unit, source, Proof.CALIBRATED))
-        return found[0] if len(found) == 1 else None
+                    readings.append(CounterReading(value, "bytes", unit, source, Proof.CALIBRATED))
+        return readings[0] if len(readings) == 1 else None
 
     def host(self) -> list[CounterReading]:
         """Every source of bytes that the host wrote, the best first."""
@@ -224,10 +226,12 @@ class AtaProof:
             other = self._unwrapped(statistics)
             if other:
                 return [other.noted("device statistics agree modulo 2^32 sectors"), _wrapped(statistics)]
-            found = [self._alone(statistics), attribute]
+            readings = [self._alone(statistics), attribute]
         else:
-            found = [attribute, statistics]
-        listed = sorted((each for each in found if each), key=lambda each: each.value is None)
+            readings = [attribute, statistics]
+        listed = sorted(
+            (reading for reading in readings if reading), key=lambda reading: reading.value is None
+        )
         return listed or [unknown(self._why_not(), source=self._candidate())]
 
     def _both(self, statistics: CounterReading, attribute: CounterReading) -> list[CounterReading]:

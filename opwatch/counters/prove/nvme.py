@@ -30,9 +30,9 @@ class NvmeProof:
 
     def host(self) -> list[CounterReading]:
         """Every source of bytes that the host wrote, the best first."""
-        found = [self._fdp_host(), self._smart_host(), self._endurance_host(), *self._vendor("host")]
-        listed = [each for each in found if each]
-        listed.sort(key=lambda each: each.value is None)
+        candidates = [self._fdp_host(), self._smart_host(), self._endurance_host(), *self._vendor("host")]
+        listed = [reading for reading in candidates if reading]
+        listed.sort(key=lambda reading: reading.value is None)
         return listed or [unknown("no page with a count of host writes was read")]
 
     def _fdp_host(self) -> CounterReading | None:
@@ -105,15 +105,15 @@ class NvmeProof:
         refusal = next((entry.no_nand for entry in self._entries if entry.no_nand), None)
         if refusal:
             return [unknown(refusal)]
-        found = [
+        candidates = [
             self._ocp_nand(host),
             *self._vendor("nand", host),
             self._endurance_nand(host),
             self._fdp_nand(),
         ]
         boot = self._boot_nand(host)
-        listed = [each for each in [*found, boot] if each]
-        listed.sort(key=lambda each: each.value is None)
+        listed = [reading for reading in [*candidates, boot] if reading]
+        listed.sort(key=lambda reading: reading.value is None)
         return listed or [unknown("no page with a count of NAND writes was read")]
 
     def _ocp_nand(self, host: CounterReading) -> CounterReading | None:
@@ -124,7 +124,7 @@ class NvmeProof:
         if page.media_written is None:
             return unknown("log C0h says that it does not count media writes", source=source)
         reading = CounterReading(page.media_written, "bytes", 1, source, Proof.SPEC, refresh_s=ocp.REFRESH_S)
-        erases = [each for each in (page.erase_max, page.erase_min) if each is not None]
+        erases = [erase_count for erase_count in (page.erase_max, page.erase_min) if erase_count is not None]
         average = page.erase_average or (sum(erases) / 2 if len(erases) == 2 else None)
         return self._checked_nand(reading, host, average)
 
@@ -185,21 +185,23 @@ class NvmeProof:
             return CounterReading(
                 None, "bytes", 0, source, Proof.CANDIDATE, "its unit cannot be told from the others"
             )
-        found = f"{source} ({fits[0]} B by the host's writes or the erase counts)"
-        return CounterReading(total * fits[0], "bytes", fits[0], found, Proof.CALIBRATED)
+        proven = f"{source} ({fits[0]} B by the host's writes or the erase counts)"
+        return CounterReading(total * fits[0], "bytes", fits[0], proven, Proof.CALIBRATED)
 
     # --- vendor pages ---
 
     def _vendor(self, side: str, host: CounterReading | None = None) -> list[CounterReading]:
-        found: list[CounterReading] = []
+        readings: list[CounterReading] = []
         for entry in self._entries:
             counter = entry.nand if side == "nand" else entry.host
-            page = next((each for each in self._evidence.vendor if each.lid == entry.lid), None)
+            page = next(
+                (candidate for candidate in self._evidence.vendor if candidate.lid == entry.lid), None
+            )
             if counter and page and not entry.fault:
-                found.append(self._from_page(entry, counter, page, host))
-        if found or not self._evidence.vendor:
-            return found
-        pages = ", ".join(f"{each.lid:02X}h" for each in self._evidence.vendor)
+                readings.append(self._from_page(entry, counter, page, host))
+        if readings or not self._evidence.vendor:
+            return readings
+        pages = ", ".join(f"{page.lid:02X}h" for page in self._evidence.vendor)
         reason = "no entry of the catalogue matches this drive, so the unit is unproven"
         return [unknown(reason, source=f"log {pages}")]
 

@@ -17,8 +17,8 @@ _MB = 10**6
 
 def _of(record: object | None, name: str) -> int | None:
     """A field of a page, None without the page."""
-    found: int | None = getattr(record, name) if record else None
-    return found
+    value: int | None = getattr(record, name) if record else None
+    return value
 
 
 def _spec(value: int | None, unit: str, source: str, reason: str) -> CounterReading:
@@ -79,14 +79,14 @@ def namespace_is_thin(evidence: Evidence) -> bool:
 
 
 def _erases(evidence: Evidence) -> dict[str, CounterReading]:
-    found: dict[str, CounterReading] = {}
+    readings: dict[str, CounterReading] = {}
     page = evidence.ocp
     for name in ("erase_max", "erase_min", "erase_average"):
         value = _of(page, name)
         source = f"log C0h {name.removeprefix('erase_')} user data erase count"
         reading = _spec(value, "erases", source, "the drive does not report it in a page that was read")
-        found[name] = reading
-    return found
+        readings[name] = reading
+    return readings
 
 
 def _nvme(evidence: Evidence, catalogue: Catalogue) -> Report:
@@ -194,11 +194,11 @@ def _credible(reading: CounterReading) -> CounterReading:
 
 def report(evidence: Evidence, catalogue: Catalogue) -> Report:
     """Every counter of the drive. A drive whose protocol nothing tells gets reasons only."""
-    found = _by_protocol(evidence, catalogue)
+    unchecked = _by_protocol(evidence, catalogue)
     return replace(
-        found,
-        readings={name: _credible(each) for name, each in found.readings.items()},
-        others={name: [_credible(each) for each in some] for name, some in found.others.items()},
+        unchecked,
+        readings={name: _credible(reading) for name, reading in unchecked.readings.items()},
+        others={name: [_credible(reading) for reading in some] for name, some in unchecked.others.items()},
     )
 
 

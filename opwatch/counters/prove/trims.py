@@ -25,10 +25,10 @@ class TrimCount:
 def _of_items(
     entry: Entry, counter: Counter, items: Items, raw: bytes, *, commands: bool
 ) -> TrimCount | None:
-    found = [pick(items, raw, term) for term in counter.terms]
-    if not all(found):
+    picked = [pick(items, raw, term) for term in counter.terms]
+    if not all(picked):
         return None
-    value = sum(item.raw for item in found if item)
+    value = sum(item.raw for item in picked if item)
     source = f"log {entry.lid or 0:02X}h {' + '.join(counter.terms)}"
     return TrimCount(source, value, None if commands else counter.units[0])
 
@@ -42,35 +42,35 @@ def _of_page(entry: Entry, evidence: Evidence) -> list[TrimCount]:
         items = LAYOUTS[entry.layout](raw)
     except BadPage:
         return []
-    found = [
+    counts = [
         _of_items(entry, counter, items, raw, commands=counter is entry.trims)
         for counter in (entry.trimmed, entry.trims)
         if counter
     ]
-    return [each for each in found if each]
+    return [count for count in counts if count]
 
 
 def _of_attributes(entry: Entry, evidence: Evidence) -> list[TrimCount]:
     """Attributes, only where the name that smartctl gives them is the one that is meant."""
-    found = []
+    counts = []
     for counter in (entry.trimmed, entry.trims):
         for term in counter.terms if counter else ():
             attribute = evidence.attribute(int(term))
             if attribute and attribute.raw is not None and attribute.name in entry.names.get(term, ()):
                 unit = None if counter is entry.trims else (counter.units[0] if counter else None)
-                found.append(TrimCount(f"attribute {term} {attribute.name}", attribute.raw, unit))
-    return found
+                counts.append(TrimCount(f"attribute {term} {attribute.name}", attribute.raw, unit))
+    return counts
 
 
 def trim_counts(evidence: Evidence, catalogue: Catalogue) -> list[TrimCount]:
     """Every counter of trims that was read."""
-    found = []
+    counts = []
     boot = evidence.boot
     if boot and boot.deallocate_commands is not None:
-        found.append(TrimCount("log C0h deallocate commands completed", boot.deallocate_commands, None))
+        counts.append(TrimCount("log C0h deallocate commands completed", boot.deallocate_commands, None))
     for entry in catalogue.matching(evidence.drive, "nvme"):
-        found += _of_page(entry, evidence)
+        counts += _of_page(entry, evidence)
     if evidence.attributes:
         for entry in catalogue.matching(evidence.drive, "ata"):
-            found += _of_attributes(entry, evidence)
-    return found
+            counts += _of_attributes(entry, evidence)
+    return counts

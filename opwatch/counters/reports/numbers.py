@@ -44,7 +44,7 @@ def json_number(value: object) -> int | None:
 
 def scaled(text: str, digits: int) -> int | None:
     """A decimal fraction times 10^digits as an exact integer; None when it has more digits, or is none."""
-    found = re.fullmatch(r"(\d{1,20})(?:[.,](\d+))?", text.strip(), re.ASCII)
-    if not found or len(found[2] or "") > digits:
+    fraction = re.fullmatch(r"(\d{1,20})(?:[.,](\d+))?", text.strip(), re.ASCII)
+    if not fraction or len(fraction[2] or "") > digits:
         return None
-    return int(found[1] + (found[2] or "").ljust(digits, "0"))
+    return int(fraction[1] + (fraction[2] or "").ljust(digits, "0"))

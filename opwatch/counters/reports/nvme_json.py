@@ -77,20 +77,20 @@ def _objects(value: object, depth: int = 0) -> Iterator[Mapping[str, Any]]:
         return
     if isinstance(value, dict):
         yield value
-        for each in value.values():
-            yield from _objects(each, depth + 1)
+        for member in value.values():
+            yield from _objects(member, depth + 1)
     elif isinstance(value, list):
-        for each in value[:64]:
-            yield from _objects(each, depth + 1)
+        for element in value[:64]:
+            yield from _objects(element, depth + 1)
 
 
-def _named(found: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, int | None]:
-    return {name: json_number(found.get(key)) for name, key in names.items()}
+def _named(fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, int | None]:
+    return {name: json_number(fields.get(key)) for name, key in names.items()}
 
 
-def folded(found: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> dict[str, int | None]:
+def folded(fields: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> dict[str, int | None]:
     """Our names and the numbers that stand under any of the folded keys."""
-    plain = {fold(key): value for key, value in found.items()}
+    plain = {fold(key): value for key, value in fields.items()}
     numbers: dict[str, int | None] = {}
     for name, keys in names.items():
         values = (json_number(plain.get(key)) for key in keys)
@@ -100,94 +100,94 @@ def folded(found: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> di
 
 def guid_of(value: object) -> bytes | None:
     """The GUID in wire order. Each half may have lost its leading zeroes, so only a full one is taken."""
-    found = re.fullmatch(r"(?:0x)*([0-9a-fA-F]{32})", value) if isinstance(value, str) else None
-    return bytes.fromhex(found[1])[::-1] if found else None
+    digits = re.fullmatch(r"(?:0x)*([0-9a-fA-F]{32})", value) if isinstance(value, str) else None
+    return bytes.fromhex(digits[1])[::-1] if digits else None
 
 
-def cloud_log(found: Mapping[str, Any]) -> CloudLog | None:
+def cloud_log(fields: Mapping[str, Any]) -> CloudLog | None:
     """The OCP log of an object; None when its GUID is not there or is another."""
-    guid = guid_of(next((value for key, value in found.items() if fold(key) == "logpageguid"), None))
+    guid = guid_of(next((value for key, value in fields.items() if fold(key) == "logpageguid"), None))
     if guid != CLOUD_GUID:
         return None
-    log = CloudLog(**folded(found, _CLOUD))
+    log = CloudLog(**folded(fields, _CLOUD))
     free = log.percent_free_blocks
     return log if free is None or free <= 100 else replace(log, percent_free_blocks=None)
 
 
-def boot_log(found: Mapping[str, Any]) -> BootLog | None:
+def boot_log(members: Mapping[str, Any]) -> BootLog | None:
     """The boot drives' log of an object; None without its GUID."""
-    guid = guid_of(next((value for key, value in found.items() if fold(key) == "logpageguid"), None))
-    return BootLog(**folded(found, _BOOT)) if guid == BOOT_GUID else None
+    guid = guid_of(next((value for key, value in members.items() if fold(key) == "logpageguid"), None))
+    return BootLog(**folded(members, _BOOT)) if guid == BOOT_GUID else None
 
 
-def _intel(found: Mapping[str, Any]) -> VendorPage | None:
+def _intel(fields: Mapping[str, Any]) -> VendorPage | None:
     keys = {"nand_bytes_written": "F4", "host_bytes_written": "F5"}
     items: dict[str, Item] = {}
     for name, key in keys.items():
-        entry = found.get(name)
+        entry = fields.get(name)
         raw = json_number(entry.get("raw")) if isinstance(entry, dict) else None
         if isinstance(entry, dict) and raw is not None:
             items[key] = Item(raw, json_number(entry.get("normalized")))
     return VendorPage(0xCA, layout="kv12", items=items) if items else None
 
 
-def _drive(found: Mapping[str, Any]) -> DriveFacts:
-    exponent = json_number(found.get("mdts"))
-    firmware = found.get("fr")
-    serial = text(str(found.get("sn", "")).encode("ascii", "replace"))
+def _drive(identity: Mapping[str, Any]) -> DriveFacts:
+    exponent = json_number(identity.get("mdts"))
+    firmware = identity.get("fr")
+    serial = text(str(identity.get("sn", "")).encode("ascii", "replace"))
     return DriveFacts(
         protocol="nvme",
-        model=text(str(found["mn"]).encode("ascii", "replace")),
+        model=text(str(identity["mn"]).encode("ascii", "replace")),
         firmware=text(firmware.encode("ascii", "replace")) if isinstance(firmware, str) else None,
         serial=None if serial == "REDACTED" else serial,
-        vendor_id=json_number(found.get("vid")),
-        capacity_bytes=json_number(found.get("tnvmcap")) or None,
+        vendor_id=json_number(identity.get("vid")),
+        capacity_bytes=json_number(identity.get("tnvmcap")) or None,
         max_transfer_bytes=4096 << exponent if exponent and exponent <= 20 else None,
     )
 
 
-def _namespace(found: Mapping[str, Any]) -> Namespace:
-    formats, index = found.get("lbafs"), json_number(found.get("flbas"))
+def _namespace(identity: Mapping[str, Any]) -> Namespace:
+    formats, index = identity.get("lbafs"), json_number(identity.get("flbas"))
     exponent = None
     if isinstance(formats, list) and index is not None and (index & 15) < len(formats):
         entry = formats[index & 15]
         exponent = json_number(entry.get("ds")) if isinstance(entry, dict) else None
     return Namespace(
-        size_lbas=json_number(found.get("nsze")),
-        capacity_lbas=json_number(found.get("ncap")),
-        used_lbas=json_number(found.get("nuse")),
+        size_lbas=json_number(identity.get("nsze")),
+        capacity_lbas=json_number(identity.get("ncap")),
+        used_lbas=json_number(identity.get("nuse")),
         lba_bytes=1 << exponent if exponent and 9 <= exponent <= 16 else None,
-        endurance_group=json_number(found.get("endgid")) or None,
+        endurance_group=json_number(identity.get("endgid")) or None,
     )
 
 
-def _smart(found: Mapping[str, Any]) -> SmartLog:
-    kelvin = json_number(found.get("temperature"))
-    return SmartLog(**_named(found, _SMART), temperature_celsius=celsius(kelvin))
+def _smart(fields: Mapping[str, Any]) -> SmartLog:
+    kelvin = json_number(fields.get("temperature"))
+    return SmartLog(**_named(fields, _SMART), temperature_celsius=celsius(kelvin))
 
 
-def _known(found: Mapping[str, Any]) -> dict[str, Any]:
+def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
     """What this one object is, by the name of the evidence; empty when it is nothing known."""
     # Log 09h has most keys of log 02h, in units 2000 times as large: its own are looked for first.
-    if "media_units_written" in found and "data_units_written" in found:
-        return {"endurance": EnduranceGroup(**_named(found, _ENDURANCE))}
-    if {"avail_spare", "data_units_written", "power_on_hours"} <= set(found):
-        return {"smart": _smart(found)}
-    if {"hbmw", "mbmw", "mbe"} <= set(found):
-        return {"fdp": FdpStatistics(*(json_number(found[key]) for key in ("hbmw", "mbmw", "mbe")))}
-    if isinstance(found.get("mn"), str) and "vid" in found:
-        return {"drive": _drive(found)}
-    if {"nsze", "ncap", "nuse"} <= set(found):
-        return {"namespace": _namespace(found)}
-    if any(fold(key) == "logpageguid" for key in found):
-        return {"ocp": cloud_log(found), "boot": boot_log(found)}
-    vendor = _intel(found)
+    if "media_units_written" in fields and "data_units_written" in fields:
+        return {"endurance": EnduranceGroup(**_named(fields, _ENDURANCE))}
+    if {"avail_spare", "data_units_written", "power_on_hours"} <= set(fields):
+        return {"smart": _smart(fields)}
+    if {"hbmw", "mbmw", "mbe"} <= set(fields):
+        return {"fdp": FdpStatistics(*(json_number(fields[key]) for key in ("hbmw", "mbmw", "mbe")))}
+    if isinstance(fields.get("mn"), str) and "vid" in fields:
+        return {"drive": _drive(fields)}
+    if {"nsze", "ncap", "nuse"} <= set(fields):
+        return {"namespace": _namespace(fields)}
+    if any(fold(key) == "logpageguid" for key in fields):
+        return {"ocp": cloud_log(fields), "boot": boot_log(fields)}
+    vendor = _intel(fields)
     return {"vendor": (vendor,)} if vendor else {}
 
 
-def _add(evidence: Evidence, found: Mapping[str, Any]) -> Evidence:
+def _add(evidence: Evidence, fields: Mapping[str, Any]) -> Evidence:
     """The evidence with this object. The same again is well; another of its kind is of another drive."""
-    new = {name: record for name, record in _known(found).items() if record}
+    new = {name: record for name, record in _known(fields).items() if record}
     for name, record in new.items():
         ours = getattr(evidence, name)
         if ours and ours != DriveFacts() and ours != record:
@@ -198,8 +198,8 @@ def _add(evidence: Evidence, found: Mapping[str, Any]) -> Evidence:
 def parse_nvme_json(document: object) -> Evidence:
     """All logs of nvme-cli in the document; an Evidence with nothing in it when there is none."""
     evidence = Evidence()
-    for found in _objects(document):
-        evidence = _add(evidence, found)
+    for fields in _objects(document):
+        evidence = _add(evidence, fields)
     known = (evidence.smart, evidence.endurance, evidence.fdp, evidence.ocp, evidence.boot, evidence.vendor)
     if any(known) and not evidence.drive.protocol:
         return replace(evidence, drive=replace(evidence.drive, protocol="nvme"))

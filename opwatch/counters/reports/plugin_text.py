@@ -148,14 +148,14 @@ def _amount(text: str) -> Item | None:
 
 
 def _labelled(text: str) -> VendorPage | None:
-    told: dict[str, str] = {}
+    values: dict[str, str] = {}
     for line in lines_of(text, _LONGEST):
         label, value = _label_and_text(line)
         if label and value:
-            told.setdefault(fold(label), value)
+            values.setdefault(fold(label), value)
     for layout in _FORMATS:
-        if next(iter(layout.labels)) in told:
-            numbers = {term: _amount(told.get(label, "")) for label, term in layout.labels.items()}
+        if next(iter(layout.labels)) in values:
+            numbers = {term: _amount(values.get(label, "")) for label, term in layout.labels.items()}
             items = {term: item for term, item in numbers.items() if item is not None}
             return VendorPage(layout.lid, layout=layout.layout, items=items)
     return None
@@ -165,15 +165,15 @@ def _cloud(text: str) -> Evidence | None:
     """`nvme ocp smart-add-log`, or a vendor's copy of it: two halves behind a label, and the GUID."""
     if "SMART Cloud Attributes" not in text:
         return None
-    told: dict[str, object] = {}
+    values: dict[str, object] = {}
     for line in lines_of(text, _LONGEST):
         label, number = _cloud_row(line)
         if not "A" <= label[:1] <= "Z":
             continue
         halves = number.split()
         value: object = {"hi": halves[0], "lo": halves[1]} if len(halves) == 2 else number
-        told.setdefault(label, value)
-    log = cloud_log(told)
+        values.setdefault(label, value)
+    log = cloud_log(values)
     return Evidence(drive=DriveFacts(protocol="nvme"), ocp=log) if log else None
 
 

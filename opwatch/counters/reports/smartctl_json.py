@@ -41,7 +41,7 @@ def mapping(value: object) -> Mapping[str, Any]:
 
 
 def _items(value: object) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _text(value: object) -> str | None:
@@ -128,10 +128,10 @@ def _smart(document: Mapping[str, Any]) -> SmartLog | None:
     log = mapping(document.get("nvme_smart_health_information_log"))
     if not log:
         return None
-    found = {name: json_number(log.get(key)) for name, key in _SMART_KEYS.items()}
+    numbers = {name: json_number(log.get(key)) for name, key in _SMART_KEYS.items()}
     degrees = log.get("temperature")
     celsius = degrees if isinstance(degrees, int) and not isinstance(degrees, bool) else None
-    return SmartLog(**found, temperature_celsius=celsius)
+    return SmartLog(**numbers, temperature_celsius=celsius)
 
 
 def _namespace(document: Mapping[str, Any]) -> Namespace | None:
@@ -166,7 +166,7 @@ def parse_smartctl_json(document: Mapping[str, Any]) -> Evidence:
         drive=_drive(document),
         smart=_smart(document),
         namespace=_namespace(document),
-        attributes=tuple(found for found in map(_attribute, table) if found),
+        attributes=tuple(attribute for attribute in map(_attribute, table) if attribute),
         statistics=_statistics(document),
         scsi=_scsi(document),
         power_on_hours=json_number(mapping(document.get("power_on_time")).get("hours")),

@@ -48,33 +48,33 @@ def is_smartctl_text(text: str) -> bool:
 
 def _leading(text: str) -> int | None:
     """The number before a unit, a percent sign or a remark: "1,803,919 [923 GB]", "100%", "34 Celsius"."""
-    found = re.match(r"\d(?:[\d,.'\u2019\u00a0\u202f]*\d)?(?=\s|%|$)", text)
-    return whole_number(found[0]) if found else None
+    number = re.match(r"\d(?:[\d,.'\u2019\u00a0\u202f]*\d)?(?=\s|%|$)", text)
+    return whole_number(number[0]) if number else None
 
 
 def _labels(lines: list[str]) -> dict[str, str]:
     """The first text of each label: what comes later belongs to other logs."""
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for line in lines:
         labelled = _LABEL.match(line)
         if labelled:
-            found.setdefault(labelled["label"], labelled["text"].strip())
-    return found
+            labels.setdefault(labelled["label"], labelled["text"].strip())
+    return labels
 
 
 def _capacity(labels: dict[str, str]) -> int | None:
     for label in ("User Capacity", "Total NVM Capacity", "Namespace 1 Size/Capacity"):
-        found = _leading(labels.get(label, ""))
-        if found:
-            return found
+        capacity = _leading(labels.get(label, ""))
+        if capacity:
+            return capacity
     return None
 
 
 def _logical_block(labels: dict[str, str]) -> int | None:
     for label in ("Sector Sizes", "Sector Size", "Logical block size", "Namespace 1 Formatted LBA Size"):
-        found = _leading(labels.get(label, ""))
-        if found and found in (512, 520, 528, 4096, 4104, 4160, 4224):
-            return found
+        size = _leading(labels.get(label, ""))
+        if size and size in (512, 520, 528, 4096, 4104, 4160, 4224):
+            return size
     return None
 
 
@@ -83,7 +83,7 @@ def _transfer(labels: dict[str, str]) -> int | None:
     return int(pages[1]) * 4096 if pages and int(pages[1]) else None
 
 
-def _told(labels: dict[str, str], *names: str) -> str | None:
+def _first_of(labels: dict[str, str], *names: str) -> str | None:
     for name in names:
         text = " ".join(labels.get(name, "").split())
         if text and not text.startswith(("--", "REDACTED", "[No Information Found]")):
@@ -93,18 +93,18 @@ def _told(labels: dict[str, str], *names: str) -> str | None:
 
 def _drive(labels: dict[str, str]) -> DriveFacts:
     protocol = "nvme" if "Model Number" in labels else "ata" if "Device Model" in labels else None
-    product = _told(labels, "Product")
+    product = _first_of(labels, "Product")
     if not protocol and (product or "Transport protocol" in labels):
         protocol = "scsi"
-    vendor = _told(labels, "Vendor")
+    vendor = _first_of(labels, "Vendor")
     spin = labels.get("Rotation Rate", "")
     return DriveFacts(
         protocol=protocol,
-        model=_told(labels, "Model Number", "Device Model")
+        model=_first_of(labels, "Model Number", "Device Model")
         or (f"{vendor} {product}" if vendor and product else product),
-        firmware=_told(labels, "Firmware Version", "Revision"),
-        family=_told(labels, "Model Family"),
-        serial=_told(labels, "Serial Number", "Serial number"),
+        firmware=_first_of(labels, "Firmware Version", "Revision"),
+        family=_first_of(labels, "Model Family"),
+        serial=_first_of(labels, "Serial Number", "Serial number"),
         vendor_id=whole_number(labels.get("PCI Vendor ID", "") or labels.get("PCI Vendor/Subsystem ID", "")),
         capacity_bytes=_capacity(labels),
         lba_bytes=_logical_block(labels),
@@ -114,11 +114,11 @@ def _drive(labels: dict[str, str]) -> DriveFacts:
 
 
 def _attributes(lines: list[str]) -> tuple[Attribute, ...]:
-    found: list[Attribute] = []
+    attributes: list[Attribute] = []
     inside = False
     for line in lines:
         if line.startswith("ID# ATTRIBUTE_NAME"):
-            if found:  # a second table is of another drive, or a repetition
+            if attributes:  # a second table is of another drive, or a repetition
                 break
             inside = True
         elif inside:
@@ -128,8 +128,8 @@ def _attributes(lines: list[str]) -> tuple[Attribute, ...]:
                 continue
             raw, value = row["raw"].strip(), row["value"]
             health = int(value) if value != "---" else None
-            found.append(Attribute(int(row["id"]), row["name"], whole_number(raw), raw, health))
-    return tuple(each for each in found if 0 < each.id < 256)
+            attributes.append(Attribute(int(row["id"]), row["name"], whole_number(raw), raw, health))
+    return tuple(attribute for attribute in attributes if 0 < attribute.id < 256)
 
 
 def _statistics(lines: list[str]) -> Statistics | None:
@@ -146,8 +146,8 @@ def _smart(lines: list[str]) -> SmartLog | None:
     if begin is None:
         return None
     labels = _labels(lines[begin : begin + 40])
-    found = {name: _leading(labels.get(label, "")) for label, name in _SMART_LABELS.items()}
-    return SmartLog(**found)
+    numbers = {name: _leading(labels.get(label, "")) for label, name in _SMART_LABELS.items()}
+    return SmartLog(**numbers)
 
 
 def _scsi(lines: list[str], labels: dict[str, str]) -> ScsiCounters | None:

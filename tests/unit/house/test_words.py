@@ -1,0 +1,109 @@
+"""A name is the noun of what it stands for. These words fit everything, and so tell nothing of it."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tests.unit.house.imports import parsed
+from tests.unit.house.test_architecture import ROOT, tracked
+
+EMPTY = frozenset(("found", "each", "seen", "told", "held"))
+# Folders and files that still have such names. This list only gets shorter.
+WAITING = (
+    "collectors/audit/",
+    "collectors/firmware/",
+    "collectors/stack/",
+    "opwatch/samples/",
+    "opwatch/trim/",
+    "opwatch/waf/live_figure.py",
+    "opwatch/waf/measure.py",
+    "tools/commands/trim_stale.py",
+    "tools/commands/watching.py",
+    "tests/",
+)
+C_OUTSIDE_OF_CODE = re.compile(r'''/\*.*?\*/|//[^\n]*|'(?:\\.|[^'\\])'|"(?:\\.|[^"\\\n])*"''', re.DOTALL)
+
+
+def _names_of(node: ast.AST) -> list[str | None]:
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+            return [name]
+        case ast.arg(arg=name) | ast.alias(asname=name) | ast.ExceptHandler(name=name):
+            return [name]
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return [name]
+        case ast.MatchAs(name=name) | ast.MatchStar(name=name) | ast.MatchMapping(rest=name):
+            return [name]
+    return []
+
+
+def empty_names(source: str) -> list[str]:
+    """Every such name that Python code gives to something, and where."""
+    return [
+        f"{getattr(node, 'lineno', 0)}: {name}"
+        for node in ast.walk(parsed(source))
+        for name in _names_of(node)
+        if name and name.strip("_") in EMPTY
+    ]
+
+
+def empty_names_in_c(source: str) -> list[str]:
+    """Every such word of C code outside of comments and strings, and where."""
+    code = C_OUTSIDE_OF_CODE.sub(lambda words: re.sub(r"[^\n]", " ", words[0]), source)
+    return [
+        f"{number}: {word}"
+        for number, line in enumerate(code.split("\n"), 1)
+        for word in re.findall(r"\w+", line)
+        if word in EMPTY
+    ]
+
+
+def lone_ends(source: str) -> list[int]:
+    """Lines of comments that end on a line of their own, but begin with words on their first line."""
+    return [
+        source.count("\n", 0, comment.start()) + 1
+        for comment in re.finditer(r"/\*.*?\*/", source, re.DOTALL)
+        if re.search(r"\n[ \t]*\*/$", comment[0]) and not comment[0].startswith("/*\n")
+    ]
+
+
+def test_the_rules_find_such_names() -> None:
+    source = (
+        "def f(told, *held):\n    found = [each for each in told]\n    self._seen = found\n    return found"
+    )
+    assert sorted(empty_names(source)) == ["1: held", "1: told", "2: each", "2: found", "3: _seen"]
+    assert empty_names("import os as found\ntry: ...\nexcept E as seen: ...") == ["1: found", "3: seen"]
+    assert not empty_names("f(held=x.found, named='told')  # each, seen")
+    assert empty_names_in_c('/* found\n * held */\nint found = \'"\' + "told"; // seen') == ["3: found"]
+    assert lone_ends("/* One.\n */\n/*\n * Two.\n */\n/* Three.\n * Four. */") == [1]
+
+
+def test_names_are_nouns_of_what_they_stand_for() -> None:
+    found_in = {
+        name: names
+        for path in tracked()
+        if not (name := str(path.relative_to(ROOT))).startswith(WAITING)
+        if path.suffix in (".py", ".c", ".h")
+        if (names := (empty_names if path.suffix == ".py" else empty_names_in_c)(path.read_text()))
+    }
+    assert not found_in, f"name it by what it is: {found_in}"
+
+
+def test_files_that_wait_for_better_names_still_do() -> None:
+    sources = [
+        str(path.relative_to(ROOT))
+        for path in tracked()
+        if path.suffix == ".py" and empty_names(path.read_text())
+    ]
+    done = [waiting for waiting in WAITING if not any(name.startswith(waiting) for name in sources)]
+    assert not done, f"take these from the list: {done}"
+
+
+def test_comments_in_c_do_not_end_alone() -> None:
+    ends = {
+        str(path.relative_to(ROOT)): lines
+        for path in tracked()
+        if path.suffix in (".c", ".h") and (lines := lone_ends(path.read_text()))
+    }
+    assert not ends, f"begin with /* on its own line, or say it in one line: {ends}"

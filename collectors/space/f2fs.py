@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from opwatch.collectors.space.raw_disk import open_device
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.foreign import read_text
+from opwatch.host.device import BlockDevice
 from opwatch.trim.space import f2fs
 from opwatch.trim.space.extents import Extents
 
@@ -14,12 +16,14 @@ from opwatch.trim.space.extents import Extents
 _MOST_BYTES = 2 << 30
 
 
-def read_free(name: str) -> tuple[int, Extents, tuple[str, ...]]:
+def read_free(device: BlockDevice) -> tuple[int, Extents, tuple[str, ...]]:
     """(block size, free bytes, what is not in them) of the f2fs on a block device."""
-    geometry = _geometry(Path("/dev") / name)
+    geometry = _geometry(device)
     if geometry.several:
-        raise Unsupported(f"{name}: this f2fs lies on several devices, of which it names the first alone")
-    path = Path("/proc/fs/f2fs") / name / "segment_bits"
+        raise Unsupported(
+            f"{device.name}: this f2fs lies on several devices, of which it names the first alone"
+        )
+    path = Path("/proc/fs/f2fs") / device.name / "segment_bits"
     try:
         free, changed = f2fs.free_of_segments(read_text(path, _MOST_BYTES), geometry)
     except FileNotFoundError as error:
@@ -32,11 +36,11 @@ def read_free(name: str) -> tuple[int, Extents, tuple[str, ...]]:
     return geometry.block_bytes, free, tuple(notes)
 
 
-def _geometry(node: Path) -> f2fs.F2fsGeometry:
-    descriptor = os.open(node, os.O_RDONLY | os.O_CLOEXEC)
+def _geometry(device: BlockDevice) -> f2fs.F2fsGeometry:
+    descriptor = open_device(device)
     try:
         return f2fs.superblock(os.pread(descriptor, f2fs.SUPERBLOCK_BYTES, f2fs.SUPERBLOCK_AT))
     except ValueError as error:
-        raise OpwatchError(f"{node}: {error}") from error
+        raise OpwatchError(f"{device.name}: {error}") from error
     finally:
         os.close(descriptor)

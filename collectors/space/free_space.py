@@ -17,6 +17,7 @@ from opwatch.collectors.space.btrfs import BtrfsGeometry, read_geometry, tree
 from opwatch.collectors.space.f2fs import read_free
 from opwatch.collectors.space.mount_handle import opened
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
+from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
 from opwatch.trim.space import btrfs, fsmap
 from opwatch.trim.space.extents import Extents
@@ -122,7 +123,9 @@ def _of_map(descriptor: int, mount: Mount, window: tuple[int, int] | None) -> Fr
 def _of_f2fs(descriptor: int) -> FreeSpace:
     number = os.fstat(descriptor).st_dev
     dev = (os.major(number), os.minor(number))
-    device = Path(f"/sys/dev/block/{dev[0]}:{dev[1]}").resolve().name
+    device = Devices().by_number(*dev)
+    if not device:
+        raise OpwatchError(f"the device of the file system, {dev[0]}:{dev[1]}, has gone")
     block, extents, notes = read_free(device)
     return FreeSpace("f2fs", block, {dev: extents}, notes)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from opwatch.collectors.space.f2fs import read_free
 from opwatch.collectors.space.raw_disk import open_device
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.host.device import BlockDevice
@@ -22,6 +23,8 @@ def test_a_node_of_something_else_is_refused(tmp_path: Path) -> None:
         before = len(os.listdir("/proc/self/fd"))
         with pytest.raises(RefusedError, match="/dev/null leads to another device"):
             open_device(device)
+        with pytest.raises(RefusedError, match="/dev/null leads to another device"):
+            read_free(device)
         assert len(os.listdir("/proc/self/fd")) == before
 
 

@@ -10,11 +10,16 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from opwatch.errors import UsageError
+from opwatch.sinks.folding import columns, folded
 from opwatch.sinks.terminal import data, say
 from opwatch.times import FORMS, parse_time, spell
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
+
+_USAGE = "usage: "
+# No place to fold a line at.
+_JOINT = "\N{OPEN BOX}"
 
 
 def meant(typed: str, names: Iterable[str]) -> str:
@@ -73,13 +78,26 @@ class Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+def _within_columns(line: str) -> list[str]:
+    """A line of a help text, folded where the terminal is narrower than that; what stands in brackets stays
+    together. argparse folds all but what a program says itself: usages, lists of commands."""
+    if len(line) <= columns():
+        return [line]
+    words = re.sub(
+        r"\[[^][]{,30}\]|\([^()]{,30}\)", lambda group: group[0].replace(" ", _JOINT), line.strip()
+    )
+    within = 7 if line.startswith(_USAGE) else len(line) - len(line.lstrip()) + 2
+    parts = folded(words, " " * (len(line) - len(line.lstrip())), within)
+    return [part.replace(_JOINT, " ") for part in parts]
+
+
 class Parser(argparse.ArgumentParser):
     """Its messages repeat what was typed, which may be anything: nothing of it reaches a terminal raw."""
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         lines = message.rstrip("\n").split("\n")
         if file is sys.stdout:
-            data().lines(lines)
+            data().lines(part for line in lines for part in _within_columns(line))
             return
         for line in lines:
             say(line, head="")

@@ -133,7 +133,7 @@ class Frames:
         event = parse_json(line, "a line of bpftrace")
         try:
             return self._take(event["type"], event.get("data", {}), event)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise BadInput(f"bpftrace prints what nobody knows: {line[:200]}: {error}") from error
 
     def _take(self, kind: object, data: Maps, event: Maps) -> Maps | None:

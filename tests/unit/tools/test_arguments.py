@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from opwatch import __version__
 from opwatch.errors import UsageError
+from opwatch.sinks import folding
 from opwatch.times import parse_time, spell
 from opwatch.tools import cli
 
@@ -106,12 +107,25 @@ def test_help(argv: list[str], usage: str, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.startswith(usage)
 
 
-def test_help_fits_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    for name in ("watch", *cli.COMMANDS):
-        with pytest.raises(SystemExit):
-            cli.main(["help", name])
-        assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == [], name
+VERBS = (
+    *(("trim", verb) for verb in ("audit", "check", "record", "stale")),
+    *(("drive", verb) for verb in ("create", "list", "info", "fault", "destroy")),
+)
+
+
+@pytest.mark.parametrize("columns", [56, 66, 80])
+def test_help_fits_the_terminal(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(folding, "width_of", lambda _: columns)
+    for words in (("watch",), *((name,) for name in cli.COMMANDS), *VERBS):
+        with pytest.raises(SystemExit) as end:
+            cli.main(["help", *words])
+        assert end.value.code == 0
+        printed = capsys.readouterr().out
+        assert [line for line in printed.splitlines() if len(line) > columns] == [], words
+        assert "--dev\n" not in printed.partition("\n\n")[0], words
 
 
 @pytest.mark.parametrize("option", ["-V", "--version"])

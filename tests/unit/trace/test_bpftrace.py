@@ -159,7 +159,14 @@ def test_broken_json_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ['{"data": {}}', '{"type": "map", "data": 5}', '{"type": "lost_events", "data": []}', "{" * 5000]
+    "line",
+    [
+        '{"data": {}}',
+        '{"type": "map", "data": 5}',
+        '{"type": "lost_events", "data": []}',
+        '{"type": "lost_events", "data": {"events": 1e999}}',
+        "{" * 5000,
+    ],
 )
 def test_a_line_that_bpftrace_never_prints_is_refused(line: str) -> None:
     with pytest.raises(BadInput, match="bpftrace"):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from opwatch.collectors.firmware.transports import KernelTransport
@@ -12,8 +13,9 @@ from opwatch.collectors.space.raw_disk import open_device
 from opwatch.counters.decode import identify
 from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.errors import OpwatchError
+from opwatch.host.details import read_identity
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.trim.stack.layers import Fact
+from opwatch.trim.stack.facts import DiskFacts, Unread
 
 Identify = Callable[[BlockDevice], tuple[Controller, Namespace]]
 
@@ -33,29 +35,25 @@ def _text(folder: Path, pattern: str) -> str | None:
         return None
 
 
-def _scsi(disk: BlockDevice) -> Iterator[tuple[str, Fact]]:
-    folder = disk.sysfs / "device"
-    mode = _text(folder, "scsi_disk/*/provisioning_mode")
-    if mode:
-        yield "provisioning_mode", mode
-    thin = _text(folder, "scsi_disk/*/thin_provisioning")
-    if thin in ("0", "1"):
-        yield "thin_provisioning", thin == "1"
+def _provisioning_mode(disk: BlockDevice) -> str | None:
+    return _text(disk.sysfs, "device/scsi_disk/*/provisioning_mode") or None
 
 
-def _ata(disk: BlockDevice) -> Iterator[tuple[str, Fact]]:
+def _thin_provisioning(disk: BlockDevice) -> bool | None:
+    return {"0": False, "1": True}.get(_text(disk.sysfs, "device/scsi_disk/*/thin_provisioning") or "")
+
+
+def _ata_trim(disk: BlockDevice) -> str | None:
     """libata's word on TRIM. A port with several drives does not tell which is which, so none is told."""
     port = next((parent for parent in disk.sysfs.parents if re.fullmatch(r"ata\d+", parent.name)), None)
-    if port:
-        state = _text(port, "link*/dev*/ata_device/dev*/trim")
-        if state:
-            yield "ata_trim", state
+    return (_text(port, "link*/dev*/ata_device/dev*/trim") or None) if port else None
 
 
-def _virtio(disk: BlockDevice) -> Iterator[tuple[str, Fact]]:
+def _virtio_discard(disk: BlockDevice) -> bool | None:
     features = disk.attribute("device/features")
     if features and re.fullmatch(r"[01]{14,}", features):
-        yield "virtio_discard", features[_VIRTIO_BLK_F_DISCARD] == "1"
+        return features[_VIRTIO_BLK_F_DISCARD] == "1"
+    return None
 
 
 def ask_nvme(disk: BlockDevice) -> tuple[Controller, Namespace]:
@@ -70,48 +68,46 @@ def ask_nvme(disk: BlockDevice) -> tuple[Controller, Namespace]:
         )
 
 
-def _nvme(disk: BlockDevice, ask: Identify, unknown: dict[str, str]) -> Iterator[tuple[str, Fact]]:
-    nuse = disk.number("nuse")
-    if nuse is not None:
-        yield "nuse_blocks", nuse
+def _nvme(disk: BlockDevice, ask: Identify, facts: DiskFacts, unknown: dict[Unread, str]) -> DiskFacts:
+    """The same facts, with those that an NVMe drive tells itself."""
+    facts = replace(facts, nuse_blocks=disk.number("nuse"))
     try:
         controller, namespace = ask(disk)
     except OpwatchError as error:
-        unknown["dataset_management"] = unknown["deallocate_bytes"] = str(error)
-        return
-    yield "dataset_management", controller.has_dataset_management
+        unknown[Unread.DATASET_MANAGEMENT] = unknown[Unread.DEALLOCATE_BYTES] = str(error)
+        return facts
+    facts = replace(facts, dataset_management=controller.has_dataset_management)
     if namespace.deallocate_lbas and namespace.lba_bytes:
-        yield "deallocate_bytes", namespace.deallocate_lbas * namespace.lba_bytes
-    else:
-        unknown["deallocate_bytes"] = "the drive does not tell it (NSFEAT)"
+        return replace(facts, deallocate_bytes=namespace.deallocate_lbas * namespace.lba_bytes)
+    unknown[Unread.DEALLOCATE_BYTES] = "the drive does not tell it (NSFEAT)"
+    return facts
 
 
-def _partitioned(devices: Devices, disk: BlockDevice) -> Iterator[tuple[str, Fact]]:
+def _unpartitioned(devices: Devices, disk: BlockDevice) -> int | None:
     """What no partition covers, on a disk that has some."""
     parts = devices.partitions(disk)
     if parts and disk.size_bytes:
-        yield "unpartitioned_bytes", disk.size_bytes - sum(part.size_bytes for part in parts)
+        return disk.size_bytes - sum(part.size_bytes for part in parts)
+    return None
 
 
-def read_disk(devices: Devices, disk: BlockDevice, ask: Identify) -> tuple[dict[str, Fact], dict[str, str]]:
+def read_disk(devices: Devices, disk: BlockDevice, ask: Identify) -> tuple[DiskFacts, dict[Unread, str]]:
     """(what is known, what is not and why) of a disk's discards."""
-    from opwatch.host.details import read_identity  # a loop device has none
-
-    unknown: dict[str, str] = {}
     identity = read_identity(devices, disk)
-    known: dict[str, Fact] = {}
-    for name, value in (
-        ("model", identity.model),
-        ("vendor", identity.vendor),
-        ("transport", identity.transport),
-        ("drivers", " ".join(identity.drivers) or None),
-    ):
-        if value is not None:
-            known[name] = value
     named = f"{identity.vendor or ''} {identity.model or ''}"
-    if identity.transport == "virtio" or _HYPERVISORS.search(named):
-        known["virtual"] = True
-    known |= dict([*_scsi(disk), *_ata(disk), *_virtio(disk), *_partitioned(devices, disk)])
+    facts = DiskFacts(
+        model=identity.model,
+        vendor=identity.vendor,
+        transport=identity.transport,
+        drivers=identity.drivers or None,
+        virtual=True if identity.transport == "virtio" or _HYPERVISORS.search(named) else None,
+        provisioning_mode=_provisioning_mode(disk),
+        thin_provisioning=_thin_provisioning(disk),
+        ata_trim=_ata_trim(disk),
+        virtio_discard=_virtio_discard(disk),
+        unpartitioned_bytes=_unpartitioned(devices, disk),
+    )
+    unknown: dict[Unread, str] = {}
     if disk.name.startswith("nvme") and not disk.is_hidden:
-        known |= dict(_nvme(disk, ask, unknown))
-    return known, unknown
+        facts = _nvme(disk, ask, facts, unknown)
+    return facts, unknown

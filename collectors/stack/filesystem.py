@@ -9,9 +9,8 @@ from pathlib import Path
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage
-from opwatch.trim.stack.layers import Fact, Filesystem
-
-_BTRFS_DISCARD = ("discardable_bytes", "discard_extent_bytes", "discard_bitmap_bytes", "discard_bytes_saved")
+from opwatch.trim.stack.facts import BtrfsFacts, F2fsFacts, FilesystemFacts
+from opwatch.trim.stack.layers import Filesystem
 
 
 def _sources(devices: Devices, mount: Mount) -> Iterator[BlockDevice]:
@@ -29,39 +28,48 @@ def _sources(devices: Devices, mount: Mount) -> Iterator[BlockDevice]:
                 yield devices.resolve(text)
 
 
-def _numbers(folder: Path, names: tuple[str, ...]) -> dict[str, Fact]:
-    found: dict[str, Fact] = {}
-    for name in names:
-        with contextlib.suppress(OSError, ValueError):
-            found[name] = int((folder / name).read_text())
-    return found
+def _number(path: Path) -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        return int(path.read_text())
+    return None
 
 
-def _btrfs(usage: Usage, sys: Path, first: BlockDevice) -> tuple[list[str], dict[str, Fact]]:
+def _btrfs(usage: Usage, sys: Path, first: BlockDevice, zoned: str | None) -> tuple[list[str], BtrfsFacts]:
     """All devices of a btrfs, from one of them, and its own account of discards."""
     member = usage.member_of(first)
     if not member:
-        return [first.name], {}
+        return [first.name], BtrfsFacts(zoned)
     fsid = member.removeprefix("btrfs ")
     folder = sys / "fs" / "btrfs" / fsid
     names = sorted(name for name, of in usage.members.items() if of == member)
-    profiles = sorted({path.name for path in folder.glob("allocation/*/*") if path.is_dir()})
-    facts: dict[str, Fact] = {"fsid": fsid, "profiles": " ".join(profiles)}
-    return names, facts | _numbers(folder / "discard", _BTRFS_DISCARD)
+    return names, BtrfsFacts(
+        zoned,
+        fsid=fsid,
+        profiles=tuple(sorted({path.name for path in folder.glob("allocation/*/*") if path.is_dir()})),
+        discardable_bytes=_number(folder / "discard/discardable_bytes"),
+        discard_extent_bytes=_number(folder / "discard/discard_extent_bytes"),
+        discard_bitmap_bytes=_number(folder / "discard/discard_bitmap_bytes"),
+        discard_bytes_saved=_number(folder / "discard/discard_bytes_saved"),
+    )
+
+
+def _zoned(devices: list[BlockDevice]) -> str | None:
+    """How its devices are zoned; that of the last where they differ."""
+    kinds = [device.disk.attribute("queue/zoned") for device in devices]
+    return next((kind for kind in reversed(kinds) if kind not in (None, "none")), None)
 
 
 def read_filesystem(devices: Devices, usage: Usage, mount: Mount, sys: Path) -> Filesystem:
     """What is mounted there. Options are those of the mount and of the filesystem together."""
     found = list(_sources(devices, mount))
     names = [device.name for device in found]
-    facts: dict[str, Fact] = {}
+    zoned = _zoned(found)
+    facts = FilesystemFacts(zoned)
     if mount.filesystem == "btrfs" and found:
-        names, facts = _btrfs(usage, sys, found[0])
+        names, facts = _btrfs(usage, sys, found[0], zoned)
     elif mount.filesystem == "f2fs" and found:
-        facts = _numbers(sys / "fs" / "f2fs" / found[0].name, ("discard_granularity", "unusable"))
-    for device in found:
-        if (zoned := device.disk.attribute("queue/zoned")) not in (None, "none"):
-            facts["zoned"] = str(zoned)
+        folder = sys / "fs" / "f2fs" / found[0].name
+        facts = F2fsFacts(zoned, _number(folder / "discard_granularity"), _number(folder / "unusable"))
     options = tuple(dict.fromkeys((*mount.options, *mount.super_options)))
     return Filesystem(
         point=mount.point,

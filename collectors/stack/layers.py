@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.stack.discard_limits import limits_of
@@ -17,11 +18,23 @@ from opwatch.collectors.stack.disks import Identify, ask_nvme, read_disk
 from opwatch.collectors.stack.filesystem import read_filesystem
 from opwatch.errors import OpwatchError
 from opwatch.host.device import SECTOR, BlockDevice, Devices
+from opwatch.host.process import run_tool
 from opwatch.host.usage import Mount, Usage, mount_of, read_usage
-from opwatch.trim.stack.layers import Fact, Kind, Layer, Stack
-
-if TYPE_CHECKING:
-    from opwatch.trim.stack.dmtable import DmTarget
+from opwatch.trim.stack import dmtable
+from opwatch.trim.stack.dmtable import DmTarget
+from opwatch.trim.stack.facts import (
+    CryptFacts,
+    DmFacts,
+    DmRaidFacts,
+    LayerFacts,
+    LoopFacts,
+    MdFacts,
+    PartitionFacts,
+    ThinFacts,
+    ThinPoolFacts,
+    Unread,
+)
+from opwatch.trim.stack.layers import Kind, Layer, Stack
 
 # What a dm device is by its uuid, where its table may not be read.
 _BY_UUID = {"dm-crypt": "crypt", "dm-verity": "verity", "dm-integrity": "integrity", "dm-mpath": "multipath"}
@@ -39,10 +52,6 @@ class Dmsetup:
     """Those of the kernel. By dmsetup, for it keeps the keys of dm-crypt to itself."""
 
     def _ask(self, verb: str, dev: tuple[int, int], *options: str) -> list[DmTarget]:
-        # Nothing else here needs these.
-        from opwatch.host.process import run_tool
-        from opwatch.trim.stack import dmtable
-
         if os.geteuid() != 0:
             raise OpwatchError("device-mapper tables are for root only")
         return dmtable.parse(run_tool(["dmsetup", verb, *options, "-j", str(dev[0]), "-m", str(dev[1])]))
@@ -55,18 +64,16 @@ class Dmsetup:
         return self._ask("status", dev, "--noflush")
 
 
-class _Facts:
-    """What is found out of one layer, and what could not be."""
+@dataclass
+class _Reading:
+    """What is found out of one layer while it is read, and what could not be."""
 
-    def __init__(self) -> None:
-        self.known: dict[str, Fact] = {}
-        self.unknown: dict[str, str] = {}
-
-    def put(self, name: str, value: Fact | None, otherwise: str | None = None) -> None:
-        if value is not None:
-            self.known[name] = value
-        elif otherwise:
-            self.unknown[name] = otherwise
+    kind: Kind
+    below: tuple[str, ...]
+    facts: LayerFacts = field(default_factory=LayerFacts)
+    target: str | None = None
+    table: list[DmTarget] = field(default_factory=list)
+    unknown: dict[Unread, str] = field(default_factory=dict)
 
 
 class LayerReader:
@@ -111,54 +118,54 @@ class LayerReader:
         return tuple(found.values())
 
     def _layer(self, device: BlockDevice) -> Layer:
-        facts, kind = _Facts(), device.kind()
-        table: list[DmTarget] = []
-        target, below = None, tuple(device.below())
-        if device.is_partition:
-            found, below = Kind.PARTITION, (device.disk.name,)
-            facts.put("start_bytes", device.sectors[0] * SECTOR)
-        elif kind.startswith("dm"):
-            table, target = self._dm_table(device, kind, facts)
-            found = _KINDS.get(target or "", Kind.DM)
-            self._dm_facts(device, found, table, facts)
-        elif kind.startswith("md"):
-            found = Kind.MD
-            self._md_facts(device, facts)
-        elif kind == "loop":
-            found = Kind.LOOP
-            below = self._loop_facts(device, facts)
-        elif paths := self._devices.paths(device):
-            found, below = Kind.MULTIPATH, tuple(path.name for path in paths)
-            facts.known, facts.unknown = read_disk(self._devices, device, self._nvme)
-        else:
-            found = Kind.DISK
-            facts.known, facts.unknown = read_disk(self._devices, device, self._nvme)
+        layer = self._reading(device)
         if (discards := device.number("bcache/discard")) is not None:
-            facts.put("bcache_discard", discards == 1)
+            layer.facts = replace(layer.facts, bcache_discard=discards == 1)
         return Layer(
             device.name,
             f"{device.dev[0]}:{device.dev[1]}",
-            found,
+            layer.kind,
             device.size_bytes,
             limits_of(device),
             read_only=None if (only := device.number("ro")) is None else only != 0,
-            target=target,
+            target=layer.target,
             label=device.attribute("dm/name"),
-            below=below,
-            table=tuple(table),
-            facts=facts.known,
-            unknown=facts.unknown,
+            below=layer.below,
+            table=tuple(layer.table),
+            facts=layer.facts,
+            unknown=layer.unknown,
         )
 
-    def _dm_table(self, device: BlockDevice, kind: str, facts: _Facts) -> tuple[list[DmTarget], str | None]:
-        """The table, and the name of its target; several targets are joined by a plus."""
+    def _reading(self, device: BlockDevice) -> _Reading:
+        """What it is, and what its kind says."""
+        kind, below = device.kind(), tuple(device.below())
+        if device.is_partition:
+            start = PartitionFacts(start_bytes=device.sectors[0] * SECTOR)
+            return _Reading(Kind.PARTITION, (device.disk.name,), start)
+        if kind.startswith("dm"):
+            return self._dm_reading(device, kind, below)
+        if kind.startswith("md"):
+            return self._md_reading(device, below)
+        if kind == "loop":
+            return self._loop_reading(device)
+        paths = tuple(path.name for path in self._devices.paths(device))
+        facts, unknown = read_disk(self._devices, device, self._nvme)
+        if paths:
+            return _Reading(Kind.MULTIPATH, paths, facts, unknown=unknown)
+        return _Reading(Kind.DISK, below, facts, unknown=unknown)
+
+    def _dm_reading(self, device: BlockDevice, kind: str, below: tuple[str, ...]) -> _Reading:
+        """By its table; several targets are joined by a plus."""
+        layer = _Reading(Kind.DM, below)
         try:
-            table = self._dm.table(device.dev)
+            layer.table = self._dm.table(device.dev)
+            layer.target = "+".join(dict.fromkeys(target.kind for target in layer.table)) or None
         except OpwatchError as error:
-            facts.unknown["table"] = str(error)
-            return [], self._guessed_target(device, kind)
-        kinds = dict.fromkeys(target.kind for target in table)
-        return table, "+".join(kinds) or None
+            layer.unknown[Unread.TABLE] = str(error)
+            layer.target = self._guessed_target(device, kind)
+        layer.kind = _KINDS.get(layer.target or "", Kind.DM)
+        self._dm_facts(device, layer)
+        return layer
 
     def _guessed_target(self, device: BlockDevice, kind: str) -> str | None:
         """From the names that cryptsetup and LVM give, None when these do not tell."""
@@ -171,93 +178,113 @@ class LayerReader:
         pools = [(lower.attribute("dm/uuid") or "").endswith("-tpool") for lower in lowers]
         return "thin" if any(pools) and not uuid.endswith("-pool") else None
 
-    def _dm_facts(self, device: BlockDevice, kind: Kind, table: list[DmTarget], facts: _Facts) -> None:
-        flags = {flag for target in table for flag in target.flags}
-        if kind is Kind.CRYPT:
+    def _dm_facts(self, device: BlockDevice, layer: _Reading) -> None:
+        """What its table and its status say, by the kind of its target."""
+        words = {flag for target in layer.table for flag in target.flags}
+        flags = tuple(sorted(words)) or None
+        if layer.kind is Kind.CRYPT:
             # The limit is not 0 exactly when the table has the flag.
-            limit = limits_of(device).offered
-            facts.put("allow_discards", "allow_discards" in flags if table else limit)
-        elif flags:
-            facts.put("flags", " ".join(sorted(flags)))
-        if len(table) == 1 and table[0].kind == "raid":
-            self._raid_facts(device, table[0], facts)
-        if kind not in (Kind.THIN, Kind.THIN_POOL):
-            return
-        if (status := self._dm_status(device, facts, "status")) is None:
-            return
-        from opwatch.trim.stack import dmtable
+            allowed = "allow_discards" in words if layer.table else limits_of(device).offered
+            layer.facts = CryptFacts(allow_discards=allowed)
+        elif layer.kind is Kind.THIN:
+            layer.facts = self._thin_facts(device, layer, flags)
+        elif layer.kind is Kind.THIN_POOL:
+            layer.facts = self._pool_facts(device, layer, flags)
+        elif len(layer.table) == 1 and layer.table[0].kind == "raid":
+            layer.facts = self._raid_facts(device, layer, flags)
+        else:
+            layer.facts = DmFacts(flags=flags)
 
-        if kind is Kind.THIN:
-            mapped = dmtable.mapped_sectors(status)
-            facts.put("mapped_bytes", None if mapped is None else mapped * 512, "its status does not say")
-            return
-        facts.put("chunk_bytes", dmtable.chunk_bytes(table[0]) if table else None)
+    def _thin_facts(self, device: BlockDevice, layer: _Reading, flags: tuple[str, ...] | None) -> ThinFacts:
+        status = self._dm_status(device, layer, Unread.STATUS)
+        mapped = dmtable.mapped_sectors(status) if status else None
+        if status and mapped is None:
+            layer.unknown[Unread.MAPPED_BYTES] = "its status does not say"
+        return ThinFacts(flags=flags, mapped_bytes=None if mapped is None else mapped * SECTOR)
+
+    def _pool_facts(
+        self, device: BlockDevice, layer: _Reading, flags: tuple[str, ...] | None
+    ) -> ThinPoolFacts:
+        facts = ThinPoolFacts(flags=flags)
+        if (status := self._dm_status(device, layer, Unread.STATUS)) is None:
+            return facts
+        facts = replace(facts, chunk_bytes=dmtable.chunk_bytes(layer.table[0]) if layer.table else None)
         pool = dmtable.pool_status(status)
         if pool is None:
-            facts.unknown["mode"] = "the status of the pool is in no known form"
-            return
-        facts.put("mode", pool.mode)
-        facts.put("used_chunks", pool.used_chunks)
-        facts.put("total_chunks", pool.total_chunks)
-        facts.put("discards", pool.discards)
-        facts.put("needs_check", pool.needs_check)
+            layer.unknown[Unread.MODE] = "the status of the pool is in no known form"
+            return facts
+        return replace(
+            facts,
+            mode=pool.mode,
+            used_chunks=pool.used_chunks,
+            total_chunks=pool.total_chunks,
+            discards=pool.discards,
+            needs_check=pool.needs_check,
+        )
 
-    def _dm_status(self, device: BlockDevice, facts: _Facts, fact: str) -> DmTarget | None:
+    def _dm_status(self, device: BlockDevice, layer: _Reading, fact: Unread) -> DmTarget | None:
         """Its one status line; None, and the reason beside the fact that was to be had from it."""
         try:
             [status] = self._dm.status(device.dev)
         except (OpwatchError, ValueError) as error:
-            facts.unknown[fact] = str(error)
+            layer.unknown[fact] = str(error)
             return None
         return status
 
-    def _raid_facts(self, device: BlockDevice, target: DmTarget, facts: _Facts) -> None:
+    def _raid_facts(self, device: BlockDevice, layer: _Reading, flags: tuple[str, ...] | None) -> DmFacts:
         """Of md in device mapper, by the names of md's own arrays."""
-        from opwatch.trim.stack import dmtable
-
-        array = dmtable.raid(target)
+        array = dmtable.raid(layer.table[0])
         if array is None:
-            facts.unknown["level"] = "its table is in no known form"
-            return
-        facts.put("level", array.level)
-        facts.put("raid_disks", array.disks)
-        if array.level == "raid10":
-            facts.put("layout", array.copies | 1 << 8)
-        if status := self._dm_status(device, facts, "degraded"):
-            facts.put("degraded", dmtable.members_missing(status), "its status does not say")
+            layer.unknown[Unread.LEVEL] = "its table is in no known form"
+            return DmFacts(flags=flags)
+        status = self._dm_status(device, layer, Unread.DEGRADED)
+        degraded = dmtable.members_missing(status) if status else None
+        if status and degraded is None:
+            layer.unknown[Unread.DEGRADED] = "its status does not say"
+        layout = array.copies | 1 << 8 if array.level == "raid10" else None
+        return DmRaidFacts(
+            flags=flags, level=array.level, raid_disks=array.disks, layout=layout, degraded=degraded
+        )
 
-    def _md_facts(self, device: BlockDevice, facts: _Facts) -> None:
-        for name in ("level", "array_state", "sync_action", "reshape_position"):
-            facts.put(name, device.attribute(f"md/{name}") or None)
-        facts.put("chunk_bytes", device.number("md/chunk_size"))
-        facts.put("layout", device.number("md/layout"))
-        facts.put("degraded", device.number("md/degraded"))
-        facts.put("raid_disks", device.number("md/raid_disks"))
-        if str(facts.known.get("level")) in ("raid4", "raid5", "raid6"):
+    def _md_reading(self, device: BlockDevice, below: tuple[str, ...]) -> _Reading:
+        facts = MdFacts(
+            level=device.attribute("md/level") or None,
+            array_state=device.attribute("md/array_state") or None,
+            sync_action=device.attribute("md/sync_action") or None,
+            reshape_position=device.attribute("md/reshape_position") or None,
+            chunk_bytes=device.number("md/chunk_size"),
+            layout=device.number("md/layout"),
+            degraded=device.number("md/degraded"),
+            raid_disks=device.number("md/raid_disks"),
+        )
+        layer = _Reading(Kind.MD, below, facts)
+        if facts.level in ("raid4", "raid5", "raid6"):
             path = self._sys / "module/raid456/parameters/devices_handle_discard_safely"
             try:
-                facts.put("handles_discard_safely", path.read_text().strip() == "Y")
+                layer.facts = replace(facts, handles_discard_safely=path.read_text().strip() == "Y")
             except OSError as error:
-                facts.unknown["handles_discard_safely"] = f"{path}: {error.strerror}"
+                layer.unknown[Unread.HANDLES_DISCARD_SAFELY] = f"{path}: {error.strerror}"
+        return layer
 
-    def _loop_facts(self, device: BlockDevice, facts: _Facts) -> tuple[str, ...]:
+    def _loop_reading(self, device: BlockDevice) -> _Reading:
         """What a loop device stands on; its lower devices when that is a device."""
         file = device.attribute("loop/backing_file")
-        facts.put("backing_file", file, "no file is attached")
         if not file:
-            return ()
-        if find_simulated(device):
-            facts.put("simulated_drive", True)
+            # An empty name is what the kernel says of a file that it cannot name.
+            layer = _Reading(Kind.LOOP, (), LoopFacts(backing_file=file))
+            if file is None:
+                layer.unknown[Unread.BACKING_FILE] = "no file is attached"
+            return layer
+        facts = LoopFacts(backing_file=file, simulated_drive=True if find_simulated(device) else None)
+        layer = _Reading(Kind.LOOP, (), facts)
         try:
             status = Path(file).stat()
         except OSError as error:
-            facts.unknown["backing_filesystem"] = f"{file}: {error.strerror}"
-            return ()
+            layer.unknown[Unread.BACKING_FILESYSTEM] = f"{file}: {error.strerror}"
+            return layer
         if stat.S_ISBLK(status.st_mode):
-            facts.put("backing_is_device", True)
-            return (self._devices.resolve(file).name,)
-        mount = mount_of(os.path.realpath(file), self._usage.mounts)
-        if mount:
-            facts.put("backing_filesystem", mount.filesystem)
-            facts.put("backing_mount", mount.point)
-        return ()
+            layer.facts = replace(facts, backing_is_device=True)
+            layer.below = (self._devices.resolve(file).name,)
+        elif mount := mount_of(os.path.realpath(file), self._usage.mounts):
+            layer.facts = replace(facts, backing_filesystem=mount.filesystem, backing_mount=mount.point)
+        return layer

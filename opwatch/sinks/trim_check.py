@@ -13,6 +13,7 @@ from opwatch.trim.check.rules import named
 from opwatch.trim.check.schedule import Schedule
 from opwatch.trim.stack import layers
 from opwatch.trim.stack.causes import Effect, Reason, reason
+from opwatch.trim.stack.facts import LoopFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 
 _LABEL = 10
@@ -79,7 +80,7 @@ def headline(checked: Checked) -> str:
 
 
 def _layer(layer: Layer) -> list[str]:
-    kind = layer.target or (layer.text("level") if layer.kind is Kind.MD else None) or layer.kind.value
+    kind = layer.target or (layer.level if layer.kind is Kind.MD else None) or layer.kind.value
     words = [f"{layer.device:<{_LABEL}}", f"{kind:<{_LABEL}}"]
     limits = layer.limits
     if layer.kind is Kind.PARTITION:
@@ -92,8 +93,8 @@ def _layer(layer: Layer) -> list[str]:
         words.append("NO discards")
     if layer.kind in (Kind.DISK, Kind.MULTIPATH):
         words.append(f"({named(layer)})")
-    elif layer.label or layer.text("backing_file"):
-        words.append(f"({layer.label or layer.text('backing_file')})")
+    elif name := layer.label or layer.facts_as(LoopFacts).backing_file:
+        words.append(f"({name})")
     return folded(" ".join(words), "  ", 24)
 
 

@@ -342,7 +342,7 @@ class Walker:
 def _is_threaded(layer: Layer) -> bool:
     return (
         layer.kind in _THREADED
-        or layer.text("level") in _THREADED_LEVELS
+        or layer.level in _THREADED_LEVELS
         or (layer.kind is Kind.DM and not set((layer.target or "").split("+")) <= set(_DIRECT_TARGETS))
     )
 
@@ -358,7 +358,7 @@ def _by_name(failed: Mapping[int, Amount]) -> dict[str, int]:
 def _note(layer: Layer, copies: int) -> str | None:
     if layer.kind is Kind.LOOP:
         return "out are writes of zeroes"
-    if layer.text("level") in RAID456:
+    if layer.level in RAID456:
         return "out is with parity"
     return f"{copies} copies" if copies > 1 else None
 

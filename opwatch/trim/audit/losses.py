@@ -13,6 +13,7 @@ from opwatch.trim.audit.claims import Claim, total_claimed, words
 from opwatch.trim.audit.flow import Amount, Stage, total
 from opwatch.trim.check import rules
 from opwatch.trim.stack.causes import Reason, reason
+from opwatch.trim.stack.facts import DiskFacts, DmFacts, LoopFacts, ThinFacts, ThinPoolFacts
 from opwatch.trim.stack.layers import Kind, Layer
 
 _MIRRORED = ("raid1", "raid10")
@@ -143,11 +144,11 @@ def lost_by_tracing(evidence: AuditEvidence, layer: Layer, lost: int) -> Iterato
 
 def copies(layer: Layer, members: int) -> int:
     """How many devices below get each byte, of an array that has all its members."""
-    level = layer.text("level")
-    if level == "raid1":
-        return layer.number("raid_disks") or members
-    if level == "raid10":
-        layout = layer.number("layout")
+    array = layer.array
+    if array and array.level == "raid1":
+        return array.raid_disks or members
+    if array and array.level == "raid10":
+        layout = array.layout
         return 2 if layout is None else (layout & 0xFF) * (layout >> 8 & 0xFF)
     return 1
 
@@ -155,14 +156,15 @@ def copies(layer: Layer, members: int) -> int:
 def handed_on(layer: Layer, members: Mapping[str, int]) -> int:
     """Bytes of its own that a layer handed to those below, parity left out. 0 for a RAID 4, 5 or 6 whose
     members were not all told the same, which fits no whole stripes."""
-    parity = {"raid4": 1, "raid5": 1, "raid6": 2}.get(layer.text("level") or "")
-    if parity is None:
+    array = layer.array
+    parity = {"raid4": 1, "raid5": 1, "raid6": 2}.get(layer.level or "")
+    if array is None or parity is None:
         # What a loop device makes of discards for a device are none any more.
         return 0 if layer.kind is Kind.LOOP else sum(members.values())
-    disks = layer.number("raid_disks") or 0
+    disks = array.raid_disks or 0
     given = [member for member in members.values() if member]
     # Spares get nothing, and those that failed.
-    if len(set(given)) != 1 or len(given) != disks - (layer.number("degraded") or 0):
+    if len(set(given)) != 1 or len(given) != disks - (array.degraded or 0):
         return 0
     return given[0] * (disks - parity)
 
@@ -172,7 +174,7 @@ def inside(
 ) -> Iterator[Reason]:
     """What a layer took and did not hand on."""
     if layer.kind is Kind.LOOP:
-        file = layer.text("backing_file") or layer.device
+        file = layer.facts_as(LoopFacts).backing_file or layer.device
         seen = f"{layer.device} stands on a device, which gets writes of zeroes instead of discards"
         yield reason("loop-on-device", layer.device, seen, lost, file=file)
     elif layer.is_array:
@@ -180,10 +182,10 @@ def inside(
     elif layer.kind is Kind.THIN:
         yield from _in_thin(evidence, layer, arrived, lost)
     elif layer.kind is Kind.THIN_POOL:
-        if "no_discard_passdown" in (layer.text("discards") or layer.text("flags") or ""):
+        if layer.facts_as(ThinPoolFacts).says("no_discard_passdown"):
             seen = f"{lost} B stayed in the pool"
             yield reason("thin-no-passdown", layer.device, seen, lost, pool=layer.label or layer.device)
-    elif layer.target in ("cache", "clone") and "no_discard_passdown" in (layer.text("flags") or ""):
+    elif layer.target in ("cache", "clone") and layer.facts_as(DmFacts).has_flag("no_discard_passdown"):
         seen = f"{lost} B stayed in the {layer.target}"
         yield reason("cache-no-passdown", layer.device, seen, lost, label=layer.label or layer.device)
     elif (layer.target or "").startswith("snapshot"):
@@ -193,7 +195,7 @@ def inside(
 def _in_array(
     evidence: AuditEvidence, layer: Layer, arrived: Amount, members: Mapping[str, int], lost: int
 ) -> Iterator[Reason]:
-    level = layer.text("level") or ""
+    level = layer.level or ""
     if level in rules.RAID456:
         if handed_on(layer, members) or not any(members.values()):
             yield reason("raid456-partial-stripe", layer.device, f"{lost} B lie in no whole stripe", lost)
@@ -205,11 +207,12 @@ def _in_array(
             seen = f"{name} takes no discards and got {got} B of {arrived.bytes} B"
             yield reason("member-no-discards", name, seen, share, disk=name)
             lost -= share
-    missing = layer.number("degraded") if level in _MIRRORED else 0
-    if missing and lost:
+    array = layer.array
+    missing = array.degraded if array and level in _MIRRORED else 0
+    if array and missing and lost:
         # No member has more than the array was sent, or than another that mirrors it.
         most = arrived.bytes if level == "raid1" else max(members.values(), default=0)
-        seen = f"{missing} of {layer.number('raid_disks')} members are missing"
+        seen = f"{missing} of {array.raid_disks} members are missing"
         filesystem = evidence.before.filesystem
         blanks = {"mount": filesystem.point} if filesystem else {}
         yield reason("member-missing", layer.device, seen, min(lost, missing * most), **blanks)
@@ -224,7 +227,7 @@ def _pool_of(evidence: AuditEvidence, layer: Layer) -> Layer | None:
 def _gave_up(evidence: AuditEvidence, layer: Layer, seen: str, lost: int) -> Iterator[Reason]:
     """The pool of a thin volume takes no changes any more, before the trim or after it."""
     pool = _pool_of(evidence, layer)
-    modes = [state.text("mode") for state in (pool, pool and _later(evidence, pool)) if state]
+    modes = [state.facts_as(ThinPoolFacts).mode for state in (pool, pool and _later(evidence, pool)) if state]
     if pool and any(mode in ("ro", "Fail") for mode in modes):
         blanks = {"pool": pool.label or pool.device}
         yield reason("thin-pool-read-only", pool.device, f"the pool is {modes[-1]}: {seen}", lost, **blanks)
@@ -238,7 +241,7 @@ def _in_thin(evidence: AuditEvidence, layer: Layer, arrived: Amount, lost: int) 
     if gave_up:
         yield from gave_up
         return
-    if pool and "no_discard_passdown" in (pool.text("discards") or pool.text("flags") or ""):
+    if pool and pool.facts_as(ThinPoolFacts).says("no_discard_passdown"):
         seen = f"the pool kept {lost} B to itself"
         yield reason("thin-no-passdown", pool.device, seen, lost, pool=name)
         return
@@ -261,12 +264,12 @@ def _in_thin(evidence: AuditEvidence, layer: Layer, arrived: Amount, lost: int) 
 
 def _freed(evidence: AuditEvidence, layer: Layer, pool: Layer | None) -> int | None:
     """Bytes that a thin device gave back, by its own count or its pool's; None when neither tells."""
-    then, now = layer.number("mapped_bytes"), _later(evidence, layer).number("mapped_bytes")
+    then, now = (each.facts_as(ThinFacts).mapped_bytes for each in (layer, _later(evidence, layer)))
     if then is not None and now is not None:
         return then - now
     if pool:
-        then, now = pool.number("used_chunks"), _later(evidence, pool).number("used_chunks")
-        chunk = pool.number("chunk_bytes")
+        then, now = (each.facts_as(ThinPoolFacts).used_chunks for each in (pool, _later(evidence, pool)))
+        chunk = pool.facts_as(ThinPoolFacts).chunk_bytes
         if then is not None and now is not None and chunk:
             return (then - now) * chunk
     return None
@@ -280,7 +283,7 @@ def failed(evidence: AuditEvidence, layer: Layer, status: int, amount: Amount) -
     seen = f"{amount.count} requests, {amount.bytes} B, failed: {STATUS_NAMES.get(status, status)}"
     device, lost = layer.device, amount.bytes
     if layer.kind is Kind.LOOP:
-        file = {"file": layer.text("backing_file") or device}
+        file = {"file": layer.facts_as(LoopFacts).backing_file or device}
         code = "loop-no-punch" if status == _NOT_SUPPORTED else "loop-file-sealed"
         yield reason(code, device, seen, lost, **file)
     elif layer.kind is Kind.THIN:
@@ -288,7 +291,7 @@ def failed(evidence: AuditEvidence, layer: Layer, status: int, amount: Amount) -
     elif device.startswith("nvme"):
         code = "nvme-refused" if status == _NOT_SUPPORTED else "nvme-locked"
         yield reason(code, device, seen, lost, device=device)
-    elif _later(evidence, layer).text("provisioning_mode") == "disabled":
+    elif _later(evidence, layer).facts_as(DiskFacts).provisioning_mode == "disabled":
         yield reason("scsi-disabled", device, f"{seen}; provisioning_mode disabled", lost, device=device)
 
 
@@ -298,7 +301,7 @@ _ATA_LIMIT = 64 * 65_535 * 512
 
 def cut(layer: Layer, splits: Amount) -> Iterator[Reason]:
     """Discards that are longer than a command: no loss."""
-    if splits.count and layer.text("ata_trim") and layer.limits.max_bytes == _ATA_LIMIT:
+    if splits.count and layer.facts_as(DiskFacts).ata_trim and layer.limits.max_bytes == _ATA_LIMIT:
         yield reason("ata-splits", layer.device, f"{splits.count} pieces were cut off longer discards")
 
 
@@ -309,10 +312,11 @@ def rounded(layer: Layer, lost: int) -> Iterator[Reason]:
     granule = layer.granule
     assert granule
     seen = f"{lost} B lie in no whole granule of {granule[0]} B"
-    if layer.kind is Kind.LOOP and not layer.facts.get("simulated_drive"):
-        file = layer.text("backing_file") or "its file"
+    loop = layer.facts_as(LoopFacts)
+    if layer.kind is Kind.LOOP and not loop.simulated_drive:
+        file = loop.backing_file or "its file"
         yield reason("loop-partial-block", layer.device, seen, lost, file=file)
         return
-    hidden = (layer.number("deallocate_bytes") or 0) > (layer.limits.granularity or 0)
+    hidden = (layer.facts_as(DiskFacts).deallocate_bytes or 0) > (layer.limits.granularity or 0)
     code = "nvme-granularity-hidden" if hidden else "device-rounds"
     yield reason(code, layer.device, seen, lost, device=layer.device)

@@ -8,6 +8,7 @@ from opwatch.trim.audit.accounts import Bearing
 from opwatch.trim.audit.audit import AuditEvidence, ReadBack, Row, Verdict
 from opwatch.trim.audit.flow import Stage, Who, total
 from opwatch.trim.stack.causes import Effect, Reason, reason
+from opwatch.trim.stack.facts import DiskFacts, LoopFacts
 from opwatch.trim.stack.layers import Kind, Layer
 
 
@@ -24,14 +25,13 @@ def general(
         return ()
     found = []
     for leaf in leaves:
-        if leaf.facts.get("virtual"):
+        if leaf.facts_as(DiskFacts).virtual:
             seen = "a virtual disk: its host decides, and a guest cannot see it"
             found.append(reason("host-may-drop", leaf.device, seen, device=leaf.device))
-        elif leaf.kind is Kind.LOOP and not leaf.facts.get("simulated_drive"):
-            if leaf.text("backing_filesystem") not in (None, "tmpfs", "ramfs"):
-                mount, file = leaf.text("backing_mount"), leaf.text("backing_file")
-                blanks = {"mount": mount or "/", "file": file or leaf.device}
-                seen = f"its file lies on {leaf.text('backing_filesystem')}"
+        elif leaf.kind is Kind.LOOP and not (loop := leaf.facts_as(LoopFacts)).simulated_drive:
+            if loop.backing_filesystem not in (None, "tmpfs", "ramfs"):
+                blanks = {"mount": loop.backing_mount or "/", "file": loop.backing_file or leaf.device}
+                seen = f"its file lies on {loop.backing_filesystem}"
                 found.append(reason("loop-frees-file", leaf.device, seen, None, **blanks))
         else:
             seen = "a completed discard is advice that the drive may ignore or put off"
@@ -173,7 +173,7 @@ def of_read_back(evidence: AuditEvidence, leaves: Sequence[Layer], reached: int)
 def _held_back(leaves: Sequence[Layer], seen: str) -> Iterator[Reason]:
     """Discards that completed, and something shows that the data are still there."""
     for leaf in leaves:
-        code = "host-may-drop" if leaf.facts.get("virtual") else "advisory"
+        code = "host-may-drop" if leaf.facts_as(DiskFacts).virtual else "advisory"
         yield reason(code, leaf.device, seen, device=leaf.device)
 
 

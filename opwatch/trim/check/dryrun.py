@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from opwatch.trim.space.extents import Extents
+from opwatch.trim.stack.facts import DiskFacts, PartitionFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 
 # Which filesystems pass over extents shorter than the granularity of the device they lie on.
@@ -36,9 +37,9 @@ def granule(stack: Stack, top: Layer) -> tuple[int, int]:
     an NVMe drive straight below which says that its own is larger."""
     size, offset = top.limits.granularity or 1, top.limits.alignment or 0
     disk = next(iter(stack.below(top)), top) if top.kind is Kind.PARTITION else top
-    unit = disk.number("deallocate_bytes")
+    unit = disk.facts_as(DiskFacts).deallocate_bytes
     if unit and unit > size:
-        start = 0 if disk is top else top.number("start_bytes")
+        start = 0 if disk is top else top.facts_as(PartitionFacts).start_bytes
         if start is not None:
             return unit, -start % unit
     return size, offset % size

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opwatch.trim.stack.causes import Reason, reason
+from opwatch.trim.stack.facts import BtrfsFacts
 from opwatch.trim.stack.layers import Filesystem, Stack
 
 # Those of Linux 6.12 that have the ioctl. f2fs, btrfs and others come with rules of their own below.
@@ -43,8 +44,8 @@ def refused(stack: Stack) -> Reason | None:
     option = _refusing_option(filesystem)
     if option:
         return reason("filesystem-refuses", at, f"mounted with {option}", mount=at, option=option)
-    if filesystem.kind == "btrfs" and "zoned" in filesystem.facts:
-        seen = f"zoned btrfs ({filesystem.facts['zoned']})"
+    if filesystem.kind == "btrfs" and filesystem.facts.zoned is not None:
+        seen = f"zoned btrfs ({filesystem.facts.zoned})"
         return reason("filesystem-refuses", at, seen, mount=at)
     if locked := [top.device for top in stack.tops() if top.read_only]:
         return reason("filesystem-refuses", at, f"{locked[0]} is read-only", mount=at, option="ro")
@@ -59,8 +60,8 @@ def _btrfs(stack: Stack, filesystem: Filesystem) -> list[Reason]:
         for name in without:
             seen = f"discard_max_bytes of {name} is 0; other devices of the filesystem take discards"
             found.append(reason("btrfs-device-no-discards", filesystem.point, seen, disk=name))
-    profiles = str(filesystem.facts.get("profiles", "")).split()
-    striped = [name for name in profiles if name in ("raid5", "raid6")]
+    profiles = filesystem.facts.profiles if isinstance(filesystem.facts, BtrfsFacts) else None
+    striped = [name for name in profiles or () if name in ("raid5", "raid6")]
     if striped:
         found.append(reason("btrfs-raid56", filesystem.point, f"profile {striped[0]}"))
     return found

@@ -14,6 +14,7 @@ from opwatch.trim.check.rules import doubts_of, lower_of, reasons_of
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.causes import Effect, Reason
 from opwatch.trim.stack.causes import reason as because
+from opwatch.trim.stack.facts import DiskFacts, LoopFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.units import size
 
@@ -127,11 +128,12 @@ def _device_losses(stack: Stack, runs: Sequence[DeviceRun]) -> list[Reason]:
         if run.rounded_bytes:
             seen = f"{size(run.rounded_bytes)} at the ends of ranges, in units of {size(run.granule_bytes)}"
             bottom = _rounding(stack, run.device)
+            loop = bottom.facts_as(LoopFacts)
             code, blanks = "device-rounds", {"device": run.device}
             if bottom.kind is Kind.THIN:
                 code = "thin-partial-chunk"
-            elif bottom.kind is Kind.LOOP and not bottom.facts.get("simulated_drive"):
-                code, blanks = "loop-partial-block", {"file": bottom.text("backing_file") or "its file"}
+            elif bottom.kind is Kind.LOOP and not loop.simulated_drive:
+                code, blanks = "loop-partial-block", {"file": loop.backing_file or "its file"}
             found.append(because(code, run.device, seen, run.rounded_bytes, **blanks))
     return found
 
@@ -160,7 +162,7 @@ def _outside(stack: Stack) -> list[Reason]:
     """Space of the leaf disks that no filesystem has."""
     found = []
     for leaf in stack.leaves():
-        bare = leaf.number("unpartitioned_bytes")
+        bare = leaf.facts_as(DiskFacts).unpartitioned_bytes
         # Alignment and the partition table itself take a few MiB.
         if bare is not None and bare > 16 << 20:
             seen = f"{size(bare)} of {leaf.device} are in no partition"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from opwatch.trim.stack.causes import Reason, reason
+from opwatch.trim.stack.facts import DiskFacts, DmFacts, LoopFacts, MdFacts, ThinFacts, ThinPoolFacts, Unread
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.units import size
 
@@ -41,7 +42,7 @@ def own_zero(stack: Stack, layer: Layer) -> Reason:
     """Why a layer whose lower layers all take discards takes none itself."""
     at, seen = layer.device, f"discard_max_bytes of {layer.device} is 0"
     # A driver that gives up on discards clears both limits in Linux 6.1, and only the first in 6.12.
-    if layer.limits.max_hw_bytes and layer.text("provisioning_mode") != "disabled":
+    if layer.limits.max_hw_bytes and layer.facts_as(DiskFacts).provisioning_mode != "disabled":
         seen += f", discard_max_hw_bytes {size(layer.limits.max_hw_bytes)}"
         return reason("limit-switched-off", at, seen, device=at)
     names = {"label": layer.label or at, "device": at}
@@ -51,13 +52,13 @@ def own_zero(stack: Stack, layer: Layer) -> Reason:
     if layer.kind in (Kind.THIN, Kind.THIN_POOL):
         pool = next((each for each in (layer, *stack.below(layer)) if each.kind is Kind.THIN_POOL), layer)
         return reason("thin-ignores-discard", at, seen, pool=pool.label or pool.device)
-    if layer.kind is Kind.MD and layer.text("level") in RAID456:
-        safely = layer.facts.get("handles_discard_safely")
-        seen += "" if safely is None else f", devices_handle_discard_safely is {'NY'[bool(safely)]}"
+    if layer.kind is Kind.MD and layer.level in RAID456:
+        safely = layer.facts_as(MdFacts).handles_discard_safely
+        seen += "" if safely is None else f", devices_handle_discard_safely is {'NY'[safely]}"
         return reason("raid456-not-safe", at, seen, device=at)
     if layer.kind is Kind.LOOP:
-        file = layer.text("backing_file") or "no file"
-        kind = layer.text("backing_filesystem")
+        loop = layer.facts_as(LoopFacts)
+        file, kind = loop.backing_file or "no file", loop.backing_filesystem
         seen += f", its file is {file}" + (f" on {kind}" if kind else "")
         return reason("loop-no-punch", at, seen, file=file)
     if layer.kind is Kind.DM:
@@ -85,23 +86,24 @@ def _target_zero(layer: Layer, seen: str, names: dict[str, str]) -> Reason:
 
 
 def _disk_zero(layer: Layer, seen: str) -> Reason:
-    at, mode = layer.device, layer.text("provisioning_mode")
-    driver = next((each for each in (layer.text("drivers") or "").split() if each in _RAID_DRIVERS), None)
+    at, disk = layer.device, layer.facts_as(DiskFacts)
+    mode = disk.provisioning_mode
+    driver = next((name for name in disk.drivers or () if name in _RAID_DRIVERS), None)
     if mode:
         seen += f", provisioning_mode is {mode}"
-    if layer.text("ata_trim") in ("unsupported", "forced_unsupported"):
-        return reason("ata-no-trim", at, f"{seen}, libata says {layer.text('ata_trim')}", device=at)
+    if disk.ata_trim in ("unsupported", "forced_unsupported"):
+        return reason("ata-no-trim", at, f"{seen}, libata says {disk.ata_trim}", device=at)
     if mode == "disabled":
         return reason("scsi-disabled", at, seen, device=at)
-    if layer.facts.get("virtual"):
-        if layer.facts.get("virtio_discard") is False:
+    if disk.virtual:
+        if disk.virtio_discard is False:
             seen += ", virtio-blk has no feature discard"
         return reason("virtual-no-discards", at, seen, device=at)
     if mode == "full" and driver:
         return reason("raid-controller", at, f"{seen}, driver {driver}", device=at)
     if mode == "full":
         return reason("scsi-full", at, seen, device=at)
-    if at.startswith("nvme") and layer.facts.get("dataset_management") is not True:
+    if at.startswith("nvme") and disk.dataset_management is not True:
         return reason("nvme-no-dsm", at, seen, device=at)
     return reason("device-no-discards", at, seen, device=at)
 
@@ -132,7 +134,7 @@ def _limits(stack: Stack, layer: Layer) -> Iterator[Reason]:
 
 
 def _thin(stack: Stack, layer: Layer) -> Iterator[Reason]:
-    mapped = layer.number("mapped_bytes")
+    mapped = layer.facts_as(ThinFacts).mapped_bytes
     if mapped is not None and mapped < layer.size_bytes:
         seen = f"{size(mapped)} of {size(layer.size_bytes)} are mapped"
         yield reason("thin-not-mapped", layer.device, seen)
@@ -140,67 +142,66 @@ def _thin(stack: Stack, layer: Layer) -> Iterator[Reason]:
 
 def _thin_pool(stack: Stack, layer: Layer) -> Iterator[Reason]:
     at, pool = layer.device, layer.label or layer.device
-    flags = (layer.text("flags") or "").split()
-    discards = layer.text("discards")
-    if "no_discard_passdown" in (discards, *flags):
+    facts = layer.facts_as(ThinPoolFacts)
+    if facts.says("no_discard_passdown"):
         yield reason("thin-no-passdown", at, "its table or status says no_discard_passdown", pool=pool)
-    elif "ignore_discard" in (discards, *flags):
+    elif facts.says("ignore_discard"):
         yield reason("thin-ignores-discard", at, "its table or status says ignore_discard", pool=pool)
-    mode = layer.text("mode")
-    if mode in ("ro", "Fail", "Error") or layer.facts.get("needs_check"):
-        seen = f"its status says {mode}" + (" needs_check" if layer.facts.get("needs_check") else "")
+    if facts.mode in ("ro", "Fail", "Error") or facts.needs_check:
+        seen = f"its status says {facts.mode}" + (" needs_check" if facts.needs_check else "")
         yield reason("thin-pool-read-only", at, seen, pool=pool)
 
 
 def _dm(stack: Stack, layer: Layer) -> Iterator[Reason]:
-    target, flags = layer.target or "", (layer.text("flags") or "").split()
+    target, facts = layer.target or "", layer.facts_as(DmFacts)
     names = {"label": layer.label or layer.device}
-    if "no_discard_passdown" in flags:
+    if facts.has_flag("no_discard_passdown"):
         yield reason("cache-no-passdown", layer.device, "its table says no_discard_passdown", **names)
-    passes = "discard_passdown_origin" in flags or layer.limits.offered is False
+    passes = facts.has_flag("discard_passdown_origin") or layer.limits.offered is False
     if "snapshot" in target and not passes:
         yield reason("snapshot-swallows", layer.device, f"target {target}", **names)
     yield from _md(stack, layer)
 
 
 def _md(stack: Stack, layer: Layer) -> Iterator[Reason]:
-    if layer.text("level") in RAID456 and layer.limits.offered:
+    if layer.level in RAID456 and layer.limits.offered:
         seen = f"discard_granularity is {size(layer.limits.granularity)}"
-        if layer.text("reshape_position") not in (None, "none"):
-            seen += f", a reshape is at {layer.text('reshape_position')}"
+        reshape = layer.facts_as(MdFacts).reshape_position
+        if reshape not in (None, "none"):
+            seen += f", a reshape is at {reshape}"
         yield reason("raid456-partial-stripe", layer.device, seen)
 
 
 def _loop(stack: Stack, layer: Layer) -> Iterator[Reason]:
     if not layer.limits.offered:
         return
-    if layer.facts.get("simulated_drive"):
+    loop = layer.facts_as(LoopFacts)
+    if loop.simulated_drive:
         yield reason("advisory", layer.device, "it is a simulated drive", device=layer.device)
         return
-    file = layer.text("backing_file") or ""
-    if layer.facts.get("backing_is_device"):
+    file, where = loop.backing_file or "", loop.backing_mount
+    if loop.backing_is_device:
         yield reason("loop-on-device", layer.device, f"it stands on {file}", file=file)
         return
-    if layer.text("backing_filesystem") in ("tmpfs", "ramfs"):
+    if loop.backing_filesystem in ("tmpfs", "ramfs"):
         return  # memory: there is no drive below it
-    where = layer.text("backing_mount")
-    seen = f"its file is {file}" + (f" on {layer.text('backing_filesystem')}" if where else "")
+    seen = f"its file is {file}" + (f" on {loop.backing_filesystem}" if where else "")
     yield reason("loop-frees-file", layer.device, seen, file=file, **({"mount": where} if where else {}))
 
 
 def _disk(stack: Stack, layer: Layer) -> Iterator[Reason]:
-    at = layer.device
-    mode, trim = layer.text("provisioning_mode"), layer.text("ata_trim")
-    if mode in _SENDING_MODES and layer.facts.get("thin_provisioning") is False and trim is None:
+    at, disk = layer.device, layer.facts_as(DiskFacts)
+    mode, trim = disk.provisioning_mode, disk.ata_trim
+    if mode in _SENDING_MODES and disk.thin_provisioning is False and trim is None:
         yield reason("scsi-forced", at, f"provisioning_mode is {mode}, thin_provisioning 0", device=at)
     if trim == "forced_unqueued":
         yield reason("ata-unqueued-trim", at, "libata says forced_unqueued", device=at)
-    unit, granularity = layer.number("deallocate_bytes"), layer.limits.granularity
+    unit, granularity = disk.deallocate_bytes, layer.limits.granularity
     if unit and granularity and unit > granularity:
         seen = f"NPDG is {size(unit)}, discard_granularity {size(granularity)}"
         yield reason("nvme-granularity-hidden", at, seen, device=at)
     if layer.limits.offered and not layer.device.startswith(MEMORY):
-        if layer.facts.get("virtual"):
+        if disk.virtual:
             yield reason("host-may-drop", at, f"it is a {named(layer)}", device=at)
         else:
             yield reason("advisory", at, f"it is a {named(layer)}", device=at)
@@ -208,7 +209,8 @@ def _disk(stack: Stack, layer: Layer) -> Iterator[Reason]:
 
 def named(layer: Layer) -> str:
     """A disk by what it is: its model, else how it is connected."""
-    return layer.text("model") or f"{layer.text('transport') or 'block'} disk"
+    disk = layer.facts_as(DiskFacts)
+    return disk.model or f"{disk.transport or 'block'} disk"
 
 
 _RULES: dict[Kind, Callable[[Stack, Layer], Iterator[Reason]]] = {
@@ -227,7 +229,7 @@ def reasons_of(stack: Stack, layer: Layer) -> list[Reason]:
     if layer.read_only and layer.device.startswith("nvme"):
         return [reason("nvme-locked", layer.device, f"{layer.device} is read-only", device=layer.device)]
     found = list(_limits(stack, layer))
-    if layer.facts.get("bcache_discard") is False:
+    if layer.facts.bcache_discard is False:
         seen = f"bcache/discard of {layer.device} is 0"
         found.append(reason("bcache-discard-off", layer.device, seen, disk=layer.device))
     rule = _RULES.get(layer.kind)
@@ -242,17 +244,19 @@ def doubts_of(layer: Layer) -> list[str]:
     """What no fact of this layer tells beforehand, in words."""
     found = []
     if layer.kind is Kind.LOOP and layer.limits.offered:
-        kind = layer.text("backing_filesystem") or ""
-        if kind.startswith(_DOUBTFUL_FILES) and not layer.facts.get("simulated_drive"):
+        loop = layer.facts_as(LoopFacts)
+        kind = loop.backing_filesystem or ""
+        if kind.startswith(_DOUBTFUL_FILES) and not loop.simulated_drive:
             found.append(f"whether {kind} can free parts of the file of {layer.device}: only a try shows it")
-    if layer.kind is Kind.THIN_POOL and "mode" not in layer.facts:
-        why = layer.unknown.get("status", "its status could not be read")
+    if layer.kind is Kind.THIN_POOL and layer.facts_as(ThinPoolFacts).mode is None:
+        why = layer.unknown.get(Unread.STATUS, "its status could not be read")
         found.append(f"whether the pool {layer.label or layer.device} passes discards on: {why}")
     if layer.kind is Kind.DM and layer.target is None and layer.limits.offered:
-        why = layer.unknown.get("table", "its table could not be read")
+        why = layer.unknown.get(Unread.TABLE, "its table could not be read")
         found.append(f"what {layer.label or layer.device} does with discards: {why}")
     if layer.kind is Kind.THIN:
         found.append(f"how much of {layer.label or layer.device} is shared with snapshots (thin-shared)")
-    if "deallocate_bytes" in layer.unknown and layer.limits.offered:
-        found.append(f"the unit in which {layer.device} deallocates: {layer.unknown['deallocate_bytes']}")
+    if Unread.DEALLOCATE_BYTES in layer.unknown and layer.limits.offered:
+        why = layer.unknown[Unread.DEALLOCATE_BYTES]
+        found.append(f"the unit in which {layer.device} deallocates: {why}")
     return found

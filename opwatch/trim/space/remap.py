@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from opwatch.trim.space.extents import Extents
+from opwatch.trim.stack.facts import PartitionFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 
 _SECTOR = 512
@@ -46,7 +47,7 @@ def descend(stack: Stack, device: str, extents: Extents, *, encrypted: bool = Fa
         return
     if layer is None:
         yield Landing(device, extents, encrypted, f"{device} is not among the layers below the file system")
-    elif layer.kind is Kind.PARTITION and layer.below and (first := layer.number("start_bytes")) is not None:
+    elif layer.below and (first := layer.facts_as(PartitionFacts).start_bytes) is not None:
         yield from descend(stack, layer.below[0], extents.shift(first), encrypted=encrypted)
     elif layer.table:
         yield from _through_table(stack, layer, extents, encrypted)

@@ -8,14 +8,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from opwatch.trim.stack.facts import ArrayFacts, DiskFacts, Fact, FilesystemFacts, LayerFacts, Unread, known
 from opwatch.trim.stack.limits import QueueLimits
 
 if TYPE_CHECKING:
     from opwatch.trim.stack.dmtable import DmTarget
 
-Fact = str | int | bool
+Facts = TypeVar("Facts", bound=LayerFacts)
 
 
 class Kind(enum.StrEnum):
@@ -34,8 +35,8 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One block device. `facts` are those of its kind, by the names in docs/method-trim.md; a fact that could
-    not be read is in `unknown` with the reason. `table` is that of device mapper, where it may be read."""
+    """One block device. `facts` are those of its kind; what could not be read of it is in `unknown` with the
+    reason. `table` is that of device mapper, where it may be read."""
 
     device: str
     dev: str
@@ -47,28 +48,36 @@ class Layer:
     label: str | None = None
     below: tuple[str, ...] = ()
     table: tuple[DmTarget, ...] = ()
-    facts: Mapping[str, Fact] = field(default_factory=dict)
-    unknown: Mapping[str, str] = field(default_factory=dict)
+    facts: LayerFacts = field(default_factory=LayerFacts)
+    unknown: Mapping[Unread, str] = field(default_factory=dict)
 
-    def text(self, fact: str) -> str | None:
-        """The fact as text, None when it is not known."""
-        value = self.facts.get(fact)
-        return None if value is None else str(value)
+    def facts_as(self, kind: type[Facts]) -> Facts:
+        """Its facts as those of a kind of layer; a layer of another kind says nothing of these."""
+        return self.facts if isinstance(self.facts, kind) else kind()
 
-    def number(self, fact: str) -> int | None:
-        """The fact as a number, None when it is not known or no number."""
-        value = self.facts.get(fact)
-        return value if isinstance(value, int) else None
+    @property
+    def array(self) -> ArrayFacts | None:
+        """Its facts where it is an array of md, or a RAID of device mapper, which is md with another name."""
+        return self.facts if isinstance(self.facts, ArrayFacts) else None
 
     @property
     def is_array(self) -> bool:
-        """Whether it is md's, or a RAID of device mapper, which is md with another name."""
-        return self.kind is Kind.MD or "level" in self.facts
+        """Whether it is an array, although its facts may not be known."""
+        return self.kind is Kind.MD or self.array is not None
+
+    @property
+    def level(self) -> str | None:
+        """The RAID level of an array, None when it does not tell, and of what is none."""
+        return self.array.level if self.array else None
 
     @property
     def granule(self) -> tuple[int, int] | None:
         """(bytes, offset) of what it frees as a whole, None when it tells none."""
-        return self.limits.granule(self.number("deallocate_bytes"))
+        return self.limits.granule(self.facts_as(DiskFacts).deallocate_bytes)
+
+    def document(self) -> dict[str, Any]:
+        """For --json."""
+        return asdict(self) | {"facts": known(self.facts)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +90,12 @@ class Filesystem:
     dev: str
     options: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
-    facts: Mapping[str, Fact] = field(default_factory=dict)
+    facts: FilesystemFacts = field(default_factory=FilesystemFacts)
     unknown: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """For --json."""
+        return asdict(self) | {"facts": known(self.facts)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +136,11 @@ class FactChange:
 
 def _facts(stack: Stack) -> Iterator[tuple[tuple[str, str], Fact | None]]:
     for layer in stack.layers:
-        for name, value in {**asdict(layer.limits), "read_only": layer.read_only, **layer.facts}.items():
+        values = {**asdict(layer.limits), "read_only": layer.read_only, **known(layer.facts)}
+        for name, value in values.items():
             yield (layer.device, name), value
     if stack.filesystem:
-        for name, value in stack.filesystem.facts.items():
+        for name, value in known(stack.filesystem.facts).items():
             yield (stack.filesystem.point, name), value
 
 
@@ -144,7 +158,5 @@ def changes(before: Stack, after: Stack) -> list[FactChange]:
 
 def document(stack: Stack) -> dict[str, Any]:
     """For --json."""
-    filesystem = None
-    if stack.filesystem:
-        filesystem = asdict(stack.filesystem)
-    return {"filesystem": filesystem, "layers": [asdict(layer) for layer in stack.layers]}
+    filesystem = stack.filesystem.document() if stack.filesystem else None
+    return {"filesystem": filesystem, "layers": [layer.document() for layer in stack.layers]}

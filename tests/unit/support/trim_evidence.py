@@ -10,10 +10,29 @@ from dataclasses import replace
 from opwatch.trim.audit.audit import Asked, AuditEvidence, ReadBack
 from opwatch.trim.audit.flow import Amount, Flow, Stage, Trace, Who
 from opwatch.trim.audit.question import FitrimAnswer
-from opwatch.trim.stack.layers import Fact, Filesystem, Kind, Layer, Stack
+from opwatch.trim.stack import facts as kinds
+from opwatch.trim.stack.facts import LayerFacts
+from opwatch.trim.stack.layers import Filesystem, Kind, Layer, Stack
 from opwatch.trim.stack.limits import QueueLimits
 
 GRANULE = 4096
+Said = str | int | bool | tuple[str, ...]
+FACTS: dict[Kind, type[LayerFacts]] = {
+    Kind.PARTITION: kinds.PartitionFacts,
+    Kind.CRYPT: kinds.CryptFacts,
+    Kind.THIN: kinds.ThinFacts,
+    Kind.THIN_POOL: kinds.ThinPoolFacts,
+    Kind.MD: kinds.MdFacts,
+    Kind.LOOP: kinds.LoopFacts,
+    Kind.MULTIPATH: kinds.DiskFacts,
+    Kind.DISK: kinds.DiskFacts,
+}
+
+
+def facts_of(kind: Kind, **facts: Said) -> LayerFacts:
+    """The facts of a kind of layer; of device mapper, those of its RAID where a level is among them."""
+    dm = kinds.DmRaidFacts if "level" in facts else kinds.DmFacts
+    return FACTS.get(kind, dm)(**facts)  # type: ignore[arg-type]
 
 
 def layer(
@@ -25,11 +44,19 @@ def layer(
     granularity: int = GRANULE,
     target: str | None = None,
     label: str | None = None,
-    **facts: Fact,
+    **facts: Said,
 ) -> Layer:
     limits = QueueLimits(granularity, 0, max_bytes, max_bytes, 1)
     return Layer(
-        device, dev, kind, 1 << 30, limits, target=target, label=label, below=tuple(below), facts=facts
+        device,
+        dev,
+        kind,
+        1 << 30,
+        limits,
+        target=target,
+        label=label,
+        below=tuple(below),
+        facts=facts_of(kind, **facts),
     )
 
 
@@ -85,12 +112,12 @@ def evidence(
     return AuditEvidence(before, after or before, trace, Asked(), answer, True, read_back)
 
 
-def with_facts(one: Stack, device: str, **facts: Fact) -> Stack:
+def with_facts(one: Stack, device: str, **facts: Said) -> Stack:
     """The same stack, with other facts of one layer."""
-    layers = [
-        replace(each, facts=dict(each.facts) | facts) if each.device == device else each
-        for each in one.layers
-    ]
+    layer = one.layer(device)
+    assert layer
+    changed = replace(layer, facts=replace(layer.facts, **facts))  # type: ignore[arg-type]
+    layers = [changed if other is layer else other for other in one.layers]
     return Stack(one.filesystem, tuple(layers))
 
 

@@ -14,6 +14,7 @@ from opwatch.trim.audit.audit import Asked, Audit, ReadBack, Verdict
 from opwatch.trim.audit.flow import Flow, Stage, Who
 from opwatch.trim.audit.ledger import audit, exit_status
 from opwatch.trim.stack.causes import causes
+from opwatch.trim.stack.facts import LoopFacts
 from opwatch.trim.stack.layers import Kind, Layer
 from tests.unit.support.trim_evidence import (
     evidence,
@@ -195,7 +196,7 @@ def test_a_pool_that_swallows(facts: tuple[str, str], code: str) -> None:
 
 
 def test_a_cache_that_keeps_discards_to_itself() -> None:
-    cache = layer("dm-0", "253:0", Kind.DM, "sda", target="cache", label="c", flags="no_discard_passdown")
+    cache = layer("dm-0", "253:0", Kind.DM, "sda", target="cache", label="c", flags=("no_discard_passdown",))
     flows = [extents("253:0", 8 * MIB), flow(Stage.BIO, "253:0", 8 * MIB, disk="dm-0")]
     found = audit(evidence(stack(cache, disk()), flows, 8 * MIB), "/m")
     assert (found.verdict, losses(found)) == (Verdict.NOT_SENT, {"cache-no-passdown": 8 * MIB})
@@ -288,7 +289,7 @@ def test_a_loop_device_has_no_partition_to_align() -> None:
     assert losses(found) == {"loop-partial-block": 1024}
     assert found.verdict is Verdict.PARTIAL
     assert "/disk.img" in found.rows[-1].reasons[0].remedy
-    drive = replace(loop, facts={**loop.facts, "simulated_drive": True})
+    drive = replace(loop, facts=replace(loop.facts_as(LoopFacts), simulated_drive=True))
     assert losses(audit(evidence(stack(drive), flows, 9 * MIB + 1024), "/m")) == {"device-rounds": 1024}
 
 

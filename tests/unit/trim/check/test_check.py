@@ -16,6 +16,7 @@ from opwatch.trim.check.forecast import Forecast, Outlook
 from opwatch.trim.check.rules import reasons_of
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.causes import Effect, causes
+from opwatch.trim.stack.facts import LoopFacts
 from opwatch.trim.stack.layers import Kind, changes
 from tests.unit.support.sysfs import SSD_QUEUE, write
 from tests.unit.support.trimcases import CASES, CRYPT, POOL_STATUS, Case, N, P, R, loop, nvme, thin
@@ -224,7 +225,7 @@ def test_a_loop_on_a_device_is_followed_down(tmp_path: Path) -> None:
     loop(m, SSD_QUEUE)
     stack = m.stack()
     # A node cannot be made without root; the walk itself is tested with real ones in tests/kernel.
-    top = replace(stack.layers[0], facts={"backing_file": "/dev/sda", "backing_is_device": True})
+    top = replace(stack.layers[0], facts=LoopFacts(backing_file="/dev/sda", backing_is_device=True))
     assert [each.code for each in reasons_of(replace(stack, layers=(top,)), top)] == ["loop-on-device"]
 
 
@@ -233,7 +234,7 @@ def test_a_file_in_memory_is_on_no_drive(kind: str, codes: set[str], tmp_path: P
     m = Machine(tmp_path)
     loop(m, SSD_QUEUE)
     stack = m.stack()
-    facts = dict(stack.layers[0].facts) | {"backing_filesystem": kind, "backing_mount": "/dev/shm"}
+    facts = replace(stack.layers[0].facts_as(LoopFacts), backing_filesystem=kind, backing_mount="/dev/shm")
     top = replace(stack.layers[0], facts=facts)
     assert {each.code for each in reasons_of(replace(stack, layers=(top,)), top)} == codes
 
@@ -242,7 +243,7 @@ def test_a_simulated_drive_is_a_drive(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     loop(m, SSD_QUEUE)
     stack = m.stack()
-    top = replace(stack.layers[0], facts={"backing_file": "/x/mnt/disk", "simulated_drive": True})
+    top = replace(stack.layers[0], facts=LoopFacts(backing_file="/x/mnt/disk", simulated_drive=True))
     assert [each.code for each in reasons_of(replace(stack, layers=(top,)), top)] == ["advisory"]
 
 

@@ -38,6 +38,7 @@ from opwatch.trim.stale.stale import (
     spare_by_history,
     stale_bytes,
 )
+from tests.unit.support.trim_evidence import Said, facts_of
 
 MIB = 1 << 20
 USER = 128 * MIB
@@ -76,10 +77,20 @@ def test_the_interval_covers_the_drives_truth_in_95_of_100_layouts() -> None:
     assert sum(covered(seed) for seed in range(100)) >= 95
 
 
-def layer(device: str, dev: str, kind: Kind, below: tuple[str, ...] = (), **more: object) -> Layer:
-    table = tuple(parse(str(more.pop("table", ""))))
+def layer(
+    device: str, dev: str, kind: Kind, below: tuple[str, ...] = (), table: str = "", **facts: Said
+) -> Layer:
     limits = QueueLimits(4096, 0, 1 << 30)
-    return Layer(device, dev, kind, 1 << 30, limits, below=below, table=table, facts=more)  # type: ignore[arg-type]
+    return Layer(
+        device,
+        dev,
+        kind,
+        1 << 30,
+        limits,
+        below=below,
+        table=tuple(parse(table)),
+        facts=facts_of(kind, **facts),
+    )
 
 
 DISK = layer("sda", "8:0", Kind.DISK)

@@ -1,0 +1,182 @@
+"""What each kind of layer says of itself beyond its limits; None is what it does not say.
+
+The names and their order are those of `layers[].facts` in --json, see docs/method-trim.md.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, fields
+
+Fact = str | int | bool
+
+
+class Unread(enum.StrEnum):
+    """What could not be read of a layer: a fact, or the table or status line that several come from."""
+
+    TABLE = "table"
+    STATUS = "status"
+    MODE = "mode"
+    MAPPED_BYTES = "mapped_bytes"
+    LEVEL = "level"
+    DEGRADED = "degraded"
+    HANDLES_DISCARD_SAFELY = "handles_discard_safely"
+    BACKING_FILE = "backing_file"
+    BACKING_FILESYSTEM = "backing_filesystem"
+    DATASET_MANAGEMENT = "dataset_management"
+    DEALLOCATE_BYTES = "deallocate_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerFacts:
+    """Of any layer: whether the bcache that it carries passes discards on."""
+
+    bcache_discard: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts(LayerFacts):
+    """Of a partition."""
+
+    start_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CryptFacts(LayerFacts):
+    """Of dm-crypt."""
+
+    allow_discards: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DmFacts(LayerFacts):
+    """Of device mapper. `flags` are the words of its table that concern discards, None without any."""
+
+    flags: tuple[str, ...] | None = None
+
+    def has_flag(self, word: str) -> bool:
+        """Whether its table has this word."""
+        return word in (self.flags or ())
+
+
+@dataclass(frozen=True, slots=True)
+class ThinFacts(DmFacts):
+    """Of a thin volume."""
+
+    mapped_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ThinPoolFacts(DmFacts):
+    """Of a thin pool, by its table and status."""
+
+    chunk_bytes: int | None = None
+    mode: str | None = None
+    used_chunks: int | None = None
+    total_chunks: int | None = None
+    discards: str | None = None
+    needs_check: bool | None = None
+
+    def says(self, word: str) -> bool:
+        """Whether its status says this of discards, or its table."""
+        return word == self.discards or self.has_flag(word)
+
+
+@dataclass(frozen=True, slots=True)
+class DmRaidFacts(DmFacts):
+    """Of a RAID of device mapper, by its table and status."""
+
+    level: str | None = None
+    raid_disks: int | None = None
+    layout: int | None = None
+    degraded: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MdFacts(LayerFacts):
+    """Of an array of md."""
+
+    level: str | None = None
+    array_state: str | None = None
+    sync_action: str | None = None
+    reshape_position: str | None = None
+    chunk_bytes: int | None = None
+    layout: int | None = None
+    degraded: int | None = None
+    raid_disks: int | None = None
+    handles_discard_safely: bool | None = None
+
+
+ArrayFacts = MdFacts | DmRaidFacts
+
+
+@dataclass(frozen=True, slots=True)
+class LoopFacts(LayerFacts):
+    """Of a loop device. `simulated_drive` and `backing_is_device` are True or not said."""
+
+    backing_file: str | None = None
+    simulated_drive: bool | None = None
+    backing_is_device: bool | None = None
+    backing_filesystem: str | None = None
+    backing_mount: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFacts(LayerFacts):
+    """Of a disk and its driver. `virtual` is True or not said."""
+
+    model: str | None = None
+    vendor: str | None = None
+    transport: str | None = None
+    drivers: tuple[str, ...] | None = None
+    virtual: bool | None = None
+    provisioning_mode: str | None = None
+    thin_provisioning: bool | None = None
+    ata_trim: str | None = None
+    virtio_discard: bool | None = None
+    unpartitioned_bytes: int | None = None
+    nuse_blocks: int | None = None
+    dataset_management: bool | None = None
+    deallocate_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilesystemFacts:
+    """Of any filesystem: how its devices are zoned, where they are."""
+
+    zoned: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BtrfsFacts(FilesystemFacts):
+    """Of btrfs: its profiles, and its own account of discards."""
+
+    fsid: str | None = None
+    profiles: tuple[str, ...] | None = None
+    discardable_bytes: int | None = None
+    discard_extent_bytes: int | None = None
+    discard_bitmap_bytes: int | None = None
+    discard_bytes_saved: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class F2fsFacts(FilesystemFacts):
+    """Of f2fs."""
+
+    discard_granularity: int | None = None
+    unusable: int | None = None
+
+
+# What a layer or a filesystem of any kind may say comes after what only its kind says.
+_GENERAL = ("bcache_discard", "zoned")
+
+
+def known(facts: LayerFacts | FilesystemFacts) -> dict[str, Fact]:
+    """The facts that are there, by name; words are joined by spaces."""
+    names = sorted((field.name for field in fields(facts)), key=lambda name: name in _GENERAL)
+    values = {name: getattr(facts, name) for name in names}
+    return {
+        name: " ".join(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value is not None
+    }

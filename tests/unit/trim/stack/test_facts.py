@@ -1,0 +1,54 @@
+"""Facts of layers: their names in --json, their order there, and that the manual tells them all."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from opwatch.trim.stack import facts as kinds
+from opwatch.trim.stack.facts import BtrfsFacts, DiskFacts, FilesystemFacts, LayerFacts, LoopFacts, known
+from tests.unit.support.trim_evidence import layer
+
+MANUAL = Path(__file__).parents[4] / "docs" / "method-trim.md"
+KINDS = [
+    kind
+    for kind in vars(kinds).values()
+    if isinstance(kind, type) and issubclass(kind, (LayerFacts, FilesystemFacts))
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_the_manual_names_every_fact(kind: type[LayerFacts | FilesystemFacts]) -> None:
+    section = MANUAL.read_text().partition("## Facts of the layers")[2].partition("\n## ")[0]
+    told = set(re.findall(r"`(\w+)`", section))
+    assert {field.name for field in fields(kind)} <= told
+
+
+def test_what_every_kind_may_say_comes_last_and_what_nobody_said_not_at_all() -> None:
+    disk = DiskFacts(bcache_discard=False, model="ACME", drivers=("sd", "ahci"), unpartitioned_bytes=0)
+    assert list(known(disk).items()) == [
+        ("model", "ACME"),
+        ("drivers", "sd ahci"),
+        ("unpartitioned_bytes", 0),
+        ("bcache_discard", False),
+    ]
+    filesystem = BtrfsFacts("host-managed", fsid="1234", profiles=())
+    assert list(known(filesystem).items()) == [
+        ("fsid", "1234"),
+        ("profiles", ""),
+        ("zoned", "host-managed"),
+    ]
+
+
+def test_a_layer_of_another_kind_says_nothing_of_these() -> None:
+    disk = layer("sda", "8:0", model="ACME")
+    assert disk.facts_as(DiskFacts).model == "ACME"
+    assert disk.facts_as(LoopFacts) == LoopFacts()
+
+
+def test_a_fact_that_no_kind_has_is_refused() -> None:
+    with pytest.raises(TypeError, match="provisionig_mode"):
+        layer("sda", "8:0", provisionig_mode="unmap")

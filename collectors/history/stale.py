@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.collectors.history.changes import DiskCounts, disk_of_requests
@@ -23,74 +22,14 @@ from opwatch.errors import NotEnoughData, OpwatchError, RefusedError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount
 from opwatch.trim.history.history import History
-from opwatch.trim.history.journal import Look, Saved
+from opwatch.trim.history.journal import Saved
 from opwatch.trim.history.sectormap import SectorState
-from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import Landing, still
 from opwatch.trim.stack.layers import Stack
-from opwatch.trim.stale.stale import Bounds
+from opwatch.trim.stale.remembered import Part, Remembered, StaleSpace
 
 # A recorder writes down what changed every second.
 _PATIENCE_S = 4.0
-
-
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """A history as it can be believed at a moment. `doubts` say what is not known because of what."""
-
-    file: Path
-    look: Look
-    written: Extents
-    unknown: Extents
-    doubts: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Free space on one device. `remembered` is None where no history is of this device."""
-
-    landing: Landing
-    size_bytes: int
-    granule_bytes: int
-    untrimmable_bytes: int
-    held_bytes: int
-    unknown_bytes: int
-    remembered: Remembered | None
-
-    @property
-    def on_drive(self) -> Bounds | None:
-        """What of the whole drive holds data, by the history; None without one."""
-        if self.remembered is None:
-            return None
-        low, unknown = self.remembered.written.total, self.remembered.unknown.total
-        return Bounds(None if unknown else low, low, low + unknown)
-
-    @property
-    def unknown_in_use_bytes(self) -> int:
-        """What is not free and may hold data or not."""
-        return self.remembered.unknown.total - self.unknown_bytes if self.remembered else 0
-
-
-@dataclass(frozen=True, slots=True)
-class StaleSpace:
-    """Free space, and what of it is stale for certain and what perhaps."""
-
-    parts: tuple[Part, ...]
-    seconds: float
-    notes: tuple[str, ...]
-
-    @property
-    def free_bytes(self) -> int:
-        return sum(part.landing.extents.total for part in self.parts)
-
-    @property
-    def held_bytes(self) -> int:
-        return sum(part.held_bytes for part in self.parts)
-
-    @property
-    def unknown_bytes(self) -> int:
-        return sum(part.unknown_bytes for part in self.parts)
 
 
 def _decayed(saved: Saved, writes: bool, discards: bool) -> Saved:

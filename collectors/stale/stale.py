@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.space.lba_status import held_by_map
@@ -22,7 +22,8 @@ from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount
 from opwatch.trim.space.remap import Landing, still
 from opwatch.trim.stack.layers import Stack
-from opwatch.trim.stale.estimate import Share, estimate
+from opwatch.trim.stale.estimate import estimate
+from opwatch.trim.stale.judgement import ReadDevice, StaleJudgement, StaleQuestion
 from opwatch.trim.stale.sampling import BatchCount, Blocks, sample
 from opwatch.trim.stale.sentinel import BLOCK, Seen, verdict
 from opwatch.trim.stale.stale import Calibration, Count, Mapped, calibrate
@@ -39,51 +40,6 @@ _F2FS_FILES_TRIMS = (
     "; f2fs with -o discard files a trim for up to a minute later: mount -o remount,nodiscard, ask again, "
     "and remount with discard"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StaleQuestion:
-    """How to measure. `sentinel`: whether a file is written and its place trimmed to calibrate; None leaves
-    btrfs alone, where no small part can be trimmed by itself."""
-
-    confidence: float = 0.95
-    half_width: float = 0.005
-    seconds: float = 5.0
-    seed: int = 0
-    sentinel: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReadDevice:
-    """A device that was read, and what it reads as when trimmed."""
-
-    landing: Landing
-    size_bytes: int
-    granule_bytes: int
-    untrimmable_bytes: int
-    calibration: Calibration
-
-    @property
-    def judged(self) -> bool:
-        return self.calibration.reads is not None
-
-
-@dataclass(frozen=True, slots=True)
-class StaleJudgement:
-    """What was seen. `share` is of the free space of the drives that can be judged, `judged_bytes` of it;
-    it has no samples when none can."""
-
-    drives: tuple[ReadDevice, ...]
-    unit_bytes: int
-    free_bytes: int
-    judged_bytes: int
-    share: Share
-    taken: int
-    unreadable: int
-    count: Count | None
-    mapped: Mapped | None
-    seconds: float
-    notes: tuple[str, ...]
 
 
 class _Space:

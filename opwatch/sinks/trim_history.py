@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from opwatch import SCHEMA, units
 from opwatch.sinks.terminal import Writer
 from opwatch.sinks.trim_stale import (
-    Free,
     heading,
     in_bytes,
     row,
@@ -20,7 +18,8 @@ from opwatch.sinks.trim_stale import (
     untrimmable_rows,
 )
 from opwatch.trim.history.journal import Look
-from opwatch.trim.stale.stale import Bounds, Spare
+from opwatch.trim.stale.remembered import Part
+from opwatch.trim.stale.report import HistoryReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,54 +92,7 @@ def write_recorded(recorded: Recorded, out: TextIO, *, as_json: bool) -> None:
     Writer(out).lines(_recorded_lines(recorded))
 
 
-class ShownHistory(Protocol):
-    """A history as it can be believed at a moment."""
-
-    @property
-    def file(self) -> Path: ...
-    @property
-    def look(self) -> Look: ...
-    @property
-    def doubts(self) -> tuple[str, ...]: ...
-    @property
-    def notes(self) -> tuple[str, ...]: ...
-
-
-class ShownPart(Free, Protocol):
-    """Free space on one device, and what is remembered of it."""
-
-    @property
-    def held_bytes(self) -> int: ...
-    @property
-    def unknown_bytes(self) -> int: ...
-    @property
-    def remembered(self) -> ShownHistory | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryReport:
-    """All that is said of the free space of a file system, by histories of its disks."""
-
-    subject: str
-    filesystem: str | None
-    seconds: float
-    parts: Sequence[ShownPart]
-    stale: Bounds
-    spare: Spare | None
-    spare_reason: str | None
-    physical_source: str | None
-    notes: tuple[str, ...]
-
-    @property
-    def free_bytes(self) -> int:
-        return sum(part.landing.extents.total for part in self.parts)
-
-    @property
-    def unknown_bytes(self) -> int:
-        return sum(part.unknown_bytes for part in self.parts)
-
-
-def _part_document(part: ShownPart) -> dict[str, Any]:
+def _part_document(part: Part) -> dict[str, Any]:
     history = part.remembered
     return {
         "device": part.landing.device,
@@ -178,7 +130,7 @@ def _share(part: float, whole: int) -> str:
     return f"{100 * part / whole:.2f} % of it" if whole else "there is no free space"
 
 
-def _part_rows(part: ShownPart) -> Iterator[str]:
+def _part_rows(part: Part) -> Iterator[str]:
     history = part.remembered
     where = part.landing.device
     if history is None:

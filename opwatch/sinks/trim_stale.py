@@ -3,63 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import asdict
+from typing import Any
 
 from opwatch import SCHEMA, units
 from opwatch.sinks.folding import folded
-from opwatch.trim.space.remap import Landing
-from opwatch.trim.stale.estimate import Share
-from opwatch.trim.stale.stale import Bounds, Calibration, Count, Mapped, Spare
+from opwatch.trim.stale.judgement import ReadDevice
+from opwatch.trim.stale.remembered import Part
+from opwatch.trim.stale.report import StaleReport
+from opwatch.trim.stale.stale import Bounds, Spare
 
 _LABEL = 13
-
-
-class Free(Protocol):
-    """Free space on one device."""
-
-    @property
-    def landing(self) -> Landing: ...
-    @property
-    def granule_bytes(self) -> int: ...
-    @property
-    def untrimmable_bytes(self) -> int: ...
-
-
-class ShownDrive(Free, Protocol):
-    """A device that was read."""
-
-    @property
-    def calibration(self) -> Calibration: ...
-    @property
-    def judged(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class StaleReport:
-    """All that is said. `stale` is None, with the reason, when no drive can be judged by reading."""
-
-    subject: str
-    filesystem: str | None
-    confidence: float
-    seed: int
-    seconds: float
-    unit_bytes: int
-    free_bytes: int
-    judged_bytes: int
-    drives: tuple[ShownDrive, ...]
-    share: Share
-    taken: int
-    unreadable: int
-    stale: Bounds | None
-    reason: str | None
-    lower_bound: str | None
-    count: Count | None
-    mapped: Mapped | None
-    spare: Spare | None
-    spare_reason: str | None
-    physical_source: str | None
-    notes: tuple[str, ...]
 
 
 def bounds(limits: Bounds | None) -> dict[str, float | None] | None:
@@ -75,7 +29,7 @@ def in_bytes(limits: Bounds | None) -> dict[str, int | None] | None:
     return {"value": value, "low": round(limits.low), "high": round(limits.high)}
 
 
-def _drive_document(drive: ShownDrive) -> dict[str, Any]:
+def _drive_document(drive: ReadDevice) -> dict[str, Any]:
     return {
         "device": drive.landing.device,
         "free_bytes": drive.landing.extents.total,
@@ -149,7 +103,7 @@ def heading(subject: str, filesystem: str | None) -> list[str]:
     return [first.strip(), *others]
 
 
-def untrimmable_rows(space: Free) -> Iterator[str]:
+def untrimmable_rows(space: ReadDevice | Part) -> Iterator[str]:
     """What no trim gives up, if there is any of it."""
     if space.untrimmable_bytes:
         size, granule = units.capacity(space.untrimmable_bytes), units.size(space.granule_bytes)
@@ -204,7 +158,7 @@ def spare_rows(spare: Spare | None, reason: str | None, source: str | None) -> I
         yield from row(f"WAF {name}", f"{words}, of uniform random writes")
 
 
-def _drive_rows(drive: ShownDrive) -> Iterator[str]:
+def _drive_rows(drive: ReadDevice) -> Iterator[str]:
     landing = drive.landing
     where = f"{landing.device}, below its encryption" if landing.encrypted else landing.device
     yield from row("read at", f"{where}; {landing.stopped}" if landing.stopped else where)

@@ -5,33 +5,26 @@ from __future__ import annotations
 import argparse
 import re
 import secrets
-from collections.abc import Sequence
 from pathlib import Path
 
-from opwatch import units
-from opwatch.collectors.history.stale import Comparison, Part
+from opwatch.collectors.history.stale import Comparison
 from opwatch.collectors.space.fitrim import mounted_at
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.collectors.stale.signature import signature
-from opwatch.collectors.stale.stale import (
-    StaleJudgement,
-    StaleMeasurement,
-    StaleQuestion,
-    simulated_physical_bytes,
-)
+from opwatch.collectors.stale.stale import StaleMeasurement, simulated_physical_bytes
 from opwatch.drive.spec import parse_size
 from opwatch.errors import NotEnoughData, RefusedError, Unsupported, UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import require_root
 from opwatch.host.usage import Mount, Usage, read_usage
 from opwatch.sinks.terminal import data
-from opwatch.sinks.trim_history import HistoryReport, history_document, history_lines
-from opwatch.sinks.trim_stale import StaleReport, document, lines
+from opwatch.sinks.trim_history import history_document, history_lines
+from opwatch.sinks.trim_stale import document, lines
 from opwatch.tools.arguments import Once, time_between
 from opwatch.trim.space.remap import Landing
 from opwatch.trim.stack.layers import Stack
-from opwatch.trim.stale.sentinel import Seen
-from opwatch.trim.stale.stale import Bounds, Spare, disputed, spare, spare_by_history, stale_bytes
+from opwatch.trim.stale.judgement import StaleQuestion
+from opwatch.trim.stale.report import Flash, report_of_histories, report_of_reading
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -160,171 +153,34 @@ def _require_root() -> None:
     require_root("opwatch trim stale", "it reads the drive raw and trims a file of its own", "trim stale ...")
 
 
-def _lower_bound(found: StaleJudgement) -> str | None:
-    """What a read cannot tell."""
-    open_ones = [drive for drive in found.drives if drive.judged and not drive.landing.encrypted]
-    if not open_ones:
-        return None
-    reads = {open_one.calibration.reads for open_one in open_ones}
-    name = "ones" if reads == {Seen.ONES} else "zeros"
-    return f"data that is all {name} looks like what was trimmed"
-
-
-def _disputed(found: StaleJudgement, devices: Devices) -> str | None:
-    """What the drive's own count has against it, if there is one drive and it counts."""
-    if len(found.drives) != 1 or not found.count:
-        return None
-    device = devices.by_name(found.drives[0].landing.device)
+def _flash(args: argparse.Namespace, landing: Landing, devices: Devices) -> Flash | None:
+    """The flash below free space: as given, or as a simulated drive tells it. None without the drive."""
+    device = devices.by_name(landing.device)
     if device is None:
         return None
-    stale = stale_bytes(found.share, found.judged_bytes)
-    return disputed(stale, found.free_bytes, device.disk.size_bytes, found.count.after_bytes)
-
-
-def _flash(args: argparse.Namespace, device: BlockDevice) -> tuple[int | None, str | None]:
-    """(the flash that may hold data, where that is known from)."""
+    sizes = device.size_bytes, device.disk.size_bytes
     if args.physical:
-        return parse_size(args.physical), "as given"
-    return simulated_physical_bytes(device), "the simulated drive's own figure"
-
-
-def _spare(
-    landings: Sequence[Landing],
-    stale: Bounds,
-    untrimmable_bytes: int,
-    counted_bytes: int | None,
-    args: argparse.Namespace,
-    devices: Devices,
-) -> tuple[Spare | None, str | None, str | None]:
-    """(the figures, why there are none, where the size of the flash comes from)."""
-    device = devices.by_name(landings[0].device)
-    if len(landings) != 1 or device is None or landings[0].stopped:
-        return None, "the free space does not lie on one drive that can be told", None
-    physical, source = _flash(args, device)
-    if physical is None:
-        return None, "no drive tells how much flash it has; --physical SIZE does", None
-    used = device.size_bytes - landings[0].extents.total
-    figures = spare(physical, used, stale, untrimmable_bytes, counted_bytes)
-    return (None, figures, source) if isinstance(figures, str) else (figures, None, source)
-
-
-def _why_not(found: StaleJudgement) -> str | None:
-    """Why nothing can be said by reading, None when something can."""
-    if not found.judged_bytes:
-        return "this drive cannot be judged by reading: " + "; ".join(found.drives[0].calibration.words)
-    if not found.share.samples:
-        return "no block could be read and was still free afterwards"
-    return None
-
-
-def _notes(found: StaleJudgement) -> tuple[str, ...]:
-    if not found.judged_bytes or found.judged_bytes == found.free_bytes:
-        return tuple(found.notes)
-    left = units.capacity(found.free_bytes - found.judged_bytes)
-    return (*found.notes, f"{left} of the free space lie on drives that cannot be judged, and are left out")
-
-
-def _spare_by_reading(
-    found: StaleJudgement, args: argparse.Namespace, devices: Devices
-) -> tuple[Spare | None, str | None, str | None]:
-    return _spare(
-        [drive.landing for drive in found.drives],
-        stale_bytes(found.share, found.judged_bytes),
-        found.drives[0].untrimmable_bytes,
-        found.count.after_bytes if found.count and found.count.follows else None,
-        args,
-        devices,
-    )
-
-
-def _report(
-    subject: str,
-    mount: Mount | None,
-    asked: StaleQuestion,
-    found: StaleJudgement,
-    args: argparse.Namespace,
-    devices: Devices,
-) -> StaleReport:
-    reason = _why_not(found) or _disputed(found, devices)
-    stale = None if reason else stale_bytes(found.share, found.judged_bytes)
-    figures, why_not, source = None, reason and "what is stale is not known", None
-    if not reason:
-        figures, why_not, source = _spare_by_reading(found, args, devices)
-    return StaleReport(
-        subject=subject,
-        filesystem=mount.filesystem if mount else None,
-        confidence=asked.confidence,
-        seed=asked.seed,
-        seconds=found.seconds,
-        unit_bytes=found.unit_bytes,
-        free_bytes=found.free_bytes,
-        judged_bytes=found.judged_bytes,
-        drives=found.drives,
-        share=found.share,
-        taken=found.taken,
-        unreadable=found.unreadable,
-        stale=stale,
-        reason=reason,
-        lower_bound=None if reason else _lower_bound(found),
-        count=found.count,
-        mapped=found.mapped,
-        spare=figures,
-        spare_reason=why_not,
-        physical_source=source,
-        notes=_notes(found),
-    )
-
-
-def _spare_by_history(
-    parts: Sequence[Part], stale: Bounds, args: argparse.Namespace, devices: Devices
-) -> tuple[Spare | None, str | None, str | None]:
-    """The same, from what the history knows of all of the drive."""
-    landing, held = parts[0].landing, parts[0].on_drive
-    device = devices.by_name(landing.device)
-    if len(parts) != 1 or device is None or landing.stopped or held is None:
-        return None, "the free space does not lie on one drive that can be told", None
-    physical, source = _flash(args, device)
-    if physical is None:
-        return None, "no drive tells how much flash it has; --physical SIZE does", None
-    unknown = parts[0].unknown_in_use_bytes
-    figures = spare_by_history(physical, held, stale, unknown, parts[0].untrimmable_bytes)
-    return (None, figures, source) if isinstance(figures, str) else (figures, None, source)
-
-
-def _by_history(
-    subject: str, stack: Stack, mount: Mount | None, args: argparse.Namespace, devices: Devices
-) -> HistoryReport:
-    found = Comparison(stack, mount, args.history, devices).run()
-    low, unknown = found.held_bytes, found.unknown_bytes
-    stale = Bounds(None if unknown else low, low, low + unknown)
-    figures, why_not, source = _spare_by_history(found.parts, stale, args, devices)
-    told = [note for part in found.parts if part.remembered for note in part.remembered.notes]
-    return HistoryReport(
-        subject=subject,
-        filesystem=mount.filesystem if mount else None,
-        seconds=found.seconds,
-        parts=found.parts,
-        stale=stale,
-        spare=figures,
-        spare_reason=why_not,
-        physical_source=source,
-        notes=tuple(dict.fromkeys((*found.notes, *told))),
-    )
+        return Flash(*sizes, parse_size(args.physical), "as given")
+    return Flash(*sizes, simulated_physical_bytes(device), "the simulated drive's own figure")
 
 
 def run(args: argparse.Namespace) -> int:
     asked, devices = _asked(args), Devices()
     subject, stack, mount = _subject(args, devices)
     _require_root()
+    filesystem = mount.filesystem if mount else None
     if args.history:
-        told = _by_history(subject, stack, mount, args, devices)
+        space = Comparison(stack, mount, args.history, devices).run()
+        flash = _flash(args, space.parts[0].landing, devices)
+        told = report_of_histories(subject, filesystem, space, flash)
         if args.json:
             data().json(history_document(told), indent=2)
         else:
             data().lines(history_lines(told))
         return 0
-    found = StaleMeasurement(stack, mount, asked, devices).run()
-    report = _report(subject, mount, asked, found, args, devices)
+    judgement = StaleMeasurement(stack, mount, asked, devices).run()
+    flash = _flash(args, judgement.drives[0].landing, devices)
+    report = report_of_reading(subject, filesystem, asked, judgement, flash)
     if args.json:
         data().json(document(report), indent=2)
     else:

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.history.stale import Part, Remembered
 from opwatch.sinks.trim_history import (
-    HistoryReport,
     Recorded,
     history_document,
     history_lines,
@@ -20,6 +18,8 @@ from opwatch.sinks.trim_history import (
 from opwatch.trim.history.journal import Look
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import Landing
+from opwatch.trim.stale.remembered import Part, Remembered
+from opwatch.trim.stale.report import HistoryReport
 from opwatch.trim.stale.stale import Bounds
 
 LOOK = Look(1, 2 * 10**18, "boot", 3, 4, 5, 6, 0, 0, 10**18)

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch._native import Ftl
-from opwatch.collectors.stale.stale import ReadDevice
 from opwatch.ftl import models
-from opwatch.sinks.trim_stale import StaleReport, document, lines
+from opwatch.sinks.trim_stale import document, lines
 from opwatch.trim.space import fiemap, lba_status
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import Landing, descend, joined
@@ -24,6 +23,8 @@ from opwatch.trim.stack.dmtable import parse
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.trim.stack.limits import QueueLimits
 from opwatch.trim.stale.estimate import Share, estimate
+from opwatch.trim.stale.judgement import ReadDevice
+from opwatch.trim.stale.report import StaleReport
 from opwatch.trim.stale.sampling import BatchCount, Blocks, sample
 from opwatch.trim.stale.sentinel import BLOCK, Judgement, Seen, digest, pattern, seen, verdict
 from opwatch.trim.stale.stale import (

@@ -1,0 +1,101 @@
+"""What is said of stale space once it was judged: which figures there are, and why there are none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.trim.history.journal import Look
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.remap import Landing
+from opwatch.trim.stale.estimate import estimate
+from opwatch.trim.stale.judgement import ReadDevice, StaleJudgement, StaleQuestion
+from opwatch.trim.stale.remembered import Part, Remembered, StaleSpace
+from opwatch.trim.stale.report import Flash, report_of_histories, report_of_reading
+from opwatch.trim.stale.sentinel import Seen
+from opwatch.trim.stale.stale import Calibration, Count
+
+MIB = 1 << 20
+FREE = Extents.of([(0, 40 * MIB)])
+LANDING = Landing("sda", FREE)
+FLASH = Flash(100 * MIB, 100 * MIB, 128 * MIB, "as given")
+READS_ZEROS = Calibration(Seen.ZEROS, "sentinel", ("it read as zeros",))
+DRIVE = ReadDevice(LANDING, 100 * MIB, 4096, 0, READS_ZEROS)
+# Every fourth block held data, and every block was read.
+JUDGED = StaleJudgement(
+    drives=(DRIVE,),
+    unit_bytes=4096,
+    free_bytes=40 * MIB,
+    judged_bytes=40 * MIB,
+    share=estimate(2560, 10240, 10240, 0.95),
+    taken=0,
+    unreadable=0,
+    count=None,
+    mapped=None,
+    seconds=1.0,
+    notes=(),
+)
+LOOK = Look(1, 2 * 10**18, "boot", 3, 4, 5, 6, 0, 0, 10**18)
+KNOWN = Remembered(Path("/var/lib/x"), LOOK, Extents.of([(0, 70 * MIB)]), Extents(), (), ("a gap",))
+PART = Part(LANDING, 100 * MIB, 4096, 0, 10 * MIB, 0, KNOWN)
+
+
+def test_reading_gives_the_share_and_what_it_costs() -> None:
+    report = report_of_reading("/m", "ext4", StaleQuestion(), JUDGED, FLASH)
+    assert report.stale and report.spare
+    assert (report.stale.value, report.reason, report.spare_reason) == (10 * MIB, None, None)
+    assert report.spare.held.value == 70 * MIB
+    assert report.spare.op.value == pytest.approx(128 / 70 - 1)
+    assert report.lower_bound == "data that is all zeros looks like what was trimmed"
+
+
+@pytest.mark.parametrize(
+    ("judged", "flash", "why"),
+    [
+        (JUDGED, None, "does not lie on one drive"),
+        (replace(JUDGED, drives=(DRIVE, DRIVE)), FLASH, "does not lie on one drive"),
+        (JUDGED, replace(FLASH, physical_bytes=None), "--physical SIZE does"),
+        (JUDGED, replace(FLASH, physical_bytes=MIB), "T is too small"),
+    ],
+)
+def test_why_it_is_not_known_what_it_costs(judged: StaleJudgement, flash: Flash | None, why: str) -> None:
+    report = report_of_reading("/m", "ext4", StaleQuestion(), judged, flash)
+    assert report.stale is not None
+    assert report.spare is None
+    assert why in (report.spare_reason or "")
+
+
+@pytest.mark.parametrize(
+    ("judged", "why"),
+    [
+        (replace(JUDGED, share=estimate(0, 0, 10240, 0.95)), "no block could be read"),
+        (replace(JUDGED, judged_bytes=0), "cannot be judged by reading: it read as zeros"),
+        (replace(JUDGED, count=Count(90 * MIB, 99 * MIB, 99 * MIB, 9 * MIB)), "by its own count (NUSE)"),
+    ],
+)
+def test_why_it_is_not_known_what_is_stale(judged: StaleJudgement, why: str) -> None:
+    report = report_of_reading("/m", "ext4", StaleQuestion(), judged, FLASH)
+    assert (report.stale, report.spare, report.lower_bound) == (None, None, None)
+    assert report.spare_reason == "what is stale is not known"
+    assert why in (report.reason or "")
+
+
+def test_drives_that_cannot_be_judged_are_told() -> None:
+    report = report_of_reading("/m", "ext4", StaleQuestion(), replace(JUDGED, judged_bytes=30 * MIB), FLASH)
+    assert [note for note in report.notes if "cannot be judged" in note]
+
+
+def test_a_history_gives_figures_without_an_estimate() -> None:
+    report = report_of_histories("/m", "ext4", StaleSpace((PART,), 0.5, ("a note",)), FLASH)
+    assert report.spare
+    assert (report.stale.value, report.spare.held.value) == (10 * MIB, 70 * MIB)
+    assert report.notes == ("a note", "a gap")
+
+
+def test_without_a_history_of_its_drive_nothing_is_said_of_the_flash() -> None:
+    part = replace(PART, remembered=None, held_bytes=0, unknown_bytes=40 * MIB)
+    report = report_of_histories("/m", "ext4", StaleSpace((part,), 0.5, ()), FLASH)
+    assert (report.stale.value, report.stale.high, report.spare) == (None, 40 * MIB, None)
+    assert "does not lie on one drive" in (report.spare_reason or "")

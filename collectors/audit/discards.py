@@ -132,10 +132,12 @@ class DiscardTracer:
 
     def _in_flight(self, flows: Sequence[Flow]) -> bool:
         """Whether requests that we saw issued have not ended, by our own count of the disks watched."""
+        from opwatch.trim.audit.flow import Stage
+
         issued = dict.fromkeys(self._stats, 0)
         for flow in flows:
-            if flow.stage.name in ("ISSUED", "REQUEUED", "DONE"):
-                issued[flow.disk] += flow.amount.bytes * (1 if flow.stage.name == "ISSUED" else -1)
+            if flow.stage in (Stage.ISSUED, Stage.REQUEUED, Stage.DONE):
+                issued[flow.disk] += flow.amount.bytes * (1 if flow.stage is Stage.ISSUED else -1)
         # An end that was not seen would be waited for in vain: the kernel knows better, where it counts.
         return any(left > 0 and not is_idle(self._disks[name]) for name, left in issued.items())
 

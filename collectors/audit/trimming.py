@@ -148,22 +148,22 @@ class _Proof:
     def read_back(self) -> ReadBack:
         """What became of the sentinels. A drive that takes its time is asked again."""
         from opwatch.trim.audit.audit import ReadBack
-        from opwatch.trim.stale.sentinel import BLOCK
+        from opwatch.trim.stale.sentinel import BLOCK, Seen
 
         if self._unproven:
             return ReadBack({}, self._unproven)
         end = time.monotonic() + PROVE_WAIT_S
         if self._maps:
             self._maps.wait(PROVE_WAIT_S)
-        seen: Counter[str] = Counter()
+        seen: Counter[Seen] = Counter()
         notes = []
         sentinels = self._sentinels.judge(end - time.monotonic())
         for sentinel in sentinels:
-            for name, blocks in sentinel.inside.items():
-                seen[name.value] += blocks * BLOCK
+            for kind, blocks in sentinel.inside.items():
+                seen[kind] += blocks * BLOCK
             if sentinel.reason:
                 notes.append(f"the sentinel of {sentinel.size_bytes} B: {sentinel.reason}")
-        judged = sum(count for name, count in seen.items() if name not in ("reallocated", "unreadable"))
+        judged = seen.total() - seen[Seen.REALLOCATED] - seen[Seen.UNREADABLE]
         reason = None if judged else "no block of a sentinel could be judged"
         maps = self._maps.judge(sentinels) if self._maps else {}
         return ReadBack(dict(seen), reason, tuple(notes), self._count(), maps)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from opwatch.trim.space.lba_status import SentinelMap
     from opwatch.trim.stack.causes import Reason
     from opwatch.trim.stack.layers import FactChange, Stack
+    from opwatch.trim.stale.sentinel import Seen
     from opwatch.trim.stale.stale import Count
 
 
@@ -46,14 +47,23 @@ MEANING = {
 }
 
 
+class RowKind(enum.Enum):
+    """What a row of the ledger is about: LAYER is one block device of the stack, GRANULES what a disk can
+    free of the discards that it completed."""
+
+    FILESYSTEM = enum.auto()
+    LAYER = enum.auto()
+    GRANULES = enum.auto()
+
+
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """What became of sentinels, in bytes by class: zeros, ones, other, unchanged, reallocated, unreadable.
+    """What became of sentinels, in bytes by how they read.
     `reason` says why nothing could be proven, None when it could; `notes` what was left out. `count`: what
     the drive itself counts around the sentinels, None where it does not tell; `maps`: what the maps of drives
     have of them, by device."""
 
-    bytes: Mapping[str, int]
+    bytes: Mapping[Seen, int]
     reason: str | None = None
     notes: tuple[str, ...] = ()
     count: Count | None = None
@@ -89,12 +99,13 @@ class AuditEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One layer. None where nobody can tell, with the reason in `unknown`.
+    """One line; `layer` is what it is called. None where nobody can tell, with the reason in `unknown`.
 
     `bytes_in` were given to it, `bytes_out` are what it made of them for the next; `bytes_ok` ended without
     an error. `unexplained_bytes` are lost here for no reason that we know. `commands`: of a disk, what its
     driver made of the requests."""
 
+    kind: RowKind
     layer: str
     device: str
     bytes_in: int | None

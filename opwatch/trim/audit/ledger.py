@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from opwatch.trace.derive import STATUS_NAMES
 from opwatch.trim.audit import losses, verdicts
-from opwatch.trim.audit.audit import Audit, AuditEvidence, Row, Verdict
+from opwatch.trim.audit.audit import Audit, AuditEvidence, Row, RowKind, Verdict
 from opwatch.trim.audit.claims import claims_of, total_claimed
 from opwatch.trim.audit.commands import commands_of
 from opwatch.trim.audit.flow import Amount, Origin, Stage, Who, total
@@ -197,6 +197,7 @@ class Walker:
         out = extents.bytes if extents is not None else None
         seen = None if out is None else out + busy.bytes
         return Row(
+            RowKind.FILESYSTEM,
             "filesystem",
             filesystem.point,
             seen,
@@ -256,6 +257,7 @@ class Walker:
             reasons += losses.inside(self.evidence, layer, arrived, members, lost)
         explained = sum(each.lost_bytes or 0 for each in reasons)
         return Row(
+            kind=RowKind.LAYER,
             layer=layer.target or layer.kind.value,
             device=layer.device,
             bytes_in=came,
@@ -288,6 +290,7 @@ class Walker:
             reasons += losses.lost_by_tracing(self.evidence, layer, came - ok.bytes - explained)
         explained = sum(each.lost_bytes or 0 for each in reasons)
         return Row(
+            kind=RowKind.LAYER,
             layer=layer.kind.value,
             device=layer.device,
             bytes_in=came,
@@ -308,6 +311,7 @@ class Walker:
         lost = ok.bytes - ok.granule_bytes
         granule = leaf.granule
         yield Row(
+            RowKind.GRANULES,
             "granules",
             leaf.device,
             ok.bytes,

@@ -228,7 +228,7 @@ def _gave_up(evidence: AuditEvidence, layer: Layer, seen: str, lost: int) -> Ite
     """The pool of a thin volume takes no changes any more, before the trim or after it."""
     pool = _pool_of(evidence, layer)
     modes = [state.facts_as(ThinPoolFacts).mode for state in (pool, pool and _later(evidence, pool)) if state]
-    if pool and any(mode in ("ro", "Fail") for mode in modes):
+    if pool and any(mode and not mode.takes_changes for mode in modes):
         blanks = {"pool": pool.label or pool.device}
         yield reason("thin-pool-read-only", pool.device, f"the pool is {modes[-1]}: {seen}", lost, **blanks)
 

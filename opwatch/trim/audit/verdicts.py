@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opwatch.trim.audit.accounts import Bearing
-from opwatch.trim.audit.audit import AuditEvidence, ReadBack, Row, Verdict
+from opwatch.trim.audit.audit import AuditEvidence, ReadBack, Row, RowKind, Verdict
 from opwatch.trim.audit.flow import Stage, Who, total
 from opwatch.trim.stack.causes import Effect, Reason, reason
 from opwatch.trim.stack.facts import DiskFacts, LoopFacts
 from opwatch.trim.stack.layers import Kind, Layer
+from opwatch.trim.stale.sentinel import Seen
 
 
 def general(
@@ -41,7 +42,7 @@ def general(
 
 def verdict(evidence: AuditEvidence, rows: Sequence[Row], sent: int, reached: int) -> Verdict:
     """Whether it reached the drive."""
-    below = [each for row in rows if row.layer != "filesystem" for each in row.reasons]
+    below = [each for row in rows if row.kind is not RowKind.FILESYSTEM for each in row.reasons]
     if any(each.code == "trace-lost" for each in below):
         return Verdict.UNKNOWN
     failures = any(row.errors for row in rows)
@@ -154,7 +155,7 @@ def of_read_back(evidence: AuditEvidence, leaves: Sequence[Layer], reached: int)
     """Data that can still be read, or are still counted, although their discard completed."""
     found = evidence.read_back
     assert found
-    kept = found.bytes.get("unchanged", 0)
+    kept = found.bytes.get(Seen.UNCHANGED, 0)
     counted = still_counted(evidence, reached)
     maps = _of_maps(found)
     if maps and maps[1]:
@@ -182,8 +183,8 @@ def _read_back(evidence: AuditEvidence, reached: int) -> Verdict:
     found = evidence.read_back
     if not found or found.reason:
         return Verdict.ACCEPTED
-    gone = found.bytes.get("zeros", 0) + found.bytes.get("ones", 0)
-    kept = found.bytes.get("unchanged", 0)
+    gone = found.bytes.get(Seen.ZEROS, 0) + found.bytes.get(Seen.ONES, 0)
+    kept = found.bytes.get(Seen.UNCHANGED, 0)
     maps = _of_maps(found)
     if maps:  # the drive's own word on these very blocks
         gone, kept = maps

@@ -147,7 +147,7 @@ def _thin_pool(stack: Stack, layer: Layer) -> Iterator[Reason]:
         yield reason("thin-no-passdown", at, "its table or status says no_discard_passdown", pool=pool)
     elif facts.says("ignore_discard"):
         yield reason("thin-ignores-discard", at, "its table or status says ignore_discard", pool=pool)
-    if facts.mode in ("ro", "Fail", "Error") or facts.needs_check:
+    if (facts.mode and not facts.mode.takes_changes) or facts.needs_check:
         seen = f"its status says {facts.mode}" + (" needs_check" if facts.needs_check else "")
         yield reason("thin-pool-read-only", at, seen, pool=pool)
 

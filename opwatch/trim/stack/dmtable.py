@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -64,11 +65,25 @@ def _targets(text: str) -> Iterator[DmTarget]:
             raise OpwatchError(f"not a line of a device-mapper table: {line.strip()[:60]!r}")
 
 
+class PoolMode(enum.StrEnum):
+    """Whether a thin pool takes changes."""
+
+    READ_WRITE = "rw"
+    READ_ONLY = "ro"
+    OUT_OF_DATA_SPACE = "out_of_data_space"
+    FAIL = "Fail"
+    ERROR = "Error"
+
+    @property
+    def takes_changes(self) -> bool:
+        return self in (PoolMode.READ_WRITE, PoolMode.OUT_OF_DATA_SPACE)
+
+
 @dataclass(frozen=True, slots=True)
 class PoolStatus:
-    """Of a thin pool. `mode` is rw, ro, out_of_data_space or Fail; counts are chunks."""
+    """Of a thin pool. Counts are chunks."""
 
-    mode: str
+    mode: PoolMode
     used_chunks: int | None = None
     total_chunks: int | None = None
     discards: str | None = None
@@ -81,13 +96,13 @@ def pool_status(target: DmTarget) -> PoolStatus | None:
     if target.kind != "thin-pool" or not words:
         return None
     if words[0] in ("Fail", "Error"):
-        return PoolStatus(words[0])
+        return PoolStatus(PoolMode(words[0]))
     counts = re.fullmatch(r"([0-9]{1,19})/([0-9]{1,19})", words[2]) if len(words) > 2 else None
     mode = next((word for word in words if word in ("rw", "ro", "out_of_data_space")), None)
     if not counts or mode is None:
         return None
     return PoolStatus(
-        mode,
+        PoolMode(mode),
         int(counts[1]),
         int(counts[2]),
         next((word for word in words if word.endswith(("discard_passdown", "ignore_discard"))), None),

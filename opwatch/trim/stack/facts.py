@@ -8,6 +8,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, fields
 
+from opwatch.trim.stack.dmtable import PoolMode
+
 Fact = str | int | bool
 
 
@@ -71,7 +73,7 @@ class ThinPoolFacts(DmFacts):
     """Of a thin pool, by its table and status."""
 
     chunk_bytes: int | None = None
-    mode: str | None = None
+    mode: PoolMode | None = None
     used_chunks: int | None = None
     total_chunks: int | None = None
     discards: str | None = None

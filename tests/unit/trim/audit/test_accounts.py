@@ -15,6 +15,7 @@ from opwatch.trim.audit.flow import Flow, Stage, Trace, Who
 from opwatch.trim.audit.ledger import audit
 from opwatch.trim.space.lba_status import SentinelMap
 from opwatch.trim.stack.layers import Kind
+from opwatch.trim.stale.sentinel import Seen
 from tests.unit.support.trim_evidence import evidence, extents, flow, layer, stack, through
 
 MIB = 1 << 20
@@ -180,7 +181,7 @@ def test_a_byte_that_may_be_discarded_twice_contradicts_nothing() -> None:
 
 
 def test_sentinels_that_can_still_be_read_outweigh_a_counter() -> None:
-    found = reached(FITS, read_back=ReadBack({"unchanged": MIB}))
+    found = reached(FITS, read_back=ReadBack({Seen.UNCHANGED: MIB}))
     assert found.verdict is Verdict.UNKNOWN
 
 
@@ -204,7 +205,8 @@ def test_each_disk_must_be_proven() -> None:
 
 
 def by_map(found: SentinelMap, **bytes_: int) -> Audit:
-    return reached(read_back=ReadBack(bytes_, maps={"sda": found}))
+    by_kind = {Seen(name): count for name, count in bytes_.items()}
+    return reached(read_back=ReadBack(by_kind, maps={"sda": found}))
 
 
 def test_gone_from_the_map_is_proof_whatever_is_read() -> None:

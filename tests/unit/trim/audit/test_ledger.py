@@ -14,8 +14,10 @@ from opwatch.trim.audit.audit import Asked, Audit, ReadBack, Verdict
 from opwatch.trim.audit.flow import Flow, Stage, Who
 from opwatch.trim.audit.ledger import audit, exit_status
 from opwatch.trim.stack.causes import causes
+from opwatch.trim.stack.dmtable import PoolMode
 from opwatch.trim.stack.facts import LoopFacts
 from opwatch.trim.stack.layers import Kind, Layer
+from opwatch.trim.stale.sentinel import Seen
 from tests.unit.support.trim_evidence import (
     evidence,
     extents,
@@ -143,7 +145,8 @@ def test_a_minimum_that_the_filesystem_refuses() -> None:
 def test_thin_chunks() -> None:
     """Linux 6.12: 687,316,992 B asked, 104,857,600 B passed on, 122 chunks of 1 MiB became 24."""
     thin = layer("dm-3", "253:3", Kind.THIN, "dm-2", target="thin", granularity=MIB, mapped_bytes=122 * MIB)
-    pool = layer("dm-2", "253:2", Kind.THIN_POOL, "dm-1", target="thin-pool", label="pool", mode="rw")
+    mode = PoolMode.READ_WRITE
+    pool = layer("dm-2", "253:2", Kind.THIN_POOL, "dm-1", target="thin-pool", label="pool", mode=mode)
     data = layer("dm-1", "253:1", Kind.DM, "sda", target="linear")
     before = stack(thin, pool, data, disk())
     after = with_facts(before, "dm-3", mapped_bytes=22 * MIB)
@@ -164,7 +167,7 @@ def test_thin_chunks() -> None:
     assert found.reached_bytes == passed
 
 
-def thin_stack(mode: str, discards: str) -> tuple[Layer, ...]:
+def thin_stack(mode: PoolMode, discards: str) -> tuple[Layer, ...]:
     return (
         layer("dm-3", "253:3", Kind.THIN, "dm-2", target="thin", granularity=MIB),
         layer(
@@ -184,11 +187,11 @@ def thin_stack(mode: str, discards: str) -> tuple[Layer, ...]:
 @pytest.mark.parametrize(
     ("facts", "code"),
     [
-        (("ro", "discard_passdown"), "thin-pool-read-only"),
-        (("rw", "no_discard_passdown"), "thin-no-passdown"),
+        ((PoolMode.READ_ONLY, "discard_passdown"), "thin-pool-read-only"),
+        ((PoolMode.READ_WRITE, "no_discard_passdown"), "thin-no-passdown"),
     ],
 )
-def test_a_pool_that_swallows(facts: tuple[str, str], code: str) -> None:
+def test_a_pool_that_swallows(facts: tuple[PoolMode, str], code: str) -> None:
     flows = [extents("253:3", 8 * MIB), flow(Stage.BIO, "253:3", 8 * MIB, disk="dm-3")]
     found = audit(evidence(stack(*thin_stack(*facts)), flows, 8 * MIB), "/m")
     assert (found.verdict, losses(found)) == (Verdict.NOT_SENT, {code: 8 * MIB})
@@ -210,7 +213,7 @@ def test_a_pool_that_fails_everything() -> None:
         flow(Stage.BIO, "253:3", 8 * MIB, disk="dm-3"),
         flow(Stage.BIO_DONE, "253:3", 8 * MIB, disk="dm-3", status=10),
     ]
-    found = audit(evidence(stack(*thin_stack("Fail", "")), flows, 0), "/m")
+    found = audit(evidence(stack(*thin_stack(PoolMode.FAIL, "")), flows, 0), "/m")
     assert (found.verdict, losses(found)) == (Verdict.REJECTED, {"thin-pool-read-only": 8 * MIB})
     assert found.unexplained_bytes == 0
 
@@ -355,9 +358,9 @@ def test_a_signal_in_the_middle() -> None:
 @pytest.mark.parametrize(
     ("read_back", "verdict"),
     [
-        (ReadBack({"zeros": MIB}), Verdict.PROVEN),
-        (ReadBack({"zeros": MIB, "unchanged": 4096}), Verdict.PARTIAL),
-        (ReadBack({"unchanged": MIB}), Verdict.UNKNOWN),
+        (ReadBack({Seen.ZEROS: MIB}), Verdict.PROVEN),
+        (ReadBack({Seen.ZEROS: MIB, Seen.UNCHANGED: 4096}), Verdict.PARTIAL),
+        (ReadBack({Seen.UNCHANGED: MIB}), Verdict.UNKNOWN),
         (ReadBack({}, "no head-room"), Verdict.ACCEPTED),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from opwatch.errors import OpwatchError
 from opwatch.trim.stack.dmtable import (
     DmTarget,
+    PoolMode,
     PoolStatus,
     Raid,
     chunk_bytes,
@@ -35,21 +36,21 @@ def test_tables_are_read() -> None:
 def test_a_pool_says_what_it_does_with_discards() -> None:
     found = [pool_status(target) for target in parse((GOOD / "statuses.txt").read_text())]
     assert found == [
-        PoolStatus("rw", 0, 781, "discard_passdown"),
-        PoolStatus("rw", 122, 781, "discard_passdown"),
-        PoolStatus("rw", 32, 781, "no_discard_passdown"),
-        PoolStatus("rw", 32, 781, "ignore_discard"),
-        PoolStatus("ro", 32, 781, "discard_passdown"),
+        PoolStatus(PoolMode.READ_WRITE, 0, 781, "discard_passdown"),
+        PoolStatus(PoolMode.READ_WRITE, 122, 781, "discard_passdown"),
+        PoolStatus(PoolMode.READ_WRITE, 32, 781, "no_discard_passdown"),
+        PoolStatus(PoolMode.READ_WRITE, 32, 781, "ignore_discard"),
+        PoolStatus(PoolMode.READ_ONLY, 32, 781, "discard_passdown"),
     ]
 
 
 @pytest.mark.parametrize(
     ("line", "status"),
     [
-        ("0 8 thin-pool Fail", PoolStatus("Fail")),
+        ("0 8 thin-pool Fail", PoolStatus(PoolMode.FAIL)),
         (
             "0 8 thin-pool 1 2/3 4/5 - out_of_data_space discard_passdown error_if_no_space needs_check 8",
-            PoolStatus("out_of_data_space", 4, 5, "discard_passdown", True),
+            PoolStatus(PoolMode.OUT_OF_DATA_SPACE, 4, 5, "discard_passdown", True),
         ),
         ("0 8 thin-pool 1", None),
         ("0 8 thin-pool", None),

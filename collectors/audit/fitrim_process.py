@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import signal
 import struct
 from collections.abc import Callable
 
-from opwatch.collectors.space.fitrim import FITRIM
+from opwatch.collectors.space.fitrim import ask
 from opwatch.collectors.space.mount_handle import opened
 from opwatch.errors import OpwatchError
 from opwatch.host.privilege import missing
 from opwatch.host.usage import Mount
 from opwatch.trim.audit.question import ALL, Asked, FitrimAnswer
 
-_RANGE = struct.Struct("=3Q")
 _ANSWER = struct.Struct("=qQ")
 
 
@@ -54,13 +52,8 @@ def _child(descriptor: int, asked: Asked, go_read: int, go_write: int, answer: i
         signal.set_wakeup_fd(-1)
         os.close(go_write)
         if os.read(go_read, 1):
-            buffer = bytearray(_RANGE.pack(asked.start, asked.length, asked.minlen))
-            error = 0
-            try:
-                fcntl.ioctl(descriptor, FITRIM, buffer)
-            except OSError as caught:
-                error = caught.errno or errno.EIO
-            os.write(answer, _ANSWER.pack(error, _RANGE.unpack(buffer)[1]))
+            given = ask(descriptor, asked)
+            os.write(answer, _ANSWER.pack(given.error, given.claimed or 0))
             status = 0
     os._exit(status)
 

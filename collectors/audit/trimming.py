@@ -24,6 +24,7 @@ from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import own_command
 from opwatch.host.usage import Mount
 from opwatch.trim.audit.question import Asked
+from opwatch.trim.audit.settling import quiet_after_trim
 from opwatch.trim.stack.layers import Kind, Stack
 
 if TYPE_CHECKING:
@@ -34,18 +35,12 @@ if TYPE_CHECKING:
 
 # Root's alone: in /run/lock anybody could hold an audit up.
 LOCKS = Path("/run/opwatch/audits")
-# How long nothing must have moved before a trim is over. XFS ends its discards behind our back, f2fs and
-# btrfs issue them from threads that take their time.
-QUIET_S = {"xfs": 0.5, "f2fs": 2.0, "btrfs": 1.0}
-QUIET_DEFAULT_S = 0.3
-# These wait for every discard before FITRIM returns (sb_issue_discard() in the source of each), and these
-# layers hand it on in the caller's own context: there is nothing left to wait for.
-_SYNCHRONOUS = ("ext4", "ext3", "vfat", "exfat", "jfs", "ntfs3", "nilfs2", "gfs2", "ocfs2")
-_INLINE = (Kind.PARTITION, Kind.CRYPT, Kind.MULTIPATH, Kind.DISK)
 # A drive may put off what it was told: how long its old data are given to go away.
 PROVE_WAIT_S = 5.0
 
 Say = Callable[[str], None]
+# Whether drives may still free what they were told to: the core's word on the evidence so far.
+IsEarly = Callable[["AuditEvidence"], bool]
 
 
 @contextlib.contextmanager
@@ -86,13 +81,6 @@ def tracer_of(
     """A tracer that knows the granules of every device of a stack."""
     granules = {layer.device: granule for layer in stack.layers if (granule := layer.granule)}
     return DiscardTracer(disks(stack), granules, functions=functions, claims=claims, programs=programs)
-
-
-def quiet_s(stack: Stack) -> float:
-    """How long nothing must have moved for a trim of our own to be over."""
-    kind = stack.filesystem.kind if stack.filesystem else ""
-    inline = all(layer.kind in _INLINE or not layer.below for layer in stack.layers)
-    return 0.0 if kind in _SYNCHRONOUS and inline else QUIET_S.get(kind, QUIET_DEFAULT_S)
 
 
 def _counted(stack: Stack) -> dict[str, int]:
@@ -196,12 +184,13 @@ def _after(before: Stack, mount: Mount | None) -> Stack:
 class _Witnesses:
     """What is asked once before a trim and once after it: the drives, and the kernel's log."""
 
-    def __init__(self, before: Stack) -> None:
+    def __init__(self, before: Stack, is_early: IsEarly) -> None:
         # While the programs are being loaded.
         from opwatch.collectors.audit.accounts import DriveAccounts
         from opwatch.collectors.audit.kernel_log import LogTail
 
         self._before = before
+        self._is_early = is_early
         self._counted = _counted(before)
         self._written = {name: _written(name) for name in self._counted}
         self._accounts = DriveAccounts(before)
@@ -209,23 +198,19 @@ class _Witnesses:
 
     def add_to(self, evidence: AuditEvidence, mount: Mount | None) -> AuditEvidence:
         """The evidence with what they say now."""
-        from opwatch.trim.audit.accounts import judge
-
         return replace(
             self._with_counts(evidence),
             after=_after(self._before, mount),
-            told=tuple(judge(each, evidence.trace) for each in self._accounts.since()),
+            accounts=tuple(self._accounts.since()),
             log=self._log.read(),
         )
 
     def _with_counts(self, evidence: AuditEvidence) -> AuditEvidence:
         """What drives count as in use now. One that may free later is given its time, once."""
-        from opwatch.trim.audit.ledger import contradicted
-
         end = time.monotonic() + (0 if evidence.read_back else PROVE_WAIT_S)
         while True:
             evidence = replace(evidence, held=dict(self._held()))
-            if not evidence.held or time.monotonic() > end or not contradicted(evidence):
+            if not evidence.held or time.monotonic() > end or not self._is_early(evidence):
                 return evidence
             time.sleep(0.1)
 
@@ -255,20 +240,22 @@ def trim(
     say: Say,
     *,
     loading: Loading,
+    is_early: IsEarly,
     prove: bool = False,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> AuditEvidence:
     """Trim one filesystem and follow it with the programs that are being loaded; with `prove`, write
-    sentinels before and read them back after. `meanwhile` is done in a thread, while the kernel trims."""
+    sentinels before and read them back after. `is_early` says of evidence that drives may need more time;
+    `meanwhile` is done in a thread, while the kernel trims."""
     with opened(mount), contextlib.ExitStack() as entered:
         # From here on the mount stays what it is: it is open.
         before = LayerReader().mount(mount)
         entered.enter_context(alone_on(before, say))
         proof = entered.enter_context(_Proof(mount, before)) if prove else None
-        witnesses = _Witnesses(before)
+        witnesses = _Witnesses(before, is_early)
         with tracer_of(before, programs=loading.programs()) as tracer:
             answer = fitrim_process.trim(mount, asked, _follower(tracer, meanwhile))
-            settled = tracer.wait_quiet(quiet_s(before), patience_s)
+            settled = tracer.wait_quiet(quiet_after_trim(before), patience_s)
             trace = tracer.read()
         read_back = proof.read_back() if proof else None
         from opwatch.trim.audit.audit import AuditEvidence
@@ -288,10 +275,16 @@ def trim(
 
 
 def observe(
-    before: Stack, mount: Mount | None, wait: Callable[[], None], patience_s: float, quiet_s: float = LOOK_S
+    before: Stack,
+    mount: Mount | None,
+    wait: Callable[[], None],
+    patience_s: float,
+    quiet_s: float = LOOK_S,
+    *,
+    is_early: IsEarly,
 ) -> AuditEvidence:
     """Follow whatever trims below a mount or a device while `wait` lasts. Nothing is trimmed by us."""
-    witnesses = _Witnesses(before)
+    witnesses = _Witnesses(before, is_early)
     with tracer_of(before, claims=True) as tracer:
         wait()
         settled = tracer.wait_quiet(quiet_s, patience_s)

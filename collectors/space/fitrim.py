@@ -10,11 +10,11 @@ import struct
 from opwatch.collectors.space.mount_handle import opened
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported, UsageError
 from opwatch.host.usage import Mount, Usage, mount_of, read_usage
+from opwatch.trim.audit.question import Asked, FitrimAnswer
 
 FITRIM = 0xC0185879
 _RANGE = struct.Struct("=3Q")
-EVERYTHING = 0xFFFFFFFFFFFFFFFF
-
+_EVERYTHING = Asked()
 
 # The server or the host trims these, or nobody can.
 _ELSEWHERE = ("nfs", "nfs4", "cifs", "smb3", "ceph", "glusterfs", "9p", "virtiofs", "afs", "lustre", "fuse")
@@ -53,25 +53,32 @@ def check_mount(path: str, usage: Usage | None = None) -> Mount:
     return mount
 
 
-def fitrim(mount: Mount, start: int = 0, length: int = EVERYTHING, minlen: int = 0) -> int:
-    """Trim free space of a range, in the file system's own addresses; returns the bytes that the kernel
-    claims to have trimmed, which may be less or more than what reached the drive."""
-    buffer = bytearray(_RANGE.pack(start, length, minlen))
+def ask(descriptor: int, asked: Asked) -> FitrimAnswer:
+    """Trim free space of the file system that this is open in, in its own addresses. What it claims to have
+    trimmed may be less or more than what reached the drive. Nothing else issues FITRIM."""
+    buffer = bytearray(_RANGE.pack(asked.start, asked.length, asked.minlen))
+    try:
+        fcntl.ioctl(descriptor, FITRIM, buffer)
+    except OSError as error:
+        return FitrimAnswer(None, error.errno or errno.EIO)
+    return FitrimAnswer(_RANGE.unpack(buffer)[1])
+
+
+def fitrim(mount: Mount, asked: Asked = _EVERYTHING) -> int:
+    """Trim a mount, or a range of it; returns the bytes that the kernel claims to have trimmed."""
     with opened(mount) as descriptor:
-        try:
-            fcntl.ioctl(descriptor, FITRIM, buffer)
-        except OSError as error:
-            raise _explained(error, mount) from error
-    claimed: int = _RANGE.unpack(buffer)[1]
-    return claimed
+        answer = ask(descriptor, asked)
+    if answer.claimed is None:
+        raise _explained(answer.error, mount)
+    return answer.claimed
 
 
-def _explained(error: OSError, mount: Mount) -> OpwatchError:
+def _explained(error: int, mount: Mount) -> OpwatchError:
     where = f"{mount.point}: {mount.filesystem}"
-    if error.errno == errno.EPERM:
+    if error == errno.EPERM:
         return PermissionMissing(f"{where}: FITRIM needs CAP_SYS_ADMIN")
-    if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS):
+    if error in (errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS):
         return Unsupported(f"{where}: the discard operation is not supported here")
-    if error.errno == errno.EROFS:
+    if error == errno.EROFS:
         return Unsupported(f"{where}: read-only, or mounted without its journal: it takes no FITRIM")
-    return OpwatchError(f"{where}: FITRIM failed: {error.strerror}")
+    return OpwatchError(f"{where}: FITRIM failed: {os.strerror(error)}")

@@ -25,6 +25,7 @@ from opwatch.collectors.space.raw_disk import RawDisk
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
+from opwatch.trim.audit.question import Asked
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import descend
 from opwatch.trim.stack.layers import Layer, Stack
@@ -237,7 +238,7 @@ class Sentinels:
         """Trim the ranges of the sentinels; returns what the kernel claims. Most file systems trim whole
         free extents that touch them; btrfs trims block groups from their beginning, and all unallocated space
         as well."""
-        return sum(fitrim(self._mount, start, end - start) for start, end in self.ranges)
+        return sum(fitrim(self._mount, Asked(start, end - start)) for start, end in self.ranges)
 
     def judge(self, wait_s: float = 0.0) -> list[Judgement]:
         """How each sentinel reads now; a drive that takes its time is asked again for so long."""

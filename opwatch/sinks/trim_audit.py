@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from opwatch import SCHEMA, units
 from opwatch.sinks.terminal import COLUMNS, Writer
 from opwatch.trim.audit.accounts import Told
-from opwatch.trim.audit.audit import ALL, MEANING, Audit, AuditEvidence, ReadBack, Row
+from opwatch.trim.audit.audit import ALL, MEANING, Audit, ReadBack, Row
 from opwatch.trim.audit.flow import Origin, Trace, Who
 from opwatch.trim.audit.kernel_log import of_device
 from opwatch.trim.space.lba_status import SentinelMap
@@ -102,7 +102,7 @@ def _device_side(audit: Audit) -> Iterator[str]:
             yield f"  sentinels in the map of {device} (SCSI GET LBA STATUS): {_map(map_)}"
     for device, in_use in audit.evidence.held.items():
         yield f"  in use by the count of {device}: {in_use.before:,} B before, {in_use.after:,} B after"
-    for witness in audit.evidence.told:
+    for witness in audit.counters:
         account = witness.account
         yield f"  counted by {account.device}, {units.printable(account.source)}: {witness.bearing.value}"
         yield f"    {witness.words}"
@@ -230,14 +230,15 @@ def _trace(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _evidence(evidence: AuditEvidence) -> dict[str, Any]:
+def _evidence(audit: Audit) -> dict[str, Any]:
     """What the result is made of."""
+    evidence = audit.evidence
     disks = {layer.device[:16] for layer in evidence.before.layers}
     return {
         "settled": evidence.settled,
         "read_back": _read_back(evidence.read_back),
         "held_bytes": {name: asdict(in_use) for name, in_use in evidence.held.items()},
-        "counters": [_counter(witness) for witness in evidence.told],
+        "counters": [_counter(witness) for witness in audit.counters],
         "trace": _trace(evidence.trace),
         "origins": [_origin(origin) for origin in evidence.trace.origins if origin.disk in disks],
         "kernel_log": list(evidence.log.lines),
@@ -268,7 +269,7 @@ def document(audit: Audit, blind: str | None = None) -> dict[str, Any]:
             {"device": change.device, "fact": change.fact, "before": change.before, "after": change.after}
             for change in audit.changes
         ],
-        **_evidence(evidence),
+        **_evidence(audit),
         "notes": list(audit.notes),
         "blind": blind,
     }

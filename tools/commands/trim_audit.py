@@ -19,7 +19,7 @@ from opwatch.tools.arguments import Once, time_between
 
 if TYPE_CHECKING:
     from opwatch.collectors.block.contexts import ContextProbe
-    from opwatch.trim.audit.audit import Asked, Audit
+    from opwatch.trim.audit.audit import Asked, Audit, AuditEvidence
     from opwatch.trim.stack.layers import Stack
 
 
@@ -92,6 +92,13 @@ def _import_the_rest() -> None:
     causes()
 
 
+def _is_early(evidence: AuditEvidence) -> bool:
+    """Whether a drive still counts as in use what it was told to free, and may need more time."""
+    from opwatch.trim.audit.ledger import contradicted
+
+    return contradicted(evidence)
+
+
 def audit_mount(
     mount: Mount,
     asked: Asked | None = None,
@@ -112,6 +119,7 @@ def audit_mount(
         patience_s,
         say,
         loading=loading,
+        is_early=_is_early,
         prove=prove,
         meanwhile=_import_the_rest,
     )
@@ -200,6 +208,7 @@ def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
     from opwatch.samples.end import End
     from opwatch.tools.waiting import Waiter
     from opwatch.trim.audit import ledger
+    from opwatch.trim.audit.settling import quiet_after_watch
 
     if args.prove or args.minimum != "0":
         raise UsageError("--watch trims nothing: --prove and --minimum are for a trim of our own")
@@ -222,9 +231,9 @@ def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
             # One that we ended ourselves says nothing of what it did.
             status = code if end is not End.TICK else 0
 
-        kind = mount.filesystem if mount else ""
-        quiet = trimming.QUIET_S.get(kind, trimming.QUIET_DEFAULT_S)
-        audit = ledger.audit(trimming.observe(stack, mount, wait, args.wait, quiet), name)
+        quiet_s = quiet_after_watch(stack)
+        evidence = trimming.observe(stack, mount, wait, args.wait, quiet_s, is_early=ledger.contradicted)
+        audit = ledger.audit(evidence, name)
     _write(args, audit, contexts)
     if gone:
         say(f"{gone} has gone; the audit ends there")

@@ -80,8 +80,8 @@ def _add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _ratio(text: str, option: str, least: float, most: float) -> float:
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
-    ratio = float(found[1]) / 100 if found else -1.0
+    written = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
+    ratio = float(written[1]) / 100 if written else -1.0
     if not least <= ratio <= most:
         raise UsageError(f"{option} {text}: write a percentage from {100 * least:g}% to {100 * most:g}%")
     return ratio
@@ -99,11 +99,11 @@ def _asked(args: argparse.Namespace) -> StaleQuestion:
 
 def _mounts_on(device: BlockDevice, reader: LayerReader, usage: Usage) -> list[Mount]:
     """One mount of each file system that stands on a device."""
-    found: dict[tuple[str, str], Mount] = {}
+    mounts: dict[tuple[str, str], Mount] = {}
     for mount in usage.mounts:
-        if (mount.dev, mount.source) not in found and reader.mount(mount).layer(device.name):
-            found[mount.dev, mount.source] = mount
-    return list(found.values())
+        if (mount.dev, mount.source) not in mounts and reader.mount(mount).layer(device.name):
+            mounts[mount.dev, mount.source] = mount
+    return list(mounts.values())
 
 
 def _require_nothing_on(device: BlockDevice, devices: Devices, usage: Usage) -> None:
@@ -119,8 +119,8 @@ def _require_nothing_on(device: BlockDevice, devices: Devices, usage: Usage) -> 
         why = f"it is a part of {', '.join(device.holders())}, which is not mounted"
     elif usage.member_of(device):
         why = f"it belongs to a {usage.member_of(device)} that is not mounted here"
-    elif found := signature(name):
-        why = f"it holds {found}, which is not mounted"
+    elif contents := signature(name):
+        why = f"it holds {contents}, which is not mounted"
     if why:
         raise NotEnoughData(f"{name}: {why}. Only a mounted file system tells what of it is free: mount it")
 
@@ -172,11 +172,11 @@ def run(args: argparse.Namespace) -> int:
     if args.history:
         space = Comparison(stack, mount, args.history, devices).run()
         flash = _flash(args, space.parts[0].landing, devices)
-        told = report_of_histories(subject, filesystem, space, flash)
+        history = report_of_histories(subject, filesystem, space, flash)
         if args.json:
-            data().json(history_document(told), indent=2)
+            data().json(history_document(history), indent=2)
         else:
-            data().lines(history_lines(told))
+            data().lines(history_lines(history))
         return 0
     judgement = StaleMeasurement(stack, mount, asked, devices).run()
     flash = _flash(args, judgement.drives[0].landing, devices)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from opwatch.trim.audit.flow import Amount, Stage, Trace, total
@@ -69,6 +70,11 @@ def _commands(trace: Trace, disk: str) -> int:
         total(trace.select(stage, disk=disk)).count for stage in (Stage.ISSUED, Stage.REQUEUED)
     )
     return issued - requeued
+
+
+def judge_all(accounts: Iterable[Account], trace: Trace) -> tuple[Told, ...]:
+    """What to think of each."""
+    return tuple(judge(account, trace) for account in accounts)
 
 
 def judge(account: Account, trace: Trace) -> Told:

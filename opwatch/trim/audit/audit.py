@@ -13,7 +13,7 @@ from opwatch.trim.audit.question import Asked as Asked
 from opwatch.trim.audit.question import FitrimAnswer as Answer
 
 if TYPE_CHECKING:
-    from opwatch.trim.audit.accounts import Told
+    from opwatch.trim.audit.accounts import Account, Told
     from opwatch.trim.audit.claims import Claim
     from opwatch.trim.audit.commands import SentCommand
     from opwatch.trim.audit.flow import Trace
@@ -82,7 +82,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class AuditEvidence:
-    """All that the ledger is made of. `answer` is None when others trimmed and we watched; `told`: what
+    """All that the ledger is made of. `answer` is None when others trimmed and we watched; `accounts`: what
     drives count by themselves."""
 
     before: Stack
@@ -94,7 +94,7 @@ class AuditEvidence:
     read_back: ReadBack | None = None
     log: KernelLog = field(default_factory=KernelLog)
     held: Mapping[str, Held] = field(default_factory=dict)
-    told: tuple[Told, ...] = ()
+    accounts: tuple[Account, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result for one filesystem or device. `claims` are those of others, of a watch."""
+    """The result for one filesystem or device. `claims` are those of others, of a watch; `counters` what to
+    think of each account of a drive."""
 
     subject: str
     verdict: Verdict
@@ -136,3 +137,4 @@ class Audit:
     notes: tuple[str, ...] = ()
     changes: tuple[FactChange, ...] = ()
     claims: tuple[Claim, ...] = ()
+    counters: tuple[Told, ...] = ()

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from opwatch.trace.derive import STATUS_NAMES
 from opwatch.trim.audit import losses, verdicts
+from opwatch.trim.audit.accounts import judge_all
 from opwatch.trim.audit.audit import Audit, AuditEvidence, Row, RowKind, Verdict
 from opwatch.trim.audit.claims import claims_of, total_claimed
 from opwatch.trim.audit.commands import commands_of
@@ -69,6 +70,7 @@ class Walker:
             notes=tuple(self._notes()),
             changes=tuple(changes(self.evidence.before, self.evidence.after)),
             claims=others_claims,
+            counters=judge_all(self.evidence.accounts, self.trace),
         )
 
     def _general(self, verdict: Verdict, reached: int) -> tuple[Reason, ...]:

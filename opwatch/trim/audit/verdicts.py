@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from opwatch.trim.audit.accounts import Bearing
+from opwatch.trim.audit.accounts import Bearing, judge_all
 from opwatch.trim.audit.audit import AuditEvidence, ReadBack, Row, RowKind, Verdict
 from opwatch.trim.audit.flow import Stage, Who, total
 from opwatch.trim.stack.causes import Effect, Reason, reason
@@ -73,7 +73,9 @@ def accounted(evidence: AuditEvidence) -> bool:
         for stage in (Stage.DONE, Stage.BIO_DONE)
         if total(trace.select(stage, disk=leaf.device[:16])).bytes
     }
-    proven = {each.account.device for each in evidence.told if each.bearing is Bearing.PROVES}
+    proven = {
+        each.account.device for each in judge_all(evidence.accounts, trace) if each.bearing is Bearing.PROVES
+    }
     return bool(ended) and ended <= proven
 
 

@@ -40,7 +40,7 @@ def audited(*faults: str) -> tuple[Audit, dict[str, int], dict[str, int]]:
 
 
 def counter(found: Audit) -> Told:
-    [told] = [each for each in found.evidence.told if each.account.source == SOURCE]
+    [told] = [each for each in found.counters if each.account.source == SOURCE]
     return told
 
 
@@ -84,7 +84,7 @@ def test_a_page_that_is_refreshed_later_tells_nothing() -> None:
 def test_a_page_that_cannot_be_read_is_left_out() -> None:
     require_drive()
     found, _, _ = audited("log-fail=ca")
-    assert [each for each in found.evidence.told if each.account.source == SOURCE] == []
+    assert [each for each in found.counters if each.account.source == SOURCE] == []
     assert found.verdict is Verdict.ACCEPTED
 
 

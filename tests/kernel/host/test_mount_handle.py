@@ -106,11 +106,11 @@ def test_an_audit_that_is_overtaken_trims_nothing(
     mount = mounted_at(str(point))
     real = trimming._Witnesses
 
-    def hooked(before: Stack) -> trimming._Witnesses:
+    def hooked(before: Stack, is_early: trimming.IsEarly) -> trimming._Witnesses:
         # The stack has been looked at, nothing has been trimmed yet: who holds the mount keeps it.
         assert subprocess.run(["umount", str(point)], check=False, capture_output=True).returncode
         cover(point, other)
-        return real(before)
+        return real(before, is_early)
 
     monkeypatch.setattr(trimming, "_Witnesses", hooked)
     taken = allocated(other.backing)

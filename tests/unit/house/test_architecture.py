@@ -19,6 +19,11 @@ MOST_BY_PLACE = 6
 FLOORS = ("opwatch", "opwatch.collectors", "opwatch.tools")
 # `python -m opwatch`, which is the command line.
 ENTRANCES = ("opwatch.__main__",)
+# What is to be thought of a trim is for the core to say, of what a collector has collected.
+JUDGES = (
+    *("opwatch.trim.audit.ledger", "opwatch.trim.audit.verdicts", "opwatch.trim.audit.losses"),
+    "opwatch.trim.stale.report",
+)
 # A sink prints, and what computes does not know how it is shown.
 SHOWN_BY = "opwatch.sinks"
 
@@ -62,6 +67,14 @@ def arrows_up(modules: Mapping[str, str]) -> list[str]:
         f"{arrow.importer}:{arrow.line} imports {arrow.imported}"
         for arrow in imports_of(modules)
         if runs_up(arrow)
+    ]
+
+
+def judging_collectors(modules: Mapping[str, str]) -> list[str]:
+    return [
+        f"{arrow.importer}:{arrow.line} imports {arrow.imported}"
+        for arrow in imports_of(modules)
+        if floor_of(arrow.importer) == 1 and arrow.imported in JUDGES
     ]
 
 
@@ -129,6 +142,8 @@ def test_the_rules_find_what_breaks_them() -> None:
     assert arrows_up(up) == ["opwatch.a:2 imports opwatch.tools.b"]
     assert arrows_up({"opwatch.a": "from opwatch.sinks import s", "opwatch.sinks.s": ""})
     assert not arrows_up({"opwatch.tools.b": "from opwatch import a", "opwatch.a": ""})
+    judging = {"opwatch.collectors.a": "from opwatch.trim.audit.ledger import audit", JUDGES[0]: ""}
+    assert judging_collectors(judging) == ["opwatch.collectors.a:1 imports opwatch.trim.audit.ledger"]
     around = {
         "opwatch.x.one": "from opwatch.y.two import f",
         "opwatch.y.two": "",
@@ -146,6 +161,10 @@ def test_the_rules_find_what_breaks_them() -> None:
 
 def test_no_arrow_runs_back_up() -> None:
     assert arrows_up(package()) == []
+
+
+def test_collectors_collect_and_the_core_judges() -> None:
+    assert judging_collectors(package()) == []
 
 
 def test_no_circle() -> None:

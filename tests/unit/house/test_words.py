@@ -18,7 +18,6 @@ WAITING = (
     "opwatch/trim/",
     "opwatch/waf/live_figure.py",
     "opwatch/waf/measure.py",
-    "tools/commands/trim_stale.py",
     "tools/commands/watching.py",
     "tests/",
 )

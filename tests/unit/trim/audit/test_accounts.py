@@ -113,8 +113,7 @@ def reached(
     base: AuditEvidence = evidence(
         stack(DISK), [extents("8:0", 100 * MIB), *given_flows], 100 * MIB, read_back=read_back
     )
-    told = tuple(judge(each, base.trace) for each in accounts)
-    return audit(replace(base, told=told, held={"sda": held} if held else {}), "/m")
+    return audit(replace(base, accounts=accounts, held={"sda": held} if held else {}), "/m")
 
 
 FITS = account(0, 100 * MIB // 512)
@@ -195,10 +194,9 @@ def test_each_disk_must_be_proven() -> None:
         *through("sdb", "8:16", 100 * MIB),
     ]
     base = evidence(both, flows, 200 * MIB)
-    one = judge(FITS, base.trace)
-    two = judge(replace(FITS, device="sdb"), base.trace)
-    assert audit(replace(base, told=(one,)), "/m").verdict is Verdict.ACCEPTED
-    assert audit(replace(base, told=(one, two)), "/m").verdict is Verdict.PROVEN
+    other = replace(FITS, device="sdb")
+    assert audit(replace(base, accounts=(FITS,)), "/m").verdict is Verdict.ACCEPTED
+    assert audit(replace(base, accounts=(FITS, other)), "/m").verdict is Verdict.PROVEN
 
 
 # --- sentinels in the drive's own map ---

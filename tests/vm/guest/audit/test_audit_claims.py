@@ -38,7 +38,7 @@ def watch(point: Path) -> Audit:
     """What a watch says of a trim of somebody else's."""
     mount = mount_at(point)
     stack = LayerReader().mount(mount)
-    evidence = trimming.observe(stack, mount, lambda: call(point, 1), 30.0, 1.0)
+    evidence = trimming.observe(stack, mount, lambda: call(point, 1), 30.0, 1.0, is_early=ledger.contradicted)
     return ledger.audit(evidence, str(point))
 
 
@@ -93,7 +93,8 @@ def test_a_claim_of_what_was_rejected() -> None:
             argv = [sys.executable, "-c", CALL, str(point), "1"]
             assert subprocess.run(argv, capture_output=True, timeout=60, check=False).returncode == 1
 
-        found = ledger.audit(trimming.observe(stack, mount, wait, 30.0), str(point))
+        evidence = trimming.observe(stack, mount, wait, 30.0, is_early=ledger.contradicted)
+        found = ledger.audit(evidence, str(point))
     [claim] = found.claims
     assert (claim.claimed_bytes, claim.error) == (None, "ENOTSUP")
     assert found.reached_bytes == 0

@@ -212,10 +212,10 @@ def test_a_map_that_loses_what_completed_is_proof() -> None:
             found = audit(point)
             freed = (before - device.mapped_blocks()) * SECTOR
             again = audit(point)
-    [told] = found.evidence.told
+    [told] = found.counters
     assert told.account.moved == freed == found.reached_bytes
     assert found.verdict is Verdict.PROVEN
     # Nothing was left to trim: the map tells nothing then.
-    [told] = again.evidence.told
+    [told] = again.counters
     assert told.bearing is Bearing.SILENT
     assert again.verdict is Verdict.NOTHING_LEFT

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from types import FrameType
 
-from opwatch.collectors.fio.fio import decode_fio
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.firmware.transports import FolderTransport
 from opwatch.counters.decode import identify, ocp, smart_log
@@ -23,6 +22,7 @@ from opwatch.drive.spec import physical_bytes
 from opwatch.errors import OpwatchError
 from opwatch.ftl.models import greedy
 from opwatch.host.device import Devices
+from opwatch.host.fio import decode_fio
 from opwatch.host.loop import LoopDevice
 from opwatch.host.process import run_tool
 from opwatch.sinks.terminal import data, say

@@ -1,36 +1,17 @@
-"""Deleted files that processes still hold open: their space is not free yet."""
+"""Finds the deleted files that processes still hold open."""
 
 from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.foreign import read_names, read_text
 from opwatch.host.sight import out_of_sight
 from opwatch.host.usage import parse_mountinfo
+from opwatch.trim.check.deleted import DeletedFile, DeletedFiles
 
 _DELETED = " (deleted)"
-
-
-@dataclass(frozen=True, slots=True)
-class DeletedFile:
-    """`dev` is st_dev of its filesystem; `pid` and `comm` are those of one process that has it open."""
-
-    dev: int
-    inode: int
-    bytes: int
-    pid: int
-    comm: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeletedFiles:
-    """Each once; and in words which processes were not looked into, empty when all were."""
-
-    files: tuple[DeletedFile, ...]
-    unseen: tuple[str, ...]
 
 
 def deleted_files(proc: Path = Path("/proc")) -> DeletedFiles:

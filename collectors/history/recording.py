@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,6 +17,7 @@ from opwatch.foreign import read_text
 from opwatch.host.details import read_identity
 from opwatch.host.device import BlockDevice, Devices, Presence
 from opwatch.trim.history import journal
+from opwatch.trim.history.belonging import Conditions, is_other, other_life
 from opwatch.trim.history.changes import HistoryLoss
 from opwatch.trim.history.history import History
 from opwatch.trim.history.journal import HistoryDrive, Look, Saved
@@ -31,31 +31,11 @@ _APART_S = 0.002
 _SAVE_S = 1.0
 # Drains in a row before we admit to be behind.
 _DRAINS = 64
-_SLEPT_NS = 10_000_000
 GAP_NOTE = (
     "of the time without a recording only the kernel's counts are known: commands that it does not count "
     "(nvme format, sanitize, SG_IO) would not have been seen"
 )
 _UNSEEN = "changes that the kernel counted and nobody saw"
-
-
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """What must be the same for counts of two moments to be comparable."""
-
-    boot: str
-    diskseq: int | None
-    slept_ns: int
-
-    def same_as(self, look: Look) -> str | None:
-        """Why a look is of another life of the disk, None when it is of this one."""
-        if look.boot != self.boot:
-            return "the machine was started anew"
-        if look.diskseq != self.diskseq:
-            return "the disk was away"
-        if abs(look.slept_ns - self.slept_ns) > _SLEPT_NS:
-            return "the machine slept, and another system may have used the disk"
-        return None
 
 
 def read_moment(device: BlockDevice) -> Conditions:
@@ -75,22 +55,6 @@ def _named(devices: Devices, device: BlockDevice) -> HistoryDrive:
     return HistoryDrive(device.name, known.serial, known.wwid, device.size_bytes // SECTOR, 1, 0)
 
 
-def is_other(one: HistoryDrive, two: HistoryDrive) -> bool:
-    """Whether two records are of different drives, as far as that can be known. A name is what it is called
-    today, so it counts for a disk that has nothing else."""
-    if one.wwid or two.wwid:
-        return one.wwid != two.wwid
-    if one.serial or two.serial:
-        return (one.serial, one.sectors) != (two.serial, two.sectors)
-    return one.name != two.name
-
-
-def history_name(drive: HistoryDrive) -> str:
-    """The file of a drive, called by what stays with it when names move."""
-    lasting = re.sub(r"[^A-Za-z0-9.:+-]+", "_", drive.wwid or drive.serial or drive.name)
-    return f"{lasting.strip('._')[:120] or 'disk'}.history"
-
-
 def find_drive(devices: Devices, drive: HistoryDrive) -> BlockDevice | None:
     """The disk that a record is of, whatever it is called now; None when it is not here."""
     named = devices.by_name(drive.name)
@@ -98,14 +62,6 @@ def find_drive(devices: Devices, drive: HistoryDrive) -> BlockDevice | None:
     others = [disk for disk in devices.disks() if lasting and disk.name != drive.name and not disk.is_hidden]
     candidates: list[BlockDevice] = [*([named] if named else []), *others]
     return next((disk for disk in candidates if not is_other(drive, _named(devices, disk))), named)
-
-
-def other_life(saved: Saved, drive: HistoryDrive, moment: Conditions) -> str | None:
-    """Why a map says nothing of the disk as it is now, None when it is of this life of the disk."""
-    then = saved.drive
-    if (then.sectors, then.granule, then.offset) != (drive.sectors, drive.granule, drive.offset):
-        return "the disk has another size or granule now"
-    return moment.same_as(saved.look)
 
 
 class Recording:
@@ -220,7 +176,7 @@ class Recording:
 
     def _forget_after_sleep(self) -> None:
         moment = read_moment(self.device)
-        if abs(moment.slept_ns - self._moment.slept_ns) > _SLEPT_NS:
+        if moment.slept_since(self._moment.slept_ns):
             self._moment = moment
             self._forget("the machine slept, and another system may have used the disk")
 

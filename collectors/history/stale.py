@@ -12,8 +12,6 @@ from opwatch.collectors.history.recording import (
     GAP_NOTE,
     find_drive,
     identify,
-    is_other,
-    other_life,
     read_moment,
 )
 from opwatch.collectors.space.lowest import free_landings
@@ -21,6 +19,7 @@ from opwatch.collectors.stale.sentinels import granule_of
 from opwatch.errors import NotEnoughData, OpwatchError, RefusedError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount
+from opwatch.trim.history.belonging import is_other, other_life
 from opwatch.trim.history.history import History
 from opwatch.trim.history.journal import Saved
 from opwatch.trim.history.sectormap import SectorState

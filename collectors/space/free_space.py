@@ -10,7 +10,6 @@ import stat
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.collectors.space.btrfs import BtrfsGeometry, read_geometry, tree
@@ -21,8 +20,8 @@ from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
 from opwatch.trim.space import btrfs, fsmap
 from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.free import FreeSpace, Number
 
-Number = tuple[int, int]
 _GETFSMAP = 0xC0C0583B
 _RECORDS = 16384
 # What is known of file systems that are not asked, and why.
@@ -33,20 +32,6 @@ _REFUSED = {
     "zfs": "ZFS tells its free space to zdb alone",
     "bcachefs": "bcachefs has no call that tells its free buckets",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class FreeSpace:
-    """Free bytes by device number. `notes` say what is not in it, in words."""
-
-    filesystem: str
-    block_bytes: int
-    extents: dict[Number, Extents]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def total(self) -> int:
-        return sum(extent.total for extent in self.extents.values())
 
 
 def settle(descriptor: int) -> None:

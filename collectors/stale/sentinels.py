@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from opwatch.collectors.space.fitrim import fitrim
-from opwatch.collectors.space.free_space import FreeSpace, Number, read_free_space, settle
+from opwatch.collectors.space.free_space import read_free_space, settle
 from opwatch.collectors.space.lowest import Places, file_extents
 from opwatch.collectors.space.mount_handle import opened
 from opwatch.collectors.space.raw_disk import RawDisk
@@ -27,6 +27,7 @@ from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
 from opwatch.trim.audit.question import Asked
 from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.free import FreeSpace, Number
 from opwatch.trim.space.remap import descend
 from opwatch.trim.stack.layers import Layer, Stack
 from opwatch.trim.stale.sentinel import BLOCK, Judgement, Seen, digest, pattern, seen

@@ -18,13 +18,13 @@ from opwatch import foreign
 from opwatch.collectors.block.bpftrace import Frames, decode
 from opwatch.collectors.block.bpftrace_script import FIRST_MAP, LAST_MAP
 from opwatch.collectors.block.diskstats import decode_stat
-from opwatch.collectors.fio.fio import decode_fio
 from opwatch.collectors.firmware.smart import parse_output
 from opwatch.counters.catalogue.families import PACKAGED, Catalogue, parse_catalogue
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.prove.report import report
 from opwatch.drive.place import Record
 from opwatch.ftl import profiles
+from opwatch.host.fio import decode_fio
 from opwatch.host.usage import mount_of, number_of_mount, parse_mountinfo, parse_swaps
 from opwatch.samples.written import from_bytes, to_bytes
 from opwatch.settings import parse_toml

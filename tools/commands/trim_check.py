@@ -13,7 +13,7 @@ from typing import Any
 
 from opwatch import SCHEMA
 from opwatch.collectors.check.fstrim_timer import read_schedule
-from opwatch.collectors.check.open_files import DeletedFile, DeletedFiles, deleted_files
+from opwatch.collectors.check.open_files import deleted_files
 from opwatch.collectors.space.free_space import read_free_space
 from opwatch.collectors.space.mount_handle import referred
 from opwatch.collectors.stack.layers import LayerReader
@@ -25,6 +25,7 @@ from opwatch.host.usage import Mount, Usage, mount_of, read_usage
 from opwatch.sinks.terminal import data
 from opwatch.sinks.trim_check import Checked, document, headline, lines, schedule_document, schedule_lines
 from opwatch.sinks.unseen import Unseen, unseen_document, unseen_lines
+from opwatch.trim.check.deleted import DeletedFile, DeletedFiles
 from opwatch.trim.check.dryrun import ext4_groups
 from opwatch.trim.check.forecast import Outlook, Space, forecast
 from opwatch.trim.check.schedule import Schedule, entry_of, schedule_reasons

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from opwatch.collectors.block.contexts import ContextProbe
 from opwatch.collectors.history.file import read_history
-from opwatch.collectors.history.recording import TICK_S, Recording, history_name, identify, is_other
+from opwatch.collectors.history.recording import TICK_S, Recording, identify
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import require_root
@@ -20,6 +20,7 @@ from opwatch.sinks.terminal import say
 from opwatch.sinks.trim_history import Recorded, write_recorded
 from opwatch.tools.arguments import Once, time_between
 from opwatch.tools.waiting import Waiter
+from opwatch.trim.history.belonging import history_name, is_other
 from opwatch.trim.history.history import NO_ROOM
 from opwatch.trim.history.sectormap import SectorState
 

@@ -14,7 +14,6 @@ import pytest
 from opwatch import foreign
 from opwatch.collectors.block.cgroups import cgroup_names
 from opwatch.collectors.check.open_files import deleted_files
-from opwatch.collectors.fio.fio import decode_fio
 from opwatch.collectors.firmware.recorded import evidence_of
 from opwatch.collectors.firmware.smart import collect_smart
 from opwatch.counters.catalogue.families import load_catalogue, parse_catalogue
@@ -24,6 +23,7 @@ from opwatch.counters.reports.plugin_text import parse_plugin_text
 from opwatch.counters.reports.smartctl_text import parse_smartctl_text
 from opwatch.errors import BadInput, OpwatchError, UsageError
 from opwatch.ftl import profiles
+from opwatch.host.fio import decode_fio
 from opwatch.host.process import run_tool
 from opwatch.host.usage import parse_mountinfo, read_usage
 from opwatch.settings import parse_toml

@@ -11,7 +11,6 @@ from collections.abc import Callable
 import pytest
 
 from opwatch.collectors.audit.live_discards import LiveDiscards
-from opwatch.collectors.check.open_files import DeletedFiles
 from opwatch.collectors.firmware.live import LiveWaf
 from opwatch.host.usage import Usage, parse_mountinfo
 from opwatch.samples.membership import Membership
@@ -20,6 +19,7 @@ from opwatch.sinks.lines import Lines
 from opwatch.tools.commands import devices, trim_check
 from opwatch.tools.commands.watching import Watching
 from opwatch.trace.tracer_set import TracerSet
+from opwatch.trim.check.deleted import DeletedFiles
 from opwatch.trim.check.forecast import Space
 from opwatch.trim.check.schedule import Schedule
 from tests.unit.support.sysfs import Tree

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from opwatch.collectors.block.diskstats import decode_stat, without_what_is_not_kept
-from opwatch.collectors.fio.fio import decode_fio
 from opwatch.errors import OpwatchError
+from opwatch.host.fio import decode_fio
 
 STAT_6_1 = "  7 0 56 3 11 2 88 9 0 12 14 5 0 2048 1 3 2\n"
 STAT_4_18 = "  7 0 56 3 11 2 88 9 0 12 14\n"

@@ -1,0 +1,24 @@
+"""Deleted files that processes still hold open: their space is not free yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedFile:
+    """`dev` is st_dev of its filesystem; `pid` and `comm` are those of one process that has it open."""
+
+    dev: int
+    inode: int
+    bytes: int
+    pid: int
+    comm: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedFiles:
+    """Each once; and in words which processes were not looked into, empty when all were."""
+
+    files: tuple[DeletedFile, ...]
+    unseen: tuple[str, ...]

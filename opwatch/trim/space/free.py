@@ -1,0 +1,23 @@
+"""Which bytes of its devices a file system leaves free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opwatch.trim.space.extents import Extents
+
+Number = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FreeSpace:
+    """Free bytes by device number. `notes` say what is not in it, in words."""
+
+    filesystem: str
+    block_bytes: int
+    extents: dict[Number, Extents]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        return sum(extent.total for extent in self.extents.values())

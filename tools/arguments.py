@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from opwatch.errors import UsageError
+from opwatch.quantities import parse_count, parse_percentage, parse_size
 from opwatch.sinks.folding import columns, folded
 from opwatch.sinks.terminal import data, say
 from opwatch.times import FORMS, parse_time, spell
@@ -51,12 +52,39 @@ def percentage_between(least: float, most: float) -> Callable[[str], float]:
     wanted = f"write a percentage from {least:g}% to {most:g}%"
 
     def read(text: str) -> float:
-        written = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*%", text.strip(), re.ASCII)
-        if not written or not least <= float(written[1]) <= most:
+        try:
+            part, whole = parse_percentage(text)
+        except UsageError:
+            raise argparse.ArgumentTypeError(f"{text!r}: {wanted}") from None
+        if not least <= 100 * part / whole <= most:
             raise argparse.ArgumentTypeError(f"{text!r}: {wanted}")
-        return float(written[1]) / 100
+        return part / whole
 
     return read
+
+
+def count_between(least: int, most: int) -> Callable[[str], int]:
+    """The type of a whole number within these, ends included."""
+    wanted = f"write a whole number from {least} to {most}"
+
+    def read(text: str) -> int:
+        try:
+            count = parse_count(text)
+        except UsageError as error:
+            raise argparse.ArgumentTypeError(f"{error}: {wanted}") from None
+        if not least <= count <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is out of range: {wanted}")
+        return count
+
+    return read
+
+
+def byte_size(text: str) -> int:
+    """The type of a size in bytes."""
+    try:
+        return parse_size(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 class Once(argparse.Action):

@@ -7,31 +7,21 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from opwatch.errors import UsageError
+from opwatch.quantities import parse_count, parse_percentage, parse_size
+from opwatch.times import parse_time
 
 IU_BYTES = 4096
-_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_MOST_SECONDS, _MOST_ERASES = 999_999, 10**9
 _LOGS = ("02", "09", "22", "c0", "ca")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 
 
-def parse_size(text: str) -> int:
-    """Bytes. K, M, G, T (also KiB ...) are powers of 1024; KB, MB, GB, TB powers of 1000."""
-    size = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?b)?", text.strip().lower())
-    if not size or (size[3] == "ib" and not size[2]):
-        raise UsageError(f"{text!r} is no size: write 4G or 512M (powers of 1024), or 4GB (of 1000)")
-    base = 1000 if size[3] == "b" else 1024
-    n_bytes = Fraction(size[1]) * base ** _UNITS[size[2]]
-    if n_bytes.denominator != 1:
-        raise UsageError(f"{text!r} is not a whole number of bytes")
-    return int(n_bytes)
-
-
 def parse_op(text: str) -> Fraction:
     """The spare area as a share of the user size, (T-U)/U. It must carry its %: 7% is not 7 or 0.07."""
-    percentage = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
-    if not percentage:
-        raise UsageError(f"{text!r} is no over-provisioning: write it as a percentage, such as 7%")
-    ratio = Fraction(percentage[1]) / 100
+    try:
+        ratio = Fraction(*parse_percentage(text))
+    except UsageError as error:
+        raise UsageError(f"{text!r} is no over-provisioning: write it as a percentage, such as 7%") from error
     if not 0 < ratio <= 10:
         raise UsageError(
             f"an over-provisioning of {text} makes no sense: it must be above 0% and at most 1000%"
@@ -81,9 +71,13 @@ FAULTS = {
 
 
 def _seconds(text: str, name: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,6}", text):
-        raise UsageError(f"fault {name} takes whole seconds, not {text!r}")
-    return int(text)
+    try:
+        seconds = parse_count(text)
+    except UsageError as error:
+        raise UsageError(f"fault {name} takes whole seconds, not {text!r}") from error
+    if seconds > _MOST_SECONDS:
+        raise UsageError(f"fault {name} takes at most {_MOST_SECONDS} seconds, not {text!r}")
+    return seconds
 
 
 def _log(text: str) -> str:
@@ -94,10 +88,10 @@ def _log(text: str) -> str:
 
 
 def _milliseconds(text: str) -> int:
-    duration = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(s|ms)", text)
-    if not duration:
+    # A page that is slow by so many milliseconds or seconds: a number alone could be either.
+    if text[-1:].isdecimal():
         raise UsageError(f"{text!r} is no time: write 3s or 200ms")
-    return int(Fraction(duration[1]) * (1000 if duration[2] == "s" else 1))
+    return round(parse_time(text) * 1000)
 
 
 def _range(text: str) -> str:
@@ -135,7 +129,7 @@ def parse_fault(text: str, *, creating: bool = False) -> Fault:
             raise UsageError(
                 "erase-limit belongs to the making of a drive: drive create --fault erase-limit=N"
             )
-        if not re.fullmatch(r"[1-9][0-9]{0,8}", value):
-            raise UsageError(f"erase-limit takes a number of erases, not {value!r}")
-        return Fault(config={"erase_limit": int(value)})
+        if not 0 < (limit := parse_count(value)) < _MOST_ERASES:
+            raise UsageError(f"erase-limit takes a number of erases below {_MOST_ERASES}, not {value!r}")
+        return Fault(config={"erase_limit": limit})
     raise UsageError(f"{text!r} is no fault. There are: {', '.join(FAULTS)}")

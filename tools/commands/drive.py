@@ -14,10 +14,11 @@ from opwatch.drive import life
 from opwatch.drive.nodes import is_still
 from opwatch.drive.place import Place, places
 from opwatch.drive.process import out_of_reach
-from opwatch.drive.spec import FAULTS, parse_fault, parse_name, parse_op, parse_size, physical_bytes
+from opwatch.drive.spec import FAULTS, parse_fault, parse_name, parse_op, physical_bytes
 from opwatch.errors import OpwatchError, RefusedError, UsageError
 from opwatch.ftl import profiles
 from opwatch.ftl.drive import Tie
+from opwatch.quantities import parse_size
 from opwatch.sinks.terminal import data, say
 from opwatch.units import capacity
 

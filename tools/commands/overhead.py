@@ -19,7 +19,7 @@ from opwatch.host.device import Devices
 from opwatch.host.privilege import require_root
 from opwatch.host.scratch import ScratchDisk
 from opwatch.sinks.terminal import Writer, data
-from opwatch.tools.arguments import time_between
+from opwatch.tools.arguments import count_between, time_between
 from opwatch.tools.commands.watch import choose_leaves
 
 LOAD = ("--rw=randread", "--bs=4k", "--iodepth=32", "--ioengine=libaio", "--time_based")
@@ -207,13 +207,6 @@ def compare_throughput(disk: ScratchDisk, pairs: int, seconds: float) -> Through
     return Throughput(ratios, statistics.median(base))
 
 
-def _pairs(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError("must be at least 0")
-    return value
-
-
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
     """SIGTERM and SIGHUP leave through the clean-up while this is entered, unless they were ignored."""
@@ -243,7 +236,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="time of a measurement (3s)",
     )
-    parser.add_argument("--pairs", type=_pairs, default=5, help="runs with and without tracing (5)")
+    parser.add_argument(
+        "--pairs", type=count_between(0, 10**6), default=5, help="runs with and without tracing (5)"
+    )
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
 
 

@@ -15,7 +15,7 @@ from opwatch.host.device import Devices, Presence
 from opwatch.host.privilege import require_root
 from opwatch.host.usage import Mount, read_usage
 from opwatch.sinks.terminal import say
-from opwatch.tools.arguments import Once, time_between
+from opwatch.tools.arguments import Once, byte_size, time_between
 
 if TYPE_CHECKING:
     from opwatch.collectors.block.contexts import ContextProbe
@@ -33,7 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="every mounted filesystem on a block device")
     parser.add_argument("--dev", action=Once, metavar="D", help="the filesystem mounted from this device")
     parser.add_argument(
-        "-m", "--minimum", metavar="SIZE", default="0", help="as fstrim's: leave out shorter free extents"
+        "-m",
+        "--minimum",
+        type=byte_size,
+        metavar="SIZE",
+        default=0,
+        help="as fstrim's: leave out shorter free extents",
     )
     parser.add_argument(
         "--prove", action="store_true", help="write files of its own before, and read their place raw after"
@@ -140,21 +145,12 @@ def _write(args: argparse.Namespace, audit: Audit, contexts: ContextProbe) -> No
         write_lines([audit], sys.stdout, quiet=args.quiet)
 
 
-def _minimum(text: str) -> int:
-    if text == "0":
-        return 0
-    from opwatch.drive.spec import parse_size
-
-    return parse_size(text)
-
-
 def _trim(args: argparse.Namespace, contexts: ContextProbe) -> int:
-    minlen = _minimum(args.minimum)
     mounts = _chosen(args)
     audits = []
     for mount in mounts:
         try:
-            audits.append(audit_mount(mount, None, args.wait, minlen=minlen, prove=args.prove))
+            audits.append(audit_mount(mount, None, args.wait, minlen=args.minimum, prove=args.prove))
         except OpwatchError as error:
             if len(mounts) == 1:
                 raise
@@ -210,7 +206,7 @@ def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
     from opwatch.trim.audit import ledger
     from opwatch.trim.audit.settling import quiet_after_watch
 
-    if args.prove or args.minimum != "0":
+    if args.prove or args.minimum:
         raise UsageError("--watch trims nothing: --prove and --minimum are for a trim of our own")
     stack, mount, name = _watched(args)
     gone, status = None, 0

@@ -17,7 +17,6 @@ from opwatch.collectors.check.open_files import deleted_files
 from opwatch.collectors.space.free_space import read_free_space
 from opwatch.collectors.space.mount_handle import referred
 from opwatch.collectors.stack.layers import LayerReader
-from opwatch.drive.spec import parse_size
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.mountspaces import MountedIn, elsewhere, survey_of
@@ -25,6 +24,7 @@ from opwatch.host.usage import Mount, Usage, mount_of, read_usage
 from opwatch.sinks.terminal import data
 from opwatch.sinks.trim_check import Checked, document, headline, lines, schedule_document, schedule_lines
 from opwatch.sinks.unseen import Unseen, unseen_document, unseen_lines
+from opwatch.tools.arguments import byte_size
 from opwatch.trim.check.deleted import DeletedFile, DeletedFiles
 from opwatch.trim.check.dryrun import ext4_groups
 from opwatch.trim.check.forecast import Outlook, Space, forecast
@@ -47,7 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-a", "--all", action="store_true", help="every filesystem on a disk (the default)")
     parser.add_argument(
-        "-m", "--minimum", metavar="SIZE", default="0", help="as fstrim's: leave out shorter free extents"
+        "-m",
+        "--minimum",
+        type=byte_size,
+        metavar="SIZE",
+        default=0,
+        help="as fstrim's: leave out shorter free extents",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("-q", "--quiet", action="store_true", help="only a line for each filesystem")
@@ -240,7 +245,7 @@ def _subjects(run: CheckRun, args: argparse.Namespace) -> list[_Subject]:
 
 
 def run(args: argparse.Namespace) -> int:
-    work = CheckRun(parse_size(args.minimum) if args.minimum != "0" else 0)
+    work = CheckRun(args.minimum)
     subjects = _subjects(work, args)
     if not subjects:
         raise UsageError("no filesystem on a block device is mounted here; name one, or use --dev")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import secrets
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from opwatch.collectors.space.fitrim import mounted_at
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.collectors.stale.signature import signature
 from opwatch.collectors.stale.stale import StaleMeasurement, simulated_physical_bytes
-from opwatch.drive.spec import parse_size
 from opwatch.errors import NotEnoughData, RefusedError, Unsupported, UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import require_root
@@ -20,7 +18,7 @@ from opwatch.host.usage import Mount, Usage, read_usage
 from opwatch.sinks.terminal import data
 from opwatch.sinks.trim_history import history_document, history_lines
 from opwatch.sinks.trim_stale import document, lines
-from opwatch.tools.arguments import Once, time_between
+from opwatch.tools.arguments import Once, byte_size, count_between, percentage_between, time_between
 from opwatch.trim.space.remap import Landing
 from opwatch.trim.stack.layers import Stack
 from opwatch.trim.stale.judgement import StaleQuestion
@@ -41,7 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_sampling_arguments(parser)
     parser.add_argument(
-        "--physical", metavar="SIZE", help="the flash of the drive that may hold data, for OP and WAF"
+        "--physical",
+        type=byte_size,
+        metavar="SIZE",
+        help="the flash of the drive that may hold data, for OP and WAF",
     )
     parser.add_argument(
         "--sentinel",
@@ -62,11 +63,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
     """How many blocks are read, and which."""
-    parser.add_argument("--confidence", metavar="P%", default="95%", help="of the interval (95%%)")
+    parser.add_argument(
+        "--confidence",
+        metavar="P%",
+        type=percentage_between(50, 99.99),
+        default=0.95,
+        help="of the interval (95%%)",
+    )
     parser.add_argument(
         "--precision",
         metavar="P%",
-        default="0.5%",
+        type=percentage_between(0.01, 50),
+        default=0.005,
         help="stop when the interval is this narrow: half of its width, of the free space (0.5%%)",
     )
     parser.add_argument(
@@ -76,21 +84,15 @@ def _add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
         default=5.0,
         help="stop reading after so long in any case (5s)",
     )
-    parser.add_argument("--seed", metavar="N", type=int, help="draw the same blocks again")
-
-
-def _ratio(text: str, option: str, least: float, most: float) -> float:
-    written = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
-    ratio = float(written[1]) / 100 if written else -1.0
-    if not least <= ratio <= most:
-        raise UsageError(f"{option} {text}: write a percentage from {100 * least:g}% to {100 * most:g}%")
-    return ratio
+    parser.add_argument(
+        "--seed", metavar="N", type=count_between(0, 2**64 - 1), help="draw the same blocks again"
+    )
 
 
 def _asked(args: argparse.Namespace) -> StaleQuestion:
     return StaleQuestion(
-        confidence=_ratio(args.confidence, "--confidence", 0.5, 0.9999),
-        half_width=_ratio(args.precision, "--precision", 0.0001, 0.5),
+        confidence=args.confidence,
+        half_width=args.precision,
         seconds=args.seconds,
         seed=secrets.randbelow(1 << 32) if args.seed is None else args.seed,
         sentinel=args.sentinel,
@@ -159,8 +161,8 @@ def _flash(args: argparse.Namespace, landing: Landing, devices: Devices) -> Flas
     if device is None:
         return None
     sizes = device.size_bytes, device.disk.size_bytes
-    if args.physical:
-        return Flash(*sizes, parse_size(args.physical), "as given")
+    if args.physical is not None:
+        return Flash(*sizes, args.physical, "as given")
     return Flash(*sizes, simulated_physical_bytes(device), "the simulated drive's own figure")
 
 

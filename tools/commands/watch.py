@@ -21,7 +21,7 @@ from opwatch.samples.selection import Selection
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
 from opwatch.sinks.terminal import say
-from opwatch.tools.arguments import time_between
+from opwatch.tools.arguments import count_between, time_between
 from opwatch.tools.backends import BACKENDS, attach
 from opwatch.tools.commands.watching import Watching
 from opwatch.tools.waiting import Waiter
@@ -29,16 +29,6 @@ from opwatch.trace.tracer_set import TracerSet
 
 _WAF_S = 5.0
 _NO_DISK = "there is no disk to watch: none with a medium in /sys/block; opwatch devices lists what there is"
-
-
-def _count(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="INTERVAL",
         help="time between lines (1s)",
     )
-    parser.add_argument("count", nargs="?", type=_count, metavar="COUNT", help="stop after so many intervals")
+    whole = count_between(1, 10**9)
+    parser.add_argument("count", nargs="?", type=whole, metavar="COUNT", help="stop after so many intervals")
     parser.add_argument(
         "--queue",
         action="store_true",

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.drive.spec import parse_fault, parse_name, parse_op, parse_size, physical_bytes
+from opwatch.drive.spec import parse_fault, parse_name, parse_op, physical_bytes
 from opwatch.errors import UsageError
 from opwatch.ftl import profiles
+from opwatch.quantities import parse_size
 from opwatch.tools.commands import drive
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch import __version__
 from opwatch.errors import UsageError
+from opwatch.quantities import parse_percentage
 from opwatch.sinks import folding
 from opwatch.times import parse_time, spell
 from opwatch.tools import cli
@@ -63,6 +66,11 @@ def failing(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["trim", "audit", "--dev", "sda", "--dev", "sdb"], "one at a time"),
         (["trim", "stale", "--dev", "sda", "--dev", "sdb"], "one at a time"),
         (["--json", "--plain"], "not allowed with"),
+        (["1", "0"], "'0' is out of range: write a whole number from 1 to 1000000000"),
+        (["1", "1.5"], "'1.5' is no whole number: write a whole number from 1"),
+        (["overhead", "--pairs", "-1"], "'-1' is no whole number: write a whole number from 0"),
+        (["trim", "stale", "--seed", "1_0", "/"], "'1_0' is no whole number"),
+        (["trim", "stale", "--confidence", "95", "/"], "'95': write a percentage from 50% to 99.99%"),
     ],
 )
 def test_what_makes_no_sense_says_what_would(
@@ -89,6 +97,27 @@ def test_every_command_reads_times_in_one_way(argv: list[str], capsys: pytest.Ca
     place = argv.index("nonsense")
     _, args = cli.parse([*argv[:place], "10m", *argv[place + 1 :]])
     assert 600.0 in vars(args).values()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["trim", "audit", "-m", "4X", "/"],
+        ["trim", "check", "-m", "4X", "/"],
+        ["trim", "stale", "--physical", "4X", "/"],
+    ],
+)
+def test_every_command_reads_sizes_in_one_way(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "'4X' is no size: write 4G or 512M" in failing(argv, capsys)
+    place = argv.index("4X")
+    _, args = cli.parse([*argv[:place], "4G", *argv[place + 1 :]])
+    assert 4 << 30 in vars(args).values()
+
+
+@given(st.integers(0, 10**9))
+def test_a_percentage_is_read_exactly(thousandths: int) -> None:
+    whole, rest = divmod(thousandths, 1000)
+    assert Fraction(*parse_percentage(f"{whole}.{rest:03} %")) == Fraction(thousandths, 100_000)
 
 
 @pytest.mark.parametrize(

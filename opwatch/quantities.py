@@ -1,0 +1,51 @@
+"""Sizes, percentages and counts as people write them, read in one way by every command.
+
+Times are in opwatch/times.py.
+"""
+
+from __future__ import annotations
+
+import re
+
+from opwatch.errors import UsageError
+
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_SIZE = re.compile(r"([0-9]{1,20})(?:\.([0-9]{1,20}))?\s*([kmgt]?)(i?b)?", re.ASCII)
+_PERCENTAGE = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,12}))?\s*%", re.ASCII)
+_COUNT = re.compile(r"[0-9]{1,20}", re.ASCII)
+
+
+def parse_size(text: str) -> int:
+    """Bytes. K, M, G, T (also KiB ...) are powers of 1024; KB, MB, GB, TB powers of 1000."""
+    size = _SIZE.fullmatch(text.strip().lower())
+    if not size or (size[4] == "ib" and not size[3]):
+        raise UsageError(f"{text!r} is no size: write 4G or 512M (powers of 1024), or 4GB (of 1000)")
+    digits, scale = _decimal(size)
+    base = 1000 if size[4] == "b" else 1024
+    n_bytes, rest = divmod(digits * int(base ** _POWERS[size[3]]), scale)
+    if rest:
+        raise UsageError(f"{text!r} is not a whole number of bytes")
+    return n_bytes
+
+
+def parse_percentage(text: str) -> tuple[int, int]:
+    """The ratio as numerator and denominator, exactly: (75, 1000) of 7.5%. The % must be there: 1 could be
+    either."""
+    percentage = _PERCENTAGE.fullmatch(text.strip())
+    if not percentage:
+        raise UsageError(f"{text!r} is no percentage: write it with its sign, such as 7% or 0.5%")
+    digits, scale = _decimal(percentage)
+    return digits, scale * 100
+
+
+def parse_count(text: str) -> int:
+    """A whole number, 0 included."""
+    if not _COUNT.fullmatch(text.strip()):
+        raise UsageError(f"{text!r} is no whole number")
+    return int(text)
+
+
+def _decimal(written: re.Match[str]) -> tuple[int, int]:
+    """The number of the first two groups without its point, and what to divide it by."""
+    fraction = written[2] or ""
+    return int(written[1] + fraction), int("1" + "0" * len(fraction))

@@ -1,9 +1,10 @@
-"""The tracers that --backend names; each is imported when it is asked for."""
+"""The tracers that --backend names. Peers are imported when they are asked for: each brings ten modules."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from opwatch.collectors.block.blk import BlockTracer
 from opwatch.errors import UsageError
 from opwatch.host.device import Leaf
 from opwatch.trace.tracing import Tracer
@@ -14,8 +15,6 @@ BACKENDS = ("libbpf", "bcc", "bpftrace")
 def attach(name: str, leaves: Sequence[Leaf], *, queue_time: bool = False, raw_tp: bool = False) -> Tracer:
     """The tracer of this name, attached."""
     if name == "libbpf":
-        from opwatch.collectors.block.blk import BlockTracer
-
         return BlockTracer(leaves, queue_time=queue_time, raw_tp=raw_tp)
     if raw_tp:
         raise UsageError(f"--hooks is for the libbpf backend; {name} has one way to attach")

@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.firmware.transports import KernelTransport, Snapshot, Transport
 from opwatch.collectors.space.raw_disk import open_device
+from opwatch.counters.reading import DriveFacts
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
+from opwatch.trim.audit.accounts import Account, Counts
 from opwatch.trim.stack.layers import Stack
 
 if TYPE_CHECKING:
     from opwatch.counters.catalogue.families import Catalogue
     from opwatch.counters.decode.identify import Controller
     from opwatch.counters.evidence import Evidence
-    from opwatch.trim.audit.accounts import Account, Counts
 
 # How long a disk's map may take: an array that tells it block by block is not waited for.
 MAP_WITHIN_S = 1.0
 
 # By device and source: how it counts, the bytes of a step, and its value.
-Reading = dict[tuple[str, str], tuple["Counts", int, int]]
+Reading = dict[tuple[str, str], tuple[Counts, int, int]]
 
 
 class _Look(NamedTuple):
@@ -42,6 +43,7 @@ def _held(device: BlockDevice) -> int | None:
     """By the map of a SCSI disk that has one."""
     if not (device.sysfs / "device" / "scsi_disk").is_dir():
         return None
+    # For SCSI disks alone.
     from opwatch.collectors.space.lba_status import held_by_map
 
     held = held_by_map(device, MAP_WITHIN_S)
@@ -58,6 +60,7 @@ class DriveAccounts:
 
     @cached_property
     def _catalogue(self) -> Catalogue:
+        # For drives with pages alone: the families bring many modules.
         from opwatch.counters.catalogue.families import load_trims
 
         return load_trims()
@@ -66,6 +69,7 @@ class DriveAccounts:
         pages = Snapshot(transport, nsid, self._pages)
 
         def decode() -> Evidence:
+            # After the trim, and for NVMe drives alone.
             from opwatch.collectors.firmware.nvme import collect_nvme
 
             return collect_nvme(pages, self._catalogue, nsid)
@@ -74,8 +78,6 @@ class DriveAccounts:
 
     def _pages(self, controller: Controller) -> Iterator[int]:
         """Where a drive of this kind counts trims: no other page of a vendor is touched."""
-        from opwatch.counters.reading import DriveFacts
-
         drive = DriveFacts(
             protocol="nvme",
             model=controller.model,
@@ -95,6 +97,7 @@ class DriveAccounts:
             with closing(KernelTransport(open_device(device))) as transport:
                 return self._nvme(transport, number)
         if device.attribute("device/vendor") == "ATA" and device.number("queue/rotational") == 0:
+            # For SATA drives alone: it brings what runs smartctl.
             from opwatch.collectors.firmware.smart import collect_smart
 
             evidence = collect_smart(node)
@@ -110,8 +113,8 @@ class DriveAccounts:
         return _Look(device, decode, held)
 
     def _reading(self, look: _Look) -> Reading:
+        # After the trim, and for drives with pages alone.
         from opwatch.counters.prove.trims import trim_counts
-        from opwatch.trim.audit.accounts import Counts
 
         found: Reading = {}
         with contextlib.suppress(OpwatchError):
@@ -124,8 +127,6 @@ class DriveAccounts:
 
     def since(self) -> tuple[Account, ...]:
         """Each with what it says now. Drives that showed nothing before are not asked again."""
-        from opwatch.trim.audit.accounts import Account
-
         found: list[Account] = []
         for look in self._looks:
             before = self._reading(look)

@@ -11,10 +11,10 @@ from opwatch.collectors.audit.discard_programs import explained, loader, pack_gr
 from opwatch.collectors.block.diskstats import StatReader, is_idle
 from opwatch.host.device import BlockDevice
 from opwatch.trace.stat import StatSample
+from opwatch.trim.audit.flow import DiscardLoss, Flow, Stage, Trace, decode_flows, decode_origins
 
 if TYPE_CHECKING:
     from opwatch._native import Discards
-    from opwatch.trim.audit.flow import Flow, Trace
 
 # How often the counters are looked at while we wait for them to stand still.
 LOOK_S = 0.05
@@ -52,6 +52,7 @@ class DiscardTracer:
             )()
         )
         self._chain = chain
+        # Not at the top: what decodes works without the extension.
         from opwatch._native import ProbeError
 
         try:
@@ -86,9 +87,6 @@ class DiscardTracer:
 
     def read(self) -> Trace:
         """Everything counted so far."""
-        # Not needed before something was counted, nor by who cannot wait to begin.
-        from opwatch.trim.audit.flow import DiscardLoss, Trace, decode_flows, decode_origins
-
         return Trace(
             flows=tuple(decode_flows(self._native.flows())),
             origins=tuple(decode_origins(self._native.origins())),
@@ -126,14 +124,10 @@ class DiscardTracer:
 
     def _of_ours(self) -> list[Flow]:
         """What was counted of the disks that we look at; others may never be quiet."""
-        from opwatch.trim.audit.flow import decode_flows
-
         return [flow for flow in decode_flows(self._native.flows()) if flow.disk in self._stats]
 
     def _in_flight(self, flows: Sequence[Flow]) -> bool:
         """Whether requests that we saw issued have not ended, by our own count of the disks watched."""
-        from opwatch.trim.audit.flow import Stage
-
         issued = dict.fromkeys(self._stats, 0)
         for flow in flows:
             if flow.stage in (Stage.ISSUED, Stage.REQUEUED, Stage.DONE):

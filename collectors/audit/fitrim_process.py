@@ -14,7 +14,7 @@ from opwatch.collectors.space.mount_handle import opened
 from opwatch.errors import OpwatchError
 from opwatch.host.privilege import missing
 from opwatch.host.usage import Mount
-from opwatch.trim.audit.question import ALL, Asked, FitrimAnswer
+from opwatch.trim.audit.question import Asked, FitrimAnswer
 
 _ANSWER = struct.Struct("=qQ")
 
@@ -78,8 +78,3 @@ def _wait(pid: int, answer: int) -> FitrimAnswer:
     if os.WIFSIGNALED(status):
         return FitrimAnswer(None, 0, True)
     raise OpwatchError("FITRIM: the process that was to ask for it ended without an answer")
-
-
-def whole(minlen: int = 0) -> Asked:
-    """Everything that is free, in pieces of at least so many bytes."""
-    return Asked(0, ALL, minlen)

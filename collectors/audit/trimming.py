@@ -14,15 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opwatch.collectors.audit import fitrim_process
+from opwatch.collectors.audit.accounts import DriveAccounts
 from opwatch.collectors.audit.discard_programs import Loading
 from opwatch.collectors.audit.discards import LOOK_S, DiscardTracer
+from opwatch.collectors.audit.kernel_log import LogTail
 from opwatch.collectors.block.diskstats import decode_stat, no_witness
 from opwatch.collectors.space.mount_handle import opened
 from opwatch.collectors.stack.layers import LayerReader
+from opwatch.collectors.stale.readback import held_by_count
 from opwatch.errors import OpwatchError, PermissionMissing
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import own_command
 from opwatch.host.usage import Mount
+from opwatch.trim.audit.audit import AuditEvidence, Held, ReadBack
 from opwatch.trim.audit.question import Asked
 from opwatch.trim.audit.settling import quiet_after_trim
 from opwatch.trim.stack.layers import Kind, Stack
@@ -30,7 +34,6 @@ from opwatch.trim.stack.layers import Kind, Stack
 if TYPE_CHECKING:
     from opwatch._native import Discards
     from opwatch.collectors.stale.sentinel_maps import SentinelMaps
-    from opwatch.trim.audit.audit import AuditEvidence, Held, ReadBack
     from opwatch.trim.stale.stale import Count
 
 # Root's alone: in /run/lock anybody could hold an audit up.
@@ -40,7 +43,7 @@ PROVE_WAIT_S = 5.0
 
 Say = Callable[[str], None]
 # Whether drives may still free what they were told to: the core's word on the evidence so far.
-IsEarly = Callable[["AuditEvidence"], bool]
+IsEarly = Callable[[AuditEvidence], bool]
 
 
 @contextlib.contextmanager
@@ -85,8 +88,6 @@ def tracer_of(
 
 def _counted(stack: Stack) -> dict[str, int]:
     """What drives count as in use, those that tell."""
-    from opwatch.collectors.stale.readback import held_by_count
-
     devices = Devices()
     found = {
         leaf.device: held_by_count(device)
@@ -107,6 +108,7 @@ class _Proof:
     """Sentinels around a trim, and what the drive itself counts of them."""
 
     def __init__(self, mount: Mount, stack: Stack) -> None:
+        # For --prove alone, as the others of this class: together they are 20 modules.
         from opwatch.collectors.stale.sentinels import Sentinels, prove_sizes
 
         self._stack = stack
@@ -135,7 +137,6 @@ class _Proof:
 
     def read_back(self) -> ReadBack:
         """What became of the sentinels. A drive that takes its time is asked again."""
-        from opwatch.trim.audit.audit import ReadBack
         from opwatch.trim.stale.sentinel import BLOCK, Seen
 
         if self._unproven:
@@ -185,10 +186,6 @@ class _Witnesses:
     """What is asked once before a trim and once after it: the drives, and the kernel's log."""
 
     def __init__(self, before: Stack, is_early: IsEarly) -> None:
-        # While the programs are being loaded.
-        from opwatch.collectors.audit.accounts import DriveAccounts
-        from opwatch.collectors.audit.kernel_log import LogTail
-
         self._before = before
         self._is_early = is_early
         self._counted = _counted(before)
@@ -215,8 +212,6 @@ class _Witnesses:
             time.sleep(0.1)
 
     def _held(self) -> Iterator[tuple[str, Held]]:
-        from opwatch.trim.audit.audit import Held
-
         now = _counted(self._before)
         for name, was in self._counted.items():
             then, written = self._written[name], _written(name)
@@ -258,8 +253,6 @@ def trim(
             settled = tracer.wait_quiet(quiet_after_trim(before), patience_s)
             trace = tracer.read()
         read_back = proof.read_back() if proof else None
-        from opwatch.trim.audit.audit import AuditEvidence
-
         return witnesses.add_to(
             AuditEvidence(
                 before=before,
@@ -289,6 +282,4 @@ def observe(
         wait()
         settled = tracer.wait_quiet(quiet_s, patience_s)
         trace = tracer.read()
-    from opwatch.trim.audit.audit import AuditEvidence
-
     return witnesses.add_to(AuditEvidence(before, before, trace, settled=settled), mount)

@@ -97,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"{path}: there is no such file")
     catalogue = load_catalogue(args.counters)
     if args.files:
+        # For --from alone: it brings the readers of six forms.
         from opwatch.collectors.firmware.recorded import read_recorded
 
         show(report(read_recorded(args.files), catalogue), None, args, sys.stdout)

@@ -9,17 +9,20 @@ import time
 from typing import TYPE_CHECKING
 
 from opwatch.collectors.audit.discard_programs import Loading, loader
+from opwatch.collectors.block.contexts import ContextProbe
 from opwatch.collectors.space.fitrim import check_mount, mounted_at
 from opwatch.errors import OpwatchError, RefusedError, UsageError
 from opwatch.host.device import Devices, Presence
 from opwatch.host.privilege import require_root
 from opwatch.host.usage import Mount, read_usage
+from opwatch.samples.end import End
 from opwatch.sinks.terminal import say
 from opwatch.tools.arguments import Once, byte_size, time_between
+from opwatch.tools.waiting import Waiter
+from opwatch.trim.audit.question import Asked
 
 if TYPE_CHECKING:
-    from opwatch.collectors.block.contexts import ContextProbe
-    from opwatch.trim.audit.audit import Asked, Audit, AuditEvidence
+    from opwatch.trim.audit.audit import Audit, AuditEvidence
     from opwatch.trim.stack.layers import Stack
 
 
@@ -87,7 +90,8 @@ def _chosen(args: argparse.Namespace) -> list[Mount]:
 
 
 def _import_the_rest() -> None:
-    """What is needed to judge and to tell. It takes as long as a small trim, so it is done during one."""
+    """What is needed to judge and to tell. It takes as long as a small trim, so it is done during one: this
+    is why the functions below import the ledger and the sink, and the top does not."""
     from opwatch.collectors.firmware import nvme  # noqa: F401
     from opwatch.counters.prove import trims  # noqa: F401
     from opwatch.sinks import trim_audit  # noqa: F401
@@ -116,11 +120,10 @@ def audit_mount(
     loading = Loading(loader(filesystem=mount.filesystem))
     # While the programs are being loaded.
     from opwatch.collectors.audit import trimming
-    from opwatch.collectors.audit.fitrim_process import whole
 
     evidence = trimming.trim(
         mount,
-        asked or whole(minlen),
+        asked or Asked(minlen=minlen),
         patience_s,
         say,
         loading=loading,
@@ -188,7 +191,7 @@ class _Presences:
 
 def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
     """What is looked at: a mount and all below it, or a device."""
-    from opwatch.collectors.stack.layers import LayerReader
+    from opwatch.collectors.stack.layers import LayerReader  # as in _watch()
 
     if args.dev:
         device = Devices().resolve(args.dev)
@@ -200,9 +203,8 @@ def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
 
 
 def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
+    # Not at the top: a trim of our own begins without these.
     from opwatch.collectors.audit import trimming
-    from opwatch.samples.end import End
-    from opwatch.tools.waiting import Waiter
     from opwatch.trim.audit import ledger
     from opwatch.trim.audit.settling import quiet_after_watch
 
@@ -248,8 +250,6 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("name mount points, or one device with --dev, or --all")
     if not args.watch and (args.seconds or args.command):
         raise UsageError("--for and a command behind -- go with --watch")
-    from opwatch.collectors.block.contexts import ContextProbe
-
     contexts = ContextProbe()
     contexts.start()
     status = _watch(args, contexts) if args.watch else _trim(args, contexts)

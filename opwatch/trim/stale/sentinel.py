@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -26,14 +27,10 @@ class Seen(enum.StrEnum):
 
 def pattern(run: bytes, file: int, block: int) -> bytes:
     """Contents that no other block of any run has, and that nothing compresses."""
-    import hashlib  # takes milliseconds, and a trim without sentinels does not need it
-
     return hashlib.shake_128(b"opwatch sentinel" + run + b"%d %d" % (file, block)).digest(BLOCK)
 
 
 def digest(data: bytes) -> bytes:
-    import hashlib
-
     return hashlib.blake2b(data, digest_size=16).digest()
 
 

@@ -24,6 +24,7 @@ from opwatch.host import loop
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.commands.trim_audit import audit_mount
+from opwatch.trim.audit.question import Asked
 from opwatch.trim.stack.layers import Stack
 from tests.kernel.support.filesystems import free_of, make, mounted, use
 from tests.kernel.support.trims import MIB, allocated, run
@@ -68,7 +69,7 @@ def test_a_mount_that_came_over_it_is_not_trimmed(
             if how == "by itself":
                 fitrim(mount)
             else:
-                fitrim_process.trim(mount, fitrim_process.whole(), lambda _: None)
+                fitrim_process.trim(mount, Asked(), lambda _: None)
     finally:
         run("umount", str(point))
     assert [allocated(disk.backing) for disk in (planned, other)] == taken

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.space.fitrim import check_mount
+from opwatch.collectors.space.fitrim import ask, check_mount
 from opwatch.errors import RefusedError, UsageError
 from opwatch.host.usage import Mount, Usage
+from opwatch.trim.audit.question import Asked, FitrimAnswer
+from tests.unit.house.test_architecture import package
 
 
 def usage(*mounts: Mount) -> Usage:
@@ -71,3 +75,18 @@ def test_read_only_is_refused(tmp_path: Path, options: dict[str, tuple[str, ...]
 def test_a_path_that_is_not_there() -> None:
     with pytest.raises(UsageError, match="No such file"):
         check_mount("/nonexistent/point", usage())
+
+
+def test_an_error_is_an_answer_without_a_claim() -> None:
+    """Of a pipe, which lies in no filesystem that could be trimmed."""
+    descriptors = os.pipe()
+    try:
+        assert ask(descriptors[0], Asked()) == FitrimAnswer(None, errno.ENOTTY)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def test_one_place_issues_it() -> None:
+    calls = {name: source.count(", FITRIM,") for name, source in package().items() if ", FITRIM," in source}
+    assert calls == {"opwatch.collectors.space.fitrim": 1}

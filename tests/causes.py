@@ -11,13 +11,13 @@ SECTION = Section("method-trim.md", "causes")
 
 
 def _row(cause: Cause) -> str:
-    found = f"{cause.recognised} ({', '.join(cause.seen_by) or 'by people'})"
+    recognised = f"{cause.recognised} ({', '.join(cause.seen_by) or 'by people'})"
     remedy = cause.remedy.replace("{", "*").replace("}", "*")
     remedy += f". {cause.caveat[0].upper()}{cause.caveat[1:]}" if cause.caveat else ""
     known = f"{cause.proof}: {cause.evidence}; kernels: {cause.kernels}"
     cells = (
         *(f"{cause.number}", f"`{cause.code}`", cause.title, " ".join(cause.stages) or "-"),
-        *(cause.effect.value, found, remedy, known),
+        *(cause.effect.value, recognised, remedy, known),
     )
     return "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
 

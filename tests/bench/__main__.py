@@ -14,7 +14,7 @@ SECTION = Section("overhead.md", "figures")
 
 def main() -> int:
     start, bcc = figures.start_up()
-    found = [
+    measured = [
         *default_set.against_peer(),
         figures.many_devices(),
         figures.version(),
@@ -28,12 +28,12 @@ def main() -> int:
     lines = [
         f"Measured by `make bench` on {figures.machine()}.",
         "",
-        *table(found),
+        *table(measured),
     ]
     lines += ["", f"Start-up of `biolatency-bpfcc 1 1`, less its second: {bcc}."]
     print("\n".join(lines))
     SECTION.write("\n".join(lines))
-    return 0 if all(figure.holds for figure in found) else 1
+    return 0 if all(figure.holds for figure in measured) else 1
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def one_poll(node: str) -> float:
 def main() -> int:
     with ExitStack() as stack:
         nodes = [stack.enter_context(a_drive(f"bench-count-{n}")) for n in range(24)]
-        found = [
+        measured = [
             Figure(
                 "opwatch counters of one drive", whole_process(nodes[:1]) * 1000, 150, "ms, whole process"
             ),
@@ -84,11 +84,11 @@ def main() -> int:
         f"Measured by `make bench-counters` on {machine()}, simulated drives, medians of {ROUNDS}; "
         f"a Python that does nothing takes {empty:.0f} ms.",
         "",
-        *table(found),
+        *table(measured),
     ]
     print("\n".join(lines))
     SECTION.write("\n".join(lines))
-    return 0 if all(figure.holds for figure in found) else 1
+    return 0 if all(figure.holds for figure in measured) else 1
 
 
 if __name__ == "__main__":

@@ -73,15 +73,15 @@ def memory_of_1_tib() -> int:
 
 def compare_all(drive: LoopDevice, pass_through: LoopDevice) -> bool:
     """A line of the table for each load; whether all bounds hold."""
-    held = True
+    holds = True
     for name, load in LOADS.items():
         drive.require_same()
         pass_through.require_same()
         ours, theirs, ratio = compare(drive.node, pass_through.node, load.options)
         verdict = "" if ratio >= load.bound else " **missed**"
-        held = held and ratio >= load.bound
+        holds = holds and ratio >= load.bound
         print(f"| {name} | {ours:.0f} | {theirs:.0f} | {ratio:.3f}{verdict} | {load.bound} |", flush=True)
-    return held
+    return holds
 
 
 def main() -> int:
@@ -94,12 +94,12 @@ def main() -> int:
     ):
         for device in (drive, pass_through):
             run_fio(device.node, ["--rw=write", "--bs=1m", f"--size={SIZE}"])
-        held = compare_all(drive, pass_through)
+        holds = compare_all(drive, pass_through)
     memory = memory_of_1_tib()
     print(
         f"\nServer of a 1 TiB drive without contents: at most {memory / 2**30:.2f} GiB of memory (bound 2.5)."
     )
-    return 0 if held and memory < 2.5 * 2**30 else 1
+    return 0 if holds and memory < 2.5 * 2**30 else 1
 
 
 if __name__ == "__main__":

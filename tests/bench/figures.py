@@ -194,9 +194,9 @@ def quantile_error(samples: int = 200_000) -> Figure:
         histogram = Histogram.of(abi.LATENCY, values)
         for parts in (500, 900, 990, 999):
             exact = values[-(-parts * samples // 1000) - 1]
-            found = histogram.quantile(parts / 1000, values[-1])
-            assert found
-            worst = max(worst, abs(found.value - exact) / exact)
+            quantile = histogram.quantile(parts / 1000, values[-1])
+            assert quantile
+            worst = max(worst, abs(quantile.value - exact) / exact)
     return Figure("quantile error against exact", worst * 100, 1.5625, "%, worst of 5 shapes x 4 quantiles")
 
 

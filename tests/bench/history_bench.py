@@ -36,10 +36,10 @@ def kernel_cost(count: int = 20_011) -> Figure:
     with ScratchDisk(256 << 20) as disk, program_statistics():
         tracer = ChangeTracer(Devices().resolve(disk.node))
         writes(disk.node, count, step=0)
-        seen = sum(1 for change in decode(tracer.drain()[0]) if change[4] == ChangeKind.WRITE)
+        recorded = sum(1 for change in decode(tracer.drain()[0]) if change[4] == ChangeKind.WRITE)
         [program] = tracer.programs()
         tracer.close()
-    text = f"ns, of {seen} of {program[2]} events; the kernel's timing included"
+    text = f"ns, of {recorded} of {program[2]} events; the kernel's timing included"
     return Figure("BPF time of a write", program[3] / program[2], 500, text)
 
 

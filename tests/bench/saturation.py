@@ -70,12 +70,12 @@ def main() -> int:
                     failed[name] = str(error)
     base = iops["untraced"]
     print("| tracer | IOPS | of untraced |\n|---|---|---|")
-    for name, found in iops.items():
+    for name, rates in iops.items():
         if name in failed:
             print(f"| {name} | {failed[name]} | |")
             continue
-        ratio = statistics.median(a / b for a, b in zip(found, base, strict=True))
-        print(f"| {name} | {statistics.median(found):.0f} | {ratio:.3f} |")
+        ratio = statistics.median(a / b for a, b in zip(rates, base, strict=True))
+        print(f"| {name} | {statistics.median(rates):.0f} | {ratio:.3f} |")
     return 0
 
 

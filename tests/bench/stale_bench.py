@@ -45,11 +45,11 @@ def stale(*arguments: str) -> tuple[float, dict[str, Any]]:
     return time.monotonic() - begin, json.loads(done.stdout)
 
 
-def shown(name: str, seconds: float, found: dict[str, Any], truth: int) -> bool:
-    estimate = found["stale_bytes"]
+def shown(name: str, seconds: float, answer: dict[str, Any], truth: int) -> bool:
+    estimate = answer["stale_bytes"]
     covers = estimate["low"] <= truth <= estimate["high"]
     print(
-        f"| {name} | {seconds:.1f} | {found['seconds']:.1f} | {found['sample']['samples']} | "
+        f"| {name} | {seconds:.1f} | {answer['seconds']:.1f} | {answer['sample']['samples']} | "
         f"{estimate['low'] / 1e9:.2f} to {estimate['high'] / 1e9:.2f} | {truth / 1e9:.2f} |"
         f"{'' if covers and seconds <= BOUND_S else ' **missed**'}",
         flush=True,
@@ -61,8 +61,8 @@ def whole_drive() -> bool:
     with a_drive("stale", sizes(1 << 40), no_data=True) as (device, place):
         run_fio(device.node, ["--rw=write", "--bs=1m", "--size=8g"])
         run_tool(["blkdiscard", "-o", "1G", "-l", "2G", device.path])
-        seconds, found = stale("--dev", device.node)
-        return shown("1 TiB, no file system", seconds, found, life.truth(place)["valid_bytes"])
+        seconds, answer = stale("--dev", device.node)
+        return shown("1 TiB, no file system", seconds, answer, life.truth(place)["valid_bytes"])
 
 
 def fragment(point: Path) -> None:
@@ -95,26 +95,26 @@ def in_pieces() -> bool:
             data.unlink()
             fragment(Path(folder))
             os.sync()
-            seconds, found = stale(folder)
-            extents = found["drives"][0]["free_extents"]
-            return shown(f"100 GiB, xfs, {extents} free extents", seconds, found, held(place, folder))
+            seconds, answer = stale(folder)
+            extents = answer["drives"][0]["free_extents"]
+            return shown(f"100 GiB, xfs, {extents} free extents", seconds, answer, held_bytes(place, folder))
         finally:
             run_tool(["umount", folder])
 
 
-def held(place: Place, folder: str) -> int:
+def held_bytes(place: Place, folder: str) -> int:
     """What the drive's own map says of the free extents."""
     from opwatch.collectors.space.fitrim import mounted_at
     from opwatch.collectors.space.free_space import read_free_space
 
     bits = (place.mount / "valid-map").read_bytes()
     [free] = read_free_space(mounted_at(folder)).extents.values()
-    found = 0
+    units = 0
     for start, end in free:
         first, last = start // BLOCK, end // BLOCK
         part = int.from_bytes(bits[first // 8 : last // 8 + 1], "little") >> first % 8
-        found += (part & ((1 << (last - first)) - 1)).bit_count()
-    return found * BLOCK
+        units += (part & ((1 << (last - first)) - 1)).bit_count()
+    return units * BLOCK
 
 
 def operations() -> None:
@@ -136,9 +136,9 @@ def operations() -> None:
 def main() -> int:
     enter_own_namespace()
     print("| | s | of it measuring | blocks read | interval, GB | truth, GB |\n|---|---|---|---|---|---|")
-    held = [whole_drive(), in_pieces()]
+    bounds_hold = [whole_drive(), in_pieces()]
     operations()
-    return 0 if all(held) else 1
+    return 0 if all(bounds_hold) else 1
 
 
 if __name__ == "__main__":

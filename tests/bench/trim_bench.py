@@ -61,14 +61,14 @@ def event_cost(count: int = 20_011) -> Figure:
         for index in range(count):
             fcntl.ioctl(descriptor, BLKDISCARD, struct.pack("=QQ", index % 1000 * BLOCK, BLOCK))
         os.close(descriptor)
-        seen = total(tracer.read().select(Stage.BIO, disk=disk.name)).count
+        discards = total(tracer.read().select(Stage.BIO, disk=disk.name)).count
         ours, empty = tracer.programs(), floor.programs()
         floor.close()
     floor_ns = floor_of(empty)
     spent = net_ns(ours, floor_ns)
-    runs = sum(program[2] for program in ours) / seen
+    runs = sum(program[2] for program in ours) / discards
     text = f"{runs:.1f} programs each; an empty one, {floor_ns:.0f} ns, is taken off"
-    return Figure("net ns of programs a discard", spent / seen, 1000, text)
+    return Figure("net ns of programs a discard", spent / discards, 1000, text)
 
 
 @contextmanager

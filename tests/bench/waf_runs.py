@@ -27,20 +27,20 @@ def _percent(ratio: float) -> str:
     return f"{100 * ratio:.2g} %"
 
 
-def line(found: Row) -> str:
+def line(row: Row) -> str:
     """One line of the table."""
-    errors = found.errors
-    necessary = statistics.median(found.scenario.necessary(found.model, each) for each in found.runs)
-    whole = sum(bool(each.measured.stretch and each.measured.stretch.whole) for each in found.answered)
-    settle = statistics.median(each.measured.settle_s for each in found.runs)
-    told = f"{_percent(statistics.median(errors))}, {_percent(errors[-1])}" if errors else "-"
+    errors = row.errors
+    necessary = statistics.median(row.scenario.necessary(row.model, run) for run in row.runs)
+    whole = sum(bool(run.measured.stretch and run.measured.stretch.whole) for run in row.answered)
+    settle = statistics.median(run.measured.settle_s for run in row.runs)
+    shown = f"{_percent(statistics.median(errors))}, {_percent(errors[-1])}" if errors else "-"
     cells = [
-        found.scenario.name,
-        found.model.name,
-        str(len(found.answered)),
-        str(len(found.wrong)),
+        row.scenario.name,
+        row.model.name,
+        str(len(row.answered)),
+        str(len(row.wrong)),
         str(whole),
-        told,
+        shown,
         _percent(necessary),
         f"{settle:.0f} s",
     ]
@@ -53,13 +53,13 @@ def _row(cells: list[str]) -> str:
 
 def main() -> int:
     lines = [_row(HEADER), _row(["---"] * len(HEADER))]
-    held = True
-    for found in rows(SEEDS):
-        lines.append(line(found))
+    holds = True
+    for row in rows(SEEDS):
+        lines.append(line(row))
         print(lines[-1], flush=True)
-        held = held and len(found.wrong) <= ALLOWED and not found.too_wide
+        holds = holds and len(row.wrong) <= ALLOWED and not row.too_wide
     SECTION.write("\n".join(lines))
-    return 0 if held else 1
+    return 0 if holds else 1
 
 
 if __name__ == "__main__":

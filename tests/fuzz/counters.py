@@ -56,8 +56,11 @@ class Fuzz:
                     self._check(evidence)
 
     def _check(self, evidence: Evidence) -> None:
-        found = report(evidence, self._catalogue)
-        readings = [*found.readings.values(), *(each for some in found.others.values() for each in some)]
+        proven = report(evidence, self._catalogue)
+        readings = [
+            *proven.readings.values(),
+            *(reading for some in proven.others.values() for reading in some),
+        ]
         for reading in readings:
             if reading.value is None:
                 assert reading.reason, reading
@@ -67,8 +70,8 @@ class Fuzz:
                 assert reading.unit != "bytes" or reading.value <= 10**20, reading
                 assert reading.quantum >= 1, reading
         if self._random.random() < 0.05:
-            json.dumps(document(found, None))
-            assert all(len(line) <= 80 for line in lines(found))
+            json.dumps(document(proven, None))
+            assert all(len(line) <= 80 for line in lines(proven))
 
     def _page(self) -> Evidence | None:
         chance = self._random
@@ -88,10 +91,10 @@ class Fuzz:
         if kind < 0.3:
             LAYOUTS[chance.choice(tuple(LAYOUTS))](cut)
             return None
-        found = page_evidence(chance.choice(_LIDS), cut)
+        evidence = page_evidence(chance.choice(_LIDS), cut)
         model = chance.choice(_MODELS)
         return replace(
-            found,
+            evidence,
             drive=DriveFacts(protocol="nvme", model=model, capacity_bytes=chance.choice((None, 10**12))),
         )
 
@@ -122,10 +125,14 @@ class Fuzz:
             return chance.choice((None, True, -1, 1 << 200, 1.5, "x", [], {}, *_NUMBERS))
         if isinstance(value, dict):
             return {
-                key: self._damaged(each, depth + 1) for key, each in value.items() if chance.random() > 0.02
+                key: self._damaged(member, depth + 1)
+                for key, member in value.items()
+                if chance.random() > 0.02
             }
         if isinstance(value, list):
-            return [self._damaged(each, depth + 1) for each in value[: chance.choice((1, 6, len(value)))]]
+            return [
+                self._damaged(element, depth + 1) for element in value[: chance.choice((1, 6, len(value)))]
+            ]
         if isinstance(value, int) and not isinstance(value, bool) and chance.random() < 0.05:
             return value * chance.choice((0, -1, 512, 1 << 25, 1 << 60))
         return value

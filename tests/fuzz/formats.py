@@ -83,8 +83,8 @@ def _small(path: Path) -> bytes:
 
     def cut(value: object) -> object:
         if isinstance(value, dict):
-            return {key: cut(each) for key, each in value.items()}
-        return [cut(each) for each in value[:3]] if isinstance(value, list) else value
+            return {key: cut(member) for key, member in value.items()}
+        return [cut(element) for element in value[:3]] if isinstance(value, list) else value
 
     return json.dumps(cut(json.loads(path.read_bytes()))).encode()
 
@@ -153,9 +153,9 @@ class Fuzz:
 
     def _mountinfo(self) -> None:
         text = self._text(_MOUNTINFO)
-        for mount in (found := parse_mountinfo(text)):
-            assert mount_of(mount.point, found) is not None or not mount.point.startswith("/")
-            number_of_mount(Path(mount.point), found)
+        for mount in (table := parse_mountinfo(text)):
+            assert mount_of(mount.point, table) is not None or not mount.point.startswith("/")
+            number_of_mount(Path(mount.point), table)
 
     def _settings(self, paragraphs: list[str]) -> str:
         """Some tables of a file, with values of other types, lines that are gone, and damaged bytes."""
@@ -174,14 +174,14 @@ class Fuzz:
         entries = parse_catalogue(self._settings(self._random.choice(self._catalogues)), "mine")
         for entry in entries:
             counters = (entry.host, entry.nand, entry.trimmed, entry.trims)
-            assert all(each.quantum >= 1 and min(each.units) >= 1 for each in counters if each)
+            assert all(counter.quantum >= 1 and min(counter.units) >= 1 for counter in counters if counter)
         evidence = parse_output(0, self._random.choice(self._reports)) if entries else Evidence()
         report(evidence, Catalogue(entries))
 
     def _profile(self) -> None:
         text = self._settings([self._random.choice(self._profiles).decode()])
-        found = profiles.parse("mine", text).scaled(self._random.choice((1 << 20, 1 << 40)))
-        assert all(value >= 0 for value in found.drive.values())
+        profile = profiles.parse("mine", text).scaled(self._random.choice((1 << 20, 1 << 40)))
+        assert all(value >= 0 for value in profile.drive.values())
 
     def _bpftrace(self) -> None:
         """Lines as bpftrace prints them, some of them changed."""
@@ -205,8 +205,8 @@ class Fuzz:
         assert from_bytes(to_bytes(one), "it") == one
 
     def _smartctl(self) -> None:
-        found = report(parse_output(0, self._damaged(self._random.choice(self._reports))), Catalogue(()))
-        assert all(each.value is not None or each.reason for each in found.readings.values())
+        proven = report(parse_output(0, self._damaged(self._random.choice(self._reports))), Catalogue(()))
+        assert all(reading.value is not None or reading.reason for reading in proven.readings.values())
 
 
 def main() -> int:

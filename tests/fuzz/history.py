@@ -78,17 +78,17 @@ def _records(chance: random.Random) -> None:
 def _file(chance: random.Random, raw: bytes) -> None:
     """A whole file with a damaged body and the right checksum is as bad as one with the wrong checksum."""
     if chance.random() < 0.5:
-        found = journal.load(damaged(raw, chance))
-        assert found.whole_bytes <= len(raw)
+        loaded = journal.load(damaged(raw, chance))
+        assert loaded.whole_bytes <= len(raw)
     else:
         body = damaged(raw[16:], chance)
-        found = journal.load(raw[:8] + struct.pack("<II", len(body), zlib.crc32(body)) + body)
-    if found.drive.sectors <= 1 << 24:
-        check_map(found.map)
+        loaded = journal.load(raw[:8] + struct.pack("<II", len(body), zlib.crc32(body)) + body)
+    if loaded.drive.sectors <= 1 << 24:
+        check_map(loaded.map)
     # What was read can be written and read again.
     small = SectorMap(_SECTORS)
-    again = journal.load(journal.snapshot(replace(found.drive, sectors=_SECTORS), found.look, small))
-    assert again.look == found.look
+    again = journal.load(journal.snapshot(replace(loaded.drive, sectors=_SECTORS), loaded.look, small))
+    assert again.look == loaded.look
 
 
 def _typed(chance: random.Random) -> None:
@@ -116,8 +116,8 @@ def _typed(chance: random.Random) -> None:
         packed = packed.replace(b"{", b"[" * chance.choice((1, 100, 5000)), 1)
     body = struct.pack("<I", len(packed)) + packed + runs
     frame = struct.pack("<II", len(body), zlib.crc32(body)) + body
-    found = journal.load(chance.choice((raw[:8], raw[: 16 + length])) + frame)
-    assert found.map.pieces >= 0
+    loaded = journal.load(chance.choice((raw[:8], raw[: 16 + length])) + frame)
+    assert loaded.map.pieces >= 0
 
 
 def run(inputs: int, seed: int) -> None:

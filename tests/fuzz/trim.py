@@ -64,36 +64,36 @@ class Fuzz:
         )
 
     def _map(self) -> None:
-        found = fsmap.decode(self._damaged(self._random.choice(self._maps)))
-        for extents in found.free.values():
+        answer = fsmap.decode(self._damaged(self._random.choice(self._maps)))
+        for extents in answer.free.values():
             _check(extents)
-        assert found.resume is None or len(found.resume) == fsmap.RECORD_BYTES
+        assert answer.resume is None or len(answer.resume) == fsmap.RECORD_BYTES
 
     def _file(self) -> None:
         extents = b"".join(struct.pack("=3Q16xI12x", at << 20, at << 24, 1 << 20, at & 1) for at in range(9))
         answer = self._damaged(struct.pack("=2Q4I", 0, 1 << 40, 1, 9, 9, 0) + extents)
-        for each in fiemap.decode(answer):
-            assert each.length > 0 and each.physical + each.length <= 1 << 62
+        for extent in fiemap.decode(answer):
+            assert extent.length > 0 and extent.physical + extent.length <= 1 << 62
 
     def _lba_status(self) -> None:
         runs = b"".join(struct.pack(">QIB3x", at << 10, 1 << 10, at % 3) for at in range(9))
-        found = lba_status.decode(self._damaged(struct.pack(">I4x", 4 + len(runs)) + runs), 512)
-        _check(Extents.of((run.start, run.end) for run in found))
-        assert all(one.end == two.start for one, two in pairwise(found))
+        decoded = lba_status.decode(self._damaged(struct.pack(">I4x", 4 + len(runs)) + runs), 512)
+        _check(Extents.of((run.start, run.end) for run in decoded))
+        assert all(one.end == two.start for one, two in pairwise(decoded))
 
     def _segments(self) -> None:
         raw, text = self._f2fs
         geometry = f2fs.superblock(self._damaged(raw) if self._random.random() < 0.5 else raw)
-        found, _ = f2fs.free_of_segments(self._damaged(text).decode("ascii", "replace"), geometry)
-        _check(found)
-        assert found.end <= geometry.main_bytes + geometry.segments * 512 * geometry.block_bytes
+        free, _ = f2fs.free_of_segments(self._damaged(text).decode("ascii", "replace"), geometry)
+        _check(free)
+        assert free.end <= geometry.main_bytes + geometry.segments * 512 * geometry.block_bytes
 
     def _log(self) -> None:
         text = self._damaged((GOOD / "kmsg.txt").read_bytes()).decode(errors="replace")
-        found = list(kernel_log.records(text))
-        assert all(whole.startswith(message) for message, whole in found)
-        said = list(kernel_log.about(found, ["sda", "ata3", "253:2"], ["8:0"]))
-        assert len(said) <= len(found)
+        records = list(kernel_log.records(text))
+        assert all(whole.startswith(message) for message, whole in records)
+        said = list(kernel_log.about(records, ["sda", "ata3", "253:2"], ["8:0"]))
+        assert len(said) <= len(records)
 
     def _items(self, name: str) -> list[btrfs.TreeItem]:
         raw = self._trees[name]
@@ -106,14 +106,14 @@ class Fuzz:
         free = btrfs.free_of_free_space_tree(self._items("free_space"), 4096)
         used = btrfs.used_of_extent_tree(self._items("extent"), 16384)
         dev = [item for item in self._items("dev") if item.type == btrfs.DEV_EXTENT]
-        for found in btrfs.free_by_device(chunks, free - used, dev, {1: 512 << 20}).values():
-            _check(found)
-            assert found.end <= 512 << 20
+        for extents in btrfs.free_by_device(chunks, free - used, dev, {1: 512 << 20}).values():
+            _check(extents)
+            assert extents.end <= 512 << 20
 
 
-def _check(found: Extents) -> None:
-    assert all(0 <= start < end for start, end in found)
-    assert all(one[1] < two[0] for one, two in pairwise(found))
+def _check(extents: Extents) -> None:
+    assert all(0 <= start < end for start, end in extents)
+    assert all(one[1] < two[0] for one, two in pairwise(extents))
 
 
 if __name__ == "__main__":

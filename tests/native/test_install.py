@@ -41,7 +41,7 @@ def test_what_is_installed_runs_and_goes_without_a_trace(tmp_path: Path) -> None
     other.write_text("somebody else's")
     assert make("install", f"PREFIX={prefix}").split()[-2:] == ["opwatch", __version__]
     command = prefix / "bin" / "opwatch"
-    told = subprocess.run(
+    version = subprocess.run(
         [command, "--version"],
         cwd="/",
         env={"PATH": "/usr/bin:/bin"},
@@ -49,18 +49,18 @@ def test_what_is_installed_runs_and_goes_without_a_trace(tmp_path: Path) -> None
         text=True,
         check=True,
     )
-    assert told.stdout == f"opwatch {__version__}\n"
+    assert version.stdout == f"opwatch {__version__}\n"
     # Nothing of it is imported from the checkout.
     assert ROOT not in command.resolve().parents
     where = "import opwatch, opwatch._native; print(opwatch.__file__, opwatch._native.__file__)"
-    found = subprocess.run(
+    modules = subprocess.run(
         [command.resolve().parent / "python", "-c", where],
         cwd="/",
         capture_output=True,
         text=True,
         check=True,
     )
-    assert all(Path(file).is_relative_to(prefix) for file in found.stdout.split())
+    assert all(Path(file).is_relative_to(prefix) for file in modules.stdout.split())
     manual = prefix / "share/man/man1/opwatch.1"
     assert manual.read_bytes() == (ROOT / "docs/man/opwatch.1").read_bytes()
     make("uninstall", f"PREFIX={prefix}")

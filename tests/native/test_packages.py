@@ -66,8 +66,8 @@ def test_what_is_installed_runs(installed: Path) -> None:
     assert document["device"]["model"] == "INTEL SSDPEDMD800G4"
     assert document["host_written"]["bytes"] == 7_708_206_927_872_000
     where = "import opwatch, opwatch._native; print(opwatch.__file__, opwatch._native.__file__)"
-    found = run(installed / "python", "-c", where, cwd=installed)
-    assert all(Path(file).is_relative_to(installed.parent) for file in found.split())
+    modules = run(installed / "python", "-c", where, cwd=installed)
+    assert all(Path(file).is_relative_to(installed.parent) for file in modules.split())
 
 
 def test_its_doctor_finds_the_parts(installed: Path) -> None:

@@ -87,8 +87,10 @@ def report(record_property: Callable[[str, object], None]) -> Callable[[str], No
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Shows what ran in guests, with the reasons of what did not."""
-    reports = (each for kind in ("passed", "failed") for each in terminalreporter.stats.get(kind, []))
-    said = [text for each in reports for name, text in each.user_properties if name == _SAID]
+    reports = (
+        run_report for kind in ("passed", "failed") for run_report in terminalreporter.stats.get(kind, [])
+    )
+    said = [text for run_report in reports for name, text in run_report.user_properties if name == _SAID]
     if said:
         terminalreporter.section("in guests")
         for line in said:

@@ -23,10 +23,10 @@ def lacks() -> dict[str, str]:
 
 def need_tool(name: str) -> str:
     """The path of a program of the host's userspace."""
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         unmet("vm", f"{name} is not installed")
-    return found
+    return path
 
 
 def need_feature(name: str, present: bool, complaint: str = "") -> None:

@@ -82,10 +82,10 @@ def read_constants(source: str) -> dict[str, object]:
 def guest_file(path: Path) -> GuestFile:
     """The file with its requirements."""
     source = path.read_text()
-    found = read_constants(source)
-    names, tiers = found.get("DEVICES", ()), found.get("TIERS", FULL)
-    cpus, most_cpus = found.get("CPUS", 2), found.get("MOST_CPUS", 0)
-    timeout_s = found.get("TIMEOUT_S", 900)
+    constants = read_constants(source)
+    names, tiers = constants.get("DEVICES", ()), constants.get("TIERS", FULL)
+    cpus, most_cpus = constants.get("CPUS", 2), constants.get("MOST_CPUS", 0)
+    timeout_s = constants.get("TIMEOUT_S", 900)
     if not (isinstance(names, tuple) and isinstance(tiers, tuple)):
         raise BenchError(f"{path}: DEVICES and TIERS must be tuples")
     if not (isinstance(cpus, int) and isinstance(most_cpus, int) and isinstance(timeout_s, int)):

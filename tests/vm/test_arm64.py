@@ -44,9 +44,9 @@ def test_smoke(report: Callable[[str], None]) -> None:
         sys.stdout.write(done.stdout.decode(errors="replace"))
         sys.stdout.write(done.stderr.decode(errors="replace"))
         rows = guest.run(["cat", exactness.IN_GUEST]).stdout
-        found = results.parse(guest.read_file(_JUNIT))
+        outcome = results.parse(guest.read_file(_JUNIT))
         times = f"up after {guest.boot_s:.1f} s, {done.seconds:.0f} s of tests"
-        report(f"{foreign.kernel.name}: {found.line()}; {times}")
+        report(f"{foreign.kernel.name}: {outcome.line()}; {times}")
     exactness.keep(foreign.kernel.name, "test_smoke", rows)
-    assert found.failed == {} and found.skipped == {}
-    assert found.passed > 0
+    assert outcome.failed == {} and outcome.skipped == {}
+    assert outcome.passed > 0

@@ -18,9 +18,9 @@ from tests.kernel.support.watching import opwatch
 def switches() -> Switches:
     if not is_global():
         pytest.skip("this is a container: PID 1 here is not the machine's")
-    found = watch_switches(10)
-    assert isinstance(found, Switches), found
-    return found
+    watched = watch_switches(10)
+    assert isinstance(watched, Switches), watched
+    return watched
 
 
 def test_the_probe_tells_one_way_or_the_other(switches: Switches) -> None:
@@ -41,8 +41,8 @@ def test_the_thread_finds_the_same(switches: Switches) -> None:
 
 def test_doctor_says_it(switches: Switches) -> None:
     checks = json.loads(opwatch("doctor", "--json").stdout)["checks"]
-    [found] = [check for check in checks if check["name"] == "contexts"]
-    assert (WHERE in found["finding"]) is switches.skipped
+    [contexts] = [check for check in checks if check["name"] == "contexts"]
+    assert (WHERE in contexts["finding"]) is switches.skipped
 
 
 def test_in_a_container_nobody_can_know() -> None:

@@ -15,9 +15,9 @@ from tests.kernel.support.load import BLKZEROOUT, BLOCK, discards, flushes, read
 from tests.kernel.support.watching import ATTEMPTS, Seen, lines, opwatch, watch
 
 
-def assert_nothing_lost(seen: Seen) -> None:
-    assert seen.trust.unexplained(0) == []
-    assert seen.trust.in_flight == 0
+def assert_nothing_lost(watched: Seen) -> None:
+    assert watched.trust.unexplained(0) == []
+    assert watched.trust.in_flight == 0
 
 
 @pytest.mark.parametrize("raw_tp", [False, True], ids=["tp_btf", "raw_tp"])
@@ -28,8 +28,8 @@ def test_every_class_is_counted_exactly(disk: ScratchDisk, raw_tp: bool) -> None
         discards(disk.node, 7)
         flushes(disk.node, 11)
 
-    [seen] = watch([disk.name], workload, raw_tp=raw_tp)
-    counts = seen.counts()
+    [watched] = watch([disk.name], workload, raw_tp=raw_tp)
+    counts = watched.counts()
     assert counts["read"] == (23, 23 * BLOCK)
     assert counts["write"] == (29, 29 * 8192)
     # Somebody may have set a limit on the device before us: it splits what is larger.
@@ -37,39 +37,39 @@ def test_every_class_is_counted_exactly(disk: ScratchDisk, raw_tp: bool) -> None
     assert counts["discard"] == (7 * -(-(1 << 19) // limit), 7 << 19)
     # Closing a block device written to may flush it once more.
     assert 11 <= counts["flush"][0] <= 13
-    assert_nothing_lost(seen)
+    assert_nothing_lost(watched)
 
 
 def test_write_zeroes_is_a_class_of_its_own() -> None:
     # Not in memory: tmpfs cannot zero a range in place.
     with ScratchDisk(64 << 20, folder=Path("/var/tmp")) as disk:
-        [seen] = watch([disk.name], lambda: discards(disk.node, 5, request=BLKZEROOUT))
-    zeroes = seen.interval.ops["write_zeroes"]
+        [watched] = watch([disk.name], lambda: discards(disk.node, 5, request=BLKZEROOUT))
+    zeroes = watched.interval.ops["write_zeroes"]
     if zeroes.statuses == {"not supported": 1}:
         pytest.skip("the file system of /var/tmp cannot zero a range in place")
-    assert seen.counts()["write_zeroes"] == (5, 5 << 19)
-    assert "write" not in seen.counts()
-    assert_nothing_lost(seen)
+    assert watched.counts()["write_zeroes"] == (5, 5 << 19)
+    assert "write" not in watched.counts()
+    assert_nothing_lost(watched)
 
 
 def test_errors_are_counted_by_status(disk: ScratchDisk) -> None:
     """tmpfs cannot zero a range in place: the kernel is told so once, and falls back to writes."""
-    [seen] = watch([disk.name], lambda: discards(disk.node, 3, request=BLKZEROOUT))
-    zeroes, write = seen.interval.ops["write_zeroes"], seen.interval.ops["write"]
+    [watched] = watch([disk.name], lambda: discards(disk.node, 3, request=BLKZEROOUT))
+    zeroes, write = watched.interval.ops["write_zeroes"], watched.interval.ops["write"]
     assert (zeroes.count, zeroes.errors, zeroes.statuses) == (1, 1, {"not supported": 1})
     assert zeroes.error_bytes == zeroes.bytes == 1 << 19
     assert write.bytes == 3 << 19
-    assert_nothing_lost(seen)
+    assert_nothing_lost(watched)
 
 
 def test_synchronous_writes_are_not_counted_thrice(disk: ScratchDisk) -> None:
     """1,024 O_DSYNC writes on a write-back device make 3,072 write completions, but 1,024 transfers."""
-    [seen] = watch([disk.name], lambda: writes(disk.node, 1024, flags=os.O_DSYNC))
-    counts = seen.counts()
+    [watched] = watch([disk.name], lambda: writes(disk.node, 1024, flags=os.O_DSYNC))
+    counts = watched.counts()
     assert counts["write"] == (1024, 1024 * BLOCK)
     assert 1024 <= counts["flush"][0] <= 2 * 1024 + 2
-    assert seen.trust.never_issued + seen.trust.flush_tails >= 1024
-    assert_nothing_lost(seen)
+    assert watched.trust.never_issued + watched.trust.flush_tails >= 1024
+    assert_nothing_lost(watched)
 
 
 def test_sizes_and_sequence(disk: ScratchDisk) -> None:
@@ -77,8 +77,8 @@ def test_sizes_and_sequence(disk: ScratchDisk) -> None:
         reads(disk.node, 101, size=16384, step=16384)
         writes(disk.node, 101, size=BLOCK, step=3 * BLOCK)
 
-    [seen] = watch([disk.name], workload)
-    read, write = seen.interval.ops["read"], seen.interval.ops["write"]
+    [watched] = watch([disk.name], workload)
+    read, write = watched.interval.ops["read"], watched.interval.ops["write"]
     assert read.size_p50() == 16384
     assert write.size_p50() == BLOCK
     # Only a move to another CPU can break a sequence.
@@ -89,12 +89,12 @@ def test_sizes_and_sequence(disk: ScratchDisk) -> None:
 
 
 def test_queue_time_is_known_for_every_request(disk: ScratchDisk) -> None:
-    [seen] = watch([disk.name], lambda: reads(disk.node, 997), queue_time=True)
-    read = seen.interval.ops["read"]
+    [watched] = watch([disk.name], lambda: reads(disk.node, 997), queue_time=True)
+    read = watched.interval.ops["read"]
     assert read.count == 997
     assert read.queue is not None
     assert read.queue.histogram.total == 997
-    assert_nothing_lost(seen)
+    assert_nothing_lost(watched)
 
 
 def test_deep_queues_lose_nothing(disk: ScratchDisk) -> None:
@@ -108,10 +108,10 @@ def test_deep_queues_lose_nothing(disk: ScratchDisk) -> None:
             stdout=subprocess.DEVNULL,
         )
 
-    [seen] = watch([disk.name], workload)
-    total = sum(seen.interval.ops[op].count for op in ("read", "write"))
+    [watched] = watch([disk.name], workload)
+    total = sum(watched.interval.ops[op].count for op in ("read", "write"))
     assert total == 2 * 10007
-    assert_nothing_lost(seen)
+    assert_nothing_lost(watched)
 
 
 def test_two_disks_are_told_apart(disk: ScratchDisk) -> None:
@@ -128,8 +128,8 @@ def test_two_disks_are_told_apart(disk: ScratchDisk) -> None:
 
 def test_nobody_else_is_counted(disk: ScratchDisk) -> None:
     with ScratchDisk(64 << 20) as other:
-        [seen] = watch([disk.name], lambda: reads(other.node, 31))
-    assert seen.counts() == {}
+        [watched] = watch([disk.name], lambda: reads(other.node, 31))
+    assert watched.counts() == {}
 
 
 @pytest.fixture
@@ -152,8 +152,8 @@ def partition_load(node: str, first: int, second: int) -> Callable[[], None]:
 
 
 def test_a_partition_is_only_its_sectors(disk: ScratchDisk, partitioned: list[str]) -> None:
-    [seen] = watch([partitioned[1]], partition_load(disk.node, 13, 37))
-    assert seen.counts() == {"read": (37, 37 * BLOCK)}
+    [watched] = watch([partitioned[1]], partition_load(disk.node, 13, 37))
+    assert watched.counts() == {"read": (37, 37 * BLOCK)}
 
 
 def test_partitions_of_one_disk_side_by_side(disk: ScratchDisk, partitioned: list[str]) -> None:
@@ -175,8 +175,8 @@ def test_flushes_of_a_partition_leave_no_drift(partitioned: list[str], raw_tp: b
     assert first.trust.never_issued == 0
     assert second.counts() == {"write": (211, 211 * BLOCK)}
     assert second.trust.never_issued >= 211
-    for seen in (first, second):
-        assert_nothing_lost(seen)
+    for watched in (first, second):
+        assert_nothing_lost(watched)
 
 
 @pytest.fixture
@@ -208,8 +208,13 @@ def test_what_no_driver_keeps_is_nothing_unexplained(zram: str) -> None:
     assert (done.returncode, summary["unexplained"]) == (0, []), done.stderr
     assert summary["ops"]["discard"]["count"] == 3
     assert summary["trust"]["drift"] == {"read": 0, "write": 0}
-    found = summary["discards"]
-    assert (found["bios"], found["ended"], found["split_ratio"], found["unseen"]) == (3, 3, None, None)
+    discarded = summary["discards"]
+    assert (discarded["bios"], discarded["ended"], discarded["split_ratio"], discarded["unseen"]) == (
+        3,
+        3,
+        None,
+        None,
+    )
 
 
 def test_a_bio_based_device_is_counted_by_bio(zram: str) -> None:
@@ -217,9 +222,9 @@ def test_a_bio_based_device_is_counted_by_bio(zram: str) -> None:
         writes(f"/dev/{zram}", 41)
         reads(f"/dev/{zram}", 43)
 
-    [seen] = watch([zram], workload)
-    counts = seen.counts()
+    [watched] = watch([zram], workload)
+    counts = watched.counts()
     assert counts["write"] == (41, 41 * BLOCK)
     assert counts["read"] == (43, 43 * BLOCK)
-    assert {group: drift.drift for group, drift in seen.trust.drift.items()} == {"read": 0, "write": 0}
-    assert seen.trust.unexplained(0) == []
+    assert {group: drift.drift for group, drift in watched.trust.drift.items()} == {"read": 0, "write": 0}
+    assert watched.trust.unexplained(0) == []

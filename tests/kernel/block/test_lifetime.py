@@ -165,13 +165,13 @@ def _disks_of(pid: int) -> list[tuple[str, str | None]]:
 
 def _parents_of(name: str) -> list[int]:
     """Of the processes of this name. From /proc: a small system has no ps."""
-    found = []
+    parents = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             before, _, behind = stat.read_text().rpartition(") ")
             if before.partition(" (")[2] == name:
-                found.append(int(behind.split()[1]))
-    return found
+                parents.append(int(behind.split()[1]))
+    return parents
 
 
 def test_interrupt_ends_with_the_summary_and_success(disk: ScratchDisk) -> None:
@@ -252,7 +252,7 @@ def test_no_descriptor_leaks_wherever_it_fails(disk: ScratchDisk) -> None:
     leaves, _ = choose_leaves(Devices(), [disk.name])
     BlockTracer(leaves).close()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    held = os.listdir("/proc/self/fd")
+    before_any = os.listdir("/proc/self/fd")
     failures = 0
     for allowed in range(3, 300):
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, limits[1]))
@@ -263,6 +263,6 @@ def test_no_descriptor_leaks_wherever_it_fails(disk: ScratchDisk) -> None:
             failures += 1
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        assert os.listdir("/proc/self/fd") == held
+        assert os.listdir("/proc/self/fd") == before_any
     assert failures > 10
-    assert os.listdir("/proc/self/fd") == held
+    assert os.listdir("/proc/self/fd") == before_any

@@ -73,11 +73,11 @@ def short_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("short_of_memory")
 def test_shared_histograms_lose_nothing(disk: ScratchDisk) -> None:
-    [seen] = watch([disk.name], lambda: mixed(disk.node, 5003))
-    ops = seen.interval.ops
+    [watched] = watch([disk.name], lambda: mixed(disk.node, 5003))
+    ops = watched.interval.ops
     assert sum(ops[name].count for name in ("read", "write")) == 2 * 5003
     assert sum(ops[name].sizes.total for name in ("read", "write")) == 2 * 5003
-    assert_nothing_lost(seen)
+    assert_nothing_lost(watched)
 
 
 @pytest.mark.usefixtures("short_of_memory")
@@ -98,14 +98,16 @@ def test_tags_that_share_a_place_are_told_apart(
 ) -> None:
     """Four places for 128 requests in flight: most go to the hash, and some of each come and go at once."""
     monkeypatch.setattr(blk, "MOST_STAMPS", 4)
-    [seen] = watch([disk.name], lambda: mixed(disk.node, 10_007), raw_tp=raw_tp)
-    assert sum(seen.interval.ops[name].count for name in ("read", "write")) == 2 * 10_007
-    assert_nothing_lost(seen)
+    [watched] = watch([disk.name], lambda: mixed(disk.node, 10_007), raw_tp=raw_tp)
+    assert sum(watched.interval.ops[name].count for name in ("read", "write")) == 2 * 10_007
+    assert_nothing_lost(watched)
 
 
 def test_one_process_may_have_several_tracers(disk: ScratchDisk) -> None:
     with ScratchDisk(64 << 20) as other:
-        tracers = [BlockTracer(choose_leaves(Devices(), [each.name])[0]) for each in (disk, other, disk)]
+        tracers = [
+            BlockTracer(choose_leaves(Devices(), [node_of.name])[0]) for node_of in (disk, other, disk)
+        ]
         try:
             before = [tracer.read_settled()[0].sample.ops["read"].completed for tracer in tracers]
             reads(disk.node, 29)

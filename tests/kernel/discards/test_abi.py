@@ -22,8 +22,8 @@ OBJECT = Path(__file__).parents[3] / "build" / "bpf" / "discard.bpf.o"
 @pytest.fixture(scope="module")
 def types() -> dict[str, dict[str, Any]]:
     dump = subprocess.check_output(["bpftool", "--json", "btf", "dump", "file", str(OBJECT)])
-    found = json.loads(dump)["types"]
-    return {t["name"]: t for t in found if t["kind"] == "STRUCT"}
+    document = json.loads(dump)["types"]
+    return {t["name"]: t for t in document if t["kind"] == "STRUCT"}
 
 
 def members(one: dict[str, Any]) -> list[str]:
@@ -52,9 +52,9 @@ def test_keys_are_laid_out_alike(types: dict[str, dict[str, Any]]) -> None:
         raw[at] = value
     at = next(m["bits_offset"] // 8 for m in key["members"] if m["name"] == "dev")
     raw[at : at + 4] = struct.pack("=I", 8 << 20 | 1)
-    [found] = flow.decode_flows(bytes(raw))
-    assert (found.stage, found.op, found.who) == (flow.Stage.DONE, "discard", flow.Who.OTHER)
-    assert (found.status, found.dev) == (10, "8:1")
+    [decoded] = flow.decode_flows(bytes(raw))
+    assert (decoded.stage, decoded.op, decoded.who) == (flow.Stage.DONE, "discard", flow.Who.OTHER)
+    assert (decoded.status, decoded.dev) == (10, "8:1")
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,6 @@ def test_enums_are_numbered_alike(name: str, prefix: str, mirror: type[enum.IntE
     body = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
     names = re.search(rf"enum {name} {{(.*?)}}", body, re.S)
     assert names
-    found = [each.strip().removeprefix(prefix) for each in names[1].split(",") if each.strip()]
-    assert [each for each in found if each != "NR_STAGES"] == list(mirror.__members__)
-    assert [int(each) for each in mirror] == list(range(len(mirror)))
+    listed = [member.strip().removeprefix(prefix) for member in names[1].split(",") if member.strip()]
+    assert [member for member in listed if member != "NR_STAGES"] == list(mirror.__members__)
+    assert [int(member) for member in mirror] == list(range(len(mirror)))

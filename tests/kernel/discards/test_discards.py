@@ -31,8 +31,8 @@ def traced(
             load()
             tracer.wait_quiet(0.1, 5)
             trace = tracer.read()
-        seen = {total(trace.select(stage, disk=disk.name)).bytes for stage in _ALL_PASS}
-        if seen == {trace.stats[disk.name][1]}:
+        sums = {total(trace.select(stage, disk=disk.name)).bytes for stage in _ALL_PASS}
+        if sums == {trace.stats[disk.name][1]}:
             break
     return trace
 

@@ -28,11 +28,11 @@ def watched(disk: ScratchDisk, *command: str) -> dict[str, Any]:
         done = opwatch("--dev", disk.name, "--json", "-q", "--", *command)
         assert done.returncode == 0, done.stderr
         [summary] = lines(done.stdout)
-        found: dict[str, Any] = summary["discards"]
-        if not summary["trust"]["drift"].get("discard") and not found["unseen"]:
+        discarded: dict[str, Any] = summary["discards"]
+        if not summary["trust"]["drift"].get("discard") and not discarded["unseen"]:
             break
-    assert (found["unseen"], found["lost"]) == (0, 0)
-    return found
+    assert (discarded["unseen"], discarded["lost"]) == (0, 0)
+    return discarded
 
 
 def test_senders_and_splits(disk: ScratchDisk) -> None:
@@ -41,14 +41,14 @@ def test_senders_and_splits(disk: ScratchDisk) -> None:
     limit.write_text(str(1 << 17))
     program = f"from tests.kernel.support.load import discards; discards({disk.node!r}, 7)"
     try:
-        found = watched(disk, sys.executable, "-c", program)
+        discarded = watched(disk, sys.executable, "-c", program)
     finally:
         limit.write_text(str(before // 4096 * 4096))
-    assert (found["bios"], found["bytes"], found["whole_ratio"]) == (7, 7 * HALF, 1.0)
-    assert found["split_ratio"] == found["requests"] / 7
-    assert 1 < found["split_ratio"] <= 4
-    assert found["mean_ns"] > 0
-    [sender] = found["senders"]
+    assert (discarded["bios"], discarded["bytes"], discarded["whole_ratio"]) == (7, 7 * HALF, 1.0)
+    assert discarded["split_ratio"] == discarded["requests"] / 7
+    assert 1 < discarded["split_ratio"] <= 4
+    assert discarded["mean_ns"] > 0
+    [sender] = discarded["senders"]
     assert sender["comm"].startswith("python")
     assert (sender["count"], sender["bytes"], sender["where"]) == (7, 7 * HALF, None)
     assert (sender["min_bytes"], sender["max_bytes"], sender["below_granule"]) == (HALF, HALF, 0)
@@ -57,8 +57,8 @@ def test_senders_and_splits(disk: ScratchDisk) -> None:
 
 def test_a_filesystem_is_named(disk: ScratchDisk) -> None:
     with mounted(disk.node, "ext4") as point:
-        found = watched(disk, "fstrim", str(point))
-        [sender] = found["senders"]
+        discarded = watched(disk, "fstrim", str(point))
+        [sender] = discarded["senders"]
         assert (sender["comm"], sender["where"]) == ("fstrim", f"ext4 {point}")
 
 
@@ -76,9 +76,9 @@ def test_what_is_issued_behind_a_discard(disk: ScratchDisk) -> None:
         "for i in range(20): reads(node, 101)\n"
         "os.waitpid(pid, 0)\n"
     )
-    found = watched(disk, sys.executable, "-c", program)
-    assert found["bios"] == 2000
-    stalled = {each["op"]: each for each in found["stalled"]}
+    discarded = watched(disk, sys.executable, "-c", program)
+    assert discarded["bios"] == 2000
+    stalled = {waiting["op"]: waiting for waiting in discarded["stalled"]}
     assert 0 < stalled["read"]["count"] <= 2020
     assert 0 < stalled["read"]["mean_ns"] <= stalled["read"]["max_ns"]
 
@@ -88,9 +88,9 @@ def test_nothing_waits_where_nothing_is_discarded(disk: ScratchDisk) -> None:
         "from tests.kernel.support.load import reads, writes; "
         f"reads({disk.node!r}, 53); writes({disk.node!r}, 59)"
     )
-    found = watched(disk, sys.executable, "-c", program)
-    assert (found["bios"], found["senders"], found["stalled"]) == (0, [], [])
-    assert (found["split_ratio"], found["whole_ratio"], found["mean_ns"]) == (None, None, None)
+    discarded = watched(disk, sys.executable, "-c", program)
+    assert (discarded["bios"], discarded["senders"], discarded["stalled"]) == (0, [], [])
+    assert (discarded["split_ratio"], discarded["whole_ratio"], discarded["mean_ns"]) == (None, None, None)
 
 
 def test_lines_fit_80_columns(disk: ScratchDisk) -> None:
@@ -120,19 +120,19 @@ def test_reads_run_no_program_for_what_is_only_for_discards(disk: ScratchDisk) -
     assert {name for name, count in runs.items() if count >= 490} <= {"discard_bio"}
 
 
-def told(*options: str) -> dict[str, Any] | None:
+def summary_of(*options: str) -> dict[str, Any] | None:
     """What the summary of a moment says of discards."""
     done = opwatch(*options, "--json", "0.05", "1")
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] | None = lines(done.stdout)[-1]["discards"]
-    return found
+    document: dict[str, Any] | None = lines(done.stdout)[-1]["discards"]
+    return document
 
 
 def test_it_is_for_disks_that_are_named_and_take_discards(disk: ScratchDisk) -> None:
-    assert told("--dev", disk.name) is not None
-    assert told("--dev", disk.name, "--no-discards") is None
-    assert told() is None
-    assert told("--discards") is not None
+    assert summary_of("--dev", disk.name) is not None
+    assert summary_of("--dev", disk.name, "--no-discards") is None
+    assert summary_of() is None
+    assert summary_of("--discards") is not None
 
 
 def test_a_partition_has_its_own(disk: ScratchDisk) -> None:
@@ -149,8 +149,11 @@ def test_a_partition_has_its_own(disk: ScratchDisk) -> None:
     for _ in range(ATTEMPTS):
         done = opwatch(*names, "--json", "-q", "--", sys.executable, "-c", program)
         assert done.returncode == 0, done.stderr
-        found = [summary["discards"] for summary in lines(done.stdout)]
-        if [each["ended"] for each in found] == [3, 6]:
+        summaries = [summary["discards"] for summary in lines(done.stdout)]
+        if [summary["ended"] for summary in summaries] == [3, 6]:
             break
-    assert [(each["bios"], each["ended"], each["unseen"]) for each in found] == [(3, 3, None), (6, 6, None)]
-    assert [[sender["count"] for sender in each["senders"]] for each in found] == [[3], [6]]
+    assert [(summary["bios"], summary["ended"], summary["unseen"]) for summary in summaries] == [
+        (3, 3, None),
+        (6, 6, None),
+    ]
+    assert [[sender["count"] for sender in summary["senders"]] for summary in summaries] == [[3], [6]]

@@ -24,7 +24,7 @@ def smart(one: Drive) -> smart_log.SmartLog:
     return smart_log.decode_smart_log(one.pages.get_log(smart_log.LID, smart_log.LENGTH))
 
 
-def told(value: int | None) -> int:
+def known(value: int | None) -> int:
     assert value is not None
     return value
 
@@ -32,7 +32,7 @@ def told(value: int | None) -> int:
 def nand(one: Drive) -> int:
     page = ocp.decode_c0(one.pages.get_log(ocp.LID, ocp.LENGTH))
     assert isinstance(page, ocp.CloudLog)
-    return told(page.media_written)
+    return known(page.media_written)
 
 
 def test_ignored_trims_free_nothing() -> None:
@@ -113,10 +113,10 @@ def test_counters_roll_back_over_a_power_loss() -> None:
         assert before.data_units_written == -(-11 * MIB // 512_000)
         one.fault("power-loss")
         after = smart(one)
-        assert told(after.write_commands) < told(before.write_commands)
+        assert known(after.write_commands) < known(before.write_commands)
         assert after.data_units_written == -(-4 * MIB // 512_000)
         assert nand(one) == nand_before - 7 * MIB
-        assert after.unsafe_shutdowns == told(before.unsafe_shutdowns) + 1
+        assert after.unsafe_shutdowns == known(before.unsafe_shutdowns) + 1
         assert one.truth()["host_write_bytes"] == 11 * MIB
 
 
@@ -141,8 +141,8 @@ def test_a_die_fails() -> None:
         assert after["failed_dies"] == 1
         assert after["physical_bytes"] < before["physical_bytes"]
         assert after["nand_write_rebuild_bytes"] > 0
-        assert told(smart(one).critical_warning) & 4
-        assert told(smart(one).available_spare) < 100
+        assert known(smart(one).critical_warning) & 4
+        assert known(smart(one).available_spare) < 100
         reads(one.device, 32, MIB, step=MIB)
 
 
@@ -154,7 +154,7 @@ def test_a_range_has_media_errors() -> None:
         with pytest.raises(OSError, match="Input/output error"):
             reads(one.device, 1, start=MIB)
         reads(one.device, 1, start=MIB + BLOCK)
-        assert told(smart(one).media_errors) >= 1
+        assert known(smart(one).media_errors) >= 1
         one.fault("clear")
         reads(one.device, 1, start=MIB)
 
@@ -166,7 +166,7 @@ def test_read_only_at_once() -> None:
         with pytest.raises(OSError):
             writes(one.device, 1)
         reads(one.device, 3)
-        assert told(smart(one).critical_warning) & 8
+        assert known(smart(one).critical_warning) & 8
 
 
 def test_read_only_at_the_end_of_its_life() -> None:
@@ -176,7 +176,7 @@ def test_read_only_at_the_end_of_its_life() -> None:
         truth = one.truth()
         assert truth["read_only"] == 1
         assert truth["bad_superblocks"] > 0
-        assert (told(smart(one).critical_warning) & 9, smart(one).available_spare) == (9, 0)
+        assert (known(smart(one).critical_warning) & 9, smart(one).available_spare) == (9, 0)
         reads(one.device, 16, MIB, step=MIB)
 
 

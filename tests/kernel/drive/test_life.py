@@ -163,7 +163,7 @@ def test_what_an_interrupted_create_leaves(stage: str) -> None:
             run("losetup", "--find", "--direct-io=on", str(place.disk))
         os.kill(pid, 9)
         os.waitpid(pid, 0)
-    assert name in [found.name for found in places()]
+    assert name in [place.name for place in places()]
     with drive(name=name) as one:
         writes(one.device, 3)
     assert not place.exists()

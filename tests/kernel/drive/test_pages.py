@@ -89,7 +89,7 @@ def test_found_from_a_partition_and_from_nothing_else() -> None:
         run("sh", "-c", f"echo 2048,40960 | sfdisk -q {one.device}")
         run("partx", "--update", one.device)
         part = Devices().resolve(f"{one.device}p1")
-        found = find_simulated(part)
-        assert found
-        assert found.folder == one.pages.folder
+        simulated = find_simulated(part)
+        assert simulated
+        assert simulated.folder == one.pages.folder
         assert find_simulated(Devices().resolve(other.node)) is None

@@ -90,11 +90,11 @@ def test_an_upgraded_server_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         # Replaced while it runs, as by an upgrade.
         program.unlink()
         monkeypatch.setattr(server, "PROGRAM", original)
-        held = os.open(one.device, os.O_RDONLY)
+        holder = os.open(one.device, os.O_RDONLY)
         try:
             life.destroy(one.name)
         finally:
-            os.close(held)
+            os.close(holder)
         assert not one.place.exists()
         with server_of(one.place) as process:
             assert process is None
@@ -108,9 +108,9 @@ def test_another_process_of_its_number_is_left_alone() -> None:
             one.place.write_record(
                 type(record)(one.name, record.device, other.pid, None, False, record.diskseq)
             )
-            held = os.open(one.device, os.O_RDONLY)
+            holder = os.open(one.device, os.O_RDONLY)
             life.destroy(one.name)
-            os.close(held)
+            os.close(holder)
             assert other.poll() is None
             assert not one.place.exists()
         finally:

@@ -20,12 +20,12 @@ def types() -> dict[str, dict[str, Any]]:
 
 
 def test_records_and_losses_have_the_fields_of_the_header() -> None:
-    found = types()
-    change = found["ow_change"]
+    structs = types()
+    change = structs["ow_change"]
     assert change["size"] == RECORD.size
     assert [member["name"] for member in change["members"]] == list(DiskChange._fields)
     assert [member["bits_offset"] // 8 for member in change["members"]] == [0, 8, 16, 24, 28, 29, 30]
-    assert [member["name"] for member in found["ow_history_loss"]["members"]] == list(HistoryLoss._fields)
+    assert [member["name"] for member in structs["ow_history_loss"]["members"]] == list(HistoryLoss._fields)
 
 
 def test_kinds_are_numbered_alike() -> None:
@@ -33,6 +33,6 @@ def test_kinds_are_numbered_alike() -> None:
     text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
     body = re.search(r"enum ow_change_kind {(.*?)}", text, re.S)
     assert body
-    names = [each.strip().removeprefix("OW_CHANGE_") for each in body[1].split(",") if each.strip()]
+    names = [member.strip().removeprefix("OW_CHANGE_") for member in body[1].split(",") if member.strip()]
     assert names == list(ChangeKind.__members__)
     assert [int(kind) for kind in ChangeKind] == list(range(len(ChangeKind)))

@@ -25,7 +25,7 @@ from opwatch.trim.history.changes import ChangeKind, DiskChange, decode
 from opwatch.trim.history.sectormap import SectorState
 from opwatch.trim.space.extents import Extents
 from tests.kernel.support.drives import MIB, Drive, drive, run
-from tests.kernel.support.filesystems import KINDS, free_of, held, make, mounted, use
+from tests.kernel.support.filesystems import KINDS, free_of, held_bytes, make, mounted, use
 from tests.kernel.support.load import BLKDISCARD, BLKZEROOUT, discards, flushes, opened, reads, writes
 from tests.kernel.support.recordings import command, recorded, recorder
 from tests.kernel.support.watching import ATTEMPTS
@@ -44,7 +44,7 @@ def map_of(one: Drive) -> Extents:
 # --- the programs ---
 
 
-def seen(disk: ScratchDisk, load: Callable[[], None]) -> list[DiskChange]:
+def changes_during(disk: ScratchDisk, load: Callable[[], None]) -> list[DiskChange]:
     tracer = ChangeTracer(Devices().resolve(disk.node))
     try:
         load()
@@ -65,17 +65,17 @@ def test_every_kind_is_told_a_prime_number_of_times(disk: ScratchDisk) -> None:
 
     with ScratchDisk(64 * MIB) as other:
         for _ in range(ATTEMPTS):
-            found = seen(disk, load)
-            if len(found) >= 29 + 7 + 13 + 1:
+            stream = changes_during(disk, load)
+            if len(stream) >= 29 + 7 + 13 + 1:
                 break
     places: dict[int, list[tuple[int, int]]] = {}
-    for each in found:
-        if each.status == 0:
-            places.setdefault(each.kind, []).append((each.sector, each.sectors))
-        assert 0 < each.begin_ns < each.end_ns
+    for change in stream:
+        if change.status == 0:
+            places.setdefault(change.kind, []).append((change.sector, change.sectors))
+        assert 0 < change.begin_ns < change.end_ns
     expected = [(at * 16, 16) for at in range(29)] + [(at * 8, 8) for at in range(7)]
     # What cannot be zeroed in place is written.
-    [zeroed] = [each for each in found if each.kind == ChangeKind.ZEROES]
+    [zeroed] = [change for change in stream if change.kind == ChangeKind.ZEROES]
     assert places[ChangeKind.WRITE][:36] == expected
     assert places[ChangeKind.DISCARD] == [(at * 2048, 1024) for at in range(13)]
     assert (zeroed.sector, zeroed.sectors, zeroed.status) == (0, 1024, 1)
@@ -187,18 +187,18 @@ def test_a_file_systems_stale_space_is_exact(kind: str, tmp_path: Path) -> None:
         try:
             recording = recorded(one.device, path, load)
             assert not recording.history.forgotten
-            found = command("stale", str(point), "--history", str(path))
-            truth = held(one, free_of(point))
+            measured = command("stale", str(point), "--history", str(path))
+            truth = held_bytes(one, free_of(point))
             assert truth > 10 * MIB
-            stale = found["stale_bytes"]
+            stale = measured["stale_bytes"]
             assert stale["low"] <= truth <= stale["high"]
             # What is not known was zeroed, and lies where the file system was made.
-            assert stale["high"] - stale["low"] == found["unknown_bytes"] <= MIB
-            assert found["exact"] is (found["unknown_bytes"] == 0)
-            assert found["exact"] is (stale["value"] is not None)
-            [part] = found["drives"]
+            assert stale["high"] - stale["low"] == measured["unknown_bytes"] <= MIB
+            assert measured["exact"] is (measured["unknown_bytes"] == 0)
+            assert measured["exact"] is (stale["value"] is not None)
+            [part] = measured["drives"]
             assert (part["doubts"], part["history"]) == ([], str(path))
-            assert found["physical_bytes"] == one.truth()["physical_bytes"]
+            assert measured["physical_bytes"] == one.truth()["physical_bytes"]
         finally:
             run("umount", str(point))
 
@@ -217,16 +217,16 @@ def test_a_recording_that_goes_on_is_read(tmp_path: Path) -> None:
                 with mounted(one.device, point):
                     use(point, 3)
                     (point / "last").write_bytes(bytes(MIB))
-                    found = command("stale", str(point), "--history", str(path))
-                    truth = held(one, free_of(point))
+                    measured = command("stale", str(point), "--history", str(path))
+                    truth = held_bytes(one, free_of(point))
                     assert process.poll() is None
-            [part] = found["drives"]
+            [part] = measured["drives"]
             if not part["forgotten"]:
                 break
             path.unlink()
-        assert part["doubts"] == found["notes"] == []
-        assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
-        assert found["unknown_bytes"] <= MIB
+        assert part["doubts"] == measured["notes"] == []
+        assert measured["stale_bytes"]["low"] <= truth <= measured["stale_bytes"]["high"]
+        assert measured["unknown_bytes"] <= MIB
 
 
 def test_each_disk_of_a_file_system_needs_its_own(tmp_path: Path) -> None:
@@ -235,11 +235,11 @@ def test_each_disk_of_a_file_system_needs_its_own(tmp_path: Path) -> None:
     point.mkdir()
     with drive(SIZE, "7%") as one, drive(SIZE, "7%") as two:
         devices = Devices()
-        found = [devices.resolve(each.device) for each in (one, two)]
-        recordings = [Recording(devices, *pair) for pair in zip(found, files, strict=True)]
+        resolved = [devices.resolve(one_drive.device) for one_drive in (one, two)]
+        recordings = [Recording(devices, *pair) for pair in zip(resolved, files, strict=True)]
         try:
-            for each in (one, two):
-                discards(each.device, 1, length=SIZE)
+            for one_drive in (one, two):
+                discards(one_drive.device, 1, length=SIZE)
             make("btrfs", one.device, two.device)
             with mounted(one.device, point):
                 use(point, 4)
@@ -249,7 +249,10 @@ def test_each_disk_of_a_file_system_needs_its_own(tmp_path: Path) -> None:
                 both = command("stale", str(point), "--history", str(files[0]), "--history", str(files[1]))
                 alone = command("stale", str(point), "--history", str(files[0]))
                 free = read_free_space(mounted_at(str(point))).extents
-                truth = [held(each, free[at.dev]) for each, at in zip((one, two), found, strict=True)]
+                truth = [
+                    held_bytes(one_drive, free[at.dev])
+                    for one_drive, at in zip((one, two), resolved, strict=True)
+                ]
         finally:
             for recording in recordings:
                 recording.close()
@@ -259,5 +262,5 @@ def test_each_disk_of_a_file_system_needs_its_own(tmp_path: Path) -> None:
         if not any(recording.history.forgotten for recording in recordings):
             assert both["unknown_bytes"] <= MIB
         [other] = [part for part in alone["drives"] if part["history"] is None]
-        assert (other["stale_bytes"], other["unknown_bytes"]) == (None, free[found[1].dev].total)
+        assert (other["stale_bytes"], other["unknown_bytes"]) == (None, free[resolved[1].dev].total)
         assert alone["stale_bytes"]["low"] <= truth[0]

@@ -62,10 +62,10 @@ def test_what_a_gap_leaves(what: str, disk: ScratchDisk, tmp_path: Path) -> None
     load, kept = GAPS[what]
     load(disk.node)
     expected = {state: size if state in kept else 0 for state, size in before.items()}
-    told = command("stale", "--dev", disk.node, "--history", str(path))
-    assert told["stale_bytes"]["low"] == expected[SectorState.WRITTEN]
-    assert told["unknown_bytes"] == told["free_bytes"] - sum(expected.values())
-    assert told["notes"] and bool(told["drives"][0]["doubts"]) is (len(kept) < 2)
+    measured = command("stale", "--dev", disk.node, "--history", str(path))
+    assert measured["stale_bytes"]["low"] == expected[SectorState.WRITTEN]
+    assert measured["unknown_bytes"] == measured["free_bytes"] - sum(expected.values())
+    assert measured["notes"] and bool(measured["drives"][0]["doubts"]) is (len(kept) < 2)
     done = command("record", "--dev", disk.node, "-o", str(path), "--for", "0.3")
     assert (done["written_bytes"], done["trimmed_bytes"]) == tuple(expected.values())
     assert ("still" in done["kept"]) is (len(kept) == 2)
@@ -109,12 +109,12 @@ def test_another_life_of_the_disk(tmp_path: Path) -> None:
         disk.detach()
         run("losetup", node, str(disk.backing))
         try:
-            told = command("stale", "--dev", node, "--history", str(path))
+            measured = command("stale", "--dev", node, "--history", str(path))
             done = command("record", "--dev", node, "-o", str(path), "--for", "0.2")
         finally:
             run("losetup", "--detach", node)
-        assert told["stale_bytes"] == {"value": None, "low": 0, "high": 64 * MIB}
-        assert told["drives"][0]["doubts"] == ["nothing is known: the disk was away"]
+        assert measured["stale_bytes"] == {"value": None, "low": 0, "high": 64 * MIB}
+        assert measured["drives"][0]["doubts"] == ["nothing is known: the disk was away"]
         assert done["unknown_bytes"] == 64 * MIB
         assert "the disk was away" in done["kept"]
 
@@ -172,7 +172,7 @@ def test_places_where_no_history_can_be(disk: ScratchDisk, tmp_path: Path) -> No
     with _full(tmp_path / "full") as folder:
         status, words = refused("record", "--dev", disk.node, "-o", str(folder / "x"))
         assert (status, "No space left" in words) == (1, True), words
-        assert [each.name for each in folder.iterdir()] == ["filler"]
+        assert [file.name for file in folder.iterdir()] == ["filler"]
 
 
 def test_without_the_kernels_counts_nothing_is_recorded(disk: ScratchDisk, tmp_path: Path) -> None:
@@ -236,8 +236,8 @@ def test_a_file_that_others_change_is_written_anew(
     harm: Callable[[Path], None], disk: ScratchDisk, tmp_path: Path
 ) -> None:
     path = tmp_path / "x"
-    told: list[str] = []
-    recording = Recording(Devices(), Devices().resolve(disk.node), path, told.append)
+    lines: list[str] = []
+    recording = Recording(Devices(), Devices().resolve(disk.node), path, lines.append)
     try:
         for step in range(3):
             if step:
@@ -255,8 +255,8 @@ def test_a_file_that_others_change_is_written_anew(
         harm(path)
     finally:
         recording.close()
-    assert len(told) == 1
-    assert "written anew" in told[0]
+    assert len(lines) == 1
+    assert "written anew" in lines[0]
     assert _known(path)[SectorState.WRITTEN] == recording.history.map.extents(SectorState.WRITTEN).total
 
 

@@ -32,60 +32,60 @@ def audited(*faults: str) -> tuple[Audit, dict[str, int], dict[str, int]]:
             (point / "file").unlink()
             os.sync()
             before = one.truth()
-            found = trims.audit(point)
+            result = trims.audit(point)
             after = one.truth()
-        if not lost_by_the_host(found):
+        if not lost_by_the_host(result):
             break
-    return found, before, after
+    return result, before, after
 
 
-def counter(found: Audit) -> Told:
-    [told] = [each for each in found.counters if each.account.source == SOURCE]
-    return told
+def counter(result: Audit) -> Told:
+    [account] = [candidate for candidate in result.counters if candidate.account.source == SOURCE]
+    return account
 
 
 def test_a_counter_that_rises_by_what_completed_is_proof() -> None:
     require_drive()
-    found, before, after = audited()
-    assert found.verdict is Verdict.PROVEN
-    told = counter(found)
-    assert told.bearing is Bearing.PROVES
-    assert told.account.moved == after["trim_bytes"] - before["trim_bytes"] == found.reached_bytes
-    assert found.evidence.read_back is None
-    assert codes(found) == {}
+    result, before, after = audited()
+    assert result.verdict is Verdict.PROVEN
+    account = counter(result)
+    assert account.bearing is Bearing.PROVES
+    assert account.account.moved == after["trim_bytes"] - before["trim_bytes"] == result.reached_bytes
+    assert result.evidence.read_back is None
+    assert codes(result) == {}
 
 
 def test_a_drive_that_ignores_trims_counts_none() -> None:
     """The same perfect trace, no proof, and its own count of what it holds contradicts."""
     require_drive()
-    found, before, after = audited("trim=ignore")
-    assert found.verdict is Verdict.UNKNOWN
-    assert codes(found) == {"advisory": None}
-    assert "B as in use, and at most" in found.reasons[0].observed
-    told = counter(found)
-    assert (told.bearing, told.account.moved) == (Bearing.SILENT, 0)
-    assert "did not move" in told.words
-    assert found.reached_bytes == after["trim_bytes"] - before["trim_bytes"] > 60 * MIB
+    result, before, after = audited("trim=ignore")
+    assert result.verdict is Verdict.UNKNOWN
+    assert codes(result) == {"advisory": None}
+    assert "B as in use, and at most" in result.reasons[0].observed
+    account = counter(result)
+    assert (account.bearing, account.account.moved) == (Bearing.SILENT, 0)
+    assert "did not move" in account.words
+    assert result.reached_bytes == after["trim_bytes"] - before["trim_bytes"] > 60 * MIB
 
 
 def test_a_drive_that_frees_later_is_given_its_time() -> None:
     require_drive()
-    found, before, after = audited("trim=lazy")
-    assert found.verdict is Verdict.PROVEN
+    result, before, after = audited("trim=lazy")
+    assert result.verdict is Verdict.PROVEN
     assert before["valid_bytes"] - after["valid_bytes"] > 60 * MIB
 
 
 def test_a_page_that_is_refreshed_later_tells_nothing() -> None:
     require_drive()
-    found, _, _ = audited("refresh=600")
-    assert counter(found).bearing is Bearing.SILENT
+    result, _, _ = audited("refresh=600")
+    assert counter(result).bearing is Bearing.SILENT
 
 
 def test_a_page_that_cannot_be_read_is_left_out() -> None:
     require_drive()
-    found, _, _ = audited("log-fail=ca")
-    assert [each for each in found.counters if each.account.source == SOURCE] == []
-    assert found.verdict is Verdict.ACCEPTED
+    result, _, _ = audited("log-fail=ca")
+    assert [account for account in result.counters if account.account.source == SOURCE] == []
+    assert result.verdict is Verdict.ACCEPTED
 
 
 @pytest.fixture
@@ -104,9 +104,9 @@ def _speaking(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("_speaking")
 def test_messages_of_the_devices_concerned() -> None:
     """Failed discards: the kernel names the device, the sector and the operation."""
-    for _, found in trims.audited(lambda: sealed("xfs")):
-        name = next(row.device for row in found.rows if row.layer == "loop")
-        said = found.evidence.log
+    for _, result in trims.audited(lambda: sealed("xfs")):
+        name = next(row.device for row in result.rows if row.layer == "loop")
+        said = result.evidence.log
         assert said.unknown is None
         assert any("DISCARD" in line and f"dev {name}," in line for line in said.lines), said
         assert not any("loop4077" in line for line in said.lines)

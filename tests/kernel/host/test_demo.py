@@ -101,4 +101,4 @@ def test_of_a_demo_that_is_killed_nothing_is_left(seed: int) -> None:
     assert not left, (moment_s, left)
     numbers = [tuple(map(int, Path(f"/sys/block/{loop}/dev").read_text().split(":"))) for loop in loops]
     mounts = survey([(major, minor) for major, minor in numbers]).mounts
-    assert not [each for each in mounts if str(demo_drive.CLAIMS) == each.mount.point]
+    assert not [mount for mount in mounts if str(demo_drive.CLAIMS) == mount.mount.point]

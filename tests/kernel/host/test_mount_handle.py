@@ -192,8 +192,8 @@ def test_reads_are_of_one_disk_or_refused() -> None:
         for file in files:
             os.truncate(file, MIB)
         with loop.attach(files[0], loop.Binding(read_only=True, partscan=False)) as device:
-            found = Devices().resolve(device.node)
-            life = life_of(found)
+            resolved = Devices().resolve(device.node)
+            life = life_of(resolved)
             if life is None:
                 pytest.skip("this kernel numbers no disks (diskseq, Linux 5.15)")
             with pytest.raises(RefusedError, match="another disk by now"):

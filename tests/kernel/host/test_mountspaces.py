@@ -41,9 +41,9 @@ def test_a_mount_in_another_namespace_is_found(kind: str, tmp_path: Path) -> Non
         device = devices.resolve(disk.node)
         with mounted_elsewhere(disk.node, tmp_path) as process:
             assert not os.path.ismount(tmp_path)
-            [found] = survey_of(device, devices).mounts
-            assert found.space.pid == process
-            assert str(found).endswith(f"{tmp_path} in the mount namespace of process {process}")
+            [mounted] = survey_of(device, devices).mounts
+            assert mounted.space.pid == process
+            assert str(mounted).endswith(f"{tmp_path} in the mount namespace of process {process}")
             assert is_claimed(disk.path)
         assert survey_of(device, devices).mounts == ()
         assert not is_claimed(disk.path)
@@ -66,6 +66,6 @@ def test_a_mounted_partition_is_a_claim_to_its_disk(tmp_path: Path) -> None:
         make("ext4", part)
         devices = Devices()
         with mounted_elsewhere(part, tmp_path):
-            [found] = survey_of(devices.resolve(disk.node), devices).mounts
-            assert found.mount.source == part
+            [mounted] = survey_of(devices.resolve(disk.node), devices).mounts
+            assert mounted.mount.source == part
             assert is_claimed(disk.path)

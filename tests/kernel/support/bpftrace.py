@@ -50,8 +50,8 @@ def run(script: Path, *arguments: str, load: str, timeout_s: float = 600) -> lis
 
 def maps(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The maps by name: what each held at the end."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for line in lines:
         if line["type"] in ("map", "hist", "stats"):
-            found |= line["data"]
-    return found
+            by_name |= line["data"]
+    return by_name

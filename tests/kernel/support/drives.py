@@ -95,9 +95,9 @@ def run(*argv: str) -> str:
 
 def loops_of(name: str) -> list[str]:
     """Loop devices whose backing file lies in the folder of this drive."""
-    found = []
+    loops = []
     for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
         with contextlib.suppress(OSError):
             if f"/{name}/" in backing.read_text():
-                found.append(backing.parents[1].name)
-    return found
+                loops.append(backing.parents[1].name)
+    return loops

@@ -81,14 +81,14 @@ def free_of(point: Path) -> Extents:
     return extents
 
 
-def held(drive: Drive, extents: Extents) -> int:
+def held_bytes(drive: Drive, extents: Extents) -> int:
     """How many of these bytes the simulated drive holds as data, by its own map."""
     bits = int.from_bytes((drive.place.mount / "valid-map").read_bytes(), "little")
-    found = 0
+    units = 0
     for start, end in extents:
         first, last = start // 4096, end // 4096
-        found += ((bits >> first) & ((1 << (last - first)) - 1)).bit_count()
-    return found * 4096
+        units += ((bits >> first) & ((1 << (last - first)) - 1)).bit_count()
+    return units * 4096
 
 
 def data_of(path: Path) -> Extents:

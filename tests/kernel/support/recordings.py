@@ -34,8 +34,8 @@ def recorded(disk: str, path: Path, load: Callable[[], None]) -> Recording:
 def command(*words: str, status: int = 0) -> dict[str, Any]:
     done = opwatch("trim", *words, "--json")
     assert done.returncode == status, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ def almost(count: int, exact: int, missed: int) -> bool:
     return exact - missed <= count <= exact
 
 
-def seen(script: str, node: str) -> tuple[dict[str, Any], list[str]]:
+def output_of(script: str, node: str) -> tuple[dict[str, Any], list[str]]:
     """The maps and the printed lines of a script that watches one disk under `load.mixture`. The disk takes
     256 KiB in one discard: each of 512 KiB is split in two."""
     number = os.stat(node).st_rdev
@@ -30,11 +30,11 @@ def seen(script: str, node: str) -> tuple[dict[str, Any], list[str]]:
 
 def totals(histograms: dict[str, Any]) -> dict[str, int]:
     """How many values each histogram of a map holds, by the letters of the operation, added up."""
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for key, buckets in histograms.items():
         op = operation(key.split(",")[2])
-        found[op] = found.get(op, 0) + sum(bucket["count"] for bucket in buckets)
-    return found
+        sums[op] = sums.get(op, 0) + sum(bucket["count"] for bucket in buckets)
+    return sums
 
 
 def operation(rwbs: str) -> str:
@@ -43,48 +43,48 @@ def operation(rwbs: str) -> str:
 
 
 def check_latency(node: str, missed: int = MISSED) -> None:
-    found, _ = seen("oplatency.bt", node)
-    counts = totals(found["@usecs"])
+    printed, _ = output_of("oplatency.bt", node)
+    counts = totals(printed["@usecs"])
     for op, exact in (("R", 23), ("W", 36), ("D", 14)):
         assert almost(counts[op], exact, missed), counts
     assert counts["flush"] >= 11 - missed
-    assert "@errors" not in found
+    assert "@errors" not in printed
 
 
 def check_size(node: str, missed: int = MISSED) -> None:
-    found, _ = seen("opsize.bt", node)
-    assert totals(found["@bytes"]) == {"R": 23, "W": 36, "D": 14}
+    printed, _ = output_of("opsize.bt", node)
+    assert totals(printed["@bytes"]) == {"R": 23, "W": 36, "D": 14}
     sums: dict[str, int] = {}
-    for key, stats in found["@sum"].items():
+    for key, stats in printed["@sum"].items():
         op = operation(key.split(",")[2])
         sums[op] = sums.get(op, 0) + stats["total"]
     assert sums == {"R": 23 * 4096, "W": 29 * 8192 + 7 * 4096, "D": 7 << 19}
 
 
 def check_discards(node: str, missed: int = MISSED) -> None:
-    found, lines = seen("discards.bt", node)
+    printed, lines = output_of("discards.bt", node)
     events = [line.split()[1] for line in lines if line[:8].strip().replace(".", "").isdigit()]
     counts = [events.count(e) for e in ("queued", "split", "issued", "complete")]
     assert counts[:3] == [7, 7, 14], "\n".join(lines)
     assert almost(counts[3], 14, missed), "\n".join(lines)
-    assert found["@queued_bytes"] == found["@issued_bytes"] == 7 << 19
-    assert almost(found["@completed_bytes"], 7 << 19, missed << 18)
-    assert "@failed_bytes" not in found
+    assert printed["@queued_bytes"] == printed["@issued_bytes"] == 7 << 19
+    assert almost(printed["@completed_bytes"], 7 << 19, missed << 18)
+    assert "@failed_bytes" not in printed
 
 
 def check_discarders(node: str, missed: int = MISSED) -> None:
-    found, _ = seen("discarders.bt", node)
-    assert sum(found["@bytes"].values()) == 7 << 19
-    assert sum(found["@discards"].values()) == 7
-    assert all("blkdev" in key for key in found["@discards"])
+    printed, _ = output_of("discarders.bt", node)
+    assert sum(printed["@bytes"].values()) == 7 << 19
+    assert sum(printed["@discards"].values()) == 7
+    assert all("blkdev" in key for key in printed["@discards"])
 
 
 def check_flush_cost(node: str, missed: int = MISSED) -> None:
-    found, _ = seen("flushcost.bt", node)
-    [flush] = found["@flush"].values()
+    printed, _ = output_of("flushcost.bt", node)
+    [flush] = printed["@flush"].values()
     assert flush["count"] >= 11 - missed
     assert flush["total"] >= flush["average"] > 0
-    written = sum(stats["count"] for name in ("@write", "@fua") for stats in found.get(name, {}).values())
+    written = sum(stats["count"] for name in ("@write", "@fua") for stats in printed.get(name, {}).values())
     assert almost(written, 36, missed)
 
 

@@ -128,7 +128,7 @@ def _seal(descriptor: int) -> None:
 
 
 def mount_at(point: Path) -> Mount:
-    [mount] = [each for each in read_usage().mounts if each.point == str(point)]
+    [mount] = [candidate for candidate in read_usage().mounts if candidate.point == str(point)]
     return mount
 
 
@@ -136,8 +136,8 @@ def audit(point: Path, minlen: int = 0) -> Audit:
     return audit_mount(mount_at(point), Asked(minlen=minlen))
 
 
-def lost_by_the_host(found: Audit) -> bool:
-    return any(each.code == "trace-lost" for row in found.rows for each in row.reasons)
+def lost_by_the_host(result: Audit) -> bool:
+    return any(reason.code == "trace-lost" for row in result.rows for reason in row.reasons)
 
 
 def audited(
@@ -146,33 +146,33 @@ def audited(
     """(mount point, audit) of a new filesystem each time, until the host has lost nothing."""
     for attempt in range(ATTEMPTS):
         with disk() as point:
-            found = audit(point)
-            if attempt == ATTEMPTS - 1 or not lost_by_the_host(found):
-                yield point, found
+            result = audit(point)
+            if attempt == ATTEMPTS - 1 or not lost_by_the_host(result):
+                yield point, result
                 return
 
 
-def row(found: Audit, layer: str) -> Row:
-    [one] = [each for each in found.rows if each.layer == layer]
+def row(result: Audit, layer: str) -> Row:
+    [one] = [line for line in result.rows if line.layer == layer]
     return one
 
 
-def codes(found: Audit) -> dict[str, int | None]:
+def codes(result: Audit) -> dict[str, int | None]:
     """The reasons with what each took, of one code all together."""
     taken: dict[str, int | None] = {}
-    for each in [*(each for row in found.rows for each in row.reasons), *found.reasons]:
-        before = taken.get(each.code)
-        taken[each.code] = each.lost_bytes if before is None else before + (each.lost_bytes or 0)
+    for reason in [*(reason_of_row for row in result.rows for reason_of_row in row.reasons), *result.reasons]:
+        before = taken.get(reason.code)
+        taken[reason.code] = reason.lost_bytes if before is None else before + (reason.lost_bytes or 0)
     return taken
 
 
-def assert_clean(found: Audit, verdict: Verdict = Verdict.ACCEPTED) -> None:
+def assert_clean(result: Audit, verdict: Verdict = Verdict.ACCEPTED) -> None:
     """All that the filesystem gave away reached the device, and every line agrees."""
-    assert found.verdict is verdict, found.rows
-    assert found.unexplained_bytes == 0
-    for each in found.rows:
-        if each.unknown:  # btrfs where functions cannot be attached to
-            assert each.bytes_out is None
+    assert result.verdict is verdict, result.rows
+    assert result.unexplained_bytes == 0
+    for line in result.rows:
+        if line.unknown:  # btrfs where functions cannot be attached to
+            assert line.bytes_out is None
             continue
-        assert each.bytes_in == each.bytes_out == found.reached_bytes, each
-        assert not each.errors
+        assert line.bytes_in == line.bytes_out == result.reached_bytes, line
+        assert not line.errors

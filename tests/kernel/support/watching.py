@@ -52,8 +52,8 @@ def _once(
     ]
 
 
-def _host_lost_events(seen: list[Seen]) -> bool:
-    return any(drift.drift > 0 for one in seen for drift in one.trust.drift.values())
+def _host_lost_events(watched: list[Seen]) -> bool:
+    return any(drift.drift > 0 for one in watched for drift in one.trust.drift.values())
 
 
 def watch(
@@ -66,10 +66,10 @@ def watch(
 ) -> list[Seen]:
     """What each disk saw of a workload."""
     for _ in range(attempts):
-        seen = _once(names, workload, backend, options)
-        if not _host_lost_events(seen):
+        watched = _once(names, workload, backend, options)
+        if not _host_lost_events(watched):
             break
-    return seen
+    return watched
 
 
 def opwatch(*arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:

@@ -16,7 +16,7 @@ from opwatch.host.usage import read_usage
 from opwatch.trim.audit.audit import Verdict
 from tests.kernel.support import trims
 from tests.kernel.support.drives import Drive, drive
-from tests.kernel.support.filesystems import free_of, held, settled, use
+from tests.kernel.support.filesystems import free_of, held_bytes, settled, use
 from tests.kernel.support.trims import (
     MIB,
     allocated,
@@ -53,26 +53,26 @@ def image_of(point: Path) -> Path:
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
 def test_what_reached_is_what_the_file_lost(filesystem: str) -> None:
     """Loop on tmpfs: the holes in the file are the oracle, to the byte."""
-    for point, found in audited(lambda: on_file(filesystem, MEMORY)):
-        assert_clean(found)
-        assert SIZE - allocated(image_of(point)) == found.reached_bytes > SIZE // 4
+    for point, result in audited(lambda: on_file(filesystem, MEMORY)):
+        assert_clean(result)
+        assert SIZE - allocated(image_of(point)) == result.reached_bytes > SIZE // 4
         if filesystem == "xfs":
-            assert found.claimed_bytes == SIZE or found.claimed_bytes == found.reached_bytes
+            assert result.claimed_bytes == SIZE or result.claimed_bytes == result.reached_bytes
         else:
-            assert found.claimed_bytes == found.reached_bytes
+            assert result.claimed_bytes == result.reached_bytes
 
 
 @pytest.mark.parametrize("outer", ["ext4", "xfs", "btrfs"])
 def test_a_loop_on_a_file_frees_the_file(outer: str) -> None:
     with ScratchDisk(2 * SIZE) as disk, mounted(disk.node, outer) as home:
-        for point, found in audited(lambda: on_file("ext4", home)):
-            assert_clean(found)
+        for point, result in audited(lambda: on_file("ext4", home)):
+            assert_clean(result)
             with image_of(point).open("rb") as image:
                 kept = file_extents(image.fileno())
             # What the file has takes blocks of its holder, and what maps it takes others.
             assert len(kept) < 500
-            assert found.reached_bytes == SIZE - sum(extent.length for extent in kept)
-            assert codes(found) == {"loop-frees-file": None}
+            assert result.reached_bytes == SIZE - sum(extent.length for extent in kept)
+            assert codes(result) == {"loop-frees-file": None}
 
 
 @contextlib.contextmanager
@@ -102,19 +102,19 @@ def on_overlay() -> Iterator[Path]:
 
 def test_a_device_that_stops_taking_discards_makes_fstrim_lie() -> None:
     """One request fails, and from then on everything ends before the block layer's first event."""
-    for _, found in audited(on_overlay):
-        assert found.verdict is Verdict.REJECTED
-        assert found.reached_bytes == 0
-        claimed = found.claimed_bytes
+    for _, result in audited(on_overlay):
+        assert result.verdict is Verdict.REJECTED
+        assert result.reached_bytes == 0
+        claimed = result.claimed_bytes
         assert claimed is not None
         assert claimed > 200 * MIB
-        assert codes(found) == {"loop-no-punch": claimed}
-        device = row(found, "loop")
+        assert codes(result) == {"loop-no-punch": claimed}
+        device = row(result, "loop")
         assert device.bytes_in == claimed
         assert device.requests == 1
         assert list(device.errors) == ["not supported"]
-        assert found.unexplained_bytes == 0
-        changed = {each.fact: each.after for each in found.changes}
+        assert result.unexplained_bytes == 0
+        changed = {change.fact: change.after for change in result.changes}
         assert changed["max_bytes"] == 0
 
 
@@ -137,21 +137,21 @@ def sealed(filesystem: str) -> Iterator[Path]:
 
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
 def test_every_discard_fails(filesystem: str) -> None:
-    for _, found in audited(lambda: sealed(filesystem)):
-        assert found.verdict is Verdict.REJECTED
-        assert found.reached_bytes == 0
-        device = row(found, "loop")
+    for _, result in audited(lambda: sealed(filesystem)):
+        assert result.verdict is Verdict.REJECTED
+        assert result.reached_bytes == 0
+        device = row(result, "loop")
         assert device.bytes_in is not None
         assert device.errors == {"I/O": device.bytes_in}
-        assert codes(found) == {"loop-file-sealed": device.bytes_in}
-        assert found.unexplained_bytes == 0
-        answer = found.evidence.answer
+        assert codes(result) == {"loop-file-sealed": device.bytes_in}
+        assert result.unexplained_bytes == 0
+        answer = result.evidence.answer
         assert answer
         # Three filesystems, three stories of the same failure.
         if filesystem == "btrfs":
             assert answer.error == 5
         else:
-            assert found.claimed_bytes == (0 if filesystem == "ext4" else SIZE)
+            assert result.claimed_bytes == (0 if filesystem == "ext4" else SIZE)
 
 
 @contextlib.contextmanager
@@ -163,21 +163,21 @@ def on_loop(below: Path) -> Iterator[Path]:
 def test_a_loop_on_a_device_turns_discards_into_zeroes() -> None:
     """ext4 zeroes a range in place; nobody can tell what a drive would do with such a write."""
     with ScratchDisk(3 * SIZE) as disk, mounted(disk.node, "ext4") as home:
-        for _, found in audited(lambda: on_loop(home)):
-            upper, lower = [each for each in found.rows if each.layer == "loop"]
-            assert found.verdict is Verdict.UNKNOWN
-            assert codes(found) == {"loop-on-device": found.claimed_bytes}
-            assert (found.reached_bytes, found.unexplained_bytes) == (0, 0)
-            assert upper.bytes_in == upper.bytes_out == upper.bytes_ok == found.claimed_bytes
+        for _, result in audited(lambda: on_loop(home)):
+            upper, lower = [line for line in result.rows if line.layer == "loop"]
+            assert result.verdict is Verdict.UNKNOWN
+            assert codes(result) == {"loop-on-device": result.claimed_bytes}
+            assert (result.reached_bytes, result.unexplained_bytes) == (0, 0)
+            assert upper.bytes_in == upper.bytes_out == upper.bytes_ok == result.claimed_bytes
             assert lower.bytes_in == 0
 
 
 def test_a_loop_on_a_device_that_cannot_zero_refuses() -> None:
     """tmpfs cannot zero a range in place, so the device below says no and the one above with it."""
-    for _, found in audited(lambda: on_loop(MEMORY)):
-        assert found.verdict is Verdict.REJECTED
-        assert codes(found) == {"loop-no-punch": found.claimed_bytes}
-        assert found.unexplained_bytes == 0
+    for _, result in audited(lambda: on_loop(MEMORY)):
+        assert result.verdict is Verdict.REJECTED
+        assert codes(result) == {"loop-no-punch": result.claimed_bytes}
+        assert result.unexplained_bytes == 0
 
 
 def test_zram_frees_what_it_is_told() -> None:
@@ -193,11 +193,11 @@ def test_zram_frees_what_it_is_told() -> None:
         with mounted(f"/dev/{name}", "ext4") as point:
             os.sync()
             stored = zram_bytes(name)
-            found = trims.audit(point)
-            assert_clean(found)
-            assert row(found, "disk").device == name
+            result = trims.audit(point)
+            assert_clean(result)
+            assert row(result, "disk").device == name
             # mke2fs had freed the last 64 KiB, where RAIDs have their superblocks.
-            assert stored - zram_bytes(name) == found.reached_bytes - (64 << 10) > 200 * MIB
+            assert stored - zram_bytes(name) == result.reached_bytes - (64 << 10) > 200 * MIB
     finally:
         Path("/sys/class/zram-control/hot_remove").write_text(name.removeprefix("zram"))
 
@@ -221,11 +221,11 @@ def test_a_lowered_limit_splits_and_loses_nothing() -> None:
         before = limit.read_text()
         limit.write_text(str(MIB))
         try:
-            for _, found in audited(lambda: mounted(disk.node, "ext4")):
-                assert_clean(found)
-                requests = row(found, "loop").requests
+            for _, result in audited(lambda: mounted(disk.node, "ext4")):
+                assert_clean(result)
+                requests = row(result, "loop").requests
                 assert requests is not None
-                assert requests >= found.reached_bytes // MIB
+                assert requests >= result.reached_bytes // MIB
         finally:
             # A limit that is no multiple of the granularity can be read, but not be written.
             limit.write_text(str(int(before) // 4096 * 4096))
@@ -237,22 +237,22 @@ def test_a_partition_is_a_layer() -> None:
         subprocess.run(["sfdisk", "-q", disk.node], input=table, text=True, check=True)
         if not os.path.exists(f"/sys/class/block/{disk.name}p1"):
             trims.run("partx", "--add", disk.node)
-        for _, found in audited(lambda: mounted(f"{disk.node}p1", "ext4")):
-            assert_clean(found)
-            assert row(found, "partition").device == f"{disk.name}p1"
-            assert row(found, "loop").device == disk.name
+        for _, result in audited(lambda: mounted(f"{disk.node}p1", "ext4")):
+            assert_clean(result)
+            assert row(result, "partition").device == f"{disk.name}p1"
+            assert row(result, "loop").device == disk.name
 
 
 def test_what_is_shorter_than_the_minimum_stays() -> None:
     """XFS tells the first such extent of each group only: how much there is in all is in its map alone."""
     with ScratchDisk(SIZE) as disk:
-        for point, found in audited(lambda: fragmented(disk)):
+        for point, result in audited(lambda: fragmented(disk)):
             again = trims.audit(point, minlen=MIB)
             small = sum(end - start for start, end in free_of(point) if end - start < MIB)
             top = row(again, "filesystem")
             assert codes(again) == {"below-minimum": None}
             assert small > 16 * 65536
-            assert top.bytes_in == top.bytes_out == again.reached_bytes == found.reached_bytes - small
+            assert top.bytes_in == top.bytes_out == again.reached_bytes == result.reached_bytes - small
             assert again.unexplained_bytes == 0
 
 
@@ -272,10 +272,10 @@ def fragmented(disk: ScratchDisk) -> Iterator[Path]:
 
 def test_no_device_below_takes_discards() -> None:
     with trims.loop_without_discards() as node, mounted(node, "ext4") as point:
-        found = trims.audit(point)
-    assert found.verdict is Verdict.NOT_SENT
-    assert found.claimed_bytes is None
-    assert list(codes(found)) == ["loop-no-punch"]
+        result = trims.audit(point)
+    assert result.verdict is Verdict.NOT_SENT
+    assert result.claimed_bytes is None
+    assert list(codes(result)) == ["loop-no-punch"]
 
 
 @contextlib.contextmanager
@@ -284,7 +284,7 @@ def used(one: Drive) -> Iterator[Path]:
     with mounted(one.device, "ext4") as point:
         use(point, 7)
         note = point.parent / f"{point.name}.held"
-        note.write_text(str(held(one, free_of(point))))
+        note.write_text(str(held_bytes(one, free_of(point))))
         try:
             yield point
         finally:
@@ -296,11 +296,11 @@ def test_a_simulated_drive_frees_what_it_held(faults: tuple[str, ...]) -> None:
     """By its own map. Its counter of trims is the proof; where it ignores them its count of what it holds."""
     require_drive()
     with drive(SIZE, faults=faults) as one:
-        for point, found in audited(lambda: used(one)):
+        for point, result in audited(lambda: used(one)):
             free = free_of(point)
             before = int((point.parent / f"{point.name}.held").read_text())
-            assert_clean(found, Verdict.UNKNOWN if faults else Verdict.PROVEN)
-            assert found.reached_bytes == found.claimed_bytes == free.total
+            assert_clean(result, Verdict.UNKNOWN if faults else Verdict.PROVEN)
+            assert result.reached_bytes == result.claimed_bytes == free.total
             assert before > 16 * MIB
-            assert held(one, free) == (before if faults else 0)
-            assert list(codes(found)) == (["advisory"] if faults else [])
+            assert held_bytes(one, free) == (before if faults else 0)
+            assert list(codes(result)) == (["advisory"] if faults else [])

@@ -35,16 +35,16 @@ def clean(point: Path) -> list[dict[str, Any]]:
 def test_json_has_what_the_manual_promises(disk: ScratchDisk) -> None:
     for _ in range(ATTEMPTS):
         with mounted(disk.node, "ext4") as point:
-            [found] = clean(point)
-        if found["verdict"] == "ACCEPTED":
+            [result] = clean(point)
+        if result["verdict"] == "ACCEPTED":
             break
-    assert (found["schema"], found["type"]) == ("opwatch/1", "trim-audit")
-    assert found["verdict"] == "ACCEPTED"
-    assert found["claimed_bytes"] == found["reached_bytes"] > 200 * MIB
-    assert found["unexplained_bytes"] == 0
-    assert found["blind"] is None or WHERE in found["blind"]
-    assert [row["layer"] for row in found["ledger"]] == ["filesystem", "loop", "granules"]
-    for row in found["ledger"]:
+    assert (result["schema"], result["type"]) == ("opwatch/1", "trim-audit")
+    assert result["verdict"] == "ACCEPTED"
+    assert result["claimed_bytes"] == result["reached_bytes"] > 200 * MIB
+    assert result["unexplained_bytes"] == 0
+    assert result["blind"] is None or WHERE in result["blind"]
+    assert [row["layer"] for row in result["ledger"]] == ["filesystem", "loop", "granules"]
+    for row in result["ledger"]:
         assert {"bytes_in", "bytes_out", "bytes_ok", "requests", "errors", "reasons"} <= row.keys()
 
 
@@ -116,9 +116,9 @@ def test_a_filesystem_without_fitrim(tmp_path: Path) -> None:
     finally:
         trims.run("umount", str(tmp_path))
     assert done.returncode == 32
-    [found] = lines(done.stdout)
-    assert found["verdict"] == "NOT SENT"
-    assert [reason["code"] for reason in found["ledger"][0]["reasons"]] == ["no-fitrim"]
+    [document] = lines(done.stdout)
+    assert document["verdict"] == "NOT SENT"
+    assert [reason["code"] for reason in document["ledger"][0]["reasons"]] == ["no-fitrim"]
 
 
 def test_nobody_may_trim() -> None:
@@ -153,19 +153,19 @@ def test_two_audits_at_once_do_not_mix() -> None:
             mounted(first.node, "ext4") as one,
             mounted(second.node, "xfs") as two,
         ):
-            found: dict[Path, Audit] = {}
+            results: dict[Path, Audit] = {}
 
-            def run(point: Path, found: dict[Path, Audit] = found) -> None:
+            def run(point: Path, into: dict[Path, Audit] = results) -> None:
                 done = audit("--json", str(point))
-                found[point] = json.loads(done.stdout)
+                into[point] = json.loads(done.stdout)
 
             threads = [threading.Thread(target=run, args=(point,)) for point in (one, two)]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-            documents: list[Any] = [found[one], found[two]]
-        if all(each["verdict"] == "ACCEPTED" for each in documents):
+            documents: list[Any] = [results[one], results[two]]
+        if all(document["verdict"] == "ACCEPTED" for document in documents):
             break
     for document, size in zip(documents, (256, 384), strict=True):
         assert document["verdict"] == Verdict.ACCEPTED
@@ -190,7 +190,7 @@ def test_two_audits_of_one_disk_take_turns(disk: ScratchDisk) -> None:
                 for point in (one, two)
             ]
             documents = [json.loads(process.communicate(timeout=60)[0]) for process in running]
-        if all(each["verdict"] == "ACCEPTED" for each in documents):
+        if all(document["verdict"] == "ACCEPTED" for document in documents):
             break
     for document in documents:
         assert document["verdict"] == "ACCEPTED"
@@ -209,17 +209,17 @@ def test_a_foreign_trim_of_the_same_disk_is_told_apart(disk: ScratchDisk) -> Non
         "print('on', flush=True)\n"
         "while True: fcntl.ioctl(d, 0x1277, struct.pack('=QQ', 0, 1 << 20))\n"
     )
-    for _, found in audited(lambda: mounted(f"{disk.node}p1", "ext4")):
-        first = found
+    for _, result in audited(lambda: mounted(f"{disk.node}p1", "ext4")):
+        first = result
     other = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert other.stdout
     other.stdout.readline()
     with mounted(f"{disk.node}p1", "ext4") as point:
-        found = trims.audit(point)
+        result = trims.audit(point)
     other.kill()
     other.wait()
-    assert found.claimed_bytes == first.claimed_bytes
-    assert found.rows[0].bytes_out == first.rows[0].bytes_out
+    assert result.claimed_bytes == first.claimed_bytes
+    assert result.rows[0].bytes_out == first.rows[0].bytes_out
     # Some of the foreign discards touch ours, and the kernel joins them to one request.
-    assert found.reached_bytes <= first.reached_bytes
-    assert any("python" in note and f"{disk.name}" in note for note in found.notes)
+    assert result.reached_bytes <= first.reached_bytes
+    assert any("python" in note and f"{disk.name}" in note for note in result.notes)

@@ -50,13 +50,13 @@ def test_quiet_is_a_line_for_each_filesystem() -> None:
     full = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (full.returncode, full.stderr)
     if full.returncode != 2:
-        told = done.stdout.splitlines()
-        assert told
-        assert all(": " in line for line in told)
+        document = done.stdout.splitlines()
+        assert document
+        assert all(": " in line for line in document)
 
 
-def codes(found: dict[str, Any]) -> set[str]:
-    return {each["code"] for each in found["reasons"]}
+def codes(forecast: dict[str, Any]) -> set[str]:
+    return {reason["code"] for reason in forecast["reasons"]}
 
 
 @dataclass(frozen=True)
@@ -156,11 +156,11 @@ def test_the_dry_run_is_what_is_sent(kind: str, folder: Path) -> None:
             run("umount", str(made.point))
             run("mount", "-o", "nodiscard", f"/dev/{made.device}", str(made.point))
         status, document = check(str(made.point))
-        [found] = document["checks"]
-        [expected] = found["dry_run"]
+        [forecast] = document["checks"]
+        [expected] = forecast["dry_run"]
         # Blocks of 1 KiB over those of 4 KiB: the ends stay.
         outlook = (64, "part") if expected["rounded_bytes"] else (0, "reaches")
-        assert (status, found["outlook"], found["accepted"]) == (*outlook, True)
+        assert (status, forecast["outlook"], forecast["accepted"]) == (*outlook, True)
         assert (expected["rounded_bytes"] > 0) is (kind == "ext4-1k")
         before = made.settled()
         assert made.trim().returncode == 0
@@ -190,7 +190,7 @@ def test_what_is_expected_is_what_the_file_loses(kind: str, folder: Path) -> Non
 
 def holes(file: Path) -> Extents:
     """Where a file holds nothing."""
-    found, at, size = [], 0, file.stat().st_size
+    empty, at, size = [], 0, file.stat().st_size
     with file.open("rb") as opened:
         while at < size:
             begin = os.lseek(opened.fileno(), at, os.SEEK_HOLE)
@@ -198,17 +198,17 @@ def holes(file: Path) -> Extents:
                 at = os.lseek(opened.fileno(), begin, os.SEEK_DATA)
             except OSError:  # nothing but a hole up to the end
                 at = size
-            found.append((begin, at))
-    return Extents.of(found)
+            empty.append((begin, at))
+    return Extents.of(empty)
 
 
 def test_the_minimum_length_is_heeded(folder: Path) -> None:
     with filesystem("xfs", folder) as made:
         made.fill()
-        [found] = check(str(made.point), "-m", "256K")[1]["checks"]
-        [expected] = found["dry_run"]
+        [forecast] = check(str(made.point), "-m", "256K")[1]["checks"]
+        [expected] = forecast["dry_run"]
         assert expected["below_minimum_bytes"] > 0
-        assert "below-minimum" in codes(found)
+        assert "below-minimum" in codes(forecast)
         before = made.settled()
         run("fstrim", "-m", "256K", str(made.point))
         assert made.settled() - before == expected["sent_bytes"]
@@ -218,10 +218,10 @@ def test_a_minimum_above_a_block_group(folder: Path) -> None:
     """ext4 refuses it, and so it is no success."""
     with filesystem("ext4", folder) as made:
         status, document = check(str(made.point), "-m", "200M")
-        [found] = document["checks"]
-        assert (status, found["outlook"], found["expected_bytes"]) == (32, "nothing", 0)
-        assert found["accepted"] is None
-        assert "below-minimum" in codes(found)
+        [forecast] = document["checks"]
+        assert (status, forecast["outlook"], forecast["expected_bytes"]) == (32, "nothing", 0)
+        assert forecast["accepted"] is None
+        assert "below-minimum" in codes(forecast)
         refused = subprocess.run(["fstrim", "-m", "200M", str(made.point)], capture_output=True, check=False)
         assert refused.returncode != 0
 
@@ -232,10 +232,10 @@ def test_a_file_on_ramfs_stops_everything(folder: Path) -> None:
         filesystem("ext4", ram, 64 * MIB) as made,
     ):
         status, document = check(str(made.point))
-        [found] = document["checks"]
-        assert (status, found["outlook"], found["accepted"]) == (32, "nothing", False)
-        assert codes(found) == {"loop-no-punch"}
-        assert found["stopped_at"] == made.device
+        [forecast] = document["checks"]
+        assert (status, forecast["outlook"], forecast["accepted"]) == (32, "nothing", False)
+        assert codes(forecast) == {"loop-no-punch"}
+        assert forecast["stopped_at"] == made.device
         assert made.trim().returncode != 0
 
 
@@ -249,12 +249,12 @@ def test_a_file_on_an_overlay_is_a_doubt(folder: Path) -> None:
             mounted("overlay", folder / "over", "-t", "overlay", "-o", options) as over,
             filesystem("ext4", over, 64 * MIB) as made,
         ):
-            [found] = check(str(made.point))[1]["checks"]
-            assert any("only a try shows it" in doubt for doubt in found["unknowable"])
+            [forecast] = check(str(made.point))[1]["checks"]
+            assert any("only a try shows it" in doubt for doubt in forecast["unknowable"])
             assert made.trim().returncode == 0, "fstrim claims success"
             status, document = check(str(made.point))
-            [found] = document["checks"]
-            assert (status, codes(found)) == (32, {"loop-no-punch"})
+            [forecast] = document["checks"]
+            assert (status, codes(forecast)) == (32, {"loop-no-punch"})
 
 
 def test_a_loop_on_a_device_writes_zeroes(folder: Path) -> None:
@@ -264,9 +264,9 @@ def test_a_loop_on_a_device_writes_zeroes(folder: Path) -> None:
     with loop(lower) as below, loop(Path(below)) as above:
         run(*MAKE["ext4"], above)
         with mounted(above, folder / "m") as point:
-            [found] = check(str(point))[1]["checks"]
-            assert {"loop-on-device", "loop-frees-file"} <= codes(found)
-            assert [layer["device"] for layer in found["layers"]] == [Path(above).name, Path(below).name]
+            [forecast] = check(str(point))[1]["checks"]
+            assert {"loop-on-device", "loop-frees-file"} <= codes(forecast)
+            assert [layer["device"] for layer in forecast["layers"]] == [Path(above).name, Path(below).name]
             fields = Path(f"/sys/class/block/{Path(below).name}/stat")
             before = int(fields.read_text().split()[13])
             assert point.is_mount()
@@ -277,24 +277,24 @@ def test_a_loop_on_a_device_writes_zeroes(folder: Path) -> None:
 def test_deleted_files_that_are_open_are_not_free(folder: Path) -> None:
     with filesystem("ext4", folder) as made:
         victim = made.point / "victim"
-        with victim.open("wb") as held, victim.open("rb"):
-            held.write(os.urandom(3 * MIB))
-            os.fsync(held.fileno())
+        with victim.open("wb") as open_file, victim.open("rb"):
+            open_file.write(os.urandom(3 * MIB))
+            os.fsync(open_file.fileno())
             assert "not-free-yet" not in codes(check(str(made.point))[1]["checks"][0])
             victim.unlink()
-            [found] = check(str(made.point))[1]["checks"]
-            [told] = [each for each in found["reasons"] if each["code"] == "not-free-yet"]
-            assert (told["where"], told["lost_bytes"]) == (str(made.point), 3 * MIB)
-            assert f"(process {os.getpid()})" in told["observed"]
+            [forecast] = check(str(made.point))[1]["checks"]
+            [reason] = [reason for reason in forecast["reasons"] if reason["code"] == "not-free-yet"]
+            assert (reason["where"], reason["lost_bytes"]) == (str(made.point), 3 * MIB)
+            assert f"(process {os.getpid()})" in reason["observed"]
         assert "not-free-yet" not in codes(check(str(made.point))[1]["checks"][0])
 
 
 def test_a_path_that_is_no_mount_point_says_what_would_be_trimmed(folder: Path) -> None:
     with filesystem("ext4", folder, 64 * MIB) as made:
         (made.point / "sub").mkdir()
-        [found] = check(str(made.point / "sub"))[1]["checks"]
-        assert found["mount"] == str(made.point)
-        assert "not-a-mount-point" in {each["code"] for each in found["schedule_reasons"]}
+        [forecast] = check(str(made.point / "sub"))[1]["checks"]
+        assert forecast["mount"] == str(made.point)
+        assert "not-a-mount-point" in {reason["code"] for reason in forecast["schedule_reasons"]}
 
 
 def test_a_device_stands_for_its_mounts_or_for_itself(folder: Path) -> None:
@@ -302,8 +302,8 @@ def test_a_device_stands_for_its_mounts_or_for_itself(folder: Path) -> None:
         assert check("--dev", made.device)[1]["checks"][0]["mount"] == str(made.point)
         node = f"/dev/{made.device}"
     with loop(made.file) as node:
-        [found] = check("--dev", node)[1]["checks"]
-        assert (found["mount"], found["outlook"]) == (None, "reaches")
+        [forecast] = check("--dev", node)[1]["checks"]
+        assert (forecast["mount"], forecast["outlook"]) == (None, "reaches")
 
 
 def test_no_privilege_is_needed() -> None:
@@ -330,10 +330,10 @@ def test_two_btrfs_devices_of_which_one_takes_none(folder: Path) -> None:
             run("mkfs.btrfs", "-q", "-K", "-d", "raid0", one, two)
             with mounted(one, folder / "m", "-o", "nodiscard") as point:
                 status, document = check(str(point))
-                [found] = document["checks"]
-                assert (status, found["outlook"]) == (64, "part")
-                assert {"btrfs-device-no-discards", "loop-no-punch"} <= codes(found)
-                assert [each["device"] for each in found["dry_run"]] == [Path(one).name]
+                [forecast] = document["checks"]
+                assert (status, forecast["outlook"]) == (64, "part")
+                assert {"btrfs-device-no-discards", "loop-no-punch"} <= codes(forecast)
+                assert [dry_run["device"] for dry_run in forecast["dry_run"]] == [Path(one).name]
 
 
 def test_zram_takes_what_it_is_told(folder: Path) -> None:
@@ -347,10 +347,10 @@ def test_zram_takes_what_it_is_told(folder: Path) -> None:
         with mounted(f"/dev/{name}", folder / "m") as point:
             made = Mounted(point, name, folder)
             made.fill()
-            [found] = check(str(point))[1]["checks"]
-            assert (found["outlook"], codes(found)) == ("reaches", set())
+            [forecast] = check(str(point))[1]["checks"]
+            assert (forecast["outlook"], codes(forecast)) == ("reaches", set())
             # zram keeps no statistics of discards: what fstrim claims is all there is.
-            assert f"({found['dry_run'][0]['sent_bytes']} bytes)" in made.trim().stdout
+            assert f"({forecast['dry_run'][0]['sent_bytes']} bytes)" in made.trim().stdout
     finally:
         (Path("/sys/block") / name / "reset").write_text("1")
         control.with_name("hot_remove").write_text(name.removeprefix("zram"))

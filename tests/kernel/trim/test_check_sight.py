@@ -44,8 +44,8 @@ def test_what_hidepid_hides_is_said(who: str, words: list[str]) -> None:
     assert "Traceback" not in done.stderr
     assert "not seen processes of other users: /proc hides them (hidepid)" in text, done.stderr
     assert "root of the machine itself" in text
-    told = json.loads(_behind_hidepid(who, "-m", "opwatch", "trim", "check", *words, "--json").stdout)
-    assert "processes of other users: /proc hides them (hidepid)" in told["unseen"]
+    document = json.loads(_behind_hidepid(who, "-m", "opwatch", "trim", "check", *words, "--json").stdout)
+    assert "processes of other users: /proc hides them (hidepid)" in document["unseen"]
 
 
 def test_nobody_is_told_whose_files_it_may_not_read() -> None:
@@ -59,10 +59,10 @@ def test_nobody_is_told_whose_files_it_may_not_read() -> None:
 
 def _check(*words: str) -> dict[str, Any]:
     argv = [sys.executable, "-m", "opwatch", "trim", "check", *words, "--json"]
-    found: dict[str, Any] = json.loads(
+    document: dict[str, Any] = json.loads(
         subprocess.run(argv, capture_output=True, text=True, check=False).stdout
     )
-    return found
+    return document
 
 
 def test_a_filesystem_of_another_namespace_is_named(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def call(opener: str, times: int) -> None:
 
 
 def claimed(tracer: DiscardTracer) -> list[tuple[int, Amount]]:
-    return [(each.status, each.amount) for each in tracer.read().select(Stage.FITRIM)]
+    return [(flow.status, flow.amount) for flow in tracer.read().select(Stage.FITRIM)]
 
 
 @pytest.mark.parametrize("functions", [True, False])
@@ -49,10 +49,10 @@ def test_every_call_is_counted_once(functions: bool) -> None:
             with DiscardTracer([], functions=functions, claims=True) as tracer:
                 assert tracer.read().claims_seen
                 call(str(point), 7)
-                found = claimed(tracer)
-            if found and sum(amount.count for _, amount in found) == 7:
+                claims = claimed(tracer)
+            if claims and sum(amount.count for _, amount in claims) == 7:
                 break
-    [(status, amount)] = found
+    [(status, amount)] = claims
     assert (status, amount.count) == (0, 7)
     assert amount.bytes == 0 or amount.bytes > SIZE // 2
 
@@ -77,8 +77,8 @@ def test_commands_of_drivers_can_be_left_out() -> None:
 def watched(*arguments: str) -> dict[str, Any]:
     done = opwatch("trim", "audit", "--json", "--watch", *arguments)
     assert done.returncode in (0, 6, 32, 64), done.stderr
-    [found] = lines(done.stdout)
-    return found
+    [document] = lines(done.stdout)
+    return document
 
 
 def test_watch_shows_what_fstrim_was_told() -> None:
@@ -86,39 +86,39 @@ def test_watch_shows_what_fstrim_was_told() -> None:
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
             with mounted(disk.node, "xfs") as point:
-                found = watched(str(point), "--", "fstrim", str(point))
-            if found["claims"] and found["verdict"] == "ACCEPTED":
+                document = watched(str(point), "--", "fstrim", str(point))
+            if document["claims"] and document["verdict"] == "ACCEPTED":
                 break
-    [claim] = found["claims"]
+    [claim] = document["claims"]
     assert (claim["comm"], claim["calls"], claim["error"]) == ("fstrim", 1, None)
-    assert claim["claimed_bytes"] == found["claimed_bytes"] == SIZE
-    assert SIZE // 4 < found["reached_bytes"] < SIZE
-    assert "6.11" in found["claim"]
-    assert "by fstrim" in found["claim"]
+    assert claim["claimed_bytes"] == document["claimed_bytes"] == SIZE
+    assert SIZE // 4 < document["reached_bytes"] < SIZE
+    assert "6.11" in document["claim"]
+    assert "by fstrim" in document["claim"]
 
 
 def test_watch_of_a_device_shows_claims_of_the_filesystem_on_it() -> None:
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
             with mounted(disk.node, "ext4") as point:
-                found = watched("--dev", disk.node, "--", "fstrim", str(point))
-            if found["claims"] and found["verdict"] == "ACCEPTED":
+                document = watched("--dev", disk.node, "--", "fstrim", str(point))
+            if document["claims"] and document["verdict"] == "ACCEPTED":
                 break
-    assert found["claimed_bytes"] == found["reached_bytes"] > SIZE // 2
+    assert document["claimed_bytes"] == document["reached_bytes"] > SIZE // 2
 
 
 def test_a_call_that_fails() -> None:
     """A device that takes no discards: the call tells so, and fstrim with it."""
     with trims.loop_without_discards() as node, mounted(node, "ext4") as point:
         for _ in range(ATTEMPTS):
-            found = watched(str(point), "--", "sh", "-c", f"fstrim {point} 2>/dev/null; true")
-            if found["claims"]:
+            document = watched(str(point), "--", "sh", "-c", f"fstrim {point} 2>/dev/null; true")
+            if document["claims"]:
                 break
-    [claim] = found["claims"]
+    [claim] = document["claims"]
     assert (claim["claimed_bytes"], claim["error"]) == (None, "ENOTSUP")
-    assert found["claimed_bytes"] is None
-    assert found["reached_bytes"] == 0
-    assert "ENOTSUP, by fstrim" in found["claim"]
+    assert document["claimed_bytes"] is None
+    assert document["reached_bytes"] == 0
+    assert "ENOTSUP, by fstrim" in document["claim"]
 
 
 @contextlib.contextmanager
@@ -143,11 +143,14 @@ def test_two_watches_do_not_mix() -> None:
             ):
                 trims.run("fstrim", str(one))
                 trims.run("fstrim", str(two))
-                found = [lines(each.communicate(timeout=60)[0])[0] for each in (first, second)]
-            if all(each["claims"] for each in found):
+                both = [lines(process.communicate(timeout=60)[0])[0] for process in (first, second)]
+            if all(document["claims"] for document in both):
                 break
-    assert [[claim["claimed_bytes"] for claim in each["claims"]] for each in found] == [[SIZE], [2 * SIZE]]
-    assert [each["claimed_bytes"] for each in found] == [SIZE, 2 * SIZE]
+    assert [[claim["claimed_bytes"] for claim in document["claims"]] for document in both] == [
+        [SIZE],
+        [2 * SIZE],
+    ]
+    assert [document["claimed_bytes"] for document in both] == [SIZE, 2 * SIZE]
 
 
 def test_a_second_trimmer_is_named_and_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,12 +174,12 @@ def test_a_second_trimmer_is_named_and_not_counted(monkeypatch: pytest.MonkeyPat
                 return trims.audit(point)
 
     for _ in range(ATTEMPTS):
-        found = audited()
-        notes = [each for each in found.notes if "blkdiscard" in each]
-        if notes and not trims.lost_by_the_host(found):
+        result = audited()
+        notes = [note for note in result.notes if "blkdiscard" in note]
+        if notes and not trims.lost_by_the_host(result):
             break
     [note] = notes
     assert f"not counted: {other} B of discard" in note
-    assert found.claimed_bytes == found.reached_bytes
-    assert 0 < found.reached_bytes < SIZE
-    assert found.claims == ()
+    assert result.claimed_bytes == result.reached_bytes
+    assert 0 < result.reached_bytes < SIZE
+    assert result.claims == ()

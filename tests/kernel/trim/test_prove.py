@@ -36,20 +36,20 @@ def proven(filesystem: str, *faults: str) -> tuple[Audit, int, int]:
             (point / "file").unlink()
             os.sync()
             before = one.truth()["valid_bytes"]
-            found = audit_mount(mount_at(point), Asked(), prove=True)
+            result = audit_mount(mount_at(point), Asked(), prove=True)
             after = one.truth()["valid_bytes"]
-        if not lost_by_the_host(found):
+        if not lost_by_the_host(result):
             break
-    return found, before, after
+    return result, before, after
 
 
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
 def test_a_drive_that_honours_trims(filesystem: str) -> None:
-    found, before, after = proven(filesystem)
-    assert found.verdict is Verdict.PROVEN
+    result, before, after = proven(filesystem)
+    assert result.verdict is Verdict.PROVEN
     assert before - after > 60 * MIB
-    assert found.unexplained_bytes == 0
-    read_back = found.evidence.read_back
+    assert result.unexplained_bytes == 0
+    read_back = result.evidence.read_back
     assert read_back
     assert set(read_back.bytes) <= {"zeros", "reallocated"}
     assert read_back.count
@@ -58,27 +58,27 @@ def test_a_drive_that_honours_trims(filesystem: str) -> None:
 
 def test_a_drive_that_takes_its_time() -> None:
     """It frees when nothing was asked of it for a second; its count is looked at again until then."""
-    found, before, after = proven("ext4", "trim=lazy")
-    assert found.verdict is Verdict.PROVEN
+    result, before, after = proven("ext4", "trim=lazy")
+    assert result.verdict is Verdict.PROVEN
     assert before - after > 60 * MIB
 
 
 def test_a_drive_that_ignores_trims() -> None:
     """Every request completes and everything reads as zeros: only its own count says that it holds it all."""
-    found, before, after = proven("ext4", "trim=ignore")
-    assert found.verdict is Verdict.UNKNOWN
+    result, before, after = proven("ext4", "trim=ignore")
+    assert result.verdict is Verdict.UNKNOWN
     assert after >= before
-    assert codes(found) == {"advisory": None}
-    assert "B as in use, and at most" in found.reasons[0].observed
-    assert found.claimed_bytes == found.reached_bytes
+    assert codes(result) == {"advisory": None}
+    assert "B as in use, and at most" in result.reasons[0].observed
+    assert result.claimed_bytes == result.reached_bytes
 
 
 def test_a_drive_that_keeps_what_was_trimmed() -> None:
-    found, before, after = proven("ext4", "trim=keep")
-    assert found.verdict is Verdict.UNKNOWN
+    result, before, after = proven("ext4", "trim=keep")
+    assert result.verdict is Verdict.UNKNOWN
     assert after >= before
-    assert codes(found) == {"advisory": None}
-    read_back = found.evidence.read_back
+    assert codes(result) == {"advisory": None}
+    read_back = result.evidence.read_back
     assert read_back
     assert list(read_back.bytes) == ["unchanged"]
 
@@ -87,9 +87,9 @@ def test_a_full_filesystem_is_trimmed_and_not_proven() -> None:
     with drive(64 * MIB, faults=("log-fail=ca",)) as one, mounted(one.device, "ext4") as point:
         with (point / "all").open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, os.statvfs(point).f_bavail * 4096 - 2 * MIB)
-        found = audit_mount(mount_at(point), Asked(), prove=True)
-    assert found.verdict in (Verdict.ACCEPTED, Verdict.UNKNOWN)
-    read_back = found.evidence.read_back
+        result = audit_mount(mount_at(point), Asked(), prove=True)
+    assert result.verdict in (Verdict.ACCEPTED, Verdict.UNKNOWN)
+    read_back = result.evidence.read_back
     assert read_back
     assert "free some space" in (read_back.reason or "")
 
@@ -97,37 +97,37 @@ def test_a_full_filesystem_is_trimmed_and_not_proven() -> None:
 def watched(*arguments: str) -> dict[str, Any]:
     done = opwatch("trim", "audit", "--json", *arguments)
     assert done.returncode in (0, 6, 32), done.stderr
-    [found] = lines(done.stdout)
-    return found
+    [document] = lines(done.stdout)
+    return document
 
 
 def test_watching_fstrim() -> None:
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
             with mounted(disk.node, "xfs") as point:
-                found = watched("--watch", str(point), "--", "fstrim", str(point))
-            if found["verdict"] == "ACCEPTED":
+                document = watched("--watch", str(point), "--", "fstrim", str(point))
+            if document["verdict"] == "ACCEPTED":
                 break
-    assert found["verdict"] == "ACCEPTED"
-    filesystem, device, granules = found["ledger"]
+    assert document["verdict"] == "ACCEPTED"
+    filesystem, device, granules = document["ledger"]
     assert filesystem["bytes_out"] == device["bytes_in"] == device["bytes_ok"] == granules["bytes_out"]
-    assert found["reached_bytes"] == filesystem["bytes_out"] > SIZE // 2
-    [origin] = found["origins"]
+    assert document["reached_bytes"] == filesystem["bytes_out"] > SIZE // 2
+    [origin] = document["origins"]
     assert (origin["comm"], origin["kernel_thread"]) == ("fstrim", False)
-    assert origin["bytes"] == found["reached_bytes"]
+    assert origin["bytes"] == document["reached_bytes"]
 
 
 def test_watching_a_device() -> None:
     """blkdiscard on a device that holds no filesystem."""
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
-            found = watched("--watch", "--dev", disk.node, "--", "blkdiscard", "-f", disk.node)
-            if found["verdict"] == "ACCEPTED":
+            document = watched("--watch", "--dev", disk.node, "--", "blkdiscard", "-f", disk.node)
+            if document["verdict"] == "ACCEPTED":
                 break
-    assert found["verdict"] == "ACCEPTED"
-    assert found["filesystem"] is None
-    assert found["reached_bytes"] == SIZE
-    assert [(each["comm"], each["bytes"]) for each in found["origins"]] == [("blkdiscard", SIZE)]
+    assert document["verdict"] == "ACCEPTED"
+    assert document["filesystem"] is None
+    assert document["reached_bytes"] == SIZE
+    assert [(origin["comm"], origin["bytes"]) for origin in document["origins"]] == [("blkdiscard", SIZE)]
 
 
 def test_watching_online_discards() -> None:
@@ -138,18 +138,18 @@ def test_watching_online_discards() -> None:
                 (point / "file").write_bytes(os.urandom(32 * MIB))
                 os.sync()
                 shell = f"rm {point}/file; sync; sleep 1; sync -f {point}"
-                found = watched("--watch", str(point), "--", "sh", "-c", shell)
-            if found["verdict"] == "ACCEPTED":
+                document = watched("--watch", str(point), "--", "sh", "-c", shell)
+            if document["verdict"] == "ACCEPTED":
                 break
-    assert found["verdict"] == "ACCEPTED"
-    assert found["reached_bytes"] >= 32 * MIB
-    assert any(each["kernel_thread"] for each in found["origins"])
+    assert document["verdict"] == "ACCEPTED"
+    assert document["reached_bytes"] >= 32 * MIB
+    assert any(origin["kernel_thread"] for origin in document["origins"])
 
 
 def test_watching_nothing(tmp_path: Path) -> None:
     with ScratchDisk(SIZE) as disk:
-        found = watched("--watch", "--dev", disk.node, "--for", "0.2")
-        assert (found["verdict"], found["origins"]) == ("NOT SENT", [])
+        document = watched("--watch", "--dev", disk.node, "--for", "0.2")
+        assert (document["verdict"], document["origins"]) == ("NOT SENT", [])
         program = [sys.executable, "-m", "opwatch", "trim", "audit", "--watch", "--json", "--dev", disk.node]
         command = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert command.stderr

@@ -41,14 +41,14 @@ def test_sentinels_say_what_a_trim_did(kind: str, trim_mode: str, tmp_path: Path
                 sentinels.give_up()
                 untouched = sentinels.judge()
                 fitrim(mount)
-                found = sentinels.judge(2.0)
-            assert [each.size_bytes for each in found] == [4096, MIB, 8 * MIB]
-            assert [each.reason for each in found] == [None] * 3
-            copies = Counter(offset for each in found for offset in each.offsets)
+                judgements = sentinels.judge(2.0)
+            assert [judgement.size_bytes for judgement in judgements] == [4096, MIB, 8 * MIB]
+            assert [judgement.reason for judgement in judgements] == [None] * 3
+            copies = Counter(offset for judgement in judgements for offset in judgement.offsets)
             assert max(copies.values()) == 1
-            assert sum(each.judged for each in found) == (4096 + 9 * MIB) // 4096
+            assert sum(judgement.judged for judgement in judgements) == (4096 + 9 * MIB) // 4096
             assert verdict(untouched) is Seen.UNCHANGED
-            assert verdict(found) is (Seen.ZEROS if trim_mode == "honour" else Seen.UNCHANGED)
+            assert verdict(judgements) is (Seen.ZEROS if trim_mode == "honour" else Seen.UNCHANGED)
 
 
 def test_a_block_that_is_used_again_says_nothing(tmp_path: Path) -> None:
@@ -61,10 +61,10 @@ def test_a_block_that_is_used_again_says_nothing(tmp_path: Path) -> None:
                 sentinels.plant()
                 sentinels.give_up()
                 fill(tmp_path / "everything", 0)
-                [found] = sentinels.judge()
-            assert found.judged == 0
-            assert found.inside[Seen.REALLOCATED] + found.edges[Seen.REALLOCATED] == 256
-            assert verdict([found]) is None
+                [judgement] = sentinels.judge()
+            assert judgement.judged == 0
+            assert judgement.inside[Seen.REALLOCATED] + judgement.edges[Seen.REALLOCATED] == 256
+            assert verdict([judgement]) is None
 
 
 def test_without_room_no_sentinel_is_written(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.trim.space.extents import Extents
 from tests.kernel.support.drives import MIB, drive, fio, run
-from tests.kernel.support.filesystems import KINDS, data_of, fill, free_of, held, make, mounted, use
+from tests.kernel.support.filesystems import KINDS, data_of, fill, free_of, held_bytes, make, mounted, use
 from tests.kernel.support.watching import opwatch
 from tests.requirements import require_drive
 
@@ -32,8 +32,8 @@ def stale(*arguments: str, status: int = 0) -> dict[str, Any]:
     # Where files lie is not for us to choose; at 95 % one run in so many would miss.
     done = opwatch("trim", "stale", "--confidence", "99.9%", *arguments, "--json", "--seed", "1")
     assert done.returncode == status, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def refused(*arguments: str) -> tuple[int, str]:
@@ -82,11 +82,11 @@ def on_disk(path: Path) -> Extents:
         status = os.fstat(descriptor)
         main = (os.major(status.st_dev), os.minor(status.st_dev))
         places = Places(mount.filesystem, descriptor, main)
-        found = Extents()
-        for each in file_extents(descriptor):
-            for extents in places.of(each.physical, each.physical + each.length).values():
-                found = found | extents
-        return found
+        mapped = Extents()
+        for extent in file_extents(descriptor):
+            for extents in places.of(extent.physical, extent.physical + extent.length).values():
+                mapped = mapped | extents
+        return mapped
     finally:
         os.close(descriptor)
 
@@ -96,9 +96,9 @@ def test_ext4_counts_as_its_map_does(tmp_path: Path) -> None:
         make("ext4", disk.node, "-b", "1024")
         with mounted(disk.node, tmp_path):
             use(tmp_path, 2)
-            found = read_free_space(mounted_at(str(tmp_path)))
+            free = read_free_space(mounted_at(str(tmp_path)))
             status = os.statvfs(tmp_path)
-            assert (found.block_bytes, found.total) == (1024, status.f_bfree * status.f_frsize)
+            assert (free.block_bytes, free.total) == (1024, status.f_bfree * status.f_frsize)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -112,26 +112,26 @@ def test_the_interval_holds_the_drives_own_truth(kind: str, trim_mode: str, tmp_
             fitrim(mounted_at(str(tmp_path)))
             one.fault(f"trim={trim_mode}")
             use(tmp_path, 4)
-            before = held(one, free_of(tmp_path))
-            found = stale(str(tmp_path), "--sentinel")
+            before = held_bytes(one, free_of(tmp_path))
+            measured = stale(str(tmp_path), "--sentinel")
             # A filesystem may still work in the background: the truth is what it was, or is, or between.
-            after = held(one, free_of(tmp_path))
-        assert found["stale_bytes"]["low"] <= max(before, after)
-        assert found["stale_bytes"]["high"] >= min(before, after)
+            after = held_bytes(one, free_of(tmp_path))
+        assert measured["stale_bytes"]["low"] <= max(before, after)
+        assert measured["stale_bytes"]["high"] >= min(before, after)
         assert before > 10 * MIB
-        assert found["lower_bound"]
-        [read] = found["drives"]
+        assert measured["lower_bound"]
+        [read] = measured["drives"]
         assert f"/dev/{read['device']}" == one.device
         honoured = trim_mode == "honour"
         assert read["calibration"]["by"] == ("sentinel" if honoured else "promise")
         assert read["calibration"]["sentinel"] == ("zeros" if honoured else "unchanged")
         # btrfs frees more than the sentinel, or space that was not held.
-        assert found["nuse"]["follows"] is honoured or kind == "btrfs"
+        assert measured["nuse"]["follows"] is honoured or kind == "btrfs"
         truth = one.truth()
-        assert found["physical_bytes"] == truth["physical_bytes"]
+        assert measured["physical_bytes"] == truth["physical_bytes"]
         if honoured:
-            assert found["nuse"]["after_bytes"] == pytest.approx(truth["valid_bytes"], abs=MIB)
-        assert found["waf"]["fifo"]["low"] > found["waf_trimmed"]["fifo"]["high"]
+            assert measured["nuse"]["after_bytes"] == pytest.approx(truth["valid_bytes"], abs=MIB)
+        assert measured["waf"]["fifo"]["low"] > measured["waf_trimmed"]["fifo"]["high"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -142,13 +142,13 @@ def test_measuring_changes_nothing_but_its_own_sentinel(kind: str, tmp_path: Pat
         with mounted(one.device, tmp_path):
             use(tmp_path, 5)
             names = sorted(path.name for path in tmp_path.iterdir())
-            before = held(one, free_of(tmp_path))
+            before = held_bytes(one, free_of(tmp_path))
             for _ in range(2):
-                found = stale(str(tmp_path))
-            [read] = found["drives"]
+                measured = stale(str(tmp_path))
+            [read] = measured["drives"]
             assert read["calibration"]["by"] == ("promise" if kind == "btrfs" else "sentinel")
             assert sorted(path.name for path in tmp_path.iterdir()) == names
-            assert abs(held(one, free_of(tmp_path)) - before) <= 2 * (MIB + 64 * 1024)
+            assert abs(held_bytes(one, free_of(tmp_path)) - before) <= 2 * (MIB + 64 * 1024)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -158,9 +158,9 @@ def test_layouts_through_the_block_device(seed: int, tmp_path: Path) -> None:
         make("xfs", one.device)
         with mounted(one.device, tmp_path):
             use(tmp_path, seed, written=10 + 8 * seed, kept=seed)
-            truth = held(one, free_of(tmp_path))
-            found = stale(str(tmp_path), "--no-sentinel", "--precision", "2%")["stale_bytes"]
-            assert found["low"] <= truth <= found["high"]
+            truth = held_bytes(one, free_of(tmp_path))
+            measured = stale(str(tmp_path), "--no-sentinel", "--precision", "2%")["stale_bytes"]
+            assert measured["low"] <= truth <= measured["high"]
 
 
 def test_a_partition_that_is_not_aligned(tmp_path: Path) -> None:
@@ -179,16 +179,16 @@ def test_a_partition_that_is_not_aligned(tmp_path: Path) -> None:
             use(point, 6)
             free = free_of(point).shift(63 * 512)
             # Blocks of the file system lie across two of the drive's units.
-            truth = held(one, free.granules(4096))
-            found = stale("--dev", one.device)
-            [read] = found["drives"]
+            truth = held_bytes(one, free.granules(4096))
+            measured = stale("--dev", one.device)
+            [read] = measured["drives"]
             assert f"/dev/{read['device']}" == one.device
             assert read["untrimmable_bytes"] == free.total - free.granules(4096).total > 0
-            assert found["subject"] == str(point)
+            assert measured["subject"] == str(point)
             assert read["calibration"]["sentinel"] == "zeros"
             edges = 2 * len(free) * 4096
-            assert found["stale_bytes"]["low"] <= truth + edges
-            assert found["stale_bytes"]["high"] >= truth
+            assert measured["stale_bytes"]["low"] <= truth + edges
+            assert measured["stale_bytes"]["high"] >= truth
 
 
 def test_a_drive_that_reads_trimmed_and_holds_it_is_found_out(tmp_path: Path) -> None:
@@ -199,11 +199,11 @@ def test_a_drive_that_reads_trimmed_and_holds_it_is_found_out(tmp_path: Path) ->
         with mounted(one.device, tmp_path):
             (tmp_path / "big").write_bytes(b"x" * MIB)
             os.sync()
-            found = stale(str(tmp_path), status=5)
-        assert found["stale_bytes"] is None
-        assert "NUSE" in found["stale_reason"]
-        assert found["drives"][0]["calibration"]["sentinel"] == "zeros"
-        assert found["waf"] is None
+            measured = stale(str(tmp_path), status=5)
+        assert measured["stale_bytes"] is None
+        assert "NUSE" in measured["stale_reason"]
+        assert measured["drives"][0]["calibration"]["sentinel"] == "zeros"
+        assert measured["waf"] is None
 
 
 def test_space_that_reads_as_trimmed_and_is_held_is_found_out_by_the_count(tmp_path: Path) -> None:
@@ -218,9 +218,9 @@ def test_space_that_reads_as_trimmed_and_is_held_is_found_out_by_the_count(tmp_p
             (tmp_path / "big").unlink()
             os.sync()
             run("fstrim", str(tmp_path))
-            found = stale(str(tmp_path), status=5)
-        assert found["stale_bytes"] is None
-        assert "NUSE" in found["stale_reason"]
+            measured = stale(str(tmp_path), status=5)
+        assert measured["stale_bytes"] is None
+        assert "NUSE" in measured["stale_reason"]
 
 
 def test_a_drive_that_went_away_is_an_error(tmp_path: Path) -> None:
@@ -244,11 +244,11 @@ def test_a_whole_drive_that_nothing_is_on() -> None:
         assert fio(one.device, "--rw=write", "--bs=1m", "--size=2g").returncode == 0
         run("blkdiscard", "-o", "256M", "-l", "256M", one.device)
         truth = one.truth()["valid_bytes"]
-        found = stale("--dev", one.device)
+        measured = stale("--dev", one.device)
         assert truth == 2048 * MIB - 256 * MIB
-        assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
-        assert found["free_bytes"] == 1 << 40
-        assert found["drives"][0]["calibration"]["by"] == "promise"
+        assert measured["stale_bytes"]["low"] <= truth <= measured["stale_bytes"]["high"]
+        assert measured["free_bytes"] == 1 << 40
+        assert measured["drives"][0]["calibration"]["by"] == "promise"
 
 
 def test_what_is_not_free_as_a_whole_is_refused(tmp_path: Path) -> None:
@@ -302,8 +302,8 @@ def test_read_only_and_full_file_systems_are_judged_by_promise(tmp_path: Path) -
             assert "free some space" in read["calibration"]["words"][0]
             (tmp_path / "filler").unlink()
         with mounted(disk.node, tmp_path, "ro"):
-            found = stale(str(tmp_path))
-            [read] = found["drives"]
+            measured = stale(str(tmp_path))
+            [read] = measured["drives"]
             assert read["calibration"]["by"] == "promise"
             assert "read-only" in read["calibration"]["words"][0]
-            assert found["stale_bytes"]["low"] > 0
+            assert measured["stale_bytes"]["low"] > 0

@@ -31,14 +31,18 @@ def test_it_tells_the_drives_own_truth() -> None:
         after = one.truth()
         assert done.returncode == 0, done.stderr
         *intervals, summary = lines(done.stdout)
-        told = [each["waf"] for each in intervals if each["waf"] and each["waf"]["waf"] is not None]
-        assert told
+        figures = [
+            interval["waf"]
+            for interval in intervals
+            if interval["waf"] and interval["waf"]["waf"] is not None
+        ]
+        assert figures
         assert summary["waf"]["waf"] is not None and summary["waf"]["source"].startswith("log 22h")
         host = after["host_write_bytes"] - before["host_write_bytes"]
         nand = after["nand_write_bytes"] - before["nand_write_bytes"]
         # The last look was half a second before the end at most; amplification hardly moves any more.
         assert summary["waf"]["waf"] == pytest.approx(nand / host, rel=0.2)
-        rates = [each for each in told if each["nand_bytes_per_s"] is not None]
+        rates = [figure for figure in figures if figure["nand_bytes_per_s"] is not None]
         assert rates
         assert (
             abs(rates[-1]["nand_bytes_per_s"] - nand / 4)
@@ -53,7 +57,7 @@ def test_no_sample_waits_for_a_slow_page() -> None:
         *intervals, summary = lines(done.stdout)
         assert len(intervals) == 20
         # One look takes twelve seconds; none of the intervals is anywhere near to even one page.
-        assert max(each["interval_s"] for each in intervals) < 3
+        assert max(interval["interval_s"] for interval in intervals) < 3
         assert summary["waf"] is None
 
 
@@ -61,9 +65,9 @@ def test_it_is_looked_at_only_when_wanted() -> None:
     with drive() as one, ScratchDisk(16 * MIB) as disk:
         for argv in (("--dev", one.device, "--waf", "0"), ("--dev", disk.node)):
             done = opwatch(*argv, "--json", "0.3", "3")
-            assert [each["waf"] for each in lines(done.stdout)] == [None] * 4
+            assert [interval["waf"] for interval in lines(done.stdout)] == [None] * 4
         done = opwatch("--dev", one.device, "--json", "0.3", "3")
-        assert any(each["waf"] for each in lines(done.stdout))
+        assert any(interval["waf"] for interval in lines(done.stdout))
 
 
 def test_a_line_for_each_look() -> None:

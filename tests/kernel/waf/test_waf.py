@@ -43,15 +43,15 @@ class Result:
 
     status: int
     said: str
-    found: dict[str, Any]
+    printed: dict[str, Any]
     host: int
     nand: int
 
     def is_true(self) -> bool:
         """Whether there is a number, and the truth within its error."""
-        assert self.found["waf"] is not None, self.found["reason"]
-        error: float = self.found["waf_error"]
-        waf: float = self.found["waf"]
+        assert self.printed["waf"] is not None, self.printed["reason"]
+        error: float = self.printed["waf_error"]
+        waf: float = self.printed["waf"]
         return abs(waf - self.nand / self.host) <= error + 1e-9
 
 
@@ -61,8 +61,8 @@ def waf(one: Drive, script: str, *options: str) -> Result:
     after = one.truth()
     host = after["host_write_bytes"] - before["host_write_bytes"]
     nand = after["nand_write_bytes"] - before["nand_write_bytes"]
-    found = json.loads(done.stdout) if done.stdout else {}
-    return Result(done.returncode, done.stderr, found, host, nand)
+    outcome = json.loads(done.stdout) if done.stdout else {}
+    return Result(done.returncode, done.stderr, outcome, host, nand)
 
 
 def fault(one: Drive, *words: str) -> str:
@@ -72,14 +72,14 @@ def fault(one: Drive, *words: str) -> str:
 def test_a_command() -> None:
     with drive() as one:
         result = waf(one, f"{writes(one.device)}; exit 3")
-        found = result.found
+        outcome = result.printed
         assert result.status == 3
-        assert result.is_true() and found["waf"] > 1.2
-        assert (found["host_bytes"], found["nand_bytes"]) == (result.host, result.nand)
-        assert (found["waf_error"], found["whole"], found["reason"]) == (0, True, None)
-        assert found["host"]["agrees"] is True and found["source"].startswith("log 22h")
-        assert found["interval_s"] > 0
-        assert set(found["split"]) >= {"a", "b_bytes_per_s"}
+        assert result.is_true() and outcome["waf"] > 1.2
+        assert (outcome["host_bytes"], outcome["nand_bytes"]) == (result.host, result.nand)
+        assert (outcome["waf_error"], outcome["whole"], outcome["reason"]) == (0, True, None)
+        assert outcome["host"]["agrees"] is True and outcome["source"].startswith("log 22h")
+        assert outcome["interval_s"] > 0
+        assert set(outcome["split"]) >= {"a", "b_bytes_per_s"}
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_a_fault_that_leaves_a_counter_leaves_a_true_number(faults: tuple[str, .
         # For so long that how old a page gets can be learned.
         result = waf(one, f"{writes(one.device, 250)} --rate=80m", "--settle", "30")
         assert result.is_true()
-        assert result.found["source"].startswith(source)
-        assert result.found["waf_error"] < 0.15 * result.found["waf"]
+        assert result.printed["source"].startswith(source)
+        assert result.printed["waf_error"] < 0.15 * result.printed["waf"]
         assert result.status == 0
 
 
@@ -125,9 +125,9 @@ def test_steps_of_10_to_the_9_are_not_enough_for_200_mb() -> None:
         one.fault("log-fail=22", "log-fail=c0")
         result = waf(one, writes(one.device))
         assert result.status == 6
-        assert result.found["waf"] is None
-        assert "more bytes must be written" in result.found["reason"]
-        assert result.found["needed_bytes"] > 10**10
+        assert result.printed["waf"] is None
+        assert "more bytes must be written" in result.printed["reason"]
+        assert result.printed["needed_bytes"] > 10**10
         assert "more bytes must be written" in result.said
 
 
@@ -136,18 +136,18 @@ def test_without_a_page_of_nand_writes_there_is_the_hosts_side() -> None:
         one.fault("log-fail=22", "log-fail=c0", "log-fail=09")
         result = waf(one, writes(one.device))
         assert result.status == 5
-        assert (result.found["waf"], result.found["nand_bytes"]) == (None, None)
-        assert result.found["host_bytes"] == result.host
+        assert (result.printed["waf"], result.printed["nand_bytes"]) == (None, None)
+        assert result.printed["host_bytes"] == result.host
         assert "no page with a count of NAND writes" in result.said
-        assert any("log-09" in failure for failure in result.found["failures"])
+        assert any("log-09" in failure for failure in result.printed["failures"])
 
 
 @pytest.mark.parametrize("faults", [("rollback=600", "power-loss"), ("power-loss",)])
 def test_an_unclean_shutdown_in_between_is_a_reason(faults: tuple[str, ...]) -> None:
     with drive() as one:
         result = waf(one, f"{writes(one.device)}; {fault(one, *faults)}; {writes(one.device, 50)}")
-        assert (result.status, result.found["waf"]) == (6, None)
-        assert "lost power" in result.found["reason"]
+        assert (result.status, result.printed["waf"]) == (6, None)
+        assert "lost power" in result.printed["reason"]
 
 
 def test_a_drive_that_refuses_writes_fails_the_command_and_not_the_count() -> None:
@@ -162,8 +162,8 @@ def test_an_idle_drive_has_no_ratio() -> None:
     with drive() as one:
         run("sh", "-c", writes(one.device))
         result = waf(one, "true")
-        assert (result.status, result.found["waf"]) == (6, None)
-        assert "nothing" in result.found["reason"]
+        assert (result.status, result.printed["waf"]) == (6, None)
+        assert "nothing" in result.printed["reason"]
 
 
 def test_a_drive_that_vanishes() -> None:
@@ -186,9 +186,9 @@ def test_an_interrupt_prints_what_is_known() -> None:
         run("sh", "-c", writes(one.device))
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        told, _ = process.communicate(timeout=10)
+        output, _ = process.communicate(timeout=10)
         assert process.returncode == 0
-        assert json.loads(told)["waf"] >= 1
+        assert json.loads(output)["waf"] >= 1
 
 
 def _take_interrupts() -> None:
@@ -201,11 +201,11 @@ def test_until_the_error_is_small_enough() -> None:
         load = subprocess.Popen(["sh", "-c", f"exec {writes(one.device, 100000)} --rate=100m"])
         try:
             argv = ("waf", "--dev", one.device, "--until-error", "20%", "--json", *FAST)
-            found = json.loads(opwatch(*argv).stdout)
+            outcome = json.loads(opwatch(*argv).stdout)
         finally:
             load.terminate()
             load.wait()
-        assert 0 < found["waf_error"] <= 0.2 * found["waf"]
+        assert 0 < outcome["waf_error"] <= 0.2 * outcome["waf"]
 
 
 def test_a_partition_stands_for_its_drive() -> None:
@@ -224,9 +224,9 @@ def test_a_partition_stands_for_its_drive() -> None:
             "-c",
             f"{writes(part).replace('48m', '16m')}",
         )
-        found = json.loads(opwatch(*argv).stdout)
-        assert found["device"]["name"] == os.path.basename(one.device)
-        assert found["waf"] is not None and any("whole of" in note for note in found["notes"])
+        outcome = json.loads(opwatch(*argv).stdout)
+        assert outcome["device"]["name"] == os.path.basename(one.device)
+        assert outcome["waf"] is not None and any("whole of" in note for note in outcome["notes"])
 
 
 def test_a_kernel_that_does_not_count_leaves_the_drives_own(tmp_path: Path) -> None:
@@ -238,8 +238,8 @@ def test_a_kernel_that_does_not_count_leaves_the_drives_own(tmp_path: Path) -> N
         finally:
             switch.write_text("1")
         assert result.is_true()
-        assert result.found["host"]["agrees"] is None
-        assert result.found["host"]["kernel_bytes"] is None
+        assert result.printed["host"]["agrees"] is None
+        assert result.printed["host"]["kernel_bytes"] is None
 
 
 def test_a_disk_without_counters_says_so() -> None:
@@ -300,11 +300,11 @@ def test_a_sas_drive_has_the_hosts_side_and_says_so(tmp_path: Path, monkeypatch:
     with_smartctl(tmp_path, monkeypatch, SAS)
     with ScratchDisk(64 * MIB) as disk:
         done = asked("waf", "--dev", disk.node, "--json", *FAST, "--", "sh", "-c", writes(disk.node))
-        found = json.loads(done.stdout)
+        outcome = json.loads(done.stdout)
     assert done.returncode == 5
-    assert (found["waf"], found["nand_bytes"], found["host_bytes"]) == (None, None, 200 * MIB)
+    assert (outcome["waf"], outcome["nand_bytes"], outcome["host_bytes"]) == (None, None, 200 * MIB)
     assert "not measurable" in done.stderr
-    assert any("not measurable" in note for note in found["notes"])
+    assert any("not measurable" in note for note in outcome["notes"])
 
 
 def test_a_sata_drive_by_its_attributes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,10 +312,10 @@ def test_a_sata_drive_by_its_attributes(tmp_path: Path, monkeypatch: pytest.Monk
     with ScratchDisk(256 * MIB) as disk:
         load = f"{writes(disk.node, 12 * 1024).replace('--bs=16k', '--bs=1m')} --rate=2500m"
         done = asked("waf", "--dev", disk.node, "--json", *FAST, "--settle", "5", "--", "sh", "-c", load)
-        found = json.loads(done.stdout)
-    assert found["source"].startswith("attribute 233"), found
-    assert found["waf"] is not None, found["reason"]
-    assert abs(found["waf"] - 3) <= found["waf_error"] < 1
+        outcome = json.loads(done.stdout)
+    assert outcome["source"].startswith("attribute 233"), outcome
+    assert outcome["waf"] is not None, outcome["reason"]
+    assert abs(outcome["waf"] - 3) <= outcome["waf_error"] < 1
 
 
 def test_lines_fit_a_terminal_of_80_columns() -> None:
@@ -346,7 +346,7 @@ def test_a_time_shows_how_far_it_is_on_a_terminal() -> None:
     command = ("-m", "opwatch", "waf", "--for", "2", "--settle", "1", *FAST)
     with drive() as one:
         run("sh", "-c", writes(one.device, 20))
-        told = on_a_terminal(*command, "--dev", one.device, may_fail=True)
+        output = on_a_terminal(*command, "--dev", one.device, may_fail=True)
         quiet = on_a_terminal(*command, "-q", "--dev", one.device, may_fail=True)
-    assert "\r\x1b[K1 of 2 s" in told
+    assert "\r\x1b[K1 of 2 s" in output
     assert "of 2 s" not in quiet

@@ -130,7 +130,7 @@ def test_a_process_of_ours_with_such_a_name_is_told(tmp_path: Path) -> None:
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout and process.stdin
         process.stdout.readline()
-        names = [each.comm for each in deleted_files().files if each.pid == process.pid]
+        names = [file.comm for file in deleted_files().files if file.pid == process.pid]
         process.stdin.close()
     assert names == ["12345678901234\ufffd"]
 

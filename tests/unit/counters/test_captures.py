@@ -26,8 +26,8 @@ def catalogue() -> Catalogue:
     return load_catalogue(system=NOWHERE)
 
 
-def both(found: Report) -> tuple[int | None, int | None]:
-    host, nand = found.readings["host_written"], found.readings["nand_written"]
+def both(counters: Report) -> tuple[int | None, int | None]:
+    host, nand = counters.readings["host_written"], counters.readings["nand_written"]
     for reading in (host, nand):
         assert (reading.value is None) == (reading.reason is not None)
         assert reading.value is None or reading.proof is not Proof.CANDIDATE
@@ -133,8 +133,8 @@ CDI = {
 
 @pytest.mark.parametrize("name", EXPORTER)
 def test_smartctl_json(catalogue: Catalogue, name: str) -> None:
-    found = report(read_recorded([GOOD / "smartctl_exporter" / f"{name}.json"]), catalogue)
-    assert both(found) == EXPORTER[name]
+    counters = report(read_recorded([GOOD / "smartctl_exporter" / f"{name}.json"]), catalogue)
+    assert both(counters) == EXPORTER[name]
 
 
 @pytest.mark.parametrize("name", CDI)
@@ -186,30 +186,30 @@ def test_intel_and_seagate_have_a_host_side(catalogue: Catalogue) -> None:
 def test_counters_that_are_not_implemented(catalogue: Catalogue) -> None:
     evidence = read_recorded([GOOD / "issues" / "nvme-cli_issue_245_zero_counters.txt"])
     drive = Evidence(drive=DriveFacts(protocol="nvme", model="INTEL SSDPEDME016T4F"))
-    found = report(merge(drive, evidence), catalogue)
-    assert both(found) == (None, None)
-    assert "not implemented" in (found.readings["nand_written"].reason or "")
+    counters = report(merge(drive, evidence), catalogue)
+    assert both(counters) == (None, None)
+    assert "not implemented" in (counters.readings["nand_written"].reason or "")
 
 
 def test_below_the_host_is_a_number_with_a_remark(catalogue: Catalogue) -> None:
     evidence = read_recorded([GOOD / "issues" / "nvme-cli_issue_814_hpe_p4610_smart_log_add.txt"])
-    found = report(merge(Evidence(drive=DriveFacts(model="MO001600KWVUU")), evidence), catalogue)
-    assert both(found) == (45197 * MIB32, 40262 * MIB32)
-    assert "below" in (found.readings["nand_written"].caveat or "")
+    counters = report(merge(Evidence(drive=DriveFacts(model="MO001600KWVUU")), evidence), catalogue)
+    assert both(counters) == (45197 * MIB32, 40262 * MIB32)
+    assert "below" in (counters.readings["nand_written"].caveat or "")
 
 
 def test_several_files_of_one_drive(catalogue: Catalogue) -> None:
     names = ("id_ctrl.json", "nvme_smartlog.json", "nvme_ocp_command.json")
-    found = report(read_recorded([GOOD / "autoval" / name for name in names]), catalogue)
-    assert both(found) == (47217872 * 512000, 39074645999616)
-    assert found.readings["erase_max"].value == 45
-    assert found.readings["temperature"].value == 33
+    counters = report(read_recorded([GOOD / "autoval" / name for name in names]), catalogue)
+    assert both(counters) == (47217872 * 512000, 39074645999616)
+    assert counters.readings["erase_max"].value == 45
+    assert counters.readings["temperature"].value == 33
 
 
 def test_sas_has_no_nand_in_words(catalogue: Catalogue) -> None:
-    found = report(read_recorded([GOOD / "autoval" / "smartctl_sas_drive"]), catalogue)
-    assert both(found) == (None, None)
-    assert found.readings["host_read"].value == 77_000_000
+    counters = report(read_recorded([GOOD / "autoval" / "smartctl_sas_drive"]), catalogue)
+    assert both(counters) == (None, None)
+    assert counters.readings["host_read"].value == 77_000_000
     flash = replace(
         read_recorded([GOOD / "autoval" / "smartctl_sas_drive"]), drive=DriveFacts(protocol="scsi")
     )
@@ -231,10 +231,10 @@ def test_the_two_counters_of_a_sas_drive(
 ) -> None:
     drive = DriveFacts(protocol="scsi", lba_bytes=512)
     counters = ScsiCounters(written_mb=10**7, read_mb=None, blocks_received=blocks)
-    found = report(Evidence(drive, scsi=counters), catalogue)
-    written = found.readings["host_written"]
+    counters_report = report(Evidence(drive, scsi=counters), catalogue)
+    written = counters_report.readings["host_written"]
     assert written.value == value
-    [other] = found.others["host_written"]
+    [other] = counters_report.others["host_written"]
     if refused:
         assert refused in (other.reason or "")
     else:

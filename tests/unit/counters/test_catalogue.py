@@ -97,7 +97,7 @@ def sata(entry: Entry, scale: int = 1) -> Evidence:
     return Evidence(drive=drive(entry), attributes=attributes, power_on_hours=HOURS)
 
 
-def told(evidence: Evidence) -> Report:
+def report_of(evidence: Evidence) -> Report:
     return report(evidence, CATALOGUE)
 
 
@@ -118,8 +118,8 @@ def test_an_entry_matches_its_drives_and_no_others(entry: Entry) -> None:
 @pytest.mark.parametrize("entry", ATA, ids=lambda entry: entry.name)
 def test_a_good_drive_has_its_bytes(entry: Entry) -> None:
     assert entry.host
-    found = told(sata(entry))
-    host, nand = found.readings["host_written"], found.readings["nand_written"]
+    proven = report_of(sata(entry))
+    host, nand = proven.readings["host_written"], proven.readings["nand_written"]
     assert host.value is not None and abs(host.value - 10**14) <= entry.host.units[0]
     assert (host.proof, host.quantum) == (Proof.CATALOGUE, entry.host.quantum)
     if entry.nand:
@@ -130,8 +130,8 @@ def test_a_good_drive_has_its_bytes(entry: Entry) -> None:
 
 def changed(evidence: Evidence, number: int, **values: object) -> Evidence:
     attributes = tuple(
-        replace(each, **values) if each.id == number else each  # type: ignore[arg-type]
-        for each in evidence.attributes
+        replace(attribute, **values) if attribute.id == number else attribute  # type: ignore[arg-type]
+        for attribute in evidence.attributes
     )
     return replace(evidence, attributes=attributes)
 
@@ -146,42 +146,44 @@ def test_a_doubtful_drive_has_none(entry: Entry) -> None:
         changed(good, term, raw=None),  # several numbers in one
         changed(good, term, name="Power_Loss_Count"),  # re-labelled
         sata(entry, scale=10**6),  # more than the interface carries
-        replace(good, attributes=tuple(each for each in good.attributes if each.id != term)),
+        replace(good, attributes=tuple(attribute for attribute in good.attributes if attribute.id != term)),
         replace(good, attributes=(*good.attributes, *good.attributes)),
         replace(good, drive=replace(good.drive, model="ACME", family=None)),
     ]
     for evidence in doubtful:
-        reading = told(evidence).readings["host_written"]
+        reading = report_of(evidence).readings["host_written"]
         assert reading.value is None and reading.reason
 
 
 @pytest.mark.parametrize(
-    "entry", [each for each in ATA if each.nand and not each.below_host], ids=lambda entry: entry.name
+    "entry", [entry for entry in ATA if entry.nand and not entry.below_host], ids=lambda entry: entry.name
 )
 def test_nand_below_the_host_is_refused(entry: Entry) -> None:
     assert entry.nand and entry.host
     good = sata(entry)
     for term in entry.nand.terms:
         good = changed(good, int(term), raw=1000)
-    assert told(good).readings["nand_written"].value is None
+    assert report_of(good).readings["nand_written"].value is None
 
 
 @pytest.mark.parametrize("entry", ATA, ids=lambda entry: entry.name)
 def test_device_statistics_that_disagree_are_not_averaged(entry: Entry) -> None:
     good = replace(sata(entry), statistics=Statistics({(1, 0x18): 10**14 // 512 * 3}))
-    assert told(good).readings["host_written"].value is None
+    assert report_of(good).readings["host_written"].value is None
     agree = replace(sata(entry), statistics=Statistics({(1, 0x18): 10**14 // 512}))
-    assert told(agree).readings["host_written"].proof is Proof.SPEC
+    assert report_of(agree).readings["host_written"].proof is Proof.SPEC
     wrapped = replace(sata(entry), statistics=Statistics({(1, 0x18): 10**14 // 512 % 2**32}))
-    assert told(wrapped).readings["host_written"].proof is Proof.CALIBRATED
+    assert report_of(wrapped).readings["host_written"].proof is Proof.CALIBRATED
 
 
 def test_statistics_that_may_have_wrapped_are_refused() -> None:
-    entry = next(each for each in CATALOGUE.entries if each.name == "statistics-wrap")
+    entry = next(
+        entry_of_list for entry_of_list in CATALOGUE.entries if entry_of_list.name == "statistics-wrap"
+    )
     short = Evidence(drive=drive(entry), statistics=Statistics({(1, 0x18): 10**9}), power_on_hours=HOURS)
-    assert told(short).readings["host_written"].value is None
+    assert report_of(short).readings["host_written"].value is None
     beyond = replace(short, statistics=Statistics({(1, 0x18): 10**10}))
-    assert told(beyond).readings["host_written"].value == 512 * 10**10
+    assert report_of(beyond).readings["host_written"].value == 512 * 10**10
 
 
 def test_statistics_that_an_attribute_contradicts_are_refused() -> None:
@@ -194,16 +196,16 @@ def test_statistics_that_an_attribute_contradicts_are_refused() -> None:
 
     one_tib = (1 << 31) * 512
     for raws in ({}, {"a241": 1 << 10}, {"a241": 1 << 15}, {"a241": 777, "a233": 1 << 15}):
-        assert told(acme(**raws)).readings["host_written"].value == one_tib
-    assert told(acme(a241=777)).readings["host_written"].value is None
+        assert report_of(acme(**raws)).readings["host_written"].value == one_tib
+    assert report_of(acme(a241=777)).readings["host_written"].value is None
     # Modulo 2^32 sectors it is the same: the statistics have wrapped.
-    wrapped = told(acme(a241=(1 << 31) + (3 << 32))).readings["host_written"]
+    wrapped = report_of(acme(a241=(1 << 31) + (3 << 32))).readings["host_written"]
     assert (wrapped.value, wrapped.proof) == (one_tib + 3 * (1 << 41), Proof.CALIBRATED)
 
 
 @pytest.mark.parametrize("units", [1, 512_000])
 def test_a_unit_of_several_is_told_by_the_host(units: int) -> None:
-    entry = next(each for each in CATALOGUE.entries if each.name == "micron-9200-9300")
+    entry = next(candidate for candidate in CATALOGUE.entries if candidate.name == "micron-9200-9300")
     page = bytearray(512)
     page[176:184] = (3 * 10**14 // units).to_bytes(8, "little")
     evidence = Evidence(
@@ -211,9 +213,9 @@ def test_a_unit_of_several_is_told_by_the_host(units: int) -> None:
         smart=SmartLog(data_units_written=10**14 // 512_000, write_commands=10**10, power_on_hours=HOURS),
         vendor=(VendorPage(0xD0, bytes(page)),),
     )
-    nand = told(evidence).readings["nand_written"]
+    nand = report_of(evidence).readings["nand_written"]
     assert nand.value == 3 * 10**14 // units * units
-    alone = told(replace(evidence, smart=None)).readings["nand_written"]
+    alone = report_of(replace(evidence, smart=None)).readings["nand_written"]
     assert alone.value is None and alone.reason
 
 
@@ -242,5 +244,5 @@ def test_the_user_comes_first(tmp_path: Path) -> None:
         "host = { of = [241], unit = 512 }\n"
     )
     catalogue = load_catalogue([mine], system=tmp_path)
-    found = [each.name for each in catalogue.matching(DriveFacts(model="SuperMicro SSD"), "ata")]
-    assert found[0] == "mine" and "supermicro-satadom" in found
+    names = [entry.name for entry in catalogue.matching(DriveFacts(model="SuperMicro SSD"), "ata")]
+    assert names[0] == "mine" and "supermicro-satadom" in names

@@ -61,12 +61,12 @@ def test_a_drive_with_the_standard_pages() -> None:
     cloud = bytearray(512)
     cloud[0:16], cloud[494], cloud[496:512] = (2 * 10**12).to_bytes(16, "little"), 3, CLOUD_GUID
     fake = Fake({2: smart(2 * 10**6, 10**8), 0xC0: bytes(cloud)}, attributes=1 << 4)
-    found = report(collect_nvme(fake, CATALOGUE), CATALOGUE)
-    assert found.readings["host_written"].value == 2 * 10**6 * 512_000
-    assert found.readings["nand_written"].value == 2 * 10**12
+    counters = report(collect_nvme(fake, CATALOGUE), CATALOGUE)
+    assert counters.readings["host_written"].value == 2 * 10**6 * 512_000
+    assert counters.readings["nand_written"].value == 2 * 10**12
     # Log 09h of the namespace's own endurance group failed: it costs nothing else.
     assert (9, 3, 0) in fake.asked
-    assert found.failures == ("log page 09h: refused",)
+    assert counters.failures == ("log page 09h: refused",)
 
 
 def test_vendor_pages_are_read_only_where_the_catalogue_knows_them() -> None:
@@ -83,8 +83,12 @@ def test_vendor_pages_are_read_only_where_the_catalogue_knows_them() -> None:
 
 
 def test_a_drive_that_refuses_everything_has_reasons() -> None:
-    found = report(collect_nvme(Fake({}), CATALOGUE), CATALOGUE)
-    assert all(each.value is None and each.reason for name, each in found.readings.items() if name != "nuse")
+    counters = report(collect_nvme(Fake({}), CATALOGUE), CATALOGUE)
+    assert all(
+        reading.value is None and reading.reason
+        for name, reading in counters.readings.items()
+        if name != "nuse"
+    )
 
 
 def test_a_folder_is_a_drive(tmp_path: Path) -> None:
@@ -115,8 +119,8 @@ def smartctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> No
 def test_smartctl_is_asked_to_leave_sleepers_asleep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = GOOD / "smartctl_exporter" / "sat-Phison_Driven_SSDs-KINGSTON_SA400M8120G-sda.json"
     smartctl(tmp_path, monkeypatch, f"cat '{path}'; exit 4")
-    found = report(collect_smart(Path("/dev/sda")), CATALOGUE)
-    assert found.readings["host_written"].value == 398 << 30
+    counters = report(collect_smart(Path("/dev/sda")), CATALOGUE)
+    assert counters.readings["host_written"].value == 398 << 30
     assert "-n standby" in (tmp_path / "calls").read_text()
 
 
@@ -138,13 +142,16 @@ def test_a_smartctl_that_cannot_open_is_a_reason(tmp_path: Path, monkeypatch: py
 def test_the_command_writes_the_document_of_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
     path = GOOD / "linuxhw" / "wd_blue_tlc_slc.txt"
     assert cli.main(["counters", "--from", str(path), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "opwatch/1"
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "opwatch/1"
     for side in ("host_written", "nand_written"):
-        assert set(found[side]) >= {"bytes", "quantum_bytes", "source", "proof", "reason"}
-        assert type(found[side]["bytes"]) is int and type(found[side]["quantum_bytes"]) is int
-        assert found[side]["proof"] in ("spec", "calibrated", "catalogue") and found[side]["reason"] is None
-    assert found["temperature"] == {
+        assert set(document[side]) >= {"bytes", "quantum_bytes", "source", "proof", "reason"}
+        assert type(document[side]["bytes"]) is int and type(document[side]["quantum_bytes"]) is int
+        assert (
+            document[side]["proof"] in ("spec", "calibrated", "catalogue")
+            and document[side]["reason"] is None
+        )
+    assert document["temperature"] == {
         "value": 27,
         "quantum": 1,
         "unit": "celsius",

@@ -44,23 +44,21 @@ def page(length: int = 512, **fields: tuple[int, int, int]) -> bytes:
 
 @given(u128, u128, st.integers(0, 254), st.integers(1, 1000))
 def test_smart_log(written: int, commands: int, used: int, kelvin: int) -> None:
-    found = decode_smart_log(
-        page(a=(48, 16, written), b=(80, 16, commands), c=(5, 1, used), d=(1, 2, kelvin))
-    )
-    assert (found.data_units_written, found.write_commands) == (written, commands)
-    assert (found.percentage_used, found.temperature_celsius) == (used, kelvin - 273)
+    log = decode_smart_log(page(a=(48, 16, written), b=(80, 16, commands), c=(5, 1, used), d=(1, 2, kelvin)))
+    assert (log.data_units_written, log.write_commands) == (written, commands)
+    assert (log.percentage_used, log.temperature_celsius) == (used, kelvin - 273)
 
 
 @given(u128, u128)
 def test_endurance_group(host: int, media: int) -> None:
-    found = decode_endurance_group(page(a=(64, 16, host), b=(80, 16, media)))
-    assert (found.data_units_written, found.media_units_written) == (host, media)
+    group = decode_endurance_group(page(a=(64, 16, host), b=(80, 16, media)))
+    assert (group.data_units_written, group.media_units_written) == (host, media)
 
 
 @given(u128, u128, u128)
 def test_fdp_statistics(host: int, media: int, erased: int) -> None:
-    found = decode_fdp_statistics(page(64, a=(0, 16, host), b=(16, 16, media), c=(32, 16, erased)))
-    assert (found.host_bytes_written, found.media_bytes_written, found.media_bytes_erased) == (
+    statistics = decode_fdp_statistics(page(64, a=(0, 16, host), b=(16, 16, media), c=(32, 16, erased)))
+    assert (statistics.host_bytes_written, statistics.media_bytes_written, statistics.media_bytes_erased) == (
         host,
         media,
         erased,
@@ -70,9 +68,9 @@ def test_fdp_statistics(host: int, media: int, erased: int) -> None:
 @given(u128, st.integers(0, 0xFFFFFFFE), st.binary(min_size=16, max_size=16))
 def test_c0_only_by_its_guid(media: int, erases: int, other: bytes) -> None:
     raw = page(a=(0, 16, media), b=(88, 4, erases), c=(494, 2, 5), d=(224, 8, 7))
-    found = decode_c0(raw[:496] + CLOUD_GUID)
-    assert isinstance(found, CloudLog)
-    assert (found.media_written, found.erase_max, found.erase_average) == (media, erases, 7)
+    log = decode_c0(raw[:496] + CLOUD_GUID)
+    assert isinstance(log, CloudLog)
+    assert (log.media_written, log.erase_max, log.erase_average) == (media, erases, 7)
     boot = decode_c0(raw[:496] + BOOT_GUID)
     assert isinstance(boot, BootLog) and boot.tlc_written == media
     if other not in (CLOUD_GUID, BOOT_GUID):
@@ -90,8 +88,8 @@ def test_items_are_found_by_their_key(items: dict[int, int]) -> None:
     raw = b"".join(
         bytes((key, 0, 0, 100, 0)) + value.to_bytes(6, "little") + b"\0" for key, value in items.items()
     )
-    found = decode_kv12(raw.ljust(512, b"\0"))
-    assert {int(key, 16): item.raw for key, item in found.items()} == items
+    decoded = decode_kv12(raw.ljust(512, b"\0"))
+    assert {int(key, 16): item.raw for key, item in decoded.items()} == items
 
 
 def test_a_key_that_is_there_twice_is_another_layout() -> None:
@@ -119,9 +117,9 @@ def test_short_pages_are_refused(raw: bytes) -> None:
 
 def test_identify() -> None:
     raw = page(4096, a=(0, 2, 0x8086), b=(77, 1, 5), c=(96, 4, 1 << 4 | 1 << 19), d=(280, 16, 10**12))
-    found = decode_controller(raw[:24] + b"MODEL  X".ljust(40) + b"FW1".ljust(8) + raw[72:])
-    assert (found.model, found.firmware, found.max_transfer_bytes) == ("MODEL X", "FW1", 128 << 10)
-    assert found.has_endurance_groups and found.has_placement and not found.has_uuid_list
+    identity = decode_controller(raw[:24] + b"MODEL  X".ljust(40) + b"FW1".ljust(8) + raw[72:])
+    assert (identity.model, identity.firmware, identity.max_transfer_bytes) == ("MODEL X", "FW1", 128 << 10)
+    assert identity.has_endurance_groups and identity.has_placement and not identity.has_uuid_list
     namespace = decode_namespace(page(4096, a=(16, 8, 5), b=(26, 1, 1), c=(134, 1, 12), d=(102, 2, 3)))
     assert (namespace.used_lbas, namespace.lba_bytes, namespace.endurance_group) == (5, 4096, 3)
     uuids = page(4096, a=(32 + 16, 16, 7), b=(64 + 16, 16, 9))
@@ -192,9 +190,9 @@ def test_two_drives_are_not_one() -> None:
 
 def test_an_endurance_group_is_not_taken_for_the_drive() -> None:
     group = {"avail_spare": 100, "data_units_written": 7, "media_units_written": 9, "power_on_hours": 1}
-    found = parse_nvme_json(group)
-    assert found.smart is None
-    assert found.endurance and found.endurance.media_units_written == 9
+    evidence = parse_nvme_json(group)
+    assert evidence.smart is None
+    assert evidence.endurance and evidence.endurance.media_units_written == 9
 
 
 def test_both_tables_of_attributes_are_read() -> None:
@@ -231,17 +229,17 @@ def test_a_vendor_page_with_another_host_than_02h_is_refused() -> None:
     smart = SmartLog(data_units_written=6000 * (1 << 25) // 512_000, write_commands=10**7)
     assert report(replace(evidence, smart=smart), CATALOGUE).readings["nand_written"].value == 9000 << 25
     other = replace(smart, data_units_written=3 * 10**5)
-    found = report(replace(evidence, smart=other), CATALOGUE).readings["nand_written"]
-    assert found.value is None and "host writes" in (found.reason or "")
+    reading = report(replace(evidence, smart=other), CATALOGUE).readings["nand_written"]
+    assert reading.value is None and "host writes" in (reading.reason or "")
 
 
 def test_a_page_that_fails_loses_its_own_fields_only(tmp_path: Path) -> None:
     (tmp_path / "log-02").write_bytes(page(a=(48, 16, 1000), b=(80, 16, 10**5), c=(1, 2, 300)))
     (tmp_path / "log-c0").write_bytes(b"\xff" * 512)
-    found = report(read_recorded([tmp_path]), CATALOGUE)
-    assert found.readings["host_written"].value == 512_000_000
-    assert found.readings["nand_written"].value is None
-    assert any("all ones" in failure for failure in found.failures)
+    counters = report(read_recorded([tmp_path]), CATALOGUE)
+    assert counters.readings["host_written"].value == 512_000_000
+    assert counters.readings["nand_written"].value is None
+    assert any("all ones" in failure for failure in counters.failures)
 
 
 def test_a_page_is_known_by_guid_name_or_content() -> None:

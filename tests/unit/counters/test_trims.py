@@ -28,16 +28,16 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 def test_the_page_of_a_simulated_drive() -> None:
     """It was asked for 1005 sectors, and has units of 8."""
-    found = decode_kv10((FIXTURES / "good" / "trim" / "log-ca.bin").read_bytes())
-    assert found["E5"].raw == 992
+    items = decode_kv10((FIXTURES / "good" / "trim" / "log-ca.bin").read_bytes())
+    assert items["E5"].raw == 992
     with pytest.raises(BadPage, match="version 2"):
         decode_kv10((FIXTURES / "bad" / "trim" / "log-ca.bin").read_bytes())
 
 
 def test_items_of_ten_bytes() -> None:
-    found = decode_kv10(kv10({0xAB: 7, 0xE5: 123456789, 0xFE: (1 << 48) - 2}))
-    assert {key: item.raw for key, item in found.items()} == {"AB": 7, "E5": 123456789, "FE": (1 << 48) - 2}
-    assert found["E5"].normalized == 100
+    items = decode_kv10(kv10({0xAB: 7, 0xE5: 123456789, 0xFE: (1 << 48) - 2}))
+    assert {key: item.raw for key, item in items.items()} == {"AB": 7, "E5": 123456789, "FE": (1 << 48) - 2}
+    assert items["E5"].normalized == 100
 
 
 @pytest.mark.parametrize(
@@ -135,10 +135,10 @@ def test_attributes_by_name(family: str, number: int, name: str, unit: int | Non
 
 def test_the_catalogue_of_writes_does_not_see_them() -> None:
     """Its first entry for a drive decides: one of trims must not be it."""
-    names = {each.name for each in load_catalogue(system=Path("/nonexistent")).entries}
+    names = {entry.name for entry in load_catalogue(system=Path("/nonexistent")).entries}
     trims = load_trims().entries
     assert trims
-    assert not names & {each.name for each in trims}
-    assert all(each.trimmed or each.trims for each in trims)
-    assert not any(each.host or each.nand for each in trims)
+    assert not names & {entry.name for entry in trims}
+    assert all(entry.trimmed or entry.trims for entry in trims)
+    assert not any(entry.host or entry.nand for entry in trims)
     assert TRIMS.is_dir()

@@ -56,7 +56,7 @@ def test_a_record_is_read_back_and_a_broken_one_is_none(tmp_path: Path) -> None:
     assert place.record() == record
     (place.folder / "drive.json").write_text('{"name": "x"')
     assert place.record() is None
-    assert [found.name for found in places(tmp_path)] == ["x"]
+    assert [place.name for place in places(tmp_path)] == ["x"]
     place.remove()
     assert places(tmp_path) == []
     assert places(tmp_path / "nowhere") == []
@@ -97,7 +97,7 @@ def test_what_is_not_ours_is_said_and_left(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     place = Place("x", tmp_path)
     place.make()
-    assert [found.name for found in places(tmp_path)] == ["x"]
+    assert [place.name for place in places(tmp_path)] == ["x"]
     (place.folder / "mine").write_text("precious")
     with pytest.raises(OpwatchError, match=str(place.folder)):
         place.remove()

@@ -97,19 +97,19 @@ def test_trim_rounds_inwards() -> None:
 
 
 def test_trim_modes() -> None:
-    held = {}
+    kept = {}
     for mode in TrimMode:
         unit = drive(trim_mode=mode)
         unit.core.write(0, MIB)
         unit.core.trim(0, MIB)
         before = unit.counters()
         unit.core.idle(1)
-        held[mode] = (
+        kept[mode] = (
             unit.core.is_mapped(0),
             before["valid_bytes"],
             unit.counters()["valid_bytes"],
         )
-    assert held == {
+    assert kept == {
         TrimMode.HONOUR: (False, 0, 0),
         TrimMode.LAZY: (False, MIB, 0),
         TrimMode.IGNORE: (True, MIB, MIB),
@@ -168,7 +168,7 @@ def test_levelling_narrows_the_spread() -> None:
 
 
 def test_streams_keep_lifetimes_apart() -> None:
-    found = []
+    ratios = []
     for streams in (1, 2):
         unit = drive(streams=streams, gc_frontier=2)
         unit.fill()
@@ -177,8 +177,8 @@ def test_streams_keep_lifetimes_apart() -> None:
         unit.run(load, 100_000)
         begin = unit.counters()
         unit.run(load, 100_000)
-        found.append(amplification(begin, unit.counters()) or 0.0)
-    assert found[1] < found[0]
+        ratios.append(amplification(begin, unit.counters()) or 0.0)
+    assert ratios[1] < ratios[0]
 
 
 def test_a_failed_die_shrinks_the_drive() -> None:

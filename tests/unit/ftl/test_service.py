@@ -26,7 +26,7 @@ def mean(values: list[float]) -> float:
 
 def test_slots_cover_every_latency() -> None:
     run = small("ideal").make().run_timed(Workload(rng=1), 0.2, interval_ns=10_000_000)
-    assert sum(run.latency_slots) >= sum(each.ios for each in run.intervals) > 0
+    assert sum(run.latency_slots) >= sum(interval.ios for interval in run.intervals) > 0
     p50, p999 = run.latency_ns(0.5), run.latency_ns(0.999)
     assert p50 is not None
     assert p999 is not None
@@ -39,10 +39,12 @@ def test_write_saturation_has_a_plateau_a_cliff_and_a_level() -> None:
     run = drive.run_timed(Workload(rng=1), 60.0, interval_ns=100_000_000)
     iops = list(run.iops())
     # The first drop: all of T is written once.
-    written = list(itertools.accumulate(each.host_write_bytes for each in run.intervals))
+    written = list(itertools.accumulate(interval.host_write_bytes for interval in run.intervals))
     physical = drive.geometry().physical_bytes
     cliff = next(
-        i for i, each in enumerate(run.intervals) if each.nand_write_bytes > 1.01 * each.host_write_bytes
+        i
+        for i, interval in enumerate(run.intervals)
+        if interval.nand_write_bytes > 1.01 * interval.host_write_bytes
     )
     assert written[cliff - 1] <= physical <= written[cliff + 1]
     assert mean(iops[-100:]) < 0.5 * mean(iops[: cliff // 2])

@@ -55,7 +55,7 @@ def test_sorting_hot_from_cold_helps_a_little() -> None:
         next(c for c in validate.cases() if c.name == "fifo hot/cold S_f=0.20"), PAGES // 4, 5
     )
     settings = plain.core.config() | {"policy": 0, "reserve_superblocks": 0}
-    found = []
+    ratios = []
     for extra in ({}, {"streams": 2, "hot_cold": 1, "gc_frontier": 2}):
         drive = Drive(settings | extra)
         drive.fill()
@@ -63,5 +63,5 @@ def test_sorting_hot_from_cold_helps_a_little() -> None:
         drive.run(fresh, 2 * PAGES)
         begin = drive.counters()
         drive.run(fresh, PAGES)
-        found.append(amplification(begin, drive.counters()) or 0.0)
-    assert found[1] < 0.98 * found[0]
+        ratios.append(amplification(begin, drive.counters()) or 0.0)
+    assert ratios[1] < 0.98 * ratios[0]

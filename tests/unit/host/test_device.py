@@ -21,9 +21,9 @@ def names(devices: list[BlockDevice]) -> list[str]:
 
 
 def leaves(tree: Tree, name: str) -> list[str]:
-    found = tree.devices.leaves(tree[name])
-    assert all(leaf.origin.name == name for leaf in found)
-    return [leaf.device.name for leaf in found]
+    below = tree.devices.leaves(tree[name])
+    assert all(leaf.origin.name == name for leaf in below)
+    return [leaf.device.name for leaf in below]
 
 
 def test_a_device_is_found_by_its_kernel_name(tree: Tree) -> None:
@@ -251,10 +251,10 @@ def test_resolve_follows_links_to_a_node(tree: Tree, monkeypatch: pytest.MonkeyP
 
     def stat(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
         """The node of 8:2, which only root could make."""
-        found = real(path, follow_symlinks=follow_symlinks)
+        result = real(path, follow_symlinks=follow_symlinks)
         if os.path.realpath(path) != str(tree.dev / "sda2"):
-            return found
-        fields = list(found)
+            return result
+        fields = list(result)
         fields[0] = 0o060660
         return os.stat_result(fields, {"st_rdev": os.makedev(8, 2)})
 

@@ -44,18 +44,18 @@ def shown(
 
 def row(text: str, name: str) -> str:
     """The line of a device in a table."""
-    found = [line for line in text.splitlines() if line.strip("│├└─ ").split(" ")[0] == name]
-    assert found, f"no line for {name}"
-    return found[0]
+    rows = [line for line in text.splitlines() if line.strip("│├└─ ").split(" ")[0] == name]
+    assert rows, f"no line for {name}"
+    return rows[0]
 
 
 def by_name(tree: Tree, usage: Usage, *arguments: str) -> dict[str, dict[str, Any]]:
     status, text = shown(tree, usage, "--json", *arguments)
     document = json.loads(text)
     assert (status, document["schema"]) == (0, "opwatch/1")
-    found = {device["name"]: device for device in document["devices"]}
-    assert len(found) == len(document["devices"])
-    return found
+    devices = {device["name"]: device for device in document["devices"]}
+    assert len(devices) == len(document["devices"])
+    return devices
 
 
 # --- what is read
@@ -296,23 +296,23 @@ def test_no_sysfs_is_an_error(tmp_path: Path, usage: Usage) -> None:
 
 def test_json_has_bytes_as_integers_and_null_for_the_unknown(tree: Tree, usage: Usage) -> None:
     (tree["sda"].sysfs / "queue/discard_max_bytes").unlink()
-    found = by_name(tree, usage)
-    sda = found["sda"]
+    devices = by_name(tree, usage)
+    sda = devices["sda"]
     assert sda["size_bytes"] == 1875385008 * 512
     assert sda["limits"]["discard_max_bytes"] is None
     assert sda["limits"]["discard_granularity_bytes"] == 512
     assert sda["queue"]["tags_per_queue"] == 32 and sda["queue"]["rotational"] is False
     assert (sda["dev"], sda["model"], sda["serial"]) == ("8:0", "SAMSUNG MZ7LH960", "S3Z8NB0K5077a")
-    assert found["sda2"]["disk"] == "sda" and found["sda2"]["first_sector"] == 2097152
-    assert found["md0"]["stands_on"] == ["sda2", "sdb2"]
-    assert found["md0"]["traced"] == {
+    assert devices["sda2"]["disk"] == "sda" and devices["sda2"]["first_sector"] == 2097152
+    assert devices["md0"]["stands_on"] == ["sda2", "sdb2"]
+    assert devices["md0"]["traced"] == {
         "level": "requests",
         "leaves": [{"device": "sda2", "level": "requests"}, {"device": "sdb2", "level": "requests"}],
     }
-    assert found["nvme1c1n1"]["dev"] is None and found["nvme1c1n1"]["hidden"] is True
-    assert found["loop0"]["backing_file"] == "/srv/disk one.img"
-    assert found["sda1"]["mounts"] == [{"point": "/boot", "filesystem": "ext4", "source": "/dev/sda1"}]
-    assert found["zram0"]["traced"]["level"] == "bios"
+    assert devices["nvme1c1n1"]["dev"] is None and devices["nvme1c1n1"]["hidden"] is True
+    assert devices["loop0"]["backing_file"] == "/srv/disk one.img"
+    assert devices["sda1"]["mounts"] == [{"point": "/boot", "filesystem": "ext4", "source": "/dev/sda1"}]
+    assert devices["zram0"]["traced"]["level"] == "bios"
 
 
 def test_json_of_one_name_has_one_device(tree: Tree, usage: Usage) -> None:
@@ -335,7 +335,7 @@ def test_devices_that_vanish_while_they_are_listed(
     if not arguments:
         assert row(text, "sda").split() == ["sda", "disk", "-", "-", "-", "-", "-", "-"]
     if arguments == ["--json"]:
-        sda = next(each for each in json.loads(text)["devices"] if each["name"] == "sda")
+        sda = next(device for device in json.loads(text)["devices"] if device["name"] == "sda")
         assert sda["size_bytes"] is None and sda["queue"]["hardware_queues"] is None
 
 

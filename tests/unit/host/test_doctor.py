@@ -42,7 +42,7 @@ def test_a_kernel_without_btf_is_another_kernels_job(arch: str, package: str) ->
 def test_every_needed_tracepoint_is_looked_for() -> None:
     assert diagnosis.tracepoints(btf(*ALL), "x86_64").state is State.OK
     for name in diagnosis.NEEDED:
-        without = [each for each in ALL if each != f"btf_trace_{name}"]
+        without = [type_name for type_name in ALL if type_name != f"btf_trace_{name}"]
         check = diagnosis.tracepoints(btf(*without), "x86_64")
         assert (check.state, check.exit_status) == (State.PROBLEM, 5)
         assert name in check.finding
@@ -116,8 +116,8 @@ def test_an_extension_with_the_tracer_is_fine() -> None:
 
 
 def test_the_packages_that_the_build_lacks_are_exactly_those_of_the_command() -> None:
-    for found in (Extension("No module named 'x'", False), Extension(None, False)):
-        check = diagnosis.extension(found, ["clang", "libelf-dev"], "pip install .")
+    for built in (Extension("No module named 'x'", False), Extension(None, False)):
+        check = diagnosis.extension(built, ["clang", "libelf-dev"], "pip install .")
         assert (check.state, check.exit_status) == (State.PROBLEM, 1)
         assert check.fix == "sudo apt-get install clang libelf-dev && pip install ."
     assert diagnosis.extension(Extension(None, False), [], "pip install .").fix == "pip install ."
@@ -142,8 +142,8 @@ def test_the_extension_is_found_by_importing_it(
     monkeypatch: pytest.MonkeyPatch, module: object, expected: tuple[bool, bool]
 ) -> None:
     monkeypatch.setitem(sys.modules, "opwatch._native", module)
-    found = doctor.find_extension()
-    assert (found.error is not None, found.has_tracer) == expected
+    built = doctor.find_extension()
+    assert (built.error is not None, built.has_tracer) == expected
 
 
 def build_machine(root: Path) -> list[Path]:
@@ -287,12 +287,12 @@ def states(checks: list[Check]) -> dict[str, tuple[State, int]]:
 
 def test_without_extension_and_privileges_all_else_is_still_checked(bare: Tree) -> None:
     checks = doctor.examine(bare.devices)
-    found = states(checks)
-    assert found["extension"] == (State.PROBLEM, 1)
-    assert found["capabilities"] == (State.PROBLEM, 4)
-    assert found["probes"] == (State.NOTE, 0)
-    assert found["disks"] == (State.OK, 0)
-    assert found["fio"] == (State.NOTE, 0)
+    answers = states(checks)
+    assert answers["extension"] == (State.PROBLEM, 1)
+    assert answers["capabilities"] == (State.PROBLEM, 4)
+    assert answers["probes"] == (State.NOTE, 0)
+    assert answers["disks"] == (State.OK, 0)
+    assert answers["fio"] == (State.NOTE, 0)
     assert verdict(checks)[0] == 1
     fixes = {check.name: check.fix or "" for check in checks}
     assert "clang" in fixes["extension"] and "bpftool" in fixes["extension"]

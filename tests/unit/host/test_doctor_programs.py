@@ -192,10 +192,10 @@ def test_tools_are_really_run_and_may_fail(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "bpftrace").chmod(0o755)
     monkeypatch.setattr(toolbox, "PATH", str(tmp_path))
     monkeypatch.setattr(toolbox, "TIMEOUT_S", 2.5)
-    found = {check.name: check for check in toolbox.check_tools("x86_64")}
-    assert found["fio"] == ok("fio", "3.35")
-    assert "no answer within 2.5 s" in found["nvme"].finding
-    assert "status 1" in found["smartctl"].finding
-    assert "Exec format error" in found["bpftrace"].finding
-    assert found["biolatency"] == ok("biolatency", str(tmp_path / "biolatency"))
-    assert found["qemu"].fix == "sudo apt-get install qemu-system-x86"
+    checks = {check.name: check for check in toolbox.check_tools("x86_64")}
+    assert checks["fio"] == ok("fio", "3.35")
+    assert "no answer within 2.5 s" in checks["nvme"].finding
+    assert "status 1" in checks["smartctl"].finding
+    assert "Exec format error" in checks["bpftrace"].finding
+    assert checks["biolatency"] == ok("biolatency", str(tmp_path / "biolatency"))
+    assert checks["qemu"].fix == "sudo apt-get install qemu-system-x86"

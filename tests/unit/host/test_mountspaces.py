@@ -59,16 +59,16 @@ def test_every_namespace_is_looked_at_once(proc: Path) -> None:
     thread(proc, 7, 2, HOST + LOOP + BTRFS)
     thread(proc, 8, 2, HOST + LOOP + BTRFS)
     thread(proc, 10, 3, LOOP, leader=9)  # not its first thread
-    found = survey([(7, 3), (7, 4)], ["/dev/loop4"], proc)
-    assert {str(each) for each in found.mounts if each.space.pid in (None, 10)} == {
+    mounted = survey([(7, 3), (7, 4)], ["/dev/loop4"], proc)
+    assert {str(mount) for mount in mounted.mounts if mount.space.pid in (None, 10)} == {
         "/dev/loop3 is mounted at /mnt/a b",
         "/dev/loop3 is mounted at /mnt/a b in the mount namespace of process 10",
     }
-    [second] = {each.space for each in found.mounts if each.space.identity == "mnt:[2]"}
+    [second] = {mount.space for mount in mounted.mounts if mount.space.identity == "mnt:[2]"}
     assert second.pid in (7, 8)
-    points = [each.mount.point for each in found.mounts if each.space == second]
+    points = [mount.mount.point for mount in mounted.mounts if mount.space == second]
     assert points == ["/mnt/a b", "/srv"]
-    assert found.unseen == ()
+    assert mounted.unseen == ()
 
 
 def test_nothing_is_nothing(proc: Path) -> None:
@@ -79,9 +79,9 @@ def test_nothing_is_nothing(proc: Path) -> None:
 def test_a_thread_that_has_ended_does_not_hide_the_others(proc: Path) -> None:
     for number in (7, 8, 9):
         thread(proc, number, 2, LOOP if number == 8 else None)
-    found = survey([(7, 3)], (), proc)
-    assert [each.space.pid for each in found.mounts] == [8]
-    assert found.unseen == ()
+    mounted = survey([(7, 3)], (), proc)
+    assert [mount.space.pid for mount in mounted.mounts] == [8]
+    assert mounted.unseen == ()
 
 
 def test_what_cannot_be_looked_at_is_said(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,9 +114,9 @@ def test_threads_that_may_not_be_read_are_counted(proc: Path, monkeypatch: pytes
         return real(path)
 
     monkeypatch.setattr(Path, "readlink", denied)
-    found = survey([(7, 3)], (), proc)
-    assert found.mounts == ()
-    assert found.unseen == ("a thread whose mount namespace may not be read",)
+    mounted = survey([(7, 3)], (), proc)
+    assert mounted.mounts == ()
+    assert mounted.unseen == ("a thread whose mount namespace may not be read",)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_namespace_whose_threads_end_and_are_born_is_read(
 
     refuse(monkeypatch, proc / "7" / "mountinfo", give_birth)
     looked = survey([(7, 3)], (), proc)
-    assert [each.space.pid for each in looked.mounts] == [8]
+    assert [mount.space.pid for mount in looked.mounts] == [8]
     assert looked.unseen == ()
 
 

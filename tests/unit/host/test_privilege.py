@@ -66,16 +66,16 @@ def test_each_command_names_what_it_lacks(
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 65534)
     assert cli.main(arguments.split()) == 4
-    told = capsys.readouterr().err
-    assert what in told
-    assert f"Try: sudo {own_command()} {' '.join(arguments.split()[:1])}" in told
+    message = capsys.readouterr().err
+    assert what in message
+    assert f"Try: sudo {own_command()} {' '.join(arguments.split()[:1])}" in message
 
 
 def test_bpftrace_is_ok_only_when_it_can_attach() -> None:
-    found = ok("bpftrace", "0.17.0")
-    assert judge(found, None, mount_helps=False).state is State.OK
-    unmounted = judge(found, "kfunc not available", mount_helps=True)
+    check = ok("bpftrace", "0.17.0")
+    assert judge(check, None, mount_helps=False).state is State.OK
+    unmounted = judge(check, "kfunc not available", mount_helps=True)
     assert (unmounted.state, unmounted.fix) == (State.NOTE, MOUNT)
-    lacking = judge(found, "kfunc not available", mount_helps=False)
+    lacking = judge(check, "kfunc not available", mount_helps=False)
     assert (lacking.state, lacking.fix) == (State.NOTE, None)
     assert "kfunc not available" in lacking.finding and "--backend bcc" in lacking.finding

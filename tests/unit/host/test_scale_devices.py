@@ -63,12 +63,12 @@ KINDS: dict[str, tuple[Callable[[Tree, int], None], int]] = {
 def trees(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Tree]:
     """One of few devices and one of many."""
     build, few = KINDS[request.param]
-    found = []
+    built = []
     for count in (few, 10 * few):
         tree = Tree(tmp_path_factory.mktemp(f"{request.param}{count}"))
         build(tree, count)
-        found.append(tree)
-    return found
+        built.append(tree)
+    return built
 
 
 def _usage(tree: Tree) -> Usage:

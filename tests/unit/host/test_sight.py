@@ -113,13 +113,13 @@ def test_mounts_that_only_others_have_are_found_once(tmp_path: Path) -> None:
             "41 22 0:44 / /srv rw - btrfs /dev/loop4 rw\n"
             "42 22 0:45 / /proc rw - proc proc rw\nnonsense\n"
         )
-    found = elsewhere(parse_mountinfo((proc / "self" / "mountinfo").read_text()), proc)
-    assert [(each.mount.source, each.mount.point) for each in found.mounts] == [
+    mounted = elsewhere(parse_mountinfo((proc / "self" / "mountinfo").read_text()), proc)
+    assert [(mount.mount.source, mount.mount.point) for mount in mounted.mounts] == [
         ("/dev/loop3", "/mnt/a b"),
         ("/dev/loop4", "/srv"),
     ]
-    assert {each.space.pid for each in found.mounts} <= {7, 8}
-    assert found.unseen == ()
+    assert {mount.space.pid for mount in mounted.mounts} <= {7, 8}
+    assert mounted.unseen == ()
 
 
 def test_it_is_told_with_what_to_do_and_not_without_end() -> None:

@@ -39,14 +39,14 @@ def test_a_mount_has_its_options_and_those_of_its_filesystem() -> None:
 )
 def test_a_path_belongs_to_the_longest_point_above_it(path: str, point: str | None) -> None:
     mounts = parse_mountinfo(MOUNTINFO)
-    found = mount_of(path, mounts)
-    assert found and found.point == (point or "/mnt/two words\\")
+    mount = mount_of(path, mounts)
+    assert mount and mount.point == (point or "/mnt/two words\\")
 
 
 def test_of_two_mounts_on_one_point_the_later_counts() -> None:
     lines = [f"3{n} 1 8:{n} / /m rw - ext4 /dev/sda{n} rw" for n in (1, 2)]
-    found = mount_of("/m/x", parse_mountinfo("\n".join(lines)))
-    assert found and found.dev == "8:2"
+    mount = mount_of("/m/x", parse_mountinfo("\n".join(lines)))
+    assert mount and mount.dev == "8:2"
     assert mount_of("/other", parse_mountinfo("\n".join(lines))) is None
 
 

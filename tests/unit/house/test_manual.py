@@ -57,7 +57,7 @@ def test_every_column_is_described() -> None:
 def test_every_key_of_the_trust_line_is_described() -> None:
     begin = TEXT.index(".SH TRUST LINE")
     account = TEXT[begin : TEXT.index("\n.SH", begin + 1)]
-    assert [each.name for each in dataclasses.fields(Trust) if each.name not in account] == []
+    assert [column.name for column in dataclasses.fields(Trust) if column.name not in account] == []
 
 
 def test_every_exit_status_is_described() -> None:

@@ -67,9 +67,9 @@ class Measuring:
         drive = self.drive
         begin_ns, before = drive.now_ns, drive.kernel
         drive.advance(self.look_s / 2)
-        found = report(drive.evidence(), CATALOGUE)
+        counters = report(drive.evidence(), CATALOGUE)
         drive.advance(self.look_s / 2)
-        return poll_of(found, begin_ns, drive.now_ns, before, drive.kernel)
+        return poll_of(counters, begin_ns, drive.now_ns, before, drive.kernel)
 
     def load(self, seconds: float, rate: float) -> Callable[[], None]:
         """Work that writes for so long."""

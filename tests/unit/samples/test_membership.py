@@ -30,7 +30,9 @@ def names(members: Membership) -> list[str]:
 
 def words(change: Change | None) -> tuple[list[str], list[tuple[str, Why]]]:
     assert change
-    return [member.name for member in change.came], [(each.member.name, each.why) for each in change.left]
+    return [member.name for member in change.came], [
+        (leaving.member.name, leaving.why) for leaving in change.left
+    ]
 
 
 def remove(tree: Tree, name: str) -> None:

@@ -28,9 +28,9 @@ def observation(*, final: bool = False, **ops: Op) -> Observation:
     return Observation("sda", "dm-0", "requests by tp_btf", at, final, interval, account, 0)
 
 
-def written(seen: Observation) -> dict[str, Any]:
+def written(interval: Observation) -> dict[str, Any]:
     stream = io.StringIO()
-    JsonLines(stream).write(seen)
+    JsonLines(stream).write(interval)
     [line] = stream.getvalue().splitlines()
     document: dict[str, Any] = json.loads(line)
     return document

@@ -17,14 +17,14 @@ from tests.unit.sinks.test_jsonl import BUSY, observation
 
 def heading(every_s: float, seconds: float) -> str:
     """The first line of an interval that was to be so long, and was as long as this."""
-    seen = observation(read=BUSY)
-    seen = replace(
-        seen,
-        at=seen.at.replace(microsecond=123_456),
-        interval=replace(seen.interval, begin_ns=seen.interval.end_ns - int(seconds * 1e9)),
+    interval = observation(read=BUSY)
+    interval = replace(
+        interval,
+        at=interval.at.replace(microsecond=123_456),
+        interval=replace(interval.interval, begin_ns=interval.interval.end_ns - int(seconds * 1e9)),
     )
     stream = io.StringIO()
-    Lines(stream, every_s=every_s).write(seen)
+    Lines(stream, every_s=every_s).write(interval)
     lines = stream.getvalue().splitlines()
     assert max(len(line) for line in lines) <= 80
     return lines[1 if lines[0] == HEADER else 0]
@@ -80,6 +80,6 @@ def test_without_requests_there_is_no_ratio() -> None:
 @pytest.mark.parametrize(("step", "shown"), [(512_000, "512 kB"), (1, "1 B"), (32 << 20, "33.6 MB")])
 def test_a_step_is_in_units_of_the_value(step: int, shown: str) -> None:
     reading = CounterReading(960_000_000_000, "bytes", step, "log 02h", Proof.SPEC)
-    told = counter_lines(Report(DriveFacts(name="nvme0"), {"host_written": reading}, {}, ()))
-    [row] = [line for line in told if line.startswith("host_written")]
+    rows = counter_lines(Report(DriveFacts(name="nvme0"), {"host_written": reading}, {}, ()))
+    [row] = [line for line in rows if line.startswith("host_written")]
     assert f" 960 GB     {shown} " in row

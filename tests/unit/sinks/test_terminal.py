@@ -50,8 +50,8 @@ def test_nothing_else_prints() -> None:
         if not any(parent.is_symlink() for parent in path.parents) and path.name != "terminal.py"
     ]
     assert len(modules) > 100
-    found = {str(path.relative_to(ROOT)): printing_calls(path.read_text()) for path in modules}
-    assert {name: calls for name, calls in found.items() if calls} == {}
+    calls_by_file = {str(path.relative_to(ROOT)): printing_calls(path.read_text()) for path in modules}
+    assert {name: calls for name, calls in calls_by_file.items() if calls} == {}
 
 
 def test_the_test_above_would_see_a_print() -> None:
@@ -66,9 +66,9 @@ def harmless(text: str) -> bool:
 def by_lines(final: bool) -> str:
     stream = io.StringIO()
     sender = Sender(EVIL, EVIL, EVIL, "discard", False, 1, 4096, 4096, 4096, 0)
-    seen = observation(final=final, read=BUSY)
+    interval = observation(final=final, read=BUSY)
     discards = Discards((sender,), 1, 1, 1, 1, 4096, 1.0, 1.0, 5.0, (), 0)
-    Lines(stream).write(replace(seen, device=EVIL, origin=EVIL, level=EVIL, discards=discards))
+    Lines(stream).write(replace(interval, device=EVIL, origin=EVIL, level=EVIL, discards=discards))
     return stream.getvalue()
 
 
@@ -82,8 +82,10 @@ def by_json() -> str:
 def by_counters() -> str:
     stream = io.StringIO()
     reading = CounterReading(7, EVIL, 1, EVIL, Proof.SPEC, caveat=EVIL)
-    told = Report(DriveFacts(name=EVIL, model=EVIL, firmware=EVIL), {"host_written": reading}, {}, (EVIL,))
-    Writer(stream).lines(counter_lines(told))
+    counters = Report(
+        DriveFacts(name=EVIL, model=EVIL, firmware=EVIL), {"host_written": reading}, {}, (EVIL,)
+    )
+    Writer(stream).lines(counter_lines(counters))
     return stream.getvalue()
 
 
@@ -106,9 +108,9 @@ def test_a_name_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     Writer(sys.stdout).line(EVIL)
     say(EVIL)
     cli.report(OpwatchError(EVIL))
-    seen = capsys.readouterr()
-    assert seen.out == SHOWN + "\n"
-    assert seen.err == f"opwatch: {SHOWN}\n" * 2
+    output = capsys.readouterr()
+    assert output.out == SHOWN + "\n"
+    assert output.err == f"opwatch: {SHOWN}\n" * 2
 
 
 @pytest.mark.parametrize(
@@ -117,9 +119,9 @@ def test_a_name_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_was_typed_comes_back_harmless(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with contextlib.suppress(SystemExit):
         assert cli.main(argv) == 2
-    seen = capsys.readouterr()
-    assert harmless(seen.out + seen.err)
-    assert seen.err
+    output = capsys.readouterr()
+    assert harmless(output.out + output.err)
+    assert output.err
 
 
 SHOW = "from opwatch.sinks.terminal import data, say; data().line('1 ± 2 µs é…'); say('1 ± 2')"

@@ -48,9 +48,9 @@ class Tree:
         self.devices = Devices(self.sys, self.dev)
 
     def __getitem__(self, name: str) -> BlockDevice:
-        found = self.devices.by_name(name)
-        assert found, f"the tree has no {name}"
-        return found
+        device = self.devices.by_name(name)
+        assert device, f"the tree has no {name}"
+        return device
 
     def _link(self, path: str, target: Path) -> None:
         link = self.sys / path

@@ -124,10 +124,10 @@ def with_facts(one: Stack, device: str, **facts: Said) -> Stack:
 def with_limit(one: Stack, device: str, max_bytes: int) -> Stack:
     """The same stack, where a driver gave both limits of one layer up."""
     layers = [
-        replace(each, limits=replace(each.limits, max_bytes=max_bytes, max_hw_bytes=max_bytes))
-        if each.device == device
-        else each
-        for each in one.layers
+        replace(part, limits=replace(part.limits, max_bytes=max_bytes, max_hw_bytes=max_bytes))
+        if part.device == device
+        else part
+        for part in one.layers
     ]
     return Stack(one.filesystem, tuple(layers))
 
@@ -147,7 +147,7 @@ _STATUS = {0: 0, -95: 1, -121: 5, -5: 10}
 
 def flows_of_log(text: str, disks: Mapping[str, str], block_bytes: int) -> list[Flow]:
     """A log of events as the flows that the programs would have counted."""
-    found: defaultdict[tuple[Stage, str, int], Amount] = defaultdict(Amount)
+    amounts: defaultdict[tuple[Stage, str, int], Amount] = defaultdict(Amount)
     for line in text.splitlines():
         event = _EVENT.match(line)
         if not event or event[2] not in _STAGES:
@@ -162,8 +162,8 @@ def flows_of_log(text: str, disks: Mapping[str, str], block_bytes: int) -> list[
             assert parts, rest
             n_bytes, status = int(parts[5]) * 512, _STATUS[int(parts[6] or 0)]
         key = stage, f"{parts[1]}:{parts[2]}", status
-        found[key] = found[key].plus(Amount(1, n_bytes, 1, n_bytes))
+        amounts[key] = amounts[key].plus(Amount(1, n_bytes, 1, n_bytes))
     return [
         Flow("" if stage is Stage.FS_EXTENT else disks[dev], dev, stage, "discard", Who.OURS, status, amount)
-        for (stage, dev, status), amount in found.items()
+        for (stage, dev, status), amount in amounts.items()
     ]

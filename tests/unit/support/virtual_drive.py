@@ -248,16 +248,16 @@ class Bench:
         self.drive, self.every_s = drive, every_s
         self.trail = Trail()
         # For each poll, the truth that the NAND counter's page showed a part of.
-        self.seen: list[Truth] = []
+        self.truths: list[Truth] = []
 
     def poll(self) -> None:
         """A look, which takes some time, during which the host goes on."""
         drive = self.drive
         begin, before = drive.now_ns, drive.kernel
-        found = report(drive.evidence(), CATALOGUE)
-        self.seen.append(drive.shown(drive.nand_page))
+        counters = report(drive.evidence(), CATALOGUE)
+        self.truths.append(drive.shown(drive.nand_page))
         drive.advance(drive.chance.uniform(0, 0.05))
-        self.trail.add(poll_of(found, begin, drive.now_ns, before, drive.kernel))
+        self.trail.add(poll_of(counters, begin, drive.now_ns, before, drive.kernel))
 
     def polls(self, seconds: float) -> None:
         end = self.drive.now_ns + int(seconds * 1e9)
@@ -294,7 +294,7 @@ class Run:
         if waf is None or error is None or self.measured.stretch is None:
             return True
         truths = [self.stretch_truth, self.truth if self.measured.stretch.whole else None]
-        return all(abs(waf - each) <= error * (1 + 1e-9) + 1e-9 for each in truths if each is not None)
+        return all(abs(waf - truth) <= error * (1 + 1e-9) + 1e-9 for truth in truths if truth is not None)
 
 
 def run(
@@ -339,5 +339,5 @@ def _stretch_truth(bench: Bench, measured: Measured) -> float | None:
     stretch = measured.stretch
     if stretch is None or not (stretch.begin.read and stretch.end.read):
         return None
-    first, last = bench.seen[stretch.begin.poll], bench.seen[stretch.end.poll]
+    first, last = bench.truths[stretch.begin.poll], bench.truths[stretch.end.poll]
     return (last.nand - first.nand) / (last.host - first.host) if last.host > first.host else None

@@ -32,13 +32,13 @@ class Scenario:
             settle=self.settle,
         )
 
-    def necessary(self, model: Model, found: Run) -> float:
+    def necessary(self, model: Model, outcome: Run) -> float:
         """The relative error that steps and age allow nobody to go below, in the worst case: a step of either
         counter, the period that a page may lag behind at the start, and two polls at either end."""
         # With too few changes to learn how old a page gets, only counts of the same page are of one moment.
         short = self.seconds < 3 * self.every_s and model.nand_quantum > 1
         host_step = model.nand_quantum if short else 512_000
-        steps = (1 + model.nand_quantum / found.nand) / max(1 - host_step / found.host, 0.5) - 1
+        steps = (1 + model.nand_quantum / outcome.nand) / max(1 - host_step / outcome.host, 0.5) - 1
         aged = 0.0
         if self.refresh_s:
             # With a middle that is wrong by half of it at most; rates vary by a half.
@@ -69,28 +69,28 @@ class Row:
     @property
     def wrong(self) -> list[int]:
         """Seeds with the truth outside of the error."""
-        return [seed for seed, found in zip(self.seeds, self.runs, strict=True) if not found.holds()]
+        return [seed for seed, outcome in zip(self.seeds, self.runs, strict=True) if not outcome.holds()]
 
     @property
     def answered(self) -> list[Run]:
-        return [found for found in self.runs if found.measured.waf is not None]
+        return [outcome for outcome in self.runs if outcome.measured.waf is not None]
 
     @property
     def errors(self) -> list[float]:
         """Relative errors as printed, in order."""
         return sorted(
-            found.measured.error / found.measured.waf
-            for found in self.answered
-            if found.measured.waf and found.measured.error is not None
+            outcome.measured.error / outcome.measured.waf
+            for outcome in self.answered
+            if outcome.measured.waf and outcome.measured.error is not None
         )
 
     @property
     def too_wide(self) -> list[float]:
         """Errors over what is necessary, of the runs where that is more than one and a half."""
         ratios = [
-            found.measured.error / found.measured.waf / self.scenario.necessary(self.model, found)
-            for found in self.answered
-            if found.measured.waf and found.measured.error is not None
+            outcome.measured.error / outcome.measured.waf / self.scenario.necessary(self.model, outcome)
+            for outcome in self.answered
+            if outcome.measured.waf and outcome.measured.error is not None
         ]
         return [ratio for ratio in ratios if ratio > 1.5]
 

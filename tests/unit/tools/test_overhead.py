@@ -8,7 +8,7 @@ from opwatch.sinks.terminal import Writer
 from opwatch.tools.commands.overhead import Throughput, _print_throughput
 
 
-def told(*ratios: float) -> str:
+def printed(*ratios: float) -> str:
     stream = io.StringIO()
     _print_throughput(Writer(stream), Throughput(list(ratios), 1000.0))
     return stream.getvalue()
@@ -17,12 +17,12 @@ def told(*ratios: float) -> str:
 def test_one_pair_proves_nothing() -> None:
     one = Throughput([0.97], 1000.0)
     assert (one.confidence, one.note is None) == (0.0, False)
-    assert "one pair proves nothing" in told(0.97)
-    assert "1 pair," in told(0.97)
+    assert "one pair proves nothing" in printed(0.97)
+    assert "1 pair," in printed(0.97)
 
 
 def test_a_range_says_what_it_is_worth() -> None:
     """All of n fair coins fall on one side in 2 of 2^n cases."""
     assert Throughput([0.9, 1.0, 0.95], 1000.0).confidence == 0.75
-    assert "0.900 to 1.000, 5 pairs" in told(0.9, 1.0, 0.95, 0.97, 0.93)
-    assert "true median with 93.75 % confidence" in told(0.9, 1.0, 0.95, 0.97, 0.93)
+    assert "0.900 to 1.000, 5 pairs" in printed(0.9, 1.0, 0.95, 0.97, 0.93)
+    assert "true median with 93.75 % confidence" in printed(0.9, 1.0, 0.95, 0.97, 0.93)

@@ -46,11 +46,11 @@ class Watch:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
-    found = machine(tmp_path)
+    made = machine(tmp_path)
     for name in ("dm-7", "dm-8"):
-        found.disk(name, f"253:{name[-1]}", attributes={"dm/uuid": "LVM-x"})
-    found.stack("dm-7", "sda")
-    return found
+        made.disk(name, f"253:{name[-1]}", attributes={"dm/uuid": "LVM-x"})
+    made.stack("dm-7", "sda")
+    return made
 
 
 def test_counts_of_what_left_are_in_the_summary(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:

@@ -61,7 +61,7 @@ def test_all_disks_together_are_bounded(tree: Tree) -> None:
     names = [f"nvme{900 + index}n1" for index in range(64)]
     for index, name in enumerate(names):
         tree.disk(name, f"259:{900 + index}", tags=[1 << 16] * 2)
-    found = plan_of(*(tree[name] for name in names))
-    assert found.stamps <= blk.MOST_STAMPS_IN_ALL
-    assert len({target.stamp_mask for target in found.targets}) == 1
-    assert [target.stamps for target in found.targets] == [i << 16 for i in range(64)]
+    plan = plan_of(*(tree[name] for name in names))
+    assert plan.stamps <= blk.MOST_STAMPS_IN_ALL
+    assert len({target.stamp_mask for target in plan.targets}) == 1
+    assert [target.stamps for target in plan.targets] == [i << 16 for i in range(64)]

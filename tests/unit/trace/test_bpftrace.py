@@ -82,10 +82,10 @@ def test_a_map_is_written_to_before_it_is_read(tmp_path: Path) -> None:
 
 
 def test_requests_of_device_mapper_end_twice(tmp_path: Path) -> None:
-    found = leaf(tmp_path, "dm-0", "253:0")
+    multipath = leaf(tmp_path, "dm-0", "253:0")
     for folder in ("mq", "dm"):
-        (found.device.sysfs / folder).mkdir()
-    assert "@_twice[1] = 1;" in script([found], None)
+        (multipath.device.sysfs / folder).mkdir()
+    assert "@_twice[1] = 1;" in script([multipath], None)
 
 
 def test_a_kernel_without_batches_gets_no_probe_for_them(tmp_path: Path) -> None:
@@ -136,8 +136,8 @@ def test_a_set_of_maps_is_complete_with_its_last() -> None:
     assert frames.feed("Attaching...") is None
     assert frames.feed('{"type": "attached_probes", "data": {"probes": 5}}') is None
     assert frames.attached
-    found = [frames.feed(line) for line in lines({"@_first": 1}, {"@ns": {"1,1": 2}}, {"@zz_last": 1})]
-    assert found == [None, None, {"@_first": 1, "@ns": {"1,1": 2}, "@zz_last": 1}]
+    complete = [frames.feed(line) for line in lines({"@_first": 1}, {"@ns": {"1,1": 2}}, {"@zz_last": 1})]
+    assert complete == [None, None, {"@_first": 1, "@ns": {"1,1": 2}, "@zz_last": 1}]
 
 
 def test_what_bpftrace_lost_is_counted() -> None:

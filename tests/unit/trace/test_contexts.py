@@ -79,8 +79,8 @@ def test_the_object_of_an_audit_has_it(
     monkeypatch.setattr(trim_audit, "_chosen", lambda args: [Mount("8:0", "/m", "ext4", "/dev/sda")])
     lost = evidence(stack(layer("sda", "8:0")), [], 1 << 20)
     whole = evidence(stack(layer("sda", "8:0")), [], 0)
-    for number, found in enumerate((lost, whole)):
-        monkeypatch.setattr(trim_audit, "audit_mount", lambda *_, found=found, **__: audit(found, "/m"))
+    for number, case in enumerate((lost, whole)):
+        monkeypatch.setattr(trim_audit, "audit_mount", lambda *_, case=case, **__: audit(case, "/m"))
         status = cli.main(["trim", "audit", "--json", "/m"])
         assert json.loads(capsys.readouterr().out)["blind"] == blind
         assert waited[0] is bool(status), number
@@ -101,5 +101,5 @@ def test_pid_1_of_a_container_is_not_the_machines(tmp_path: Path) -> None:
     assert not is_global(inner)
     assert not is_global(own_proc(tmp_path / "other", 0xEFFFFFFC, os.getpid() + 1))
     assert not is_global(tmp_path)
-    found = watch_switches(0.1, inner)
-    assert isinstance(found, str) and "container" in found
+    switches = watch_switches(0.1, inner)
+    assert isinstance(switches, str) and "container" in switches

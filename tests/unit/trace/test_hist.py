@@ -35,21 +35,21 @@ def test_what_is_too_large_lands_in_the_last_slot(value: int) -> None:
 
 @given(samples, st.sampled_from([0.0, 0.1, 0.5, 0.9, 0.99, 0.999, 1.0]))
 def test_a_quantile_is_within_1_56_percent_of_the_exact_one(values: list[int], ratio: float) -> None:
-    found = Histogram.of(LATENCY, values).quantile(ratio)
+    quantile = Histogram.of(LATENCY, values).quantile(ratio)
     parts = round(ratio * 100_000)
     exact = sorted(values)[max(1, -(-parts * len(values) // 100_000)) - 1]
-    assert found is not None
-    assert found.low <= exact <= found.high
-    assert abs(found.value - exact) <= exact / 64
+    assert quantile is not None
+    assert quantile.low <= exact <= quantile.high
+    assert abs(quantile.value - exact) <= exact / 64
 
 
 @given(samples)
 def test_knowing_the_maximum_never_makes_a_quantile_worse(values: list[int]) -> None:
     histogram = Histogram.of(LATENCY, values)
-    found = histogram.quantile(1.0, at_most=max(values))
-    assert found is not None
-    assert found.high == max(values)
-    assert abs(found.value - max(values)) <= max(values) / 64
+    quantile = histogram.quantile(1.0, at_most=max(values))
+    assert quantile is not None
+    assert quantile.high == max(values)
+    assert abs(quantile.value - max(values)) <= max(values) / 64
 
 
 @given(samples, samples)
@@ -75,9 +75,9 @@ def test_an_empty_histogram_has_no_quantile() -> None:
 
 
 def test_the_last_slot_is_open_ended() -> None:
-    found = Histogram.of(LATENCY, [2**63]).quantile(0.5)
-    assert found is not None
-    assert found.open_ended
+    quantile = Histogram.of(LATENCY, [2**63]).quantile(0.5)
+    assert quantile is not None
+    assert quantile.open_ended
     bounded = Histogram.of(LATENCY, [2**63]).quantile(0.5, at_most=2**63)
     assert bounded is not None
     assert not bounded.open_ended

@@ -25,7 +25,7 @@ def test_more_disks_than_one_tracer_takes(count: int, parts: int) -> None:
     attaching = Attaching()
     tracers = TracerSet(attaching)
     wanted = leaves(count)
-    attaching.reads |= {each.device.name: number for number, each in enumerate(wanted)}
+    attaching.reads |= {watched.device.name: number for number, watched in enumerate(wanted)}
     places = tracers.add(wanted)
     assert len(attaching.tracers) == parts
     assert all(len(tracer.leaves) <= abi.MAX_TARGETS for tracer in attaching.tracers)
@@ -44,10 +44,10 @@ def test_partitions_of_a_disk_stay_together(tmp_path: Path) -> None:
             device = BlockDevice(folder.name, (8, number), folder)
             parts.append(Leaf(device, device))
     attaching = Attaching()
-    attaching.reads |= {each.device.name: number for number, each in enumerate(parts)}
+    attaching.reads |= {watched.device.name: number for number, watched in enumerate(parts)}
     tracers = TracerSet(attaching)
     places = tracers.add(parts)
-    disks = [{each.device.disk.name for each in tracer.leaves} for tracer in attaching.tracers]
+    disks = [{watched.device.disk.name for watched in tracer.leaves} for tracer in attaching.tracers]
     assert disks == [{"sda"}, {"sdb"}]
     readings = tracers.read_settled()
     assert [readings[place].sample.ops["read"].completed for place in places] == list(range(80))

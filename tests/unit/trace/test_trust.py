@@ -29,9 +29,9 @@ def counted(requests: dict[str, int], bytes_: dict[str, int]) -> StatSample:
     return counted_as(stat().requests | requests, stat().bytes | bytes_)
 
 
-def at_rest(seen: TargetSample, stat_: StatSample) -> Reading:
+def at_rest(traced: TargetSample, stat_: StatSample) -> Reading:
     """A reading while nothing completes."""
-    return Reading(seen, stat_, stat_)
+    return Reading(traced, stat_, stat_)
 
 
 def account(end: Reading, misses: int | None = 0) -> Trust:
@@ -43,53 +43,53 @@ def reads(n: int, **scalars: int) -> Op:
 
 
 def test_what_agrees_leaves_nothing_unexplained() -> None:
-    seen = account(Reading(sample(1, read=reads(23)), stat(23), stat(23)))
-    assert {group: drift.drift for group, drift in seen.drift.items()} == dict.fromkeys(seen.drift, 0)
-    assert seen.in_flight == 0
-    assert seen.unexplained(0) == []
+    verdict = account(Reading(sample(1, read=reads(23)), stat(23), stat(23)))
+    assert {group: drift.drift for group, drift in verdict.drift.items()} == dict.fromkeys(verdict.drift, 0)
+    assert verdict.in_flight == 0
+    assert verdict.unexplained(0) == []
 
 
 def test_what_the_kernel_counted_more_is_drift() -> None:
-    seen = account(Reading(sample(1, read=reads(23)), stat(29), stat(29)))
-    assert seen.drift["read"].drift == 6
-    assert seen.byte_drift["read"].drift == 6 * 4096
-    assert len(seen.unexplained(0)) == 2
+    verdict = account(Reading(sample(1, read=reads(23)), stat(29), stat(29)))
+    assert verdict.drift["read"].drift == 6
+    assert verdict.byte_drift["read"].drift == 6 * 4096
+    assert len(verdict.unexplained(0)) == 2
 
 
 def test_what_we_counted_more_is_negative_drift() -> None:
-    seen = account(Reading(sample(1, read=reads(23)), stat(20), stat(20)))
-    assert seen.drift["read"].drift == -3
+    verdict = account(Reading(sample(1, read=reads(23)), stat(20), stat(20)))
+    assert verdict.drift["read"].drift == -3
 
 
 def test_completions_while_reading_are_slack_and_not_drift() -> None:
-    seen = account(Reading(sample(1, read=reads(23)), stat(20), stat(25)))
-    assert (seen.drift["read"].drift, seen.drift["read"].slack) == (0, 5)
-    assert seen.unexplained(0) == []
+    verdict = account(Reading(sample(1, read=reads(23)), stat(20), stat(25)))
+    assert (verdict.drift["read"].drift, verdict.drift["read"].slack) == (0, 5)
+    assert verdict.unexplained(0) == []
     beyond = account(Reading(sample(1, read=reads(19)), stat(20), stat(25)))
     assert (beyond.drift["read"].drift, beyond.drift["read"].slack) == (1, 5)
 
 
 def test_an_empty_flush_is_a_write_for_the_kernel_alone() -> None:
     write = Op([1000] * 7, [4096] * 7, scalars={"ends": 12, "never_issued": 5})
-    seen = account(Reading(sample(1, write=write), stat(write=12), stat(write=12)))
-    assert seen.drift["write"].drift == 0
-    assert seen.never_issued == 5
+    verdict = account(Reading(sample(1, write=write), stat(write=12), stat(write=12)))
+    assert verdict.drift["write"].drift == 0
+    assert verdict.never_issued == 5
 
 
 def test_unmatched_is_explained_by_what_was_in_flight_at_the_start() -> None:
     read = reads(10, ends=13, unmatched=3, unseen_bytes=3 * 4096)
-    seen = account(Reading(sample(1, read=read), stat(13), stat(13)))
-    assert seen.unexplained(in_flight_at_start=3) == []
-    assert seen.unexplained(in_flight_at_start=2) == ["3 completions without an issue"]
+    verdict = account(Reading(sample(1, read=read), stat(13), stat(13)))
+    assert verdict.unexplained(in_flight_at_start=3) == []
+    assert verdict.unexplained(in_flight_at_start=2) == ["3 completions without an issue"]
 
 
 def test_a_flush_in_flight_at_the_start_is_in_no_count_of_the_kernel() -> None:
     flush = Op([1000] * 3, scalars={"ends": 4, "unmatched": 1})
-    seen = account(Reading(sample(1, flush=flush, read=reads(2)), stat(2), stat(2)))
-    drift = seen.drift["flush"]
-    assert (seen.unmatched, seen.unmatched_flushes, drift.drift) == (1, 1, -4)
-    assert "1 completions without an issue" not in seen.unexplained(0, flush_queues=1)
-    assert "1 completions without an issue" in seen.unexplained(0)
+    verdict = account(Reading(sample(1, flush=flush, read=reads(2)), stat(2), stat(2)))
+    drift = verdict.drift["flush"]
+    assert (verdict.unmatched, verdict.unmatched_flushes, drift.drift) == (1, 1, -4)
+    assert "1 completions without an issue" not in verdict.unexplained(0, flush_queues=1)
+    assert "1 completions without an issue" in verdict.unexplained(0)
     read = reads(2, unmatched=1)
     lost = account(Reading(sample(1, read=read), stat(3), stat(3)))
     assert "1 completions without an issue" in lost.unexplained(0, flush_queues=1)
@@ -100,22 +100,22 @@ def test_a_flush_in_flight_at_the_start_is_in_no_count_of_the_kernel() -> None:
     [("overwritten", "missed"), ("map_full", "remembered"), ("clock_back", "stamped")],
 )
 def test_each_loss_is_named(scalar: str, words: str) -> None:
-    seen = account(Reading(sample(1, read=reads(5, **{scalar: 2})), stat(5), stat(5)))
-    [line] = seen.unexplained(0)
+    verdict = account(Reading(sample(1, read=reads(5, **{scalar: 2})), stat(5), stat(5)))
+    [line] = verdict.unexplained(0)
     assert line.startswith("2 ")
     assert words in line
 
 
 def test_recursion_misses_are_unexplained() -> None:
-    seen = account(Reading(sample(1), stat(), stat()), misses=4)
-    assert seen.unexplained(0) == ["4 program runs skipped by the kernel"]
+    verdict = account(Reading(sample(1), stat(), stat()), misses=4)
+    assert verdict.unexplained(0) == ["4 program runs skipped by the kernel"]
 
 
 def test_no_witness_is_a_reason_and_no_zero() -> None:
-    seen = account(Reading(sample(1), None, None, "statistics are off"))
-    assert seen.drift == {}
-    assert seen.no_drift == "statistics are off"
-    assert seen.unexplained(0) == ["drift unknown: statistics are off"]
+    verdict = account(Reading(sample(1), None, None, "statistics are off"))
+    assert verdict.drift == {}
+    assert verdict.no_drift == "statistics are off"
+    assert verdict.unexplained(0) == ["drift unknown: statistics are off"]
 
 
 def test_a_requeued_request_is_not_in_flight_twice() -> None:
@@ -124,34 +124,34 @@ def test_a_requeued_request_is_not_in_flight_twice() -> None:
 
 
 def test_a_backend_that_knows_no_misses_has_none() -> None:
-    seen = account(Reading(sample(1, read=reads(23)), stat(23), stat(23)), misses=None)
-    assert seen.misses is None
-    assert seen.unexplained(0) == []
-    assert any("skipped by kernel ? " in line for line in trust_lines(seen, 0))
+    verdict = account(Reading(sample(1, read=reads(23)), stat(23), stat(23)), misses=None)
+    assert verdict.misses is None
+    assert verdict.unexplained(0) == []
+    assert any("skipped by kernel ? " in line for line in trust_lines(verdict, 0))
 
 
 def test_what_was_taken_back_is_no_completion_but_the_kernel_counts_it() -> None:
     read = reads(10, ends=15, issued=13, taken_back=5, refused=2)
-    seen = account(at_rest(sample(1, read=read), counted({"read": 15}, {"read": 10 * 4096})))
-    assert (seen.taken_back, seen.refused, seen.completed, seen.in_flight) == (5, 2, 10, 0)
-    assert (seen.drift["read"].drift, seen.byte_drift["read"].drift) == (0, 0)
-    assert seen.unexplained(0) == []
-    assert "  taken back for another path: 5, 2 before their issue" in trust_lines(seen, 0)
+    verdict = account(at_rest(sample(1, read=read), counted({"read": 15}, {"read": 10 * 4096})))
+    assert (verdict.taken_back, verdict.refused, verdict.completed, verdict.in_flight) == (5, 2, 10, 0)
+    assert (verdict.drift["read"].drift, verdict.byte_drift["read"].drift) == (0, 0)
+    assert verdict.unexplained(0) == []
+    assert "  taken back for another path: 5, 2 before their issue" in trust_lines(verdict, 0)
 
 
 def test_the_data_of_a_sequence_counts_when_the_sequence_ends() -> None:
     """The kernel counts bytes with the data, and the write after the flush that follows it."""
     write = Op([1000] * 7, [4096] * 7, scalars={"ends": 6, "flush_tails": 2})
-    seen = account(at_rest(sample(1, write=write), counted({"write": 6}, {"write": 7 * 4096})))
-    assert (seen.drift["write"].drift, seen.byte_drift["write"].drift) == (0, 0)
-    assert seen.unexplained(0) == []
+    verdict = account(at_rest(sample(1, write=write), counted({"write": 6}, {"write": 7 * 4096})))
+    assert (verdict.drift["write"].drift, verdict.byte_drift["write"].drift) == (0, 0)
+    assert verdict.unexplained(0) == []
 
 
 def test_other_operations_count_as_the_kernel_counted_them() -> None:
     other = Op([1000] * 9, scalars={"stat_writes": 5, "stat_write_bytes": 512, "stat_reads": 2})
-    seen = account(at_rest(sample(1, other=other), counted({"read": 2, "write": 5}, {"write": 512})))
-    assert seen.completed == 9
-    assert seen.unexplained(0) == []
+    verdict = account(at_rest(sample(1, other=other), counted({"read": 2, "write": 5}, {"write": 512})))
+    assert verdict.completed == 9
+    assert verdict.unexplained(0) == []
 
 
 def test_what_no_driver_keeps_is_not_kept_and_not_unexplained() -> None:
@@ -159,28 +159,28 @@ def test_what_no_driver_keeps_is_not_kept_and_not_unexplained() -> None:
     first, last = counted_as(), counted_as({"read": 9}, {"read": 9 * 4096})
     discard = Op([1000] * 5, [4096] * 5)
     end = Reading(sample(1, read=reads(9), discard=discard), last, last)
-    seen = trust(Reading(sample(0), first, first), end, 0)
-    assert {group: drift.drift for group, drift in seen.drift.items()} == {"read": 0}
-    assert seen.unexplained(0) == []
-    seen = trust(Reading(sample(0), first, first), Reading(sample(1, read=reads(9)), first, first), 0)
-    assert (seen.drift, seen.no_drift, seen.unexplained(0)) == ({}, None, [])
-    assert "  drift against the kernel: not kept, this driver counts nothing" in trust_lines(seen, 0)
+    verdict = trust(Reading(sample(0), first, first), end, 0)
+    assert {group: drift.drift for group, drift in verdict.drift.items()} == {"read": 0}
+    assert verdict.unexplained(0) == []
+    verdict = trust(Reading(sample(0), first, first), Reading(sample(1, read=reads(9)), first, first), 0)
+    assert (verdict.drift, verdict.no_drift, verdict.unexplained(0)) == ({}, None, [])
+    assert "  drift against the kernel: not kept, this driver counts nothing" in trust_lines(verdict, 0)
 
 
 def test_flushes_that_device_mapper_copied_are_reads_for_the_kernel() -> None:
     flush = Op([1000] * 9, scalars={"ends": 9, "stat_reads": 4})
     traced = sample(1, read=reads(23), flush=flush)
-    seen = account(at_rest(traced, counted({"read": 27, "flush": 5}, {"read": 23 * 4096})))
-    assert {group: drift.drift for group, drift in seen.drift.items()} == dict.fromkeys(seen.drift, 0)
+    verdict = account(at_rest(traced, counted({"read": 27, "flush": 5}, {"read": 23 * 4096})))
+    assert {group: drift.drift for group, drift in verdict.drift.items()} == dict.fromkeys(verdict.drift, 0)
 
 
 def test_a_reading_waits_for_the_kernel_to_count_what_was_traced() -> None:
     later = iter([stat(22), stat(23), stat(24)])
     counted = Counted(lambda: next(later))
     first = counted.reading(Reading(sample(0), stat(), stat()))
-    seen = counted.reading(Reading(sample(1, read=reads(23)), stat(22), stat(22)))
-    assert trust(first, seen, 0).drift["read"].drift == 0
-    assert seen.after == stat(23)
+    reading = counted.reading(Reading(sample(1, read=reads(23)), stat(22), stat(22)))
+    assert trust(first, reading, 0).drift["read"].drift == 0
+    assert reading.after == stat(23)
 
 
 def test_a_first_reading_that_was_ahead_is_no_measure() -> None:
@@ -188,8 +188,8 @@ def test_a_first_reading_that_was_ahead_is_no_measure() -> None:
     counted = Counted(lambda: stat(7))
     counted.reading(Reading(sample(0, read=reads(5)), stat(4), stat(4)))
     counted.reading(Reading(sample(1, read=reads(6)), stat(6), stat(6)))
-    seen = counted.reading(Reading(sample(2, read=reads(7)), stat(6), stat(6)))
-    assert seen.after == stat(7)
+    reading = counted.reading(Reading(sample(2, read=reads(7)), stat(6), stat(6)))
+    assert reading.after == stat(7)
 
 
 def test_a_first_reading_that_was_cut_in_two_hides_no_later_moment() -> None:
@@ -207,8 +207,8 @@ def test_a_reading_that_was_cut_in_two_knows_less_than_those_before() -> None:
     counted = Counted(lambda: stat(7))
     counted.reading(Reading(sample(0, read=reads(5)), stat(5), stat(5)))
     counted.reading(Reading(sample(1, read=reads(6)), stat(5), stat(6)))
-    seen = counted.reading(Reading(sample(2, read=reads(7)), stat(6), stat(6)))
-    assert seen.after == stat(7)
+    reading = counted.reading(Reading(sample(2, read=reads(7)), stat(6), stat(6)))
+    assert reading.after == stat(7)
 
 
 def test_what_the_kernel_never_counted_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,8 +224,8 @@ def test_what_the_kernel_never_counted_is_waited_for_once(monkeypatch: pytest.Mo
 
 def test_a_request_in_flight_is_no_rest() -> None:
     busy = counted_as(stat(3).requests, stat(3).bytes, in_flight=1)
-    found = [Reading(sample(0), each, each) for each in (busy, stat(3))]
-    assert settled(lambda: [found.pop(0)], 1.0)[0].after == stat(3)
+    readings = [Reading(sample(0), statistics, statistics) for statistics in (busy, stat(3))]
+    assert settled(lambda: [readings.pop(0)], 1.0)[0].after == stat(3)
 
 
 def test_who_waited_in_vain_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,8 +234,8 @@ def test_who_waited_in_vain_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> No
     counted = Counted(lambda: looks.append(stat()) or stat())  # type: ignore[func-returns-value]
     counted.reading(Reading(sample(0), stat(), stat()))
     for traced in range(1, 9):
-        seen = counted.reading(Reading(sample(traced, read=reads(traced)), stat(), stat()))
-    assert trust(Reading(sample(0), stat(), stat()), seen, 0).drift["read"].drift == -8
+        reading = counted.reading(Reading(sample(traced, read=reads(traced)), stat(), stat()))
+    assert trust(Reading(sample(0), stat(), stat()), reading, 0).drift["read"].drift == -8
     before = len(looks)
     counted.reading(Reading(sample(9, read=reads(9)), stat(), stat()))
     assert len(looks) == before

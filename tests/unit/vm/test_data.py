@@ -73,16 +73,16 @@ def test_results_keep_every_reason() -> None:
     <testcase name="b"><failure message="wrong&#10;more">x</failure></testcase>
     <testcase name="c"><error message="broken"/></testcase>
     <testcase name="d"><skipped message="no fio"/></testcase></testsuite></testsuites>"""
-    found = results.parse(xml)
-    assert (found.passed, found.total) == (1, 4)
-    assert found.failed == {"b": "wrong", "c": "broken"}
-    assert found.skipped == {"d": "no fio"}
-    assert "no fio" in found.line()
+    parsed = results.parse(xml)
+    assert (parsed.passed, parsed.total) == (1, 4)
+    assert parsed.failed == {"b": "wrong", "c": "broken"}
+    assert parsed.skipped == {"d": "no fio"}
+    assert "no fio" in parsed.line()
 
 
 def test_a_skip_is_listed_only_with_the_reason_of_the_matrix() -> None:
-    found = results.Results(1, {}, {"a": "x: why x", "b": "x: another", "c": "no fio"})
-    assert found.unlisted_skips({"x": "why x"}) == {"b": "x: another", "c": "no fio"}
+    outcome = results.Results(1, {}, {"a": "x: why x", "b": "x: another", "c": "no fio"})
+    assert outcome.unlisted_skips({"x": "why x"}) == {"b": "x: another", "c": "no fio"}
 
 
 def test_ci_leaves_out_by_tier_and_a_run_by_hand_nothing() -> None:

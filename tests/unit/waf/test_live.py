@@ -22,16 +22,18 @@ def test_the_newest_window_that_says_enough_is_shown() -> None:
     bench.polls(300)
     first = bench.newest - 120
     bench.polls(600)
-    found = live(bench.trail)
-    begin, end = bench.seen[first], bench.seen[-1]
+    figure = live(bench.trail)
+    begin, end = bench.truths[first], bench.truths[-1]
     truth = (end.nand - begin.nand) / (end.host - begin.host)
-    assert found.waf is not None and found.waf_error is not None
-    assert 590 < found.window_s < 620
-    assert found.waf_error < 0.05 * found.waf
-    assert abs(found.waf - truth) < 0.05 * truth
-    assert found.nand_bytes_per_s is not None and found.nand_error_bytes_per_s is not None
-    assert abs(found.nand_bytes_per_s - truth * 100e6) <= found.nand_error_bytes_per_s + 0.02 * truth * 100e6
-    assert found.nand_error_bytes_per_s < 0.1 * found.nand_bytes_per_s
+    assert figure.waf is not None and figure.waf_error is not None
+    assert 590 < figure.window_s < 620
+    assert figure.waf_error < 0.05 * figure.waf
+    assert abs(figure.waf - truth) < 0.05 * truth
+    assert figure.nand_bytes_per_s is not None and figure.nand_error_bytes_per_s is not None
+    assert (
+        abs(figure.nand_bytes_per_s - truth * 100e6) <= figure.nand_error_bytes_per_s + 0.02 * truth * 100e6
+    )
+    assert figure.nand_error_bytes_per_s < 0.1 * figure.nand_bytes_per_s
 
 
 def test_a_counter_that_is_lost_is_a_reason() -> None:
@@ -90,12 +92,12 @@ class Failing(LiveWaf):
 
 def test_a_thread_that_fails_leaves_its_reason_and_not_the_last_value() -> None:
     disk = BlockDevice("nvme0n1", (259, 0), Path("/nonexistent"))
-    told = Failing(Devices(), lambda _: {"nvme0n1": disk}, 1.0)
-    told.add([])
-    told._latest["nvme0n1"] = Live(2.0, 0.1, None, 60.0, 1.0, 0.1, "log C0h", 1)
-    told.start()
-    told.look()
-    found = told.get("nvme0n1")
-    assert found and found.waf is None and found.nand_bytes_per_s is None
-    assert found.reason == ("counters are not read: /etc/opwatch/counters.d/bad.toml: line 3: no such key")
-    assert live_line(found).startswith("WAF none: counters are not read: /etc")
+    reader = Failing(Devices(), lambda _: {"nvme0n1": disk}, 1.0)
+    reader.add([])
+    reader._latest["nvme0n1"] = Live(2.0, 0.1, None, 60.0, 1.0, 0.1, "log C0h", 1)
+    reader.start()
+    reader.look()
+    figure = reader.get("nvme0n1")
+    assert figure and figure.waf is None and figure.nand_bytes_per_s is None
+    assert figure.reason == ("counters are not read: /etc/opwatch/counters.d/bad.toml: line 3: no such key")
+    assert live_line(figure).startswith("WAF none: counters are not read: /etc")

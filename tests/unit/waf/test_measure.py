@@ -37,29 +37,29 @@ def test_writes_that_the_kernel_does_not_see_are_part_of_the_work() -> None:
     # The kernel writes at first; a passthrough command writes at the end.
     still = [(1000, 5000, 9000)] * 3
     polls = [*still, (2000, 6000, 10_000), (2000, 6000, 10_000), (2000, 6500, 10_600), (2000, 6500, 10_600)]
-    found = measured(polls, 2, 5)
-    assert found.stretch and found.stretch.host.agrees is False
-    assert (found.waf, found.error) == (1600 / 1500, 0)
-    assert "passthrough" in (found.stretch.host.why or "")
+    result = measured(polls, 2, 5)
+    assert result.stretch and result.stretch.host.agrees is False
+    assert (result.waf, result.error) == (1600 / 1500, 0)
+    assert "passthrough" in (result.stretch.host.why or "")
 
 
 def test_more_in_the_kernel_than_in_the_drive_is_explained_too() -> None:
     polls = [*[(1000, 5000, 9000)] * 3, (3000, 6000, 10_000), (3000, 6000, 10_000)]
-    found = measured(polls, 2, 3)
-    assert found.stretch and found.stretch.host.agrees is False
-    assert found.waf == 1.0
-    assert "Write Zeroes" in (found.stretch.host.why or "")
+    result = measured(polls, 2, 3)
+    assert result.stretch and result.stretch.host.agrees is False
+    assert result.waf == 1.0
+    assert "Write Zeroes" in (result.stretch.host.why or "")
 
 
 def test_without_a_host_counter_the_kernel_is_not_contradicted_and_not_confirmed() -> None:
     polls = [*[(1000, 5000, 9000)] * 3, (2000, 6000, 11_000), (2000, 6000, 11_000), (2000, 6000, 11_000)]
-    found = measured(polls, 2, 3, sources=(HOST, "log C0h physical media units written"))
-    assert found.stretch and found.stretch.host.agrees is None
-    assert "other writers" in (found.stretch.host.why or "")
+    result = measured(polls, 2, 3, sources=(HOST, "log C0h physical media units written"))
+    assert result.stretch and result.stretch.host.agrees is None
+    assert "other writers" in (result.stretch.host.why or "")
 
 
 def test_waf_below_one_is_a_number() -> None:
     polls = [*[(1000, 5000, 9000)] * 3, (2000, 6000, 9400), (2000, 6000, 9400)]
-    found = measured(polls, 2, 3)
-    assert found.waf == 0.4
-    assert found.stretch and found.stretch.found.below_one
+    result = measured(polls, 2, 3)
+    assert result.waf == 0.4
+    assert result.stretch and result.stretch.found.below_one

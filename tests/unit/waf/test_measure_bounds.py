@@ -58,10 +58,10 @@ class World:
         """A tenth of a second. The drive writes to NAND only when it is written to."""
         chance = self.chance
         wrote = chance.randrange(1, 10_000) if busy and chance.random() < 0.8 else 0
-        seen = 0 if self.foreign and chance.random() < 0.3 else wrote
+        counted = 0 if self.foreign and chance.random() < 0.3 else wrote
         self.host.append(self.host[-1] + wrote)
         self.nand.append(self.nand[-1] + int(wrote * chance.uniform(0.5, 6)))
-        self.kernel.append(self.kernel[-1] + seen)
+        self.kernel.append(self.kernel[-1] + counted)
         for page in self.pages:
             page.pass_tick(len(self.host) - 1)
 

@@ -24,10 +24,10 @@ def trail(
     values: Sequence[int], kernel: Sequence[int | None], *, quantum: int = 1, host: bool = False
 ) -> Track:
     """The track of a counter that is polled each second."""
-    found = Trail()
+    polled = Trail()
     for second, (value, written) in enumerate(zip(values, kernel, strict=True)):
         shown = (reading(value, quantum),)
-        found.add(
+        polled.add(
             Poll(
                 second * SECOND,
                 second * SECOND + 1,
@@ -37,15 +37,15 @@ def trail(
                 nand=() if host else shown,
             )
         )
-    return next(iter((found.host if host else found.nand).values()))
+    return next(iter((polled.host if host else polled.nand).values()))
 
 
 @given(st.integers(2, 60), st.integers(0, 59))
 def test_the_period_is_learned_and_never_underrated(period: int, phase: int) -> None:
     seconds = range(period * 8)
-    found = trail([(t + phase) // period * 1000 for t in seconds], [t * 500 for t in seconds]).period_ns()
-    assert found is not None
-    assert period * SECOND <= found <= (period + 2) * SECOND
+    period_ns = trail([(t + phase) // period * 1000 for t in seconds], [t * 500 for t in seconds]).period_ns()
+    assert period_ns is not None
+    assert period * SECOND <= period_ns <= (period + 2) * SECOND
 
 
 def test_too_few_changes_teach_nothing() -> None:
@@ -94,26 +94,26 @@ def test_a_wrap_needs_the_kernel_as_its_witness() -> None:
 
 
 def test_an_unclean_shutdown_loses_everything() -> None:
-    found = Trail()
+    polled = Trail()
     for second, count in enumerate((3, 3, 4)):
-        found.add(Poll(second, second, 0, 0, nand=(reading(second),), shutdowns={"unsafe_shutdowns": count}))
-    assert "power" in (found.lost or "")
+        polled.add(Poll(second, second, 0, 0, nand=(reading(second),), shutdowns={"unsafe_shutdowns": count}))
+    assert "power" in (polled.lost or "")
 
 
 def test_a_page_that_fails_now_and_then_loses_only_these_polls() -> None:
-    found = Trail()
+    polled = Trail()
     for second, value in enumerate((10, None, None, 40, 40)):
-        found.add(Poll(second * SECOND, second * SECOND, second, second, nand=(reading(value),)))
-    track = found.nand["log C0h"]
+        polled.add(Poll(second * SECOND, second * SECOND, second, second, nand=(reading(value),)))
+    track = polled.nand["log C0h"]
     assert (track.polls, track.values) == ([0, 3, 4], [10, 40, 40])
     assert track.mark(1, LONGEST_NS).written == Span(0, 3)
 
 
 def test_an_idle_stretch_ends_with_the_last_poll() -> None:
-    found = Trail()
+    polled = Trail()
     for second, written in enumerate((1, 5, 9, 9, 9)):
-        found.add(Poll(second, second, written, written))
-    assert found.idle_since() == 2
+        polled.add(Poll(second, second, written, written))
+    assert polled.idle_since() == 2
 
 
 def test_pages_are_in_step_only_when_that_is_no_chance() -> None:

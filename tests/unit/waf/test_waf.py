@@ -30,44 +30,44 @@ growth = st.integers(1, 10**13)
 def test_the_truth_is_within_the_error(
     host: int, nand: int, host_grown: int, nand_grown: int, host_step: int, nand_step: int, up: bool
 ) -> None:
-    found = amplify(grown(nand, nand_grown, nand_step, up=up), grown(host, host_grown, host_step, up=up))
-    if found.waf is None:
-        assert found.reason
+    ratio = amplify(grown(nand, nand_grown, nand_step, up=up), grown(host, host_grown, host_step, up=up))
+    if ratio.waf is None:
+        assert ratio.reason
         return
-    assert found.error is not None
-    assert abs(found.waf - nand_grown / host_grown) <= found.error * (1 + 1e-9) + 1e-12
-    assert found.error <= found.waf
+    assert ratio.error is not None
+    assert abs(ratio.waf - nand_grown / host_grown) <= ratio.error * (1 + 1e-9) + 1e-12
+    assert ratio.error <= ratio.waf
 
 
 @given(st.floats(0.5, 10), st.sampled_from(QUANTA), st.sampled_from(QUANTA))
 def test_as_many_bytes_as_it_says_give_one_percent(waf: float, host_step: int, nand_step: int) -> None:
     host = needed(host_step - 1, nand_step - 1, waf * 0.99) + 2 * host_step
-    found = amplify(grown(0, int(host * waf), nand_step, up=False), grown(0, host, host_step, up=False))
-    assert found.waf is not None and found.error is not None
-    assert found.error <= 0.0105 * found.waf
+    ratio = amplify(grown(0, int(host * waf), nand_step, up=False), grown(0, host, host_step, up=False))
+    assert ratio.waf is not None and ratio.error is not None
+    assert ratio.error <= 0.0105 * ratio.waf
 
 
 def test_exact_counters_have_no_error() -> None:
-    found = amplify(Span(25 << 30, 25 << 30), Span(10 << 30, 10 << 30))
-    assert (found.waf, found.error, found.needed_bytes) == (2.5, 0, 0)
-    assert not found.below_one
+    ratio = amplify(Span(25 << 30, 25 << 30), Span(10 << 30, 10 << 30))
+    assert (ratio.waf, ratio.error, ratio.needed_bytes) == (2.5, 0, 0)
+    assert not ratio.below_one
     assert amplify(Span(50, 50), Span(100, 100)).below_one
 
 
 def test_too_little_says_how_much_is_missing() -> None:
-    found = amplify(Span(3 << 30, 3 << 30).widened((1 << 30) - 1), Span(2 << 30, 2 << 30).widened(1 << 31))
-    assert found.waf is None and "no statement" in (found.reason or "")
-    assert found.needed_bytes and found.needed_bytes > 100 << 30
+    ratio = amplify(Span(3 << 30, 3 << 30).widened((1 << 30) - 1), Span(2 << 30, 2 << 30).widened(1 << 31))
+    assert ratio.waf is None and "no statement" in (ratio.reason or "")
+    assert ratio.needed_bytes and ratio.needed_bytes > 100 << 30
 
 
 def test_an_idle_host_has_no_ratio() -> None:
-    found = amplify(Span(10**9, 10**9), Span(0, 0))
-    assert found.waf is None and "nothing" in (found.reason or "")
+    ratio = amplify(Span(10**9, 10**9), Span(0, 0))
+    assert ratio.waf is None and "nothing" in (ratio.reason or "")
 
 
 def test_what_nobody_knows_has_no_ratio() -> None:
-    found = amplify(Span(10**9, 10**9), Span(5, math.inf))
-    assert found.waf is None and "not shown" in (found.reason or "")
+    ratio = amplify(Span(10**9, 10**9), Span(5, math.inf))
+    assert ratio.waf is None and "not shown" in (ratio.reason or "")
 
 
 def test_spans() -> None:
@@ -86,11 +86,11 @@ def test_the_split_finds_both_parts(seed: int) -> None:
         host, seconds = chance.randrange(10**9), 1 + chance.random()
         nand = 2.5 * host + 3e6 * seconds + chance.gauss(0, 1e6)
         intervals.append(IntervalBytes(host, int(nand), seconds))
-    found = split(intervals)
-    assert found.a is not None and found.a_error is not None
-    assert found.b_bytes_per_s is not None and found.b_error is not None
-    assert abs(found.a - 2.5) < 2 * found.a_error < 0.1
-    assert abs(found.b_bytes_per_s - 3e6) < 2 * found.b_error
+    parts = split(intervals)
+    assert parts.a is not None and parts.a_error is not None
+    assert parts.b_bytes_per_s is not None and parts.b_error is not None
+    assert abs(parts.a - 2.5) < 2 * parts.a_error < 0.1
+    assert abs(parts.b_bytes_per_s - 3e6) < 2 * parts.b_error
 
 
 def test_the_split_refuses_what_cannot_be_told_apart() -> None:

@@ -21,10 +21,10 @@ FEW = range(1000, 1002)
 def test_the_truth_is_within_an_error_that_is_no_wider_than_it_must_be(
     scenario: Scenario, model: Model
 ) -> None:
-    found = row(model, scenario, FEW if scenario.seconds > 1000 else SEEDS)
-    assert not found.wrong
-    assert not found.too_wide
-    assert len(found.answered) == len(found.runs) or scenario.steps < 50
+    runs = row(model, scenario, FEW if scenario.seconds > 1000 else SEEDS)
+    assert not runs.wrong
+    assert not runs.too_wide
+    assert len(runs.answered) == len(runs.runs) or scenario.steps < 50
 
 
 def test_too_little_for_a_step_is_refused_with_what_is_missing() -> None:

@@ -165,18 +165,18 @@ def _unpacked(qemu: Qemu, root: Path) -> Emulator | None:
 def emulator(qemu: Qemu) -> Emulator:
     """The machine's QEMU if it is new enough, else one unpacked in the cache."""
     installed = shutil.which(qemu.binary)
-    found = probe_emulator((installed,), {}) if installed else None
-    if found and found.version >= qemu.minimum:
-        return found
+    candidate = probe_emulator((installed,), {}) if installed else None
+    if candidate and candidate.version >= qemu.minimum:
+        return candidate
     root = cache_dir() / "qemu"
-    found = _unpacked(qemu, root)
-    if found is None or found.version < qemu.minimum:
+    candidate = _unpacked(qemu, root)
+    if candidate is None or candidate.version < qemu.minimum:
         with slots.fetching():
             _fetch_emulator(qemu, root)
-        found = _unpacked(qemu, root)
-    if found is None or found.version < qemu.minimum:
+        candidate = _unpacked(qemu, root)
+    if candidate is None or candidate.version < qemu.minimum:
         raise FetchError(f"no QEMU of at least {qemu.minimum}: {qemu.why}")
-    return found
+    return candidate
 
 
 def _fetch_emulator(qemu: Qemu, root: Path) -> None:

@@ -141,10 +141,10 @@ def download(apt: Apt, wanted: Sequence[str], folder: Path) -> list[Path]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     apt.retry("apt-get", "-q", "download", *wanted, cwd=folder)
-    found = sorted(folder.glob("*.deb"))
-    if len(found) != len(wanted):
-        raise FetchError(f"apt-get download {' '.join(wanted)} left {len(found)} packages")
-    return found
+    files = sorted(folder.glob("*.deb"))
+    if len(files) != len(wanted):
+        raise FetchError(f"apt-get download {' '.join(wanted)} left {len(files)} packages")
+    return files
 
 
 def download_with_dependencies(apt: Apt, package: str, suite: str) -> list[Path]:

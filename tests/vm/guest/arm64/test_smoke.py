@@ -48,12 +48,12 @@ def test_a_prime_count_is_exact() -> None:
             flushes(node, 7)
             discards(node, 11)
 
-        [(seen, between)] = observe_between([disk], workload)
-    counts = seen.counts()
+        [(watched, between)] = observe_between([disk], workload)
+    counts = watched.counts()
     assert counts["write"] == (1040, 1040 * 4096)
     assert counts["read"] == (503, 503 * 4096)
     assert counts["discard"] == (11, 11 << 19)
-    assert_explained("null_blk arm64", seen, between)
+    assert_explained("null_blk arm64", watched, between)
 
 
 def test_watching_a_disk_that_discards() -> None:

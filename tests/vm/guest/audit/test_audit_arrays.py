@@ -20,35 +20,35 @@ DEVICES = ("virtio-blk-nodiscard",)
 
 def test_mirror() -> None:
     with full_loop() as one, full_loop() as two, stacked.md(1, [one, two]) as top:
-        found = audited(top, "ext4", one, two)
-        assert freed(one) == freed(two) == found.claimed_bytes
-    assert found.verdict is Verdict.ACCEPTED
-    assert found.unexplained_bytes == 0
-    assert leaf(found, top).bytes_ok == found.claimed_bytes
-    assert found.reached_bytes == 2 * (found.claimed_bytes or 0)
+        result = audited(top, "ext4", one, two)
+        assert freed(one) == freed(two) == result.claimed_bytes
+    assert result.verdict is Verdict.ACCEPTED
+    assert result.unexplained_bytes == 0
+    assert leaf(result, top).bytes_ok == result.claimed_bytes
+    assert result.reached_bytes == 2 * (result.claimed_bytes or 0)
 
 
 def test_mirror_with_a_leg_that_takes_no_discards() -> None:
     other = sysfs.disk("opw-virtio-nodisc")
     with full_loop() as one, stacked.md(1, [one, other]) as top:
-        found = audited(top, "ext4", one)
-        assert freed(one) == found.claimed_bytes == found.reached_bytes
-    assert found.verdict is Verdict.PARTIAL
-    assert codes(found) == {"member-no-discards": found.claimed_bytes}
-    assert found.unexplained_bytes == 0
+        result = audited(top, "ext4", one)
+        assert freed(one) == result.claimed_bytes == result.reached_bytes
+    assert result.verdict is Verdict.PARTIAL
+    assert codes(result) == {"member-no-discards": result.claimed_bytes}
+    assert result.unexplained_bytes == 0
 
 
 @pytest.mark.parametrize("level", [0, 10])
 def test_striped(level: int) -> None:
-    with contextlib.ExitStack() as held:
-        loops = [held.enter_context(full_loop(128 * MIB)) for _ in range(4)]
-        top = held.enter_context(stacked.md(level, loops))
-        found = audited(top, "ext4", *loops)
-        assert sum(freed(loop) for loop in loops) == found.reached_bytes
-    assert found.verdict is Verdict.ACCEPTED
-    assert found.unexplained_bytes == 0
-    assert leaf(found, top).bytes_ok == found.claimed_bytes
-    assert found.reached_bytes == (2 if level == 10 else 1) * (found.claimed_bytes or 0)
+    with contextlib.ExitStack() as opened:
+        loops = [opened.enter_context(full_loop(128 * MIB)) for _ in range(4)]
+        top = opened.enter_context(stacked.md(level, loops))
+        result = audited(top, "ext4", *loops)
+        assert sum(freed(loop) for loop in loops) == result.reached_bytes
+    assert result.verdict is Verdict.ACCEPTED
+    assert result.unexplained_bytes == 0
+    assert leaf(result, top).bytes_ok == result.claimed_bytes
+    assert result.reached_bytes == (2 if level == 10 else 1) * (result.claimed_bytes or 0)
 
 
 @contextlib.contextmanager
@@ -56,37 +56,37 @@ def parity(level: int, members: int, safely: bool = True) -> Iterator[tuple[str,
     """An array whose stripes with parity may be discarded or not; its name and its loop devices."""
     need_module("raid456")
     put(Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y" if safely else "N")
-    with contextlib.ExitStack() as held:
-        loops = [held.enter_context(full_loop(128 * MIB)) for _ in range(members)]
-        yield held.enter_context(stacked.md(level, loops)), loops
+    with contextlib.ExitStack() as opened:
+        loops = [opened.enter_context(full_loop(128 * MIB)) for _ in range(members)]
+        yield opened.enter_context(stacked.md(level, loops)), loops
 
 
 @pytest.mark.parametrize(("level", "members"), [(5, 3), (5, 4), (6, 4)])
 def test_raid_with_parity(level: int, members: int) -> None:
     """Whole stripes, parity and all: thousands of discards of 4 KiB that the kernel joins again."""
     with parity(level, members) as (top, loops):
-        found = audited(top, "ext4", *loops)
+        result = audited(top, "ext4", *loops)
         gone = [freed(loop) for loop in loops]
-    assert set(gone) == {leaf(found, loop).bytes_ok for loop in loops} == {gone[0]}
-    assert found.reached_bytes == sum(gone)
+    assert set(gone) == {leaf(result, loop).bytes_ok for loop in loops} == {gone[0]}
+    assert result.reached_bytes == sum(gone)
     data = gone[0] * (members - (1 if level == 5 else 2))
     assert data > 128 * MIB
-    claimed = found.claimed_bytes
+    claimed = result.claimed_bytes
     assert claimed
-    assert codes(found) == {"raid456-partial-stripe": claimed - data}
-    assert (found.verdict, found.unexplained_bytes) == (Verdict.PARTIAL, 0)
-    assert (leaf(found, top).bytes_out, leaf(found, top).bytes_ok) == (sum(gone), claimed)
+    assert codes(result) == {"raid456-partial-stripe": claimed - data}
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.PARTIAL, 0)
+    assert (leaf(result, top).bytes_out, leaf(result, top).bytes_ok) == (sum(gone), claimed)
     # Nothing is kept of single events.
-    assert found.evidence.trace.loss == (0, 0, 0, 0, 0)
-    assert len(found.evidence.trace.flows) < 100
+    assert result.evidence.trace.loss == (0, 0, 0, 0, 0)
+    assert len(result.evidence.trace.flows) < 100
 
 
 def test_raid_5_that_must_not_discard() -> None:
     with parity(5, 3, safely=False) as (top, loops):
-        found = audited(top, "ext4", *loops)
+        result = audited(top, "ext4", *loops)
         assert sum(freed(loop) for loop in loops) == 0
-    assert (found.verdict, found.claimed_bytes) == (Verdict.NOT_SENT, None)
-    assert list(codes(found)) == ["raid456-not-safe"]
+    assert (result.verdict, result.claimed_bytes) == (Verdict.NOT_SENT, None)
+    assert list(codes(result)) == ["raid456-not-safe"]
 
 
 @pytest.mark.parametrize(
@@ -97,26 +97,26 @@ def test_arrays_without_some_of_their_members(level: int, members: int, failed: 
         for loop in loops[:failed]:
             call("mdadm", "--fail", f"/dev/{top}", f"/dev/{loop}")
             call("mdadm", "--remove", f"/dev/{top}", f"/dev/{loop}")
-        found = audited(top, "ext4", *loops[failed:])
+        result = audited(top, "ext4", *loops[failed:])
         gone = [freed(loop) for loop in loops[failed:]]
-    assert [leaf(found, loop).bytes_ok for loop in loops[failed:]] == gone
-    assert found.reached_bytes == sum(gone)
-    claimed = found.claimed_bytes
+    assert [leaf(result, loop).bytes_ok for loop in loops[failed:]] == gone
+    assert result.reached_bytes == sum(gone)
+    claimed = result.claimed_bytes
     assert claimed
     if level in (1, 10):
-        assert codes(found) == {"member-missing": 2 * claimed - sum(gone)}
+        assert codes(result) == {"member-missing": 2 * claimed - sum(gone)}
         assert 0 < 2 * claimed - sum(gone) <= max(gone)
-        assert (found.verdict, found.unexplained_bytes) == (Verdict.ACCEPTED, 0)
+        assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)
     else:
         data = gone[0] * (members - (1 if level == 5 else 2))
-        assert codes(found) == {"raid456-partial-stripe": claimed - data}
-        assert (found.verdict, found.unexplained_bytes) == (Verdict.PARTIAL, 0)
+        assert codes(result) == {"raid456-partial-stripe": claimed - data}
+        assert (result.verdict, result.unexplained_bytes) == (Verdict.PARTIAL, 0)
 
 
 def test_a_mirror_with_a_bitmap() -> None:
     """As mdadm makes them when they are large: its discards wait for a plug to be emptied."""
     with full_loop() as one, full_loop() as two, stacked.md(1, [one, two], bitmap="internal") as top:
-        found = audited(top, "ext4", one, two)
-        assert freed(one) == freed(two) == found.claimed_bytes
-    assert (found.verdict, found.unexplained_bytes) == (Verdict.ACCEPTED, 0)
-    assert leaf(found, top).bytes_ok == found.claimed_bytes
+        result = audited(top, "ext4", one, two)
+        assert freed(one) == freed(two) == result.claimed_bytes
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)
+    assert leaf(result, top).bytes_ok == result.claimed_bytes

@@ -52,19 +52,19 @@ def test_each_call_counts_once(functions: bool) -> None:
             call(point, 7)
             with pytest.raises(OSError, match="Inappropriate ioctl"):
                 fcntl.ioctl(sys.stdout.fileno(), FITRIM, bytearray(24))
-            found = tracer.read()
+            trace = tracer.read()
             (at,) = {os.stat(point).st_dev}
     assert ("discard_fitrim" in names, "discard_fitrim_any" in names) == (functions, not functions)
-    assert found.claims_seen
-    assert found.misses == 0
+    assert trace.claims_seen
+    assert trace.misses == 0
     dev = f"{os.major(at)}:{os.minor(at)}"
-    ours = list(found.select(Stage.FITRIM, devs=[dev]))
+    ours = list(trace.select(Stage.FITRIM, devs=[dev]))
     [flow] = ours
     assert (flow.status, flow.amount.count) == (0, 7)
-    sent = sum(each.amount.bytes for each in found.select(Stage.FS_EXTENT, devs=[dev]))
+    sent = sum(flow.amount.bytes for flow in trace.select(Stage.FS_EXTENT, devs=[dev]))
     assert flow.amount.bytes == sent > 0
-    others = [each for each in found.select(Stage.FITRIM) if each.dev != dev]
-    assert [(each.status, each.amount.bytes, each.amount.count) for each in others] == [(25, 0, 1)]
+    others = [flow for flow in trace.select(Stage.FITRIM) if flow.dev != dev]
+    assert [(flow.status, flow.amount.bytes, flow.amount.count) for flow in others] == [(25, 0, 1)]
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "f2fs"])
@@ -73,14 +73,14 @@ def test_claimed_beside_reached(kind: str) -> None:
     disk = sysfs.disk("opw-ahci")
     options = ("nodiscard",) if kind == "f2fs" else ()
     with filesystem(disk, kind, *options) as point:
-        found = watch(point)
-    assert found.verdict is Verdict.ACCEPTED, found.rows
-    [claim] = found.claims
+        result = watch(point)
+    assert result.verdict is Verdict.ACCEPTED, result.rows
+    [claim] = result.claims
     assert claim.calls == 1
-    assert claim.claimed_bytes == found.claimed_bytes
-    assert found.claimed_bytes
-    assert found.claimed_bytes >= found.reached_bytes > 0
-    assert "by python" in found.claim
+    assert claim.claimed_bytes == result.claimed_bytes
+    assert result.claimed_bytes
+    assert result.claimed_bytes >= result.reached_bytes > 0
+    assert "by python" in result.claim
 
 
 def test_a_claim_of_what_was_rejected() -> None:
@@ -94,7 +94,7 @@ def test_a_claim_of_what_was_rejected() -> None:
             assert subprocess.run(argv, capture_output=True, timeout=60, check=False).returncode == 1
 
         evidence = trimming.observe(stack, mount, wait, 30.0, is_early=ledger.contradicted)
-        found = ledger.audit(evidence, str(point))
-    [claim] = found.claims
+        result = ledger.audit(evidence, str(point))
+    [claim] = result.claims
     assert (claim.claimed_bytes, claim.error) == (None, "ENOTSUP")
-    assert found.reached_bytes == 0
+    assert result.reached_bytes == 0

@@ -37,9 +37,9 @@ VIRTUAL = {
 }
 
 
-def commands(found: Audit, disk: str) -> int:
+def commands(result: Audit, disk: str) -> int:
     """Commands that the driver built, as its own events tell them."""
-    return total(found.evidence.trace.select(Stage.COMMAND, disk=disk)).count
+    return total(result.evidence.trace.select(Stage.COMMAND, disk=disk)).count
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
@@ -49,14 +49,14 @@ def test_nvme(kind: str) -> None:
     before = sysfs.stat(disk)
     with filesystem(disk, kind) as point:
         during = sysfs.stat(disk)
-        found = audit(point)
+        result = audit(point)
         delta = sysfs.stat(disk) - during
-    sent = whole(found)
+    sent = whole(result)
     assert during.discard_bytes == before.discard_bytes
     assert delta.discard_bytes == sent
-    device = row(found, "disk")
-    trace = found.evidence.trace
-    assert delta.discards == device.requests == commands(found, disk)
+    device = row(result, "disk")
+    trace = result.evidence.trace
+    assert delta.discards == device.requests == commands(result, disk)
     ranges = total(trace.select(Stage.DONE, disk=disk)).ranges
     assert total(trace.select(Stage.COMMAND, disk=disk)).ranges == ranges
     assert (
@@ -81,17 +81,17 @@ def fill(disk: str) -> None:
 
 def zeros(disk: str) -> int:
     """Bytes of blocks that read as zeros on the disk itself."""
-    found = 0
+    zeros_bytes = 0
     with RawDisk(disk, MIB) as raw:
         for at in range(0, stacked.sectors(disk) * 512, MIB):
             data = raw.read(at, MIB) or b""
             if data == bytes(MIB):
-                found += MIB
+                zeros_bytes += MIB
             elif b"\0" * 4096 in data:
-                found += sum(
+                zeros_bytes += sum(
                     4096 for index in range(0, MIB, 4096) if data[index : index + 4096] == bytes(4096)
                 )
-    return found
+    return zeros_bytes
 
 
 # Serial number -> whether the image behind it gives up what is discarded.
@@ -113,12 +113,12 @@ def test_reached_is_what_reads_as_zeros(serial: str) -> None:
     with filesystem(disk, "ext4") as point:
         os.sync()
         before = zeros(disk)
-        found = audit(point)
+        result = audit(point)
         freed = zeros(disk) - before
-        sent = whole(found)
-    assert found.verdict is Verdict.ACCEPTED
-    assert set(codes(found)) == {"host-may-drop"}
-    assert sent == found.reached_bytes == found.claimed_bytes
+        sent = whole(result)
+    assert result.verdict is Verdict.ACCEPTED
+    assert set(codes(result)) == {"host-may-drop"}
+    assert sent == result.reached_bytes == result.claimed_bytes
     assert sent > 200 * MIB
     # mke2fs had zeroed the last 64 KiB, where RAIDs have their superblocks.
     assert freed == (sent - (64 << 10) if READ_BACK[serial] else 0)
@@ -127,9 +127,9 @@ def test_reached_is_what_reads_as_zeros(serial: str) -> None:
 @pytest.mark.parametrize("serial", ["opw-virtio-blk", "opw-virtio-ignored"])
 def test_sentinels_tell_a_host_that_drops_discards(serial: str) -> None:
     with filesystem(sysfs.disk(serial), "ext4") as point:
-        found = audit_mount(mount_at(point), Asked(), prove=True)
-    assert found.verdict is (Verdict.PROVEN if READ_BACK[serial] else Verdict.UNKNOWN)
-    assert list(codes(found)) == ([] if READ_BACK[serial] else ["host-may-drop"])
+        result = audit_mount(mount_at(point), Asked(), prove=True)
+    assert result.verdict is (Verdict.PROVEN if READ_BACK[serial] else Verdict.UNKNOWN)
+    assert list(codes(result)) == ([] if READ_BACK[serial] else ["host-may-drop"])
 
 
 def test_a_lowered_limit_splits_and_nvme_joins_again() -> None:
@@ -141,18 +141,18 @@ def test_a_lowered_limit_splits_and_nvme_joins_again() -> None:
     try:
         before = sysfs.stat(disk)
         with filesystem(disk, "ext4") as point:
-            found = audit(point)
+            result = audit(point)
         counted = sysfs.stat(disk) - before
     finally:
         put(limit, int(was) // 4096 * 4096)
-    sent = whole(found)
-    assert sent == found.reached_bytes == found.claimed_bytes == counted.discard_bytes
-    trace = found.evidence.trace
+    sent = whole(result)
+    assert sent == result.reached_bytes == result.claimed_bytes == counted.discard_bytes
+    trace = result.evidence.trace
     pieces = (
         total(trace.select(Stage.SPLIT, disk=disk)).count + total(trace.select(Stage.BIO, disk=disk)).count
     )
-    assert row(found, "granules").requests == pieces >= sent // MIB
-    assert row(found, "disk").requests == counted.discards
+    assert row(result, "granules").requests == pieces >= sent // MIB
+    assert row(result, "disk").requests == counted.discards
 
 
 @pytest.mark.parametrize("serial", list(VIRTUAL))
@@ -161,30 +161,30 @@ def test_a_guest_cannot_see_what_its_host_does(serial: str, kind: str) -> None:
     """A perfect trace in both modes of the host: accepted, and said to be no proof."""
     disk = sysfs.disk(serial)
     with filesystem(disk, kind) as point:
-        found = audit(point)
-    whole(found)
-    assert codes(found) == {"host-may-drop": None}
+        result = audit(point)
+    whole(result)
+    assert codes(result) == {"host-may-drop": None}
     if "scsi" in serial:
-        assert commands(found, disk) == row(found, "disk").requests
+        assert commands(result, disk) == row(result, "disk").requests
 
 
 def test_a_virtual_disk_without_discards() -> None:
     disk = sysfs.disk("opw-virtio-nodisc")
     with filesystem(disk, "ext4") as point:
-        found = audit(point)
-    assert found.verdict is Verdict.NOT_SENT
-    assert list(codes(found)) == ["virtual-no-discards"]
-    assert found.claimed_bytes is None
+        result = audit(point)
+    assert result.verdict is Verdict.NOT_SENT
+    assert list(codes(result)) == ["virtual-no-discards"]
+    assert result.claimed_bytes is None
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_sata(kind: str) -> None:
     disk = sysfs.disk("opw-ahci")
     with filesystem(disk, kind) as point:
-        found = audit(point)
-    sent = whole(found)
-    device = row(found, "disk")
-    assert commands(found, disk) == device.requests
+        result = audit(point)
+    sent = whole(result)
+    device = row(result, "disk")
+    assert commands(result, disk) == device.requests
     # libata translates each, and tells of its end.
     scsi, ata = device.commands
     assert (scsi.name, scsi.bytes) == ("SCSI WRITE SAME(16)", sent)
@@ -212,6 +212,6 @@ def test_libata_counts_each_command_once() -> None:
 def test_usb_has_no_discards() -> None:
     disk = sysfs.disk("opw-usb")
     with filesystem(disk, "ext4") as point:
-        found = audit(point)
-    assert found.verdict is Verdict.NOT_SENT
-    assert list(codes(found)) == ["virtual-no-discards"]
+        result = audit(point)
+    assert result.verdict is Verdict.NOT_SENT
+    assert list(codes(result)) == ["virtual-no-discards"]

@@ -20,14 +20,14 @@ def test_a_trim_is_followed_to_the_hidden_paths(kind: str) -> None:
     assert len(paths) == 2
     before = [sysfs.stat(path) for path in paths]
     with filesystem(head, kind) as point:
-        found = audit(point)
+        result = audit(point)
     counted = sum((sysfs.stat(path) - was).discard_bytes for path, was in zip(paths, before, strict=True))
-    top, *below = [each for each in found.rows if each.layer in ("multipath", "disk")]
-    assert (top.layer, top.device, [each.device for each in below]) == ("multipath", head, paths)
-    assert top.bytes_in == top.bytes_out == sum(each.bytes_ok or 0 for each in below) == counted
-    assert found.reached_bytes == counted == found.claimed_bytes
+    top, *below = [row for row in result.rows if row.layer in ("multipath", "disk")]
+    assert (top.layer, top.device, [path_row.device for path_row in below]) == ("multipath", head, paths)
+    assert top.bytes_in == top.bytes_out == sum(path_row.bytes_ok or 0 for path_row in below) == counted
+    assert result.reached_bytes == counted == result.claimed_bytes
     assert counted > 64 << 20
-    assert found.unexplained_bytes == 0
-    assert set(codes(found)) == {"host-may-drop"}
-    commands = sum(total(found.evidence.trace.select(Stage.COMMAND, disk=path)).count for path in paths)
-    assert commands == sum(each.requests or 0 for each in below)
+    assert result.unexplained_bytes == 0
+    assert set(codes(result)) == {"host-may-drop"}
+    commands = sum(total(result.evidence.trace.select(Stage.COMMAND, disk=path)).count for path in paths)
+    assert commands == sum(path_row.requests or 0 for path_row in below)

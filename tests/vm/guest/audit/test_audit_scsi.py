@@ -37,18 +37,18 @@ def test_reached_is_what_the_device_gave_back(granularity: int, alignment: int) 
         with filesystem(device.name, "ext4") as point:
             call("sync")
             before = device.mapped_blocks()
-            found = audit(point)
+            result = audit(point)
             freed = (before - device.mapped_blocks()) * granularity * SECTOR
-    assert found.reached_bytes == freed > 16 * MIB
-    assert found.unexplained_bytes == 0
-    completed = row(found, "disk").bytes_ok
+    assert result.reached_bytes == freed > 16 * MIB
+    assert result.unexplained_bytes == 0
+    completed = row(result, "disk").bytes_ok
     assert completed
-    assert completed == found.claimed_bytes
+    assert completed == result.claimed_bytes
     if freed == completed:
-        whole(found, Verdict.PROVEN)
+        whole(result, Verdict.PROVEN)
     else:
-        assert found.verdict is Verdict.PARTIAL
-        assert codes(found)["device-rounds"] == completed - freed
+        assert result.verdict is Verdict.PARTIAL
+        assert codes(result)["device-rounds"] == completed - freed
 
 
 def test_a_misaligned_partition_loses_the_ends() -> None:
@@ -61,13 +61,13 @@ def test_a_misaligned_partition_loses_the_ends() -> None:
         with filesystem(part, "ext4") as point:
             call("sync")
             before = device.mapped_blocks()
-            found = audit(point)
+            result = audit(point)
             freed = (before - device.mapped_blocks()) * MIB
-    assert found.claimed_bytes
-    assert found.reached_bytes == freed > 16 * MIB
-    assert codes(found)["device-rounds"] == found.claimed_bytes - freed > 0
-    assert (found.verdict, found.unexplained_bytes) == (Verdict.PARTIAL, 0)
-    assert row(found, "partition").device == part
+    assert result.claimed_bytes
+    assert result.reached_bytes == freed > 16 * MIB
+    assert codes(result)["device-rounds"] == result.claimed_bytes - freed > 0
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.PARTIAL, 0)
+    assert row(result, "partition").device == part
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_each_way_to_say_it(commands: dict[str, int]) -> None:
         device.fill()
         with filesystem(device.name, "ext4") as point:
             before = device.mapped_blocks()
-            found = audit(point)
+            result = audit(point)
             freed = (before - device.mapped_blocks()) * SECTOR
-    assert whole(found, Verdict.PROVEN) == found.reached_bytes == freed
-    told = {flow.status for flow in found.evidence.trace.select(Stage.COMMAND, disk=device.name)}
-    assert told == {opcode}
+    assert whole(result, Verdict.PROVEN) == result.reached_bytes == freed
+    opcodes = {flow.status for flow in result.evidence.trace.select(Stage.COMMAND, disk=device.name)}
+    assert opcodes == {opcode}
 
 
 def test_a_small_maximum_splits() -> None:
@@ -92,13 +92,13 @@ def test_a_small_maximum_splits() -> None:
         device.fill()
         with filesystem(device.name, "ext4") as point:
             before = device.mapped_blocks()
-            found = audit(point)
+            result = audit(point)
             freed = (before - device.mapped_blocks()) * SECTOR
-    assert whole(found, Verdict.PROVEN) == found.reached_bytes == freed
-    requests = row(found, "disk").requests
+    assert whole(result, Verdict.PROVEN) == result.reached_bytes == freed
+    requests = row(result, "disk").requests
     assert requests is not None
-    assert requests >= found.reached_bytes // MIB
-    splits = total(found.evidence.trace.select(Stage.SPLIT, disk=device.name)).count
+    assert requests >= result.reached_bytes // MIB
+    splits = total(result.evidence.trace.select(Stage.SPLIT, disk=device.name)).count
     assert splits > 0
 
 
@@ -108,27 +108,27 @@ def test_a_disk_that_rejects_the_command() -> None:
         [mode] = (SYS_BLOCK / device.name / "device/scsi_disk").glob("*/provisioning_mode")
         with filesystem(device.name, "ext4") as point:
             put(mode, "writesame_16")
-            found = audit(point)
+            result = audit(point)
             assert mode.read_text().strip() == "disabled"
-    assert found.verdict is Verdict.REJECTED
-    assert found.reached_bytes == 0
-    sent = row(found, "filesystem").bytes_out
+    assert result.verdict is Verdict.REJECTED
+    assert result.reached_bytes == 0
+    sent = row(result, "filesystem").bytes_out
     assert sent
     # ext4 ends the group whose extent failed, and believes that it trimmed all others.
-    assert 0 < (found.claimed_bytes or 0) < sent
-    assert codes(found) == {"scsi-disabled": sent}
-    assert list(row(found, "disk").errors) == ["target"]
-    assert found.unexplained_bytes == 0
-    changed = {each.fact: each.after for each in found.changes}
+    assert 0 < (result.claimed_bytes or 0) < sent
+    assert codes(result) == {"scsi-disabled": sent}
+    assert list(row(result, "disk").errors) == ["target"]
+    assert result.unexplained_bytes == 0
+    changed = {change.fact: change.after for change in result.changes}
     assert changed["provisioning_mode"] == "disabled"
     assert changed["max_bytes"] == 0
 
 
 def test_a_disk_that_is_not_thin() -> None:
     with scsi_debug(lbpu=0, lbpws=0) as device, filesystem(device.name, "ext4") as point:
-        found = audit(point)
-    assert found.verdict is Verdict.NOT_SENT
-    assert list(codes(found)) == ["scsi-full"]
+        result = audit(point)
+    assert result.verdict is Verdict.NOT_SENT
+    assert list(codes(result)) == ["scsi-full"]
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
@@ -136,16 +136,16 @@ def test_null_blk(kind: str) -> None:
     with null_blk(NullBlk(size=384, memory_backed=1, discard=1)) as disk:
         with filesystem(disk, kind) as point:
             before = sysfs.stat(disk)
-            found = audit(point)
+            result = audit(point)
             delta = sysfs.stat(disk) - before
-        assert whole(found) == found.reached_bytes == delta.discard_bytes
+        assert whole(result) == result.reached_bytes == delta.discard_bytes
 
 
 def test_null_blk_without_discards() -> None:
     with null_blk(NullBlk(size=384, memory_backed=1)) as disk, filesystem(disk, "ext4") as point:
-        found = audit(point)
-    assert found.verdict is Verdict.NOT_SENT
-    assert list(codes(found)) == ["device-no-discards"]
+        result = audit(point)
+    assert result.verdict is Verdict.NOT_SENT
+    assert list(codes(result)) == ["device-no-discards"]
 
 
 # --- the device's own map as evidence ---
@@ -162,18 +162,18 @@ def test_sentinels_leave_the_map(granularity: int, lbprz: int) -> None:
     with scsi_debug(unmap_granularity=granularity, lbprz=lbprz, dev_size_mb=128) as device:
         device.fill()
         with filesystem(device.name, "ext4") as point:
-            found = proven(point)
-    read_back = found.evidence.read_back
+            result = proven(point)
+    read_back = result.evidence.read_back
     assert read_back
-    [told] = read_back.maps.values()
-    assert told.reason is None
-    assert told.gone_bytes == told.before_bytes == told.judged_bytes > 7 * MIB
+    [sentinel_map] = read_back.maps.values()
+    assert sentinel_map.reason is None
+    assert sentinel_map.gone_bytes == sentinel_map.before_bytes == sentinel_map.judged_bytes > 7 * MIB
     assert set(read_back.bytes) - {"reallocated"} == ({"zeros"} if lbprz else {"unchanged"})
-    if found.reached_bytes == found.claimed_bytes:
-        assert found.verdict is Verdict.PROVEN, found.rows
+    if result.reached_bytes == result.claimed_bytes:
+        assert result.verdict is Verdict.PROVEN, result.rows
     else:
         # The ends of free extents are no whole granule.
-        assert found.verdict is Verdict.PARTIAL
+        assert result.verdict is Verdict.PARTIAL
         assert granularity > 1
 
 
@@ -190,16 +190,16 @@ def test_a_device_that_ignores_keeps_its_map(monkeypatch: pytest.MonkeyPatch) ->
         device.fill()
         with filesystem(device.name, "ext4") as point:
             before = device.mapped_blocks()
-            found = proven(point)
+            result = proven(point)
             assert device.mapped_blocks() >= before
-    assert found.claimed_bytes == found.reached_bytes
-    read_back = found.evidence.read_back
+    assert result.claimed_bytes == result.reached_bytes
+    read_back = result.evidence.read_back
     assert read_back
-    [told] = read_back.maps.values()
-    assert (told.reason, told.gone_bytes) == (None, 0)
-    assert found.verdict is Verdict.UNKNOWN
-    assert codes(found) == {"advisory": None}
-    assert "still in the map" in found.reasons[0].observed
+    [sentinel_map] = read_back.maps.values()
+    assert (sentinel_map.reason, sentinel_map.gone_bytes) == (None, 0)
+    assert result.verdict is Verdict.UNKNOWN
+    assert codes(result) == {"advisory": None}
+    assert "still in the map" in result.reasons[0].observed
 
 
 def test_a_map_that_loses_what_completed_is_proof() -> None:
@@ -209,13 +209,13 @@ def test_a_map_that_loses_what_completed_is_proof() -> None:
         with filesystem(device.name, "ext4") as point:
             call("sync")
             before = device.mapped_blocks()
-            found = audit(point)
+            result = audit(point)
             freed = (before - device.mapped_blocks()) * SECTOR
             again = audit(point)
-    [told] = found.counters
-    assert told.account.moved == freed == found.reached_bytes
-    assert found.verdict is Verdict.PROVEN
+    [account] = result.counters
+    assert account.account.moved == freed == result.reached_bytes
+    assert result.verdict is Verdict.PROVEN
     # Nothing was left to trim: the map tells nothing then.
-    [told] = again.counters
-    assert told.bearing is Bearing.SILENT
+    [account] = again.counters
+    assert account.bearing is Bearing.SILENT
     assert again.verdict is Verdict.NOTHING_LEFT

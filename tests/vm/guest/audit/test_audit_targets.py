@@ -42,14 +42,14 @@ DEVICES = ("virtio-blk-nodiscard",)
 SECTOR = 512
 
 
-def arrived_at(found: Audit, *loops: str) -> int:
+def arrived_at(result: Audit, *loops: str) -> int:
     """Bytes of an audit in which nothing was lost, by what the files below lack."""
-    assert (found.verdict, found.unexplained_bytes) == (Verdict.ACCEPTED, 0), found.rows
-    assert found.evidence.trace.loss == (0, 0, 0, 0, 0)
-    assert [leaf(found, loop).bytes_ok for loop in loops] == [freed(loop) for loop in loops]
-    top = found.rows[1]
-    assert top.bytes_in == top.bytes_ok == found.claimed_bytes
-    assert not codes(found)
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0), result.rows
+    assert result.evidence.trace.loss == (0, 0, 0, 0, 0)
+    assert [leaf(result, loop).bytes_ok for loop in loops] == [freed(loop) for loop in loops]
+    top = result.rows[1]
+    assert top.bytes_in == top.bytes_ok == result.claimed_bytes
+    assert not codes(result)
     return sum(freed(loop) for loop in loops)
 
 
@@ -69,25 +69,25 @@ def test_one_disk(target: str) -> None:
         blank(helper)
         table = f"0 {sectors(disk)} {target} {arguments.format(disk, helper)}"
         with mapped(target, table, module) as top:
-            found = audited(top.name, "ext4", disk)
-            assert arrived_at(found, disk) == found.claimed_bytes
+            result = audited(top.name, "ext4", disk)
+            assert arrived_at(result, disk) == result.claimed_bytes
 
 
 def test_stripes() -> None:
     with full_loop() as one, full_loop() as two:
         table = f"0 {2 * sectors(one)} striped 2 256 /dev/{one} 0 /dev/{two} 0"
         with mapped("striped", table, "dm_mod") as top:
-            found = audited(top.name, "ext4", one, two)
-            assert arrived_at(found, one, two) == found.claimed_bytes
+            result = audited(top.name, "ext4", one, two)
+            assert arrived_at(result, one, two) == result.claimed_bytes
 
 
 def test_the_mirror_before_raid() -> None:
     with full_loop() as one, full_loop() as two:
         table = f"0 {sectors(one)} mirror core 2 1024 nosync 2 /dev/{one} 0 /dev/{two} 0"
         with mapped("mirror", table, "dm_mirror") as top:
-            found = audited(top.name, "ext4", one, two)
-            assert found.claimed_bytes == freed(one) == freed(two)
-            assert arrived_at(found, one, two) == found.reached_bytes
+            result = audited(top.name, "ext4", one, two)
+            assert result.claimed_bytes == freed(one) == freed(two)
+            assert arrived_at(result, one, two) == result.reached_bytes
 
 
 @pytest.mark.parametrize("discards", [False, True])
@@ -103,13 +103,13 @@ def test_integrity(discards: bool) -> None:
             node = f"of=/dev/{top.name}"
             count = f"count={size * SECTOR // MIB}"
             call("dd", "if=/dev/zero", node, "bs=1M", count, "oflag=direct", "status=none")
-            found = audited(top.name, "ext4", disk)
+            result = audited(top.name, "ext4", disk)
             if discards:
-                assert arrived_at(found, disk) == found.claimed_bytes
+                assert arrived_at(result, disk) == result.claimed_bytes
             else:
                 assert freed(disk) == 0
     if not discards:
-        assert (found.verdict, list(codes(found))) == (Verdict.NOT_SENT, ["integrity-no-discards"])
+        assert (result.verdict, list(codes(result))) == (Verdict.NOT_SENT, ["integrity-no-discards"])
 
 
 @pytest.mark.parametrize("mode", ["0", "2 queue_mode bio", "2 queue_mode mq"], ids=["default", "bio", "mq"])
@@ -120,13 +120,13 @@ def test_multipath(mode: str) -> None:
         with multipath(disk.name, mode) as top, filesystem(top.name, "ext4") as point:
             call("sync")
             before = disk.mapped_blocks()
-            found = audit(point)
+            result = audit(point)
             gone = (before - disk.mapped_blocks()) * SECTOR
-    assert (found.verdict, found.unexplained_bytes) == (Verdict.PROVEN, 0), found.rows
-    assert found.reached_bytes == found.claimed_bytes == gone > 16 * MIB
-    for each in (row(found, "multipath"), row(found, "disk")):
-        assert each.bytes_in == each.bytes_out == each.bytes_ok == gone
-    assert found.evidence.trace.loss == (0, 0, 0, 0, 0)
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.PROVEN, 0), result.rows
+    assert result.reached_bytes == result.claimed_bytes == gone > 16 * MIB
+    for line in (row(result, "multipath"), row(result, "disk")):
+        assert line.bytes_in == line.bytes_out == line.bytes_ok == gone
+    assert result.evidence.trace.loss == (0, 0, 0, 0, 0)
 
 
 @contextlib.contextmanager
@@ -137,9 +137,9 @@ def readers(disk: str, count: int) -> Iterator[None]:
     try:
         yield
     finally:
-        for each in running:
-            os.killpg(each.pid, signal.SIGKILL)
-            each.wait()
+        for reader in running:
+            os.killpg(reader.pid, signal.SIGKILL)
+            reader.wait()
 
 
 def test_a_path_that_is_busy_gives_copies_back() -> None:
@@ -150,13 +150,13 @@ def test_a_path_that_is_busy_gives_copies_back() -> None:
             fragmented(point)
             before = disk.mapped_blocks()
             with readers(top.name, 6):
-                found = audit(point)
+                result = audit(point)
             gone = (before - disk.mapped_blocks()) * SECTOR
-    assert found.verdict in (Verdict.PROVEN, Verdict.ACCEPTED), found.rows
-    assert (found.unexplained_bytes, found.evidence.trace.loss) == (0, (0, 0, 0, 0, 0))
-    assert found.reached_bytes == found.claimed_bytes == gone > 16 * MIB
-    for each in (row(found, "multipath"), row(found, "disk")):
-        assert each.bytes_in == each.bytes_out == each.bytes_ok == gone
+    assert result.verdict in (Verdict.PROVEN, Verdict.ACCEPTED), result.rows
+    assert (result.unexplained_bytes, result.evidence.trace.loss) == (0, (0, 0, 0, 0, 0))
+    assert result.reached_bytes == result.claimed_bytes == gone > 16 * MIB
+    for line in (row(result, "multipath"), row(result, "disk")):
+        assert line.bytes_in == line.bytes_out == line.bytes_ok == gone
 
 
 def fragmented(point: Path) -> None:
@@ -179,8 +179,11 @@ def test_each_copied_request_counts_once() -> None:
             discards(f"/dev/{top.name}", 7)
             tracer.wait_quiet(0.1, 5)
             trace = tracer.read()
-        seen = (Stage.BIO, Stage.ISSUED, Stage.DONE)
-        stages = [*((top.name, each) for each in seen), *((disk.name, each) for each in seen[1:])]
+        stages_below = (Stage.BIO, Stage.ISSUED, Stage.DONE)
+        stages = [
+            *((top.name, stage) for stage in stages_below),
+            *((disk.name, stage) for stage in stages_below[1:]),
+        ]
         for device, stage in stages:
             [one] = trace.select(stage, disk=device)
             assert (one.who, one.status) == (Who.OURS, 0)
@@ -194,36 +197,36 @@ def raid(kind: str, data: int, members: int) -> Iterator[tuple[str, list[str]]]:
     for module in ("raid0", "raid1", "raid10", "raid456", "dm_raid"):
         need_module(module)
     put(Path("/sys/module/dm_raid/parameters/devices_handle_discard_safely"), "Y")
-    with contextlib.ExitStack() as held:
-        loops = [held.enter_context(full_loop(192 * MIB)) for _ in range(members)]
-        metadata = [held.enter_context(full_loop(4 * MIB)) for _ in range(members)]
+    with contextlib.ExitStack() as opened:
+        loops = [opened.enter_context(full_loop(192 * MIB)) for _ in range(members)]
+        metadata = [opened.enter_context(full_loop(4 * MIB)) for _ in range(members)]
         options = {"raid0": "1 128", "raid1": "3 0 region_size 1024"}.get(kind, "3 128 region_size 1024")
         pairs = " ".join(f"/dev/{meta} /dev/{loop}" for meta, loop in zip(metadata, loops, strict=True))
         table = f"0 {160 * 2048 * data} raid {kind} {options} {members} {pairs}"
-        yield held.enter_context(mapped("raid", table, "dm_raid")).name, loops
+        yield opened.enter_context(mapped("raid", table, "dm_raid")).name, loops
 
 
 @pytest.mark.parametrize(("kind", "data", "members"), [("raid0", 2, 2), ("raid1", 1, 2), ("raid10", 2, 4)])
 def test_raids(kind: str, data: int, members: int) -> None:
     """Discards longer than 64 MiB, at which RAID 1 and 10 split and send the rest to themselves."""
     with raid(kind, data, members) as (top, loops):
-        found = audited(top, "ext4", *loops)
+        result = audited(top, "ext4", *loops)
         copies = members // data
-        assert arrived_at(found, *loops) == found.reached_bytes == copies * (found.claimed_bytes or 0)
-        assert leaf(found, top).bytes_out == found.reached_bytes
-        assert leaf(found, top).note == (f"{copies} copies" if copies > 1 else None)
+        assert arrived_at(result, *loops) == result.reached_bytes == copies * (result.claimed_bytes or 0)
+        assert leaf(result, top).bytes_out == result.reached_bytes
+        assert leaf(result, top).note == (f"{copies} copies" if copies > 1 else None)
 
 
 @pytest.mark.parametrize(("kind", "data", "members"), [("raid5_ls", 2, 3), ("raid6_zr", 3, 5)])
 def test_raids_with_parity(kind: str, data: int, members: int) -> None:
     with raid(kind, data, members) as (top, loops):
-        found = audited(top, "ext4", *loops)
+        result = audited(top, "ext4", *loops)
         gone = [freed(loop) for loop in loops]
     assert set(gone) == {gone[0]}
-    assert found.reached_bytes == sum(gone)
-    assert found.claimed_bytes
-    assert codes(found) == {"raid456-partial-stripe": found.claimed_bytes - gone[0] * data}
-    assert (found.verdict, found.unexplained_bytes) == (Verdict.PARTIAL, 0)
+    assert result.reached_bytes == sum(gone)
+    assert result.claimed_bytes
+    assert codes(result) == {"raid456-partial-stripe": result.claimed_bytes - gone[0] * data}
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.PARTIAL, 0)
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
@@ -231,13 +234,17 @@ def test_a_disk_in_memory_without_requests(kind: str) -> None:
     need_module("brd", "rd_nr=1", "rd_size=262144")
     takes_discards = Path("/sys/block/ram0/queue/discard_max_bytes").read_text().strip() != "0"
     with filesystem("ram0", kind) as point:
-        found = audit(point)
+        result = audit(point)
     if not takes_discards:
-        assert (found.verdict, list(codes(found))) == (Verdict.NOT_SENT, ["device-no-discards"])
+        assert (result.verdict, list(codes(result))) == (Verdict.NOT_SENT, ["device-no-discards"])
         return
-    assert (found.verdict, found.unexplained_bytes, codes(found)) == (Verdict.ACCEPTED, 0, {"advisory": None})
-    sent = row(found, "filesystem").bytes_out
-    assert found.reached_bytes == sent == row(found, "disk").bytes_ok
+    assert (result.verdict, result.unexplained_bytes, codes(result)) == (
+        Verdict.ACCEPTED,
+        0,
+        {"advisory": None},
+    )
+    sent = row(result, "filesystem").bytes_out
+    assert result.reached_bytes == sent == row(result, "disk").bytes_ok
 
 
 def test_clusters_of_ext4() -> None:
@@ -248,6 +255,6 @@ def test_clusters_of_ext4() -> None:
         with filesystem(disk, "ext4", make=False) as point:
             os.sync()
             trims.fill_holes(image(disk))
-            found = audit(point)
-            assert arrived_at(found, disk) == found.claimed_bytes
-    assert row(found, "filesystem").bytes_out == found.claimed_bytes
+            result = audit(point)
+            assert arrived_at(result, disk) == result.claimed_bytes
+    assert row(result, "filesystem").bytes_out == result.claimed_bytes

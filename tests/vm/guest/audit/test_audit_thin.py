@@ -73,21 +73,21 @@ def thin(options: str = "", write: int = 60 * MIB, data_bytes: int = SIZE) -> It
         yield Thin(point, volume, data, metadata)
 
 
-def lost(found: Audit) -> int:
-    return sum(each or 0 for each in codes(found).values())
+def lost(result: Audit) -> int:
+    return sum(lost_bytes or 0 for lost_bytes in codes(result).values())
 
 
 def test_what_is_mapped_is_passed_on() -> None:
     """Whole chunks that are mapped are; the ends of extents and what was never written are not."""
     with thin() as one:
-        found = audit(one.point)
-        assert found.reached_bytes == freed(one.data)
+        result = audit(one.point)
+        assert result.reached_bytes == freed(one.data)
     # Device mapper cuts them in two ways, and each byte ends once.
-    assert row(found, "thin").bytes_ok == found.claimed_bytes
-    assert found.reached_bytes >= 55 * MIB
-    assert found.unexplained_bytes == 0
-    assert {"thin-not-mapped"} <= set(codes(found)) <= {"thin-not-mapped", "thin-partial-chunk"}
-    assert found.claimed_bytes == found.reached_bytes + lost(found)
+    assert row(result, "thin").bytes_ok == result.claimed_bytes
+    assert result.reached_bytes >= 55 * MIB
+    assert result.unexplained_bytes == 0
+    assert {"thin-not-mapped"} <= set(codes(result)) <= {"thin-not-mapped", "thin-partial-chunk"}
+    assert result.claimed_bytes == result.reached_bytes + lost(result)
 
 
 def test_what_was_mapped_backwards_is_joined_at_the_front() -> None:
@@ -104,11 +104,11 @@ def test_what_was_mapped_backwards_is_joined_at_the_front() -> None:
         os.sync()
         trims.fill_holes(image(one.data))
         with block_events("block_bio_frontmerge") as events:
-            found = audit(one.point)
+            result = audit(one.point)
             assert events.counts()["block_bio_frontmerge"] > 16
-        assert found.reached_bytes == freed(one.data)
-    assert found.unexplained_bytes == 0
-    assert found.notes == ()
+        assert result.reached_bytes == freed(one.data)
+    assert result.unexplained_bytes == 0
+    assert result.notes == ()
 
 
 def test_the_ends_of_extents_are_no_whole_chunks() -> None:
@@ -128,13 +128,13 @@ def test_the_ends_of_extents_are_no_whole_chunks() -> None:
                 (point / f"f{number}").unlink()
             os.sync()
             trims.fill_holes(image(data))
-            found = audit(point)
-            assert found.reached_bytes == freed(data) > 128 * MIB
-    assert found.claimed_bytes
-    assert codes(found) == {"thin-partial-chunk": found.claimed_bytes - found.reached_bytes}
-    assert lost(found) > 0
-    assert (found.verdict, found.unexplained_bytes) == (Verdict.PARTIAL, 0)
-    assert found.reached_bytes % CHUNK == 0
+            result = audit(point)
+            assert result.reached_bytes == freed(data) > 128 * MIB
+    assert result.claimed_bytes
+    assert codes(result) == {"thin-partial-chunk": result.claimed_bytes - result.reached_bytes}
+    assert lost(result) > 0
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.PARTIAL, 0)
+    assert result.reached_bytes % CHUNK == 0
 
 
 def test_what_a_snapshot_shares_stays() -> None:
@@ -142,32 +142,32 @@ def test_what_a_snapshot_shares_stays() -> None:
         call("dmsetup", "suspend", "--noudevsync", one.volume.label)
         one.message("create_snap 1 0")
         call("dmsetup", "resume", "--noudevsync", one.volume.label)
-        found = audit(one.point)
-        assert found.reached_bytes == freed(one.data)
-    assert found.reached_bytes < MIB
-    assert found.claimed_bytes
-    assert (codes(found)["thin-shared"] or 0) >= 55 * MIB
-    assert found.claimed_bytes == found.reached_bytes + lost(found)
-    assert found.verdict in (Verdict.PARTIAL, Verdict.NOT_SENT)
-    assert found.unexplained_bytes == 0
+        result = audit(one.point)
+        assert result.reached_bytes == freed(one.data)
+    assert result.reached_bytes < MIB
+    assert result.claimed_bytes
+    assert (codes(result)["thin-shared"] or 0) >= 55 * MIB
+    assert result.claimed_bytes == result.reached_bytes + lost(result)
+    assert result.verdict in (Verdict.PARTIAL, Verdict.NOT_SENT)
+    assert result.unexplained_bytes == 0
 
 
 def test_a_pool_that_keeps_discards_to_itself() -> None:
     with thin("1 no_discard_passdown") as one:
-        found = audit(one.point)
+        result = audit(one.point)
         assert freed(one.data) == 0
-    assert found.verdict is Verdict.NOT_SENT
-    assert found.claimed_bytes
-    assert codes(found) == {"thin-no-passdown": found.claimed_bytes}
-    assert found.unexplained_bytes == 0
+    assert result.verdict is Verdict.NOT_SENT
+    assert result.claimed_bytes
+    assert codes(result) == {"thin-no-passdown": result.claimed_bytes}
+    assert result.unexplained_bytes == 0
 
 
 def test_a_pool_that_ignores_discards() -> None:
     with thin("1 ignore_discard") as one:
-        found = audit(one.point)
+        result = audit(one.point)
         assert freed(one.data) == 0
-    assert (found.verdict, found.claimed_bytes) == (Verdict.NOT_SENT, None)
-    assert list(codes(found)) == ["thin-ignores-discard"]
+    assert (result.verdict, result.claimed_bytes) == (Verdict.NOT_SENT, None)
+    assert list(codes(result)) == ["thin-ignores-discard"]
 
 
 def test_a_read_only_pool_swallows_discards() -> None:
@@ -176,12 +176,12 @@ def test_a_read_only_pool_swallows_discards() -> None:
         pool = one.pool
         table = call("dmsetup", "table", pool).strip().split()[:7]
         stacked.reload(pool, " ".join([*table, "1", "read_only"]))
-        found = audit(one.point)
+        result = audit(one.point)
         assert freed(one.data) == 0
-        assert found.verdict is Verdict.NOT_SENT
-        assert found.claimed_bytes
-        assert codes(found) == {"thin-pool-read-only": found.claimed_bytes}
-        assert found.unexplained_bytes == 0
+        assert result.verdict is Verdict.NOT_SENT
+        assert result.claimed_bytes
+        assert codes(result) == {"thin-pool-read-only": result.claimed_bytes}
+        assert result.unexplained_bytes == 0
         stacked.reload(pool, " ".join([*table, "0"]))
         again = audit(one.point)
         assert (again.verdict, again.claimed_bytes) == (Verdict.NOT_SENT, 0)
@@ -211,15 +211,15 @@ def test_a_pool_whose_metadata_failed_fails_discards() -> None:
         with contextlib.suppress(RuntimeError):
             one.message("create_thin 1")
         assert "Fail" in call("dmsetup", "status", one.pool)
-        found = audit(point)
+        result = audit(point)
         assert freed(data) == 0
         stacked.reload(metadata.label, good)
-    top = row(found, "thin")
+    top = row(result, "thin")
     assert top.bytes_in
     assert top.errors == {"I/O": top.bytes_in}
-    assert codes(found) == {"thin-pool-read-only": top.bytes_in}
-    assert (found.verdict, found.claimed_bytes) == (Verdict.REJECTED, 0)
-    assert (found.reached_bytes, found.unexplained_bytes) == (0, 0)
+    assert codes(result) == {"thin-pool-read-only": top.bytes_in}
+    assert (result.verdict, result.claimed_bytes) == (Verdict.REJECTED, 0)
+    assert (result.reached_bytes, result.unexplained_bytes) == (0, 0)
 
 
 def test_a_pool_without_room_takes_discards() -> None:
@@ -233,10 +233,10 @@ def test_a_pool_without_room_takes_discards() -> None:
                     os.fsync(file.fileno())
             assert "out_of_data_space" in call("dmsetup", "status", one.pool)
             trims.fill_holes(image(one.data))
-            found = audit(one.point)
-            assert found.reached_bytes == freed(one.data) >= 55 * MIB
-    assert found.unexplained_bytes == 0
-    assert found.claimed_bytes == found.reached_bytes + lost(found)
+            result = audit(one.point)
+            assert result.reached_bytes == freed(one.data) >= 55 * MIB
+    assert result.unexplained_bytes == 0
+    assert result.claimed_bytes == result.reached_bytes + lost(result)
 
 
 @pytest.mark.parametrize("kind", ["snapshot", "snapshot-origin"])
@@ -246,11 +246,11 @@ def test_old_snapshots(kind: str) -> None:
         table += f" /dev/{cow} N 8" if kind == "snapshot" else ""
         with stacked.mapped(kind, table, "dm_snapshot") as top, filesystem(top.name, "ext4") as point:
             trims.fill_holes(image(origin))
-            found = audit(point)
+            result = audit(point)
             assert freed(origin) == 0
-    assert (found.verdict, found.claimed_bytes) == (Verdict.NOT_SENT, None)
-    assert list(codes(found)) == ["snapshot-swallows"]
-    assert row(found, "filesystem").bytes_out == 0
+    assert (result.verdict, result.claimed_bytes) == (Verdict.NOT_SENT, None)
+    assert list(codes(result)) == ["snapshot-swallows"]
+    assert row(result, "filesystem").bytes_out == 0
 
 
 def test_a_snapshot_that_passes_discards_to_its_origin() -> None:
@@ -260,7 +260,7 @@ def test_a_snapshot_that_passes_discards_to_its_origin() -> None:
         table = f"0 {stacked.sectors(origin)} snapshot /dev/{origin} /dev/{cow} N 8 {features}"
         with stacked.mapped("snapshot", table, "dm_snapshot") as top, filesystem(top.name, "ext4") as point:
             trims.fill_holes(image(origin))
-            found = audit(point)
+            result = audit(point)
             gone = freed(origin)
-    assert found.reached_bytes == gone
-    assert found.unexplained_bytes == 0
+    assert result.reached_bytes == gone
+    assert result.unexplained_bytes == 0

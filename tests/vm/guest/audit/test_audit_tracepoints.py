@@ -41,18 +41,20 @@ def _no_functions(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_filesystems_that_tell_their_extents_lose_nothing(kind: str) -> None:
     with full_loop() as loop, stacked.linear(loop) as top:
-        found = audited(top.name, kind, loop)
-        assert whole(found) == found.reached_bytes == freed(loop)
-    assert {"discard_asked", "discard_submitted"} <= found.evidence.trace.absent
+        result = audited(top.name, kind, loop)
+        assert whole(result) == result.reached_bytes == freed(loop)
+    assert {"discard_asked", "discard_submitted"} <= result.evidence.trace.absent
 
 
 def test_f2fs() -> None:
     with full_loop() as loop, filesystem(loop, "f2fs", "nodiscard") as point:
         os.sync()
         trims.fill_holes(image(loop))
-        found = audit(point)
-        assert found.reached_bytes == freed(loop) == found.claimed_bytes == row(found, "filesystem").bytes_out
-    assert (found.verdict, found.unexplained_bytes) == (Verdict.ACCEPTED, 0)
+        result = audit(point)
+        assert (
+            result.reached_bytes == freed(loop) == result.claimed_bytes == row(result, "filesystem").bytes_out
+        )
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)
 
 
 def test_several_ranges_in_a_command() -> None:
@@ -60,10 +62,10 @@ def test_several_ranges_in_a_command() -> None:
     disk = sysfs.disk("opw-nvme")
     with filesystem(disk, "xfs") as point:
         before = sysfs.stat(disk)
-        found = audit(point)
+        result = audit(point)
         counted = sysfs.stat(disk) - before
-    assert whole(found) == found.reached_bytes == counted.discard_bytes
-    assert row(found, "disk").requests == counted.discards
+    assert whole(result) == result.reached_bytes == counted.discard_bytes
+    assert row(result, "disk").requests == counted.discards
 
 
 def test_what_vanishes_is_missed_by_the_filesystem_that_told_it() -> None:
@@ -71,23 +73,23 @@ def test_what_vanishes_is_missed_by_the_filesystem_that_told_it() -> None:
         [mode] = (SYS_BLOCK / device.name / "device/scsi_disk").glob("*/provisioning_mode")
         with filesystem(device.name, "ext4") as point:
             put(mode, "writesame_16")
-            found = audit(point)
-    sent = row(found, "filesystem").bytes_out
+            result = audit(point)
+    sent = row(result, "filesystem").bytes_out
     assert sent
-    assert (found.verdict, found.reached_bytes, found.unexplained_bytes) == (Verdict.REJECTED, 0, 0)
-    assert codes(found) == {"scsi-disabled": sent}
+    assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.REJECTED, 0, 0)
+    assert codes(result) == {"scsi-disabled": sent}
 
 
 def test_btrfs_tells_nobody() -> None:
     """What reached the disk is exact; what btrfs gave away is refused, in words."""
     with full_loop() as loop:
-        found = audited(loop, "btrfs", loop)
+        result = audited(loop, "btrfs", loop)
         # See test_audit_stacks: a block of the end is trimmed twice.
-        assert found.reached_bytes - freed(loop) in (0, 4096)
-    top = row(found, "filesystem")
+        assert result.reached_bytes - freed(loop) in (0, 4096)
+    top = row(result, "filesystem")
     assert (top.bytes_in, top.bytes_out, top.requests) == (None, None, None)
     assert top.unknown is not None
     assert "btrfs has no events for its extents" in top.unknown
-    assert found.reached_bytes == leaf(found, loop).bytes_ok == found.claimed_bytes
-    assert found.reached_bytes > 128 * MIB
-    assert (found.verdict, found.unexplained_bytes) == (Verdict.ACCEPTED, 0)
+    assert result.reached_bytes == leaf(result, loop).bytes_ok == result.claimed_bytes
+    assert result.reached_bytes > 128 * MIB
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)

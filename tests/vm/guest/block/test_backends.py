@@ -50,19 +50,19 @@ def all_three(slow: str) -> Iterator[Together]:
     """Attached once: compiling is slow here."""
     need_tool("bpftrace")
     disks = [slow, *(sysfs.disk(f"opw-{driver}") for driver in DEVICES)]
-    with together(disks, BACKENDS) as found:
-        yield found
+    with together(disks, BACKENDS) as backends:
+        yield backends
 
 
 @pytest.fixture(scope="module")
 def timed(all_three: Together, slow: str) -> dict[str, Seen]:
     """One fio run on the slow disk, as each backend saw it."""
-    seen = all_three.during(lambda: fio(slow, Fio("randrw", REQUESTS, iodepth=32)))
-    return {backend: disks[slow] for backend, disks in seen.items()}
+    watched = all_three.during(lambda: fio(slow, Fio("randrw", REQUESTS, iodepth=32)))
+    return {backend: disks[slow] for backend, disks in watched.items()}
 
 
 def test_counts_and_bytes_are_equal(timed: dict[str, Seen]) -> None:
-    [first, *others] = (seen.counts() for seen in timed.values())
+    [first, *others] = (disk.counts() for disk in timed.values())
     assert sum(count for count, _ in first.values()) == REQUESTS
     assert sum(size for _, size in first.values()) == REQUESTS * 4096
     assert all(other == first for other in others)
@@ -101,21 +101,21 @@ def test_quantiles_agree(timed: dict[str, Seen], op: str, one: str, other: str) 
 def test_every_class_is_equal(all_three: Together, driver: str) -> None:
     """Discards, flushes and their sequences too, on drivers that complete one by one and in batches."""
     disk = sysfs.disk(f"opw-{driver}")
-    seen = {
+    watched = {
         backend: disks[disk] for backend, disks in all_three.during(lambda: mixture(f"/dev/{disk}")).items()
     }
-    counts = seen["libbpf"].counts()
+    counts = watched["libbpf"].counts()
     assert (counts["read"], counts["write"][0]) == ((23, 23 * 4096), 36)
     assert counts["discard"] == (7, 7 << 19)
     assert counts["flush"][0] >= 11
     for backend in BACKENDS:
-        assert seen[backend].counts() == counts
-        assert seen[backend].trust.unexplained(0) == []
-        assert seen[backend].trust.never_issued == seen["libbpf"].trust.never_issued
-        assert seen[backend].trust.flush_tails == seen["libbpf"].trust.flush_tails
-        assert seen[backend].trust.taken_back == 0
+        assert watched[backend].counts() == counts
+        assert watched[backend].trust.unexplained(0) == []
+        assert watched[backend].trust.never_issued == watched["libbpf"].trust.never_issued
+        assert watched[backend].trust.flush_tails == watched["libbpf"].trust.flush_tails
+        assert watched[backend].trust.taken_back == 0
     for op in counts:
-        sequential = {seen[backend].interval.ops[op].sequential_ratio for backend in BACKENDS}
+        sequential = {watched[backend].interval.ops[op].sequential_ratio for backend in BACKENDS}
         assert len(sequential) == 1
 
 
@@ -130,8 +130,8 @@ def test_requests_that_end_twice_count_once(backend: str) -> None:
                 reads(f"/dev/{top.name}", 101)
                 writes(f"/dev/{top.name}", 53, flags=os.O_DSYNC)
 
-            seen = observe_themselves([top.name, below], workload, backend)
-    for one in seen.values():
+            watched = observe_themselves([top.name, below], workload, backend)
+    for one in watched.values():
         assert_counted(one, "read", 101)
         assert_counted(one, "write", 53)
         assert_explained(f"dm-multipath by {backend}", one, backend=backend)
@@ -153,22 +153,22 @@ def test_flushes_of_a_partition(backend: str) -> None:
     try:
         sysfs.wait_for("a partition", (Path("/dev") / part).exists)
         flushed = sysfs.stat(disk).flushes
-        [seen] = observe([part], workload, backend)
+        [watched] = observe([part], workload, backend)
         flushed = sysfs.stat(disk).flushes - flushed
     finally:
         call("sfdisk", "--quiet", "--delete", f"/dev/{disk}")
     assert flushed >= 53 + 31
-    assert_counted(seen, "write", 53)
-    assert_explained(f"partition by {backend}", seen, backend=backend)
+    assert_counted(watched, "write", 53)
+    assert_explained(f"partition by {backend}", watched, backend=backend)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_is_done_to_zones(backend: str) -> None:
     zoned = NullBlk(size=64, memory_backed=1, zoned=1)
     with null_blk(zoned) as disk:
-        [seen] = observe([disk], lambda: manage_zones(f"/dev/{disk}", 5), backend)
-    assert_counted(seen, "other", 20, request_bytes=0)
-    assert_explained(f"null_blk zones by {backend}", seen, backend=backend)
+        [watched] = observe([disk], lambda: manage_zones(f"/dev/{disk}", 5), backend)
+    assert_counted(watched, "other", 20, request_bytes=0)
+    assert_explained(f"null_blk zones by {backend}", watched, backend=backend)
 
 
 def test_the_command_says_once_what_lacks(slow: str) -> None:

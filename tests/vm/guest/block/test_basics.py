@@ -65,6 +65,6 @@ def test_no_complaint_of_the_kernel() -> None:
 
 def test_a_stock_kernel_runs_programs_while_pid_1_is_current() -> None:
     """A development kernel that skips them is told apart from this one."""
-    found = watch_switches(20)
-    assert isinstance(found, Switches), found
-    assert found.skipped is False, found
+    switches = watch_switches(20)
+    assert isinstance(switches, Switches), switches
+    assert switches.skipped is False, switches

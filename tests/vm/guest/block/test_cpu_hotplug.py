@@ -36,6 +36,6 @@ def test_a_cpu_that_comes_and_goes() -> None:
                 ended.set()
                 thread.join()
 
-        [seen] = observe([disk], workload)
-    assert sum(count for count, _ in seen.counts().values()) == 4 * 5003
-    assert_explained("null_blk, a CPU that comes and goes", seen)
+        [watched] = observe([disk], workload)
+    assert sum(count for count, _ in watched.counts().values()) == 4 * 5003
+    assert_explained("null_blk, a CPU that comes and goes", watched)

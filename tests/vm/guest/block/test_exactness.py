@@ -42,11 +42,11 @@ def test_null_blk_at_full_speed(irqmode: Irq, queues: int) -> None:
     with null_blk(NullBlk(irqmode=irqmode, submit_queues=queues, completion_nsec=1000)) as disk:
         job = Fio("randrw", 43_003, jobs=4, iodepth=32)
         before = sysfs.stat(disk)
-        _, seen = run_and_check(f"null_blk {irqmode.name.lower()} {queues}q", disk, job)
+        _, watched = run_and_check(f"null_blk {irqmode.name.lower()} {queues}q", disk, job)
         delta = sysfs.stat(disk) - before
     # When tags run out even random neighbours meet in a plug, and merge.
     merged = delta.read_merges + delta.write_merges
-    assert sum(count for count, _ in seen.counts().values()) + merged == 4 * 43_003
+    assert sum(count for count, _ in watched.counts().values()) + merged == 4 * 43_003
 
 
 @pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
@@ -73,9 +73,9 @@ def test_flush_sequences(driver: str) -> None:
         writes(f"/dev/{disk}", 331, flags=os.O_DSYNC)
         flushes(f"/dev/{disk}", 13)
 
-    [seen] = observe([disk], workload)
-    assert seen.counts()["write"] == (331, 331 * 4096)
-    assert_explained(f"{driver} O_DSYNC", seen)
+    [watched] = observe([disk], workload)
+    assert watched.counts()["write"] == (331, 331 * 4096)
+    assert_explained(f"{driver} O_DSYNC", watched)
 
 
 @pytest.mark.parametrize("driver", ["nvme", "virtio-blk", "virtio-scsi", "ahci"])
@@ -87,18 +87,18 @@ def test_discards_of_every_driver(driver: str) -> None:
         discards(f"/dev/{disk}", 11)
         discards(f"/dev/{disk}", 3, request=BLKZEROOUT)
 
-    [seen] = observe([disk], workload)
-    assert seen.counts()["discard"][1] == (64 << 20) + 11 * (1 << 19)
-    assert_explained(f"{driver} discard", seen)
+    [watched] = observe([disk], workload)
+    assert watched.counts()["discard"][1] == (64 << 20) + 11 * (1 << 19)
+    assert_explained(f"{driver} discard", watched)
 
 
 def test_discard_larger_than_the_limit_is_split() -> None:
     with null_blk(NullBlk(size=64, memory_backed=1, discard=1)) as disk:
         limit = 1 << 20
         put(sysfs.SYS_BLOCK / disk / "queue/discard_max_bytes", limit)
-        [seen] = observe([disk], lambda: discards(f"/dev/{disk}", 1, length=16 << 20))
-    assert seen.counts()["discard"] == (16, 16 << 20)
-    assert_explained("null_blk split discard", seen)
+        [watched] = observe([disk], lambda: discards(f"/dev/{disk}", 1, length=16 << 20))
+    assert watched.counts()["discard"] == (16, 16 << 20)
+    assert_explained("null_blk split discard", watched)
 
 
 def test_discards_merge_into_one_of_many_ranges(tmp_path: Path) -> None:
@@ -119,13 +119,13 @@ def test_discards_merge_into_one_of_many_ranges(tmp_path: Path) -> None:
             file.unlink()
         call("umount", str(tmp_path))
 
-    [seen] = observe([disk], workload)
+    [watched] = observe([disk], workload)
     delta = sysfs.stat(disk) - before
     assert delta.discard_merges >= 50
-    assert seen.counts()["discard"] == (delta.discards, delta.discard_bytes)
+    assert watched.counts()["discard"] == (delta.discards, delta.discard_bytes)
     assert delta.discards + delta.discard_merges >= 101
     assert delta.discard_bytes >= 101 << 16
-    assert_explained("nvme multi-range discard", seen)
+    assert_explained("nvme multi-range discard", watched)
 
 
 def test_loop() -> None:
@@ -136,8 +136,8 @@ def test_loop() -> None:
 def test_queue_time_of_every_request() -> None:
     with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
         put(sysfs.SYS_BLOCK / disk / "queue/scheduler", "mq-deadline")
-        _, seen = run_and_check("null_blk queue", disk, Fio("randread", 5003), queue_time=True)
-    read = seen.interval.ops["read"]
+        _, watched = run_and_check("null_blk queue", disk, Fio("randread", 5003), queue_time=True)
+    read = watched.interval.ops["read"]
     assert read.queue is not None
     assert read.queue.histogram.total == read.issued
 
@@ -168,6 +168,6 @@ def test_raw_twins_count_the_same() -> None:
 
 def test_small_reads_of_a_4k_drive() -> None:
     disk = sysfs.disk("opw-nvme-4k")
-    [seen] = observe([disk], lambda: reads(f"/dev/{disk}", 97))
-    assert seen.counts()["read"] == (97, 97 * 4096)
-    assert_explained("nvme 4k", seen)
+    [watched] = observe([disk], lambda: reads(f"/dev/{disk}", 97))
+    assert watched.counts()["read"] == (97, 97 * 4096)
+    assert_explained("nvme 4k", watched)

@@ -80,8 +80,8 @@ def both(disks: list[str], job_on: str) -> dict[str, dict[str, Seen]]:
 @pytest.mark.parametrize("delay_ns", [1_000_000, 10_000_000])
 def test_null_blk_timer(delay_ns: int) -> None:
     with null_blk(NullBlk(irqmode=Irq.TIMER, completion_nsec=delay_ns)) as disk:
-        seen = both([disk], disk)
-    ours, witness = (seen[backend][disk].interval.ops["read"] for backend in BACKENDS)
+        watched = both([disk], disk)
+    ours, witness = (watched[backend][disk].interval.ops["read"] for backend in BACKENDS)
     assert ours.count == witness.count == JOB.count
     assert_sits_on(delay_ns, ours.latency, witness.latency)
 
@@ -90,11 +90,11 @@ def test_dm_delay_is_seen_above_it_and_not_below() -> None:
     delay_ms = 20
     fast = NullBlk(size=96, memory_backed=1)
     with null_blk(fast) as below, stacked.delay(below, delay_ms) as middle, loop_on(middle.name) as top:
-        seen = both([top, below], top)
-    ours, witness = (seen[backend][top].interval.ops["read"] for backend in BACKENDS)
+        watched = both([top, below], top)
+    ours, witness = (watched[backend][top].interval.ops["read"] for backend in BACKENDS)
     assert ours.count == witness.count == JOB.count
     assert_sits_on(delay_ms * 1_000_000, ours.latency, witness.latency)
-    beneath = seen["libbpf"][below].interval.ops["read"]
+    beneath = watched["libbpf"][below].interval.ops["read"]
     assert beneath.count == JOB.count
     assert beneath.latency.quantiles["p99"] is not None
     assert beneath.latency.quantiles["p99"] < delay_ms * 1_000_000 / 2

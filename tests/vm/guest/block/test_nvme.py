@@ -58,8 +58,8 @@ def test_page_with_4k_blocks() -> None:
 def test_two_namespaces_on_one_controller() -> None:
     # Newer kernels look for namespaces at once: which of them gets the first name is not said.
     disks = sysfs.disks("opw-nvme-two-ns")
-    found = {sysfs.number(disk, "nsid"): sysfs.number(disk, "size") * 512 for disk in disks}
-    assert (found, len(disks)) == ({1: 256 << 20, 2: 128 << 20}, 2)
+    sizes = {sysfs.number(disk, "nsid"): sysfs.number(disk, "size") * 512 for disk in disks}
+    assert (sizes, len(disks)) == ({1: 256 << 20, 2: 128 << 20}, 2)
 
 
 def test_discard_takes_many_ranges() -> None:

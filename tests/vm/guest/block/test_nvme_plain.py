@@ -56,8 +56,8 @@ def test_commands_of_user_space_agree_with_what_the_kernel_counts_of_them(are_co
             call(*read)
 
     before = sysfs.stat(disk)
-    [seen] = observe([disk], workload)
+    [watched] = observe([disk], workload)
     delta = sysfs.stat(disk) - before
     assert delta.reads == (23 if switch.exists() and are_counted else 0)
-    assert seen.counts()["other"] == (23, 23 * 4096)
-    assert_explained(f"nvme, commands of user space{', counted' * are_counted}", seen)
+    assert watched.counts()["other"] == (23, 23 * 4096)
+    assert_explained(f"nvme, commands of user space{', counted' * are_counted}", watched)

@@ -81,17 +81,21 @@ def test_a_table_is_reloaded_under_load(is_announced: bool) -> None:
         watcher.wait_event("left", first)
         written = parse_counts(job.communicate(timeout=600)[0]).writes
         assert watcher.end() == 0, watcher.words
-    found = watcher.summaries()
-    assert set(found) == {first, second}
-    assert found[first]["leaving"]["why"] == "unused"
-    assert found[second]["ops"]["write"]["count"] > 0
+    summaries = watcher.summaries()
+    assert set(summaries) == {first, second}
+    assert summaries[first]["leaving"]["why"] == "unused"
+    assert summaries[second]["ops"]["write"]["count"] > 0
     name = "dm-linear reload" + (", announced" if is_announced else "")
     for disk in (first, second):
-        assert found[disk]["origin"] == top.name
-        assert_exact(f"{name}, {'old' if disk == first else 'new'}", found[disk], watcher.lines)
-    assert accounted(found[first], "write") + accounted(found[second], "write") == written == WRITES.count
+        assert summaries[disk]["origin"] == top.name
+        assert_exact(f"{name}, {'old' if disk == first else 'new'}", summaries[disk], watcher.lines)
+    assert (
+        accounted(summaries[first], "write") + accounted(summaries[second], "write")
+        == written
+        == WRITES.count
+    )
     if is_announced:
-        assert unseen(found[second], "write") == 0
+        assert unseen(summaries[second], "write") == 0
     assert f"{second} does I/O of {top.name} now" in watcher.words
     assert f"{first} no longer does I/O of {top.name}" in watcher.words
 
@@ -197,11 +201,11 @@ def test_a_loop_device_that_goes_ends_nothing() -> None:
         fio(other, Fio("randwrite", 223))
         assert watcher.is_running()
         assert watcher.end() == 0, watcher.words
-    found = watcher.summaries()
-    assert found[name]["ops"]["write"]["count"] == 211
-    assert found[name]["leaving"]["why"] == "gone"
-    assert found[other]["ops"]["write"]["count"] == 223
-    assert_exact("loop that goes", found[name], watcher.lines)
+    summaries = watcher.summaries()
+    assert summaries[name]["ops"]["write"]["count"] == 211
+    assert summaries[name]["leaving"]["why"] == "gone"
+    assert summaries[other]["ops"]["write"]["count"] == 223
+    assert_exact("loop that goes", summaries[name], watcher.lines)
 
 
 def test_more_disks_than_one_tracer_takes() -> None:
@@ -213,9 +217,9 @@ def test_more_disks_than_one_tracer_takes() -> None:
         for number, disk in enumerate(disks, 1):
             call("dd", "if=/dev/zero", f"of=/dev/{disk}", "bs=4k", f"count={number}", "oflag=direct")
         assert watcher.end() == 0, watcher.words
-    found = watcher.summaries()
-    assert list(found) == disks
+    summaries = watcher.summaries()
+    assert list(summaries) == disks
     for number, disk in enumerate(disks, 1):
-        assert found[disk]["ops"]["write"]["count"] == number
-        assert found[disk]["unexplained"] == []
-    record_summary(f"null_blk, the last of {MANY}", found[disks[-1]])
+        assert summaries[disk]["ops"]["write"]["count"] == number
+        assert summaries[disk]["unexplained"] == []
+    record_summary(f"null_blk, the last of {MANY}", summaries[disks[-1]])

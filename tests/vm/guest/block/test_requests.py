@@ -39,9 +39,9 @@ SAMPLES = 100
 
 def _cut(path: str) -> None:
     """The controller behind a path no longer hears the driver, which resets it when requests time out."""
-    found = re.fullmatch(r"nvme\d+c(\d+)n\d+", path)
-    assert found
-    controller = Path(f"/sys/class/nvme/nvme{found[1]}")
+    numbers = re.fullmatch(r"nvme\d+c(\d+)n\d+", path)
+    assert numbers
+    controller = Path(f"/sys/class/nvme/nvme{numbers[1]}")
     put(sysfs.SYS_BLOCK / path / "queue/io_timeout", 1000)
     with (controller / "device/config").open("r+b", buffering=0) as config:
         config.seek(PCI_COMMAND)
@@ -78,17 +78,17 @@ def test_requests_of_a_path_that_is_cut_are_taken_back() -> None:
     _round_robin(head)
     job = Fio("randrw", 1 << 30, jobs=2, iodepth=64, extra=("--runtime=40", "--time_based"))
     counts: list[FioCounts] = []
-    seen = observe([head], lambda: counts.append(_while_paths_are_cut(head, job, sysfs.paths(head))))
-    [found] = counts
-    assert found.errors == 0
-    for one in seen:
+    watched = observe([head], lambda: counts.append(_while_paths_are_cut(head, job, sysfs.paths(head))))
+    [job_counts] = counts
+    assert job_counts.errors == 0
+    for one in watched:
         assert_explained("nvme failover", one)
         given_back = one.trust.requeued + one.trust.taken_back - one.trust.refused
         assert one.trust.issued == one.trust.completed + given_back
         assert one.trust.unmatched == 0
-    assert sum(one.trust.taken_back for one in seen) > 0
-    assert sum(one.counts()["read"][1] for one in seen) == found.read_bytes
-    assert sum(one.counts()["write"][1] for one in seen) == found.write_bytes
+    assert sum(one.trust.taken_back for one in watched) > 0
+    assert sum(one.counts()["read"][1] for one in watched) == job_counts.read_bytes
+    assert sum(one.counts()["write"][1] for one in watched) == job_counts.write_bytes
 
 
 def test_a_request_that_device_mapper_copied_ends_once() -> None:
@@ -105,15 +105,15 @@ def test_a_request_that_device_mapper_copied_ends_once() -> None:
             discards(node, 11)
             flushes(node, 7)
 
-        seen = observe_themselves([top.name, below], workload)
-    for one in seen.values():
+        watched = observe_themselves([top.name, below], workload)
+    for one in watched.values():
         assert one.counts()["read"] == (101, 101 * 4096)
         assert one.counts()["write"] == (84, 84 * 4096)
         assert one.counts()["discard"] == (11, 11 << 19)
         assert_explained("dm-multipath by requests", one)
         assert one.trust.unmatched == 0
-    assert seen[top.name].trust.flush_tails >= 101 + 84 + 11
-    assert seen[top.name].trust.taken_back == 0
+    assert watched[top.name].trust.flush_tails >= 101 + 84 + 11
+    assert watched[top.name].trust.taken_back == 0
 
 
 @pytest.mark.parametrize("serial", ["opw-ahci", "opw-virtio-blk"])
@@ -137,11 +137,11 @@ def test_a_sequence_that_a_reading_cuts_in_two_is_explained(serial: str) -> None
         writer.join()
     [(whole, between)] = observe_between([disk], lambda: writes(f"/dev/{disk}", 331, flags=os.O_DSYNC))
     assert_explained(f"{serial.removeprefix('opw-')} O_DSYNC every 0.2 s", whole, between)
-    seen = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(seen) == SAMPLES + 1
-    assert [one["unexplained"] for one in seen if one["unexplained"]] == []
+    printed = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(printed) == SAMPLES + 1
+    assert [one["unexplained"] for one in printed if one["unexplained"]] == []
     # In some 0.2 s of a guest that hardly gets a processor no write ends.
-    assert sum(one["ops"]["write"]["count"] > 0 for one in seen) > SAMPLES // 4
+    assert sum(one["ops"]["write"]["count"] > 0 for one in printed) > SAMPLES // 4
 
 
 def _behind(tracer: Tracer) -> list[int]:
@@ -174,10 +174,10 @@ def test_a_discard_that_is_taken_back_is_no_longer_in_the_way() -> None:
     counts: list[FioCounts] = []
     with closing(attach("libbpf", choose_leaves(Devices(), [head])[0])) as tracer:
         cut = sysfs.paths(head)[:1]
-        seen = observe([head], lambda: counts.append(_while_paths_are_cut(head, trims, cut)))
+        watched = observe([head], lambda: counts.append(_while_paths_are_cut(head, trims, cut)))
         before = _behind(tracer)
         reads(f"/dev/{head}", 211)
         assert _behind(tracer) == before
-    for one in seen:
+    for one in watched:
         assert_explained("nvme failover of discards", one)
-    assert sum(one.trust.taken_back for one in seen) > 0
+    assert sum(one.trust.taken_back for one in watched) > 0

@@ -62,20 +62,22 @@ def test_pages_are_those_of_nvme_cli(disk: str) -> None:
 
 
 def test_numbers_are_those_of_nvme_cli(disk: str) -> None:
-    found = counters(disk)
+    document = counters(disk)
     smart = nvme("smart-log", f"/dev/{disk}")
-    assert found["host_written"]["bytes"] == int(smart["data_units_written"]) * 512_000
-    assert found["host_read"]["bytes"] == int(smart["data_units_read"]) * 512_000
-    assert found["percentage_used"]["value"] == int(smart["percent_used"])
+    assert document["host_written"]["bytes"] == int(smart["data_units_written"]) * 512_000
+    assert document["host_read"]["bytes"] == int(smart["data_units_read"]) * 512_000
+    assert document["percentage_used"]["value"] == int(smart["percent_used"])
     ocp = nvme("ocp", "smart-add-log", f"/dev/{disk}")["Physical media units written"]
-    assert found["nand_written"]["bytes"] == (int(ocp["hi"]) << 64) + int(ocp["lo"]) == 1009 * 4096
+    assert document["nand_written"]["bytes"] == (int(ocp["hi"]) << 64) + int(ocp["lo"]) == 1009 * 4096
     fdp = nvme("fdp", "stats", f"/dev/{disk}", "-e", "1")
     others = {
-        each["source"].split()[2]: each["bytes"] for name in found["others"] for each in found["others"][name]
+        counter["source"].split()[2]: counter["bytes"]
+        for name in document["others"]
+        for counter in document["others"][name]
     }
     assert (others["HBMW"], others["MBMW"]) == (int(fdp["hbmw"]), int(fdp["mbmw"]))
-    assert found["kernel_written"]["bytes"] >= 1009 * 4096
-    assert found["failures"] == []
+    assert document["kernel_written"]["bytes"] >= 1009 * 4096
+    assert document["failures"] == []
 
 
 def test_what_the_drive_refuses_is_its_status_not_an_errno(disk: str) -> None:
@@ -99,7 +101,7 @@ def test_without_privilege_it_says_so_and_gives_what_sysfs_has(disk: str) -> Non
         [*argv, "counters", "--dev", disk, "--json"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 4, done.stderr
-    found = json.loads(done.stdout)
-    assert found["host_written"]["bytes"] is None and found["host_written"]["reason"]
-    assert found["kernel_written"]["bytes"] >= 1009 * 4096
-    assert found["device"]["model"] == "QEMU NVMe Ctrl"
+    document = json.loads(done.stdout)
+    assert document["host_written"]["bytes"] is None and document["host_written"]["reason"]
+    assert document["kernel_written"]["bytes"] >= 1009 * 4096
+    assert document["device"]["model"] == "QEMU NVMe Ctrl"

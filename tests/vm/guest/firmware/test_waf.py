@@ -22,7 +22,7 @@ BLOCK = 4096
 class Result:
     """What was printed, and what the drive's placement statistics grew by meanwhile."""
 
-    found: dict[str, Any]
+    printed: dict[str, Any]
     host: int
     media: int
 
@@ -34,15 +34,15 @@ def waf(disk: str, script: str, *options: str) -> dict[str, Any]:
 
 
 def statistics(disk: str) -> tuple[int, int]:
-    found = json.loads(call(need_tool("nvme"), "fdp", "stats", f"/dev/{disk}", "-e", "1", "-o", "json"))
-    return int(found["hbmw"]), int(found["mbmw"])
+    placement = json.loads(call(need_tool("nvme"), "fdp", "stats", f"/dev/{disk}", "-e", "1", "-o", "json"))
+    return int(placement["hbmw"]), int(placement["mbmw"])
 
 
 def placed(disk: str, script: str, *options: str) -> Result:
     before = statistics(disk)
-    found = waf(disk, script, *options)
+    outcome = waf(disk, script, *options)
     after = statistics(disk)
-    return Result(found, after[0] - before[0], after[1] - before[1])
+    return Result(outcome, after[0] - before[0], after[1] - before[1])
 
 
 def writes(disk: str, count: int) -> str:
@@ -57,25 +57,25 @@ def discards(disk: str) -> str:
 def test_it_equals_the_placement_statistics_around_writes_and_a_discard() -> None:
     disk = sysfs.disk("opw-nvme-ocp")
     result = placed(disk, f"{writes(disk, 10_007)}; {discards(disk)}; {writes(disk, 1_009)}")
-    found = result.found
+    outcome = result.printed
     assert result.host == 11_016 * BLOCK
-    assert (found["host_bytes"], found["nand_bytes"]) == (result.host, result.media)
-    assert (found["waf"], found["waf_error"], found["whole"]) == (result.media / result.host, 0, True)
-    assert found["source"].startswith("log 22h")
-    assert found["host"]["agrees"] is True
-    assert found["failures"] == []
+    assert (outcome["host_bytes"], outcome["nand_bytes"]) == (result.host, result.media)
+    assert (outcome["waf"], outcome["waf_error"], outcome["whole"]) == (result.media / result.host, 0, True)
+    assert outcome["source"].startswith("log 22h")
+    assert outcome["host"]["agrees"] is True
+    assert outcome["failures"] == []
 
 
 def test_what_passes_the_kernel_by_is_the_drives_and_is_explained() -> None:
     disk = sysfs.disk("opw-nvme-ocp")
     past = f"{need_tool('nvme')} write /dev/{disk} -s 0 -c 15 -z 8192 -d /dev/zero > /dev/null"
     result = placed(disk, f"{writes(disk, 1_009)}; {past}; {past}; {past}", "--settle", "30")
-    found = result.found
+    outcome = result.printed
     assert result.host == 1_009 * BLOCK + 3 * 8192
-    assert (found["host_bytes"], found["nand_bytes"]) == (result.host, result.media)
-    assert found["host"]["agrees"] is False
-    assert found["host"]["firmware_bytes"] - found["host"]["kernel_bytes"] == 3 * 8192
-    assert "passthrough" in found["host"]["reason"]
+    assert (outcome["host_bytes"], outcome["nand_bytes"]) == (result.host, result.media)
+    assert outcome["host"]["agrees"] is False
+    assert outcome["host"]["firmware_bytes"] - outcome["host"]["kernel_bytes"] == 3 * 8192
+    assert "passthrough" in outcome["host"]["reason"]
 
 
 def test_a_busy_admin_queue_changes_nothing() -> None:
@@ -89,20 +89,20 @@ def test_a_busy_admin_queue_changes_nothing() -> None:
             other.terminate()
             other.wait()
     assert result.host == 5_003 * BLOCK
-    assert (result.found["host_bytes"], result.found["nand_bytes"]) == (result.host, result.media)
-    assert result.found["failures"] == []
+    assert (result.printed["host_bytes"], result.printed["nand_bytes"]) == (result.host, result.media)
+    assert result.printed["failures"] == []
 
 
 def test_all_namespaces_of_a_drive_write_to_its_nand() -> None:
     first, second = sysfs.disks("opw-nvme-ocp-two-ns")
     script = f"{writes(first, 10_007)}; {writes(second, 2_003)}; {writes(first, 1_009)}; sleep 1"
-    found = waf(first, script, "--settle", "60")
+    outcome = waf(first, script, "--settle", "60")
     total = (10_007 + 2_003 + 1_009) * BLOCK
-    assert found["host_bytes_by_device"] == {first: 11_016 * BLOCK, second: 2_003 * BLOCK}
-    assert abs(found["host_bytes"] - total) <= found["host_error_bytes"]
-    assert (found["nand_bytes"], found["source"][:7]) == (total, "log C0h")
-    assert abs(found["waf"] - 1) <= found["waf_error"] <= 0.02
-    assert found["host"]["agrees"] is not False
+    assert outcome["host_bytes_by_device"] == {first: 11_016 * BLOCK, second: 2_003 * BLOCK}
+    assert abs(outcome["host_bytes"] - total) <= outcome["host_error_bytes"]
+    assert (outcome["nand_bytes"], outcome["source"][:7]) == (total, "log C0h")
+    assert abs(outcome["waf"] - 1) <= outcome["waf_error"] <= 0.02
+    assert outcome["host"]["agrees"] is not False
 
 
 def test_without_privilege_there_is_the_kernels_side() -> None:
@@ -112,5 +112,5 @@ def test_without_privilege_there_is_the_kernels_side() -> None:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 4, done.stderr
     assert "CAP_SYS_ADMIN" in done.stderr
-    found = json.loads(done.stdout)
-    assert (found["waf"], found["nand_bytes"], found["host_bytes"]) == (None, None, 0)
+    outcome = json.loads(done.stdout)
+    assert (outcome["waf"], outcome["nand_bytes"], outcome["host_bytes"]) == (None, None, 0)

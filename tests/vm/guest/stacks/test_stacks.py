@@ -28,20 +28,20 @@ def opwatch(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_dm_is_counted_on_the_disk_below() -> None:
     with null_blk(MEMORY) as below, stacked.linear(below) as top:
-        [seen] = observe([top.name], lambda: _write(top.name))
+        [watched] = observe([top.name], lambda: _write(top.name))
         talk = opwatch("--dev", top.name, "--json", "0.1", "1")
-    assert seen.counts()["write"] == (503, 503 * 4096)
+    assert watched.counts()["write"] == (503, 503 * 4096)
     assert f"traced on {below}" in talk.stderr
     line = json.loads(talk.stdout.splitlines()[0])
     assert (line["device"], line["origin"]) == (below, top.name)
-    assert_explained("dm-linear", seen)
+    assert_explained("dm-linear", watched)
 
 
 def test_crypt_is_counted_below_the_encryption() -> None:
     with null_blk(MEMORY) as below, stacked.crypt(below) as top:
-        [seen] = observe([top.name], lambda: _write(top.name))
-    assert seen.counts()["write"][1] == 503 * 4096
-    assert_explained("dm-crypt", seen)
+        [watched] = observe([top.name], lambda: _write(top.name))
+    assert watched.counts()["write"][1] == 503 * 4096
+    assert_explained("dm-crypt", watched)
 
 
 @pytest.mark.parametrize(("level", "members", "copies"), [(0, 2, 1), (1, 2, 2), (10, 4, 2)])
@@ -49,30 +49,30 @@ def test_md_has_a_row_for_each_member(level: int, members: int, copies: int) -> 
     with contextlib.ExitStack() as stack:
         below = [stack.enter_context(null_blk(MEMORY)) for _ in range(members)]
         array = stack.enter_context(stacked.md(level, below))
-        seen = observe([array], lambda: _write(array))
-    assert len(seen) == members
-    written = sum(one.counts().get("write", (0, 0))[1] for one in seen)
+        watched = observe([array], lambda: _write(array))
+    assert len(watched) == members
+    written = sum(one.counts().get("write", (0, 0))[1] for one in watched)
     # md notes on its members, too, that it is dirty.
     assert written >= copies * 503 * 4096
-    for one in seen:
+    for one in watched:
         assert_explained(f"md raid{level}", one)
 
 
 def test_multipath_is_counted_on_the_hidden_paths() -> None:
     head = sysfs.disk("opw-nvme-multipath")
     counts = []
-    seen = observe([head], lambda: counts.append(fio(head, Fio("randread", 3001))))
-    assert len(seen) == 2
-    assert sum(one.counts().get("read", (0, 0))[1] for one in seen) == counts[0].read_bytes
-    for one in seen:
+    watched = observe([head], lambda: counts.append(fio(head, Fio("randread", 3001))))
+    assert len(watched) == 2
+    assert sum(one.counts().get("read", (0, 0))[1] for one in watched) == counts[0].read_bytes
+    for one in watched:
         assert_explained("nvme multipath path", one)
 
 
 def test_zram_is_counted_by_bio() -> None:
     with stacked.zram(64 << 20) as disk:
-        [seen] = observe([disk], lambda: _write(disk))
+        [watched] = observe([disk], lambda: _write(disk))
         talk = opwatch("--dev", disk, "--json", "0.1", "1")
-    assert seen.counts()["write"] == (503, 503 * 4096)
+    assert watched.counts()["write"] == (503, 503 * 4096)
     assert "traced bio by bio" in talk.stderr
     assert json.loads(talk.stdout.splitlines()[0])["level"].startswith("bios")
 

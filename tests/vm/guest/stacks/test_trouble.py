@@ -30,17 +30,19 @@ READS = Fio("read", 1009, iodepth=4)
 def test_requeues(scheduler: str) -> None:
     with scsi_debug() as scsi, scsi.trouble(Opts.HOST_BUSY, every_nth=7):
         put(sysfs.SYS_BLOCK / scsi.name / "queue/scheduler", scheduler)
-        _, seen = run_and_check(f"scsi_debug busy {scheduler}", scsi.name, READS)
-    assert seen.trust.requeued > 50
-    assert seen.trust.issued == seen.trust.completed + seen.trust.requeued
+        _, watched = run_and_check(f"scsi_debug busy {scheduler}", scsi.name, READS)
+    assert watched.trust.requeued > 50
+    assert watched.trust.issued == watched.trust.completed + watched.trust.requeued
 
 
 def test_one_set_of_tags_for_all_queues() -> None:
     """host_max_queue gives scsi_debug a host_tagset: many queues, one set of tags."""
     with scsi_debug(submit_queues=2, host_max_queue=64) as scsi:
         assert sysfs.hardware_queues(scsi.name) == 2
-        _, seen = run_and_check("scsi_debug shared tags", scsi.name, Fio("randrw", 4001, jobs=2, iodepth=48))
-    assert seen.trust.map_full == 0
+        _, watched = run_and_check(
+            "scsi_debug shared tags", scsi.name, Fio("randrw", 4001, jobs=2, iodepth=48)
+        )
+    assert watched.trust.map_full == 0
 
 
 def test_tags_beyond_the_array_go_to_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,20 +53,20 @@ def test_tags_beyond_the_array_go_to_the_hash(monkeypatch: pytest.MonkeyPatch) -
 
 def test_partial_completions() -> None:
     with scsi_debug() as scsi, scsi.trouble(Opts.SHORT_TRANSFER, every_nth=5):
-        _, seen = run_and_check("scsi_debug short transfer", scsi.name, READS)
-    assert seen.trust.partial > 50
-    assert seen.counts()["read"][1] == 1009 * 4096
+        _, watched = run_and_check("scsi_debug short transfer", scsi.name, READS)
+    assert watched.trust.partial > 50
+    assert watched.counts()["read"][1] == 1009 * 4096
 
 
 def test_medium_errors_by_status() -> None:
     first = BAD_SECTORS.start * 512 // 4096 * 4096
     job = Fio("read", 5, iodepth=1, extra=(f"--offset={first}",), goes_on=True)
     with scsi_debug() as scsi:
-        [seen] = observe([scsi.name], lambda: _read_bad(scsi.name, job, scsi.trouble(Opts.MEDIUM_ERROR)))
-    read = seen.interval.ops["read"]
+        [watched] = observe([scsi.name], lambda: _read_bad(scsi.name, job, scsi.trouble(Opts.MEDIUM_ERROR)))
+    read = watched.interval.ops["read"]
     assert read.statuses.get("medium", 0) >= 2
     assert read.errors == sum(read.statuses.values())
-    assert_explained("scsi_debug medium error", seen)
+    assert_explained("scsi_debug medium error", watched)
 
 
 def _read_bad(name: str, job: Fio, trouble: object) -> None:
@@ -79,9 +81,9 @@ def test_a_failing_path_of_dm_is_seen_at_the_leaf() -> None:
         stacked.flakey(below, up_s=0, down_s=60) as top,
     ):
         job = Fio("write", 17, iodepth=1, goes_on=True)
-        [seen] = observe([top.name], lambda: _all_fail(top.name, job))
-    assert "write" not in seen.counts()
-    assert_explained("dm-flakey below", seen)
+        [watched] = observe([top.name], lambda: _all_fail(top.name, job))
+    assert "write" not in watched.counts()
+    assert_explained("dm-flakey below", watched)
 
 
 def _all_fail(name: str, job: Fio) -> None:
@@ -116,9 +118,9 @@ def test_a_processor_taken_offline() -> None:
                     time.sleep(0.5)
                 assert running.wait(300) == 0
 
-        [seen] = observe([disk], workload)
-    assert seen.counts()["read"][1] == 2 * 40_009 * 4096
-    assert_explained("null_blk, a CPU offline", seen)
+        [watched] = observe([disk], workload)
+    assert watched.counts()["read"][1] == 2 * 40_009 * 4096
+    assert_explained("null_blk, a CPU offline", watched)
 
 
 def test_processors_that_come_and_go() -> None:
@@ -135,17 +137,17 @@ def test_processors_that_come_and_go() -> None:
                 assert running.poll() is None, "fio ended before the last change"
                 assert running.wait(300) == 0
 
-        [(seen, between)] = observe_between([disk], workload)
-    counts = seen.counts()
+        [(watched, between)] = observe_between([disk], workload)
+    counts = watched.counts()
     assert counts["read"][1] + counts["write"][1] == 2 * 60_013 * 4096
     assert between.readings > CHANGES
-    assert_explained("null_blk, a CPU that comes and goes", seen, between)
+    assert_explained("null_blk, a CPU that comes and goes", watched, between)
 
 
 def test_statistics_of_the_kernel_are_off() -> None:
     with null_blk(NullBlk()) as disk:
         put(Path(f"/sys/block/{disk}/queue/iostats"), 0)
-        [seen] = observe([disk], lambda: reads(f"/dev/{disk}", 23))
-    assert seen.counts()["read"] == (23, 23 * 4096)
-    assert seen.trust.no_drift is not None
-    assert seen.trust.no_drift.startswith("statistics are off")
+        [watched] = observe([disk], lambda: reads(f"/dev/{disk}", 23))
+    assert watched.counts()["read"] == (23, 23 * 4096)
+    assert watched.trust.no_drift is not None
+    assert watched.trust.no_drift.startswith("statistics are off")

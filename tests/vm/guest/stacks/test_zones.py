@@ -33,10 +33,10 @@ def test_what_is_done_to_zones_counts_as_the_kernel_counts_it() -> None:
             manage_zones(node, 5)
             reads(node, 3)
 
-        [seen] = observe([disk], workload)
-    assert seen.counts()["write"] == (35, 35 * 4096)
-    assert seen.counts()["other"] == (20, 0)
-    assert_explained("null_blk zones", seen)
+        [watched] = observe([disk], workload)
+    assert watched.counts()["write"] == (35, 35 * 4096)
+    assert watched.counts()["other"] == (20, 0)
+    assert_explained("null_blk zones", watched)
 
 
 def test_a_status_has_its_name_on_every_kernel() -> None:
@@ -50,9 +50,9 @@ def test_a_status_has_its_name_on_every_kernel() -> None:
             with pytest.raises(OSError, match=os.strerror(errno.EOVERFLOW)):
                 os.pwritev(descriptor, [aligned(4096)], 2 * ZONE_BYTES)
 
-        [seen] = observe([disk], workload)
-    assert seen.interval.ops["write"].statuses == {"zone resource": 1}
-    assert_explained("null_blk active zones", seen)
+        [watched] = observe([disk], workload)
+    assert watched.interval.ops["write"].statuses == {"zone resource": 1}
+    assert_explained("null_blk active zones", watched)
 
 
 @pytest.mark.parametrize("driver", ["zram", "brd"])
@@ -64,12 +64,12 @@ def test_a_driver_of_bios_is_strict(driver: str) -> None:
         )
         argv = ["python3", "-m", "opwatch", "--strict", "--json", "-q", "--dev", disk, "--"]
         done = subprocess.run([*argv, "python3", "-c", program], capture_output=True, text=True, check=False)
-        [seen] = observe([disk], lambda: reads(f"/dev/{disk}", 31))
+        [watched] = observe([disk], lambda: reads(f"/dev/{disk}", 31))
     assert done.returncode == 0, done.stderr
     [summary] = map(json.loads, done.stdout.splitlines())
     assert summary["unexplained"] == []
     assert set(summary["trust"]["drift"]) == ({"read", "write"} if driver == "zram" else set())
-    assert_explained(driver, seen)
+    assert_explained(driver, watched)
 
 
 class _brd:
@@ -86,6 +86,6 @@ class _brd:
 
 def test_discards_of_a_driver_of_bios_end() -> None:
     with stacked.zram(64 << 20) as disk:
-        [seen] = observe([disk], lambda: discards(f"/dev/{disk}", 3))
-    assert seen.counts()["discard"] == (3, 3 << 19)
-    assert_explained("zram discard", seen)
+        [watched] = observe([disk], lambda: discards(f"/dev/{disk}", 3))
+    assert watched.counts()["discard"] == (3, 3 << 19)
+    assert_explained("zram discard", watched)

@@ -27,16 +27,16 @@ class Together:
         """What each backend saw of each disk."""
         first = {name: (one.read_settled(REST_S), one.misses()) for name, one in self.tracers.items()}
         workload()
-        found: dict[str, dict[str, Seen]] = {}
+        by_backend: dict[str, dict[str, Seen]] = {}
         for name, one in self.tracers.items():
             then, before = first[name]
             now, after = one.read_settled(REST_S), one.misses()
             misses = None if before is None or after is None else after - before
-            found[name] = {
+            by_backend[name] = {
                 leaf.device.name: Seen(derive(a.sample, b.sample), trust(a, b, misses))
                 for leaf, a, b in zip(one.leaves, then, now, strict=True)
             }
-        return found
+        return by_backend
 
 
 @contextmanager

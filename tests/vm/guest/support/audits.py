@@ -56,21 +56,21 @@ def filesystem(node: str, kind: str, *options: str, make: bool = True) -> Iterat
             trims.run("umount", str(point))
 
 
-def whole(found: Audit, verdict: Verdict = Verdict.ACCEPTED) -> int:
+def whole(result: Audit, verdict: Verdict = Verdict.ACCEPTED) -> int:
     """Bytes of an audit in which no layer lost anything: what left the filesystem."""
-    assert found.verdict is verdict, found.rows
-    assert found.unexplained_bytes == 0
-    for each in found.rows:
-        assert each.unknown is None
-        assert each.bytes_in == each.bytes_out, each
-        assert each.bytes_ok in (None, each.bytes_in), each
-        assert not each.errors
-    trace = found.evidence.trace
+    assert result.verdict is verdict, result.rows
+    assert result.unexplained_bytes == 0
+    for line in result.rows:
+        assert line.unknown is None
+        assert line.bytes_in == line.bytes_out, line
+        assert line.bytes_ok in (None, line.bytes_in), line
+        assert not line.errors
+    trace = result.evidence.trace
     assert trace.loss == (0, 0, 0, 0, 0)
     assert trace.misses == 0
     for name, (_, counted) in trace.stats.items():
-        assert counted in (0, found.rows[0].bytes_out), name
-    sent = found.rows[0].bytes_out
+        assert counted in (0, result.rows[0].bytes_out), name
+    sent = result.rows[0].bytes_out
     assert sent
     return sent
 
@@ -100,9 +100,9 @@ def audited(top: str, kind: str, *loops: str) -> Audit:
         return audit(point)
 
 
-def leaf(found: Audit, device: str) -> Row:
+def leaf(result: Audit, device: str) -> Row:
     """The row of a device, of what it was sent."""
-    [one] = [each for each in found.rows if each.device == device and each.layer != "granules"]
+    [one] = [line for line in result.rows if line.device == device and line.layer != "granules"]
     return one
 
 

@@ -35,15 +35,17 @@ class BlockEvents:
         assert self.lost() == 0
         dev = attribute(name, "dev").replace(":", ",")
         wanted = re.compile(rf"block_bio_queue: {dev} D\w* (\d+) \+ (\d+) ")
-        found = (match for line in self.lines() if (match := wanted.search(line)))
-        return [(int(at) * 512, (int(at) + int(length)) * 512) for at, length in (m.groups() for m in found)]
+        matches = (match for line in self.lines() if (match := wanted.search(line)))
+        return [
+            (int(at) * 512, (int(at) + int(length)) * 512) for at, length in (m.groups() for m in matches)
+        ]
 
     def lost(self) -> int:
         """Events that did not fit; anything but 0 makes the counts worthless."""
         total = 0
         for path in self._folder.glob("per_cpu/cpu*/stats"):
-            found = re.findall(r"^(?:overrun|dropped events): (\d+)$", path.read_text(), re.M)
-            total += sum(map(int, found))
+            counts = re.findall(r"^(?:overrun|dropped events): (\d+)$", path.read_text(), re.M)
+            total += sum(map(int, counts))
         return total
 
 

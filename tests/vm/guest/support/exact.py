@@ -52,14 +52,19 @@ def observe_themselves(
     }
 
 
-def record(driver: str, seen: Seen, between: Between | None = None) -> None:
+def record(driver: str, watched: Seen, between: Between | None = None) -> None:
     """Note what a driver did to the count: a row for each operation. `between`: the same of the intervals
     between readings during the workload; None where nobody read meanwhile."""
-    losses = seen.trust.unmatched + seen.trust.overwritten + seen.trust.map_full + (seen.trust.misses or 0)
+    losses = (
+        watched.trust.unmatched
+        + watched.trust.overwritten
+        + watched.trust.map_full
+        + (watched.trust.misses or 0)
+    )
     with ROWS.open("a") as file:
-        for name, op in seen.interval.ops.items():
+        for name, op in watched.interval.ops.items():
             group = next((group for group, ops in GROUPS.items() if name in ops), name)
-            drift, byte_drift = seen.trust.drift.get(group), seen.trust.byte_drift.get(group)
+            drift, byte_drift = watched.trust.drift.get(group), watched.trust.byte_drift.get(group)
             row = {
                 "kernel": os.environ[IN_GUEST],
                 "driver": driver,
@@ -69,8 +74,8 @@ def record(driver: str, seen: Seen, between: Between | None = None) -> None:
                 "errors": op.errors,
                 "drift": drift.drift if drift else None,
                 "byte drift": byte_drift.drift if byte_drift else None,
-                "partial": seen.trust.partial,
-                "requeued": seen.trust.requeued,
+                "partial": watched.trust.partial,
+                "requeued": watched.trust.requeued,
                 "losses": losses,
                 "between": between.cell() if between else None,
             }
@@ -104,16 +109,16 @@ def record_summary(driver: str, summary: dict[str, Any], between: str | None = N
 
 
 def assert_explained(
-    driver: str, seen: Seen, between: Between | None = None, backend: str = "libbpf"
+    driver: str, watched: Seen, between: Between | None = None, backend: str = "libbpf"
 ) -> None:
     """Every request is accounted for: no drift, no loss, nothing in flight; and at no reading in between."""
-    record(driver, seen, between)
-    if seen.trust.misses and (EVERY_RUN in lacks() or backend in SKIPPING):
-        assert_skips_explain(seen.trust)
+    record(driver, watched, between)
+    if watched.trust.misses and (EVERY_RUN in lacks() or backend in SKIPPING):
+        assert_skips_explain(watched.trust)
         return
-    assert seen.trust.unexplained(0) == [], seen.trust
-    assert seen.trust.in_flight == 0
-    drifts = (*seen.trust.drift.values(), *seen.trust.byte_drift.values())
+    assert watched.trust.unexplained(0) == [], watched.trust
+    assert watched.trust.in_flight == 0
+    drifts = (*watched.trust.drift.values(), *watched.trust.byte_drift.values())
     assert all(drift.slack == 0 for drift in drifts)
     assert between is None or between.unexplained == (), between.unexplained
 
@@ -132,12 +137,12 @@ def assert_skips_explain(account: Trust) -> None:
     assert account.map_full + account.clock_back == 0, account
 
 
-def assert_counted(seen: Seen, op: str, count: int, request_bytes: int = 4096) -> None:
+def assert_counted(watched: Seen, op: str, count: int, request_bytes: int = 4096) -> None:
     """So many requests of this size were seen to end; each run that the kernel skipped can hide one."""
-    requests, bytes_ = seen.counts()[op]
-    least = count - (seen.trust.misses or 0)
-    assert least <= requests <= count, seen.trust
-    assert least * request_bytes <= bytes_ <= count * request_bytes, seen.trust
+    requests, bytes_ = watched.counts()[op]
+    least = count - (watched.trust.misses or 0)
+    assert least <= requests <= count, watched.trust
+    assert least * request_bytes <= bytes_ <= count * request_bytes, watched.trust
 
 
 def run_and_check(
@@ -145,11 +150,11 @@ def run_and_check(
 ) -> tuple[FioCounts, Seen]:
     """Run a job; fio's counts, the kernel's and ours must be the same, and nothing unexplained meanwhile."""
     counts: list[FioCounts] = []
-    [(seen, between)] = observe_between([disk], lambda: counts.append(fio(disk, job)), backend, **options)
-    [found] = counts
-    assert_explained(driver, seen, between)
-    if not seen.trust.misses:
-        ours = seen.counts()
-        assert ours.get("read", (0, 0))[1] == found.read_bytes, seen.trust
-        assert ours.get("write", (0, 0))[1] == found.write_bytes, seen.trust
-    return found, seen
+    [(watched, between)] = observe_between([disk], lambda: counts.append(fio(disk, job)), backend, **options)
+    [job_counts] = counts
+    assert_explained(driver, watched, between)
+    if not watched.trust.misses:
+        ours = watched.counts()
+        assert ours.get("read", (0, 0))[1] == job_counts.read_bytes, watched.trust
+        assert ours.get("write", (0, 0))[1] == job_counts.write_bytes, watched.trust
+    return job_counts, watched

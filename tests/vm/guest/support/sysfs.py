@@ -57,22 +57,22 @@ def paths(name: str) -> list[str]:
     if not match:
         return [name]
     subsystem, namespace = match.groups()
-    found = sorted(p.name for p in SYS_BLOCK.glob(f"nvme{subsystem}c*n{namespace}"))
-    return found or [name]
+    names = sorted(p.name for p in SYS_BLOCK.glob(f"nvme{subsystem}c*n{namespace}"))
+    return names or [name]
 
 
 def disks(serial_number: str) -> list[str]:
     """The visible whole disks with this serial number."""
-    found = [path.name for path in sorted(SYS_BLOCK.iterdir())]
-    return [name for name in found if not hidden(name) and serial(name) == serial_number]
+    names = [path.name for path in sorted(SYS_BLOCK.iterdir())]
+    return [name for name in names if not hidden(name) and serial(name) == serial_number]
 
 
 def disk(serial_number: str) -> str:
     """The one disk with this serial number."""
-    found = disks(serial_number)
-    if len(found) != 1:
-        raise LookupError(f"serial {serial_number!r} belongs to {found or 'no disk'}")
-    return found[0]
+    names = disks(serial_number)
+    if len(names) != 1:
+        raise LookupError(f"serial {serial_number!r} belongs to {names or 'no disk'}")
+    return names[0]
 
 
 def attribute(name: str, path: str) -> str:

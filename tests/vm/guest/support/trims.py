@@ -31,32 +31,32 @@ class Told:
     """The document of a check, and its exit status."""
 
     status: int
-    found: dict[str, Any]
+    document: dict[str, Any]
 
     @property
     def outlook(self) -> str:
-        return str(self.found["outlook"])
+        return str(self.document["outlook"])
 
     @property
     def codes(self) -> set[str]:
-        return {each["code"] for each in self.found["reasons"]}
+        return {reason["code"] for reason in self.document["reasons"]}
 
     @property
     def sent_bytes(self) -> int:
-        return sum(run["sent_bytes"] for run in self.found["dry_run"])
+        return sum(run["sent_bytes"] for run in self.document["dry_run"])
 
     @property
     def expected_bytes(self) -> int:
-        return int(self.found["expected_bytes"])
+        return int(self.document["expected_bytes"])
 
     @property
     def rounded_bytes(self) -> int:
         """The ends of ranges that reach the device and stay on it."""
-        return sum(run["rounded_bytes"] for run in self.found["dry_run"] or ())
+        return sum(run["rounded_bytes"] for run in self.document["dry_run"] or ())
 
     def facts(self, device: str) -> dict[str, Any]:
         """Those of a layer."""
-        [layer] = [each for each in self.found["layers"] if each["device"] == device]
+        [layer] = [part for part in self.document["layers"] if part["device"] == device]
         facts: dict[str, Any] = layer["facts"]
         return facts
 
@@ -67,9 +67,9 @@ def check(*arguments: str | Path) -> Told:
     with contextlib.redirect_stdout(out):
         status = cli.main(["trim", "check", *map(str, arguments), "--json"])
     document = json.loads(out.getvalue())
-    [found] = document["checks"]
+    [result] = document["checks"]
     assert document["exit_status"] == status
-    return Told(status, found)
+    return Told(status, result)
 
 
 @dataclass(frozen=True)
@@ -117,11 +117,11 @@ def trim(point: Path, *disks: str) -> Trimmed:
 
 def _settled(before: list[int], disks: tuple[str, ...]) -> list[int]:
     """The growth, when it has stood still for a second."""
-    seen: list[int] = []
+    last_growth: list[int] = []
     same = 0
     while same < 10:
         now = [sysfs.stat(name).discard_bytes - was for name, was in zip(disks, before, strict=True)]
-        same = same + 1 if now == seen else 0
-        seen = now
+        same = same + 1 if now == last_growth else 0
+        last_growth = now
         time.sleep(0.1)
-    return seen
+    return last_growth

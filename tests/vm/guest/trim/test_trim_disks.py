@@ -42,17 +42,17 @@ def test_what_is_foretold_is_what_arrives(serial: str) -> None:
     disk = sysfs.disk(serial)
     outlook, codes = DISKS[serial]
     with mounted("ext4", disk) as point:
-        told = check(point)
+        forecast = check(point)
         # The ends of extents are rounded away where the unit is larger than a block.
-        wanted = "part" if told.rounded_bytes else outlook
-        assert (told.outlook, told.codes - {"device-rounds", "below-minimum"}) == (wanted, codes)
+        wanted = "part" if forecast.rounded_bytes else outlook
+        assert (forecast.outlook, forecast.codes - {"device-rounds", "below-minimum"}) == (wanted, codes)
         done = trim(point, disk)
-        assert done.refused is (told.found["accepted"] is False)
+        assert done.refused is (forecast.document["accepted"] is False)
         if outlook == "nothing":
-            assert (told.status, told.expected_bytes, done.arrived) == (32, 0, (0,))
+            assert (forecast.status, forecast.expected_bytes, done.arrived) == (32, 0, (0,))
         else:
-            assert (told.status, done.arrived) == (64 if wanted == "part" else 0, (told.sent_bytes,))
-            assert done.claimed_bytes == told.sent_bytes
+            assert (forecast.status, done.arrived) == (64 if wanted == "part" else 0, (forecast.sent_bytes,))
+            assert done.claimed_bytes == forecast.sent_bytes
 
 
 def test_drivers_tell_their_facts() -> None:
@@ -73,8 +73,8 @@ def test_drivers_tell_their_facts() -> None:
 
 def test_a_scsi_disk_that_is_fully_provisioned() -> None:
     with scsi_debug(lbpu=0, lbpws=0, lbpws10=0) as scsi, mounted("ext4", scsi.name) as point:
-        told = check(point)
-        assert (told.status, told.outlook, told.codes) == (32, "nothing", {"scsi-full"})
+        forecast = check(point)
+        assert (forecast.status, forecast.outlook, forecast.codes) == (32, "nothing", {"scsi-full"})
         done = trim(point, scsi.name)
         assert (done.refused, done.arrived) == (True, (0,))
 
@@ -84,10 +84,10 @@ def test_the_commands_of_a_scsi_disk(mode: str) -> None:
     knows = {"unmap": "lbpu", "writesame_16": "lbpws", "writesame_10": "lbpws10"}
     parameters = {name: int(knows[mode] == name) for name in knows.values()}
     with scsi_debug(**parameters) as scsi, mounted("ext4", scsi.name) as point:
-        told = check(point)
-        assert told.facts(scsi.name)["provisioning_mode"] == mode
-        assert (told.status, told.outlook) == (0, "reaches")
-        assert trim(point, scsi.name).arrived == (told.sent_bytes,)
+        forecast = check(point)
+        assert forecast.facts(scsi.name)["provisioning_mode"] == mode
+        assert (forecast.status, forecast.outlook) == (0, "reaches")
+        assert trim(point, scsi.name).arrived == (forecast.sent_bytes,)
 
 
 def test_whole_granules_are_what_a_disk_unmaps() -> None:
@@ -95,14 +95,18 @@ def test_whole_granules_are_what_a_disk_unmaps() -> None:
     with scsi_debug(unmap_granularity=2048, lbpws=0) as scsi:
         scsi.fill()
         with mounted("ext4", scsi.name) as point:
-            told = check(point)
-            assert (told.status, told.outlook, "device-rounds" in told.codes) == (64, "part", True)
-            assert told.found["dry_run"][0]["granule_bytes"] == MIB
+            forecast = check(point)
+            assert (forecast.status, forecast.outlook, "device-rounds" in forecast.codes) == (
+                64,
+                "part",
+                True,
+            )
+            assert forecast.document["dry_run"][0]["granule_bytes"] == MIB
             before = scsi.mapped_blocks()
             done = trim(point, scsi.name)
-            assert done.arrived == (told.sent_bytes,)
+            assert done.arrived == (forecast.sent_bytes,)
             # The map counts granules.
-            assert (before - scsi.mapped_blocks()) * MIB == told.expected_bytes
+            assert (before - scsi.mapped_blocks()) * MIB == forecast.expected_bytes
 
 
 def test_a_misaligned_partition_loses_the_ends() -> None:
@@ -111,12 +115,12 @@ def test_a_misaligned_partition_loses_the_ends() -> None:
         sysfs.wait_for("the partition", lambda: (Path("/sys/class/block") / f"{scsi.name}1").exists())
         call("dd", "if=/dev/zero", f"of=/dev/{scsi.name}1", "bs=512", "oflag=direct", "count=120000")
         with mounted("ext4", f"{scsi.name}1") as point:
-            told = check(point)
-            [run] = told.found["dry_run"]
+            forecast = check(point)
+            [run] = forecast.document["dry_run"]
             assert (run["granule_bytes"], run["rounded_bytes"] > 0) == (MIB, True)
             before = scsi.mapped_blocks()
             trim(point)
-            assert (before - scsi.mapped_blocks()) * MIB == told.expected_bytes
+            assert (before - scsi.mapped_blocks()) * MIB == forecast.expected_bytes
 
 
 def test_a_rejected_discard_switches_them_off() -> None:
@@ -128,6 +132,6 @@ def test_a_rejected_discard_switches_them_off() -> None:
         assert check(point).outlook == "reaches"
         done = trim(point, scsi.name)
         assert not done.refused and done.claimed_bytes > 0
-        told = check(point)
-        assert (told.status, told.codes) == (32, {"scsi-disabled"})
-        assert told.facts(scsi.name)["provisioning_mode"] == "disabled"
+        forecast = check(point)
+        assert (forecast.status, forecast.codes) == (32, {"scsi-disabled"})
+        assert forecast.facts(scsi.name)["provisioning_mode"] == "disabled"

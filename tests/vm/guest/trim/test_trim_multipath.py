@@ -15,9 +15,9 @@ def test_a_trim_arrives_at_the_hidden_paths() -> None:
     paths = sysfs.paths(head)
     assert paths != [head]
     with mounted("ext4", head) as point:
-        told = check(point)
-        layers = told.found["layers"]
+        forecast = check(point)
+        layers = forecast.document["layers"]
         assert [layer["device"] for layer in layers] == [head, *paths]
         assert [layer["kind"] for layer in layers] == ["multipath", *["disk"] * len(paths)]
-        assert (told.status, told.outlook) == (0, "reaches")
-        assert sum(trim(point, *paths).arrived) == told.sent_bytes
+        assert (forecast.status, forecast.outlook) == (0, "reaches")
+        assert sum(trim(point, *paths).arrived) == forecast.sent_bytes

@@ -66,15 +66,19 @@ def luks(disk: str, *options: str) -> Iterator[str]:
 def test_luks(discards: bool) -> None:
     options = ("--allow-discards",) if discards else ()
     with null_blk(DISK) as disk, luks(disk, *options) as top, mounted("ext4", top) as point:
-        told = check(point)
-        assert told.outlook == ("reaches" if discards else "nothing")
-        assert ("crypt-no-discards" in told.codes) is not discards
+        forecast = check(point)
+        assert forecast.outlook == ("reaches" if discards else "nothing")
+        assert ("crypt-no-discards" in forecast.codes) is not discards
         # The limit tells what the table would.
         other = as_nobody(point)
-        assert (other.outlook, other.codes, other.status) == (told.outlook, told.codes, told.status)
-        assert other.facts(top) == told.facts(top) == {"allow_discards": discards}
-        assert other.found["dry_run"] == told.found["dry_run"]
-        assert trim(point, disk).arrived == ((told.sent_bytes if discards else 0),)
+        assert (other.outlook, other.codes, other.status) == (
+            forecast.outlook,
+            forecast.codes,
+            forecast.status,
+        )
+        assert other.facts(top) == forecast.facts(top) == {"allow_discards": discards}
+        assert other.document["dry_run"] == forecast.document["dry_run"]
+        assert trim(point, disk).arrived == ((forecast.sent_bytes if discards else 0),)
 
 
 @contextlib.contextmanager
@@ -96,10 +100,10 @@ def test_lvm_linear() -> None:
         _call("lvcreate", *config, "-y", "-Wn", "-Zn", "-L", "128M", "-n", "home", "opwvg")
         top = _dm_name("opwvg-home")
         with mounted("ext4", top) as point:
-            told, other = check(point), as_nobody(point)
-            assert (told.outlook, other.outlook) == ("reaches", "reaches")
-            assert any("opwvg-home does with discards" in doubt for doubt in other.found["unknowable"])
-            assert trim(point, disk).arrived == (told.sent_bytes,)
+            forecast, other = check(point), as_nobody(point)
+            assert (forecast.outlook, other.outlook) == ("reaches", "reaches")
+            assert any("opwvg-home does with discards" in doubt for doubt in other.document["unknowable"])
+            assert trim(point, disk).arrived == (forecast.sent_bytes,)
 
 
 def test_lvm_thin() -> None:
@@ -109,16 +113,16 @@ def test_lvm_thin() -> None:
         _call("lvcreate", *config, "-y", "-Wn", "-V", "80M", "--thinpool", "opwvg/pool", "-n", "thin")
         top = _dm_name("opwvg-thin")
         with mounted("ext4", top) as point:
-            told, other = check(point), as_nobody(point)
-            kinds = [layer["kind"] for layer in told.found["layers"]]
+            forecast, other = check(point), as_nobody(point)
+            kinds = [layer["kind"] for layer in forecast.document["layers"]]
             assert kinds[:2] == ["thin", "thin-pool"]
             # Without tables the names that LVM gives tell as much.
-            assert [layer["kind"] for layer in other.found["layers"]][:2] == ["thin", "thin-pool"]
+            assert [layer["kind"] for layer in other.document["layers"]][:2] == ["thin", "thin-pool"]
             # The ends of extents are no whole chunks.
-            assert told.rounded_bytes == other.rounded_bytes > 0
-            assert (told.outlook, other.outlook) == ("part", "part")
-            assert any("passes discards on" in doubt for doubt in other.found["unknowable"])
-            assert 0 < trim(point, disk).arrived[0] <= told.expected_bytes
+            assert forecast.rounded_bytes == other.rounded_bytes > 0
+            assert (forecast.outlook, other.outlook) == ("part", "part")
+            assert any("passes discards on" in doubt for doubt in other.document["unknowable"])
+            assert 0 < trim(point, disk).arrived[0] <= forecast.expected_bytes
 
 
 @pytest.mark.parametrize("discards", [False, True])
@@ -130,9 +134,9 @@ def test_integrity(discards: bool) -> None:
         _call("integritysetup", "open", *options, f"/dev/{disk}", "opwintegrity")
         try:
             with mounted("ext4", _dm_name("opwintegrity")) as point:
-                told = check(point)
-                assert told.outlook == ("reaches" if discards else "nothing")
-                assert ("integrity-no-discards" in told.codes) is not discards
+                forecast = check(point)
+                assert forecast.outlook == ("reaches" if discards else "nothing")
+                assert ("integrity-no-discards" in forecast.codes) is not discards
                 assert (trim(point, disk).arrived[0] > 0) is discards
         finally:
             _call("integritysetup", "close", "opwintegrity")
@@ -147,9 +151,9 @@ def test_cache(feature: str) -> None:
         nodes = f"/dev/{metadata} /dev/{fast} /dev/{origin}"
         table = f"0 {stacked.sectors(origin)} cache {nodes} 512 {features} smq 0"
         with stacked.mapped("cache", table) as top, mounted("ext4", top.name) as point:
-            told = check(point)
+            forecast = check(point)
             done = trim(point, origin)
             assert not done.refused and done.claimed_bytes > 0
-            assert told.outlook == ("nothing" if feature else "reaches")
-            assert ("cache-no-passdown" in told.codes) is bool(feature)
+            assert forecast.outlook == ("nothing" if feature else "reaches")
+            assert ("cache-no-passdown" in forecast.codes) is bool(feature)
             assert (done.arrived[0] > 0) is not bool(feature)

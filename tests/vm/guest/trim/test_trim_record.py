@@ -90,18 +90,18 @@ def test_the_map_is_that_of_scsi_debug(granule: int, unit: int, step: int, seed:
             truth.append(held_by_map(device))
 
         recording = recorded(scsi.name, tmp_path / "x", load)
-        [held] = truth
-        assert held is not None and held.total == scsi.mapped_blocks() * 512 * granule
+        [mapped] = truth
+        assert mapped is not None and mapped.total == scsi.mapped_blocks() * 512 * granule
         assert recording.history.forgotten == {}
         written, unknown = known(recording, SectorState.WRITTEN), known(recording, SectorState.UNKNOWN)
         if step == unit:
-            assert written == held
+            assert written == mapped
             assert not unknown
         else:
             # What lies in a granule that was discarded in part may be held or not: here it is.
             assert unknown
-            assert not written - held
-            assert not held - (written | unknown)
+            assert not written - mapped
+            assert not mapped - (written | unknown)
         look = recording.state()
         assert (look.written_slack, look.discarded_slack) == (0, 0)
 
@@ -183,17 +183,18 @@ def test_every_kind_is_told_a_prime_number_of_times(driver: str) -> None:
     writes(node, 7, flags=os.O_DSYNC)
     discards(node, 13)
     flushes(node, 11)
-    found = [DiskChange(*fields) for fields in decode(tracer.drain()[0])]
+    changes = [DiskChange(*fields) for fields in decode(tracer.drain()[0])]
     assert tracer.loss() == (0, 0, 0)
     tracer.close()
     delta = sysfs.stat(disk) - before
     places = {
-        kind: [(each.sector, each.sectors) for each in found if each.kind == kind] for kind in ChangeKind
+        kind: [(change.sector, change.sectors) for change in changes if change.kind == kind]
+        for kind in ChangeKind
     }
     assert places[ChangeKind.WRITE] == [(at * 16, 16) for at in range(29)] + [(at * 8, 8) for at in range(7)]
     assert places[ChangeKind.DISCARD] == [(at * 2048, 1024) for at in range(13)]
-    assert len(found) == 29 + 7 + 13
-    assert all(each.status == 0 and 0 < each.begin_ns < each.end_ns for each in found)
+    assert len(changes) == 29 + 7 + 13
+    assert all(change.status == 0 and 0 < change.begin_ns < change.end_ns for change in changes)
     assert sum(size for _, size in places[ChangeKind.WRITE]) * 512 == delta.write_bytes
     assert sum(size for _, size in places[ChangeKind.DISCARD]) * 512 == delta.discard_bytes
 
@@ -215,8 +216,8 @@ def stale(*arguments: str | Path) -> dict[str, Any]:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         assert cli.main(["trim", "stale", *map(str, arguments), "--json"]) == 0
-    found: dict[str, Any] = json.loads(out.getvalue())
-    return found
+    document: dict[str, Any] = json.loads(out.getvalue())
+    return document
 
 
 def delete_every_other(point: Path) -> None:
@@ -252,16 +253,16 @@ def test_several_ranges_in_a_command(tmp_path: Path) -> None:
             assert recording.look()
             recording.close()
             assert recording.history.forgotten == {}
-            found = stale(point, "--history", path)
+            measured = stale(point, "--history", path)
             [free] = read_free_space(mounted_at(str(point))).extents.values()
             data, _ = census(disk, free)
-            assert found["stale_bytes"]["low"] >= 5 * MIB
+            assert measured["stale_bytes"]["low"] >= 5 * MIB
             # What was written as zeros is held, and a look does not tell it.
-            assert data * 4096 <= found["stale_bytes"]["high"]
+            assert data * 4096 <= measured["stale_bytes"]["high"]
     finally:
         tracer.close()
     ranges = [DiskChange(*fields) for fields in decode(b"".join(raw))]
-    ends = [each.end_ns for each in ranges if each.kind == ChangeKind.DISCARD]
+    ends = [change.end_ns for change in ranges if change.kind == ChangeKind.DISCARD]
     assert len(ends) - len(set(ends)) > 10, "no command had several ranges"
     trimmed = known(recording, SectorState.TRIMMED)
     data, zeros = census(disk, trimmed)

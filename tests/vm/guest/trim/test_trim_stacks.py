@@ -31,22 +31,22 @@ def disks(*configs: NullBlk) -> Iterator[list[str]]:
 def test_a_disk_alone(kind: str) -> None:
     size = NullBlk(size=320, memory_backed=1, discard=1) if kind == "xfs" else DISK
     with null_blk(size) as disk, mounted(kind, disk) as point:
-        told = check(point)
-        assert (told.status, told.outlook) == (0, "reaches")
-        assert trim(point, disk).arrived == (told.sent_bytes,)
+        forecast = check(point)
+        assert (forecast.status, forecast.outlook) == (0, "reaches")
+        assert trim(point, disk).arrived == (forecast.sent_bytes,)
 
 
 @pytest.mark.parametrize("discards", [False, True])
 def test_crypt(discards: bool) -> None:
     with null_blk(DISK) as disk, stacked.crypt(disk, discards) as top, mounted("ext4", top.name) as point:
-        told = check(point)
-        assert told.facts(top.name) == {"allow_discards": discards}
+        forecast = check(point)
+        assert forecast.facts(top.name) == {"allow_discards": discards}
         done = trim(point, disk)
         if discards:
-            assert (told.status, done.arrived) == (0, (told.sent_bytes,))
+            assert (forecast.status, done.arrived) == (0, (forecast.sent_bytes,))
         else:
-            assert (told.status, told.found["stopped_at"]) == (32, top.name)
-            assert "crypt-no-discards" in told.codes
+            assert (forecast.status, forecast.document["stopped_at"]) == (32, top.name)
+            assert "crypt-no-discards" in forecast.codes
             assert (done.refused, done.arrived) == (True, (0,))
 
 
@@ -55,10 +55,10 @@ def test_linear_on_two_disks() -> None:
         half = stacked.sectors(one)
         table = f"0 {half} linear /dev/{one} 0\n{half} {half} linear /dev/{two} 0"
         with stacked.mapped("linear", table, "dm_mod") as top, mounted("ext4", top.name) as point:
-            told = check(point)
-            assert {layer["device"] for layer in told.found["layers"]} == {top.name, one, two}
-            assert told.outlook == "reaches"
-            assert sum(trim(point, one, two).arrived) == told.sent_bytes
+            forecast = check(point)
+            assert {layer["device"] for layer in forecast.document["layers"]} == {top.name, one, two}
+            assert forecast.outlook == "reaches"
+            assert sum(trim(point, one, two).arrived) == forecast.sent_bytes
 
 
 def test_linear_on_a_disk_without_discards_stops_them_all() -> None:
@@ -66,8 +66,8 @@ def test_linear_on_a_disk_without_discards_stops_them_all() -> None:
         half = stacked.sectors(one)
         table = f"0 {half} linear /dev/{one} 0\n{half} {half} linear /dev/{two} 0"
         with stacked.mapped("linear", table, "dm_mod") as top, mounted("ext4", top.name) as point:
-            told = check(point)
-            assert (told.outlook, told.found["stopped_at"]) == ("nothing", two)
+            forecast = check(point)
+            assert (forecast.outlook, forecast.document["stopped_at"]) == ("nothing", two)
             assert trim(point, one, two).arrived == (0, 0)
 
 
@@ -81,26 +81,26 @@ def thin(options: str = "") -> Iterator[tuple[str, str, str]]:
 
 def test_thin_passes_on_what_is_mapped() -> None:
     with thin() as (volume, pool, data), mounted("ext4", volume) as point:
-        told = check(point)
-        facts = told.facts(pool)
+        forecast = check(point)
+        facts = forecast.facts(pool)
         assert (facts["mode"], facts["discards"]) == ("rw", "discard_passdown")
-        assert told.status == (64 if told.rounded_bytes else 0)
-        assert {"thin-not-mapped"} <= told.codes
+        assert forecast.status == (64 if forecast.rounded_bytes else 0)
+        assert {"thin-not-mapped"} <= forecast.codes
         assert facts["chunk_bytes"] == 128 * 512
         done = trim(point, data)
         chunks = facts["used_chunks"] - check(point).facts(pool)["used_chunks"]
         assert done.arrived == (chunks * facts["chunk_bytes"],)
-        assert done.arrived[0] <= told.expected_bytes < done.claimed_bytes
+        assert done.arrived[0] <= forecast.expected_bytes < done.claimed_bytes
 
 
 def test_thin_that_is_mapped_loses_the_ends_of_extents() -> None:
     with thin() as (volume, _, data):
         call("dd", "if=/dev/zero", f"of=/dev/{volume}", "bs=1M", "oflag=direct", "count=96")
         with mounted("ext4", volume) as point:
-            told = check(point)
-            assert "thin-partial-chunk" in told.codes and "thin-not-mapped" not in told.codes
-            assert (told.status, told.outlook) == (64, "part")
-            assert trim(point, data).arrived == (told.expected_bytes,)
+            forecast = check(point)
+            assert "thin-partial-chunk" in forecast.codes and "thin-not-mapped" not in forecast.codes
+            assert (forecast.status, forecast.outlook) == (64, "part")
+            assert trim(point, data).arrived == (forecast.expected_bytes,)
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ def test_thin_that_is_mapped_loses_the_ends_of_extents() -> None:
 )
 def test_thin_that_keeps_discards_to_itself(option: str, code: str, refused: bool) -> None:
     with thin(f"1 {option}") as (volume, _, data), mounted("ext4", volume) as point:
-        told = check(point)
-        assert (told.status, told.outlook) == (32, "nothing")
-        assert code in told.codes
-        assert told.found["accepted"] is not refused
+        forecast = check(point)
+        assert (forecast.status, forecast.outlook) == (32, "nothing")
+        assert code in forecast.codes
+        assert forecast.document["accepted"] is not refused
         done = trim(point, data)
         assert (done.refused, done.arrived) == (refused, (0,))
         assert (done.claimed_bytes > 0) is not refused
@@ -129,9 +129,9 @@ def test_thin_on_a_pool_that_became_read_only() -> None:
         call("dmsetup", "suspend", "--noudevsync", label)
         call("dmsetup", "load", label, stdin=" ".join([*table[:7], "1", "read_only"]))
         call("dmsetup", "resume", "--noudevsync", label)
-        told = check(point)
-        assert (told.status, told.facts(pool)["mode"]) == (32, "ro")
-        assert "thin-pool-read-only" in told.codes
+        forecast = check(point)
+        assert (forecast.status, forecast.facts(pool)["mode"]) == (32, "ro")
+        assert "thin-pool-read-only" in forecast.codes
         done = trim(point, data)
         assert (done.refused, done.arrived) == (False, (0,))
         assert done.claimed_bytes > 0
@@ -144,9 +144,9 @@ def test_old_snapshots() -> None:
     with disks(NullBlk(size=48, memory_backed=1, discard=1), DISK) as (origin, cow):
         table = f"0 {stacked.sectors(origin)} snapshot /dev/{origin} /dev/{cow} N 8"
         with stacked.mapped("snapshot", table) as top, mounted("ext4", top.name) as point:
-            told = check(point)
-            assert (told.status, told.found["stopped_at"]) == (32, top.name)
-            assert "snapshot-swallows" in told.codes
+            forecast = check(point)
+            assert (forecast.status, forecast.document["stopped_at"]) == (32, top.name)
+            assert "snapshot-swallows" in forecast.codes
             assert trim(point, origin).arrived == (0,)
 
 
@@ -157,11 +157,11 @@ def test_md(level: int, members: int) -> None:
         stacked.md(level, below) as array,
         mounted("ext4", array) as point,
     ):
-        told = check(point)
-        assert (told.status, told.outlook) == (0, "reaches")
+        forecast = check(point)
+        assert (forecast.status, forecast.outlook) == (0, "reaches")
         done = trim(point, *below)
         copies = 1 if level == 0 else 2
-        assert sum(done.arrived) == copies * told.sent_bytes
+        assert sum(done.arrived) == copies * forecast.sent_bytes
         if level == 1:
             assert done.arrived[0] == done.arrived[1]
 
@@ -172,11 +172,11 @@ def test_a_mirror_with_one_leg_that_takes_none() -> None:
         stacked.md(1, [good, bad]) as array,
         mounted("ext4", array) as point,
     ):
-        told = check(point)
+        forecast = check(point)
         done = trim(point, good, bad)
-        assert (told.status, told.outlook) == (64, "part")
-        assert {"member-no-discards"} <= told.codes
-        assert done.arrived == (told.sent_bytes, 0)
+        assert (forecast.status, forecast.outlook) == (64, "part")
+        assert {"member-no-discards"} <= forecast.codes
+        assert done.arrived == (forecast.sent_bytes, 0)
 
 
 @pytest.mark.parametrize("safely", [False, True])
@@ -184,24 +184,24 @@ def test_raid5(safely: bool) -> None:
     need_module("raid456")
     put(Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y" if safely else "N")
     with disks(DISK, DISK, DISK) as below, stacked.md(5, below) as array, mounted("ext4", array) as point:
-        told = check(point)
-        assert told.facts(array)["handles_discard_safely"] is safely
+        forecast = check(point)
+        assert forecast.facts(array)["handles_discard_safely"] is safely
         done = trim(point, *below)
         if not safely:
-            assert (told.status, done.refused, sum(done.arrived)) == (32, True, 0)
-            assert "raid456-not-safe" in told.codes
+            assert (forecast.status, done.refused, sum(done.arrived)) == (32, True, 0)
+            assert "raid456-not-safe" in forecast.codes
             return
-        assert "raid456-partial-stripe" in told.codes
+        assert "raid456-partial-stripe" in forecast.codes
         # Two members of three hold data.
-        assert sum(done.arrived) * 2 == told.expected_bytes * 3
+        assert sum(done.arrived) * 2 == forecast.expected_bytes * 3
 
 
 def test_btrfs_on_two_disks_of_which_one_takes_none() -> None:
     big, none = NullBlk(size=256, memory_backed=1, discard=1), NullBlk(size=256, memory_backed=1)
     with disks(big, none) as (good, bad), mounted("btrfs", good, bad, options="nodiscard") as point:
-        told = check(point)
-        assert (told.status, told.outlook) == (64, "part")
-        assert "btrfs-device-no-discards" in told.codes
+        forecast = check(point)
+        assert (forecast.status, forecast.outlook) == (64, "part")
+        assert "btrfs-device-no-discards" in forecast.codes
         done = trim(point, good, bad)
         assert (done.refused, done.arrived[1]) == (False, 0)
         assert done.arrived[0] > 0
@@ -210,10 +210,10 @@ def test_btrfs_on_two_disks_of_which_one_takes_none() -> None:
 @pytest.mark.parametrize("option", ["discard", "nodiscard"])
 def test_f2fs(option: str) -> None:
     with null_blk(DISK) as disk, mounted("f2fs", disk, options=option) as point:
-        told = check(point)
-        assert (told.status, told.outlook) == (0, "reaches")
-        assert ("filesystem-trims-later" in told.codes) is (option == "discard")
-        [run] = told.found["dry_run"]
+        forecast = check(point)
+        assert (forecast.status, forecast.outlook) == (0, "reaches")
+        assert ("filesystem-trims-later" in forecast.codes) is (option == "discard")
+        [run] = forecast.document["dry_run"]
         if option == "nodiscard":
             arrived = trim(point, disk).arrived[0]
             assert 64 * MIB < arrived <= run["sent_bytes"]

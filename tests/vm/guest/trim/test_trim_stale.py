@@ -48,8 +48,8 @@ def stale(*arguments: str | Path, status: int = 0) -> dict[str, Any]:
     with contextlib.redirect_stdout(out):
         ended = cli.main(["trim", "stale", *_CHOICE, *map(str, arguments), "--json"])
     assert ended == status, out.getvalue()
-    found: dict[str, Any] = json.loads(out.getvalue())
-    return found
+    document: dict[str, Any] = json.loads(out.getvalue())
+    return document
 
 
 def leave(point: Path, megabytes: int = 20) -> None:
@@ -65,15 +65,15 @@ def census(point: Path) -> int:
     """Bytes of free blocks that hold data: every one is read."""
     devices, mount = Devices(), mounted_at(str(point))
     free = read_free_space(mount)
-    found = 0
+    total = 0
     for landing in landings(devices, LayerReader().mount(mount), free.extents):
         with RawDisk(landing.device, MIB) as disk:
             for start, end in landing.extents:
                 for at in range(start, end, MIB):
                     data = disk.read(at, min(MIB, end - at)) or b""
                     blocks = (data[block : block + 4096] for block in range(0, len(data), 4096))
-                    found += 4096 * sum(block != bytes(len(block)) for block in blocks)
-    return found
+                    total += 4096 * sum(block != bytes(len(block)) for block in blocks)
+    return total
 
 
 # Serial number -> how a trimmed sentinel reads, and how the drive is calibrated; None where nothing is known.
@@ -95,22 +95,22 @@ def test_what_each_driver_allows_to_say(serial: str) -> None:
         leave(point)
         truth = census(point)
         assert truth >= 20 * MIB
-        found = stale(point, status=0 if by else 5)
-        [drive] = found["drives"]
+        measured = stale(point, status=0 if by else 5)
+        [drive] = measured["drives"]
         assert (drive["calibration"]["sentinel"], drive["calibration"]["by"]) == (sentinel, by)
         if by:
-            assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+            assert measured["stale_bytes"]["low"] <= truth <= measured["stale_bytes"]["high"]
         else:
-            assert found["stale_bytes"] is None
+            assert measured["stale_bytes"] is None
 
 
 def test_nvme_says_how_it_reads() -> None:
     with mounted("ext4", sysfs.disk("opw-nvme")) as point:
         leave(point)
         truth = census(point)
-        found = stale(point, "--no-sentinel")
-        assert found["drives"][0]["calibration"]["by"] == "promise"
-        assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+        measured = stale(point, "--no-sentinel")
+        assert measured["drives"][0]["calibration"]["by"] == "promise"
+        assert measured["stale_bytes"]["low"] <= truth <= measured["stale_bytes"]["high"]
 
 
 @pytest.mark.parametrize("discards", [True, False])
@@ -118,13 +118,13 @@ def test_below_encryption(discards: bool) -> None:
     with null_blk(DISK) as disk, stacked.crypt(disk, discards) as top, mounted("ext4", top.name) as point:
         leave(point)
         truth = census(point)
-        found = stale(point, status=0 if discards else 5)
-        [drive] = found["drives"]
+        measured = stale(point, status=0 if discards else 5)
+        [drive] = measured["drives"]
         assert (drive["device"], drive["below_encryption"]) == (disk, True)
         if discards:
-            assert found["lower_bound"] is None
+            assert measured["lower_bound"] is None
             assert drive["calibration"]["by"] == "sentinel"
-            assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+            assert measured["stale_bytes"]["low"] <= truth <= measured["stale_bytes"]["high"]
         else:
             assert "not supported" in drive["calibration"]["words"][0]
 
@@ -137,14 +137,14 @@ def test_on_two_disks() -> None:
             # Enough to have some on either.
             leave(point, 150)
             truth = census(point)
-            found = stale(point, "--physical", "1G")
-            assert {drive["device"] for drive in found["drives"]} == {one, two}
-            assert found["waf"] is None and "one drive" in found["spare_reason"]
+            measured = stale(point, "--physical", "1G")
+            assert {drive["device"] for drive in measured["drives"]} == {one, two}
+            assert measured["waf"] is None and "one drive" in measured["spare_reason"]
             # The sentinel lies on one of them; nobody vouches for the other.
-            judged = [drive for drive in found["drives"] if drive["calibration"]["by"]]
+            judged = [drive for drive in measured["drives"] if drive["calibration"]["by"]]
             assert len(judged) == 1
-            assert found["judged_bytes"] == judged[0]["free_bytes"]
-            assert found["stale_bytes"]["low"] <= truth
+            assert measured["judged_bytes"] == judged[0]["free_bytes"]
+            assert measured["stale_bytes"]["low"] <= truth
 
 
 def test_btrfs_on_two_disks() -> None:
@@ -156,11 +156,11 @@ def test_btrfs_on_two_disks() -> None:
         leave(point)
         truth = census(point)
         assert truth >= 20 * MIB
-        found = stale(point, status=5)
-        assert "--sentinel" in found["stale_reason"]
-        found = stale(point, "--sentinel", status=0)
-        assert {drive["device"] for drive in found["drives"]} == {one, two}
-        assert found["notes"]
+        measured = stale(point, status=5)
+        assert "--sentinel" in measured["stale_reason"]
+        measured = stale(point, "--sentinel", status=0)
+        assert {drive["device"] for drive in measured["drives"]} == {one, two}
+        assert measured["notes"]
 
 
 def test_a_thin_volume_is_read_itself() -> None:
@@ -173,11 +173,11 @@ def test_a_thin_volume_is_read_itself() -> None:
     ):
         leave(point)
         truth = census(point)
-        found = stale(point)
-        [drive] = found["drives"]
+        measured = stale(point)
+        [drive] = measured["drives"]
         assert drive["device"] == volume.name
         assert "pool" in drive["stopped"]
-        assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+        assert measured["stale_bytes"]["low"] <= truth <= measured["stale_bytes"]["high"]
 
 
 @pytest.mark.parametrize("granule", [1, 64])
@@ -187,17 +187,17 @@ def test_scsi_debug_has_a_map(granule: int) -> None:
         leave(point)
         device = Devices().by_name(scsi.name)
         assert device
-        held = held_by_map(device)
-        assert held is not None
-        assert held.total == scsi.mapped_blocks() * 512 * granule
+        mapped = held_by_map(device)
+        assert mapped is not None
+        assert mapped.total == scsi.mapped_blocks() * 512 * granule
         [free] = read_free_space(mounted_at(str(point))).extents.values()
-        truth = (free & held).total
-        found = stale(point)
-        assert found["lba_status"] == {"held_bytes": truth, "follows": True}
-        assert found["drives"][0]["calibration"]["by"] == "sentinel"
+        truth = (free & mapped).total
+        measured = stale(point)
+        assert measured["lba_status"] == {"held_bytes": truth, "follows": True}
+        assert measured["drives"][0]["calibration"]["by"] == "sentinel"
         # A granule of which a part was written is mapped as a whole, and its rest reads as zeros.
-        assert found["stale_bytes"]["low"] <= truth
-        assert granule > 1 or found["stale_bytes"]["high"] >= truth
+        assert measured["stale_bytes"]["low"] <= truth
+        assert granule > 1 or measured["stale_bytes"]["high"] >= truth
 
 
 def test_f2fs() -> None:
@@ -205,16 +205,16 @@ def test_f2fs() -> None:
         leave(point)
         truth = census(point)
         assert truth >= 20 * MIB
-        found = stale(point)
-        assert found["drives"][0]["calibration"]["by"] == "sentinel"
-        assert found["stale_bytes"]["low"] <= truth <= found["stale_bytes"]["high"]
+        measured = stale(point)
+        assert measured["drives"][0]["calibration"]["by"] == "sentinel"
+        assert measured["stale_bytes"]["low"] <= truth <= measured["stale_bytes"]["high"]
 
 
 def test_f2fs_that_files_trims_for_later() -> None:
     with null_blk(DISK) as disk, mounted("f2fs", disk, options="discard") as point:
         leave(point)
-        found = stale(point, status=5)
-        assert "remount,nodiscard" in found["drives"][0]["calibration"]["words"][0]
+        measured = stale(point, status=5)
+        assert "remount,nodiscard" in measured["drives"][0]["calibration"]["words"][0]
 
 
 def test_what_f2fs_calls_free_holds_nothing_of_it() -> None:
@@ -231,6 +231,6 @@ def test_what_f2fs_calls_free_holds_nothing_of_it() -> None:
                 os.fsync(raw.fileno())
         call("fsck.f2fs", "--dry-run", f"/dev/{disk}")
         call("mount", f"/dev/{disk}", str(point))
-        found = (point / "kept").read_bytes()
+        content = (point / "kept").read_bytes()
         call("umount", str(point))
-    assert found == kept
+    assert content == kept

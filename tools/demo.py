@@ -57,7 +57,7 @@ class Level:
 
     @property
     def waf_error(self) -> float | None:
-        """From the step of the host counter: less than one at either end."""
+        """The error that the step of the host counter leaves: less than one step at either end."""
         step = smart_log.UNIT_BYTES
         return self.waf * step / self.host_bytes if self.waf else None
 

@@ -38,7 +38,7 @@ class ServerLife:
 
 
 def life_of(pid: int) -> ServerLife | None:
-    """None for a process that has ended."""
+    """Which process this is; None when it has ended."""
     try:
         behind = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
         return None if behind[0] in (b"Z", b"X") else ServerLife(pid, int(behind[19]))
@@ -61,7 +61,7 @@ class DriveClaim:
         os.close(self._descriptor)
 
     def write(self, server: ServerLife) -> None:
-        """From now on the claim is to the drive of this server only."""
+        """Write down that the claim is to the drive of this server only."""
         os.pwrite(self._descriptor, json.dumps([server.pid, server.started_ticks]).encode(), 0)
 
     def fits(self, record: Record | None) -> bool:

@@ -42,11 +42,11 @@ class Unwatched:
         self._next = self._last
 
     def begin_look(self) -> None:
-        """Before sysfs is looked at."""
+        """Read the counts before sysfs is looked at."""
         self._next = _Look(time.monotonic_ns(), self._read(), {})
 
     def end_look(self, registered: dict[str, int]) -> None:
-        """After all that came was attached."""
+        """Keep that reading, once all that came was attached."""
         self._last = replace(self._next, registered=registered)
 
     def arrival(
@@ -73,7 +73,7 @@ class Unwatched:
 
 
 def _grown(then: dict[str, int], now: dict[str, int]) -> dict[str, int]:
-    """By group. A count that is less than it was began anew."""
+    """How much each group grew. A count that is less than it was began anew."""
     return {
         group: count - then.get(group, 0) if count >= then.get(group, 0) else count
         for group, count in now.items()

@@ -58,7 +58,8 @@ class _Tags:
 
 
 def _tags(disk: BlockDevice, most: int, *, may_share: bool) -> _Tags:
-    """Of a disk now. A driver may give it other queues at any time: what has no place goes to the hash."""
+    """The tags that a disk has now. A driver may give it other queues at any time: what has no place then
+    goes to the hash."""
     queues = disk.hardware_queues
     if not queues:
         return _Tags(0, 0, 0)

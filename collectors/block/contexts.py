@@ -44,7 +44,7 @@ def is_global(proc: Path = Path("/proc")) -> bool:
 
 
 def watch_switches(longest_s: float = _LONGEST_S, proc: Path = Path("/proc")) -> Switches | str:
-    """Both counts over as long as it takes PID 1 to run a few times, or why nobody can tell."""
+    """Count switches until PID 1 has run a few times; the reason where nobody can tell."""
     if not is_global(proc):
         return "/proc/1 is not known to be the machine's PID 1: this may be a container"
     try:
@@ -70,7 +70,7 @@ def watch_switches(longest_s: float = _LONGEST_S, proc: Path = Path("/proc")) ->
 
 
 class ContextProbe:
-    """The same in a thread of its own, from start() on: nothing waits for it."""
+    """Watches switches in a thread of its own, from start() on: nothing waits for it."""
 
     def __init__(self) -> None:
         self._switches: Switches | str = "nobody has looked yet"

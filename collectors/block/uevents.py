@@ -48,7 +48,8 @@ class BlockEvents:
 
 
 def _listen() -> socket.socket | None:
-    """None where this is not allowed, or where there is no network at all."""
+    """A socket that hears the kernel's events; None where it is not allowed, or there is no network at
+    all."""
     kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
     try:
         listening = socket.socket(socket.AF_NETLINK, kind, _PROTOCOL)

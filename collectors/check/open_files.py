@@ -15,7 +15,7 @@ _DELETED = " (deleted)"
 
 
 def deleted_files(proc: Path = Path("/proc")) -> DeletedFiles:
-    """Of the processes that we may look into: all of them as root."""
+    """Deleted files that are still open, in all processes that we may look into: in every one as root."""
     files: dict[tuple[int, int], DeletedFile] = {}
     denied = 0
     for folder in proc.iterdir():
@@ -35,7 +35,7 @@ def deleted_files(proc: Path = Path("/proc")) -> DeletedFiles:
 
 
 def _has_files(process: Path) -> bool:
-    """Not a thread of the kernel, which has no command line."""
+    """Whether a process can have files open: a thread of the kernel, which has no command line, has none."""
     try:
         return bool((process / "cmdline").read_bytes())
     except PermissionError:

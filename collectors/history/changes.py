@@ -53,7 +53,7 @@ class DiskCounts:
         self._stat = StatReader(disk)
 
     def read(self) -> tuple[int, int] | None:
-        """None when they mean nothing any more, or the disk is gone."""
+        """(sectors written, sectors discarded); None when they mean nothing any more, or the disk is gone."""
         statistics = self._stat.read()
         if statistics is None:
             return None

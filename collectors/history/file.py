@@ -80,7 +80,7 @@ class HistoryFile:
         self._change_to(descriptor)
 
     def begin_replacing(self, chunks: Iterable[bytes]) -> None:
-        """The same, beside whoever asks for it: the old file goes on until finish_replacing()."""
+        """Begin to write the new file in a thread: the old one goes on until finish_replacing()."""
         try:
             self._rewrite = _Rewrite(self.path, chunks)
         except OSError as error:

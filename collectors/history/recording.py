@@ -65,8 +65,8 @@ def find_drive(devices: Devices, drive: HistoryDrive) -> BlockDevice | None:
 
 
 class Recording:
-    """From construction to close(). `kept` says what became of what the file knew. `was_disturbed` when
-    somebody deleted, replaced or cut the file, which was written anew then: `tell` is called once."""
+    """Records from construction to close(). `kept` says what became of what the file knew. `was_disturbed` is
+    set when somebody deleted, replaced or cut the file, which is written anew then: `tell` is called once."""
 
     def __init__(
         self, devices: Devices, device: BlockDevice, path: Path, tell: Callable[[str], None] = lambda _: None

@@ -1,4 +1,4 @@
-"""From the addresses of a file system to the lowest devices whose bytes can be read raw."""
+"""Where the addresses of a file system lie on the lowest devices whose bytes can be read raw."""
 
 from __future__ import annotations
 

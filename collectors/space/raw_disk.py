@@ -103,5 +103,5 @@ class RawDisk:
         return None
 
     def read_all(self, offsets: Sequence[int], length: int) -> Iterator[bytes | None]:
-        """The same for many places, several at once, in their order."""
+        """What the drive gives for many places, in their order; it is asked for several at once."""
         return self._pool.map(lambda offset: self.read(offset, length), offsets)

@@ -37,7 +37,7 @@ def _namespace(device: BlockDevice) -> identify.Namespace | None:
 
 
 def promise(device: BlockDevice) -> Promise:
-    """Of a whole disk, or of what is built on others."""
+    """What is promised of a device: a whole disk, or one that is built on others."""
     try:
         namespace = _namespace(device)
     except OpwatchError as error:

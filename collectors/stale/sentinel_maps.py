@@ -41,7 +41,8 @@ class SentinelMaps:
         return maps
 
     def wait(self, seconds: float) -> None:
-        """Until they are gone from the maps; a disk that takes its time is asked again for so long."""
+        """Wait until the sentinels are gone from the maps. A disk that takes its time is asked again for so
+        long."""
         end = time.monotonic() + seconds
         while self._before:
             self._after = self._maps(self._before)
@@ -56,7 +57,7 @@ class SentinelMaps:
         return place.granules(*granule_of(self._stack.layer(name)))
 
     def judge(self, judged: Iterable[Judgement]) -> dict[str, SentinelMap]:
-        """Of the whole granules of blocks that are still free, after wait()."""
+        """What the maps say of whole granules whose blocks are still free; call wait() before."""
         free: dict[str, Extents] = {}
         for judgement in judged:
             free[judgement.device] = free.get(judgement.device, Extents()) | judgement.free

@@ -75,7 +75,7 @@ class _Space:
         return Seen.ONES if data == b"\xff" * self.unit else Seen.OTHER
 
     def keep_free(self, later: Sequence[Landing]) -> tuple[_Space, int]:
-        """The same of what is still free, and how many of the blocks that were read are not."""
+        """(the part that is still free, how many of the blocks that were read are not)."""
         now_free = still(self.landings, later)
         kept = _Space(now_free, self.unit, self.blocks)  # numbers go on meaning what they meant
         for number, reading in self.readings.items():
@@ -127,7 +127,7 @@ class StaleMeasurement:
         return self._judgement(space, drives, taken, count, time.monotonic() - begin)
 
     def _by_map(self, landings: Sequence[Landing]) -> Mapped | None:
-        """The same by the drive's own map, where it has one; not to be believed yet."""
+        """What the drive's own map says of the free space, if it has one. It is not to be believed yet."""
         if len(landings) != 1:
             return None
         mapped = held_by_map(self._device(landings[0].device))

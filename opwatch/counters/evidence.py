@@ -75,7 +75,7 @@ class VendorPage:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """None, or empty, for what was not read. `failures` says what could not be, and why."""
+    """All that was read of a drive. What was not is None or empty, and `failures` says why."""
 
     drive: DriveFacts = field(default_factory=DriveFacts)
     smart: SmartLog | None = None
@@ -123,7 +123,7 @@ _RECORDS = ("smart", "endurance", "fdp", "ocp", "boot", "namespace", "scsi")
 
 
 def same_drive(ours: DriveFacts, theirs: DriveFacts) -> DriveFacts:
-    """Both, where they do not contradict each other; UsageError where they do."""
+    """The facts of both, which must not contradict each other: UsageError where they do."""
     for name in ("protocol", "serial", "model", "firmware"):
         _one(getattr(ours, name), getattr(theirs, name), f"the drive's {name}")
     missing = {

@@ -29,11 +29,11 @@ class CounterReading:
     refresh_s: int | None = None
 
     def refused(self, reason: str) -> CounterReading:
-        """The same counter without its number."""
+        """This counter without its number, for this reason."""
         return replace(self, value=None, reason=reason, proof=Proof.CANDIDATE)
 
     def noted(self, caveat: str) -> CounterReading:
-        """The same with one more caveat."""
+        """This counter with one more caveat."""
         return replace(self, caveat=f"{self.caveat}; {caveat}" if self.caveat else caveat)
 
 
@@ -44,7 +44,7 @@ def unknown(reason: str, unit: str = "bytes", source: str = "none") -> CounterRe
 
 @dataclass(frozen=True, slots=True)
 class DriveFacts:
-    """What a drive says it is. None for what was not told."""
+    """What a drive says it is. A field is None when it was not told."""
 
     protocol: str | None = None
     model: str | None = None

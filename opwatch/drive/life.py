@@ -95,7 +95,7 @@ def require_memory(wanted: Wanted, meminfo: Path = Path("/proc/meminfo")) -> Non
 
 
 def memory_bound(wanted: Wanted, meminfo: Path = Path("/proc/meminfo")) -> int | None:
-    """What a drive may take: what was allowed, but no more than there is. None where nobody knows."""
+    """What a drive may take: what was allowed, but no more than there is. It is None where nobody knows."""
     available = re.search(r"^MemAvailable:\s*(\d+) kB", read_text(meminfo), re.MULTILINE)
     bounds = [int(available[1]) * 1024] if available else []
     if wanted.memory_bytes is not None:
@@ -256,7 +256,8 @@ def _missing_folder(record: Record) -> str:
 
 
 def _attach_again(place: Place, record: Record) -> Record:
-    """Without a device for as long as its server does not answer, so that it is never listed on another's."""
+    """Attach a device anew. Until the server answers, the record has none: it must never be listed on
+    another drive's."""
     record = replace(record, device="", diskseq=None)
     place.write_record(record)
     return ask(place, lambda: _attach(place, record), 10)

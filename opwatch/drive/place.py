@@ -106,14 +106,14 @@ class Place:
         safe_write(self._record, json.dumps(asdict(record)).encode())
 
     def record(self) -> Record | None:
-        """None for the leftover of a run that died while it made the drive."""
+        """What `create` wrote down; None when the run that made the drive died on the way."""
         try:
             return Record.of(parse_json(read_bytes(self._record, _RECORD_BYTES), str(self._record)))
         except (OSError, BadInput):
             return None
 
     def remove(self) -> None:
-        """Only the files we made, one by one: nothing below a mount can be hit."""
+        """Remove the files we made, one by one and no others: nothing below a mount can be hit."""
         try:
             for path in (self._record, self._record.with_suffix(".new"), self.lock_path, self.log):
                 path.unlink(missing_ok=True)

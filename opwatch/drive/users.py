@@ -21,7 +21,7 @@ class Users:
 
 
 def users_of(device: BlockDevice, devices: Devices | None = None) -> Users:
-    """Of the device and its partitions."""
+    """Who uses the device or one of its partitions."""
     devices = devices or Devices()
     parts = {f"/dev/{part.name}": part for part in [device, *devices.partitions(device)]}
     by_number = {f"{part.dev[0]}:{part.dev[1]}": node for node, part in parts.items()}

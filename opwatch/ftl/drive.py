@@ -160,7 +160,7 @@ class Drive:
         return self.core.save()
 
     def geometry(self) -> Geometry:
-        """As it is now: what went bad is no longer part of T."""
+        """The sizes as they are now: what went bad is no longer part of T."""
         now = self.core.counters()
         return Geometry(now["physical_bytes"], now["user_bytes"])
 

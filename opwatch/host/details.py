@@ -225,7 +225,7 @@ def _drivers(disk: BlockDevice) -> tuple[str, ...]:
 
 
 def read_identity(devices: Devices, device: BlockDevice) -> DriveIdentity:
-    """Of the whole disk. A multipath head has its drivers and its transport from its first path."""
+    """The identity of the whole disk. A multipath head has its drivers and transport from its first path."""
     disk = device.disk
     vendor = _text(disk, "device/vendor")
     if vendor and vendor.startswith("0x"):

@@ -119,7 +119,7 @@ class LoopDevice:
 
     @property
     def path(self) -> str:
-        """For tools that are started: it is this device whatever its node is by then."""
+        """A path to give to tools: it leads to this device, whatever its node is by then."""
         return f"/proc/{os.getpid()}/fd/{self.fileno()}"
 
     def fileno(self) -> int:
@@ -274,7 +274,8 @@ def _bind(descriptor: int, backing: int, binding: Binding) -> None:
 
 
 def _bind_in_steps(descriptor: int, backing: int, binding: Binding, label: bytes) -> None:
-    """As before LOOP_CONFIGURE (Linux 5.8): who is killed between the steps leaves the device bound."""
+    """Bind as it was done before LOOP_CONFIGURE (Linux 5.8). Who is killed between the steps leaves the
+    device bound."""
     fcntl.ioctl(descriptor, _SET_FD, backing)
     try:
         if binding.block_size:

@@ -98,13 +98,13 @@ def elsewhere(mounts: Sequence[Mount], proc: Path = Path("/proc")) -> Survey:
 
 
 def survey_of(device: BlockDevice, devices: Devices) -> Survey:
-    """The same of a disk and all of its partitions."""
+    """Who has a disk, or any of its partitions, mounted."""
     parts = [device, *devices.partitions(device)]
     return survey([part.dev for part in parts], [f"/dev/{part.name}" for part in parts])
 
 
 def own_mounts(proc: Path = Path("/proc")) -> list[Mount]:
-    """Our own table."""
+    """The mounts of our own namespace."""
     return parse_mountinfo(read_names(proc / "self" / "mountinfo"))
 
 

@@ -32,7 +32,7 @@ class OutputLost(OpwatchError):
 
 
 class _Hurry:
-    """Since when somebody wants us to end, in seconds of time.monotonic()."""
+    """The moment from which on somebody wants us to end, in seconds of time.monotonic()."""
 
     since: float | None = None
 
@@ -160,7 +160,7 @@ class Writer:
 
     @property
     def width(self) -> int | None:
-        """As width_of()."""
+        """The columns of the stream, as width_of() gives them."""
         return width_of(self._stream)
 
     def line(self, text: str = "") -> None:

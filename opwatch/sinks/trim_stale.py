@@ -17,12 +17,12 @@ _LABEL = 13
 
 
 def bounds(limits: Bounds | None) -> dict[str, float | None] | None:
-    """As JSON has them."""
+    """Bounds as they stand in JSON."""
     return None if limits is None else asdict(limits)
 
 
 def in_bytes(limits: Bounds | None) -> dict[str, int | None] | None:
-    """The same in whole bytes."""
+    """Bounds as they stand in JSON, in whole bytes."""
     if limits is None:
         return None
     value = None if limits.value is None else round(limits.value)
@@ -97,7 +97,7 @@ def row(label: str, text: str) -> list[str]:
 
 
 def heading(subject: str, filesystem: str | None) -> list[str]:
-    """What it is all about."""
+    """The first lines: which device or mount the report is about."""
     kind = filesystem or "nothing on it, so all of it is free"
     first, *others = row("", f"{subject} ({kind})")
     return [first.strip(), *others]

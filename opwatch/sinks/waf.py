@@ -85,7 +85,7 @@ def _other(stretch: Stretch) -> dict[str, Any]:
 
 
 def source(stretch: Stretch) -> str:
-    """Both counters: NAND, then host."""
+    """The names of both counters: NAND, then host."""
     return f"{stretch.track.source} / {stretch.host.source}"
 
 

@@ -19,7 +19,7 @@ ENOUGH = 3
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """From PID 1 to another task, in the same time: as the kernel counts them, and as a program saw them."""
+    """How often PID 1 gave way to another task: by the kernel's count, and as a program saw it meanwhile."""
 
     kernel: int
     program: int

@@ -66,7 +66,7 @@ class Histogram:
         self._ranks: tuple[list[int], list[int]] | None = None
 
     def __eq__(self, other: object) -> bool:
-        """The same counts, whatever keeps them."""
+        """Whether the counts are the same, whatever keeps them."""
         if not isinstance(other, Histogram):
             return NotImplemented
         return self.scale == other.scale and list(self.counts) == list(other.counts)
@@ -113,7 +113,7 @@ class Histogram:
         return added
 
     def merged(self, other: Histogram) -> Histogram:
-        """Both together, exactly: as if one histogram had counted everything."""
+        """One histogram as if it had counted what both did; that is exact."""
         return Histogram(self.scale, list(map(add, self.counts, other.counts)))
 
     def quantile(self, ratio: float, at_most: int | None = None) -> Quantile | None:

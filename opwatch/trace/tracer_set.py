@@ -27,8 +27,8 @@ class _Part:
 
 
 def _batches(leaves: Sequence[Leaf]) -> Iterable[list[Leaf]]:
-    """As many leaves as one tracer takes. Those on one disk stay together where they fit: they share its
-    place for requests in flight."""
+    """Each batch has as many leaves as one tracer takes. Those on one disk stay together where they fit: they
+    share its place for requests in flight."""
     by_disk: dict[str, list[Leaf]] = {}
     for leaf in leaves:
         by_disk.setdefault(leaf.device.disk.name, []).append(leaf)
@@ -140,7 +140,7 @@ class TracerSet:
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
-    """None as soon as one is not known."""
+    """The sum; None when one of the numbers is not known."""
     total = 0
     for number in numbers:
         if number is None:

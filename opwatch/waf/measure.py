@@ -1,4 +1,4 @@
-"""From a trail of polls to write amplification: which stretch, by which counters, with which error. Pure."""
+"""How write amplification follows from a trail of polls: which stretch, which counters, which error. Pure."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def periods_of(given_ns: int | None) -> Periods:
 
 
 def standing(trail: Trail, track: Track, begin: int) -> str | None:
-    """That a page has not moved since poll `begin` although the host surely wrote; None where it has moved,
-    or no more was written than one step of its counter can hide."""
+    """Says that a page has not moved since poll `begin` although the host surely wrote; None where it has
+    moved, or no more was written than one step of its counter can hide."""
     if track.changes and track.changes[-1] > begin:
         return None
     moments = trail.moments
@@ -271,7 +271,7 @@ class Measurement:
         return NOT_THERE if self._trail.nand else NOT_COUNTED
 
     def _seconds(self, first: Stretch | None) -> float:
-        """From mark to mark, or of the work when these are not known."""
+        """The time from mark to mark, or that of the work when the marks are not known."""
         moments = self._trail.moments
         begin, end = moments[self._begin], moments[self._end]
         if first and not first.whole:
@@ -335,7 +335,8 @@ class Measurement:
         return closest(fits)
 
     def _intervals(self, first: Stretch, share: float) -> Iterator[IntervalBytes]:
-        """Between changes of the counter, so far apart that little of the host's bytes is uncertain."""
+        """The bytes between changes of the counter that are so far apart that few of the host's are
+        uncertain."""
         track, period = first.track, self._periods(first.track)
         moments = self._trail.moments
         ratio = first.found.waf or 1.0

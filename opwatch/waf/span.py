@@ -43,7 +43,7 @@ class Span:
         return Span(max(self.low - by, 0), self.high + by)
 
     def meet(self, other: Span) -> Span | None:
-        """What both allow, None when they contradict each other."""
+        """The span that both allow; None when they contradict each other."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         return Span(low, high) if low <= high else None
 
@@ -122,7 +122,7 @@ _CLOSE = 4.0
 
 
 def split(intervals: Sequence[IntervalBytes]) -> Split:
-    """What the host caused, and what the drive does anyway. Needs intervals of different rates."""
+    """What the host caused, and what the drive does anyway. It takes intervals of different rates."""
     count = len(intervals)
     if count < MIN_INTERVALS:
         return Split(None, None, reason=f"{count} intervals are too few, {MIN_INTERVALS} are needed")

@@ -171,8 +171,8 @@ class Throughput:
 
     @property
     def confidence(self) -> float:
-        """That the range of the ratios holds the true median: each pair lies above it or below it, one as
-        likely as the other, so that all of them lie on one side in 2 of 2^n cases."""
+        """How likely the range of the ratios holds the true median: each pair lies above it or below it, one
+        as likely as the other, so that all of them lie on one side in 2 of 2^n cases."""
         return 1 - 2.0 ** (1 - len(self.ratios))
 
     @property

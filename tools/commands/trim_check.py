@@ -116,13 +116,13 @@ class CheckRun:
         return Unseen(tuple(mounts.values()), tuple(dict.fromkeys(unseen)))
 
     def _is_disk(self, source: str) -> bool:
-        """The same for each source, asked once."""
+        """Whether the source of a mount is a block device. Each is asked for once."""
         if source not in self._disks:
             self._disks[source] = self._resolves(source)
         return self._disks[source]
 
     def _resolves(self, source: str) -> bool:
-        """For filesystems with a number of their own; /dev/fuse, for one, is no block device."""
+        """Whether a filesystem with a number of its own is on a block device: /dev/fuse, for one, is none."""
         if not source.startswith("/dev/"):
             return False
         try:

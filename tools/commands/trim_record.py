@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _follow(recording: Recording, waiter: Waiter, seconds: float) -> End:
-    """Until something ends it."""
+    """Record until something ends it."""
     end, until = End.TICK, time.monotonic() + seconds
     forgotten = dict(recording.history.forgotten)
     while end is End.TICK and time.monotonic() < until:

@@ -99,7 +99,7 @@ def drive_of(devices: Devices, device: BlockDevice) -> BlockDevice:
 
 
 class _Talk:
-    """On standard error. The terminal is the command's while one runs, and nothing is written over there."""
+    """Talks on standard error. While a command runs the terminal is its own: nothing is written over."""
 
     def __init__(self, *, quiet: bool, has_command: bool) -> None:
         self._is_quiet = quiet

@@ -13,7 +13,7 @@ UNIT_BYTES = 10**9
 
 @dataclass(frozen=True, slots=True)
 class EnduranceGroup:
-    """In units of 10^9 bytes. `media_units_written` of 0 means "not reported"."""
+    """Log page 09h. It counts in units of 10^9 bytes; `media_units_written` of 0 means "not reported"."""
 
     data_units_read: int | None = None
     data_units_written: int | None = None

@@ -11,7 +11,8 @@ LID, LENGTH = 0x22, 64
 
 @dataclass(frozen=True, slots=True)
 class FdpStatistics:
-    """Both sides include metadata. They count since placement was last enabled, and saturate."""
+    """Log page 22h. Both sides include metadata. They count since placement was last enabled, and
+    saturate."""
 
     host_bytes_written: int | None = None
     media_bytes_written: int | None = None

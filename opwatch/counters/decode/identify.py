@@ -15,7 +15,7 @@ _PAGE_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """Of Identify Controller what counters need."""
+    """What counters need of Identify Controller."""
 
     vendor_id: int | None = None
     model: str | None = None

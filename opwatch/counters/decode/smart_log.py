@@ -14,7 +14,7 @@ _KELVIN = 273
 
 @dataclass(frozen=True, slots=True)
 class SmartLog:
-    """None for what the drive, or the tool that printed it, did not tell."""
+    """Log page 02h. A field is None when the drive, or the tool that printed the page, did not tell it."""
 
     critical_warning: int | None = None
     data_units_read: int | None = None

@@ -129,7 +129,8 @@ class AtaProof:
         return reading.refused(reason) if reason else reading
 
     def _loose(self, host: int, entry: Entry) -> str | None:
-        """Of a family with several units: NAND writes must be what the erases hold, and above the host's."""
+        """What speaks against the unit of a family that has several: NAND writes must be what the erases
+        hold, and above the host's."""
         nand = self._sum(entry.nand, entry).value if entry.nand else None
         average = self._average_erases()
         if not nand or not average or average < 10 or not self._capacity:
@@ -176,7 +177,8 @@ class AtaProof:
         return reading.refused(reason) if reason else reading
 
     def _contradicted(self, value: int) -> str | None:
-        """Below 2^32 sectors they may have wrapped: an attribute that is them in no unit says so."""
+        """What speaks against statistics below 2^32 sectors, which may have wrapped: an attribute of host
+        writes that equals them in no unit."""
         if value >= _WRAP * self._lba:
             return None
         attributes = (self._evidence.attribute(number) for number in (241, 246, 225))

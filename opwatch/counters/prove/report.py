@@ -1,4 +1,4 @@
-"""From what was read to what is reported: every counter, or the reason for its absence."""
+"""What is reported, made of what was read: every counter, or the reason why it is not there."""
 
 from __future__ import annotations
 

@@ -100,7 +100,8 @@ def _seagate_row(line: str) -> tuple[int, int] | None:
 
 
 def _label_and_text(line: str) -> tuple[str, str]:
-    """Both sides of the first colon before a blank; a range of bytes before the label is left out."""
+    """What stands on both sides of the first colon before a blank, without a range of bytes before the
+    label."""
     line = line.strip()
     place = _RANGE.match(line)
     line = line[place.end() :].lstrip() if place else line

@@ -19,7 +19,7 @@ WAITING = (
     "opwatch/waf/live_figure.py",
     "opwatch/waf/measure.py",
     "tools/commands/watching.py",
-    "tests/",
+    "tests/unit/trim/",
 )
 C_OUTSIDE_OF_CODE = re.compile(r'''/\*.*?\*/|//[^\n]*|'(?:\\.|[^'\\])'|"(?:\\.|[^"\\\n])*"''', re.DOTALL)
 

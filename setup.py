@@ -72,7 +72,7 @@ def build_drive_server(target: Path) -> None:
     files = sources("opwatch/drive/server") + sources("opwatch/ftl")
     include = ["-Iopwatch"]
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Replaced as a whole: a server that runs keeps its own.
+    # The file is replaced as a whole: a server that runs keeps its own.
     new = target.with_suffix(".new")
     options = ["-std=gnu11", "-O3", *WARNINGS, *HARDENING, "-pthread", *include]
     subprocess.check_call([*compiler, *options, *files, "-o", str(new), *flags], cwd=ROOT)

@@ -59,7 +59,7 @@ class NewFile:
             os.close(self._folder)
             raise
         if locked:
-            # Before it has its name: nobody else can have the lock.
+            # It has no name yet: nobody else can have the lock.
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def put(self, chunks: Iterable[bytes]) -> None:

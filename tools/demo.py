@@ -162,8 +162,8 @@ def show_trim(device: LoopDevice, pages: FolderTransport) -> None:
     """What the drive holds for files that are gone, until the file system trims."""
     run_tool(["mkfs.ext4", "-q", "-F", "-E", "nodiscard", device.path], ends_with_us=True)
     before = used_mb(pages)
-    # In a mount namespace of its own: the mount goes with the shell, whatever becomes of us. What it covers
-    # there is a folder of ours.
+    # The mount is made in a namespace of its own: it goes with the shell, whatever becomes of us. What it
+    # covers there is a folder of ours.
     words = 'mount "$0" "$1" && fstrim -v "$1"'
     trim = ["unshare", "--mount", "--propagation", "private", "sh", "-c", words, device.path, str(CLAIMS)]
     trimmed = run_tool(trim, ends_with_us=True).strip().rpartition(": ")[2]

@@ -24,7 +24,7 @@ from opwatch.drive.place import Place, Record
 from opwatch.errors import OpwatchError
 from opwatch.host.loop import LoopDevice, open_loop
 
-# Root's alone.
+# Only root may write here.
 CLAIMS = Path("/run/opwatch/demos")
 PREFIX = "demo-"
 
@@ -72,7 +72,7 @@ class DriveClaim:
         except (ValueError, TypeError):
             return False
         if wanted is None or record is None:
-            # Killed while it was made: before that there was no drive of this name.
+            # It was killed while it was made: before that there was no drive of this name.
             return True
         now = life_of(record.pid)
         return record.pid == wanted.pid and now in (wanted, None)
@@ -136,7 +136,7 @@ def _guard() -> tuple[subprocess.Popen[bytes], int]:
     listen, lifeline = os.pipe2(os.O_CLOEXEC)
     try:
         again = [sys.executable, "-P", "-m", "opwatch.tools.demo_drive"]
-        # In a session of its own: what ends us from the terminal must not end it.
+        # It gets a session of its own: what ends us from the terminal must not end it.
         guard = subprocess.Popen(
             ["sh", "-c", 'read _; exec "$@"', "sh", *again],
             stdin=listen,

@@ -104,7 +104,7 @@ struct ow_counts {
 	struct ow_requeue_counts requeue;
 };
 
-/* In whole lines of the cache. */
+/* A cell fills whole lines of the cache. */
 struct ow_cell {
 	struct ow_counts counts;
 	__u64 pad;

@@ -36,7 +36,7 @@ static __always_inline __u64 notes_of(const struct where *at)
 	return __builtin_expect(*(volatile __u64 *)in_flight != 0, 0) ? OW_IS_BEHIND : 0;
 }
 
-/* Only of what is remembered, so that it goes down as often as up. */
+/* Counts only what is remembered, so that it goes down as often as up. */
 static __always_inline void count_trim(const struct where *at, __u64 notes, __s64 change)
 {
 	__u64 *in_flight = trims_of(at->disk);

@@ -64,7 +64,8 @@ static __always_inline struct ow_counts *counts_of(struct place *at)
 		at->row = (void *)map_lookup(rows, &index);
 	if (!at->row || op >= OW_NR_OPS)
 		return NULL;
-	/* Not scaled before it is compared: the verifier of 6.1 and earlier then knows no bound. */
+	/* Must not be scaled before it is compared: the verifier of 6.1 and earlier then knows no
+	 * bound. */
 	asm volatile("" : "+r"(op));
 	return &at->row->op[op].counts;
 }
@@ -82,7 +83,7 @@ static __always_inline void use_row(const struct place *at, __u64 counter)
 		*is_used = 1;
 }
 
-/* Of reads and writes: by lane. */
+/* The histograms of reads and writes, by lane. */
 static __always_inline struct ow_hist *hot_hist(const struct place *at)
 {
 	struct ow_hot_hists *hists;

@@ -27,7 +27,7 @@ struct {
 	__type(value, struct bio_place);
 } bio_places SEC(".maps");
 
-/* Those whose place was taken. */
+/* Bios whose place was taken. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -65,7 +65,7 @@ static __always_inline void remember(__u64 address, const struct trim_bio *bio)
 		__sync_fetch_and_add(&loss.bios_full, 1);
 }
 
-/* NULL for one that we have not seen. */
+/* What is known of a bio; NULL for one that we have not seen. */
 static __always_inline struct trim_bio *recall(__u64 address)
 {
 	struct bio_place *place = place_of(address);
@@ -79,7 +79,7 @@ static __always_inline void forget(__u64 address)
 {
 	struct bio_place *place = place_of(address);
 
-	/* With a barrier: what we read of it is not the next one's. */
+	/* A barrier sees to it that what we read is not the next one's. */
 	if (place && place->address == address)
 		__sync_lock_test_and_set(&place->address, 0);
 	if (crowded)

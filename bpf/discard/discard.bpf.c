@@ -131,9 +131,9 @@ int discard_split(__u64 *ctx)
 }
 
 /*
- * Joined to a request that it touches. Whose it was is remembered, unless it is a kernel thread's:
- * a RAID 5 joins thousands to one request, and threads are not told apart. At the front it is what
- * the request is known by from now on.
+ * The bio was joined to a request that it touches. Whose it was is remembered, unless it is a
+ * kernel thread's: a RAID 5 joins thousands to one request, and threads are not told apart. At the
+ * front it is what the request is known by from now on.
  */
 static __always_inline int on_merge(struct bio *bio, bool in_front)
 {

@@ -8,12 +8,12 @@
 /* Set by the user side: before loading its own PID namespace, later whom to follow. */
 const volatile __u64 pidns_dev;
 const volatile __u64 pidns_ino;
-/* xfs tells the group first, not the mount: see discard_fs.h. */
+/* xfs tells the group first, not the mount: see fs.h. */
 const volatile bool xfs_by_group;
 /* Look at reads and writes as well: those that are issued while a discard is in flight. */
 const volatile bool stalls;
 __u32 followed;
-/* The same process by its number in the first namespace, once it was met. */
+/* The number of this process in the first namespace, once it was met. */
 __u32 met;
 struct ow_discard_loss loss;
 
@@ -65,9 +65,9 @@ static __always_inline __u32 trim_op(__u32 cmd_flags)
 }
 
 /*
- * By helper calls in programs of every kind: for each pointer that a typed one follows, newer
- * kernels search all their types (seen on 6.18), which takes longer than some hundred thousand
- * calls.
+ * Helper calls read these in programs of every kind: for each pointer that a typed one follows,
+ * newer kernels search all their types (seen on 6.18), which takes longer than some hundred
+ * thousand calls.
  */
 static __always_inline void key_of_bdev(struct ow_flow_key *key, struct block_device *bdev)
 {

@@ -53,7 +53,7 @@ int discard_fitrim(__u64 *ctx)
 	return on_ioctl((struct pt_regs *)ctx[0], ctx[1]);
 }
 
-/* The same where functions cannot be attached to: it runs at the end of every system call. */
+/* Stands in where functions cannot be attached to: it runs at the end of every system call. */
 SEC("raw_tp/sys_exit")
 int discard_fitrim_any(__u64 *ctx)
 {

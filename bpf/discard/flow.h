@@ -85,7 +85,7 @@ static __noinline struct ow_flow_cell *find_flow(const struct ow_flow_key *key, 
 		return NULL;
 	}
 	at = *place;
-	/* With a barrier: who guesses this sees a whole cell. */
+	/* A barrier sees to it that who guesses this sees a whole cell. */
 	__sync_lock_test_and_set(guess, at);
 	return bpf_map_lookup_elem(&flows, &at);
 }

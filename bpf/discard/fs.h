@@ -47,7 +47,7 @@ static __always_inline int on_xfs(__u64 *ctx, __u8 stage)
 	struct xfs_mount *mount = (struct xfs_mount *)ctx[0];
 	struct xfs_group *group = (struct xfs_group *)ctx[0];
 
-	/* Neither in the kernel nor as a module when we were loaded. */
+	/* XFS was neither in the kernel nor a module of it when we were loaded. */
 	if (!bpf_core_field_exists(mount->m_super))
 		return 0;
 	if (!xfs_by_group)

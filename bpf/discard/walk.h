@@ -7,7 +7,7 @@
 #ifndef OPWATCH_DISCARD_WALK_H
 #define OPWATCH_DISCARD_WALK_H
 
-/* As many ranges as an NVMe command can have. */
+/* An NVMe command cannot have more ranges. */
 #define MAX_RANGES 256
 
 enum walk {

@@ -12,14 +12,14 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* As many ranges as an NVMe command can have. */
+/* An NVMe command cannot have more ranges. */
 #define MAX_RANGES 256
 
 /* Set by the user side before loading: the disk's name, and whether it is a SCSI disk. */
 const volatile __u64 disk_name[2];
 const volatile bool scsi;
 struct ow_history_loss loss;
-/* For the tests: so the object knows the record's type. */
+/* The tests read the record's type from the object: this puts it there. */
 const struct ow_change *record_type;
 
 struct {
@@ -172,7 +172,7 @@ int history_done(__u64 *ctx)
 	return 0;
 }
 
-/* Only here the opcode can be seen. The command's first byte is its opcode. */
+/* The opcode can be seen here alone: it is the command's first byte. */
 SEC("raw_tp/nvme_setup_cmd")
 int history_nvme(__u64 *ctx)
 {

@@ -12,7 +12,7 @@
 #define opaque(value) (value)
 
 #define compare_and_swap(at, from, to) __sync_val_compare_and_swap(at, from, to)
-/* With a barrier: what was read before is not the next owner's. */
+/* A barrier sees to it that what was read before is not the next owner's. */
 #define give_up(at) (any_crowded ? (void)__sync_lock_test_and_set(at, 0) : (void)(*(at) = 0))
 
 #define map_lookup(map, key)	    bpf_map_lookup_elem(&(map), key)
@@ -32,7 +32,7 @@ struct ow_settings settings SEC(".rodata") __attribute__((aligned(64))) = {
 	.nr_lanes = 1,
 	.spread = 1,
 };
-/* Only the user side has these; here for the comparison of their layout. */
+/* Only the user side has these: they are here so that their layout can be compared. */
 const struct ow_disk_key *disk_key_type __attribute__((unused));
 
 #define nr_cpus		settings.nr_cpus

@@ -65,7 +65,7 @@ static __always_inline struct ow_stamp *stamp_of(struct request *rq)
 	return bpf_map_lookup_elem(&sketch_stamps, &key);
 }
 
-/* On kernels before 5.11 the queue comes first: measured is on newer ones. */
+/* On kernels before 5.11 the queue comes first; what is measured here is measured on newer ones. */
 SEC("tp_btf/block_rq_issue")
 int sketch_issue(__u64 *ctx)
 {

@@ -101,7 +101,7 @@ struct request {
 	struct bio *biotail;
 };
 
-/* As it was before v5.15, and its partition before v5.11: disk.h. */
+/* struct request as it was before v5.15, and its partition before v5.11: see disk.h. */
 struct request___with_disk {
 	struct gendisk *rq_disk;
 	struct hd_struct *part;
@@ -126,7 +126,7 @@ struct bio {
 	void *bi_private;
 };
 
-/* As it was before v5.12: disk.h. */
+/* struct bio as it was before v5.12: see disk.h. */
 struct bio___with_disk {
 	struct gendisk *bi_disk;
 };
@@ -145,7 +145,7 @@ struct dm_target_io {
 	struct bio clone;
 };
 
-/* The same where it copies requests. */
+/* What device mapper keeps beside a bio where it copies requests. */
 struct dm_rq_clone_bio_info {
 	struct bio *orig;
 	struct bio clone;

@@ -64,7 +64,7 @@ def _tags(disk: BlockDevice, most: int, *, may_share: bool) -> _Tags:
     if not queues:
         return _Tags(0, 0, 0)
     depth = max(SCHEDULER_TAGS, disk.number("queue/nr_requests") or 0, *map(_queue_tags, queues))
-    # Their numbers may have gaps.
+    # Queues may be numbered with gaps: the highest number says how many places there must be.
     count = max(int(queue.name) for queue in queues) + 1
     if not may_share:
         depth = min(depth, most // count)

@@ -229,7 +229,7 @@ class BpftraceTracer:
         batches = batch_head(_definition(tool, "io_comp_batch"))
         text = script(self.leaves, batches, zone_resource=zone_resource)
         self._process = subprocess.Popen(
-            # It ends with us, however we end; and a terminal's Ctrl-C is for us, who still want to read.
+            # bpftrace ends with us, however we end; a Ctrl-C is for us alone, who still want to read.
             ["setpriv", "--pdeathsig", "KILL", tool, "-k", "-f", "json", "-e", text],
             process_group=0,
             stdin=subprocess.DEVNULL,
@@ -242,7 +242,7 @@ class BpftraceTracer:
         try:
             while not self._frames.attached:
                 self._next_line(time.monotonic() + PATIENCE_S)
-            # It answers a signal as soon as everything is attached.
+            # bpftrace answers a signal as soon as everything is attached.
             self._ask()
             self._attached = True
             self._programs = held_programs(Path("/proc") / str(self._process.pid), text.count(PROBE))

@@ -51,7 +51,7 @@ _OPERATIONS = (
 )
 
 
-# Its place in opwatch.trace.ops.OPS.
+# The place of flushes in opwatch.trace.ops.OPS.
 FLUSH = 2
 
 
@@ -89,7 +89,7 @@ def _find(leaves: Sequence[Leaf]) -> str:
     lines = [
         "$disk = $rq->q->disk;",
         "$sector = $rq->__sector;",
-        # As place_of() of bpf/block/rq.h: without data the sector means nothing.
+        # place_of() of bpf/block/rq.h does so too: without data the sector means nothing.
         "if ($rq->__data_len == 0 && (uint64)$rq->part) { $sector = $rq->part->bd_start_sect; }",
         "$number = ((uint64)$disk->major << 20) | (uint64)$disk->first_minor;",
         "$t = @_target[$number];",
@@ -177,7 +177,7 @@ if ($issued) {{
 }}"""
 
 
-# As status_of() of bpf/lib/op.h does it.
+# status_of() of bpf/lib/op.h does the same.
 RENUMBERED = "if ($error > 14 && $error < 19) { $error = $error - 1; }"
 
 

@@ -10,7 +10,7 @@ from opwatch.host.device import BlockDevice, LiveAttribute
 from opwatch.trace.stat import StatSample
 
 SECTOR = 512
-# Its place among the fields of a stat file.
+# The place of this count among the fields of a stat file.
 IN_FLIGHT = 8
 
 
@@ -71,7 +71,7 @@ class StatReader:
         # Every other time is enough: a sample lies between two readings.
         self._looks = not self._looks
         if self._looks and self._requests and not self.reason and (self._switch.read() or "").strip() == "0":
-            # For good: what is counted after they are switched on again has a hole in it.
+            # The reason stays for good: what is counted after they are switched on again has a hole in it.
             self.reason = "statistics were switched off meanwhile"
         if self.reason:
             return None

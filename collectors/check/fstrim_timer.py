@@ -41,7 +41,7 @@ def read_schedule(root: Path = Path("/")) -> Schedule:
     """How fstrim is started here. What systemd cannot be asked is said in `why_none`."""
     fstab = parse_fstab(_text(root / FSTAB.lstrip("/")))
     container, cron = _container(root), _cron(root)
-    # As sd_booted(3) does it.
+    # sd_booted(3) asks for the same folder.
     if not (root / "run/systemd/system").is_dir():
         none = "systemd does not run here, so no timer starts fstrim"
         return Schedule(why_none=none, container=container, cron=cron, fstab=fstab)

@@ -56,7 +56,7 @@ def _of_process(folder: Path) -> Iterator[DeletedFile]:
             raise
         except OSError:  # closed meanwhile
             continue
-        # A file may be called so, or have another name still.
+        # A file may be called so without being deleted, or may have another name still.
         if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
             taken = status.st_blocks * 512
             yield DeletedFile(status.st_dev, status.st_ino, taken, int(folder.name), comm)

@@ -24,7 +24,7 @@ from opwatch.trim.history.journal import HistoryDrive, Look, Saved
 from opwatch.trim.history.sectormap import SECTOR, SectorState
 from opwatch.trim.history.witness import Base
 
-# As often as the ring is emptied.
+# The ring is emptied this often.
 TICK_S = 0.1
 # The kernel counts what it has completed within this time, by far.
 _APART_S = 0.002
@@ -270,7 +270,7 @@ class Recording:
         self._file.append(journal.delta(look, runs))
         self._last, map_.log = look, []
         if self._file.has_grown and not self._file.is_replacing:
-            # Beside us, from a copy: the ring fills while a large map is written.
+            # A thread writes it from a copy: the ring fills while a large map is written.
             self._file.begin_replacing(journal.snapshot_frames(self.drive, look, map_.copy()))
 
     def _save_anew(self) -> None:

@@ -12,7 +12,7 @@ from opwatch.host.device import BlockDevice
 from opwatch.trim.space import f2fs
 from opwatch.trim.space.extents import Extents
 
-# Two hundred bytes for each 2 MiB: of 16 TiB.
+# The file has two hundred bytes for each 2 MiB: this is enough for 16 TiB.
 _MOST_BYTES = 2 << 30
 
 

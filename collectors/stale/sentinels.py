@@ -127,7 +127,7 @@ class Sentinels:
             except Unsupported as error:
                 self._reasons[number] = str(error)
         self.ranges = Extents.of(pairs)
-        # Not for btrfs, which frees no part of a piece.
+        # btrfs has no use for these: it frees no part of a piece.
         self._inner = Extents.of((start + BLOCK, end - BLOCK) for start, end in pairs)
         if self._blocks:
             places_at = [block.at for block in self._blocks]

@@ -32,7 +32,7 @@ from opwatch.host.mountspaces import is_claimed, own_mounts
 from opwatch.host.process import run_tool
 from opwatch.host.usage import number_of_mount
 
-# A large drive to a slow disk.
+# Saving a large drive to a slow disk takes no longer.
 _SAVE_S = 600
 
 

@@ -67,7 +67,7 @@ def nodes_of(place: Place, sys: Path = SYS) -> list[str]:
     for folder in sorted((sys / "block").glob("loop*/loop")):
         node = f"/dev/{folder.parent.name}"
         ours = record is not None and node == record.device and is_still(record, sys)
-        # Left by a `create` that was killed, which has no record of it.
+        # A `create` that was killed may have left it, without a record of it.
         if not ours and number and backing_text(node, sys) == str(place.disk):
             ours = _is_over(node, number)
         if ours:
@@ -93,7 +93,7 @@ def detach_all(place: Place, timeout_s: float = 2) -> list[str]:
                 device.detach()
             device.close()
     end = time.monotonic() + timeout_s
-    # Not the disk's fault, but an open device would keep the file system busy.
+    # A device that is still open would keep the file system busy, so it is given some time.
     while (left := nodes_of(place)) and place.is_alive() and time.monotonic() < end:
         time.sleep(0.01)
     return left

@@ -17,7 +17,7 @@ from opwatch.foreign import parse_json, read_bytes
 from opwatch.safefile import safe_write
 
 ROOT = Path("/run/opwatch/drives")
-# Longer than a create or a save takes.
+# No create and no save takes so long.
 _TURN_S = 900
 _RECORD_BYTES = 1 << 16
 

@@ -46,7 +46,7 @@ class Profile:
         for key in _SCALED:
             if key in drive:
                 drive[key] = round(drive[key] * ratio / unit) * unit
-        # The choice that fits the new size; a whole die would be too much of a small drive.
+        # Without it the drive chooses what fits its new size: a whole die would be too much of a small one.
         drive.pop("superblock_bytes", None)
         return replace(self, drive=drive)
 

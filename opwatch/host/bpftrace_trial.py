@@ -57,7 +57,7 @@ def try_bpftrace(tool: Check, path: str | None) -> Check:
     failure, mount_helps = _attempt(path), False
     if failure and not (_TRACEFS / "events").is_dir():
         with_mount = f'mount -t tracefs tracefs {_TRACEFS} && exec "$@"'
-        # In a mount namespace of its own: nothing of this machine changes.
+        # It gets a mount namespace of its own: nothing of this machine changes.
         later = _attempt("unshare", "--mount", "sh", "-c", with_mount, "sh", path)
         failure, mount_helps = later or failure, later is None
     return judge(tool, failure, mount_helps=mount_helps)

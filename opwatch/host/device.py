@@ -135,11 +135,11 @@ class Presence:
 
     def __init__(self, device: BlockDevice) -> None:
         self._size = LiveAttribute(device.sysfs / "size")
-        # Numbers every disk of this boot anew, since Linux 5.15.
+        # It numbers every disk of this boot anew, since Linux 5.15.
         self._diskseq = LiveAttribute(device.disk.sysfs / "diskseq")
         self._first_diskseq = self._diskseq.read()
         for attribute in (self._size, self._diskseq):
-            # It would look like a disk that has gone.
+            # Our own lack of descriptors would look like a disk that has gone.
             if attribute.error and attribute.error.errno in (errno.EMFILE, errno.ENFILE):
                 self.close()
                 raise OpwatchError(f"{device.name}: {attribute.error.strerror}. Try: ulimit -n 65536")

@@ -90,7 +90,7 @@ def backing_of(descriptor: int) -> tuple[int, int] | None:
             return None
         raise OpwatchError(f"a loop device does not say what is behind it: {error.strerror}") from error
     device, inode = _INFO.unpack(buffer)[:2]
-    # As the kernel packs it, which is not as the C library does for large numbers.
+    # The kernel packs a number like this; the C library packs large ones otherwise.
     major, minor = (device >> 8) & 0xFFF, (device & 0xFF) | ((device >> 12) & 0xFFF00)
     return os.makedev(major, minor), inode
 

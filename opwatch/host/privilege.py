@@ -28,7 +28,7 @@ def own_command() -> str:
 
 
 def _is_installed() -> bool:
-    # As importlib.metadata would find it, which takes longer to import than all that is told here.
+    # importlib.metadata would find the same, but takes longer to import than all that is told here.
     return any(True for folder in sys.path for _ in Path(folder or ".").glob("opwatch-*.dist-info"))
 
 

@@ -36,7 +36,7 @@ def _without_name(folder: Path) -> int:
     except OSError as error:
         if error.errno not in _NO_TMPFILE:
             raise
-    # A file system without such files, as FUSE is: the name lives for a moment.
+    # A file system such as FUSE has no files without a name: the name lives for a moment.
     path = folder / f"opwatch-{secrets.token_hex(8)}"
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | flags, 0o600)
     path.unlink()

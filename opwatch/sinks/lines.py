@@ -168,7 +168,7 @@ class Lines:
         self._quiet = quiet
         self._every_s = every_s
         self._since_header = REPEAT_HEADER
-        # Of an observation, until all of it is there: one write is cheaper than thirty.
+        # Lines of an observation wait here until all are there: one write is cheaper than thirty.
         self._pending: list[str] = []
         # When the drive of each device was looked at last: a line for each look.
         self._looked: dict[str, int] = {}

@@ -89,7 +89,7 @@ def width_of(stream: TextIO) -> int | None:
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given):
         return int(given)
-    # Of this stream, not of standard output, which may be a file.
+    # This stream is asked, not standard output, which may be a file.
     try:
         return os.get_terminal_size(stream.fileno()).columns or COLUMNS
     except (OSError, ValueError):

@@ -92,7 +92,7 @@ def _latency(histogram: Histogram, sum_ns: int, before_max: int, max_ns: int, co
     top = histogram.top() or 0
     low, high = histogram.scale.low(top), histogram.scale.high(top)
     if max_ns < low:
-        # A reading of several pieces: what filled the slot is newer than the maximum.
+        # The reading consists of several pieces: what filled the slot is newer than the maximum.
         maximum, slack = high, high - low
     elif max_ns > before_max:
         maximum, slack = max_ns, 0

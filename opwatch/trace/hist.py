@@ -14,7 +14,7 @@ from operator import add, sub
 
 # Quantiles are asked for to five decimals.
 _PARTS = 100_000
-# Slots compared at once.
+# So many slots are compared at once.
 _STRETCH = 64
 
 
@@ -121,7 +121,7 @@ class Histogram:
         total = self.total
         if not total:
             return None
-        # In whole parts, so that no rounding of ratio * total moves the rank.
+        # Whole parts are counted, so that no rounding of ratio * total moves the rank.
         rank = max(1, -(-round(ratio * _PARTS) * total // _PARTS))
         slots, running = self._in_use()
         slot = slots[bisect_left(running, rank)]

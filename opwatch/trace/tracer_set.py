@@ -52,7 +52,7 @@ class TracerSet:
         self._attach = attach
         self._parts: list[_Part] = []
         self._numbers = itertools.count()
-        # Of parts that are closed.
+        # What the parts missed that are closed.
         self._past_misses: int | None = 0
         # The same for all parts: they are attached in one way to one kernel.
         self.backend = self.hooks = ""

@@ -63,7 +63,7 @@ def _same(reading: Reading) -> bool:
     before, after = reading.before, reading.after
     if before is None or after is None:
         return True
-    # Nothing in flight: what was traced is counted as well.
+    # While nothing is in flight, what was traced is counted as well.
     return before.requests == after.requests and not after.in_flight
 
 

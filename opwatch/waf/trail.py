@@ -18,7 +18,7 @@ from opwatch.waf.span import Span
 # The longest that the OCP specification allows a page to be old, and a tenth more.
 LONGEST_NS = 660 * 10**9
 _MIN_GAPS = 2
-# One in so many is unlikely.
+# What happens once in so many cases is unlikely.
 ODDS = 20
 # Counters that are known to wrap do it here: at 2^32 sectors, 2^32 and 2^48 units.
 _MODULI = (1 << 32, 1 << 48)

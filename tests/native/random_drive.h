@@ -6,7 +6,7 @@
 #include "ftl/core/ftl.h"
 #include "ftl/core/rng.h"
 
-/* Of at least 64 and less than 64 + @more_pages pages. */
+/* A drive of at least 64 and less than 64 + @more_pages pages. */
 static inline void random_drive(struct ow_ftl_config *c, uint64_t *rng, uint32_t more_pages)
 {
 	uint64_t pages, spare;

@@ -268,7 +268,7 @@ static void test_state_names(void)
 	CHECK(access(left, F_OK));
 	CHECK(ow_state_save(late) == -EEXIST);
 	refused(&options, -EBUSY);
-	/* Not over one that was put there since, either. */
+	/* One that was put there since is not replaced, either. */
 	CHECK(!rename(path, other));
 	touch(path);
 	CHECK(ow_state_save(drive) == -EEXIST);

@@ -337,7 +337,7 @@ static void check_the_parts(const struct saved *saved)
 	free(whole.data);
 }
 
-/* Without one of its ranges, with right sums: what it held would read as zeroes. */
+/* A file that lacks one of its ranges, with right sums: what it held would read as zeroes. */
 static void check_a_range_left_out(const struct saved *saved)
 {
 	struct ow_drive_options options = options_of(NULL);

@@ -141,7 +141,7 @@ def _write(args: argparse.Namespace, audit: Audit, contexts: ContextProbe) -> No
     from opwatch.trim.audit import ledger
 
     if args.json:
-        # Worth waiting for when something is missing, and before there is nothing more to say it in.
+        # Where something is missing this is worth waiting for: nothing can be said after the document.
         missing = ledger.exit_status([audit.verdict]) != 0
         write_json([audit], sys.stdout, contexts.note(_PROBE_S if missing else 0.0))
     else:
@@ -253,7 +253,7 @@ def run(args: argparse.Namespace) -> int:
     contexts = ContextProbe()
     contexts.start()
     status = _watch(args, contexts) if args.watch else _trim(args, contexts)
-    # Worth waiting for when something is missing.
+    # Where something is missing this is worth waiting for.
     if (blind := contexts.note(_PROBE_S if status else 0.0)) and not args.quiet:
         say(blind)
     return status

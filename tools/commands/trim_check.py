@@ -33,7 +33,7 @@ from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.layers import Stack
 from opwatch.units import size
 
-# As fstrim(8) has them for several filesystems.
+# fstrim(8) has these for several filesystems.
 ALL, NONE, SOME = 0, 32, 64
 # Filesystems that are written once: there is nothing free in them.
 _IMAGES = ("squashfs", "iso9660", "udf", "erofs", "cramfs", "romfs")

@@ -84,7 +84,7 @@ def _follow(recording: Recording, waiter: Waiter, seconds: float) -> End:
         recording.save()
         now = dict(recording.history.forgotten)
         for why in now if now != forgotten else ():
-            # Of a map that is too large, it would be said every second.
+            # A map that is too large would say so every second.
             if now[why] != forgotten.get(why) and not (why == NO_ROOM and why in forgotten):
                 say(f"{recording.device.name}: less is known now: {why}")
         forgotten = now

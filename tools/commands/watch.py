@@ -131,7 +131,7 @@ def _watch(watching: Watching, waiter: Waiter, events: BlockEvents, args: argpar
         done += 1
         if not args.count or done <= args.count:
             watching.interval()
-        # On the grid of the start; what was missed while we were stopped is in this interval.
+        # The next is due on the grid of the start; what was missed while we were stopped is in this one.
         due += args.interval * max(1, 1 + (time.monotonic() - due) // args.interval)
         if args.count and done >= args.count and not args.command:
             return End.COUNT
@@ -176,7 +176,7 @@ def run(args: argparse.Namespace) -> int:
     options = {"queue_time": args.queue, "raw_tp": args.hooks == "raw_tp"}
     tracers = TracerSet(lambda leaves: attach(args.backend, leaves, **options))
     with ExitStack() as stack:
-        # Before the disks are listed: a disk that comes after that is heard of.
+        # We listen before the disks are listed: a disk that comes after that is heard of.
         events = stack.enter_context(closing(BlockEvents()))
         selection = Selection(devices, args.dev)
         membership = Membership(devices, selection)

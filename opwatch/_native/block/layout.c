@@ -82,7 +82,7 @@ struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struc
 	};
 }
 
-/* Also what a hash takes beside its values: some 64 bytes each. */
+/* A hash takes some 64 bytes beside each of its values. */
 #define HASHED(type) (64 + sizeof(type))
 
 static __u64 map_bytes(const struct ow_tracer_config *config, const struct ow_shape *shape)

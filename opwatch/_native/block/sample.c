@@ -54,7 +54,7 @@ static const struct ow_row *row_at(const struct ow_tracer *t, size_t index)
 	return (const void *)((const char *)t->rows.at + index * bytes);
 }
 
-/* Of reads and writes. */
+/* The histograms of reads and writes. */
 static const struct ow_hot_hists *hot_hists_at(const struct ow_tracer *t, size_t index)
 {
 	const struct ow_hot_hists *shared = t->hot_hists.at;

@@ -58,9 +58,9 @@ bool ow_tracer_is_raw(const struct ow_tracer *tracer);
 int ow_tracer_chain(struct ow_tracer *tracer, int issued, int done);
 /* Bytes of map memory that @config asks for, on @config->nr_cpus CPUs. Loads nothing. */
 __u64 ow_tracer_map_bytes(const struct ow_tracer_config *config);
-/* For how many CPUs there are histograms of reads and writes: all, or the CPUs share them. */
+/* How many CPUs have histograms of reads and writes of their own: all, or some share them. */
 __u32 ow_tracer_lanes(const struct ow_tracer_config *config);
-/* The same of a tracer, and of how many CPUs. */
+/* The lanes that a tracer has, and how many CPUs there are. */
 __u32 ow_tracer_nr_lanes(const struct ow_tracer *tracer);
 __u32 ow_tracer_nr_cpus(const struct ow_tracer *tracer);
 /* Fills at most OW_MAX_PROGRAMS entries; returns their number or -errno. */

@@ -47,7 +47,7 @@ struct map_sizes {
 struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struct ow_shape *shape);
 /* One more than the highest number in a list of CPUs such as 0-3,8; 0 when it is no such list. */
 __u32 ow_cpus_of_list(const char *list);
-/* The same of the CPUs that this machine can have, or -errno. */
+/* How many CPUs this machine can have, or -errno. */
 int ow_possible_cpus(void);
 /* The histograms of each CPU, or shared ones where that would take more than OW_MOST_MAP_BYTES. */
 struct ow_shape ow_shape_of(const struct ow_tracer_config *config, __u32 nr_cpus);

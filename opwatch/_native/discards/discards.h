@@ -33,7 +33,7 @@ struct ow_discards;
 
 /* Load the programs, and attach nothing yet: it takes long, and needs to know of no device. */
 int ow_discards_open(const struct ow_discards_config *config, struct ow_discards **ret, char *log);
-/* Once. Fails only when the block layer's own events cannot be had. */
+/* Can be called once. Fails only when the block layer's own events cannot be had. */
 int ow_discards_attach(struct ow_discards *discards, const struct ow_granule *granules, __u32 nr,
 		       char *log);
 /* Descriptors of the programs that the block tracer is to call. */

@@ -20,7 +20,7 @@ struct ow_history_config {
 
 struct ow_history;
 
-/* As ow_tracer_open(). */
+/* Returns what ow_tracer_open() does. */
 int ow_history_open(const struct ow_history_config *config, struct ow_history **ret, char *log);
 void ow_history_close(struct ow_history *history);
 /*

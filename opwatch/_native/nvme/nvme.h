@@ -20,7 +20,7 @@ struct ow_nvme_log {
 	uint32_t len; /* bytes, a multiple of 4 */
 };
 
-/* 0 for a command that may be sent, -EPERM for every other. */
+/* Returns 0 for a command that may be sent, -EPERM for every other. */
 int ow_nvme_allowed(const struct nvme_admin_cmd *cmd);
 
 /* Fill @cmd. The data go to @buf. Return 0 or -EINVAL. */

@@ -43,7 +43,7 @@ _ENDURANCE = {
     "endurance_estimate": "endurance_estimate",
     "capacity_bytes": "total_end_grp_cap",
 }
-# Our name -> the keys of both output formats, as folded by _fold().
+# Our name -> the keys of both output formats, as fold() makes them.
 _CLOUD = {
     "media_written": ("physicalmediaunitswritten",),
     "media_read": ("physicalmediaunitsread",),

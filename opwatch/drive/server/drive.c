@@ -281,7 +281,7 @@ void ow_drive_truth(struct ow_drive *drive, struct ow_page_facts *facts)
 	pthread_mutex_unlock(&drive->lock);
 }
 
-/* With the lock held. */
+/* Needs the lock. */
 static void be_idle(struct ow_drive *drive)
 {
 	ow_ftl_idle(drive->ftl, TICK_NS);

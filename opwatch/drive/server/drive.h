@@ -116,7 +116,7 @@ void ow_drive_tick(struct ow_drive *drive);
 int ow_fault_apply(struct ow_drive *drive, const char *words);
 /* Whether reading a log page works, and how long it takes. Returns 0 or -EIO. */
 int ow_fault_log(struct ow_drive *drive, enum ow_log log, uint32_t *slow_ms);
-/* With the lock held. */
+/* Needs the lock. */
 void ow_drive_counters(struct ow_drive *drive, struct ow_ftl_counters *counters);
 bool ow_fault_media(const struct ow_faults *faults, uint64_t offset, uint64_t len);
 

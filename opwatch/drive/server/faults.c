@@ -116,7 +116,7 @@ static int add_media_error(struct ow_faults *faults, uint64_t offset, uint64_t l
 	return 0;
 }
 
-/* Those that are one word. */
+/* Apply a fault that is one word. */
 static int apply_word(struct ow_drive *drive, const char *word)
 {
 	if (!strcmp(word, "power-loss"))

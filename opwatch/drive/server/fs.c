@@ -106,7 +106,7 @@ static void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 		fuse_reply_attr(req, &status, FOR_EVER_S);
 }
 
-/* For a shell's ">" to the control file. */
+/* A shell that writes to the control file by ">" cuts it first: it is let to. */
 static void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *wanted, int which,
 		       struct fuse_file_info *fi)
 {

@@ -18,7 +18,7 @@ enum { FAILURE = 1, USAGE = 2, REFUSED = 3, UNSUPPORTED = 5 };
 
 static int fail(const char *what, int ret)
 {
-	/* Those whose words say it all. */
+	/* The words of these errors say it all. */
 	bool plain = ret == -EINVAL || ret == -EBADMSG || ret == -EPERM || ret == -EBUSY ||
 		     ret == -EPROTONOSUPPORT || ret == -E2BIG;
 

@@ -136,7 +136,7 @@ static bool is(const char *word, size_t len, const char *key)
 	return strlen(key) == len && !strncmp(word, key, len);
 }
 
-/* Those with a value. @len: of the key. */
+/* Parse an option that has a value. @len is that of the key. */
 static int parse_value(struct ow_options *options, const char *word, size_t len)
 {
 	const char *value = word + len + 1;

@@ -16,7 +16,7 @@ static void send_reply(const struct ow_reply *reply)
 		fuse_reply_err(reply->req, 0);
 }
 
-/* Counted once the host has it. */
+/* A command counts once the host has its answer. */
 static void send_counted(struct ow_drive *drive, const struct ow_reply *reply)
 {
 	uint64_t began_ns = reply->began_ns, due_ns = reply->due_ns;

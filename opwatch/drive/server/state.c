@@ -49,7 +49,7 @@ static uint64_t next_mapped(const struct ow_drive *drive, uint64_t *start)
 	return at - *start;
 }
 
-/* The same of what reads as zeroes in a drive that keeps no contents. */
+/* The next range that reads as zeroes in a drive that keeps no contents. */
 static uint64_t next_zeroed(const struct ow_drive *drive, uint64_t *start)
 {
 	uint64_t unit = drive->options.config.iu_bytes, end = drive->options.config.user_bytes;
@@ -172,7 +172,7 @@ static int load_contents(struct ow_drive *drive, FILE *file, uint64_t sum,
 	}
 }
 
-/* With the lock held. */
+/* Needs the lock. */
 static int save_all(struct ow_drive *drive, FILE *file)
 {
 	struct ow_saved_header header = {
@@ -198,7 +198,7 @@ static int save_all(struct ow_drive *drive, FILE *file)
 	return ret ? ret : save_contents(drive, file, sum);
 }
 
-/* With the lock held: whatever the drive is asked waits for it. */
+/* Needs the lock: whatever the drive is asked waits for it. */
 static int save_to_file(struct ow_drive *drive)
 {
 	_cleanup_file_ FILE *file = ow_state_file_begin(&drive->file);
@@ -207,7 +207,7 @@ static int save_to_file(struct ow_drive *drive)
 	if (!file)
 		return -errno;
 	ret = ow_ftl_power_cycle(drive->ftl);
-	/* At the end of its life it cannot write its buffer any more, and is saved with it. */
+	/* A drive at the end of its life cannot write its buffer any more, and is saved with it. */
 	if (ret == -EROFS)
 		ret = 0;
 	if (!ret)
@@ -285,7 +285,7 @@ static uint64_t memory_needed(const struct ow_ftl_config *config, bool no_data)
 	return (no_data ? 0 : config->user_bytes) + units * 4 + flash * 33 / 8;
 }
 
-/* Before anything of the size that the file says is asked for. */
+/* Is called before anything of the size that the file tells is asked for. */
 static int check_memory(const struct ow_drive *drive, FILE *file, bool no_data, const char **why)
 {
 	static char words[160];

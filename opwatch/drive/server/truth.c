@@ -74,7 +74,7 @@ static void add_gauges(struct text *text, const struct ow_ftl_counters *counters
 	ADD(read_only);
 }
 
-/* Of a drive whose commands take their time: whether they took more. */
+/* Whether commands of a drive that takes its time for them took more. */
 static void add_answers(struct text *text, const struct ow_drive *drive)
 {
 	struct ow_answers answers = ow_answers_now(&drive->answers);

@@ -20,7 +20,7 @@
 #define OW_VALID_MASK (OW_HELD - 1)
 #define OW_NO_LIMIT   UINT32_MAX
 
-/* In the stream of a superblock: filled by collection, so that its pages have outlived one. */
+/* A mark in the stream of a superblock: collection filled it, so its pages have outlived one. */
 #define OW_MOVED 0x80u
 
 /* Host pages placed at once: as many prefetches as a core keeps in flight. */

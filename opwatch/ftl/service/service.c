@@ -187,7 +187,7 @@ static void look(const struct ow_ftl *ftl, struct progress *progress)
 	progress->erases = ftl->counters.erases;
 }
 
-/* By the block and die: superblocks of a drive that was scaled down are smaller than real ones. */
+/* Erases go block by block, die by die: a scaled drive has smaller superblocks than a real one. */
 static void charge_erases(struct ow_service *service, const struct ow_ftl *ftl, uint64_t now_ns,
 			  uint64_t erases)
 {

@@ -30,7 +30,7 @@ int ow_plan_make(const struct ow_ftl *ftl, const struct ow_ftl_workload *load, s
 	return load->zone_count && !weight ? -EINVAL : 0;
 }
 
-/* Up to a batch of random pages, their map entries on the way. A batch is of one stream. */
+/* Draws up to a batch of random pages of one stream; their map entries are on the way then. */
 static uint32_t next_random(const struct ow_ftl *ftl, const struct ow_plan *plan, uint64_t *rng,
 			    uint64_t most, uint32_t *pages)
 {

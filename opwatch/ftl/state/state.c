@@ -36,7 +36,8 @@ int ow_stream_move(struct ow_stream *stream, void *data, size_t len)
 	return ret;
 }
 
-/* Only reads @ftl: the walk is shared with loading, which is why it takes it without const. */
+/* Does nothing but read @ftl: the walk is shared with loading, which is why it takes it without
+ * const. */
 static int save_all(struct ow_stream *stream, struct ow_ftl *ftl)
 {
 	uint64_t magic = OW_STATE_MAGIC, sum;

@@ -46,7 +46,7 @@ static void mount_at(const char *type, const char *source, const char *target, u
 		die("mount %s on %s", type, target);
 }
 
-/* For what not every kernel has. */
+/* Mounts what not every kernel has. */
 static void try_mount(const char *type, const char *target)
 {
 	if (mkdir(target, 0755) && errno != EEXIST)

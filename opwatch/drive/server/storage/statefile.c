@@ -225,7 +225,7 @@ void ow_state_file_drop(struct ow_state_file *file)
 	unlinkat(file->folder, file->newer, 0);
 }
 
-/* Never over a file that somebody else has put there since. */
+/* Must never replace a file that somebody else has put there since. */
 static int replace(const struct ow_state_file *file)
 {
 	if (file->locked < 0) {

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Not const: it need not be in the program's file. */
+/* It is not const, so that it need not be in the program's file. */
 static uint8_t zeroes[OW_STORE_READ_MAX];
 
 /*

@@ -47,7 +47,7 @@ def whole_process(devices: list[str]) -> float:
 
 
 def interpreter() -> float:
-    """The same for a Python that does nothing: the part that is not ours."""
+    """How long a Python takes that does nothing: the part that is not ours."""
     taken = []
     for _ in range(ROUNDS):
         begin = time.monotonic()

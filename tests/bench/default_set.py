@@ -35,7 +35,7 @@ class Cost:
 
 @contextmanager
 def ours(node: str) -> Iterator[Callable[[], Runs]]:
-    """As `opwatch --dev D` attaches on a disk that takes discards."""
+    """The programs that `opwatch --dev D` attaches on a disk that takes discards."""
     leaves, _ = choose_leaves(Devices(), [node])
     assert offers_discards(leaves), f"{node} takes no discards"
     tracer = BlockTracer(leaves)
@@ -58,7 +58,7 @@ def theirs(_: str) -> Iterator[Callable[[], Runs]]:
 
 
 def measure(node: str, read: Callable[[], Runs], seconds: float) -> Cost:
-    """Beside two empty programs on the same events, which also count the I/Os."""
+    """The cost beside two empty programs on the same events, which also count the I/Os."""
     floor = _native.Floor()
     try:
         begin, empty = read(), floor.programs()
@@ -107,7 +107,7 @@ class Comparison:
         return f"{statistics.median(getattr(cost, kind) for cost in self.costs[what]):.0f} ns"
 
     def figure(self, name: str, kind: str, bound: float) -> Figure:
-        """Beside the bound, what no exact tracer can be below."""
+        """The figure and its bound, beside what no exact tracer can be below."""
         floors = (
             f"two readings of the clock alone {self.ratio('clock', kind):.2f} ({self.ns('clock', kind)})",
             f"a bare sketch {self.ratio('sketch', kind):.2f} ({self.ns('sketch', kind)})",
@@ -128,7 +128,7 @@ def compare(rounds: int = 7, seconds: float = 2) -> Comparison:
 
 
 def against_peer() -> list[Figure]:
-    """In turn; medians of the ratios of each round."""
+    """Measure us and the peer in turn: medians of the ratios of each round."""
     compared = compare()
     runs = statistics.median(cost.runs for cost in compared.costs["ours"])
     with_dispatch = compared.figure("with dispatch", "with_dispatch", 0.30)

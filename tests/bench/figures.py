@@ -77,7 +77,7 @@ def many_devices(rounds: int = 11, seconds: float = 2, count: int = 24) -> Figur
 
 
 def _environment() -> dict[str, str]:
-    """As users have it: modules are compiled once, and not at every start."""
+    """An environment as users have it: modules are compiled once, and not at every start."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 

@@ -46,7 +46,7 @@ class Fuzz:
         self._documents = [json.loads(path.read_text()) for path in sorted(GOOD.rglob("*.json"))]
 
     def run(self, inputs: int) -> None:
-        """That many inputs; the first that breaks a rule raises."""
+        """Try that many inputs; the first that breaks a rule raises."""
         targets: list[Callable[[], Evidence | None]] = [self._page] * 12 + [self._text] * 3 + [self._json]
         for index in range(inputs):
             target = self._random.choice(targets)

@@ -122,7 +122,7 @@ class Fuzz:
         }
 
     def run(self, inputs: int, only: str | None = None) -> None:
-        """That many inputs; the first that breaks a rule raises."""
+        """Try that many inputs; the first that breaks a rule raises."""
         names = [only] if only else list(self.targets)
         for _ in range(inputs):
             name = self._random.choice(names)

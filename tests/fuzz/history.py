@@ -121,7 +121,7 @@ def _typed(chance: random.Random) -> None:
 
 
 def run(inputs: int, seed: int) -> None:
-    """That many inputs; the first that breaks a rule raises."""
+    """Try that many inputs; the first that breaks a rule raises."""
     chance, raw = random.Random(seed), GOOD.read_bytes()
     [length] = struct.unpack_from("<I", raw, 8)
     first = raw[: 16 + length]

@@ -41,7 +41,7 @@ class Fuzz:
         self._counts = {name: len(known[name]) for name in self._trees}
 
     def run(self, inputs: int) -> None:
-        """That many inputs; the first that breaks a rule raises."""
+        """Try that many inputs; the first that breaks a rule raises."""
         targets: tuple[Callable[[], None], ...] = (
             self._map,
             self._tree,

@@ -42,7 +42,7 @@ def damaged(text: str, chance: random.Random) -> str:
 
 
 def run(inputs: int, seed: int) -> None:
-    """That many inputs; the first that breaks a rule raises."""
+    """Try that many inputs; the first that breaks a rule raises."""
     chance = random.Random(seed)
     tables = [(GOOD / name).read_text() for name in ("tables.txt", "statuses.txt", "raids.txt")]
     for _ in range(inputs):

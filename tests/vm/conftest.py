@@ -24,8 +24,8 @@ collect_ignore = [] if os.environ.get(IN_GUEST) else ["guest"]
 
 
 def chosen_kernels(bench_itself: bool = False) -> list[Kernel]:
-    """Those that OPWATCH_VM_KERNEL names, separated by commas; all if it is not set. CI runs those with a
-    tier, and for the tests of the bench itself only those that it cannot do without."""
+    """The kernels that OPWATCH_VM_KERNEL names, separated by commas; all if it is not set. CI runs those with
+    a tier, and for the tests of the bench itself only those that it cannot do without."""
     known = config.load()
     names = os.environ.get("OPWATCH_VM_KERNEL", "")
     if names:

@@ -89,7 +89,7 @@ def render(rows: list[dict[str, Any]]) -> str:
 
 
 def _numbers(kernel: str) -> list[int]:
-    """So that 5.10 comes before 6.1, and 6.1 before 6.12."""
+    """A key for sorting: 5.10 comes before 6.1, and 6.1 before 6.12."""
     return [int(digits) for digits in re.findall(r"\d+", kernel)]
 
 

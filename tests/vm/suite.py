@@ -118,7 +118,7 @@ class Run:
     tests_s: float
 
     def line(self) -> str:
-        """For people."""
+        """The results in a line for people."""
         return f"{self.results.line()}; up after {self.boot_s:.1f} s, {self.tests_s:.0f} s of tests"
 
 

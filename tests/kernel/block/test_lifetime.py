@@ -164,7 +164,7 @@ def _disks_of(pid: int) -> list[tuple[str, str | None]]:
 
 
 def _parents_of(name: str) -> list[int]:
-    """Of the processes of this name. From /proc: a small system has no ps."""
+    """The parents of the processes of this name. /proc tells them: a small system has no ps."""
     parents = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

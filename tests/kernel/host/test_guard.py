@@ -1,4 +1,4 @@
-"""Of a test run that is killed nothing is left: no loop device, no mount, no drive and no folder."""
+"""Nothing is left of a test run that is killed: no loop device, no mount, no drive and no folder."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def flushes(node: str, count: int) -> None:
 
 
 def discards(node: str, count: int, length: int = 1 << 19, *, request: int = BLKDISCARD) -> None:
-    """By the ioctl itself: blkdiscard(8) reads the disk first, to look for signatures."""
+    """Discard by the ioctl itself: blkdiscard(8) reads the disk first, to look for signatures."""
     with opened(node) as descriptor:
         for index in range(count):
             fcntl.ioctl(descriptor, request, struct.pack("=QQ", index << 20, length))

@@ -82,7 +82,7 @@ class Mounted:
         os.sync()
 
     def settled(self) -> int:
-        """The same, once nothing is added any more: XFS goes on after the call has returned."""
+        """The discards, once none is added any more: XFS goes on after the call has returned."""
         last, same = self.discarded(), 0
         while same < 10:
             time.sleep(0.05)
@@ -127,7 +127,7 @@ MAKE = {
 def filesystem(
     kind: str, folder: Path, size: int = 320 * MIB, options: str = "", *, sparse: bool = True
 ) -> Iterator[Mounted]:
-    """On a loop device on a file in `folder`."""
+    """A file system on a loop device on a file in `folder`."""
     file = folder / "disk.img"
     with file.open("wb") as new:
         new.truncate(size)
@@ -143,7 +143,7 @@ def filesystem(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """On a filesystem of the host that can punch holes."""
+    """A folder on a filesystem of the host that can punch holes."""
     yield tmp_path
 
 

@@ -20,7 +20,7 @@ def tree(tmp_path: Path) -> Tree:
 
 
 def of(tree: Tree, *names: str) -> Membership:
-    """Of devices by kernel name; of all disks without one."""
+    """The membership of devices by kernel name; of all disks without a name."""
     return Membership(tree.devices, Selection(tree.devices, names))
 
 

@@ -67,7 +67,7 @@ def test_every_counter_comes_back(data: st.DataObject) -> None:
 
 
 def printed(then: DiskSample, now: DiskSample) -> tuple[str, str]:
-    """As lines and as JSON, an interval and the summary."""
+    """An interval and the summary, as lines and as JSON."""
     plain, documents = io.StringIO(), io.StringIO()
     for sink in (Lines(plain), JsonLines(documents)):
         for final in (False, True):

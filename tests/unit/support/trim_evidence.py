@@ -113,7 +113,7 @@ def evidence(
 
 
 def with_facts(one: Stack, device: str, **facts: Said) -> Stack:
-    """The same stack, with other facts of one layer."""
+    """This stack, with other facts of one layer."""
     layer = one.layer(device)
     assert layer
     changed = replace(layer, facts=replace(layer.facts, **facts))  # type: ignore[arg-type]
@@ -122,7 +122,7 @@ def with_facts(one: Stack, device: str, **facts: Said) -> Stack:
 
 
 def with_limit(one: Stack, device: str, max_bytes: int) -> Stack:
-    """The same stack, where a driver gave both limits of one layer up."""
+    """This stack, where a driver gave both limits of one layer up."""
     layers = [
         replace(part, limits=replace(part.limits, max_bytes=max_bytes, max_hw_bytes=max_bytes))
         if part.device == device

@@ -117,7 +117,7 @@ class Machine:
         return LayerReader(self.tree.devices, usage, self.dm, self._answer, self.tree.sys)
 
     def stack(self, device: str | None = None) -> Stack:
-        """That of the last mount, or of a device."""
+        """The stack of the last mount, or of a device."""
         if device:
             return self.reader().device(self.tree[device])
         return self.reader().mount(parse_mountinfo(self.mountinfo)[-1])
@@ -130,7 +130,7 @@ class Machine:
         minimum_bytes: int = 0,
         fstab_options: Sequence[str] = (),
     ) -> Forecast:
-        """Of the last mount, whose free extents these are; or of a device."""
+        """The forecast for the last mount, whose free extents these are; or for a device."""
         stack = self.stack(device)
         space = None
         if free and stack.tops():

@@ -335,7 +335,7 @@ def run(
 
 
 def _stretch_truth(bench: Bench, measured: Measured) -> float | None:
-    """Of the stretch that was chosen, where both of its marks are what a poll has read."""
+    """The truth of the stretch that was chosen, where both of its marks are what a poll has read."""
     stretch = measured.stretch
     if stretch is None or not (stretch.begin.read and stretch.end.read):
         return None

@@ -32,7 +32,7 @@ def reading(reads: int, writes: int) -> Reading:
 def arrival(
     tmp_path: Path, device: BlockDevice, then: str, first: Reading, *, numbers: tuple[int, int] = (1, 1)
 ) -> Arrival:
-    """Of a device of which the kernel's file said `then` at the last look."""
+    """How a device arrives of which the kernel's file said `then` at the last look."""
     file = tmp_path / "diskstats"
     file.write_text(f"   8       0 sda {stat(1000, 1000)}\n{then}")
     unwatched = Unwatched(file)

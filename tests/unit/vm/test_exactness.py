@@ -39,7 +39,7 @@ def test_a_row_says_what_was_between_readings_or_that_nobody_read() -> None:
 
 
 def _reading(traced: int, kernel: int) -> Reading:
-    """So many reads traced and counted by the kernel, all of 4096 bytes."""
+    """A reading of so many reads that were traced, and counted by the kernel, all of 4096 bytes."""
     read = Op([1000] * traced, [4096] * traced)
     counts = stat(kernel)
     return Reading(sample(1, read=read), counts, counts)

@@ -54,7 +54,7 @@ class Apt:
         return done.stdout
 
     def retry(self, tool: str, *args: str, cwd: Path | None = None) -> str:
-        """As `call`; a transfer that breaks is taken up again a few times."""
+        """Does what `call` does; a transfer that breaks is taken up again a few times."""
         for _ in range(_ATTEMPTS - 1):
             try:
                 return self.call(tool, *args, cwd=cwd)

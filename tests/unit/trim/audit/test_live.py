@@ -37,7 +37,7 @@ def origin(disk: str, dev: str, count: int) -> Origin:
 
 
 def a_trace(count: int) -> Trace:
-    """Of two disks, the first of which has a partition."""
+    """A trace of two disks, the first of which has a partition."""
     return Trace(
         flows=tuple(
             flow(disk, dev, stage, count * times)

@@ -132,7 +132,7 @@ def test_a_copy_is_reached_by_no_change() -> None:
 
 
 class Naive:
-    """The same rules, sector by sector, looking at every change there ever was."""
+    """Applies the same rules sector by sector, and looks at every change there ever was."""
 
     def __init__(self, size: int, granule: int, offset: int) -> None:
         self.size, self.granule, self.offset = size, granule, offset

@@ -47,7 +47,7 @@ class Thin:
 
     @property
     def pool(self) -> str:
-        """As dmsetup knows it."""
+        """The pool as dmsetup knows it."""
         [below] = (SYS_BLOCK / self.volume.name / "slaves").iterdir()
         return (SYS_BLOCK / below.name / "dm/name").read_text().strip()
 

@@ -41,7 +41,7 @@ def accounted(summary: Document, op: str) -> int:
 
 
 def intervals(lines: Sequence[Document], disk: str) -> Between:
-    """Those of one disk, and what was unexplained in them but for what came before it was watched."""
+    """The intervals of one disk, and what was unexplained in them but for what came before it was watched."""
     rows = [line for line in lines if (line["type"], line["device"]) == ("interval", disk)]
     reasons = [line for row in rows for line in row["unexplained"] if "before it was watched" not in line]
     return Between(len(rows), tuple(reasons))
@@ -126,7 +126,7 @@ def test_intervals_of_what_came_and_left_add_up() -> None:
 
 
 def wait_for_members(lines: list[Document], disk: str) -> None:
-    """Until the last that came is this disk, and the other has left."""
+    """Wait until the last that came is this disk, and the other has left."""
 
     def is_alone() -> bool:
         events = [(line["event"], line["device"]) for line in lines if line["type"] == "event"]

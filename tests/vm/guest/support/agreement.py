@@ -57,7 +57,7 @@ def _slots(histogram: Histogram) -> Iterator[int]:
 
 
 def share_within_one_slot(one: Histogram, other: Histogram) -> float:
-    """Of two histograms of as many values: the share of values, by rank, at most one slot apart."""
+    """The share of values, by rank, that are at most one slot apart in two histograms of as many."""
     if one.total != other.total:
         raise ValueError(f"{one.total} values and {other.total} cannot be held against each other")
     near = sum(abs(a - b) <= 1 for a, b in zip(_slots(one), _slots(other), strict=True))

@@ -27,7 +27,7 @@ class Between:
     unexplained: tuple[str, ...]
 
     def cell(self) -> str:
-        """For the table of docs/exactness.md."""
+        """A cell of the table of docs/exactness.md."""
         return f"{len(self.unexplained)} of {self.readings}"
 
 

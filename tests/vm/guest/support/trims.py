@@ -55,7 +55,7 @@ class Told:
         return sum(run["rounded_bytes"] for run in self.document["dry_run"] or ())
 
     def facts(self, device: str) -> dict[str, Any]:
-        """Those of a layer."""
+        """The facts of a layer."""
         [layer] = [part for part in self.document["layers"] if part["device"] == device]
         facts: dict[str, Any] = layer["facts"]
         return facts

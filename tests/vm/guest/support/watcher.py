@@ -54,7 +54,7 @@ class Watcher:
         return next(line for line in self.lines if is_it(line))
 
     def wait_event(self, kind: str, device: str) -> Document:
-        """That a disk came or left."""
+        """Wait for the event that a disk came or left."""
         return self.wait(
             f"{device} {kind}",
             lambda line: line["type"] == "event" and (line["event"], line["device"]) == (kind, device),
@@ -73,7 +73,7 @@ class Watcher:
         return status
 
     def summaries(self) -> dict[str, Document]:
-        """By disk; of a disk that came twice, the last."""
+        """Summaries by disk: the last one of a disk that came twice."""
         return {line["device"]: line for line in self.lines if line["type"] == "summary"}
 
     def kill(self) -> None:

@@ -34,7 +34,7 @@ def _call(*argv: str, stdin: str = "") -> None:
 
 
 def as_nobody(point: Path) -> Told:
-    """The same check by a user without any privilege."""
+    """A check by a user without any privilege."""
     # All that it needs is imported first: the checkout may be closed to others.
     code = "import os, sys\nfrom opwatch.tools import cli\ncli.parse(sys.argv[1:])\n"
     code += "os.setgid(65534); os.setuid(65534)\nsys.exit(cli.main(sys.argv[1:]))"

@@ -221,7 +221,7 @@ def stale(*arguments: str | Path) -> dict[str, Any]:
 
 
 def delete_every_other(point: Path) -> None:
-    """Of 120 small files, so that no two free ranges touch."""
+    """Delete every other one of 120 small files, so that no two free ranges touch."""
     for number in range(120):
         (point / f"n{number}").write_bytes(os.urandom(8192))
         os.sync() if number % 40 == 39 else None

@@ -30,7 +30,7 @@ struct {
 	__type(value, __u64);
 } behind SEC(".maps");
 
-/* Of all queues, and whether anything ever was in the second map: without, nothing is looked up. */
+/* Discards in flight of all queues; and whether `behind` ever held any: if not, nobody looks. */
 __s64 nr_busy;
 bool any_behind;
 
@@ -158,16 +158,16 @@ int discard_requeued(__u64 *ctx)
 	return 0;
 }
 
-/*
- * A failed SCSI command ends twice, first with 0 bytes and no error. Drivers end a discard as a
- * whole; should one do it in parts, the bytes of each are counted, and with the last its bios end.
- */
 /* Not static: the verifier then takes any number for its result, not a path for each. */
 __noinline int status_number(__s32 error)
 {
 	return status_of(error);
 }
 
+/*
+ * A failed SCSI command ends twice, first with 0 bytes and no error. Drivers end a discard as a
+ * whole; should one do it in parts, the bytes of each are counted, and with the last its bios end.
+ */
 SEC("tp_btf/block_rq_complete")
 int discard_done(__u64 *ctx)
 {

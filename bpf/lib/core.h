@@ -120,7 +120,7 @@ struct {
 	__type(value, struct ow_stamp);
 } queue_stamps SEC(".maps");
 
-/* For what has no place above: no tag, or one beyond those we made room for. */
+/* Takes what has no place above: no tag, or one beyond those we made room for. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, OW_HASHED_STAMPS);

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # How long a disk's map may take: an array that tells it block by block is not waited for.
 MAP_WITHIN_S = 1.0
 
-# By device and source: how it counts, the bytes of a step, and its value.
+# How a counter counts, the bytes of a step, and its value; by device and source.
 Reading = dict[tuple[str, str], tuple[Counts, int, int]]
 
 
@@ -39,15 +39,15 @@ class _Look(NamedTuple):
     held_bytes: int | None
 
 
-def _held(device: BlockDevice) -> int | None:
-    """By the map of a SCSI disk that has one."""
+def _mapped_bytes(device: BlockDevice) -> int | None:
+    """How many bytes a SCSI disk holds by its map; None where it has none."""
     if not (device.sysfs / "device" / "scsi_disk").is_dir():
         return None
     # For SCSI disks alone.
     from opwatch.collectors.space.lba_status import held_by_map
 
-    held = held_by_map(device, MAP_WITHIN_S)
-    return None if held is None else held.total
+    mapped = held_by_map(device, MAP_WITHIN_S)
+    return None if mapped is None else mapped.total
 
 
 class DriveAccounts:
@@ -84,7 +84,7 @@ class DriveAccounts:
             firmware=controller.firmware,
             vendor_id=controller.vendor_id,
         )
-        return (each.lid for each in self._catalogue.matching(drive, "nvme") if each.lid)
+        return (entry.lid for entry in self._catalogue.matching(drive, "nvme") if entry.lid)
 
     def _asked(self, device: BlockDevice) -> Callable[[], Evidence] | None:
         """Its pages or attributes, read now; None for what has neither."""
@@ -105,33 +105,33 @@ class DriveAccounts:
         return None
 
     def _look(self, device: BlockDevice) -> _Look:
-        decode = held = None
+        decode = mapped = None
         with contextlib.suppress(OpwatchError, ImportError):
             decode = self._asked(device)
         with contextlib.suppress(OpwatchError):
-            held = _held(device)
-        return _Look(device, decode, held)
+            mapped = _mapped_bytes(device)
+        return _Look(device, decode, mapped)
 
     def _reading(self, look: _Look) -> Reading:
         # After the trim, and for drives with pages alone.
         from opwatch.counters.prove.trims import trim_counts
 
-        found: Reading = {}
+        readings: Reading = {}
         with contextlib.suppress(OpwatchError):
-            for each in trim_counts(look.decode(), self._catalogue) if look.decode else ():
-                counts = Counts.COMMANDS if each.unit_bytes is None else Counts.TRIMMED
-                found[look.device.name, each.source] = counts, each.unit_bytes or 1, each.value
+            for counter in trim_counts(look.decode(), self._catalogue) if look.decode else ():
+                counts = Counts.COMMANDS if counter.unit_bytes is None else Counts.TRIMMED
+                readings[look.device.name, counter.source] = counts, counter.unit_bytes or 1, counter.value
         if look.held_bytes is not None:
-            found[look.device.name, "its map (SCSI GET LBA STATUS)"] = Counts.HELD, 1, look.held_bytes
-        return found
+            readings[look.device.name, "its map (SCSI GET LBA STATUS)"] = Counts.HELD, 1, look.held_bytes
+        return readings
 
     def since(self) -> tuple[Account, ...]:
         """Each with what it says now. Drives that showed nothing before are not asked again."""
-        found: list[Account] = []
+        accounts: list[Account] = []
         for look in self._looks:
             before = self._reading(look)
             now = self._reading(self._look(look.device)) if before else {}
             for key, (counts, unit, value) in before.items():
                 after = now[key][2] if key in now else None
-                found.append(Account(*key, counts, unit, value, after))
-        return tuple(found)
+                accounts.append(Account(*key, counts, unit, value, after))
+        return tuple(accounts)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from opwatch.collectors.stale.sentinel_maps import SentinelMaps
     from opwatch.trim.stale.stale import Count
 
-# Root's alone: in /run/lock anybody could hold an audit up.
+# Only root may write here: in /run/lock anybody could hold an audit up.
 LOCKS = Path("/run/opwatch/audits")
 # A drive may put off what it was told: how long its old data are given to go away.
 PROVE_WAIT_S = 5.0
@@ -49,8 +49,8 @@ IsEarly = Callable[[AuditEvidence], bool]
 @contextlib.contextmanager
 def alone_on(stack: Stack, say: Say) -> Iterator[None]:
     """Two audits of one disk take turns: what kernel threads do below is not told apart."""
-    with contextlib.ExitStack() as held:
-        for leaf in sorted(stack.leaves(), key=lambda each: each.device):
+    with contextlib.ExitStack() as locks:
+        for leaf in sorted(stack.leaves(), key=lambda layer: layer.device):
             path = LOCKS / leaf.device.replace("/", "!")
             try:
                 LOCKS.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def alone_on(stack: Stack, say: Say) -> Iterator[None]:
                 raise PermissionMissing(
                     f"{path}: {error.strerror}. Try: sudo {own_command()} trim audit ..."
                 ) from error
-            held.callback(os.close, descriptor)
+            locks.callback(os.close, descriptor)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -89,12 +89,12 @@ def tracer_of(
 def _counted(stack: Stack) -> dict[str, int]:
     """What drives count as in use, those that tell."""
     devices = Devices()
-    found = {
+    counts = {
         leaf.device: held_by_count(device)
         for leaf in stack.leaves()
         if (device := devices.by_name(leaf.device))
     }
-    return {name: count for name, count in found.items() if count is not None}
+    return {name: count for name, count in counts.items() if count is not None}
 
 
 def _written(name: str) -> int | None:
@@ -144,18 +144,22 @@ class _Proof:
         end = time.monotonic() + PROVE_WAIT_S
         if self._maps:
             self._maps.wait(PROVE_WAIT_S)
-        seen: Counter[Seen] = Counter()
+        blocks_by_reading: Counter[Seen] = Counter()
         notes = []
         sentinels = self._sentinels.judge(end - time.monotonic())
         for sentinel in sentinels:
             for kind, blocks in sentinel.inside.items():
-                seen[kind] += blocks * BLOCK
+                blocks_by_reading[kind] += blocks * BLOCK
             if sentinel.reason:
                 notes.append(f"the sentinel of {sentinel.size_bytes} B: {sentinel.reason}")
-        judged = seen.total() - seen[Seen.REALLOCATED] - seen[Seen.UNREADABLE]
+        judged = (
+            blocks_by_reading.total()
+            - blocks_by_reading[Seen.REALLOCATED]
+            - blocks_by_reading[Seen.UNREADABLE]
+        )
         reason = None if judged else "no block of a sentinel could be judged"
         maps = self._maps.judge(sentinels) if self._maps else {}
-        return ReadBack(dict(seen), reason, tuple(notes), self._count(), maps)
+        return ReadBack(dict(blocks_by_reading), reason, tuple(notes), self._count(), maps)
 
     def _count(self) -> Count | None:
         """The count of the only drive around its sentinels; None where there are several or it tells none."""
@@ -175,7 +179,7 @@ class _Proof:
 
 
 def _after(before: Stack, mount: Mount | None) -> Stack:
-    """The same stack now."""
+    """The stack as it is now."""
     if mount:
         return LayerReader().mount(mount)
     device = Devices().by_name(before.layers[0].device)
@@ -206,12 +210,12 @@ class _Witnesses:
         """What drives count as in use now. One that may free later is given its time, once."""
         end = time.monotonic() + (0 if evidence.read_back else PROVE_WAIT_S)
         while True:
-            evidence = replace(evidence, held=dict(self._held()))
-            if not evidence.held or time.monotonic() > end or not self._is_early(evidence):
+            evidence = replace(evidence, in_use=dict(self._counts_now()))
+            if not evidence.in_use or time.monotonic() > end or not self._is_early(evidence):
                 return evidence
             time.sleep(0.1)
 
-    def _held(self) -> Iterator[tuple[str, Held]]:
+    def _counts_now(self) -> Iterator[tuple[str, Held]]:
         now = _counted(self._before)
         for name, was in self._counted.items():
             then, written = self._written[name], _written(name)

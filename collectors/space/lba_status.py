@@ -80,7 +80,7 @@ def _held_runs(
         # The first run may begin before the block that was asked for.
         if runs[-1].end <= at or runs[0].start > at or time.monotonic() > deadline:
             raise BadInput("the disk's map does not go on, or takes too long")
-        pairs += [(run.start, run.end) for run in runs if run.held]
+        pairs += [(run.start, run.end) for run in runs if run.mapped]
         at = runs[-1].end
     return pairs
 

@@ -26,11 +26,11 @@ _VIRTIO_BLK_F_DISCARD = 13
 
 def _text(folder: Path, pattern: str) -> str | None:
     """The text of the one file that fits, None when none or several do."""
-    found = list(folder.glob(pattern))
-    if len(found) != 1:
+    files = list(folder.glob(pattern))
+    if len(files) != 1:
         return None
     try:
-        return found[0].read_text(errors="replace").strip()
+        return files[0].read_text(errors="replace").strip()
     except OSError:
         return None
 

@@ -18,9 +18,9 @@ def _sources(devices: Devices, mount: Mount) -> Iterator[BlockDevice]:
     them in its source only; bcachefs lists several there."""
     major, _, minor = mount.dev.partition(":")
     if major != "0":
-        found = devices.by_number(int(major), int(minor))
-        if found:
-            yield found
+        device = devices.by_number(int(major), int(minor))
+        if device:
+            yield device
             return
     for text in mount.source.split(":"):
         if text.startswith("/dev/"):
@@ -61,14 +61,14 @@ def _zoned(devices: list[BlockDevice]) -> str | None:
 
 def read_filesystem(devices: Devices, usage: Usage, mount: Mount, sys: Path) -> Filesystem:
     """What is mounted there. Options are those of the mount and of the filesystem together."""
-    found = list(_sources(devices, mount))
-    names = [device.name for device in found]
-    zoned = _zoned(found)
+    sources = list(_sources(devices, mount))
+    names = [device.name for device in sources]
+    zoned = _zoned(sources)
     facts = FilesystemFacts(zoned)
-    if mount.filesystem == "btrfs" and found:
-        names, facts = _btrfs(usage, sys, found[0], zoned)
-    elif mount.filesystem == "f2fs" and found:
-        folder = sys / "fs" / "f2fs" / found[0].name
+    if mount.filesystem == "btrfs" and sources:
+        names, facts = _btrfs(usage, sys, sources[0], zoned)
+    elif mount.filesystem == "f2fs" and sources:
+        folder = sys / "fs" / "f2fs" / sources[0].name
         facts = F2fsFacts(zoned, _number(folder / "discard_granularity"), _number(folder / "unusable"))
     options = tuple(dict.fromkeys((*mount.options, *mount.super_options)))
     return Filesystem(

@@ -49,7 +49,8 @@ class DmSource(Protocol):
 
 
 class Dmsetup:
-    """Those of the kernel. By dmsetup, for it keeps the keys of dm-crypt to itself."""
+    """The tables and statuses of the kernel, as dmsetup prints them: it keeps the keys of dm-crypt to
+    itself."""
 
     def _ask(self, verb: str, dev: tuple[int, int], *options: str) -> list[DmTarget]:
         if os.geteuid() != 0:
@@ -104,7 +105,7 @@ class LayerReader:
 
     def _walk(self, names: tuple[str, ...]) -> tuple[Layer, ...]:
         """Breadth first, so that a layer comes after all that stand on it where that is possible."""
-        found: dict[str, Layer] = {}
+        layers: dict[str, Layer] = {}
         waiting = list(names)
         while waiting:
             name = waiting.pop(0)
@@ -112,10 +113,10 @@ class LayerReader:
             if device is None:
                 continue  # gone meanwhile
             # One that was met higher up moves down.
-            found.pop(name, None)
-            found[name] = self._layer(device)
-            waiting += found[name].below
-        return tuple(found.values())
+            layers.pop(name, None)
+            layers[name] = self._layer(device)
+            waiting += layers[name].below
+        return tuple(layers.values())
 
     def _layer(self, device: BlockDevice) -> Layer:
         layer = self._reading(device)
@@ -168,13 +169,13 @@ class LayerReader:
         return layer
 
     def _guessed_target(self, device: BlockDevice, kind: str) -> str | None:
-        """From the names that cryptsetup and LVM give, None when these do not tell."""
+        """The target that the names of cryptsetup and LVM tell; None when they tell none."""
         if kind != "dm-lvm":
             return _BY_UUID.get(kind)
         uuid = device.attribute("dm/uuid") or ""
         if uuid.endswith("-tpool"):
             return "thin-pool"
-        lowers = [found for name in device.below() if (found := self._devices.by_name(name))]
+        lowers = [lower_device for name in device.below() if (lower_device := self._devices.by_name(name))]
         pools = [(lower.attribute("dm/uuid") or "").endswith("-tpool") for lower in lowers]
         return "thin" if any(pools) and not uuid.endswith("-pool") else None
 
@@ -232,7 +233,7 @@ class LayerReader:
         return status
 
     def _raid_facts(self, device: BlockDevice, layer: _Reading, flags: tuple[str, ...] | None) -> DmFacts:
-        """Of md in device mapper, by the names of md's own arrays."""
+        """The facts of md in device mapper, under the names that md's own arrays have."""
         array = dmtable.raid(layer.table[0])
         if array is None:
             layer.unknown[Unread.LEVEL] = "its table is in no known form"

@@ -30,7 +30,7 @@ from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.free import FreeSpace, Number
 from opwatch.trim.space.remap import descend
 from opwatch.trim.stack.layers import Layer, Stack
-from opwatch.trim.stale.sentinel import BLOCK, Judgement, Seen, digest, pattern, seen
+from opwatch.trim.stale.sentinel import BLOCK, Judgement, Seen, digest, pattern, state_of
 
 _PREFIX = ".opwatch-sentinel-"
 _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)
@@ -262,7 +262,7 @@ class Sentinels:
         states: dict[Block, Seen] = {}
         for block, data in read:
             is_free = free is None or later is None or (_is_free(free, block) and _is_free(later, block))
-            states[block] = seen(block.before, data) if is_free else Seen.REALLOCATED
+            states[block] = state_of(block.before, data) if is_free else Seen.REALLOCATED
         return list(self._judgements(states))
 
     def _judgements(self, states: dict[Block, Seen]) -> Iterator[Judgement]:

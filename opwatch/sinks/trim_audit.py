@@ -100,7 +100,7 @@ def _device_side(audit: Audit) -> Iterator[str]:
             yield f"    left out: {units.printable(note)}"
         for device, map_ in answer.maps.items():
             yield f"  sentinels in the map of {device} (SCSI GET LBA STATUS): {_map(map_)}"
-    for device, in_use in audit.evidence.held.items():
+    for device, in_use in audit.evidence.in_use.items():
         yield f"  in use by the count of {device}: {in_use.before:,} B before, {in_use.after:,} B after"
     for witness in audit.counters:
         account = witness.account
@@ -237,7 +237,7 @@ def _evidence(audit: Audit) -> dict[str, Any]:
     return {
         "settled": evidence.settled,
         "read_back": _read_back(evidence.read_back),
-        "held_bytes": {name: asdict(in_use) for name, in_use in evidence.held.items()},
+        "held_bytes": {name: asdict(in_use) for name, in_use in evidence.in_use.items()},
         "counters": [_counter(witness) for witness in audit.counters],
         "trace": _trace(evidence.trace),
         "origins": [_origin(origin) for origin in evidence.trace.origins if origin.disk in disks],

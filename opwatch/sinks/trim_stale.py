@@ -74,7 +74,7 @@ def document(report: StaleReport) -> dict[str, Any]:
         "sample": {
             "unit_bytes": report.unit_bytes,
             "samples": share.samples,
-            "held": share.held,
+            "held": share.holding,
             "allocated_meanwhile": report.taken,
             "unreadable": report.unreadable,
             "share_ratio": share.share,
@@ -84,8 +84,8 @@ def document(report: StaleReport) -> dict[str, Any]:
         "drives": [_drive_document(drive) for drive in report.drives],
         "nuse": asdict(report.count) | {"follows": report.count.follows} if report.count else None,
         "lba_status": asdict(report.mapped) if report.mapped else None,
-        "held_bytes": in_bytes(spare.held) if spare else None,
-        "held_trimmed_bytes": in_bytes(spare.held_trimmed) if spare else None,
+        "held_bytes": in_bytes(spare.holding) if spare else None,
+        "held_trimmed_bytes": in_bytes(spare.holding_trimmed) if spare else None,
         **spare_document(spare, report.spare_reason, report.physical_source),
         "notes": list(report.notes),
     }
@@ -173,9 +173,8 @@ def lines(report: StaleReport) -> list[str]:
     extents = sum(len(drive.landing.extents) for drive in report.drives)
     rows += row("free", f"{units.capacity(report.free_bytes)} in {extents} extents")
     rows += _stale_rows(report)
-    sampled = (
-        f"{report.share.samples} blocks of {report.unit_bytes} bytes, of which {report.share.held} hold data"
-    )
+    share = report.share
+    sampled = f"{share.samples} blocks of {report.unit_bytes} bytes, of which {share.holding} hold data"
     extra = f"; {report.taken} came into use meanwhile" if report.taken else ""
     extra += f"; {report.unreadable} could not be read" if report.unreadable else ""
     rows += row("sample", f"{sampled}{extra}; {report.seconds:.1f} s, seed {report.seed}")

@@ -118,7 +118,7 @@ def audit_mount(
 ) -> Audit:
     """Trim one filesystem, all of it unless told otherwise; follow it and judge."""
     loading = Loading(loader(filesystem=mount.filesystem))
-    # While the programs are being loaded.
+    # This is imported while the programs are being loaded.
     from opwatch.collectors.audit import trimming
 
     evidence = trimming.trim(

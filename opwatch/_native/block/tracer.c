@@ -305,7 +305,7 @@ static int put_program(const struct bpf_map *map, int program)
 	return bpf_map_update_elem(fd, &first, &program, BPF_ANY) ? -errno : 0;
 }
 
-/* Ends before beginnings. */
+/* The program of ends is put there before that of beginnings. */
 int ow_tracer_chain(struct ow_tracer *t, int issued, int done)
 {
 	int err;

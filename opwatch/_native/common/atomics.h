@@ -14,8 +14,8 @@
 bool ow_has_atomics(void);
 
 /*
- * Before loading, where there are none: a place in memory that is shared is always somebody else's,
- * so that what would have claimed it goes to its hash.
+ * Must be called before loading, where there are none: a place in memory that is shared is always
+ * somebody else's, so that what would have claimed it goes to its hash.
  */
 int ow_replace_atomics(struct bpf_program *prog);
 

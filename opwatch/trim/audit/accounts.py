@@ -57,11 +57,11 @@ class Told:
 
 def _done(trace: Trace, disk: str) -> Amount:
     """What ended well on a disk, of all senders: its counters do not tell them apart."""
-    found = total(trace.select(Stage.DONE, disk=disk))
+    requests = total(trace.select(Stage.DONE, disk=disk))
     return total(
-        each
-        for each in trace.select(Stage.DONE if found.count else Stage.BIO_DONE, disk=disk)
-        if not each.status
+        flow
+        for flow in trace.select(Stage.DONE if requests.count else Stage.BIO_DONE, disk=disk)
+        if not flow.status
     )
 
 

@@ -93,7 +93,7 @@ class AuditEvidence:
     settled: bool = True
     read_back: ReadBack | None = None
     log: KernelLog = field(default_factory=KernelLog)
-    held: Mapping[str, Held] = field(default_factory=dict)
+    in_use: Mapping[str, Held] = field(default_factory=dict)
     accounts: tuple[Account, ...] = ()
 
 

@@ -36,7 +36,7 @@ def _error(status: int) -> str | None:
 
 
 def claims_of(trace: Trace, stack: Stack) -> tuple[Claim, ...]:
-    """Those on the filesystem that is watched; of a device, on those whose discards it got."""
+    """The claims on the filesystem that is watched; for a device, on those whose discards it got."""
     if stack.filesystem:
         devs = {stack.filesystem.dev}
     else:
@@ -58,15 +58,15 @@ def claims_of(trace: Trace, stack: Stack) -> tuple[Claim, ...]:
 
 def total_claimed(claims: Iterable[Claim]) -> int | None:
     """All that they claim together; None when none does."""
-    found = [claim.claimed_bytes for claim in claims if claim.claimed_bytes is not None]
-    return sum(found) if found else None
+    amounts = [claim.claimed_bytes for claim in claims if claim.claimed_bytes is not None]
+    return sum(amounts) if amounts else None
 
 
 def words(trace: Trace, claims: Iterable[Claim]) -> str:
-    """The same for people."""
-    told = "; ".join(str(claim) for claim in claims)
-    if told:
-        return told
+    """The claims for people."""
+    text = "; ".join(str(claim) for claim in claims)
+    if text:
+        return text
     if not trace.claims_seen:
         return "not known: calls of FITRIM cannot be followed on this kernel"
     return "nothing: nobody asked for a trim of this filesystem meanwhile"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from opwatch.trim.audit.flow import Amount, Stage, Trace, total
 
-# By stage and opcode. libata's are made of the SCSI commands above them.
+# Names of commands by stage and opcode. libata's are made of the SCSI commands above them.
 _NAMES = {
     (Stage.COMMAND, 0x09): "NVMe Dataset Management",
     (Stage.COMMAND, 0x41): "SCSI WRITE SAME(10)",
@@ -40,14 +40,14 @@ class SentCommand:
 
 
 def commands_of(trace: Trace, disk: str) -> Iterator[SentCommand]:
-    """Those of a disk."""
+    """The commands that a disk was sent."""
     ends = list(trace.select(Stage.ATA_DONE, disk=disk))
     failed = total(end for end in ends if end.status).count
     for stage in (Stage.COMMAND, Stage.ATA_COMMAND):
-        found: dict[int, Amount] = {}
+        amounts: dict[int, Amount] = {}
         for flow in trace.select(stage, disk=disk):
-            found[flow.status] = found.get(flow.status, Amount()).plus(flow.amount)
-        for opcode, amount in sorted(found.items()):
+            amounts[flow.status] = amounts.get(flow.status, Amount()).plus(flow.amount)
+        for opcode, amount in sorted(amounts.items()):
             name = _NAMES.get((stage, opcode), f"command {opcode:02X}h")
             if stage is Stage.ATA_COMMAND:
                 # Their ends carry no opcode: a drive uses one of the two commands.

@@ -169,7 +169,7 @@ class Trace:
     claims_seen: bool = False
 
     def of(self, disk: str) -> Trace:
-        """The same without the flows of other disks."""
+        """This trace without the flows of other disks."""
         return replace(self, flows=tuple(flow for flow in self.flows if flow.disk == disk))
 
     def select(

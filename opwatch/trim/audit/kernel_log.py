@@ -38,16 +38,16 @@ def naming(names: Iterable[str]) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w:-])(?:{words})(?!\w)") if words else re.compile(r"(?!)")
 
 
-def about(found: Iterable[tuple[str, str]], names: Iterable[str], devs: Iterable[str]) -> Iterator[str]:
+def about(messages: Iterable[tuple[str, str]], names: Iterable[str], devs: Iterable[str]) -> Iterator[str]:
     """The messages that name one of these devices, or are marked with the number of one."""
     pattern = naming(names)
     marks = {f"DEVICE=b{dev}" for dev in devs}
-    for message, whole in found:
+    for message, whole in messages:
         if pattern.search(message) or marks & {line.strip() for line in whole.split("\n")[1:]}:
             yield message
 
 
 def of_device(lines: Sequence[str], device: str) -> list[str]:
-    """Those that name one device."""
+    """The lines that name one device."""
     pattern = naming([device])
     return [line for line in lines if pattern.search(line)]

@@ -80,8 +80,8 @@ class Walker:
     def _meanwhile(self) -> Iterator[Reason]:
         """Others that trimmed the same devices."""
         if others := self._others():
-            seen = f"{sum(other.bytes for other in others)} B of others, which no line counts"
-            yield reason("others-write", ", ".join(dict.fromkeys(other.disk for other in others)), seen)
+            observed = f"{sum(other.bytes for other in others)} B of others, which no line counts"
+            yield reason("others-write", ", ".join(dict.fromkeys(other.disk for other in others)), observed)
 
     def _others(self) -> list[Origin]:
         """Other senders' discards on the devices of this stack; in a watch there are none."""
@@ -131,8 +131,8 @@ class Walker:
     def _devs(self, layer: Layer) -> set[str]:
         """Device numbers under which a layer's bios are known: its own, and of a disk those of its partitions
         in this stack. A hidden path has the number of its head's bios."""
-        over = [each for each in self.stack.layers if layer.device in each.below]
-        parts = {each.dev for each in over if each.kind is Kind.PARTITION}
+        over = [upper for upper in self.stack.layers if layer.device in upper.below]
+        parts = {upper.dev for upper in over if upper.kind is Kind.PARTITION}
         return {layer.dev} | parts
 
     def _disk(self, layer: Layer) -> str:
@@ -151,11 +151,11 @@ class Walker:
 
     def _arrived(self, layer: Layer, op: str = "discard") -> Amount:
         """Bios that it was sent. A path below a multipath head gets the head's own bios."""
-        above = [each for each in self.stack.layers if layer.device in each.below]
-        if any(each.kind is Kind.MULTIPATH for each in above):
+        above = [upper for upper in self.stack.layers if layer.device in upper.below]
+        if any(upper.kind is Kind.MULTIPATH for upper in above):
             return self._select(layer, Stage.REMAPPED, op)
         bios = self._select(layer, Stage.BIO, op)
-        if not bios.count and any(each.target == "multipath" for each in above):
+        if not bios.count and any(upper.target == "multipath" for upper in above):
             # Copies of requests: their bios pass nothing before their issue.
             return self._issued(layer, op)
         return bios
@@ -179,8 +179,10 @@ class Walker:
     def _errors(self, layer: Layer) -> dict[int, Amount]:
         """What failed on a leaf, by status."""
         stages = (Stage.DONE, Stage.BIO_DONE)
-        found = {flow.status for stage in stages for flow in self.trace.select(stage, disk=layer.device[:16])}
-        amounts = {status: self._done(layer, status) for status in sorted(found - {0})}
+        statuses = {
+            flow.status for stage in stages for flow in self.trace.select(stage, disk=layer.device[:16])
+        }
+        amounts = {status: self._done(layer, status) for status in sorted(statuses - {0})}
         return {status: amount for status, amount in amounts.items() if amount.bytes}
 
     # --- rows ---
@@ -197,12 +199,12 @@ class Walker:
             for stage in (Stage.FS_SMALL, Stage.FS_BUSY, Stage.FS_QUEUED, Stage.FS_GROUP)
         )
         out = extents.bytes if extents is not None else None
-        seen = None if out is None else out + busy.bytes
+        looked_at = None if out is None else out + busy.bytes
         return Row(
             RowKind.FILESYSTEM,
             "filesystem",
             filesystem.point,
-            seen,
+            looked_at,
             out,
             requests=extents.count if extents else None,
             reasons=tuple(losses.of_filesystem(self.evidence, out, small, busy, queued, groups)),
@@ -244,7 +246,8 @@ class Walker:
 
     def _stacked_row(self, layer: Layer, came: int, arrived: Amount, reasons: list[Reason]) -> Row:
         members = {
-            each.device: self._arrived(each, op=_op_below(layer)).bytes for each in self.stack.below(layer)
+            member.device: self._arrived(member, op=_op_below(layer)).bytes
+            for member in self.stack.below(layer)
         }
         if layer.kind is Kind.PARTITION:
             members = {layer.below[0]: arrived.bytes}
@@ -257,7 +260,7 @@ class Walker:
         lost = (arrived.bytes - _bytes(failed)) * copies - passed
         if lost > 0:
             reasons += losses.inside(self.evidence, layer, arrived, members, lost)
-        explained = sum(each.lost_bytes or 0 for each in reasons)
+        explained = sum(why.lost_bytes or 0 for why in reasons)
         return Row(
             kind=RowKind.LAYER,
             layer=layer.target or layer.kind.value,
@@ -287,10 +290,10 @@ class Walker:
         for status, amount in failed.items():
             reasons += losses.failed(self.evidence, layer, status, amount)
         reasons += losses.cut(layer, self._select(layer, Stage.SPLIT))
-        explained = sum(each.lost_bytes or 0 for each in reasons)
+        explained = sum(why.lost_bytes or 0 for why in reasons)
         if came > ok.bytes + explained:
             reasons += losses.lost_by_tracing(self.evidence, layer, came - ok.bytes - explained)
-        explained = sum(each.lost_bytes or 0 for each in reasons)
+        explained = sum(why.lost_bytes or 0 for why in reasons)
         return Row(
             kind=RowKind.LAYER,
             layer=layer.kind.value,
@@ -385,11 +388,12 @@ def contradicted(evidence: AuditEvidence) -> bool:
 
 
 def exit_status(verdicts: Iterable[Verdict]) -> int:
-    """As fstrim(8): 0 all reached or nothing was left, 32 none, 64 some; 6 when nothing can be said."""
-    found = set(verdicts)
+    """What fstrim(8) would exit with: 0 all reached or nothing was left, 32 none, 64 some; 6 when nothing can
+    be said."""
+    kinds = set(verdicts)
     good = {Verdict.PROVEN, Verdict.ACCEPTED, Verdict.NOTHING_LEFT}
-    if found <= good:
+    if kinds <= good:
         return 0
-    if found <= {Verdict.REJECTED, Verdict.NOT_SENT}:
+    if kinds <= {Verdict.REJECTED, Verdict.NOT_SENT}:
         return 32
-    return 6 if found == {Verdict.UNKNOWN} else 64
+    return 6 if kinds == {Verdict.UNKNOWN} else 64

@@ -36,18 +36,18 @@ def of_filesystem(
         yield reason("interrupted", point, "a signal ended FITRIM before it was done")
     if small.bytes:
         # XFS looks at the longest first, and ends a group at the first that is too short.
-        seen = f"{small.bytes} B at least: the longest of {small.count} groups that were too short"
-        yield reason("below-minimum", point, seen, None, mount=point)
+        observed = f"{small.bytes} B at least: the longest of {small.count} groups that were too short"
+        yield reason("below-minimum", point, observed, None, mount=point)
     if busy.bytes:
-        seen = f"{busy.count} extents, {busy.bytes} B, were busy"
-        yield reason("xfs-busy", point, seen, busy.bytes, mount=point)
+        observed = f"{busy.count} extents, {busy.bytes} B, were busy"
+        yield reason("xfs-busy", point, observed, busy.bytes, mount=point)
     nothing = answer is not None and answer.claimed == 0 and not out
     if filesystem.kind == "ext4" and nothing:
-        seen = f"{groups.count} block groups were looked through, no extent was given away"
-        yield reason("ext4-already-trimmed", point, seen, mount=point)
+        observed = f"{groups.count} block groups were looked through, no extent was given away"
+        yield reason("ext4-already-trimmed", point, observed, mount=point)
     if queued.bytes > (out or 0):
-        seen = f"{queued.count} ranges, {queued.bytes} B, were filed for later, {out or 0} B issued"
-        yield reason("filesystem-trims-later", point, seen, mount=point)
+        observed = f"{queued.count} ranges, {queued.bytes} B, were filed for later, {out or 0} B issued"
+        yield reason("filesystem-trims-later", point, observed, mount=point)
     if filesystem.kind == "btrfs" and nothing:
         yield reason("filesystem-trims-later", point, "btrfs gave nothing away", mount=point)
 
@@ -64,8 +64,8 @@ def _refused(evidence: AuditEvidence, error: int) -> Iterator[Reason]:
     elif error in (errno.EOPNOTSUPP, errno.ENOTTY):
         yield reason("no-fitrim", point, said, mount=point)
     elif error == errno.EINVAL and evidence.asked and evidence.asked.minlen:
-        seen = f"{said}, with a minimum of {evidence.asked.minlen} B"
-        yield reason("below-minimum", point, seen, mount=point)
+        observed = f"{said}, with a minimum of {evidence.asked.minlen} B"
+        yield reason("below-minimum", point, observed, mount=point)
     elif error in (errno.EROFS, errno.EPERM):
         refusing = [option for option in filesystem.options if option in _REFUSING]
         blanks = {"option": refusing[0]} if refusing else {}
@@ -75,14 +75,14 @@ def _refused(evidence: AuditEvidence, error: int) -> Iterator[Reason]:
 _REFUSING = ("noload", "norecovery", "nologreplay")
 
 
-def _stopped(evidence: AuditEvidence, layer: Layer, seen: str, lost: int | None = None) -> Reason:
+def _stopped(evidence: AuditEvidence, layer: Layer, observed: str, lost: int | None = None) -> Reason:
     """A layer that takes no discard, by what it is and what it says after the trim."""
-    found = rules.own_zero(evidence.after, _later(evidence, layer))
-    return replace(found, observed=f"{seen}; {found.observed}", lost_bytes=lost)
+    zero = rules.own_zero(evidence.after, _later(evidence, layer))
+    return replace(zero, observed=f"{observed}; {zero.observed}", lost_bytes=lost)
 
 
 def _later(evidence: AuditEvidence, layer: Layer) -> Layer:
-    """The same layer after the trim; as it was before when it is gone."""
+    """The layer after the trim, or as it was before when it is gone."""
     return evidence.after.layer(layer.device) or layer
 
 
@@ -115,10 +115,10 @@ def vanished(
     """What the filesystem gave away and no block event shows."""
     now = _later(evidence, layer)
     if now.limits.max_bytes == 0:
-        seen = f"{lost} B made no block event"
+        observed = f"{lost} B made no block event"
         if layer.limits.max_bytes:
-            seen += f"; discard_max_bytes was {layer.limits.max_bytes} before"
-        yield _stopped(evidence, layer, seen, lost)
+            observed += f"; discard_max_bytes was {layer.limits.max_bytes} before"
+        yield _stopped(evidence, layer, observed, lost)
         return
     yield from lost_by_tracing(evidence, layer, lost)
 
@@ -127,8 +127,8 @@ def left_out(evidence: AuditEvidence, layer: Layer) -> Iterator[Reason]:
     """One of several devices of a filesystem that takes no discards."""
     filesystem = evidence.before.filesystem
     if filesystem and filesystem.kind == "btrfs" and len(filesystem.devices) > 1:
-        seen = f"{layer.device} takes no discards, and btrfs passes it over without a word"
-        yield reason("btrfs-device-no-discards", layer.device, seen, disk=layer.device)
+        observed = f"{layer.device} takes no discards, and btrfs passes it over without a word"
+        yield reason("btrfs-device-no-discards", layer.device, observed, disk=layer.device)
 
 
 def lost_by_tracing(evidence: AuditEvidence, layer: Layer, lost: int) -> Iterator[Reason]:
@@ -138,8 +138,8 @@ def lost_by_tracing(evidence: AuditEvidence, layer: Layer, lost: int) -> Iterato
     ended = total(trace.select(Stage.DONE, disk=layer.device[:16])).bytes
     if counted and counted[1] > ended:
         unseen = min(lost, counted[1] - ended)
-        seen = f"the kernel counts {counted[1]} B of discards, we saw {ended} B end"
-        yield reason("trace-lost", layer.device, seen, unseen)
+        observed = f"the kernel counts {counted[1]} B of discards, we saw {ended} B end"
+        yield reason("trace-lost", layer.device, observed, unseen)
 
 
 def copies(layer: Layer, members: int) -> int:
@@ -175,19 +175,19 @@ def inside(
     """What a layer took and did not hand on."""
     if layer.kind is Kind.LOOP:
         file = layer.facts_as(LoopFacts).backing_file or layer.device
-        seen = f"{layer.device} stands on a device, which gets writes of zeroes instead of discards"
-        yield reason("loop-on-device", layer.device, seen, lost, file=file)
+        observed = f"{layer.device} stands on a device, which gets writes of zeroes instead of discards"
+        yield reason("loop-on-device", layer.device, observed, lost, file=file)
     elif layer.is_array:
         yield from _in_array(evidence, layer, arrived, members, lost)
     elif layer.kind is Kind.THIN:
         yield from _in_thin(evidence, layer, arrived, lost)
     elif layer.kind is Kind.THIN_POOL:
         if layer.facts_as(ThinPoolFacts).says("no_discard_passdown"):
-            seen = f"{lost} B stayed in the pool"
-            yield reason("thin-no-passdown", layer.device, seen, lost, pool=layer.label or layer.device)
+            observed = f"{lost} B stayed in the pool"
+            yield reason("thin-no-passdown", layer.device, observed, lost, pool=layer.label or layer.device)
     elif layer.target in ("cache", "clone") and layer.facts_as(DmFacts).has_flag("no_discard_passdown"):
-        seen = f"{lost} B stayed in the {layer.target}"
-        yield reason("cache-no-passdown", layer.device, seen, lost, label=layer.label or layer.device)
+        observed = f"{lost} B stayed in the {layer.target}"
+        yield reason("cache-no-passdown", layer.device, observed, lost, label=layer.label or layer.device)
     elif (layer.target or "").startswith("snapshot"):
         yield reason("snapshot-swallows", layer.device, f"{lost} B completed and went nowhere", lost)
 
@@ -204,33 +204,35 @@ def _in_array(
         member = evidence.before.layer(name)
         if member and not got and member.limits.offered is False:
             share = min(arrived.bytes if level == "raid1" else lost, lost)
-            seen = f"{name} takes no discards and got {got} B of {arrived.bytes} B"
-            yield reason("member-no-discards", name, seen, share, disk=name)
+            observed = f"{name} takes no discards and got {got} B of {arrived.bytes} B"
+            yield reason("member-no-discards", name, observed, share, disk=name)
             lost -= share
     array = layer.array
     missing = array.degraded if array and level in _MIRRORED else 0
     if array and missing and lost:
         # No member has more than the array was sent, or than another that mirrors it.
         most = arrived.bytes if level == "raid1" else max(members.values(), default=0)
-        seen = f"{missing} of {array.raid_disks} members are missing"
+        observed = f"{missing} of {array.raid_disks} members are missing"
         filesystem = evidence.before.filesystem
         blanks = {"mount": filesystem.point} if filesystem else {}
-        yield reason("member-missing", layer.device, seen, min(lost, missing * most), **blanks)
+        yield reason("member-missing", layer.device, observed, min(lost, missing * most), **blanks)
 
 
 def _pool_of(evidence: AuditEvidence, layer: Layer) -> Layer | None:
-    """Of a thin volume."""
-    pools = [each for each in evidence.before.below(layer) if each.kind is Kind.THIN_POOL]
+    """The pool of a thin volume."""
+    pools = [lower for lower in evidence.before.below(layer) if lower.kind is Kind.THIN_POOL]
     return pools[0] if pools else None
 
 
-def _gave_up(evidence: AuditEvidence, layer: Layer, seen: str, lost: int) -> Iterator[Reason]:
+def _gave_up(evidence: AuditEvidence, layer: Layer, observed: str, lost: int) -> Iterator[Reason]:
     """The pool of a thin volume takes no changes any more, before the trim or after it."""
     pool = _pool_of(evidence, layer)
     modes = [state.facts_as(ThinPoolFacts).mode for state in (pool, pool and _later(evidence, pool)) if state]
     if pool and any(mode and not mode.takes_changes for mode in modes):
         blanks = {"pool": pool.label or pool.device}
-        yield reason("thin-pool-read-only", pool.device, f"the pool is {modes[-1]}: {seen}", lost, **blanks)
+        yield reason(
+            "thin-pool-read-only", pool.device, f"the pool is {modes[-1]}: {observed}", lost, **blanks
+        )
 
 
 def _in_thin(evidence: AuditEvidence, layer: Layer, arrived: Amount, lost: int) -> Iterator[Reason]:
@@ -242,33 +244,33 @@ def _in_thin(evidence: AuditEvidence, layer: Layer, arrived: Amount, lost: int) 
         yield from gave_up
         return
     if pool and pool.facts_as(ThinPoolFacts).says("no_discard_passdown"):
-        seen = f"the pool kept {lost} B to itself"
-        yield reason("thin-no-passdown", pool.device, seen, lost, pool=name)
+        observed = f"the pool kept {lost} B to itself"
+        yield reason("thin-no-passdown", pool.device, observed, lost, pool=name)
         return
     partial = min(lost, arrived.bytes - arrived.granule_bytes)
     if partial:
-        seen = f"{partial} B of the ends of ranges are no whole chunk"
-        yield reason("thin-partial-chunk", layer.device, seen, partial)
+        observed = f"{partial} B of the ends of ranges are no whole chunk"
+        yield reason("thin-partial-chunk", layer.device, observed, partial)
     rest = lost - partial
     freed = _freed(evidence, layer, pool)
     if rest and freed is not None:
         passed = arrived.bytes - lost
         shared = max(0, min(rest, freed - passed))
         if shared:
-            seen = f"{freed} B were unmapped, {passed} B passed on"
-            yield reason("thin-shared", layer.device, seen, shared, label=layer.label or layer.device)
+            observed = f"{freed} B were unmapped, {passed} B passed on"
+            yield reason("thin-shared", layer.device, observed, shared, label=layer.label or layer.device)
         if rest > shared:
-            seen = f"{rest - shared} B of whole chunks had nothing mapped; the device gave back {freed} B"
-            yield reason("thin-not-mapped", layer.device, seen, rest - shared)
+            observed = f"{rest - shared} B of whole chunks had nothing mapped; the device gave back {freed} B"
+            yield reason("thin-not-mapped", layer.device, observed, rest - shared)
 
 
 def _freed(evidence: AuditEvidence, layer: Layer, pool: Layer | None) -> int | None:
     """Bytes that a thin device gave back, by its own count or its pool's; None when neither tells."""
-    then, now = (each.facts_as(ThinFacts).mapped_bytes for each in (layer, _later(evidence, layer)))
+    then, now = (one.facts_as(ThinFacts).mapped_bytes for one in (layer, _later(evidence, layer)))
     if then is not None and now is not None:
         return then - now
     if pool:
-        then, now = (each.facts_as(ThinPoolFacts).used_chunks for each in (pool, _later(evidence, pool)))
+        then, now = (one.facts_as(ThinPoolFacts).used_chunks for one in (pool, _later(evidence, pool)))
         chunk = pool.facts_as(ThinPoolFacts).chunk_bytes
         if then is not None and now is not None and chunk:
             return (then - now) * chunk
@@ -280,19 +282,19 @@ def _freed(evidence: AuditEvidence, layer: Layer, pool: Layer | None) -> int | N
 
 def failed(evidence: AuditEvidence, layer: Layer, status: int, amount: Amount) -> Iterator[Reason]:
     """Discards that ended with an error."""
-    seen = f"{amount.count} requests, {amount.bytes} B, failed: {STATUS_NAMES.get(status, status)}"
+    observed = f"{amount.count} requests, {amount.bytes} B, failed: {STATUS_NAMES.get(status, status)}"
     device, lost = layer.device, amount.bytes
     if layer.kind is Kind.LOOP:
         file = {"file": layer.facts_as(LoopFacts).backing_file or device}
         code = "loop-no-punch" if status == _NOT_SUPPORTED else "loop-file-sealed"
-        yield reason(code, device, seen, lost, **file)
+        yield reason(code, device, observed, lost, **file)
     elif layer.kind is Kind.THIN:
-        yield from _gave_up(evidence, layer, seen, lost)
+        yield from _gave_up(evidence, layer, observed, lost)
     elif device.startswith("nvme"):
         code = "nvme-refused" if status == _NOT_SUPPORTED else "nvme-locked"
-        yield reason(code, device, seen, lost, device=device)
+        yield reason(code, device, observed, lost, device=device)
     elif _later(evidence, layer).facts_as(DiskFacts).provisioning_mode == "disabled":
-        yield reason("scsi-disabled", device, f"{seen}; provisioning_mode disabled", lost, device=device)
+        yield reason("scsi-disabled", device, f"{observed}; provisioning_mode disabled", lost, device=device)
 
 
 # 64 ranges of 65,535 sectors: what libata puts into one command.
@@ -311,12 +313,12 @@ def rounded(layer: Layer, lost: int) -> Iterator[Reason]:
         return
     granule = layer.granule
     assert granule
-    seen = f"{lost} B lie in no whole granule of {granule[0]} B"
+    observed = f"{lost} B lie in no whole granule of {granule[0]} B"
     loop = layer.facts_as(LoopFacts)
     if layer.kind is Kind.LOOP and not loop.simulated_drive:
         file = loop.backing_file or "its file"
-        yield reason("loop-partial-block", layer.device, seen, lost, file=file)
+        yield reason("loop-partial-block", layer.device, observed, lost, file=file)
         return
     hidden = (layer.facts_as(DiskFacts).deallocate_bytes or 0) > (layer.limits.granularity or 0)
     code = "nvme-granularity-hidden" if hidden else "device-rounds"
-    yield reason(code, layer.device, seen, lost, device=layer.device)
+    yield reason(code, layer.device, observed, lost, device=layer.device)

@@ -24,31 +24,31 @@ def general(
         return tuple(_held_back(leaves, counted))
     if verdict not in (Verdict.ACCEPTED, Verdict.PARTIAL):
         return ()
-    found = []
+    doubts = []
     for leaf in leaves:
         if leaf.facts_as(DiskFacts).virtual:
-            seen = "a virtual disk: its host decides, and a guest cannot see it"
-            found.append(reason("host-may-drop", leaf.device, seen, device=leaf.device))
+            observed = "a virtual disk: its host decides, and a guest cannot see it"
+            doubts.append(reason("host-may-drop", leaf.device, observed, device=leaf.device))
         elif leaf.kind is Kind.LOOP and not (loop := leaf.facts_as(LoopFacts)).simulated_drive:
             if loop.backing_filesystem not in (None, "tmpfs", "ramfs"):
                 blanks = {"mount": loop.backing_mount or "/", "file": loop.backing_file or leaf.device}
-                seen = f"its file lies on {loop.backing_filesystem}"
-                found.append(reason("loop-frees-file", leaf.device, seen, None, **blanks))
+                observed = f"its file lies on {loop.backing_filesystem}"
+                doubts.append(reason("loop-frees-file", leaf.device, observed, None, **blanks))
         else:
-            seen = "a completed discard is advice that the drive may ignore or put off"
-            found.append(reason("advisory", leaf.device, seen))
-    return tuple(found)
+            observed = "a completed discard is advice that the drive may ignore or put off"
+            doubts.append(reason("advisory", leaf.device, observed))
+    return tuple(doubts)
 
 
 def verdict(evidence: AuditEvidence, rows: Sequence[Row], sent: int, reached: int) -> Verdict:
     """Whether it reached the drive."""
-    below = [each for row in rows if row.kind is not RowKind.FILESYSTEM for each in row.reasons]
-    if any(each.code == "trace-lost" for each in below):
+    below = [why for row in rows if row.kind is not RowKind.FILESYSTEM for why in row.reasons]
+    if any(why.code == "trace-lost" for why in below):
         return Verdict.UNKNOWN
     failures = any(row.errors for row in rows)
     lost = any(
-        each.cause.effect in (Effect.STOPS, Effect.SKIPS, Effect.SHORTENS) and each.lost_bytes != 0
-        for each in below
+        why.cause.effect in (Effect.STOPS, Effect.SKIPS, Effect.SHORTENS) and why.lost_bytes != 0
+        for why in below
     )
     unexplained = sum(row.unexplained_bytes for row in rows)
     if not reached:
@@ -56,9 +56,9 @@ def verdict(evidence: AuditEvidence, rows: Sequence[Row], sent: int, reached: in
     ended_early = bool(evidence.answer and evidence.answer.interrupted)
     if failures or lost or unexplained or ended_early:
         return Verdict.PARTIAL
-    found = _read_back(evidence, reached)
-    if found is not Verdict.ACCEPTED:
-        return found
+    answer = _read_back(evidence, reached)
+    if answer is not Verdict.ACCEPTED:
+        return answer
     if still_counted(evidence, reached):
         return Verdict.UNKNOWN
     return Verdict.PROVEN if accounted(evidence) else Verdict.ACCEPTED
@@ -74,17 +74,19 @@ def accounted(evidence: AuditEvidence) -> bool:
         if total(trace.select(stage, disk=leaf.device[:16])).bytes
     }
     proven = {
-        each.account.device for each in judge_all(evidence.accounts, trace) if each.bearing is Bearing.PROVES
+        account.account.device
+        for account in judge_all(evidence.accounts, trace)
+        if account.bearing is Bearing.PROVES
     }
     return bool(ended) and ended <= proven
 
 
-def _of_maps(found: ReadBack) -> tuple[int, int] | None:
+def _of_maps(answer: ReadBack) -> tuple[int, int] | None:
     """Bytes of sentinels that maps lost, and those that they still have; None where none can be believed."""
-    told = [each for each in found.maps.values() if each.gone_bytes is not None]
-    if not told:
+    telling = [map_ for map_ in answer.maps.values() if map_.gone_bytes is not None]
+    if not telling:
         return None
-    return sum(each.gone_bytes or 0 for each in told), sum(each.after_bytes or 0 for each in told)
+    return sum(map_.gone_bytes or 0 for map_ in telling), sum(map_.after_bytes or 0 for map_ in telling)
 
 
 def _nothing_left(evidence: AuditEvidence, rows: Sequence[Row]) -> bool:
@@ -99,7 +101,7 @@ def _nothing_left(evidence: AuditEvidence, rows: Sequence[Row]) -> bool:
         or (asked and asked.minlen)
     ):
         return False
-    whys = [each for row in rows for each in row.reasons if each.cause.effect is not Effect.HARMLESS]
+    whys = [why for row in rows for why in row.reasons if why.cause.effect is not Effect.HARMLESS]
     return all(why.code == "ext4-already-trimmed" for why in whys)
 
 
@@ -117,8 +119,8 @@ def _nothing_reached(
         return Verdict.NOTHING_LEFT
     if not sent or lost:
         return Verdict.NOT_SENT
-    # Turned into something else, or there was nothing to free.
-    if any(each.cause.effect is Effect.HIDES and each.lost_bytes for each in below):
+    # It was turned into something else, or there was nothing to free.
+    if any(why.cause.effect is Effect.HIDES and why.lost_bytes for why in below):
         return Verdict.UNKNOWN
     return Verdict.ACCEPTED
 
@@ -127,22 +129,22 @@ def still_counted(evidence: AuditEvidence, reached: int) -> str | None:
     """How the only drive's own count contradicts that it freed what it was told to; None when it does not. A
     count that is always the whole drive tells nothing."""
     leaves = evidence.before.leaves()
-    found = evidence.read_back.count if evidence.read_back else None
-    if found and found.ignores:
-        return f"what the drive counts as in use: {found.words}"
-    held = evidence.held.get(leaves[0].device) if len(leaves) == 1 else None
-    if held is None or held.written is None or not _once(evidence):
+    count = evidence.read_back.count if evidence.read_back else None
+    if count and count.ignores:
+        return f"what the drive counts as in use: {count.words}"
+    in_use = evidence.in_use.get(leaves[0].device) if len(leaves) == 1 else None
+    if in_use is None or in_use.written is None or not _once(evidence):
         return None
-    if held.before >= leaves[0].size_bytes:
+    if in_use.before >= leaves[0].size_bytes:
         return None
     most = leaves[0].size_bytes - reached
-    if held.after <= most + held.written:
+    if in_use.after <= most + in_use.written:
         return None
-    words = f"the drive counts {held.after} B as in use, and at most {most} B of it were not trimmed"
-    return f"{words}, or {held.written} B written since" if held.written else words
+    words = f"the drive counts {in_use.after} B as in use, and at most {most} B of it were not trimmed"
+    return f"{words}, or {in_use.written} B written since" if in_use.written else words
 
 
-# They may discard a byte twice in one FITRIM, or from a thread that serves others too.
+# These may discard a byte twice in one FITRIM, or from a thread that serves others too.
 _MORE_THAN_ONCE = ("btrfs", "f2fs", "bcachefs")
 
 
@@ -155,39 +157,39 @@ def _once(evidence: AuditEvidence) -> bool:
 
 def of_read_back(evidence: AuditEvidence, leaves: Sequence[Layer], reached: int) -> Iterator[Reason]:
     """Data that can still be read, or are still counted, although their discard completed."""
-    found = evidence.read_back
-    assert found
-    kept = found.bytes.get(Seen.UNCHANGED, 0)
+    answer = evidence.read_back
+    assert answer
+    kept = answer.bytes.get(Seen.UNCHANGED, 0)
     counted = still_counted(evidence, reached)
-    maps = _of_maps(found)
+    maps = _of_maps(answer)
     if maps and maps[1]:
-        seen = f"{maps[1]} B of sentinels are still in the map of what the drive holds"
+        observed = f"{maps[1]} B of sentinels are still in the map of what the drive holds"
     elif maps:
         return  # A drive may give old data for blocks that it has given up.
     elif kept:
-        seen = f"{kept} B of sentinels still read as they were written"
+        observed = f"{kept} B of sentinels still read as they were written"
     elif counted:
-        seen = counted
+        observed = counted
     else:
         return
-    yield from _held_back(leaves, seen)
+    yield from _held_back(leaves, observed)
 
 
-def _held_back(leaves: Sequence[Layer], seen: str) -> Iterator[Reason]:
+def _held_back(leaves: Sequence[Layer], observed: str) -> Iterator[Reason]:
     """Discards that completed, and something shows that the data are still there."""
     for leaf in leaves:
         code = "host-may-drop" if leaf.facts_as(DiskFacts).virtual else "advisory"
-        yield reason(code, leaf.device, seen, device=leaf.device)
+        yield reason(code, leaf.device, observed, device=leaf.device)
 
 
 def _read_back(evidence: AuditEvidence, reached: int) -> Verdict:
     """A clean trace, held against what was read back."""
-    found = evidence.read_back
-    if not found or found.reason:
+    answer = evidence.read_back
+    if not answer or answer.reason:
         return Verdict.ACCEPTED
-    gone = found.bytes.get(Seen.ZEROS, 0) + found.bytes.get(Seen.ONES, 0)
-    kept = found.bytes.get(Seen.UNCHANGED, 0)
-    maps = _of_maps(found)
+    gone = answer.bytes.get(Seen.ZEROS, 0) + answer.bytes.get(Seen.ONES, 0)
+    kept = answer.bytes.get(Seen.UNCHANGED, 0)
+    maps = _of_maps(answer)
     if maps:  # the drive's own word on these very blocks
         gone, kept = maps
     if gone and not kept:

@@ -15,7 +15,7 @@ _HEEDS_GRANULARITY = ("ext4", "xfs", "btrfs", "f2fs")
 
 @dataclass(frozen=True, slots=True)
 class DeviceRun:
-    """Of one device of the filesystem: free = below_minimum + rounded + expected. Bytes."""
+    """What a trim does on one device of the filesystem: free = below_minimum + rounded + expected. Bytes."""
 
     device: str
     free_bytes: int
@@ -98,7 +98,7 @@ def dry_run(
     """One for each device of the filesystem with free extents, which `free` has by major:minor. `cuts` are
     (size, offset) of the borders that no discard of this filesystem crosses."""
     assert stack.filesystem
-    found = []
+    runs = []
     for top in stack.tops():
         extents = free.get(top.dev)
         if extents is None:
@@ -106,5 +106,5 @@ def dry_run(
         minimum = minimum_bytes
         if stack.filesystem.kind in _HEEDS_GRANULARITY:
             minimum = max(minimum, top.limits.granularity or 0)
-        found.append(_run(top, extents, minimum, granule(stack, top), cuts))
-    return found
+        runs.append(_run(top, extents, minimum, granule(stack, top), cuts))
+    return runs

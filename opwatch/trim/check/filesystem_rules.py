@@ -8,7 +8,7 @@ from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.facts import BtrfsFacts
 from opwatch.trim.stack.layers import Filesystem, Stack
 
-# Those of Linux 6.12 that have the ioctl. f2fs, btrfs and others come with rules of their own below.
+# Filesystems of Linux 6.12 that have the ioctl. f2fs, btrfs and others come with rules of their own below.
 WITH_FITRIM = (
     *("btrfs", "exfat", "ext4", "f2fs", "vfat", "msdos", "gfs2", "jfs", "nilfs2", "ntfs3", "ocfs2", "xfs"),
     "bcachefs",
@@ -45,26 +45,26 @@ def refused(stack: Stack) -> Reason | None:
     if option:
         return reason("filesystem-refuses", at, f"mounted with {option}", mount=at, option=option)
     if filesystem.kind == "btrfs" and filesystem.facts.zoned is not None:
-        seen = f"zoned btrfs ({filesystem.facts.zoned})"
-        return reason("filesystem-refuses", at, seen, mount=at)
+        observed = f"zoned btrfs ({filesystem.facts.zoned})"
+        return reason("filesystem-refuses", at, observed, mount=at)
     if locked := [top.device for top in stack.tops() if top.read_only]:
         return reason("filesystem-refuses", at, f"{locked[0]} is read-only", mount=at, option="ro")
     return None
 
 
 def _btrfs(stack: Stack, filesystem: Filesystem) -> list[Reason]:
-    found = []
+    reasons = []
     tops = stack.tops()
     without = [top.device for top in tops if top.limits.offered is False]
     if without and len(without) < len(tops):
         for name in without:
-            seen = f"discard_max_bytes of {name} is 0; other devices of the filesystem take discards"
-            found.append(reason("btrfs-device-no-discards", filesystem.point, seen, disk=name))
+            observed = f"discard_max_bytes of {name} is 0; other devices of the filesystem take discards"
+            reasons.append(reason("btrfs-device-no-discards", filesystem.point, observed, disk=name))
     profiles = filesystem.facts.profiles if isinstance(filesystem.facts, BtrfsFacts) else None
     striped = [name for name in profiles or () if name in ("raid5", "raid6")]
     if striped:
-        found.append(reason("btrfs-raid56", filesystem.point, f"profile {striped[0]}"))
-    return found
+        reasons.append(reason("btrfs-raid56", filesystem.point, f"profile {striped[0]}"))
+    return reasons
 
 
 def reasons_of_filesystem(stack: Stack, fstab_options: Sequence[str]) -> list[Reason]:
@@ -72,17 +72,17 @@ def reasons_of_filesystem(stack: Stack, fstab_options: Sequence[str]) -> list[Re
     filesystem = stack.filesystem
     if not filesystem:
         return []
-    found = [refusal] if (refusal := refused(stack)) else []
+    reasons = [refusal] if (refusal := refused(stack)) else []
     at, options = filesystem.point, filesystem.options
     wanted = any(option == "discard" or option.startswith("discard=") for option in fstab_options)
     online = any(option == "discard" or option.startswith("discard=") for option in options)
     offered = [top.limits.offered for top in stack.tops()]
     if wanted and not online and offered and not any(offered):
-        seen = "fstab asks for discard, mountinfo does not show it"
-        found.append(reason("discard-option-dropped", at, seen, mount=at))
+        observed = "fstab asks for discard, mountinfo does not show it"
+        reasons.append(reason("discard-option-dropped", at, observed, mount=at))
     if filesystem.kind == "btrfs":
-        found += _btrfs(stack, filesystem)
+        reasons += _btrfs(stack, filesystem)
     if (filesystem.kind == "f2fs" and online) or (filesystem.kind == "btrfs" and "discard=async" in options):
         option = next(option for option in options if option.startswith("discard"))
-        found.append(reason("filesystem-trims-later", at, f"mounted with {option}", mount=at))
-    return found
+        reasons.append(reason("filesystem-trims-later", at, f"mounted with {option}", mount=at))
+    return reasons

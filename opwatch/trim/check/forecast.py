@@ -69,7 +69,7 @@ class Forecast:
         return sum(run.expected_bytes for run in self.runs) if self.runs else None
 
     def document(self) -> dict[str, Any]:
-        """For --json."""
+        """The document for --json."""
         return {
             "outlook": self.outlook.value,
             "accepted": self.accepted,
@@ -109,7 +109,7 @@ class _Walk:
 
 
 def together(outlooks: Sequence[Outlook]) -> Outlook:
-    """Of several devices at the same height."""
+    """The outlook of several devices that stand side by side."""
     kinds = set(outlooks)
     if len(kinds) == 1:
         return kinds.pop()
@@ -120,13 +120,15 @@ def together(outlooks: Sequence[Outlook]) -> Outlook:
 
 def _device_losses(stack: Stack, runs: Sequence[DeviceRun]) -> list[Reason]:
     """What a dry run finds lost on the way, with its bytes."""
-    found = []
+    losses = []
     for run in runs:
         if run.below_minimum_bytes:
-            seen = f"{size(run.below_minimum_bytes)} in extents shorter than {size(run.minimum_bytes)}"
-            found.append(because("below-minimum", run.device, seen, run.below_minimum_bytes))
+            observed = f"{size(run.below_minimum_bytes)} in extents shorter than {size(run.minimum_bytes)}"
+            losses.append(because("below-minimum", run.device, observed, run.below_minimum_bytes))
         if run.rounded_bytes:
-            seen = f"{size(run.rounded_bytes)} at the ends of ranges, in units of {size(run.granule_bytes)}"
+            observed = (
+                f"{size(run.rounded_bytes)} at the ends of ranges, in units of {size(run.granule_bytes)}"
+            )
             bottom = _rounding(stack, run.device)
             loop = bottom.facts_as(LoopFacts)
             code, blanks = "device-rounds", {"device": run.device}
@@ -134,8 +136,8 @@ def _device_losses(stack: Stack, runs: Sequence[DeviceRun]) -> list[Reason]:
                 code = "thin-partial-chunk"
             elif bottom.kind is Kind.LOOP and not loop.simulated_drive:
                 code, blanks = "loop-partial-block", {"file": loop.backing_file or "its file"}
-            found.append(because(code, run.device, seen, run.rounded_bytes, **blanks))
-    return found
+            losses.append(because(code, run.device, observed, run.rounded_bytes, **blanks))
+    return losses
 
 
 def _rounding(stack: Stack, device: str) -> Layer:
@@ -154,34 +156,34 @@ def _not_free(stack: Stack, space: Space | None) -> list[Reason]:
     """What was deleted, and is not free before somebody closes it."""
     if not stack.filesystem or not space or not space.deleted:
         return []
-    lost, seen = space.deleted
-    return [because("not-free-yet", stack.filesystem.point, seen, lost)]
+    lost, words = space.deleted
+    return [because("not-free-yet", stack.filesystem.point, words, lost)]
 
 
 def _outside(stack: Stack) -> list[Reason]:
     """Space of the leaf disks that no filesystem has."""
-    found = []
+    reasons = []
     for leaf in stack.leaves():
         bare = leaf.facts_as(DiskFacts).unpartitioned_bytes
         # Alignment and the partition table itself take a few MiB.
         if bare is not None and bare > 16 << 20:
-            seen = f"{size(bare)} of {leaf.device} are in no partition"
-            found.append(because("outside-filesystems", leaf.device, seen, bare, disk=leaf.device))
-    return found
+            observed = f"{size(bare)} of {leaf.device} are in no partition"
+            reasons.append(because("outside-filesystems", leaf.device, observed, bare, disk=leaf.device))
+    return reasons
 
 
 def _always_unknown(stack: Stack) -> list[str]:
     """What needs a trace or a look at the drive, whatever the layers say."""
     kind = stack.filesystem.kind if stack.filesystem else None
-    found = []
+    doubts = []
     if kind == "ext4":
-        found.append("which block groups ext4 takes for trimmed since the mount (ext4-already-trimmed)")
+        doubts.append("which block groups ext4 takes for trimmed since the mount (ext4-already-trimmed)")
     elif kind == "btrfs":
-        found.append("which unallocated space btrfs has trimmed since the mount (filesystem-trims-later)")
-        found.append("free space in the chunks that btrfs allocates from: it keeps it from a trim meanwhile")
+        doubts.append("which unallocated space btrfs has trimmed since the mount (filesystem-trims-later)")
+        doubts.append("free space in the chunks that btrfs allocates from: it keeps it from a trim meanwhile")
     elif kind == "xfs":
-        found.append("whether completions fail: XFS reports success all the same")
-    return found
+        doubts.append("whether completions fail: XFS reports success all the same")
+    return doubts
 
 
 def _accepted(stack: Stack) -> bool | None:
@@ -195,7 +197,7 @@ def _accepted(stack: Stack) -> bool | None:
 
 
 def _outlook(stack: Stack, walk: _Walk, first: Sequence[Reason]) -> Outlook:
-    if any(each.cause.effect is Effect.STOPS for each in first):
+    if any(why.cause.effect is Effect.STOPS for why in first):
         return Outlook.NOTHING
     tops = stack.tops()
     if not tops:
@@ -213,11 +215,11 @@ def _all_too_short(stack: Stack, walk: _Walk, runs: Sequence[DeviceRun]) -> bool
 
 def _in_order(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
     """The worst first; of equals the order in which a discard meets them. Each once."""
-    found: dict[tuple[str, str], Reason] = {}
-    for each in reasons:
-        found.setdefault((each.code, each.where), each)
+    by_place: dict[tuple[str, str], Reason] = {}
+    for why in reasons:
+        by_place.setdefault((why.code, why.where), why)
     ranks = list(Effect)
-    return tuple(sorted(found.values(), key=lambda each: ranks.index(each.cause.effect)))
+    return tuple(sorted(by_place.values(), key=lambda why: ranks.index(why.cause.effect)))
 
 
 def forecast(

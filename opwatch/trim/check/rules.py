@@ -40,38 +40,38 @@ def lower_of(stack: Stack, layer: Layer) -> list[Layer]:
 
 def own_zero(stack: Stack, layer: Layer) -> Reason:
     """Why a layer whose lower layers all take discards takes none itself."""
-    at, seen = layer.device, f"discard_max_bytes of {layer.device} is 0"
+    at, observed = layer.device, f"discard_max_bytes of {layer.device} is 0"
     # A driver that gives up on discards clears both limits in Linux 6.1, and only the first in 6.12.
     if layer.limits.max_hw_bytes and layer.facts_as(DiskFacts).provisioning_mode != "disabled":
-        seen += f", discard_max_hw_bytes {size(layer.limits.max_hw_bytes)}"
-        return reason("limit-switched-off", at, seen, device=at)
+        observed += f", discard_max_hw_bytes {size(layer.limits.max_hw_bytes)}"
+        return reason("limit-switched-off", at, observed, device=at)
     names = {"label": layer.label or at, "device": at}
     if layer.kind is Kind.CRYPT:
-        seen += ", and the table has no allow_discards" if layer.table else " over devices that take them"
-        return reason("crypt-no-discards", at, seen, **names)
+        observed += ", and the table has no allow_discards" if layer.table else " over devices that take them"
+        return reason("crypt-no-discards", at, observed, **names)
     if layer.kind in (Kind.THIN, Kind.THIN_POOL):
-        pool = next((each for each in (layer, *stack.below(layer)) if each.kind is Kind.THIN_POOL), layer)
-        return reason("thin-ignores-discard", at, seen, pool=pool.label or pool.device)
+        pool = next((lower for lower in (layer, *stack.below(layer)) if lower.kind is Kind.THIN_POOL), layer)
+        return reason("thin-ignores-discard", at, observed, pool=pool.label or pool.device)
     if layer.kind is Kind.MD and layer.level in RAID456:
         safely = layer.facts_as(MdFacts).handles_discard_safely
-        seen += "" if safely is None else f", devices_handle_discard_safely is {'NY'[safely]}"
-        return reason("raid456-not-safe", at, seen, device=at)
+        observed += "" if safely is None else f", devices_handle_discard_safely is {'NY'[safely]}"
+        return reason("raid456-not-safe", at, observed, device=at)
     if layer.kind is Kind.LOOP:
         loop = layer.facts_as(LoopFacts)
         file, kind = loop.backing_file or "no file", loop.backing_filesystem
-        seen += f", its file is {file}" + (f" on {kind}" if kind else "")
-        return reason("loop-no-punch", at, seen, file=file)
+        observed += f", its file is {file}" + (f" on {kind}" if kind else "")
+        return reason("loop-no-punch", at, observed, file=file)
     if layer.kind is Kind.DM:
-        return _target_zero(layer, seen, names)
-    return _disk_zero(layer, seen)
+        return _target_zero(layer, observed, names)
+    return _disk_zero(layer, observed)
 
 
-def _target_zero(layer: Layer, seen: str, names: dict[str, str]) -> Reason:
+def _target_zero(layer: Layer, observed: str, names: dict[str, str]) -> Reason:
     target = layer.target or ""
-    seen += f", target {target}" if target else " over devices that take them"
+    observed += f", target {target}" if target else " over devices that take them"
     kind = layer.table[0].arguments[:1] if target == "raid" and layer.table else ()
     if "".join(kind).startswith(RAID456):
-        return reason("raid456-not-safe", layer.device, f"{seen} {kind[0]}", device=names["label"])
+        return reason("raid456-not-safe", layer.device, f"{observed} {kind[0]}", device=names["label"])
     if "integrity" in target:
         code = "integrity-no-discards"
     elif "verity" in target:
@@ -82,30 +82,30 @@ def _target_zero(layer: Layer, seen: str, names: dict[str, str]) -> Reason:
         code = "cache-no-passdown"
     else:
         code = "target-no-discards"
-    return reason(code, layer.device, seen, **names)
+    return reason(code, layer.device, observed, **names)
 
 
-def _disk_zero(layer: Layer, seen: str) -> Reason:
+def _disk_zero(layer: Layer, observed: str) -> Reason:
     at, disk = layer.device, layer.facts_as(DiskFacts)
     mode = disk.provisioning_mode
     driver = next((name for name in disk.drivers or () if name in _RAID_DRIVERS), None)
     if mode:
-        seen += f", provisioning_mode is {mode}"
+        observed += f", provisioning_mode is {mode}"
     if disk.ata_trim in ("unsupported", "forced_unsupported"):
-        return reason("ata-no-trim", at, f"{seen}, libata says {disk.ata_trim}", device=at)
+        return reason("ata-no-trim", at, f"{observed}, libata says {disk.ata_trim}", device=at)
     if mode == "disabled":
-        return reason("scsi-disabled", at, seen, device=at)
+        return reason("scsi-disabled", at, observed, device=at)
     if disk.virtual:
         if disk.virtio_discard is False:
-            seen += ", virtio-blk has no feature discard"
-        return reason("virtual-no-discards", at, seen, device=at)
+            observed += ", virtio-blk has no feature discard"
+        return reason("virtual-no-discards", at, observed, device=at)
     if mode == "full" and driver:
-        return reason("raid-controller", at, f"{seen}, driver {driver}", device=at)
+        return reason("raid-controller", at, f"{observed}, driver {driver}", device=at)
     if mode == "full":
-        return reason("scsi-full", at, seen, device=at)
+        return reason("scsi-full", at, observed, device=at)
     if at.startswith("nvme") and disk.dataset_management is not True:
-        return reason("nvme-no-dsm", at, seen, device=at)
-    return reason("device-no-discards", at, seen, device=at)
+        return reason("nvme-no-dsm", at, observed, device=at)
+    return reason("device-no-discards", at, observed, device=at)
 
 
 def _limits(stack: Stack, layer: Layer) -> Iterator[Reason]:
@@ -119,25 +119,25 @@ def _limits(stack: Stack, layer: Layer) -> Iterator[Reason]:
             yield own_zero(stack, layer)
         return
     for lower in without:
-        seen = f"discard_max_bytes is 0 on {lower.device} and not on {layer.device}"
+        observed = f"discard_max_bytes is 0 on {lower.device} and not on {layer.device}"
         if layer.is_array:
-            yield reason("member-no-discards", layer.device, seen, disk=lower.device)
+            yield reason("member-no-discards", layer.device, observed, disk=lower.device)
         elif layer.kind is Kind.THIN_POOL:
-            yield reason("thin-no-passdown", layer.device, seen, pool=layer.label or layer.device)
+            yield reason("thin-no-passdown", layer.device, observed, pool=layer.label or layer.device)
         else:
-            yield reason("limit-zero", lower.device, seen, device=lower.device)
+            yield reason("limit-zero", lower.device, observed, device=lower.device)
     most, hardware = layer.limits.max_bytes or 0, layer.limits.max_hw_bytes or 0
     # The kernel itself rounds the limit down to the granularity.
     if 0 < most < hardware - (layer.limits.granularity or 0) and not lowers:
-        seen = f"discard_max_bytes is {most}, discard_max_hw_bytes {hardware}"
-        yield reason("limit-lowered", layer.device, seen, device=layer.device)
+        observed = f"discard_max_bytes is {most}, discard_max_hw_bytes {hardware}"
+        yield reason("limit-lowered", layer.device, observed, device=layer.device)
 
 
 def _thin(stack: Stack, layer: Layer) -> Iterator[Reason]:
     mapped = layer.facts_as(ThinFacts).mapped_bytes
     if mapped is not None and mapped < layer.size_bytes:
-        seen = f"{size(mapped)} of {size(layer.size_bytes)} are mapped"
-        yield reason("thin-not-mapped", layer.device, seen)
+        observed = f"{size(mapped)} of {size(layer.size_bytes)} are mapped"
+        yield reason("thin-not-mapped", layer.device, observed)
 
 
 def _thin_pool(stack: Stack, layer: Layer) -> Iterator[Reason]:
@@ -148,8 +148,8 @@ def _thin_pool(stack: Stack, layer: Layer) -> Iterator[Reason]:
     elif facts.says("ignore_discard"):
         yield reason("thin-ignores-discard", at, "its table or status says ignore_discard", pool=pool)
     if (facts.mode and not facts.mode.takes_changes) or facts.needs_check:
-        seen = f"its status says {facts.mode}" + (" needs_check" if facts.needs_check else "")
-        yield reason("thin-pool-read-only", at, seen, pool=pool)
+        observed = f"its status says {facts.mode}" + (" needs_check" if facts.needs_check else "")
+        yield reason("thin-pool-read-only", at, observed, pool=pool)
 
 
 def _dm(stack: Stack, layer: Layer) -> Iterator[Reason]:
@@ -165,11 +165,11 @@ def _dm(stack: Stack, layer: Layer) -> Iterator[Reason]:
 
 def _md(stack: Stack, layer: Layer) -> Iterator[Reason]:
     if layer.level in RAID456 and layer.limits.offered:
-        seen = f"discard_granularity is {size(layer.limits.granularity)}"
+        observed = f"discard_granularity is {size(layer.limits.granularity)}"
         reshape = layer.facts_as(MdFacts).reshape_position
         if reshape not in (None, "none"):
-            seen += f", a reshape is at {reshape}"
-        yield reason("raid456-partial-stripe", layer.device, seen)
+            observed += f", a reshape is at {reshape}"
+        yield reason("raid456-partial-stripe", layer.device, observed)
 
 
 def _loop(stack: Stack, layer: Layer) -> Iterator[Reason]:
@@ -185,8 +185,8 @@ def _loop(stack: Stack, layer: Layer) -> Iterator[Reason]:
         return
     if loop.backing_filesystem in ("tmpfs", "ramfs"):
         return  # memory: there is no drive below it
-    seen = f"its file is {file}" + (f" on {loop.backing_filesystem}" if where else "")
-    yield reason("loop-frees-file", layer.device, seen, file=file, **({"mount": where} if where else {}))
+    observed = f"its file is {file}" + (f" on {loop.backing_filesystem}" if where else "")
+    yield reason("loop-frees-file", layer.device, observed, file=file, **({"mount": where} if where else {}))
 
 
 def _disk(stack: Stack, layer: Layer) -> Iterator[Reason]:
@@ -198,8 +198,8 @@ def _disk(stack: Stack, layer: Layer) -> Iterator[Reason]:
         yield reason("ata-unqueued-trim", at, "libata says forced_unqueued", device=at)
     unit, granularity = disk.deallocate_bytes, layer.limits.granularity
     if unit and granularity and unit > granularity:
-        seen = f"NPDG is {size(unit)}, discard_granularity {size(granularity)}"
-        yield reason("nvme-granularity-hidden", at, seen, device=at)
+        observed = f"NPDG is {size(unit)}, discard_granularity {size(granularity)}"
+        yield reason("nvme-granularity-hidden", at, observed, device=at)
     if layer.limits.offered and not layer.device.startswith(MEMORY):
         if disk.virtual:
             yield reason("host-may-drop", at, f"it is a {named(layer)}", device=at)
@@ -228,35 +228,35 @@ def reasons_of(stack: Stack, layer: Layer) -> list[Reason]:
     """The causes that apply to a layer by itself; those below it are not its own."""
     if layer.read_only and layer.device.startswith("nvme"):
         return [reason("nvme-locked", layer.device, f"{layer.device} is read-only", device=layer.device)]
-    found = list(_limits(stack, layer))
+    reasons = list(_limits(stack, layer))
     if layer.facts.bcache_discard is False:
-        seen = f"bcache/discard of {layer.device} is 0"
-        found.append(reason("bcache-discard-off", layer.device, seen, disk=layer.device))
+        observed = f"bcache/discard of {layer.device} is 0"
+        reasons.append(reason("bcache-discard-off", layer.device, observed, disk=layer.device))
     rule = _RULES.get(layer.kind)
     hidden_path = any(up.kind is Kind.MULTIPATH and layer.device in up.below for up in stack.layers)
     if rule and not hidden_path:
-        known = {each.code for each in found}
-        found += [each for each in rule(stack, layer) if each.code not in known]
-    return found
+        known = {why.code for why in reasons}
+        reasons += [why for why in rule(stack, layer) if why.code not in known]
+    return reasons
 
 
 def doubts_of(layer: Layer) -> list[str]:
     """What no fact of this layer tells beforehand, in words."""
-    found = []
+    doubts = []
     if layer.kind is Kind.LOOP and layer.limits.offered:
         loop = layer.facts_as(LoopFacts)
         kind = loop.backing_filesystem or ""
         if kind.startswith(_DOUBTFUL_FILES) and not loop.simulated_drive:
-            found.append(f"whether {kind} can free parts of the file of {layer.device}: only a try shows it")
+            doubts.append(f"whether {kind} can free parts of the file of {layer.device}: only a try shows it")
     if layer.kind is Kind.THIN_POOL and layer.facts_as(ThinPoolFacts).mode is None:
         why = layer.unknown.get(Unread.STATUS, "its status could not be read")
-        found.append(f"whether the pool {layer.label or layer.device} passes discards on: {why}")
+        doubts.append(f"whether the pool {layer.label or layer.device} passes discards on: {why}")
     if layer.kind is Kind.DM and layer.target is None and layer.limits.offered:
         why = layer.unknown.get(Unread.TABLE, "its table could not be read")
-        found.append(f"what {layer.label or layer.device} does with discards: {why}")
+        doubts.append(f"what {layer.label or layer.device} does with discards: {why}")
     if layer.kind is Kind.THIN:
-        found.append(f"how much of {layer.label or layer.device} is shared with snapshots (thin-shared)")
+        doubts.append(f"how much of {layer.label or layer.device} is shared with snapshots (thin-shared)")
     if Unread.DEALLOCATE_BYTES in layer.unknown and layer.limits.offered:
         why = layer.unknown[Unread.DEALLOCATE_BYTES]
-        found.append(f"the unit in which {layer.device} deallocates: {why}")
-    return found
+        doubts.append(f"the unit in which {layer.device} deallocates: {why}")
+    return doubts

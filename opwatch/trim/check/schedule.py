@@ -52,14 +52,14 @@ class Schedule:
 
 def parse_fstab(text: str) -> tuple[FstabLine, ...]:
     """Its entries; comments and lines that are none are left out."""
-    found = []
+    entries = []
     for line in lines_of(text):
         fields = fields_of(line)
         if len(fields) >= 3 and not fields[0].startswith("#"):
             source, point = (unescaped(field) for field in fields[:2])
             options = tuple(fields[3].split(",")) if len(fields) > 3 else ("defaults",)
-            found.append(FstabLine(source, point, fields[2], options))
-    return tuple(found)
+            entries.append(FstabLine(source, point, fields[2], options))
+    return tuple(entries)
 
 
 def parse_properties(text: str) -> list[dict[str, str]]:
@@ -76,14 +76,14 @@ def parse_properties(text: str) -> list[dict[str, str]]:
 
 def moment(text: str | None) -> datetime | None:
     """A time as --timestamp=unix prints it, None for none."""
-    found = re.fullmatch(r"@(\d{1,11})(?:\.\d+)?", text or "")
-    return datetime.fromtimestamp(int(found[1])).astimezone() if found and int(found[1]) else None
+    seconds = re.fullmatch(r"@(\d{1,11})(?:\.\d+)?", text or "")
+    return datetime.fromtimestamp(int(seconds[1])).astimezone() if seconds and int(seconds[1]) else None
 
 
 def command_line(exec_start: str) -> tuple[str, ...]:
     """The arguments in the property ExecStart, () when there are none."""
-    found = re.search(r"argv\[\]=(.*?) ;", exec_start)
-    return tuple(found[1].split()) if found else ()
+    arguments = re.search(r"argv\[\]=(.*?) ;", exec_start)
+    return tuple(arguments[1].split()) if arguments else ()
 
 
 def lists_of(arguments: Sequence[str]) -> tuple[str, ...] | None:
@@ -104,8 +104,8 @@ def lists_of(arguments: Sequence[str]) -> tuple[str, ...] | None:
 
 def _letters(word: str) -> str:
     """The options in a word such as -av; what stands behind one that takes a value is none."""
-    found = re.fullmatch(r"-([aAnvV]*)([Ilomt]?).*", word)
-    return found[1] + found[2] if found and not word.startswith("--") else ""
+    options = re.fullmatch(r"-([aAnvV]*)([Ilomt]?).*", word)
+    return options[1] + options[2] if options and not word.startswith("--") else ""
 
 
 def entry_of(point: str, fstab: Sequence[FstabLine]) -> FstabLine | None:
@@ -147,8 +147,10 @@ def schedule_reasons(stack: Stack, schedule: Schedule) -> list[Reason]:
     if schedule.cron or schedule.why_unknown:
         return []
     if schedule.why_none or schedule.container:
-        seen = schedule.why_none or f"this is a container ({schedule.container}), where the timer is skipped"
-        return [reason("timer-off", at, seen, mount=at)]
+        observed = (
+            schedule.why_none or f"this is a container ({schedule.container}), where the timer is skipped"
+        )
+        return [reason("timer-off", at, observed, mount=at)]
     if schedule.active is False:
         return [reason("timer-off", at, f"fstrim.timer is {schedule.unit_state}, not active", mount=at)]
     omitted = _omitted(stack, schedule) if schedule.listed_in else None

@@ -57,13 +57,13 @@ def decode(raw: bytes) -> Iterator[tuple[int, int, int, int, int, int, int]]:
     """The fields of each record, as Change has them. BadInput for what the kernel side never writes."""
     if len(raw) % RECORD.size:
         raise BadInput(f"{len(raw)} bytes are no whole records of {RECORD.size}")
-    for found in RECORD.iter_unpack(raw):
-        if found[4] >= ChangeKind.SCSI:
-            if found[4] >= _KINDS:
-                raise BadInput(f"a change of the unknown kind {found[4]}")
-        elif found[0] + found[3] > _FAR or not found[3]:
-            raise BadInput(f"a change of {found[3]} sectors at {found[0]}")
-        yield found
+    for fields in RECORD.iter_unpack(raw):
+        if fields[4] >= ChangeKind.SCSI:
+            if fields[4] >= _KINDS:
+                raise BadInput(f"a change of the unknown kind {fields[4]}")
+        elif fields[0] + fields[3] > _FAR or not fields[3]:
+            raise BadInput(f"a change of {fields[3]} sectors at {fields[0]}")
+        yield fields
 
 
 # Commands that only read, or concern no data. SCSI: TEST UNIT READY, REQUEST SENSE, READ(6), INQUIRY, MODE

@@ -19,18 +19,18 @@ class _Recent:
     def __init__(self, horizon_ns: int) -> None:
         self.horizon_ns = horizon_ns
         self.newest_ns = 0
-        self._seen: deque[tuple[int, int, int]] = deque()
+        self._ranges: deque[tuple[int, int, int]] = deque()
 
     def add(self, end_ns: int, first: int, last: int) -> None:
         """`end_ns` must never fall: it may be later than the true end."""
-        if len(self._seen) == _RECENT:
-            self.horizon_ns = max(self.horizon_ns, self._seen.popleft()[0])
+        if len(self._ranges) == _RECENT:
+            self.horizon_ns = max(self.horizon_ns, self._ranges.popleft()[0])
         self.newest_ns = end_ns
-        self._seen.append((end_ns, first, last))
+        self._ranges.append((end_ns, first, last))
 
     def since(self, begin_ns: int) -> Iterator[tuple[int, int]]:
         """The ranges of what had not ended at a moment."""
-        for end_ns, first, last in reversed(self._seen):
+        for end_ns, first, last in reversed(self._ranges):
             if end_ns <= begin_ns:
                 return
             yield first, last
@@ -96,7 +96,8 @@ class History:
         self.map.forget()
 
     def _note(self, why: str, now_ns: int) -> None:
-        """Whatever is on its way now may have met what was not seen."""
+        """Count a reason, and trust no earlier change: what is on its way now may have met what was not
+        seen."""
         self.forgotten[why] += 1
         self._clock = max(self._clock, now_ns)
         self._beside = (-1, [])

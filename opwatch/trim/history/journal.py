@@ -119,24 +119,24 @@ def load(raw: bytes) -> Saved:
     anything at the end. BadInput, which names the frame and its offset, when nothing counts before that."""
     if raw[: len(MAGIC)] != MAGIC:
         raise BadInput("it does not begin as a history does")
-    found, at, rest = _Loading(), len(MAGIC), None
+    loading, at, rest = _Loading(), len(MAGIC), None
     while at < len(raw):
-        where = f"frame {found.frames + 1} at byte {at}"
+        where = f"frame {loading.frames + 1} at byte {at}"
         body = _body(raw, at)
         if body is None:
             rest = f"{where} is cut or damaged"
             break
         try:
-            found.take(body, at + _FRAME.size + len(body))
+            loading.take(body, at + _FRAME.size + len(body))
         except BadInput as error:
             rest = f"{where}: {error}"
             break
         at += _FRAME.size + len(body)
-    if found.look is None or found.drive is None or found.map is None:
-        raise BadInput(rest or f"frame {found.frames} is the last one and has no look")
-    if not rest and at != found.whole_bytes:
-        rest = f"the frames behind byte {found.whole_bytes} have no look"
-    return Saved(found.drive, found.look, found.map, found.whole_bytes, rest)
+    if loading.look is None or loading.drive is None or loading.map is None:
+        raise BadInput(rest or f"frame {loading.frames} is the last one and has no look")
+    if not rest and at != loading.whole_bytes:
+        rest = f"the frames behind byte {loading.whole_bytes} have no look"
+    return Saved(loading.drive, loading.look, loading.map, loading.whole_bytes, rest)
 
 
 class _Loading:
@@ -204,21 +204,23 @@ def _parse(body: bytes) -> tuple[dict[str, object], bytes]:
     return text, runs
 
 
-def _take(found: object, kind: type, optional: tuple[str, ...], texts: tuple[str, ...]) -> dict[str, object]:
+def _take(
+    document: object, kind: type, optional: tuple[str, ...], texts: tuple[str, ...]
+) -> dict[str, object]:
     """The fields of a dataclass whose other fields are numbers. Fields that we do not know are left out."""
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise BadInput(f"there is no {kind.__name__}")
     taken: dict[str, object] = {}
-    for each in fields(kind):
-        value = found.get(each.name)
-        right = isinstance(value, str) if each.name in texts else _is_number(value)
+    for column in fields(kind):
+        value = document.get(column.name)
+        right = isinstance(value, str) if column.name in texts else _is_number(value)
         if (
-            each.name not in ("forgotten", "notes")
+            column.name not in ("forgotten", "notes")
             and not right
-            and (value is not None or each.name not in optional)
+            and (value is not None or column.name not in optional)
         ):
-            raise BadInput(f"{each.name} of its {kind.__name__} is {value!r:.60}")
-        taken[each.name] = value
+            raise BadInput(f"{column.name} of its {kind.__name__} is {value!r:.60}")
+        taken[column.name] = value
     return taken
 
 
@@ -226,16 +228,16 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63
 
 
-def _drive(found: object) -> HistoryDrive:
-    taken = _take(found, HistoryDrive, ("serial", "wwid"), ("name", "serial", "wwid"))
+def _drive(document: object) -> HistoryDrive:
+    taken = _take(document, HistoryDrive, ("serial", "wwid"), ("name", "serial", "wwid"))
     drive = HistoryDrive(**taken)  # type: ignore[arg-type]
     if not 0 < drive.sectors < _FAR or not 0 < drive.granule < _FAR or not 0 <= drive.offset < _FAR:
         raise BadInput("its drive makes no sense")
     return drive
 
 
-def _look(found: object) -> Look:
-    taken = _take(found, Look, ("diskseq", "written_slack", "discarded_slack"), ("boot",))
+def _look(document: object) -> Look:
+    taken = _take(document, Look, ("diskseq", "written_slack", "discarded_slack"), ("boot",))
     forgotten, notes = taken["forgotten"], taken["notes"]
     if not isinstance(forgotten, dict) or not all(_is_number(count) for count in forgotten.values()):
         raise BadInput(f"forgotten of its Look is {forgotten!r:.60}")

@@ -17,7 +17,7 @@ SECTOR = 512
 # Runs are kept for 256 MiB at a time, so that a change moves few of them, and for more on disks so large that
 # there would be too many parts.
 _SHIFT, _PARTS_SHIFT = 19, 13
-# 9 bytes each, and 17 in the file. In one part, more would make each change slow.
+# A run takes 9 bytes, and 17 in the file. More of them in one part would make each change slow.
 MOST_PIECES, _MOST_IN_PART = 1 << 22, 1 << 17
 # What is given up is given up for this share of a part, as a whole.
 _REGIONS_SHIFT = 8
@@ -103,7 +103,7 @@ class SectorMap:
             self.log.append((start, end, SectorState.UNKNOWN))
 
     def copy(self) -> SectorMap:
-        """The same states, which no later change reaches; without a log."""
+        """A map of the same states, without a log; no later change reaches it."""
         other = SectorMap(self.sectors, self._most_pieces)
         other._parts = {number: (starts[:], states[:]) for number, (starts, states) in self._parts.items()}
         other.pieces = self.pieces
@@ -143,8 +143,8 @@ class SectorMap:
         known = (
             (first * SECTOR, last * SECTOR)
             for number in sorted(self._parts)
-            for first, last, found in self.runs(number << self._shift, (number + 1) << self._shift)
-            if found == state
+            for first, last, state_of_run in self.runs(number << self._shift, (number + 1) << self._shift)
+            if state_of_run == state
         )
         if state != SectorState.UNKNOWN:
             return Extents.in_order(known)
@@ -152,7 +152,7 @@ class SectorMap:
         return others.gaps(0, self.sectors * SECTOR)
 
     def _put(self, start: int, end: int, state: int) -> bool:
-        """The same within one part; False when all of it had this state."""
+        """Put a range that lies within one part; False when all of it had this state."""
         number = start >> self._shift
         part = self._parts.get(number)
         if part is None:

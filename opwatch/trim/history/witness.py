@@ -35,19 +35,19 @@ class Base:
     def narrow(self, kernel: int, recorded: int) -> bool:
         """The kernel's count, and what was recorded a while before. False when the kernel does not count what
         is recorded, and then the base is that of now."""
-        found = kernel - recorded
-        if found < self.low:
+        missing = kernel - recorded
+        if missing < self.low:
             self._short += 1
             if self._short < _SHORT_LOOKS:
                 return True
-            self._begin_anew(found)
+            self._begin_anew(missing)
             return False
         self._short = 0
         # A bound counts when two looks gave it: one of them may have come before a late count.
         if self._least is None:
-            self._least = found
+            self._least = missing
             return True
-        bound, self._least = max(self._least, found), min(self._least, found)
+        bound, self._least = max(self._least, missing), min(self._least, missing)
         self.high = bound if self.high is None else min(self.high, bound)
         return True
 
@@ -56,5 +56,5 @@ class Base:
 
     @property
     def slack(self) -> int | None:
-        """So much could have been missed without a trace; None when that is not known yet."""
+        """How much can have been missed without a trace; None when that is not known yet."""
         return None if self.high is None else self.high - self.low

@@ -83,19 +83,19 @@ def chunk(item: TreeItem) -> Chunk:
         raise BadInput(f"a chunk of {len(item.data)} bytes")
     length, _, stripe_bytes, profile, _, _, _, count, sub = _CHUNK.unpack_from(item.data)
     stripes = item.data[_CHUNK.size : _CHUNK.size + count * _STRIPE.size]
-    found = Chunk(item.offset, length, profile, sub, tuple(_whole(_STRIPE, stripes)))
-    if len(found.stripes) != count or not 0 < length < 1 << 62 or item.offset + length > 1 << 62:
+    made = Chunk(item.offset, length, profile, sub, tuple(_whole(_STRIPE, stripes)))
+    if len(made.stripes) != count or not 0 < length < 1 << 62 or item.offset + length > 1 << 62:
         raise BadInput(f"a chunk with {count} stripes and {length} bytes")
-    if any(offset + length > 1 << 62 for _, offset in found.stripes):
-        raise BadInput(f"a chunk outside of every disk: {found.stripes}")
+    if any(offset + length > 1 << 62 for _, offset in made.stripes):
+        raise BadInput(f"a chunk outside of every disk: {made.stripes}")
     if profile & _STRIPED and (
         stripe_bytes != _STRIPE_BYTES
         or (profile & _RAID10 and (not sub or count % sub))
-        or found.columns < 1
-        or length % (found.columns * _STRIPE_BYTES)
+        or made.columns < 1
+        or length % (made.columns * _STRIPE_BYTES)
     ):
         raise BadInput(f"{count} stripes of {stripe_bytes} bytes make no striped chunk of {length}")
-    return found
+    return made
 
 
 def _whole(layout: struct.Struct, data: bytes) -> Iterator[tuple[int, int]]:
@@ -103,22 +103,22 @@ def _whole(layout: struct.Struct, data: bytes) -> Iterator[tuple[int, int]]:
         yield layout.unpack_from(data, at)[:2]
 
 
-def used_of_extent_tree(found: Iterable[TreeItem], node_bytes: int) -> Extents:
+def used_of_extent_tree(tree_items: Iterable[TreeItem], node_bytes: int) -> Extents:
     """Logical addresses in use, by the extent tree."""
     return Extents.in_order(
         (item.objectid, item.objectid + (item.offset if item.type == EXTENT_ITEM else node_bytes))
-        for item in found
+        for item in tree_items
         if item.type in (EXTENT_ITEM, METADATA_ITEM) and item.objectid + item.offset < 1 << 62
     )
 
 
-def free_of_free_space_tree(found: Iterable[TreeItem], sector_bytes: int) -> Extents:
+def free_of_free_space_tree(tree_items: Iterable[TreeItem], sector_bytes: int) -> Extents:
     """Logical addresses that are free in block groups, by the free space tree."""
-    return Extents.of(_free(found, sector_bytes))
+    return Extents.of(_free(tree_items, sector_bytes))
 
 
-def _free(found: Iterable[TreeItem], sector_bytes: int) -> Iterator[tuple[int, int]]:
-    for item in found:
+def _free(tree_items: Iterable[TreeItem], sector_bytes: int) -> Iterator[tuple[int, int]]:
+    for item in tree_items:
         if item.objectid + item.offset > 1 << 62:
             raise BadInput(f"free space of {item.offset} bytes at {item.objectid}")
         if item.type == FREE_SPACE_EXTENT:
@@ -183,12 +183,12 @@ def free_by_device(
     taken: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for item in dev_extents:
         taken[item.objectid].append((item.offset, item.offset + dev_extent_bytes(item)))
-    found = {}
+    free_of = {}
     for device, size in sizes.items():
         kept = Extents.of([(0, _RESERVED_BYTES), *((at, at + _STRIPE_BYTES) for at in _MIRRORS)])
         unallocated = Extents.of(taken[device]).gaps(0, size)
-        found[device] = (Extents.of(pieces[device]) | unallocated).clip(0, size) - kept
-    return found
+        free_of[device] = (Extents.of(pieces[device]) | unallocated).clip(0, size) - kept
+    return free_of
 
 
 def dev_extent_bytes(item: TreeItem) -> int:

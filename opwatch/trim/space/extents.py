@@ -15,18 +15,18 @@ class Extents:
     __slots__ = ("_ends", "_starts")
 
     def __init__(self, starts: array[int] | None = None, ends: array[int] | None = None) -> None:
-        """From bounds that are already sorted, disjoint and apart; `of` takes any others."""
+        """Takes bounds that are already sorted, disjoint and apart; `of` takes any others."""
         self._starts = starts if starts is not None else array("q")
         self._ends = ends if ends is not None else array("q")
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[int, int]]) -> Extents:
-        """From (start, end) pairs in any order; empty and reversed ones are nothing."""
+        """Takes (start, end) pairs in any order; empty and reversed ones are nothing."""
         return cls.in_order(sorted(pairs))
 
     @classmethod
     def in_order(cls, pairs: Iterable[tuple[int, int]]) -> Extents:
-        """From pairs sorted by their start; those that touch or overlap become one."""
+        """Takes pairs sorted by their start; those that touch or overlap become one."""
         starts, ends = array("q"), array("q")
         last = -1
         for start, end in pairs:
@@ -43,7 +43,7 @@ class Extents:
 
     @classmethod
     def of_bounds(cls, starts: array[int], ends: array[int]) -> Extents:
-        """From starts and ends in any order; quick when they are sorted, disjoint and apart."""
+        """Takes starts and ends in any order; quick when they are sorted, disjoint and apart."""
         if all(map(lt, starts, ends)) and all(map(lt, ends, islice(starts, 1, None))):
             return cls(starts, ends)
         return cls.of(zip(starts, ends, strict=True))
@@ -91,7 +91,7 @@ class Extents:
         return self._starts
 
     def lengths(self) -> Iterator[int]:
-        """Of each extent, in order."""
+        """The length of each extent, in order."""
         return map(sub, self._ends, self._starts)
 
     def covers(self, start: int, end: int) -> bool:
@@ -110,7 +110,7 @@ class Extents:
         return Extents(starts, ends)
 
     def shift(self, distance: int) -> Extents:
-        """The same set, so many bytes further up (down when negative)."""
+        """This set, moved so many bytes further up (down when negative)."""
         if not distance:
             return self
         return Extents(

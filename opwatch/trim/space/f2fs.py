@@ -17,7 +17,7 @@ _HEAD = struct.Struct("<I2H4I")
 _AREAS_AT = 68  # segment_count_main and the six addresses behind it
 _AREAS = struct.Struct("<7I")
 _DEVICES_AT, _DEVICE_BYTES = 2201, 68
-# Whatever the size of a block: the map of a segment has 64 bytes.
+# The map of a segment has 64 bytes, whatever the size of a block.
 _SEGMENT_LOG = 9
 _SEGMENT_BLOCKS = 1 << _SEGMENT_LOG
 _SEGMENT = re.compile(r"(\d+) +\d+\|(\d+) *\| ?((?:[0-9a-f]{2} ?){64})(?:\|.*)?")
@@ -54,14 +54,14 @@ def free_of_segments(text: str, geometry: F2fsGeometry) -> tuple[Extents, int]:
     length = _SEGMENT_BLOCKS * geometry.block_bytes
     changed = number = 0
     for line in lines_of(text):
-        found = _SEGMENT.fullmatch(line.rstrip())
-        if not found:
+        row = _SEGMENT.fullmatch(line.rstrip())
+        if not row:
             continue
-        if int(found[1]) != number:
+        if int(row[1]) != number:
             break
-        valid = int.from_bytes(bytes.fromhex(found[3]))
+        valid = int.from_bytes(bytes.fromhex(row[3]))
         at, number = geometry.main_bytes + number * length, number + 1
-        if valid.bit_count() != int(found[2]):
+        if valid.bit_count() != int(row[2]):
             changed += 1
             continue
         for run in _NOT_VALID.finditer(f"{valid:0{_SEGMENT_BLOCKS}b}"):

@@ -52,7 +52,7 @@ def decode(answer: bytes | bytearray) -> list[FileExtent]:
     if mapped > count or len(answer) < _HEAD.size + mapped * _EXTENT.size:
         raise BadInput(f"a file map of {mapped} extents in a buffer for {count}")
     body = memoryview(answer)[_HEAD.size : _HEAD.size + mapped * _EXTENT.size]
-    found = [FileExtent(*values) for values in _EXTENT.iter_unpack(body)]
-    if any(each.length == 0 or each.physical + each.length > 1 << 62 for each in found):
+    extents = [FileExtent(*values) for values in _EXTENT.iter_unpack(body)]
+    if any(extent.length == 0 or extent.physical + extent.length > 1 << 62 for extent in extents):
         raise BadInput("a file map with an extent that no disk can hold")
-    return found
+    return extents

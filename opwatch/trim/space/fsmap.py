@@ -75,7 +75,7 @@ def _free(body: memoryview) -> dict[tuple[int, int], Extents]:
     )
     # A device and its flags are one word; there are few different ones.
     special = {word for word in set(devices) if word >> 32 & _SPECIAL_OWNER}
-    found: dict[tuple[int, int], Extents] = {}
+    free: dict[tuple[int, int], Extents] = {}
     for device in {word & 0xFFFFFFFF for word in special}:
         mine = {word for word in special if word & 0xFFFFFFFF == device}
         keep = [owner == _OWNER_FREE and word in mine for owner, word in zip(owners, devices, strict=True)]
@@ -84,5 +84,5 @@ def _free(body: memoryview) -> dict[tuple[int, int], Extents]:
         if starts and max(ends) > 1 << 62:
             raise BadInput("a file system map with a free extent that no disk can hold")
         if starts:
-            found[_number(device)] = Extents.of_bounds(array("q", starts), array("q", ends))
-    return found
+            free[_number(device)] = Extents.of_bounds(array("q", starts), array("q", ends))
+    return free

@@ -15,11 +15,11 @@ _MOST = 1 << 62
 
 
 class Run(NamedTuple):
-    """Bytes of the disk; `held` is False where they are deallocated, or merely anchored."""
+    """Bytes of the disk; `mapped` is False where they are deallocated, or merely anchored."""
 
     start: int
     end: int
-    held: bool
+    mapped: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,14 @@ def decode(answer: bytes, block_bytes: int) -> list[Run]:
     """The runs of an answer, which must follow each other. BadInput for what cannot be one."""
     if len(answer) < _HEADER_BYTES + _DESCRIPTOR.size:
         raise BadInput(f"an LBA status of {len(answer)} bytes")
-    told = int.from_bytes(answer[:4], "big") + 4
-    found: list[Run] = []
-    for at in range(_HEADER_BYTES, min(told, len(answer)) - _DESCRIPTOR.size + 1, _DESCRIPTOR.size):
+    length = int.from_bytes(answer[:4], "big") + 4
+    runs: list[Run] = []
+    for at in range(_HEADER_BYTES, min(length, len(answer)) - _DESCRIPTOR.size + 1, _DESCRIPTOR.size):
         block, count, status = _DESCRIPTOR.unpack_from(answer, at)
         start, end = block * block_bytes, (block + count) * block_bytes
-        if end > _MOST or not count or (found and start != found[-1].end):
+        if end > _MOST or not count or (runs and start != runs[-1].end):
             raise BadInput(f"an LBA status with {count} blocks at {block}")
-        found.append(Run(start, end, status & 0xF == 0))
-    if not found:
+        runs.append(Run(start, end, status & 0xF == 0))
+    if not runs:
         raise BadInput("an LBA status without a descriptor")
-    return found
+    return runs

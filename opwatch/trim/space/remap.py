@@ -32,11 +32,15 @@ class Landing:
 
 
 def still(before: Iterable[Landing], later: Iterable[Landing]) -> list[Landing]:
-    """Of what lay there, what lies there later as well."""
-    kept = {(each.device, each.encrypted, each.stopped): each.extents for each in later}
+    """The part of what lay there that still lies there later."""
+    kept = {(landing.device, landing.encrypted, landing.stopped): landing.extents for landing in later}
     return [
-        replace(each, extents=each.extents & kept.get((each.device, each.encrypted, each.stopped), Extents()))
-        for each in before
+        replace(
+            landing,
+            extents=landing.extents
+            & kept.get((landing.device, landing.encrypted, landing.stopped), Extents()),
+        )
+        for landing in before
     ]
 
 
@@ -74,8 +78,10 @@ def _through_table(stack: Stack, layer: Layer, extents: Extents, encrypted: bool
 
 def joined(landings: list[Landing]) -> list[Landing]:
     """One landing for each device, encryption and reason."""
-    found: dict[tuple[str, bool, str | None], Extents] = {}
+    extents_by_key: dict[tuple[str, bool, str | None], Extents] = {}
     for landing in landings:
         key = (landing.device, landing.encrypted, landing.stopped)
-        found[key] = found[key] | landing.extents if key in found else landing.extents
-    return [Landing(key[0], extents, key[1], key[2]) for key, extents in found.items()]
+        extents_by_key[key] = (
+            extents_by_key[key] | landing.extents if key in extents_by_key else landing.extents
+        )
+    return [Landing(key[0], extents, key[1], key[2]) for key, extents in extents_by_key.items()]

@@ -71,7 +71,7 @@ class Reason:
         return self.cause.remedy.format_map({name: f"<{name}>" for name in BLANKS} | dict(self.blanks))
 
     def document(self) -> dict[str, Any]:
-        """For --json."""
+        """The document for --json."""
         return {
             "code": self.cause.code,
             "title": self.cause.title,
@@ -134,15 +134,15 @@ def parse_causes(text: str, where: str) -> dict[str, Cause]:
     tables = parse_toml(text.encode(), where).get("cause")
     if not isinstance(tables, list):
         raise OpwatchError(f"{where}: there is no [[cause]]")
-    found: dict[str, Cause] = {}
+    by_code: dict[str, Cause] = {}
     for index, table in enumerate(tables):
         if not isinstance(table, dict):
             raise OpwatchError(f"{where}: {index + 1} is no table")
         cause = _cause(table, f"{where}: {table.get('code', f'cause {index + 1}')}")
-        if cause.code in found:
+        if cause.code in by_code:
             raise OpwatchError(f"{where}: {cause.code} is there twice")
-        found[cause.code] = cause
-    return found
+        by_code[cause.code] = cause
+    return by_code
 
 
 @functools.cache

@@ -35,7 +35,7 @@ class DmTarget:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Those of its words that concern discards."""
+        """The words of the table line that concern discards."""
         return tuple(word for word in self.arguments if word in _FLAGS)
 
     @property
@@ -58,9 +58,9 @@ def parse(text: str) -> list[DmTarget]:
 def _targets(text: str) -> Iterator[DmTarget]:
     for line in lines_of(text):
         # With several devices each line begins with its name.
-        found = re.fullmatch(r"(?:\S+: )?([0-9]{1,19}) ([0-9]{1,19}) (\S+) ?(.*)", line.strip())
-        if found:
-            yield DmTarget(int(found[1]), int(found[2]), found[3], tuple(found[4].split()))
+        row = re.fullmatch(r"(?:\S+: )?([0-9]{1,19}) ([0-9]{1,19}) (\S+) ?(.*)", line.strip())
+        if row:
+            yield DmTarget(int(row[1]), int(row[2]), row[3], tuple(row[4].split()))
         elif line.strip():
             raise OpwatchError(f"not a line of a device-mapper table: {line.strip()[:60]!r}")
 
@@ -133,7 +133,8 @@ class Raid:
 
 
 def raid(target: DmTarget) -> Raid | None:
-    """From a table line: TYPE, a count of parameters, these, and a count of pairs of devices."""
+    """The array that a table line describes: TYPE, a count of parameters, these, and a count of pairs of
+    devices."""
     words = target.arguments
     kind = re.match("raid(10|[01456])(?:_|$)", words[0]) if target.kind == "raid" and words else None
     count = _number(words[1]) if kind and len(words) > 1 else None

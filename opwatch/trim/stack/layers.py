@@ -76,7 +76,7 @@ class Layer:
         return self.limits.granule(self.facts_as(DiskFacts).deallocate_bytes)
 
     def document(self) -> dict[str, Any]:
-        """For --json."""
+        """The document for --json."""
         return asdict(self) | {"facts": known(self.facts)}
 
 
@@ -94,7 +94,7 @@ class Filesystem:
     unknown: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """For --json."""
+        """The document for --json."""
         return asdict(self) | {"facts": known(self.facts)}
 
 
@@ -107,21 +107,21 @@ class Stack:
 
     def layer(self, device: str) -> Layer | None:
         """The layer of this kernel name, None when there is none."""
-        return next((each for each in self.layers if each.device == device), None)
+        return next((layer for layer in self.layers if layer.device == device), None)
 
     def below(self, layer: Layer) -> list[Layer]:
         """The layers that it stands on directly."""
-        return [found for name in layer.below if (found := self.layer(name))]
+        return [lower for name in layer.below if (lower := self.layer(name))]
 
     def tops(self) -> list[Layer]:
         """The layers that the filesystem, or the caller, sends its discards to."""
         if self.filesystem:
-            return [found for name in self.filesystem.devices if (found := self.layer(name))]
+            return [top for name in self.filesystem.devices if (top := self.layer(name))]
         return list(self.layers[:1])
 
     def leaves(self) -> list[Layer]:
         """The layers that stand on no other."""
-        return [each for each in self.layers if not each.below]
+        return [layer for layer in self.layers if not layer.below]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +148,15 @@ def changes(before: Stack, after: Stack) -> list[FactChange]:
     """What differs between two looks at a stack, such as a provisioning mode that flipped. What could not be
     read in one of them is no change."""
     now = dict(_facts(after))
-    found = []
+    differences = []
     for (device, fact), value in _facts(before):
         later = now.get((device, fact))
         if value is not None and later is not None and value != later:
-            found.append(FactChange(device, fact, value, later))
-    return found
+            differences.append(FactChange(device, fact, value, later))
+    return differences
 
 
 def document(stack: Stack) -> dict[str, Any]:
-    """For --json."""
+    """The document for --json."""
     filesystem = stack.filesystem.document() if stack.filesystem else None
     return {"filesystem": filesystem, "layers": [layer.document() for layer in stack.layers]}

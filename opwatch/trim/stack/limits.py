@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """Of the queue that a layer's discards go through, in bytes; None where the kernel does not tell."""
+    """The limits of the queue that a layer's discards go through, in bytes. One is None where the kernel does
+    not tell it."""
 
     granularity: int | None = None
     alignment: int | None = None
@@ -20,8 +21,8 @@ class QueueLimits:
         """Whether discards are taken at all, None when unknown."""
         return None if self.max_bytes is None else self.max_bytes > 0
 
-    def granule(self, told: int | None = None) -> tuple[int, int] | None:
+    def granule(self, unit_bytes: int | None = None) -> tuple[int, int] | None:
         """(bytes, offset) of what is freed as a whole; `told` is the drive's own word, where it counts more.
         None when nobody says."""
-        size = max(told or 0, self.granularity or 0)
+        size = max(unit_bytes or 0, self.granularity or 0)
         return (size, (self.alignment or 0) % size) if size else None

@@ -15,9 +15,9 @@ LOOKS = (1_000, 4_000, 16_000, 64_000)
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`held` of `samples` from a population of `units`: the share, and bounds for it."""
+    """`holding` of `samples` from a population of `units`: the share, and bounds for it."""
 
-    held: int
+    holding: int
     samples: int
     units: int
     low: float
@@ -25,26 +25,28 @@ class Share:
 
     @property
     def share(self) -> float | None:
-        """None without a sample."""
-        return self.held / self.samples if self.samples else None
+        """The share in the sample; None without a sample."""
+        return self.holding / self.samples if self.samples else None
 
     @property
     def half_width(self) -> float:
         return (self.high - self.low) / 2
 
 
-def estimate(held: int, samples: int, units: int, confidence: float, looks: int = len(LOOKS)) -> Share:
+def estimate(holding: int, samples: int, units: int, confidence: float, looks: int = len(LOOKS)) -> Share:
     """The share of a population that is held, from a sample at one of so many looks. A sample of all is
     exact; without any, it may be all or nothing."""
     if not samples:
         return Share(0, 0, units, 0.0, 1.0 if units else 0.0)
     if samples >= units:
-        return Share(held, samples, units, held / samples, held / samples)
+        return Share(holding, samples, units, holding / samples, holding / samples)
     tail = (1.0 - confidence) / looks / 2
-    low = 0.0 if held == 0 else _quantile(tail, held, samples - held + 1)
-    high = 1.0 if held == samples else _quantile(1.0 - tail, held + 1, samples - held)
+    low = 0.0 if holding == 0 else _quantile(tail, holding, samples - holding + 1)
+    high = 1.0 if holding == samples else _quantile(1.0 - tail, holding + 1, samples - holding)
     # What was seen is known: neither bound can deny it.
-    return Share(held, samples, units, max(low, held / units), min(high, 1 - (samples - held) / units))
+    return Share(
+        holding, samples, units, max(low, holding / units), min(high, 1 - (samples - holding) / units)
+    )
 
 
 def _quantile(probability: float, a: float, b: float) -> float:

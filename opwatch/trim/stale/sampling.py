@@ -50,7 +50,7 @@ class Draw:
     def __init__(self, count: int, seed: int) -> None:
         self._count = count
         self._random = random.Random(seed)
-        # Half of them or more: a shuffle is quicker than drawing until a new one turns up.
+        # Where half of them or more may be drawn, a shuffle is quicker than to draw until a new one turns up.
         self._rest = list(range(count)) if count <= 2 * LOOKS[-1] else None
         if self._rest is not None:
             self._random.shuffle(self._rest)
@@ -59,21 +59,21 @@ class Draw:
     def take(self, wanted: int) -> list[int]:
         """The next ones: fewer when that was all."""
         if self._rest is not None:
-            found, self._rest = self._rest[:wanted], self._rest[wanted:]
-            return found
-        found = []
-        while len(found) < wanted and len(self._taken) < self._count:
+            numbers, self._rest = self._rest[:wanted], self._rest[wanted:]
+            return numbers
+        numbers = []
+        while len(numbers) < wanted and len(self._taken) < self._count:
             number = self._random.randrange(self._count)
             if number not in self._taken:
                 self._taken.add(number)
-                found.append(number)
-        return found
+                numbers.append(number)
+        return numbers
 
 
 class BatchCount(NamedTuple):
-    """What a batch of blocks was: `held` of `counted`; the others were not free any more or unreadable."""
+    """What a batch of blocks was: `holding` of `counted`; the others were not free any more or unreadable."""
 
-    held: int
+    holding: int
     counted: int
 
 
@@ -87,17 +87,17 @@ def sample(
 ) -> Iterator[Share]:
     """Estimates, each from more blocks, until one is narrow enough, every block was read or time is up,
     but from one batch at least. `read` takes numbers of blocks."""
-    draw, held, counted, done = Draw(units, seed), 0, 0, 0
+    draw, holding, counted, done = Draw(units, seed), 0, 0, 0
     for look in LOOKS:
         while done < look and (not done or in_time()):
             numbers = draw.take(min(look - done, 1_000))
             if not numbers:
                 break
             batch = read(numbers)
-            done, held, counted = done + len(numbers), held + batch.held, counted + batch.counted
+            done, holding, counted = done + len(numbers), holding + batch.holding, counted + batch.counted
         # All were read: of those that count, what is known is exact.
         population = counted if done >= units else units
-        share = estimate(held, counted, population, confidence)
+        share = estimate(holding, counted, population, confidence)
         yield share
         if share.half_width <= half_width or done < look:
             return

@@ -34,7 +34,7 @@ def digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def seen(before: bytes, now: bytes | None) -> Seen:
+def state_of(before: bytes, now: bytes | None) -> Seen:
     """What became of a block: `before` is the digest of what it held."""
     if now is None:
         return Seen.UNREADABLE

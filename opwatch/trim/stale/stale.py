@@ -75,8 +75,8 @@ def calibrate(
     words = (sentinel_words, promise_words)
     if sentinel in (Seen.ZEROS, Seen.ONES):
         if count and count.ignores:
-            told = "but its own count of what it holds (NUSE) did not fall: it holds what reads as trimmed"
-            return Calibration(None, None, (sentinel_words, told), sentinel)
+            doubt = "but its own count of what it holds (NUSE) did not fall: it holds what reads as trimmed"
+            return Calibration(None, None, (sentinel_words, doubt), sentinel)
         return Calibration(sentinel, "sentinel", words, sentinel)
     if sentinel is Seen.OTHER:
         return Calibration(None, None, words, sentinel)
@@ -94,7 +94,7 @@ class Bounds:
     high: float
 
     def through(self, function: Callable[[float], float]) -> Bounds:
-        """The same of a function that only grows or only falls."""
+        """The bounds of what a function makes of these; it must only grow or only fall."""
         ends = sorted((function(self.low), function(self.high)))
         return Bounds(None if self.value is None else function(self.value), ends[0], ends[1])
 
@@ -130,8 +130,8 @@ class Spare:
     """Over-provisioning as (T-U)/U and write amplification by model, as it is and after a trim."""
 
     physical_bytes: int
-    held: Bounds
-    held_trimmed: Bounds
+    holding: Bounds
+    holding_trimmed: Bounds
     op: Bounds
     op_trimmed: Bounds
     waf: dict[str, Bounds]
@@ -152,50 +152,56 @@ def spare(
     space; `held_bytes`: what the drive counts itself, where that can be believed."""
     left = min(stale.high, untrimmable_bytes)
     if held_bytes is None:
-        held = stale.through(lambda part: used_bytes + part)
+        holding = stale.through(lambda part: used_bytes + part)
         trimmed = Bounds(used_bytes, used_bytes, used_bytes)
     elif held_bytes <= stale.high:
-        held = Bounds(held_bytes, held_bytes, held_bytes)
+        holding = Bounds(held_bytes, held_bytes, held_bytes)
         # Nearly all that it holds is stale: the difference would be noise, so the most that it can be.
         most = used_bytes if used_bytes < held_bytes else max(0.0, held_bytes - stale.low)
         trimmed = Bounds(most, most, most)
     else:
-        held = Bounds(held_bytes, held_bytes, held_bytes)
+        holding = Bounds(held_bytes, held_bytes, held_bytes)
         # Not all that is in use need hold data, but no more than that does.
         trimmed = stale.through(lambda part: min(held_bytes - part, used_bytes))
     return _spare(
-        physical_bytes, held, trimmed, stale, left, _ALL_IN_USE if held_bytes is None else _BY_COUNT
+        physical_bytes, holding, trimmed, stale, left, _ALL_IN_USE if held_bytes is None else _BY_COUNT
     )
 
 
 def spare_by_history(
-    physical_bytes: int, held: Bounds, stale: Bounds, unknown_in_use: int, untrimmable_bytes: int
+    physical_bytes: int, holding: Bounds, stale: Bounds, unknown_in_use: int, untrimmable_bytes: int
 ) -> Spare | str:
-    """The same from a map of the drive: `held` is what of all of it the drive holds. What is in use and was
-    never written holds nothing, and so does not count. `unknown_in_use`: bytes in use that may hold data."""
-    in_use = held.low - stale.low
+    """Over-provisioning and write amplification by a map of the drive: `holding` is what it holds in all.
+    What is in use and was never written holds nothing, and so does not count. `unknown_in_use`: bytes in use
+    that may hold data."""
+    in_use = holding.low - stale.low
     trimmed = Bounds(None if unknown_in_use else in_use, in_use, in_use + unknown_in_use)
-    return _spare(physical_bytes, held, trimmed, stale, min(stale.high, untrimmable_bytes), _BY_HISTORY)
+    return _spare(physical_bytes, holding, trimmed, stale, min(stale.high, untrimmable_bytes), _BY_HISTORY)
 
 
 def _spare(
-    physical_bytes: int, held: Bounds, trimmed: Bounds, stale: Bounds, untrimmable_bytes: float, counts: str
+    physical_bytes: int,
+    holding: Bounds,
+    trimmed: Bounds,
+    stale: Bounds,
+    untrimmable_bytes: float,
+    counts: str,
 ) -> Spare | str:
     if untrimmable_bytes:
         trimmed = Bounds(None, trimmed.low, trimmed.high + untrimmable_bytes)
-    if not held.low:
+    if not holding.low:
         return "the drive may hold nothing at all, as far as is known, so that nothing can be said"
     if not trimmed.low:
         return "all of the drive is free space, so that nothing can be said of writes to the rest"
-    if held.high >= physical_bytes:
+    if holding.high >= physical_bytes:
         return "the drive would hold as much as its flash can: T is too small, or counts another part of it"
     return Spare(
         physical_bytes=physical_bytes,
-        held=held,
-        held_trimmed=trimmed,
-        op=held.through(lambda part: physical_bytes / part - 1),
+        holding=holding,
+        holding_trimmed=trimmed,
+        op=holding.through(lambda part: physical_bytes / part - 1),
         op_trimmed=trimmed.through(lambda part: physical_bytes / part - 1),
-        waf=_waf_now(physical_bytes, held, stale, apart=counts == _BY_HISTORY),
+        waf=_waf_now(physical_bytes, holding, stale, apart=counts == _BY_HISTORY),
         waf_trimmed={
             "fifo": trimmed.through(lambda part: models.fifo(physical_bytes / part)),
             "greedy": trimmed.through(lambda part: models.greedy(physical_bytes / part, SUPERBLOCK_PAGES)),
@@ -204,9 +210,9 @@ def _spare(
     )
 
 
-def _waf_now(physical_bytes: int, held: Bounds, stale: Bounds, *, apart: bool) -> dict[str, Bounds]:
-    """Uniform random writes to what is in use, beside stale space that nobody writes. `held` grows with it,
-    or is known: either way the bounds of the stale space bound the rest, unless each varies `apart`."""
+def _waf_now(physical_bytes: int, holding: Bounds, stale: Bounds, *, apart: bool) -> dict[str, Bounds]:
+    """Uniform random writes to what is in use, beside stale space that nobody writes. `holding` grows with
+    it, or is known: either way the bounds of the stale space bound the rest, unless each varies `apart`."""
 
     def amplification(total: float, part: float, *, greedy: bool) -> float:
         alpha, active = physical_bytes / total, max(1 - part / total, 1e-9)
@@ -215,13 +221,13 @@ def _waf_now(physical_bytes: int, held: Bounds, stale: Bounds, *, apart: bool) -
         return models.fifo_mixture(alpha, [(active, 1.0), (1 - active, 0.0)])
 
     def both(*, greedy: bool) -> Bounds:
-        corners = [(held.low, stale.low), (held.high, stale.high)]
+        corners = [(holding.low, stale.low), (holding.high, stale.high)]
         if apart:
-            corners += [(held.low, min(stale.high, held.low)), (held.high, stale.low)]
+            corners += [(holding.low, min(stale.high, holding.low)), (holding.high, stale.low)]
         ends = sorted(amplification(total, part, greedy=greedy) for total, part in corners)
         middle = None
-        if held.value is not None and stale.value is not None:
-            middle = amplification(held.value, stale.value, greedy=greedy)
+        if holding.value is not None and stale.value is not None:
+            middle = amplification(holding.value, stale.value, greedy=greedy)
         return Bounds(middle, ends[0], ends[-1])
 
     return {"fifo": both(greedy=False), "greedy": both(greedy=True)}

@@ -31,15 +31,15 @@ def account(before: int, after: int | None, counts: Counts = Counts.TRIMMED, uni
 
 
 def test_what_completed_to_the_byte_is_proof() -> None:
-    told = judge(account(1000, 1000 + 100 * MIB // 512), trace())
-    assert told.bearing is Bearing.PROVES
-    assert f"{100 * MIB} B" in told.words
+    judged = judge(account(1000, 1000 + 100 * MIB // 512), trace())
+    assert judged.bearing is Bearing.PROVES
+    assert f"{100 * MIB} B" in judged.words
 
 
 def test_whole_granules_are_proof_as_well() -> None:
     """A drive that counts what it freed, and not what it was told."""
-    told = judge(account(0, 90 * MIB // 512), trace(100 * MIB, 90 * MIB))
-    assert told.bearing is Bearing.PROVES
+    judged = judge(account(0, 90 * MIB // 512), trace(100 * MIB, 90 * MIB))
+    assert judged.bearing is Bearing.PROVES
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_whole_granules_are_proof_as_well() -> None:
     ],
 )
 def test_all_else_tells_nothing(before: int, after: int | None, words: str) -> None:
-    told = judge(account(before, after), trace())
-    assert told.bearing is Bearing.SILENT
-    assert words in told.words
+    judged = judge(account(before, after), trace())
+    assert judged.bearing is Bearing.SILENT
+    assert words in judged.words
 
 
 def test_without_a_trim_nothing_is_proven() -> None:
@@ -78,9 +78,9 @@ def test_commands_confirm_and_prove_nothing() -> None:
         flow(Stage.ISSUED, "8:0", MIB, disk="sda", count=7),
         flow(Stage.REQUEUED, "8:0", MIB, disk="sda", count=2),
     ]
-    found = Trace((*flows, flow(Stage.DONE, "8:0", MIB, disk="sda", count=5)))
-    assert judge(account(10, 15, Counts.COMMANDS, 1), found).bearing is Bearing.CONFIRMS
-    assert judge(account(10, 17, Counts.COMMANDS, 1), found).bearing is Bearing.SILENT
+    traced = Trace((*flows, flow(Stage.DONE, "8:0", MIB, disk="sda", count=5)))
+    assert judge(account(10, 15, Counts.COMMANDS, 1), traced).bearing is Bearing.CONFIRMS
+    assert judge(account(10, 17, Counts.COMMANDS, 1), traced).bearing is Bearing.SILENT
 
 
 def test_a_map_falls() -> None:
@@ -93,11 +93,11 @@ def test_a_map_falls() -> None:
 
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.sampled_from(list(Counts)))
 def test_nothing_but_an_exact_fit_is_believed(before: int, after: int, counts: Counts) -> None:
-    told = judge(account(before, after, counts, 1), trace())
+    judged = judge(account(before, after, counts, 1), trace())
     wanted = 1 if counts is Counts.COMMANDS else 100 * MIB
     moved = before - after if counts is Counts.HELD else after - before
-    assert (told.bearing is not Bearing.SILENT) == (moved == wanted)
-    assert told.words
+    assert (judged.bearing is not Bearing.SILENT) == (moved == wanted)
+    assert judged.words
 
 
 # --- in an audit ---
@@ -106,25 +106,25 @@ def test_nothing_but_an_exact_fit_is_believed(before: int, after: int, counts: C
 def reached(
     *accounts: Account,
     read_back: ReadBack | None = None,
-    held: Held | None = None,
+    in_use: Held | None = None,
     flows: list[Flow] | None = None,
 ) -> Audit:
     given_flows = flows or through("sda", "8:0", 100 * MIB)
     base: AuditEvidence = evidence(
         stack(DISK), [extents("8:0", 100 * MIB), *given_flows], 100 * MIB, read_back=read_back
     )
-    return audit(replace(base, accounts=accounts, held={"sda": held} if held else {}), "/m")
+    return audit(replace(base, accounts=accounts, in_use={"sda": in_use} if in_use else {}), "/m")
 
 
 FITS = account(0, 100 * MIB // 512)
 
 
 def test_proven_by_a_counter() -> None:
-    found = reached(FITS)
-    assert found.verdict is Verdict.PROVEN
-    assert found.reasons == ()
-    assert any("proves" in line for line in lines(found))
-    [counter] = document(found)["counters"]
+    result = reached(FITS)
+    assert result.verdict is Verdict.PROVEN
+    assert result.reasons == ()
+    assert any("proves" in line for line in lines(result))
+    [counter] = document(result)["counters"]
     assert (counter["bearing"], counter["moved"], counter["unit_bytes"]) == ("proves", 100 * MIB, 512)
 
 
@@ -132,16 +132,16 @@ def test_proven_by_a_counter() -> None:
     "other", [account(7, 7), account(3, 4, Counts.COMMANDS, 1), replace(FITS, device="sdb")]
 )
 def test_accepted_where_no_counter_fits(other: Account) -> None:
-    found = reached(other)
-    assert found.verdict is Verdict.ACCEPTED
-    assert [each.code for each in found.reasons] == ["advisory"]
+    result = reached(other)
+    assert result.verdict is Verdict.ACCEPTED
+    assert [reason.code for reason in result.reasons] == ["advisory"]
 
 
 def test_a_count_of_what_is_held_contradicts_a_counter() -> None:
     """NUSE that stays as it was, above what could be left, outweighs a counter of what was asked for."""
-    found = reached(FITS, held=Held(1000 * MIB, 1000 * MIB))
-    assert found.verdict is Verdict.UNKNOWN
-    [why] = found.reasons
+    result = reached(FITS, in_use=Held(1000 * MIB, 1000 * MIB))
+    assert result.verdict is Verdict.UNKNOWN
+    [why] = result.reasons
     assert why.code == "advisory"
     most = 924 * MIB
     assert why.observed == (
@@ -150,7 +150,7 @@ def test_a_count_of_what_is_held_contradicts_a_counter() -> None:
 
 
 @pytest.mark.parametrize(
-    "held",
+    "in_use",
     [
         Held(1024 * MIB, 1024 * MIB),  # always the whole drive
         Held(1000 * MIB, 924 * MIB),
@@ -158,21 +158,21 @@ def test_a_count_of_what_is_held_contradicts_a_counter() -> None:
         Held(1000 * MIB, 1000 * MIB, written=None),
     ],
 )
-def test_a_count_that_contradicts_nothing(held: Held) -> None:
-    assert reached(held=held).verdict is Verdict.ACCEPTED
+def test_a_count_that_contradicts_nothing(in_use: Held) -> None:
+    assert reached(in_use=in_use).verdict is Verdict.ACCEPTED
 
 
 def test_what_was_written_meanwhile_is_allowed_for() -> None:
-    found = reached(held=Held(1000 * MIB, 931 * MIB, written=6 * MIB))
-    assert found.verdict is Verdict.UNKNOWN
-    assert f"or {6 * MIB} B written since" in found.reasons[0].observed
+    result = reached(in_use=Held(1000 * MIB, 931 * MIB, written=6 * MIB))
+    assert result.verdict is Verdict.UNKNOWN
+    assert f"or {6 * MIB} B written since" in result.reasons[0].observed
 
 
 def test_a_byte_that_may_be_discarded_twice_contradicts_nothing() -> None:
     """btrfs discards some bytes twice, and in a watch others may trim again and again."""
     flows = [extents("8:0", 100 * MIB), *through("sda", "8:0", 100 * MIB)]
-    held = {"sda": Held(1000 * MIB, 1000 * MIB)}
-    base = replace(evidence(stack(DISK), flows, 100 * MIB), held=held)
+    in_use = {"sda": Held(1000 * MIB, 1000 * MIB)}
+    base = replace(evidence(stack(DISK), flows, 100 * MIB), in_use=in_use)
     assert audit(base, "/m").verdict is Verdict.UNKNOWN
     assert audit(replace(base, answer=None), "/m").verdict is Verdict.ACCEPTED
     twice = replace(base, before=stack(DISK, kind="btrfs"))
@@ -180,8 +180,8 @@ def test_a_byte_that_may_be_discarded_twice_contradicts_nothing() -> None:
 
 
 def test_sentinels_that_can_still_be_read_outweigh_a_counter() -> None:
-    found = reached(FITS, read_back=ReadBack({Seen.UNCHANGED: MIB}))
-    assert found.verdict is Verdict.UNKNOWN
+    result = reached(FITS, read_back=ReadBack({Seen.UNCHANGED: MIB}))
+    assert result.verdict is Verdict.UNKNOWN
 
 
 def test_each_disk_must_be_proven() -> None:
@@ -202,9 +202,9 @@ def test_each_disk_must_be_proven() -> None:
 # --- sentinels in the drive's own map ---
 
 
-def by_map(found: SentinelMap, **bytes_: int) -> Audit:
+def by_map(sentinel_map: SentinelMap, **bytes_: int) -> Audit:
     by_kind = {Seen(name): count for name, count in bytes_.items()}
-    return reached(read_back=ReadBack(by_kind, maps={"sda": found}))
+    return reached(read_back=ReadBack(by_kind, maps={"sda": sentinel_map}))
 
 
 def test_gone_from_the_map_is_proof_whatever_is_read() -> None:
@@ -215,25 +215,25 @@ def test_gone_from_the_map_is_proof_whatever_is_read() -> None:
 
 def test_still_in_the_map() -> None:
     """It reads as zeros, and the drive holds it."""
-    found = by_map(SentinelMap(MIB, MIB, MIB), zeros=MIB)
-    assert found.verdict is Verdict.UNKNOWN
-    assert "still in the map" in found.reasons[0].observed
+    result = by_map(SentinelMap(MIB, MIB, MIB), zeros=MIB)
+    assert result.verdict is Verdict.UNKNOWN
+    assert "still in the map" in result.reasons[0].observed
     assert by_map(SentinelMap(MIB, MIB, MIB // 2), zeros=MIB).verdict is Verdict.PARTIAL
 
 
 @pytest.mark.parametrize(
-    ("found", "why"),
+    ("sentinel_map", "why"),
     [
         (SentinelMap(0, 0, 0), "whole granule"),
         (SentinelMap(MIB, MIB // 2, 0), "does not follow writes"),
         (SentinelMap(MIB, MIB, None), "could not be read again"),
     ],
 )
-def test_a_map_that_tells_nothing(found: SentinelMap, why: str) -> None:
+def test_a_map_that_tells_nothing(sentinel_map: SentinelMap, why: str) -> None:
     """Only what was read counts then, and the reason is printed."""
-    result = by_map(found, zeros=MIB)
+    result = by_map(sentinel_map, zeros=MIB)
     assert result.verdict is Verdict.PROVEN
-    assert by_map(found, unchanged=MIB).verdict is Verdict.UNKNOWN
-    assert found.reason
-    assert why in found.reason
+    assert by_map(sentinel_map, unchanged=MIB).verdict is Verdict.UNKNOWN
+    assert sentinel_map.reason
+    assert why in sentinel_map.reason
     assert any("tells nothing" in line and why in line for line in lines(result))

@@ -47,55 +47,55 @@ class Bench:
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
     def make(vendor: str = "ATA", rotational: str = "0") -> Bench:
         write(tmp_path, {"device/vendor": vendor, "queue/rotational": rotational})
-        found = Bench(
+        made = Bench(
             BlockDevice("sda", (8, 0), tmp_path), [Attribute(207, "Trimmed_Sector_Ct", 1000, "1000")]
         )
-        monkeypatch.setattr(trim_accounts, "Devices", lambda: found)
+        monkeypatch.setattr(trim_accounts, "Devices", lambda: made)
         monkeypatch.setattr(trim_accounts, "find_simulated", lambda _: None)
         (tmp_path / "device" / "scsi_disk").mkdir()
-        monkeypatch.setattr("opwatch.collectors.space.lba_status.held_by_map", lambda *_: found.map)
-        monkeypatch.setattr("opwatch.collectors.firmware.smart.collect_smart", found.smart)
-        return found
+        monkeypatch.setattr("opwatch.collectors.space.lba_status.held_by_map", lambda *_: made.map)
+        monkeypatch.setattr("opwatch.collectors.firmware.smart.collect_smart", made.smart)
+        return made
 
     return make
 
 
 def test_a_sata_drive_that_counts_sectors(bench: Callable[..., Bench]) -> None:
-    found = bench()
+    rig = bench()
     accounts = DriveAccounts(stack(layer("sda", "8:0")))
-    found.attributes[0] = Attribute(207, "Trimmed_Sector_Ct", 1013, "1013")
+    rig.attributes[0] = Attribute(207, "Trimmed_Sector_Ct", 1013, "1013")
     [account] = accounts.since()
     assert account == Account("sda", "attribute 207 Trimmed_Sector_Ct", Counts.TRIMMED, 512, 1000, 1013)
     assert account.moved == 13 * 512
-    assert found.asked == [Path("/dev/sda")] * 2
+    assert rig.asked == [Path("/dev/sda")] * 2
 
 
 def test_a_drive_that_vanishes_meanwhile(bench: Callable[..., Bench]) -> None:
-    found = bench()
+    rig = bench()
     accounts = DriveAccounts(stack(layer("sda", "8:0")))
-    found.attributes.clear()
+    rig.attributes.clear()
     [account] = accounts.since()
     assert (account.after, account.moved) == (None, None)
 
 
 @pytest.mark.parametrize(("vendor", "rotational"), [("QEMU", "0"), ("ATA", "1")])
 def test_others_are_not_asked(bench: Callable[..., Bench], vendor: str, rotational: str) -> None:
-    found = bench(vendor, rotational)
+    rig = bench(vendor, rotational)
     assert DriveAccounts(stack(layer("sda", "8:0"))).since() == ()
-    assert found.asked == []
+    assert rig.asked == []
 
 
 def test_one_that_showed_nothing_is_not_asked_again(bench: Callable[..., Bench]) -> None:
-    found = bench()
-    found.attributes[0] = Attribute(9, "Power_On_Hours", 1, "1")
+    rig = bench()
+    rig.attributes[0] = Attribute(9, "Power_On_Hours", 1, "1")
     assert DriveAccounts(stack(layer("sda", "8:0"))).since() == ()
-    assert len(found.asked) == 1
+    assert len(rig.asked) == 1
 
 
 def test_a_map_is_an_account_of_what_is_held(bench: Callable[..., Bench]) -> None:
-    found = bench(vendor="LIO-ORG")
-    found.map = Extents.of([(0, 1 << 20)])
+    rig = bench(vendor="LIO-ORG")
+    rig.map = Extents.of([(0, 1 << 20)])
     accounts = DriveAccounts(stack(layer("sda", "8:0")))
-    found.map = Extents.of([(0, 1 << 18)])
+    rig.map = Extents.of([(0, 1 << 18)])
     [account] = accounts.since()
     assert (account.counts, account.moved) == (Counts.HELD, (1 << 20) - (1 << 18))

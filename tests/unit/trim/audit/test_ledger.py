@@ -34,8 +34,8 @@ FIXTURES = Path(__file__).parents[3] / "fixtures" / "good" / "trim"
 MIB = 1 << 20
 
 
-def losses(found: Audit) -> dict[str, int | None]:
-    return {each.code: each.lost_bytes for row in found.rows for each in row.reasons}
+def losses(result: Audit) -> dict[str, int | None]:
+    return {reason.code: reason.lost_bytes for row in result.rows for reason in row.reasons}
 
 
 def disk(provisioning_mode: str = "unmap") -> Layer:
@@ -44,20 +44,20 @@ def disk(provisioning_mode: str = "unmap") -> Layer:
 
 def test_nothing_is_lost() -> None:
     flows = [extents("8:0", 100 * MIB, 3), *through("sda", "8:0", 100 * MIB)]
-    found = audit(evidence(stack(disk()), flows, 100 * MIB), "/m")
-    assert found.verdict is Verdict.ACCEPTED
-    assert found.reached_bytes == found.claimed_bytes == 100 * MIB
-    assert losses(found) == {}
-    assert [each.code for each in found.reasons] == ["advisory"]
-    assert [row.layer for row in found.rows] == ["filesystem", "disk", "granules"]
+    result = audit(evidence(stack(disk()), flows, 100 * MIB), "/m")
+    assert result.verdict is Verdict.ACCEPTED
+    assert result.reached_bytes == result.claimed_bytes == 100 * MIB
+    assert losses(result) == {}
+    assert [reason.code for reason in result.reasons] == ["advisory"]
+    assert [row.layer for row in result.rows] == ["filesystem", "disk", "granules"]
 
 
 def test_xfs_claims_what_it_was_asked_for() -> None:
     flows = [extents("8:0", 60 * MIB), *through("sda", "8:0", 60 * MIB)]
-    found = audit(evidence(stack(disk(), kind="xfs"), flows, 1 << 30), "/m")
-    assert found.verdict is Verdict.ACCEPTED
-    assert "6.11" in found.claim
-    assert found.unexplained_bytes == 0
+    result = audit(evidence(stack(disk(), kind="xfs"), flows, 1 << 30), "/m")
+    assert result.verdict is Verdict.ACCEPTED
+    assert "6.11" in result.claim
+    assert result.unexplained_bytes == 0
 
 
 def test_a_loop_device_that_stopped_taking_discards() -> None:
@@ -65,18 +65,18 @@ def test_a_loop_device_that_stopped_taking_discards() -> None:
     text = (FIXTURES / "loop_runtime_eopnotsupp.txt").read_text()
     flows = flows_of_log(text, {"7:1": "loop1"}, 1024)
     before = stack(layer("loop1", "7:1", Kind.LOOP, max_bytes=4294966784, backing_file="/top/image"))
-    found = audit(evidence(before, flows, 241067008, after=with_limit(before, "loop1", 0)), "/m")
-    assert found.verdict is Verdict.REJECTED
-    assert found.reached_bytes == 0
-    fs, device = found.rows
+    result = audit(evidence(before, flows, 241067008, after=with_limit(before, "loop1", 0)), "/m")
+    assert result.verdict is Verdict.REJECTED
+    assert result.reached_bytes == 0
+    fs, device = result.rows
     assert (fs.bytes_out, fs.requests) == (241067008, 30)
     assert (device.bytes_in, device.bytes_ok, device.requests) == (241067008, 0, 1)
     assert device.errors == {"not supported": 414 * 512}
-    assert [(each.code, each.lost_bytes) for each in device.reasons] == [
+    assert [(reason.code, reason.lost_bytes) for reason in device.reasons] == [
         ("loop-no-punch", 241067008 - 414 * 512),
         ("loop-no-punch", 414 * 512),
     ]
-    assert found.unexplained_bytes == 0
+    assert result.unexplained_bytes == 0
 
 
 def test_a_scsi_disk_that_rejects_the_command() -> None:
@@ -90,19 +90,19 @@ def test_a_scsi_disk_that_rejects_the_command() -> None:
         flow(Stage.ISSUED, "8:0", tried, disk="sda"),
         flow(Stage.DONE, "8:0", tried, disk="sda", status=5),
     ]
-    found = audit(evidence(before, flows, sent, after=after), "/m")
-    assert found.verdict is Verdict.REJECTED
-    assert {each.code for row in found.rows for each in row.reasons} == {"scsi-disabled"}
-    assert found.unexplained_bytes == 0
-    assert [each.fact for each in found.changes] == ["max_bytes", "max_hw_bytes", "provisioning_mode"]
+    result = audit(evidence(before, flows, sent, after=after), "/m")
+    assert result.verdict is Verdict.REJECTED
+    assert {reason.code for row in result.rows for reason in row.reasons} == {"scsi-disabled"}
+    assert result.unexplained_bytes == 0
+    assert [change.fact for change in result.changes] == ["max_bytes", "max_hw_bytes", "provisioning_mode"]
 
 
 def test_what_fits_no_cause_is_unexplained() -> None:
     flows = [extents("8:0", 10 * MIB), *through("sda", "8:0", 7 * MIB)]
-    found = audit(evidence(stack(disk()), flows, 10 * MIB), "/m")
-    assert found.verdict is Verdict.PARTIAL
-    assert found.unexplained_bytes == 3 * MIB
-    assert losses(found) == {}
+    result = audit(evidence(stack(disk()), flows, 10 * MIB), "/m")
+    assert result.verdict is Verdict.PARTIAL
+    assert result.unexplained_bytes == 3 * MIB
+    assert losses(result) == {}
 
 
 def test_what_the_kernel_counted_and_we_did_not_allows_no_verdict() -> None:
@@ -112,18 +112,18 @@ def test_what_the_kernel_counted_and_we_did_not_allows_no_verdict() -> None:
         flow(Stage.ISSUED, "8:0", 10 * MIB, disk="sda"),
         flow(Stage.DONE, "8:0", 9 * MIB, disk="sda"),
     ]
-    found = audit(evidence(stack(disk()), flows, 10 * MIB, stats={"sda": (1, 10 * MIB)}), "/m")
-    assert found.verdict is Verdict.UNKNOWN
-    assert losses(found) == {"trace-lost": MIB}
-    assert found.unexplained_bytes == 0
+    result = audit(evidence(stack(disk()), flows, 10 * MIB, stats={"sda": (1, 10 * MIB)}), "/m")
+    assert result.verdict is Verdict.UNKNOWN
+    assert losses(result) == {"trace-lost": MIB}
+    assert result.unexplained_bytes == 0
 
 
 def test_a_refusal_names_the_layer_that_stops() -> None:
     crypt = layer("dm-0", "253:0", Kind.CRYPT, "sda", max_bytes=0, label="c0", allow_discards=False)
-    found = audit(evidence(stack(crypt, disk()), [], None, error=errno.EOPNOTSUPP), "/m")
-    assert found.verdict is Verdict.NOT_SENT
-    assert list(losses(found)) == ["crypt-no-discards"]
-    [reason] = found.rows[0].reasons
+    result = audit(evidence(stack(crypt, disk()), [], None, error=errno.EOPNOTSUPP), "/m")
+    assert result.verdict is Verdict.NOT_SENT
+    assert list(losses(result)) == ["crypt-no-discards"]
+    [reason] = result.rows[0].reasons
     assert "refresh c0" in reason.remedy
 
 
@@ -131,15 +131,15 @@ def test_a_refusal_names_the_layer_that_stops() -> None:
     ("error", "code"), [(errno.ENOTTY, "no-fitrim"), (errno.EROFS, "filesystem-refuses")]
 )
 def test_a_refusal_of_the_filesystem(error: int, code: str) -> None:
-    found = audit(evidence(stack(disk()), [], None, error=error), "/m")
-    assert (found.verdict, list(losses(found))) == (Verdict.NOT_SENT, [code])
+    result = audit(evidence(stack(disk()), [], None, error=error), "/m")
+    assert (result.verdict, list(losses(result))) == (Verdict.NOT_SENT, [code])
 
 
 def test_a_minimum_that_the_filesystem_refuses() -> None:
     given = replace(evidence(stack(disk()), [], None, error=errno.EINVAL), asked=Asked(minlen=200 * MIB))
-    found = audit(given, "/m")
-    assert (found.verdict, list(losses(found))) == (Verdict.NOT_SENT, ["below-minimum"])
-    assert f"a minimum of {200 * MIB} B" in found.rows[0].reasons[0].observed
+    result = audit(given, "/m")
+    assert (result.verdict, list(losses(result))) == (Verdict.NOT_SENT, ["below-minimum"])
+    assert f"a minimum of {200 * MIB} B" in result.rows[0].reasons[0].observed
 
 
 def test_thin_chunks() -> None:
@@ -158,13 +158,13 @@ def test_thin_chunks() -> None:
         flow(Stage.BIO, "253:1", passed, disk="dm-1", who=Who.KERNEL),
         *through("sda", "8:0", passed, who=Who.KERNEL),
     ]
-    found = audit(evidence(before, flows, asked, after=after), "/m")
-    assert losses(found) == {
+    result = audit(evidence(before, flows, asked, after=after), "/m")
+    assert losses(result) == {
         "thin-partial-chunk": 493_568,
         "thin-not-mapped": asked - 493_568 - passed,
     }
-    assert found.unexplained_bytes == 0
-    assert found.reached_bytes == passed
+    assert result.unexplained_bytes == 0
+    assert result.reached_bytes == passed
 
 
 def thin_stack(mode: PoolMode, discards: str) -> tuple[Layer, ...]:
@@ -193,17 +193,17 @@ def thin_stack(mode: PoolMode, discards: str) -> tuple[Layer, ...]:
 )
 def test_a_pool_that_swallows(facts: tuple[PoolMode, str], code: str) -> None:
     flows = [extents("253:3", 8 * MIB), flow(Stage.BIO, "253:3", 8 * MIB, disk="dm-3")]
-    found = audit(evidence(stack(*thin_stack(*facts)), flows, 8 * MIB), "/m")
-    assert (found.verdict, losses(found)) == (Verdict.NOT_SENT, {code: 8 * MIB})
-    assert found.unexplained_bytes == 0
+    result = audit(evidence(stack(*thin_stack(*facts)), flows, 8 * MIB), "/m")
+    assert (result.verdict, losses(result)) == (Verdict.NOT_SENT, {code: 8 * MIB})
+    assert result.unexplained_bytes == 0
 
 
 def test_a_cache_that_keeps_discards_to_itself() -> None:
     cache = layer("dm-0", "253:0", Kind.DM, "sda", target="cache", label="c", flags=("no_discard_passdown",))
     flows = [extents("253:0", 8 * MIB), flow(Stage.BIO, "253:0", 8 * MIB, disk="dm-0")]
-    found = audit(evidence(stack(cache, disk()), flows, 8 * MIB), "/m")
-    assert (found.verdict, losses(found)) == (Verdict.NOT_SENT, {"cache-no-passdown": 8 * MIB})
-    assert found.unexplained_bytes == 0
+    result = audit(evidence(stack(cache, disk()), flows, 8 * MIB), "/m")
+    assert (result.verdict, losses(result)) == (Verdict.NOT_SENT, {"cache-no-passdown": 8 * MIB})
+    assert result.unexplained_bytes == 0
 
 
 def test_a_pool_that_fails_everything() -> None:
@@ -213,9 +213,9 @@ def test_a_pool_that_fails_everything() -> None:
         flow(Stage.BIO, "253:3", 8 * MIB, disk="dm-3"),
         flow(Stage.BIO_DONE, "253:3", 8 * MIB, disk="dm-3", status=10),
     ]
-    found = audit(evidence(stack(*thin_stack(PoolMode.FAIL, "")), flows, 0), "/m")
-    assert (found.verdict, losses(found)) == (Verdict.REJECTED, {"thin-pool-read-only": 8 * MIB})
-    assert found.unexplained_bytes == 0
+    result = audit(evidence(stack(*thin_stack(PoolMode.FAIL, "")), flows, 0), "/m")
+    assert (result.verdict, losses(result)) == (Verdict.REJECTED, {"thin-pool-read-only": 8 * MIB})
+    assert result.unexplained_bytes == 0
 
 
 def mirror(second: Layer) -> tuple[Layer, ...]:
@@ -229,9 +229,9 @@ def test_both_legs_of_a_mirror_count() -> None:
         *through("sda", "8:0", 5 * MIB),
         *through("sdb", "8:16", 5 * MIB),
     ]
-    found = audit(evidence(stack(*mirror(layer("sdb", "8:16"))), flows, 5 * MIB), "/m")
-    assert (found.verdict, found.unexplained_bytes) == (Verdict.ACCEPTED, 0)
-    assert found.reached_bytes == 10 * MIB
+    result = audit(evidence(stack(*mirror(layer("sdb", "8:16"))), flows, 5 * MIB), "/m")
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)
+    assert result.reached_bytes == 10 * MIB
     half = audit(evidence(stack(*mirror(layer("sdb", "8:16", max_bytes=0))), flows[:5], 5 * MIB), "/m")
     assert half.verdict is Verdict.PARTIAL
     assert losses(half) == {"member-no-discards": 5 * MIB}
@@ -241,12 +241,12 @@ def test_a_missing_member_loses_nothing() -> None:
     """Of a RAID 1 of two and a RAID 10 of four; what is more than its share stays unexplained."""
     one = layer("md0", "9:0", Kind.MD, "sda", level="raid1", raid_disks=2, degraded=1)
     sent = [extents("9:0", 5 * MIB), flow(Stage.BIO, "9:0", 5 * MIB, disk="md0")]
-    found = audit(evidence(stack(one, disk()), [*sent, *through("sda", "8:0", 5 * MIB)], 5 * MIB), "/m")
-    assert (found.verdict, found.unexplained_bytes) == (Verdict.ACCEPTED, 0)
-    assert losses(found) == {"member-missing": 5 * MIB}
+    result = audit(evidence(stack(one, disk()), [*sent, *through("sda", "8:0", 5 * MIB)], 5 * MIB), "/m")
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)
+    assert losses(result) == {"member-missing": 5 * MIB}
     members = {"sda": "8:0", "sdb": "8:16", "sdc": "8:32"}
     ten = layer("md0", "9:0", Kind.MD, *members, level="raid10", layout=0x102, raid_disks=4, degraded=1)
-    below = [each for name, dev in members.items() for each in through(name, dev, 2 * MIB)]
+    below = [one_flow for name, dev in members.items() for one_flow in through(name, dev, 2 * MIB)]
     disks = [layer(name, dev) for name, dev in members.items()]
     short = audit(evidence(stack(ten, *disks), [*sent, *below], 5 * MIB), "/m")
     assert losses(short) == {"member-missing": 2 * MIB}
@@ -255,20 +255,22 @@ def test_a_missing_member_loses_nothing() -> None:
 
 def test_a_realtime_device_is_told() -> None:
     one = stack(disk(), kind="xfs", options=("rw", "rtdev=/dev/sdb"))
-    found = audit(evidence(one, [extents("8:0", MIB), *through("sda", "8:0", MIB)], MIB), "/m")
-    assert [note for note in found.notes if "/dev/sdb" in note]
+    result = audit(evidence(one, [extents("8:0", MIB), *through("sda", "8:0", MIB)], MIB), "/m")
+    assert [note for note in result.notes if "/dev/sdb" in note]
 
 
 def test_parity_is_no_data() -> None:
     """Of 10 MiB the RAID 5 of three hands on 8: 4 to each member, a third of all of them parity."""
     array = layer("md0", "9:0", Kind.MD, "sda", "sdb", "sdc", level="raid5", raid_disks=3)
     members = {"sda": "8:0", "sdb": "8:16", "sdc": "8:32"}
-    below = [each for name, dev in members.items() for each in through(name, dev, 4 * MIB, who=Who.KERNEL)]
+    below = [
+        one_flow for name, dev in members.items() for one_flow in through(name, dev, 4 * MIB, who=Who.KERNEL)
+    ]
     flows = [extents("9:0", 10 * MIB), flow(Stage.BIO, "9:0", 10 * MIB, disk="md0"), *below]
     one = stack(array, *(layer(name, dev) for name, dev in members.items()))
-    found = audit(evidence(one, flows, 10 * MIB), "/m")
-    assert losses(found) == {"raid456-partial-stripe": 2 * MIB}
-    assert (found.verdict, found.reached_bytes, found.unexplained_bytes) == (Verdict.PARTIAL, 12 * MIB, 0)
+    result = audit(evidence(one, flows, 10 * MIB), "/m")
+    assert losses(result) == {"raid456-partial-stripe": 2 * MIB}
+    assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.PARTIAL, 12 * MIB, 0)
     # Members that got different amounts fit no stripe: what cannot be told is not explained away.
     uneven = audit(evidence(one, flows[:-3], 10 * MIB), "/m")
     assert losses(uneven) == {}
@@ -278,20 +280,20 @@ def test_parity_is_no_data() -> None:
 def test_granules_of_the_device() -> None:
     """Linux 6.12, scsi_debug with granules of 1 MiB: part of what completed frees nothing."""
     flows = [extents("8:0", 210_485_248), *through("sda", "8:0", 210_485_248, whole=172 * MIB)]
-    found = audit(evidence(stack(layer("sda", "8:0", granularity=MIB)), flows, 210_485_248), "/m")
-    assert found.verdict is Verdict.PARTIAL
-    assert losses(found) == {"device-rounds": 210_485_248 - 172 * MIB}
-    assert found.reached_bytes == 172 * MIB
+    result = audit(evidence(stack(layer("sda", "8:0", granularity=MIB)), flows, 210_485_248), "/m")
+    assert result.verdict is Verdict.PARTIAL
+    assert losses(result) == {"device-rounds": 210_485_248 - 172 * MIB}
+    assert result.reached_bytes == 172 * MIB
 
 
 def test_a_loop_device_has_no_partition_to_align() -> None:
     """The same code as a check foretells, but for a simulated drive: that has granules of its own."""
     flows = [extents("7:0", 9 * MIB + 1024), *through("loop0", "7:0", 9 * MIB + 1024, whole=9 * MIB)]
     loop = layer("loop0", "7:0", Kind.LOOP, backing_file="/disk.img", backing_filesystem="xfs")
-    found = audit(evidence(stack(loop), flows, 9 * MIB + 1024), "/m")
-    assert losses(found) == {"loop-partial-block": 1024}
-    assert found.verdict is Verdict.PARTIAL
-    assert "/disk.img" in found.rows[-1].reasons[0].remedy
+    result = audit(evidence(stack(loop), flows, 9 * MIB + 1024), "/m")
+    assert losses(result) == {"loop-partial-block": 1024}
+    assert result.verdict is Verdict.PARTIAL
+    assert "/disk.img" in result.rows[-1].reasons[0].remedy
     drive = replace(loop, facts=replace(loop.facts_as(LoopFacts), simulated_drive=True))
     assert losses(audit(evidence(stack(drive), flows, 9 * MIB + 1024), "/m")) == {"device-rounds": 1024}
 
@@ -308,31 +310,31 @@ def test_a_path_below_a_multipath_head() -> None:
             for stage in (Stage.REMAPPED, Stage.ISSUED, Stage.DONE)
         ),
     ]
-    found = audit(evidence(stack(head, path), flows, 9 * MIB), "/m")
-    assert (found.verdict, found.reached_bytes, found.unexplained_bytes) == (Verdict.ACCEPTED, 9 * MIB, 0)
+    result = audit(evidence(stack(head, path), flows, 9 * MIB), "/m")
+    assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.ACCEPTED, 9 * MIB, 0)
 
 
 def test_others_are_told_and_not_counted() -> None:
     foreign = [flow(Stage.DONE, "8:0", MIB, disk="sda", who=Who.OTHER)]
     flows = [extents("8:0", 2 * MIB), *through("sda", "8:0", 2 * MIB), *foreign]
-    found = audit(evidence(stack(disk()), flows, 2 * MIB), "/m")
-    assert found.reached_bytes == 2 * MIB
+    result = audit(evidence(stack(disk()), flows, 2 * MIB), "/m")
+    assert result.reached_bytes == 2 * MIB
 
 
 def test_btrfs_without_functions_says_what_it_cannot_know() -> None:
     before = stack(disk(), kind="btrfs")
     flows = through("sda", "8:0", 2 * MIB)
-    found = audit(evidence(before, flows, 2 * MIB, absent=["discard_asked"]), "/m")
-    assert found.rows[0].bytes_out is None
-    assert "functions" in (found.rows[0].unknown or "")
-    assert found.verdict is Verdict.ACCEPTED
+    result = audit(evidence(before, flows, 2 * MIB, absent=["discard_asked"]), "/m")
+    assert result.rows[0].bytes_out is None
+    assert "functions" in (result.rows[0].unknown or "")
+    assert result.verdict is Verdict.ACCEPTED
 
 
 def test_a_second_trim_of_ext4() -> None:
     flows = [flow(Stage.FS_GROUP, "8:0", 0, count=4)]
-    found = audit(evidence(stack(disk()), flows, 0), "/m")
-    assert (found.verdict, list(losses(found))) == (Verdict.NOTHING_LEFT, ["ext4-already-trimmed"])
-    assert "umount /m" in found.rows[0].reasons[0].remedy
+    result = audit(evidence(stack(disk()), flows, 0), "/m")
+    assert (result.verdict, list(losses(result))) == (Verdict.NOTHING_LEFT, ["ext4-already-trimmed"])
+    assert "umount /m" in result.rows[0].reasons[0].remedy
 
 
 def test_nothing_left_is_a_success_and_no_error_is() -> None:
@@ -350,9 +352,9 @@ def test_nothing_left_is_a_success_and_no_error_is() -> None:
 
 def test_a_signal_in_the_middle() -> None:
     flows = [extents("8:0", MIB), *through("sda", "8:0", MIB)]
-    found = audit(evidence(stack(disk()), flows, None, interrupted=True), "/m")
-    assert list(losses(found)) == ["interrupted"]
-    assert found.verdict is Verdict.PARTIAL
+    result = audit(evidence(stack(disk()), flows, None, interrupted=True), "/m")
+    assert list(losses(result)) == ["interrupted"]
+    assert result.verdict is Verdict.PARTIAL
 
 
 @pytest.mark.parametrize(
@@ -387,11 +389,11 @@ def _flows(draw: st.DrawFn) -> list[Flow]:
 def test_every_byte_has_a_reason_or_is_unexplained(flows: list[Flow], counted: int, latched: bool) -> None:
     before = stack(disk())
     after = with_limit(before, "sda", 0) if latched else before
-    found = audit(evidence(before, flows, 0, after=after, stats={"sda": (1, counted)}), "/m")
-    device = next(row for row in found.rows if row.layer == "disk")
-    explained = sum(each.lost_bytes or 0 for each in device.reasons)
+    result = audit(evidence(before, flows, 0, after=after, stats={"sda": (1, counted)}), "/m")
+    device = next(row for row in result.rows if row.layer == "disk")
+    explained = sum(reason.lost_bytes or 0 for reason in device.reasons)
     assert device.bytes_in is not None
     assert device.bytes_ok is not None
     assert device.bytes_in == device.bytes_ok + explained + device.unexplained_bytes
-    assert found.unexplained_bytes >= 0
-    assert all(each.code in causes() for row in found.rows for each in row.reasons)
+    assert result.unexplained_bytes >= 0
+    assert all(reason.code in causes() for row in result.rows for reason in row.reasons)

@@ -59,9 +59,9 @@ def test_two_samples_of_a_disk_say_who_discarded_what() -> None:
     then, now = (sample_of(a_trace(n), "nvme0n1", None, *names, is_chained=False) for n in (3, 8))
     assert now.trace.stats == {"nvme0n1": (90, 0)}
     assert (now.cgroups, now.mounts) == ({77: "/system.slice/fstrim"}, {"259:1": "ext4 /srv"})
-    found = discards_between(then, now, sample(0), sample(1), final=True)
-    assert (found.bios, found.ended, found.lost, found.unseen) == (55, 55, 5, 35)
-    whos = [(sender.comm, sender.cgroup, sender.where, sender.count) for sender in found.senders]
+    discards = discards_between(then, now, sample(0), sample(1), final=True)
+    assert (discards.bios, discards.ended, discards.lost, discards.unseen) == (55, 55, 5, 35)
+    whos = [(sender.comm, sender.cgroup, sender.where, sender.count) for sender in discards.senders]
     assert whos == [
         ("fstrim", "/system.slice/fstrim", "ext4 /srv", 50),
         ("fstrim", "/system.slice/fstrim", None, 5),
@@ -72,6 +72,6 @@ def test_two_samples_of_a_disk_say_who_discarded_what() -> None:
 def test_of_a_partition_only_what_was_sent_to_it() -> None:
     then, now = (sample_of(a_trace(n), "nvme0n1", "259:1", {}, {}, is_chained=True) for n in (0, 7))
     begin, end = sample(0), sample(1, read=waited(3, 600, 300))
-    found = discards_between(then, now, begin, end, final=True)
-    assert (found.bios, found.unseen, [sender.count for sender in found.senders]) == (70, None, [70])
-    assert found.stalled == (Stalled("read", 3, 200.0, 300),)
+    discards = discards_between(then, now, begin, end, final=True)
+    assert (discards.bios, discards.unseen, [sender.count for sender in discards.senders]) == (70, None, [70])
+    assert discards.stalled == (Stalled("read", 3, 200.0, 300),)

@@ -19,10 +19,10 @@ LOG = (Path(__file__).parents[3] / "fixtures" / "good" / "trim" / "kmsg.txt").re
 
 
 def test_records_keep_their_dictionaries() -> None:
-    found = list(records(LOG))
-    assert len(found) == 9
-    assert found[0][0].startswith("sd 2:0:0:0")
-    assert "DEVICE=+scsi:2:0:0:0" in found[0][1]
+    messages = list(records(LOG))
+    assert len(messages) == 9
+    assert messages[0][0].startswith("sd 2:0:0:0")
+    assert "DEVICE=+scsi:2:0:0:0" in messages[0][1]
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def test_records_keep_their_dictionaries() -> None:
     ],
 )
 def test_names_are_words(names: list[str], devs: list[str], numbers: list[int]) -> None:
-    found = list(records(LOG))
-    assert list(about(found, names, devs)) == [found[number][0] for number in numbers]
+    messages = list(records(LOG))
+    assert list(about(messages, names, devs)) == [messages[number][0] for number in numbers]
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_a_log_from_now_on(tmp_path: Path) -> None:
 
 
 def test_a_log_that_may_not_be_read(tmp_path: Path) -> None:
-    found = LogTail(stack(layer("loop77", "7:77")), tmp_path / "none").read()
-    assert found.lines == ()
-    assert found.unknown
-    assert "No such file" in found.unknown
+    log = LogTail(stack(layer("loop77", "7:77")), tmp_path / "none").read()
+    assert log.lines == ()
+    assert log.unknown
+    assert "No such file" in log.unknown
 
 
 def test_a_message_stands_with_its_reason() -> None:
@@ -73,13 +73,13 @@ def test_a_message_stands_with_its_reason() -> None:
     failed.append(flow(Stage.DONE, "8:0", MIB, disk="sda", status=5))
     base = evidence(before, [extents("8:0", MIB), *failed], MIB, after=after)
     said = KernelLog(("critical target error, dev sda, sector 2048", "sd 2:0:0:0: reset"), "some were lost")
-    found = audit(replace(base, log=said), "/m")
-    text = list(lines(found))
+    result = audit(replace(base, log=said), "/m")
+    text = list(lines(result))
     [at] = [index for index, line in enumerate(text) if "critical target error" in line]
     assert text[at].startswith("      kernel: ")
     assert "do: " in text[at - 1]
     [end] = [index for index, line in enumerate(text) if "reset" in line]
     assert end > at
     assert any("some were lost" in line for line in text)
-    assert document(found)["kernel_log"] == list(said.lines)
-    assert document(found)["kernel_log_unknown"] == "some were lost"
+    assert document(result)["kernel_log"] == list(said.lines)
+    assert document(result)["kernel_log_unknown"] == "some were lost"

@@ -23,7 +23,7 @@ from tests.unit.support.trimcases import CASES, CRYPT, POOL_STATUS, Case, N, P, 
 from tests.unit.support.trimtree import MIB, NO_DISCARD, Machine
 
 
-def found(case: Case, m: Machine) -> Forecast:
+def forecast_of(case: Case, m: Machine) -> Forecast:
     case.build(m)
     free = [(start * 512, end * 512) for start, end in case.free]
     return m.forecast(free=free, fstab_options=tuple(filter(None, case.fstab.split(","))))
@@ -32,27 +32,27 @@ def found(case: Case, m: Machine) -> Forecast:
 @pytest.mark.parametrize("name", CASES)
 def test_each_cause_is_recognised(name: str, tmp_path: Path) -> None:
     case = CASES[name]
-    seen = found(case, Machine(tmp_path))
-    assert sorted(each.code for each in seen.reasons) == sorted(case.codes.split())
-    assert seen.outlook is case.outlook
-    assert (seen.stopped_at is not None) or case.outlook is not N
+    outlook = forecast_of(case, Machine(tmp_path))
+    assert sorted(reason.code for reason in outlook.reasons) == sorted(case.codes.split())
+    assert outlook.outlook is case.outlook
+    assert (outlook.stopped_at is not None) or case.outlook is not N
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_printed_fits_and_is_json(name: str, tmp_path: Path) -> None:
     m = Machine(tmp_path)
-    seen = found(CASES[name], m)
-    checked = Checked(m.stack(), seen, ())
+    outlook = forecast_of(CASES[name], m)
+    checked = Checked(m.stack(), outlook, ())
     printed = lines(checked)
     # A line is longer only where a single word is.
     assert [line for line in printed if len(line) > 80 and " " in line.strip()] == []
-    hidden = {each.code for each in seen.reasons if each.cause.effect is Effect.HIDES}
-    left_out = hidden if seen.outlook is N else set()
-    assert [each.code for each in seen.reasons if each.code not in "\n".join(printed)] == [
-        each.code for each in seen.reasons if each.code in left_out
+    hidden = {reason.code for reason in outlook.reasons if reason.cause.effect is Effect.HIDES}
+    left_out = hidden if outlook.outlook is N else set()
+    assert [reason.code for reason in outlook.reasons if reason.code not in "\n".join(printed)] == [
+        reason.code for reason in outlook.reasons if reason.code in left_out
     ]
-    assert "<" not in "".join(each.remedy for each in seen.reasons if "libvirt" not in each.remedy)
-    assert json.loads(json.dumps(document(checked)))["outlook"] == seen.outlook.value
+    assert "<" not in "".join(reason.remedy for reason in outlook.reasons if "libvirt" not in reason.remedy)
+    assert json.loads(json.dumps(document(checked)))["outlook"] == outlook.outlook.value
 
 
 def test_no_cause_of_a_check_is_without_a_case() -> None:
@@ -68,13 +68,13 @@ def test_no_cause_of_a_check_is_without_a_case() -> None:
 
 
 def test_the_dry_run_adds_up(tmp_path: Path) -> None:
-    seen = found(CASES["short extents"], Machine(tmp_path))
-    [run] = seen.runs
+    outlook = forecast_of(CASES["short extents"], Machine(tmp_path))
+    [run] = outlook.runs
     assert run.free_bytes == (8 + 1 + 4096) * 512
     assert run.below_minimum_bytes == 512
     # Eight sectors from sector 1 hold no whole granule of eight sectors from sector 0.
     assert run.rounded_bytes == 8 * 512
-    assert seen.expected_bytes == run.expected_bytes == 4096 * 512
+    assert outlook.expected_bytes == run.expected_bytes == 4096 * 512
     assert run.free_bytes == run.below_minimum_bytes + run.rounded_bytes + run.expected_bytes
 
 
@@ -116,8 +116,8 @@ def test_each_piece_of_an_extent_is_rounded_for_itself(tmp_path: Path) -> None:
 def test_what_does_not_arrive_is_no_dry_run(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     CASES["crypt"].build(m)
-    seen = m.forecast(free=[(0, MIB)])
-    assert (seen.outlook, seen.expected_bytes, seen.runs, seen.accepted) == (N, 0, (), False)
+    outlook = m.forecast(free=[(0, MIB)])
+    assert (outlook.outlook, outlook.expected_bytes, outlook.runs, outlook.accepted) == (N, 0, (), False)
 
 
 def test_a_minimum_that_leaves_nothing(tmp_path: Path) -> None:
@@ -126,11 +126,11 @@ def test_a_minimum_that_leaves_nothing(tmp_path: Path) -> None:
     m.scsi()
     m.mount("8:0")
     free = [(0, MIB), (8 * MIB, 10 * MIB)]
-    seen = m.forecast(free=free, minimum_bytes=200 * MIB)
-    assert (seen.outlook, seen.expected_bytes, seen.accepted, seen.unknowable) == (N, 0, None, ())
-    assert "below-minimum" in {each.code for each in seen.reasons}
-    assert exit_status([seen.outlook]) == 32
-    printed = lines(Checked(m.stack(), seen, ()))
+    outlook = m.forecast(free=free, minimum_bytes=200 * MIB)
+    assert (outlook.outlook, outlook.expected_bytes, outlook.accepted, outlook.unknowable) == (N, 0, None, ())
+    assert "below-minimum" in {reason.code for reason in outlook.reasons}
+    assert exit_status([outlook.outlook]) == 32
+    printed = lines(Checked(m.stack(), outlook, ()))
     assert "NOTHING gets through, every free extent is too short" in " ".join(printed[0].split())
     assert m.forecast(free=free, minimum_bytes=2 * MIB).outlook is R
 
@@ -150,9 +150,9 @@ def test_without_privilege_names_and_limits_tell_what_tables_would(tmp_path: Pat
     m.dm_device(0, CRYPT, "sda", queue=NO_DISCARD, uuid="CRYPT-LUKS2-0123-home", label="home")
     m.mount("253:0")
     m.dm.locked = True
-    seen = m.forecast()
-    assert [each.code for each in seen.reasons] == ["crypt-no-discards", "advisory"]
-    assert "home" in seen.reasons[0].remedy
+    outlook = m.forecast()
+    assert [reason.code for reason in outlook.reasons] == ["crypt-no-discards", "advisory"]
+    assert "home" in outlook.reasons[0].remedy
     assert m.stack().layers[0].unknown == {"table": "device-mapper tables are for root only"}
 
 
@@ -161,9 +161,9 @@ def test_without_privilege_a_thin_pool_leaves_a_doubt(tmp_path: Path) -> None:
     thin(m)
     m.dm.locked = True
     assert [layer.kind for layer in m.stack().layers[:2]] == [Kind.THIN, Kind.THIN_POOL]
-    seen = m.forecast()
-    assert seen.outlook is R
-    assert any("vg-pool-tpool passes discards on" in doubt for doubt in seen.unknowable)
+    outlook = m.forecast()
+    assert outlook.outlook is R
+    assert any("vg-pool-tpool passes discards on" in doubt for doubt in outlook.unknowable)
 
 
 def test_only_the_data_device_of_a_pool_counts(tmp_path: Path) -> None:
@@ -210,10 +210,10 @@ def test_two_readings_show_what_flipped(tmp_path: Path) -> None:
     device = m.tree["sda"].sysfs
     write(device / "device/scsi_disk/1:0:0:0", {"provisioning_mode": "disabled"})
     write(device, {"queue/discard_max_bytes": "0"})
-    found = {
+    differences = {
         (change.device, change.fact): (change.before, change.after) for change in changes(before, m.stack())
     }
-    assert found == {
+    assert differences == {
         ("sda", "max_bytes"): (2147450880, 0),
         ("sda", "provisioning_mode"): ("unmap", "disabled"),
     }
@@ -226,7 +226,7 @@ def test_a_loop_on_a_device_is_followed_down(tmp_path: Path) -> None:
     stack = m.stack()
     # A node cannot be made without root; the walk itself is tested with real ones in tests/kernel.
     top = replace(stack.layers[0], facts=LoopFacts(backing_file="/dev/sda", backing_is_device=True))
-    assert [each.code for each in reasons_of(replace(stack, layers=(top,)), top)] == ["loop-on-device"]
+    assert [why.code for why in reasons_of(replace(stack, layers=(top,)), top)] == ["loop-on-device"]
 
 
 @pytest.mark.parametrize(("kind", "codes"), [("tmpfs", set()), ("xfs", {"loop-frees-file"})])
@@ -236,7 +236,7 @@ def test_a_file_in_memory_is_on_no_drive(kind: str, codes: set[str], tmp_path: P
     stack = m.stack()
     facts = replace(stack.layers[0].facts_as(LoopFacts), backing_filesystem=kind, backing_mount="/dev/shm")
     top = replace(stack.layers[0], facts=facts)
-    assert {each.code for each in reasons_of(replace(stack, layers=(top,)), top)} == codes
+    assert {why.code for why in reasons_of(replace(stack, layers=(top,)), top)} == codes
 
 
 def test_a_simulated_drive_is_a_drive(tmp_path: Path) -> None:
@@ -244,14 +244,14 @@ def test_a_simulated_drive_is_a_drive(tmp_path: Path) -> None:
     loop(m, SSD_QUEUE)
     stack = m.stack()
     top = replace(stack.layers[0], facts=LoopFacts(backing_file="/x/mnt/disk", simulated_drive=True))
-    assert [each.code for each in reasons_of(replace(stack, layers=(top,)), top)] == ["advisory"]
+    assert [why.code for why in reasons_of(replace(stack, layers=(top,)), top)] == ["advisory"]
 
 
 def test_a_path_that_vanished_leaves_no_layer(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     m.mount("8:0")
-    seen = m.forecast()
-    assert (seen.outlook, seen.reasons) == (Outlook.UNKNOWN, ())
+    outlook = m.forecast()
+    assert (outlook.outlook, outlook.reasons) == (Outlook.UNKNOWN, ())
 
 
 # --- the command
@@ -294,7 +294,7 @@ def test_a_limit_that_the_kernel_rounds_is_not_lowered(tmp_path: Path) -> None:
     }
     m.scsi(queue=SSD_QUEUE | rounded)
     m.mount("8:0")
-    assert [each.code for each in m.forecast().reasons] == ["advisory"]
+    assert [why.code for why in m.forecast().reasons] == ["advisory"]
 
 
 def test_every_effect_has_a_word() -> None:

@@ -32,10 +32,10 @@ def test_what_the_catalogue_says_is_seen_is_in_the_code() -> None:
 
 def test_busy_extents_of_xfs() -> None:
     flows = [extents("8:0", 5 * MIB), flow(Stage.FS_BUSY, "8:0", 2 * MIB), *through("sda", "8:0", 5 * MIB)]
-    found = audit(evidence(stack(disk(), kind="xfs"), flows, 7 * MIB), "/m")
-    [row, *_] = found.rows
-    assert [(each.code, each.lost_bytes) for each in row.reasons] == [("xfs-busy", 2 * MIB)]
-    assert (row.bytes_in, row.bytes_out, found.unexplained_bytes) == (7 * MIB, 5 * MIB, 0)
+    result = audit(evidence(stack(disk(), kind="xfs"), flows, 7 * MIB), "/m")
+    [row, *_] = result.rows
+    assert [(reason.code, reason.lost_bytes) for reason in row.reasons] == [("xfs-busy", 2 * MIB)]
+    assert (row.bytes_in, row.bytes_out, result.unexplained_bytes) == (7 * MIB, 5 * MIB, 0)
 
 
 def test_an_nvme_drive_that_refuses() -> None:
@@ -45,9 +45,9 @@ def test_an_nvme_drive_that_refuses() -> None:
         flow(Stage.ISSUED, "259:0", 5 * MIB, disk="nvme0n1"),
         flow(Stage.DONE, "259:0", 5 * MIB, disk="nvme0n1", status=1),
     ]
-    found = audit(evidence(stack(layer("nvme0n1", "259:0")), flows, 5 * MIB), "/m")
-    assert (found.verdict, found.unexplained_bytes) == (Verdict.REJECTED, 0)
-    [reason] = found.rows[1].reasons
+    result = audit(evidence(stack(layer("nvme0n1", "259:0")), flows, 5 * MIB), "/m")
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.REJECTED, 0)
+    [reason] = result.rows[1].reasons
     assert (reason.code, reason.lost_bytes) == ("nvme-refused", 5 * MIB)
 
 
@@ -59,8 +59,8 @@ def test_discards_that_are_longer_than_an_ata_command() -> None:
         *through("sda", "8:0", longer),
     ]
     one = layer("sda", "8:0", max_bytes=ATA_LIMIT, ata_trim="unqueued")
-    found = audit(evidence(stack(one), flows, longer), "/m")
-    assert (found.verdict, [each.code for each in found.rows[1].reasons]) == (
+    result = audit(evidence(stack(one), flows, longer), "/m")
+    assert (result.verdict, [why.code for why in result.rows[1].reasons]) == (
         Verdict.ACCEPTED,
         ["ata-splits"],
     )
@@ -69,12 +69,12 @@ def test_discards_that_are_longer_than_an_ata_command() -> None:
 
 
 def test_others_who_trim_meanwhile() -> None:
-    seen = evidence(stack(disk()), [extents("8:0", MIB), *through("sda", "8:0", MIB)], MIB)
+    before = evidence(stack(disk()), [extents("8:0", MIB), *through("sda", "8:0", MIB)], MIB)
     other = Origin("sda", "8:0", "blkdiscard", 7, "discard", Who.OTHER, 2, 4096, 2048, 2048, 0)
-    found = audit(replace(seen, trace=replace(seen.trace, origins=(other,))), "/m")
-    assert [(each.code, each.where) for each in found.reasons] == [
+    result = audit(replace(before, trace=replace(before.trace, origins=(other,))), "/m")
+    assert [(reason.code, reason.where) for reason in result.reasons] == [
         ("advisory", "sda"),
         ("others-write", "sda"),
     ]
-    assert (found.verdict, found.reached_bytes) == (Verdict.ACCEPTED, MIB)
-    assert [note for note in found.notes if "4096 B of discard on sda (8:0) by blkdiscard" in note]
+    assert (result.verdict, result.reached_bytes) == (Verdict.ACCEPTED, MIB)
+    assert [note for note in result.notes if "4096 B of discard on sda (8:0) by blkdiscard" in note]

@@ -50,12 +50,12 @@ short
 
 
 def schedule(fstab: str = "", **changes: object) -> Schedule:
-    found = from_properties(parse_properties(PROPERTIES), parse_fstab(fstab), None, ())
-    return replace(found, **changes)  # type: ignore[arg-type]
+    plan = from_properties(parse_properties(PROPERTIES), parse_fstab(fstab), None, ())
+    return replace(plan, **changes)  # type: ignore[arg-type]
 
 
 def codes(m: Machine, plan: Schedule) -> list[tuple[str, str]]:
-    return [(each.code, each.observed) for each in schedule_reasons(m.stack(), plan)]
+    return [(why.code, why.observed) for why in schedule_reasons(m.stack(), plan)]
 
 
 @pytest.fixture
@@ -70,14 +70,14 @@ def m(tmp_path: Path) -> Machine:
 
 
 def test_the_timer_is_read_from_systemd() -> None:
-    found = schedule()
-    assert (found.unit_state, found.active, found.runs, found.last_result) == (
+    plan = schedule()
+    assert (plan.unit_state, plan.active, plan.runs, plan.last_result) == (
         *("enabled", True, True),
         "success",
     )
-    assert found.listed_in == (FSTAB, MOUNTINFO)
-    assert found.last and found.next
-    assert (found.last.timestamp(), found.next.timestamp()) == (1763337600, 1763942400)
+    assert plan.listed_in == (FSTAB, MOUNTINFO)
+    assert plan.last and plan.next
+    assert (plan.last.timestamp(), plan.next.timestamp()) == (1763337600, 1763942400)
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_the_timer_is_read_from_systemd() -> None:
 )
 def test_a_timer_that_will_not_run_says_how(load: str, state: str) -> None:
     text = f"Id=fstrim.timer\nLoadState={load}\nActiveState=inactive\nUnitFileState=\nLastTriggerUSec=n/a\n"
-    found = from_properties(parse_properties(text), (), None, ())
-    assert (found.unit_state, found.runs, found.last, found.listed_in) == (state, False, None, None)
+    plan = from_properties(parse_properties(text), (), None, ())
+    assert (plan.unit_state, plan.runs, plan.last, plan.listed_in) == (state, False, None, None)
 
 
 @pytest.mark.parametrize("text", [None, "", "n/a", "0", "@0", "Mon 2026-11-16", "@999999999999"])
@@ -118,12 +118,12 @@ def test_an_unknown_exec_start_has_no_arguments() -> None:
 
 
 def test_fstab_is_read_as_fstrim_reads_it() -> None:
-    found = parse_fstab(FSTAB_TEXT)
-    assert [entry.point for entry in found] == ["/", "/mnt/two words", "/m"]
-    assert found[1].options == ("defaults",)
-    entry = entry_of("/m", found)
+    entries = parse_fstab(FSTAB_TEXT)
+    assert [entry.point for entry in entries] == ["/", "/mnt/two words", "/m"]
+    assert entries[1].options == ("defaults",)
+    entry = entry_of("/m", entries)
     assert entry and "X-fstrim.notrim" in entry.options
-    assert entry_of("/n", found) is None
+    assert entry_of("/n", entries) is None
 
 
 # --- what it means for a mount
@@ -134,9 +134,9 @@ def test_a_mount_that_is_in_no_fstab_is_visited_by_the_second_list(m: Machine) -
 
 
 def test_one_line_of_fstab_hides_all_other_mounts(m: Machine) -> None:
-    [(code, seen)] = codes(m, schedule("UUID=0 / ext4 rw"))
+    [(code, observed)] = codes(m, schedule("UUID=0 / ext4 rw"))
     assert code == "timer-skips-mount"
-    assert "does not list it, so /proc/self/mountinfo is never looked at" in seen
+    assert "does not list it, so /proc/self/mountinfo is never looked at" in observed
 
 
 def test_the_root_filesystem_is_always_visited(tmp_path: Path) -> None:
@@ -147,22 +147,22 @@ def test_the_root_filesystem_is_always_visited(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fstab", "seen"),
+    ("fstab", "observed"),
     [
         ("/dev/x /m ext4 X-fstrim.notrim", "it is marked X-fstrim.notrim"),
         ("/dev/x /m ext4 ro", "it is read-only"),
     ],
 )
-def test_options_of_fstab_leave_a_mount_out(m: Machine, fstab: str, seen: str) -> None:
-    assert codes(m, schedule(fstab)) == [("timer-skips-mount", seen)]
+def test_options_of_fstab_leave_a_mount_out(m: Machine, fstab: str, observed: str) -> None:
+    assert codes(m, schedule(fstab)) == [("timer-skips-mount", observed)]
 
 
 def test_a_device_without_granularity_is_passed_over_in_silence(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     m.scsi(queue=SSD_QUEUE | NO_DISCARD)
     m.mount("8:0")
-    [(code, seen)] = codes(m, schedule())
-    assert code == "timer-skips-mount" and "without a word" in seen
+    [(code, observed)] = codes(m, schedule())
+    assert code == "timer-skips-mount" and "without a word" in observed
 
 
 def test_a_timer_that_is_off_skips_every_mount(m: Machine) -> None:
@@ -192,6 +192,6 @@ def test_a_machine_without_systemd_is_read(tmp_path: Path) -> None:
         "run/systemd/container": "lxc",
     }
     write(tmp_path, files)
-    found = read_schedule(tmp_path)
-    assert found.why_none and not found.runs
-    assert (found.container, found.cron, len(found.fstab)) == ("lxc", ("/etc/cron.weekly/fstrim",), 3)
+    plan = read_schedule(tmp_path)
+    assert plan.why_none and not plan.runs
+    assert (plan.container, plan.cron, len(plan.fstab)) == ("lxc", ("/etc/cron.weekly/fstrim",), 3)

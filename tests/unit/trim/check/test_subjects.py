@@ -25,8 +25,8 @@ MOUNTS = """
 def test_each_filesystem_on_a_disk_once_where_it_is_seen(tree: Tree) -> None:
     usage = Usage(parse_mountinfo(MOUNTS), [], {})
     run = CheckRun(0, tree.devices, usage, Schedule())
-    found = [(each.mount.dev, each.mount.point) for each in run.everything() if each.mount]
-    assert found == [("8:1", "/"), ("0:42", "/tank"), ("8:3", "/old")]
+    mounts = [(subject.mount.dev, subject.mount.point) for subject in run.everything() if subject.mount]
+    assert mounts == [("8:1", "/"), ("0:42", "/tank"), ("8:3", "/old")]
 
 
 def test_what_is_no_filesystem_of_a_disk(tree: Tree) -> None:

@@ -24,11 +24,11 @@ def change(
 
 
 def states(map_: SectorMap) -> list[int]:
-    found: list[int] = []
+    picked: list[int] = []
     for start, end, state in map_.runs():
-        assert start == len(found)
-        found += [state] * (end - start)
-    return found
+        assert start == len(picked)
+        picked += [state] * (end - start)
+    return picked
 
 
 # --- the map itself ---
@@ -54,7 +54,7 @@ def test_the_map_is_a_list_of_states(seed: int) -> None:
         if rng.random() < 0.2:
             other = rng.choice((U, W, T))
             map_.turn(start, end, state, other)
-            model[start:end] = [other if each == state else each for each in model[start:end]]
+            model[start:end] = [other if old == state else old for old in model[start:end]]
         else:
             map_.put(start, end, state)
             model[start:end] = [state] * (min(end, size) - start)
@@ -63,12 +63,14 @@ def test_the_map_is_a_list_of_states(seed: int) -> None:
             replayed.put(*run)
         map_.log.clear()
         assert states(replayed) == model
-        for each in SectorState:
-            expected = Extents.of((at * SECTOR, (at + 1) * SECTOR) for at in range(size) if model[at] == each)
-            assert map_.extents(each) == expected
-        for starts, found in map_._parts.values():
+        for one_state in SectorState:
+            expected = Extents.of(
+                (at * SECTOR, (at + 1) * SECTOR) for at in range(size) if model[at] == one_state
+            )
+            assert map_.extents(one_state) == expected
+        for starts, kept in map_._parts.values():
             assert list(starts) == sorted(set(starts))
-            assert all(one != two for one, two in pairwise(found))
+            assert all(one != two for one, two in pairwise(kept))
 
 
 def test_what_changes_nothing_is_not_logged() -> None:
@@ -150,7 +152,7 @@ class Naive:
         writes = [past for past in self.past if past[0] in "wz" and past[3] > begin]
         if kind in (ChangeKind.WRITE, ChangeKind.ZEROES):
             good = kind is ChangeKind.WRITE and not status
-            touched = {each for at in range(first, last) for each in self.around(at)}
+            touched = {sector for at in range(first, last) for sector in self.around(at)}
             for at in touched - set(range(first, last)):
                 if self.state[at] == T:
                     self.state[at] = U
@@ -159,7 +161,7 @@ class Naive:
                 self.state[at] = W if good and not met else U
             self.past.append(("w" if kind is ChangeKind.WRITE else "z", first, last, self.clock))
             return
-        hit = {each for _, low, high, _ in writes for at in range(low, high) for each in self.around(at)}
+        hit = {sector for _, low, high, _ in writes for at in range(low, high) for sector in self.around(at)}
         for at in range(first, last):
             granule = self.around(at)
             whole = granule.start >= first and granule.stop <= last and len(granule) == self.granule

@@ -34,7 +34,7 @@ LOOK = Look(1, 2, "boot", 3, 4, 5, 6, 0, None, 7, {"a reason": 1}, ("a note",))
 def frames(seed: int, count: int) -> list[tuple[bytes, list[Run], Look]]:
     """The content of a file in pieces, with the runs and the look that each must leave."""
     rng, map_ = random.Random(seed), SectorMap(DRIVE.sectors)
-    found = []
+    runs = []
     for number in range(count):
         map_.log = []
         for _ in range(rng.randrange(4)):
@@ -42,19 +42,19 @@ def frames(seed: int, count: int) -> list[tuple[bytes, list[Run], Look]]:
             map_.put(start, start + rng.randrange(1, 200), rng.choice(list(SectorState)))
         look = replace(LOOK, written=number)
         raw = journal.delta(look, map_.log) if number else journal.snapshot(DRIVE, look, map_)
-        found.append((raw, list(map_.runs()), look))
-    return found
+        runs.append((raw, list(map_.runs()), look))
+    return runs
 
 
 def joined(map_: SectorMap) -> list[Run]:
     """Runs, with neighbours that are alike as one."""
-    found: list[Run] = []
+    runs: list[Run] = []
     for start, end, state in map_.runs():
-        if found and found[-1][2] == state:
-            found[-1] = (found[-1][0], end, state)
+        if runs and runs[-1][2] == state:
+            runs[-1] = (runs[-1][0], end, state)
         else:
-            found.append((start, end, state))
-    return found
+            runs.append((start, end, state))
+    return runs
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -150,7 +150,7 @@ def test_it_is_written_read_and_written_anew(tmp_path: Path) -> None:
     file.close()
     saved, alive = read_history(path)
     assert not alive
-    assert [each.name for each in path.parent.iterdir()] == ["x.history"]
+    assert [file.name for file in path.parent.iterdir()] == ["x.history"]
     assert path.stat().st_mode & 0o077 == 0
 
 
@@ -178,7 +178,7 @@ def test_a_planted_link_is_not_written_through(dangling: bool, tmp_path: Path) -
     link.symlink_to("target")
     with pytest.raises(RefusedError, match="is a link"):
         HistoryFile(link)
-    assert {each.name for each in tmp_path.rglob("*")} == ({"link"} if dangling else {"target", "link"})
+    assert {file.name for file in tmp_path.rglob("*")} == ({"link"} if dangling else {"target", "link"})
 
 
 def test_a_second_name_is_not_written_through(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_it_is_written_anew_beside_what_goes_on(tmp_path: Path) -> None:
         HistoryFile(path)
     file.begin_replacing(iter([pieces[0][0]] * 1000))
     file.close()
-    assert [each.name for each in tmp_path.iterdir()] == ["x"]
+    assert [file.name for file in tmp_path.iterdir()] == ["x"]
 
 
 # --- what somebody made up ---

@@ -26,9 +26,9 @@ LOOK = Look(1, 2 * 10**18, "boot", 3, 4, 5, 6, 0, 0, 10**18)
 FREE = Extents.of([(0, 1 << 20), (2 << 20, 5 << 20)])
 
 
-def report(held: int, unknown: int, remembered: Remembered | None) -> HistoryReport:
-    part = Part(Landing("sda", FREE), 1 << 30, 4096, 0, held, unknown, remembered)
-    stale = Bounds(None if unknown else held, held, held + unknown)
+def report(stale_bytes: int, unknown: int, remembered: Remembered | None) -> HistoryReport:
+    part = Part(Landing("sda", FREE), 1 << 30, 4096, 0, stale_bytes, unknown, remembered)
+    stale = Bounds(None if unknown else stale_bytes, stale_bytes, stale_bytes + unknown)
     return HistoryReport("/mnt", "ext4", 0.5, (part,), stale, None, "nobody knows", None, ("a note",))
 
 
@@ -37,32 +37,32 @@ def known(*doubts: str) -> Remembered:
 
 
 def test_an_exact_figure_is_called_exact() -> None:
-    found = report(12345, 0, known())
-    text = "\n".join(history_lines(found))
+    shown = report(12345, 0, known())
+    text = "\n".join(history_lines(shown))
     assert "12.3 kB, 0.29 % of it; exact: 12345 bytes" in text
     assert "unknown  " not in text.replace("OP, WAF      unknown", "")
-    document = history_document(found)
+    document = history_document(shown)
     assert (document["exact"], document["unknown_bytes"]) == (True, 0)
     assert document["stale_bytes"] == {"value": 12345, "low": 12345, "high": 12345}
 
 
 def test_what_is_not_known_makes_bounds() -> None:
-    found = report(4096, 1 << 20, known("the disk was written to since the recording"))
-    lines = history_lines(found)
+    shown = report(4096, 1 << 20, known("the disk was written to since the recording"))
+    lines = history_lines(shown)
     text = "\n".join(lines)
     assert "stale        4.10 kB to 1.05 MB" in text
     assert "unknown      1.05 MB, 25.00 % of it" in text
     assert "exact" not in text
     assert all(len(line) <= 80 for line in lines)
-    document = history_document(found)
+    document = history_document(shown)
     assert (document["exact"], document["stale_bytes"]["value"]) == (False, None)
     assert document["drives"][0]["doubts"] == ["the disk was written to since the recording"]
 
 
 def test_a_disk_without_a_history_has_no_figure() -> None:
-    found = report(0, FREE.total, None)
-    assert "no history of it was given" in "\n".join(history_lines(found))
-    [drive] = history_document(found)["drives"]
+    shown = report(0, FREE.total, None)
+    assert "no history of it was given" in "\n".join(history_lines(shown))
+    [drive] = history_document(shown)["drives"]
     assert (drive["stale_bytes"], drive["history"], drive["unknown_bytes"]) == (None, None, FREE.total)
 
 
@@ -71,9 +71,9 @@ def test_a_disk_without_a_history_has_no_figure() -> None:
 )
 def test_a_recording_tells_its_proof(slack: int | None, words: str) -> None:
     look = replace(LOOK, written_slack=slack, forgotten={"a reason": 3, "another": 1})
-    found = Recorded("sda", "/x", 1.5, "a new history", 1 << 30, 4096, 8192, (1 << 30) - 12288, 3, look, 2)
+    recorded = Recorded("sda", "/x", 1.5, "a new history", 1 << 30, 4096, 8192, (1 << 30) - 12288, 3, look, 2)
     out = io.StringIO()
-    write_recorded(found, out, as_json=False)
+    write_recorded(recorded, out, as_json=False)
     assert words in " ".join(out.getvalue().split())
     assert "3 times: a reason" in out.getvalue()
     assert "once: another" in out.getvalue()
@@ -83,12 +83,12 @@ def test_a_recording_tells_its_proof(slack: int | None, words: str) -> None:
         assert out.getvalue().index("once: another") < out.getvalue().index("the kernel counted")
     assert all(len(line) <= 80 for line in out.getvalue().splitlines())
     out = io.StringIO()
-    write_recorded(found, out, as_json=True)
+    write_recorded(recorded, out, as_json=True)
     document = json.loads(out.getvalue())
     assert document["complete"] is False
     assert document["slack_bytes"]["write"] == (None if slack is None else slack * 512)
     assert document["blind"] is None
     blind = io.StringIO()
-    write_recorded(replace(found, blind="no programs there"), blind, as_json=False)
+    write_recorded(replace(recorded, blind="no programs there"), blind, as_json=False)
     assert "note         no programs there" in blind.getvalue()
     assert (document["written_bytes"], document["forgotten"]) == (4096, {"a reason": 3, "another": 1})

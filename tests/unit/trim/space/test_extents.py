@@ -37,24 +37,24 @@ def test_of_is_the_set_of_its_pairs(pairs: list[tuple[int, int]]) -> None:
 
 @given(st.lists(PAIRS, max_size=4))
 def test_several_sets_join(parts: list[list[tuple[int, int]]]) -> None:
-    found = Extents.joined(Extents.of(pairs) for pairs in parts)
-    assert well_formed(found)
-    assert members(found) == set().union(*(model(pairs) for pairs in parts))
+    union = Extents.joined(Extents.of(pairs) for pairs in parts)
+    assert well_formed(union)
+    assert members(union) == set().union(*(model(pairs) for pairs in parts))
     flat = [pair for pairs in parts for pair in pairs]
     bounds = (array("q", [low for low, _ in flat]), array("q", [high for _, high in flat]))
-    assert Extents.of_bounds(*bounds) == found
+    assert Extents.of_bounds(*bounds) == union
 
 
 @given(PAIRS, PAIRS)
 def test_set_operations(one: list[tuple[int, int]], two: list[tuple[int, int]]) -> None:
     a, b = Extents.of(one), Extents.of(two)
-    for found, expected in (
+    for result, expected in (
         (a & b, model(one) & model(two)),
         (a | b, model(one) | model(two)),
         (a - b, model(one) - model(two)),
     ):
-        assert well_formed(found)
-        assert members(found) == expected
+        assert well_formed(result)
+        assert members(result) == expected
 
 
 @given(PAIRS, st.integers(0, 130), st.integers(0, 130), st.integers(0, 50))
@@ -77,9 +77,9 @@ def test_whole_granules(pairs: list[tuple[int, int]], size: int, offset: int) ->
         granule = set(range(first, first + size))
         if granule <= expected:
             whole |= granule
-    found = Extents.of(pairs).granules(size, offset)
-    assert well_formed(found)
-    assert members(found) == whole
+    cut = Extents.of(pairs).granules(size, offset)
+    assert well_formed(cut)
+    assert members(cut) == whole
 
 
 @given(PAIRS, st.integers(0, 30))

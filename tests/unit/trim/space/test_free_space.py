@@ -42,9 +42,9 @@ def test_a_map_is_read_on_behind_its_last_record() -> None:
     whole = (GOOD / "ext4.fsmap").read_bytes()
     part = bytearray(whole[: fsmap.HEAD_BYTES + 5 * fsmap.RECORD_BYTES])
     struct.pack_into("=I", part, 12, 5)
-    found = fsmap.decode(part)
-    assert found.resume == bytes(part[-fsmap.RECORD_BYTES :])
-    assert fsmap.question(7, found.resume)[64:128] == found.resume
+    decoded = fsmap.decode(part)
+    assert decoded.resume == bytes(part[-fsmap.RECORD_BYTES :])
+    assert fsmap.question(7, decoded.resume)[64:128] == decoded.resume
     assert fsmap.decode(fsmap.question(7)) == fsmap.FsmapAnswer({}, None)
 
 
@@ -64,8 +64,8 @@ def test_damaged_maps_are_refused(path: Path) -> None:
 
 
 def trees() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((GOOD / "btrfs.json").read_text())
-    return found
+    document: dict[str, Any] = json.loads((GOOD / "btrfs.json").read_text())
+    return document
 
 
 def items(rows: list[list[Any]], kind: int | None = None) -> list[btrfs.TreeItem]:
@@ -82,15 +82,16 @@ def test_btrfs_by_either_tree() -> None:
     logical = Extents.of((part.start, part.end) for part in chunks)
     # mkfs leaves entries of block groups behind that it has removed.
     assert by_space & logical == logical - used
-    found = btrfs.free_by_device(chunks, by_space, dev, {1: known["size_bytes"]})
-    assert found == {1: Extents.of(tuple(pair) for pair in known["free"])}
-    assert not found[1] & Extents.of([(0, 1 << 20), (64 << 20, (64 << 20) + KIB64)])
+    free = btrfs.free_by_device(chunks, by_space, dev, {1: known["size_bytes"]})
+    assert free == {1: Extents.of(tuple(pair) for pair in known["free"])}
+    assert not free[1] & Extents.of([(0, 1 << 20), (64 << 20, (64 << 20) + KIB64)])
 
 
-def packed(found: list[btrfs.TreeItem]) -> bytes:
+def packed(tree_items: list[btrfs.TreeItem]) -> bytes:
     header = struct.Struct("=3Q2I")
     return b"".join(
-        header.pack(9, item.objectid, item.offset, item.type, len(item.data)) + item.data for item in found
+        header.pack(9, item.objectid, item.offset, item.type, len(item.data)) + item.data
+        for item in tree_items
     )
 
 
@@ -121,9 +122,9 @@ def test_damaged_chunks_are_refused(damage: bytes) -> None:
 @given(st.binary(max_size=64), st.integers(1, 100))
 def test_bitmaps(bits: bytes, start: int) -> None:
     item = btrfs.TreeItem(start * 4096, btrfs.FREE_SPACE_BITMAP, len(bits) * 8 * 4096, bits)
-    found = btrfs.free_of_free_space_tree([item], 4096)
+    free = btrfs.free_of_free_space_tree([item], 4096)
     ones = {at for at in range(len(bits) * 8) if bits[at // 8] >> at % 8 & 1}
-    assert {at for low, high in found for at in range(low // 4096 - start, high // 4096 - start)} == ones
+    assert {at for low, high in free for at in range(low // 4096 - start, high // 4096 - start)} == ones
 
 
 SINGLE, RAID0, RAID1, DUP, RAID10, RAID5, RAID6 = 0, 8, 16, 32, 64, 128, 256
@@ -158,12 +159,12 @@ def test_profiles_against_the_kernel(shape: tuple[int, int, int], low: int, high
     part = btrfs.Chunk(1 << 30, 12 * columns * KIB64, profile, sub, stripes)
     start, end = (part.start + edge * unit for edge in sorted((low, high)))
     expected = {copy for at in range(start, end, unit) for copy in kernel_copies(part, at)}
-    found = {
+    places = {
         (device, at)
         for device, low, high in btrfs.physical(part, start, end)
         for at in range(low, high, unit)
     }
-    assert found == expected
+    assert places == expected
 
 
 def test_with_parity_only_whole_rows_count() -> None:
@@ -198,12 +199,12 @@ def test_f2fs_claims_no_segments_that_take_all_memory() -> None:
 def test_f2fs_tells_its_blocks_in_proc() -> None:
     geometry, text = f2fs_of_128_mib()
     assert geometry == f2fs.F2fsGeometry(4096, 16 << 20, 56, several=False)
-    found, changed = f2fs.free_of_segments(text, geometry)
+    free, changed = f2fs.free_of_segments(text, geometry)
     assert changed == 0
-    assert found.end == 128 << 20
+    assert free.end == 128 << 20
     valid = sum(int(line.split("|")[1]) for line in text.splitlines()[2:])
-    assert found.total == (56 * 512 - valid) * 4096
-    assert next(iter(found)) == (16 << 20, (16 << 20) + 6 * 4096)
+    assert free.total == (56 * 512 - valid) * 4096
+    assert next(iter(free)) == (16 << 20, (16 << 20) + 6 * 4096)
 
 
 def test_an_f2fs_segment_that_changes_while_it_is_read_does_not_count() -> None:

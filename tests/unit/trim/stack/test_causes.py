@@ -40,10 +40,10 @@ def test_a_cause_without_a_stage_is_one_of_asking_or_of_measuring() -> None:
 
 @pytest.mark.parametrize("code", causes())
 def test_remedies_name_what_they_are_about(code: str) -> None:
-    found = reason(code, "sda", "seen", 5, **{name: f"the-{name}" for name in BLANKS})
-    assert "{" not in found.remedy
-    assert found.document()["remedy"] == found.remedy
-    assert (found.document()["where"], found.document()["lost_bytes"]) == ("sda", 5)
+    made = reason(code, "sda", "seen", 5, **{name: f"the-{name}" for name in BLANKS})
+    assert "{" not in made.remedy
+    assert made.document()["remedy"] == made.remedy
+    assert (made.document()["where"], made.document()["lost_bytes"]) == ("sda", 5)
 
 
 def test_a_name_that_nobody_knows_stays_a_blank() -> None:

@@ -34,8 +34,8 @@ def test_tables_are_read() -> None:
 
 
 def test_a_pool_says_what_it_does_with_discards() -> None:
-    found = [pool_status(target) for target in parse((GOOD / "statuses.txt").read_text())]
-    assert found == [
+    statuses = [pool_status(target) for target in parse((GOOD / "statuses.txt").read_text())]
+    assert statuses == [
         PoolStatus(PoolMode.READ_WRITE, 0, 781, "discard_passdown"),
         PoolStatus(PoolMode.READ_WRITE, 122, 781, "discard_passdown"),
         PoolStatus(PoolMode.READ_WRITE, 32, 781, "no_discard_passdown"),
@@ -70,9 +70,9 @@ def test_a_thin_device_tells_what_is_mapped() -> None:
 
 def test_raids_of_device_mapper() -> None:
     """What Linux 6.12 said of arrays of loop devices, each with a device for its metadata."""
-    told = parse((GOOD / "raids.txt").read_text())
-    mirror, status, five, its_status, six, ten, zero = told
-    arrays = [raid(each) for each in (mirror, five, six, ten, zero)]
+    targets = parse((GOOD / "raids.txt").read_text())
+    mirror, status, five, its_status, six, ten, zero = targets
+    arrays = [raid(target) for target in (mirror, five, six, ten, zero)]
     assert arrays == [
         Raid("raid1", 2),
         Raid("raid5", 3),
@@ -80,11 +80,11 @@ def test_raids_of_device_mapper() -> None:
         Raid("raid10", 4),
         Raid("raid0", 2),
     ]
-    assert [members_missing(each) for each in (status, its_status, mirror)] == [0, 0, None]
+    assert [members_missing(target) for target in (status, its_status, mirror)] == [0, 0, None]
 
 
 @pytest.mark.parametrize(
-    ("line", "found", "missing"),
+    ("line", "expected", "missing"),
     [
         ("0 8 raid raid10_far 5 128 raid10_copies 3 raid10_format far 3 - 8:0", Raid("raid10", 3, 3), None),
         ("0 8 raid raid6_nc 5 AD-aA 8/8 idle 0 0 -", None, 2),
@@ -96,9 +96,9 @@ def test_raids_of_device_mapper() -> None:
         ("0 8 linear 8:0 0", None, None),
     ],
 )
-def test_other_raids(line: str, found: Raid | None, missing: int | None) -> None:
+def test_other_raids(line: str, expected: Raid | None, missing: int | None) -> None:
     [target] = parse(line)
-    assert (raid(target), members_missing(target)) == (found, missing)
+    assert (raid(target), members_missing(target)) == (expected, missing)
 
 
 def test_a_target_cut_short_goes_nowhere() -> None:

@@ -23,8 +23,8 @@ KINDS = [
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_the_manual_names_every_fact(kind: type[LayerFacts | FilesystemFacts]) -> None:
     section = MANUAL.read_text().partition("## Facts of the layers")[2].partition("\n## ")[0]
-    told = set(re.findall(r"`(\w+)`", section))
-    assert {field.name for field in fields(kind)} <= told
+    described = set(re.findall(r"`(\w+)`", section))
+    assert {field.name for field in fields(kind)} <= described
 
 
 def test_what_every_kind_may_say_comes_last_and_what_nobody_said_not_at_all() -> None:

@@ -77,15 +77,15 @@ def test_the_page_of_the_ocp_is_asked_for_by_its_uuid() -> None:
 
 
 def test_a_controller_without_a_name_has_no_pages() -> None:
-    seen: list[Controller] = []
+    asked: list[Controller] = []
 
-    def choose(found: Controller) -> tuple[int, ...]:
-        seen.append(found)
+    def choose(identified: Controller) -> tuple[int, ...]:
+        asked.append(identified)
         return ()
 
     drive = Drive(b"", {})
     Snapshot(drive, 1, choose)
-    assert seen == [Controller()]
+    assert asked == [Controller()]
 
 
 def test_pages_are_those_of_before_though_they_are_decoded_after(

@@ -13,21 +13,23 @@ from opwatch.trim.stale.estimate import LOOKS, beta_cdf, estimate
 from opwatch.trim.stale.sampling import BatchCount, Blocks, Draw, SampledBlock, sample
 
 
-def tail(held: int, samples: int, share: float) -> float:
+def tail(holding: int, samples: int, share: float) -> float:
     """P(at least `held` of `samples`), summed up."""
     return math.fsum(
-        math.comb(samples, k) * share**k * (1 - share) ** (samples - k) for k in range(held, samples + 1)
+        math.comb(samples, k) * share**k * (1 - share) ** (samples - k) for k in range(holding, samples + 1)
     )
 
 
 @given(st.integers(1, 60), st.data(), st.floats(0.001, 0.999))
 def test_beta_is_the_binomial_tail(samples: int, data: st.DataObject, share: float) -> None:
-    held = data.draw(st.integers(1, samples))
-    assert beta_cdf(share, held, samples - held + 1) == pytest.approx(tail(held, samples, share), abs=1e-9)
+    holding = data.draw(st.integers(1, samples))
+    assert beta_cdf(share, holding, samples - holding + 1) == pytest.approx(
+        tail(holding, samples, share), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize(
-    ("held", "samples", "low", "high"),
+    ("holding", "samples", "low", "high"),
     # Clopper and Pearson's own method at 95 %: rule of three, and textbook values.
     [
         (0, 100, 0.0, 0.03622),
@@ -36,29 +38,29 @@ def test_beta_is_the_binomial_tail(samples: int, data: st.DataObject, share: flo
         (100, 100, 0.96378, 1),
     ],
 )
-def test_known_intervals(held: int, samples: int, low: float, high: float) -> None:
-    found = estimate(held, samples, 10**9, 0.95, looks=1)
-    assert found.low == pytest.approx(low, abs=1e-5)
-    assert found.high == pytest.approx(high, abs=1e-5)
+def test_known_intervals(holding: int, samples: int, low: float, high: float) -> None:
+    share = estimate(holding, samples, 10**9, 0.95, looks=1)
+    assert share.low == pytest.approx(low, abs=1e-5)
+    assert share.high == pytest.approx(high, abs=1e-5)
 
 
 def test_large_samples_do_not_fail() -> None:
-    found = estimate(1, 64_000, 10**9, 0.9999)
-    assert 0 < found.low < 1 / 64_000 < found.high < 0.001
-    found = estimate(32_000, 64_000, 10**9, 0.95)
-    assert found.half_width == pytest.approx(2.4977 * 0.5 / math.sqrt(64_000), rel=0.01)
+    share = estimate(1, 64_000, 10**9, 0.9999)
+    assert 0 < share.low < 1 / 64_000 < share.high < 0.001
+    share = estimate(32_000, 64_000, 10**9, 0.95)
+    assert share.half_width == pytest.approx(2.4977 * 0.5 / math.sqrt(64_000), rel=0.01)
 
 
 @given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 300))
-def test_bounds_never_deny_what_was_seen(held: int, others: int, unread: int) -> None:
-    samples = held + others
-    found = estimate(held, samples, samples + unread, 0.95)
-    assert 0 <= found.low <= found.high <= 1
+def test_bounds_never_deny_what_was_seen(holding: int, others: int, unread: int) -> None:
+    samples = holding + others
+    share = estimate(holding, samples, samples + unread, 0.95)
+    assert 0 <= share.low <= share.high <= 1
     if samples:
-        assert found.low <= held / samples <= found.high
-        assert found.low * found.units >= held * (1 - 1e-9)
+        assert share.low <= holding / samples <= share.high
+        assert share.low * share.units >= holding * (1 - 1e-9)
     if not unread:
-        assert found.low == found.high
+        assert share.low == share.high
 
 
 PAIRS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=8)
@@ -95,7 +97,7 @@ def shares(stale: int, units: int, seed: int, half_width: float = 0.01) -> list[
     def read(numbers: list[int]) -> BatchCount:
         return BatchCount(sum(number < stale for number in numbers), len(numbers))
 
-    return [(each.low, each.high, each.samples) for each in sample(units, seed, 0.95, half_width, read)]
+    return [(share.low, share.high, share.samples) for share in sample(units, seed, 0.95, half_width, read)]
 
 
 def test_sampling_stops_when_it_is_good_enough() -> None:

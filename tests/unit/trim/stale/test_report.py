@@ -46,7 +46,7 @@ def test_reading_gives_the_share_and_what_it_costs() -> None:
     report = report_of_reading("/m", "ext4", StaleQuestion(), JUDGED, FLASH)
     assert report.stale and report.spare
     assert (report.stale.value, report.reason, report.spare_reason) == (10 * MIB, None, None)
-    assert report.spare.held.value == 70 * MIB
+    assert report.spare.holding.value == 70 * MIB
     assert report.spare.op.value == pytest.approx(128 / 70 - 1)
     assert report.lower_bound == "data that is all zeros looks like what was trimmed"
 
@@ -90,7 +90,7 @@ def test_drives_that_cannot_be_judged_are_told() -> None:
 def test_a_history_gives_figures_without_an_estimate() -> None:
     report = report_of_histories("/m", "ext4", StaleSpace((PART,), 0.5, ("a note",)), FLASH)
     assert report.spare
-    assert (report.stale.value, report.spare.held.value) == (10 * MIB, 70 * MIB)
+    assert (report.stale.value, report.spare.holding.value) == (10 * MIB, 70 * MIB)
     assert report.notes == ("a note", "a gap")
 
 

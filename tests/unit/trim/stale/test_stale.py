@@ -26,7 +26,7 @@ from opwatch.trim.stale.estimate import Share, estimate
 from opwatch.trim.stale.judgement import ReadDevice
 from opwatch.trim.stale.report import StaleReport
 from opwatch.trim.stale.sampling import BatchCount, Blocks, sample
-from opwatch.trim.stale.sentinel import BLOCK, Judgement, Seen, digest, pattern, seen, verdict
+from opwatch.trim.stale.sentinel import BLOCK, Judgement, Seen, digest, pattern, state_of, verdict
 from opwatch.trim.stale.stale import (
     Bounds,
     Calibration,
@@ -63,15 +63,15 @@ def covered(seed: int) -> bool:
     """Whether the interval of one layout holds the drive's own truth."""
     drive, free = layout(seed)
     blocks = Blocks([free], BLOCK)
-    held = [drive.is_mapped(at) for start, end in free for at in range(start, end, BLOCK)]
+    mapped = [drive.is_mapped(at) for start, end in free for at in range(start, end, BLOCK)]
 
     def read(numbers: list[int]) -> BatchCount:
         places = (blocks[number] for number in numbers)
         return BatchCount(sum(drive.is_mapped(place.offset) for place in places), len(numbers))
 
     *_, last = sample(len(blocks), seed, 0.95, 0.02, read)
-    found = stale_bytes(last, free.total)
-    return found.low <= sum(held) * BLOCK <= found.high
+    bounds = stale_bytes(last, free.total)
+    return bounds.low <= sum(mapped) * BLOCK <= bounds.high
 
 
 def test_the_interval_covers_the_drives_truth_in_95_of_100_layouts() -> None:
@@ -107,27 +107,27 @@ def test_through_partition_linear_and_crypt_to_the_disk() -> None:
     crypt = layer("dm-1", "253:1", Kind.CRYPT, ("dm-0",), table=text)
     stack = Stack(None, (crypt, linear, PART, DISK))
     end = SECTORS * 512 - 4096 * 512  # where the crypt device goes on to the second half of the linear one
-    found = joined(list(descend(stack, "dm-1", Extents.of([(0, 8192), (end - 4096, end + 8192)]))))
+    lowest = joined(list(descend(stack, "dm-1", Extents.of([(0, 8192), (end - 4096, end + 8192)]))))
     half = 409600 * 512
     expected = [(4 * MIB, 4 * MIB + 8192), (2 * MIB + SECTORS * 512 - 4096, 2 * MIB + SECTORS * 512)]
-    assert found == [Landing("sda", Extents.of([*expected, (half, half + 8192)]), encrypted=True)]
+    assert lowest == [Landing("sda", Extents.of([*expected, (half, half + 8192)]), encrypted=True)]
 
 
 def test_what_cannot_be_followed_is_read_where_it_stops() -> None:
     thin = layer("dm-2", "253:2", Kind.THIN, ("dm-0",), table="0 2048 thin 253:0 1")
     extents = Extents.of([(0, 4096)])
-    [found] = descend(Stack(None, (thin, DISK)), "dm-2", extents)
-    assert found == Landing("dm-2", extents, False, found.stopped)
-    assert found.stopped and "pool" in found.stopped
+    [landing] = descend(Stack(None, (thin, DISK)), "dm-2", extents)
+    assert landing == Landing("dm-2", extents, False, landing.stopped)
+    assert landing.stopped and "pool" in landing.stopped
     raid = layer("md0", "9:0", Kind.MD, ("sda",))
-    [found] = descend(Stack(None, (raid, DISK)), "md0", extents)
-    assert found.stopped and "mirrors" in found.stopped
-    [found] = descend(Stack(None, (DISK,)), "sda", extents)
-    assert found.stopped is None
+    [landing] = descend(Stack(None, (raid, DISK)), "md0", extents)
+    assert landing.stopped and "mirrors" in landing.stopped
+    [landing] = descend(Stack(None, (DISK,)), "sda", extents)
+    assert landing.stopped is None
     mixed = layer("dm-3", "253:3", Kind.DM, ("sda",), table="0 8 linear 8:0 0\n8 8 error")
     assert [
-        (each.device, each.extents.total)
-        for each in descend(Stack(None, (mixed, DISK)), "dm-3", Extents.of([(0, 8192)]))
+        (landing.device, landing.extents.total)
+        for landing in descend(Stack(None, (mixed, DISK)), "dm-3", Extents.of([(0, 8192)]))
     ] == [
         ("sda", 4096),
         ("dm-3", 4096),
@@ -136,13 +136,13 @@ def test_what_cannot_be_followed_is_read_where_it_stops() -> None:
 
 def fiemap_answer(extents: list[tuple[int, int, int, int]], count: int | None = None) -> bytes:
     head = struct.pack("=2Q4I", 0, 1 << 60, 1, len(extents), count or len(extents), 0)
-    return head + b"".join(struct.pack("=3Q16xI12x", *each) for each in extents)
+    return head + b"".join(struct.pack("=3Q16xI12x", *extent) for extent in extents)
 
 
 def test_file_maps() -> None:
-    found = fiemap.decode(fiemap_answer([(0, 1 << 20, 8192, 0), (8192, 1 << 30, 4096, 0x2001)]) + bytes(99))
-    assert found == [(0, 1 << 20, 8192, 0), (8192, 1 << 30, 4096, 0x2001)]
-    assert [each.unusable for each in found] == [None, "shared"]
+    decoded = fiemap.decode(fiemap_answer([(0, 1 << 20, 8192, 0), (8192, 1 << 30, 4096, 0x2001)]) + bytes(99))
+    assert decoded == [(0, 1 << 20, 8192, 0), (8192, 1 << 30, 4096, 0x2001)]
+    assert [extent.unusable for extent in decoded] == [None, "shared"]
     assert len(fiemap.question(3)) == 32 + 3 * 56
 
 
@@ -163,7 +163,7 @@ def test_damaged_file_maps_are_refused(damaged: bytes) -> None:
 @given(st.binary(max_size=300))
 def test_any_file_map_is_survived(raw: bytes) -> None:
     with contextlib.suppress(ValueError):
-        assert all(each.length > 0 for each in fiemap.decode(raw))
+        assert all(extent.length > 0 for extent in fiemap.decode(raw))
 
 
 def lba_answer(*runs: tuple[int, int, int]) -> bytes:
@@ -172,8 +172,8 @@ def lba_answer(*runs: tuple[int, int, int]) -> bytes:
 
 
 def test_lba_status() -> None:
-    found = lba_status.decode(lba_answer((8, 8, 1), (16, 4, 0), (20, 100, 2)) + bytes(50), 512)
-    assert found == [(4096, 8192, False), (8192, 10240, True), (10240, 61440, False)]
+    runs = lba_status.decode(lba_answer((8, 8, 1), (16, 4, 0), (20, 100, 2)) + bytes(50), 512)
+    assert runs == [(4096, 8192, False), (8192, 10240, True), (10240, 61440, False)]
     assert lba_status.command(0x0102030405060708, 0x10000).hex() == "9e12010203040506070800010000" + "0000"
 
 
@@ -193,14 +193,14 @@ def test_any_lba_status_is_survived(raw: bytes) -> None:
 
 
 def test_what_became_of_a_block() -> None:
-    held = pattern(b"run", 1, 2)
-    assert len({held, pattern(b"run", 1, 3), pattern(b"run", 2, 2), pattern(b"nur", 1, 2)}) == 4
-    before = digest(held)
-    assert seen(before, held) is Seen.UNCHANGED
-    assert seen(before, bytes(BLOCK)) is Seen.ZEROS
-    assert seen(before, b"\xff" * BLOCK) is Seen.ONES
-    assert seen(before, held[:-1] + b"x") is Seen.OTHER
-    assert seen(before, None) is Seen.UNREADABLE
+    data = pattern(b"run", 1, 2)
+    assert len({data, pattern(b"run", 1, 3), pattern(b"run", 2, 2), pattern(b"nur", 1, 2)}) == 4
+    before = digest(data)
+    assert state_of(before, data) is Seen.UNCHANGED
+    assert state_of(before, bytes(BLOCK)) is Seen.ZEROS
+    assert state_of(before, b"\xff" * BLOCK) is Seen.ONES
+    assert state_of(before, data[:-1] + b"x") is Seen.OTHER
+    assert state_of(before, None) is Seen.UNREADABLE
 
 
 def judgement(device: str, **inside: int) -> Judgement:
@@ -210,11 +210,11 @@ def judgement(device: str, **inside: int) -> Judgement:
 
 
 def test_a_verdict_is_what_all_judged_blocks_say() -> None:
-    zeros, held = judgement("sda", zeros=3, reallocated=1), judgement("sdb", unchanged=2, unreadable=1)
-    assert (zeros.judged, held.judged) == (3, 2)
+    zeros, mixed = judgement("sda", zeros=3, reallocated=1), judgement("sdb", unchanged=2, unreadable=1)
+    assert (zeros.judged, mixed.judged) == (3, 2)
     assert verdict([zeros]) is Seen.ZEROS
-    assert verdict([zeros, held]) is Seen.OTHER
-    assert verdict([zeros, held], "sdb") is Seen.UNCHANGED
+    assert verdict([zeros, mixed]) is Seen.OTHER
+    assert verdict([zeros, mixed], "sdb") is Seen.UNCHANGED
     assert verdict([judgement("sda", reallocated=1)]) is None
 
 
@@ -240,17 +240,17 @@ DEAF = Count(100 * MIB, 101 * MIB, 101 * MIB, MIB)
 def test_calibration(
     promised: Seen | None, sentinel: Seen | None, count: Count | None, reads: Seen | None, by: str | None
 ) -> None:
-    found = calibrate(promised, "promise", sentinel, "sentinel", count)
-    assert (found.reads, found.by, found.sentinel) == (reads, by, sentinel)
+    calibration = calibrate(promised, "promise", sentinel, "sentinel", count)
+    assert (calibration.reads, calibration.by, calibration.sentinel) == (reads, by, sentinel)
 
 
 def test_a_count_is_believed_when_it_follows() -> None:
-    assert [each.follows for each in (HONEST, STATIC, DEAF)] == [True, False, False]
-    assert [each.ignores for each in (HONEST, STATIC, DEAF)] == [False, False, True]
+    assert [count.follows for count in (HONEST, STATIC, DEAF)] == [True, False, False]
+    assert [count.ignores for count in (HONEST, STATIC, DEAF)] == [False, False, True]
 
 
 @pytest.mark.parametrize(
-    ("held", "told"),
+    ("in_use", "excluded"),
     [
         (None, False),  # no count
         (0, False),
@@ -260,46 +260,46 @@ def test_a_count_is_believed_when_it_follows() -> None:
         (510 << 20, False),  # late by a little
     ],
 )
-def test_a_reading_that_the_drives_own_count_rules_out(held: int | None, told: bool) -> None:
+def test_a_reading_that_the_drives_own_count_rules_out(in_use: int | None, excluded: bool) -> None:
     stale = Bounds(190.0 * (1 << 20), 180.0 * (1 << 20), 200.0 * (1 << 20))
-    assert bool(disputed(stale, 700 << 20, 1000 << 20, held)) is told
+    assert bool(disputed(stale, 700 << 20, 1000 << 20, in_use)) is excluded
 
 
-def some_spare(stale: Bounds, untrimmable: int = 0, held: int | None = None, physical: int = 1100) -> Spare:
-    found = spare(physical, 600, stale, untrimmable, held)
-    assert isinstance(found, Spare)
-    return found
+def some_spare(stale: Bounds, untrimmable: int = 0, in_use: int | None = None, physical: int = 1100) -> Spare:
+    figures = spare(physical, 600, stale, untrimmable, in_use)
+    assert isinstance(figures, Spare)
+    return figures
 
 
 def test_costs_of_stale_space() -> None:
-    found = some_spare(Bounds(300.0, 280.0, 320.0))
-    assert found.op == Bounds(1100 / 900 - 1, 1100 / 920 - 1, 1100 / 880 - 1)
-    assert found.op_trimmed.value == pytest.approx(1100 / 600 - 1)
-    assert found.waf_trimmed["greedy"].value == pytest.approx(models.greedy(1100 / 600, 256))
+    figures = some_spare(Bounds(300.0, 280.0, 320.0))
+    assert figures.op == Bounds(1100 / 900 - 1, 1100 / 920 - 1, 1100 / 880 - 1)
+    assert figures.op_trimmed.value == pytest.approx(1100 / 600 - 1)
+    assert figures.waf_trimmed["greedy"].value == pytest.approx(models.greedy(1100 / 600, 256))
     # Greedy packs what is never written: the drive is as if its flash were smaller.
-    assert found.waf["greedy"].value == pytest.approx(models.greedy(800 / 600, 256))
-    for name, now in found.waf.items():
-        after = found.waf_trimmed[name]
+    assert figures.waf["greedy"].value == pytest.approx(models.greedy(800 / 600, 256))
+    for name, now in figures.waf.items():
+        after = figures.waf_trimmed[name]
         assert now.value and after.value and now.low <= now.value <= now.high
         assert now.low > after.high
 
 
 def test_what_no_trim_frees_widens_the_forecast() -> None:
-    found = some_spare(Bounds(300.0, 280.0, 320.0), untrimmable=50)
-    assert found.held_trimmed == Bounds(None, 600, 650)
-    assert some_spare(Bounds(30.0, 20.0, 40.0), untrimmable=50).held_trimmed == Bounds(None, 600, 640)
+    figures = some_spare(Bounds(300.0, 280.0, 320.0), untrimmable=50)
+    assert figures.holding_trimmed == Bounds(None, 600, 650)
+    assert some_spare(Bounds(30.0, 20.0, 40.0), untrimmable=50).holding_trimmed == Bounds(None, 600, 640)
 
 
 def test_the_drives_own_count_is_better_than_what_is_not_free() -> None:
-    found = some_spare(Bounds(300.0, 280.0, 320.0), held=850)
-    assert found.held == Bounds(850, 850, 850)
-    assert found.held_trimmed == Bounds(550, 530, 570)
-    nearly = some_spare(Bounds(300.0, 280.0, 320.0), held=310)
-    assert (nearly.held, nearly.held_trimmed) == (Bounds(310, 310, 310), Bounds(30, 30, 30))
-    nearly = some_spare(Bounds(650.0, 640.0, 660.0), held=655)
-    assert (nearly.held, nearly.held_trimmed) == (Bounds(655, 655, 655), Bounds(600, 600, 600))
+    figures = some_spare(Bounds(300.0, 280.0, 320.0), in_use=850)
+    assert figures.holding == Bounds(850, 850, 850)
+    assert figures.holding_trimmed == Bounds(550, 530, 570)
+    nearly = some_spare(Bounds(300.0, 280.0, 320.0), in_use=310)
+    assert (nearly.holding, nearly.holding_trimmed) == (Bounds(310, 310, 310), Bounds(30, 30, 30))
+    nearly = some_spare(Bounds(650.0, 640.0, 660.0), in_use=655)
+    assert (nearly.holding, nearly.holding_trimmed) == (Bounds(655, 655, 655), Bounds(600, 600, 600))
     # No more than what is in use can hold data.
-    assert some_spare(Bounds(100.0, 90.0, 110.0), held=850).held_trimmed == Bounds(600, 600, 600)
+    assert some_spare(Bounds(100.0, 90.0, 110.0), in_use=850).holding_trimmed == Bounds(600, 600, 600)
 
 
 def test_both_methods_agree_where_the_history_knows_all() -> None:
@@ -309,7 +309,7 @@ def test_both_methods_agree_where_the_history_knows_all() -> None:
     by_count = spare(1100, 600, stale, 0, 800)
     assert isinstance(by_history, Spare) and isinstance(by_count, Spare)
     assert by_history.op == by_count.op
-    assert by_history.held_trimmed == by_count.held_trimmed == Bounds(500, 500, 500)
+    assert by_history.holding_trimmed == by_count.holding_trimmed == Bounds(500, 500, 500)
     assert by_history.waf_trimmed == by_count.waf_trimmed
     blind = spare(1100, 600, stale, 0)
     assert isinstance(blind, Spare)
@@ -318,11 +318,11 @@ def test_both_methods_agree_where_the_history_knows_all() -> None:
 
 
 def test_what_the_history_does_not_know_makes_bounds_that_hold() -> None:
-    found = spare_by_history(1100, Bounds(None, 700, 900), Bounds(None, 250, 350), 100, 0)
-    assert isinstance(found, Spare)
-    assert found.held_trimmed == Bounds(None, 450, 550)
-    assert found.op.value is None
-    assert found.op.low <= 1100 / 800 - 1 <= found.op.high
+    figures = spare_by_history(1100, Bounds(None, 700, 900), Bounds(None, 250, 350), 100, 0)
+    assert isinstance(figures, Spare)
+    assert figures.holding_trimmed == Bounds(None, 450, 550)
+    assert figures.op.value is None
+    assert figures.op.low <= 1100 / 800 - 1 <= figures.op.high
     assert "nothing at all" in str(spare_by_history(1100, Bounds(None, 0, 900), Bounds(None, 0, 9), 100, 0))
 
 
@@ -337,7 +337,7 @@ def report(**changes: object) -> StaleReport:
     )
     drive = ReadDevice(landing, 1 << 30, MIB, 3 * MIB, Calibration(Seen.ZEROS, "sentinel", ("one", "two")))
     stale = Bounds(300.0 * MIB, 280.0 * MIB, 320.0 * MIB)
-    found = StaleReport(
+    measured = StaleReport(
         subject="/a place",
         filesystem="ext4",
         confidence=0.95,
@@ -360,7 +360,7 @@ def report(**changes: object) -> StaleReport:
         physical_source="as given",
         notes=("a note",),
     )
-    return replace(found, **changes)  # type: ignore[arg-type]
+    return replace(measured, **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -373,9 +373,9 @@ def report(**changes: object) -> StaleReport:
     ],
 )
 def test_reports_fit_a_terminal_and_json(changes: dict[str, object]) -> None:
-    found = lines(report(**changes))
-    assert all(len(line) <= 80 and line.isprintable() for line in found), found
-    told = json.loads(json.dumps(document(report(**changes))))
-    assert told["schema"] == "opwatch/1"
-    assert (told["stale_bytes"] is None) == (told["stale_reason"] is not None)
-    assert (told["waf"] is None) == (told["spare_reason"] is not None)
+    printed = lines(report(**changes))
+    assert all(len(line) <= 80 and line.isprintable() for line in printed), printed
+    parsed = json.loads(json.dumps(document(report(**changes))))
+    assert parsed["schema"] == "opwatch/1"
+    assert (parsed["stale_bytes"] is None) == (parsed["stale_reason"] is not None)
+    assert (parsed["waf"] is None) == (parsed["spare_reason"] is not None)

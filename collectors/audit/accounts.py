@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from opwatch.collectors.firmware.simulated import find_simulated
-from opwatch.collectors.firmware.transports import KernelTransport, Snapshot, Transport
+from opwatch.collectors.firmware.transports import KernelTransport, Snapshot
 from opwatch.collectors.space.raw_disk import open_device
+from opwatch.counters.looks.transport import Transport
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
@@ -70,7 +71,7 @@ class DriveAccounts:
 
         def decode() -> Evidence:
             # After the trim, and for NVMe drives alone.
-            from opwatch.collectors.firmware.nvme import collect_nvme
+            from opwatch.counters.looks.nvme import collect_nvme
 
             return collect_nvme(pages, self._catalogue, nsid)
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from opwatch.collectors.audit.discard_programs import Loading, loader
 from opwatch.collectors.audit.discards import DiscardTracer
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.block.cgroups import cgroup_names
 from opwatch.collectors.stack.discard_limits import limits_of
-from opwatch.host.device import BlockDevice, Leaf
+from opwatch.host.device import Leaf
 from opwatch.host.usage import read_usage
-from opwatch.trace.abi import TargetSample
 from opwatch.trace.tracing import Tracer
-from opwatch.trim.audit.live import Discards, between, stalled
+from opwatch.trim.audit.live import DiscardSample, sample_of
 
 
 class _Part:
-    """One tracer, of the disks of one block tracer. `last` is what each place was shown last."""
+    """One tracer, of the disks of one block tracer."""
 
     def __init__(self, leaves: Mapping[int, Leaf], tracer: Tracer, loading: Loading | None) -> None:
         self.devices = {place: leaf.device for place, leaf in leaves.items()}
@@ -39,8 +37,7 @@ class _Part:
             programs=loading.programs() if loading else None,
             chain=chain,
         )
-        self.first = self.now = self.tracer.read()
-        self.last = dict.fromkeys(leaves, self.first)
+        self.now = self.tracer.read()
 
 
 class LiveDiscards:
@@ -81,34 +78,37 @@ class LiveDiscards:
                 part.tracer.close()
                 self._parts.remove(part)
 
-    def look(self) -> None:
-        """Once for every time that something is written, before get()."""
+    def read(self) -> dict[int, DiscardSample]:
+        """What was counted by now, by place: of a partition, what is told apart later."""
         for part in self._parts:
             before, part.now = part.now, part.tracer.read()
             if part.now.origins != before.origins:
                 self._look_up_names()
+        return self._samples()
+
+    def latest(self) -> dict[int, DiscardSample]:
+        """The same as it was at the last look, which of those that came was their attachment."""
+        return self._samples()
+
+    def _samples(self) -> dict[int, DiscardSample]:
+        return {
+            place: sample_of(
+                part.now,
+                device.disk.name,
+                ":".join(map(str, device.dev)) if device.is_partition else None,
+                self._cgroups,
+                self._mounts,
+                is_chained=part.is_chained,
+            )
+            for part in self._parts
+            for place, device in part.devices.items()
+        }
 
     def _look_up_names(self) -> None:
         """Of those who discard. Not for every interval: it is a walk of all control groups."""
         self._cgroups: dict[int, str] = cgroup_names() if self._parts else {}
         mounts = read_usage().mounts if self._parts else ()
         self._mounts = {mount.dev: f"{mount.filesystem} {mount.point}" for mount in mounts}
-
-    def get(self, place: int, begin: TargetSample, end: TargetSample, *, final: bool) -> Discards | None:
-        """Of the time since this place was asked for last, or (`final`) of all the time; `begin` and `end`
-        are of the same. Of a partition, those that were sent to it."""
-        part = next((part for part in self._parts if place in part.devices), None)
-        if not part:
-            return None
-        device = part.devices[place]
-        devs = [":".join(map(str, device.dev))] if device.is_partition else None
-        then = part.first if final else part.last[place]
-        if not final:
-            part.last[place] = part.now
-        found = between(then, part.now, device.disk.name, self._cgroups, self._mounts, devs)
-        if part.is_chained:
-            found = replace(found, stalled=stalled(begin, end))
-        return replace(found, unseen=_unseen(part, device, found)) if final else found
 
     def programs(self) -> list[tuple[str, int, int, int, int]]:
         """(name, id, runs, run_ns, recursion misses) of each; what a block tracer calls counts as its own."""
@@ -121,12 +121,6 @@ class LiveDiscards:
         for part in self._parts:
             part.tracer.close()
         self._parts = []
-
-
-def _unseen(part: _Part, device: BlockDevice, found: Discards) -> int | None:
-    """How many more the kernel counted, where its count is of the same."""
-    counted = None if device.is_partition else part.now.stats.get(device.disk.name)
-    return counted[0] - found.ended if counted else None
 
 
 def offers_discards(leaves: Sequence[Leaf]) -> bool:

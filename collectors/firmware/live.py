@@ -1,22 +1,18 @@
-"""Write amplification beside the tracer, in a thread of its own: no sample ever waits for a page."""
+"""Firmware counters read beside the tracer, in a thread of its own: no sample ever waits for a page."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from opwatch.collectors.firmware.drive_folder import drive_folder
+from opwatch.counters.looks.sample import FirmwareSample, Refusal, refusal_of
+from opwatch.counters.reading import DriveFacts
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices, Leaf
-from opwatch.waf.live import Live, failed
 
-if TYPE_CHECKING:
-    from opwatch.collectors.firmware.counting import Counting
-    from opwatch.waf.trail import Trail
-
-_MOST_POLLS = 20_000
 # The summary waits for its look at the counters so long.
 LAST_LOOK_S = 2.0
 
@@ -34,7 +30,8 @@ def drives_of(leaves: Sequence[Leaf], *, all_kinds: bool) -> dict[str, BlockDevi
 
 
 class LiveWaf:
-    """Polls from start() to stop(). `drives` tells which are behind disks that come. get() never waits."""
+    """Looks at drives from start() to stop(), in a thread. `drives` tells which are behind disks that come.
+    What the looks say is for others to work out; nothing here waits for one but look()."""
 
     def __init__(
         self, devices: Devices, drives: Callable[[Sequence[Leaf]], dict[str, BlockDevice]], every_s: float
@@ -42,7 +39,10 @@ class LiveWaf:
         self._devices, self._drives_of, self._every_s = devices, drives, every_s
         # Never changed in place: the thread may be going through it.
         self._drives: dict[str, BlockDevice] = {}
-        self._latest: dict[str, Live] = {}
+        self._samples: deque[FirmwareSample] = deque()
+        # Why the thread has ended by itself, and which drives have that for their reason.
+        self._died: Refusal | None = None
+        self._mourned: set[str] = set()
         self._started = False
         self._stop, self._wake, self._looked = (threading.Event() for _ in range(3))
         self._thread = threading.Thread(target=self._run, name="waf", daemon=True)
@@ -53,19 +53,29 @@ class LiveWaf:
             self._thread.start()
 
     def add(self, leaves: Sequence[Leaf]) -> None:
-        """Poll the drives of these as well, from the next round on."""
+        """Look at the drives of these as well, from the next round on."""
         self._drives = self._drives | self._drives_of(leaves)
         if self._started:
             self.start()
 
     def drop(self, leaf: Leaf) -> None:
-        """A watched disk has left. Its drive is polled on while another disk leads to it."""
+        """A watched disk has left. Its drive is looked at while another disk leads to it."""
         self._drives = {name: disk for name, disk in self._drives.items() if name != leaf.device.name}
 
-    def get(self, name: str) -> Live | None:
-        """The latest of a watched disk; None for one that has no counters, or has not been looked at yet."""
-        disk = self._drives.get(name)
-        return self._latest.get(disk.name) if disk else None
+    def drive_of(self, leaf: Leaf) -> str | None:
+        """The drive whose counters tell of a watched disk; None where they are not read."""
+        drive = self._drives.get(leaf.device.name)
+        return drive.name if drive else None
+
+    def samples(self) -> list[FirmwareSample]:
+        """All looks since the last call. A thread that has died has a last one for each drive: why."""
+        died = self._died
+        samples = [self._samples.popleft() for _ in range(len(self._samples))]
+        for disk in self._drives.values() if died else ():
+            if died and disk.name not in self._mourned:
+                self._mourned.add(disk.name)
+                samples.append(_not_read(disk, died))
+        return samples
 
     def look(self, longest_s: float = LAST_LOOK_S) -> None:
         """One more look, at once. A drive that takes longer to answer is not waited for."""
@@ -77,39 +87,33 @@ class LiveWaf:
     def _run(self) -> None:
         """Whatever ends it is the reason of every drive from then on: the last figure is no longer true."""
         try:
-            self._poll_all()
+            self._look_at_all()
         except Exception as error:
             words = str(error) if isinstance(error, OpwatchError) else f"{type(error).__name__}: {error}"
-            for disk in self._drives.values():
-                self._latest[disk.name] = failed(f"counters are not read: {words}", time.monotonic_ns())
+            self._died = refusal_of(OpwatchError(words))
         finally:
             self._looked.set()
 
-    def _poll_all(self) -> None:
-        # Not before it is needed: this is much to import.
-        from opwatch.collectors.firmware.counting import Counting
-        from opwatch.counters.catalogue.families import load_catalogue
-        from opwatch.waf.trail import Trail
+    def _look_at_all(self) -> None:
+        # Not before it is needed: this is much to import, and whoever works out what the looks say needs the
+        # same, in a thread that has no time for it.
+        from opwatch.collectors.firmware.counting import Counting, counted_on
+        from opwatch.counters.catalogue.families import standard_catalogue
+        from opwatch.waf import live_trail  # noqa: F401
 
-        catalogue = load_catalogue([])
+        catalogue = standard_catalogue()
         counted: dict[str, Counting] = {}
-        trails: dict[str, Trail] = {}
-        shapes: dict[str, list[tuple[str, int | None, str | None]]] = {}
         while True:
             last = self._wake.is_set()
             for name, disk in {disk.name: disk for disk in self._drives.values()}.items():
                 if self._stop.is_set():
                     return
-                shape = self._shape(disk)
-                if shapes.get(name) != shape:
-                    self._latest.pop(name, None)
-                    counted[name], trails[name] = Counting(self._devices, disk, catalogue), Trail()
-                    shapes[name] = shape
-                trail, counting = trails[name], counted[name]
-                if trail.lost or len(trail.moments) > _MOST_POLLS:
-                    trail = trails[name] = Trail()
-                trail.add(counting.poll())
-                self._tell(name, counting, trail)
+                counting = counted.get(name)
+                if counting is None or counting.counted_on != counted_on(self._devices, disk):
+                    if counting:
+                        counting.close()
+                    counting = counted[name] = Counting(self._devices, disk, catalogue)
+                self._samples.append(counting.look())
             if last:
                 self._wake.clear()
                 self._looked.set()
@@ -117,35 +121,21 @@ class LiveWaf:
             if self._stop.is_set():
                 return
 
-    def _shape(self, disk: BlockDevice) -> list[tuple[str, int | None, str | None]]:
-        """What the host's writes are counted on. With another path, or another drive under the same name,
-        the counts begin anew."""
-        from opwatch.collectors.firmware.counting import namespaces
-
-        registered = self._devices.registered()
-        counted = [
-            path
-            for namespace in namespaces(self._devices, disk)
-            for path in self._devices.paths(namespace) or [namespace]
-        ]
-        return [(each.name, registered.get(each.name), each.attribute("diskseq")) for each in counted]
-
-    def _tell(self, name: str, counting: Counting, trail: Trail) -> None:
-        """What this look says. One that failed has its reason, and not what the look before said."""
-        from opwatch.waf.live_figure import live, stale
-
-        report = counting.latest
-        if counting.denied or stale(trail):
-            why = (
-                counting.denied
-                or "; ".join(report.failures if report else ())
-                or "the drive tells them no more"
-            )
-            self._latest[name] = failed(f"counters are not read: {why}", time.monotonic_ns())
-        elif trail.nand:
-            self._latest[name] = live(trail)
-
     def stop(self) -> None:
         """Ask it to end. One that is in the middle of a command to a drive ends with the process."""
         self._stop.set()
         self._wake.set()
+
+
+def _not_read(disk: BlockDevice, why: Refusal) -> FirmwareSample:
+    """A look that reads nothing, for a reason."""
+    now = time.monotonic_ns()
+    return FirmwareSample(
+        disk=disk.name,
+        drive=DriveFacts(name=disk.name),
+        begin_ns=now,
+        end_ns=now,
+        before=None,
+        after=None,
+        refused=why,
+    )

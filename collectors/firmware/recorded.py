@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from opwatch.collectors.firmware.pages import controller_evidence, page_evidence
 from opwatch.counters.decode import identify, ocp, smart_log
 from opwatch.counters.evidence import Evidence, merge
+from opwatch.counters.looks.pages import controller_evidence, page_evidence
 from opwatch.counters.reading import DriveFacts
 from opwatch.counters.reports.nvme_json import parse_nvme_json
 from opwatch.counters.reports.plugin_text import parse_plugin_text

@@ -7,9 +7,9 @@ import errno
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
 
 from opwatch.counters.decode import identify
+from opwatch.counters.looks.transport import Transport
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 
 _OCP_LID, _LENGTH = 0xC0, 512  # as in counters/ocp.py, and of every vendor's page that is known
@@ -21,13 +21,6 @@ _STATUS = {
     0x029: "flexible data placement is disabled",
     0x109: "invalid log page",
 }
-
-
-class Transport(Protocol):
-    """Where the bytes come from. Each call is one command; OpwatchError when it fails."""
-
-    def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes: ...
-    def identify(self, cns: int, nsid: int) -> bytes: ...
 
 
 def _said(status: int, what: str) -> OpwatchError:

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from opwatch.collectors.firmware.pages import page_evidence
 from opwatch.collectors.firmware.recorded import evidence_of
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.decode import identify, ocp
 from opwatch.counters.decode.vendor_page import LAYOUTS
 from opwatch.counters.evidence import Evidence
+from opwatch.counters.looks.pages import page_evidence
 from opwatch.counters.prove.report import report
 from opwatch.counters.reading import DriveFacts, Proof
 from opwatch.sinks.counters import document, lines

@@ -18,9 +18,9 @@ from opwatch import foreign
 from opwatch.collectors.block.bpftrace import Frames, decode
 from opwatch.collectors.block.bpftrace_script import FIRST_MAP, LAST_MAP
 from opwatch.collectors.block.diskstats import decode_stat
-from opwatch.collectors.firmware.smart import parse_output
 from opwatch.counters.catalogue.families import PACKAGED, Catalogue, parse_catalogue
 from opwatch.counters.evidence import Evidence
+from opwatch.counters.looks.smartctl import parse_output
 from opwatch.counters.prove.report import report
 from opwatch.drive.place import Record
 from opwatch.ftl import profiles

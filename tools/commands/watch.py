@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 
 from opwatch.collectors.audit.live_discards import LiveDiscards, offers_discards
@@ -15,9 +15,12 @@ from opwatch.collectors.firmware.live import LiveWaf, drives_of
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices, Leaf
 from opwatch.samples.end import End
+from opwatch.samples.entries import RunEntry
 from opwatch.samples.membership import Membership
 from opwatch.samples.observation import Sink
 from opwatch.samples.selection import Selection
+from opwatch.samples.source import show
+from opwatch.samples.story import Story
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
 from opwatch.sinks.terminal import say
@@ -110,31 +113,50 @@ def choose_leaves(devices: Devices, names: Sequence[str] | None) -> tuple[list[L
     return leaves, selection.notes()
 
 
-def _watch(watching: Watching, waiter: Waiter, events: BlockEvents, args: argparse.Namespace) -> End:
-    """Interval after interval, until something ends it."""
-    due = time.monotonic() + args.interval
-    done = 0
-    while True:
-        end = waiter.wait(min(due, watching.next_look))
-        if end is End.NEWS:
-            if events.drain():
-                watching.hint()
-            continue
-        if end is not End.TICK:
-            return end
-        if watching.vanished():
-            return End.VANISHED
-        if time.monotonic() >= watching.next_look:
-            watching.look()
-        if time.monotonic() < due:
-            continue
-        done += 1
-        if not args.count or done <= args.count:
-            watching.interval()
-        # The next is due on the grid of the start; what was missed while we were stopped is in this one.
-        due += args.interval * max(1, 1 + (time.monotonic() - due) // args.interval)
-        if args.count and done >= args.count and not args.command:
-            return End.COUNT
+class LiveRun:
+    """The machine as a source: interval after interval, until something ends it, and then the rest. `end` is
+    why it ended, None until then; `status`, the command's; `gone`, the named device that has gone."""
+
+    def __init__(
+        self, watching: Watching, waiter: Waiter, events: BlockEvents, args: argparse.Namespace
+    ) -> None:
+        self._watching, self._waiter, self._events, self._args = watching, waiter, events, args
+        self.end: End | None = None
+        self.status = 0
+        self.gone: str | None = None
+
+    def entries(self) -> Iterator[RunEntry]:
+        yield from self._watching.begun()
+        self.end = yield from self._intervals()
+        self.gone = self._watching.vanished()
+        self.status = self._waiter.finish(stop=self.end in (End.SIGNAL, End.VANISHED))
+        yield from self._watching.summary(with_rest=not self._args.count)
+
+    def _intervals(self) -> Generator[RunEntry, None, End]:
+        watching, args = self._watching, self._args
+        due = time.monotonic() + args.interval
+        done = 0
+        while True:
+            end = self._waiter.wait(min(due, watching.next_look))
+            if end is End.NEWS:
+                if self._events.drain():
+                    watching.hint()
+                continue
+            if end is not End.TICK:
+                return end
+            if watching.vanished():
+                return End.VANISHED
+            if time.monotonic() >= watching.next_look:
+                yield from watching.look()
+            if time.monotonic() < due:
+                continue
+            done += 1
+            if not args.count or done <= args.count:
+                yield from watching.interval()
+            # On the grid of the start; what was missed while we were stopped is in this interval.
+            due += args.interval * max(1, 1 + (time.monotonic() - due) // args.interval)
+            if args.count and done >= args.count and not args.command:
+                return End.COUNT
 
 
 def live_waf(devices: Devices, args: argparse.Namespace) -> LiveWaf:
@@ -185,7 +207,7 @@ def run(args: argparse.Namespace) -> int:
         stack.callback(tracers.close)
         live, contexts = live_waf(devices, args), ContextProbe()
         watching = stack.enter_context(
-            closing(Watching(membership, tracers, sink, live, live_discards(args), contexts))
+            closing(Watching(membership, tracers, live, live_discards(args), contexts))
         )
         for note in _notes(selection, tracers, verbose=args.verbose):
             say(note)
@@ -193,18 +215,18 @@ def run(args: argparse.Namespace) -> int:
         live.start()
         contexts.start()
         waiter.start(args.command, quiet_stdout=args.json)
+        source, story = LiveRun(watching, waiter, events, args), Story()
         try:
-            end = _watch(watching, waiter, events, args)
+            show(source, story, sink, say)
         except BrokenPipeError:
+            if source.end:
+                raise
             # Nobody reads us any more; the command is not to suffer for it.
             return waiter.finish(stop=False)
-        gone = watching.vanished()
-        status = waiter.finish(stop=end in (End.SIGNAL, End.VANISHED))
-        unexplained = watching.summary(with_rest=not args.count)
-    if gone:
-        say(f"{gone} has gone; the summary ends there")
+    if source.gone:
+        say(f"{source.gone} has gone; the summary ends there")
         return 1
-    if args.strict and unexplained:
-        say("--strict: " + "; ".join(unexplained))
-        return status or 1
-    return status
+    if args.strict and story.unexplained:
+        say("--strict: " + "; ".join(story.unexplained))
+        return source.status or 1
+    return source.status

@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +289,12 @@ def load_catalogue(extra: Iterable[Path] = (), system: Path = SYSTEM) -> Catalog
     """The files named by the user, then those of the machine, then our own."""
     folders = [sorted(folder.glob("*.toml")) for folder in (system, PACKAGED)]
     return Catalogue(entry for path in (*extra, *folders[0], *folders[1]) for entry in _read(path))
+
+
+@cache
+def standard_catalogue() -> Catalogue:
+    """Where the user names no file: read once."""
+    return load_catalogue()
 
 
 def load_trims() -> Catalogue:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.firmware.counting import IdentifyOnce
-from opwatch.collectors.firmware.nvme import collect_nvme
 from opwatch.collectors.firmware.smart import collect_smart
 from opwatch.collectors.firmware.transports import FolderTransport
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.decode.ocp import CLOUD_GUID
+from opwatch.counters.looks.nvme import collect_nvme
+from opwatch.counters.looks.transport import IdentifyOnce
 from opwatch.counters.prove.report import report
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.tools import cli

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch.collectors.firmware.recorded import evidence_of, read_recorded
-from opwatch.collectors.firmware.smart import parse_output
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.decode.endurance import decode_endurance_group
 from opwatch.counters.decode.fdp import decode_fdp_statistics
@@ -22,6 +21,7 @@ from opwatch.counters.decode.pages import BadPage
 from opwatch.counters.decode.smart_log import SmartLog, decode_smart_log
 from opwatch.counters.decode.vendor_page import decode_kv12, decode_seagate, pick
 from opwatch.counters.evidence import Evidence, merge
+from opwatch.counters.looks.smartctl import parse_output
 from opwatch.counters.prove.report import report
 from opwatch.counters.reading import DriveFacts
 from opwatch.counters.reports.numbers import json_number, scaled, whole_number

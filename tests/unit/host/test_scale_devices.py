@@ -22,6 +22,7 @@ from opwatch.trace.tracer_set import TracerSet
 from opwatch.trim.check.deleted import DeletedFiles
 from opwatch.trim.check.forecast import Space
 from opwatch.trim.check.schedule import Schedule
+from tests.unit.support.shown_watch import ShownWatch
 from tests.unit.support.sysfs import Tree
 from tests.unit.support.tracers import Attaching
 
@@ -116,13 +117,12 @@ def test_trim_check(trees: list[Tree], monkeypatch: pytest.MonkeyPatch) -> None:
     assert 5 < _ratio(lambda tree: work(runs[id(tree)]), trees) <= MOST
 
 
-def _watching(tree: Tree) -> Watching:
+def _watching(tree: Tree) -> ShownWatch:
     membership = Membership(tree.devices, Selection(tree.devices, None))
     attaching = Attaching()
     live = LiveWaf(tree.devices, lambda _: {}, 5)
-    return Watching(
-        membership, TracerSet(attaching), Lines(io.StringIO()), live, LiveDiscards(lambda _: False)
-    )
+    watching = Watching(membership, TracerSet(attaching), live, LiveDiscards(lambda _: False))
+    return ShownWatch(watching, Lines(io.StringIO()))
 
 
 def test_a_watch_begins(trees: list[Tree]) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from opwatch.collectors.firmware.counting import poll_of
 from opwatch.counters.prove.report import report
 from opwatch.samples.course import LEAD_POLLS, Course, CoursePlan
 from opwatch.samples.end import End
+from opwatch.waf.polls import poll_of
 from opwatch.waf.trail import Poll
 from tests.unit.support.virtual_drive import CATALOGUE, GIB, MIB, OCP, VirtualDrive
 

@@ -8,16 +8,16 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opwatch.collectors.firmware.counting import poll_of
-from opwatch.collectors.firmware.nvme import collect_nvme
-from opwatch.collectors.firmware.smart import parse_output
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.decode.ocp import CLOUD_GUID
 from opwatch.counters.evidence import Evidence
+from opwatch.counters.looks.nvme import collect_nvme
+from opwatch.counters.looks.smartctl import parse_output
 from opwatch.counters.prove.report import report
 from opwatch.errors import OpwatchError
 from opwatch.ftl.drive import Drive, Workload
 from opwatch.waf.measure import Measured, Measurement
+from opwatch.waf.polls import poll_of
 from opwatch.waf.trail import LONGEST_NS, Trail
 
 CATALOGUE = load_catalogue(system=Path("/nonexistent"))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,12 +19,15 @@ from opwatch.sinks.lines import Lines
 from opwatch.tools.commands.watching import Watching
 from opwatch.trace.tracer_set import TracerSet
 from tests.unit.samples.test_membership import remove, restack
+from tests.unit.support.shown_watch import ShownWatch, shown_from_bytes
 from tests.unit.support.sysfs import Tree, machine, write
 from tests.unit.support.tracers import Attaching
 
 
 class Watch:
     """A Watching on a sysfs of files, with tracers that do what they are told."""
+
+    made: ClassVar[list[Watch]] = []
 
     def __init__(self, tree: Tree, *names: str, plain: bool = False) -> None:
         self.attaching = Attaching()
@@ -33,7 +37,10 @@ class Watch:
         live = LiveWaf(tree.devices, lambda _: {}, 5)
         sink = Lines(self.out) if plain else JsonLines(self.out)
         discards = LiveDiscards(lambda _: False)
-        self.watching = Watching(membership, TracerSet(self.attaching), sink, live, discards)
+        self.plain = plain
+        watching = Watching(membership, TracerSet(self.attaching), live, discards)
+        self.watching = ShownWatch(watching, sink)
+        self.made.append(self)
 
     def lines(self, kind: str) -> list[dict[str, Any]]:
         documents = [json.loads(line) for line in self.out.getvalue().splitlines()]
@@ -42,6 +49,16 @@ class Watch:
     def look_and_write(self) -> None:
         self.watching.look()
         self.watching.interval()
+
+
+@pytest.fixture(autouse=True)
+def _same_from_bytes() -> Iterator[None]:
+    """Whatever a test does: its run prints the same, byte for byte, when it is read back."""
+    Watch.made.clear()
+    yield
+    assert Watch.made
+    for watch in Watch.made:
+        assert shown_from_bytes(watch.watching.entries, plain=watch.plain) == watch.out.getvalue()
 
 
 @pytest.fixture

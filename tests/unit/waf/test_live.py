@@ -4,13 +4,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from opwatch.collectors.firmware.live import LiveWaf
+from opwatch.counters.catalogue.families import Catalogue
+from opwatch.counters.looks.nvme import collect_nvme
+from opwatch.counters.looks.sample import CommandKind
+from opwatch.counters.looks.transport import IdentifyOnce, KeptAnswers, StoredAnswers
+from opwatch.counters.prove.report import report
 from opwatch.errors import UsageError
-from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.device import BlockDevice, Devices, Leaf
 from opwatch.sinks.lines import live_line
 from opwatch.waf.live import Live
 from opwatch.waf.live_figure import live, stale
+from opwatch.waf.live_trail import LiveTrail
+from opwatch.waf.polls import poll_of
 from opwatch.waf.trail import Poll
-from tests.unit.support.virtual_drive import OCP, Bench, VirtualDrive
+from tests.unit.support.looks import look_at
+from tests.unit.support.virtual_drive import CATALOGUE, OCP, Bench, VirtualDrive
 
 
 def test_the_newest_window_that_says_enough_is_shown() -> None:
@@ -86,18 +94,94 @@ def test_a_look_that_reads_nothing_is_noticed() -> None:
 
 
 class Failing(LiveWaf):
-    def _poll_all(self) -> None:
+    def _look_at_all(self) -> None:
         raise UsageError("/etc/opwatch/counters.d/bad.toml: line 3: no such key")
 
 
+def no_catalogue() -> Catalogue:
+    raise UsageError("bad.toml")
+
+
 def test_a_thread_that_fails_leaves_its_reason_and_not_the_last_value() -> None:
-    disk = BlockDevice("nvme0n1", (259, 0), Path("/nonexistent"))
-    reader = Failing(Devices(), lambda _: {"nvme0n1": disk}, 1.0)
-    reader.add([])
-    reader._latest["nvme0n1"] = Live(2.0, 0.1, None, 60.0, 1.0, 0.1, "log C0h", 1)
-    reader.start()
-    reader.look()
-    figure = reader.get("nvme0n1")
+    drive = VirtualDrive(OCP, 5)
+    trail, drive.rate = LiveTrail(lambda: CATALOGUE), 100e6
+    for _ in range(30):
+        trail.add(look_at(drive, ("nvme0n1 1 2",)))
+        drive.advance(1)
+    assert trail.figure and trail.figure.waf is not None
+    disks = {name: BlockDevice(name, (259, 0), Path("/nonexistent")) for name in ("nvme0n1", "nvme1n1")}
+    leaves = [Leaf(disk, disk) for disk in disks.values()]
+    failing = Failing(Devices(), lambda leaves: {leaf.device.name: leaf.device for leaf in leaves}, 1.0)
+    failing.add(leaves[:1])
+    failing.start()
+    failing.look()
+    [sample] = failing.samples()
+    trail.add(sample)
+    words = "counters are not read: /etc/opwatch/counters.d/bad.toml: line 3: no such key"
+    figure = trail.figure
     assert figure and figure.waf is None and figure.nand_bytes_per_s is None
-    assert figure.reason == ("counters are not read: /etc/opwatch/counters.d/bad.toml: line 3: no such key")
+    assert figure.reason == words
     assert live_line(figure).startswith("WAF none: counters are not read: /etc")
+    # A drive that comes later is told the same, once, though there is no catalogue to explain anything.
+    assert failing.samples() == []
+    failing.add(leaves)
+    [late] = failing.samples()
+    assert late.disk == "nvme1n1"
+    other = LiveTrail(no_catalogue)
+    other.add(late)
+    assert other.figure and other.figure.reason == words
+
+
+def test_looks_say_what_polls_say() -> None:
+    """And begin anew with another path, without the figure from before."""
+    drive = VirtualDrive(OCP, 5)
+    bench, trail = Bench(drive), LiveTrail(lambda: CATALOGUE)
+    assert trail.figure is None
+    drive.rate = 100e6
+    for _ in range(40):
+        sample = look_at(drive, ("nvme0n1 1 2",))
+        trail.add(sample)
+        counted = report(drive.evidence(), CATALOGUE)
+        bench.trail.add(poll_of(counted, sample.begin_ns, sample.end_ns, sample.before, sample.after))
+        drive.advance(1)
+    figure = trail.figure
+    assert figure and figure.waf is not None
+    assert figure == live(bench.trail)
+    trail.add(look_at(drive, ("nvme0n1 1 2", "nvme0n2 7 3")))
+    anew = trail.figure
+    assert anew and anew.reason == "the drive's counters were read once so far; it takes two looks"
+
+
+def test_a_look_that_fails_says_why_and_one_that_works_again_has_a_figure() -> None:
+    drive = VirtualDrive(OCP, 5)
+    trail, drive.rate = LiveTrail(lambda: CATALOGUE), 100e6
+    for _ in range(30):
+        trail.add(look_at(drive))
+        drive.advance(1)
+    drive.fails = {0xC0, 0x02}
+    trail.add(look_at(drive))
+    assert trail.figure and trail.figure.reason
+    assert trail.figure.reason.startswith("counters are not read: log page 02h: refused")
+    drive.fails = set()
+    drive.advance(1)
+    trail.add(look_at(drive))
+    assert trail.figure.waf is not None
+
+
+def test_only_the_logs_are_asked_again() -> None:
+    """What Identify says decides which there are, so that nothing needs to be decoded to ask."""
+    drive = VirtualDrive(OCP, 5)
+    first = KeptAnswers(IdentifyOnce(drive))
+    collect_nvme(first, CATALOGUE)
+    assert first.is_complete
+    drive.rate = 100e6
+    drive.advance(5)
+    again = first.again()
+    assert [given.command for given in again.answers] == [given.command for given in first.answers]
+    pages = {given.command: given.answer for given in first.answers}
+    for given in again.answers:
+        is_identify = given.command.kind is CommandKind.IDENTIFY
+        assert (given.answer is pages[given.command]) or not is_identify
+    assert [given.answer for given in again.answers] != [given.answer for given in first.answers]
+    evidence = collect_nvme(StoredAnswers(again.answers), CATALOGUE)
+    assert evidence == drive.evidence()

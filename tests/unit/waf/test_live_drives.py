@@ -9,8 +9,11 @@ from typing import ClassVar
 
 import pytest
 
+from opwatch.collectors.firmware.counting import counted_on
 from opwatch.collectors.firmware.live import LiveWaf, drives_of
-from opwatch.host.device import BlockDevice, Leaf
+from opwatch.counters.looks.sample import FirmwareSample
+from opwatch.counters.reading import DriveFacts
+from opwatch.host.device import BlockDevice, Devices, Leaf
 from tests.unit.support.sysfs import Tree, machine
 
 
@@ -18,26 +21,20 @@ class FakeCounting:
     """Notes what it was made for."""
 
     made: ClassVar[list[str]] = []
-    denied = latest = None
 
-    def __init__(self, devices: object, disk: BlockDevice, catalogue: object) -> None:
+    def __init__(self, devices: Devices, disk: BlockDevice, catalogue: object) -> None:
+        self.disk, self.counted_on = disk, counted_on(devices, disk)
         self.made.append(disk.name)
 
-    def poll(self) -> None: ...
+    def look(self) -> FirmwareSample:
+        return FirmwareSample(self.disk.name, DriveFacts(), 1, 2, None, None, counted_on=self.counted_on)
 
-
-class FakeTrail:
-    lost = None
-    nand: ClassVar[dict[str, object]] = {}
-    moments: ClassVar[list[object]] = []
-
-    def add(self, poll: None) -> None: ...
+    def close(self) -> None: ...
 
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
     monkeypatch.setattr("opwatch.collectors.firmware.counting.Counting", FakeCounting)
-    monkeypatch.setattr("opwatch.waf.trail.Trail", FakeTrail)
     FakeCounting.made.clear()
     return machine(tmp_path)
 
@@ -50,7 +47,7 @@ def wait_for(is_so: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
     while not is_so() and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert is_so()
+    assert is_so(), FakeCounting.made
 
 
 def test_drives_that_come_are_polled_as_well(tree: Tree) -> None:
@@ -73,7 +70,11 @@ def test_a_path_that_comes_begins_the_count_anew(tree: Tree) -> None:
     where = "pci0000:00/0000:00:09.0/nvme/nvme7"
     tree.disk("nvme1c7n1", None, where=where, sectors=3750748848, tags=[127])
     wait_for(lambda: FakeCounting.made == ["nvme1n1", "nvme1n1"])
+    waf.look()
     waf.stop()
+    shapes = {sample.counted_on for sample in waf.samples()}
+    assert len(shapes) == 2
+    assert waf.samples() == []
 
 
 def test_a_drive_is_polled_while_any_disk_leads_to_it(tree: Tree) -> None:

@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from opwatch.collectors.firmware.pages import controller_evidence, page_evidence
-from opwatch.collectors.firmware.transports import Transport
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.decode import endurance, fdp, identify, ocp, smart_log
 from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.counters.evidence import Evidence, merge
+from opwatch.counters.looks.pages import controller_evidence, page_evidence
+from opwatch.counters.looks.transport import Transport
 from opwatch.errors import OpwatchError, PermissionMissing
 
 _SOLIDIGM_UUID = bytes.fromhex("9619586ec11b43adaaaa654187f6bbb2")
@@ -48,27 +48,27 @@ class _Collector:
         self._add(read, quietly=quietly)
 
     def _controller(self) -> Controller:
-        found = Controller()
+        controller = Controller()
 
         def read() -> Evidence:
-            nonlocal found
+            nonlocal controller
             raw = self._transport.identify(identify.CONTROLLER, 0)
-            found = identify.decode_controller(raw)
+            controller = identify.decode_controller(raw)
             return controller_evidence(raw)
 
         self._add(read)
-        return found
+        return controller
 
     def _namespace(self) -> Namespace:
-        found = Namespace()
+        namespace = Namespace()
 
         def read() -> Evidence:
-            nonlocal found
-            found = identify.decode_namespace(self._transport.identify(identify.NAMESPACE, self._nsid))
-            return Evidence(namespace=found)
+            nonlocal namespace
+            namespace = identify.decode_namespace(self._transport.identify(identify.NAMESPACE, self._nsid))
+            return Evidence(namespace=namespace)
 
         self._add(read)
-        return found
+        return namespace
 
     def _uuid(self, controller: Controller, wanted: bytes) -> int:
         if controller.has_uuid_list:

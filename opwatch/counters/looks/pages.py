@@ -12,16 +12,16 @@ from opwatch.counters.reading import DriveFacts
 
 def controller_evidence(raw: bytes) -> Evidence:
     """What Identify Controller tells of the drive."""
-    found = identify.decode_controller(raw)
+    controller = identify.decode_controller(raw)
     return Evidence(
         drive=DriveFacts(
             protocol="nvme",
-            model=found.model,
-            serial=found.serial,
-            firmware=found.firmware,
-            vendor_id=found.vendor_id,
-            capacity_bytes=found.capacity_bytes,
-            max_transfer_bytes=found.max_transfer_bytes,
+            model=controller.model,
+            serial=controller.serial,
+            firmware=controller.firmware,
+            vendor_id=controller.vendor_id,
+            capacity_bytes=controller.capacity_bytes,
+            max_transfer_bytes=controller.max_transfer_bytes,
         )
     )
 

@@ -1,0 +1,47 @@
+"""A look at a drive -> its counters, with their proof. The same live and from a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from opwatch.counters.catalogue.families import Catalogue
+from opwatch.counters.evidence import Evidence
+from opwatch.counters.looks.nvme import collect_nvme
+from opwatch.counters.looks.sample import FirmwareSample
+from opwatch.counters.looks.smartctl import parse_output
+from opwatch.counters.looks.transport import StoredAnswers
+from opwatch.counters.prove.report import report
+from opwatch.counters.reading import DriveFacts, Report
+from opwatch.errors import OpwatchError
+
+
+@dataclass(frozen=True, slots=True)
+class LookReport:
+    """All counters of one look. What failed is in the report's failures; `denied` is why the drive's own were
+    not read, None when they were."""
+
+    report: Report
+    denied: OpwatchError | None
+
+
+def report_of(sample: FirmwareSample, catalogue: Catalogue) -> LookReport:
+    """What a look says, by what the catalogue knows."""
+    denied: OpwatchError | None = None
+    try:
+        evidence = _evidence(sample, catalogue)
+    except OpwatchError as error:
+        evidence, denied = Evidence(failures=(str(error),)), error
+    if evidence.asleep:
+        denied = OpwatchError(f"{sample.disk} is asleep and was left so")
+        evidence = replace(evidence, failures=(*evidence.failures, str(denied)))
+    facts = {name: getattr(evidence.drive, name) for name in DriveFacts.__slots__}
+    known = {name: value for name, value in facts.items() if value is not None}
+    return LookReport(report(replace(evidence, drive=replace(sample.drive, **known)), catalogue), denied)
+
+
+def _evidence(sample: FirmwareSample, catalogue: Catalogue) -> Evidence:
+    if sample.refused:
+        raise sample.refused.error()
+    if sample.smartctl:
+        return parse_output(sample.smartctl.status, sample.smartctl.text)
+    return collect_nvme(StoredAnswers(sample.answers), catalogue, sample.nsid)

@@ -1,0 +1,28 @@
+"""What smartctl printed, as evidence."""
+
+from __future__ import annotations
+
+from opwatch.counters.evidence import Evidence
+from opwatch.counters.reports.smartctl_json import parse_smartctl_json
+from opwatch.errors import BadInput, OpwatchError, PermissionMissing, Unsupported
+from opwatch.foreign import parse_json
+
+USAGE, _OPEN = 0b01, 0b10
+
+
+def parse_output(status: int, text: bytes | str) -> Evidence:
+    """What smartctl found. Bits 2 to 7 of its status tell of the drive's health, not of a failure."""
+    try:
+        document = parse_json(text, "smartctl's report")
+    except BadInput as error:
+        raise OpwatchError(f"smartctl printed no JSON (exit status {status}); it needs version 7") from error
+    if not isinstance(document, dict):
+        raise OpwatchError("smartctl printed JSON that is no object")
+    evidence = parse_smartctl_json(document)
+    known = evidence.attributes or evidence.statistics or evidence.scsi or evidence.smart
+    if status & (USAGE | _OPEN) and not known and not evidence.asleep:
+        said = "; ".join(evidence.failures) or "it could not open the device"
+        if "ermission" in said:
+            raise PermissionMissing("SMART data are for root only")
+        raise Unsupported(f"no SMART data: {said}")
+    return evidence

@@ -1,0 +1,95 @@
+"""Values by name out of a document that others wrote: each of the type that it has to be, or BadInput."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from opwatch.errors import BadInput
+from opwatch.foreign import table_of
+
+# What a counter or a clock can be.
+_LIMIT = 1 << 64
+_MOST_ITEMS = 1 << 16
+
+_T = TypeVar("_T")
+_Kind = TypeVar("_Kind", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A table, and what to call it when something in it is wrong."""
+
+    table: dict[str, Any]
+    where: str
+
+    def count(self, key: str) -> int:
+        return self.count_of(self.table.get(key), key)
+
+    def count_of(self, value: object, key: str) -> int:
+        """A value that was taken out of the table already."""
+        if type(value) is not int or not 0 <= value < _LIMIT:
+            raise self.bad(f"{key} is no count")
+        return value
+
+    def text(self, key: str) -> str:
+        return self.text_of(self.table.get(key), key)
+
+    def text_of(self, value: object, key: str) -> str:
+        if not isinstance(value, str):
+            raise self.bad(f"{key} is no text")
+        return value
+
+    def flag(self, key: str) -> bool:
+        value = self.table.get(key)
+        if not isinstance(value, bool):
+            raise self.bad(f"{key} is neither true nor false")
+        return value
+
+    def kind(self, key: str, kinds: type[_Kind]) -> _Kind:
+        """One of a few words."""
+        try:
+            return kinds(self.text(key))
+        except ValueError:
+            raise self.bad(f"{key} is none of {', '.join(kinds)}") from None
+
+    def moment(self, key: str) -> datetime:
+        """A time of day with its zone."""
+        try:
+            moment = datetime.fromisoformat(self.text(key))
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None:
+            raise self.bad(f"{key} is no time with a zone")
+        return moment
+
+    def optional(self, key: str, read: Callable[[str], _T]) -> _T | None:
+        """What `read` makes of it, None where it is null or absent."""
+        return None if self.table.get(key) is None else read(key)
+
+    def sub(self, key: str) -> Fields:
+        """A table within the table."""
+        where = f"{self.where}: {key}"
+        return Fields(table_of(self.table.get(key), where), where)
+
+    def rows(self, key: str, length: int | None = None) -> list[Any]:
+        """A list; with a length, one of lists that are so long."""
+        rows = self.table.get(key)
+        if not isinstance(rows, list) or len(rows) > _MOST_ITEMS:
+            raise self.bad(f"{key} is no list")
+        if length is not None and not all(isinstance(row, list) and len(row) == length for row in rows):
+            raise self.bad(f"{key} is no list of {length} values each")
+        return rows
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        return tuple(self.text_of(value, key) for value in self.rows(key))
+
+    def counts(self, key: str) -> dict[str, int]:
+        inner = self.sub(key)
+        return {name: inner.count(name) for name in inner.table}
+
+    def bad(self, what: str) -> BadInput:
+        return BadInput(f"{self.where}: {what}")

@@ -1,0 +1,1 @@
+"""Entries of a run as bytes, and back."""

@@ -1,0 +1,199 @@
+"""Entries of a run -> what is shown of it. Pure, and the only way there: a run that goes on and one that
+lies in a file give the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from opwatch.errors import BadInput
+from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Ticked
+from opwatch.samples.observation import Arrival, Event, Leaving, Observation
+from opwatch.samples.observe import observe
+from opwatch.samples.sample import DiskSample
+from opwatch.trace.contexts import missing_there
+from opwatch.trace.derive import derive
+
+if TYPE_CHECKING:
+    from opwatch.trim.audit.live import Discards, DiscardSample
+    from opwatch.waf.live import Live
+    from opwatch.waf.live_trail import LiveTrail
+
+# Summaries of disks that left are kept until the end, but for the oldest of very many.
+MOST_PAST = 256
+
+News = Observation | Event
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """What is known of one disk at one time."""
+
+    sample: DiskSample
+    discards: DiscardSample | None
+
+
+@dataclass(slots=True)
+class _Disk:
+    """A disk that is watched. `last` is where its next interval begins."""
+
+    first: _Moment
+    last: _Moment
+    drive: str | None
+    arrival: Arrival | None
+    leaving: Leaving | None = None
+    # Its arrival is news until its first interval is shown.
+    is_news: bool = False
+
+    def has_news(self, now: DiskSample) -> bool:
+        """Whether there is anything to show of the time since its last interval."""
+        return self.is_news or bool(derive(self.last.sample.reading.sample, now.reading.sample).ops)
+
+
+class Story:
+    """Takes the entries of a run one after the other. `unexplained` is what stayed so, once all is shown."""
+
+    def __init__(self) -> None:
+        self.unexplained: list[str] = []
+        self._disks: dict[int, _Disk] = {}
+        self._trails: dict[str, LiveTrail] = {}
+        # Of disks that left, for the end.
+        self._past: list[Observation] = []
+        self._not_watched: list[str] = []
+
+    def take(self, entry: RunEntry) -> list[News]:
+        """What there is to show now. BadInput where the entry does not follow from those before."""
+        match entry:
+            case Began():
+                return self._begin(entry)
+            case Ticked():
+                return self._intervals(entry.samples, entry.discards)
+            case Left():
+                return self._leave(entry)
+            case NotWatched():
+                self._not_watched.append(entry.event.text)
+                return [entry.event]
+            case Looked():
+                self._look(entry)
+                return []
+            case Ended():
+                return self._end(entry)
+
+    def _begin(self, entry: Began) -> list[News]:
+        if entry.place in self._disks:
+            raise BadInput(f"a disk began at place {entry.place}, where another is")
+        moment = _Moment(entry.sample, entry.discards)
+        is_late = entry.arrival is not None
+        self._disks[entry.place] = _Disk(moment, moment, entry.drive, entry.arrival, is_news=is_late)
+        if entry.arrival is None:
+            return []
+        return [_event("came", entry.sample, entry.arrival, entry.text)]
+
+    def _leave(self, entry: Left) -> list[News]:
+        disk = self._disk(entry.place)
+        disk.leaving = entry.leaving
+        event = _event("left", entry.sample, entry.leaving, entry.text)
+        now = _Moment(entry.sample, entry.discards)
+        interval = self._interval(disk, now)
+        self._past.append(self._final(disk, now, is_blind=entry.is_blind))
+        del self._disks[entry.place]
+        oldest = self._past[: max(len(self._past) - MOST_PAST, 0)]
+        del self._past[: len(oldest)]
+        return [event, interval, *self._finals(oldest)]
+
+    def _look(self, entry: Looked) -> None:
+        # Not before there is one: this is much to import.
+        from opwatch.counters.catalogue.families import standard_catalogue
+        from opwatch.waf.live_trail import LiveTrail
+
+        drive = entry.sample.disk
+        if drive not in self._trails:
+            self._trails[drive] = LiveTrail(standard_catalogue)
+        self._trails[drive].add(entry.sample)
+
+    def _end(self, entry: Ended) -> list[News]:
+        for place, leaving in entry.leaving.items():
+            self._disk(place).leaving = leaving
+        news: list[News] = []
+        if entry.with_rest and any(
+            self._disk(place).has_news(sample) for place, sample in entry.samples.items()
+        ):
+            news += self._intervals(entry.samples, entry.discards)
+        finals = [
+            self._final(
+                self._disk(place), _Moment(sample, entry.discards.get(place)), is_blind=entry.is_blind
+            )
+            for place, sample in entry.samples.items()
+        ]
+        news += self._finals([*self._past, *finals])
+        self._past = []
+        self.unexplained += self._not_watched
+        return news
+
+    def _finals(self, observations: Iterable[Observation]) -> list[Observation]:
+        """Summaries that are shown now, with what they leave unexplained."""
+        shown = list(observations)
+        self.unexplained += [line for observation in shown for line in observation.unexplained]
+        return shown
+
+    def _disk(self, place: int) -> _Disk:
+        if place not in self._disks:
+            raise BadInput(f"there is no disk at place {place}")
+        return self._disks[place]
+
+    def _intervals(
+        self, samples: Mapping[int, DiskSample], discards: Mapping[int, DiscardSample]
+    ) -> list[News]:
+        return [
+            self._interval(self._disk(place), _Moment(sample, discards.get(place)))
+            for place, sample in samples.items()
+        ]
+
+    def _interval(self, disk: _Disk, now: _Moment) -> Observation:
+        observation = replace(
+            observe(disk.last.sample, now.sample, final=False),
+            live=self._figure(disk),
+            discards=_discards(disk.last, now, final=False),
+            arrival=disk.arrival if disk.is_news else None,
+            leaving=disk.leaving,
+        )
+        disk.last, disk.is_news = now, False
+        return observation
+
+    def _final(self, disk: _Disk, now: _Moment, *, is_blind: bool) -> Observation:
+        observation = observe(disk.first.sample, now.sample, final=True)
+        return replace(
+            observation,
+            live=self._figure(disk),
+            discards=_discards(disk.first, now, final=True),
+            arrival=disk.arrival,
+            leaving=disk.leaving,
+            blind=missing_there(observation.trust.drift) if is_blind else None,
+        )
+
+    def _figure(self, disk: _Disk) -> Live | None:
+        trail = self._trails.get(disk.drive) if disk.drive else None
+        return trail.figure if trail else None
+
+
+def _discards(then: _Moment, now: _Moment, *, final: bool) -> Discards | None:
+    if not then.discards or not now.discards:
+        return None
+    from opwatch.trim.audit.live import discards_between
+
+    begin, end = (moment.sample.reading.sample for moment in (then, now))
+    return discards_between(then.discards, now.discards, begin, end, final=final)
+
+
+def _event(kind: str, sample: DiskSample, what: Arrival | Leaving, text: str) -> Event:
+    return Event(
+        kind=kind,
+        device=sample.disk.device,
+        origin=sample.disk.origin,
+        at=what.at,
+        at_ns=what.at_ns,
+        text=text,
+        arrival=what if isinstance(what, Arrival) else None,
+        leaving=what if isinstance(what, Leaving) else None,
+    )

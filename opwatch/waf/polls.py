@@ -1,0 +1,50 @@
+"""A look at a drive's counters -> what a trail keeps of it."""
+
+from __future__ import annotations
+
+from opwatch.counters.looks.sample import FirmwareSample
+from opwatch.counters.reading import CounterReading, Report
+from opwatch.waf.trail import Poll
+
+_SHUTDOWNS = ("unsafe_shutdowns", "incomplete_shutdowns")
+
+
+def poll_of(
+    report: Report,
+    begin_ns: int,
+    end_ns: int,
+    before: int | None,
+    after: int | None,
+    flying: int = 0,
+    parts: dict[str, int] | None = None,
+) -> Poll:
+    """What a poll keeps of a report."""
+
+    def side(name: str) -> tuple[CounterReading, ...]:
+        return (report.readings[name], *report.others.get(name, []))
+
+    shutdowns = {name: report.readings[name].value for name in _SHUTDOWNS if name in report.readings}
+    return Poll(
+        begin_ns=begin_ns,
+        end_ns=end_ns,
+        before=before,
+        after=after,
+        flying=flying,
+        host=side("host_written"),
+        nand=side("nand_written"),
+        shutdowns={name: count for name, count in shutdowns.items() if count is not None},
+        parts=parts or {},
+    )
+
+
+def poll_of_look(sample: FirmwareSample, report: Report) -> Poll:
+    """The same of a look, whose counters are these."""
+    return poll_of(
+        report=report,
+        begin_ns=sample.begin_ns,
+        end_ns=sample.end_ns,
+        before=sample.before,
+        after=sample.after,
+        flying=sample.flying,
+        parts=dict(sample.parts),
+    )

@@ -1,0 +1,36 @@
+"""Looks at drives that have a clock of their own."""
+
+from __future__ import annotations
+
+import contextlib
+
+from opwatch.counters.looks.nvme import collect_nvme
+from opwatch.counters.looks.sample import FirmwareSample, SmartctlOutput
+from opwatch.counters.looks.transport import IdentifyOnce, KeptAnswers
+from opwatch.counters.reading import DriveFacts
+from opwatch.errors import OpwatchError
+from tests.unit.support.virtual_drive import CATALOGUE, VirtualDrive
+
+
+def look_at(
+    drive: VirtualDrive, counted_on: tuple[str, ...] = (), *, disk: str = "nvme0n1"
+) -> FirmwareSample:
+    """What the collector reads of it."""
+    begin_ns, before = drive.now_ns, drive.kernel
+    kept, smartctl = KeptAnswers(IdentifyOnce(drive)), None
+    if drive.model.protocol == "ata":
+        smartctl = SmartctlOutput(0, drive.smartctl().encode())
+    else:
+        with contextlib.suppress(OpwatchError):
+            collect_nvme(kept, CATALOGUE)
+    return FirmwareSample(
+        disk=disk,
+        drive=DriveFacts(name=disk),
+        begin_ns=begin_ns,
+        end_ns=drive.now_ns + 1,
+        before=before,
+        after=drive.kernel,
+        counted_on=counted_on,
+        answers=kept.answers,
+        smartctl=smartctl,
+    )

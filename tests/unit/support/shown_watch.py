@@ -1,0 +1,61 @@
+"""A live watch with somebody who shows it, and the same run shown again from bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+
+from opwatch.samples.entries import RunEntry
+from opwatch.samples.observation import Event, Sink
+from opwatch.samples.pack.stream import StreamSource, stream_of
+from opwatch.samples.source import show
+from opwatch.samples.story import Story
+from opwatch.sinks.jsonl import JsonLines
+from opwatch.sinks.lines import Lines
+from opwatch.sinks.terminal import say
+from opwatch.tools.commands.watching import Watching
+
+
+class ShownWatch:
+    """A Watching whose entries are shown as they come, and kept."""
+
+    def __init__(self, watching: Watching, sink: Sink) -> None:
+        self.entries: list[RunEntry] = []
+        self.story = Story()
+        self._watching, self._sink = watching, sink
+        self._take(watching.begun())
+
+    def vanished(self) -> str | None:
+        return self._watching.vanished()
+
+    def look(self) -> None:
+        self._take(self._watching.look())
+
+    def interval(self) -> None:
+        self._take(self._watching.interval())
+
+    def summary(self, *, with_rest: bool) -> list[str]:
+        self._take(self._watching.summary(with_rest=with_rest))
+        return self.story.unexplained
+
+    def close(self) -> None:
+        self._watching.close()
+
+    def _take(self, entries: Sequence[RunEntry]) -> None:
+        self.entries += entries
+        for entry in entries:
+            for news in self.story.take(entry):
+                if isinstance(news, Event):
+                    say(news.text)
+                    self._sink.tell(news)
+                else:
+                    self._sink.write(news)
+
+
+def shown_from_bytes(entries: Iterable[RunEntry], *, plain: bool) -> str:
+    """What a run prints that is read back from a file."""
+    file = io.BytesIO(b"".join(stream_of(entries)))
+    out = io.StringIO()
+    sink: Sink = Lines(out) if plain else JsonLines(out)
+    show(StreamSource(file, "run"), Story(), sink, lambda _: None)
+    return out.getvalue()

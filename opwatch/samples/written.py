@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -80,11 +81,15 @@ def _expanded(raw: bytes, where: str) -> bytes:
 
 
 def _counters(head: dict[str, Any], words: bytes, where: str) -> TargetSample:
-    """By their names, so that a sample of another version is read as far as both know them."""
     ops, counters = (_names(head, key, where) for key in ("ops", "counters"))
     slots = head.get("slots")
     if slots != list(SLOTS):
         raise BadInput(f"{where}: its histograms have {slots} slots, not {list(SLOTS)}")
+    return counters_by_name(ops, counters, words, where)
+
+
+def counters_by_name(ops: Sequence[str], counters: Sequence[str], words: bytes, where: str) -> TargetSample:
+    """By their names, so that a sample of another version is read as far as both know them."""
     width = len(counters) + sum(SLOTS)
     if len(words) != _WORD * (2 + len(ops) * width):
         raise BadInput(f"{where}: {len(words)} bytes of counters, for {len(ops)} operations of {width}")

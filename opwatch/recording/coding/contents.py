@@ -1,0 +1,79 @@
+"""Bytes that drives answered: kept once while they do not change, and as a difference to an earlier answer of
+the same length when little of them has."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from dataclasses import dataclass
+
+from opwatch.errors import BadInput
+
+# A report of smartctl has 100 KiB.
+MOST_BYTES = 4 << 20
+_MOST_KNOWN, _MOST_BASES = 1024, 8
+# A difference that is longer than this share of the whole is written whole, and is a base from then on.
+_WORTH = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A row of `contents`. `base` is another row, which has none; None for what is written whole."""
+
+    content: int
+    base: int | None
+    size: int
+    body: bytes
+
+
+class ContentWriter:
+    """Gives each content its number."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, int] = {}
+        self._bases: dict[int, list[tuple[int, bytes]]] = {}
+        self._last = 0
+
+    def keep(self, raw: bytes) -> tuple[int, Content | None]:
+        """(its number, the row to write, None where it is there already)."""
+        if len(raw) > MOST_BYTES:
+            raise ValueError(f"an answer of {len(raw)} bytes has no place in a recording")
+        digest = hashlib.sha256(raw).digest()
+        if (number := self._known.get(digest)) is not None:
+            return number, None
+        self._last += 1
+        if len(self._known) >= _MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+        self._known[digest] = self._last
+        return self._last, self._row(self._last, raw)
+
+    def _row(self, number: int, raw: bytes) -> Content:
+        whole = deflated(raw)
+        bases = self._bases.setdefault(len(raw), [])
+        against = [(deflated(raw, base), at) for at, base in bases]
+        shortest, at = min(against, default=(whole, 0), key=lambda body_and_base: len(body_and_base[0]))
+        if against and len(shortest) < _WORTH * len(whole):
+            return Content(number, at, len(raw), shortest)
+        bases.append((number, raw))
+        del bases[:-_MOST_BASES]
+        if len(self._bases) > _MOST_BASES:
+            del self._bases[next(iter(self._bases))]
+        return Content(number, None, len(raw), whole)
+
+
+def deflated(raw: bytes, base: bytes = b"") -> bytes:
+    """A raw deflate stream: SQLite says where it ends, and reads it back whole or not at all."""
+    writer = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zdict=base)
+    return writer.compress(raw) + writer.flush()
+
+
+def inflated(raw: bytes, most: int, where: str, base: bytes = b"") -> bytes:
+    """What was compressed, within a bound: a few bytes can stand for very many."""
+    reader = zlib.decompressobj(-15, zdict=base)
+    try:
+        expanded = reader.decompress(raw, most)
+    except zlib.error as error:
+        raise BadInput(f"{where} is damaged: {error}") from error
+    if not reader.eof or reader.unused_data:
+        raise BadInput(f"{where} is cut, or has more than {most} bytes")
+    return expanded

@@ -1,0 +1,213 @@
+"""Dataclasses as plain values, and back: lists in the order of their fields, without a name.
+
+The names of the fields of each class are written once a file. By them a class of another version is read:
+what it has besides is passed over, what it lacks is as the class has it by default. Every value is held
+against the type of its field: what comes back is sound, or BadInput says where it is not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+from opwatch.counters.looks.sample import FirmwareSample
+from opwatch.errors import BadInput
+from opwatch.trim.audit.live import DiscardSample
+
+Plain = Any
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+_MOST_ITEMS = 1 << 16
+# Names in annotations that their modules import for the type checker only.
+_LATE = {"FirmwareSample": FirmwareSample, "DiscardSample": DiscardSample}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FieldOf:
+    """`must`: there is no default for it."""
+
+    name: str
+    kind: Any
+    must: bool
+
+
+@cache
+def fields_of_class(kind: type) -> tuple[FieldOf, ...]:
+    """The fields of a dataclass or named tuple, with their types."""
+    hints = typing.get_type_hints(kind, localns=_LATE)
+    if dataclasses.is_dataclass(kind):
+        return tuple(
+            FieldOf(one.name, hints[one.name], _must(one)) for one in dataclasses.fields(kind) if one.init
+        )
+    defaults: Mapping[str, object] = getattr(kind, "_field_defaults", {})
+    return tuple(FieldOf(name, hints[name], name not in defaults) for name in getattr(kind, "_fields", ()))
+
+
+def _must(one: dataclasses.Field[Any]) -> bool:
+    return one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+
+
+class ToPlain:
+    """`keep_bytes` puts bytes away and gives their number; `intern` may do so with whole values of the
+    classes it knows, None for all others. `shapes` collects the classes that were written."""
+
+    def __init__(
+        self, keep_bytes: Callable[[bytes], int], intern: Callable[[object, ToPlain], int | None]
+    ) -> None:
+        self._keep_bytes, self._intern = keep_bytes, intern
+        self.shapes: dict[str, tuple[str, ...]] = {}
+
+    def of(self, value: object) -> Plain:
+        """The plain value of anything but a union of two classes: see of_field()."""
+        if isinstance(value, enum.Enum):
+            return value.value
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if isinstance(value, bytes):
+            return self._keep_bytes(value)
+        if isinstance(value, datetime):
+            return (value - _EPOCH) // _MICROSECOND
+        if isinstance(value, Mapping):
+            return [[self.of(key), self.of(one)] for key, one in value.items()]
+        if isinstance(value, frozenset):
+            return sorted(self.of(one) for one in value)
+        if dataclasses.is_dataclass(value) or hasattr(value, "_fields"):
+            number = self._intern(value, self)
+            return self.values(value) if number is None else number
+        if isinstance(value, tuple):
+            return [self.of(one) for one in value]
+        raise TypeError(f"a recording has no place for {type(value).__name__}")
+
+    def values(self, value: object) -> list[Plain]:
+        """The values of the fields, in their order."""
+        kind: Any = type(value)
+        fields = fields_of_class(kind)
+        self.shapes[kind.__name__] = tuple(one.name for one in fields)
+        return [self._of_field(one.kind, getattr(value, one.name)) for one in fields]
+
+    def _of_field(self, kind: Any, value: object) -> Plain:  # noqa: ANN401
+        choices = _choices(kind)
+        if len(choices) < 2 or value is None:
+            return self.of(value)
+        at = next(place for place, one in enumerate(choices) if isinstance(value, one))
+        return [at, self.of(value)]
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    """What a union may be besides None."""
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        return tuple(one for one in typing.get_args(kind) if one is not type(None))
+    return (kind,)
+
+
+class FromPlain:
+    """`shapes` are the fields of each class as the file has them; `bytes_at` and `interned` give back what
+    was put away."""
+
+    def __init__(
+        self,
+        shapes: Mapping[str, tuple[str, ...]],
+        bytes_at: Callable[[int], bytes],
+        interned: Callable[[type, int, str], object],
+    ) -> None:
+        self._shapes, self._bytes_at, self._interned = shapes, bytes_at, interned
+
+    def value(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
+        """The value of this type."""
+        origin = typing.get_origin(kind)
+        if origin in (types.UnionType, typing.Union):
+            return self._union(kind, plain, where)
+        if origin is not None:
+            return self._collection(origin, typing.get_args(kind), plain, where)
+        if kind is bytes:
+            return self._bytes_at(_whole(plain, where))
+        if kind is datetime:
+            try:
+                return _EPOCH + _MICROSECOND * _whole(plain, where)
+            except OverflowError as error:
+                raise BadInput(f"{where}: {plain} is no moment of a calendar") from error
+        if isinstance(kind, type) and issubclass(kind, enum.Enum):
+            return self._member(kind, plain, where)
+        if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
+            return self.instance(kind, plain, where)
+        return _scalar(kind, plain, where)
+
+    def instance(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
+        """One of a class, from the list of its values or from the number under which it was put away."""
+        if type(plain) is int:
+            return self._interned(kind, plain, where)
+        names = self._shapes.get(kind.__name__)
+        values = _list(plain, f"{where}: {kind.__name__}")
+        if names is None or len(values) != len(names):
+            raise BadInput(f"{where}: {len(values)} values are no {kind.__name__}")
+        given = dict(zip(names, values, strict=True))
+        arguments = {}
+        for one in fields_of_class(kind):
+            if one.name in given:
+                arguments[one.name] = self.value(one.kind, given[one.name], f"{where}: {one.name}")
+            elif one.must:
+                raise BadInput(f"{where}: {kind.__name__} has no {one.name}")
+        return kind(**arguments)
+
+    def _union(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
+        choices = _choices(kind)
+        if plain is None and type(None) in typing.get_args(kind):
+            return None
+        if len(choices) == 1:
+            return self.value(choices[0], plain, where)
+        values = _list(plain, where)
+        if len(values) != 2 or type(values[0]) is not int or not 0 <= values[0] < len(choices):
+            raise BadInput(f"{where}: is none of {len(choices)} kinds")
+        return self.value(choices[values[0]], values[1], where)
+
+    def _collection(self, origin: Any, kinds: tuple[Any, ...], plain: Plain, where: str) -> Any:  # noqa: ANN401
+        values = _list(plain, where)
+        if origin is tuple and kinds[1:] != (...,):
+            if len(values) != len(kinds):
+                raise BadInput(f"{where}: {len(values)} values in place of {len(kinds)}")
+            return tuple(self.value(one, value, where) for one, value in zip(kinds, values, strict=True))
+        if origin is tuple:
+            return tuple(self.value(kinds[0], value, where) for value in values)
+        if origin is frozenset:
+            return frozenset(self.value(kinds[0], value, where) for value in values)
+        pairs = [_list(value, where) for value in values]
+        if any(len(pair) != 2 for pair in pairs):
+            raise BadInput(f"{where}: is no list of pairs")
+        return {self.value(kinds[0], key, where): self.value(kinds[1], value, where) for key, value in pairs}
+
+    def _member(self, kind: type[enum.Enum], plain: Plain, where: str) -> enum.Enum:
+        if isinstance(plain, str | int) and not isinstance(plain, bool):
+            for member in kind:
+                if type(member.value) is type(plain) and member.value == plain:
+                    return member
+        raise BadInput(f"{where}: is none of {', '.join(member.name for member in kind)}")
+
+
+def _list(plain: Plain, where: str) -> list[Plain]:
+    if not isinstance(plain, list) or len(plain) > _MOST_ITEMS:
+        raise BadInput(f"{where}: is no list, or one of more than {_MOST_ITEMS} values")
+    return plain
+
+
+def _whole(plain: Plain, where: str) -> int:
+    if type(plain) is not int or not _LEAST <= plain <= _MOST:
+        raise BadInput(f"{where}: is no whole number of 64 bits")
+    return plain
+
+
+def _scalar(kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
+    if kind is int:
+        return _whole(plain, where)
+    if kind is float and type(plain) in (int, float) and math.isfinite(plain):
+        return plain
+    if kind in (bool, str) and type(plain) is kind:
+        return plain
+    raise BadInput(f"{where}: is no {getattr(kind, '__name__', kind)}")

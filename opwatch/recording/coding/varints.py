@@ -1,0 +1,64 @@
+"""Whole numbers of 64 bits in as few bytes as they need: seven bits a byte, the lowest first."""
+
+from __future__ import annotations
+
+from opwatch.errors import BadInput
+
+MODULUS = 1 << 64
+_MASK = MODULUS - 1
+_SIGN = 1 << 63
+_MOST_BYTES = 10
+
+
+def put(out: bytearray, value: int) -> None:
+    """Append a number from 0 to 2^64 - 1."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def put_change(out: bytearray, change: int) -> None:
+    """Append a difference modulo 2^64: small ones take little room, whichever way they go."""
+    change &= _MASK
+    put(out, (MODULUS - change << 1) - 1 if change & _SIGN else change << 1)
+
+
+class Varints:
+    """Reads what put() and put_change() wrote. BadInput, with the place, where there is none."""
+
+    __slots__ = ("_at", "_raw", "_where")
+
+    def __init__(self, raw: bytes, where: str) -> None:
+        self._raw, self._where, self._at = raw, where, 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._at == len(self._raw)
+
+    def number(self) -> int:
+        raw, at = self._raw, self._at
+        value = shift = 0
+        try:
+            while (byte := raw[at]) & 0x80:
+                value |= (byte & 0x7F) << shift
+                shift += 7
+                at += 1
+        except IndexError:
+            raise BadInput(f"{self._where} ends within a number, after {len(raw)} bytes") from None
+        value |= byte << shift
+        if at - self._at >= _MOST_BYTES or value >= MODULUS:
+            raise BadInput(f"{self._where}: a number of more than 64 bits at byte {self._at}")
+        self._at = at + 1
+        return value
+
+    def change(self) -> int:
+        value = self.number()
+        return -(value >> 1) - 1 if value & 1 else value >> 1
+
+    def up_to(self, most: int, what: str) -> int:
+        """A number that may be no larger."""
+        value = self.number()
+        if value > most:
+            raise BadInput(f"{self._where}: {what} is {value}, and can be {most} at most")
+        return value

@@ -1,0 +1,29 @@
+"""What every kind of entry has in common: its samples by place, and a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Ticked
+from opwatch.samples.sample import DiskSample
+
+# By the name under which a file has them.
+KINDS: dict[str, type[RunEntry]] = {
+    kind.__name__: kind for kind in (Began, Ticked, Left, NotWatched, Looked, Ended)
+}
+
+
+def samples_in(entry: RunEntry) -> Mapping[int, DiskSample]:
+    """The samples of an entry, by place."""
+    if isinstance(entry, Began | Left):
+        return {entry.place: entry.sample}
+    return entry.samples if isinstance(entry, Ticked | Ended) else {}
+
+
+def first_moment(entry: RunEntry) -> int:
+    """When it became known, by the clock of the samples; 0 of one that has neither samples nor a moment."""
+    if isinstance(entry, NotWatched):
+        return entry.event.at_ns
+    if isinstance(entry, Looked):
+        return entry.sample.end_ns
+    return min((sample.reading.sample.end_ns for sample in samples_in(entry).values()), default=0)

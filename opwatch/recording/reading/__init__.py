@@ -1,0 +1,1 @@
+"""A recording, whoever made it, as the entries of its run."""

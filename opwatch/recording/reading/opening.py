@@ -1,0 +1,165 @@
+"""A recording as others may have made it: its tables are looked at before anything in them is believed."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from opwatch.errors import BadInput
+from opwatch.recording.schema import (
+    APPLICATION_ID,
+    INDEXES,
+    TABLES,
+    VERSION,
+    columns,
+    index_text,
+    table_text,
+)
+
+# What SQLite says of a damaged file may repeat bytes of it that are no text.
+_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+_MAGIC = b"SQLite format 3\0"
+_MOST_VALUE = 8 << 20
+_MOST_SCHEMA = 64
+# No row takes less of a file.
+_LEAST_ROW = 4
+_TYPES = {"INTEGER": int, "TEXT": str, "BLOB": bytes}
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: _MOST_VALUE,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 1 << 16,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+
+
+class CheckedFile:
+    """Reads rows of a recording. Each value has the type of its column, or BadInput says in which table and
+    row it has not."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        size = _size(path)
+        self._most_rows = size // _LEAST_ROW
+        # Bytes that the file has lost at its end, by what its header says.
+        self.missing = max(_size_by_header(path) - size, 0)
+        try:
+            self._connection = _connected(path, is_cut=self.missing > 0)
+        except _ERRORS as error:
+            raise self._unreadable(error) from error
+        try:
+            self._check_tables()
+        except _ERRORS as error:
+            self.close()
+            raise self._unreadable(error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def rows(self, table: str, behind: str = "", values: tuple[int, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        """All rows of a table, or those that `behind` (the rest of the statement) selects."""
+        checks = [_check_of(column) for column in TABLES[table]]
+        statement = f"SELECT {', '.join(columns(table))} FROM {table} {behind}"
+        try:
+            for count, row in enumerate(self._connection.execute(statement, values)):
+                if count > self._most_rows:
+                    raise BadInput(f"{self.name}: table {table} has more rows than the file has room for")
+                for name, (kind, may_be_none), value in zip(columns(table), checks, row, strict=True):
+                    if not (value is None and may_be_none) and not isinstance(value, kind):
+                        raise BadInput(
+                            f"{self.name}: table {table}, row {count + 1}: {name} is no {_word(kind)}"
+                        )
+                yield row
+        except _ERRORS as error:
+            raise self._unreadable(error, f" in table {table}") from error
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _unreadable(self, error: Exception, where: str = "") -> BadInput:
+        if isinstance(error, UnicodeDecodeError):
+            return BadInput(f"{self.name} is damaged{where}, in the text of its tables")
+        if "locked" in str(error):
+            return BadInput(f"{self.name} is being written: look at it when its recorder has ended")
+        return BadInput(f"{self.name} cannot be read{where}: {error}; a part of it is missing or damaged")
+
+    def _check_tables(self) -> None:
+        (application,) = self._connection.execute("PRAGMA application_id").fetchone()
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if application != APPLICATION_ID:
+            raise BadInput(f"{self.name} is no recording of opwatch")
+        if version != VERSION:
+            raise BadInput(
+                f"{self.name} is a recording of version {version}, and this opwatch reads version "
+                f"{VERSION}: a later one reads it"
+            )
+        statement = f"SELECT type, name, sql FROM sqlite_schema LIMIT {_MOST_SCHEMA}"
+        there = self._connection.execute(statement).fetchall()
+        wanted = [("table", name, table_text(name)) for name in TABLES]
+        wanted += [("index", name, index_text(name)) for name in INDEXES]
+        for row in there:
+            if row not in wanted:
+                raise BadInput(f"{self.name}: {row[0]} {row[1]!r} is none of a recording's tables")
+        for row in wanted:
+            if there.count(row) != 1:
+                raise BadInput(f"{self.name}: {row[0]} {row[1]} is missing, or there twice")
+
+
+def _check_of(column: str) -> tuple[Any, bool]:
+    words = column.split()
+    kind = next((_TYPES[word] for word in words if word in _TYPES), (int, str))
+    return kind, "NOT" not in words and "PRIMARY" not in words
+
+
+def _word(kind: Any) -> str:  # noqa: ANN401
+    return {int: "whole number", str: "text", bytes: "blob"}.get(kind, "number or text")
+
+
+def _size(path: Path) -> int:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise BadInput(f"{path} is no regular file")
+    return status.st_size
+
+
+def _size_by_header(path: Path) -> int:
+    """What the first page of an SQLite file says of its size, 0 where there is no such page."""
+    with path.open("rb") as file:
+        head = file.read(32)
+    if len(head) < 32 or not head.startswith(_MAGIC):
+        return 0
+    page = int.from_bytes(head[16:18])
+    return (page if page > 1 else 1 << 16) * int.from_bytes(head[28:32])
+
+
+def _connected(path: Path, *, is_cut: bool) -> sqlite3.Connection:
+    """Only to read. What a recorder that was killed has left beside the file belongs to it; without that,
+    nothing is looked for or made beside it. `is_cut`: what is there of it is read all the same."""
+    beside = path.with_name(path.name + "-wal")
+    is_whole = not (beside.is_file() and beside.stat().st_size)
+    address = f"file:{quote(os.fspath(path.absolute()))}?mode=ro" + ("&immutable=1" if is_whole else "")
+    connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+    connection.text_factory = _text
+    for limit, most in _LIMITS.items():
+        connection.setlimit(limit, most)
+    for setting in (
+        # SQLite takes a file that is shorter than its header says only from whoever wants to mend it.
+        f"writable_schema={'ON' if is_cut else 'OFF'}",
+        "trusted_schema=OFF",
+        "query_only=ON",
+        "cell_size_check=ON",
+        "mmap_size=0",
+        "cache_size=-4096",
+        "temp_store=MEMORY",
+    ):
+        connection.execute(f"PRAGMA {setting}").fetchall()
+    return connection
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")

@@ -1,0 +1,192 @@
+"""A recording, entry by entry: equal to what was recorded, or BadInput with the place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opwatch.counters.looks.sample import NvmeCommand
+from opwatch.counters.reading import DriveFacts
+from opwatch.errors import BadInput
+from opwatch.foreign import parse_json
+from opwatch.recording.coding.contents import MOST_BYTES, inflated
+from opwatch.recording.coding.frames import Layout
+from opwatch.recording.coding.plain import FromPlain
+from opwatch.recording.reading.opening import CheckedFile
+from opwatch.recording.reading.stretches import (
+    Facts,
+    RunStretch,
+    compressed_stretch,
+    entries_of,
+    rare_bodies,
+    tail_stretch,
+)
+from opwatch.recording.reading.succession import Succession
+from opwatch.samples.entries import RunEntry
+from opwatch.samples.sample import WatchedDisk
+from opwatch.trace.abi import SLOTS
+
+_MOST_FACTS = 1 << 16
+_MOST_BLOCKS = 1 << 20
+_MOST_EVENTS = 1 << 16
+_MOST_SHAPES, _MOST_NAMES = 256, 1024
+_MOST_KEPT = 32
+_FACTS: dict[str, type] = {kind.__name__: kind for kind in (WatchedDisk, DriveFacts, NvmeCommand, str)}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """What happened beside the disks, after the entry of this number."""
+
+    number: int
+    mono_ns: int
+    kind: str
+    words: str
+    status: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trailer:
+    """The clean end of a recording. `left_out` are entries for which the disk was too slow."""
+
+    mono_ns: int
+    reason: str
+    entries: int
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class MinuteBlock:
+    """A minute that was compressed: its entries, and when they became known."""
+
+    first: int
+    last: int
+    begin_ns: int
+    end_ns: int
+    row: tuple[Any, ...]
+
+
+class RecordedRun:
+    """Open from construction to close()."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = CheckedFile(path)
+        self.name = self._file.name
+        try:
+            self.header: dict[str, str | int] = dict(self._file.rows("header", "LIMIT 256"))
+            events = self._at_the_end("events", f"ORDER BY rowid LIMIT {_MOST_EVENTS}")
+            self.events = [RecordedEvent(*row) for row in events]
+            self.trailer = next((Trailer(*row) for row in self._at_the_end("trailer", "LIMIT 1")), None)
+            self._contents: dict[int, bytes] = {}
+            self._facts = self._read_facts()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def missing(self) -> int:
+        """Bytes that were cut off the file, as far as it tells."""
+        return self._file.missing
+
+    def close(self) -> None:
+        self._file.close()
+
+    def entries(self, since_ns: int = 0) -> Iterator[RunEntry]:
+        """All entries in their order. `since_ns`: of stretches that lie wholly before it, only those that say
+        what is watched, with the samples around them."""
+        succession = Succession(self.name)
+        for stretch in self._stretches(since_ns):
+            for number, entry in entries_of(stretch, self._facts):
+                succession.check(number, entry)
+                yield entry
+
+    def _stretches(self, since_ns: int) -> Iterator[RunStretch]:
+        last, waiting = 0, None
+        for row in self._file.rows("blocks", f"ORDER BY block LIMIT {_MOST_BLOCKS}"):
+            block = MinuteBlock(row[1], row[2], row[3], row[4], row)
+            if block.first != last + 1 or block.last < block.first:
+                raise BadInput(f"{self.name}: table blocks, row {row[0]}: begins at entry {block.first}")
+            last = block.last
+            # The one before a moment is wanted as well: the first interval begins with a sample in it.
+            if waiting and (block.begin_ns >= since_ns or self._says_what_is_watched(waiting)):
+                yield compressed_stretch(self._file, waiting.row)
+            waiting = block
+        if waiting:
+            yield compressed_stretch(self._file, waiting.row)
+        yield tail_stretch(self._file, last + 1)
+
+    def _at_the_end(self, table: str, behind: str) -> list[tuple[Any, ...]]:
+        """Rows of a table that was written to until the end: as many as there are, if the file was cut."""
+        rows: list[tuple[Any, ...]] = []
+        try:
+            rows.extend(self._file.rows(table, behind))
+        except BadInput:
+            if not self.missing:
+                raise
+        return rows
+
+    def _says_what_is_watched(self, block: MinuteBlock) -> bool:
+        return bool(rare_bodies(self._file, block.first, block.last))
+
+    def _read_facts(self) -> Facts:
+        layout = Layout(self._header_names("ops"), self._header_names("counters"))
+        if self._document("slots") != list(SLOTS):
+            raise BadInput(f"{self.name}: its histograms have other slots than {list(SLOTS)}")
+        shapes = {
+            name: self._names(fields, f"{self.name}: table shapes, {name}")
+            for name, fields in self._file.rows("shapes", f"LIMIT {_MOST_SHAPES}")
+        }
+        values: dict[int, Any] = {}
+        from_plain = FromPlain(shapes, self._content, _no_value)
+        for fact, kind, body in self._file.rows("facts", f"ORDER BY fact LIMIT {_MOST_FACTS}"):
+            where = f"{self.name}: table facts, row {fact}"
+            if kind not in _FACTS:
+                raise BadInput(f"{where}: {kind!r} is no kind of fact")
+            values[fact] = from_plain.value(_FACTS[kind], parse_json(body, where), where)
+        return Facts(layout, shapes, values, self._content)
+
+    def _document(self, name: str) -> Any:  # noqa: ANN401
+        where = f"{self.name}: table header, {name}"
+        text = self.header.get(name)
+        if not isinstance(text, str):
+            raise BadInput(f"{where} is missing")
+        return parse_json(text, where)
+
+    def _header_names(self, name: str) -> tuple[str, ...]:
+        return self._names(str(self.header.get(name)), f"{self.name}: table header, {name}")
+
+    def _names(self, text: str, where: str) -> tuple[str, ...]:
+        names = parse_json(text, where)
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise BadInput(f"{where} is no list of names")
+        if len(names) > _MOST_NAMES or len(set(names)) != len(names):
+            raise BadInput(f"{where} has too many names, or one twice")
+        return tuple(names)
+
+    def _content(self, number: int) -> bytes:
+        """Bytes that were put away under a number."""
+        if number not in self._contents:
+            if len(self._contents) >= _MOST_KEPT:
+                self._contents.clear()
+            self._contents[number] = self._read_content(number)
+        return self._contents[number]
+
+    def _read_content(self, number: int, *, may_have_base: bool = True) -> bytes:
+        where = f"{self.name}: table contents, row {number}"
+        row = next(self._file.rows("contents", "WHERE content = ?", (number,)), None)
+        if row is None:
+            raise BadInput(f"{where} is missing")
+        _, base, size, body = row
+        if not 0 <= size <= MOST_BYTES or (base is not None and not may_have_base):
+            raise BadInput(f"{where} has {size} bytes, or a base of a base")
+        before = b"" if base is None else self._read_content(base, may_have_base=False)
+        raw = inflated(body, MOST_BYTES, where, before)
+        if len(raw) != size:
+            raise BadInput(f"{where} has {len(raw)} bytes, not {size}")
+        return raw
+
+
+def _no_value(kind: type, number: int, where: str) -> object:
+    raise BadInput(f"{where}: a {kind.__name__} cannot be number {number} here")

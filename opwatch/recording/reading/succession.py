@@ -1,0 +1,50 @@
+"""Which entry may follow which: whoever goes through a recording need not ask again."""
+
+from __future__ import annotations
+
+from opwatch.errors import BadInput
+from opwatch.recording.coding.frames import goes_back
+from opwatch.recording.entry_parts import samples_in
+from opwatch.recording.reading.stretches import MOST_PLACES
+from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
+from opwatch.samples.sample import DiskSample
+
+
+class Succession:
+    """Entries, one after another. BadInput for one that cannot be."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._newest: dict[int, DiskSample] = {}
+        self._left: set[int] = set()
+        self._has_ended = False
+
+    @property
+    def newest(self) -> dict[int, DiskSample]:
+        """The last sample of every disk that is watched."""
+        return self._newest
+
+    def check(self, number: int, entry: RunEntry) -> None:
+        where = f"{self._where}: entry {number}"
+        if self._has_ended:
+            raise BadInput(f"{where} comes after the end")
+        samples = samples_in(entry)
+        if isinstance(entry, Began):
+            if entry.place in self._newest or entry.place in self._left or len(self._newest) >= MOST_PLACES:
+                raise BadInput(f"{where}: place {entry.place} begins again, or one too many")
+        elif not samples.keys() <= self._newest.keys():
+            raise BadInput(f"{where}: a sample of a disk that is not watched")
+        if isinstance(entry, Ticked | Ended) and not entry.discards.keys() <= samples.keys():
+            raise BadInput(f"{where}: discards of a disk that has no sample")
+        for place, sample in samples.items():
+            before = self._newest.get(place)
+            if before and goes_back(before, sample):
+                raise BadInput(f"{where}: place {place}: what only grows has gone back")
+            self._newest[place] = sample
+        if isinstance(entry, Left):
+            del self._newest[entry.place]
+            self._left.add(entry.place)
+        if isinstance(entry, Ended):
+            if samples.keys() != self._newest.keys() or not entry.leaving.keys() <= samples.keys():
+                raise BadInput(f"{where}: not every disk that was watched has its last sample")
+            self._has_ended = True

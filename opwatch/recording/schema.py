@@ -1,0 +1,106 @@
+"""The tables of a recording: docs/recording-format.md describes them, and this creates and checks them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+APPLICATION_ID = 0x6F707731  # "opw1"
+VERSION = 1
+# Blobs of some KiB lie in chains of pages, the last of which is half empty.
+PAGE_BYTES = 512
+# Place of a row of `tail` that is no disk's: what else an entry has, and its anchor.
+OTHERS, ANCHOR = -1, -2
+
+TABLES = {
+    "header": ("name TEXT NOT NULL", "value NOT NULL"),
+    "shapes": ("class TEXT NOT NULL", "fields TEXT NOT NULL"),
+    "facts": ("fact INTEGER PRIMARY KEY", "class TEXT NOT NULL", "body TEXT NOT NULL"),
+    "contents": (
+        "content INTEGER PRIMARY KEY",
+        "base INTEGER",
+        "size INTEGER NOT NULL",
+        "body BLOB NOT NULL",
+    ),
+    "entries": (
+        "number INTEGER PRIMARY KEY",
+        "kind TEXT NOT NULL",
+        "mono_ns INTEGER NOT NULL",
+        "body TEXT NOT NULL",
+    ),
+    "events": (
+        "number INTEGER NOT NULL",
+        "mono_ns INTEGER NOT NULL",
+        "kind TEXT NOT NULL",
+        "words TEXT NOT NULL",
+        "status INTEGER",
+    ),
+    "blocks": (
+        "block INTEGER PRIMARY KEY",
+        "first INTEGER NOT NULL",
+        "last INTEGER NOT NULL",
+        "begin_ns INTEGER NOT NULL",
+        "end_ns INTEGER NOT NULL",
+        "anchors BLOB NOT NULL",
+        "others BLOB NOT NULL",
+    ),
+    "frames": (
+        "block INTEGER NOT NULL",
+        "place INTEGER NOT NULL",
+        "fact INTEGER NOT NULL",
+        "samples INTEGER NOT NULL",
+        "key BLOB NOT NULL",
+        "rest BLOB NOT NULL",
+    ),
+    "counts": (
+        "mono_ns INTEGER NOT NULL",
+        "place INTEGER NOT NULL",
+        "op TEXT NOT NULL",
+        "completed INTEGER",
+        "bytes INTEGER",
+        "sum_ns INTEGER",
+        "max_ns INTEGER",
+        "errors INTEGER",
+        "issued INTEGER",
+    ),
+    "clocks": ("mono_ns INTEGER NOT NULL", "wall_ns INTEGER NOT NULL", "slack_ns INTEGER NOT NULL"),
+    "tail": (
+        "number INTEGER NOT NULL",
+        "place INTEGER NOT NULL",
+        "fact INTEGER NOT NULL",
+        "body BLOB NOT NULL",
+    ),
+    "trailer": (
+        "mono_ns INTEGER NOT NULL",
+        "reason TEXT NOT NULL",
+        "entries INTEGER NOT NULL",
+        "left_out INTEGER NOT NULL",
+    ),
+}
+INDEXES = {"frames_of_block": ("frames", "block"), "tail_of_entry": ("tail", "number")}
+# What `counts` has of each operation.
+COUNTED = ("completed", "bytes", "sum_ns", "max_ns", "errors", "issued")
+
+
+def table_text(name: str) -> str:
+    """The statement that creates a table, as SQLite keeps it."""
+    return f"CREATE TABLE {name} ({', '.join(TABLES[name])})"
+
+
+def index_text(name: str) -> str:
+    table, column = INDEXES[name]
+    return f"CREATE INDEX {name} ON {table} ({column})"
+
+
+def columns(name: str) -> tuple[str, ...]:
+    return tuple(column.split()[0] for column in TABLES[name])
+
+
+def insertion(name: str) -> str:
+    """The statement that adds a row to a table."""
+    return f"INSERT INTO {name} VALUES ({', '.join('?' * len(TABLES[name]))})"
+
+
+def json_text(plain: Any) -> str:  # noqa: ANN401
+    """A document without blanks."""
+    return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)

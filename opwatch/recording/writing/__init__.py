@@ -1,0 +1,1 @@
+"""A recording while it is made."""

@@ -1,0 +1,151 @@
+"""Entries of a run that is going on, into a file: nobody who gives one ever waits for the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from opwatch.recording.entry_parts import samples_in
+from opwatch.recording.writing.newfile import NewDatabase
+from opwatch.recording.writing.writer import RecordingWriter
+from opwatch.samples.entries import Looked, RunEntry, Ticked
+
+# A sample takes 136 KiB while it waits.
+MOST_WAITING = 512
+# However short the intervals are, the file is committed no more often.
+_COMMIT_S = 0.25
+# A disk that does not answer at the end is waited for so long.
+_LAST_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    kind: str
+    words: str
+    mono_ns: int
+    status: int | None
+
+
+class Recorder:
+    """Writes from construction to finish(). An error ends the recording and not the run: `tell` is called
+    once with it, and `problem` keeps it."""
+
+    def __init__(
+        self,
+        path: Path,
+        header: Mapping[str, str | int],
+        tell: Callable[[str], None],
+        most_waiting: int = MOST_WAITING,
+    ) -> None:
+        self._path, self._tell, self._most = path, tell, most_waiting
+        self.problem: str | None = None
+        self.left_out = 0
+        self._noted = 0
+        self._waiting: deque[RunEntry | _Event] = deque()
+        self._samples = 0
+        self._reason: str | None = None
+        self._change = threading.Condition()
+        self._database = NewDatabase(path)
+        try:
+            self._writer = RecordingWriter(self._database, header)
+        except BaseException:
+            self._database.abandon()
+            raise
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self._thread.start()
+
+    def device(self) -> int:
+        """The number of the device that the file lies on."""
+        return self._database.device()
+
+    def take(self, entry: RunEntry) -> None:
+        """Keep an entry. Where the disk is too slow, samples between others are left out, and counted: those
+        that follow cover their time."""
+        size = len(samples_in(entry))
+        with self._change:
+            may_be_left_out = isinstance(entry, Ticked | Looked)
+            if self.problem or (may_be_left_out and self._samples + size > self._most):
+                self.left_out += 1
+                return
+            self._samples += size
+            self._waiting.append(entry)
+            self._change.notify()
+
+    def event(self, kind: str, words: str, status: int | None = None) -> None:
+        """Note what happened beside the disks."""
+        with self._change:
+            if not self.problem:
+                self._waiting.append(_Event(kind, words, time.monotonic_ns(), status))
+                self._change.notify()
+
+    def finish(self, reason: str, longest_s: float = _LAST_S) -> None:
+        """Write what waits, and the end of the file. `reason` says why the run has ended."""
+        with self._change:
+            self._reason = reason
+            self._change.notify()
+        self._thread.join(longest_s)
+        if self._thread.is_alive():
+            self._fail(f"{self._path}: its disk does not answer; the recording has no end")
+
+    def _run(self) -> None:
+        try:
+            while self._write_what_waits():
+                pass
+            self._writer.end(self._reason or "", time.monotonic_ns(), self.left_out)
+            self._database.close()
+        except (sqlite3.Error, OSError) as error:
+            self._fail(
+                f"{self._path}: the recording ends here: {error}. What was written stays; the run goes on"
+            )
+            self._database.abandon()
+        except Exception as error:
+            self._fail(f"{self._path}: the recording ends here: {type(error).__name__}: {error}")
+            self._database.abandon()
+
+    def _write_what_waits(self) -> bool:
+        """One transaction; False when all is written."""
+        with self._change:
+            self._change.wait_for(lambda: self._waiting or self._reason is not None)
+            taken = list(self._waiting)
+            self._waiting.clear()
+            left_out = self.left_out
+        if not taken:
+            return False
+        self._writer.begin()
+        try:
+            for one in taken:
+                self._put(one)
+            if left_out > self._noted:
+                words = f"{left_out - self._noted} entries were left out: the disk was too slow"
+                self._writer.event("left out", words, time.monotonic_ns(), left_out - self._noted)
+                self._noted = left_out
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                self._writer.roll_back()
+            raise
+        self._writer.commit()
+        with self._change:
+            self._samples -= sum(len(samples_in(one)) for one in taken if not isinstance(one, _Event))
+            self._change.wait_for(lambda: self._reason is not None, _COMMIT_S)
+        return True
+
+    def _put(self, one: RunEntry | _Event) -> None:
+        if isinstance(one, _Event):
+            self._writer.event(one.kind, one.words, one.mono_ns, one.status)
+        else:
+            self._writer.put(one)
+
+    def _fail(self, problem: str) -> None:
+        with self._change:
+            if self.problem:
+                return
+            self.problem = problem
+            self.left_out += len(self._waiting)
+            self._waiting.clear()
+        self._tell(problem)

@@ -1,0 +1,239 @@
+"""Entries into a recording. What belongs together is committed together; nothing here waits or sleeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from opwatch.clock import Anchor
+from opwatch.counters.looks.sample import NvmeCommand
+from opwatch.counters.reading import DriveFacts
+from opwatch.recording.coding.anchors import AnchorWriter
+from opwatch.recording.coding.blocks import compressed, joined, one_after_another
+from opwatch.recording.coding.contents import ContentWriter, deflated
+from opwatch.recording.coding.frames import FrameWriter, Layout, Streams
+from opwatch.recording.coding.plain import ToPlain
+from opwatch.recording.entry_parts import first_moment, samples_in
+from opwatch.recording.schema import ANCHOR, COUNTED, OTHERS, insertion, json_text
+from opwatch.recording.writing.newfile import NewDatabase
+from opwatch.samples.entries import Left, Looked, RunEntry, Ticked
+from opwatch.samples.sample import DiskSample, WatchedDisk
+from opwatch.trim.audit.live import DiscardSample
+
+BLOCK_NS = 60 * 10**9
+# However short the intervals are.
+_MOST_ROWS = 1 << 14
+# Larger ones do not fit an integer of SQLite's.
+_MOST = (1 << 63) - 1
+# Values of these classes are rows of their own, and referred to by number.
+_FACTS = (WatchedDisk, DriveFacts, NvmeCommand)
+
+
+@dataclass(slots=True)
+class _Place:
+    """One disk of the run, and what was written of it in the block that is open."""
+
+    writer: FrameWriter = field(default_factory=FrameWriter)
+    fact: int = 0
+    written: list[Streams] = field(default_factory=list)
+    has_left: bool = False
+
+
+class RecordingWriter:
+    """Writes to a file that has just been made. Every call is a transaction of its own, or part of the one
+    that the caller began."""
+
+    def __init__(self, database: NewDatabase, header: Mapping[str, str | int]) -> None:
+        self._database = database
+        self._execute = database.connection.execute
+        self._places: dict[int, _Place] = {}
+        self._facts: dict[object, int] = {}
+        self._contents, self._anchors = ContentWriter(), AnchorWriter()
+        self._to_plain = ToPlain(self._keep_bytes, self._intern)
+        self._shaped: set[str] = set()
+        self._number = self._block = 0
+        self._samples: Mapping[int, DiskSample] = {}
+        # Of the block that is open.
+        self._begin_ns = self._end_ns = self._first = self._rows = 0
+        self._anchored: list[bytes] = []
+        self._others: list[bytes] = []
+        self._discards = DiscardReferences()
+        self._write_header(header)
+
+    def _write_header(self, header: Mapping[str, str | int]) -> None:
+        layout = Layout()
+        names = {"ops": layout.ops, "counters": layout.counters, "slots": layout.slots}
+        rows = [*header.items(), *((name, json_text(value)) for name, value in names.items())]
+        self._execute("BEGIN")
+        for row in rows:
+            self._execute(insertion("header"), row)
+        self._execute("COMMIT")
+
+    @property
+    def entries(self) -> int:
+        return self._number
+
+    def begin(self) -> None:
+        self._execute("BEGIN")
+
+    def commit(self) -> None:
+        self._execute("COMMIT")
+
+    def roll_back(self) -> None:
+        self._execute("ROLLBACK")
+
+    def put(self, entry: RunEntry) -> None:
+        """The next entry."""
+        self._samples = samples_in(entry)
+        at_ns = first_moment(entry)
+        if self._rows and (at_ns - self._begin_ns >= BLOCK_NS or self._rows >= _MOST_ROWS):
+            self._close_block()
+        self._number += 1
+        if not self._rows:
+            self._first, self._begin_ns, self._end_ns = self._number, at_ns, at_ns
+        self._end_ns = max(self._end_ns, at_ns)
+        self._rows += 1 + len(self._samples)
+        self._put_samples()
+        self._put_body(entry, at_ns)
+        if isinstance(entry, Left):
+            self._places[entry.place].has_left = True
+        self._samples = {}
+
+    def event(self, kind: str, words: str, mono_ns: int, status: int | None = None) -> None:
+        """What happened beside the disks: a command, a phase, a note, entries that were left out."""
+        self._execute(insertion("events"), (self._number, mono_ns, kind, words, status))
+
+    def end(self, reason: str, mono_ns: int, left_out: int) -> None:
+        """The clean end. Without it the file says that it has none."""
+        self.begin()
+        if self._rows:
+            self._close_block()
+        self._execute(insertion("trailer"), (mono_ns, reason, self._number, left_out))
+        self.commit()
+
+    def _put_samples(self) -> None:
+        shared: Anchor | None = None
+        for place, sample in self._samples.items():
+            if shared is None:
+                shared = sample.anchor
+                if not self._anchored:
+                    self._execute(insertion("clocks"), (shared.mono_ns, shared.wall_ns, shared.slack_ns))
+                written = self._anchors.written(self._number, shared)
+                self._anchored.append(written)
+                self._execute(insertion("tail"), (self._number, ANCHOR, 0, written))
+            self._put_sample(place, sample, shared)
+
+    def _put_sample(self, place: int, sample: DiskSample, shared: Anchor) -> None:
+        at = self._places.setdefault(place, _Place())
+        fact = self._fact(sample.disk)
+        if at.fact != fact and at.written:
+            raise ValueError(f"place {place} is another disk's already: {sample.disk.device}")
+        at.fact = fact
+        why = sample.reading.no_witness
+        streams = at.writer.streams(self._number, sample, self._fact(why) if why is not None else 0, shared)
+        if not at.written:
+            self._write_counts(place, sample)
+        at.written.append(streams)
+        self._execute(insertion("tail"), (self._number, place, fact, joined(streams)))
+
+    def _put_body(self, entry: RunEntry, at_ns: int) -> None:
+        """What an entry has besides its samples."""
+        kind = type(entry).__name__
+        is_frequent = isinstance(entry, Ticked | Looked)
+        if isinstance(entry, Ticked) and self._samples and not entry.discards:
+            return
+        self._discards.may_refer = is_frequent
+        values = self._to_plain.values(entry)
+        self._write_shapes()
+        if is_frequent:
+            body = json_text([self._number, kind, values]).encode()
+            self._others.append(body)
+            self._execute(insertion("tail"), (self._number, OTHERS, 0, body))
+        else:
+            self._execute(insertion("entries"), (self._number, kind, at_ns, json_text(values)))
+
+    def _close_block(self) -> None:
+        """Compress what is written one by one."""
+        self._block += 1
+        others = deflated(b"\n".join(self._others)) if self._others else b""
+        anchors = deflated(b"".join(self._anchored))
+        row = (self._block, self._first, self._number, self._begin_ns, self._end_ns, anchors, others)
+        self._execute(insertion("blocks"), row)
+        for place, at in self._places.items():
+            if at.written:
+                self._write_frames(place, at)
+        self._places = {place: at for place, at in self._places.items() if not at.has_left}
+        self._execute("DELETE FROM tail")
+        self._anchors.reset()
+        self._discards.reset()
+        self._anchored, self._others, self._rows = [], [], 0
+
+    def _write_frames(self, place: int, at: _Place) -> None:
+        key, rest = at.written[0], at.written[1:]
+        after = compressed(one_after_another(rest)) if rest else b""
+        row = (self._block, place, at.fact, len(at.written), compressed(key), after)
+        self._execute(insertion("frames"), row)
+        at.writer.reset()
+        at.written = []
+
+    def _write_counts(self, place: int, sample: DiskSample) -> None:
+        """Plain counters for whoever reads the file without us."""
+        now = sample.reading.sample
+        for op, counted in now.ops.items():
+            values = [getattr(counted, name) for name in COUNTED]
+            if any(values):
+                fitting = [value if value <= _MOST else None for value in values]
+                self._execute(insertion("counts"), (now.end_ns, place, op, *fitting))
+
+    def _write_shapes(self) -> None:
+        for name, fields in self._to_plain.shapes.items():
+            if name not in self._shaped:
+                self._shaped.add(name)
+                self._execute(insertion("shapes"), (name, json_text(fields)))
+
+    def _keep_bytes(self, raw: bytes) -> int:
+        number, row = self._contents.keep(raw)
+        if row:
+            self._execute(insertion("contents"), (row.content, row.base, row.size, row.body))
+        return number
+
+    def _intern(self, value: object, to_plain: ToPlain) -> int | None:
+        if isinstance(value, DiskSample):
+            return next(place for place, sample in self._samples.items() if sample is value)
+        if isinstance(value, DiscardSample):
+            return self._discards.reference(value)
+        return self._fact(value) if isinstance(value, _FACTS) else None
+
+    def _fact(self, value: WatchedDisk | DriveFacts | NvmeCommand | str) -> int:
+        """The number of a value that is written once."""
+        number = self._facts.get(value)
+        if number is None:
+            number = self._facts[value] = len(self._facts) + 1
+            plain = value if isinstance(value, str) else self._to_plain.values(value)
+            self._write_shapes()
+            self._execute(insertion("facts"), (number, type(value).__name__, json_text(plain)))
+        return number
+
+
+class DiscardReferences:
+    """A sample of discards that has not changed since it was written in the same block is referred to: by how
+    many were written in the block before it."""
+
+    def __init__(self) -> None:
+        self.may_refer = False
+        self.reset()
+
+    def reset(self) -> None:
+        self._count = 0
+        self._newest: dict[tuple[str, str | None], tuple[int, DiscardSample]] = {}
+
+    def reference(self, sample: DiscardSample) -> int | None:
+        """None of one that has to be written; it is counted as written."""
+        if not self.may_refer:
+            return None
+        at, newest = self._newest.get((sample.disk, sample.device), (0, None))
+        if newest == sample:
+            return at
+        self._newest[sample.disk, sample.device] = (self._count, sample)
+        self._count += 1
+        return None

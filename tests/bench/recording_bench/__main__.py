@@ -1,0 +1,111 @@
+"""A made-up day of four disks, a sample a second, through the real writer: bytes, memory, and how long it
+takes to come to any moment of it.
+
+    python -m tests.bench.recording_bench [SECONDS]
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.writing.newfile import NewDatabase
+from opwatch.recording.writing.writer import RecordingWriter
+from opwatch.samples.entries import Began, Ticked
+from tests.bench.recording_bench.made_up_day import DAY_S, disks, rates
+
+MOST_BYTES_A_DAY = 6_000_000
+MOST_SEEK_S = 1.0
+MOST_MEMORY = 200 << 20
+_SEEKS = 9
+
+
+def write(path: Path, seconds: int, seed: int) -> float:
+    """Record so many seconds, spread over the day; seconds of CPU time that the writer took."""
+    chance, watched = random.Random(seed), disks(seed)
+    database = NewDatabase(path)
+    writer = RecordingWriter(database, {"tool": "bench", "interval_ns": 10**9})
+    writer.begin()
+    for place, disk in enumerate(watched):
+        writer.put(Began(place, disk.sample(0)))
+    writer.commit()
+    spent = 0.0
+    for second in range(1, seconds + 1):
+        # Of a shorter run, each minute stands for several.
+        hour_of_day = second % 60 + second // 60 * 60 * DAY_S // seconds
+        for disk in watched:
+            disk.serve(rates(disk.name, hour_of_day, chance))
+        # All that is read together shares an anchor.
+        samples = {place: disk.sample(second) for place, disk in enumerate(watched)}
+        anchor = samples[0].anchor
+        shared = {place: replace(one, anchor=anchor) for place, one in samples.items()}
+        begun = time.thread_time()
+        writer.begin()
+        writer.put(Ticked(shared))
+        writer.commit()
+        spent += time.thread_time() - begun
+    writer.end("done", 0, 0)
+    database.close()
+    return spent
+
+
+def seek(path: Path, at_ns: int) -> float:
+    """Seconds until the first interval that ends after a moment is there, from a file that is not open."""
+    begun = time.monotonic()
+    recording = RecordedRun(path)
+    for entry in recording.entries(at_ns):
+        if isinstance(entry, Ticked) and entry.samples[0].reading.sample.end_ns >= at_ns:
+            break
+    recording.close()
+    return time.monotonic() - begun
+
+
+def shares(path: Path) -> dict[str, int]:
+    """Bytes of each disk's frames."""
+    connection = sqlite3.connect(path)
+    rows = connection.execute("SELECT place, sum(length(key) + length(rest)) FROM frames GROUP BY place")
+    names = [disk.name for disk in disks(0)]
+    sizes = {names[place]: size for place, size in rows}
+    connection.close()
+    return sizes
+
+
+def main() -> int:
+    seconds = int(sys.argv[1]) if sys.argv[1:] else DAY_S
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "day.opw"
+        spent = write(path, seconds, 20261122)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        size, names = path.stat().st_size, [disk.name for disk in disks(0)]
+        a_day = size / len(names) * DAY_S / seconds
+        first_ns = 5_000 * 10**9
+        moments = [first_ns + seconds * 10**9 * at // (_SEEKS + 1) for at in range(1, _SEEKS + 1)]
+        seeks = [seek(path, moment) for moment in moments]
+        print(
+            f"{seconds} s of {len(names)} disks: {size} bytes; {a_day:.0f} a disk and day, "
+            f"bound {MOST_BYTES_A_DAY}"
+        )
+        for name, bytes_ in shares(path).items():
+            print(f"  {name:<8} {bytes_ / seconds:6.1f} bytes a sample, {bytes_ * DAY_S / seconds:.0f} a day")
+        print(f"writing: {1e3 * spent / seconds / len(names):.2f} ms of CPU time a sample")
+        print(
+            f"to any moment: median {statistics.median(seeks):.2f} s, at most {max(seeks):.2f} s, "
+            f"bound {MOST_SEEK_S:g} s"
+        )
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        print(
+            f"memory: {memory >> 20} MiB while writing, {peak >> 20} with reading, bound {MOST_MEMORY >> 20}"
+        )
+    return int(a_day > MOST_BYTES_A_DAY or statistics.median(seeks) > MOST_SEEK_S or peak > MOST_MEMORY)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

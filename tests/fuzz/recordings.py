@@ -1,0 +1,300 @@
+"""Recordings with other bytes, and with other values in their rows behind a file that SQLite takes: refused
+with OpwatchError, or read as entries of which something can be shown.
+
+    python -m tests.fuzz.recordings [INPUTS [SEED]]
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import sqlite3
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from opwatch.recording.coding.blocks import joined, split
+from opwatch.recording.coding.contents import deflated
+from opwatch.recording.coding.frames import Streams
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.schema import OTHERS, PAGE_BYTES, TABLES, columns
+
+from .rules import BOUND, refused_or_sound
+
+GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "recordings"
+_NUMBERS = (-1, 0, 1, 2, 255, 1 << 16, 1 << 31, 1 << 32, (1 << 63) - 1, -(1 << 63))
+_VALUES: tuple[Any, ...] = (*_NUMBERS, None, "", "x", "[]", "[[[]]]", b"", b"\0" * 16, 1.5, "\0", "9" * 5000)
+_PLAIN: tuple[Any, ...] = (
+    *_NUMBERS,
+    None,
+    True,
+    1e300,
+    1 << 64,
+    "",
+    "x",
+    [],
+    {},
+    [[]],
+    [0, []],
+    [None],
+    "9" * 50,
+)
+# Table, column, row, value.
+Cell = tuple[str, str, int, Any]
+
+
+class Fuzz:
+    """One sequence of inputs from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._good = [gzip.decompress(path.read_bytes()) for path in sorted(GOOD.glob("*.opw.gz"))]
+        self.targets: dict[str, Callable[[], bytes]] = {
+            "bytes": self._bytes,
+            "values": self._values,
+            "rows": self._rows,
+            "blobs": self._blobs,
+            "documents": self._documents,
+            "tables": self._tables,
+        }
+
+    def run(self, inputs: int, only: str | None = None) -> None:
+        """That many inputs; the first that breaks a rule raises."""
+        names = [only] if only else list(self.targets)
+        with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder:
+            path = Path(folder) / "it.opw"
+            for _ in range(inputs):
+                name = self._random.choice(names)
+                path.write_bytes(self.targets[name]())
+                with refused_or_sound(f"recording, {name}"):
+                    look_at(path)
+
+    def _bytes(self) -> bytes:
+        """Bytes of the file changed, or its end cut off."""
+        chance, changed = self._random, bytearray(self._random.choice(self._good))
+        for _ in range(chance.randrange(1, 9)):
+            # Pages begin with what says how to read them.
+            at = (
+                chance.randrange(len(changed))
+                if chance.random() < 0.5
+                else chance.randrange(len(changed)) & ~(PAGE_BYTES - 1)
+            )
+            at = min(at + chance.randrange(110), len(changed) - 1)
+            changed[at] = chance.choice((0, 1, 2, 5, 10, 13, 127, 128, 255, chance.randrange(256)))
+        return bytes(changed[: chance.randrange(len(changed))] if chance.random() < 0.2 else changed)
+
+    def _changed(self, change: Callable[[sqlite3.Connection], None]) -> bytes:
+        """A good file whose rows were changed."""
+        connection = sqlite3.connect(":memory:", isolation_level=None)
+        try:
+            connection.deserialize(self._random.choice(self._good))
+            for _ in range(self._random.randrange(1, 4)):
+                change(connection)
+            return bytes(connection.serialize())
+        finally:
+            connection.close()
+
+    def _cell(
+        self, connection: sqlite3.Connection, kind: type | None = None
+    ) -> tuple[str, str, int, Any] | None:
+        """(table, column, row, value) of any cell, of this type if one is given."""
+        table = self._random.choice(sorted(TABLES))
+        column = self._random.choice(columns(table))
+        rows = connection.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
+        rows = [row for row in rows if kind is None or isinstance(row[1], kind)]
+        return (table, column, *self._random.choice(rows)) if rows else None
+
+    def _put(self, connection: sqlite3.Connection, cell: Cell, value: Any) -> None:  # noqa: ANN401
+        table, column, row, _ = cell
+        try:
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (value, row))
+        except (sqlite3.IntegrityError, OverflowError):
+            return
+
+    def _values(self) -> bytes:
+        """A value of another type, or of another size."""
+
+        def change(connection: sqlite3.Connection) -> None:
+            cell = self._cell(connection)
+            if cell and isinstance(cell[3], int) and self._random.random() < 0.5:
+                self._put(connection, cell, cell[3] + self._random.choice((-1, 1, 2, 1000)))
+            elif cell:
+                self._put(connection, cell, self._random.choice(_VALUES))
+
+        return self._changed(change)
+
+    def _rows(self) -> bytes:
+        """Rows that are missing, there twice, or exchanged."""
+
+        def change(connection: sqlite3.Connection) -> None:
+            table, kind = self._random.choice(sorted(TABLES)), self._random.random()
+            if kind < 0.5:
+                connection.execute(f"DELETE FROM {table} WHERE rowid % 3 = ?", (self._random.randrange(3),))
+            elif kind < 0.8:
+                names = ", ".join(columns(table))
+                connection.execute(f"INSERT OR IGNORE INTO {table} SELECT {names} FROM {table} LIMIT 3")
+            else:
+                connection.execute(f"UPDATE OR IGNORE {table} SET rowid = rowid + 1 WHERE rowid % 2")
+
+        return self._changed(change)
+
+    def _blobs(self) -> bytes:
+        """What lies compressed: changed below the compression."""
+
+        def change(connection: sqlite3.Connection) -> None:
+            cell = self._cell(connection, bytes)
+            if not cell or not cell[3]:
+                return
+            table, column, _, raw = cell
+            if table == "frames":
+                value = self._changed_streams(raw, _inflated, deflated)
+            elif table == "tail" and len(raw) > 16 and column == "body" and not raw.startswith(b"["):
+                value = self._changed_streams(raw, bytes, bytes)
+            elif table in ("blocks", "contents"):
+                value = self._recompressed(raw)
+            else:
+                value = self._damaged(raw)
+            self._put(connection, cell, value)
+
+        return self._changed(change)
+
+    def _changed_streams(
+        self, raw: bytes, opened: Callable[[bytes], bytes], closed: Callable[[bytes], bytes]
+    ) -> bytes:
+        try:
+            parts = [opened(part) if part else b"" for part in split(raw, "it")]
+        except (ValueError, zlib.error):
+            return self._damaged(raw)
+        at = self._random.randrange(len(parts))
+        parts[at] = self._damaged(parts[at])
+        streams: Streams = (parts[0], parts[1], parts[2], parts[3])
+        return joined((closed(streams[0]), closed(streams[1]), closed(streams[2]), closed(streams[3])))
+
+    def _recompressed(self, raw: bytes) -> bytes:
+        try:
+            return deflated(self._damaged(_inflated(raw)))
+        except zlib.error:
+            return self._damaged(raw)
+
+    def _damaged(self, raw: bytes) -> bytes:
+        chance, changed = self._random, bytearray(raw)
+        for _ in range(chance.randrange(1, 4)):
+            at, kind = chance.randrange(len(changed) + 1), chance.random()
+            if kind < 0.5:
+                changed[at : at + 1] = bytes((chance.choice((0, 1, 127, 128, 255, chance.randrange(256))),))
+            elif kind < 0.7:
+                changed[at:at] = bytes(changed[at : at + 9]) * chance.choice((1, 40))
+            elif kind < 0.8:
+                changed[at:at] = b"\xff" * 9 + b"\x01"
+            else:
+                del changed[at : at + chance.randrange(9)]
+        return bytes(changed)
+
+    def _documents(self) -> bytes:
+        """Values within a document, replaced by others of any type."""
+
+        def change(connection: sqlite3.Connection) -> None:
+            table, column, where = self._random.choice(
+                (
+                    ("entries", "body", ""),
+                    ("facts", "body", ""),
+                    ("shapes", "fields", ""),
+                    ("tail", "body", f"WHERE place = {OTHERS}"),
+                    ("blocks", "others", "WHERE length(others)"),
+                    ("header", "value", "WHERE value LIKE '[%'"),
+                )
+            )
+            rows = connection.execute(f"SELECT rowid, {column} FROM {table} {where}").fetchall()
+            if rows:
+                row, value = self._random.choice(rows)
+                self._put(connection, (table, column, row, value), self._other_document(table, value))
+
+        return self._changed(change)
+
+    def _other_document(self, table: str, value: Any) -> Any:  # noqa: ANN401
+        try:
+            text = _inflated(value) if table == "blocks" else value
+            lines = text.split(b"\n") if table == "blocks" else [text]
+            documents = [json.loads(line) for line in lines]
+        except (ValueError, zlib.error, TypeError, AttributeError):
+            return value
+        at = self._random.randrange(len(documents))
+        documents[at] = self._other(documents[at])
+        raw = b"\n".join(json.dumps(document).encode() for document in documents)
+        if table == "blocks":
+            return deflated(raw)
+        return raw if table == "tail" else raw.decode()
+
+    def _other(self, plain: Any) -> Any:  # noqa: ANN401
+        """The same document with one of its values replaced, however deep it lies."""
+        chance = self._random
+        if not isinstance(plain, list) or not plain or chance.random() < 0.15:
+            return chance.choice(_PLAIN)
+        changed = list(plain)
+        at = chance.randrange(len(changed))
+        kind = chance.random()
+        if kind < 0.1:
+            del changed[at]
+        elif kind < 0.2:
+            changed.insert(at, chance.choice(_PLAIN))
+        else:
+            changed[at] = self._other(changed[at])
+        return changed
+
+    def _tables(self) -> bytes:
+        """Tables that are none of ours, or ours in another form."""
+
+        def change(connection: sqlite3.Connection) -> None:
+            table = self._random.choice(sorted(TABLES))
+            statement = self._random.choice(
+                (
+                    f"DROP TABLE IF EXISTS {table}",
+                    f"ALTER TABLE {table} ADD COLUMN more",
+                    f"CREATE TABLE IF NOT EXISTS other_{table} (x)",
+                    f"CREATE TRIGGER IF NOT EXISTS t AFTER INSERT ON {table} BEGIN DELETE FROM {table}; END",
+                    f"CREATE VIEW IF NOT EXISTS v AS SELECT * FROM {table}",
+                    f"CREATE INDEX IF NOT EXISTS i ON {table} ({columns(table)[0]})",
+                    "PRAGMA user_version = 2",
+                    "PRAGMA application_id = 7",
+                )
+            )
+            try:
+                connection.execute(statement)
+            except sqlite3.OperationalError:
+                return
+
+        return self._changed(change)
+
+
+def look_at(path: Path) -> int:
+    """All that can be read of a recording; how many entries that is."""
+    recording = RecordedRun(path)
+    try:
+        return sum(1 for _ in recording.entries())
+    finally:
+        recording.close()
+
+
+def _inflated(raw: bytes) -> bytes:
+    return zlib.decompress(raw, -15)
+
+
+def _fast_folder() -> str | None:
+    """In memory, where there is such a folder: each input is a file."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def main() -> int:
+    inputs, seed = (int(word) for word in (sys.argv[1:3] + ["10000", "0"][len(sys.argv) - 1 :]))
+    Fuzz(seed).run(inputs)
+    print(f"{inputs} inputs from seed {seed}: all refused or sound, none over {1000 * BOUND.seconds:.0f} ms")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""Files of this version open for ever, damaged ones are refused with their place, and SQL reads them too."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import BadInput
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.samples.entries import Ended, Looked, RunEntry, Ticked
+from tests.fuzz.recordings import Fuzz
+from tests.unit.support.recordings import record
+from tests.unit.support.runs import a_run
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "recording-format.md").read_text()
+STATEMENTS = [
+    statement.strip()
+    for block in re.findall(r"```sql\n(.*?)```", DOCUMENT, re.DOTALL)
+    for statement in block.split(";")
+    if statement.strip()
+]
+
+
+def unpacked(name: str, folder: Path) -> Path:
+    path = folder / Path(name).with_suffix("").name
+    path.write_bytes(gzip.decompress((FIXTURES / name).read_bytes()))
+    return path
+
+
+def all_of(path: Path) -> list[RunEntry]:
+    recording = RecordedRun(path)
+    try:
+        return list(recording.entries())
+    finally:
+        recording.close()
+
+
+def test_a_recording_of_version_1_is_read_for_ever(tmp_path: Path) -> None:
+    recording = RecordedRun(unpacked("good/recordings/1.opw.gz", tmp_path))
+    entries = list(recording.entries())
+    assert [type(entry).__name__ for entry in entries] == [
+        *("Began", "Began", "Ticked", "Looked", "Ticked", "Began", "NotWatched"),
+        *("Ticked", "Left", "Looked", "Ticked", "Ended"),
+    ]
+    last, look = entries[-1], entries[3]
+    assert isinstance(last, Ended)
+    assert isinstance(look, Looked)
+    reads = [sample.reading.sample.ops["read"] for sample in last.samples.values()]
+    assert [(op.completed, op.bytes, op.sum_ns) for op in reads] == [
+        (73, 983040, 74760512),
+        (34, 442368, 29079132),
+    ]
+    assert [op.latency.total for op in reads] == [op.completed for op in reads]
+    assert look.sample.drive.model == "A Model"
+    assert isinstance(look.sample.answers[0].answer, bytes)
+    assert int.from_bytes(look.sample.answers[0].answer[32:48], "little") == 1000
+    assert recording.trailer
+    assert recording.trailer.reason == "the command has ended"
+    assert recording.header["kernel"] == "6.12"
+    assert [event.status for event in recording.events] == [None, 3]
+    recording.close()
+
+
+def test_one_that_was_killed_is_read_for_ever(tmp_path: Path) -> None:
+    recording = RecordedRun(unpacked("good/recordings/1-killed.opw.gz", tmp_path))
+    assert len(list(recording.entries())) == 10
+    assert recording.trailer is None
+    recording.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("cut", "missing or damaged"),
+        ("trigger", "trigger 't' is none"),
+        ("view", "view 'v' is none"),
+        ("text", "table blocks, row 1: first is no whole number"),
+        ("version", "version 2"),
+        ("other", "no recording of opwatch"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, name: str, words: str) -> None:
+    path = unpacked(f"bad/recordings/{name}.opw.gz", tmp_path)
+    with pytest.raises(BadInput, match=words) as refused:
+        all_of(path)
+    assert str(path) in str(refused.value)
+
+
+@pytest.fixture(scope="module")
+def two_minutes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recordings") / "run.opw"
+    record(path, a_run(130))
+    return path
+
+
+def test_cut_anywhere_it_opens_or_says_what_is_missing(tmp_path: Path) -> None:
+    run, opened, path = list(a_run(75)), 0, tmp_path / "cut.opw"
+    record(tmp_path / "whole.opw", run)
+    whole = (tmp_path / "whole.opw").read_bytes()
+    for length in range(0, len(whole), 4096):
+        path.write_bytes(whole[:length])
+        try:
+            recording = RecordedRun(path)
+        except BadInput as error:
+            assert str(path) in str(error)
+            continue
+        opened += 1
+        assert recording.missing == len(whole) - length
+        kept = recording.entries()
+        with pytest.raises(BadInput, match="missing or damaged"):
+            for at, entry in enumerate(kept):
+                assert entry == run[at]
+        recording.close()
+    # All but those without the names of fields, which are written when they are wanted first.
+    assert opened > 0
+
+
+def test_a_name_with_anything_in_it_is_a_name(two_minutes: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a run?mode=rwc&x#%41.opw"
+    path.write_bytes(two_minutes.read_bytes())
+    assert len(all_of(path)) == len(all_of(two_minutes))
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no regular file"):
+        RecordedRun(tmp_path)
+    (tmp_path / "text.opw").write_text("this is no recording\n" * 500)
+    with pytest.raises(BadInput, match="not a database"):
+        RecordedRun(tmp_path / "text.opw")
+    (tmp_path / "empty.opw").write_bytes(b"")
+    with pytest.raises(BadInput, match="no recording of opwatch"):
+        RecordedRun(tmp_path / "empty.opw")
+
+
+@pytest.mark.parametrize("statement", STATEMENTS, ids=[text.split("\n")[0][:40] for text in STATEMENTS])
+def test_the_sql_of_the_document_reads_a_recording(two_minutes: Path, statement: str) -> None:
+    connection = sqlite3.connect(f"file:{two_minutes}?mode=ro", uri=True)
+    rows = connection.execute(statement).fetchall()
+    connection.close()
+    assert rows
+
+
+def test_the_sql_of_the_document_counts_as_the_samples_do(two_minutes: Path) -> None:
+    minutes = next(statement for statement in STATEMENTS if "per_s" in statement)
+    connection = sqlite3.connect(f"file:{two_minutes}?mode=ro", uri=True)
+    rows = [row for row in connection.execute(minutes) if row[:2] == (0, "read")]
+    counts = "SELECT mono_ns FROM counts WHERE place = 0 AND op = 'read' ORDER BY mono_ns LIMIT 2"
+    [(before_ns,), (after_ns,)] = connection.execute(counts).fetchall()
+    connection.close()
+    moments = {
+        entry.samples[0].reading.sample.end_ns: entry.samples[0].reading.sample.ops["read"]
+        for entry in all_of(two_minutes)
+        if isinstance(entry, Ticked | Ended)
+    }
+    _, _, at_ns, per_s, mb_per_s, mean_ns = rows[0]
+    assert at_ns == after_ns
+    now, then, seconds = moments[at_ns], moments[before_ns], (at_ns - before_ns) / 1e9
+    assert per_s == pytest.approx((now.completed - then.completed) / seconds)
+    assert mb_per_s == pytest.approx((now.bytes - then.bytes) / 1e6 / seconds)
+    assert mean_ns == pytest.approx((now.sum_ns - then.sum_ns) / (now.completed - then.completed))
+
+
+def test_the_statements_are_there() -> None:
+    assert len(STATEMENTS) == 6
+
+
+@pytest.mark.parametrize("target", tuple(Fuzz(0).targets))
+def test_every_other_recording_is_refused_or_sound(target: str) -> None:
+    Fuzz(5).run(60, target)

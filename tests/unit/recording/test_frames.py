@@ -1,0 +1,142 @@
+"""Samples as differences: equal when read back, small, and refused when they are none."""
+
+from __future__ import annotations
+
+import random
+import struct
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opwatch.clock import Anchor
+from opwatch.errors import BadInput
+from opwatch.recording.coding.anchors import AnchorWriter, read_anchors
+from opwatch.recording.coding.blocks import compressed, expanded, joined, one_after_another, readers, split
+from opwatch.recording.coding.frames import FrameReader, FrameWriter, Known, Layout, Streams, goes_back
+from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
+from opwatch.samples.sample import DiskSample, WatchedDisk
+from opwatch.trace.abi import decode_sample
+from opwatch.trace.stat import StatSample
+from opwatch.trace.trust import Reading
+
+DISK = WatchedDisk("nvme0n1", "dm-0", "requests by tp_btf", in_flight=3, flush_queues=2)
+WORDS = Layout().words
+NUMBERS = st.integers(0, MODULUS - 1)
+
+
+def test_a_number_takes_as_many_bytes_as_it_needs() -> None:
+    for value, length in ((0, 1), (127, 1), (128, 2), (MODULUS - 1, 10)):
+        out = bytearray()
+        put(out, value)
+        assert len(out) == length
+        assert Varints(bytes(out), "it").number() == value
+    out = bytearray()
+    put_change(out, -1)
+    assert bytes(out) == b"\x01"
+
+
+@given(st.lists(NUMBERS), st.lists(st.integers(-(1 << 63), (1 << 63) - 1)))
+def test_numbers_come_back(numbers: list[int], changes: list[int]) -> None:
+    out = bytearray()
+    for number in numbers:
+        put(out, number)
+    for change in changes:
+        put_change(out, change)
+    read = Varints(bytes(out), "it")
+    assert [read.number() for _ in numbers] == numbers
+    assert [read.change() for _ in changes] == changes
+    assert read.is_at_end
+
+
+@pytest.mark.parametrize("raw", [b"", b"\x80", b"\xff" * 9 + b"\x02", b"\x80" * 10 + b"\x01", b"\xff" * 500])
+def test_what_is_no_number_is_refused(raw: bytes) -> None:
+    with pytest.raises(BadInput, match=r"run\.opw"):
+        Varints(raw, "run.opw").number()
+
+
+def random_sample(chance: random.Random, words: list[int]) -> DiskSample:
+    """Some of the words have grown, by little or by a great deal; statistics and clocks are anything."""
+    for _ in range(chance.randrange(40)):
+        at = chance.randrange(2, WORDS)
+        words[at] = min(words[at] + chance.choice((1, 5, 900, 1 << 40)), MODULUS - 1)
+    words[0], words[1] = (chance.randrange(1 << 62) for _ in range(2))
+    sample = decode_sample(struct.pack(f"={WORDS}Q", *words))
+
+    def stat() -> StatSample | None:
+        groups = [group for group in ("read", "write", "flush", "discard") if chance.random() < 0.9]
+        counts = {group: chance.choice((0, 17, sample.ops["read"].ends, 1 << 63)) for group in groups}
+        begin_ns, end_ns = (chance.randrange(1 << 62) for _ in range(2))
+        made = StatSample(begin_ns, end_ns, counts, {"read": 1 << 50}, chance.randrange(9))
+        return made if chance.random() < 0.8 else None
+
+    misses = chance.choice((None, 0, 7))
+    anchor = Anchor(*(chance.randrange(1 << 62) for _ in range(3)))
+    reason = chance.choice((None, "statistics are off"))
+    return DiskSample(DISK, Reading(sample, stat(), stat(), reason), misses, anchor)
+
+
+def written(samples: list[DiskSample], shared: dict[int, Anchor]) -> list[Streams]:
+    writer = FrameWriter()
+    return [
+        writer.streams(3 * at, sample, 9 if sample.reading.no_witness else 0, shared.get(3 * at))
+        for at, sample in enumerate(samples)
+    ]
+
+
+def read_back(streams: Streams, count: int, shared: dict[int, Anchor]) -> list[tuple[int, DiskSample]]:
+    reader, numbers = FrameReader(Layout()), readers([streams], "it")
+    known = Known(shared, {9: "statistics are off"})
+    back = [reader.sample(numbers, DISK, known, "it") for _ in range(count)]
+    assert all(stream.is_at_end for stream in numbers)
+    return back
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 1 << 32))
+def test_random_samples_come_back(seed: int) -> None:
+    chance, words = random.Random(seed), [0] * WORDS
+    samples = [random_sample(chance, words) for _ in range(3)]
+    shared = {3 * at: sample.anchor for at, sample in enumerate(samples) if chance.random() < 0.5}
+    streams = one_after_another(written(samples, shared))
+    expected = [(3 * at, sample) for at, sample in enumerate(samples)]
+    assert read_back(streams, 3, shared) == expected
+    assert read_back(expanded(compressed(streams), "it"), 3, shared) == expected
+    assert split(joined(streams), "it") == streams
+
+
+def test_a_group_that_has_no_place_is_not_left_out_in_silence() -> None:
+    sample = random_sample(random.Random(3), [0] * WORDS)
+    stat = StatSample(1, 2, {"zone_append": 3}, {})
+    with pytest.raises(ValueError, match="zone_append"):
+        FrameWriter().streams(1, replace(sample, reading=replace(sample.reading, before=stat)), 0)
+
+
+def test_what_only_grows_does_not_go_back() -> None:
+    words = [0] * WORDS
+    words[0] = words[1] = 5
+    first = DiskSample(
+        DISK, Reading(decode_sample(struct.pack(f"={WORDS}Q", *words)), None, None), 0, Anchor(1, 1, 1)
+    )
+    words[2 + 40] = 1
+    later = replace(first, reading=Reading(decode_sample(struct.pack(f"={WORDS}Q", *words)), None, None))
+    assert not goes_back(first, later)
+    assert not goes_back(first, first)
+    assert goes_back(later, first)
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), max_size=5))
+def test_anchors_come_back(values: list[tuple[int, int, int]]) -> None:
+    writer = AnchorWriter()
+    anchors = {7 + 2 * at: Anchor(*three) for at, three in enumerate(values)}
+    raw = b"".join(writer.written(number, anchor) for number, anchor in anchors.items())
+    assert read_anchors(raw, "it") == anchors
+
+
+def test_an_anchor_that_is_missing_is_missed() -> None:
+    sample = random_sample(random.Random(5), [0] * WORDS)
+    sample = replace(sample, reading=replace(sample.reading, no_witness=None))
+    streams = FrameWriter().streams(4, sample, 0, sample.anchor)
+    with pytest.raises(BadInput, match="no anchor of entry 4"):
+        FrameReader(Layout()).sample(readers([streams], "it"), DISK, Known(), "it")

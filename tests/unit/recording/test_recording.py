@@ -1,0 +1,235 @@
+"""Runs that are recorded and read back: the same entries, from a file that is one file."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import BadInput, RefusedError
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.schema import APPLICATION_ID
+from opwatch.recording.writing.newfile import NewDatabase
+from opwatch.recording.writing.recorder import Recorder
+from opwatch.recording.writing.writer import RecordingWriter
+from opwatch.samples.entries import Looked, RunEntry, Ticked
+from tests.unit.support.recordings import HEADER, record
+from tests.unit.support.runs import MadeUpRun, a_run
+
+
+def entries_in(path: Path) -> list[RunEntry]:
+    recording = RecordedRun(path)
+    try:
+        return list(recording.entries())
+    finally:
+        recording.close()
+
+
+@pytest.mark.parametrize("seconds", [3, 60, 61, 130])
+def test_what_is_read_is_what_was_recorded(tmp_path: Path, seconds: int) -> None:
+    run = list(a_run(seconds, seed=seconds))
+    record(tmp_path / "run.opw", run)
+    assert entries_in(tmp_path / "run.opw") == run
+    assert os.listdir(tmp_path) == ["run.opw"]
+
+
+@pytest.mark.parametrize("seconds", [3, 70])
+def test_without_an_end_there_is_all_that_was_committed(tmp_path: Path, seconds: int) -> None:
+    run = list(a_run(seconds))[:-1]
+    record(tmp_path / "run.opw", run, is_ended=False)
+    recording = RecordedRun(tmp_path / "run.opw")
+    assert list(recording.entries()) == run
+    assert recording.trailer is None
+    recording.close()
+
+
+def test_the_file_says_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "run.opw"
+    record(path, a_run(3))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    head = path.read_bytes()[:100]
+    assert head[:16] == b"SQLite format 3\0"
+    assert int.from_bytes(head[68:72]) == APPLICATION_ID
+    # No WAL is wanted by whoever opens it, and auto_vacuum was set.
+    assert head[18:20] == b"\x01\x01"
+    assert int.from_bytes(head[52:56]) > 0
+    recording = RecordedRun(path)
+    assert {name: recording.header[name] for name in HEADER} == HEADER
+    assert recording.trailer
+    assert recording.trailer.entries == len(list(a_run(3)))
+    recording.close()
+
+
+def test_of_long_ago_only_what_is_watched_is_read(tmp_path: Path) -> None:
+    run = list(a_run(250))
+    record(tmp_path / "run.opw", run)
+    at = next(place for place in range(len(run) - 60, len(run)) if isinstance(run[place], Ticked))
+    since = run[at]
+    assert isinstance(since, Ticked)
+    recording = RecordedRun(tmp_path / "run.opw")
+    some = list(recording.entries(since.samples[0].reading.sample.end_ns))
+    recording.close()
+    # Its last minutes, a sample before them, and all that says what is watched.
+    assert some[:2] == run[:2]
+    assert some[at - len(run) - 1 :] == run[at - 1 :]
+    assert len(some) < 0.8 * len(run)
+    frequent = (Ticked, Looked)
+    assert [one for one in some if not isinstance(one, frequent)] == [
+        one for one in run if not isinstance(one, frequent)
+    ]
+
+
+def test_pages_that_do_not_change_are_kept_once(tmp_path: Path) -> None:
+    watch = MadeUpRun()
+    watch.rest_of_page = random.Random(1).randbytes(464)
+    run: list[RunEntry] = [watch.begin(0, "nvme0n1")]
+    for second in range(40):
+        run.append(watch.look("nvme0n1", 2 * (second // 10)))
+    record(tmp_path / "run.opw", run, is_ended=False)
+    assert entries_in(tmp_path / "run.opw") == run
+    connection = sqlite3.connect(tmp_path / "run.opw")
+    rows = connection.execute("SELECT base, size, length(body) FROM contents").fetchall()
+    connection.close()
+    # Four pages, three of which differ little from the first, and the identity.
+    assert len(rows) == 5
+    assert sum(base is not None for base, _, _ in rows) == 3
+    assert all(length < 40 for base, _, length in rows if base is not None)
+
+
+def test_a_recorder_takes_what_it_is_given(tmp_path: Path) -> None:
+    run, words = list(a_run(20)), list[str]()
+    recorder = Recorder(tmp_path / "run.opw", HEADER, words.append)
+    recorder.event("command started", "fio job.fio")
+    for entry in run:
+        recorder.take(entry)
+    recorder.event("command ended", "fio job.fio", 3)
+    recorder.finish("the command has ended")
+    assert (words, recorder.problem, recorder.left_out) == ([], None, 0)
+    recording = RecordedRun(tmp_path / "run.opw")
+    assert list(recording.entries()) == run
+    assert [(event.kind, event.status) for event in recording.events] == [
+        ("command started", None),
+        ("command ended", 3),
+    ]
+    assert recording.trailer
+    assert recording.trailer.reason == "the command has ended"
+    recording.close()
+
+
+def test_what_the_disk_is_too_slow_for_is_left_out_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on, commit = threading.Event(), RecordingWriter.commit
+
+    def slow(writer: RecordingWriter) -> None:
+        may_go_on.wait(60)
+        commit(writer)
+
+    monkeypatch.setattr(RecordingWriter, "commit", slow)
+    run = list(a_run(40))
+    recorder = Recorder(tmp_path / "run.opw", HEADER, print, most_waiting=10)
+    for entry in run:
+        recorder.take(entry)
+    assert recorder.left_out > 20
+    may_go_on.set()
+    recorder.finish("done")
+    recording = RecordedRun(tmp_path / "run.opw")
+    kept = list(recording.entries())
+    assert len(kept) + recorder.left_out == len(run)
+    assert [entry for entry in run if type(entry).__name__ not in ("Ticked", "Looked")] == [
+        entry for entry in kept if type(entry).__name__ not in ("Ticked", "Looked")
+    ]
+    assert recording.trailer
+    assert (
+        recording.trailer.left_out
+        == recorder.left_out
+        == sum(event.status or 0 for event in recording.events)
+    )
+    recording.close()
+
+
+def test_an_error_ends_the_recording_and_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, words = list(a_run(30)), list[str]()
+    recorder = Recorder(tmp_path / "run.opw", HEADER, words.append)
+    for entry in run[:10]:
+        recorder.take(entry)
+    recorder.event("note", "until here")
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    while recorder._waiting or recorder._samples:
+        pass
+    monkeypatch.setattr(RecordingWriter, "put", full)
+    for entry in run[10:]:
+        recorder.take(entry)
+    recorder.finish("done")
+    assert len(words) == 1
+    assert recorder.problem == words[0]
+    assert "disk is full" in words[0]
+    recording = RecordedRun(tmp_path / "run.opw")
+    assert list(recording.entries()) == run[:10]
+    assert recording.trailer is None
+    recording.close()
+
+
+def test_nothing_is_overwritten_or_followed(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("precious")
+    (tmp_path / "link.opw").symlink_to(target)
+    (tmp_path / "dangling.opw").symlink_to(tmp_path / "nothing")
+    for name in ("target", "link.opw", "dangling.opw"):
+        with pytest.raises(RefusedError, match="exists"):
+            NewDatabase(tmp_path / name)
+    assert target.read_text() == "precious"
+    assert not (tmp_path / "nothing").exists()
+    for side in ("-wal", "-journal", "-shm"):
+        planted = tmp_path / f"new.opw{side}"
+        planted.symlink_to(target)
+        with pytest.raises(RefusedError, match=side):
+            NewDatabase(tmp_path / "new.opw")
+        planted.unlink()
+    assert sorted(os.listdir(tmp_path)) == ["dangling.opw", "link.opw", "target"]
+
+
+def test_a_file_that_was_swapped_while_it_was_opened_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, theirs = sqlite3.connect, tmp_path / "theirs"
+    theirs.write_bytes(b"")
+
+    def swapped(*args: object, **options: object) -> object:
+        os.rename(theirs, tmp_path / "new.opw")
+        return connect(*args, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(sqlite3, "connect", swapped)
+    with pytest.raises(RefusedError, match="somebody else"):
+        NewDatabase(tmp_path / "new.opw")
+    assert (tmp_path / "new.opw").read_bytes() == b""
+
+
+def test_a_wal_that_was_planted_while_it_was_opened_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, target = sqlite3.connect, tmp_path / "target"
+    target.write_bytes(b"")
+
+    def planted(*args: object, **options: object) -> object:
+        os.link(target, tmp_path / "new.opw-wal")
+        return connect(*args, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(sqlite3, "connect", planted)
+    with pytest.raises(RefusedError, match="somebody else"):
+        NewDatabase(tmp_path / "new.opw")
+
+
+def test_a_recording_that_is_being_written_says_so(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run.opw", HEADER, print)
+    with pytest.raises(BadInput, match="is being written"):
+        RecordedRun(tmp_path / "run.opw")
+    recorder.finish("done")

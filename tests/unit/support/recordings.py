@@ -1,0 +1,56 @@
+"""Recordings made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from opwatch.recording.writing.newfile import NewDatabase
+from opwatch.recording.writing.writer import RecordingWriter
+from opwatch.samples.entries import RunEntry
+from tests.unit.support.runs import MadeUpRun, S
+
+HEADER: dict[str, str | int] = {
+    "tool": "opwatch 0.1",
+    "kernel": "6.12",
+    "host": "a host",
+    "command_line": "opwatch record -o run.opw",
+    "interval_ns": 10**9,
+}
+
+
+def record(path: Path, run: Iterable[RunEntry], *, is_ended: bool = True) -> None:
+    """Entry by entry, a transaction each; without an end as a recorder that was killed leaves it."""
+    database = NewDatabase(path)
+    writer = RecordingWriter(database, HEADER)
+    writer.begin()
+    writer.event("command started", "fio job.fio", 6_999 * S)
+    writer.commit()
+    for entry in run:
+        writer.begin()
+        writer.put(entry)
+        writer.commit()
+    if is_ended:
+        writer.begin()
+        writer.event("command ended", "fio job.fio", 8_000 * S, 3)
+        writer.commit()
+        writer.end("the command has ended", 99, 0)
+    database.close()
+
+
+def short_run() -> Iterator[RunEntry]:
+    """Few entries, of every kind, over more than a minute."""
+    run = MadeUpRun(4)
+    yield run.begin(0, "nvme0n1")
+    yield run.begin(1, "sda")
+    yield run.tick([0, 1])
+    yield run.look("nvme0n1", 1000)
+    run.sleep(61)
+    yield run.tick([0, 1])
+    yield run.begin(2, "sdb", late=True)
+    yield run.refuse()
+    yield run.tick([0, 1, 2])
+    yield run.leave(2)
+    yield run.look("nvme0n1", 1001)
+    yield run.tick([0, 1])
+    yield run.end([0, 1])

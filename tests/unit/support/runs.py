@@ -1,0 +1,188 @@
+"""Runs made by hand: entries as a watch would give them, for whatever shows or keeps them."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from opwatch.clock import Anchor
+from opwatch.counters.looks.sample import (
+    CommandKind,
+    DriveAnswer,
+    FirmwareSample,
+    NvmeCommand,
+    Refusal,
+    RefusalKind,
+    SmartctlOutput,
+)
+from opwatch.counters.reading import DriveFacts
+from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Ticked
+from opwatch.samples.observation import Arrival, Event, Leaving
+from opwatch.samples.sample import DiskSample, WatchedDisk
+from opwatch.trace.abi import LATENCY, OPS, SCALARS, SIZE, SLOTS, decode_sample
+from opwatch.trace.stat import StatSample
+from opwatch.trace.trust import Reading
+from opwatch.trim.audit.flow import Amount, Flow, Origin, Stage, Trace, Who
+from opwatch.trim.audit.live import DiscardSample
+
+S = 10**9
+WALL_NS = 1_760_000_000 * S
+BEGIN_NS = 7_000 * S
+WIDTH = len(SCALARS) + sum(SLOTS)
+
+
+class MadeUpRun:
+    """A watch of some disks, a second an interval, with all that can become known of them."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._chance = random.Random(seed)
+        self._words: dict[int, list[int]] = {}
+        self._at_ns = BEGIN_NS
+        self._disks: dict[int, WatchedDisk] = {}
+        self._discarded = 0
+        self.rest_of_page = bytes(464)
+
+    def sample(self, place: int) -> DiskSample:
+        """What place has done until now."""
+        self._at_ns += 2000
+        words, end_ns = self._words[place], self._at_ns + self._chance.randrange(1000)
+        words[0], words[1] = end_ns - 700, end_ns
+        counters = decode_sample(struct.pack(f"={len(words)}Q", *words))
+        ended = {group: counters.ops[group].ends for group in ("read", "write", "flush", "discard")}
+        bytes_ = {group: counters.ops[group].bytes for group in ("read", "write", "discard")}
+        stat = StatSample(end_ns - 790, end_ns - 720, ended, bytes_, self._chance.randrange(3))
+        after = replace(stat, begin_ns=end_ns + 5, end_ns=end_ns + 70)
+        anchor = Anchor(self._at_ns + 50_000, WALL_NS + self._at_ns + 50_000, 31)
+        return DiskSample(self._disks[place], Reading(counters, stat, after), 0, anchor)
+
+    def work(self, place: int) -> None:
+        """A second more."""
+        words = self._words[place]
+        for op, (least, most) in enumerate(((9_000, 2 * 10**6), (20_000, 90_000))):
+            begin = 2 + op * WIDTH
+            for _ in range(self._chance.randrange(30)):
+                latency, size = self._chance.randint(least, most), 4096 << self._chance.randrange(4)
+                grown = {"completed": 1, "issued": 1, "ends": 1, "bytes": size, "sum_ns": latency}
+                for name, by in grown.items():
+                    words[begin + SCALARS.index(name)] += by
+                place_of_max = begin + SCALARS.index("max_ns")
+                words[place_of_max] = max(words[place_of_max], latency)
+                words[begin + len(SCALARS) + LATENCY.slot(latency)] += 1
+                words[begin + len(SCALARS) + 2 * LATENCY.slots + SIZE.slot(size // 512)] += 1
+
+    def sleep(self, seconds: int) -> None:
+        self._at_ns += seconds * S
+
+    def discards(self, place: int) -> DiscardSample:
+        name = self._disks[place].device
+        amount = Amount(self._discarded, self._discarded << 20, self._discarded, 0, 5000, 900)
+        return DiscardSample(
+            disk=name,
+            trace=Trace(
+                flows=(Flow(name, "259:0", Stage.BIO, "discard", Who.OTHER, 0, amount),),
+                origins=(
+                    Origin(
+                        disk=name,
+                        dev="259:0",
+                        comm="fstrim",
+                        cgroup=77,
+                        op="discard",
+                        who=Who.OTHER,
+                        count=self._discarded,
+                        bytes=self._discarded << 20,
+                        min_bytes=4096,
+                        max_bytes=1 << 20,
+                        below_granule=0,
+                    ),
+                ),
+                absent=frozenset({"fs_small", "fs_busy"}),
+                stats={name: (self._discarded, self._discarded << 11)},
+            ),
+            cgroups={77: "/system.slice/fstrim.service"},
+            mounts={"259:0": "ext4 /srv"},
+            is_chained=True,
+        )
+
+    def begin(self, place: int, name: str, *, late: bool = False) -> Began:
+        self._disks[place] = WatchedDisk(name, name, "requests by tp_btf", flush_queues=4)
+        self._words[place] = [0] * (2 + len(OPS) * WIDTH)
+        first = self.sample(place)
+        arrival = None
+        if late:
+            at_ns = first.reading.sample.end_ns
+            arrival = Arrival(
+                first.anchor.wall(at_ns), at_ns, at_ns - S, {"read": 3}, None, "none is counted"
+            )
+        return Began(place, first, name, self.discards(place), arrival, f"{name} is watched" if late else "")
+
+    def tick(self, places: list[int]) -> Ticked:
+        self._at_ns += S
+        for place in places:
+            self.work(place)
+        if self._chance.random() < 0.3:
+            self._discarded += 1
+        return Ticked(
+            {place: self.sample(place) for place in places}, {place: self.discards(place) for place in places}
+        )
+
+    def look(self, name: str, written: int) -> Looked:
+        page = bytes(32) + written.to_bytes(16, "little") + self.rest_of_page
+        answers = (
+            DriveAnswer(NvmeCommand(CommandKind.LOG, 2), page),
+            DriveAnswer(NvmeCommand(CommandKind.IDENTIFY, 1), b"an identity" * 300),
+            DriveAnswer(NvmeCommand(CommandKind.LOG, 0xC0), Refusal(RefusalKind.UNSUPPORTED, "no such page")),
+        )
+        return Looked(
+            FirmwareSample(
+                disk=name,
+                drive=DriveFacts(protocol="nvme", model="A Model", serial="S1", capacity_bytes=1 << 40),
+                begin_ns=self._at_ns + 200,
+                end_ns=self._at_ns + 900,
+                before=written << 9,
+                after=None,
+                parts={name: written << 9},
+                counted_on=(f"{name} 259:0",),
+                answers=answers,
+                smartctl=SmartctlOutput(4, b"{}") if written % 2 else None,
+            )
+        )
+
+    def leave(self, place: int) -> Left:
+        last = self.sample(place)
+        at_ns = last.reading.sample.end_ns
+        leaving = Leaving(last.anchor.wall(at_ns), at_ns, "gone", "some of it may be another's")
+        return Left(place, last, leaving, "it has gone", self.discards(place), is_blind=True)
+
+    def refuse(self) -> NotWatched:
+        at = datetime.fromtimestamp(1_760_007_000.25, UTC)
+        return NotWatched(Event("not_watched", "sdz", "sdz", at, self._at_ns, "sdz came and is not watched"))
+
+    def end(self, places: list[int]) -> Ended:
+        return Ended(
+            {place: self.sample(place) for place in places},
+            {place: self.discards(place) for place in places},
+            with_rest=True,
+        )
+
+
+def a_run(seconds: int = 5, seed: int = 0) -> Iterator[RunEntry]:
+    """Two disks, a third that comes and goes, one that cannot be watched, and looks at a drive."""
+    run = MadeUpRun(seed)
+    yield run.begin(0, "nvme0n1")
+    yield run.begin(1, "sda")
+    places = [0, 1]
+    for second in range(seconds):
+        yield run.tick(places)
+        if second % 3 == 0:
+            yield run.look("nvme0n1", 1000 + 7 * second)
+        if second == 1:
+            yield run.begin(2, "sdb", late=True)
+            places = [0, 1, 2]
+        if second == seconds - 2 and 2 in places:
+            yield run.refuse()
+            yield run.leave(2)
+            places = [0, 1]
+    yield run.end(places)

@@ -16,6 +16,7 @@ from opwatch.fields import Fields
 from opwatch.foreign import MOST_BYTES, Reader, parse_json, table_of
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.pack.entries import PackedEntry, pack, unpack
+from opwatch.samples.pack.growth import growing
 
 MAGIC = b"opwatch entries 1\n"
 _LENGTH = struct.Struct("<I")
@@ -87,10 +88,10 @@ def _expanded(raw: bytes, where: str) -> bytes:
 
 
 class StreamSource:
-    """A run that lies in a file."""
+    """A run that lies in a file. BadInput where it is none, or is one that no machine has lived through."""
 
     def __init__(self, file: Reader, where: str) -> None:
         self._file, self._where = file, where
 
     def entries(self) -> Iterator[RunEntry]:
-        return entries_of(self._file, self._where)
+        return growing(entries_of(self._file, self._where), self._where)

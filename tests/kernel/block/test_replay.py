@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -122,8 +123,14 @@ def test_a_run_is_the_same_from_its_entries(tmp_path: Path) -> None:
 
 def test_a_drive_that_comes_to_refuse_is_the_same_too(tmp_path: Path) -> None:
     with drive() as one:
-        one.fault("log-fail=02")
-        one.fault("log-fail=22", "log-fail=c0")
+        refusing = threading.Timer(SECONDS / 2, one.fault, ("log-fail=22", "log-fail=c0"))
+        refusing.start()
         done = kept_run(one.device, tmp_path)
+        refusing.join()
     assert done.returncode == 0, done.stderr
     assert printed_again(tmp_path / "entries", plain=False) == done.stdout
+    documents = [json.loads(line) for line in done.stdout.splitlines()]
+    reasons = {document["waf"]["reason"] for document in documents if document["waf"]}
+    # It had a figure before that.
+    assert None in reasons
+    assert documents[-1]["waf"]["reason"].startswith("counters are not read: ")

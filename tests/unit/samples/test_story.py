@@ -1,0 +1,148 @@
+"""What is shown of a run: the same from entries and from their bytes, and refused where they do not fit."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from opwatch.errors import BadInput
+from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
+from opwatch.samples.observation import Event, Leaving, Observation, Sink
+from opwatch.samples.pack.stream import StreamSource
+from opwatch.samples.source import show
+from opwatch.samples.story import MOST_PAST, Story
+from opwatch.sinks.jsonl import JsonLines
+from opwatch.sinks.lines import Lines
+from tests.unit.support.a_run import S, a_run, disk_sample, moment
+from tests.unit.support.shown_watch import shown_from_bytes
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+
+
+class Given:
+    """A source of entries that are there already."""
+
+    def __init__(self, entries: list[RunEntry]) -> None:
+        self._entries = entries
+
+    def entries(self) -> Iterator[RunEntry]:
+        return iter(self._entries)
+
+
+def shown(entries: list[RunEntry], *, plain: bool = False, said: list[str] | None = None) -> str:
+    out = io.StringIO()
+    sink: Sink = Lines(out) if plain else JsonLines(out)
+    show(Given(entries), Story(), sink, (said if said is not None else []).append)
+    return out.getvalue()
+
+
+def test_a_run_shows_the_same_from_its_bytes() -> None:
+    run, said = a_run(), list[str]()
+    for plain in (False, True):
+        assert shown_from_bytes(run, plain=plain) == shown(run, plain=plain, said=said)
+    assert said[:3] == ["sdb no longer does I/O", "sdc has come; 3 reads unseen", "sdy came: no room for it"]
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(3, 9), st.integers(0, 2**20))
+def test_any_run_shows_the_same_from_its_bytes(ticks: int, seed: int) -> None:
+    run = a_run(ticks=ticks, seed=seed)
+    for plain in (False, True):
+        assert shown_from_bytes(run, plain=plain) == shown(run, plain=plain)
+
+
+def test_what_a_run_shows() -> None:
+    documents = [json.loads(line) for line in shown(a_run()).splitlines()]
+    rows = [
+        (document["type"], document["device"], document["ops"]["read"]["count"])
+        for document in documents
+        if document["type"] != "event"
+    ]
+    assert rows == [
+        *(("interval", "nvme0n1", 97), ("interval", "sdb", 0)),
+        *(("interval", "nvme0n1", 97), ("interval", "sdb", 5), ("interval", "sdb", 3)),
+        *(("interval", "nvme0n1", 97), ("interval", "sdc", 7)),
+        *(("interval", "nvme0n1", 97), ("interval", "sdc", 5)),
+        *(("interval", "nvme0n1", 609), ("interval", "sdc", 30)),
+        *(("summary", "sdb", 8), ("summary", "nvme0n1", 997), ("summary", "sdc", 42)),
+    ]
+    assert [document["event"] for document in documents if document["type"] == "event"] == [
+        "left",
+        "came",
+        "not_watched",
+    ]
+    last, first = documents[-2], documents[0]
+    assert first["waf"]["reason"].startswith("the drive's counters were read once so far")
+    assert last["waf"]["waf"] is not None
+    assert (last["discards"]["bios"], last["discards"]["unseen"], last["discards"]["lost"]) == (31, 1, 10)
+    assert last["discards"]["senders"][0]["where"] == "ext4 /srv"
+    assert last["blind"].startswith("this kernel runs no BPF programs")
+    assert documents[-1]["leaving"]["why"] == "gone"
+
+
+def test_without_a_rest_nothing_comes_between_the_last_interval_and_the_summary() -> None:
+    samples = {0: disk_sample("sda", 3, 9)}
+    news = {
+        with_rest: [
+            observation.final
+            for entry in (Began(0, disk_sample("sda", 1, 0)), Ended(samples, with_rest=with_rest))
+            for observation in story.take(entry)
+            if isinstance(observation, Observation)
+        ]
+        for with_rest, story in ((True, Story()), (False, Story()))
+    }
+    assert news == {True: [False, True], False: [True]}
+
+
+def test_an_idle_rest_is_no_interval() -> None:
+    story = Story()
+    story.take(Began(0, disk_sample("sda", 1, 4)))
+    news = story.take(Ended({0: disk_sample("sda", 3, 4)}, with_rest=True))
+    assert [observation.final for observation in news if isinstance(observation, Observation)] == [True]
+
+
+def test_of_very_many_that_left_the_oldest_are_shown_early() -> None:
+    story, finals = Story(), 0
+    leaving = Leaving(moment(2), 2 * S, "gone", "a doubt")
+    first, last = disk_sample("sda", 1, 0), disk_sample("sda", 2, 1)
+    for place in range(MOST_PAST + 3):
+        story.take(Began(place, first))
+        news = story.take(Left(place, last, leaving, "sda has gone"))
+        assert isinstance(news[0], Event)
+        finals += sum(isinstance(one, Observation) and one.final for one in news)
+    assert finals == 3
+    assert len(story.take(Ended({}))) == MOST_PAST
+    assert story.unexplained.count("a doubt") == MOST_PAST + 3
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Began(0, disk_sample("sda", 1, 0)),
+        Ticked({7: disk_sample("sda", 1, 0)}),
+        Left(7, disk_sample("sda", 1, 0), Leaving(moment(1), S, "gone"), ""),
+        Ended({7: disk_sample("sda", 1, 0)}),
+        Ended({}, leaving={7: Leaving(moment(1), S, "gone")}),
+    ],
+)
+def test_entries_that_do_not_follow_are_refused(entry: RunEntry) -> None:
+    story = Story()
+    story.take(Began(0, disk_sample("sda", 1, 0)))
+    with pytest.raises(BadInput, match="place"):
+        story.take(entry)
+
+
+def test_a_run_of_this_version_is_read_for_ever() -> None:
+    with (FIXTURES / "good" / "entries" / "1.run").open("rb") as file:
+        assert list(StreamSource(file, "1.run").entries()) == a_run()
+    bad = sorted((FIXTURES / "bad" / "entries").iterdir())
+    assert bad
+    for path in bad:
+        with path.open("rb") as file, pytest.raises(BadInput, match=path.name):
+            list(StreamSource(file, path.name).entries())

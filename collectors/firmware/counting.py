@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from opwatch.waf.trail import Poll
 
 _WRITE_SECTORS = 6
+# How long the kernel takes to count what has ended.
+_COUNTED_S = 0.002
 _NAMESPACE = re.compile(r"(nvme\d+)n\d+")
 
 
@@ -154,6 +156,9 @@ class Counting:
         before = self.written()
         answers, smartctl, refused = self._ask()
         flying = self._flying()
+        # A write that ends is in flight no longer a moment before the kernel has counted it; the drive has
+        # counted it before either.
+        time.sleep(_COUNTED_S)
         after = self.written()
         return FirmwareSample(
             disk=self.disk.name,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from opwatch.collectors.firmware.counting import Counting
 from opwatch.collectors.firmware.smart import collect_smart
 from opwatch.collectors.firmware.transports import FolderTransport
 from opwatch.counters.catalogue.families import load_catalogue
@@ -17,6 +19,7 @@ from opwatch.counters.looks.transport import IdentifyOnce
 from opwatch.counters.prove.report import report
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.tools import cli
+from tests.unit.support.sysfs import machine
 
 CATALOGUE = load_catalogue(system=Path("/nonexistent"))
 GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "counters"
@@ -67,6 +70,23 @@ def test_a_drive_with_the_standard_pages() -> None:
     # Log 09h of the namespace's own endurance group failed: it costs nothing else.
     assert (9, 3, 0) in fake.asked
     assert counters.failures == ("log page 09h: refused",)
+
+
+def test_a_write_that_is_in_flight_no_longer_is_counted_by_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The drive may have counted it already."""
+    tree = machine(tmp_path)
+    folder = tree.disk("loop77", "7:77", tags=[1], attributes={"stat": stat_of(8), "inflight": "0 0"})
+    # What ends is taken off the requests in flight at once, and added to the statistics after that.
+    monkeypatch.setattr(time, "sleep", lambda _: (folder / "stat").write_text(stat_of(24)))
+    sample = Counting(tree.devices, tree["loop77"], CATALOGUE).look()
+    assert (sample.before, sample.after, sample.flying) == (8 * 512, 24 * 512, 0)
+
+
+def stat_of(sectors: int) -> str:
+    """The kernel's statistics of a disk that wrote so much."""
+    return f"0 0 0 0 1 0 {sectors} 0 0 0 0 0 0 0 0 0 0\n"
 
 
 def test_vendor_pages_are_read_only_where_the_catalogue_knows_them() -> None:

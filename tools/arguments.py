@@ -7,6 +7,7 @@ import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opwatch.errors import UsageError
@@ -85,6 +86,13 @@ def byte_size(text: str) -> int:
         return parse_size(text)
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def file_name(text: str) -> Path:
+    """The type of an argument that names a file."""
+    if not text:
+        raise argparse.ArgumentTypeError("it names no file")
+    return Path(text)
 
 
 class Once(argparse.Action):

@@ -23,11 +23,13 @@ COMMANDS = {
     "overhead": "what tracing costs on this machine",
     "drive": "a simulated SSD as a real block device: create, list, info, fault, destroy",
     "trim": "whether trims reach the drive: audit, check (foretell), stale (what it still holds), record",
+    "record": "watch, and keep it all in a file: counts, latency, pages of drives, what came and left",
+    "replay": "show a recording as it was live, all of it or a part, in its intervals or longer ones",
     "counters": "bytes written by host and to NAND, and wear, from firmware counters with proven units",
     "waf": "write amplification of an interval or a command, with its error",
 }
 # Those that run what stands behind `--`.
-_RUN_COMMANDS = ("watch", "waf", "trim")
+_RUN_COMMANDS = ("watch", "record", "waf", "trim")
 
 
 def _overview() -> str:

@@ -102,5 +102,10 @@ def insertion(name: str) -> str:
 
 
 def json_text(plain: Any) -> str:  # noqa: ANN401
-    """A document without blanks."""
-    return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+    """A document without blanks. Names that are no UTF-8 are escapes in it, and come back as they were."""
+    return json.dumps(plain, separators=(",", ":"))
+
+
+def readable(text: str) -> str:
+    """A text that SQLite takes: what is no UTF-8 in it is replaced."""
+    return text.encode("utf-8", "replace").decode()

@@ -7,6 +7,7 @@ with OpwatchError, or read as entries of which something can be shown.
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import random
@@ -22,7 +23,12 @@ from opwatch.recording.coding.blocks import joined, split
 from opwatch.recording.coding.contents import deflated
 from opwatch.recording.coding.frames import Streams
 from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.reading.window import ended
 from opwatch.recording.schema import OTHERS, PAGE_BYTES, TABLES, columns
+from opwatch.samples.observation import Event, Sink
+from opwatch.samples.story import Story
+from opwatch.sinks.jsonl import JsonLines
+from opwatch.sinks.lines import Lines
 
 from .rules import BOUND, refused_or_sound
 
@@ -271,11 +277,26 @@ class Fuzz:
         return self._changed(change)
 
 
-def look_at(path: Path) -> int:
-    """All that can be read of a recording; how many entries that is."""
+class _Nowhere(io.StringIO):
+    """Takes what is printed, and forgets it."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def look_at(path: Path) -> None:
+    """Show all that can be read of a recording, as lines and as JSON."""
     recording = RecordedRun(path)
+    sinks: list[Sink] = [Lines(_Nowhere()), JsonLines(_Nowhere())]
     try:
-        return sum(1 for _ in recording.entries())
+        story = Story()
+        for entry in ended(recording.entries()):
+            for news in story.take(entry):
+                for sink in sinks:
+                    if isinstance(news, Event):
+                        sink.tell(news)
+                    else:
+                        sink.write(news)
     finally:
         recording.close()
 

@@ -18,7 +18,7 @@ from opwatch.host.privilege import require_root
 from opwatch.samples.end import End
 from opwatch.sinks.terminal import say
 from opwatch.sinks.trim_history import Recorded, write_recorded
-from opwatch.tools.arguments import Once, time_between
+from opwatch.tools.arguments import Once, file_name, time_between
 from opwatch.tools.waiting import Waiter
 from opwatch.trim.history.belonging import history_name, is_other
 from opwatch.trim.history.history import NO_ROOM
@@ -27,12 +27,6 @@ from opwatch.trim.history.sectormap import SectorState
 # What is still being found out at the end is waited for so long.
 _PROBE_S = 1.0
 _FOLDER = Path("/var/lib/opwatch")
-
-
-def _file(text: str) -> Path:
-    if not text:
-        raise argparse.ArgumentTypeError("it names no file")
-    return Path(text)
 
 
 def _default(devices: Devices, device: BlockDevice) -> Path:
@@ -57,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=_file,
+        type=file_name,
         metavar="FILE",
         help=f"the history ({_FOLDER}/WWID.history)",
     )

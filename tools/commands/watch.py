@@ -1,4 +1,4 @@
-"""`opwatch [--dev D]... [INTERVAL [COUNT]] [-- CMD...]`: trace and show, interval by interval."""
+"""`opwatch [--dev D]... [INTERVAL [COUNT]] [-o FILE] [-- CMD...]`: trace and show, interval by interval."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
 
 from opwatch.collectors.audit.live_discards import LiveDiscards, offers_discards
 from opwatch.collectors.block.contexts import ContextProbe
@@ -24,11 +25,14 @@ from opwatch.samples.story import Story
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
 from opwatch.sinks.terminal import say
-from opwatch.tools.arguments import count_between, time_between
+from opwatch.tools.arguments import count_between, file_name, time_between
 from opwatch.tools.backends import BACKENDS, attach
-from opwatch.tools.commands.watching import Watching
 from opwatch.tools.waiting import Waiter
+from opwatch.tools.watching import Watching
 from opwatch.trace.tracer_set import TracerSet
+
+if TYPE_CHECKING:
+    from opwatch.tools.kept_run import KeptRun
 
 _WAF_S = 5.0
 _NO_DISK = "there is no disk to watch: none with a medium in /sys/block; opwatch devices lists what there is"
@@ -54,6 +58,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     whole = count_between(1, 10**9)
     parser.add_argument("count", nargs="?", type=whole, metavar="COUNT", help="stop after so many intervals")
     parser.add_argument(
+        "-o",
+        "--output",
+        type=file_name,
+        metavar="FILE",
+        help="record as well, into a new file: opwatch replay FILE shows the same again",
+    )
+    add_measuring_arguments(parser)
+    _add_form_arguments(parser)
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit with 1 when the trust line leaves anything unexplained",
+    )
+    add_tracing_arguments(parser)
+
+
+def add_measuring_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to count besides."""
+    parser.add_argument(
         "--queue",
         action="store_true",
         help="time in the queue before issue, beside the time in the device",
@@ -71,8 +94,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time between two looks at firmware counters, 0 for none (5 for NVMe drives that --dev "
         "names, none for others)",
     )
-    _add_form_arguments(parser)
-    _add_tracing_arguments(parser)
 
 
 def _add_form_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,12 +104,8 @@ def _add_form_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-v", "--verbose", action="store_true", help="say which hooks are attached")
 
 
-def _add_tracing_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="exit with 1 when the trust line leaves anything unexplained",
-    )
+def add_tracing_arguments(parser: argparse.ArgumentParser) -> None:
+    """How to attach."""
     parser.add_argument(
         "--backend",
         choices=BACKENDS,
@@ -124,6 +141,19 @@ class LiveRun:
         self.end: End | None = None
         self.status = 0
         self.gone: str | None = None
+
+    @property
+    def leaves(self) -> list[Leaf]:
+        """What is watched now."""
+        return self._watching.leaves
+
+    def start(self, *, quiet_stdout: bool) -> None:
+        """Start the command, where there is one."""
+        self._waiter.start(self._args.command, quiet_stdout=quiet_stdout)
+
+    def finish(self) -> int:
+        """Let the command go on to its end; its status."""
+        return self._waiter.finish(stop=False)
 
     def entries(self) -> Iterator[RunEntry]:
         yield from self._watching.begun()
@@ -190,43 +220,60 @@ def _notes(selection: Selection, tracers: TracerSet, *, verbose: bool) -> list[s
     return notes
 
 
-def run(args: argparse.Namespace) -> int:
+def attached(args: argparse.Namespace, stack: ExitStack) -> LiveRun:
+    """The watch that was asked for, until the stack is closed: attached, and its command not yet started."""
     devices = Devices()
+    options = {"queue_time": args.queue, "raw_tp": args.hooks == "raw_tp"}
+    tracers = TracerSet(lambda leaves: attach(args.backend, leaves, **options))
+    # We listen before the disks are listed: a disk that comes after that is heard of.
+    events = stack.enter_context(closing(BlockEvents()))
+    selection = Selection(devices, args.dev)
+    membership = Membership(devices, selection)
+    if not membership.members:
+        raise UsageError(_NO_DISK)
+    stack.callback(tracers.close)
+    live, contexts = live_waf(devices, args), ContextProbe()
+    watching = stack.enter_context(
+        closing(Watching(membership, tracers, live, live_discards(args), contexts))
+    )
+    for note in _notes(selection, tracers, verbose=args.verbose):
+        say(note)
+    waiter = stack.enter_context(Waiter(events.fileno()))
+    live.start()
+    contexts.start()
+    return LiveRun(watching, waiter, events, args)
+
+
+def run(args: argparse.Namespace) -> int:
     sink: Sink = Lines(sys.stdout, quiet=args.quiet, every_s=args.interval)
     if args.json:
         sink = JsonLines(sys.stdout, quiet=args.quiet)
-    options = {"queue_time": args.queue, "raw_tp": args.hooks == "raw_tp"}
-    tracers = TracerSet(lambda leaves: attach(args.backend, leaves, **options))
+    kept: KeptRun | None = None
     with ExitStack() as stack:
-        # We listen before the disks are listed: a disk that comes after that is heard of.
-        events = stack.enter_context(closing(BlockEvents()))
-        selection = Selection(devices, args.dev)
-        membership = Membership(devices, selection)
-        if not membership.members:
-            raise UsageError(_NO_DISK)
-        stack.callback(tracers.close)
-        live, contexts = live_waf(devices, args), ContextProbe()
-        watching = stack.enter_context(
-            closing(Watching(membership, tracers, live, live_discards(args), contexts))
-        )
-        for note in _notes(selection, tracers, verbose=args.verbose):
-            say(note)
-        waiter = stack.enter_context(Waiter(events.fileno()))
-        live.start()
-        contexts.start()
-        waiter.start(args.command, quiet_stdout=args.json)
-        source, story = LiveRun(watching, waiter, events, args), Story()
+        live, story = attached(args, stack), Story()
+        if args.output:
+            kept = stack.enter_context(keep(live, args))
+        live.start(quiet_stdout=args.json)
         try:
-            show(source, story, sink, say)
+            show(kept or live, story, sink, say)
         except BrokenPipeError:
-            if source.end:
+            if live.end:
                 raise
             # Nobody reads us any more; the command is not to suffer for it.
-            return waiter.finish(stop=False)
-    if source.gone:
-        say(f"{source.gone} has gone; the summary ends there")
+            return live.finish()
+    if live.gone:
+        say(f"{live.gone} has gone; the summary ends there")
         return 1
+    failed = 1 if kept and kept.problem else 0
     if args.strict and story.unexplained:
         say("--strict: " + "; ".join(story.unexplained))
-        return source.status or 1
-    return source.status
+        failed = 1
+    return live.status or failed
+
+
+def keep(live: LiveRun, args: argparse.Namespace) -> KeptRun:
+    """The run with a recorder behind it."""
+    # Not before it is needed: this is much to import.
+    from opwatch.tools.kept_run import KeptRun
+
+    return KeptRun(live, args)

@@ -87,7 +87,7 @@ class Recorder:
     def finish(self, reason: str, longest_s: float = _LAST_S) -> None:
         """Write what waits, and the end of the file. `reason` says why the run has ended."""
         with self._change:
-            self._reason = reason
+            self._reason = self._reason or reason
             self._change.notify()
         self._thread.join(longest_s)
         if self._thread.is_alive():

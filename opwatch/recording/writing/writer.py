@@ -14,7 +14,7 @@ from opwatch.recording.coding.contents import ContentWriter, deflated
 from opwatch.recording.coding.frames import FrameWriter, Layout, Streams
 from opwatch.recording.coding.plain import ToPlain
 from opwatch.recording.entry_parts import first_moment, samples_in
-from opwatch.recording.schema import ANCHOR, COUNTED, OTHERS, insertion, json_text
+from opwatch.recording.schema import ANCHOR, COUNTED, OTHERS, insertion, json_text, readable
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.samples.entries import Left, Looked, RunEntry, Ticked
 from opwatch.samples.sample import DiskSample, WatchedDisk
@@ -63,7 +63,9 @@ class RecordingWriter:
     def _write_header(self, header: Mapping[str, str | int]) -> None:
         layout = Layout()
         names = {"ops": layout.ops, "counters": layout.counters, "slots": layout.slots}
-        rows = [*header.items(), *((name, json_text(value)) for name, value in names.items())]
+        rows: list[tuple[str, str | int]] = [(name, json_text(value)) for name, value in names.items()]
+        for name, value in header.items():
+            rows.append((name, readable(value) if isinstance(value, str) else value))
         self._execute("BEGIN")
         for row in rows:
             self._execute(insertion("header"), row)
@@ -101,7 +103,7 @@ class RecordingWriter:
 
     def event(self, kind: str, words: str, mono_ns: int, status: int | None = None) -> None:
         """What happened beside the disks: a command, a phase, a note, entries that were left out."""
-        self._execute(insertion("events"), (self._number, mono_ns, kind, words, status))
+        self._execute(insertion("events"), (self._number, mono_ns, kind, readable(words), status))
 
     def end(self, reason: str, mono_ns: int, left_out: int) -> None:
         """The clean end. Without it the file says that it has none."""

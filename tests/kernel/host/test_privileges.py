@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from tests.requirements import unmet
 
 TOP = Path(__file__).parents[3]
 REPORT = next(iter(sorted((TOP / "tests/fixtures/good/counters/smartctl_exporter").glob("*.json"))))
+KEPT = TOP / "tests/fixtures/good/recordings/1.opw.gz"
 _HEAD = "| Command | As nobody | With the two | "
 _AS = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 _PRIVILEGES = {
@@ -45,6 +47,11 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     for folder in (point, *point.parents):
         if folder.owner() == "root" and folder.is_relative_to("/tmp/pytest-of-root"):
             folder.chmod(0o755)
+    open_folder = point.parent / "for-everybody"
+    open_folder.mkdir()
+    open_folder.chmod(0o1777)
+    (open_folder / "kept.opw").write_bytes(gzip.decompress(KEPT.read_bytes()))
+    (open_folder / "kept.opw").chmod(0o644)
     with drive() as one:
         make("ext4", one.device)
         with mounted(one.device, point):
@@ -55,6 +62,8 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
                 "REPORT": str(REPORT),
                 "NEW": a_name(),
                 "HISTORY": str(point / "history"),
+                "RECORDING": str(open_folder / f"{a_name()}.opw"),
+                "KEPT": str(open_folder / "kept.opw"),
             }
 
 

@@ -17,7 +17,7 @@ from opwatch.samples.membership import Membership
 from opwatch.samples.selection import Selection
 from opwatch.sinks.lines import Lines
 from opwatch.tools.commands import devices, trim_check
-from opwatch.tools.commands.watching import Watching
+from opwatch.tools.watching import Watching
 from opwatch.trace.tracer_set import TracerSet
 from opwatch.trim.check.deleted import DeletedFiles
 from opwatch.trim.check.forecast import Space

@@ -18,7 +18,7 @@ from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.recorder import Recorder
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Looked, RunEntry, Ticked
-from tests.unit.support.recordings import HEADER, record
+from tests.unit.support.recordings import HEADER, record, shown
 from tests.unit.support.runs import MadeUpRun, a_run
 
 
@@ -36,6 +36,15 @@ def test_what_is_read_is_what_was_recorded(tmp_path: Path, seconds: int) -> None
     record(tmp_path / "run.opw", run)
     assert entries_in(tmp_path / "run.opw") == run
     assert os.listdir(tmp_path) == ["run.opw"]
+
+
+def test_all_that_is_shown_is_the_same_from_the_file(tmp_path: Path) -> None:
+    run = list(a_run(70))
+    record(tmp_path / "run.opw", run)
+    kept = entries_in(tmp_path / "run.opw")
+    for plain in (True, False):
+        assert shown(kept, plain=plain) == shown(run, plain=plain)
+        assert len(shown(run, plain=plain).splitlines()) > 200
 
 
 @pytest.mark.parametrize("seconds", [3, 70])

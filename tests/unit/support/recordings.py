@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import RunEntry
+from opwatch.samples.observation import Event, Sink
+from opwatch.samples.story import Story
+from opwatch.sinks.jsonl import JsonLines
+from opwatch.sinks.lines import Lines
 from tests.unit.support.runs import MadeUpRun, S
 
 HEADER: dict[str, str | int] = {
@@ -54,3 +59,16 @@ def short_run() -> Iterator[RunEntry]:
     yield run.look("nvme0n1", 1001)
     yield run.tick([0, 1])
     yield run.end([0, 1])
+
+
+def shown(run: Iterable[RunEntry], *, plain: bool = False) -> str:
+    """All that a run prints."""
+    out, story = io.StringIO(), Story()
+    sink: Sink = Lines(out, every_s=1) if plain else JsonLines(out)
+    for entry in run:
+        for news in story.take(entry):
+            if isinstance(news, Event):
+                sink.tell(news)
+            else:
+                sink.write(news)
+    return out.getvalue()

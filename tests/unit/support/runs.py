@@ -76,6 +76,10 @@ class MadeUpRun:
     def sleep(self, seconds: int) -> None:
         self._at_ns += seconds * S
 
+    def shift(self, by_ns: int) -> None:
+        """What is read next is read so much later."""
+        self._at_ns += by_ns
+
     def discards(self, place: int) -> DiscardSample:
         name = self._disks[place].device
         amount = Amount(self._discarded, self._discarded << 20, self._discarded, 0, 5000, 900)

@@ -13,7 +13,7 @@ from opwatch.samples.story import Story
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
 from opwatch.sinks.terminal import say
-from opwatch.tools.commands.watching import Watching
+from opwatch.tools.watching import Watching
 
 
 class ShownWatch:

@@ -16,7 +16,7 @@ from opwatch.samples.membership import Membership
 from opwatch.samples.selection import Selection
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
-from opwatch.tools.commands.watching import Watching
+from opwatch.tools.watching import Watching
 from opwatch.trace.tracer_set import TracerSet
 from tests.unit.samples.test_membership import remove, restack
 from tests.unit.support.shown_watch import ShownWatch, shown_from_bytes

@@ -78,6 +78,11 @@ class Watching:
         """The disks that were there from the start."""
         return list(self._begun)
 
+    @property
+    def leaves(self) -> list[Leaf]:
+        """What is watched now."""
+        return [row.leaf for row in self._rows]
+
     def vanished(self) -> str | None:
         """The first device that was named and is no longer there, or is another one under the same name."""
         return self._membership.vanished()

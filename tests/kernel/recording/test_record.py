@@ -1,0 +1,233 @@
+"""`opwatch record`, `-o` and `opwatch replay`, as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import BadInput
+from opwatch.host.scratch import ScratchDisk
+from opwatch.recording.entry_parts import samples_in
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.samples.entries import RunEntry
+from tests.kernel.support.filesystems import fill, make, mounted
+from tests.kernel.support.watching import lines, opwatch
+
+OPWATCH = (sys.executable, "-m", "opwatch")
+# What was known so long before a recorder was killed is in its file.
+MOST_LOST_NS = 10**9
+
+
+def entries_in(path: Path) -> list[RunEntry]:
+    kept = RecordedRun(path)
+    try:
+        return list(kept.entries())
+    finally:
+        kept.close()
+
+
+@contextmanager
+def load(node: str) -> Iterator[None]:
+    """Reads and writes until the block ends."""
+    script = (
+        f"while :; do dd if=/dev/zero of={node} bs=16k count=40 oflag=direct status=none; sleep 0.02; done"
+    )
+    with subprocess.Popen(["sh", "-c", script], start_new_session=True) as shell:
+        try:
+            yield
+        finally:
+            os.killpg(shell.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("form", [("--plain",), ("--json",), ("--json", "-q")])
+def test_what_is_replayed_is_what_was_shown(disk: ScratchDisk, tmp_path: Path, form: tuple[str, ...]) -> None:
+    path = tmp_path / "run.opw"
+    with load(disk.node):
+        live = opwatch("--dev", disk.node, *form, "-o", str(path), "--queue", "0.2", "7")
+    assert live.returncode == 0, live.stderr
+    replayed = opwatch("replay", *form, str(path))
+    assert replayed.returncode == 0, replayed.stderr
+    assert replayed.stdout == live.stdout
+    assert os.listdir(tmp_path) == ["run.opw"]
+    assert len(live.stdout.splitlines()) >= (1 if "-q" in form else 8)
+
+
+def test_longer_intervals_are_made_of_those_recorded(disk: ScratchDisk, tmp_path: Path) -> None:
+    path = tmp_path / "run.opw"
+    with load(disk.node):
+        recorded = opwatch("record", "--dev", disk.node, "-o", str(path), "--every", "0.1", "--for", "1.2")
+    assert recorded.returncode == 0, recorded.stderr
+    assert recorded.stdout == ""
+    short, long = (lines(opwatch("replay", "--json", str(path), *step).stdout) for step in ((), ("0.4",)))
+    assert [document["type"] for document in short] == ["interval"] * 12 + ["summary"]
+    # A busy machine takes some samples late: then a longer interval is made of fewer.
+    assert 3 <= len(long) - 1 < 12
+    begins = [document["begin_mono_ns"] for document in short[:12]]
+    ends = [document["end_mono_ns"] for document in short[:12]]
+    for document in long[:-1]:
+        parts = short[begins.index(document["begin_mono_ns"]) : ends.index(document["end_mono_ns"]) + 1]
+        assert document["ops"]["write"]["count"] == sum(part["ops"]["write"]["count"] for part in parts)
+        assert document["ops"]["write"]["bytes"] == sum(part["ops"]["write"]["bytes"] for part in parts)
+    assert (long[0]["begin_mono_ns"], long[-2]["end_mono_ns"]) == (begins[0], ends[-1])
+    assert sum(document["ops"]["write"]["count"] for document in long[:-1]) > 0
+    assert long[-1] == short[-1]
+
+
+def test_a_part_of_it_is_a_run_of_its_own(disk: ScratchDisk, tmp_path: Path) -> None:
+    path = tmp_path / "run.opw"
+    with load(disk.node):
+        done = opwatch("record", "--dev", disk.node, "-o", str(path), "--every", "0.1", "--for", "1")
+    assert done.returncode == 0, done.stderr
+    whole = lines(opwatch("replay", "--json", str(path)).stdout)
+
+    def after(interval: int) -> str:
+        """A moment within the interval behind this one."""
+        begin_ns, end_ns = (whole[interval + 1][f"{edge}_mono_ns"] for edge in ("begin", "end"))
+        return f"{((begin_ns + end_ns) / 2 - whole[0]['begin_mono_ns']) / 1e6:.3f}ms"
+
+    part = lines(opwatch("replay", "--json", str(path), "--from", after(1), "--to", after(5)).stdout)
+    assert part[:-1] == whole[2:6]
+    assert part[-1]["type"] == "summary"
+    counts = [document["ops"]["write"]["count"] for document in part]
+    assert sum(counts[:-1]) == counts[-1]
+    assert lines(opwatch("replay", "--json", str(path), "--at", after(3)).stdout) == whole[4:5]
+    assert opwatch("replay", str(path), "--at", "1h").returncode == 6
+    assert opwatch("replay", str(path), "50ms").returncode == 2
+
+
+def test_a_command_is_in_the_recording(disk: ScratchDisk, tmp_path: Path) -> None:
+    path = tmp_path / "run.opw"
+    done = opwatch("record", "--dev", disk.node, "-o", str(path), "--", "sh", "-c", "echo said; exit 5")
+    assert (done.returncode, done.stdout) == (5, "said\n")
+    kept = RecordedRun(path)
+    assert [(event.kind, event.words, event.status) for event in kept.events] == [
+        ("command started", "sh -c 'echo said; exit 5'", None),
+        ("command ended", "sh -c 'echo said; exit 5'", 5),
+    ]
+    assert kept.trailer
+    assert kept.trailer.reason == "the command has ended"
+    kept.close()
+
+
+@pytest.mark.parametrize(("more", "status"), [((), 0), (("--for", "1h"), 7)])
+def test_a_signal_leaves_a_valid_recording(
+    disk: ScratchDisk, tmp_path: Path, more: tuple[str, ...], status: int
+) -> None:
+    path = tmp_path / "run.opw"
+    argv = [*OPWATCH, "record", "--dev", disk.node, "-o", str(path), "--every", "0.1", *more]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as recorder:
+        assert recorder.stderr
+        assert "recording into" in recorder.stderr.readline()
+        time.sleep(0.5)
+        recorder.send_signal(signal.SIGINT)
+        assert recorder.wait(60) == status
+    kept = RecordedRun(path)
+    assert kept.trailer
+    assert kept.trailer.reason == "a signal"
+    assert type(list(kept.entries())[-1]).__name__ == "Ended"
+    kept.close()
+
+
+def test_a_recorder_that_is_killed_has_lost_a_second_at_most(disk: ScratchDisk, tmp_path: Path) -> None:
+    chance = random.Random(14)
+    for number in range(8):
+        path = tmp_path / f"{number}.opw"
+        argv = [*OPWATCH, "--dev", disk.node, "-o", str(path), "--json", "0.05"]
+        with load(disk.node), subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as watch:
+            assert watch.stdout
+            shown = [json.loads(watch.stdout.readline())]
+            while time.monotonic_ns() < shown[0]["end_mono_ns"] + chance.uniform(0.1, 2.5) * 1e9:
+                shown.append(json.loads(watch.stdout.readline()))
+            killed_ns = time.monotonic_ns()
+            watch.kill()
+        samples = [sample for entry in entries_in(path) for sample in samples_in(entry).values()]
+        kept = {sample.reading.sample.end_ns for sample in samples}
+        known = [document["end_mono_ns"] for document in shown]
+        assert [end_ns for end_ns in known if end_ns < killed_ns - MOST_LOST_NS and end_ns not in kept] == []
+        assert kept
+        replayed = opwatch("replay", "--json", str(path))
+        assert replayed.returncode == 0, replayed.stderr
+        assert "has no end" in replayed.stderr
+        documents = lines(replayed.stdout)
+        assert documents.pop()["type"] == "summary"
+        both = min(len(documents), len(shown))
+        assert documents[:both] == shown[:both]
+
+
+def test_a_full_disk_ends_the_recording_and_not_the_command(disk: ScratchDisk, tmp_path: Path) -> None:
+    with ScratchDisk(4 << 20) as small:
+        make("ext4", small.node, "-O", "^has_journal", "-N", "16", "-m", "0")
+        point = tmp_path / "small"
+        point.mkdir()
+        with mounted(small.node, point):
+            fill(point / "ballast", left=80 << 10)
+            path = point / "run.opw"
+            with load(disk.node):
+                done = opwatch(
+                    *("record", "--dev", disk.node, "-o", str(path), "--every", "0.01"),
+                    *("--", "sh", "-c", "sleep 8; echo whole"),
+                )
+            assert done.stdout == "whole\n", done.stderr
+            assert done.returncode == 1
+            assert done.stderr.count("the recording ends here") == 1, done.stderr
+            assert "full" in done.stderr
+            assert "Traceback" not in done.stderr
+            # What was kept is read where there is room for what SQLite makes beside it.
+            for name in ("run.opw", "run.opw-wal"):
+                if (point / name).exists():
+                    (tmp_path / name).write_bytes((point / name).read_bytes())
+    kept = entries_in(tmp_path / "run.opw")
+    assert len(kept) > 10
+
+
+def test_nothing_is_written_through_what_others_planted(disk: ScratchDisk, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("precious")
+    path = tmp_path / "run.opw"
+    path.symlink_to(target)
+    for planted in (path, tmp_path / "new.opw-wal"):
+        if not planted.is_symlink():
+            planted.symlink_to(target)
+        done = opwatch("record", "--dev", disk.node, "-o", str(planted).removesuffix("-wal"), "--for", "0.1")
+        assert done.returncode == 3, done.stderr
+        assert str(planted) in done.stderr
+    assert target.read_text() == "precious"
+
+
+def test_a_folder_that_is_not_there_is_said(disk: ScratchDisk, tmp_path: Path) -> None:
+    done = opwatch("record", "--dev", disk.node, "-o", str(tmp_path / "no/run.opw"), "--for", "0.1")
+    assert (done.returncode, "cannot be made" in done.stderr) == (1, True), done.stderr
+
+
+def test_a_recording_on_the_disk_that_is_watched_is_said(tmp_path: Path) -> None:
+    with ScratchDisk(32 << 20) as small:
+        make("ext4", small.node)
+        point = tmp_path / "small"
+        point.mkdir()
+        with mounted(small.node, point):
+            done = opwatch("record", "--dev", small.node, "-o", str(point / "run.opw"), "--for", "0.1")
+            assert done.returncode == 0, done.stderr
+            assert f"lies on {small.name}, which is watched" in done.stderr
+            other = opwatch("record", "--dev", small.node, "-o", str(tmp_path / "run.opw"), "--for", "0.1")
+            assert "which is watched" not in other.stderr
+
+
+def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no recording\n" * 500)
+    for path in (tmp_path / "text", tmp_path):
+        done = opwatch("replay", str(path))
+        assert done.returncode == 1
+        assert "Traceback" not in done.stderr
+    with pytest.raises(BadInput):
+        RecordedRun(tmp_path / "text")
+    assert opwatch("replay", str(tmp_path / "nothing")).returncode == 2

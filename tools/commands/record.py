@@ -1,0 +1,90 @@
+"""`opwatch record -o FILE [--dev D]... [--for T | -- CMD...]`: keep a watch, show nothing of it."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+
+from opwatch import units
+from opwatch.errors import UsageError
+from opwatch.samples.end import End
+from opwatch.sinks.terminal import say
+from opwatch.tools.arguments import file_name, time_between
+from opwatch.tools.commands.watch import add_measuring_arguments, add_tracing_arguments, attached, keep
+from opwatch.tools.kept_run import KeptRun
+
+INTERRUPTED = 7
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "opwatch record -o FILE [--dev D]... [--every T] [--for T] [options] [-- CMD...]"
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        type=file_name,
+        metavar="FILE",
+        help="a new file; opwatch replay FILE shows what is in it",
+    )
+    parser.add_argument(
+        "--dev",
+        action="append",
+        metavar="D",
+        help="a disk, partition, dm or md device, by name, node or link; several times for several. "
+        "Default: all disks",
+    )
+    parser.add_argument(
+        "--every",
+        dest="interval",
+        type=time_between(0.01, 86400),
+        default=1.0,
+        metavar="T",
+        help="time between samples (1s)",
+    )
+    parser.add_argument(
+        "--for",
+        dest="seconds",
+        type=time_between(0.01, 86400 * 366),
+        metavar="T",
+        help="end after this time (with the command, or on Ctrl-C)",
+    )
+    add_measuring_arguments(parser)
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say which hooks are attached")
+    add_tracing_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.seconds and args.command:
+        raise UsageError("--for and a command behind -- exclude each other: it ends with the command")
+    args.count = None
+    if args.seconds:
+        args.interval = min(args.interval, args.seconds)
+        args.count = max(1, round(args.seconds / args.interval))
+    with ExitStack() as stack:
+        live = attached(args, stack)
+        with keep(live, args) as kept:
+            if not args.quiet:
+                ends = "" if args.command or args.seconds else "; Ctrl-C ends it"
+                say(f"recording into {args.output}{ends}")
+            live.start(quiet_stdout=False)
+            for _ in kept.entries():
+                if kept.problem and not args.command:
+                    # Nobody needs what is not kept; a command would go on without us.
+                    break
+    if live.gone:
+        say(f"{live.gone} has gone; the recording ends there")
+        return 1
+    return _status(args, kept, live.end, live.status)
+
+
+def _status(args: argparse.Namespace, kept: KeptRun, end: End | None, status: int) -> int:
+    """What a recording ends with: 7 when a signal came before what was asked for was done."""
+    if kept.problem:
+        return status or 1
+    if not args.quiet:
+        lost = f"; {kept.left_out} entries were left out: its disk was too slow" if kept.left_out else ""
+        say(f"{args.output}: {units.capacity(args.output.stat().st_size)}{lost}")
+    if end is End.SIGNAL and (args.command or args.seconds):
+        return INTERRUPTED
+    return 0 if end is End.SIGNAL else status

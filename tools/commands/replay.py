@@ -1,0 +1,208 @@
+"""`opwatch replay FILE [INTERVAL]`: what a recording kept, shown as it was live."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from opwatch.errors import NotEnoughData, UsageError
+from opwatch.recording.entry_parts import first_moment
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.reading.window import between, ended, in_steps
+from opwatch.samples.entries import Began, Ended, RunEntry, Ticked
+from opwatch.samples.observation import Sink
+from opwatch.samples.source import show
+from opwatch.samples.story import Story
+from opwatch.sinks.jsonl import JsonLines
+from opwatch.sinks.lines import Lines
+from opwatch.sinks.terminal import say
+from opwatch.times import parse_time
+from opwatch.tools.arguments import file_name, time_between
+
+_MOST_STEP_S = 86400
+_DAY = timedelta(days=1)
+# How samples lie in the file is nothing that a person wants to know.
+_LAYOUT = ("format", "ops", "counters", "slots")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "opwatch replay FILE [INTERVAL] [--from T] [--to T | --at T] [--speed X] [options]"
+    parser.add_argument("file", type=file_name, metavar="FILE", help="a recording")
+    parser.add_argument(
+        "interval",
+        nargs="?",
+        type=time_between(0.01, _MOST_STEP_S),
+        metavar="INTERVAL",
+        help="time between lines, as recorded or longer (as recorded)",
+    )
+    parser.add_argument(
+        "--from",
+        dest="begin",
+        metavar="T",
+        help="begin here: a time since the begin (90, 10m), or of the clock (14:05, 14:05:30, "
+        "2026-11-22T14:05:30)",
+    )
+    parser.add_argument("--to", dest="end", metavar="T", help="end here")
+    parser.add_argument("--at", metavar="T", help="show the interval that this moment lies in")
+    parser.add_argument(
+        "--speed", type=_speed, metavar="X", help="as fast as it was (1), or so many times faster"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help='JSON lines, "schema":"opwatch/1"')
+    form.add_argument("--plain", action="store_true", help="lines of at most 80 columns (the default)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="only the summary")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say what the file says of itself")
+
+
+def _speed(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+    if not 0.001 <= value <= 1e6:
+        raise argparse.ArgumentTypeError("must be from 0.001 to 1000000")
+    return value
+
+
+class Replay:
+    """A recording as a source."""
+
+    def __init__(self, run: RecordedRun, args: argparse.Namespace) -> None:
+        self._run, self._args = run, args
+        self._recorded_ns = _interval_ns(run)
+        first = next(run.entries(), None)
+        if not isinstance(first, Began):
+            raise NotEnoughData(f"{run.name}: nothing was watched yet when it ended")
+        self._first = first
+        self.step_ns = self._step_ns()
+
+    def _step_ns(self) -> int:
+        asked_ns = round((self._args.interval or 0) * 1e9)
+        if asked_ns and asked_ns < self._recorded_ns:
+            raise UsageError(
+                f"{self._run.name} has a sample every {self._recorded_ns / 1e9:g} s: shorter intervals are "
+                "not in it"
+            )
+        return asked_ns or self._recorded_ns
+
+    def moment(self, text: str) -> int:
+        """A moment of the clock of the samples."""
+        begin_ns = first_moment(self._first)
+        try:
+            return begin_ns + round(parse_time(text) * 1e9)
+        except UsageError:
+            pass
+        anchor = self._first.sample.anchor
+        begun = anchor.wall(begin_ns).astimezone()
+        try:
+            if "T" in text or "-" in text:
+                at = datetime.fromisoformat(text).astimezone()
+            else:
+                clock = datetime.fromisoformat(f"2000-01-01T{text}").time()
+                at = datetime.combine(begun.date(), clock).astimezone()
+                # One that lies before the begin is of the day after.
+                at += _DAY if at < begun - timedelta(seconds=1) else timedelta()
+        except (ValueError, OverflowError):
+            raise UsageError(
+                f"{text!r} is no moment: write a time since the begin (90, 10m), or one of the clock (14:05, "
+                "14:05:30, 2026-11-22T14:05:30)"
+            ) from None
+        return begin_ns + (at - begun) // timedelta(microseconds=1) * 1000
+
+    def entries(self) -> Iterator[RunEntry]:
+        args = self._args
+        begin_ns = self.moment(args.begin) if args.begin else None
+        end_ns = self.moment(args.end) if args.end else None
+        if begin_ns is not None and end_ns is not None and end_ns <= begin_ns:
+            raise UsageError("--to lies before --from")
+        if args.at:
+            yield from self._around(self.moment(args.at))
+            return
+        chosen: Iterator[RunEntry] = self._run.entries(begin_ns or 0)
+        if begin_ns is None and end_ns is None:
+            chosen = ended(chosen)
+        else:
+            chosen = between(chosen, begin_ns or 0, end_ns)
+        if self.step_ns > self._recorded_ns:
+            chosen = in_steps(chosen, self.step_ns, self._recorded_ns)
+        is_empty = True
+        for entry in self._paced(chosen):
+            is_empty = False
+            yield entry
+        if is_empty:
+            raise NotEnoughData(f"{self._run.name} has nothing in that time")
+
+    def _around(self, at_ns: int) -> Iterator[RunEntry]:
+        """From the last samples before a moment to the first ones after it, or a whole interval later."""
+        chosen = between(self._run.entries(at_ns - 1), at_ns - 1, None)
+        if self.step_ns > self._recorded_ns:
+            chosen = in_steps(chosen, self.step_ns, self._recorded_ns)
+        for entry in chosen:
+            if isinstance(entry, Ended):
+                break
+            yield entry
+            if isinstance(entry, Ticked):
+                return
+        raise NotEnoughData(f"{self._run.name} has no interval there")
+
+    def _paced(self, entries: Iterator[RunEntry]) -> Iterator[RunEntry]:
+        """As they are, or each when its time has come."""
+        if not self._args.speed:
+            yield from entries
+            return
+        begun, first_ns = time.monotonic(), 0
+        for entry in entries:
+            at_ns = first_moment(entry)
+            first_ns = first_ns or at_ns
+            due = begun + (at_ns - first_ns) / 1e9 / self._args.speed
+            time.sleep(max(0.0, due - time.monotonic()))
+            yield entry
+
+
+def _interval_ns(run: RecordedRun) -> int:
+    value = run.header.get("interval_ns")
+    return value if isinstance(value, int) and 0 < value <= _MOST_STEP_S * 10**9 else 10**9
+
+
+def _notes(run: RecordedRun, *, verbose: bool) -> list[str]:
+    """What to know before it is looked at."""
+    notes = []
+    if verbose:
+        notes = [f"{name}: {value}" for name, value in run.header.items() if name not in _LAYOUT]
+        notes += [f"{event.kind}: {event.words}" for event in run.events]
+    if run.missing:
+        notes.append(f"{run.name}: its last {run.missing} bytes are missing")
+    elif not run.trailer:
+        notes.append(f"{run.name} has no end: its recorder was killed; what it kept until then is shown")
+    elif run.trailer.left_out:
+        notes.append(f"{run.name}: {run.trailer.left_out} entries were left out: its disk was too slow")
+    return notes
+
+
+def open_run(path: Path) -> RecordedRun:
+    """A recording to be read."""
+    try:
+        return RecordedRun(path)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.at and (args.begin or args.end):
+        raise UsageError("--at shows one interval: leave out --from and --to")
+    kept = open_run(args.file)
+    try:
+        for note in _notes(kept, verbose=args.verbose):
+            say(note)
+        replay = Replay(kept, args)
+        sink: Sink = Lines(sys.stdout, quiet=args.quiet, every_s=replay.step_ns / 1e9)
+        if args.json:
+            sink = JsonLines(sys.stdout, quiet=args.quiet)
+        show(replay, Story(), sink, say)
+    finally:
+        kept.close()
+    return 0

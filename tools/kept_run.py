@@ -1,0 +1,121 @@
+"""A run that goes on and is recorded meanwhile: what its file is told of it, and of itself."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from opwatch import __version__
+from opwatch.errors import OpwatchError
+from opwatch.foreign import read_text
+from opwatch.host.device import Devices, Leaf
+from opwatch.recording.writing.recorder import Recorder
+from opwatch.samples.end import End
+from opwatch.samples.entries import RunEntry
+from opwatch.samples.source import Source
+from opwatch.sinks.terminal import say
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_REASONS = {
+    End.COUNT: "as long as was asked for",
+    End.SIGNAL: "a signal",
+    End.COMMAND: "the command has ended",
+    End.VANISHED: "a device that was named has gone",
+}
+
+
+def header(every_s: float) -> dict[str, str | int]:
+    """What a recording says of where it was made."""
+    system = os.uname()
+    return {
+        "tool": f"opwatch {__version__}",
+        "kernel": system.release,
+        "machine": system.machine,
+        "host": system.nodename,
+        "boot": _boot(),
+        "command_line": shlex.join(["opwatch", *sys.argv[1:]]),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "interval_ns": round(every_s * 1e9),
+    }
+
+
+def _boot() -> str:
+    try:
+        return read_text(_BOOT).strip()
+    except OSError:
+        return ""
+
+
+class LiveSource(Source, Protocol):
+    """A run that goes on: `end` is why it has ended, None until then; `status`, its command's."""
+
+    end: End | None
+    status: int
+
+    @property
+    def leaves(self) -> list[Leaf]: ...
+
+
+class KeptRun:
+    """A source whose entries are kept as they become known, until it is closed. `problem` is why not all of
+    them were."""
+
+    def __init__(self, live: LiveSource, args: argparse.Namespace) -> None:
+        self._live, self._command, self.path = live, args.command, args.output
+        try:
+            self._recorder = Recorder(args.output, header(args.interval), say)
+        except OSError as error:
+            raise OpwatchError(
+                f"{args.output} cannot be made: {error.strerror}; name a file in a folder that can be "
+                "written to"
+            ) from error
+        self._warn_of_own_disk()
+        if self._command:
+            self._recorder.event("command started", shlex.join(self._command))
+
+    @property
+    def problem(self) -> str | None:
+        return self._recorder.problem
+
+    @property
+    def left_out(self) -> int:
+        return self._recorder.left_out
+
+    def entries(self) -> Iterator[RunEntry]:
+        for entry in self._live.entries():
+            self._recorder.take(entry)
+            yield entry
+
+    def __enter__(self) -> KeptRun:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        end = self._live.end
+        if self._command and end:
+            self._recorder.event("command ended", shlex.join(self._command), self._live.status)
+        cut = f"it was cut short: {kind.__name__}" if kind else "it was cut short"
+        self._recorder.finish(_REASONS.get(end, end.name) if end else cut)
+
+    def _warn_of_own_disk(self) -> None:
+        """Say so where the recording is among what it records."""
+        number, devices, watched = self._recorder.device(), Devices(), self._live.leaves
+        below = devices.by_number(os.major(number), os.minor(number))
+        disks = {leaf.device.disk.name for leaf in devices.leaves(below)} if below else set()
+        both = sorted(disks & {leaf.device.disk.name for leaf in watched})
+        if both:
+            say(
+                f"{self.path} lies on {', '.join(both)}, which is watched: its own writes are among what is "
+                "counted"
+            )

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from opwatch.errors import BadInput
+from opwatch.foreign import parse_json
 from opwatch.recording.schema import (
     APPLICATION_ID,
     INDEXES,
@@ -25,6 +26,7 @@ from opwatch.recording.schema import (
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _MAGIC = b"SQLite format 3\0"
 _MOST_VALUE = 8 << 20
+_MOST_DOCUMENT = 1 << 20
 _MOST_SCHEMA = 64
 # No row takes less of a file.
 _LEAST_ROW = 4
@@ -159,6 +161,14 @@ def _connected(path: Path, *, is_cut: bool) -> sqlite3.Connection:
     ):
         connection.execute(f"PRAGMA {setting}").fetchall()
     return connection
+
+
+def small_document(text: bytes | str, where: str) -> Any:  # noqa: ANN401
+    """A JSON document of the size that those of a recording have. What a text of three bytes stands for may
+    take seventy."""
+    if len(text) > _MOST_DOCUMENT:
+        raise BadInput(f"{where}: a document of {len(text)} bytes, and can have {_MOST_DOCUMENT} at most")
+    return parse_json(text, where)
 
 
 def _text(raw: bytes) -> str:

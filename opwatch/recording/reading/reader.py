@@ -10,11 +10,10 @@ from typing import Any
 from opwatch.counters.looks.sample import NvmeCommand
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput
-from opwatch.foreign import parse_json
 from opwatch.recording.coding.contents import MOST_BYTES, inflated
 from opwatch.recording.coding.frames import Layout
 from opwatch.recording.coding.plain import FromPlain
-from opwatch.recording.reading.opening import CheckedFile
+from opwatch.recording.reading.opening import CheckedFile, small_document
 from opwatch.recording.reading.stretches import (
     Facts,
     RunStretch,
@@ -28,7 +27,7 @@ from opwatch.samples.entries import RunEntry
 from opwatch.samples.sample import WatchedDisk
 from opwatch.trace.abi import SLOTS
 
-_MOST_FACTS = 1 << 16
+_MOST_FACTS, _MOST_FACT_BYTES = 1 << 16, 8 << 20
 _MOST_BLOCKS = 1 << 20
 _MOST_EVENTS = 1 << 16
 _MOST_SHAPES, _MOST_NAMES = 256, 1024
@@ -140,11 +139,15 @@ class RecordedRun:
         }
         values: dict[int, Any] = {}
         from_plain = FromPlain(shapes, self._content, _no_value)
+        size = 0
         for fact, kind, body in self._file.rows("facts", f"ORDER BY fact LIMIT {_MOST_FACTS}"):
             where = f"{self.name}: table facts, row {fact}"
+            size += len(body)
+            if size > _MOST_FACT_BYTES:
+                raise BadInput(f"{where}: facts of more than {_MOST_FACT_BYTES} bytes")
             if kind not in _FACTS:
                 raise BadInput(f"{where}: {kind!r} is no kind of fact")
-            values[fact] = from_plain.value(_FACTS[kind], parse_json(body, where), where)
+            values[fact] = from_plain.value(_FACTS[kind], small_document(body, where), where)
         return Facts(layout, shapes, values, self._content)
 
     def _document(self, name: str) -> Any:  # noqa: ANN401
@@ -152,13 +155,13 @@ class RecordedRun:
         text = self.header.get(name)
         if not isinstance(text, str):
             raise BadInput(f"{where} is missing")
-        return parse_json(text, where)
+        return small_document(text, where)
 
     def _header_names(self, name: str) -> tuple[str, ...]:
         return self._names(str(self.header.get(name)), f"{self.name}: table header, {name}")
 
     def _names(self, text: str, where: str) -> tuple[str, ...]:
-        names = parse_json(text, where)
+        names = small_document(text, where)
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise BadInput(f"{where} is no list of names")
         if len(names) > _MOST_NAMES or len(set(names)) != len(names):

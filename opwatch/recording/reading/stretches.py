@@ -3,20 +3,20 @@ compressed. Its entries are put together again from samples, anchors and bodies.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from opwatch.clock import Anchor
 from opwatch.errors import BadInput
-from opwatch.foreign import parse_json
 from opwatch.recording.coding.anchors import read_anchors
 from opwatch.recording.coding.blocks import MOST_STREAM, expanded, readers, split
 from opwatch.recording.coding.contents import inflated
 from opwatch.recording.coding.frames import FrameReader, Known, Layout, Streams
 from opwatch.recording.coding.plain import FromPlain
 from opwatch.recording.entry_parts import KINDS
-from opwatch.recording.reading.opening import CheckedFile
+from opwatch.recording.reading.opening import CheckedFile, small_document
 from opwatch.recording.schema import ANCHOR, OTHERS
 from opwatch.samples.entries import RunEntry, Ticked
 from opwatch.samples.sample import DiskSample, WatchedDisk
@@ -25,6 +25,7 @@ from opwatch.trim.audit.live import DiscardSample
 MOST_SAMPLES = 1 << 16
 MOST_PLACES = 512
 _MOST_OTHERS = 16 << 20
+_NUMBER = re.compile(rb"\[([0-9]{1,18}),")
 _MOST_TAIL = 64 << 20
 
 
@@ -38,15 +39,34 @@ class DiskFrames:
 
 
 @dataclass(frozen=True, slots=True)
+class Body:
+    """Kind and values, as text until somebody asks: a document takes many times the room of its text. `kind`
+    is None where it stands in the document."""
+
+    kind: str | None
+    text: bytes | str
+    where: str
+
+    def read(self, number: int) -> tuple[str, Any]:
+        document = small_document(self.text, self.where)
+        if self.kind is not None:
+            return self.kind, document
+        if not isinstance(document, list) or len(document) != 3 or not isinstance(document[1], str):
+            raise BadInput(f"{self.where}: a body is none")
+        if document[0] != number:
+            raise BadInput(f"{self.where}: a body is of entry {document[0]}, not of {number}")
+        return document[1], document[2]
+
+
+@dataclass(frozen=True, slots=True)
 class RunStretch:
-    """What lies between two entries, both included. `bodies` are what entries have besides samples: kind and
-    values, as text."""
+    """What lies between two entries, both included. `bodies` are what entries have besides samples."""
 
     where: str
     first: int
     last: int
     anchors: Mapping[int, Anchor] = field(default_factory=dict)
-    bodies: Mapping[int, tuple[str, Any]] = field(default_factory=dict)
+    bodies: Mapping[int, Body] = field(default_factory=dict)
     frames: Mapping[int, DiskFrames] = field(default_factory=dict)
 
 
@@ -107,26 +127,23 @@ def tail_stretch(file: CheckedFile, first: int) -> RunStretch:
     return RunStretch(where, first, max([last, *rare]), known, _bodies(texts, where) | rare, frames)
 
 
-def rare_bodies(file: CheckedFile, first: int, last: int | None) -> dict[int, tuple[str, Any]]:
+def rare_bodies(file: CheckedFile, first: int, last: int | None) -> dict[int, Body]:
     """Bodies that have a row of their own."""
     condition = "WHERE number >= ? " + ("" if last is None else "AND number <= ? ") + "ORDER BY number"
     bounds = (first,) if last is None else (first, last)
     return {
-        number: (kind, parse_json(text, f"{file.name}: table entries, row {number}"))
+        number: Body(kind, text, f"{file.name}: table entries, row {number}")
         for number, kind, _, text in file.rows("entries", condition, bounds)
     }
 
 
-def _bodies(texts: Iterable[bytes], where: str) -> dict[int, tuple[str, Any]]:
-    bodies = {}
+def _bodies(texts: Iterable[bytes], where: str) -> dict[int, Body]:
+    bodies: dict[int, Body] = {}
     for text in texts:
-        document = parse_json(text, f"{where}: a body")
-        if not isinstance(document, list) or len(document) != 3 or not isinstance(document[1], str):
-            raise BadInput(f"{where}: a body is none")
-        number, kind, values = document
-        if type(number) is not int or number in bodies:
-            raise BadInput(f"{where}: a body is of no entry, or the second of entry {number}")
-        bodies[number] = kind, values
+        begin = _NUMBER.match(text)
+        if not begin or int(begin[1]) in bodies:
+            raise BadInput(f"{where}: a body is of no entry, or the second of one")
+        bodies[int(begin[1])] = Body(None, text, where)
     return bodies
 
 
@@ -199,7 +216,7 @@ def entries_of(stretch: RunStretch, facts: Facts) -> Iterator[tuple[int, RunEntr
         assembly.samples = {place: head.sample for place, head in heads.items() if head.number == number}
         if waiting[-1:] == [number]:
             waiting.pop()
-            kind, values = stretch.bodies[number]
+            kind, values = stretch.bodies[number].read(number)
             yield number, _entry(assembly, kind, values, f"{stretch.where}, entry {number}")
         else:
             yield number, Ticked(assembly.samples)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import re
 import sqlite3
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from opwatch.errors import BadInput
+from opwatch.recording.coding.blocks import joined
+from opwatch.recording.coding.contents import deflated
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.samples.entries import Ended, Looked, RunEntry, Ticked
 from tests.fuzz.recordings import Fuzz
@@ -167,6 +170,34 @@ def test_the_sql_of_the_document_counts_as_the_samples_do(two_minutes: Path) -> 
 
 def test_the_statements_are_there() -> None:
     assert len(STATEMENTS) == 6
+
+
+def test_a_few_bytes_that_stand_for_very_many_are_refused(tmp_path: Path) -> None:
+    whole = unpacked("good/recordings/1.opw.gz", tmp_path).read_bytes()
+    lists = b"[" + b"[]," * (5 << 20) + b"[]]"
+    for at, (statement, value, words) in enumerate(
+        (
+            ("UPDATE blocks SET others = ?", deflated(b'[4,"Looked",' + lists + b"]"), "can have 1048576"),
+            ("UPDATE blocks SET others = ?", deflated(bytes(17 << 20)), "more than"),
+            ("UPDATE blocks SET anchors = ?", deflated(bytes(5 << 20)), "more than"),
+            ("UPDATE frames SET rest = ?", joined((deflated(bytes(5 << 20)), b"", b"", b"")), "more than"),
+            ("UPDATE contents SET body = ?", deflated(bytes(5 << 20)), "more than"),
+            ("UPDATE facts SET body = ?", lists[: 2 << 20].decode(), "can have 1048576"),
+            ("UPDATE entries SET body = ?", lists[: 2 << 20].decode(), "can have 1048576"),
+            ("UPDATE entries SET body = ?", lists[: 9 << 20].decode(), "too big"),
+        )
+    ):
+        path = tmp_path / f"{at}.opw"
+        path.write_bytes(whole)
+        connection = sqlite3.connect(path)
+        connection.execute(statement, (value,))
+        connection.commit()
+        connection.close()
+        tracemalloc.start()
+        with pytest.raises(BadInput, match=words):
+            all_of(path)
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("target", tuple(Fuzz(0).targets))

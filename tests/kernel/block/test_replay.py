@@ -131,6 +131,6 @@ def test_a_drive_that_comes_to_refuse_is_the_same_too(tmp_path: Path) -> None:
     assert printed_again(tmp_path / "entries", plain=False) == done.stdout
     documents = [json.loads(line) for line in done.stdout.splitlines()]
     reasons = {document["waf"]["reason"] for document in documents if document["waf"]}
-    # It had a figure before that.
-    assert None in reasons
+    # Before that it had a figure, or none yet.
+    assert len(reasons) > 1, reasons
     assert documents[-1]["waf"]["reason"].startswith("counters are not read: ")

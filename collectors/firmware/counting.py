@@ -204,8 +204,8 @@ class Counting:
         return self._last.answers
 
     def _derive(self, sample: FirmwareSample) -> Report:
-        found = report_of(sample, self._catalogue)
-        self.latest, self.denied = found.report, found.denied
+        derived = report_of(sample, self._catalogue)
+        self.latest, self.denied = derived.report, derived.denied
         return self.latest
 
     def poll(self) -> Poll:

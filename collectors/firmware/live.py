@@ -20,13 +20,13 @@ LAST_LOOK_S = 2.0
 def drives_of(leaves: Sequence[Leaf], *, all_kinds: bool) -> dict[str, BlockDevice]:
     """The drives behind what is watched, by the name of the watched disk. Those that smartctl would have to
     read only if `all_kinds`: its commands stop the queue of a SATA drive."""
-    found: dict[str, BlockDevice] = {}
+    drives: dict[str, BlockDevice] = {}
     for leaf in leaves:
         # A hidden path has no node; its head does.
         disk = leaf.origin.disk if leaf.device.is_hidden else leaf.device.disk
         if all_kinds or disk.name.startswith("nvme") or drive_folder(disk):
-            found[leaf.device.name] = disk
-    return found
+            drives[leaf.device.name] = disk
+    return drives
 
 
 class LiveWaf:

@@ -47,27 +47,27 @@ def _from_bytes(name: str, raw: bytes) -> Evidence:
 
 
 def _from_document(name: str, document: object) -> Evidence:
-    found = parse_nvme_json(document)
+    evidence = parse_nvme_json(document)
     if isinstance(document, dict) and is_smartctl(document):
         ours = parse_smartctl_json(document)
         if ours.drive.protocol in (None, "nvme"):
             # Support tools put nvme-cli's logs into smartctl's document.
             missing = {
-                key: getattr(found, key)
+                key: getattr(evidence, key)
                 for key in ("endurance", "fdp", "ocp", "boot", "namespace", "smart")
                 if getattr(ours, key) is None
             }
-            told = {
-                key: getattr(found.drive, key)
+            facts = {
+                key: getattr(evidence.drive, key)
                 for key in ("model", "firmware", "vendor_id", "capacity_bytes", "max_transfer_bytes")
                 if getattr(ours.drive, key) is None
             }
-            vendor = found.vendor if not ours.vendor else ours.vendor
-            ours = replace(ours, drive=replace(ours.drive, **told), vendor=vendor, **missing)
+            vendor = evidence.vendor if not ours.vendor else ours.vendor
+            ours = replace(ours, drive=replace(ours.drive, **facts), vendor=vendor, **missing)
         return ours
-    if found == Evidence():
+    if evidence == Evidence():
         raise UsageError(f"{name}: JSON, but neither smartctl's nor a log of nvme-cli's")
-    return found
+    return evidence
 
 
 def _from_text(name: str, text: str) -> Evidence:
@@ -83,10 +83,10 @@ def _from_text(name: str, text: str) -> Evidence:
             return _from_document(name, document)
     if is_smartctl_text(text):
         return parse_smartctl_text(text)
-    found = parse_plugin_text(text)
-    if found is None:
+    evidence = parse_plugin_text(text)
+    if evidence is None:
         raise UsageError(f"{name}: this is none of {_KNOWN}{problem}")
-    return found
+    return evidence
 
 
 def evidence_of(name: str, raw: bytes) -> Evidence:
@@ -123,11 +123,11 @@ def _of_folder(folder: Path) -> Evidence:
     failures: list[str] = []
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         try:
-            found = evidence_of(path.name, _read(path))
+            piece = evidence_of(path.name, _read(path))
         except OpwatchError as error:
             failures.append(str(error))
             continue
-        evidence = found if evidence is None else merge(evidence, found)
+        evidence = piece if evidence is None else merge(evidence, piece)
     if evidence is None:
         raise UsageError(f"{folder}: no file in it is one of {_KNOWN}")
     return replace(evidence, failures=(*evidence.failures, *failures))
@@ -137,8 +137,8 @@ def read_recorded(paths: Iterable[Path]) -> Evidence:
     """What these files and folders tell of one drive; UsageError when they tell nothing, or of two."""
     evidence: Evidence | None = None
     for path in paths:
-        found = _of_folder(path) if path.is_dir() else evidence_of(path.name, _read(path))
-        evidence = found if evidence is None else merge(evidence, found)
+        piece = _of_folder(path) if path.is_dir() else evidence_of(path.name, _read(path))
+        evidence = piece if evidence is None else merge(evidence, piece)
     if evidence is None:
         raise UsageError("no file was named")
     return evidence

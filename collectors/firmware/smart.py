@@ -32,7 +32,7 @@ def ask_smartctl(node: Path) -> SmartctlOutput:
     output = _run([program, *_OPTIONS, str(node)])
     if output.status & USAGE:
         # Before version 7.5 there are no general statistics.
-        options = [each for each in _OPTIONS if each not in ("-l", "genstats")]
+        options = [option for option in _OPTIONS if option not in ("-l", "genstats")]
         output = _run([program, *options, str(node)])
     return output
 

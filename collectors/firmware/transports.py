@@ -58,8 +58,8 @@ class KernelTransport:
 
     def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes:
         def call() -> tuple[int, bytes]:
-            found: tuple[int, bytes] = self._native.nvme_get_log(self._fd, lid, length, lsi, uuid_index)
-            return found
+            answer: tuple[int, bytes] = self._native.nvme_get_log(self._fd, lid, length, lsi, uuid_index)
+            return answer
 
         return self._done(call, f"log page {lid:02X}h")
 

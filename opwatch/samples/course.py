@@ -181,9 +181,9 @@ class Course:
                 return end
             self.end = self._newest
             stretch = self.measurement().brief()
-            if stretch and stretch.found.relative_error <= most:
+            if stretch and stretch.amplification.relative_error <= most:
                 return End.COUNT
-            self._tell(stretch.found if stretch else None)
+            self._tell(stretch.amplification if stretch else None)
 
     def _tell(self, so_far: Amplification | None) -> None:
         if self._pastime.now() - self._talked < _TALK_S:

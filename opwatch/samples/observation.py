@@ -91,10 +91,10 @@ class Observation:
 
     @property
     def unexplained(self) -> list[str]:
-        found = self.trust.unexplained(self.in_flight_at_start, self.flush_queues)
-        found += self.arrival.unexplained if self.arrival else []
-        found += [self.leaving.doubt] if self.leaving and self.leaving.doubt else []
-        return found
+        reasons = self.trust.unexplained(self.in_flight_at_start, self.flush_queues)
+        reasons += self.arrival.unexplained if self.arrival else []
+        reasons += [self.leaving.doubt] if self.leaving and self.leaving.doubt else []
+        return reasons
 
 
 class Sink(Protocol):

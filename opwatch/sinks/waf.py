@@ -72,15 +72,15 @@ def _host(stretch: Stretch) -> dict[str, Any]:
 
 
 def _other(stretch: Stretch) -> dict[str, Any]:
-    host, nand = _span(stretch.host.span)[0], _span(stretch.found.nand)[0]
+    host, nand = _span(stretch.host.span)[0], _span(stretch.amplification.nand)[0]
     return {
         "source": stretch.track.source,
-        "waf": stretch.found.waf,
-        "waf_error": stretch.found.error,
+        "waf": stretch.amplification.waf,
+        "waf_error": stretch.amplification.error,
         "host_bytes": host,
         "nand_bytes": nand,
         "whole": stretch.whole,
-        "reason": stretch.found.reason,
+        "reason": stretch.amplification.reason,
     }
 
 
@@ -93,7 +93,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
     """The outcome as one JSON document."""
     measured, stretch = outcome.measured, outcome.measured.stretch
     host, host_error = _span(stretch.host.span) if stretch else (_kernel_bytes(outcome), None)
-    nand, nand_error = _span(stretch.found.nand) if stretch else (None, None)
+    nand, nand_error = _span(stretch.amplification.nand) if stretch else (None, None)
     refresh = measured.period_ns
     return {
         "schema": SCHEMA,
@@ -115,8 +115,8 @@ def document(outcome: Outcome) -> dict[str, Any]:
         "source": source(stretch) if stretch else None,
         "interval_s": measured.interval_s,
         "whole": stretch.whole if stretch else None,
-        "below_one": stretch.found.below_one if stretch and measured.waf is not None else None,
-        "needed_bytes": stretch.found.needed_bytes if stretch else None,
+        "below_one": stretch.amplification.below_one if stretch and measured.waf is not None else None,
+        "needed_bytes": stretch.amplification.needed_bytes if stretch else None,
         "split": _split(measured.split),
         "background": _background(measured.background),
         "host": _host(stretch) if stretch else None,
@@ -144,7 +144,7 @@ def _waf_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
     if outcome.with_command:
         over += ", the whole command" if stretch.whole else ", which is not just the command"
     yield "WAF", f"{units.with_error(measured.waf, measured.error)}{percent} {over}"
-    if stretch.found.below_one:
+    if stretch.amplification.below_one:
         yield "", BELOW_ONE
 
 
@@ -175,10 +175,11 @@ def _side_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield "", f"differs: {host.why}"
     elif host.why:
         yield "", host.why
-    yield "NAND", f"{_bytes(stretch.found.nand)} by {stretch.track.source}"
+    yield "NAND", f"{_bytes(stretch.amplification.nand)} by {stretch.track.source}"
     for other in outcome.measured.others:
-        if other.found.waf is not None and other.found.error is not None:
-            yield "", f"other: {units.with_error(other.found.waf, other.found.error)} by {other.track.source}"
+        waf, error = other.amplification.waf, other.amplification.error
+        if waf is not None and error is not None:
+            yield "", f"other: {units.with_error(waf, error)} by {other.track.source}"
 
 
 def _rest_lines(outcome: Outcome) -> Iterator[tuple[str, str]]:

@@ -37,7 +37,7 @@ def _rate(track: Track, moments: list[Moment], begin: int) -> tuple[float, float
 def _begin_of(moments: list[Moment], seconds: float) -> int | None:
     """The last poll that is at least so old; None when all are younger."""
     since = moments[-1].end_ns - int(seconds * 1e9)
-    place = bisect_right(moments, since, key=lambda each: each.end_ns) - 1
+    place = bisect_right(moments, since, key=lambda moment: moment.end_ns) - 1
     return place if place >= 0 else None
 
 
@@ -49,14 +49,14 @@ def live(trail: Trail) -> Live:
         if begin is None:
             continue
         measured = Measurement(trail, begin, newest).brief()
-        error = measured.found.relative_error if measured else 1.0
+        error = measured.amplification.relative_error if measured else 1.0
         if error <= _GOOD or begin == 0:
             return _view(trail, measured, begin)
     return _view(trail, None, 0)
 
 
 def _why_nothing(trail: Trail) -> str:
-    lost = trail.lost or next((each.lost for each in ladder(trail) if each.lost), None)
+    lost = trail.lost or next((track.lost for track in ladder(trail) if track.lost), None)
     return lost or "the drive's counters were read once so far; it takes two looks"
 
 
@@ -69,18 +69,18 @@ def stale(trail: Trail) -> bool:
     )
 
 
-def _view(trail: Trail, found: Stretch | None, begin: int) -> Live:
+def _view(trail: Trail, stretch: Stretch | None, begin: int) -> Live:
     moments = trail.moments
     now = moments[-1].end_ns
     window = (now - moments[begin].end_ns) / 1e9
-    if found is None:
+    if stretch is None:
         return failed(_why_nothing(trail), now, window)
-    rate, rate_error = _rate(found.track, moments, begin) or (None, None)
-    waf = found.found
-    source = f"{found.track.source} / {found.host.source}"
+    rate, rate_error = _rate(stretch.track, moments, begin) or (None, None)
+    waf = stretch.amplification
+    source = f"{stretch.track.source} / {stretch.host.source}"
     reason = waf.reason
     if waf.waf is None:
-        reason = standing(trail, found.track, begin) or reason
+        reason = standing(trail, stretch.track, begin) or reason
     return Live(
         waf=waf.waf,
         waf_error=waf.error,

@@ -35,7 +35,7 @@ class Stretch:
     begin: Mark
     end: Mark
     host: HostSide
-    found: Amplification
+    amplification: Amplification
     whole: bool
 
 
@@ -67,11 +67,11 @@ class Measured:
 
     @property
     def waf(self) -> float | None:
-        return self.stretch.found.waf if self.stretch and not self.reason else None
+        return self.stretch.amplification.waf if self.stretch and not self.reason else None
 
     @property
     def error(self) -> float | None:
-        return self.stretch.found.error if self.stretch and not self.reason else None
+        return self.stretch.amplification.error if self.stretch and not self.reason else None
 
 
 def periods_of(given_ns: int | None) -> Periods:
@@ -189,21 +189,23 @@ class Measurement:
             return None
         whole = min(
             (stretch for stretch in every if stretch.whole),
-            key=lambda stretch: stretch.found.relative_error,
+            key=lambda stretch: stretch.amplification.relative_error,
             default=None,
         )
-        if whole and whole.found.relative_error <= _WHOLE:
+        if whole and whole.amplification.relative_error <= _WHOLE:
             return whole
-        best = min(every, key=lambda stretch: (stretch.found.relative_error, not stretch.whole))
-        return best if math.isfinite(best.found.relative_error) else whole or best
+        best = min(every, key=lambda stretch: (stretch.amplification.relative_error, not stretch.whole))
+        return best if math.isfinite(best.amplification.relative_error) else whole or best
 
     def stretches(self) -> list[Stretch]:
         """The best stretch of each counter that can be followed, the one to report first."""
         stretches = [self._best(track) for track in ladder(self._trail) if not track.lost]
         known = [stretch for stretch in stretches if stretch]
-        good = [stretch for stretch in known if stretch.found.relative_error <= _GOOD]
+        good = [stretch for stretch in known if stretch.amplification.relative_error <= _GOOD]
         first = (
-            good[0] if good else min(known, key=lambda stretch: stretch.found.relative_error, default=None)
+            good[0]
+            if good
+            else min(known, key=lambda stretch: stretch.amplification.relative_error, default=None)
         )
         return [first, *(stretch for stretch in known if stretch is not first)] if first else []
 
@@ -228,7 +230,7 @@ class Measurement:
             for stretch in every
             if stretch.whole and stretch.end.poll >= self._end and not stretch.host.waits
         ]
-        if any(each.found.relative_error <= _WHOLE for each in done):
+        if any(stretch.amplification.relative_error <= _WHOLE for stretch in done):
             return True
         # Pages that stand still for so long may turn out to be refreshed together.
         quiet = first.track.polls[-1] - max((self._end, *first.track.changes[-1:])) > ODDS
@@ -264,10 +266,10 @@ class Measurement:
         lost = self._trail.lost or next((track.lost for track in ladder(self._trail) if track.lost), None)
         if lost and (self._trail.lost or not first):
             return lost
-        if first and first.found.waf is None:
-            return standing(self._trail, first.track, self._begin) or first.found.reason
+        if first and first.amplification.waf is None:
+            return standing(self._trail, first.track, self._begin) or first.amplification.reason
         if first:
-            return first.found.reason
+            return first.amplification.reason
         return NOT_THERE if self._trail.nand else NOT_COUNTED
 
     def _seconds(self, first: Stretch | None) -> float:
@@ -339,7 +341,7 @@ class Measurement:
         uncertain."""
         track, period = first.track, self._periods(first.track)
         moments = self._trail.moments
-        ratio = first.found.waf or 1.0
+        ratio = first.amplification.waf or 1.0
         least_s = (moments[-1].end_ns - moments[0].begin_ns) / 1e9 / _ENOUGH_INTERVALS
         last: Mark | None = None
         for place in range(len(track.polls)):

@@ -64,8 +64,8 @@ def firmware_of(fields: Fields, parts: Sequence[bytes]) -> FirmwareSample:
 
 def _answer_row(given: DriveAnswer, parts: Parts) -> list[Any]:
     command, answer = given.command, given.answer
-    told = parts.add(answer) if isinstance(answer, bytes) else asdict(answer)
-    return [command.kind, command.number, command.part, command.uuid_index, told]
+    shown = parts.add(answer) if isinstance(answer, bytes) else asdict(answer)
+    return [command.kind, command.number, command.part, command.uuid_index, shown]
 
 
 def _answer(row: list[Any], fields: Fields, parts: Sequence[bytes]) -> DriveAnswer:

@@ -147,7 +147,7 @@ def between(
         done = bios_done
     requests = issued.count - requeued.count
     behind = {op: _grown(then, now, Stage.BEHIND, disk, op) for op in ("read", "write")}
-    senders = sorted(_senders(then, now, disk, cgroups, mounts, devs), key=lambda each: -each.bytes)
+    senders = sorted(_senders(then, now, disk, cgroups, mounts, devs), key=lambda sender: -sender.bytes)
     return Discards(
         senders=tuple(senders),
         bios=bios.count,
@@ -159,9 +159,9 @@ def between(
         whole_ratio=done.granule_bytes / done.bytes if done.bytes else None,
         mean_ns=done.sum_ns / done.count if done.count else None,
         stalled=tuple(
-            Stalled(op, found.count, found.sum_ns / found.count, found.max_ns)
-            for op, found in behind.items()
-            if found.count
+            Stalled(op, delay.count, delay.sum_ns / delay.count, delay.max_ns)
+            for op, delay in behind.items()
+            if delay.count
         ),
         lost=sum(now.loss) - sum(then.loss),
     )

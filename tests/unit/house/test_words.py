@@ -9,14 +9,6 @@ from tests.unit.house.imports import parsed
 from tests.unit.house.test_architecture import ROOT, tracked
 
 EMPTY = frozenset(("found", "each", "seen", "told", "held"))
-# Folders and files that still have such names. This list only gets shorter.
-WAITING = (
-    "collectors/firmware/",
-    "opwatch/samples/",
-    "opwatch/trim/audit/live.py",
-    "opwatch/waf/live_figure.py",
-    "opwatch/waf/measure.py",
-)
 C_OUTSIDE_OF_CODE = re.compile(r'''/\*.*?\*/|//[^\n]*|'(?:\\.|[^'\\])'|"(?:\\.|[^"\\\n])*"''', re.DOTALL)
 
 
@@ -75,24 +67,13 @@ def test_the_rules_find_such_names() -> None:
 
 
 def test_names_are_nouns_of_what_they_stand_for() -> None:
-    found_in = {
-        name: names
+    places = {
+        str(path.relative_to(ROOT)): names
         for path in tracked()
-        if not (name := str(path.relative_to(ROOT))).startswith(WAITING)
         if path.suffix in (".py", ".c", ".h")
         if (names := (empty_names if path.suffix == ".py" else empty_names_in_c)(path.read_text()))
     }
-    assert not found_in, f"name it by what it is: {found_in}"
-
-
-def test_files_that_wait_for_better_names_still_do() -> None:
-    sources = [
-        str(path.relative_to(ROOT))
-        for path in tracked()
-        if path.suffix == ".py" and empty_names(path.read_text())
-    ]
-    done = [waiting for waiting in WAITING if not any(name.startswith(waiting) for name in sources)]
-    assert not done, f"take these from the list: {done}"
+    assert not places, f"name it by what it is: {places}"
 
 
 def test_comments_in_c_do_not_end_alone() -> None:

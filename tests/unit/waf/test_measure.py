@@ -62,4 +62,4 @@ def test_waf_below_one_is_a_number() -> None:
     polls = [*[(1000, 5000, 9000)] * 3, (2000, 6000, 9400), (2000, 6000, 9400)]
     result = measured(polls, 2, 3)
     assert result.waf == 0.4
-    assert result.stretch and result.stretch.found.below_one
+    assert result.stretch and result.stretch.amplification.below_one

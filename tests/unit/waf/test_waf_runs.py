@@ -39,7 +39,7 @@ def test_too_little_for_a_step_is_refused_with_what_is_missing() -> None:
     bench.poll()
     measured = Measurement(bench.trail, begin, bench.newest).result()
     assert measured.waf is None and "more bytes must be written" in (measured.reason or "")
-    assert measured.stretch and (measured.stretch.found.needed_bytes or 0) > 50 * GIB
+    assert measured.stretch and (measured.stretch.amplification.needed_bytes or 0) > 50 * GIB
 
 
 def test_what_the_drive_does_besides_is_told_apart() -> None:

@@ -27,6 +27,8 @@ from tests.requirements import require_drive
 
 SECONDS = int(os.environ.get("OPWATCH_REPLAY_SECONDS", "8"))
 INTERVAL_S = 0.5
+# Every page that counts writes to NAND: while one of them is read there is a figure.
+FAILING = ("log-fail=22", "log-fail=c0", "log-fail=09")
 
 # `opwatch --json`, which also prints its lines and writes its entries, each into a file.
 KEEPING = """
@@ -123,7 +125,7 @@ def test_a_run_is_the_same_from_its_entries(tmp_path: Path) -> None:
 
 def test_a_drive_that_comes_to_refuse_is_the_same_too(tmp_path: Path) -> None:
     with drive() as one:
-        refusing = threading.Timer(SECONDS / 2, one.fault, ("log-fail=22", "log-fail=c0"))
+        refusing = threading.Timer(SECONDS / 2, one.fault, FAILING)
         refusing.start()
         done = kept_run(one.device, tmp_path)
         refusing.join()

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from opwatch.collectors.audit import discard_programs
+from opwatch.tools.commands import trim_audit
 from tests.kernel.support import trims
 from tests.vm.guest.support import stacked, sysfs
 from tests.vm.guest.support.audits import (
@@ -35,7 +36,7 @@ DEVICES = ("nvme",)
 def _no_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a kernel without BPF trampolines."""
     without = functools.partial(discard_programs.loader, functions=False)
-    monkeypatch.setattr(discard_programs, "loader", without)
+    monkeypatch.setattr(trim_audit, "loader", without)
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import stat
+import zlib
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
@@ -91,6 +92,19 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
 def read_names(path: Path) -> str:
     """A file of /proc whose names have to lead back to files: mountinfo, swaps."""
     return names_of(read_bytes(path))
+
+
+def inflated(raw: bytes, most: int, where: str, *, wbits: int = zlib.MAX_WBITS, base: bytes = b"") -> bytes:
+    """What was compressed, within a bound: a few bytes can stand for very many. `wbits` and `base` are those
+    that it was compressed with."""
+    expander = zlib.decompressobj(wbits, zdict=base) if base else zlib.decompressobj(wbits)
+    try:
+        expanded = expander.decompress(raw, most)
+    except zlib.error as error:
+        raise BadInput(f"{where} is damaged: {error}") from error
+    if not expander.eof or expander.unused_data:
+        raise BadInput(f"{where} is cut, or has more than {most} bytes")
+    return expanded
 
 
 def parse_json(raw: bytes | str, where: str) -> Any:  # noqa: ANN401

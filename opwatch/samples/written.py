@@ -12,12 +12,12 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from opwatch import SCHEMA
 from opwatch.clock import Anchor
 from opwatch.errors import BadInput
-from opwatch.foreign import parse_json, table_of
+from opwatch.fields import Fields
+from opwatch.foreign import inflated, parse_json, table_of
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.abi import OPS, SCALARS, SLOTS, TargetSample, decode_sample, encode_sample
 from opwatch.trace.stat import StatSample
@@ -50,42 +50,30 @@ def to_bytes(sample: DiskSample) -> bytes:
 
 def from_bytes(raw: bytes, where: str) -> DiskSample:
     """The sample that was written. BadInput, with the place, for whatever is none."""
-    text, _, words = _expanded(raw, where).partition(b"\n")
-    head = table_of(parse_json(text, where), where)
-    if (head.get("schema"), head.get("type")) != (SCHEMA, TYPE):
+    text, _, words = inflated(raw, MOST_BYTES, where).partition(b"\n")
+    head = Fields(table_of(parse_json(text, where), where), where)
+    if (head.table.get("schema"), head.table.get("type")) != (SCHEMA, TYPE):
         raise BadInput(f"{where} is no sample of {SCHEMA}")
     reading = Reading(
-        sample=_counters(head, words, where),
-        before=_stat(head, "before", where),
-        after=_stat(head, "after", where),
-        no_witness=_text_or_none(head, "no_witness", where),
+        sample=_counters(head, words),
+        before=head.optional("before", lambda key: _stat(head.sub(key))),
+        after=head.optional("after", lambda key: _stat(head.sub(key))),
+        no_witness=head.optional("no_witness", head.text),
     )
     return DiskSample(
-        disk=_disk(_table(head, "disk", where), where),
+        disk=_disk(head.sub("disk")),
         reading=reading,
-        misses=None if head.get("misses") is None else _count(head, "misses", where),
-        anchor=_anchor(_table(head, "anchor", where), where),
+        misses=head.optional("misses", head.count),
+        anchor=_anchor(head.sub("anchor")),
     )
 
 
-def _expanded(raw: bytes, where: str) -> bytes:
-    """The bytes behind the compression, within a bound: a few bytes can stand for very many."""
-    expander = zlib.decompressobj()
-    try:
-        expanded = expander.decompress(raw, MOST_BYTES)
-    except zlib.error as error:
-        raise BadInput(f"{where} is damaged: {error}") from error
-    if not expander.eof or expander.unused_data:
-        raise BadInput(f"{where} is cut, or has more than {MOST_BYTES} bytes")
-    return expanded
-
-
-def _counters(head: dict[str, Any], words: bytes, where: str) -> TargetSample:
-    ops, counters = (_names(head, key, where) for key in ("ops", "counters"))
-    slots = head.get("slots")
+def _counters(head: Fields, words: bytes) -> TargetSample:
+    ops, counters = (_names(head, key) for key in ("ops", "counters"))
+    slots = head.table.get("slots")
     if slots != list(SLOTS):
-        raise BadInput(f"{where}: its histograms have {slots} slots, not {list(SLOTS)}")
-    return counters_by_name(ops, counters, words, where)
+        raise head.bad(f"its histograms have {slots} slots, not {list(SLOTS)}")
+    return counters_by_name(ops, counters, words, head.where)
 
 
 def counters_by_name(ops: Sequence[str], counters: Sequence[str], words: bytes, where: str) -> TargetSample:
@@ -104,67 +92,34 @@ def counters_by_name(ops: Sequence[str], counters: Sequence[str], words: bytes, 
     return decode_sample(struct.pack(f"={len(known)}Q", *known))
 
 
-def _names(head: dict[str, Any], key: str, where: str) -> list[str]:
-    names = head.get(key)
+def _names(head: Fields, key: str) -> list[str]:
+    names = head.table.get(key)
     if not isinstance(names, list) or len(names) > _MOST_COUNTERS or len(set(map(str, names))) != len(names):
-        raise BadInput(f"{where}: {key} is no list of names")
+        raise head.bad(f"{key} is no list of names")
     return [str(name) for name in names]
 
 
-def _table(head: dict[str, Any], key: str, where: str) -> dict[str, Any]:
-    return table_of(head.get(key), f"{where}: {key}")
-
-
-def _count(table: dict[str, Any], key: str, where: str) -> int:
-    value = table.get(key)
-    if type(value) is not int or not 0 <= value < 1 << 64:
-        raise BadInput(f"{where}: {key} is no count")
-    return value
-
-
-def _text(table: dict[str, Any], key: str, where: str) -> str:
-    value = table.get(key)
-    if not isinstance(value, str):
-        raise BadInput(f"{where}: {key} is no text")
-    return value
-
-
-def _text_or_none(table: dict[str, Any], key: str, where: str) -> str | None:
-    return None if table.get(key) is None else _text(table, key, where)
-
-
-def _counts(table: dict[str, Any], key: str, where: str) -> dict[str, int]:
-    counts = _table(table, key, where)
-    return {group: _count(counts, group, f"{where}: {key}") for group in counts}
-
-
-def _stat(head: dict[str, Any], key: str, where: str) -> StatSample | None:
-    if head.get(key) is None:
-        return None
-    table = _table(head, key, where)
+def _stat(fields: Fields) -> StatSample:
     return StatSample(
-        begin_ns=_count(table, "begin_ns", where),
-        end_ns=_count(table, "end_ns", where),
-        requests=_counts(table, "requests", where),
-        bytes=_counts(table, "bytes", where),
-        in_flight=_count(table, "in_flight", where),
+        begin_ns=fields.count("begin_ns"),
+        end_ns=fields.count("end_ns"),
+        requests=fields.counts("requests"),
+        bytes=fields.counts("bytes"),
+        in_flight=fields.count("in_flight"),
     )
 
 
-def _disk(table: dict[str, Any], where: str) -> WatchedDisk:
-    lacks = table.get("lacks")
-    if not isinstance(lacks, list) or not all(isinstance(sentence, str) for sentence in lacks):
-        raise BadInput(f"{where}: lacks is no list of sentences")
+def _disk(fields: Fields) -> WatchedDisk:
     return WatchedDisk(
-        device=_text(table, "device", where),
-        origin=_text(table, "origin", where),
-        level=_text(table, "level", where),
-        backend=_text(table, "backend", where),
-        lacks=tuple(lacks),
-        in_flight=_count(table, "in_flight", where),
-        flush_queues=_count(table, "flush_queues", where),
+        device=fields.text("device"),
+        origin=fields.text("origin"),
+        level=fields.text("level"),
+        backend=fields.text("backend"),
+        lacks=fields.texts("lacks"),
+        in_flight=fields.count("in_flight"),
+        flush_queues=fields.count("flush_queues"),
     )
 
 
-def _anchor(table: dict[str, Any], where: str) -> Anchor:
-    return Anchor(*(_count(table, key, where) for key in ("mono_ns", "wall_ns", "slack_ns")))
+def _anchor(fields: Fields) -> Anchor:
+    return Anchor(*map(fields.count, ("mono_ns", "wall_ns", "slack_ns")))

@@ -10,7 +10,13 @@ from opwatch.errors import UsageError
 from opwatch.samples.end import End
 from opwatch.sinks.terminal import say
 from opwatch.tools.arguments import file_name, time_between
-from opwatch.tools.commands.watch import add_measuring_arguments, add_tracing_arguments, attached, keep
+from opwatch.tools.commands.watch import (
+    add_device_argument,
+    add_measuring_arguments,
+    add_tracing_arguments,
+    attached,
+    keep,
+)
 from opwatch.tools.kept_run import KeptRun
 
 INTERRUPTED = 7
@@ -26,13 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a new file; opwatch replay FILE shows what is in it",
     )
-    parser.add_argument(
-        "--dev",
-        action="append",
-        metavar="D",
-        help="a disk, partition, dm or md device, by name, node or link; several times for several. "
-        "Default: all disks",
-    )
+    add_device_argument(parser)
     parser.add_argument(
         "--every",
         dest="interval",

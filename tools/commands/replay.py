@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from opwatch.errors import NotEnoughData, UsageError
-from opwatch.recording.entry_parts import first_moment
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.window import between, ended, in_steps
 from opwatch.samples.entries import Began, Ended, RunEntry, Ticked
+from opwatch.samples.entry_parts import first_moment
 from opwatch.samples.observation import Sink
 from opwatch.samples.source import show
 from opwatch.samples.story import Story

@@ -40,13 +40,7 @@ _NO_DISK = "there is no disk to watch: none with a medium in /sys/block; opwatch
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch [--dev D]... [options] [INTERVAL [COUNT]] [-- CMD...]"
-    parser.add_argument(
-        "--dev",
-        action="append",
-        metavar="D",
-        help="a disk, partition, dm or md "
-        "device, by name, node or link; several times for several. Default: all disks",
-    )
+    add_device_argument(parser)
     parser.add_argument(
         "interval",
         nargs="?",
@@ -72,6 +66,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exit with 1 when the trust line leaves anything unexplained",
     )
     add_tracing_arguments(parser)
+
+
+def add_device_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dev",
+        action="append",
+        metavar="D",
+        help="a disk, partition, dm or md "
+        "device, by name, node or link; several times for several. Default: all disks",
+    )
 
 
 def add_measuring_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,8 @@ import struct
 from collections.abc import Iterable, Sequence
 
 from opwatch.errors import BadInput
-from opwatch.recording.coding.contents import deflated, inflated
+from opwatch.recording.coding import contents
+from opwatch.recording.coding.contents import deflated
 from opwatch.recording.coding.frames import STREAMS, Streams
 from opwatch.recording.coding.varints import Varints
 
@@ -50,7 +51,7 @@ def split(raw: bytes, where: str) -> Streams:
 def expanded(raw: bytes, where: str) -> Streams:
     """What compressed() compressed."""
     times, counters, slots, counts = (
-        inflated(part, MOST_STREAM, where) if part else b"" for part in split(raw, where)
+        contents.expanded(part, MOST_STREAM, where) if part else b"" for part in split(raw, where)
     )
     return times, counters, slots, counts
 

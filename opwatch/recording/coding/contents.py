@@ -7,11 +7,13 @@ import hashlib
 import zlib
 from dataclasses import dataclass
 
-from opwatch.errors import BadInput
+from opwatch.foreign import inflated
 
 # A report of smartctl has 100 KiB.
 MOST_BYTES = 4 << 20
 _MOST_KNOWN, _MOST_BASES = 1024, 8
+# A deflate stream without a header.
+_RAW = -15
 # A difference that is longer than this share of the whole is written whole, and is a base from then on.
 _WORTH = 0.5
 
@@ -63,17 +65,10 @@ class ContentWriter:
 
 def deflated(raw: bytes, base: bytes = b"") -> bytes:
     """A raw deflate stream: SQLite says where it ends, and reads it back whole or not at all."""
-    writer = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zdict=base)
+    writer = zlib.compressobj(9, zlib.DEFLATED, _RAW, 9, zdict=base)
     return writer.compress(raw) + writer.flush()
 
 
-def inflated(raw: bytes, most: int, where: str, base: bytes = b"") -> bytes:
-    """What was compressed, within a bound: a few bytes can stand for very many."""
-    reader = zlib.decompressobj(-15, zdict=base)
-    try:
-        expanded = reader.decompress(raw, most)
-    except zlib.error as error:
-        raise BadInput(f"{where} is damaged: {error}") from error
-    if not reader.eof or reader.unused_data:
-        raise BadInput(f"{where} is cut, or has more than {most} bytes")
-    return expanded
+def expanded(raw: bytes, most: int, where: str, base: bytes = b"") -> bytes:
+    """What deflated() made."""
+    return inflated(raw, most, where, wbits=_RAW, base=base)

@@ -10,7 +10,7 @@ from typing import Any
 from opwatch.counters.looks.sample import NvmeCommand
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput
-from opwatch.recording.coding.contents import MOST_BYTES, inflated
+from opwatch.recording.coding.contents import MOST_BYTES, expanded
 from opwatch.recording.coding.frames import Layout
 from opwatch.recording.coding.plain import FromPlain
 from opwatch.recording.reading.opening import CheckedFile, small_document
@@ -185,7 +185,7 @@ class RecordedRun:
         if not 0 <= size <= MOST_BYTES or (base is not None and not may_have_base):
             raise BadInput(f"{where} has {size} bytes, or a base of a base")
         before = b"" if base is None else self._read_content(base, may_have_base=False)
-        raw = inflated(body, MOST_BYTES, where, before)
+        raw = expanded(body, MOST_BYTES, where, before)
         if len(raw) != size:
             raise BadInput(f"{where} has {len(raw)} bytes, not {size}")
         return raw

@@ -10,15 +10,15 @@ from typing import Any
 
 from opwatch.clock import Anchor
 from opwatch.errors import BadInput
+from opwatch.recording.coding import contents
 from opwatch.recording.coding.anchors import read_anchors
 from opwatch.recording.coding.blocks import MOST_STREAM, expanded, readers, split
-from opwatch.recording.coding.contents import inflated
 from opwatch.recording.coding.frames import FrameReader, Known, Layout, Streams
 from opwatch.recording.coding.plain import FromPlain
-from opwatch.recording.entry_parts import KINDS
 from opwatch.recording.reading.opening import CheckedFile, small_document
 from opwatch.recording.schema import ANCHOR, OTHERS
 from opwatch.samples.entries import RunEntry, Ticked
+from opwatch.samples.entry_parts import KINDS
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trim.audit.live import DiscardSample
 
@@ -95,10 +95,15 @@ def compressed_stretch(file: CheckedFile, row: tuple[Any, ...]) -> RunStretch:
         parts = [expanded(key, f"{where}, place {place}")]
         parts += [expanded(rest, f"{where}, place {place}")] if rest else []
         frames[place] = DiskFrames(fact, samples, tuple(parts))
-    texts = inflated(others, _MOST_OTHERS, where).split(b"\n") if others else []
+    texts = contents.expanded(others, _MOST_OTHERS, where).split(b"\n") if others else []
     bodies = _bodies(texts, where) | rare_bodies(file, first, last)
     return RunStretch(
-        where, first, last, read_anchors(inflated(anchors, MOST_STREAM, where), where), bodies, frames
+        where,
+        first,
+        last,
+        read_anchors(contents.expanded(anchors, MOST_STREAM, where), where),
+        bodies,
+        frames,
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from opwatch.errors import BadInput
 from opwatch.recording.coding.frames import goes_back
-from opwatch.recording.entry_parts import samples_in
 from opwatch.recording.reading.stretches import MOST_PLACES
 from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
+from opwatch.samples.entry_parts import samples_in
 from opwatch.samples.sample import DiskSample
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from opwatch.recording.entry_parts import first_moment
 from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Ticked
+from opwatch.samples.entry_parts import first_moment
 from opwatch.samples.sample import DiskSample
 from opwatch.trim.audit.live import DiscardSample
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.recording.entry_parts import samples_in
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Looked, RunEntry, Ticked
+from opwatch.samples.entry_parts import samples_in
 
 # A sample takes 136 KiB while it waits.
 MOST_WAITING = 512

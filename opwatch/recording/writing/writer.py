@@ -13,10 +13,10 @@ from opwatch.recording.coding.blocks import compressed, joined, one_after_anothe
 from opwatch.recording.coding.contents import ContentWriter, deflated
 from opwatch.recording.coding.frames import FrameWriter, Layout, Streams
 from opwatch.recording.coding.plain import ToPlain
-from opwatch.recording.entry_parts import first_moment, samples_in
 from opwatch.recording.schema import ANCHOR, COUNTED, OTHERS, insertion, json_text, readable
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.samples.entries import Left, Looked, RunEntry, Ticked
+from opwatch.samples.entry_parts import first_moment, samples_in
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trim.audit.live import DiscardSample
 

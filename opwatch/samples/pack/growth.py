@@ -8,7 +8,7 @@ from operator import ge, itemgetter
 
 from opwatch.errors import BadInput
 from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
-from opwatch.samples.sample import DiskSample
+from opwatch.samples.entry_parts import samples_in
 from opwatch.trace.abi import SCALARS, OpSample, TargetSample
 from opwatch.trace.hist import Histogram
 from opwatch.trim.audit.flow import Trace
@@ -23,7 +23,7 @@ def growing(entries: Iterable[RunEntry], where: str) -> Iterator[RunEntry]:
     last: dict[int, TargetSample] = {}
     traces: dict[int, Trace] = {}
     for number, entry in enumerate(entries, 1):
-        for place, sample in _samples(entry).items():
+        for place, sample in samples_in(entry).items():
             now = sample.reading.sample
             if place in last and not _grew(last[place], now):
                 raise BadInput(f"{where}: entry {number}: the counts of place {place} went backwards")
@@ -33,15 +33,6 @@ def growing(entries: Iterable[RunEntry], where: str) -> Iterator[RunEntry]:
                 raise BadInput(f"{where}: entry {number}: the discards of place {place} went backwards")
             traces[place] = discards.trace
         yield entry
-
-
-def _samples(entry: RunEntry) -> Mapping[int, DiskSample]:
-    match entry:
-        case Ticked() | Ended():
-            return entry.samples
-        case Began() | Left():
-            return {entry.place: entry.sample}
-    return {}
 
 
 def _discards(entry: RunEntry) -> Mapping[int, DiscardSample]:

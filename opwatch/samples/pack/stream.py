@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
-from opwatch.foreign import MOST_BYTES, Reader, parse_json, table_of
+from opwatch.foreign import MOST_BYTES, Reader, inflated, parse_json, table_of
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.pack.entries import PackedEntry, pack, unpack
 from opwatch.samples.pack.growth import growing
@@ -31,7 +31,7 @@ def entry_to_bytes(entry: RunEntry) -> bytes:
 
 def entry_from_bytes(raw: bytes, where: str) -> RunEntry:
     """The entry that was written. BadInput, with the place, for whatever is none."""
-    line, _, rest = _expanded(raw, where).partition(b"\n")
+    line, _, rest = inflated(raw, MOST_BYTES, where).partition(b"\n")
     fields = Fields(table_of(parse_json(line, where), where), where)
     ends = [fields.count("head")]
     for length in fields.rows("parts"):
@@ -74,17 +74,6 @@ def _read(file: Reader, size: int) -> bytes:
         parts.append(part)
         size -= len(part)
     return b"".join(parts)
-
-
-def _expanded(raw: bytes, where: str) -> bytes:
-    expander = zlib.decompressobj()
-    try:
-        expanded = expander.decompress(raw, MOST_BYTES)
-    except zlib.error as error:
-        raise BadInput(f"{where} is damaged: {error}") from error
-    if not expander.eof or expander.unused_data:
-        raise BadInput(f"{where} is cut, or has more than {MOST_BYTES} bytes")
-    return expanded
 
 
 class StreamSource:

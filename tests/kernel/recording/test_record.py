@@ -17,9 +17,9 @@ import pytest
 
 from opwatch.errors import BadInput
 from opwatch.host.scratch import ScratchDisk
-from opwatch.recording.entry_parts import samples_in
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.samples.entries import RunEntry
+from opwatch.samples.entry_parts import samples_in
 from tests.kernel.support.filesystems import fill, make, mounted
 from tests.kernel.support.watching import lines, opwatch
 

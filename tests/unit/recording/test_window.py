@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from opwatch.recording.entry_parts import first_moment
 from opwatch.recording.reading.window import between, ended, in_steps
 from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Ticked
+from opwatch.samples.entry_parts import first_moment
 from tests.unit.support.recordings import shown
 from tests.unit.support.runs import MadeUpRun, S, a_run
 

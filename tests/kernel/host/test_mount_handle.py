@@ -23,7 +23,7 @@ from opwatch.errors import OpwatchError, RefusedError
 from opwatch.host import loop
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.commands.trim_audit import audit_mount
+from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.question import Asked
 from opwatch.trim.stack.layers import Stack
 from tests.kernel.support.filesystems import free_of, make, mounted, use

@@ -14,7 +14,7 @@ from pathlib import Path
 from opwatch.host.loop import Binding, attach
 from opwatch.host.scratch import MEMORY
 from opwatch.host.usage import Mount, read_usage
-from opwatch.tools.commands.trim_audit import audit_mount
+from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.audit import Asked, Audit, Row, Verdict
 from tests.kernel.support.guard import guarded
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opwatch.collectors.space.fitrim import mounted_at
 from opwatch.collectors.stack.layers import LayerReader
-from opwatch.tools.commands.trim_check import free_space
+from opwatch.tools.commands.trim.check import free_space
 from tests.kernel.support import trims
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.commands.trim_audit import audit_mount
+from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.audit import Asked, Audit, Verdict
 from tests.kernel.support.drives import MIB, drive
 from tests.kernel.support.trims import ATTEMPTS, codes, folder, lost_by_the_host, mount_at, mounted, run

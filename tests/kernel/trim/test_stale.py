@@ -276,7 +276,7 @@ def test_refusals(tmp_path: Path) -> None:
 def test_without_root(tmp_path: Path) -> None:
     code = (
         "import os, sys\nfrom opwatch.tools import cli\n"
-        "from opwatch.tools.commands import trim, trim_stale\n"
+        "from opwatch.tools.commands import trim\nfrom opwatch.tools.commands.trim import stale\n"
         "os.setgid(65534); os.setuid(65534); sys.exit(cli.main(sys.argv[1:]))"
     )
     with ScratchDisk(SIZE) as disk:

@@ -16,7 +16,8 @@ from opwatch.host.usage import Usage, parse_mountinfo
 from opwatch.samples.membership import Membership
 from opwatch.samples.selection import Selection
 from opwatch.sinks.lines import Lines
-from opwatch.tools.commands import devices, trim_check
+from opwatch.tools.commands import devices
+from opwatch.tools.commands.trim import check as trim_check
 from opwatch.tools.watching import Watching
 from opwatch.trace.tracer_set import TracerSet
 from opwatch.trim.check.deleted import DeletedFiles

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from opwatch.tools.commands.trim_stale import _asked, add_arguments
+from opwatch.tools.commands.trim.stale import _asked, add_arguments
 
 
 def parsed(*words: str) -> argparse.Namespace:

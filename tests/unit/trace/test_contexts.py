@@ -11,7 +11,7 @@ import pytest
 from opwatch.collectors.block.contexts import ContextProbe, is_global, watch_switches
 from opwatch.host.usage import Mount
 from opwatch.tools import cli
-from opwatch.tools.commands import trim_audit
+from opwatch.tools.commands.trim import audit as trim_audit
 from opwatch.trace.contexts import Switches, context_switches, missing_there
 from opwatch.trace.trust import Drift
 from opwatch.trim.audit.ledger import audit

@@ -10,7 +10,7 @@ import pytest
 
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage, mount_of, parse_mountinfo
-from opwatch.tools.commands import trim_check
+from opwatch.tools.commands.trim import check as trim_check
 from opwatch.trim.check.schedule import Schedule
 
 MOUNTS = 10_000

@@ -10,7 +10,7 @@ import pytest
 
 from opwatch.sinks.trim_check import Checked, document, lines
 from opwatch.tools import cli
-from opwatch.tools.commands.trim_check import exit_status
+from opwatch.tools.commands.trim.check import exit_status
 from opwatch.trim.check.dryrun import dry_run, ext4_groups
 from opwatch.trim.check.forecast import Forecast, Outlook
 from opwatch.trim.check.rules import reasons_of

@@ -10,7 +10,7 @@ import pytest
 from opwatch.collectors.audit.discards import DiscardTracer
 from opwatch.collectors.space.raw_disk import RawDisk
 from opwatch.host.device import Devices
-from opwatch.tools.commands.trim_audit import audit_mount
+from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.audit import Asked
 from opwatch.trim.audit.flow import Stage, total
 from tests.kernel.support.load import discards

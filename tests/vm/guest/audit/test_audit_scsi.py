@@ -9,7 +9,7 @@ import pytest
 
 from opwatch.collectors.audit import fitrim_process
 from opwatch.host.usage import Mount
-from opwatch.tools.commands.trim_audit import audit_mount
+from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.accounts import Bearing
 from opwatch.trim.audit.audit import Asked
 from opwatch.trim.audit.flow import Stage, total

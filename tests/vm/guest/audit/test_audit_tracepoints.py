@@ -8,7 +8,7 @@ import os
 import pytest
 
 from opwatch.collectors.audit import discard_programs
-from opwatch.tools.commands import trim_audit
+from opwatch.tools.commands.trim import audit as trim_audit
 from tests.kernel.support import trims
 from tests.vm.guest.support import stacked, sysfs
 from tests.vm.guest.support.audits import (

@@ -10,7 +10,7 @@ from opwatch.errors import UsageError
 from opwatch.tools.arguments import Parser
 from opwatch.tools.command import Command
 
-# Verb -> what it is for. Each lives in the module trim_VERB.
+# Verb -> what it is for. Each lives in the module of its name.
 VERBS = {
     "audit": "trim, and follow what becomes of it, layer by layer, down to the drive",
     "check": "foretell: will a trim get through, how much of it, and which layer stops it",
@@ -20,7 +20,7 @@ VERBS = {
 
 
 def _module(verb: str) -> Command:
-    module: Command = importlib.import_module(f"opwatch.tools.commands.trim_{verb}")
+    module: Command = importlib.import_module(f"opwatch.tools.commands.trim.{verb}")
     return module
 
 

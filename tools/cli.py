@@ -25,9 +25,12 @@ COMMANDS = {
     "trim": "whether trims reach the drive: audit, check (foretell), stale (what it still holds), record",
     "record": "watch, and keep it all in a file: counts, latency, pages of drives, what came and left",
     "replay": "show a recording as it was live, all of it or a part, in its intervals or longer ones",
+    "dump": "a recording as a table for other programs: CSV, or JSON lines of chosen fields",
     "counters": "bytes written by host and to NAND, and wear, from firmware counters with proven units",
     "waf": "write amplification of an interval or a command, with its error",
 }
+# Those whose arguments begin with a verb of theirs.
+_WITH_VERBS = ("drive", "trim")
 # Those that run what stands behind `--`.
 _RUN_COMMANDS = ("watch", "record", "waf", "trim")
 
@@ -89,7 +92,8 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
         parser.error("there is no command behind --")
     if behind and name not in _RUN_COMMANDS:
         parser.error(f"{name} takes no command behind --")
-    args = parser.parse_args(rest)
+    # So that `replay FILE --json 60` is read as it is meant.
+    args = parser.parse_args(rest) if name in _WITH_VERBS else parser.parse_intermixed_args(rest)
     args.command = behind
     return command, args
 

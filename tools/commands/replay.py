@@ -31,6 +31,20 @@ _LAYOUT = ("format", "ops", "counters", "slots")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch replay FILE [INTERVAL] [--from T] [--to T | --at T] [--speed X] [options]"
+    add_part_arguments(parser)
+    parser.add_argument("--at", metavar="T", help="show the interval that this moment lies in")
+    parser.add_argument(
+        "--speed", type=_speed, metavar="X", help="as fast as it was (1), or so many times faster"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help='JSON lines, "schema":"opwatch/1"')
+    form.add_argument("--plain", action="store_true", help="lines of at most 80 columns (the default)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="only the summary")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say what the file says of itself")
+
+
+def add_part_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which recording, which part of it, and in which intervals."""
     parser.add_argument("file", type=file_name, metavar="FILE", help="a recording")
     parser.add_argument(
         "interval",
@@ -47,15 +61,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "2026-11-22T14:05:30)",
     )
     parser.add_argument("--to", dest="end", metavar="T", help="end here")
-    parser.add_argument("--at", metavar="T", help="show the interval that this moment lies in")
-    parser.add_argument(
-        "--speed", type=_speed, metavar="X", help="as fast as it was (1), or so many times faster"
-    )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help='JSON lines, "schema":"opwatch/1"')
-    form.add_argument("--plain", action="store_true", help="lines of at most 80 columns (the default)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="only the summary")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say what the file says of itself")
 
 
 def _speed(text: str) -> float:
@@ -168,7 +173,7 @@ def _interval_ns(run: RecordedRun) -> int:
     return value if isinstance(value, int) and 0 < value <= _MOST_STEP_S * 10**9 else 10**9
 
 
-def _notes(run: RecordedRun, *, verbose: bool) -> list[str]:
+def notes_of(run: RecordedRun, *, verbose: bool = False) -> list[str]:
     """What to know before it is looked at."""
     notes = []
     if verbose:
@@ -196,7 +201,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--at shows one interval: leave out --from and --to")
     kept = open_run(args.file)
     try:
-        for note in _notes(kept, verbose=args.verbose):
+        for note in notes_of(kept, verbose=args.verbose):
             say(note)
         replay = Replay(kept, args)
         sink: Sink = Lines(sys.stdout, quiet=args.quiet, every_s=replay.step_ns / 1e9)

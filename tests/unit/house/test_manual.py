@@ -25,7 +25,7 @@ def section(command: str) -> str:
 
 def arguments_of(command: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
-    importlib.import_module(f"opwatch.tools.commands.{command.replace(' ', '_')}").add_arguments(parser)
+    importlib.import_module(f"opwatch.tools.commands.{command.replace(' ', '.')}").add_arguments(parser)
     return parser
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import runpy
 from pathlib import Path
 from unittest import mock
@@ -33,5 +34,5 @@ def test_the_symlinks_show_what_the_map_says() -> None:
 def test_every_command_has_its_module() -> None:
     from opwatch.tools.cli import COMMANDS
 
-    missing = [name for name in COMMANDS if not (ROOT / "tools" / "commands" / f"{name}.py").exists()]
+    missing = [name for name in COMMANDS if not importlib.util.find_spec(f"opwatch.tools.commands.{name}")]
     assert missing == []

@@ -24,6 +24,7 @@ from opwatch.sinks import terminal
 from opwatch.sinks.counters import lines as counter_lines
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
+from opwatch.sinks.rows import CsvRows, JsonRows
 from opwatch.sinks.terminal import OutputLost, Writer, say
 from opwatch.tools import cli
 from opwatch.trim.audit.live import Discards, Sender
@@ -79,6 +80,13 @@ def by_json() -> str:
     return stream.getvalue()
 
 
+def by_rows() -> str:
+    stream = io.StringIO()
+    for sink in (CsvRows(stream, ("device", "unexplained")), JsonRows(stream, ("device",))):
+        sink.write(replace(observation(read=BUSY), device=EVIL))
+    return stream.getvalue()
+
+
 def by_counters() -> str:
     stream = io.StringIO()
     reading = CounterReading(7, EVIL, 1, EVIL, Proof.SPEC, caveat=EVIL)
@@ -93,6 +101,7 @@ SINKS: dict[str, Callable[[], str]] = {
     "an interval": lambda: by_lines(False),
     "a summary": lambda: by_lines(True),
     "JSON": by_json,
+    "rows": by_rows,
     "counters": by_counters,
 }
 

@@ -1,0 +1,98 @@
+"""Observations as rows of chosen fields: CSV, or JSON lines of these fields alone.
+
+A field is the path to it in the JSON document of an observation: `ops.read.latency_ns.p99`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+from opwatch.errors import UsageError
+from opwatch.samples.observation import Event, Observation
+from opwatch.sinks.jsonl import document
+from opwatch.sinks.terminal import Writer
+from opwatch.units import printable
+
+_OPS = ("read", "write", "discard", "flush")
+_OF_OPS = ("per_s", "bytes_per_s", "latency_ns.mean", "latency_ns.p50", "latency_ns.p99", "latency_ns.max")
+# What a table begins with, when nobody says what is wanted.
+USUAL = (
+    *("time", "device", "interval_s"),
+    *(f"ops.{op}.{field}" for op in _OPS for field in _OF_OPS),
+    *("waf.waf", "waf.waf_error", "waf.nand_bytes_per_s", "unexplained"),
+)
+
+
+def field_of(tree: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401
+    """What a path leads to; None where nothing is known on the way. UsageError where there is no such way."""
+    value: Any = tree
+    walked: list[str] = []
+    for name in path.split("."):
+        if value is None:
+            return None
+        if not isinstance(value, Mapping) or name not in value:
+            place = ".".join(walked)
+            names = ", ".join(value) if isinstance(value, Mapping) else ""
+            where = f"{place} has {names}" if names and walked else names or f"{place} has no parts"
+            raise UsageError(f"there is no field {path}: {where}")
+        value = value[name]
+        walked.append(name)
+    return value
+
+
+def _cell(value: object) -> str:
+    """Nothing for what is not known, which is another thing than 0."""
+    if value is None:
+        return ""
+    if isinstance(value, (Mapping, list)):
+        return printable(json.dumps(value))
+    return printable(str(value))
+
+
+class _Rows:
+    """A row for each interval of each device; summaries and events are none."""
+
+    def __init__(self, stream: TextIO, fields: Sequence[str]) -> None:
+        self._writer, self._fields = Writer(stream), fields
+
+    def begin(self, notes: list[str]) -> None:
+        """Notes are talk, not data: the command prints them to stderr."""
+
+    def write(self, observation: Observation) -> None:
+        if not observation.final:
+            tree = document(observation)
+            self._row([field_of(tree, path) for path in self._fields])
+
+    def tell(self, event: Event) -> None:
+        """A table has no place for it."""
+
+    def _row(self, values: Sequence[object]) -> None:
+        raise NotImplementedError
+
+
+class CsvRows(_Rows):
+    """RFC 4180 with a line of names; what is not known is empty."""
+
+    _is_begun = False
+
+    def _row(self, values: Sequence[object]) -> None:
+        if not self._is_begun:
+            self._is_begun = True
+            self._line(self._fields)
+        self._line([_cell(value) for value in values])
+
+    def _line(self, cells: Sequence[str]) -> None:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="").writerow(cells)
+        self._writer.line(text.getvalue())
+
+
+class JsonRows(_Rows):
+    """One flat object a row."""
+
+    def _row(self, values: Sequence[object]) -> None:
+        self._writer.json(dict(zip(self._fields, values, strict=True)))

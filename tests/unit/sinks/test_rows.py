@@ -1,0 +1,111 @@
+"""Chosen fields of what was observed, as CSV and as JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.errors import UsageError
+from opwatch.sinks.rows import USUAL, CsvRows, JsonRows, field_of
+from opwatch.tools import cli
+from tests.unit.sinks.test_jsonl import BUSY, observation
+
+RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "1.opw.gz"
+
+
+def table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> str:
+    path = tmp_path / "run.opw"
+    path.write_bytes(gzip.decompress(RECORDING.read_bytes()))
+    return str(path)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    assert cli.main(list(argv)) == 0
+    return capsys.readouterr().out
+
+
+def intervals(capsys: pytest.CaptureFixture[str], kept: str, *options: str) -> list[dict[str, Any]]:
+    lines = printed(capsys, "replay", kept, "--json", *options).splitlines()
+    return [tree for tree in map(json.loads, lines) if tree["type"] == "interval"]
+
+
+def test_a_table_has_a_row_for_each_interval_and_none_for_the_summary() -> None:
+    stream = io.StringIO()
+    sink = CsvRows(stream, ("device", "ops.read.count", "ops.write.latency_ns.p99", "waf.waf", "unexplained"))
+    sink.write(observation(read=BUSY))
+    sink.write(observation(final=True, read=BUSY))
+    [row] = table(stream.getvalue())
+    assert int(row["ops.read.count"]) == 3
+    # There were no writes and no look at a drive: that is nothing, and not 0.
+    assert (row["ops.write.latency_ns.p99"], row["waf.waf"]) == ("", "")
+    assert json.loads(row["unexplained"]) == ["drift unknown: statistics are off"]
+
+
+def test_rows_of_json_have_the_chosen_fields_alone() -> None:
+    stream = io.StringIO()
+    JsonRows(stream, ("device", "ops.read.count", "waf.waf")).write(observation(read=BUSY))
+    row = json.loads(stream.getvalue())
+    assert row == {"device": row["device"], "ops.read.count": 3, "waf.waf": None}
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("tim", "there is no field tim: schema, type, device"),
+        ("ops.raed.count", "ops has read, write"),
+        ("ops.read.count.x", "ops.read.count has no parts"),
+        ("", "there is no field"),
+    ],
+)
+def test_a_field_that_does_not_exist_is_named(path: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        CsvRows(io.StringIO(), (path,)).write(observation(read=BUSY))
+
+
+def test_the_usual_fields_are_those_of_the_json(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
+    trees, rows = intervals(capsys, kept), table(printed(capsys, "dump", kept, "-O", "csv"))
+    assert len(rows) == len(trees) > 3
+    for tree, row in zip(trees, rows, strict=True):
+        assert tuple(row) == USUAL
+        for path, cell in row.items():
+            value = field_of(tree, path)
+            assert cell == ("" if value is None else value if isinstance(value, str) else json.dumps(value))
+
+
+def test_without_fields_the_lines_are_those_of_replay(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, "dump", kept, "-O", "jsonl") == printed(capsys, "replay", kept, "--json")
+
+
+def test_a_part_in_longer_intervals(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("2", "--from", "1")
+    rows = table(printed(capsys, "dump", kept, *options, "-O", "csv", "-f", "begin_mono_ns,ops.read.count"))
+    trees = intervals(capsys, kept, *options)
+    wanted = [(str(tree["begin_mono_ns"]), str(tree["ops"]["read"]["count"])) for tree in trees]
+    assert [tuple(row.values()) for row in rows] == wanted
+    assert 0 < len(rows) < len(intervals(capsys, kept))
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("-O", "xml"), ("-O", "csv", "-f", "a,,b"), ("-O", "csv", "-f", "a.b")]
+)
+def test_what_makes_no_sense_is_refused(
+    options: tuple[str, ...], kept: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = cli.main(["dump", kept, *options])
+    except SystemExit as end:
+        status = int(str(end.code))
+    output = capsys.readouterr()
+    assert (status, output.out) == (2, "")
+    assert output.err

@@ -6,7 +6,7 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,8 @@ from opwatch import __version__
 from opwatch.errors import OpwatchError
 from opwatch.foreign import read_text
 from opwatch.host.device import Devices, Leaf
-from opwatch.recording.writing.recorder import Recorder
+from opwatch.recording.writing.file import RecordingFile
+from opwatch.recording.writing.recorder import Recorder, RecordingTarget
 from opwatch.samples.end import End
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.source import Source
@@ -63,19 +64,28 @@ class LiveSource(Source, Protocol):
     def leaves(self) -> list[Leaf]: ...
 
 
+def made(path: Path, headline: Mapping[str, str | int]) -> RecordingFile:
+    """A new recording that says this of itself."""
+    try:
+        return RecordingFile(path, headline)
+    except OSError as error:
+        raise OpwatchError(
+            f"{path} cannot be made: {error.strerror}; name a file in a folder that can be written to"
+        ) from error
+
+
+def new_recording(args: argparse.Namespace) -> RecordingFile:
+    """The file of a run that begins now."""
+    return made(args.output, header(args.interval))
+
+
 class KeptRun:
     """A source whose entries are kept as they become known, until it is closed. `problem` is why not all of
     them were."""
 
-    def __init__(self, live: LiveSource, args: argparse.Namespace) -> None:
-        self._live, self._command, self.path = live, args.command, args.output
-        try:
-            self._recorder = Recorder(args.output, header(args.interval), say)
-        except OSError as error:
-            raise OpwatchError(
-                f"{args.output} cannot be made: {error.strerror}; name a file in a folder that can be "
-                "written to"
-            ) from error
+    def __init__(self, live: LiveSource, target: RecordingTarget, command: list[str] | None = None) -> None:
+        self._live, self._command, self.path = live, command, target.path
+        self._recorder = Recorder(target, say)
         self._warn_of_own_disk()
         if self._command:
             self._recorder.event("command started", shlex.join(self._command))
@@ -87,6 +97,10 @@ class KeptRun:
     @property
     def left_out(self) -> int:
         return self._recorder.left_out
+
+    def note(self, kind: str, words: str) -> None:
+        """Keep what happened beside the disks."""
+        self._recorder.event(kind, words)
 
     def entries(self) -> Iterator[RunEntry]:
         for entry in self._live.entries():

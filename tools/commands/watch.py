@@ -278,6 +278,6 @@ def run(args: argparse.Namespace) -> int:
 def keep(live: LiveRun, args: argparse.Namespace) -> KeptRun:
     """The run with a recorder behind it."""
     # Not before it is needed: this is much to import.
-    from opwatch.tools.kept_run import KeptRun
+    from opwatch.tools.kept_run import KeptRun, new_recording
 
-    return KeptRun(live, args)
+    return KeptRun(live, new_recording(args), args.command)

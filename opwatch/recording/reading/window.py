@@ -3,86 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 
-from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Ticked
+from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
 from opwatch.samples.entry_parts import first_moment
-from opwatch.samples.sample import DiskSample
-from opwatch.trim.audit.live import DiscardSample
-
-
-@dataclass(slots=True)
-class _Watched:
-    """The disks that are watched at some moment, each with its newest sample."""
-
-    began: dict[int, Began] = field(default_factory=dict)
-    samples: dict[int, DiskSample] = field(default_factory=dict)
-    discards: dict[int, DiscardSample] = field(default_factory=dict)
-    has_ended: bool = False
-
-    def take(self, entry: RunEntry) -> None:
-        match entry:
-            case Began():
-                self.began[entry.place] = entry
-                self.samples[entry.place] = entry.sample
-                self.discards |= {entry.place: entry.discards} if entry.discards else {}
-            case Ticked() | Ended():
-                self.samples |= entry.samples
-                self.discards |= entry.discards
-                self.has_ended = isinstance(entry, Ended)
-            case Left():
-                for kept in (self.began, self.samples, self.discards):
-                    kept.pop(entry.place, None)
-            case Looked() | NotWatched():
-                pass
-
-    def as_begun(self) -> list[Began]:
-        """As if each had begun with its newest sample."""
-        return [
-            replace(
-                began,
-                sample=self.samples[place],
-                discards=self.discards.get(place) if began.discards else None,
-                arrival=None,
-                text="",
-            )
-            for place, began in self.began.items()
-        ]
-
-    def as_ended(self) -> Ended:
-        """As if each had ended with its newest sample."""
-        return Ended(dict(self.samples), dict(self.discards))
+from opwatch.samples.newest import Newest
 
 
 def ended(entries: Iterable[RunEntry]) -> Iterator[RunEntry]:
     """The run with an end: where it has none, the newest samples are taken for it."""
-    watched = _Watched()
+    newest = Newest()
     for entry in entries:
-        watched.take(entry)
+        newest.take(entry)
         yield entry
-    if not watched.has_ended and watched.samples:
-        yield watched.as_ended()
+    if not newest.has_ended and not newest.is_empty:
+        yield newest.as_ended()
 
 
 def between(entries: Iterable[RunEntry], begin_ns: int, end_ns: int | None) -> Iterator[RunEntry]:
     """From the last samples before one moment to the last before another: a run of its own."""
-    watched, looks, has_begun = _Watched(), dict[str, Looked](), False
+    newest, has_begun = Newest(), False
     for entry in entries:
         at_ns = first_moment(entry)
         if end_ns is not None and at_ns > end_ns:
             break
         if not has_begun and at_ns > begin_ns:
             has_begun = True
-            yield from watched.as_begun()
-            yield from looks.values()
-        watched.take(entry)
+            yield from newest.as_begun()
+        newest.take(entry)
         if has_begun:
             yield entry
-        elif isinstance(entry, Looked):
-            # What the drive said last is what its figures begin with.
-            looks[entry.sample.disk] = entry
-    if has_begun and not watched.has_ended and watched.samples:
-        yield watched.as_ended()
+    if has_begun and not newest.has_ended and not newest.is_empty:
+        yield newest.as_ended()
 
 
 def in_steps(entries: Iterable[RunEntry], step_ns: int, recorded_ns: int) -> Iterator[RunEntry]:

@@ -144,10 +144,14 @@ class NewDatabase:
 
     def abandon(self) -> None:
         """Close it as it is. What was committed stays, and is found by whoever opens the file."""
+        if self._descriptor < 0:
+            return
         with contextlib.suppress(sqlite3.Error):
             self.connection.close()
         os.close(self._descriptor)
         os.close(self._folder)
+        # Another file may have the number a moment later.
+        self._descriptor = -1
 
 
 def _descriptors(name: str) -> list[tuple[int, os.stat_result]]:

@@ -7,12 +7,11 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from opwatch.recording.writing.newfile import NewDatabase
-from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Looked, RunEntry, Ticked
 from opwatch.samples.entry_parts import samples_in
 
@@ -32,18 +31,34 @@ class _Event:
     status: int | None
 
 
+class RecordingTarget(Protocol):
+    """Where entries are written. After its construction one thread alone uses it, but for `device`."""
+
+    @property
+    def path(self) -> Path: ...
+
+    # However little there is to write, it is called so often, in seconds; None for never.
+    pause_s: float | None
+
+    def device(self) -> int: ...
+    def begin(self) -> None: ...
+    def put(self, entry: RunEntry) -> None: ...
+    def event(self, kind: str, words: str, mono_ns: int, status: int | None = None) -> None: ...
+    def commit(self) -> None: ...
+    def roll_back(self) -> None: ...
+    def pause(self) -> None: ...
+    def end(self, reason: str, mono_ns: int, left_out: int) -> None: ...
+    def abandon(self) -> None: ...
+
+
 class Recorder:
     """Writes from construction to finish(). An error ends the recording and not the run: `tell` is called
     once with it, and `problem` keeps it."""
 
     def __init__(
-        self,
-        path: Path,
-        header: Mapping[str, str | int],
-        tell: Callable[[str], None],
-        most_waiting: int = MOST_WAITING,
+        self, target: RecordingTarget, tell: Callable[[str], None], most_waiting: int = MOST_WAITING
     ) -> None:
-        self._path, self._tell, self._most = path, tell, most_waiting
+        self._target, self._tell, self._most = target, tell, most_waiting
         self.problem: str | None = None
         self.left_out = 0
         self._noted = 0
@@ -51,18 +66,12 @@ class Recorder:
         self._samples = 0
         self._reason: str | None = None
         self._change = threading.Condition()
-        self._database = NewDatabase(path)
-        try:
-            self._writer = RecordingWriter(self._database, header)
-        except BaseException:
-            self._database.abandon()
-            raise
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 
     def device(self) -> int:
         """The number of the device that the file lies on."""
-        return self._database.device()
+        return self._target.device()
 
     def take(self, entry: RunEntry) -> None:
         """Keep an entry. Where the disk is too slow, samples between others are left out, and counted: those
@@ -91,45 +100,48 @@ class Recorder:
             self._change.notify()
         self._thread.join(longest_s)
         if self._thread.is_alive():
-            self._fail(f"{self._path}: its disk does not answer; the recording has no end")
+            self._fail(f"{self._target.path}: its disk does not answer; the recording has no end")
 
     def _run(self) -> None:
         try:
             while self._write_what_waits():
                 pass
-            self._writer.end(self._reason or "", time.monotonic_ns(), self.left_out)
-            self._database.close()
+            self._target.end(self._reason or "", time.monotonic_ns(), self.left_out)
         except (sqlite3.Error, OSError) as error:
             self._fail(
-                f"{self._path}: the recording ends here: {error}. What was written stays; the run goes on"
+                f"{self._target.path}: the recording ends here: {error}. What was written stays; the run "
+                "goes on"
             )
-            self._database.abandon()
+            self._target.abandon()
         except Exception as error:
-            self._fail(f"{self._path}: the recording ends here: {type(error).__name__}: {error}")
-            self._database.abandon()
+            self._fail(f"{self._target.path}: the recording ends here: {type(error).__name__}: {error}")
+            self._target.abandon()
 
     def _write_what_waits(self) -> bool:
         """One transaction; False when all is written."""
         with self._change:
-            self._change.wait_for(lambda: self._waiting or self._reason is not None)
+            has_news = self._change.wait_for(
+                lambda: self._waiting or self._reason is not None, self._target.pause_s
+            )
             taken = list(self._waiting)
             self._waiting.clear()
             left_out = self.left_out
         if not taken:
-            return False
-        self._writer.begin()
+            self._target.pause()
+            return not has_news
+        self._target.begin()
         try:
             for one in taken:
                 self._put(one)
             if left_out > self._noted:
                 words = f"{left_out - self._noted} entries were left out: the disk was too slow"
-                self._writer.event("left out", words, time.monotonic_ns(), left_out - self._noted)
+                self._target.event("left out", words, time.monotonic_ns(), left_out - self._noted)
                 self._noted = left_out
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
-                self._writer.roll_back()
+                self._target.roll_back()
             raise
-        self._writer.commit()
+        self._target.commit()
         with self._change:
             self._samples -= sum(len(samples_in(one)) for one in taken if not isinstance(one, _Event))
             self._change.wait_for(lambda: self._reason is not None, _COMMIT_S)
@@ -137,9 +149,9 @@ class Recorder:
 
     def _put(self, one: RunEntry | _Event) -> None:
         if isinstance(one, _Event):
-            self._writer.event(one.kind, one.words, one.mono_ns, one.status)
+            self._target.event(one.kind, one.words, one.mono_ns, one.status)
         else:
-            self._writer.put(one)
+            self._target.put(one)
 
     def _fail(self, problem: str) -> None:
         with self._change:

@@ -14,6 +14,7 @@ import pytest
 from opwatch.errors import BadInput, RefusedError
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import APPLICATION_ID
+from opwatch.recording.writing.file import RecordingFile
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.recorder import Recorder
 from opwatch.recording.writing.writer import RecordingWriter
@@ -112,7 +113,7 @@ def test_pages_that_do_not_change_are_kept_once(tmp_path: Path) -> None:
 
 def test_a_recorder_takes_what_it_is_given(tmp_path: Path) -> None:
     run, words = list(a_run(20)), list[str]()
-    recorder = Recorder(tmp_path / "run.opw", HEADER, words.append)
+    recorder = Recorder(RecordingFile(tmp_path / "run.opw", HEADER), words.append)
     recorder.event("command started", "fio job.fio")
     for entry in run:
         recorder.take(entry)
@@ -141,7 +142,7 @@ def test_what_the_disk_is_too_slow_for_is_left_out_and_counted(
 
     monkeypatch.setattr(RecordingWriter, "commit", slow)
     run = list(a_run(40))
-    recorder = Recorder(tmp_path / "run.opw", HEADER, print, most_waiting=10)
+    recorder = Recorder(RecordingFile(tmp_path / "run.opw", HEADER), print, most_waiting=10)
     for entry in run:
         recorder.take(entry)
     assert recorder.left_out > 20
@@ -164,7 +165,7 @@ def test_what_the_disk_is_too_slow_for_is_left_out_and_counted(
 
 def test_an_error_ends_the_recording_and_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, words = list(a_run(30)), list[str]()
-    recorder = Recorder(tmp_path / "run.opw", HEADER, words.append)
+    recorder = Recorder(RecordingFile(tmp_path / "run.opw", HEADER), words.append)
     for entry in run[:10]:
         recorder.take(entry)
     recorder.event("note", "until here")
@@ -238,7 +239,7 @@ def test_a_wal_that_was_planted_while_it_was_opened_is_refused(
 
 
 def test_a_recording_that_is_being_written_says_so(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "run.opw", HEADER, print)
+    recorder = Recorder(RecordingFile(tmp_path / "run.opw", HEADER), print)
     with pytest.raises(BadInput, match="is being written"):
         RecordedRun(tmp_path / "run.opw")
     recorder.finish("done")

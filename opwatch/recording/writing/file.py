@@ -1,0 +1,40 @@
+"""A new recording and what writes into it, as the target of a recorder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from opwatch.recording.writing.newfile import NewDatabase
+from opwatch.recording.writing.writer import RecordingWriter
+
+
+class RecordingFile(RecordingWriter):
+    """Open from construction to end() or abandon()."""
+
+    pause_s: float | None = None
+
+    def __init__(self, path: Path, header: Mapping[str, str | int]) -> None:
+        self.path = path
+        self._new = NewDatabase(path)
+        try:
+            super().__init__(self._new, header)
+        except BaseException:
+            self._new.abandon()
+            raise
+
+    def device(self) -> int:
+        """The number of the device that it lies on."""
+        return self._new.device()
+
+    def pause(self) -> None:
+        """There is nothing that it does of itself."""
+
+    def end(self, reason: str, mono_ns: int, left_out: int) -> None:
+        """The clean end, after which there is one file."""
+        super().end(reason, mono_ns, left_out)
+        self._new.close()
+
+    def abandon(self) -> None:
+        """Leave it as it is, without an end."""
+        self._new.abandon()

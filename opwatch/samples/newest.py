@@ -1,0 +1,61 @@
+"""What is watched at some moment, with the newest of all that is known of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Ticked
+from opwatch.samples.sample import DiskSample
+from opwatch.trim.audit.live import DiscardSample
+
+
+@dataclass(slots=True)
+class Newest:
+    """Takes the entries of a run one after the other; a run of its own can begin or end after any of them."""
+
+    has_ended: bool = False
+    _began: dict[int, Began] = field(default_factory=dict)
+    _samples: dict[int, DiskSample] = field(default_factory=dict)
+    _discards: dict[int, DiscardSample] = field(default_factory=dict)
+    # What a drive said last is what its figures begin with.
+    _looks: dict[str, Looked] = field(default_factory=dict)
+
+    def take(self, entry: RunEntry) -> None:
+        match entry:
+            case Began():
+                self._began[entry.place] = entry
+                self._samples[entry.place] = entry.sample
+                self._discards |= {entry.place: entry.discards} if entry.discards else {}
+            case Ticked() | Ended():
+                self._samples |= entry.samples
+                self._discards |= entry.discards
+                self.has_ended = isinstance(entry, Ended)
+            case Left():
+                for kept in (self._began, self._samples, self._discards):
+                    kept.pop(entry.place, None)
+            case Looked():
+                self._looks[entry.sample.disk] = entry
+            case NotWatched():
+                pass
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._samples
+
+    def as_begun(self) -> list[RunEntry]:
+        """As if each disk had begun with its newest sample, and each drive had been looked at then."""
+        begun = [
+            replace(
+                began,
+                sample=self._samples[place],
+                discards=self._discards.get(place) if began.discards else None,
+                arrival=None,
+                text="",
+            )
+            for place, began in self._began.items()
+        ]
+        return [*begun, *self._looks.values()]
+
+    def as_ended(self) -> Ended:
+        """As if each had ended with its newest sample."""
+        return Ended(dict(self._samples), dict(self._discards))

@@ -78,11 +78,15 @@ install: build
 	@mkdir -p $(PREFIX)/bin $(PREFIX)/share/man/man1
 	@ln -sfn $(OWN)/bin/opwatch $(PREFIX)/bin/opwatch
 	@install -m 644 docs/man/opwatch.1 $(PREFIX)/share/man/man1/opwatch.1
+	@mkdir -p $(PREFIX)/lib/systemd/system
+	@sed 's|/usr/local/bin/opwatch|$(PREFIX)/bin/opwatch|' tools/opwatch-flight.service \
+		> $(PREFIX)/lib/systemd/system/opwatch-flight.service
 	@$(PREFIX)/bin/opwatch --version
 
 uninstall:
 	rm -rf $(OWN)
-	rm -f $(PREFIX)/bin/opwatch $(PREFIX)/share/man/man1/opwatch.1
+	rm -f $(PREFIX)/bin/opwatch $(PREFIX)/share/man/man1/opwatch.1 \
+		$(PREFIX)/lib/systemd/system/opwatch-flight.service
 
 demo: build
 	@$(PY) -m opwatch.tools.demo

@@ -26,11 +26,12 @@ COMMANDS = {
     "record": "watch, and keep it all in a file: counts, latency, pages of drives, what came and left",
     "replay": "show a recording as it was live, all of it or a part, in its intervals or longer ones",
     "dump": "a recording as a table for other programs: CSV, or JSON lines of chosen fields",
+    "flight": "keep the last minutes of a watch always, and write them into a recording afterwards",
     "counters": "bytes written by host and to NAND, and wear, from firmware counters with proven units",
     "waf": "write amplification of an interval or a command, with its error",
 }
 # Those whose arguments begin with a verb of theirs.
-_WITH_VERBS = ("drive", "trim")
+_WITH_VERBS = ("drive", "flight", "trim")
 # Those that run what stands behind `--`.
 _RUN_COMMANDS = ("watch", "record", "waf", "trim")
 

@@ -10,9 +10,10 @@ import pytest
 from opwatch import errors
 from opwatch.sinks import devices, lines
 from opwatch.tools.cli import COMMANDS
-from opwatch.tools.commands.trim import VERBS
+from opwatch.tools.commands import flight, trim
 from opwatch.trace.trust import Trust
 
+NAMES = [*COMMANDS, *(f"trim {verb}" for verb in trim.VERBS), *(f"flight {verb}" for verb in flight.VERBS)]
 PAGE = (Path(__file__).parents[3] / "docs" / "man" / "opwatch.1").read_text()
 TEXT = PAGE.replace("\\-", "-").replace("\\&", "")
 
@@ -29,7 +30,7 @@ def arguments_of(command: str) -> argparse.ArgumentParser:
     return parser
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, *(f"trim {verb}" for verb in VERBS)])
+@pytest.mark.parametrize("command", NAMES)
 def test_every_option_is_described_and_no_other(command: str) -> None:
     parser = arguments_of(command)
     known = {option for action in parser._actions for option in action.option_strings}
@@ -43,7 +44,7 @@ def test_every_option_is_described_and_no_other(command: str) -> None:
     assert described == known
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, *(f"trim {verb}" for verb in VERBS)])
+@pytest.mark.parametrize("command", NAMES)
 def test_help_can_be_printed(command: str) -> None:
     assert arguments_of(command).format_help().startswith("usage: ")
 

@@ -1,0 +1,196 @@
+"""The folder of a ring: its segments, whose it is now, and who reads it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from opwatch.errors import NotEnoughData, OpwatchError, RefusedError
+from opwatch.recording.writing.newfile import SIDES
+
+_SUFFIX = ".opw"
+_DIGITS = 10
+# Held by whoever writes the ring; held, shared, by those that read it; made by who wants the newest segment.
+_OWNER, _READERS, _REQUEST = "owner", "readers", "request"
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+# A recorder looks for requests four times a second; its disk may be slow.
+_ANSWER_S = 15.0
+_LOOK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A recording in the ring. `size` is in bytes, with what SQLite has beside it."""
+
+    number: int
+    path: Path
+    size: int
+    modified_ns: int
+
+
+class RingFolder:
+    """Known by a descriptor from construction to close(): its name may lead elsewhere a moment later."""
+
+    def __init__(self, path: Path, *, make: bool = False) -> None:
+        self.path = path
+        if make:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self._folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            raise NotEnoughData(
+                f"{path} is not there: no flight recorder has run with it; --ring names another folder"
+            ) from None
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                raise RefusedError(f"{path} is no folder of its own: name another one") from None
+            raise
+        self._owner = -1
+        try:
+            self._refuse_foreign()
+        except BaseException:
+            self.close()
+            raise
+
+    def _refuse_foreign(self) -> None:
+        status = os.fstat(self._folder)
+        if status.st_uid != os.geteuid():
+            raise RefusedError(
+                f"{self.path} belongs to user {status.st_uid}, not to us (user {os.geteuid()}): name another "
+                "folder"
+            )
+        if status.st_mode & 0o022:
+            raise RefusedError(
+                f"{self.path} can be written by others: name another folder, or chmod 700 {self.path}"
+            )
+
+    def close(self) -> None:
+        if self._owner >= 0:
+            os.close(self._owner)
+        os.close(self._folder)
+
+    def own(self) -> None:
+        """Be its only recorder until close()."""
+        owner = os.open(_OWNER, _FLAGS, 0o600, dir_fd=self._folder)
+        try:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(owner)
+            raise OpwatchError(
+                f"a flight recorder keeps its ring in {self.path} already: end it, or name another folder by "
+                "--ring"
+            ) from None
+        self._owner = owner
+
+    def is_owned(self) -> bool:
+        """Whether a recorder writes to it now."""
+        try:
+            owner = os.open(_OWNER, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._folder)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(owner, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(owner)
+        return False
+
+    def device(self) -> int:
+        """The number of the device that it lies on."""
+        return os.fstat(self._folder).st_dev
+
+    def segments(self) -> list[Segment]:
+        """The oldest first."""
+        segments = []
+        with os.scandir(self._folder) as entries:
+            names = [entry.name for entry in entries]
+        for name in names:
+            number = _number(name)
+            if number is None:
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                status = self._status(name)
+                size = status.st_size + sum(self._size(name + side) for side in SIDES)
+                segments.append(Segment(number, self.path / name, size, status.st_mtime_ns))
+        return sorted(segments, key=lambda segment: segment.number)
+
+    def new_path(self) -> Path:
+        """A name behind those of all segments."""
+        segments = self.segments()
+        number = segments[-1].number + 1 if segments else 1
+        return self.path / f"{number:0{_DIGITS}}{_SUFFIX}"
+
+    def size(self, path: Path) -> int:
+        """Bytes of one segment, with what lies beside it."""
+        return sum(self._size(path.name + side) for side in ("", *SIDES))
+
+    def remove(self, segment: Segment) -> None:
+        name = segment.path.name
+        # What lies beside it goes last: alone it would be taken for a part of another.
+        for one in (name, *(name + side for side in SIDES)):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(one, dir_fd=self._folder)
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """No segment goes meanwhile, unless it takes very long."""
+        readers = os.open(_READERS, _FLAGS, 0o600, dir_fd=self._folder)
+        try:
+            fcntl.flock(readers, fcntl.LOCK_SH)
+            yield
+        finally:
+            os.close(readers)
+
+    def is_read(self) -> bool:
+        """Whether somebody has it kept as it is."""
+        readers = os.open(_READERS, _FLAGS, 0o600, dir_fd=self._folder)
+        try:
+            fcntl.flock(readers, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(readers)
+        return False
+
+    def request(self) -> None:
+        """Have the recorder begin a new segment, so that the one before it can be read."""
+        os.close(os.open(_REQUEST, _FLAGS, 0o600, dir_fd=self._folder))
+        deadline = time.monotonic() + _ANSWER_S
+        while self.is_requested() and self.is_owned():
+            if time.monotonic() > deadline:
+                raise OpwatchError(
+                    f"the flight recorder of {self.path} does not answer within {_ANSWER_S:g} s: it is "
+                    "stopped, or its disk is; what it has written can be read when it has ended"
+                )
+            time.sleep(_LOOK_S)
+
+    def is_requested(self) -> bool:
+        return self._size(_REQUEST, missing=-1) >= 0
+
+    def answer(self) -> None:
+        """The new segment has begun."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_REQUEST, dir_fd=self._folder)
+
+    def _status(self, name: str) -> os.stat_result:
+        return os.stat(name, dir_fd=self._folder, follow_symlinks=False)
+
+    def _size(self, name: str, missing: int = 0) -> int:
+        try:
+            status = self._status(name)
+        except FileNotFoundError:
+            return missing
+        return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+def _number(name: str) -> int | None:
+    digits = name.removesuffix(_SUFFIX)
+    return int(digits) if name.endswith(_SUFFIX) and len(digits) == _DIGITS and digits.isdecimal() else None

@@ -1,0 +1,165 @@
+"""`opwatch flight`, as a user meets it: the last minutes are there, whatever became of the recorder."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from opwatch.host.scratch import ScratchDisk
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.samples.entries import Began, RunEntry
+from opwatch.samples.entry_parts import first_moment
+from tests.kernel.recording.test_record import entries_in, load
+from tests.kernel.support.filesystems import fill, make, mounted
+from tests.kernel.support.watching import lines, opwatch
+
+FLIGHT = (sys.executable, "-m", "opwatch", "flight")
+
+
+@contextmanager
+def recorder(disk: ScratchDisk, ring: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """One that keeps a ring until the block ends, and longer if it was ended in it."""
+    argv = [*FLIGHT, "--dev", disk.node, "--ring", str(ring), "--every", "0.05", *options]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr
+            while "keeping the last" not in (line := process.stderr.readline()):
+                assert line, "it has ended"
+            yield process
+        finally:
+            process.kill()
+
+
+def moments(entries: list[RunEntry]) -> list[int]:
+    return [first_moment(entry) for entry in entries if first_moment(entry)]
+
+
+def test_a_dump_has_the_last_of_it_while_it_goes_on(disk: ScratchDisk, tmp_path: Path) -> None:
+    ring, path = tmp_path / "ring", tmp_path / "run.opw"
+    with load(disk.node), recorder(disk, ring, "--keep", "2s") as process:
+        begun_ns = time.monotonic_ns()
+        time.sleep(6)
+        asked_ns = time.monotonic_ns()
+        done = opwatch("flight", "dump", "-o", str(path), "--ring", str(ring))
+        assert done.returncode == 0, done.stderr
+        status = json.loads(opwatch("flight", "status", "--json", "--ring", str(ring)).stdout)
+        assert process.poll() is None
+    kept = entries_in(path)
+    assert isinstance(kept[0], Began)
+    # What is kept, and not all that ever was; and nothing is missing before the dump was asked for.
+    assert moments(kept)[-1] - moments(kept)[0] > 1.9e9
+    assert moments(kept)[0] > begun_ns + 1e9
+    assert max(moments(kept)) > asked_ns - 0.5e9
+    replayed = opwatch("replay", "--json", str(path))
+    assert replayed.returncode == 0, replayed.stderr
+    documents = lines(replayed.stdout)
+    intervals = [line for line in documents if line["type"] == "interval"]
+    assert (
+        sum(line["ops"]["write"]["count"] for line in intervals) == documents[-1]["ops"]["write"]["count"] > 0
+    )
+    assert status["is_written"] is True
+    assert status["disks"] == [disk.name]
+    assert status["seconds"] > 1.5
+
+
+def test_a_part_of_the_ring(disk: ScratchDisk, tmp_path: Path) -> None:
+    ring = tmp_path / "ring"
+    with recorder(disk, ring, "--keep", "1m"):
+        time.sleep(3)
+        for name, last in (("short.opw", "1s"), ("long.opw", "1h")):
+            done = opwatch("flight", "dump", "-o", str(tmp_path / name), "--last", last, "--ring", str(ring))
+            assert done.returncode == 0, done.stderr
+    short, whole = (moments(entries_in(tmp_path / name)) for name in ("short.opw", "long.opw"))
+    assert 0.9e9 < short[-1] - short[0] < 1.6e9
+    assert whole[-1] - whole[0] > 2.5e9
+
+
+def test_a_recorder_that_is_killed_has_lost_a_second_at_most(disk: ScratchDisk, tmp_path: Path) -> None:
+    chance = random.Random(15)
+    for number in range(6):
+        ring, path = tmp_path / f"ring{number}", tmp_path / f"{number}.opw"
+        with load(disk.node), recorder(disk, ring, "--keep", "2s") as process:
+            time.sleep(chance.uniform(0.5, 3.5))
+            killed_ns = time.monotonic_ns()
+            process.kill()
+            process.wait()
+        done = opwatch("flight", "dump", "-o", str(path), "--ring", str(ring))
+        assert done.returncode == 0, done.stderr
+        assert max(moments(entries_in(path))) > killed_ns - 1e9
+        status = json.loads(opwatch("flight", "status", "--json", "--ring", str(ring)).stdout)
+        assert status["is_written"] is False
+
+
+def test_a_signal_ends_it_and_leaves_the_ring(disk: ScratchDisk, tmp_path: Path) -> None:
+    ring = tmp_path / "ring"
+    with recorder(disk, ring) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    assert opwatch("flight", "dump", "-o", str(tmp_path / "run.opw"), "--ring", str(ring)).returncode == 0
+    assert os.listdir(ring).count("0000000001.opw") == 1
+    assert not any(name.endswith("-wal") for name in os.listdir(ring))
+
+
+def test_one_ring_has_one_recorder(disk: ScratchDisk, tmp_path: Path) -> None:
+    ring = tmp_path / "ring"
+    with recorder(disk, ring):
+        other = opwatch("flight", "--dev", disk.node, "--ring", str(ring))
+        assert other.returncode == 1
+        assert "already" in other.stderr
+        assert "--ring" in other.stderr
+
+
+def test_a_stopped_recorder_is_said_and_not_waited_for(disk: ScratchDisk, tmp_path: Path) -> None:
+    ring = tmp_path / "ring"
+    with recorder(disk, ring) as process:
+        process.send_signal(signal.SIGSTOP)
+        done = opwatch("flight", "dump", "-o", str(tmp_path / "run.opw"), "--ring", str(ring))
+        process.send_signal(signal.SIGCONT)
+        assert done.returncode == 1
+        assert "does not answer" in done.stderr
+    assert not (tmp_path / "run.opw").exists()
+
+
+def test_a_full_disk_ends_it_with_a_word(disk: ScratchDisk, tmp_path: Path) -> None:
+    with ScratchDisk(4 << 20) as small:
+        make("ext4", small.node, "-O", "^has_journal", "-N", "64", "-m", "0")
+        point = tmp_path / "small"
+        point.mkdir()
+        with mounted(small.node, point):
+            fill(point / "ballast", left=100 << 10)
+            with load(disk.node):
+                argv = [*FLIGHT, "--dev", disk.node, "--ring", str(point / "ring"), "--every", "0.02"]
+                done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+            assert done.returncode == 1
+            assert "full" in done.stderr
+            assert "Traceback" not in done.stderr
+
+
+def test_mistakes_are_said(disk: ScratchDisk, tmp_path: Path) -> None:
+    ring = str(tmp_path / "ring")
+    for words, status, text in (
+        (("dump", "-o", str(tmp_path / "x.opw"), "--ring", ring), 6, "no flight recorder has run"),
+        (("status", "--ring", ring), 6, "no flight recorder has run"),
+        (("dump",), 2, "-o"),
+        (("--most", "1M", "--ring", ring), 2, "--most"),
+        (("--keep", "1s", "--every", "2s", "--ring", ring), 2, "--keep"),
+        (("--ring", "/proc/none/ring"), 1, "cannot be made"),
+    ):
+        done = opwatch("flight", *words)
+        assert done.returncode == status, (words, done.stderr)
+        assert text in done.stderr
+    (tmp_path / "there.opw").touch()
+    with recorder(disk, tmp_path / "ring"):
+        done = opwatch("flight", "dump", "-o", str(tmp_path / "there.opw"), "--ring", ring)
+        assert done.returncode == 3
+        assert "never overwrites" in done.stderr
+    kept = RecordedRun(next((tmp_path / "ring").glob("*.opw")))
+    kept.close()

@@ -1,0 +1,247 @@
+"""The ring of a flight recorder: what is in it is what was given, and it never grows beyond its bound."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import BadInput, NotEnoughData, OpwatchError, RefusedError
+from opwatch.recording.ring.folder import RingFolder
+from opwatch.recording.ring.joined import JoinedRun
+from opwatch.recording.ring.ring import Ring, RingBounds
+from opwatch.recording.writing.file import RecordingFile
+from opwatch.samples.entries import RunEntry
+from opwatch.samples.story import Story
+from tests.unit.support.recordings import HEADER
+from tests.unit.support.runs import a_run
+
+BOUNDS = RingBounds(keep_s=900, most_bytes=64 << 20)
+
+
+@contextmanager
+def owned(path: Path) -> Iterator[RingFolder]:
+    """A ring that a recorder writes to."""
+    with closing(RingFolder(path, make=True)) as folder:
+        folder.own()
+        yield folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[RingFolder]:
+    with owned(tmp_path / "ring") as made:
+        yield made
+
+
+def ask(folder: RingFolder) -> None:
+    """As another process does that wants what there is."""
+    (folder.path / "request").touch()
+
+
+def put(ring: Ring, entries: list[RunEntry]) -> None:
+    ring.begin()
+    for entry in entries:
+        ring.put(entry)
+    ring.commit()
+
+
+def entries_of(folder: RingFolder) -> list[RunEntry]:
+    with closing(JoinedRun(folder)) as joined:
+        return list(joined.entries())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_segments_joined_are_the_run(tmp_path: Path, seed: int) -> None:
+    run, chance = list(a_run(20, seed)), random.Random(seed)
+    with owned(tmp_path / "ring") as folder:
+        ring = Ring(folder, HEADER, BOUNDS)
+        rest = list(run)
+        while rest:
+            count = chance.randint(1, 7)
+            put(ring, rest[:count])
+            del rest[:count]
+            if chance.random() < 0.5:
+                ask(folder)
+                ring.pause()
+        ring.event("note", "the end", 10**12)
+        ring.end("done", 99, 0)
+    with closing(RingFolder(folder.path)) as again, closing(JoinedRun(again)) as joined:
+        assert list(joined.entries()) == run
+        assert [event.words for event in joined.events] == ["the end"]
+        assert joined.header["tool"] == HEADER["tool"]
+        assert joined.lost == []
+        assert len(again.segments()) > 2
+
+
+def test_the_newest_segment_can_be_had_while_it_is_written(folder: RingFolder) -> None:
+    run, ring = list(a_run(20)), Ring(folder, HEADER, BOUNDS)
+    put(ring, run[:9])
+    with pytest.raises(NotEnoughData):
+        entries_of(folder)
+    ask(folder)
+    ring.pause()
+    assert not folder.is_requested()
+    assert entries_of(folder) == run[:9]
+    put(ring, run[9:])
+    ask(folder)
+    ring.pause()
+    assert entries_of(folder) == run
+    ring.end("done", 99, 0)
+
+
+def test_it_stays_within_its_bytes_and_shows_the_last_of_them(folder: RingFolder) -> None:
+    most = 200_000
+    run, ring = list(a_run(120)), Ring(folder, HEADER, RingBounds(keep_s=10**6, most_bytes=most))
+    for at in range(0, len(run), 5):
+        put(ring, run[at : at + 5])
+        assert sum(segment.size for segment in folder.segments()) <= most * 1.25
+    ask(folder)
+    ring.pause()
+    kept = entries_of(folder)
+    assert 10 < len(kept) < len(run)
+    # The first segment begins with the disks as they were; from there on all is there.
+    assert kept[-8:] == run[-8:]
+    story = Story()
+    for entry in kept:
+        story.take(entry)
+    ring.end("done", 99, 0)
+
+
+def test_what_is_too_old_goes_whatever_the_wall_clock_does(
+    folder: RingFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    ring = Ring(folder, HEADER, RingBounds(keep_s=80, most_bytes=64 << 20))
+    # Somebody sets the clock a year ahead.
+    monkeypatch.setattr("time.time", lambda: 10.0**10)
+    for entry in a_run(60):
+        put(ring, [entry])
+        now += 1
+    paths = [segment.path for segment in folder.segments()]
+    # Eight segments are what is kept, one is being written, and one goes when the next begins.
+    assert 8 <= len(paths) <= 10
+    ring.end("done", 99, 0)
+
+
+def test_nothing_goes_while_somebody_reads(folder: RingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    ring = Ring(folder, HEADER, RingBounds(keep_s=16, most_bytes=64 << 20))
+    run = list(a_run(60))
+    with folder.kept():
+        for entry in run:
+            put(ring, [entry])
+            now += 1
+        assert entries_of(folder)[:5] == run[:5]
+    put(ring, run[-1:])
+    now += 10
+    ring.pause()
+    assert len(folder.segments()) < 12
+    ring.end("done", 99, 0)
+
+
+def test_a_recorder_that_was_killed_leaves_a_ring_that_can_be_read(tmp_path: Path) -> None:
+    run, path = list(a_run(20)), tmp_path / "ring"
+    with owned(path) as folder:
+        ring = Ring(folder, HEADER, BOUNDS)
+        put(ring, run[:7])
+        ask(folder)
+        ring.pause()
+        put(ring, run[7:12])
+        ring.abandon()
+    with closing(RingFolder(path)) as left:
+        assert not left.is_owned()
+        assert entries_of(left) == run[:12]
+    # The next recorder goes on behind it, with a run of its own.
+    with owned(path) as folder:
+        ring = Ring(folder, HEADER, BOUNDS)
+        put(ring, run)
+        ring.end("done", 99, 0)
+    with closing(RingFolder(path)) as left:
+        assert entries_of(left) == run
+        assert len(left.segments()) == 3
+
+
+def test_a_damaged_segment_is_said_and_what_follows_it_is_shown(folder: RingFolder) -> None:
+    run, ring = list(a_run(30)), Ring(folder, HEADER, BOUNDS)
+    for at in range(0, len(run), 6):
+        put(ring, run[at : at + 6])
+        ask(folder)
+        ring.pause()
+    second = folder.segments()[1].path
+    os.truncate(second, 700)
+    with closing(JoinedRun(folder)) as joined:
+        kept = list(joined.entries())
+        assert str(second) in joined.lost[0]
+    assert kept[-6:] == run[-6:]
+    assert len(kept) < len(run)
+    ring.end("done", 99, 0)
+
+
+@pytest.mark.parametrize("lie", [{"segment": "x"}, {"carried": -1}, {"carried": "many"}, {"segment": -4}])
+def test_a_header_that_lies_is_refused(tmp_path: Path, lie: dict[str, str | int]) -> None:
+    with closing(RingFolder(tmp_path / "ring", make=True)) as folder:
+        for segment in (1, 2):
+            header = HEADER | {"run": "r", "segment": segment, "carried": 0} | (lie if segment == 2 else {})
+            RecordingFile(folder.new_path(), header).end("done", 9, 0)
+        with pytest.raises(BadInput, match=f"0000000002.opw: table header, {next(iter(lie))} is no count"):
+            entries_of(folder)
+
+
+def test_one_recorder_a_ring(folder: RingFolder) -> None:
+    with (
+        closing(RingFolder(folder.path)) as other,
+        pytest.raises(OpwatchError, match="already"),
+    ):
+        other.own()
+    assert folder.is_owned()
+
+
+def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
+    planted = tmp_path / "link"
+    planted.symlink_to(tmp_path)
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    foreign = tmp_path / "foreign"
+    foreign.mkdir(mode=0o700)
+    (tmp_path / "file").touch()
+    for path, words in (
+        (planted, "no folder of its own"),
+        (tmp_path / "file", "no folder of its own"),
+        (open_to_all, "can be written by others"),
+    ):
+        with pytest.raises(RefusedError, match=words):
+            RingFolder(path)
+    with pytest.raises(NotEnoughData, match="no flight recorder has run"):
+        RingFolder(tmp_path / "nothing")
+    if os.geteuid() == 0:
+        os.chown(foreign, 65534, 65534)
+        with pytest.raises(RefusedError, match="belongs to user 65534"):
+            RingFolder(foreign, make=True)
+
+
+def test_names_of_others_in_it_are_no_segments(tmp_path: Path) -> None:
+    with closing(RingFolder(tmp_path / "ring", make=True)) as folder:
+        for name in ("1.opw", "0000000001.opw.old", "000000000x.opw", "0000000001"):
+            (folder.path / name).touch()
+        (folder.path / "0000000007.opw").touch()
+        assert [segment.number for segment in folder.segments()] == [7]
+        assert folder.new_path().name == "0000000008.opw"
+        with pytest.raises(NotEnoughData, match="0000000007"), closing(JoinedRun(folder)):
+            pass
+
+
+def test_a_request_without_a_recorder_ends(tmp_path: Path) -> None:
+    with closing(RingFolder(tmp_path / "ring", make=True)) as folder:
+        folder.request()
+        assert folder.is_requested()
+    with owned(tmp_path / "ring") as folder:
+        # Nobody waits for it any more.
+        Ring(folder, HEADER, BOUNDS).end("done", 9, 0)
+        assert not folder.is_requested()

@@ -1,0 +1,28 @@
+"""`opwatch flight [dump|status]`: keep the last minutes always, and have them when something has happened."""
+
+from __future__ import annotations
+
+import argparse
+
+from opwatch.tools.commands.flight import dump, keep, status
+
+VERBS = {
+    "dump": (dump, "write what the ring has into a recording"),
+    "status": (status, "what the ring has, and whether somebody writes to it"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "opwatch flight [--keep T] [--dev D]... [--every T] [options]\n"
+        "       opwatch flight dump -o FILE [--last T] [--ring DIR]\n"
+        "       opwatch flight status [--json] [--ring DIR]"
+    )
+    keep.add_arguments(parser)
+    verbs = parser.add_subparsers(dest="verb", metavar="|".join(VERBS), parser_class=type(parser))
+    for name, (module, purpose) in VERBS.items():
+        module.add_arguments(verbs.add_parser(name, help=purpose, description=purpose))
+
+
+def run(args: argparse.Namespace) -> int:
+    return VERBS[args.verb][0].run(args) if args.verb else keep.run(args)

@@ -1,0 +1,109 @@
+"""`opwatch flight`: watch for ever, and keep the last minutes of it."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from opwatch import units
+from opwatch.errors import OpwatchError, UsageError
+from opwatch.quantities import parse_size
+from opwatch.recording.ring.folder import RingFolder
+from opwatch.recording.ring.ring import Ring, RingBounds
+from opwatch.sinks.terminal import say
+from opwatch.times import spell
+from opwatch.tools.arguments import byte_size, time_between
+from opwatch.tools.commands.watch import (
+    add_device_argument,
+    add_measuring_arguments,
+    add_tracing_arguments,
+    attached,
+)
+from opwatch.tools.kept_run import KeptRun, header
+
+DEFAULT_RING = Path("/var/lib/opwatch/flight")
+_KEEP_S = 900.0
+_MOST_BYTES = parse_size("64M")
+# A segment must have room for its first samples, and for what SQLite has beside it.
+_LEAST_BYTES = parse_size("9M")
+_MOST_SAMPLES = 1 << 20
+
+
+def add_ring_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--ring",
+        type=Path,
+        default=DEFAULT_RING,
+        metavar="DIR",
+        help=f"the folder of the ring ({DEFAULT_RING})",
+    )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_device_argument(parser)
+    parser.add_argument(
+        "--keep", type=time_between(1, 86400 * 7), default=_KEEP_S, metavar="T", help="how long (15m)"
+    )
+    parser.add_argument(
+        "--most", type=byte_size, default=_MOST_BYTES, metavar="BYTES", help="in how many bytes (64M)"
+    )
+    parser.add_argument(
+        "--every",
+        dest="interval",
+        type=time_between(0.01, 86400),
+        default=1.0,
+        metavar="T",
+        help="time between samples (1s)",
+    )
+    add_ring_argument(parser)
+    add_measuring_arguments(parser)
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say which hooks are attached")
+    add_tracing_arguments(parser)
+
+
+def _bounds(args: argparse.Namespace) -> RingBounds:
+    if args.most < _LEAST_BYTES:
+        raise UsageError(f"--most must be {units.capacity(_LEAST_BYTES)} or more")
+    if args.keep < args.interval:
+        raise UsageError("--keep is shorter than the time between two samples (--every)")
+    if args.keep / args.interval > _MOST_SAMPLES:
+        raise UsageError(f"--keep has more than {_MOST_SAMPLES} times of --every: make one longer")
+    return RingBounds(args.keep, args.most)
+
+
+def run(args: argparse.Namespace) -> int:
+    bounds = _bounds(args)
+    args.count = None
+    with ExitStack() as stack:
+        folder = stack.enter_context(closing(_own(args.ring)))
+        live = attached(args, stack)
+        kept = stack.enter_context(KeptRun(live, Ring(folder, header(args.interval), bounds)))
+        if not args.quiet:
+            say(
+                f"keeping the last {spell(args.keep)} in {args.ring}; opwatch flight dump -o FILE writes "
+                "them into a recording"
+            )
+        live.start(quiet_stdout=False)
+        for _ in kept.entries():
+            if kept.problem:
+                break
+    if live.gone:
+        say(f"{live.gone} has gone; the ring has what came before")
+    return 1 if live.gone or kept.problem else 0
+
+
+def _own(path: Path) -> RingFolder:
+    try:
+        folder = RingFolder(path, make=True)
+    except OSError as error:
+        raise OpwatchError(
+            f"{path} cannot be made: {error.strerror}; name a folder by --ring that can be written to"
+        ) from error
+    try:
+        folder.own()
+    except BaseException:
+        folder.close()
+        raise
+    return folder

@@ -163,7 +163,7 @@ class Watching:
             self._add_discards(leaves, may_fail=not self._discards.is_required)
         # Before the first reading: what ends between the two was in flight at the attachment as well.
         in_flight = {place: _in_flight(leaf.device) for place, leaf in leaves.items()}
-        readings = self._tracers.read_settled(places, 0.05)
+        readings = self._tracers.read_first(places)
         misses, anchor = self._tracers.misses(), read_anchor()
         if are_late:
             self._add_discards(leaves, may_fail=True)
@@ -224,6 +224,7 @@ class Watching:
         is_blind = self._is_blind(rows, readings)
         entries = self._looks_at_drives()
         for row in rows:
+            self._unwatched.left(row.leaf.device, row.first.reading, readings[row.place])
             leaving = self._leaving(why[row.member], readings[row.place])
             entries.append(
                 Left(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from opwatch.clock import Anchor
 from opwatch.collectors.block.diskstats import decode_stat
 from opwatch.host.device import BlockDevice
 from opwatch.samples.observation import Arrival
+from opwatch.trace.surplus import Key, bounds
 from opwatch.trace.trust import Reading
 
 _NAME = 2
@@ -17,14 +19,18 @@ _NAME = 2
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """The kernel's counts, and what was in sysfs right after: under the same number lies the same device."""
+    """The kernel's counts, and what was in sysfs right after: under the same number lies the same device. Of
+    disks that were watched until then, their own last counts are closer."""
 
     at_ns: int
     text: str
     registered: dict[str, int]
+    left: Mapping[str, tuple[dict[str, int], dict[str, int]]] = field(default_factory=dict)
 
     def counts_of(self, name: str) -> tuple[dict[str, int], dict[str, int]]:
         """(requests, bytes) of a device; nothing where it had none."""
+        if name in self.left:
+            return self.left[name]
         for line in self.text.splitlines():
             fields = line.split()
             if len(fields) > _NAME and fields[_NAME].replace("!", "/") == name:
@@ -40,6 +46,7 @@ class Unwatched:
         self._file = file
         self._last = _Look(time.monotonic_ns(), self._read(), {})
         self._next = self._last
+        self._left: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
 
     def begin_look(self) -> None:
         """Read the counts before sysfs is looked at."""
@@ -47,7 +54,19 @@ class Unwatched:
 
     def end_look(self, registered: dict[str, int]) -> None:
         """Keep that reading, once all that came was attached."""
-        self._last = replace(self._next, registered=registered)
+        self._last = replace(self._next, registered=registered, left=self._left)
+        self._left = {}
+
+    def left(self, device: BlockDevice, first: Reading, last: Reading) -> None:
+        """What was counted by the last reading of a disk is in rows: should it come again, that is no more
+        unseen. Until the look ends at which it left."""
+        begun, said = bounds(first), bounds(last)
+        if last.before and begun and said:
+            least = begun.narrowed(said).least
+            self._left[device.name] = (
+                _counted(last, least, "requests", last.before.requests),
+                _counted(last, least, "bytes", last.before.bytes),
+            )
 
     def arrival(
         self, device: BlockDevice, registered: dict[str, int], first: Reading, anchor: Anchor
@@ -61,15 +80,27 @@ class Unwatched:
         # One that is new, or came anew, has counted from 0.
         is_same = self._last.registered.get(device.name) == registered.get(device.name)
         requests, bytes_ = self._last.counts_of(device.name) if is_same else ({}, {})
-        return Arrival(
+        arrival = Arrival(
             at, at_ns, since_ns, _grown(requests, first.before.requests), _grown(bytes_, first.before.bytes)
         )
+        said = bounds(first)
+        return arrival.known_by(said, said) if said else arrival
 
     def _read(self) -> str:
         try:
             return self._file.read_text(errors="replace")
         except OSError:
             return ""
+
+
+def _counted(last: Reading, beside: Mapping[Key, int], unit: str, kernel: dict[str, int]) -> dict[str, int]:
+    """The kernel's counts as they are once it has counted all that was traced; `kernel` is what it had before
+    that reading."""
+    place = 0 if unit == "requests" else 1
+    return {
+        group: max(count, last.counted()[group][place] + beside.get((group, unit), 0))
+        for group, count in kernel.items()
+    }
 
 
 def _grown(then: dict[str, int], now: dict[str, int]) -> dict[str, int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from opwatch.trace.derive import Interval
+from opwatch.trace.surplus import Bounds
 from opwatch.trace.trust import Trust
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 class Arrival:
     """How a disk joined a watch that was running. `unseen` requests and bytes, by group, were counted by
     the kernel between `since_ns`, when the disk was not yet known to belong to it, and `at_ns`, the first
-    reading: they are in no row. None with a `reason` where the kernel did not count them."""
+    reading: they are in no row. None with a `reason` where the kernel did not count them. What ended while
+    that reading was taken is in it or not: by so many, the `slack`, they may be more. Later readings tell."""
 
     at: datetime
     at_ns: int
@@ -26,12 +28,39 @@ class Arrival:
     unseen: dict[str, int] | None
     unseen_bytes: dict[str, int] | None
     reason: str | None = None
+    slack: dict[str, int] | None = None
+    slack_bytes: dict[str, int] | None = None
+
+    def known_by(self, first: Bounds, now: Bounds) -> Arrival:
+        """The same, as far as it is known by now. Both are of what the kernel counted and the tracer did not:
+        by the first reading, which `unseen` was taken of, and by all readings since."""
+
+        def unseen(counts: dict[str, int] | None, unit: str) -> dict[str, int] | None:
+            return counts and {
+                group: count + now.least.get((group, unit), 0) - first.least.get((group, unit), 0)
+                for group, count in counts.items()
+            }
+
+        def slack(counts: dict[str, int] | None, unit: str) -> dict[str, int] | None:
+            return counts and {
+                group: now.most.get((group, unit), 0) - now.least.get((group, unit), 0) for group in counts
+            }
+
+        return replace(
+            self,
+            unseen=unseen(self.unseen, "requests"),
+            unseen_bytes=unseen(self.unseen_bytes, "bytes"),
+            slack=slack(self.unseen, "requests"),
+            slack_bytes=slack(self.unseen_bytes, "bytes"),
+        )
 
     @property
     def unexplained(self) -> list[str]:
         if self.unseen is None:
             return [f"what came before it was watched is not known: {self.reason}"]
-        groups = " and ".join(f"{count} {group}" for group, count in self.unseen.items() if count)
+        slack = self.slack or {}
+        most = {group: count + slack.get(group, 0) for group, count in self.unseen.items()}
+        groups = " and ".join(f"{count} {group}" for group, count in most.items() if count)
         return [f"up to {groups} requests before it was watched"] if groups else []
 
 

@@ -14,6 +14,7 @@ from opwatch.samples.observe import observe
 from opwatch.samples.sample import DiskSample
 from opwatch.trace.contexts import missing_there
 from opwatch.trace.derive import derive
+from opwatch.trace.surplus import Bounds, bounds
 
 if TYPE_CHECKING:
     from opwatch.trim.audit.live import Discards, DiscardSample
@@ -36,15 +37,31 @@ class _Moment:
 
 @dataclass(slots=True)
 class _Disk:
-    """A disk that is watched. `last` is where its next interval begins."""
+    """A disk that is watched. `last` is where its next interval begins; `beside` is what its readings say of
+    what the kernel counted and the tracer did not."""
 
     first: _Moment
     last: _Moment
     drive: str | None
-    arrival: Arrival | None
+    came: Arrival | None
+    beside: Bounds | None
     leaving: Leaving | None = None
     # Its arrival is news until its first interval is shown.
     is_news: bool = False
+
+    def learn(self, now: DiskSample) -> None:
+        """See what a further reading says of the time before the first."""
+        more = bounds(now.reading)
+        if self.beside and more:
+            self.beside = self.beside.narrowed(more)
+
+    @property
+    def arrival(self) -> Arrival | None:
+        """How it came, as far as it is known by now."""
+        first = bounds(self.first.sample.reading)
+        if self.came is None or first is None or self.beside is None:
+            return self.came
+        return self.came.known_by(first, self.beside)
 
     def has_news(self, now: DiskSample) -> bool:
         """Whether there is anything to show of the time since its last interval."""
@@ -85,10 +102,11 @@ class Story:
             raise BadInput(f"a disk began at place {entry.place}, where another is")
         moment = _Moment(entry.sample, entry.discards)
         is_late = entry.arrival is not None
-        self._disks[entry.place] = _Disk(moment, moment, entry.drive, entry.arrival, is_news=is_late)
-        if entry.arrival is None:
-            return []
-        return [_event("came", entry.sample, entry.arrival, entry.text)]
+        disk = _Disk(
+            moment, moment, entry.drive, entry.arrival, bounds(entry.sample.reading), is_news=is_late
+        )
+        self._disks[entry.place] = disk
+        return [_event("came", entry.sample, disk.arrival, entry.text)] if disk.arrival else []
 
     def _leave(self, entry: Left) -> list[News]:
         disk = self._disk(entry.place)
@@ -151,6 +169,7 @@ class Story:
         ]
 
     def _interval(self, disk: _Disk, now: _Moment) -> Observation:
+        disk.learn(now.sample)
         observation = replace(
             observe(disk.last.sample, now.sample, final=False),
             live=self._figure(disk),
@@ -162,6 +181,7 @@ class Story:
         return observation
 
     def _final(self, disk: _Disk, now: _Moment, *, is_blind: bool) -> Observation:
+        disk.learn(now.sample)
         observation = observe(disk.first.sample, now.sample, final=True)
         return replace(
             observation,

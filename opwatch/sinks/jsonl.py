@@ -92,6 +92,8 @@ def _arrival(arrival: Arrival) -> dict[str, Any]:
         "unseen_since_mono_ns": arrival.since_ns,
         "unseen_requests": arrival.unseen,
         "unseen_bytes": arrival.unseen_bytes,
+        "unseen_requests_slack": arrival.slack,
+        "unseen_bytes_slack": arrival.slack_bytes,
         "reason": arrival.reason,
     }
 

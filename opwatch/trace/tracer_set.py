@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,10 @@ from opwatch.trace.trust import Reading
 # Each part costs a run of its programs for every request of the machine, some 10 ns where the disk is not
 # its own.
 MAX_PARTS = 16
+# The kernel counts a request some microseconds after its end was traced, or later if its processor is taken
+# away: a few readings, so far from each other, are not all taken in such a moment.
+_BEFORE_THE_FIRST = 3
+_APART_S = 0.005
 
 
 @dataclass(slots=True)
@@ -121,6 +126,14 @@ class TracerSet:
 
         settled(read, patience_s)
         return readings
+
+    def read_first(self, wanted: Collection[int], patience_s: float = 0.05) -> dict[int, Reading]:
+        """The readings to begin with. Those before them say what the kernel counted and the tracer did not,
+        which is what tells a reading that was taken while the kernel had not yet counted an end."""
+        for _ in range(_BEFORE_THE_FIRST):
+            self.read(wanted)
+            time.sleep(_APART_S)
+        return self.read_settled(wanted, patience_s)
 
     def misses(self) -> int | None:
         """Runs of our programs that the kernel skipped since the start; None where nobody tells."""

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from opwatch.host.device import Leaf
 from opwatch.trace.stat import StatSample
-from opwatch.trace.trust import Reading, surplus
+from opwatch.trace.surplus import surplus
+from opwatch.trace.trust import Reading
 
 # How long the kernel may take to count what was traced: its processor can be taken away in between.
 COUNTED_S = 0.25

@@ -144,19 +144,6 @@ def _drifts(begin: Reading, end: Reading) -> tuple[dict[str, Drift], dict[str, D
     return requests, bytes_, None
 
 
-def surplus(reading: Reading, witness: StatSample) -> dict[tuple[str, str], int]:
-    """What the kernel counted and the tracer did not, by group and unit. Both count from a moment of their
-    own, so that only two of these mean something."""
-    surpluses, counted = {}, reading.counted()
-    for group in GROUPS:
-        requests, bytes_ = counted[group]
-        if group in witness.requests:
-            surpluses[group, "requests"] = witness.requests[group] - requests
-        if group in witness.bytes:
-            surpluses[group, "bytes"] = witness.bytes[group] - bytes_
-    return surpluses
-
-
 def trust(begin: Reading, end: Reading, misses: int | None) -> Trust:
     """The loss account between two readings. `misses` are recursion misses, of all devices together."""
 

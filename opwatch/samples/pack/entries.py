@@ -221,6 +221,8 @@ def _arrival(fields: Fields) -> Arrival:
         unseen=fields.optional("unseen", fields.counts),
         unseen_bytes=fields.optional("unseen_bytes", fields.counts),
         reason=fields.optional("reason", fields.text),
+        slack=fields.optional("slack", fields.counts),
+        slack_bytes=fields.optional("slack_bytes", fields.counts),
     )
 
 

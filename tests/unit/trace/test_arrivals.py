@@ -12,7 +12,7 @@ from opwatch.host.device import BlockDevice
 from opwatch.samples.observation import Arrival
 from opwatch.trace.stat import StatSample
 from opwatch.trace.trust import Reading
-from tests.unit.support.samples import sample
+from tests.unit.support.samples import Op, sample
 
 FIELDS = "{reads} 0 {sectors} 0 {writes} 0 {sectors} 0 0 0 0 0 0 0 0 0 0"
 ANCHOR = Anchor(0, 0, 0)
@@ -86,3 +86,32 @@ def test_a_file_that_cannot_be_read_makes_it_the_whole_count(tmp_path: Path) -> 
     unwatched.end_look({NVME.name: 1})
     came = unwatched.arrival(NVME, {NVME.name: 1}, reading(100, 20), ANCHOR)
     assert came.unseen == {"read": 100, "write": 20, "discard": 0, "flush": 0}
+
+
+def test_what_was_in_rows_when_it_left_is_not_unseen_when_it_comes_again(tmp_path: Path) -> None:
+    """It left after the look had begun. Of its last write the kernel's count came late."""
+    file = tmp_path / "diskstats"
+    file.write_text(f"   0       0 nvme0c1n1 {stat(100, 20)}\n")
+    unwatched = Unwatched(file)
+    unwatched.begin_look()
+    first = reading(100, 20)
+    write = Op([1000] * 7, [512] * 7)
+    last = replace(reading(100, 26), sample=sample(9, write=write))
+    last = replace(last, after=reading(100, 27).after)
+    unwatched.left(NVME, first, last)
+    unwatched.end_look({NVME.name: 1})
+    unwatched.begin_look()
+    came = unwatched.arrival(NVME, {NVME.name: 1}, reading(100, 29), ANCHOR)
+    assert came.unseen == {"read": 0, "write": 2, "discard": 0, "flush": 0}
+    # What the look before the last one knew is of no use any more.
+    unwatched.end_look({NVME.name: 1})
+    again = unwatched.arrival(NVME, {NVME.name: 1}, reading(100, 29), ANCHOR)
+    assert again.unseen
+    assert again.unseen["write"] == 9
+
+
+def test_what_ends_during_the_first_reading_is_a_slack(tmp_path: Path) -> None:
+    first = replace(reading(103, 31), after=reading(103, 33).after)
+    came = arrival(tmp_path, NVME, f"   0       0 nvme0c1n1 {stat(100, 20)}\n", first)
+    assert came.slack == {"read": 0, "write": 2, "discard": 0, "flush": 0}
+    assert came.unexplained == ["up to 3 read and 13 write requests before it was watched"]

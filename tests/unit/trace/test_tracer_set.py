@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -7,8 +9,12 @@ import pytest
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.trace import abi
+from opwatch.trace.stat import StatSample
 from opwatch.trace.tracer_set import MAX_PARTS, TracerSet
-from tests.unit.support.tracers import Attaching
+from opwatch.trace.tracing import Counted
+from opwatch.trace.trust import Reading, trust
+from tests.unit.support.samples import Op, sample
+from tests.unit.support.tracers import Attaching, FakeTracer
 
 
 def leaf(name: str) -> Leaf:
@@ -103,3 +109,28 @@ def test_there_is_an_end_to_what_every_request_pays() -> None:
         tracers.add([leaf("late")])
     tracers.drop(places[0])
     tracers.add([leaf("late")])
+
+
+class LateKernel(FakeTracer):
+    """Its kernel counts the fifth write only after somebody has looked once: its processor was taken away."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        super().__init__(leaves, {})
+        self._stats = itertools.chain((4, 4), itertools.repeat(5))
+        self._counted = Counted(self._stat)
+
+    def _stat(self) -> StatSample:
+        return StatSample(0, 0, {"write": next(self._stats)}, {})
+
+    def read(self) -> list[Reading]:
+        before = self._stat()
+        counts = sample(1, write=Op([1000] * 5, [4096] * 5))
+        return [self._counted.reading(Reading(counts, before, self._stat()))]
+
+
+def test_a_first_reading_is_not_ahead_of_the_kernel() -> None:
+    tracers = TracerSet(LateKernel)
+    places = tracers.add([leaf("sda")])
+    first = tracers.read_first(places)[places[0]]
+    [last] = tracers.read().values()
+    assert trust(first, last, 0).drift["write"].drift == 0

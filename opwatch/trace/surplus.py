@@ -1,0 +1,54 @@
+"""What the kernel counted of a disk and its tracer did not: all that ended before the tracer was there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opwatch.trace.stat import StatSample
+from opwatch.trace.trust import GROUPS, Reading
+
+# A group of the kernel's statistics, and what is counted of it: requests or bytes.
+Key = tuple[str, str]
+
+
+def surplus(reading: Reading, witness: StatSample) -> dict[Key, int]:
+    """What the kernel counted and the tracer did not, by group and unit. Both count from a moment of their
+    own, so that only two of these mean something."""
+    surpluses, counted = {}, reading.counted()
+    for group in GROUPS:
+        requests, bytes_ = counted[group]
+        if group in witness.requests:
+            surpluses[group, "requests"] = witness.requests[group] - requests
+        if group in witness.bytes:
+            surpluses[group, "bytes"] = witness.bytes[group] - bytes_
+    return surpluses
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Between which numbers the surplus of a disk lies. It stays the same as long as nothing is lost, so that
+    every reading says something of it: what ended while one was taken makes it less sure of itself, and at
+    rest the two are the same."""
+
+    least: dict[Key, int]
+    most: dict[Key, int]
+
+    def narrowed(self, other: Bounds) -> Bounds:
+        """By another reading of the same disk and tracer. One that contradicts says of something else: that
+        requests were lost since."""
+        least, most = dict(self.least), dict(self.most)
+        for key, low in self.least.items():
+            high = self.most[key]
+            if key in other.least and other.least[key] <= high and low <= other.most[key]:
+                least[key] = max(low, other.least[key])
+                most[key] = min(high, other.most[key])
+        return Bounds(least, most)
+
+
+def bounds(reading: Reading) -> Bounds | None:
+    """What one reading says of it, None without a witness. The kernel counts what was traced before: at the
+    first witness no more than that, and at the second all of it."""
+    if reading.before is None or reading.after is None:
+        return None
+    least, most = (surplus(reading, witness) for witness in (reading.before, reading.after))
+    return Bounds(least, {key: max(count, most.get(key, count)) for key, count in least.items()})

@@ -1,0 +1,140 @@
+"""What ended before the first reading of a disk, or while it was taken: all of it is in one account."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from opwatch.clock import Anchor
+from opwatch.samples.entries import Began, Ended, Ticked
+from opwatch.samples.observation import Arrival, Event, Observation
+from opwatch.samples.sample import DiskSample, WatchedDisk
+from opwatch.samples.story import Story
+from opwatch.trace.stat import StatSample
+from opwatch.trace.surplus import Bounds, bounds
+from opwatch.trace.trust import Reading
+from tests.unit.support.a_run import S, moment
+from tests.unit.support.samples import Op, sample
+
+WRITES = ("write", "requests")
+# Written, by the kernel's count, when somebody looked and the disk was not yet below what is watched.
+AT_THE_LOOK = 17
+
+
+@dataclass
+class Disk:
+    """One that is written to, by the kernel's count and the tracer's."""
+
+    kernel: int = AT_THE_LOOK
+    tracer: int = 0
+    now: int = 1
+
+    def write(self, count: int) -> None:
+        self.kernel += count
+        self.tracer += count
+
+    def stat(self) -> StatSample:
+        return StatSample(0, 0, {"write": self.kernel}, {"write": 4096 * self.kernel})
+
+    def read(self, before: int = 0, after: int = 0) -> DiskSample:
+        """Read it while so many requests end before the tracer is looked at, and so many behind."""
+        self.now += 1
+        first = self.stat()
+        self.write(before)
+        counts = sample(self.now * S, write=Op([1000] * self.tracer, [4096] * self.tracer))
+        self.write(after)
+        disk = WatchedDisk("sda", "dm-0", "requests by hand")
+        return DiskSample(disk, Reading(counts, first, self.stat()), 0, Anchor(0, 0, 0))
+
+
+def came(first: DiskSample) -> Began:
+    """It was found at this reading, by what the kernel had counted until it began."""
+    assert first.reading.before
+    unseen = first.reading.before.requests["write"] - AT_THE_LOOK
+    arrival = Arrival(moment(1), S, 0, {"write": unseen}, {"write": 4096 * unseen})
+    return Began(0, first, arrival=arrival, text="sda has come")
+
+
+def summary(story: Story, last: DiskSample) -> Observation:
+    [final] = [one for one in story.take(Ended({0: last})) if isinstance(one, Observation)]
+    return final
+
+
+def account(shown: Observation) -> tuple[int, int]:
+    """Counted or said to be missing: at least and at most."""
+    assert shown.arrival
+    assert shown.arrival.unseen
+    assert shown.arrival.slack
+    assert shown.arrival.unseen_bytes == {"write": 4096 * shown.arrival.unseen["write"]}
+    count = shown.interval.ops["write"].count if "write" in shown.interval.ops else 0
+    least = count + shown.arrival.unseen["write"]
+    return least, least + shown.arrival.slack["write"]
+
+
+def test_what_ends_while_the_first_reading_is_taken_is_in_an_account() -> None:
+    disk, story = Disk(), Story()
+    disk.kernel += 690
+    [news] = story.take(came(disk.read(before=1, after=2)))
+    assert isinstance(news, Event)
+    assert news.arrival
+    assert (news.arrival.unseen, news.arrival.slack) == ({"write": 690}, {"write": 3})
+    assert news.arrival.unexplained == ["up to 693 write requests before it was watched"]
+    disk.write(14_320)
+    final = summary(story, disk.read())
+    assert account(final) == (15_013, 15_013)
+    assert final.arrival
+    assert (final.arrival.unseen, final.arrival.slack) == ({"write": 691}, {"write": 0})
+    assert {drift.drift for drift in final.trust.drift.values()} == {0}
+
+
+def test_while_it_never_rests_the_account_is_an_interval() -> None:
+    disk, story = Disk(), Story()
+    story.take(came(disk.read(before=3, after=4)))
+    disk.write(100)
+    [interval] = story.take(Ticked({0: disk.read(before=5, after=1)}))
+    assert isinstance(interval, Observation)
+    # That reading ended when 5 + 100 of them were in the rows, and 3 before.
+    assert account(interval) == (3 + 104 + 5 - 3, 3 + 104 + 5 + 1)
+    final = summary(story, disk.read(before=2, after=7))
+    least, most = account(final)
+    assert least <= disk.kernel - AT_THE_LOOK - 7 <= most == least + 3
+
+
+@pytest.mark.parametrize("seed", range(7))
+def test_every_request_is_in_the_account_whenever_it_ends(seed: int) -> None:
+    chance, disk, story = random.Random(seed), Disk(), Story()
+    disk.kernel += chance.randrange(1000)
+    story.take(came(disk.read(chance.randrange(5), chance.randrange(5))))
+    for _ in range(20):
+        disk.write(chance.randrange(100))
+        behind = chance.randrange(5)
+        [shown] = story.take(Ticked({0: disk.read(chance.randrange(5), behind)}))
+        assert isinstance(shown, Observation)
+        assert not shown.trust.drift["write"].drift
+    least, most = account(summary(story, disk.read()))
+    assert least == most == disk.kernel - AT_THE_LOOK
+
+
+def test_what_was_lost_later_did_not_come_before() -> None:
+    disk, story = Disk(), Story()
+    story.take(came(disk.read()))
+    disk.kernel += 5
+    final = summary(story, disk.read())
+    assert final.arrival
+    assert (final.arrival.unseen, final.arrival.slack) == ({"write": 0}, {"write": 0})
+    assert final.trust.drift["write"].drift == 5
+
+
+def test_without_a_witness_there_are_no_bounds() -> None:
+    assert bounds(Reading(sample(1), None, None, "statistics are off")) is None
+
+
+def test_bounds_narrow_each_other() -> None:
+    wide, near = Bounds({WRITES: 3}, {WRITES: 9}), Bounds({WRITES: 5}, {WRITES: 11})
+    assert wide.narrowed(near) == near.narrowed(wide) == Bounds({WRITES: 5}, {WRITES: 9})
+    other = Bounds({WRITES: 10}, {WRITES: 11})
+    assert wide.narrowed(other) == wide
+    # What one knows nothing of stays.
+    assert wide.narrowed(Bounds({}, {})) == wide

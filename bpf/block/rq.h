@@ -29,6 +29,8 @@ static __always_inline bool find(struct where *at, struct request *rq, bool raw)
 	if (!t)
 		return false;
 	at->disk = t->index;
+	/* Here, where few paths lead to: see READ_SELDOM(). A disk's targets have it in common. */
+	at->stamp = stamp_index(t, rq, raw);
 	at->sector = place_of(rq, raw);
 	t = range_target(t, at->sector);
 	if (!t)
@@ -36,7 +38,6 @@ static __always_inline bool find(struct where *at, struct request *rq, bool raw)
 	at->place.target = t->index & (OW_MAX_TARGETS - 1);
 	at->place.op = op_of(READ(raw, rq, cmd_flags));
 	at->place.cpu = bpf_get_smp_processor_id();
-	at->stamp = stamp_index(t, rq, raw);
 	at->is_crowded = any_crowded && t->stamp_mask;
 	at->ends_twice = t->ends_twice;
 	return true;
@@ -92,9 +93,9 @@ static __always_inline int on_issue(struct request *rq, bool raw)
  * had succeeded. Only a thief leaves neither a first nor a last bio: a request whose data has
  * ended keeps its last one.
  */
-static __always_inline bool is_taken_back(struct request *rq, __u32 op, __u32 bytes, bool raw)
+static __always_inline bool is_taken_back(struct request *rq, __u32 op, __u32 bytes)
 {
-	return !bytes && op != OW_FLUSH && op != OW_OTHER && !READ(raw, rq, biotail);
+	return !bytes && op != OW_FLUSH && op != OW_OTHER && !READ_SELDOM(rq, biotail);
 }
 
 /*
@@ -109,10 +110,10 @@ static __always_inline void on_unmatched(struct ow_complete_counts *c, struct wh
 	c->unseen_bytes += bytes;
 	if (READ(raw, rq, state) == MQ_RQ_IDLE) {
 		c->never_issued++;
-	} else if (is_taken_back(rq, at->place.op, bytes, raw)) {
+	} else if (is_taken_back(rq, at->place.op, bytes)) {
 		c->taken_back++;
 		c->refused++;
-	} else if (!bytes && READ(raw, rq, biotail)) {
+	} else if (!bytes && READ_SELDOM(rq, biotail)) {
 		c->flush_tails++;
 	} else {
 		c->unmatched++;
@@ -144,7 +145,7 @@ static __always_inline bool is_first_end(struct where *at, struct request *rq, _
 static __always_inline void count_other(struct ow_complete_counts *c, struct request *rq,
 					__u32 bytes, bool final, bool raw)
 {
-	if (!READ(raw, rq, part))
+	if (!READ_SELDOM(rq, part))
 		return;
 	if (READ(raw, rq, cmd_flags) & 1) {
 		c->stat_writes += final;
@@ -164,7 +165,7 @@ static __always_inline void on_end(struct ow_complete_counts *c, struct where *a
 		c->ends++;
 	if (__builtin_expect(!issued, 0))
 		on_unmatched(c, at, rq, bytes, raw);
-	else if (__builtin_expect(is_taken_back(rq, at->place.op, bytes, raw), 0))
+	else if (__builtin_expect(is_taken_back(rq, at->place.op, bytes), 0))
 		c->taken_back++;
 	else
 		count_completion(c, &at->place, issued >> OW_NOTE_BITS, bytes, issued);

@@ -9,6 +9,14 @@
 #define READ(raw, src, field) ((raw) ? BPF_CORE_READ(src, field) : (src)->field)
 
 /*
+ * A pointer that is asked for seldom, of what a program was given. Since Linux kernel commit
+ * 57539b1c0ac2 ("bpf: Enable annotating trusted nested pointers") (in v6.3) the verifier goes
+ * through all names of the kernel's types, several times, whenever a path comes to such a load: a
+ * millisecond or two for each of the many paths to what is rare. A helper's call costs none of it.
+ */
+#define READ_SELDOM(src, field) READ(true, src, field)
+
+/*
  * The first argument of a tracepoint, or the second where an older kernel has its queue before it.
  * Without the barrier the compiler may calculate the place of either, and verifiers let nobody
  * calculate with the context (seen on 5.10).

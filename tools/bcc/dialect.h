@@ -17,6 +17,8 @@
 		_read;                                                               \
 	})
 
+#define READ_SELDOM(src, field) READ(true, src, field)
+
 /* Without 32-bit instructions the verifier loses sight of what the compiler knows of a slot. */
 #define opaque(value)                             \
 	({                                        \

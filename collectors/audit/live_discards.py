@@ -9,7 +9,7 @@ from opwatch.collectors.audit.discards import DiscardTracer
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.block.cgroups import cgroup_names
 from opwatch.collectors.stack.discard_limits import limits_of
-from opwatch.host.device import Leaf
+from opwatch.host.device import BlockDevice, Leaf
 from opwatch.host.usage import read_usage
 from opwatch.trace.tracing import Tracer
 from opwatch.trim.audit.live import DiscardSample, sample_of
@@ -19,8 +19,10 @@ class _Part:
     """One tracer, of the disks of one block tracer."""
 
     def __init__(self, leaves: Mapping[int, Leaf], tracer: Tracer, loading: Loading | None) -> None:
-        self.devices = {place: leaf.device for place, leaf in leaves.items()}
-        disks = {device.disk.name: device.disk for device in self.devices.values()}
+        whole = {place: leaf.device.disk for place, leaf in leaves.items()}
+        disks = {disk.name: disk for disk in whole.values()}
+        # By place: the disk, and the number of a partition of it. sysfs is not asked again in each interval.
+        self.devices = {place: (whole[place].name, _number_of(leaf.device)) for place, leaf in leaves.items()}
         granules = {name: granule for name, disk in disks.items() if (granule := limits_of(disk).granule())}
         # The block tracer looks at every request already, and at what waits behind discards.
         chain = tracer.chain if isinstance(tracer, BlockTracer) else None
@@ -38,6 +40,11 @@ class _Part:
             chain=chain,
         )
         self.now = self.tracer.read()
+
+
+def _number_of(device: BlockDevice) -> str | None:
+    """A partition's own number, None of a whole disk."""
+    return ":".join(map(str, device.dev)) if device.is_partition else None
 
 
 class LiveDiscards:
@@ -94,14 +101,14 @@ class LiveDiscards:
         return {
             place: sample_of(
                 part.now,
-                device.disk.name,
-                ":".join(map(str, device.dev)) if device.is_partition else None,
+                disk,
+                number,
                 self._cgroups,
                 self._mounts,
                 is_chained=part.is_chained,
             )
             for part in self._parts
-            for place, device in part.devices.items()
+            for place, (disk, number) in part.devices.items()
         }
 
     def _look_up_names(self) -> None:

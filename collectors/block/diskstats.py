@@ -16,12 +16,19 @@ IN_FLIGHT = 8
 
 def decode_stat(text: str) -> tuple[dict[str, int], dict[str, int]]:
     """(requests, bytes) by group. Pure. Groups the kernel does not have are left out."""
-    words = text.split()
-    fields = numbers(words)
+    return _groups(_fields(text))
+
+
+def _fields(text: str) -> list[int]:
+    fields = numbers(text.split())
     if fields is None:
         raise BadInput(f"a stat file with what is no number: {text[:200]!r}")
     if len(fields) < 11:
         raise BadInput(f"a stat file has at least 11 fields, not {len(fields)}")
+    return fields
+
+
+def _groups(fields: list[int]) -> tuple[dict[str, int], dict[str, int]]:
     requests = {"read": fields[0], "write": fields[4]}
     bytes_ = {"read": fields[2] * SECTOR, "write": fields[6] * SECTOR}
     if len(fields) >= 15:
@@ -80,10 +87,11 @@ class StatReader:
         end = time.monotonic_ns()
         if not text:
             return None
-        requests, bytes_ = decode_stat(text)
+        fields = _fields(text)
+        requests, bytes_ = _groups(fields)
         if not self._requests:
             requests, bytes_ = without_what_is_not_kept(requests, bytes_)
-        return StatSample(begin, end, requests, bytes_, int(text.split()[IN_FLIGHT]))
+        return StatSample(begin, end, requests, bytes_, fields[IN_FLIGHT])
 
     def close(self) -> None:
         self._file.close()

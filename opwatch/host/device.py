@@ -82,11 +82,11 @@ class BlockDevice:
 
     def below(self) -> list[str]:
         """Names of the devices it is built on."""
-        return sorted(_kernel_name(path) for path in _entries(self.sysfs / "slaves"))
+        return _names_in(f"{self.sysfs}/slaves")
 
     def holders(self) -> list[str]:
         """Names of the devices built on it. Those on a partition of it are the partition's."""
-        return sorted(_kernel_name(path) for path in _entries(self.sysfs / "holders"))
+        return _names_in(f"{self.sysfs}/holders")
 
     def kind(self) -> str:
         """What sort of device: disk, partition, loop, dm (by its target), md (by its level), ..."""
@@ -173,6 +173,15 @@ def _entries(folder: Path) -> list[Path]:
 def _kernel_name(folder: Path) -> str:
     # sysfs writes the slash of names such as cciss/c0d0 as an exclamation mark.
     return folder.name.replace("!", "/")
+
+
+def _names_in(folder: str) -> list[str]:
+    """The devices that a folder has links to: a watch looks there again and again."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name.replace("!", "/") for entry in entries)
+    except OSError:
+        return []
 
 
 def _dm_kind(uuid: str) -> str:

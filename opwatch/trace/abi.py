@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from opwatch.trace.hist import Histogram, Scale
@@ -87,11 +87,16 @@ class TargetSample:
     begin_ns: int
     end_ns: int
     ops: dict[str, OpSample]
+    # Added up once: each sample is the end of one interval and the begin of the next.
+    _totals: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def totals(self) -> dict[str, int]:
         """The plain counters by name, of all operations together."""
-        columns = zip(*(op[:_SCALARS] for op in self.ops.values()), strict=True)
-        return dict(zip(OpSample._fields, map(sum, columns), strict=False))
+        if not self._totals:
+            columns = zip(*(op[:_SCALARS] for op in self.ops.values() if op is not _IDLE), strict=True)
+            sums = list(map(sum, columns)) or [0] * _SCALARS
+            self._totals.update(zip(SCALARS, sums, strict=True))
+        return self._totals
 
 
 def _decode_op(words: memoryview) -> OpSample:
@@ -110,6 +115,11 @@ def _decode_op(words: memoryview) -> OpSample:
     )
 
 
+# Most disks see few of the operations.
+_NOTHING = bytes(8 * _OP_WORDS)
+_IDLE = _decode_op(memoryview(_NOTHING).cast("Q"))
+
+
 def words(values: Sequence[int]) -> memoryview:
     """Counters as a view of 64-bit words, the way a decoded sample has them."""
     return memoryview(struct.pack(f"={len(values)}Q", *values)).cast("Q")
@@ -120,10 +130,10 @@ def decode_sample(raw: bytes) -> TargetSample:
     if len(raw) != SAMPLE_BYTES:
         raise ValueError(f"a sample has {SAMPLE_BYTES} bytes, not {len(raw)}")
     words = memoryview(raw).cast("Q")
-    ops = {
-        op: _decode_op(words[2 + index * _OP_WORDS : 2 + (index + 1) * _OP_WORDS])
-        for index, op in enumerate(OPS)
-    }
+    ops = {}
+    for begin, op in zip(range(2, len(words), _OP_WORDS), OPS, strict=True):
+        is_idle = raw.startswith(_NOTHING, 8 * begin)
+        ops[op] = _IDLE if is_idle else _decode_op(words[begin : begin + _OP_WORDS])
     return TargetSample(words[0], words[1], ops)
 
 

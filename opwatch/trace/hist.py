@@ -7,10 +7,11 @@ wide, so the middle of a slot is at most 1/2^(p+1) away from any value in it: 1.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, compress
 from operator import add, sub
+from typing import NamedTuple
 
 # Quantiles are asked for to five decimals.
 _PARTS = 100_000
@@ -45,8 +46,7 @@ class Scale:
         return self.low(slot + 1) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Quantile:
+class Quantile(NamedTuple):
     """An estimate and the bounds the true value lies in. `open_ended`: it may lie above `high`."""
 
     value: float
@@ -58,12 +58,24 @@ class Quantile:
 class Histogram:
     """Counts in the slots of a scale."""
 
-    __slots__ = ("_ranks", "counts", "scale")
+    __slots__ = ("_counts", "_ranks", "_size", "scale")
 
     def __init__(self, scale: Scale, counts: Sequence[int]) -> None:
         self.scale = scale
-        self.counts = counts
+        self._size = len(counts)
+        self._counts: Sequence[int] | None = counts
         self._ranks: tuple[list[int], list[int]] | None = None
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """One for each slot. Of what was added in an interval nobody may ever ask for them all."""
+        if self._counts is None:
+            slots, running = self._in_use()
+            counts = [0] * self._size
+            for slot, now, then in zip(slots, running, [0, *running], strict=False):
+                counts[slot] = now - then
+            self._counts = counts
+        return self._counts
 
     def __eq__(self, other: object) -> bool:
         """Whether the counts are the same, whatever keeps them."""
@@ -82,16 +94,8 @@ class Histogram:
     def _in_use(self) -> tuple[list[int], list[int]]:
         """The slots that were hit, and the running totals up to each: few of a thousand are."""
         if self._ranks is None:
-            self._rank(range(0, len(self.counts), _STRETCH))
-        assert self._ranks
+            self._ranks = _ranked((0, _list_of(self.counts)))
         return self._ranks
-
-    def _rank(self, stretches: Iterable[int]) -> None:
-        """Look for what was hit in these stretches; there is nothing in the others."""
-        counts, slots = self.counts, []
-        for begin in stretches:
-            slots += [slot for slot in range(begin, min(begin + _STRETCH, len(counts))) if counts[slot]]
-        self._ranks = slots, list(accumulate(counts[slot] for slot in slots))
 
     @property
     def total(self) -> int:
@@ -101,15 +105,16 @@ class Histogram:
     def since(self, earlier: Histogram) -> Histogram:
         """What was added after `earlier`, a reading of the same counters. Most stretches of slots have not
         changed in an interval, and comparing is a third of the cost of subtracting."""
-        counts, changed = [0] * len(self.counts), []
-        for begin in range(0, len(counts), _STRETCH):
-            end = begin + _STRETCH
-            now, then = self.counts[begin:end], earlier.counts[begin:end]
-            if now != then:
-                counts[begin:end] = map(sub, now, then)
-                changed.append(begin)
-        added = Histogram(self.scale, counts)
-        added._rank(changed)
+        now, then = self.counts, earlier.counts
+        stretches = (
+            (begin, now[begin : begin + _STRETCH], then[begin : begin + _STRETCH])
+            for begin in _differing(now, then)
+        )
+        added = Histogram(self.scale, now)
+        added._counts = None
+        added._ranks = _ranked(
+            *((begin, list(map(sub, _list_of(now), _list_of(then)))) for begin, now, then in stretches)
+        )
         return added
 
     def merged(self, other: Histogram) -> Histogram:
@@ -149,3 +154,36 @@ class Histogram:
             (1 << octave >> 1, (1 << octave) - 1, rows.get(octave, 0))
             for octave in range(min(rows), max(rows) + 1)
         ]
+
+
+def _ranked(*stretches: tuple[int, list[int]]) -> tuple[list[int], list[int]]:
+    """The slots that were hit in these stretches, each with the number of its first slot, and the running
+    totals; there is nothing in the others."""
+    slots: list[int] = []
+    hits: list[int] = []
+    for begin, counts in stretches:
+        slots += compress(range(begin, begin + len(counts)), counts)
+        hits += filter(None, counts)
+    return slots, list(accumulate(hits))
+
+
+def _list_of(counts: Sequence[int]) -> list[int]:
+    """The same as a list, for which a view has a way of its own: it is slow item by item."""
+    return counts.tolist() if isinstance(counts, memoryview) else list(counts)
+
+
+def _differing(now: Sequence[int], then: Sequence[int]) -> list[int]:
+    """Where the stretches begin that are not the same in both."""
+    width = 1
+    if isinstance(now, memoryview) and isinstance(then, memoryview):
+        # Views are compared number by number, bytes as a whole.
+        width = now.itemsize
+        now, then = now.tobytes(), then.tobytes()
+        if now == then:
+            return []
+    step = _STRETCH * width
+    return [
+        begin // width
+        for begin in range(0, len(now), step)
+        if now[begin : begin + step] != then[begin : begin + step]
+    ]

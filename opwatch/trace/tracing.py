@@ -87,16 +87,18 @@ class Counted:
         at_least = surplus(reading, reading.before) if reading.before else {}
         for key, count in at_least.items():
             self._least[key] = max(count, self._least.get(key, count))
+        is_early = self._is_early(reading)
         deadline = time.monotonic() + COUNTED_S
-        while self._is_early(reading) and self._in_vain < IN_VAIN:
+        while is_early and self._in_vain < IN_VAIN:
             if time.monotonic() > deadline:
                 self._in_vain += 1
                 break
             time.sleep(0.002)
             reading = replace(reading, after=self._witness())
+            is_early = self._is_early(reading)
         else:
             self._in_vain = 0 if self._in_vain < IN_VAIN else IN_VAIN
-        if self._is_early(reading):
+        if is_early:
             # The kernel counts something else than we do.
             self._least = at_least
         return reading

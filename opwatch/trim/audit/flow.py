@@ -170,7 +170,8 @@ class Trace:
 
     def of(self, disk: str) -> Trace:
         """This trace without the flows of other disks."""
-        return replace(self, flows=tuple(flow for flow in self.flows if flow.disk == disk))
+        flows = tuple(flow for flow in self.flows if flow.disk == disk)
+        return self if len(flows) == len(self.flows) else replace(self, flows=flows)
 
     def select(
         self,

@@ -167,6 +167,23 @@ def between(
     )
 
 
+def _nothing(lost: int) -> Discards:
+    """Of a disk on which there were none."""
+    return Discards(
+        senders=(),
+        bios=0,
+        requests=0,
+        ended=0,
+        ranges=0,
+        bytes=0,
+        split_ratio=None,
+        whole_ratio=None,
+        mean_ns=None,
+        stalled=(),
+        lost=lost,
+    )
+
+
 def sample_of(
     trace: Trace,
     disk: str,
@@ -180,9 +197,10 @@ def sample_of(
     known_as = disk[:MOST_NAME]
     origins = tuple(origin for origin in trace.origins if origin.disk == known_as)
     own = replace(
-        trace.of(known_as),
+        trace,
+        flows=tuple(flow for flow in trace.flows if flow.disk == known_as),
         origins=origins,
-        stats={name: counted for name, counted in trace.stats.items() if name == disk},
+        stats={disk: trace.stats[disk]} if disk in trace.stats else {},
     )
     ids, devs = {origin.cgroup for origin in origins}, {origin.dev for origin in origins}
     return DiscardSample(
@@ -200,10 +218,14 @@ def discards_between(
 ) -> Discards:
     """What happened between two samples of a disk; `begin` and `end` are the block tracer's of the same time.
     `final`: it is the whole watch, of which the kernel's own count tells as well."""
-    devs = None if now.device is None else [now.device]
-    discards = between(then.trace, now.trace, now.disk, now.cgroups, now.mounts, devs)
+    if (now.trace.flows, now.trace.origins) == (then.trace.flows, then.trace.origins):
+        discards = _nothing(sum(now.trace.loss) - sum(then.trace.loss))
+    else:
+        devs = None if now.device is None else [now.device]
+        discards = between(then.trace, now.trace, now.disk, now.cgroups, now.mounts, devs)
     if now.is_chained:
-        discards = replace(discards, stalled=stalled(begin, end))
+        waited = stalled(begin, end)
+        discards = replace(discards, stalled=waited) if waited != discards.stalled else discards
     counted = None if now.device else now.trace.stats.get(now.disk)
     if final and counted:
         discards = replace(discards, unseen=counted[0] - discards.ended)

@@ -5,7 +5,6 @@ and reads them.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from typing_extensions import Buffer
 
@@ -16,6 +15,8 @@ class ProbeError(RuntimeError):
 
 # name, id, runs, run_ns, recursion_misses
 ProgramInfo = tuple[str, int, int, int, int]
+# name, what it needs, what becomes of it: opwatch.trace.programs.Program
+WantedPrograms = Sequence[tuple[str, str, int]]
 
 class Tracer:
     """Programs attached from construction to close()."""
@@ -29,11 +30,8 @@ class Tracer:
         cpus: int = 0,
         *,
         queue_time: bool = False,
-        raw_tp: bool = False,
+        programs: WantedPrograms = (),
     ) -> None: ...
-    @property
-    def raw_tp(self) -> bool:
-        """True when the helper-call twins are in use."""
     @property
     def lanes(self) -> tuple[int, int]:
         """Histograms of reads and writes that each target has, and CPUs: fewer than CPUs are shared."""
@@ -47,7 +45,7 @@ class Tracer:
 class Floor:
     """Programs on the same events that no tracer can be cheaper than: bpf/lib/floor.bpf.c."""
 
-    def __init__(self, kind: Literal["empty", "clock", "sketch"] = "empty") -> None: ...
+    def __init__(self, programs: WantedPrograms) -> None: ...
     def programs(self) -> list[ProgramInfo]: ...
     def close(self) -> None: ...
 
@@ -65,15 +63,10 @@ class Discards:
         self,
         pidns_dev: int,
         pidns_ino: int,
+        programs: WantedPrograms,
         *,
-        functions: bool = True,
         stalls: bool = False,
-        chained: bool = False,
-        claims: bool = False,
-        commands: bool = True,
-        filesystem: str | None = None,
-    ) -> None:
-        """`filesystem`: whose events are wanted, None for all. `chained`: a Tracer calls two of them."""
+    ) -> None: ...
     def attach(self, granules: Buffer, /) -> None:
         """Once. `granules` are struct ow_granule."""
     def chained(self) -> tuple[int, int]:
@@ -87,14 +80,19 @@ class Discards:
     def loss(self) -> tuple[int, int, int, int, int]:
         """struct ow_discard_loss."""
     def attached(self) -> list[tuple[str, int]]:
-        """Each program with 0, or with the errno for which it is not attached."""
+        """Each program that is loaded with 0, or with the errno for which it is not attached."""
     def programs(self) -> list[ProgramInfo]: ...
     def close(self) -> None: ...
+
+def may_attach_to_functions() -> bool:
+    """Whether this kernel lets anybody attach programs to functions."""
 
 class Changes:
     """The history programs, attached from construction to close(); layouts in bpf/abi/history.h."""
 
-    def __init__(self, disk: str, ring_bytes: int, *, scsi: bool = False, nvme: bool = False) -> None: ...
+    def __init__(
+        self, disk: str, ring_bytes: int, programs: WantedPrograms, *, scsi: bool = False
+    ) -> None: ...
     def drain(self) -> tuple[bytes, bool]:
         """Records (struct ow_change) out of the ring, and whether some that were there may be left."""
     def loss(self) -> tuple[int, int, int]:
@@ -113,7 +111,6 @@ def map_bytes(
     cpus: int = 0,
     *,
     queue_time: bool = False,
-    raw_tp: bool = False,
 ) -> int:
     """Map memory such a Tracer would take on `cpus` CPUs. Loads nothing."""
 
@@ -125,7 +122,6 @@ def map_lanes(
     cpus: int = 0,
     *,
     queue_time: bool = False,
-    raw_tp: bool = False,
 ) -> int:
     """For how many of its `cpus` CPUs such a Tracer would have histograms; the CPUs share fewer."""
 

@@ -3,53 +3,51 @@ loads them does so as early as it can."""
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opwatch.errors import OpwatchError, TracerMissing
+from opwatch.trace.programs import Way, first_loaded
+from opwatch.trim.audit.programs import Following, chosen
 
 if TYPE_CHECKING:
     from opwatch._native import Discards
 
 SECTOR = 512
 _GRANULE = struct.Struct("=16sII")
+# There while device mapper is.
+_MAPPER = Path("/sys/module/dm_mod")
 
 
-def loader(
-    *,
-    functions: bool = True,
-    stalls: bool = False,
-    chained: bool = False,
-    claims: bool = False,
-    commands: bool = True,
-    filesystem: str | None = None,
-) -> Callable[[], Discards]:
-    """What loads the programs and attaches nothing. `filesystem`: whose events are wanted, None for those of
-    all."""
+def loader(following: Following, *, stalls: bool = False) -> Callable[[], Discards]:
+    """What loads the programs and attaches nothing. `stalls`: time reads and writes that are issued behind
+    discards."""
     try:
-        from opwatch._native import Discards, ProbeError
+        from opwatch._native import Discards, ProbeError, may_attach_to_functions
     except ImportError as error:
         raise TracerMissing from error
+    following = replace(following, clones=_MAPPER.is_dir())
+    without = chosen(replace(following, functions=False))
+    ways: list[Way] = [without]
+    # Functions that can be attached to may still be refused for what ours do.
+    if following.functions and may_attach_to_functions():
+        ways.insert(0, chosen(following))
     namespace = Path("/proc/self/ns/pid").stat()
     # The kernel's own packing of a device number.
     dev = os.major(namespace.st_dev) << 20 | os.minor(namespace.st_dev)
 
+    def load_way(way: Way) -> Discards:
+        return Discards(dev, namespace.st_ino, way, stalls=stalls)
+
     def load() -> Discards:
         try:
-            return Discards(
-                dev,
-                namespace.st_ino,
-                functions=functions,
-                stalls=stalls,
-                chained=chained,
-                claims=claims,
-                commands=commands,
-                filesystem=filesystem,
-            )
+            return first_loaded(ways, load_way, ProbeError, {errno.ENOMEM})[0]
         except ProbeError as error:
             raise explained(error) from error
 

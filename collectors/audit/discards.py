@@ -12,45 +12,32 @@ from opwatch.collectors.block.diskstats import StatReader, is_idle
 from opwatch.host.device import BlockDevice
 from opwatch.trace.stat import StatSample
 from opwatch.trim.audit.flow import DiscardLoss, Flow, Stage, Trace, decode_flows, decode_origins
+from opwatch.trim.audit.programs import AUDITED, CLAIMING, Following, absent
 
 if TYPE_CHECKING:
     from opwatch._native import Discards
 
 # How often the counters are looked at while we wait for them to stand still.
 LOOK_S = 0.05
-# One of these follows the calls of FITRIM, where it is asked for.
-_CLAIMS = ("discard_fitrim", "discard_fitrim_any")
 
 
 class DiscardTracer:
     """Attached from entering to leaving. `granules` are (bytes, offset) of what a disk frees as a whole;
-    `claims`: follow every process's calls of FITRIM as well; `commands`: count those that drivers make of
-    discards, at the cost of a look at each that they make; `programs` come from loader(), and decide both;
-    `chain`: the block tracer's, which then calls the programs of issue and end."""
+    `programs` come from loader(), and have decided already what is followed; `chain`: the block tracer's,
+    which then calls the programs of issue and end."""
 
     def __init__(
         self,
         disks: Sequence[BlockDevice],
         granules: Mapping[str, tuple[int, int]] | None = None,
+        following: Following = AUDITED,
         *,
-        functions: bool = True,
         stalls: bool = False,
-        claims: bool = False,
-        commands: bool = True,
         programs: Discards | None = None,
         chain: Callable[[int, int], None] | None = None,
     ) -> None:
         packed = b"".join(pack_granule(name, *granule) for name, granule in (granules or {}).items())
-        self._native = (
-            programs
-            or loader(
-                functions=functions,
-                stalls=stalls,
-                chained=chain is not None,
-                claims=claims,
-                commands=commands,
-            )()
-        )
+        self._native = programs or loader(following, stalls=stalls)()
         self._chain = chain
         # Not at the top: what decodes works without the extension.
         from opwatch._native import ProbeError
@@ -82,8 +69,8 @@ class DiscardTracer:
         self._native.follow(pid)
 
     def absent(self) -> frozenset[str]:
-        """Programs that are not attached: this kernel has no such event, or lets nobody see it."""
-        return frozenset(name for name, error in self._native.attached() if error)
+        """Programs that an audit misses."""
+        return absent(self._native.attached())
 
     def read(self) -> Trace:
         """Everything counted so far."""
@@ -94,7 +81,7 @@ class DiscardTracer:
             loss=DiscardLoss(*self._native.loss()),
             misses=sum(program[4] for program in self._native.programs()),
             stats=self._grown(),
-            claims_seen=any(name in _CLAIMS and not error for name, error in self._native.attached()),
+            claims_seen=any(name in CLAIMING and not error for name, error in self._native.attached()),
         )
 
     def wait_quiet(self, quiet_s: float, patience_s: float, stop: Callable[[], bool] = bool) -> bool:

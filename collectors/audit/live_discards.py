@@ -13,6 +13,12 @@ from opwatch.host.device import BlockDevice, Leaf
 from opwatch.host.usage import read_usage
 from opwatch.trace.tracing import Tracer
 from opwatch.trim.audit.live import DiscardSample, sample_of
+from opwatch.trim.audit.programs import Following
+
+
+def _following(*, is_chained: bool) -> Following:
+    """What is cheap enough to run beside any workload."""
+    return Following(functions=False, commands=False, chained=is_chained)
 
 
 class _Part:
@@ -33,9 +39,8 @@ class _Part:
         self.tracer = DiscardTracer(
             list(disks.values()),
             granules,
-            functions=False,
+            _following(is_chained=self.is_chained),
             stalls=True,
-            commands=False,
             programs=loading.programs() if loading else None,
             chain=chain,
         )
@@ -68,7 +73,7 @@ class LiveDiscards:
     def prepare(self, leaves: Sequence[Leaf]) -> None:
         """Load the programs for the first of them, while the block tracer is being loaded."""
         if self._is_chained and self._wanted(leaves):
-            self._loading = Loading(loader(functions=False, stalls=True, commands=False, chained=True))
+            self._loading = Loading(loader(_following(is_chained=True), stalls=True))
 
     def add(self, leaves: Mapping[int, Leaf], tracer: Tracer) -> None:
         """Attach to further leaves, by their places; `tracer` counts their requests."""

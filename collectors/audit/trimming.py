@@ -27,6 +27,7 @@ from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import own_command
 from opwatch.host.usage import Mount
 from opwatch.trim.audit.audit import AuditEvidence, Held, ReadBack
+from opwatch.trim.audit.programs import AUDITED, Following
 from opwatch.trim.audit.question import Asked
 from opwatch.trim.audit.settling import quiet_after_trim
 from opwatch.trim.stack.layers import Kind, Stack
@@ -79,11 +80,11 @@ def disks(stack: Stack) -> list[BlockDevice]:
 
 
 def tracer_of(
-    stack: Stack, *, functions: bool = True, claims: bool = False, programs: Discards | None = None
+    stack: Stack, following: Following = AUDITED, *, programs: Discards | None = None
 ) -> DiscardTracer:
     """A tracer that knows the granules of every device of a stack."""
     granules = {layer.device: granule for layer in stack.layers if (granule := layer.granule)}
-    return DiscardTracer(disks(stack), granules, functions=functions, claims=claims, programs=programs)
+    return DiscardTracer(disks(stack), granules, following, programs=programs)
 
 
 def _counted(stack: Stack) -> dict[str, int]:
@@ -282,7 +283,7 @@ def observe(
 ) -> AuditEvidence:
     """Follow whatever trims below a mount or a device while `wait` lasts. Nothing is trimmed by us."""
     witnesses = _Witnesses(before, is_early)
-    with tracer_of(before, claims=True) as tracer:
+    with tracer_of(before, Following(claims=True)) as tracer:
         wait()
         settled = tracer.wait_quiet(quiet_s, patience_s)
         trace = tracer.read()

@@ -19,6 +19,7 @@ from opwatch.errors import (
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.host.privilege import missing
 from opwatch.trace import abi
+from opwatch.trace.programs import Way, first_loaded, tracer_ways
 from opwatch.trace.tracing import Counted, settled
 from opwatch.trace.trust import Reading
 
@@ -31,6 +32,8 @@ BIOS = 16384
 MOST_STAMPS = 1 << 17
 # The same for all disks of a watch.
 MOST_STAMPS_IN_ALL = 1 << 22
+# No rights or no memory is the same for programs of another kind.
+_FINAL = (errno.EPERM, errno.ENOMEM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,17 +151,25 @@ class BlockTracer:
             from opwatch._native import ProbeError, Tracer
         except ImportError as error:
             raise TracerMissing from error
-        try:
-            self._native = Tracer(
+        ways = tracer_ways(requests=self.plan.stamps > 0, bios=self.plan.bios > 0, queue_time=queue_time)
+        if raw_tp:
+            del ways["tp_btf"]
+
+        def load(way: Way) -> Tracer:
+            return Tracer(
                 abi.pack_targets(self.plan.targets),
                 self.plan.disk_keys,
                 self.plan.stamps,
                 self.plan.bios,
                 queue_time=queue_time,
-                raw_tp=raw_tp,
+                programs=way,
             )
+
+        try:
+            self._native, way = first_loaded([*ways.values()], load, ProbeError, _FINAL)
         except ProbeError as error:
             raise explain_probe_error(error) from error
+        self._hooks = next(name for name in ways if ways[name] is way)
         lanes, cpus = self._native.lanes
         if lanes < cpus:
             self.notes = [
@@ -171,7 +182,7 @@ class BlockTracer:
     @property
     def hooks(self) -> str:
         """Which twins are attached."""
-        return "raw_tp" if self._native.raw_tp else "tp_btf"
+        return self._hooks
 
     def read(self) -> list[Reading]:
         """One reading per leaf, each between two readings of the kernel's statistics."""
@@ -190,7 +201,7 @@ class BlockTracer:
     def chain(self) -> Callable[[int, int], None] | None:
         """What lets programs of these descriptors go on with the issue and the end of discards, -1 for none;
         None where the kernel refuses typed programs."""
-        return None if self._native.raw_tp else self._native.chain
+        return self._native.chain if self._hooks == "tp_btf" else None
 
     def misses(self) -> int:
         """Runs of our programs that the kernel skipped since attach, whatever disk they were for."""

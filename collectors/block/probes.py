@@ -11,9 +11,8 @@ from opwatch.errors import OpwatchError, ProbeRejected
 from opwatch.host.device import BlockDevice, Devices, Leaf
 from opwatch.host.diagnosis import REPORT, Attempt, Check, note, ok, problem, program
 from opwatch.trace.contexts import WHERE
+from opwatch.trace.programs import BIO_PROGRAMS, FLOORS, REQUEST_PROGRAMS, TWIN
 
-REQUEST_PROGRAMS = ("rq_issue", "rq_complete", "rq_requeue", "rq_queue")
-BIO_PROGRAMS = ("bio_queue", "bio_complete")
 # A device number that no disk has: the programs load, attach and match nothing.
 NOBODY = BlockDevice("nobody", (0xFFF, 0xFFFFF), Path("/nonexistent"))
 
@@ -29,7 +28,7 @@ def attempt(device: BlockDevice, *, raw_tp: bool) -> Attempt:
     except OSError as error:
         return Attempt("", {}, OpwatchError(f"{device.name}: {error.strerror}"))
     try:
-        return Attempt(tracer.hooks, {row[0].removesuffix("_raw"): row[4] for row in tracer.programs()})
+        return Attempt(tracer.hooks, {row[0].removesuffix(TWIN): row[4] for row in tracer.programs()})
     finally:
         tracer.close()
 
@@ -59,7 +58,7 @@ def check_floor() -> Check:
     from opwatch._native import Floor, ProbeError
 
     try:
-        Floor().close()
+        Floor(FLOORS["empty"]).close()
     except ProbeError as error:
         explained = explain_probe_error(error)
         fix = REPORT if isinstance(explained, ProbeRejected) else None

@@ -6,7 +6,7 @@ from opwatch.collectors.block.blk import explain_probe_error
 from opwatch.collectors.block.diskstats import SECTOR, StatReader, no_witness
 from opwatch.errors import TracerMissing, Unsupported, UsageError
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.trim.history.changes import HistoryLoss
+from opwatch.trim.history.changes import HistoryLoss, programs_of
 
 # 400,000 changes: what a fast drive does while the reader sleeps a tenth of a second, and ten times that.
 _RING_BYTES = 16 << 20
@@ -73,7 +73,7 @@ class ChangeTracer:
             raise TracerMissing from error
         scsi = (disk.sysfs / "device" / "scsi_device").is_dir()
         try:
-            self._native = Changes(disk.name, _RING_BYTES, scsi=scsi, nvme=disk.name.startswith("nvme"))
+            self._native = Changes(disk.name, _RING_BYTES, programs_of(disk.name), scsi=scsi)
         except ProbeError as error:
             raise explain_probe_error(error) from error
 

@@ -16,6 +16,7 @@ from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.commands.overhead import LOAD, program_statistics
 from opwatch.tools.commands.watch import choose_leaves
+from opwatch.trace.programs import FLOORS
 
 from .figure import Figure
 from .peer import running_peer
@@ -59,7 +60,7 @@ def theirs(_: str) -> Iterator[Callable[[], Runs]]:
 
 def measure(node: str, read: Callable[[], Runs], seconds: float) -> Cost:
     """The cost beside two empty programs on the same events, which also count the I/Os."""
-    floor = _native.Floor()
+    floor = _native.Floor(FLOORS["empty"])
     try:
         begin, empty = read(), floor.programs()
         run_fio(node, [*LOAD, f"--runtime={seconds}"])
@@ -77,7 +78,7 @@ def measure(node: str, read: Callable[[], Runs], seconds: float) -> Cost:
 @contextmanager
 def floor(kind: Literal["clock", "sketch"]) -> Iterator[Callable[[], Runs]]:
     """A pair of programs that no exact tracer can be cheaper than: bpf/lib/floor.bpf.c."""
-    pair = _native.Floor(kind)
+    pair = _native.Floor(FLOORS[kind])
     try:
         yield lambda: {p[1]: (p[2], p[3]) for p in pair.programs()}
     finally:

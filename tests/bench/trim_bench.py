@@ -29,6 +29,7 @@ from opwatch.host.device import Devices
 from opwatch.host.process import run_tool
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.commands.overhead import program_statistics
+from opwatch.trace.programs import FLOORS
 from opwatch.trim.audit.audit import ALL
 from opwatch.trim.audit.flow import Stage, total
 from tests.kernel.support.guard import enter_own_namespace, guarded
@@ -56,7 +57,7 @@ def event_cost(count: int = 20_011) -> Figure:
         program_statistics(),
         DiscardTracer([Devices().resolve(disk.node)]) as tracer,
     ):
-        floor = _native.Floor()
+        floor = _native.Floor(FLOORS["empty"])
         descriptor = os.open(disk.node, os.O_RDWR)
         for index in range(count):
             fcntl.ioctl(descriptor, BLKDISCARD, struct.pack("=QQ", index % 1000 * BLOCK, BLOCK))

@@ -21,6 +21,7 @@ from opwatch.host.scratch import ScratchDisk
 from opwatch.sinks.terminal import Writer, data
 from opwatch.tools.arguments import count_between, time_between
 from opwatch.tools.commands.watch import choose_leaves
+from opwatch.trace.programs import FLOORS
 
 LOAD = ("--rw=randread", "--bs=4k", "--iodepth=32", "--ioengine=libaio", "--time_based")
 SCRATCH_BYTES = 1 << 30
@@ -86,7 +87,7 @@ class CostMeter:
 
         self._tracer = tracer
         try:
-            self._floor = Floor()
+            self._floor = Floor(FLOORS["empty"])
         except ProbeError as error:
             raise explain_probe_error(error) from error
         self._begin = self._read()

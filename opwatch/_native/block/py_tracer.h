@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the bindings of the two tracers share. */
+/* What the bindings of the tracers share. */
 #ifndef OPWATCH_PY_TRACER_H
 #define OPWATCH_PY_TRACER_H
 
@@ -10,7 +10,10 @@
 void ow_py_raise_probe_error(int err, const char *what, const char *log);
 /* [(name, id, runs, run_ns, recursion_misses)]; @n below 0 is an error to raise. */
 PyObject *ow_py_programs_list(const struct ow_program_info *info, int n);
+/* A PyArg_Parse converter, of programs as in opwatch/trace/programs.py to struct ow_wanted_list. */
+int ow_py_wanted(PyObject *programs, void *ret);
 int ow_py_add_type(PyObject *module, PyType_Spec *spec);
+int ow_py_add_programs(PyObject *module);
 int ow_py_add_discards(PyObject *module);
 int ow_py_add_changes(PyObject *module);
 int ow_py_add_contexts(PyObject *module);

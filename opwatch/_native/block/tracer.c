@@ -15,35 +15,20 @@
 #include "_native/common/programs.h"
 #include "_native/common/shape.h"
 
-/* A program, and its twin for kernels that refuse the first. */
-struct twin {
-	struct bpf_program *typed;
-	struct bpf_program *raw;
-	bool wanted;
-};
-
 /* What the running kernel's types say about its tracepoints. */
 struct kernel_shape {
 	__u32 rq_arg;
 	__u32 bio_arg;
 	__u32 flush_sequence;
-	bool has_io_start;
 	bool has_atomics;
 };
 
-static int read_kernel_shape(struct kernel_shape *ret)
+static void read_kernel_shape(const struct btf *btf, struct kernel_shape *ret)
 {
-	struct btf *btf = btf__load_vmlinux_btf();
-
-	if (!btf)
-		return -errno;
 	ret->rq_arg = ow_tracepoint_args(btf, "btf_trace_block_rq_issue") > 1;
 	ret->bio_arg = ow_tracepoint_args(btf, "btf_trace_block_bio_queue") > 1;
 	ret->flush_sequence = ow_flush_sequence_flag(btf);
-	ret->has_io_start = ow_tracepoint_args(btf, "btf_trace_block_io_start") > 0;
 	ret->has_atomics = ow_has_atomics();
-	btf__free(btf);
-	return 0;
 }
 
 static int set_map_sizes(struct opwatch_blk *skel, const struct map_sizes *n)
@@ -114,45 +99,17 @@ static int configure(struct ow_tracer *t, const struct ow_tracer_config *config,
 	ro->settings.queue_time = config->queue_time;
 	ro->settings.hot_way = !ro->settings.shared_lanes && !ro->settings.any_partition &&
 			       !ro->settings.any_crowded && !config->queue_time;
-	ro->settings.own_queue_stamp = shape->has_io_start;
+	ro->settings.own_queue_stamp = bpf_program__autoload(t->skel->progs.rq_queue) ||
+				       bpf_program__autoload(t->skel->progs.rq_queue_raw);
 	return 0;
 }
 
-/*
- * In order of attachment: ends before beginnings, so that nothing is seen to begin that could end
- * unseen.
- */
-static int list_twins(struct opwatch_blk *skel, const struct ow_tracer_config *config,
-		      const struct kernel_shape *shape, struct twin *ret)
+static int attach(struct ow_tracer *t)
 {
-	bool requests = config->nr_stamps > 0, bios = config->nr_bios > 0;
-	bool queue = requests && config->queue_time && shape->has_io_start;
-	struct twin twins[] = {
-		{skel->progs.rq_complete, skel->progs.rq_complete_raw, requests},
-		{skel->progs.rq_requeue, skel->progs.rq_requeue_raw, requests},
-		{skel->progs.bio_complete, skel->progs.bio_complete_raw, bios},
-		{skel->progs.rq_queue, skel->progs.rq_queue_raw, queue},
-		{skel->progs.rq_issue, skel->progs.rq_issue_raw, requests},
-		{skel->progs.bio_queue, skel->progs.bio_queue_raw, bios},
-	};
-
-	memcpy(ret, twins, sizeof(twins));
-	return sizeof(twins) / sizeof(twins[0]);
-}
-
-static int attach(struct ow_tracer *t, const struct twin *twins, int n)
-{
-	struct bpf_program *prog;
-	int i;
-
-	for (i = 0; i < n; i++) {
-		if (!twins[i].wanted)
-			continue;
-		prog = t->raw ? twins[i].raw : twins[i].typed;
-		t->links[t->nr_programs] = bpf_program__attach(prog);
-		if (!t->links[t->nr_programs])
+	for (; t->nr_attached < t->chosen.nr; t->nr_attached++) {
+		t->links[t->nr_attached] = bpf_program__attach(t->chosen.programs[t->nr_attached]);
+		if (!t->links[t->nr_attached])
 			return -errno;
-		t->programs[t->nr_programs++] = prog;
 	}
 	return 0;
 }
@@ -184,8 +141,17 @@ static int map_all(struct ow_tracer *t)
 	return err ?: map_memory(&t->statuses, t->skel->maps.statuses);
 }
 
+static int replace_atomics(const struct ow_chosen *chosen)
+{
+	int err = 0;
+
+	for (int i = 0; i < chosen->nr; i++)
+		err = err ?: ow_replace_atomics(chosen->programs[i]);
+	return err;
+}
+
 static int load_and_attach(struct ow_tracer *t, const struct ow_tracer_config *config,
-			   const struct kernel_shape *shape)
+			   const struct btf *kernel)
 {
 	/*
 	 * Types that this kernel lacks are looked for in its modules as well, which takes
@@ -195,24 +161,21 @@ static int load_and_attach(struct ow_tracer *t, const struct ow_tracer_config *c
 	DECLARE_LIBBPF_OPTS(bpf_object_open_opts, options,
 			    .btf_custom_path = "/sys/kernel/btf/vmlinux");
 	struct map_sizes sizes = ow_map_sizes(config, &t->shape);
-	struct twin twins[OW_MAX_PROGRAMS];
-	int i, n, err;
+	struct kernel_shape shape = {};
+	int err;
 
 	t->skel = opwatch_blk__open_opts(&options);
 	if (!t->skel)
 		return -errno;
-	err = configure(t, config, shape);
+	read_kernel_shape(kernel, &shape);
+	err = ow_choose(t->skel->obj, &config->wanted, kernel, &t->chosen);
+	err = err ?: configure(t, config, &shape);
 	err = err ?: set_map_sizes(t->skel, &sizes);
-	n = list_twins(t->skel, config, shape, twins);
-	for (i = 0; i < n && !err; i++) {
-		err = bpf_program__set_autoload(twins[i].typed, twins[i].wanted && !t->raw);
-		err = err ?: bpf_program__set_autoload(twins[i].raw, twins[i].wanted && t->raw);
-		if (!err && !shape->has_atomics)
-			err = ow_replace_atomics(t->raw ? twins[i].raw : twins[i].typed);
-	}
+	if (!err && !shape.has_atomics)
+		err = replace_atomics(&t->chosen);
 	err = err ?: opwatch_blk__load(t->skel);
 	err = err ?: map_all(t);
-	return err ?: attach(t, twins, n);
+	return err ?: attach(t);
 }
 
 static void unmap(const struct mapping *m)
@@ -221,29 +184,10 @@ static void unmap(const struct mapping *m)
 		munmap((void *)m->at, m->size);
 }
 
-/* Release what load_and_attach() took, so that it can be called again. Beginnings are detached
- * first. */
-static void unload(struct ow_tracer *t)
-{
-	while (t->nr_programs)
-		bpf_link__destroy(t->links[--t->nr_programs]);
-	unmap(&t->rows);
-	unmap(&t->used_rows);
-	unmap(&t->hot_hists);
-	unmap(&t->cold_hists);
-	unmap(&t->queue_latency);
-	unmap(&t->statuses);
-	opwatch_blk__destroy(t->skel);
-	memset(t->links, 0, sizeof(t->links));
-	t->rows = t->used_rows = t->hot_hists = t->cold_hists = (struct mapping){};
-	t->queue_latency = t->statuses = (struct mapping){};
-	t->skel = NULL;
-}
-
 int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret, char *log)
 {
 	struct ow_tracer *t = calloc(1, sizeof(*t));
-	struct kernel_shape shape = {};
+	struct btf *kernel;
 	int err, cpus = ow_possible_cpus();
 
 	/* What fails before anything is loaded has no log. */
@@ -257,15 +201,9 @@ int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret
 	ow_log_begin(log);
 	t->shape = ow_shape_of(config, cpus);
 	t->queue_time = config->queue_time;
-	t->raw = config->raw_tp;
-	err = read_kernel_shape(&shape);
-	err = err ?: load_and_attach(t, config, &shape);
-	/* No rights or no memory is the same for the twins. */
-	if (err && !t->raw && err != -EPERM && err != -ENOMEM) {
-		unload(t);
-		t->raw = true;
-		err = load_and_attach(t, config, &shape);
-	}
+	kernel = btf__load_vmlinux_btf();
+	err = kernel ? load_and_attach(t, config, kernel) : -errno;
+	btf__free(kernel);
 	ow_log_begin(NULL);
 	if (err) {
 		ow_tracer_close(t);
@@ -279,7 +217,16 @@ void ow_tracer_close(struct ow_tracer *t)
 {
 	if (!t)
 		return;
-	unload(t);
+	/* Beginnings first. */
+	while (t->nr_attached)
+		bpf_link__destroy(t->links[--t->nr_attached]);
+	unmap(&t->rows);
+	unmap(&t->used_rows);
+	unmap(&t->hot_hists);
+	unmap(&t->cold_hists);
+	unmap(&t->queue_latency);
+	unmap(&t->statuses);
+	opwatch_blk__destroy(t->skel);
 	free(t);
 }
 
@@ -310,25 +257,20 @@ int ow_tracer_chain(struct ow_tracer *t, int issued, int done)
 {
 	int err;
 
-	if (t->raw || !t->nr_programs)
+	if (!t->nr_attached || bpf_program__type(t->chosen.programs[0]) != BPF_PROG_TYPE_TRACING)
 		return -EOPNOTSUPP;
 	err = put_program(t->skel->maps.discard_done, done);
 	return err ?: put_program(t->skel->maps.discard_issued, issued);
-}
-
-bool ow_tracer_is_raw(const struct ow_tracer *t)
-{
-	return t->raw;
 }
 
 int ow_tracer_programs(const struct ow_tracer *t, struct ow_program_info *ret)
 {
 	int i, err;
 
-	for (i = 0; i < t->nr_programs; i++) {
-		err = ow_program_info(t->programs[i], &ret[i]);
+	for (i = 0; i < t->chosen.nr; i++) {
+		err = ow_program_info(t->chosen.programs[i], &ret[i]);
 		if (err)
 			return err;
 	}
-	return t->nr_programs;
+	return t->chosen.nr;
 }

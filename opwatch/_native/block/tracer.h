@@ -20,7 +20,7 @@ struct ow_tracer_config {
 	__u32 nr_cpus;	 /* only ow_tracer_map_bytes() looks at it; a tracer takes those of the
 			    machine */
 	bool queue_time;
-	bool raw_tp; /* use the helper-call twins even where typed ones would load */
+	struct ow_wanted_list wanted;
 };
 
 /* One operation of one target, summed over CPUs. Everything is absolute. */
@@ -39,7 +39,6 @@ struct ow_sample {
 	struct ow_op_sample op[OW_NR_OPS];
 };
 
-#define OW_MAX_PROGRAMS 8
 /* What the maps may take before CPUs share histograms, and the highest number a CPU may have. */
 #define OW_MOST_MAP_BYTES (256ULL << 20)
 #define OW_MOST_CPUS	  65536
@@ -53,7 +52,6 @@ struct ow_tracer;
 int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret, char *log);
 void ow_tracer_close(struct ow_tracer *tracer);
 void ow_tracer_sample(const struct ow_tracer *tracer, __u32 target, struct ow_sample *ret);
-bool ow_tracer_is_raw(const struct ow_tracer *tracer);
 /* Let programs of these descriptors go on with discards, -1 for none. Typed programs only. */
 int ow_tracer_chain(struct ow_tracer *tracer, int issued, int done);
 /* Bytes of map memory that @config asks for, on @config->nr_cpus CPUs. Loads nothing. */

@@ -30,11 +30,10 @@ struct mapping {
 struct ow_tracer {
 	struct opwatch_blk *skel;
 	struct bpf_link *links[OW_MAX_PROGRAMS];
-	struct bpf_program *programs[OW_MAX_PROGRAMS];
-	int nr_programs;
+	struct ow_chosen chosen;
+	int nr_attached;
 	struct ow_shape shape;
 	bool queue_time;
-	bool raw;
 	struct mapping rows, used_rows, hot_hists, cold_hists, queue_latency, statuses;
 };
 

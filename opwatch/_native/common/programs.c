@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* What programs cost and miss, from the kernel's own bookkeeping; and the empty programs to compare
- * with. */
+/* Which programs of an object are loaded; what they cost and miss, from the kernel's own
+ * bookkeeping; and the empty programs to compare with. */
 #include "programs.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -12,6 +13,56 @@
 
 #include "floor.skel.h"
 #include "log.h"
+
+static bool needs_types(const struct ow_wanted_list *wanted)
+{
+	for (int i = 0; i < wanted->nr; i++) {
+		if (wanted->programs[i].needs[0])
+			return true;
+	}
+	return false;
+}
+
+static bool can_work(const struct ow_wanted *wanted, const struct btf *kernel)
+{
+	return !wanted->needs[0] || (kernel && btf__find_by_name(kernel, wanted->needs) > 0);
+}
+
+static int choose(struct bpf_object *object, const struct ow_wanted_list *wanted,
+		  const struct btf *kernel, struct ow_chosen *ret)
+{
+	struct bpf_program *prog;
+	int err;
+
+	for (int i = 0; i < wanted->nr; i++) {
+		prog = bpf_object__find_program_by_name(object, wanted->programs[i].name);
+		if (!prog)
+			return -EINVAL;
+		if (!can_work(&wanted->programs[i], kernel))
+			continue;
+		err = bpf_program__set_autoload(prog, true);
+		if (err)
+			return err;
+		ret->attachments[ret->nr] = wanted->programs[i].attachment;
+		ret->programs[ret->nr++] = prog;
+	}
+	return 0;
+}
+
+int ow_choose(struct bpf_object *object, const struct ow_wanted_list *wanted,
+	      const struct btf *kernel, struct ow_chosen *ret)
+{
+	struct btf *own = !kernel && needs_types(wanted) ? btf__load_vmlinux_btf() : NULL;
+	struct bpf_program *prog;
+	int err = 0;
+
+	ret->nr = 0;
+	bpf_object__for_each_program(prog, object) err =
+		err ?: bpf_program__set_autoload(prog, false);
+	err = err ?: choose(object, wanted, kernel ? kernel : own, ret);
+	btf__free(own);
+	return err;
+}
 
 int ow_program_info(const struct bpf_program *prog, struct ow_program_info *ret)
 {
@@ -31,48 +82,36 @@ int ow_program_info(const struct bpf_program *prog, struct ow_program_info *ret)
 
 struct ow_floor {
 	struct opwatch_floor *skel;
-	struct bpf_program *pair[2];
+	struct ow_chosen chosen;
 };
 
-static void choose_pair(struct ow_floor *floor, enum ow_floor_kind kind)
+static int load_floor(struct ow_floor *floor, const struct ow_wanted_list *wanted)
 {
-	struct bpf_program *pairs[][2] = {
-		[OW_FLOOR_EMPTY] = {floor->skel->progs.floor_issue,
-				    floor->skel->progs.floor_complete},
-		[OW_FLOOR_CLOCK] = {floor->skel->progs.clock_issue,
-				    floor->skel->progs.clock_complete},
-		[OW_FLOOR_SKETCH] = {floor->skel->progs.sketch_issue,
-				     floor->skel->progs.sketch_complete},
-	};
-	struct bpf_program *prog;
+	int err;
 
-	memcpy(floor->pair, pairs[kind], sizeof(floor->pair));
-	bpf_object__for_each_program(prog, floor->skel->obj)
-		bpf_program__set_autoload(prog, prog == floor->pair[0] || prog == floor->pair[1]);
+	floor->skel = opwatch_floor__open();
+	if (!floor->skel)
+		return -errno;
+	err = ow_choose(floor->skel->obj, wanted, NULL, &floor->chosen);
 	/* What only the sketch keeps takes memory. */
-	if (kind != OW_FLOOR_SKETCH) {
+	if (!bpf_program__autoload(floor->skel->progs.sketch_complete)) {
 		bpf_map__set_max_entries(floor->skel->maps.sketch_stamps, 1);
 		bpf_map__set_max_entries(floor->skel->maps.sketch_hists, 1);
 	}
+	err = err ?: opwatch_floor__load(floor->skel);
+	return err ?: opwatch_floor__attach(floor->skel);
 }
 
-int ow_floor_open(enum ow_floor_kind kind, struct ow_floor **ret, char *log)
+int ow_floor_open(const struct ow_wanted_list *wanted, struct ow_floor **ret, char *log)
 {
 	struct ow_floor *floor = calloc(1, sizeof(*floor));
-	int err = 0;
+	int err;
 
 	*ret = NULL;
 	if (!floor)
 		return -ENOMEM;
 	ow_log_begin(log);
-	floor->skel = opwatch_floor__open();
-	if (!floor->skel) {
-		err = -errno;
-	} else {
-		choose_pair(floor, kind);
-		err = opwatch_floor__load(floor->skel);
-		err = err ?: opwatch_floor__attach(floor->skel);
-	}
+	err = load_floor(floor, wanted);
 	ow_log_begin(NULL);
 	if (err)
 		ow_floor_close(floor);
@@ -91,11 +130,11 @@ void ow_floor_close(struct ow_floor *floor)
 
 int ow_floor_programs(const struct ow_floor *floor, struct ow_program_info *ret)
 {
-	int err = ow_program_info(floor->pair[0], &ret[0]);
+	int err = 0;
 
-	if (!err)
-		err = ow_program_info(floor->pair[1], &ret[1]);
-	return err ? err : 2;
+	for (int i = 0; i < floor->chosen.nr && !err; i++)
+		err = ow_program_info(floor->chosen.programs[i], &ret[i]);
+	return err ? err : floor->chosen.nr;
 }
 
 int ow_enable_stats(void)

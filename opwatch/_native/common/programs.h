@@ -4,7 +4,47 @@
 
 #include <linux/types.h>
 
+struct bpf_object;
 struct bpf_program;
+struct btf;
+
+/* More than any of our objects has. */
+#define OW_MAX_PROGRAMS 32
+
+/* What becomes of a program that is loaded. */
+enum ow_attachment {
+	OW_MAY_ATTACH, /* it does without where the kernel has no such event */
+	OW_MUST_ATTACH,
+	OW_IS_CALLED, /* it is not attached: another program goes on with it */
+};
+
+/* A program to load, by its name in the object: opwatch/trace/programs.py says which. */
+struct ow_wanted {
+	char name[32];
+	char needs[48]; /* it is left out where the kernel's types lack this name; empty: never */
+	enum ow_attachment attachment;
+};
+
+/* In the order in which they are attached. */
+struct ow_wanted_list {
+	struct ow_wanted programs[OW_MAX_PROGRAMS];
+	int nr;
+};
+
+/* Those of the list that are loaded, in its order. */
+struct ow_chosen {
+	struct bpf_program *programs[OW_MAX_PROGRAMS];
+	enum ow_attachment attachments[OW_MAX_PROGRAMS];
+	int nr;
+};
+
+/*
+ * Before loading: let @object load those that are wanted, and nothing else. @kernel are the
+ * kernel's types, NULL to have them read where a program needs something of them. Returns 0,
+ * -EINVAL for a name that @object does not have, or another -errno.
+ */
+int ow_choose(struct bpf_object *object, const struct ow_wanted_list *wanted,
+	      const struct btf *kernel, struct ow_chosen *ret);
 
 /* What the kernel's bookkeeping says of one of our programs. */
 struct ow_program_info {
@@ -18,14 +58,9 @@ struct ow_program_info {
 /* Kernel-side facts of one loaded program. Returns 0 or -errno. */
 int ow_program_info(const struct bpf_program *prog, struct ow_program_info *ret);
 
-/* Pairs of programs that no tracer can be cheaper than, see floor.bpf.c. */
-enum ow_floor_kind {
-	OW_FLOOR_EMPTY,
-	OW_FLOOR_CLOCK,
-	OW_FLOOR_SKETCH,
-};
+/* Programs that no tracer can be cheaper than, see floor.bpf.c. */
 struct ow_floor;
-int ow_floor_open(enum ow_floor_kind kind, struct ow_floor **ret, char *log);
+int ow_floor_open(const struct ow_wanted_list *wanted, struct ow_floor **ret, char *log);
 void ow_floor_close(struct ow_floor *floor);
 int ow_floor_programs(const struct ow_floor *floor, struct ow_program_info *ret);
 

@@ -13,7 +13,6 @@
 
 #include "_native/common/cleanup.h"
 #include "discard.skel.h"
-#include "choice.h"
 #include "_native/common/log.h"
 #include "_native/common/programs.h"
 #include "_native/common/shape.h"
@@ -21,18 +20,13 @@
 struct ow_discards {
 	struct opwatch_discard *skel;
 	const struct ow_flow_cell *flows; /* mapped */
-	struct bpf_link *links[OW_MAX_DISCARD_PROGRAMS];
-	struct ow_discard_program programs[OW_MAX_DISCARD_PROGRAMS];
-	struct bpf_program *handles[OW_MAX_DISCARD_PROGRAMS];
-	int nr_programs;
-	bool chained;
+	struct bpf_link *links[OW_MAX_PROGRAMS];
+	struct ow_discard_program programs[OW_MAX_PROGRAMS];
+	struct ow_chosen chosen;
+	int nr_programs; /* attached, or tried to */
 };
 
-/*
- * Whether the kernel lets anybody attach to functions. Some refuse it with -EPERM, even to root:
- * that is cheaper to learn from two instructions, for no function at all, than from all of ours.
- */
-static bool may_attach_to_functions(void)
+bool ow_may_attach_to_functions(void)
 {
 	static const struct bpf_insn nothing[] = {
 		{.code = BPF_ALU64 | BPF_MOV | BPF_K},
@@ -62,24 +56,26 @@ static bool xfs_by_group(void)
 	return args == 3;
 }
 
+static bool is_called(const struct ow_chosen *chosen)
+{
+	for (int i = 0; i < chosen->nr; i++) {
+		if (chosen->attachments[i] == OW_IS_CALLED)
+			return true;
+	}
+	return false;
+}
+
 static int configure(struct ow_discards *d, const struct ow_discards_config *config)
 {
-	bool xfs = !config->filesystem || !strcmp(config->filesystem, "xfs");
-	bool functions = config->functions && may_attach_to_functions(), wanted;
-	struct bpf_program *prog;
-	int err = 0;
+	int err = ow_choose(d->skel->obj, &config->wanted, NULL, &d->chosen);
 
 	d->skel->rodata->pidns_dev = config->pidns_dev;
 	d->skel->rodata->pidns_ino = config->pidns_ino;
 	/* Who calls us knows what is in flight. */
-	d->skel->rodata->stalls = config->stalls && !config->chained;
+	d->skel->rodata->stalls = config->stalls && !is_called(&d->chosen);
 	/* The kernel's types take as long to read as all the rest. */
-	d->skel->rodata->xfs_by_group = xfs && xfs_by_group();
-	bpf_object__for_each_program(prog, d->skel->obj)
-	{
-		wanted = ow_discards_wants(prog, config, functions);
-		err = err ?: bpf_program__set_autoload(prog, wanted);
-	}
+	d->skel->rodata->xfs_by_group =
+		bpf_program__autoload(d->skel->progs.discard_xfs_extent) && xfs_by_group();
 	return err;
 }
 
@@ -94,55 +90,31 @@ static int set_granules(struct ow_discards *d, const struct ow_granule *granules
 	return 0;
 }
 
-static bool is_chained(const struct ow_discards *d, const struct bpf_program *prog)
+static void attach_one(struct ow_discards *d, int place)
 {
-	return d->chained &&
-	       (prog == d->skel->progs.discard_issued || prog == d->skel->progs.discard_done);
+	struct ow_discard_program *entry = &d->programs[place];
+	struct bpf_program *prog = d->chosen.programs[place];
+
+	snprintf(entry->name, sizeof(entry->name), "%s", bpf_program__name(prog));
+	entry->attached = true;
+	if (d->chosen.attachments[place] == OW_IS_CALLED)
+		return;
+	d->links[place] = bpf_program__attach(prog);
+	entry->attached = d->links[place] != NULL;
+	entry->error = entry->attached ? 0 : -errno;
 }
 
-/*
- * Ends before beginnings: programs stand in the object in the order of a discard's way down, and
- * are attached from the last to the first.
- */
+/* All are tried, so that they can be asked about whatever comes of it. */
 static int attach_all(struct ow_discards *d)
 {
-	struct bpf_program *prog = NULL;
-	struct ow_discard_program *entry;
+	int err = 0;
 
-	while ((prog = bpf_object__prev_program(d->skel->obj, prog))) {
-		if (ow_discards_may_leave_out(prog) && !bpf_program__autoload(prog))
-			continue;
-		if (d->nr_programs == OW_MAX_DISCARD_PROGRAMS)
-			return -E2BIG;
-		entry = &d->programs[d->nr_programs];
-		snprintf(entry->name, sizeof(entry->name), "%s", bpf_program__name(prog));
-		d->handles[d->nr_programs] = prog;
-		entry->error = -ENOENT;
-		if (is_chained(d, prog)) {
-			entry->attached = true;
-			entry->error = 0;
-		} else if (bpf_program__autoload(prog)) {
-			d->links[d->nr_programs] = bpf_program__attach(prog);
-			entry->attached = d->links[d->nr_programs] != NULL;
-			entry->error = entry->attached ? 0 : -errno;
-		}
-		d->nr_programs++;
+	for (; d->nr_programs < d->chosen.nr; d->nr_programs++) {
+		attach_one(d, d->nr_programs);
+		if (d->chosen.attachments[d->nr_programs] == OW_MUST_ATTACH)
+			err = err ?: d->programs[d->nr_programs].error;
 	}
-	return 0;
-}
-
-/* Without the block layer's beginning and end there is nothing to audit. */
-static int check_attached(const struct ow_discards *d)
-{
-	static const char *const needed[] = {"discard_bio", "discard_issued", "discard_done"};
-
-	for (int i = 0; i < d->nr_programs; i++) {
-		for (size_t j = 0; j < sizeof(needed) / sizeof(needed[0]); j++) {
-			if (!strcmp(needed[j], d->programs[i].name) && !d->programs[i].attached)
-				return d->programs[i].error;
-		}
-	}
-	return 0;
+	return err;
 }
 
 static size_t mapped_bytes(void)
@@ -173,7 +145,6 @@ static int load(struct ow_discards *d, const struct ow_discards_config *config)
 			    .btf_custom_path = config->stalls ? "/sys/kernel/btf/vmlinux" : NULL);
 	int err;
 
-	d->chained = config->chained;
 	d->skel = opwatch_discard__open_opts(&options);
 	if (!d->skel)
 		return -errno;
@@ -182,19 +153,8 @@ static int load(struct ow_discards *d, const struct ow_discards_config *config)
 	return err ?: map_flows(d);
 }
 
-static void unload(struct ow_discards *d)
-{
-	while (d->nr_programs)
-		bpf_link__destroy(d->links[--d->nr_programs]);
-	if (d->flows)
-		munmap((void *)d->flows, mapped_bytes());
-	opwatch_discard__destroy(d->skel);
-	memset(d, 0, sizeof(*d));
-}
-
 int ow_discards_open(const struct ow_discards_config *config, struct ow_discards **ret, char *log)
 {
-	struct ow_discards_config without = *config;
 	struct ow_discards *d = calloc(1, sizeof(*d));
 	int err;
 
@@ -202,12 +162,6 @@ int ow_discards_open(const struct ow_discards_config *config, struct ow_discards
 		return -ENOMEM;
 	ow_log_begin(log);
 	err = load(d, config);
-	/* Functions that can be attached to may still be refused for what ours do. */
-	if (err && config->functions && err != -ENOMEM) {
-		unload(d);
-		without.functions = false;
-		err = load(d, &without);
-	}
 	ow_log_begin(NULL);
 	if (err) {
 		ow_discards_close(d);
@@ -227,7 +181,6 @@ int ow_discards_attach(struct ow_discards *d, const struct ow_granule *granules,
 	ow_log_begin(log);
 	err = set_granules(d, granules, nr);
 	err = err ?: attach_all(d);
-	err = err ?: check_attached(d);
 	ow_log_begin(NULL);
 	return err;
 }
@@ -242,7 +195,11 @@ void ow_discards_close(struct ow_discards *d)
 {
 	if (!d)
 		return;
-	unload(d);
+	while (d->nr_programs)
+		bpf_link__destroy(d->links[--d->nr_programs]);
+	if (d->flows)
+		munmap((void *)d->flows, mapped_bytes());
+	opwatch_discard__destroy(d->skel);
 	free(d);
 }
 
@@ -329,7 +286,7 @@ int ow_discards_statistics(const struct ow_discards *d, struct ow_program_info *
 	for (int i = 0; i < d->nr_programs; i++) {
 		if (!d->programs[i].attached)
 			continue;
-		err = ow_program_info(d->handles[i], &ret[n++]);
+		err = ow_program_info(d->chosen.programs[i], &ret[n++]);
 		if (err)
 			return err;
 	}

@@ -9,17 +9,11 @@
 #include "abi/discard.h"
 #include "_native/block/tracer.h"
 
-#define OW_MAX_DISCARD_PROGRAMS 32
-
 struct ow_discards_config {
 	__u64 pidns_dev; /* the PID namespace in which the followed process has its number */
 	__u64 pidns_ino;
-	bool stalls;		/* time reads and writes that are issued behind discards */
-	bool chained;		/* the block tracer calls the programs of issue and end */
-	bool commands;		/* count the commands that drivers make of discards */
-	bool claims;		/* follow the calls of FITRIM of all processes */
-	bool functions;		/* attach to functions as well, where the kernel lets us */
-	const char *filesystem; /* whose events are wanted, NULL for those of all */
+	bool stalls; /* time reads and writes that are issued behind discards */
+	struct ow_wanted_list wanted;
 };
 
 /* One of our programs: attached, or why not. */
@@ -31,9 +25,14 @@ struct ow_discard_program {
 
 struct ow_discards;
 
+/*
+ * Whether the kernel lets anybody attach to functions. Some refuse it with -EPERM, even to root:
+ * that is cheaper to learn from two instructions, for no function at all, than from all of ours.
+ */
+bool ow_may_attach_to_functions(void);
 /* Load the programs, and attach nothing yet: it takes long, and needs to know of no device. */
 int ow_discards_open(const struct ow_discards_config *config, struct ow_discards **ret, char *log);
-/* Can be called once. Fails only when the block layer's own events cannot be had. */
+/* Can be called once. Fails only when a program that must be attached cannot be. */
 int ow_discards_attach(struct ow_discards *discards, const struct ow_granule *granules, __u32 nr,
 		       char *log);
 /* Descriptors of the programs that the block tracer is to call. */
@@ -45,7 +44,7 @@ void ow_discards_follow(struct ow_discards *discards, __u32 tgid);
 int ow_discards_flows(const struct ow_discards *discards, void **ret, size_t *pair_bytes);
 int ow_discards_origins(const struct ow_discards *discards, void **ret, size_t *pair_bytes);
 struct ow_discard_loss ow_discards_loss(const struct ow_discards *discards);
-/* Each fills at most OW_MAX_DISCARD_PROGRAMS entries; they return their number or -errno. */
+/* Each fills at most OW_MAX_PROGRAMS entries; they return their number or -errno. */
 int ow_discards_programs(const struct ow_discards *discards, struct ow_discard_program *ret);
 int ow_discards_statistics(const struct ow_discards *discards, struct ow_program_info *ret);
 

@@ -13,19 +13,14 @@ struct discards_object {
 
 static int parse_config(PyObject *args, PyObject *kwargs, struct ow_discards_config *config)
 {
-	static char *names[] = {"pidns_dev", "pidns_ino", "functions",	"stalls", "chained",
-				"claims",    "commands",  "filesystem", NULL};
-	int functions = 1, stalls = 0, chained = 0, claims = 0, commands = 1;
+	static char *names[] = {"pidns_dev", "pidns_ino", "programs", "stalls", NULL};
+	int stalls = 0;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KK|$pppppz", names, &config->pidns_dev,
-					 &config->pidns_ino, &functions, &stalls, &chained, &claims,
-					 &commands, &config->filesystem))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KKO&|$p", names, &config->pidns_dev,
+					 &config->pidns_ino, ow_py_wanted, &config->wanted,
+					 &stalls))
 		return -1;
-	config->functions = functions;
 	config->stalls = stalls;
-	config->chained = chained;
-	config->claims = claims;
-	config->commands = commands;
 	return 0;
 }
 
@@ -153,7 +148,7 @@ static PyObject *discards_loss(PyObject *self, PyObject *Py_UNUSED(arg))
 
 static PyObject *discards_attached(PyObject *self, PyObject *Py_UNUSED(arg))
 {
-	struct ow_discard_program programs[OW_MAX_DISCARD_PROGRAMS];
+	struct ow_discard_program programs[OW_MAX_PROGRAMS];
 	struct ow_discards *discards = opened(self);
 	PyObject *list, *item;
 	int n;
@@ -173,7 +168,7 @@ static PyObject *discards_attached(PyObject *self, PyObject *Py_UNUSED(arg))
 
 static PyObject *discards_programs(PyObject *self, PyObject *Py_UNUSED(arg))
 {
-	struct ow_program_info info[OW_MAX_DISCARD_PROGRAMS];
+	struct ow_program_info info[OW_MAX_PROGRAMS];
 	struct ow_discards *discards = opened(self);
 
 	return discards ? ow_py_programs_list(info, ow_discards_statistics(discards, info)) : NULL;
@@ -227,7 +222,17 @@ static PyType_Spec discards_spec = {
 	.slots = discards_slots,
 };
 
+static PyObject *may_attach_to_functions(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg))
+{
+	return PyBool_FromLong(ow_may_attach_to_functions());
+}
+
+static PyMethodDef functions[] = {
+	{"may_attach_to_functions", may_attach_to_functions, METH_NOARGS, NULL},
+	{},
+};
+
 int ow_py_add_discards(PyObject *module)
 {
-	return ow_py_add_type(module, &discards_spec);
+	return ow_py_add_type(module, &discards_spec) ?: PyModule_AddFunctions(module, functions);
 }

@@ -13,7 +13,7 @@
 struct ow_history {
 	struct opwatch_history *skel;
 	struct ring_buffer *ring;
-	bool nvme;
+	struct ow_chosen chosen;
 	/* Where a drain puts what it takes. */
 	struct ow_change *into;
 	size_t taken;
@@ -38,11 +38,10 @@ static int load_and_attach(struct ow_history *h, const struct ow_history_config 
 	h->skel = opwatch_history__open();
 	if (!h->skel)
 		return -errno;
-	h->nvme = config->nvme;
 	memcpy((void *)h->skel->rodata->disk_name, config->disk, sizeof(config->disk));
 	h->skel->rodata->scsi = config->scsi;
 	err = bpf_map__set_max_entries(h->skel->maps.changes, config->ring_bytes);
-	err = err ?: bpf_program__set_autoload(h->skel->progs.history_nvme, config->nvme);
+	err = err ?: ow_choose(h->skel->obj, &config->wanted, NULL, &h->chosen);
 	err = err ?: opwatch_history__load(h->skel);
 	if (err)
 		return err;
@@ -97,9 +96,9 @@ struct ow_history_loss ow_history_loss(const struct ow_history *h)
 
 int ow_history_programs(const struct ow_history *h, struct ow_program_info *ret)
 {
-	int err = ow_program_info(h->skel->progs.history_done, &ret[0]);
+	int err = 0;
 
-	if (!err && h->nvme)
-		err = ow_program_info(h->skel->progs.history_nvme, &ret[1]);
-	return err ? err : 1 + h->nvme;
+	for (int i = 0; i < h->chosen.nr && !err; i++)
+		err = ow_program_info(h->chosen.programs[i], &ret[i]);
+	return err ? err : h->chosen.nr;
 }

@@ -9,13 +9,11 @@
 #include "abi/history.h"
 #include "_native/block/tracer.h"
 
-#define OW_HISTORY_PROGRAMS 2
-
 struct ow_history_config {
 	char disk[16]; /* its name, padded with zeroes */
 	bool scsi;
-	bool nvme;	  /* look at commands to NVMe controllers as well */
 	__u32 ring_bytes; /* a power of two, in whole pages */
+	struct ow_wanted_list wanted;
 };
 
 struct ow_history;
@@ -29,7 +27,7 @@ void ow_history_close(struct ow_history *history);
  */
 int ow_history_drain(struct ow_history *history, struct ow_change *ret, size_t room);
 struct ow_history_loss ow_history_loss(const struct ow_history *history);
-/* Fills at most OW_HISTORY_PROGRAMS entries; returns their number or -errno. */
+/* Fills at most OW_MAX_PROGRAMS entries; returns their number or -errno. */
 int ow_history_programs(const struct ow_history *history, struct ow_program_info *ret);
 
 #endif

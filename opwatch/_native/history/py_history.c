@@ -17,12 +17,12 @@ struct changes_object {
 
 static int parse_config(PyObject *args, PyObject *kwargs, struct ow_history_config *config)
 {
-	static char *names[] = {"disk", "ring_bytes", "scsi", "nvme", NULL};
-	int scsi = 0, nvme = 0;
+	static char *names[] = {"disk", "ring_bytes", "programs", "scsi", NULL};
+	int scsi = 0;
 	const char *disk;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sI|$pp", names, &disk, &config->ring_bytes,
-					 &scsi, &nvme))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sIO&|$p", names, &disk, &config->ring_bytes,
+					 ow_py_wanted, &config->wanted, &scsi))
 		return -1;
 	if (strlen(disk) >= sizeof(config->disk)) {
 		PyErr_SetString(PyExc_ValueError, "the disk's name is too long");
@@ -30,7 +30,6 @@ static int parse_config(PyObject *args, PyObject *kwargs, struct ow_history_conf
 	}
 	memcpy(config->disk, disk, strlen(disk));
 	config->scsi = scsi;
-	config->nvme = nvme;
 	return 0;
 }
 
@@ -100,7 +99,7 @@ static PyObject *changes_loss(PyObject *self, PyObject *Py_UNUSED(arg))
 
 static PyObject *changes_programs(PyObject *self, PyObject *Py_UNUSED(arg))
 {
-	struct ow_program_info info[OW_HISTORY_PROGRAMS];
+	struct ow_program_info info[OW_MAX_PROGRAMS];
 	struct ow_history *history = opened(self);
 
 	return history ? ow_py_programs_list(info, ow_history_programs(history, info)) : NULL;

@@ -8,6 +8,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from opwatch.errors import BadInput
+from opwatch.trace.programs import Program, Way
+
+# What completes on a disk, and the commands that NVMe controllers get beside the block layer's.
+_PROGRAMS = (Program("history_done"),)
+_NVME_PROGRAMS = (*_PROGRAMS, Program("history_nvme"))
+
+
+def programs_of(disk: str) -> Way:
+    """What follows the changes of a disk of that name."""
+    return _NVME_PROGRAMS if disk.startswith("nvme") else _PROGRAMS
 
 
 class ChangeKind(enum.IntEnum):

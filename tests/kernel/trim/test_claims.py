@@ -18,6 +18,7 @@ from opwatch.host.scratch import ScratchDisk
 from opwatch.host.usage import Mount
 from opwatch.trim.audit.audit import Asked, Audit
 from opwatch.trim.audit.flow import Amount, Stage
+from opwatch.trim.audit.programs import Following
 from opwatch.trim.audit.question import FitrimAnswer
 from tests.kernel.support import trims
 from tests.kernel.support.trims import ATTEMPTS, MIB, mounted
@@ -46,7 +47,7 @@ def test_every_call_is_counted_once(functions: bool) -> None:
     """A prime number of calls: the first claims all that is free, and ext4 claims nothing again."""
     with ScratchDisk(SIZE) as disk, mounted(disk.node, "ext4") as point:
         for _ in range(ATTEMPTS):
-            with DiscardTracer([], functions=functions, claims=True) as tracer:
+            with DiscardTracer([], following=Following(functions=functions, claims=True)) as tracer:
                 assert tracer.read().claims_seen
                 call(str(point), 7)
                 claims = claimed(tracer)
@@ -67,7 +68,7 @@ def test_nothing_is_attached_to_system_calls_unless_asked_for() -> None:
 
 def test_commands_of_drivers_can_be_left_out() -> None:
     """A live view does: their events come with every read and write."""
-    with DiscardTracer([], commands=False) as tracer:
+    with DiscardTracer([], following=Following(commands=False)) as tracer:
         assert not {"discard_nvme", "discard_scsi", "discard_ata"} & tracer.absent()
         names = {name for name, *_ in tracer.programs()}
     assert "discard_done" in names

@@ -11,6 +11,7 @@ from opwatch.errors import OpwatchError, PermissionMissing, ProbeRejected, Unsup
 from opwatch.host import diagnosis, toolbox
 from opwatch.host.diagnosis import Attempt, State, ok
 from opwatch.host.toolbox import ToolAnswer
+from opwatch.trace.programs import BIO_PROGRAMS, REQUEST_PROGRAMS
 from tests.unit.support.sysfs import Tree, machine
 
 LOG = """libbpf: prog 'rq_requeue': BPF program load failed: Permission denied
@@ -85,7 +86,7 @@ class FakeTracer:
 
     def programs(self) -> list[tuple[str, int, int, int, int]]:
         suffix = "_raw" if self.hooks == "raw_tp" else ""
-        names = (*probes.REQUEST_PROGRAMS, *probes.BIO_PROGRAMS)
+        names = (*REQUEST_PROGRAMS, *BIO_PROGRAMS)
         return [(name + suffix, 1, 0, 0, 0) for name in names]
 
     def close(self) -> None:
@@ -96,7 +97,7 @@ def test_every_program_is_tried_and_detached(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(probes, "BlockTracer", FakeTracer)
     checks = probes.check_programs(machine(tmp_path).devices)
     assert [check.name for check in checks] == [
-        f"probe {name}" for name in (*probes.REQUEST_PROGRAMS, *probes.BIO_PROGRAMS)
+        f"probe {name}" for name in (*REQUEST_PROGRAMS, *BIO_PROGRAMS)
     ]
     assert all(check == ok(check.name, "loaded (tp_btf; raw_tp twin loads)") for check in checks)
     assert FakeTracer.open == 0
@@ -111,7 +112,7 @@ def test_without_a_disk_the_request_programs_are_not_tried(
     tree.disk("loop1", "7:1", sectors=0, tags=[128])
     first, *rest = probes.check_programs(tree.devices)
     assert first.state is State.NOTE and "not tried" in first.finding
-    assert [check.name for check in rest] == [f"probe {name}" for name in probes.BIO_PROGRAMS]
+    assert [check.name for check in rest] == [f"probe {name}" for name in BIO_PROGRAMS]
 
 
 @pytest.mark.parametrize(

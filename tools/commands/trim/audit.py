@@ -19,6 +19,7 @@ from opwatch.samples.end import End
 from opwatch.sinks.terminal import say
 from opwatch.tools.arguments import Once, byte_size, time_between
 from opwatch.tools.waiting import Waiter
+from opwatch.trim.audit.programs import Following
 from opwatch.trim.audit.question import Asked
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def audit_mount(
     prove: bool = False,
 ) -> Audit:
     """Trim one filesystem, all of it unless told otherwise; follow it and judge."""
-    loading = Loading(loader(filesystem=mount.filesystem))
+    loading = Loading(loader(Following(filesystem=mount.filesystem)))
     # This is imported while the programs are being loaded.
     from opwatch.collectors.audit import trimming
 

@@ -17,6 +17,7 @@ from opwatch.collectors.stack.layers import LayerReader
 from opwatch.trim.audit import ledger
 from opwatch.trim.audit.audit import Audit, Verdict
 from opwatch.trim.audit.flow import Stage
+from opwatch.trim.audit.programs import Following
 from tests.kernel.support.trims import mount_at
 from tests.kernel.trim.test_claims import CALL
 from tests.vm.guest.support import sysfs
@@ -46,7 +47,7 @@ def watch(point: Path) -> Audit:
 def test_each_call_counts_once(functions: bool) -> None:
     """A prime number of calls, among ioctls that are none: exact in number and in what they claim."""
     with scsi_debug() as device, filesystem(device.name, "ext4") as point:
-        tracer = DiscardTracer([], functions=functions, claims=True)
+        tracer = DiscardTracer([], following=Following(functions=functions, claims=True))
         with tracer:
             names = {name for name, *_ in tracer.programs()}
             call(point, 7)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import os
 
 import pytest
 
-from opwatch.collectors.audit import discard_programs
-from opwatch.tools.commands.trim import audit as trim_audit
+from opwatch import _native
 from tests.kernel.support import trims
 from tests.vm.guest.support import stacked, sysfs
 from tests.vm.guest.support.audits import (
@@ -35,8 +33,7 @@ DEVICES = ("nvme",)
 @pytest.fixture(autouse=True)
 def _no_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a kernel without BPF trampolines."""
-    without = functools.partial(discard_programs.loader, functions=False)
-    monkeypatch.setattr(trim_audit, "loader", without)
+    monkeypatch.setattr(_native, "may_attach_to_functions", lambda: False)
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+/* What the bindings of all tracers share; opwatch._native.Floor and enable_stats(): see
+ * _native.pyi. */
+#include "py_tracer.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "_native/common/cleanup.h"
+
+static PyObject *probe_error;
+
+void ow_py_raise_probe_error(int err, const char *what, const char *log)
+{
+	PyObject *args = Py_BuildValue("(iss)", -err, what, log);
+
+	if (args) {
+		PyErr_SetObject(probe_error, args);
+		Py_DECREF(args);
+	}
+}
+
+PyObject *ow_py_programs_list(const struct ow_program_info *info, int n)
+{
+	PyObject *list, *item;
+
+	if (n < 0)
+		return ow_py_raise(n, "cannot read the programs' own statistics");
+	list = PyList_New(0);
+	for (int i = 0; list && i < n; i++) {
+		item = Py_BuildValue("(sIKKK)", info[i].name, info[i].id, info[i].runs,
+				     info[i].run_ns, info[i].recursion_misses);
+		if (!item || PyList_Append(list, item))
+			Py_CLEAR(list);
+		Py_XDECREF(item);
+	}
+	return list;
+}
+
+static int parse_wanted(PyObject *program, struct ow_wanted *ret)
+{
+	const char *name, *needs;
+	int attachment;
+
+	if (!PyTuple_Check(program)) {
+		PyErr_SetString(PyExc_TypeError, "a program is (name, needs, attachment)");
+		return -1;
+	}
+	if (!PyArg_ParseTuple(program, "ssi", &name, &needs, &attachment))
+		return -1;
+	if (strlen(name) >= sizeof(ret->name) || strlen(needs) >= sizeof(ret->needs) ||
+	    attachment < OW_MAY_ATTACH || attachment > OW_IS_CALLED) {
+		PyErr_Format(PyExc_ValueError, "there is no such program: %R", program);
+		return -1;
+	}
+	*ret = (struct ow_wanted){.attachment = attachment};
+	memcpy(ret->name, name, strlen(name));
+	memcpy(ret->needs, needs, strlen(needs));
+	return 0;
+}
+
+int ow_py_wanted(PyObject *programs, void *ret)
+{
+	PyObject *sequence = PySequence_Fast(programs, "the programs are no sequence");
+	struct ow_wanted_list *list = ret;
+	Py_ssize_t nr = sequence ? PySequence_Fast_GET_SIZE(sequence) : -1;
+	int err = nr < 0;
+
+	if (nr > OW_MAX_PROGRAMS) {
+		PyErr_Format(PyExc_ValueError, "%zd programs are more than %d", nr,
+			     OW_MAX_PROGRAMS);
+		err = -1;
+	}
+	for (Py_ssize_t i = 0; !err && i < nr; i++)
+		err = parse_wanted(PySequence_Fast_GET_ITEM(sequence, i), &list->programs[i]);
+	list->nr = err ? 0 : nr;
+	Py_XDECREF(sequence);
+	return !err;
+}
+
+int ow_py_add_type(PyObject *module, PyType_Spec *spec)
+{
+	PyObject *type = PyType_FromSpec(spec);
+	int err = type ? PyModule_AddType(module, (PyTypeObject *)type) : -1;
+
+	Py_XDECREF(type);
+	return err;
+}
+
+struct floor_object {
+	PyObject_HEAD struct ow_floor *floor;
+};
+
+static int floor_init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = {"programs", NULL};
+	struct floor_object *object = (struct floor_object *)self;
+	_cleanup_free_ char *log = malloc(OW_LOG_SIZE);
+	struct ow_wanted_list wanted = {};
+	int err = -ENOMEM;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&", names, ow_py_wanted, &wanted))
+		return -1;
+	if (log) {
+		ow_floor_close(object->floor);
+		object->floor = NULL;
+		err = ow_floor_open(&wanted, &object->floor, log);
+	}
+	if (err)
+		ow_py_raise_probe_error(err, "cannot load or attach the programs to compare with",
+					log ? log : "");
+	return err ? -1 : 0;
+}
+
+static PyObject *floor_programs(PyObject *self, PyObject *Py_UNUSED(arg))
+{
+	struct ow_floor *floor = ((struct floor_object *)self)->floor;
+	struct ow_program_info info[OW_MAX_PROGRAMS];
+
+	if (floor)
+		return ow_py_programs_list(info, ow_floor_programs(floor, info));
+	PyErr_SetString(PyExc_ValueError, "the floor is closed");
+	return NULL;
+}
+
+static PyObject *floor_close(PyObject *self, PyObject *Py_UNUSED(arg))
+{
+	struct floor_object *object = (struct floor_object *)self;
+
+	ow_floor_close(object->floor);
+	object->floor = NULL;
+	Py_RETURN_NONE;
+}
+
+static void floor_dealloc(PyObject *self)
+{
+	PyTypeObject *type = Py_TYPE(self);
+
+	ow_floor_close(((struct floor_object *)self)->floor);
+	type->tp_free(self);
+	Py_DECREF(type);
+}
+
+static PyMethodDef floor_methods[] = {
+	{"programs", floor_programs, METH_NOARGS, NULL},
+	{"close", floor_close, METH_NOARGS, NULL},
+	{},
+};
+
+static PyType_Slot floor_slots[] = {
+	{Py_tp_init, floor_init},
+	{Py_tp_dealloc, floor_dealloc},
+	{Py_tp_methods, floor_methods},
+	{},
+};
+
+static PyType_Spec floor_spec = {
+	.name = "opwatch._native.Floor",
+	.basicsize = sizeof(struct floor_object),
+	.flags = Py_TPFLAGS_DEFAULT,
+	.slots = floor_slots,
+};
+
+static PyObject *enable_stats(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg))
+{
+	int fd = ow_enable_stats();
+
+	return fd < 0 ? ow_py_raise(fd, "cannot enable BPF statistics") : PyLong_FromLong(fd);
+}
+
+static PyMethodDef functions[] = {
+	{"enable_stats", enable_stats, METH_NOARGS, NULL},
+	{},
+};
+
+int ow_py_add_programs(PyObject *module)
+{
+	probe_error = PyErr_NewException("opwatch._native.ProbeError", PyExc_RuntimeError, NULL);
+	if (!probe_error || PyModule_AddObjectRef(module, "ProbeError", probe_error))
+		return -1;
+	if (ow_py_add_type(module, &floor_spec))
+		return -1;
+	return PyModule_AddFunctions(module, functions);
+}

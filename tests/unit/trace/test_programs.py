@@ -1,0 +1,115 @@
+"""Which programs the block tracer loads, and what is done where the kernel refuses them."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from opwatch.trace.programs import (
+    BIO_PROGRAMS,
+    FLOORS,
+    REQUEST_PROGRAMS,
+    Program,
+    Way,
+    first_loaded,
+    tracer_ways,
+)
+from opwatch.trim.history.changes import programs_of
+from tests.unit.support.bpf_sources import section_of
+
+
+class Refused(Exception):
+    """(errno, what, log), as the extension raises it."""
+
+
+def names(way: Way) -> list[str]:
+    return [program.name for program in way]
+
+
+def test_ends_are_attached_before_beginnings() -> None:
+    ways = tracer_ways(requests=True, bios=True, queue_time=True)
+    for name, suffix in (("tp_btf", ""), ("raw_tp", "_raw")):
+        order = names(ways[name])
+        assert sorted(order) == sorted(name + suffix for name in (*REQUEST_PROGRAMS, *BIO_PROGRAMS))
+        assert order.index(f"rq_complete{suffix}") < order.index(f"rq_issue{suffix}")
+        assert order.index(f"bio_complete{suffix}") < order.index(f"bio_queue{suffix}")
+
+
+def test_nothing_is_loaded_that_has_nothing_to_do() -> None:
+    only_bios = tracer_ways(requests=False, bios=True, queue_time=True)["tp_btf"]
+    assert set(names(only_bios)) == set(BIO_PROGRAMS)
+    without_queue = tracer_ways(requests=True, bios=False, queue_time=False)["raw_tp"]
+    assert set(names(without_queue)) == {"rq_complete_raw", "rq_requeue_raw", "rq_issue_raw"}
+
+
+def test_the_queue_is_entered_unseen_where_the_kernel_tells_nothing() -> None:
+    way = tracer_ways(requests=True, bios=False, queue_time=True)["tp_btf"]
+    assert [program for program in way if program.needs] == [Program("rq_queue", "btf_trace_block_io_start")]
+
+
+def test_every_name_is_that_of_a_program() -> None:
+    blk = section_of("block/blk.bpf.c", "block/rq.h", "block/bio.h")
+    ways = tracer_ways(requests=True, bios=True, queue_time=True)
+    assert {name for way in ways.values() for name in names(way)} == blk.keys()
+    for hook, way in ways.items():
+        assert {blk[name].partition("/")[0] for name in names(way)} == {hook}
+    floors = {name for way in FLOORS.values() for name in names(way)}
+    assert floors == section_of("lib/floor.bpf.c").keys()
+    assert set(names(programs_of("nvme0n1"))) == section_of("history/history.bpf.c").keys()
+    assert names(programs_of("sda")) == ["history_done"]
+
+
+FIRST, SECOND = (Program("first"),), (Program("second"),)
+
+
+def refusing(*refused: Way, number: int = errno.EINVAL) -> tuple[list[Way], str]:
+    """The ways that were tried, and what came of it."""
+    tried: list[Way] = []
+
+    def load(way: Way) -> str:
+        tried.append(way)
+        if way in refused:
+            raise Refused(number, "cannot load", f"log of {way[0].name}. ")
+        return way[0].name
+
+    try:
+        loaded, way = first_loaded([FIRST, SECOND], load, Refused, {errno.EPERM})
+    except Refused as error:
+        return tried, str(error.args)
+    assert loaded == way[0].name
+    return tried, loaded
+
+
+def test_the_first_way_that_the_kernel_takes() -> None:
+    assert refusing() == ([FIRST], "first")
+    assert refusing(FIRST) == ([FIRST, SECOND], "second")
+
+
+def test_what_the_kernel_said_of_every_way_is_told() -> None:
+    assert refusing(FIRST, SECOND) == (
+        [FIRST, SECOND],
+        str((errno.EINVAL, "cannot load", "log of first. log of second. ")),
+    )
+
+
+def test_no_rights_are_no_reason_to_try_another_way() -> None:
+    tried, said = refusing(FIRST, SECOND, number=errno.EPERM)
+    assert tried == [FIRST]
+    assert "log of first" in said
+
+
+def test_the_extension_refuses_programs_that_it_cannot_know() -> None:
+    native = pytest.importorskip("opwatch._native")
+    if not hasattr(native, "Floor"):
+        pytest.skip("built without the tracer")
+    with pytest.raises(TypeError, match="sequence"):
+        native.Floor(3)
+    with pytest.raises(TypeError, match="attachment"):
+        native.Floor(["floor_issue"])
+    with pytest.raises(ValueError, match="no such program"):
+        native.Floor([("floor_issue", "", 3)])
+    with pytest.raises(ValueError, match="no such program"):
+        native.Floor([("x" * 32, "", 0)])
+    with pytest.raises(ValueError, match="33 programs"):
+        native.Floor([Program("floor_issue")] * 33)

@@ -1,0 +1,131 @@
+"""Which discard programs are loaded for what, and which of them an audit misses."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.audit import discard_programs
+from opwatch.errors import ProbeRejected
+from opwatch.trace.programs import Attachment
+from opwatch.trim.audit.programs import CHAINED, CLAIMING, PROGRAMS, Following, absent, chosen
+from tests.unit.support.bpf_sources import BPF, section_of
+
+
+def names(following: Following) -> set[str]:
+    return {program.name for program in chosen(following)}
+
+
+def test_the_table_has_every_program_and_no_other() -> None:
+    sections = section_of(*(str(path.relative_to(BPF)) for path in Path(BPF, "discard").iterdir()))
+    assert [program.name for program in PROGRAMS if program.name not in sections] == []
+    assert len(PROGRAMS) == len(sections)
+    at_functions = {name for name, section in sections.items() if section.startswith(("fentry/", "fexit/"))}
+    assert {program.name for program in PROGRAMS if program.at_function} == at_functions
+
+
+def test_an_audit_of_ext4_asks_nobody_else() -> None:
+    followed = names(Following(filesystem="ext4"))
+    assert {"discard_ext4_extent", "discard_ext4_group", "discard_submitted"} <= followed
+    assert not [name for name in followed if "xfs" in name or "f2fs" in name]
+    # The filesystem tells its extents, so that what asks the block layer says nothing new.
+    assert "discard_asked" not in followed
+    assert "discard_asked" in names(Following(filesystem="btrfs"))
+    assert "discard_asked" in names(Following())
+
+
+def test_nothing_is_attached_to_a_function_where_the_kernel_refuses_it() -> None:
+    at_functions = {program.name for program in PROGRAMS if program.at_function}
+    assert not names(Following(functions=False, claims=True)) & at_functions
+    assert names(Following(claims=True)) & CLAIMING == {"discard_fitrim"}
+    assert names(Following(functions=False, claims=True)) & CLAIMING == {"discard_fitrim_any"}
+    assert not names(Following()) & CLAIMING
+
+
+def test_what_is_asked_for_apart() -> None:
+    assert "discard_nvme" in names(Following())
+    assert not names(Following(commands=False)) & {"discard_nvme", "discard_scsi", "discard_ata"}
+    assert "discard_cloned" not in names(Following())
+    assert "discard_cloned" in names(Following(clones=True))
+
+
+def test_the_block_tracer_calls_what_it_has_seen_already() -> None:
+    def of(following: Following, attachment: Attachment) -> set[str]:
+        return {program.name for program in chosen(following) if program.attachment is attachment}
+
+    assert of(Following(), Attachment.REQUIRED) == {"discard_bio", "discard_issued", "discard_done"}
+    assert of(Following(), Attachment.CALLED) == set()
+    assert of(Following(chained=True), Attachment.CALLED) == CHAINED
+    assert of(Following(chained=True), Attachment.REQUIRED) == {"discard_bio"}
+
+
+def test_ends_are_attached_before_beginnings() -> None:
+    order = [program.name for program in chosen(Following())]
+    for end, begin in (("done", "issued"), ("bio_done", "bio"), ("ata_done", "ata"), ("requeued", "issued")):
+        assert order.index(f"discard_{end}") < order.index(f"discard_{begin}")
+
+
+def test_what_an_audit_misses() -> None:
+    loaded = [(name, 0) for name in names(Following(functions=False, filesystem="ext4"))]
+    missed = absent(loaded)
+    # What was left out and what could not be attached, but nothing of what is asked for apart.
+    assert {"discard_asked", "discard_submitted", "discard_xfs_extent"} <= missed
+    assert not missed & {"discard_fitrim", "discard_cloned", "discard_ext4_extent"}
+    without = [(name, errno.ENOENT if name == "discard_nvme" else 0) for name, _ in loaded]
+    assert absent(without) == missed | {"discard_nvme"}
+
+
+class Kernel:
+    """Takes nothing that is attached to functions."""
+
+    class ProbeError(RuntimeError):
+        """(errno, what, log)."""
+
+    def __init__(self, number: int = errno.EINVAL, *, all_of_them: bool = False) -> None:
+        self.number, self.all_of_them, self.tried = number, all_of_them, list[set[str]]()
+
+    def load(self, dev: int, inode: int, way: list[tuple[str, str, int]], *, stalls: bool) -> str:
+        self.tried.append({name for name, *_ in way})
+        if self.all_of_them or "discard_submitted" in self.tried[-1]:
+            raise self.ProbeError(self.number, "cannot load", "R1 invalid. ")
+        return "loaded"
+
+
+@pytest.fixture
+def native(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    extension = pytest.importorskip("opwatch._native")
+    if not hasattr(extension, "Discards"):
+        pytest.skip("built without the tracer")
+    monkeypatch.setattr(extension, "may_attach_to_functions", lambda: True)
+    monkeypatch.setattr(extension, "ProbeError", Kernel.ProbeError)
+    return monkeypatch
+
+
+def loads(native: pytest.MonkeyPatch, kernel: Kernel, following: Following) -> object:
+    native.setattr("opwatch._native.Discards", kernel.load)
+    return discard_programs.loader(following)()
+
+
+def test_without_functions_where_ours_are_refused(native: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(errno.EPERM)
+    assert loads(native, kernel, Following()) == "loaded"
+    first, second = kernel.tried
+    assert first - second == {"discard_submitted", "discard_asked"}
+    alone = Kernel()
+    assert loads(native, alone, Following(functions=False)) == "loaded"
+    assert len(alone.tried) == 1
+
+
+def test_functions_are_not_tried_where_nobody_may(native: pytest.MonkeyPatch) -> None:
+    native.setattr("opwatch._native.may_attach_to_functions", lambda: False)
+    kernel = Kernel()
+    assert loads(native, kernel, Following()) == "loaded"
+    assert len(kernel.tried) == 1
+
+
+def test_a_refusal_has_the_log_of_both(native: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ProbeRejected) as refusal:
+        loads(native, Kernel(all_of_them=True), Following())
+    assert refusal.value.log == "R1 invalid. R1 invalid. "

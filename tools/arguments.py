@@ -89,9 +89,11 @@ def byte_size(text: str) -> int:
 
 
 def file_name(text: str) -> Path:
-    """The type of an argument that names a file."""
+    """The type of an argument that names a file that grows, or is read here and there."""
     if not text:
         raise argparse.ArgumentTypeError("it names no file")
+    if text == "-":
+        raise argparse.ArgumentTypeError("a recording is a file, no stream (./- is a file of that name)")
     return Path(text)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from urllib.parse import quote
 
 from opwatch.errors import BadInput
 from opwatch.foreign import parse_json
+from opwatch.recording.reading.leftovers import copied, is_being_written, log_beside, regular_file
 from opwatch.recording.schema import (
     APPLICATION_ID,
     INDEXES,
@@ -46,10 +46,10 @@ class CheckedFile:
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        size = _size(path)
+        size, by_header = _sizes(path)
         self._most_rows = size // _LEAST_ROW
         # Bytes that the file has lost at its end, by what its header says.
-        self.missing = max(_size_by_header(path) - size, 0)
+        self.missing = max(by_header - size, 0)
         try:
             self._connection = _connected(path, is_cut=self.missing > 0)
         except _ERRORS as error:
@@ -86,8 +86,6 @@ class CheckedFile:
     def _unreadable(self, error: Exception, where: str = "") -> BadInput:
         if isinstance(error, UnicodeDecodeError):
             return BadInput(f"{self.name} is damaged{where}, in the text of its tables")
-        if "locked" in str(error):
-            return BadInput(f"{self.name} is being written: look at it when its recorder has ended")
         return BadInput(f"{self.name} cannot be read{where}: {error}; a part of it is missing or damaged")
 
     def _check_tables(self) -> None:
@@ -122,44 +120,52 @@ def _word(kind: Any) -> str:  # noqa: ANN401
     return {int: "whole number", str: "text", bytes: "blob"}.get(kind, "number or text")
 
 
-def _size(path: Path) -> int:
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise BadInput(f"{path} is no regular file")
-    return status.st_size
-
-
-def _size_by_header(path: Path) -> int:
-    """What the first page of an SQLite file says of its size, 0 where there is no such page."""
-    with path.open("rb") as file:
-        head = file.read(32)
+def _sizes(path: Path) -> tuple[int, int]:
+    """(its size, what its first page says of that): 0 where it has no page of SQLite's."""
+    with regular_file(path) as descriptor:
+        if is_being_written(descriptor):
+            raise BadInput(f"{path} is being written: look at it when its recorder has ended")
+        size, head = os.fstat(descriptor).st_size, os.pread(descriptor, 32, 0)
     if len(head) < 32 or not head.startswith(_MAGIC):
-        return 0
+        return size, 0
     page = int.from_bytes(head[16:18])
-    return (page if page > 1 else 1 << 16) * int.from_bytes(head[28:32])
+    return size, (page if page > 1 else 1 << 16) * int.from_bytes(head[28:32])
 
 
 def _connected(path: Path, *, is_cut: bool) -> sqlite3.Connection:
-    """Only to read. What a recorder that was killed has left beside the file belongs to it; without that,
-    nothing is looked for or made beside it. `is_cut`: what is there of it is read all the same."""
-    beside = path.with_name(path.name + "-wal")
-    is_whole = not (beside.is_file() and beside.stat().st_size)
-    address = f"file:{quote(os.fspath(path.absolute()))}?mode=ro" + ("&immutable=1" if is_whole else "")
+    """Only to read: nothing is made beside the file; what a killed recorder has left there is read with it.
+    `is_cut`: what is there of it is read all the same."""
+    log = log_beside(path)
+    if not log:
+        return _opened(path, "mode=ro&immutable=1", is_cut=is_cut)
+    with copied(path, log) as copy:
+        return _opened(copy, "mode=ro", is_cut=is_cut)
+
+
+def _opened(path: Path, way: str, *, is_cut: bool) -> sqlite3.Connection:
+    """The file and all that belongs to it are open: their names are wanted no more."""
+    address = f"file:{quote(os.fsencode(path.absolute()))}?{way}"
     connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
     connection.text_factory = _text
-    for limit, most in _LIMITS.items():
-        connection.setlimit(limit, most)
-    for setting in (
-        # SQLite takes a file that is shorter than its header says only from whoever wants to mend it.
-        f"writable_schema={'ON' if is_cut else 'OFF'}",
-        "trusted_schema=OFF",
-        "query_only=ON",
-        "cell_size_check=ON",
-        "mmap_size=0",
-        "cache_size=-4096",
-        "temp_store=MEMORY",
-    ):
-        connection.execute(f"PRAGMA {setting}").fetchall()
+    try:
+        for limit, most in _LIMITS.items():
+            connection.setlimit(limit, most)
+        for setting in (
+            # SQLite takes a file that is shorter than its header says only from whoever wants to mend it.
+            f"writable_schema={'ON' if is_cut else 'OFF'}",
+            "trusted_schema=OFF",
+            "query_only=ON",
+            "cell_size_check=ON",
+            "mmap_size=0",
+            "cache_size=-4096",
+            "temp_store=MEMORY",
+        ):
+            connection.execute(f"PRAGMA {setting}").fetchall()
+        # It is opened by the first that wants something of it.
+        connection.execute("PRAGMA application_id").fetchall()
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import sqlite3
 import tracemalloc
@@ -124,9 +125,13 @@ def test_cut_anywhere_it_opens_or_says_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_name_with_anything_in_it_is_a_name(two_minutes: Path, tmp_path: Path) -> None:
-    path = tmp_path / "a run?mode=rwc&x#%41.opw"
-    path.write_bytes(two_minutes.read_bytes())
-    assert len(all_of(path)) == len(all_of(two_minutes))
+    for name in (b"a run?mode=rwc&x#%41.opw", b"\xff\xfe.opw", b"\x1b[31m\n.opw"):
+        path = tmp_path / os.fsdecode(name)
+        path.write_bytes(two_minutes.read_bytes())
+        assert len(all_of(path)) == len(all_of(two_minutes))
+        new = tmp_path / os.fsdecode(b"new" + name)
+        record(new, a_run(3))
+        assert all_of(new) == list(a_run(3))
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ def failing(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["1", "0"], "'0' is out of range: write a whole number from 1 to 1000000000"),
         (["1", "1.5"], "'1.5' is no whole number: write a whole number from 1"),
         (["overhead", "--pairs", "-1"], "'-1' is no whole number: write a whole number from 0"),
+        (["record", "-o", "-"], "a recording is a file, no stream"),
+        (["replay", "-"], "./-"),
         (["trim", "stale", "--seed", "1_0", "/"], "'1_0' is no whole number"),
         (["trim", "stale", "--confidence", "95", "/"], "'95': write a percentage from 50% to 99.99%"),
     ],

@@ -1,0 +1,96 @@
+"""What a recorder that was killed has left: two files that belong together.
+
+To read them where they lie, SQLite would write beside them, through whatever others have planted there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import struct
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from opwatch.errors import BadInput, OpwatchError
+
+# Where SQLite keeps its locks in a file: a recorder has all of these bytes.
+_LOCKS_BEGIN, _LOCKS = 0x40000002, 510
+# struct flock: type, whence, begin, length, process.
+_FLOCK = struct.Struct("@hhqqi4x")
+_PART = 1 << 30
+
+
+def log_beside(path: Path) -> Path | None:
+    """The log of what its recorder had not brought into the file yet; None where there is nothing in one."""
+    real = path.resolve()
+    log = real.with_name(real.name + "-wal")
+    with contextlib.suppress(OSError):
+        status = log.lstat()
+        if stat.S_ISREG(status.st_mode) and status.st_size:
+            return log
+    return None
+
+
+def is_being_written(descriptor: int) -> bool:
+    """Whether its recorder lives. It is asked for, and no lock is taken: we write nothing."""
+    question = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, _LOCKS_BEGIN, _LOCKS, 0)
+    try:
+        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, question)
+    except OSError:
+        # Some file systems have no locks: nobody can hold one.
+        return False
+    return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+
+@contextlib.contextmanager
+def copied(path: Path, log: Path) -> Iterator[Path]:
+    """Both as they are now, under names of our own that are gone when the context ends: open them in it."""
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(regular_file(name)) for name in (path, log)]
+        size = sum(os.fstat(file).st_size for file in files)
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="opwatch-"))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            room = shutil.disk_usage(folder).free
+            if size > room:
+                raise OpwatchError(_no_room(path, f"{size} bytes, of which {folder.parent} has {room}"))
+            copy = folder / "recording"
+            for file, name in zip(files, (copy, folder / "recording-wal"), strict=True):
+                _copy(file, name)
+        except OSError as error:
+            raise OpwatchError(_no_room(path, error.strerror or str(error))) from error
+        yield copy
+
+
+def _no_room(path: Path, why: str) -> str:
+    return (
+        f"{path}: its recorder was killed, and what it left is read from a copy, which cannot be "
+        f"made: {why}. TMPDIR names a folder for it"
+    )
+
+
+@contextlib.contextmanager
+def regular_file(path: Path) -> Iterator[int]:
+    """A descriptor to read from, of a file and nothing else: a pipe would keep us waiting."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise BadInput(f"{path} is no regular file")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _copy(source: int, name: Path) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    target = os.open(name, flags, 0o600)
+    try:
+        offset, size = 0, os.fstat(source).st_size
+        while offset < size and (done := os.sendfile(target, source, offset, min(size - offset, _PART))):
+            offset += done
+    finally:
+        os.close(target)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from opwatch.trace.derive import Interval
-from opwatch.trace.surplus import Bounds
+from opwatch.trace.surplus import SurplusBounds
 from opwatch.trace.trust import Trust
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Arrival:
     slack: dict[str, int] | None = None
     slack_bytes: dict[str, int] | None = None
 
-    def known_by(self, first: Bounds, now: Bounds) -> Arrival:
+    def known_by(self, first: SurplusBounds, now: SurplusBounds) -> Arrival:
         """The same, as far as it is known by now. Both are of what the kernel counted and the tracer did not:
         by the first reading, which `unseen` was taken of, and by all readings since."""
 

@@ -14,7 +14,7 @@ from opwatch.samples.observe import observe
 from opwatch.samples.sample import DiskSample
 from opwatch.trace.contexts import missing_there
 from opwatch.trace.derive import derive
-from opwatch.trace.surplus import Bounds, bounds
+from opwatch.trace.surplus import SurplusBounds, bounds
 
 if TYPE_CHECKING:
     from opwatch.trim.audit.live import Discards, DiscardSample
@@ -44,7 +44,7 @@ class _Disk:
     last: _Moment
     drive: str | None
     came: Arrival | None
-    beside: Bounds | None
+    beside: SurplusBounds | None
     leaving: Leaving | None = None
     # Its arrival is news until its first interval is shown.
     is_news: bool = False

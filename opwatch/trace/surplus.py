@@ -25,7 +25,7 @@ def surplus(reading: Reading, witness: StatSample) -> dict[Key, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class SurplusBounds:
     """Between which numbers the surplus of a disk lies. It stays the same as long as nothing is lost, so that
     every reading says something of it: what ended while one was taken makes it less sure of itself, and at
     rest the two are the same."""
@@ -33,7 +33,7 @@ class Bounds:
     least: dict[Key, int]
     most: dict[Key, int]
 
-    def narrowed(self, other: Bounds) -> Bounds:
+    def narrowed(self, other: SurplusBounds) -> SurplusBounds:
         """By another reading of the same disk and tracer. One that contradicts says of something else: that
         requests were lost since."""
         least, most = dict(self.least), dict(self.most)
@@ -42,13 +42,13 @@ class Bounds:
             if key in other.least and other.least[key] <= high and low <= other.most[key]:
                 least[key] = max(low, other.least[key])
                 most[key] = min(high, other.most[key])
-        return Bounds(least, most)
+        return SurplusBounds(least, most)
 
 
-def bounds(reading: Reading) -> Bounds | None:
+def bounds(reading: Reading) -> SurplusBounds | None:
     """What one reading says of it, None without a witness. The kernel counts what was traced before: at the
     first witness no more than that, and at the second all of it."""
     if reading.before is None or reading.after is None:
         return None
     least, most = (surplus(reading, witness) for witness in (reading.before, reading.after))
-    return Bounds(least, {key: max(count, most.get(key, count)) for key, count in least.items()})
+    return SurplusBounds(least, {key: max(count, most.get(key, count)) for key, count in least.items()})

@@ -64,7 +64,8 @@ def _same(reading: Reading) -> bool:
     before, after = reading.before, reading.after
     if before is None or after is None:
         return True
-    # While nothing is in flight, what was traced is counted as well.
+    # What is in flight can end at any moment. What its driver has completed is no longer in flight, and may
+    # be traced and not yet counted: a reading waits for that, once those before it told what is missing.
     return before.requests == after.requests and not after.in_flight
 
 

@@ -13,7 +13,7 @@ from opwatch.samples.observation import Arrival, Event, Observation
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.samples.story import Story
 from opwatch.trace.stat import StatSample
-from opwatch.trace.surplus import Bounds, bounds
+from opwatch.trace.surplus import SurplusBounds, bounds
 from opwatch.trace.trust import Reading
 from tests.unit.support.a_run import S, moment
 from tests.unit.support.samples import Op, sample
@@ -132,9 +132,9 @@ def test_without_a_witness_there_are_no_bounds() -> None:
 
 
 def test_bounds_narrow_each_other() -> None:
-    wide, near = Bounds({WRITES: 3}, {WRITES: 9}), Bounds({WRITES: 5}, {WRITES: 11})
-    assert wide.narrowed(near) == near.narrowed(wide) == Bounds({WRITES: 5}, {WRITES: 9})
-    other = Bounds({WRITES: 10}, {WRITES: 11})
+    wide, near = SurplusBounds({WRITES: 3}, {WRITES: 9}), SurplusBounds({WRITES: 5}, {WRITES: 11})
+    assert wide.narrowed(near) == near.narrowed(wide) == SurplusBounds({WRITES: 5}, {WRITES: 9})
+    other = SurplusBounds({WRITES: 10}, {WRITES: 11})
     assert wide.narrowed(other) == wide
     # What one knows nothing of stays.
-    assert wide.narrowed(Bounds({}, {})) == wide
+    assert wide.narrowed(SurplusBounds({}, {})) == wide

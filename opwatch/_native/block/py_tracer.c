@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "_native/common/cleanup.h"
+#include "_native/common/types.h"
 
 struct tracer_object {
 	PyObject_HEAD struct ow_tracer *tracer;
@@ -220,5 +221,9 @@ int ow_py_add_tracer(PyObject *module)
 		return -1;
 	if (ow_py_add_discards(module) || ow_py_add_changes(module) || ow_py_add_contexts(module))
 		return -1;
+	if (ow_types_register()) {
+		ow_py_raise(-EINVAL, "libbpf takes no handler of typed programs");
+		return -1;
+	}
 	return PyModule_AddFunctions(module, functions);
 }

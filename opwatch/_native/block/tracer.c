@@ -2,7 +2,6 @@
 #include "tracer_internal.h"
 
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <string.h>
@@ -13,23 +12,7 @@
 #include "_native/common/atomics.h"
 #include "_native/common/log.h"
 #include "_native/common/programs.h"
-#include "_native/common/shape.h"
-
-/* What the running kernel's types say about its tracepoints. */
-struct kernel_shape {
-	__u32 rq_arg;
-	__u32 bio_arg;
-	__u32 flush_sequence;
-	bool has_atomics;
-};
-
-static void read_kernel_shape(const struct btf *btf, struct kernel_shape *ret)
-{
-	ret->rq_arg = ow_tracepoint_args(btf, "btf_trace_block_rq_issue") > 1;
-	ret->bio_arg = ow_tracepoint_args(btf, "btf_trace_block_bio_queue") > 1;
-	ret->flush_sequence = ow_flush_sequence_flag(btf);
-	ret->has_atomics = ow_has_atomics();
-}
+#include "_native/common/types.h"
 
 static int set_map_sizes(struct opwatch_blk *skel, const struct map_sizes *n)
 {
@@ -76,7 +59,7 @@ static int fill_disks(struct opwatch_blk__rodata *ro, const struct ow_tracer_con
 
 /* Fill what the programs see as constants. */
 static int configure(struct ow_tracer *t, const struct ow_tracer_config *config,
-		     const struct kernel_shape *shape)
+		     const struct ow_types *types)
 {
 	struct opwatch_blk__rodata *ro = t->skel->rodata;
 	__u64 multiplier = ow_find_multiplier(config->disks, config->nr_disks);
@@ -93,9 +76,9 @@ static int configure(struct ow_tracer *t, const struct ow_tracer_config *config,
 	ro->settings.nr_lanes = t->shape.nr_lanes;
 	ro->settings.spread = t->shape.spread;
 	ro->settings.shared_lanes = ow_shares_lanes(&t->shape);
-	ro->settings.rq_arg = shape->rq_arg;
-	ro->settings.bio_arg = shape->bio_arg;
-	ro->settings.flush_sequence = shape->flush_sequence;
+	ro->settings.rq_arg = types->rq_arg;
+	ro->settings.bio_arg = types->bio_arg;
+	ro->settings.flush_sequence = types->flush_sequence;
 	ro->settings.queue_time = config->queue_time;
 	ro->settings.hot_way = !ro->settings.shared_lanes && !ro->settings.any_partition &&
 			       !ro->settings.any_crowded && !config->queue_time;
@@ -107,7 +90,7 @@ static int configure(struct ow_tracer *t, const struct ow_tracer_config *config,
 static int attach(struct ow_tracer *t)
 {
 	for (; t->nr_attached < t->chosen.nr; t->nr_attached++) {
-		t->links[t->nr_attached] = bpf_program__attach(t->chosen.programs[t->nr_attached]);
+		t->links[t->nr_attached] = ow_attach(t->chosen.programs[t->nr_attached]);
 		if (!t->links[t->nr_attached])
 			return -errno;
 	}
@@ -151,27 +134,24 @@ static int replace_atomics(const struct ow_chosen *chosen)
 }
 
 static int load_and_attach(struct ow_tracer *t, const struct ow_tracer_config *config,
-			   const struct btf *kernel)
+			   const struct ow_types *types)
 {
 	/*
 	 * Types that this kernel lacks are looked for in its modules as well, which takes
 	 * CAP_SYS_ADMIN, unless the types were named: then only there. All that we want are the
 	 * kernel's own.
 	 */
-	DECLARE_LIBBPF_OPTS(bpf_object_open_opts, options,
-			    .btf_custom_path = "/sys/kernel/btf/vmlinux");
+	DECLARE_LIBBPF_OPTS(bpf_object_open_opts, options, .btf_custom_path = types->path);
 	struct map_sizes sizes = ow_map_sizes(config, &t->shape);
-	struct kernel_shape shape = {};
 	int err;
 
 	t->skel = opwatch_blk__open_opts(&options);
 	if (!t->skel)
 		return -errno;
-	read_kernel_shape(kernel, &shape);
-	err = ow_choose(t->skel->obj, &config->wanted, kernel, &t->chosen);
-	err = err ?: configure(t, config, &shape);
+	err = ow_choose(t->skel->obj, &config->wanted, &t->chosen);
+	err = err ?: configure(t, config, types);
 	err = err ?: set_map_sizes(t->skel, &sizes);
-	if (!err && !shape.has_atomics)
+	if (!err && !ow_has_atomics())
 		err = replace_atomics(&t->chosen);
 	err = err ?: opwatch_blk__load(t->skel);
 	err = err ?: map_all(t);
@@ -187,7 +167,7 @@ static void unmap(const struct mapping *m)
 int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret, char *log)
 {
 	struct ow_tracer *t = calloc(1, sizeof(*t));
-	struct btf *kernel;
+	const struct ow_types *types;
 	int err, cpus = ow_possible_cpus();
 
 	/* What fails before anything is loaded has no log. */
@@ -201,9 +181,8 @@ int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret
 	ow_log_begin(log);
 	t->shape = ow_shape_of(config, cpus);
 	t->queue_time = config->queue_time;
-	kernel = btf__load_vmlinux_btf();
-	err = kernel ? load_and_attach(t, config, kernel) : -errno;
-	btf__free(kernel);
+	err = ow_kernel_types(&types);
+	err = err ?: load_and_attach(t, config, types);
 	ow_log_begin(NULL);
 	if (err) {
 		ow_tracer_close(t);

@@ -13,6 +13,7 @@
 
 #include "floor.skel.h"
 #include "log.h"
+#include "types.h"
 
 static bool needs_types(const struct ow_wanted_list *wanted)
 {
@@ -49,18 +50,17 @@ static int choose(struct bpf_object *object, const struct ow_wanted_list *wanted
 	return 0;
 }
 
-int ow_choose(struct bpf_object *object, const struct ow_wanted_list *wanted,
-	      const struct btf *kernel, struct ow_chosen *ret)
+int ow_choose(struct bpf_object *object, const struct ow_wanted_list *wanted, struct ow_chosen *ret)
 {
-	struct btf *own = !kernel && needs_types(wanted) ? btf__load_vmlinux_btf() : NULL;
+	struct btf *kernel = needs_types(wanted) ? btf__load_vmlinux_btf() : NULL;
 	struct bpf_program *prog;
 	int err = 0;
 
 	ret->nr = 0;
 	bpf_object__for_each_program(prog, object) err =
 		err ?: bpf_program__set_autoload(prog, false);
-	err = err ?: choose(object, wanted, kernel ? kernel : own, ret);
-	btf__free(own);
+	err = err ?: choose(object, wanted, kernel, ret);
+	btf__free(kernel);
 	return err;
 }
 
@@ -92,14 +92,14 @@ static int load_floor(struct ow_floor *floor, const struct ow_wanted_list *wante
 	floor->skel = opwatch_floor__open();
 	if (!floor->skel)
 		return -errno;
-	err = ow_choose(floor->skel->obj, wanted, NULL, &floor->chosen);
+	err = ow_choose(floor->skel->obj, wanted, &floor->chosen);
 	/* What only the sketch keeps takes memory. */
 	if (!bpf_program__autoload(floor->skel->progs.sketch_complete)) {
 		bpf_map__set_max_entries(floor->skel->maps.sketch_stamps, 1);
 		bpf_map__set_max_entries(floor->skel->maps.sketch_hists, 1);
 	}
 	err = err ?: opwatch_floor__load(floor->skel);
-	return err ?: opwatch_floor__attach(floor->skel);
+	return err ?: ow_attach_all(floor->skel->skeleton);
 }
 
 int ow_floor_open(const struct ow_wanted_list *wanted, struct ow_floor **ret, char *log)

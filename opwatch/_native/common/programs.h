@@ -39,12 +39,12 @@ struct ow_chosen {
 };
 
 /*
- * Before loading: let @object load those that are wanted, and nothing else. @kernel are the
- * kernel's types, NULL to have them read where a program needs something of them. Returns 0,
- * -EINVAL for a name that @object does not have, or another -errno.
+ * Before loading: let @object load those that are wanted, and nothing else. The kernel's
+ * types are read where a program needs something of them. Returns 0, -EINVAL for a name that
+ * @object does not have, or another -errno.
  */
 int ow_choose(struct bpf_object *object, const struct ow_wanted_list *wanted,
-	      const struct btf *kernel, struct ow_chosen *ret);
+	      struct ow_chosen *ret);
 
 /* What the kernel's bookkeeping says of one of our programs. */
 struct ow_program_info {

@@ -16,6 +16,7 @@
 #include "_native/common/log.h"
 #include "_native/common/programs.h"
 #include "_native/common/shape.h"
+#include "_native/common/types.h"
 
 struct ow_discards {
 	struct opwatch_discard *skel;
@@ -41,18 +42,19 @@ bool ow_may_attach_to_functions(void)
 	return fd >= 0 || errno != EPERM;
 }
 
-/* What XFS gives its discard events, from the kernel or from its module. */
-static bool xfs_by_group(void)
+/* What XFS gives its discard events: the kernel's own, or that of its module. */
+static bool xfs_by_group(const struct ow_types *types)
 {
-	struct btf *vmlinux = btf__load_vmlinux_btf(), *module;
-	int args = vmlinux ? ow_tracepoint_args(vmlinux, "btf_trace_xfs_discard_extent") : 0;
+	struct btf *vmlinux, *module;
+	int args = types->xfs_args;
 
-	if (args < 0) {
+	if (args < 0 && !access("/sys/kernel/btf/xfs", R_OK)) {
+		vmlinux = btf__load_vmlinux_btf();
 		module = btf__load_module_btf("xfs", vmlinux);
 		args = module ? ow_tracepoint_args(module, "btf_trace_xfs_discard_extent") : 0;
 		btf__free(module);
+		btf__free(vmlinux);
 	}
-	btf__free(vmlinux);
 	return args == 3;
 }
 
@@ -65,17 +67,17 @@ static bool is_called(const struct ow_chosen *chosen)
 	return false;
 }
 
-static int configure(struct ow_discards *d, const struct ow_discards_config *config)
+static int configure(struct ow_discards *d, const struct ow_discards_config *config,
+		     const struct ow_types *types)
 {
-	int err = ow_choose(d->skel->obj, &config->wanted, NULL, &d->chosen);
+	int err = ow_choose(d->skel->obj, &config->wanted, &d->chosen);
 
 	d->skel->rodata->pidns_dev = config->pidns_dev;
 	d->skel->rodata->pidns_ino = config->pidns_ino;
 	/* Who calls us knows what is in flight. */
 	d->skel->rodata->stalls = config->stalls && !is_called(&d->chosen);
-	/* The kernel's types take as long to read as all the rest. */
 	d->skel->rodata->xfs_by_group =
-		bpf_program__autoload(d->skel->progs.discard_xfs_extent) && xfs_by_group();
+		bpf_program__autoload(d->skel->progs.discard_xfs_extent) && xfs_by_group(types);
 	return err;
 }
 
@@ -99,7 +101,7 @@ static void attach_one(struct ow_discards *d, int place)
 	entry->attached = true;
 	if (d->chosen.attachments[place] == OW_IS_CALLED)
 		return;
-	d->links[place] = bpf_program__attach(prog);
+	d->links[place] = ow_attach(prog);
 	entry->attached = d->links[place] != NULL;
 	entry->error = entry->attached ? 0 : -errno;
 }
@@ -141,14 +143,17 @@ static int load(struct ow_discards *d, const struct ow_discards_config *config)
 	 * Types that the kernel lacks are looked for in its modules, which takes CAP_SYS_ADMIN. An
 	 * audit needs those of XFS; what is watched live does not.
 	 */
-	DECLARE_LIBBPF_OPTS(bpf_object_open_opts, options,
-			    .btf_custom_path = config->stalls ? "/sys/kernel/btf/vmlinux" : NULL);
-	int err;
+	DECLARE_LIBBPF_OPTS(bpf_object_open_opts, options);
+	const struct ow_types *types;
+	int err = ow_kernel_types(&types);
 
+	if (err)
+		return err;
+	options.btf_custom_path = config->stalls ? types->path : NULL;
 	d->skel = opwatch_discard__open_opts(&options);
 	if (!d->skel)
 		return -errno;
-	err = configure(d, config);
+	err = configure(d, config, types);
 	err = err ?: opwatch_discard__load(d->skel);
 	return err ?: map_flows(d);
 }

@@ -9,6 +9,7 @@
 #include "history.skel.h"
 #include "_native/common/log.h"
 #include "_native/common/programs.h"
+#include "_native/common/types.h"
 
 struct ow_history {
 	struct opwatch_history *skel;
@@ -41,14 +42,14 @@ static int load_and_attach(struct ow_history *h, const struct ow_history_config 
 	memcpy((void *)h->skel->rodata->disk_name, config->disk, sizeof(config->disk));
 	h->skel->rodata->scsi = config->scsi;
 	err = bpf_map__set_max_entries(h->skel->maps.changes, config->ring_bytes);
-	err = err ?: ow_choose(h->skel->obj, &config->wanted, NULL, &h->chosen);
+	err = err ?: ow_choose(h->skel->obj, &config->wanted, &h->chosen);
 	err = err ?: opwatch_history__load(h->skel);
 	if (err)
 		return err;
 	h->ring = ring_buffer__new(bpf_map__fd(h->skel->maps.changes), take, h, NULL);
 	if (!h->ring)
 		return -errno;
-	return opwatch_history__attach(h->skel);
+	return ow_attach_all(h->skel->skeleton);
 }
 
 int ow_history_open(const struct ow_history_config *config, struct ow_history **ret, char *log)

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef OPWATCH_TYPES_H
+#define OPWATCH_TYPES_H
+
+#include <linux/types.h>
+
+struct bpf_object_skeleton;
+struct bpf_link;
+struct bpf_program;
+
+/* What the running kernel's types say, and where those of them are that our programs name. */
+struct ow_types {
+	char path[32]; /* for btf_custom_path */
+	__u32 rq_arg;
+	__u32 bio_arg;
+	__u32 flush_sequence;
+	int xfs_args; /* of its discard events; negative where they are not the kernel's own */
+};
+
+/*
+ * The kernel's types take megabytes, and each time that libbpf reads them more than all the rest
+ * of a start: they are read once, and what we need of them is kept. Returns 0 or -errno.
+ */
+int ow_kernel_types(const struct ow_types **ret);
+
+/* Let libbpf load typed programs without reading all types for each object. Once, at first. */
+int ow_types_register(void);
+
+/* As bpf_program__attach(), also for the programs that the above is for. NULL with errno. */
+struct bpf_link *ow_attach(const struct bpf_program *prog);
+
+/* The same for all programs of an object that are loaded. Returns 0 or -errno. */
+int ow_attach_all(const struct bpf_object_skeleton *skeleton);
+
+#endif

@@ -134,5 +134,5 @@ setup(
     ],
     cmdclass={"build_ext": BuildNative},
     data_files=[("share/man/man1", ["docs/man/opwatch.1"])],
-    entry_points={"console_scripts": ["opwatch = opwatch.tools.cli:main"]},
+    entry_points={"console_scripts": ["opwatch = opwatch.__main__:main"]},
 )

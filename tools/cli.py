@@ -64,8 +64,6 @@ def _chosen(words: list[str]) -> tuple[str, list[str]]:
     if words[:1] == ["help"]:
         asked = [word for word in words[1:] if not word.startswith("-")]
         return _chosen([*asked, "--help"])
-    if words[:1] in (["-V"], ["--version"]):
-        return "version", []
     if not words or words[0].startswith("-"):
         return "watch", words
     if words[0] in COMMANDS:

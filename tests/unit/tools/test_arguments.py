@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch import __version__
+from opwatch import __main__, __version__
 from opwatch.errors import UsageError
 from opwatch.quantities import parse_percentage
 from opwatch.sinks import folding
@@ -160,6 +162,17 @@ def test_help_fits_the_terminal(
 
 
 @pytest.mark.parametrize("option", ["-V", "--version"])
-def test_version(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([option]) == 0
-    assert capsys.readouterr().out == f"opwatch {__version__}\n"
+def test_version(option: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["opwatch", option])
+    assert __main__.main() == 0
+    assert capfd.readouterr().out == f"opwatch {__version__}\n"
+
+
+@pytest.mark.parametrize("option", ["-V", "--version"])
+def test_version_that_nobody_can_be_told(option: str) -> None:
+    """Where the way without a parser fails, the command line says why."""
+    with open("/dev/full", "w") as full:
+        argv = [sys.executable, "-m", "opwatch", option]
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "opwatch: cannot write the output: No space left on device\n"

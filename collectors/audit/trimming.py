@@ -31,6 +31,7 @@ from opwatch.trim.audit.programs import AUDITED, Following
 from opwatch.trim.audit.question import Asked
 from opwatch.trim.audit.settling import quiet_after_trim
 from opwatch.trim.stack.layers import Kind, Stack
+from opwatch.trim.stale.sentinel import BLOCK, Seen
 
 if TYPE_CHECKING:
     from opwatch._native import Discards
@@ -138,8 +139,6 @@ class _Proof:
 
     def read_back(self) -> ReadBack:
         """What became of the sentinels. A drive that takes its time is asked again."""
-        from opwatch.trim.stale.sentinel import BLOCK, Seen
-
         if self._unproven:
             return ReadBack({}, self._unproven)
         end = time.monotonic() + PROVE_WAIT_S

@@ -210,6 +210,7 @@ class Counting:
 
     def poll(self) -> Poll:
         """The same as a trail keeps it."""
+        # For a trail alone: it brings what divides an interval.
         from opwatch.waf.polls import poll_of_look
 
         sample = self.look()

@@ -15,9 +15,9 @@ from opwatch.samples.sample import DiskSample
 from opwatch.trace.contexts import missing_there
 from opwatch.trace.derive import derive
 from opwatch.trace.surplus import SurplusBounds, bounds
+from opwatch.trim.audit.live import Discards, DiscardSample, discards_between
 
 if TYPE_CHECKING:
-    from opwatch.trim.audit.live import Discards, DiscardSample
     from opwatch.waf.live import Live
     from opwatch.waf.live_trail import LiveTrail
 
@@ -200,8 +200,6 @@ class Story:
 def _discards(then: _Moment, now: _Moment, *, final: bool) -> Discards | None:
     if not then.discards or not now.discards:
         return None
-    from opwatch.trim.audit.live import discards_between
-
     begin, end = (moment.sample.reading.sample for moment in (then, now))
     return discards_between(then.discards, now.discards, begin, end, final=final)
 

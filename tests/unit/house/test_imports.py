@@ -1,11 +1,16 @@
-"""What a start imports: each of these takes as long as all that it is imported for. Counted, not timed."""
+"""What a start imports: each of these takes as long as all that it is imported for. Counted, not timed. And
+what is imported later for that reason, which is no other's to do."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 
 import pytest
+
+from tests.unit.house.imports import parsed
+from tests.unit.house.test_architecture import package
 
 # Of the standard library, and ours that bring many others with them.
 HEAVY = (
@@ -46,3 +51,47 @@ def test_a_start_imports_no_more_than_it_needs(program: str, spared: tuple[str, 
     # An interpreter imports some on its own, as a .pth file wants it.
     floor = _imported("0")
     assert [name for name in spared if name in _imported(program) - floor] == []
+
+
+# Who imports what in a function, so that it is not imported at a start, and why. The extension, which may be
+# built without its tracer, is an optional part and not counted.
+LATE = {
+    # What a trim is judged by takes as long to import as a small trim: it is imported during one.
+    "opwatch.collectors.audit.accounts": 5,
+    "opwatch.collectors.audit.trimming": 3,
+    "opwatch.tools.commands.trim_audit": 15,
+    # The programs are loaded in a thread as early as can be; this is for what goes wrong.
+    "opwatch.collectors.audit.discard_programs": 1,
+    # Drives are asked in a thread, and a run that never asks one does without.
+    "opwatch.collectors.firmware.counting": 2,
+    "opwatch.collectors.firmware.live": 3,
+    "opwatch.samples.story": 2,
+    # One of several, by an option.
+    "opwatch.tools.backends": 2,
+    "opwatch.tools.commands.counters": 1,
+    "opwatch.tools.commands.watch": 1,
+}
+
+
+def late_imports(source: str) -> int:
+    """Imports inside of functions, but for those of the extension."""
+    functions = (
+        node for node in ast.walk(parsed(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    late = {
+        node: ast.unparse(node)
+        for function in functions
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    return sum("_native" not in text for text in late.values())
+
+
+def test_a_late_import_is_found() -> None:
+    assert late_imports("import a\ndef f():\n    import b\n    def g():\n        from c import d") == 2
+    assert late_imports("def f():\n    from opwatch._native import Tracer") == 0
+
+
+def test_imports_stand_at_the_top() -> None:
+    """But for those whose time at a start was measured; with a comment there, and a row here."""
+    assert {name: late for name, source in package().items() if (late := late_imports(source))} == LATE

@@ -32,7 +32,6 @@ from opwatch.trim.check.schedule import parse_fstab, parse_properties
 from opwatch.trim.stack.causes import PACKAGED as CAUSES
 from opwatch.trim.stack.causes import parse_causes
 
-from .entries import RunFuzz
 from .rules import BOUND, refused_or_sound
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
@@ -102,7 +101,6 @@ class Fuzz:
         self._reports = [_small(path) for path in sorted(FIXTURES.glob("smartctl_exporter/*.json"))]
         self._written = SAMPLE.read_bytes()
         self._head, _, self._words = zlib.decompress(self._written).partition(b"\n")
-        run = RunFuzz(self._random, self._damaged)
         self.targets: dict[str, Callable[[], object]] = {
             "mountinfo": self._mountinfo,
             "swaps": lambda: parse_swaps(self._text(b"Filename\tType\n/dev/sdb1  partition\t5\t0\t-2\n")),
@@ -119,8 +117,6 @@ class Fuzz:
             "record": lambda: Record.of(foreign.parse_json(self._damaged(_RECORD), "drive.json")),
             "bpftrace": self._bpftrace,
             "sample": self._sample,
-            "entry": run.entry,
-            "entries": run.stream,
             "json": lambda: foreign.parse_json(self._damaged(_FIO), "it"),
             "toml": lambda: parse_toml(self._damaged(self._random.choice(self._profiles)), "it"),
         }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,15 +13,12 @@ from hypothesis import strategies as st
 from opwatch.errors import BadInput
 from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
 from opwatch.samples.observation import Event, Leaving, Observation, Sink
-from opwatch.samples.pack.stream import StreamSource
 from opwatch.samples.source import show
 from opwatch.samples.story import MOST_PAST, Story
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
 from tests.unit.support.a_run import S, a_run, disk_sample, moment
-from tests.unit.support.shown_watch import shown_from_bytes
-
-FIXTURES = Path(__file__).parents[2] / "fixtures"
+from tests.unit.support.shown_watch import shown_from_file
 
 
 class Given:
@@ -42,19 +38,19 @@ def shown(entries: list[RunEntry], *, plain: bool = False, said: list[str] | Non
     return out.getvalue()
 
 
-def test_a_run_shows_the_same_from_its_bytes() -> None:
+def test_a_run_shows_the_same_from_a_file() -> None:
     run, said = a_run(), list[str]()
     for plain in (False, True):
-        assert shown_from_bytes(run, plain=plain) == shown(run, plain=plain, said=said)
+        assert shown_from_file(run, plain=plain) == shown(run, plain=plain, said=said)
     assert said[:3] == ["sdb no longer does I/O", "sdc has come; 3 reads unseen", "sdy came: no room for it"]
 
 
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(3, 9), st.integers(0, 2**20))
-def test_any_run_shows_the_same_from_its_bytes(ticks: int, seed: int) -> None:
+def test_any_run_shows_the_same_from_a_file(ticks: int, seed: int) -> None:
     run = a_run(ticks=ticks, seed=seed)
     for plain in (False, True):
-        assert shown_from_bytes(run, plain=plain) == shown(run, plain=plain)
+        assert shown_from_file(run, plain=plain) == shown(run, plain=plain)
 
 
 def test_what_a_run_shows() -> None:
@@ -136,13 +132,3 @@ def test_entries_that_do_not_follow_are_refused(entry: RunEntry) -> None:
     story.take(Began(0, disk_sample("sda", 1, 0)))
     with pytest.raises(BadInput, match="place"):
         story.take(entry)
-
-
-def test_a_run_of_this_version_is_read_for_ever() -> None:
-    with (FIXTURES / "good" / "entries" / "1.run").open("rb") as file:
-        assert list(StreamSource(file, "1.run").entries()) == a_run()
-    bad = sorted((FIXTURES / "bad" / "entries").iterdir())
-    assert bad
-    for path in bad:
-        with path.open("rb") as file, pytest.raises(BadInput, match=path.name):
-            list(StreamSource(file, path.name).entries())

@@ -1,19 +1,23 @@
-"""A live watch with somebody who shows it, and the same run shown again from bytes."""
+"""A live watch with somebody who shows it, and the same run shown again from a recording."""
 
 from __future__ import annotations
 
 import io
+import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
 
+from opwatch.recording.reading.reader import RecordedRun
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.observation import Event, Sink
-from opwatch.samples.pack.stream import StreamSource, stream_of
 from opwatch.samples.source import show
 from opwatch.samples.story import Story
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
 from opwatch.sinks.terminal import say
 from opwatch.tools.watching import Watching
+from tests.unit.support.recordings import record
 
 
 class ShownWatch:
@@ -52,10 +56,13 @@ class ShownWatch:
                     self._sink.write(news)
 
 
-def shown_from_bytes(entries: Iterable[RunEntry], *, plain: bool) -> str:
-    """What a run prints that is read back from a file."""
-    file = io.BytesIO(b"".join(stream_of(entries)))
+def shown_from_file(entries: Iterable[RunEntry], *, plain: bool) -> str:
+    """What a run prints that is read back from a recording."""
     out = io.StringIO()
     sink: Sink = Lines(out) if plain else JsonLines(out)
-    show(StreamSource(file, "run"), Story(), sink, lambda _: None)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.opw"
+        record(path, entries)
+        with closing(RecordedRun(path)) as kept:
+            show(kept, Story(), sink, lambda _: None)
     return out.getvalue()

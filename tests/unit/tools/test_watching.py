@@ -19,7 +19,7 @@ from opwatch.sinks.lines import Lines
 from opwatch.tools.watching import Watching
 from opwatch.trace.tracer_set import TracerSet
 from tests.unit.samples.test_membership import remove, restack
-from tests.unit.support.shown_watch import ShownWatch, shown_from_bytes
+from tests.unit.support.shown_watch import ShownWatch, shown_from_file
 from tests.unit.support.sysfs import Tree, machine, write
 from tests.unit.support.tracers import Attaching
 
@@ -52,13 +52,13 @@ class Watch:
 
 
 @pytest.fixture(autouse=True)
-def _same_from_bytes() -> Iterator[None]:
+def _same_from_a_file() -> Iterator[None]:
     """Whatever a test does: its run prints the same, byte for byte, when it is read back."""
     Watch.made.clear()
     yield
     assert Watch.made
     for watch in Watch.made:
-        assert shown_from_bytes(watch.watching.entries, plain=watch.plain) == watch.out.getvalue()
+        assert shown_from_file(watch.watching.entries, plain=watch.plain) == watch.out.getvalue()
 
 
 @pytest.fixture

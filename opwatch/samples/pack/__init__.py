@@ -1,1 +1,0 @@
-"""Entries of a run as bytes, and back."""

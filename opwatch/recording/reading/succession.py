@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from operator import ge
+
 from opwatch.errors import BadInput
 from opwatch.recording.coding.frames import goes_back
 from opwatch.recording.reading.stretches import MOST_PLACES
 from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
 from opwatch.samples.entry_parts import samples_in
 from opwatch.samples.sample import DiskSample
+from opwatch.trim.audit.flow import Trace
+from opwatch.trim.audit.live import DiscardSample
 
 
 class Succession:
@@ -16,6 +22,7 @@ class Succession:
     def __init__(self, where: str) -> None:
         self._where = where
         self._newest: dict[int, DiskSample] = {}
+        self._traces: dict[int, Trace] = {}
         self._left: set[int] = set()
         self._has_ended = False
 
@@ -41,6 +48,10 @@ class Succession:
             if before and goes_back(before, sample):
                 raise BadInput(f"{where}: place {place}: what only grows has gone back")
             self._newest[place] = sample
+        for place, discards in _discards(entry).items():
+            if place in self._traces and not _has_grown(self._traces[place], discards.trace):
+                raise BadInput(f"{where}: place {place}: discards have become fewer")
+            self._traces[place] = discards.trace
         if isinstance(entry, Left):
             del self._newest[entry.place]
             self._left.add(entry.place)
@@ -48,3 +59,33 @@ class Succession:
             if samples.keys() != self._newest.keys() or not entry.leaving.keys() <= samples.keys():
                 raise BadInput(f"{where}: not every disk that was watched has its last sample")
             self._has_ended = True
+
+
+def _discards(entry: RunEntry) -> Mapping[int, DiscardSample]:
+    match entry:
+        case Ticked() | Ended():
+            return entry.discards
+        case Began() | Left() if entry.discards:
+            return {entry.place: entry.discards}
+    return {}
+
+
+def _has_grown(then: Trace, now: Trace) -> bool:
+    """By kind of flow and by sender: what is gone counts as less."""
+    # Nothing is discarded in most intervals.
+    if then == now:
+        return True
+    return _counts(now) >= _counts(then) and all(map(ge, now.loss, then.loss))
+
+
+def _counts(trace: Trace) -> Counter[object]:
+    counts: Counter[object] = Counter()
+    for flow in trace.flows:
+        key = flow.disk, flow.dev, flow.stage, flow.op, flow.who, flow.status
+        counts[key, "count"] += flow.amount.count
+        counts[key, "bytes"] += flow.amount.bytes
+        counts[key, "ns"] += flow.amount.sum_ns
+    for origin in trace.origins:
+        counts[origin.key, "count"] += origin.count
+        counts[origin.key, "bytes"] += origin.bytes
+    return counts

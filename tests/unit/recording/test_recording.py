@@ -7,6 +7,7 @@ import random
 import sqlite3
 import stat
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.recorder import Recorder
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Looked, RunEntry, Ticked
+from opwatch.trim.audit.flow import DiscardLoss
 from tests.unit.support.recordings import HEADER, record, shown
 from tests.unit.support.runs import MadeUpRun, a_run
 
@@ -46,6 +48,23 @@ def test_all_that_is_shown_is_the_same_from_the_file(tmp_path: Path) -> None:
     for plain in (True, False):
         assert shown(kept, plain=plain) == shown(run, plain=plain)
         assert len(shown(run, plain=plain).splitlines()) > 200
+
+
+@pytest.mark.parametrize("gone", ["flows", "origins", "loss"])
+def test_discards_that_become_fewer_are_refused(tmp_path: Path, gone: str) -> None:
+    """Nobody has lived through that, and it would be shown as less than nothing."""
+    run = MadeUpRun(3)
+    begin = run.begin(0, "sda")
+    ticks = [run.tick([0]) for _ in range(9)]
+    ended = run.end([0])
+    sample = ended.discards[0]
+    trace = replace(sample.trace, loss=DiscardLoss(1, 0, 0, 0, 0))
+    ticks[-1] = replace(ticks[-1], discards={0: replace(sample, trace=trace)})
+    fewer = replace(trace, **{gone: DiscardLoss(0, 0, 0, 0, 0) if gone == "loss" else ()})
+    ended = replace(ended, discards={0: replace(sample, trace=fewer)})
+    record(tmp_path / "run.opw", [begin, *ticks, ended])
+    with pytest.raises(BadInput, match=r"entry 11: place 0: discards have become fewer"):
+        entries_in(tmp_path / "run.opw")
 
 
 @pytest.mark.parametrize("seconds", [3, 70])

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from opwatch.collectors.firmware.drive_folder import drive_folder
 from opwatch.collectors.firmware.transports import FolderTransport
+from opwatch.drive.place import Place
+from opwatch.drive.process import ask
 from opwatch.host.device import BlockDevice
+
+# Longer than anybody makes a page take with the fault log-slow.
+_ANSWER_S = 600
 
 
 def find_simulated(device: BlockDevice) -> FolderTransport | None:
     """The drive behind a loop device or a partition of it; None for every other device."""
     folder = drive_folder(device)
-    return FolderTransport(folder) if folder else None
+    if not folder:
+        return None
+    place = Place(folder.parent.name, folder.parent.parent)
+    return FolderTransport(folder, lambda question: ask(place, question, _ANSWER_S))

@@ -77,16 +77,22 @@ _STRUCTURES = {identify.NAMESPACE: "identify-namespace", identify.CONTROLLER: "i
 
 
 class FolderTransport:
-    """A folder with `log-02`, `identify-controller` and so on, as the simulated drive has."""
+    """A folder with `log-02`, `identify-controller` and so on, as the simulated drive has. `asked` puts a
+    question to whoever serves the folder, who may answer nothing."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, asked: Callable[[Callable[[], bytes]], bytes] = lambda question: question()
+    ) -> None:
+        self.folder, self._asked = folder, asked
 
     def _read(self, name: str, length: int) -> bytes:
-        try:
+        def read() -> bytes:
             # One read is one command: what a page shows is of one moment.
             with (self.folder / name).open("rb", buffering=0) as page:
                 return page.read(length) or b""
+
+        try:
+            return self._asked(read)
         except FileNotFoundError as error:
             raise OpwatchError(f"{name}: the drive has no such page") from error
         except PermissionError as error:

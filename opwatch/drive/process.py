@@ -138,10 +138,17 @@ def ask(place: Place, question: Callable[[], T], timeout_s: float) -> T:
         done.set()
 
     threading.Thread(target=work, daemon=True).start()
+    if not done.wait(_LOOK_EVERY_S):
+        _wait_for_server(place, done, timeout_s)
+    if errors:
+        raise errors[0]
+    return answers[0]
+
+
+def _wait_for_server(place: Place, done: threading.Event, timeout_s: float) -> None:
+    waited_s = _LOOK_EVERY_S
     with server_of(place) as process:
-        waited_s = 0.0
-        while not done.wait(_LOOK_EVERY_S):
-            waited_s += _LOOK_EVERY_S
+        while not done.is_set():
             if process and process.is_stopped():
                 raise stopped(place, process.pid)
             if waited_s >= timeout_s:
@@ -149,9 +156,8 @@ def ask(place: Place, question: Callable[[], T], timeout_s: float) -> T:
                 raise OpwatchError(
                     f"drive {place.name}: its server (process {pid}) did not answer within {timeout_s:.0f} s"
                 )
-    if errors:
-        raise errors[0]
-    return answers[0]
+            done.wait(_LOOK_EVERY_S)
+            waited_s += _LOOK_EVERY_S
 
 
 def abort_connection(number: tuple[int, int] | None) -> None:

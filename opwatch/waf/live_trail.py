@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.looks.reading import report_of
-from opwatch.counters.looks.sample import FirmwareSample
+from opwatch.counters.looks.sample import FirmwareSample, Refusal
 from opwatch.waf.live import Live, failed
 from opwatch.waf.live_figure import live, stale
 from opwatch.waf.polls import poll_of_look
@@ -15,8 +15,14 @@ from opwatch.waf.trail import Trail
 MOST_POLLS = 20_000
 
 
+def _is_mute(sample: FirmwareSample) -> bool:
+    """Whether the drive was asked and answered nothing at all: whether it has counters nobody can know."""
+    answers = sample.answers
+    return bool(answers) and all(isinstance(given.answer, Refusal) for given in answers)
+
+
 class LiveTrail:
-    """`figure` is None for a drive that has no counters of NAND writes, or was not looked at yet."""
+    """`figure` is None before the first look, and of a drive that answers and counts no NAND writes."""
 
     def __init__(self, catalogue: Callable[[], Catalogue]) -> None:
         self._catalogue = catalogue
@@ -36,9 +42,10 @@ class LiveTrail:
         # What was not read says nothing that a catalogue could explain, and may be why there is none.
         look = report_of(sample, Catalogue(()) if sample.refused else self._catalogue())
         self._trail.add(poll_of_look(sample, look.report))
-        if look.denied or stale(self._trail):
+        if look.denied or stale(self._trail) or _is_mute(sample):
             # One that failed has its reason, and not what the look before said.
-            why = look.denied or "; ".join(look.report.failures) or "the drive tells them no more"
+            failures = dict.fromkeys(look.report.failures)
+            why = look.denied or "; ".join(failures) or "the drive tells them no more"
             self._figure, self._due = failed(f"counters are not read: {why}", sample.end_ns), None
         elif self._trail.nand:
             self._due = self._trail

@@ -65,6 +65,26 @@ def test_a_stopped_server_hangs_no_command(tmp_path: Path) -> None:
         assert one.truth()["host_writes"] == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(["counters"], 0), (["waf", "--for", "0.2"], 5), (["--waf", "0.2", "1", "7"], 0)],
+    ids=["counters", "waf", "watch"],
+)
+def test_a_stopped_server_hangs_nobody_who_reads_its_pages(words: list[str], status: int) -> None:
+    with drive() as one, stopped(one) as pid:
+        argv = [sys.executable, "-P", "-m", "opwatch", *words, "--dev", one.device]
+        reader = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            out, _ = reader.communicate(timeout=AT_ONCE_S)
+        finally:
+            # Who waits for a stopped file system ends when it goes on.
+            os.kill(pid, signal.SIGCONT)
+            reader.kill()
+            reader.wait()
+        assert reader.returncode == status, out
+        assert f"(process {pid}) is stopped" in " ".join(out.split())
+
+
 def test_a_stopped_drive_with_nothing_to_save_is_removed() -> None:
     with drive() as one, stopped(one) as pid:
         load = subprocess.Popen(

@@ -27,6 +27,7 @@ COMMANDS = {
     "replay": "show a recording as it was live, all of it or a part, in its intervals or longer ones",
     "dump": "a recording as a table for other programs: CSV, or JSON lines of chosen fields",
     "flight": "keep the last minutes of a watch always, and write them into a recording afterwards",
+    "compare": "recordings side by side, and which of their differences are real",
     "counters": "bytes written by host and to NAND, and wear, from firmware counters with proven units",
     "waf": "write amplification of an interval or a command, with its error",
 }

@@ -141,6 +141,11 @@ class Histogram:
         slots, _ = self._in_use()
         return slots[-1] if slots else None
 
+    def in_use(self) -> dict[int, int]:
+        """The counts of the slots that were hit."""
+        slots, _ = self._in_use()
+        return {slot: self.counts[slot] for slot in slots}
+
     def octaves(self) -> list[tuple[int, int, int]]:
         """(low, high, count) by powers of two, from the first octave in use to the last."""
         rows: dict[int, int] = {}

@@ -333,10 +333,10 @@ class Measurement:
             return Split(None, None, reason="the kernel does not see all writers")
         # A page that is always new tells of the end of the time in which a change was seen, one that is
         # refreshed now and then of some moment in it. The fit shows which.
-        fits = [split(list(self._intervals(first, share))) for share in (0.0, 0.5, 1.0)]
+        fits = [split(list(self.intervals(first, share))) for share in (0.0, 0.5, 1.0)]
         return closest(fits)
 
-    def _intervals(self, first: Stretch, share: float) -> Iterator[IntervalBytes]:
+    def intervals(self, first: Stretch, share: float) -> Iterator[IntervalBytes]:
         """The bytes between changes of the counter that are so far apart that few of the host's are
         uncertain."""
         track, period = first.track, self._periods(first.track)

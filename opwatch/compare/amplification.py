@@ -1,0 +1,52 @@
+"""Write amplification of a whole run, with the error of its counters and the scatter of its parts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from opwatch.compare.estimates import Estimate, influences_of, judged, ratio_of
+from opwatch.counters.catalogue.families import Catalogue
+from opwatch.counters.looks.reading import report_of
+from opwatch.counters.looks.sample import FirmwareSample
+from opwatch.waf.measure import NOT_THERE, Measurement
+from opwatch.waf.polls import poll_of_look
+from opwatch.waf.trail import Trail
+
+NOT_READ = "no counters of the drive were recorded"
+_MOVED = "what the drive's counters were compared with changed during the run"
+# A page that is refreshed now and then tells of some moment since it was read last.
+_HALFWAY = 0.5
+
+
+def _trail(looks: Sequence[FirmwareSample], catalogue: Callable[[], Catalogue]) -> Trail:
+    trail = Trail()
+    for look in looks:
+        report = report_of(look, Catalogue(()) if look.refused else catalogue())
+        if not report.denied:
+            trail.add(poll_of_look(look, report.report))
+    return trail
+
+
+def amplification(looks: Sequence[FirmwareSample], catalogue: Callable[[], Catalogue]) -> Estimate:
+    """From the first look to the last. Without a value there is a reason."""
+    if not looks:
+        return Estimate(None, reason=NOT_READ)
+    if any(look.counted_on != looks[0].counted_on for look in looks):
+        return Estimate(None, reason=_MOVED)
+    trail = _trail(looks, catalogue)
+    if len(trail.moments) < 2:
+        return Estimate(None, reason=NOT_THERE)
+    measurement = Measurement(trail, 0, len(trail.moments) - 1)
+    measured = measurement.result()
+    waf, error, stretch = measured.waf, measured.error, measured.stretch
+    if waf is None or error is None or stretch is None:
+        return Estimate(None, reason=measured.reason)
+    parts = list(measurement.intervals(stretch, _HALFWAY))
+    nand = [part.nand_bytes for part in parts]
+    host = [part.host_bytes for part in parts]
+    bounds = (waf - error, waf + error)
+    if not sum(host):
+        return Estimate(waf, *bounds, reason="its counters moved at one moment only")
+    return judged(
+        waf, bounds, ratio_of(nand, host), influences_of(nand, host), "stretches between its counters"
+    )

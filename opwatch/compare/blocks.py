@@ -1,0 +1,77 @@
+"""For how long neighbours in a series are alike: what a bootstrap has to keep together.
+
+After Politis and White, "Automatic Block-Length Selection for the Dependent Bootstrap" (2004), with the
+correction of Patton, Politis and White (2009).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Their length makes the error of the scatter small on the whole. We would rather have it too large than too
+# small: with blocks of twice the length less of the likeness is cut off.
+_LONGER = 2.0
+# Scatter of less than this many blocks says little; a likeness that lasts for more than this part of a run
+# is no likeness of neighbours any more, but a run that changes as a whole.
+LEAST_BLOCKS = 6
+_LASTING = 1 / 5
+
+
+def autocorrelations(series: Sequence[float], most_lag: int) -> list[float]:
+    """Of lags from 0 up; 0 for a series that does not vary."""
+    count = len(series)
+    mean = math.fsum(series) / count
+    off = [value - mean for value in series]
+    variance = math.fsum(value * value for value in off)
+    if not variance:
+        return [0.0] * (most_lag + 1)
+    return [
+        math.fsum(x * y for x, y in zip(off, off[lag:], strict=False)) / variance
+        for lag in range(most_lag + 1)
+    ]
+
+
+def _last_lag(correlations: Sequence[float], count: int) -> int:
+    """The lag behind which a few in a row are no larger than chance makes them."""
+    limit = 2 * math.sqrt(math.log10(count) / count)
+    in_a_row = max(5, math.ceil(math.sqrt(math.log10(count))))
+    for lag in range(1, len(correlations)):
+        if all(abs(value) < limit for value in correlations[lag : lag + in_a_row]):
+            return lag - 1
+    return len(correlations) - 1
+
+
+def _lasting(series: Sequence[float]) -> float:
+    """For how many neighbours the likeness lasts; 0 when there is none."""
+    count = len(series)
+    correlations = autocorrelations(series, min(count - 1, count // 3 + 5))
+    last = min(2 * _last_lag(correlations, count), len(correlations) - 1)
+    if not last:
+        return 0.0
+    # The flat-top window: whole up to half of the last lag, then falling to nothing.
+    windowed = [min(1.0, 2 * (1 - lag / (last + 1))) * correlations[lag] for lag in range(last + 1)]
+    spectrum = 1 + 2 * math.fsum(windowed[1:])
+    slope = 2 * math.fsum(lag * value for lag, value in enumerate(windowed))
+    # Neighbours that are unlike each other make for less scatter, and that is not relied on.
+    return (slope / spectrum) ** (2 / 3) * count ** (1 / 3) if slope > 0 and spectrum > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLength:
+    """How many neighbours are kept together. `needed`: of so many intervals there would have to be, where
+    the likeness lasts too long for those there are."""
+
+    length: int
+    needed: int | None = None
+
+
+def block_length(series: Sequence[float]) -> BlockLength:
+    """Never less than the cube root of the count: a likeness that is too weak to be made out counts, too."""
+    count = len(series)
+    lasting = _lasting(series)
+    if lasting > _LASTING * count:
+        return BlockLength(math.ceil(lasting), math.ceil(lasting / _LASTING))
+    least, most = math.ceil(count ** (1 / 3) - 1e-9), count // LEAST_BLOCKS
+    return BlockLength(max(1, min(max(least, math.ceil(_LONGER * lasting)), most)))

@@ -1,0 +1,110 @@
+"""Runs -> all of their figures side by side, and which of them differ. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from opwatch.compare.amplification import amplification
+from opwatch.compare.differences import FAMILY_CHANCE, Difference, difference, is_claim
+from opwatch.compare.estimates import METRICS, Estimate, OpEstimates
+from opwatch.compare.pairing import DiskPairs
+from opwatch.compare.sampling import DiskCourse, SampledRun
+from opwatch.counters.catalogue.families import Catalogue
+from opwatch.trace.ops import OPS
+
+WAF = "waf"
+CPU = "cpu"
+NO_CPU = "recordings have no CPU time"
+_NONE_OF_IT = Estimate(None, reason="there was none of it")
+_NO_REQUESTS = Estimate(0.0, reason="there was none of it")
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRow:
+    """One figure of all runs, and how each further one differs from the first. `op` is None for what is of
+    the whole disk."""
+
+    op: str | None
+    metric: str
+    estimates: tuple[Estimate, ...]
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedDisk:
+    """The disk of each run that is compared, and all figures."""
+
+    courses: tuple[DiskCourse, ...]
+    rows: tuple[ComparedRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """All that is said of these recordings. `claims` is how many figures could have been said to differ, of
+    each further run."""
+
+    files: tuple[str, ...]
+    disks: tuple[ComparedDisk, ...]
+    claims: tuple[int, ...]
+    notes: tuple[str, ...]
+
+
+_Figures = dict[tuple[str | None, str], tuple[Estimate, ...]]
+
+
+def compared(
+    runs: Sequence[SampledRun],
+    files: Sequence[str],
+    pairs: DiskPairs,
+    ops: Sequence[str],
+    catalogue: Callable[[], Catalogue],
+) -> RunComparison:
+    """`ops`: these only; all if there are none."""
+    figures = [_figures(runs, courses, ops, catalogue) for courses in pairs.rows]
+    # All figures of two runs share one chance to be wrong, whichever disk they are of.
+    claims = tuple(
+        sum(is_claim(estimates[0], estimates[other]) for one in figures for estimates in one.values())
+        for other in range(1, len(runs))
+    )
+    disks = [
+        ComparedDisk(courses, tuple(_row(key, estimates, claims) for key, estimates in one.items()))
+        for courses, one in zip(pairs.rows, figures, strict=True)
+    ]
+    return RunComparison(tuple(files), tuple(disks), claims, pairs.notes)
+
+
+def _row(key: tuple[str | None, str], estimates: tuple[Estimate, ...], claims: Sequence[int]) -> ComparedRow:
+    differences = tuple(
+        difference(estimates[0], other, FAMILY_CHANCE / max(count, 1))
+        for other, count in zip(estimates[1:], claims, strict=True)
+    )
+    return ComparedRow(*key, estimates, differences)
+
+
+def _figures(
+    runs: Sequence[SampledRun],
+    courses: tuple[DiskCourse, ...],
+    ops: Sequence[str],
+    catalogue: Callable[[], Catalogue],
+) -> _Figures:
+    figures: _Figures = {}
+    for op in OPS:
+        if (ops and op not in ops) or not any(op in course.ops for course in courses):
+            continue
+        of_runs = [OpEstimates(course, op).all() if op in course.ops else _nothing() for course in courses]
+        for metric in METRICS:
+            figures[op, metric] = tuple(of_run[metric] for of_run in of_runs)
+    if not ops or "write" in ops:
+        wafs = [
+            amplification(run.looks.get(course.drive or "", ()), catalogue)
+            for run, course in zip(runs, courses, strict=True)
+        ]
+        figures[None, WAF] = tuple(wafs)
+    figures[None, CPU] = (Estimate(None, reason=NO_CPU),) * len(runs)
+    return figures
+
+
+def _nothing() -> dict[str, Estimate]:
+    rates = dict.fromkeys(("iops", "mbps"), _NO_REQUESTS)
+    return dict.fromkeys(METRICS, _NONE_OF_IT) | rates

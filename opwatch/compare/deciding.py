@@ -1,0 +1,92 @@
+"""Rules about changes, and what was compared -> what is decided, and why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from opwatch.compare.comparing import ComparedRow, RunComparison
+from opwatch.compare.differences import Difference, Statement
+from opwatch.errors import UsageError
+from opwatch.rules.rule import LimitKind, Rule
+
+
+class Ruling(StrEnum):
+    """FIRES: the difference is real, and beyond the limit. WITHIN: it is not beyond. NOT_REAL: it is, but
+    chance may have made it. UNKNOWN: nothing can be told."""
+
+    FIRES = "fires"
+    WITHIN = "within"
+    NOT_REAL = "not real"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What became of one rule, for one figure of one further run (counted from 1). `device` is that of the
+    first run; `why` explains what is not FIRES or WITHIN."""
+
+    rule: Rule
+    ruling: Ruling
+    run: int
+    device: str | None = None
+    op: str | None = None
+    difference: Difference | None = None
+    why: str | None = None
+
+
+def check(rule: Rule) -> Rule:
+    """The rule, if it is one about changes."""
+    if rule.kind is LimitKind.LEVEL:
+        sign = "+" if rule.is_above else "-"
+        raise UsageError(
+            f"rule {rule.text!r} is about a level, and two runs have a change: write its sign, as in "
+            f"{rule.metric}{'>' if rule.is_above else '<'}{sign}5%"
+        )
+    if rule.lasting_s is not None:
+        raise UsageError(f"rule {rule.text!r}: a whole run has no `for`: leave it out")
+    return rule
+
+
+def decide(rules: Sequence[Rule], comparison: RunComparison) -> list[Decision]:
+    """Every rule for every figure that it is about. One about nothing that is there is UNKNOWN."""
+    decisions = []
+    for rule in rules:
+        about = list(_decisions(rule, comparison))
+        what = f"{rule.op} requests" if rule.op else "requests"
+        nothing = Decision(rule, Ruling.UNKNOWN, 1, why=f"there were no {what} in any of the runs")
+        decisions += about or [nothing]
+    return decisions
+
+
+def _decisions(rule: Rule, comparison: RunComparison) -> Iterator[Decision]:
+    for disk in comparison.disks:
+        for row in disk.rows:
+            if row.metric != rule.metric or (rule.op and row.op != rule.op):
+                continue
+            for run in range(1, len(row.estimates)):
+                yield _decision(rule, row, run, disk.courses[0].device)
+
+
+def _decision(rule: Rule, row: ComparedRow, run: int, device: str) -> Decision:
+    difference = row.differences[run - 1]
+    ruling, why = _ruling(rule, difference)
+    return Decision(rule, ruling, run, device=device, op=row.op, difference=difference, why=why)
+
+
+def _ruling(rule: Rule, difference: Difference) -> tuple[Ruling, str | None]:
+    if difference.statement is Statement.UNKNOWN:
+        return Ruling.UNKNOWN, difference.reason
+    if rule.kind is LimitKind.CHANGE:
+        change = difference.change
+    else:
+        change = None if difference.ratio is None else difference.ratio - 1
+        if change is None and difference.statement is Statement.HIGHER:
+            # More than nothing is beyond every share of it.
+            return (Ruling.FIRES if rule.is_above else Ruling.WITHIN), None
+    if change is None or not rule.is_beyond(change):
+        return Ruling.WITHIN, None
+    if not difference.is_real:
+        return Ruling.NOT_REAL, "no difference can be told"
+    return Ruling.FIRES, None

@@ -1,0 +1,192 @@
+"""The figures of one operation of one run, each with what is known of its error. Pure.
+
+An error has two parts. What measuring leaves open is a bound: the moments of the samples, the width of a
+slot. How the figure would have scattered, had the run gone otherwise, is a chance: see bootstrap.py.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import add, mul
+
+from opwatch.compare.blocks import block_length
+from opwatch.compare.bootstrap import scatter
+from opwatch.compare.sampling import CountedOp, DiskCourse
+from opwatch.trace.abi import LATENCY
+
+QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
+METRICS = ("iops", "mbps", "mean", *QUANTILES, "max")
+# With fewer intervals, or with fewer requests beyond a quantile, nothing is said of chance.
+LEAST_INTERVALS = 12
+LEAST_REQUESTS = 20
+# How many independent values a scatter out of blocks is worth: its variance has 4/3 of a block's share.
+_VALUES_A_BLOCK = 1.5
+ONE_REQUEST = "a maximum is one request of all: nothing follows from it"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure of a run: the truth of this run lies between `low` and `high`. `scatter` is the standard
+    deviation of its logarithm, worth `freedom` independent values; None with a `reason` where no difference
+    from another run can be judged. `value` is None where there is no figure at all. `is_in_slots`: the bounds
+    are those of a slot, which are the same for every run."""
+
+    value: float | None
+    low: float = 0.0
+    high: float = 0.0
+    scatter: float | None = None
+    freedom: float = 0.0
+    reason: str | None = None
+    is_in_slots: bool = False
+
+    @property
+    def is_judged(self) -> bool:
+        return self.value is not None and self.scatter is not None
+
+
+Figure = Callable[[Sequence[int]], float | None]
+
+
+def judged(
+    value: float, bounds: tuple[float, float], figure: Figure, influences: Sequence[float], what: str
+) -> Estimate:
+    """A figure with its scatter. `influences` are what each interval adds to it; `what` the intervals are."""
+    low, high = bounds
+    count = len(influences)
+    if count < LEAST_INTERVALS:
+        reason = f"{count} {what} are too few, {LEAST_INTERVALS} are needed"
+        return Estimate(value, low, high, reason=reason)
+    block = block_length(influences)
+    if block.needed:
+        reason = f"its ups and downs last for {block.length} of {count} {what}: {block.needed} are needed"
+        return Estimate(value, low, high, reason=reason)
+    deviation = scatter(figure, count, block.length)
+    if deviation is None:
+        return Estimate(value, low, high, reason=f"there was too little of it in most of the {what}")
+    freedom = max(_VALUES_A_BLOCK * count / block.length - 1, 1.0)
+    return Estimate(value, low, high, deviation, min(freedom, count - 1))
+
+
+def _dot(weights: Sequence[int], values: Sequence[float]) -> float:
+    total: float = sum(map(mul, weights, values))
+    return total
+
+
+def ratio_of(over: Sequence[float], under: Sequence[float]) -> Figure:
+    """The figure that is one sum over another."""
+
+    def figure(weights: Sequence[int]) -> float | None:
+        below = _dot(weights, under)
+        return _dot(weights, over) / below if below else None
+
+    return figure
+
+
+def influences_of(over: Sequence[float], under: Sequence[float]) -> list[float]:
+    """By how much each interval has more than its share of the sum above."""
+    ratio = sum(over) / sum(under)
+    return [above - ratio * below for above, below in zip(over, under, strict=True)]
+
+
+class OpEstimates:
+    """All figures of one operation of one disk."""
+
+    def __init__(self, course: DiskCourse, op: str) -> None:
+        self._course, self._op = course, op
+        nothing = CountedOp()
+        self._counted = [stretch.ops.get(op, nothing) for stretch in course.stretches]
+        self._seconds = [stretch.seconds for stretch in course.stretches]
+        self._counts = [counted.count for counted in self._counted]
+        self.requests = sum(self._counts)
+        self._slots = sorted({slot for counted in self._counted for slot in counted.slots})
+        columns = ([counted.slots.get(slot, 0) for counted in self._counted] for slot in self._slots)
+        # For each slot, how many requests of each interval lie in it or below.
+        self._below = list(accumulate(columns, lambda one, other: list(map(add, one, other))))
+
+    def all(self) -> dict[str, Estimate]:
+        """By name. There must have been requests."""
+        sums = [counted.sum_ns for counted in self._counted]
+        bytes_ = [counted.bytes for counted in self._counted]
+        return {
+            "iops": self._rate(self._counts, 1.0),
+            "mbps": self._rate(bytes_, 1e-6),
+            "mean": self._mean(sums),
+            **{name: self._quantile(name, share) for name, share in QUANTILES.items()},
+            "max": self._max(),
+        }
+
+    def _few(self, wanted: int) -> str | None:
+        if self.requests >= wanted:
+            return None
+        return f"{self.requests} requests are too few, {wanted} are needed"
+
+    def _rate(self, amounts: Sequence[int], unit: float) -> Estimate:
+        total, seconds = sum(amounts) * unit, self._course.seconds
+        value, blur = total / seconds, self._course.blur_s
+        bounds = total / (seconds + blur), total / max(seconds - blur, seconds / 2)
+        if not total:
+            return Estimate(0.0, *bounds, reason="no bytes are moved by these")
+        few = self._few(LEAST_REQUESTS)
+        if few:
+            return Estimate(value, *bounds, reason=few)
+        figure, influences = ratio_of(amounts, self._seconds), influences_of(amounts, self._seconds)
+        return judged(value, bounds, figure, influences, "intervals")
+
+    def _mean(self, sums: Sequence[int]) -> Estimate:
+        value = sum(sums) / self.requests
+        few = self._few(LEAST_REQUESTS)
+        if few or not value:
+            return Estimate(value, value, value, reason=few or "it is 0")
+        figure, influences = ratio_of(sums, self._counts), influences_of(sums, self._counts)
+        return judged(value, (value, value), figure, influences, "intervals")
+
+    def _max(self) -> Estimate:
+        most, slack = self._course.most_ns.get(self._op, (0, 0))
+        return Estimate(float(most), float(most - slack), float(most), reason=ONE_REQUEST)
+
+    def _quantile(self, name: str, share: float) -> Estimate:
+        figure = _QuantileFigure(self._slots, self._below, self._counts, share)
+        ones = [1] * len(self._counts)
+        place = figure.place(ones)
+        slot, value = self._slots[place], figure(ones)
+        low, high = float(LATENCY.low(slot)), float(LATENCY.low(slot + 1))
+        if slot == LATENCY.slots - 1:
+            return Estimate(None, reason=f"{name} is beyond what is counted")
+        few = self._few(math.ceil(LEAST_REQUESTS / (1 - share)))
+        if few or not value:
+            return Estimate(value, low, high, reason=few or "it is 0")
+        below = self._below[place]
+        influences = influences_of(below, self._counts)
+        return replace(judged(value, (low, high), figure, influences, "intervals"), is_in_slots=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _QuantileFigure:
+    """A quantile of some of the intervals: within its slot, as if the requests were spread evenly by their
+    logarithm."""
+
+    slots: Sequence[int]
+    below: Sequence[Sequence[int]]
+    counts: Sequence[int]
+    share: float
+
+    def place(self, weights: Sequence[int]) -> int:
+        """Which of the slots it lies in."""
+        rank = self.share * _dot(weights, self.counts)
+        return bisect_left(range(len(self.slots) - 1), rank, key=lambda at: _dot(weights, self.below[at]))
+
+    def __call__(self, weights: Sequence[int]) -> float | None:
+        requests = _dot(weights, self.counts)
+        if not requests:
+            return None
+        place = self.place(weights)
+        before = _dot(weights, self.below[place - 1]) if place else 0.0
+        within = _dot(weights, self.below[place]) - before
+        part = min(max((self.share * requests - before) / within, 0.0), 1.0) if within else 0.0
+        low, high = LATENCY.low(self.slots[place]), LATENCY.low(self.slots[place] + 1)
+        # Below the first nanosecond there is no logarithm.
+        return float(max(low, 0.5) * (high / max(low, 0.5)) ** part)

@@ -1,0 +1,164 @@
+"""The entries of a run -> what was counted in each stretch of it, disk by disk.
+
+However long the run was, there are no more than MOST_STRETCHES: neighbours are added up, which is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from opwatch.counters.looks.sample import FirmwareSample
+from opwatch.samples.entries import Began, Looked, RunEntry
+from opwatch.samples.entry_parts import samples_in
+from opwatch.samples.observe import observe
+from opwatch.samples.sample import DiskSample
+from opwatch.trace.abi import OpSample
+
+MOST_STRETCHES = 512
+
+
+@dataclass(slots=True)
+class CountedOp:
+    """One operation in one stretch. `slots` are those of its latencies that were hit."""
+
+    count: int = 0
+    bytes: int = 0
+    sum_ns: int = 0
+    slots: dict[int, int] = field(default_factory=dict)
+
+    def add(self, other: CountedOp) -> None:
+        self.count += other.count
+        self.bytes += other.bytes
+        self.sum_ns += other.sum_ns
+        for slot, count in other.slots.items():
+            self.slots[slot] = self.slots.get(slot, 0) + count
+
+
+@dataclass(slots=True)
+class CountedStretch:
+    """All operations of one disk in some seconds."""
+
+    seconds: float
+    ops: dict[str, CountedOp]
+
+    def add(self, other: CountedStretch) -> None:
+        self.seconds += other.seconds
+        for op, counted in other.ops.items():
+            self.ops.setdefault(op, CountedOp()).add(counted)
+
+
+@dataclass(slots=True)
+class DiskCourse:
+    """What one disk did. `blur_s`: how far off the length of the whole may be, for a reading takes time;
+    `most_ns`: the longest latency by operation, and how much less it may be; `doubts`: what was lost."""
+
+    device: str
+    drive: str | None = None
+    stretches: list[CountedStretch] = field(default_factory=list)
+    blur_s: float = 0.0
+    most_ns: dict[str, tuple[int, int]] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
+    _merged: int = 1
+    _waiting: int = 0
+
+    @property
+    def seconds(self) -> float:
+        return sum(stretch.seconds for stretch in self.stretches)
+
+    @property
+    def ops(self) -> list[str]:
+        """Operations of which there were any, in the order of the counters."""
+        return list(dict.fromkeys(op for stretch in self.stretches for op in stretch.ops))
+
+    def add(self, stretch: CountedStretch) -> None:
+        """One more. When there are too many, each two neighbours become one."""
+        if self._waiting and self.stretches:
+            self.stretches[-1].add(stretch)
+        else:
+            self.stretches.append(stretch)
+        self._waiting = (self._waiting + 1) % self._merged
+        if len(self.stretches) >= MOST_STRETCHES and not self._waiting:
+            pairs = zip(self.stretches[::2], self.stretches[1::2], strict=True)
+            for first, second in pairs:
+                first.add(second)
+            self.stretches = self.stretches[::2]
+            self._merged *= 2
+
+
+@dataclass(slots=True)
+class SampledRun:
+    """All disks of a run by name, and what was read of its drives."""
+
+    disks: dict[str, DiskCourse] = field(default_factory=dict)
+    looks: dict[str, list[FirmwareSample]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Place:
+    """A disk from its begin until it left."""
+
+    course: DiskCourse
+    first: DiskSample
+    last: DiskSample
+
+
+def sampled(entries: Iterable[RunEntry]) -> SampledRun:
+    """All of a run."""
+    run, places = SampledRun(), dict[int, _Place]()
+    for entry in entries:
+        if isinstance(entry, Looked):
+            run.looks.setdefault(entry.sample.disk, []).append(entry.sample)
+        drive = entry.drive if isinstance(entry, Began) else None
+        for place, sample in samples_in(entry).items():
+            watched = places.get(place)
+            if watched is None:
+                course = run.disks.setdefault(sample.disk.device, DiskCourse(sample.disk.device))
+                course.drive = course.drive or drive
+                places[place] = _Place(course, sample, sample)
+                continue
+            stretch = _between(watched.last, sample)
+            if stretch:
+                watched.course.add(stretch)
+            watched.last = sample
+    for watched in places.values():
+        _finish(watched)
+    return run
+
+
+def _between(then: DiskSample, now: DiskSample) -> CountedStretch | None:
+    """What was counted between two samples; None of no time."""
+    begin, end = then.reading.sample, now.reading.sample
+    if end.end_ns <= begin.end_ns:
+        return None
+    ops = {op: counted for op, counted in _grown(begin.ops, end.ops) if counted.count}
+    return CountedStretch((end.end_ns - begin.end_ns) / 1e9, ops)
+
+
+def _grown(begin: dict[str, OpSample], end: dict[str, OpSample]) -> Iterator[tuple[str, CountedOp]]:
+    for op, after in end.items():
+        before = begin[op]
+        if after.completed == before.completed:
+            continue
+        yield (
+            op,
+            CountedOp(
+                count=after.completed - before.completed,
+                bytes=after.bytes - before.bytes,
+                sum_ns=after.sum_ns - before.sum_ns,
+                slots=after.latency.since(before.latency).in_use(),
+            ),
+        )
+
+
+def _finish(watched: _Place) -> None:
+    """What only all of the time tells."""
+    course, first, last = watched.course, watched.first, watched.last
+    widths = [sample.reading.sample.end_ns - sample.reading.sample.begin_ns for sample in (first, last)]
+    course.blur_s += sum(widths) / 1e9
+    whole = observe(first, last, final=True)
+    course.doubts += whole.unexplained
+    for op, counted in whole.interval.ops.items():
+        if counted.latency.max is not None:
+            most = counted.latency.max, counted.latency.max_slack_ns
+            course.most_ns[op] = max(course.most_ns.get(op, most), most)

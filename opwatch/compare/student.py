@@ -1,0 +1,54 @@
+"""Student's t distribution, which a difference over its own estimated scatter follows."""
+
+from __future__ import annotations
+
+import math
+
+# The continued fraction below gains a digit or more with each step.
+_STEPS = 300
+_CLOSE = 1e-13
+_TINY = 1e-300
+_HALVINGS = 80
+
+
+def _fraction(a: float, b: float, x: float) -> float:
+    """The continued fraction of the incomplete beta function, by Lentz's method."""
+    c, d = 1.0, 1 / max(1 - (a + b) * x / (a + 1), _TINY)
+    value = d
+    for m in range(1, _STEPS):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            d = 1 / max(1 + term * d, _TINY)
+            c = max(1 + term / c, _TINY)
+            value *= c * d
+        if abs(c * d - 1) < _CLOSE:
+            break
+    return value
+
+
+def _beta_ratio(a: float, b: float, x: float) -> float:
+    """The regularized incomplete beta function."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    # The fraction is good on one side of the mean; the other follows by symmetry.
+    if x < (a + 1) / (a + b + 2):
+        return math.exp(log_front) * _fraction(a, b, x) / a
+    return 1 - math.exp(log_front) * _fraction(b, a, 1 - x) / b
+
+
+def two_sided(t: float, freedom: float) -> float:
+    """How likely a value is to lie as far as `t` from 0, or further, on either side."""
+    return _beta_ratio(freedom / 2, 0.5, freedom / (freedom + t * t))
+
+
+def threshold(chance: float, freedom: float) -> float:
+    """What is exceeded, on either side, with this chance."""
+    low, high = 0.0, 1.0
+    while two_sided(high, freedom) > chance and high < 1e9:
+        high *= 2
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if two_sided(middle, freedom) > chance else (low, middle)
+    return high

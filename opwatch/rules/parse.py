@@ -1,0 +1,160 @@
+"""A rule from its text. What is wrong is said with its column.
+
+[OPERATION.]METRIC (> | <) [+ | -]NUMBER[UNIT] [for TIME]
+"""
+
+from __future__ import annotations
+
+import re
+
+from opwatch.errors import UsageError
+from opwatch.rules.rule import METRICS, OF_DISK, LimitKind, Rule, Unit
+from opwatch.times import parse_time
+from opwatch.trace.ops import OPS
+
+MOST_LENGTH = 200
+# So far to both sides of a column that is wrong is shown.
+_AROUND = 30
+_MOST_LIMIT = 1e15
+_SHOWN_WORD = 20
+_NUMBER = re.compile(r"([+-]?)([0-9]{1,15}(?:\.[0-9]{1,9})?)", re.ASCII)
+_WORD = re.compile(r"[A-Za-z_%/][A-Za-z0-9_%/]*", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*", re.ASCII)
+_TIMES = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+_UNITS: dict[Unit, dict[str, float]] = {
+    Unit.NS: _TIMES,
+    Unit.PER_S: {"": 1.0, "k": 1e3, "M": 1e6, "/s": 1.0},
+    Unit.MB_PER_S: {"": 1.0, "MB/s": 1.0},
+    Unit.RATIO: {"": 1.0},
+}
+_FORM = "write it as read.p99>+5%, waf>+0.1 or read.p99>20ms for 10s"
+
+
+class BadRule(UsageError):
+    """A rule that cannot be read. `column` counts from 1."""
+
+    def __init__(self, text: str, at: int, what: str) -> None:
+        self.column = at + 1
+        super().__init__(f"rule {text[:MOST_LENGTH]!r}, column {self.column}: {what}")
+        begin = max(0, at - _AROUND)
+        part = text[begin : at + _AROUND]
+        shown = "".join(char if char.isprintable() else "?" for char in part)
+        self.log = f"| {shown}\n| {' ' * (at - begin)}^"
+
+
+class _Text:
+    """A text, and how far it was read."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+        self.skip()
+
+    def skip(self) -> None:
+        while self.text[self.at : self.at + 1] in (" ", "\t"):
+            self.at += 1
+
+    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """What matches here, with the blanks behind it."""
+        match = pattern.match(self.text, self.at)
+        if match:
+            self.at = match.end()
+            self.skip()
+        return match
+
+    def bad(self, what: str, at: int | None = None) -> BadRule:
+        return BadRule(self.text, self.at if at is None else at, what)
+
+    def rest(self) -> str:
+        """What stands here, for a message."""
+        rest = self.text[self.at :]
+        return repr(rest[:_SHOWN_WORD]) if rest else "the end"
+
+
+def parse_rule(text: str) -> Rule:
+    """The rule that a text is, or BadRule."""
+    if len(text) > MOST_LENGTH:
+        raise BadRule(text, MOST_LENGTH, f"no rule is longer than {MOST_LENGTH} characters")
+    reading = _Text(text)
+    op, metric = _subject(reading)
+    sign = reading.text[reading.at : reading.at + 1]
+    if sign not in (">", "<") or not sign:
+        raise reading.bad(f"> or < belongs here, not {reading.rest()}; {_FORM}")
+    reading.at += 1
+    reading.skip()
+    limit, kind = _limit(reading, metric)
+    lasting_s = _lasting(reading)
+    return Rule(
+        text=text.strip(),
+        op=op,
+        metric=metric,
+        is_above=sign == ">",
+        limit=limit,
+        kind=kind,
+        lasting_s=lasting_s,
+    )
+
+
+def _subject(reading: _Text) -> tuple[str | None, str]:
+    """Operation and metric."""
+    begin, name = reading.at, reading.take(_NAME)
+    if not name:
+        raise reading.bad(f"a metric belongs here, not {reading.rest()}; {_FORM}")
+    words = name[0]
+    op, _, behind = words.partition(".")
+    if words in METRICS:
+        return None, words
+    if op not in OPS:
+        known = f"metrics are {', '.join(METRICS)}; operations {', '.join(OPS)}"
+        raise reading.bad(f"{words[:_SHOWN_WORD]!r} is no metric and no operation with one: {known}", begin)
+    at_metric = begin + len(op) + 1
+    if behind not in METRICS:
+        metrics = ", ".join(METRICS)
+        raise reading.bad(f"{behind[:_SHOWN_WORD]!r} is no metric: those are {metrics}", at_metric)
+    if behind in OF_DISK:
+        raise reading.bad(f"{behind} is of the whole disk, and of no operation: write {behind}", at_metric)
+    return op, behind
+
+
+def _limit(reading: _Text, metric: str) -> tuple[float, LimitKind]:
+    """In the metric's unit."""
+    begin, number = reading.at, reading.take(_NUMBER)
+    if not number:
+        raise reading.bad(f"a number belongs here, not {reading.rest()}; {_FORM}")
+    at_unit = begin + len(number[0])
+    word = _WORD.match(reading.text, reading.at)
+    unit = word[0] if word and word[0] != "for" else ""
+    if unit:
+        at_unit = reading.at
+        reading.take(_WORD)
+    value = float(number[1] + number[2])
+    if unit == "%":
+        if not number[1]:
+            raise reading.bad("a change begins with + or -: +5% is five percent more", begin)
+        return value / 100, LimitKind.SHARE
+    units = _UNITS[METRICS[metric]]
+    if unit not in units:
+        wanted = " or ".join(name for name in [*units, "%"] if name)
+        missing = f"{unit[:_SHOWN_WORD]!r} is no unit of {metric}" if unit else f"{metric} has a unit"
+        raise reading.bad(f"{missing}: write {wanted}", at_unit)
+    value *= units[unit]
+    if abs(value) > _MOST_LIMIT:
+        raise reading.bad("no limit is so large", begin)
+    return value, LimitKind.CHANGE if number[1] else LimitKind.LEVEL
+
+
+def _lasting(reading: _Text) -> float | None:
+    """How long it has to last; nothing may follow."""
+    if reading.at == len(reading.text):
+        return None
+    begin, word = reading.at, reading.take(_WORD)
+    if not word or word[0] != "for":
+        reading.at = begin
+        raise reading.bad(f"nothing but `for TIME` can follow, not {reading.rest()}")
+    at_time, rest = reading.at, reading.text[reading.at :].strip()
+    try:
+        seconds = parse_time(rest)
+    except UsageError:
+        raise reading.bad(f"a time belongs here, such as 10s or 2m, not {reading.rest()}", at_time) from None
+    if not seconds:
+        raise reading.bad("for no time at all says nothing: leave it out", at_time)
+    return seconds

@@ -1,0 +1,147 @@
+"""How often `opwatch compare` says what is not so, and how often it misses what is: pairs of seeded runs,
+written as recordings by the real writer and read again. The table goes into docs/method-compare.md.
+
+    python -m tests.bench.compare_bench [PAIRS [FIRST_SEED [FOLDER]]]
+
+In FOLDER recordings are kept: those that are there are not made again.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from opwatch.compare.comparing import RunComparison, compared
+from opwatch.compare.differences import Statement
+from opwatch.compare.pairing import paired
+from opwatch.compare.sampling import sampled
+from opwatch.counters.catalogue.families import standard_catalogue
+from opwatch.recording.reading.reader import RecordedRun
+from tests.section import Section
+from tests.unit.compare.counted_disk import Second, entries, write_recording
+
+from . import bursty_runs, virtual_drive_runs
+
+PAIRS, SECONDS, FIRST_SEED = 200, 60, 20_261_122
+WORSE = 1.10
+MOST_FALSE, LEAST_RIGHT = 0.05, 0.95
+TABLE = Section("method-compare.md", "measured")
+
+Making = Callable[[int, int, float], Iterator[Second]]
+KINDS: dict[str, Making] = {
+    f"the simulated drive ({virtual_drive_runs.PROFILE}) in virtual time": virtual_drive_runs.runs,
+    "bursts that last: 0.5 a second": functools.partial(bursty_runs.runs, lasting=0.5),
+    "bursts that last: 0.8 a second": functools.partial(bursty_runs.runs, lasting=0.8),
+}
+
+
+@dataclass
+class Tally:
+    """What was said of pairs that do not differ, and of those whose p99 does."""
+
+    pairs: int = 0
+    false: int = 0
+    right: int = 0
+    false_by_metric: Counter[str] = field(default_factory=Counter)
+    unknown: int = 0
+
+    def add(self, same: RunComparison, worse: RunComparison) -> None:
+        self.pairs += 1
+        claimed = {
+            f"{row.op} {row.metric}" for disk in same.disks for row in disk.rows if row.differences[0].is_real
+        }
+        self.false += bool(claimed)
+        self.false_by_metric.update(claimed)
+        p99 = [row for disk in worse.disks for row in disk.rows if row.metric == "p99" and row.op == "read"]
+        self.right += p99[0].differences[0].statement is Statement.HIGHER
+        self.unknown += p99[0].differences[0].statement is Statement.UNKNOWN
+
+
+def compare(first: Path, other: Path) -> RunComparison:
+    """As the command does it."""
+    runs = []
+    for path in (first, other):
+        recording = RecordedRun(path)
+        runs.append(sampled(recording.entries()))
+        recording.close()
+    files = [path.name for path in (first, other)]
+    return compared(runs, files, paired(runs, (), files), (), standard_catalogue)
+
+
+def recorded(folder: Path, kind: str, seed: int, worse: float) -> Path:
+    """The recording of one run, made if it is not there."""
+    path = folder / f"{list(KINDS).index(kind)}-{seed}-{worse:g}.opw"
+    if not path.exists():
+        begun = path.with_suffix(".begun")
+        begun.unlink(missing_ok=True)
+        write_recording(begun, entries(KINDS[kind](seed, SECONDS, worse)))
+        begun.rename(path)
+    return path
+
+
+def measure(kind: str, pairs: int, seed: int, folder: Path) -> Tally:
+    tally = Tally()
+    for pair in range(pairs):
+        paths = [
+            recorded(folder, kind, seed + 2 * pair + number, worse)
+            for number, worse in ((0, 1.0), (1, 1.0), (1, WORSE))
+        ]
+        tally.add(compare(paths[0], paths[1]), compare(paths[0], paths[2]))
+        if pair % 20 == 19:
+            print(f"{kind}: {pair + 1} pairs, {tally.false} false, {tally.right} right", flush=True)
+    return tally
+
+
+def table(tallies: dict[str, Tally], seed: int) -> list[str]:
+    rows = [
+        f"On {datetime.now(UTC):%Y-%m-%d}, seeds from {seed}, runs of {SECONDS} s:",
+        "",
+        "| runs | pairs | equal, said to differ in any figure | bound | read p99 10 % worse, found | bound |",
+        "|---|---|---|---|---|---|",
+    ]
+    for kind, tally in tallies.items():
+        false, right = tally.false / tally.pairs, tally.right / tally.pairs
+        is_kept = false <= MOST_FALSE, right >= LEAST_RIGHT
+        words = ["" if kept else ", missed" for kept in is_kept]
+        rows.append(
+            f"| {kind} | {tally.pairs} | {tally.false} ({100 * false:.1f} %{words[0]}) | {MOST_FALSE:.0%} | "
+            f"{tally.right} ({100 * right:.1f} %{words[1]}) | {LEAST_RIGHT:.0%} |"
+        )
+    return rows
+
+
+def main() -> int:
+    pairs, seed = (
+        int(word) for word in (sys.argv[1:3] + [str(PAIRS), str(FIRST_SEED)][len(sys.argv[1:3]) :])
+    )
+    with tempfile.TemporaryDirectory() as temporary:
+        return run(pairs, seed, Path(sys.argv[3] if sys.argv[3:] else temporary))
+
+
+def run(pairs: int, seed: int, folder: Path) -> int:
+    tallies = {}
+    for kind in KINDS:
+        begun = time.monotonic()
+        tallies[kind] = measure(kind, pairs, seed, folder)
+        print(f"{kind}: {tallies[kind]}, {time.monotonic() - begun:.0f} s", flush=True)
+    rows = table(tallies, seed)
+    print("\n".join(rows))
+    if pairs >= PAIRS:
+        TABLE.write("\n".join(rows))
+    return int(
+        any(
+            tally.false > MOST_FALSE * tally.pairs or tally.right < LEAST_RIGHT * tally.pairs
+            for tally in tallies.values()
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

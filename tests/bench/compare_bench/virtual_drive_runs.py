@@ -1,0 +1,90 @@
+"""Runs of the simulated drive in virtual time: its flash collects garbage, its dies are busy, its buffer
+fills.
+
+A host asks for 4 KiB at random, seven of ten to read, when it likes: some 2,000 a second, and how many
+changes from second to second and lasts for some of them.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache, lru_cache
+
+from opwatch._native import Service
+from opwatch.ftl.drive import Drive, Workload
+from opwatch.ftl.profiles import load
+from tests.unit.compare.counted_disk import BLOCK, S, Second
+
+PROFILE = "wd-blue-1tb"
+_SIZE = 1 << 28
+_RATE = 2000.0
+_READS = 0.7
+# By how much the rate varies, and how much of that is left after a second.
+_SPREAD, _LASTING = 0.15, 0.6
+_READ, _WRITE = 0, 1
+# Random writes that are done before, so that no two runs begin with the same drive.
+_BEFORE = 20_000
+
+
+@cache
+def _worn() -> tuple[bytes, dict[str, int]]:
+    """The drive in steady state."""
+    profile = load(PROFILE).scaled(_SIZE)
+    drive = profile.make()
+    drive.fill()
+    drive.run(Workload(), 3 * _SIZE // BLOCK)
+    return drive.save(), dict(profile.timing)
+
+
+class LoadedDrive:
+    """One drive under one host."""
+
+    def __init__(self, seed: int) -> None:
+        saved, timing = _worn()
+        self._chance = random.Random(seed)
+        drive = Drive.load(saved)
+        drive.run(Workload(rng=seed + 1), _BEFORE)
+        self._service = Service(drive.core, timing)
+        self._pages = drive.geometry().user_bytes // BLOCK
+        self._mood = self._chance.gauss(0, 1)
+
+    def second(self) -> dict[str, list[int]]:
+        """Latencies of what arrived in a second."""
+        chance, service = self._chance, self._service
+        self._mood = _LASTING * self._mood + math.sqrt(1 - _LASTING**2) * chance.gauss(0, 1)
+        rate = _RATE * math.exp(_SPREAD * self._mood)
+        begin_ns = service.now_ns()
+        at, latencies = 0.0, {"read": list[int](), "write": list[int]()}
+        # Called a hundred thousand times a run.
+        uniform, log, submit, pages = chance.random, math.log, service.submit, self._pages
+        while (at := at - log(1 - uniform()) / rate) < 1:
+            op, name = (_READ, "read") if uniform() < _READS else (_WRITE, "write")
+            arrival = begin_ns + int(at * S)
+            done = submit(op, int(uniform() * pages) * BLOCK, BLOCK, arrival)
+            latencies[name].append(done - arrival)
+        service.pause(max(begin_ns + S - service.now_ns(), 0))
+        return latencies
+
+
+def runs(seed: int, seconds: int, worse: float = 1.0) -> Iterator[Second]:
+    """A run. With `worse`, the slowest three of a hundred requests take so many times as long."""
+    served = _served(seed, seconds)
+    slow = {name: _beyond([ns for one in served for ns in one[name]], 0.97) for name in ("read", "write")}
+    for one in served:
+        yield {
+            name: Counter(round(ns * worse) if ns > slow[name] else ns for ns in latencies)
+            for name, latencies in one.items()
+        }
+
+
+@lru_cache(maxsize=2)
+def _served(seed: int, seconds: int) -> list[dict[str, list[int]]]:
+    drive = LoadedDrive(seed)
+    return [drive.second() for _ in range(seconds)]
+
+
+def _beyond(latencies: list[int], share: float) -> int:
+    return sorted(latencies)[int(share * len(latencies))]

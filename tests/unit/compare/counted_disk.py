@@ -1,0 +1,81 @@
+"""A disk whose counters grow by what a test says, sampled once a second, and recordings of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from opwatch.clock import Anchor
+from opwatch.recording.writing.newfile import NewDatabase
+from opwatch.recording.writing.writer import RecordingWriter
+from opwatch.samples.entries import Began, Ended, RunEntry, Ticked
+from opwatch.samples.sample import DiskSample, WatchedDisk
+from opwatch.trace.abi import LATENCY, OPS, SCALARS, SIZE, SLOTS, decode_sample
+from opwatch.trace.stat import StatSample
+from opwatch.trace.trust import Reading
+
+S = 10**9
+_BEGAN_NS = 5_000 * S
+_WALL_NS = 1_760_000_000 * S
+_WIDTH = len(SCALARS) + sum(SLOTS)
+# What a reading takes.
+_READ_NS = 100_000
+BLOCK = 4096
+
+# Of one second: for each operation, how many requests had which latency in ns.
+Second = Mapping[str, Mapping[int, int]]
+
+
+class CountedDisk:
+    """Its counters, since the start."""
+
+    def __init__(self, name: str = "nvme0n1") -> None:
+        self.disk = WatchedDisk(name, name, "requests by hand", flush_queues=8)
+        self._words = memoryview(bytearray(8 * (2 + len(OPS) * _WIDTH))).cast("Q")
+
+    def serve(self, second: Second) -> None:
+        for op, latencies in second.items():
+            begin = 2 + OPS.index(op) * _WIDTH
+            done = sum(latencies.values())
+            for ns, count in latencies.items():
+                self._words[begin + len(SCALARS) + LATENCY.slot(ns)] += count
+            self._words[begin + len(SCALARS) + 2 * LATENCY.slots + SIZE.slot(BLOCK // 512)] += done
+            sum_ns = sum(ns * count for ns, count in latencies.items())
+            grown = {"completed": done, "issued": done, "ends": done, "bytes": done * BLOCK, "sum_ns": sum_ns}
+            for name, by in grown.items():
+                self._words[begin + SCALARS.index(name)] += by
+            most = begin + SCALARS.index("max_ns")
+            self._words[most] = max(self._words[most], max(latencies, default=0))
+
+    def sample(self, second: int) -> DiskSample:
+        end_ns = _BEGAN_NS + second * S
+        self._words[0], self._words[1] = end_ns - _READ_NS, end_ns
+        counters = decode_sample(bytes(self._words))
+        ended = {group: counters.ops[group].ends for group in ("read", "write", "flush", "discard")}
+        sizes = {group: counters.ops[group].bytes for group in ("read", "write", "discard")}
+        before = StatSample(end_ns - 2 * _READ_NS, end_ns - 2 * _READ_NS + 9, ended, sizes, 0)
+        after = StatSample(end_ns + 9, end_ns + 99, ended, sizes, 0)
+        anchor = Anchor(end_ns + 200, _WALL_NS + end_ns + 200, 40)
+        return DiskSample(self.disk, Reading(counters, before, after), 0, anchor)
+
+
+def entries(seconds: Iterable[Second], name: str = "nvme0n1") -> Iterator[RunEntry]:
+    """A run of one disk."""
+    disk, number = CountedDisk(name), 0
+    yield Began(0, disk.sample(0))
+    for number, second in enumerate(seconds, 1):
+        disk.serve(second)
+        yield Ticked({0: disk.sample(number)})
+    yield Ended({0: disk.sample(number)})
+
+
+def write_recording(path: Path, run: Iterable[RunEntry]) -> None:
+    """A recording of a run, through the real writer."""
+    database = NewDatabase(path)
+    writer = RecordingWriter(database, {"tool": "opwatch", "interval_ns": S})
+    writer.begin()
+    for entry in run:
+        writer.put(entry)
+    writer.commit()
+    writer.end("done", 0, 0)
+    database.close()

@@ -1,0 +1,215 @@
+"""What is said of two figures, and of two runs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opwatch.compare.comparing import RunComparison, compared
+from opwatch.compare.deciding import Ruling, check, decide
+from opwatch.compare.differences import FAMILY_CHANCE, Difference, Statement, difference
+from opwatch.compare.estimates import Estimate
+from opwatch.compare.pairing import paired
+from opwatch.compare.sampling import SampledRun, sampled
+from opwatch.counters.catalogue.families import Catalogue
+from opwatch.errors import UsageError
+from opwatch.rules.parse import parse_rule
+from tests.unit.compare.counted_disk import Second, entries
+
+NOTHING_KNOWN = Estimate(5.0, 5.0, 5.0, reason="11 intervals are too few")
+estimates = st.builds(
+    lambda value, width, scatter, freedom: Estimate(
+        value, value * (1 - width), value * (1 + width), scatter, freedom
+    ),
+    st.floats(1e-3, 1e9),
+    st.floats(0, 0.1),
+    st.floats(0, 0.5),
+    st.floats(1, 60),
+)
+
+
+def known(value: float, *, width: float = 0.0, scatter: float = 0.01, in_slots: bool = False) -> Estimate:
+    low, high = value * (1 - width), value * (1 + width)
+    return Estimate(value, low, high, scatter, 20, is_in_slots=in_slots)
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "statement"),
+    [
+        # With 40 values, the threshold for 5 % is 2.02 times 0.01414: 2.9 %.
+        (known(100), known(103.1), Statement.HIGHER),
+        (known(100), known(102.7), Statement.NONE),
+        (known(103.1), known(100), Statement.LOWER),
+        # What measuring leaves open is added.
+        (known(100, width=0.02), known(103.1, width=0.02), Statement.NONE),
+        (known(100, width=0.02), known(108, width=0.02), Statement.HIGHER),
+        # Nothing scatters: what differs, differs.
+        (known(100, scatter=0), known(100.001, scatter=0), Statement.HIGHER),
+        (known(100, scatter=0), known(100, scatter=0), Statement.NONE),
+        (known(100), NOTHING_KNOWN, Statement.UNKNOWN),
+        (Estimate(None, reason="none"), known(1), Statement.UNKNOWN),
+        (known(100), Estimate(0.0), Statement.LOWER),
+        (Estimate(0.0), known(100), Statement.HIGHER),
+        (Estimate(0.0), Estimate(0.0), Statement.NONE),
+        (NOTHING_KNOWN, Estimate(0.0), Statement.UNKNOWN),
+    ],
+)
+def test_statements(first: Estimate, other: Estimate, statement: Statement) -> None:
+    said = difference(first, other, 0.05)
+    assert said.statement is statement
+    assert (said.reason is not None) == (statement is Statement.UNKNOWN)
+
+
+def test_slots_alone_make_no_difference() -> None:
+    """Within a slot there is none to be told; beyond it chance alone decides, and the range has both."""
+    first = Estimate(101, 100, 103, 0.001, 20, is_in_slots=True)
+    same_slot = replace(first, value=102.9)
+    next_slot = Estimate(104, 103, 106, 0.001, 20, is_in_slots=True)
+    assert difference(first, same_slot, 0.05).statement is Statement.NONE
+    said = difference(first, next_slot, 0.05)
+    assert said.statement is Statement.HIGHER
+    assert said.low == 1
+    assert said.high == pytest.approx(106 / 100, rel=0.01)
+    unsure = difference(first, replace(next_slot, scatter=0.05), 0.05)
+    assert unsure.statement is Statement.NONE
+    assert unsure.low is not None
+    assert unsure.low < 1
+
+
+@given(estimates, st.booleans())
+def test_a_figure_does_not_differ_from_itself(estimate: Estimate, in_slots: bool) -> None:
+    same = replace(estimate, is_in_slots=in_slots)
+    said = difference(same, same, 0.05)
+    assert said.statement is Statement.NONE
+    assert said.ratio == 1
+    assert said.change == 0
+
+
+@given(estimates, estimates, st.booleans())
+def test_ratios_invert(one: Estimate, two: Estimate, in_slots: bool) -> None:
+    first, other = replace(one, is_in_slots=in_slots), replace(two, is_in_slots=in_slots)
+    there, back = difference(first, other, 0.05), difference(other, first, 0.05)
+    opposite = {Statement.HIGHER: Statement.LOWER, Statement.LOWER: Statement.HIGHER}
+    assert back.statement is opposite.get(there.statement, there.statement)
+    assert there.ratio and there.low and there.high and back.ratio and back.low and back.high
+    assert there.ratio * back.ratio == pytest.approx(1)
+    assert there.low * back.high == pytest.approx(1)
+    assert there.high * back.low == pytest.approx(1)
+
+
+@given(estimates, estimates, st.booleans())
+def test_a_real_difference_has_one_side(one: Estimate, two: Estimate, in_slots: bool) -> None:
+    first, other = replace(one, is_in_slots=in_slots), replace(two, is_in_slots=in_slots)
+    said = difference(first, other, 0.05)
+    assert said.ratio and said.low is not None and said.high is not None
+    assert said.low <= said.ratio * (1 + 1e-9) or said.low == 1
+    if said.is_real:
+        assert said.low >= 1 or said.high <= 1
+
+
+def steady(slow_ns: int = 2_000_000, seconds: int = 60, reads: int = 4000) -> list[Second]:
+    """The same in other words every second: 3 % slow reads, a little more or less of them by turns."""
+    return [
+        {"read": {90_000: reads - 100 - 7 * (second % 5), slow_ns: 100 + 7 * (second * 3 % 5)}}
+        for second in range(seconds)
+    ]
+
+
+def compare(*runs: Sequence[Second], ops: Sequence[str] = ()) -> RunComparison:
+    both: list[SampledRun] = [sampled(entries(run)) for run in runs]
+    files = [f"{number}.opw" for number in range(len(runs))]
+    return compared(both, files, paired(both, (), files), ops, lambda: Catalogue(()))
+
+
+def statements(comparison: RunComparison, run: int = 1) -> dict[str, Difference]:
+    return {row.metric: row.differences[run - 1] for disk in comparison.disks for row in disk.rows}
+
+
+@settings(max_examples=15)
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(("read", "write", "discard")),
+            st.dictionaries(st.integers(0, 2**40), st.integers(1, 500), min_size=1, max_size=4),
+            min_size=1,
+        ),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_no_run_differs_from_itself(run: list[Second]) -> None:
+    for row in compare(run, run).disks[0].rows:
+        assert not row.differences[0].is_real, row
+
+
+def test_a_slower_tail_alone_is_seen() -> None:
+    said = statements(compare(steady(), steady(2_200_000), steady()))
+    assert said["p99"].statement is Statement.HIGHER
+    assert said["p50"].statement is Statement.NONE
+    assert said["iops"].statement is Statement.NONE
+    assert said["max"].statement is Statement.UNKNOWN
+    assert said["waf"].reason == "no counters of the drive were recorded"
+    assert said["cpu"].reason == "recordings have no CPU time"
+    again = statements(compare(steady(), steady(2_200_000), steady()), run=2)
+    assert not any(difference.is_real for difference in again.values())
+
+
+def test_the_chance_is_shared_by_all_figures() -> None:
+    comparison = compare(steady(), steady(2_030_000))
+    assert comparison.claims == (6,)
+    said = statements(comparison)["mean"]
+    means = next(row.estimates for row in comparison.disks[0].rows if row.metric == "mean")
+    assert said == difference(means[0], means[1], FAMILY_CHANCE / 6)
+
+
+def test_an_operation_that_ended() -> None:
+    both = [dict(second) | {"write": {50_000: 100}} for second in steady()]
+    comparison = compare(both, steady())
+    writes = {row.metric: row.differences[0] for row in comparison.disks[0].rows if row.op == "write"}
+    assert writes["iops"].statement is Statement.LOWER
+    assert writes["iops"].ratio == 0
+    assert writes["p99"].statement is Statement.UNKNOWN
+    assert {row.op for row in compare(both, both, ops=["write"]).disks[0].rows} == {"write", None}
+    fires = decide([parse_rule("write.iops<-3%")], comparison)
+    assert [decision.ruling for decision in fires] == [Ruling.FIRES]
+    back = decide([parse_rule("write.iops>+3%"), parse_rule("write.iops<-3%")], compare(steady(), both))
+    assert [decision.ruling for decision in back] == [Ruling.FIRES, Ruling.WITHIN]
+
+
+@pytest.mark.parametrize(
+    ("text", "ruling"),
+    [
+        ("p99>+5%", Ruling.FIRES),
+        ("read.p99>+5%", Ruling.FIRES),
+        ("read.p99>+100us", Ruling.FIRES),
+        ("p99>+20%", Ruling.WITHIN),
+        ("p99<-5%", Ruling.WITHIN),
+        ("p50>-5%", Ruling.NOT_REAL),
+        ("max>+1%", Ruling.UNKNOWN),
+        ("waf>+0.1", Ruling.UNKNOWN),
+        ("write.p99>+5%", Ruling.UNKNOWN),
+    ],
+)
+def test_rulings(text: str, ruling: Ruling) -> None:
+    (decision,) = decide([check(parse_rule(text))], compare(steady(), steady(2_200_000)))
+    assert decision.ruling is ruling
+    assert (decision.why is None) == (ruling in (Ruling.FIRES, Ruling.WITHIN))
+
+
+@pytest.mark.parametrize("text", ["p99>20ms", "read.p99>20ms for 10s", "p99>+5% for 10s"])
+def test_rules_that_two_runs_have_no_answer_to(text: str) -> None:
+    with pytest.raises(UsageError, match="rule "):
+        check(parse_rule(text))
+
+
+def test_logarithms_of_extremes() -> None:
+    said = difference(known(1e-300), known(1e300, width=1.0), 0.05)
+    assert said.high is not None
+    assert math.isfinite(said.high)
+    assert Counter([said.statement]) == {Statement.NONE: 1}

@@ -1,0 +1,116 @@
+"""Figures of runs whose law is known."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+from opwatch.compare.estimates import LEAST_INTERVALS, LEAST_REQUESTS, Estimate, OpEstimates
+from opwatch.compare.sampling import MOST_STRETCHES, DiskCourse, sampled
+from opwatch.samples.entries import Ended, RunEntry, Ticked
+from opwatch.trace.abi import LATENCY
+from tests.unit.compare.counted_disk import Second, entries
+
+
+def exponential(seed: int, seconds: int, mean_ns: float = 1e6, count: int = 400) -> list[Second]:
+    chance = random.Random(seed)
+    return [
+        {"read": Counter(round(chance.expovariate(1 / mean_ns)) for _ in range(count))}
+        for _ in range(seconds)
+    ]
+
+
+def course(seconds: Iterable[Second]) -> DiskCourse:
+    return sampled(entries(seconds)).disks["nvme0n1"]
+
+
+def reads(seconds: Iterable[Second]) -> dict[str, Estimate]:
+    return OpEstimates(course(seconds), "read").all()
+
+
+def test_figures_of_an_exponential_law() -> None:
+    figures = reads(exponential(1, 100))
+    true = {"iops": 400, "mbps": 400 * 4096e-6, "mean": 1e6}
+    true |= {"p50": 1e6 * math.log(2), "p99": 1e6 * math.log(100), "p99.9": 1e6 * math.log(1000)}
+    for metric, value in true.items():
+        estimate = figures[metric]
+        assert estimate.value is not None
+        assert estimate.scatter is not None, metric
+        off = abs(math.log(estimate.value / value))
+        assert off < max(4 * estimate.scatter, 1e-9), metric
+    # Of 40,000 independent ones: 1 / sqrt(40,000) for the mean, and sqrt(99 / 40,000) / ln 100 for p99.
+    assert figures["mean"].scatter == pytest.approx(0.005, rel=0.4)
+    assert figures["p99"].scatter == pytest.approx(0.0108, rel=0.4)
+    assert figures["iops"].scatter == 0
+
+
+def test_a_quantile_lies_in_its_slot() -> None:
+    figures = reads([{"read": {100_000: 990, 3_000_000: 10}}] * 20)
+    slot = LATENCY.slot(100_000)
+    p99 = figures["p99"]
+    assert (p99.low, p99.high) == (LATENCY.low(slot), LATENCY.low(slot + 1))
+    assert p99.value == pytest.approx(LATENCY.low(slot + 1))
+    assert figures["p50"].low <= 100_000 < figures["p50"].high
+    assert p99.is_in_slots
+
+
+def test_the_longest_is_no_estimate() -> None:
+    most = reads([{"read": {100_000: 99, 3_000_000: 1}}] * 20)["max"]
+    assert most.value == 3_000_000
+    assert not most.is_judged
+    assert most.reason
+    assert "one request" in most.reason
+
+
+def test_the_moments_of_the_samples_bound_a_rate() -> None:
+    rate = reads([{"read": {100_000: 1000}}] * 20)["iops"]
+    assert rate.value == 1000
+    # Two readings of 100 us each.
+    assert rate.low == pytest.approx(1000 / (1 + 1e-5))
+    assert rate.high == pytest.approx(1000 / (1 - 1e-5))
+
+
+def test_too_little_says_how_much_it_takes() -> None:
+    few = reads(exponential(1, LEAST_INTERVALS - 1))
+    assert few["iops"].reason == "11 intervals are too few, 12 are needed"
+    rare = reads([{"read": {100_000: 10}}] * 30)
+    assert rare["p99"].reason == f"300 requests are too few, {100 * LEAST_REQUESTS} are needed"
+    assert rare["p99.9"].value is not None
+    assert rare["p50"].is_judged
+
+
+def test_a_trend_is_no_scatter() -> None:
+    growing = reads([{"read": {100_000: 1000 + 50 * second}} for second in range(60)])
+    reason = growing["iops"].reason
+    assert reason
+    assert "ups and downs last for" in reason
+
+
+def test_a_long_run_is_added_up_exactly() -> None:
+    seconds = exponential(3, 3 * MOST_STRETCHES + 7, count=3)
+    whole = course(seconds)
+    assert MOST_STRETCHES // 2 <= len(whole.stretches) <= MOST_STRETCHES
+    assert whole.seconds == pytest.approx(len(seconds))
+    merged = Counter[int]()
+    for stretch in whole.stretches:
+        merged.update(stretch.ops["read"].slots)
+    slots = Counter[int]()
+    for second in seconds:
+        for ns, count in second["read"].items():
+            slots[LATENCY.slot(ns)] += count
+    assert merged == slots
+
+
+def test_a_run_without_an_end_is_sampled_as_far_as_it_goes() -> None:
+    run = list(entries(exponential(1, 20)))
+    ticks: list[RunEntry] = [entry for entry in run if isinstance(entry, Ticked)]
+    whole = sampled(run).disks["nvme0n1"]
+    cut = sampled(entry for entry in run if not isinstance(entry, Ended)).disks["nvme0n1"]
+    assert whole.stretches == cut.stretches
+    fewer = sampled([*run[:1], *ticks[4::5]])
+    assert len(fewer.disks["nvme0n1"].stretches) == 4
+    assert fewer.disks["nvme0n1"].seconds == whole.seconds

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from opwatch.compare.pairing import DiskPairs, paired
+from opwatch.compare.sampling import CountedOp, CountedStretch, DiskCourse, SampledRun
+from opwatch.errors import NotEnoughData, UsageError
+from tests.unit.support.looks import look_at
+from tests.unit.support.virtual_drive import OCP, VirtualDrive
+
+FILES = ("a.opw", "b.opw")
+
+
+def run(*names: str, idle: tuple[str, ...] = (), serials: dict[str, str] | None = None) -> SampledRun:
+    """These disks, the idle ones without a request; those with a serial number were looked at."""
+    made = SampledRun()
+    for name in (*names, *idle):
+        course = DiskCourse(name, drive=name)
+        course.add(CountedStretch(1.0, {} if name in idle else {"read": CountedOp(5, 5 << 12, 500, {9: 5})}))
+        made.disks[name] = course
+        serial = (serials or {}).get(name)
+        if serial:
+            look = look_at(VirtualDrive(OCP, 1), (f"{name} 1 2",), disk=name)
+            made.looks[name] = [replace(look, drive=replace(look.drive, model="ACME", serial=serial))]
+    return made
+
+
+def names(pairs: DiskPairs) -> list[tuple[str, ...]]:
+    return [tuple(course.device for course in row) for row in pairs.rows]
+
+
+def test_the_only_busy_disk_of_each_whatever_its_name() -> None:
+    assert names(paired([run("sda", idle=("sdz",)), run("nvme0n1")], (), FILES)) == [("sda", "nvme0n1")]
+
+
+def test_several_by_name_and_the_others_are_said() -> None:
+    pairs = paired([run("sda", "sdb", "sdc"), run("sdd", "sdc", "sda")], (), FILES)
+    assert names(pairs) == [("sda", "sda"), ("sdc", "sdc")]
+    assert pairs.notes == (
+        "sdb of a.opw: not in the other recordings, left out",
+        "sdd of b.opw: not in the other recordings, left out",
+    )
+
+
+def test_a_drive_is_its_serial_number() -> None:
+    before = run("nvme0n1", "nvme1n1", serials={"nvme0n1": "S1", "nvme1n1": "S2"})
+    after = run("nvme0n1", "nvme1n1", serials={"nvme0n1": "S2", "nvme1n1": "S1"})
+    assert names(paired([before, after], (), FILES)) == [("nvme0n1", "nvme1n1"), ("nvme1n1", "nvme0n1")]
+    other = run("nvme0n1", "sda", serials={"nvme0n1": "S9"})
+    with pytest.raises(UsageError, match="no disk in common"):
+        paired([before, other], (), FILES)
+
+
+def test_asked_for() -> None:
+    runs = [run("sda", "sdb"), run("sda", "sdc", idle=("sdz",))]
+    assert names(paired(runs, ["sdb/sdc", "sda", "sda/sdz"], FILES)) == [
+        ("sdb", "sdc"),
+        ("sda", "sda"),
+        ("sda", "sdz"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("sdb", "b.opw has no disk 'sdb': it has sda, sdc"),
+        ("sda/sdb/sdc", "--dev sda/sdb/sdc names 3 disks of 2 recordings"),
+        ("/", "a.opw has no disk ''"),
+    ],
+)
+def test_asked_for_what_is_not_there(asked: str, words: str) -> None:
+    with pytest.raises(UsageError, match="^" + words):
+        paired([run("sda", "sdb"), run("sda", "sdc")], [asked], FILES)
+
+
+def test_none_in_common_says_what_to_write() -> None:
+    with pytest.raises(UsageError) as error:
+        paired([run("sda", "sdb"), run("sdc")], (), FILES)
+    assert str(error.value).endswith("a.opw has sda, sdb; b.opw has sdc. Say which: --dev sda/sdc")
+
+
+def test_a_run_without_requests() -> None:
+    with pytest.raises(NotEnoughData, match=r"^b\.opw: there were no requests"):
+        paired([run("sda"), run(idle=("sda",))], (), FILES)

@@ -1,0 +1,100 @@
+"""`opwatch compare FILE FILE...`: figures of recordings side by side, and which differences are real."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from opwatch.compare.comparing import compared
+from opwatch.compare.deciding import Ruling, check, decide
+from opwatch.compare.pairing import paired
+from opwatch.compare.sampling import SampledRun, sampled
+from opwatch.counters.catalogue.families import standard_catalogue
+from opwatch.errors import UsageError
+from opwatch.rules.parse import parse_rule
+from opwatch.rules.rule import Rule
+from opwatch.sinks.compare import document, lines, ruling_of
+from opwatch.sinks.compare_markdown import markdown
+from opwatch.sinks.terminal import data, say
+from opwatch.tools.arguments import file_name
+from opwatch.tools.commands.replay import notes_of, open_run
+from opwatch.trace.ops import OPS
+
+# Each has a letter.
+_MOST_RUNS = 26
+BEYOND = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "opwatch compare FILE FILE... [--dev D[/D...]]... [--op OP]... [--fail-if RULE]... [options]"
+    )
+    parser.add_argument(
+        "files", nargs="+", type=file_name, metavar="FILE", help="recordings: each is held against the first"
+    )
+    parser.add_argument(
+        "--dev",
+        action="append",
+        default=[],
+        metavar="D[/D...]",
+        help="this disk, or sda/sdb: sda of the first recording, sdb of the second; several times for "
+        "several. Default: the only one of each, else those that are the same drive or have the same name",
+    )
+    parser.add_argument(
+        "--op",
+        action="append",
+        default=[],
+        choices=OPS,
+        help="only this operation; several times for several. Default: all that there were",
+    )
+    parser.add_argument(
+        "--fail-if",
+        action="append",
+        default=[],
+        type=_rule,
+        metavar="RULE",
+        help="exit with status 1 when a difference is real and beyond this: 'p99>+5%%', 'read.p99>+2ms', "
+        "'write.iops<-3%%', 'waf>+0.1'; several times for several",
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help='one JSON document, "schema":"opwatch/1"')
+    form.add_argument("--markdown", action="store_true", help="tables for a pull request")
+    parser.add_argument("-q", "--quiet", action="store_true", help="only the exit status, and what fires")
+
+
+def _rule(text: str) -> Rule:
+    return check(parse_rule(text))
+
+
+def _sampled(path: Path) -> SampledRun:
+    recording = open_run(path)
+    try:
+        for note in notes_of(recording):
+            say(note)
+        return sampled(recording.entries())
+    finally:
+        recording.close()
+
+
+def run(args: argparse.Namespace) -> int:
+    if not 2 <= len(args.files) <= _MOST_RUNS:
+        raise UsageError(
+            f"{len(args.files)} recordings: it takes 2 to compare, and no more than {_MOST_RUNS}; each is "
+            "held against the first"
+        )
+    files = [str(path) for path in args.files]
+    runs = [_sampled(path) for path in args.files]
+    pairs = paired(runs, args.dev, files)
+    for note in pairs.notes:
+        say(note)
+    comparison = compared(runs, files, pairs, args.op, standard_catalogue)
+    decisions = decide(args.fail_if, comparison)
+    fires = [decision for decision in decisions if decision.ruling is Ruling.FIRES]
+    if args.quiet:
+        for decision in fires:
+            say(ruling_of(decision))
+    elif args.json:
+        data().json(document(comparison, decisions))
+    else:
+        data().lines((markdown if args.markdown else lines)(comparison, decisions))
+    return BEYOND if fires else 0

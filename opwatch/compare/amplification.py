@@ -14,6 +14,8 @@ from opwatch.waf.trail import Trail
 
 NOT_READ = "no counters of the drive were recorded"
 _MOVED = "what the drive's counters were compared with changed during the run"
+# They are long: what lasts from one second to the next lies within one of them.
+LEAST_STRETCHES = 5
 # A page that is refreshed now and then tells of some moment since it was read last.
 _HALFWAY = 0.5
 
@@ -48,5 +50,10 @@ def amplification(looks: Sequence[FirmwareSample], catalogue: Callable[[], Catal
     if not sum(host):
         return Estimate(waf, *bounds, reason="its counters moved at one moment only")
     return judged(
-        waf, bounds, ratio_of(nand, host), influences_of(nand, host), "stretches between its counters"
+        value=waf,
+        bounds=bounds,
+        figure=ratio_of(nand, host),
+        influences=influences_of(nand, host),
+        what="stretches between changes of its counters",
+        least=LEAST_STRETCHES,
     )

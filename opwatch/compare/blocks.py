@@ -17,6 +17,8 @@ _LONGER = 2.0
 # is no likeness of neighbours any more, but a run that changes as a whole.
 LEAST_BLOCKS = 6
 _LASTING = 1 / 5
+# Of fewer no likeness can be read off.
+_LEAST_READABLE = 12
 
 
 def autocorrelations(series: Sequence[float], most_lag: int) -> list[float]:
@@ -70,6 +72,8 @@ class BlockLength:
 def block_length(series: Sequence[float]) -> BlockLength:
     """Never less than the cube root of the count: a likeness that is too weak to be made out counts, too."""
     count = len(series)
+    if count < _LEAST_READABLE:
+        return BlockLength(1)
     lasting = _lasting(series)
     if lasting > _LASTING * count:
         return BlockLength(math.ceil(lasting), math.ceil(lasting / _LASTING))

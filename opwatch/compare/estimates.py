@@ -52,13 +52,19 @@ Figure = Callable[[Sequence[int]], float | None]
 
 
 def judged(
-    value: float, bounds: tuple[float, float], figure: Figure, influences: Sequence[float], what: str
+    value: float,
+    bounds: tuple[float, float],
+    figure: Figure,
+    influences: Sequence[float],
+    what: str = "intervals",
+    least: int = LEAST_INTERVALS,
 ) -> Estimate:
-    """A figure with its scatter. `influences` are what each interval adds to it; `what` the intervals are."""
+    """A figure with its scatter. `influences` are what each interval adds to it; `what` the intervals are,
+    of which there have to be at least so many."""
     low, high = bounds
     count = len(influences)
-    if count < LEAST_INTERVALS:
-        reason = f"{count} {what} are too few, {LEAST_INTERVALS} are needed"
+    if count < least:
+        reason = f"{count} {what} are too few, {least} are needed"
         return Estimate(value, low, high, reason=reason)
     block = block_length(influences)
     if block.needed:
@@ -134,7 +140,7 @@ class OpEstimates:
         if few:
             return Estimate(value, *bounds, reason=few)
         figure, influences = ratio_of(amounts, self._seconds), influences_of(amounts, self._seconds)
-        return judged(value, bounds, figure, influences, "intervals")
+        return judged(value, bounds, figure, influences)
 
     def _mean(self, sums: Sequence[int]) -> Estimate:
         value = sum(sums) / self.requests
@@ -142,7 +148,7 @@ class OpEstimates:
         if few or not value:
             return Estimate(value, value, value, reason=few or "it is 0")
         figure, influences = ratio_of(sums, self._counts), influences_of(sums, self._counts)
-        return judged(value, (value, value), figure, influences, "intervals")
+        return judged(value, (value, value), figure, influences)
 
     def _max(self) -> Estimate:
         most, slack = self._course.most_ns.get(self._op, (0, 0))
@@ -161,7 +167,7 @@ class OpEstimates:
             return Estimate(value, low, high, reason=few or "it is 0")
         below = self._below[place]
         influences = influences_of(below, self._counts)
-        return replace(judged(value, (low, high), figure, influences, "intervals"), is_in_slots=True)
+        return replace(judged(value, (low, high), figure, influences), is_in_slots=True)
 
 
 @dataclass(frozen=True, slots=True)

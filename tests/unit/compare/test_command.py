@@ -1,0 +1,221 @@
+"""`opwatch compare` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.samples.entries import RunEntry
+from opwatch.sinks.compare_markdown import escaped
+from opwatch.tools.cli import main
+from tests.unit.compare.counted_disk import Second, entries, write_recording
+from tests.unit.support.recordings import record
+from tests.unit.support.runs import MadeUpRun
+
+Shown = Callable[..., tuple[int, str, str]]
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+
+
+def seconds(slow_ns: int) -> list[Second]:
+    return [
+        {"read": {90_000: 3900 - 7 * (at % 5), slow_ns: 100 + 7 * (at * 3 % 5)}, "discard": {5_000_000: 3}}
+        for at in range(40)
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("recordings")
+    write_recording(made / "a.opw", entries(seconds(2_000_000)))
+    write_recording(made / "b.opw", entries(seconds(2_300_000), "sda"))
+    write_recording(made / "a|b*<x>.opw", entries(seconds(2_000_000)))
+    write_recording(made / "short.opw", entries(seconds(2_000_000)[:5]))
+    write_recording(made / "idle.opw", entries([{}] * 5))
+    return made
+
+
+@pytest.fixture
+def compare(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shown:
+    monkeypatch.chdir(folder)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        try:
+            status = main(["compare", *words])
+        except SystemExit as end:
+            status = int(str(end.code))
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+def test_lines(compare: Shown) -> None:
+    status, out, err = compare("a.opw", "b.opw", "a.opw")
+    assert (status, err) == (0, "")
+    assert all(len(line) <= 80 for line in out.splitlines())
+    tables = out.split("\n\n")
+    assert [table.split()[:3] for table in tables[1:3]] == [["A", "B", "B/A"], ["A", "C", "C/A"]]
+    p99 = [line.split() for table in tables[1:3] for line in table.splitlines() if " p99 " in line]
+    assert p99[0][-1] == "HIGHER"
+    # Behind those of reads stand those of discards, of which there were few.
+    assert p99[2][-2:] == ["no", "difference"]
+    assert "A  a.opw: nvme0n1, 40.0 s in 40 intervals" in tables[0]
+    assert "discard" in out
+    assert "[1] " in out
+
+
+def test_json(compare: Shown) -> None:
+    status, out, err = compare("a.opw", "b.opw", "--json", "--fail-if", "p99>+5%", "--op", "read")
+    document: dict[str, Any] = json.loads(out)
+    assert (status, err, len(out.splitlines())) == (1, "", 1)
+    assert (document["schema"], document["type"]) == ("opwatch/1", "compare")
+    (disk,) = document["disks"]
+    assert [run["device"] for run in disk["runs"]] == ["nvme0n1", "sda"]
+    figures = {(figure["op"], figure["metric"]): figure for figure in disk["figures"]}
+    assert {op for op, _ in figures} == {"read", None}
+    p99 = figures["read", "p99"]
+    assert [run["low"] <= run["value"] <= run["high"] for run in p99["runs"]] == [True, True]
+    assert p99["differences"][0]["statement"] == "higher"
+    assert p99["differences"][0]["is_real"] is True
+    assert figures[None, "cpu"]["runs"][0] == {
+        "value": None,
+        "low": None,
+        "high": None,
+        "scatter_ratio": None,
+        "reason": "recordings have no CPU time",
+    }
+    (ruling,) = document["rules"]
+    assert (ruling["rule"], ruling["ruling"], ruling["op"], ruling["run"]) == ("p99>+5%", "fires", "read", 1)
+
+
+def test_markdown_is_text_of_nobody_else(compare: Shown) -> None:
+    status, out, _ = compare("a.opw", "a|b*<x>.opw", "--markdown", "--fail-if", "p99>+5%")
+    assert status == 0
+    assert "- B a\\|b\\*\\<x\\>.opw: nvme0n1" in out
+    tables = [line for line in out.splitlines() if line.startswith("|")]
+    assert {line.count("|") - line.count("\\|") for line in tables} == {8}
+    assert "**" not in out
+    _, out, _ = compare("a.opw", "b.opw", "--markdown", "--fail-if", "p99>+5%")
+    assert "| **HIGHER** |" in out
+    assert "- **p99\\>\\+5%: FIRES" in out
+
+
+def test_what_means_something_in_markdown_is_escaped() -> None:
+    assert escaped("a|b") == "a\\|b"
+    assert escaped("@user #1 [x](y)") == "\\@user \\#1 \\[x\\]\\(y\\)"
+    assert escaped("a\nb") == "a?b"
+
+
+@pytest.mark.parametrize(
+    ("rules", "status", "words"),
+    [
+        (("p99>+5%",), 1, "p99>+5%: FIRES, read p99 of B (nvme0n1) is +15"),
+        (("p99>+50%",), 0, "p99>+50%: holds, read p99 of B (nvme0n1) is +15"),
+        (("p99>+50%", "read.p99>+100us"), 1, "read.p99>+100us: FIRES, read p99 of B (nvme0n1) is +3"),
+        (("iops<-3%",), 0, "iops<-3%: holds, read /s of B (nvme0n1) is +0.0 %"),
+        (
+            ("waf>+0.1",),
+            0,
+            "waf>+0.1: not decided, WAF of B (nvme0n1); no counters of the drive were recorded",
+        ),
+        (
+            ("write.p99>+1%",),
+            0,
+            "write.p99>+1%: not decided; there were no write requests in any of the runs",
+        ),
+    ],
+)
+def test_rules_decide_the_exit_status(
+    compare: Shown, rules: tuple[str, ...], status: int, words: str
+) -> None:
+    options = [word for rule in rules for word in ("--fail-if", rule)]
+    said, out, _ = compare("a.opw", "b.opw", *options)
+    assert said == status
+    assert words in " ".join(out.split())
+
+
+def test_quiet_says_what_fires_and_nothing_else(compare: Shown) -> None:
+    status, out, err = compare("a.opw", "b.opw", "-q", "--fail-if", "p99>+5%", "--fail-if", "p50>+5%")
+    assert (status, out) == (1, "")
+    assert err.startswith("opwatch: p99>+5%: FIRES, read p99 of B")
+    assert len(err.splitlines()) == 1
+    assert compare("a.opw", "a.opw", "-q", "--fail-if", "p99>+5%") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "error"),
+    [
+        (("a.opw",), 2, "1 recordings: it takes 2 to compare"),
+        (("a.opw", "none.opw"), 2, "none.opw: No such file or directory"),
+        (("a.opw", "."), 1, ". is no regular file"),
+        (("a.opw", "idle.opw"), 6, "idle.opw: there were no requests"),
+        (("a.opw", "b.opw", "--dev", "sda"), 2, "a.opw has no disk 'sda': it has nvme0n1"),
+        (("a.opw", "b.opw", "--fail-if", "p99>5%"), 2, "column 5: a change begins with + or -"),
+        (("a.opw", "b.opw", "--fail-if", "p99>5ms"), 2, "is about a level, and two runs have a change"),
+        (("a.opw", "b.opw", "--op", "reed"), 2, "did you mean read?"),
+        (("a.opw", "b.opw", "--json", "--markdown"), 2, "not allowed with argument --json"),
+    ],
+)
+def test_errors(compare: Shown, words: tuple[str, ...], status: int, error: str) -> None:
+    said, out, err = compare(*words)
+    assert (said, out) == (status, "")
+    assert error in err
+
+
+def test_a_file_of_something_else(compare: Shown, folder: Path) -> None:
+    (folder / "text.opw").write_text("IOPS 5\n")
+    status, out, err = compare("a.opw", "text.opw")
+    assert (status, out) == (1, "")
+    assert "text.opw" in err
+
+
+def test_a_short_run_says_how_much_it_takes(compare: Shown) -> None:
+    status, out, _ = compare("a.opw", "short.opw")
+    assert status == 0
+    assert "5 intervals are too few, 12 are needed" in out
+    assert "HIGHER" not in out.replace("HIGHER and LOWER", "")
+
+
+def test_dev_of_either(compare: Shown) -> None:
+    status, out, _ = compare("a.opw", "b.opw", "--dev", "nvme0n1/sda")
+    assert status == 0
+    assert "B  b.opw: sda" in out
+
+
+def test_recordings_with_everything_in_them(compare: Shown, folder: Path) -> None:
+    """Disks that come and leave, looks at a drive, and no end: what is there is compared."""
+    for name, is_ended in (("whole", True), ("killed", False)):
+        run = MadeUpRun(4)
+        watch: list[RunEntry] = [run.begin(0, "nvme0n1"), run.begin(1, "sda")]
+        watch += [run.tick([0, 1]) for _ in range(20)]
+        watch += [run.begin(2, "sdb", late=True), run.refuse(), run.look("nvme0n1", 1000)]
+        watch += [run.tick([0, 1, 2]), run.leave(2), run.look("nvme0n1", 1001), run.tick([0, 1])]
+        record(folder / f"{name}.opw", watch, is_ended=is_ended)
+    status, out, err = compare("whole.opw", "killed.opw", "--json")
+    assert status == 0
+    assert "killed.opw has no end" in err
+    devices = [disk["runs"][0]["device"] for disk in json.loads(out)["disks"]]
+    assert {"nvme0n1", "sda"} <= set(devices)
+    real = [
+        figure
+        for disk in json.loads(out)["disks"]
+        for figure in disk["figures"]
+        if figure["differences"][0]["is_real"]
+    ]
+    assert real == []
+
+
+def test_a_reader_that_leaves(folder: Path) -> None:
+    command = [sys.executable, "-m", "opwatch", "compare", str(folder / "a.opw"), str(folder / "b.opw")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0

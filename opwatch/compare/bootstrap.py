@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-ROUNDS = 400
+ROUNDS = 200
 _SEED = 20_040_101
 # A figure that cannot be made of more of the drawings than this has no scatter that could be relied on.
 _LEAST_SHARE = 0.9

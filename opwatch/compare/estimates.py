@@ -155,9 +155,10 @@ class OpEstimates:
         return Estimate(float(most), float(most - slack), float(most), reason=ONE_REQUEST)
 
     def _quantile(self, name: str, share: float) -> Estimate:
-        figure = _QuantileFigure(self._slots, self._below, self._counts, share)
+        totals = [sum(below) for below in self._below]
+        place = min(bisect_left(totals, share * self.requests), len(totals) - 1)
+        figure = _QuantileFigure(self._slots, self._below, self._counts, share, usual=place)
         ones = [1] * len(self._counts)
-        place = figure.place(ones)
         slot, value = self._slots[place], figure(ones)
         low, high = float(LATENCY.low(slot)), float(LATENCY.low(slot + 1))
         if slot == LATENCY.slots - 1:
@@ -173,26 +174,35 @@ class OpEstimates:
 @dataclass(frozen=True, slots=True)
 class _QuantileFigure:
     """A quantile of some of the intervals: within its slot, as if the requests were spread evenly by their
-    logarithm."""
+    logarithm. It is looked for around `usual`, where it lies with all of them."""
 
     slots: Sequence[int]
     below: Sequence[Sequence[int]]
     counts: Sequence[int]
     share: float
+    usual: int = 0
 
-    def place(self, weights: Sequence[int]) -> int:
-        """Which of the slots it lies in."""
-        rank = self.share * _dot(weights, self.counts)
-        return bisect_left(range(len(self.slots) - 1), rank, key=lambda at: _dot(weights, self.below[at]))
+    def place(self, weights: Sequence[int], rank: float) -> tuple[int, float, float]:
+        """Which of the slots it lies in, and how many requests lie below that slot and up to its end."""
+        place, last = self.usual, len(self.slots) - 1
+        upto = _dot(weights, self.below[place])
+        while upto < rank and place < last:
+            place += 1
+            upto = _dot(weights, self.below[place])
+        while place:
+            before = _dot(weights, self.below[place - 1])
+            if before < rank:
+                return place, before, upto
+            place, upto = place - 1, before
+        return 0, 0.0, upto
 
     def __call__(self, weights: Sequence[int]) -> float | None:
         requests = _dot(weights, self.counts)
         if not requests:
             return None
-        place = self.place(weights)
-        before = _dot(weights, self.below[place - 1]) if place else 0.0
-        within = _dot(weights, self.below[place]) - before
-        part = min(max((self.share * requests - before) / within, 0.0), 1.0) if within else 0.0
+        rank = self.share * requests
+        place, before, upto = self.place(weights, rank)
+        part = min(max((rank - before) / (upto - before), 0.0), 1.0) if upto > before else 0.0
         low, high = LATENCY.low(self.slots[place]), LATENCY.low(self.slots[place] + 1)
         # Below the first nanosecond there is no logarithm.
         return float(max(low, 0.5) * (high / max(low, 0.5)) ** part)

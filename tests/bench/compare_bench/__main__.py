@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,26 +52,26 @@ class Tally:
     false_by_metric: Counter[str] = field(default_factory=Counter)
     unknown: int = 0
 
-    def add(self, same: RunComparison, worse: RunComparison) -> None:
+    def add(self, comparison: RunComparison) -> None:
+        """Of a run with one that does not differ, and with one that does."""
         self.pairs += 1
-        claimed = {
-            f"{row.op} {row.metric}" for disk in same.disks for row in disk.rows if row.differences[0].is_real
-        }
+        rows = [row for disk in comparison.disks for row in disk.rows]
+        claimed = {f"{row.op} {row.metric}" for row in rows if row.differences[0].is_real}
         self.false += bool(claimed)
         self.false_by_metric.update(claimed)
-        p99 = [row for disk in worse.disks for row in disk.rows if row.metric == "p99" and row.op == "read"]
-        self.right += p99[0].differences[0].statement is Statement.HIGHER
-        self.unknown += p99[0].differences[0].statement is Statement.UNKNOWN
+        (p99,) = [row.differences[1] for row in rows if (row.op, row.metric) == ("read", "p99")]
+        self.right += p99.statement is Statement.HIGHER
+        self.unknown += p99.statement is Statement.UNKNOWN
 
 
-def compare(first: Path, other: Path) -> RunComparison:
-    """As the command does it."""
+def compare(paths: Sequence[Path]) -> RunComparison:
+    """As the command does it: each is held against the first."""
     runs = []
-    for path in (first, other):
+    for path in paths:
         recording = RecordedRun(path)
         runs.append(sampled(recording.entries()))
         recording.close()
-    files = [path.name for path in (first, other)]
+    files = [path.name for path in paths]
     return compared(runs, files, paired(runs, (), files), (), standard_catalogue)
 
 
@@ -93,7 +93,7 @@ def measure(kind: str, pairs: int, seed: int, folder: Path) -> Tally:
             recorded(folder, kind, seed + 2 * pair + number, worse)
             for number, worse in ((0, 1.0), (1, 1.0), (1, WORSE))
         ]
-        tally.add(compare(paths[0], paths[1]), compare(paths[0], paths[2]))
+        tally.add(compare(paths))
         if pair % 20 == 19:
             print(f"{kind}: {pair + 1} pairs, {tally.false} false, {tally.right} right", flush=True)
     return tally

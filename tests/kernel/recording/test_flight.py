@@ -143,12 +143,55 @@ def test_a_full_disk_ends_it_with_a_word(disk: ScratchDisk, tmp_path: Path) -> N
             assert "Traceback" not in done.stderr
 
 
+def test_a_rule_writes_a_recording_of_before_and_after(disk: ScratchDisk, tmp_path: Path) -> None:
+    ring, into = tmp_path / "ring", tmp_path / "caught"
+    rule = "write.iops>1 for 0.2s"
+    options = ("--keep", "1m", "--when", rule, "--when", "gone", "--after", "1s", "--into", str(into))
+    with recorder(disk, ring, *options) as process:
+        time.sleep(1)
+        begun_ns = time.monotonic_ns()
+        with load(disk.node):
+            deadline = time.monotonic() + 60
+            while not (into.is_dir() and [*into.glob("*.opw")]) and time.monotonic() < deadline:
+                time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert process.stderr
+        assert f"{rule} on {disk.name}: write iops" in process.stderr.read()
+    (path,) = into.glob(f"*-{disk.name}.opw")
+    kept = RecordedRun(path)
+    try:
+        fired = [event for event in kept.events if event.kind == "rule fired"]
+        assert [event.words.startswith(rule) for event in fired] == [True]
+        times = moments(list(kept.entries()))
+    finally:
+        kept.close()
+    assert times[0] < begun_ns
+    assert times[-1] > fired[0].mono_ns + 0.8e9
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_due_is_written_at_the_end(disk: ScratchDisk, tmp_path: Path) -> None:
+    ring = tmp_path / "ring"
+    with recorder(disk, ring, "--when", "write.iops>1", "--after", "1h") as process:
+        with load(disk.node):
+            assert process.stderr
+            while "write.iops>1 on" not in process.stderr.readline():
+                pass
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    (path,) = (ring / "caught").glob("*.opw")
+    assert entries_in(path)
+
+
 def test_mistakes_are_said(disk: ScratchDisk, tmp_path: Path) -> None:
     ring = str(tmp_path / "ring")
     for words, status, text in (
         (("dump", "-o", str(tmp_path / "x.opw"), "--ring", ring), 6, "no flight recorder has run"),
         (("status", "--ring", ring), 6, "no flight recorder has run"),
         (("dump",), 2, "-o"),
+        (("--when", "read.p98>1ms", "--ring", ring), 2, "p98"),
+        (("--when", "read.p99>+5%", "--ring", ring), 2, "a change needs"),
         (("--most", "1M", "--ring", ring), 2, "--most"),
         (("--keep", "1s", "--every", "2s", "--ring", ring), 2, "--keep"),
         (("--ring", "/proc/none/ring"), 1, "cannot be made"),

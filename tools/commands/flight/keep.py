@@ -11,9 +11,11 @@ from opwatch.errors import OpwatchError, UsageError
 from opwatch.quantities import parse_size
 from opwatch.recording.ring.folder import RingFolder
 from opwatch.recording.ring.ring import Ring, RingBounds
+from opwatch.rules.watch import RuleWatch
 from opwatch.sinks.terminal import say
 from opwatch.times import spell
 from opwatch.tools.arguments import byte_size, time_between
+from opwatch.tools.commands.flight.catching import Catcher
 from opwatch.tools.commands.watch import (
     add_device_argument,
     add_measuring_arguments,
@@ -24,6 +26,7 @@ from opwatch.tools.kept_run import KeptRun, header
 
 DEFAULT_RING = Path("/var/lib/opwatch/flight")
 _KEEP_S = 900.0
+_AFTER_S = 30.0
 _MOST_BYTES = parse_size("64M")
 # A segment must have room for its first samples, and for what SQLite has beside it.
 _LEAST_BYTES = parse_size("9M")
@@ -57,6 +60,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time between samples (1s)",
     )
     add_ring_argument(parser)
+    parser.add_argument(
+        "--when",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="write a recording by itself: 'read.p99>20ms for 10s', 'waf>3', error, gone; several times for "
+        "several",
+    )
+    parser.add_argument(
+        "--after",
+        type=time_between(0, 86400, none=True),
+        default=_AFTER_S,
+        metavar="T",
+        help="with --when: so long after it, before the recording is written (30s)",
+    )
+    parser.add_argument(
+        "--into", type=Path, metavar="DIR", help="with --when: the folder of these recordings (RING/caught)"
+    )
     add_measuring_arguments(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
     parser.add_argument("-v", "--verbose", action="store_true", help="say which hooks are attached")
@@ -74,21 +95,27 @@ def _bounds(args: argparse.Namespace) -> RingBounds:
 
 
 def run(args: argparse.Namespace) -> int:
-    bounds = _bounds(args)
-    args.count = None
+    bounds, rules = _bounds(args), RuleWatch.of(args.when)
+    args.count, catcher = None, None
     with ExitStack() as stack:
         folder = stack.enter_context(closing(_own(args.ring)))
         live = attached(args, stack)
         kept = stack.enter_context(KeptRun(live, Ring(folder, header(args.interval), bounds)))
+        if args.when:
+            catcher = Catcher(rules, kept, args.into or args.ring / "caught", args.after)
         if not args.quiet:
             say(
                 f"keeping the last {spell(args.keep)} in {args.ring}; opwatch flight dump -o FILE writes "
                 "them into a recording"
             )
         live.start(quiet_stdout=False)
-        for _ in kept.entries():
+        for entry in kept.entries():
+            if catcher:
+                catcher.take(entry)
             if kept.problem:
                 break
+    if catcher:
+        catcher.finish()
     if live.gone:
         say(f"{live.gone} has gone; the ring has what came before")
     return 1 if live.gone or kept.problem else 0

@@ -1,0 +1,138 @@
+"""Rules held against what is observed, interval by interval: which of them begin to be met."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from opwatch.errors import UsageError
+from opwatch.rules.parse import parse_rule
+from opwatch.rules.rule import METRICS, OF_DISK, LimitKind, Rule, Unit
+from opwatch.samples.observation import Event, Observation
+from opwatch.trace.derive import OpInterval
+
+# What is no number, and can happen to a disk all the same.
+ERROR, GONE = "error", "gone"
+_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
+_QUANTILES = {"p50": "p50", "p99": "p99", "p99.9": "p99_9"}
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """A rule began to be met by a disk at a moment of the clock of the samples."""
+
+    rule: str
+    device: str
+    mono_ns: int
+    words: str
+
+
+@dataclass(slots=True)
+class _State:
+    """Of one rule and disk: since when it has been met without a break, None where it is not."""
+
+    since_ns: int | None = None
+    has_fired: bool = False
+
+
+@dataclass(slots=True)
+class RuleWatch:
+    """Takes what is shown of a run. A rule fires when it begins to be met, and again once it was not."""
+
+    rules: Sequence[Rule]
+    words: frozenset[str] = frozenset()
+    _states: dict[tuple[int, str], _State] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> RuleWatch:
+        """From what a person wrote: rules, `error` and `gone`. BadRule, or UsageError, says what is wrong."""
+        rules, words = [], set()
+        for text in texts:
+            if text.strip() in (ERROR, GONE):
+                words.add(text.strip())
+                continue
+            rule = parse_rule(text)
+            if rule.kind is not LimitKind.LEVEL:
+                raise UsageError(
+                    f"rule {text!r}: a change needs something to compare with; write the level itself, such "
+                    "as p99>20ms or waf>3"
+                )
+            rules.append(rule)
+        return cls(rules, frozenset(words))
+
+    def take(self, news: Observation | Event) -> list[Firing]:
+        """What begins to be met."""
+        if isinstance(news, Event):
+            is_gone = GONE in self.words and news.leaving is not None and news.leaving.why == GONE
+            return [Firing(GONE, news.device, news.at_ns, news.text)] if is_gone else []
+        if news.final:
+            return []
+        firings = [self._held(number, rule, news) for number, rule in enumerate(self.rules)]
+        return [firing for firing in [self._errors(news), *firings] if firing]
+
+    def _errors(self, news: Observation) -> Firing | None:
+        if ERROR not in self.words:
+            return None
+        failed = {op: interval.errors for op, interval in news.interval.ops.items() if interval.errors}
+        if not failed:
+            return None
+        words = ", ".join(f"{count} of {op}" for op, count in failed.items())
+        return Firing(ERROR, news.device, news.interval.end_ns, f"errors on {news.label}: {words}")
+
+    def _held(self, number: int, rule: Rule, news: Observation) -> Firing | None:
+        state = self._states.setdefault((number, news.device), _State())
+        beyond = [(op, value) for op, value in _values(rule, news) if rule.is_beyond(value)]
+        if not beyond:
+            state.since_ns, state.has_fired = None, False
+            return None
+        if state.since_ns is None:
+            state.since_ns = news.interval.begin_ns
+        lasting_ns = news.interval.end_ns - state.since_ns
+        if state.has_fired or lasting_ns < (rule.lasting_s or 0) * 1e9:
+            return None
+        state.has_fired = True
+        op, value = beyond[0]
+        name = f"{op} {rule.metric}" if op else rule.metric
+        words = f"{rule.text} on {news.label}: {name} {_spelled(rule.metric, value)}"
+        return Firing(rule.text, news.device, news.interval.end_ns, words)
+
+
+def _values(rule: Rule, news: Observation) -> list[tuple[str | None, float]]:
+    """What a rule looks at, as far as it is known, with the operation that it is of."""
+    if rule.metric in OF_DISK:
+        waf = news.live.waf if news.live else None
+        return [] if waf is None else [(None, waf)]
+    ops = news.interval.ops
+    chosen = {rule.op: ops[rule.op]} if rule.op in ops else {} if rule.op else ops
+    values = [(op, _value(rule.metric, one, news.interval.seconds)) for op, one in chosen.items()]
+    # That nothing was done is a rate, and no latency.
+    if rule.op and not chosen and METRICS[rule.metric] in (Unit.PER_S, Unit.MB_PER_S):
+        values = [(rule.op, 0.0)]
+    return [(op, value) for op, value in values if value is not None]
+
+
+def _value(metric: str, one: OpInterval, seconds: float) -> float | None:
+    match metric:
+        case "iops":
+            return one.count / seconds if seconds else None
+        case "mbps":
+            return one.bytes / seconds / 1e6 if seconds else None
+        case "mean":
+            return one.latency.mean
+        case "max":
+            return one.latency.max
+        case _:
+            return one.latency.quantiles[_QUANTILES[metric]]
+
+
+def _spelled(metric: str, value: float) -> str:
+    match METRICS[metric]:
+        case Unit.NS:
+            scale, name = next((one for one in _TIMES if value >= one[0]), (1.0, "ns"))
+            return f"{value / scale:.3g} {name}"
+        case Unit.PER_S:
+            return f"{value:.4g}/s"
+        case Unit.MB_PER_S:
+            return f"{value:.3g} MB/s"
+        case _:
+            return f"{value:.3g}"

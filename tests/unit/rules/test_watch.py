@@ -1,0 +1,126 @@
+"""Rules held against a run: they fire when they begin to be met, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from opwatch.errors import UsageError
+from opwatch.rules.parse import BadRule
+from opwatch.rules.watch import RuleWatch
+from opwatch.samples.entries import Began, Left, RunEntry, Ticked
+from opwatch.samples.observation import Leaving
+from opwatch.samples.sample import DiskSample
+from opwatch.samples.story import Story
+from opwatch.trace.trust import Reading
+from tests.unit.support.a_run import S, disk_sample, moment
+from tests.unit.support.samples import Op, sample
+
+MS = 10**6
+
+
+def at(second: int, reads: list[int], *, failed: int = 0, device: str = "nvme0n1") -> DiskSample:
+    """A disk whose reads since the start took so long."""
+    plain = disk_sample(device, second, 0)
+    op = Op(reads, [4096] * len(reads), statuses={10: failed} if failed else {})
+    return replace(plain, reading=Reading(sample(second * S, read=op), None, None, "no statistics here"))
+
+
+def run_of(seconds: Iterable[list[int]]) -> list[RunEntry]:
+    """A second of reads after the other."""
+    sums: list[int] = []
+    entries: list[RunEntry] = [Began(0, at(1, []))]
+    for number, latencies in enumerate(seconds, 2):
+        sums = [*sums, *latencies]
+        entries.append(Ticked({0: at(number, sums)}))
+    return entries
+
+
+def fired(rules: list[str], entries: Iterable[RunEntry]) -> list[tuple[str, int]]:
+    """(rule, second) of all that fired."""
+    story, watch = Story(), RuleWatch.of(rules)
+    return [
+        (firing.rule, firing.mono_ns // S)
+        for entry in entries
+        for news in story.take(entry)
+        for firing in watch.take(news)
+    ]
+
+
+FAST, SLOW = [MS] * 100, [30 * MS] * 100
+
+
+def test_a_rule_fires_when_it_begins_to_be_met_and_again_once_it_was_not() -> None:
+    seconds = [FAST, SLOW, SLOW, SLOW, FAST, SLOW, [], SLOW]
+    rule = "read.p99>20ms"
+    assert fired([rule], run_of(seconds)) == [(rule, 3), (rule, 7), (rule, 9)]
+
+
+def test_it_has_to_last() -> None:
+    rule = "read.p99>20ms for 3s"
+    assert fired([rule], run_of([SLOW, SLOW, FAST, SLOW, SLOW])) == []
+    assert fired([rule], run_of([SLOW, SLOW, FAST, SLOW, SLOW, SLOW, SLOW])) == [(rule, 7)]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "read.iops>99",
+        "read.iops<101",
+        "iops>99",
+        "read.mbps>0.40",
+        "read.mbps<0.41",
+        "read.mean>29ms",
+        "read.max>29.9ms",
+        "p50>29ms",
+        "read.p99.9>29ms",
+        "write.iops<1",
+    ],
+)
+def test_what_is_met(rule: str) -> None:
+    assert fired([rule], run_of([SLOW])) == [(rule, 2)]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["read.iops>101", "read.mean<29ms", "write.p99>1ns", "write.iops>0", "waf>0.1", "read.max>31ms", "waf<9"],
+)
+def test_what_is_not_met(rule: str) -> None:
+    assert fired([rule], run_of([SLOW])) == []
+
+
+def test_errors_and_disks_that_go() -> None:
+    entries: list[RunEntry] = [
+        Began(0, at(1, [])),
+        Ticked({0: at(2, FAST)}),
+        Ticked({0: at(3, FAST, failed=2)}),
+        Left(0, at(4, FAST, failed=2), Leaving(moment(4), 4 * S, "gone"), "nvme0n1 has gone"),
+    ]
+    assert fired(["error", "gone"], entries) == [("error", 3), ("gone", 4)]
+    left = entries[-1]
+    assert isinstance(left, Left)
+    entries[-1] = replace(left, leaving=replace(left.leaving, why="unused"))
+    assert fired(["gone"], entries) == []
+
+
+def test_disks_are_held_against_it_one_by_one() -> None:
+    entries: list[RunEntry] = [
+        Began(0, at(1, [])),
+        Began(1, at(1, [], device="sdb")),
+        Ticked({0: at(2, SLOW), 1: at(2, FAST, device="sdb")}),
+        Ticked({0: at(3, SLOW), 1: at(3, FAST + SLOW, device="sdb")}),
+    ]
+    story, watch = Story(), RuleWatch.of(["read.p99>20ms"])
+    firings = [one for entry in entries for news in story.take(entry) for one in watch.take(news)]
+    assert [(one.device, one.mono_ns // S) for one in firings] == [("nvme0n1", 2), ("sdb", 3)]
+    assert firings[0].words.startswith("read.p99>20ms on nvme0n1: read p99 29.9")
+    assert firings[0].words.endswith(" ms")
+
+
+def test_what_cannot_be_a_rule_is_said() -> None:
+    with pytest.raises(UsageError, match="a change needs something to compare with"):
+        RuleWatch.of(["read.p99>+5%"])
+    with pytest.raises(BadRule):
+        RuleWatch.of(["gone", "vanished"])

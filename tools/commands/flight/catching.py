@@ -1,0 +1,81 @@
+"""Recordings that a flight recorder writes by itself: of what came before a rule fired, and a while after."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+from opwatch.errors import OpwatchError
+from opwatch.rules.watch import Firing, RuleWatch
+from opwatch.samples.entries import RunEntry
+from opwatch.samples.story import Story
+from opwatch.sinks.terminal import say
+from opwatch.tools.kept_run import KeptRun
+
+# Of one recorder: a rule that fires all day is not to fill the disk.
+MOST_DUMPS = 20
+_LONGEST_S = 120.0
+
+
+class Catcher:
+    """Takes the entries of a run that is kept in a ring. It ends with finish(), once the ring is whole."""
+
+    def __init__(self, rules: RuleWatch, kept: KeptRun, folder: Path, after_s: float) -> None:
+        self._rules, self._kept, self._folder, self._after_s = rules, kept, folder, after_s
+        self._story = Story()
+        # The first firing of those that the next recording is for, and when that is due.
+        self._first: Firing | None = None
+        self._due = 0.0
+        self._writing: subprocess.Popen[bytes] | None = None
+        self._count = 0
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise OpwatchError(f"{folder} cannot be made: {error.strerror}; --into names another") from error
+
+    def take(self, entry: RunEntry) -> None:
+        for news in self._story.take(entry):
+            for firing in self._rules.take(news):
+                self._note(firing)
+        if self._first and time.monotonic() >= self._due:
+            self._write()
+
+    def finish(self) -> None:
+        """Write what is still due, of a run that has ended."""
+        if self._first:
+            self._write()
+        if self._writing:
+            try:
+                self._writing.wait(_LONGEST_S)
+            except subprocess.TimeoutExpired:
+                self._writing.kill()
+                say("the last recording of the ring took too long, and is not whole")
+
+    def _note(self, firing: Firing) -> None:
+        self._kept.note("rule fired", firing.words)
+        say(firing.words)
+        if self._first:
+            return
+        if self._count >= MOST_DUMPS:
+            say(f"{MOST_DUMPS} recordings are written, and no more will be until it is started again")
+            return
+        self._first, self._due = firing, time.monotonic() + self._after_s
+
+    def _write(self) -> None:
+        """Another process does it: no sample waits for it."""
+        if self._writing and self._writing.poll() is None:
+            # One after the other; this one is tried again at the next entry.
+            return
+        firing, self._first = self._first, None
+        self._count += 1
+        device = "".join(char if char.isalnum() else "-" for char in firing.device) if firing else ""
+        path = self._folder / f"{datetime.now().astimezone():%Y-%m-%dT%H-%M-%S}-{device}.opw"
+        # -P: nothing is imported from the folder that it was started in.
+        argv = [sys.executable, "-P", "-m", "opwatch", "flight", "dump", "--quiet", "-o", str(path)]
+        self._writing = subprocess.Popen(
+            [*argv, "--ring", str(self._kept.path)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+        say(f"writing {path}")

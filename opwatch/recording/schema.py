@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 APPLICATION_ID = 0x6F707731  # "opw1"
-VERSION = 1
+VERSION = 2
+# Every version that was ever written is read.
+FIRST_VERSION = 1
 # Blobs of some KiB lie in chains of pages, the last of which is half empty.
 PAGE_BYTES = 512
 # Place of a row of `tail` that is no disk's: what else an entry has, and its anchor.
@@ -49,8 +51,7 @@ TABLES = {
         "place INTEGER NOT NULL",
         "fact INTEGER NOT NULL",
         "samples INTEGER NOT NULL",
-        "key BLOB NOT NULL",
-        "rest BLOB NOT NULL",
+        "body BLOB NOT NULL",
     ),
     "counts": (
         "mono_ns INTEGER NOT NULL",
@@ -77,14 +78,20 @@ TABLES = {
         "left_out INTEGER NOT NULL",
     ),
 }
+_FIRST_FRAMES = (*TABLES["frames"][:-1], "key BLOB NOT NULL", "rest BLOB NOT NULL")
 INDEXES = {"frames_of_block": ("frames", "block"), "tail_of_entry": ("tail", "number")}
 # What `counts` has of each operation.
 COUNTED = ("completed", "bytes", "sum_ns", "max_ns", "errors", "issued")
 
 
-def table_text(name: str) -> str:
+def declarations(name: str, version: int = VERSION) -> tuple[str, ...]:
+    """The columns of a table, as they are declared."""
+    return _FIRST_FRAMES if (name, version) == ("frames", FIRST_VERSION) else TABLES[name]
+
+
+def table_text(name: str, version: int = VERSION) -> str:
     """The statement that creates a table, as SQLite keeps it."""
-    return f"CREATE TABLE {name} ({', '.join(TABLES[name])})"
+    return f"CREATE TABLE {name} ({', '.join(declarations(name, version))})"
 
 
 def index_text(name: str) -> str:
@@ -92,8 +99,8 @@ def index_text(name: str) -> str:
     return f"CREATE INDEX {name} ON {table} ({column})"
 
 
-def columns(name: str) -> tuple[str, ...]:
-    return tuple(column.split()[0] for column in TABLES[name])
+def columns(name: str, version: int = VERSION) -> tuple[str, ...]:
+    return tuple(column.split()[0] for column in declarations(name, version))
 
 
 def insertion(name: str) -> str:

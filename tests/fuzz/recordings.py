@@ -12,6 +12,7 @@ import json
 import os
 import random
 import sqlite3
+import struct
 import sys
 import tempfile
 import zlib
@@ -19,12 +20,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from opwatch.recording.coding.blocks import joined, split
+from opwatch.errors import OpwatchError
+from opwatch.recording.coding.blocks import closed, joined, opened, split, split_first
 from opwatch.recording.coding.contents import deflated
 from opwatch.recording.coding.frames import Streams
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.window import ended
-from opwatch.recording.schema import OTHERS, PAGE_BYTES, TABLES, columns
+from opwatch.recording.schema import FIRST_VERSION, OTHERS, PAGE_BYTES, TABLES, columns
 from opwatch.samples.observation import Event, Sink
 from opwatch.samples.story import Story
 from opwatch.sinks.jsonl import JsonLines
@@ -110,7 +112,7 @@ class Fuzz:
     ) -> tuple[str, str, int, Any] | None:
         """(table, column, row, value) of any cell, of this type if one is given."""
         table = self._random.choice(sorted(TABLES))
-        column = self._random.choice(columns(table))
+        column = self._random.choice(columns(table, _version(connection)))
         rows = connection.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
         rows = [row for row in rows if kind is None or isinstance(row[1], kind)]
         return (table, column, *self._random.choice(rows)) if rows else None
@@ -142,7 +144,7 @@ class Fuzz:
             if kind < 0.5:
                 connection.execute(f"DELETE FROM {table} WHERE rowid % 3 = ?", (self._random.randrange(3),))
             elif kind < 0.8:
-                names = ", ".join(columns(table))
+                names = ", ".join(columns(table, _version(connection)))
                 connection.execute(f"INSERT OR IGNORE INTO {table} SELECT {names} FROM {table} LIMIT 3")
             else:
                 connection.execute(f"UPDATE OR IGNORE {table} SET rowid = rowid + 1 WHERE rowid % 2")
@@ -157,11 +159,14 @@ class Fuzz:
             if not cell or not cell[3]:
                 return
             table, column, _, raw = cell
+            is_first = _version(connection) == FIRST_VERSION
             if table == "frames":
-                value = self._changed_streams(raw, _inflated, deflated)
+                cut, put = (_first_opened, _first_closed) if is_first else (_opened, closed)
+                value = self._changed_streams(raw, cut, put)
             elif table == "tail" and len(raw) > 16 and column == "body" and not raw.startswith(b"["):
-                value = self._changed_streams(raw, bytes, bytes)
-            elif table in ("blocks", "contents"):
+                cut, put = (_first_split, _first_joined) if is_first else (_split, joined)
+                value = self._changed_streams(raw, cut, put)
+            elif table == "contents" or (table == "blocks" and (is_first or column == "others")):
                 value = self._recompressed(raw)
             else:
                 value = self._damaged(raw)
@@ -170,16 +175,16 @@ class Fuzz:
         return self._changed(change)
 
     def _changed_streams(
-        self, raw: bytes, opened: Callable[[bytes], bytes], closed: Callable[[bytes], bytes]
+        self, raw: bytes, cut: Callable[[bytes], Streams], put: Callable[[Streams], bytes]
     ) -> bytes:
+        """One of the streams in a blob, changed."""
         try:
-            parts = [opened(part) if part else b"" for part in split(raw, "it")]
-        except (ValueError, zlib.error):
+            parts = list(cut(raw))
+        except (OpwatchError, zlib.error):
             return self._damaged(raw)
         at = self._random.randrange(len(parts))
         parts[at] = self._damaged(parts[at])
-        streams: Streams = (parts[0], parts[1], parts[2], parts[3])
-        return joined((closed(streams[0]), closed(streams[1]), closed(streams[2]), closed(streams[3])))
+        return put(tuple(parts))
 
     def _recompressed(self, raw: bytes) -> bytes:
         try:
@@ -265,7 +270,9 @@ class Fuzz:
                     f"CREATE TRIGGER IF NOT EXISTS t AFTER INSERT ON {table} BEGIN DELETE FROM {table}; END",
                     f"CREATE VIEW IF NOT EXISTS v AS SELECT * FROM {table}",
                     f"CREATE INDEX IF NOT EXISTS i ON {table} ({columns(table)[0]})",
+                    "PRAGMA user_version = 1",
                     "PRAGMA user_version = 2",
+                    "PRAGMA user_version = 3",
                     "PRAGMA application_id = 7",
                 )
             )
@@ -301,8 +308,37 @@ def look_at(path: Path) -> None:
         recording.close()
 
 
+def _version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
 def _inflated(raw: bytes) -> bytes:
     return zlib.decompress(raw, -15)
+
+
+def _opened(raw: bytes) -> Streams:
+    return opened(raw, "it")
+
+
+def _split(raw: bytes) -> Streams:
+    return split(raw, "it")
+
+
+def _first_split(raw: bytes) -> Streams:
+    return split_first(raw, "it")
+
+
+def _first_joined(streams: Streams) -> bytes:
+    return struct.pack("<4I", *map(len, streams)) + b"".join(streams)
+
+
+def _first_opened(raw: bytes) -> Streams:
+    return tuple(_inflated(part) if part else b"" for part in _first_split(raw))
+
+
+def _first_closed(streams: Streams) -> bytes:
+    return _first_joined(tuple(deflated(stream) if stream else b"" for stream in streams))
 
 
 def _fast_folder() -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from opwatch.errors import NotEnoughData, UsageError
 from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.reading.steps import Steps
 from opwatch.recording.reading.window import between, ended, in_steps
 from opwatch.samples.entries import Began, Ended, RunEntry, Ticked
 from opwatch.samples.entry_parts import first_moment
@@ -29,6 +30,10 @@ _DAY = timedelta(days=1)
 _LAYOUT = ("format", "ops", "counters", "slots")
 
 
+# The type of an INTERVAL.
+interval = time_between(0.01, _MOST_STEP_S)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch replay FILE [INTERVAL] [--from T] [--to T | --at T] [--speed X] [options]"
     add_part_arguments(parser)
@@ -44,15 +49,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_part_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which recording, which part of it, and in which intervals."""
+    """Which recording, in which intervals, and which part of it."""
     parser.add_argument("file", type=file_name, metavar="FILE", help="a recording")
     parser.add_argument(
         "interval",
         nargs="?",
-        type=time_between(0.01, _MOST_STEP_S),
+        type=interval,
         metavar="INTERVAL",
         help="time between lines, as recorded or longer (as recorded)",
     )
+    add_bounds_arguments(parser)
+
+
+def add_bounds_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which part of it."""
     parser.add_argument(
         "--from",
         dest="begin",
@@ -127,13 +137,14 @@ class Replay:
         if args.at:
             yield from self._around(self.moment(args.at))
             return
-        chosen: Iterator[RunEntry] = self._run.entries(begin_ns or 0)
+        steps = self._steps(begin_ns, end_ns)
+        chosen: Iterator[RunEntry] = self._run.entries(begin_ns or 0, steps)
         if begin_ns is None and end_ns is None:
             chosen = ended(chosen)
         else:
             chosen = between(chosen, begin_ns or 0, end_ns)
-        if self.step_ns > self._recorded_ns:
-            chosen = in_steps(chosen, self.step_ns, self._recorded_ns)
+        if steps:
+            chosen = in_steps(chosen, steps)
         is_empty = True
         for entry in self._paced(chosen):
             is_empty = False
@@ -141,11 +152,18 @@ class Replay:
         if is_empty:
             raise NotEnoughData(f"{self._run.name} has nothing in that time")
 
+    def _steps(self, *marks: int | None) -> Steps | None:
+        """The intervals to be shown, if they are longer than those that were recorded."""
+        if self.step_ns <= self._recorded_ns:
+            return None
+        return Steps(self.step_ns, self._recorded_ns, tuple(mark for mark in marks if mark is not None))
+
     def _around(self, at_ns: int) -> Iterator[RunEntry]:
         """From the last samples before a moment to the first ones after it, or a whole interval later."""
-        chosen = between(self._run.entries(at_ns - 1), at_ns - 1, None)
-        if self.step_ns > self._recorded_ns:
-            chosen = in_steps(chosen, self.step_ns, self._recorded_ns)
+        steps = self._steps(at_ns - 1)
+        chosen = between(self._run.entries(at_ns - 1, steps), at_ns - 1, None)
+        if steps:
+            chosen = in_steps(chosen, steps)
         for entry in chosen:
             if isinstance(entry, Ended):
                 break

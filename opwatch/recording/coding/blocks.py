@@ -1,61 +1,123 @@
-"""A minute of samples, as it lies in a file: the four streams of each disk, compressed one by one."""
+"""A minute of samples, as it lies in a file: of each disk its clocks in columns, and the rest compressed."""
 
 from __future__ import annotations
 
+import lzma
 import struct
 from collections.abc import Iterable, Sequence
 
 from opwatch.errors import BadInput
 from opwatch.recording.coding import contents
-from opwatch.recording.coding.contents import deflated
-from opwatch.recording.coding.frames import STREAMS, Streams
-from opwatch.recording.coding.varints import Varints
+from opwatch.recording.coding.columns import Changes, packed, rows_of, unpacked
+from opwatch.recording.coding.frames import FrameStreams, Streams
+from opwatch.recording.coding.times import CLOCKS
+from opwatch.recording.coding.varints import Varints, put
 
-_LENGTHS = struct.Struct(f"<{STREAMS}I")
+STREAMS = 5
 # Of one stream of one disk within a block: a whole sample has 17,000 words of ten bytes at most.
 MOST_STREAM = 4 << 20
+# In version 1 clocks are among the facts, and each stream is compressed for itself.
+_FIRST_STREAMS = 4
+_FIRST_LENGTHS = struct.Struct(f"<{_FIRST_STREAMS}I")
+# Small numbers follow small ones: a byte is told from the one before it.
+_FILTERS = [{"id": lzma.FILTER_LZMA1, "dict_size": 1 << 16, "lc": 4, "lp": 0, "pb": 0}]
 
 
 def one_after_another(differences: Iterable[Streams]) -> Streams:
     """The streams of several samples, each stream for itself."""
-    times, counters, slots, counts = (b"".join(parts) for parts in zip(*differences, strict=True))
-    return times, counters, slots, counts
+    return tuple(b"".join(parts) for parts in zip(*differences, strict=True))
 
 
 def joined(streams: Streams) -> bytes:
     """As one blob, not compressed."""
-    return _LENGTHS.pack(*map(len, streams)) + b"".join(streams)
+    return _lengths(streams) + b"".join(streams)
 
 
 def compressed(streams: Streams) -> bytes:
-    """As one blob. Each stream has its own statistics, and compresses best alone."""
-    parts = [deflated(stream) if stream else b"" for stream in streams]
-    return _LENGTHS.pack(*map(len, parts)) + b"".join(parts)
+    """As one blob: the lengths of the columns and of all other streams, the columns, the others together."""
+    return closed((packed(streams[0], CLOCKS), *streams[1:]))
+
+
+def closed(streams: Streams) -> bytes:
+    """As one blob, of which the first stream is in columns."""
+    columns, *others = streams
+    rest = lzma.compress(b"".join(others), format=lzma.FORMAT_RAW, filters=_FILTERS)
+    return _lengths(streams) + columns + rest
+
+
+def _lengths(streams: Streams) -> bytes:
+    out = bytearray()
+    for stream in streams:
+        put(out, len(stream))
+    return bytes(out)
 
 
 def split(raw: bytes, where: str) -> Streams:
     """What joined() joined."""
-    if len(raw) < _LENGTHS.size:
-        raise BadInput(f"{where}: {len(raw)} bytes are too few for four streams")
-    lengths = _LENGTHS.unpack_from(raw)
-    if sum(lengths) != len(raw) - _LENGTHS.size:
-        raise BadInput(f"{where}: streams of {sum(lengths)} bytes in {len(raw) - _LENGTHS.size}")
-    begin, parts = _LENGTHS.size, []
+    numbers = Varints(raw, where)
+    lengths = [numbers.number() for _ in range(STREAMS)]
+    return _cut(raw[numbers.at :], lengths, where)
+
+
+def _cut(raw: bytes, lengths: Sequence[int], where: str) -> Streams:
+    if sum(lengths) != len(raw):
+        raise BadInput(f"{where}: streams of {sum(lengths)} bytes in {len(raw)}")
+    begin, parts = 0, []
     for length in lengths:
         parts.append(raw[begin : begin + length])
         begin += length
-    times, counters, slots, counts = parts
-    return times, counters, slots, counts
+    return tuple(parts)
 
 
-def expanded(raw: bytes, where: str) -> Streams:
-    """What compressed() compressed."""
-    times, counters, slots, counts = (
-        contents.expanded(part, MOST_STREAM, where) if part else b"" for part in split(raw, where)
-    )
-    return times, counters, slots, counts
+def expanded(raw: bytes, samples: int, where: str) -> FrameStreams:
+    """What compressed() compressed, to be read."""
+    columns, *others = opened(raw, where)
+    clocks = rows_of(unpacked(columns, CLOCKS, samples, where))
+    return FrameStreams(Changes(clocks, where), *(Varints(stream, where) for stream in others))
 
 
-def readers(parts: Sequence[Streams], where: str) -> list[Varints]:
-    """The numbers of streams that follow each other."""
-    return [Varints(stream, where) for stream in (one_after_another(parts) if parts else (b"",) * STREAMS)]
+def opened(raw: bytes, where: str) -> Streams:
+    """What closed() made one blob of."""
+    numbers = Varints(raw, where)
+    columns, *lengths = (numbers.up_to(MOST_STREAM, "the length of a stream") for _ in range(STREAMS))
+    begin, end = numbers.at, numbers.at + columns
+    return raw[begin:end], *_cut(_inflated(raw[end:], sum(lengths), where), lengths, where)
+
+
+def _inflated(raw: bytes, most: int, where: str) -> bytes:
+    expander = lzma.LZMADecompressor(format=lzma.FORMAT_RAW, filters=_FILTERS)
+    try:
+        # A byte more than there may be: the end is known from what follows the last one.
+        inside = expander.decompress(raw, most + 1)
+    except (lzma.LZMAError, EOFError) as error:
+        raise BadInput(f"{where} is damaged: {error}") from error
+    if not expander.eof or expander.unused_data:
+        raise BadInput(f"{where} is cut, or has more than {most} bytes")
+    return inside
+
+
+def readers(parts: Sequence[Streams], where: str) -> FrameStreams:
+    """The numbers of streams that follow each other, as they are in `tail`."""
+    numbers = [Varints(stream, where) for stream in (one_after_another(parts) if parts else (b"",) * STREAMS)]
+    if len(numbers) == _FIRST_STREAMS:
+        return FrameStreams(None, *numbers)
+    return FrameStreams(*numbers)
+
+
+def split_first(raw: bytes, where: str) -> Streams:
+    """As split(), of version 1."""
+    if len(raw) < _FIRST_LENGTHS.size:
+        raise BadInput(f"{where}: {len(raw)} bytes are too few for four streams")
+    return _cut(raw[_FIRST_LENGTHS.size :], _FIRST_LENGTHS.unpack_from(raw), where)
+
+
+def expanded_first(blobs: Iterable[bytes], where: str) -> FrameStreams:
+    """The key frame and the rest of version 1."""
+    parts = [
+        tuple(
+            contents.expanded(part, MOST_STREAM, where) if part else b"" for part in split_first(blob, where)
+        )
+        for blob in blobs
+        if blob
+    ]
+    return readers(parts, where)

@@ -1,9 +1,9 @@
 """Samples of one disk as differences, each to the one before it; the first of a minute to nothing at all.
 
-A difference is four streams of numbers (see varints): times and the kernel's statistics, plain counters,
-which slots of the histograms have changed, and by how much. Counters that follow from the slots are written
-as what is left after that. Disks that are read together share an anchor, which is written once for all of
-them. All arithmetic is modulo 2^64: whatever the bytes are, the result is a sample.
+A difference is five streams of numbers (see varints): clocks, facts with the kernel's statistics, plain
+counters, which slots of the histograms have changed, and by how much. Counters that follow from the slots are
+written as what is left after that. Disks that are read together share an anchor, which is written once for
+all of them. All arithmetic is modulo 2^64: whatever the bytes are, the result is a sample.
 
 What is computed here is part of the format: it may not change with the rest of the program.
 """
@@ -17,6 +17,17 @@ from typing import Any
 
 from opwatch.clock import Anchor
 from opwatch.errors import BadInput
+from opwatch.recording.coding.first_times import read_first_times
+from opwatch.recording.coding.times import (
+    GROUPS,
+    ChangeReader,
+    Clocks,
+    SampleFacts,
+    TimesBefore,
+    put_clocks,
+    put_facts,
+    read_times,
+)
 from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.samples.written import counters_by_name
@@ -24,16 +35,13 @@ from opwatch.trace.abi import OPS, SCALARS, SLOTS, OpSample, TargetSample, decod
 from opwatch.trace.stat import StatSample
 from opwatch.trace.trust import Reading
 
-GROUPS = ("read", "write", "flush", "discard")
-STREAMS = 4
 _STRETCH = 64
-_MS = 10**6
 _MASK = MODULUS - 1
-_HAS_BEFORE, _HAS_AFTER, _HAS_MISSES, _SHARES_ANCHOR = 1, 2, 4, 8
 # Histograms of the format: bits of precision of times and of sizes, and the unit of a size.
 _LATENCY_BITS, _SIZE_BITS, _SECTOR = 5, 3, 512
 
-Streams = tuple[bytes, bytes, bytes, bytes]
+# Clocks, facts, counters, slots, counts. In version 1 the first two are one.
+Streams = tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +99,6 @@ def _expected(layout: Layout, changed: Sequence[Sequence[tuple[int, int]]]) -> d
     return {layout.counters.index(name): by for name, by in guesses.items() if name in layout.counters}
 
 
-@dataclass(slots=True)
-class _Times:
-    """What the times and statistics of the next sample are written as differences to."""
-
-    number: int = 0
-    end_ns: int = 0
-    step_ns: int = 0
-    span_ns: int = 0
-    misses: int = 0
-    counted: dict[str, tuple[int, int]] = field(default_factory=dict)
-    stats: list[dict[tuple[str, str], int]] = field(default_factory=lambda: [{}, {}])
-
-
-def _counted(sample: TargetSample) -> dict[str, tuple[int, int]]:
-    """Requests and bytes that ended, of the operations that the kernel's groups are named after."""
-    return {group: (sample.ops[group].ends, sample.ops[group].bytes) for group in GROUPS}
-
-
 class FrameWriter:
     """One disk. A writer that has just been made, or reset, writes the next sample whole."""
 
@@ -116,13 +106,13 @@ class FrameWriter:
         self.reset()
 
     def reset(self) -> None:
-        self._times = _Times()
+        self._times = TimesBefore()
         self._ops: dict[str, OpSample] = {}
 
     def streams(self, number: int, sample: DiskSample, reason: int, shared: Anchor | None = None) -> Streams:
         """The difference to the sample before. `number` is the entry's, `shared` its anchor; `reason` stands
         for the sentence why there is no witness, 0 for none."""
-        times, counters, slots, counts = bytearray(), bytearray(), bytearray(), bytearray()
+        clocks, facts, counters, slots, counts = (bytearray() for _ in range(5))
         now = sample.reading.sample
         changed = [at for at, op in enumerate(OPS) if self._has_changed(op, now.ops[op])]
         put(counters, sum(1 << at for at in changed))
@@ -130,9 +120,10 @@ class FrameWriter:
             op = OPS[at]
             rows = _put_slots(slots, counts, self._ops.get(op), now.ops[op])
             _put_counters(counters, self._ops.get(op), now.ops[op], rows)
-        _put_times(times, self._times, number, sample, reason, is_shared=sample.anchor == shared)
+        put_clocks(clocks, self._times, sample)
+        put_facts(facts, self._times, number, sample, reason, is_shared=sample.anchor == shared)
         self._ops = dict(now.ops)
-        return bytes(times), bytes(counters), bytes(slots), bytes(counts)
+        return bytes(clocks), bytes(facts), bytes(counters), bytes(slots), bytes(counts)
 
     def _has_changed(self, name: str, now: OpSample) -> bool:
         then = self._ops.get(name)
@@ -224,60 +215,6 @@ def _put_counters(
             put_change(counters, by)
 
 
-def _put_times(
-    times: bytearray, state: _Times, number: int, sample: DiskSample, reason: int, *, is_shared: bool
-) -> None:
-    reading, anchor = sample.reading, sample.anchor
-    now, stats = reading.sample, (reading.before, reading.after)
-    put(times, (number - state.number) & _MASK)
-    put_change(times, now.end_ns - state.end_ns - _rounded(state.step_ns))
-    put_change(times, now.end_ns - now.begin_ns - state.span_ns)
-    flags = (_HAS_BEFORE if reading.before else 0) | (_HAS_AFTER if reading.after else 0)
-    flags |= _HAS_MISSES if sample.misses is not None else 0
-    put(times, flags | (_SHARES_ANCHOR if is_shared else 0))
-    put(times, reason)
-    if sample.misses is not None:
-        put_change(times, sample.misses - state.misses)
-        state.misses = sample.misses
-    if not is_shared:
-        for value in (anchor.mono_ns, anchor.wall_ns, anchor.slack_ns):
-            put(times, value)
-    counted = _counted(now)
-    for place, (stat, from_ns) in enumerate(zip(stats, (now.begin_ns, now.end_ns), strict=True)):
-        if stat:
-            _put_stat(times, stat, from_ns, state, state.stats[place], counted)
-    state.step_ns, state.end_ns = now.end_ns - state.end_ns if state.end_ns else 0, now.end_ns
-    state.number, state.span_ns = number, now.end_ns - now.begin_ns
-    state.counted = counted
-
-
-def _rounded(step_ns: int) -> int:
-    """Readings come at equal intervals of whole milliseconds, or nearly."""
-    return (step_ns + _MS // 2) // _MS * _MS
-
-
-def _put_stat(
-    times: bytearray,
-    stat: StatSample,
-    from_ns: int,
-    state: _Times,
-    before: dict[tuple[str, str], int],
-    counted: Mapping[str, tuple[int, int]],
-) -> None:
-    put_change(times, stat.begin_ns - from_ns)
-    put_change(times, stat.end_ns - stat.begin_ns)
-    put(times, stat.in_flight)
-    for unit, (kind, values) in enumerate((("requests", stat.requests), ("bytes", stat.bytes))):
-        if not values.keys() <= set(GROUPS):
-            raise ValueError(f"a group of statistics that has no place in a recording: {sorted(values)}")
-        put(times, sum(1 << at for at, group in enumerate(GROUPS) if group in values))
-        for group in GROUPS:
-            if group in values:
-                grown = counted[group][unit] - state.counted.get(group, (0, 0))[unit]
-                put_change(times, values[group] - before.get((kind, group), 0) - grown)
-                before[kind, group] = values[group]
-
-
 @dataclass(frozen=True, slots=True)
 class Known:
     """What samples refer to: the anchors of a stretch by entry, and why a witness was missing."""
@@ -286,27 +223,71 @@ class Known:
     reasons: Mapping[int, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class FrameStreams:
+    """The streams of one disk while they are read. Version 1 has no `clocks`: they are in `facts`."""
+
+    clocks: ChangeReader | None
+    facts: Varints
+    counters: Varints
+    slots: Varints
+    counts: Varints
+
+    @property
+    def are_at_end(self) -> bool:
+        streams = (self.clocks, self.facts, self.counters, self.slots, self.counts)
+        return all(stream is None or stream.is_at_end for stream in streams)
+
+
 class FrameReader:
-    """Reads what a FrameWriter wrote, from a sample that was written whole on."""
+    """Reads what a FrameWriter wrote, from a sample that was written whole on. advance() goes to the next
+    sample, sample() makes a value of it."""
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+    def __init__(self, layout: Layout, streams: FrameStreams, disk: WatchedDisk) -> None:
+        self._layout, self._streams, self._disk = layout, streams, disk
         self._words = memoryview(bytearray(8 * layout.words)).cast("Q")
-        self._state = _Times()
+        self._state = TimesBefore()
+        self._places = [_places(layout, group) for group in GROUPS]
+        self._times: tuple[SampleFacts, Clocks, list[StatSample | None]] | None = None
 
-    def sample(
-        self, streams: Sequence[Varints], disk: WatchedDisk, known: Known, where: str
-    ) -> tuple[int, DiskSample]:
-        """The next sample, and the number of its entry."""
-        times, counters, slots, counts = streams
-        words = memoryview(bytearray(self._words)).cast("Q")
-        changed = counters.up_to((1 << len(self._layout.ops)) - 1, "the mask of operations")
-        for at in range(len(self._layout.ops)):
+    @property
+    def is_at_end(self) -> bool:
+        return self._streams.are_at_end
+
+    def advance(self) -> tuple[int, int]:
+        """The number of the next sample's entry, and when it was read."""
+        layout, streams, words = self._layout, self._streams, self._words
+        changed = streams.counters.up_to((1 << len(layout.ops)) - 1, "the mask of operations")
+        for at in range(len(layout.ops)):
             if changed >> at & 1:
-                begin = 2 + at * self._layout.width
-                self._apply(words[begin : begin + self._layout.width], counters, slots, counts)
-        self._words = words
-        return self._with_times(times, words, disk, known, where)
+                begin = 2 + at * layout.width
+                self._apply(
+                    words[begin : begin + layout.width], streams.counters, streams.slots, streams.counts
+                )
+        counted = {
+            group: (_at(words, ends), _at(words, bytes_))
+            for group, (ends, bytes_) in zip(GROUPS, self._places, strict=True)
+        }
+        if streams.clocks is None:
+            self._times = read_first_times(streams.facts, self._state, counted)
+        else:
+            self._times = read_times(streams.clocks, streams.facts, self._state, counted)
+        self._state.counted = counted
+        return self._times[0].number, self._times[1].end_ns
+
+    def sample(self, known: Known, where: str) -> DiskSample:
+        """What advance() came to."""
+        if self._times is None:
+            raise ValueError("there is no sample before the first advance()")
+        facts, when, (before, after) = self._times
+        anchor = facts.anchor or known.anchors.get(facts.number)
+        if anchor is None:
+            raise BadInput(f"{where}: there is no anchor of entry {facts.number}")
+        if facts.reason and facts.reason not in known.reasons:
+            raise BadInput(f"{where}: there is no sentence {facts.reason}")
+        self._words[0], self._words[1] = when.begin_ns, when.end_ns
+        why = known.reasons[facts.reason] if facts.reason else None
+        return DiskSample(self._disk, Reading(self._decoded(where), before, after, why), facts.misses, anchor)
 
     def _apply(self, words: memoryview, counters: Varints, slots: Varints, counts: Varints) -> None:
         """Bring the words of one operation up to date."""
@@ -330,61 +311,25 @@ class FrameReader:
             if by:
                 words[place] = (words[place] + by) & _MASK
 
-    def _with_times(
-        self, times: Varints, words: memoryview, disk: WatchedDisk, known: Known, where: str
-    ) -> tuple[int, DiskSample]:
-        state = self._state
-        state.number = (state.number + times.number()) & _MASK
-        end_ns = (state.end_ns + times.change() + _rounded(state.step_ns)) & _MASK
-        state.step_ns, state.end_ns = end_ns - state.end_ns if state.end_ns else 0, end_ns
-        state.span_ns = (state.span_ns + times.change()) & _MASK
-        words[0], words[1] = (end_ns - state.span_ns) & _MASK, end_ns
-        flags, reason = times.up_to(15, "the flags"), times.number()
-        misses = None
-        if flags & _HAS_MISSES:
-            misses = state.misses = (state.misses + times.change()) & _MASK
-        shared = known.anchors.get(state.number)
-        if not flags & _SHARES_ANCHOR:
-            shared = Anchor(times.number(), times.number(), times.number())
-        if shared is None:
-            raise BadInput(f"{where}: there is no anchor of entry {state.number}")
-        if reason and reason not in known.reasons:
-            raise BadInput(f"{where}: there is no sentence {reason}")
-        sample = self._decoded(words, where)
-        counted = _counted(sample)
-        stats: list[StatSample | None] = [None, None]
-        for at, (flag, from_ns) in enumerate(((_HAS_BEFORE, sample.begin_ns), (_HAS_AFTER, end_ns))):
-            if flags & flag:
-                stats[at] = _stat(times, from_ns, state, state.stats[at], counted)
-        state.counted = counted
-        reading = Reading(sample, stats[0], stats[1], known.reasons[reason] if reason else None)
-        return state.number, DiskSample(disk, reading, misses, shared)
-
-    def _decoded(self, words: memoryview, where: str) -> TargetSample:
-        layout = self._layout
-        if layout == Layout():
-            return decode_sample(bytes(words))
-        return counters_by_name(layout.ops, layout.counters, bytes(words), where)
+    def _decoded(self, where: str) -> TargetSample:
+        layout, raw = self._layout, bytes(self._words)
+        return (
+            decode_sample(raw)
+            if layout == Layout()
+            else counters_by_name(layout.ops, layout.counters, raw, where)
+        )
 
 
-def _stat(
-    times: Varints,
-    from_ns: int,
-    state: _Times,
-    before: dict[tuple[str, str], int],
-    counted: Mapping[str, tuple[int, int]],
-) -> StatSample:
-    begin_ns = (from_ns + times.change()) & _MASK
-    end_ns = (begin_ns + times.change()) & _MASK
-    in_flight = times.number()
-    units: list[dict[str, int]] = []
-    for unit, kind in enumerate(("requests", "bytes")):
-        mask = times.up_to((1 << len(GROUPS)) - 1, "the mask of groups")
-        values: dict[str, int] = {}
-        for at, group in enumerate(GROUPS):
-            if mask >> at & 1:
-                grown = counted[group][unit] - state.counted.get(group, (0, 0))[unit]
-                value = (before.get((kind, group), 0) + grown + times.change()) & _MASK
-                values[group] = before[kind, group] = value
-        units.append(values)
-    return StatSample(begin_ns, end_ns, units[0], units[1], in_flight)
+def _places(layout: Layout, group: str) -> tuple[int | None, int | None]:
+    """Where the requests and bytes that ended stand among the words, if they are counted."""
+    if group not in layout.ops:
+        return None, None
+    begin = 2 + layout.ops.index(group) * layout.width
+    ends, bytes_ = (
+        begin + layout.counters.index(name) if name in layout.counters else None for name in ("ends", "bytes")
+    )
+    return ends, bytes_
+
+
+def _at(words: memoryview, place: int | None) -> int:
+    return 0 if place is None else words[place]

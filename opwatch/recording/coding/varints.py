@@ -36,6 +36,11 @@ class Varints:
     def is_at_end(self) -> bool:
         return self._at == len(self._raw)
 
+    @property
+    def at(self) -> int:
+        """Bytes that were read."""
+        return self._at
+
     def number(self) -> int:
         raw, at = self._raw, self._at
         value = shift = 0

@@ -14,10 +14,12 @@ from opwatch.foreign import parse_json
 from opwatch.recording.reading.leftovers import copied, is_being_written, log_beside, regular_file
 from opwatch.recording.schema import (
     APPLICATION_ID,
+    FIRST_VERSION,
     INDEXES,
     TABLES,
     VERSION,
     columns,
+    declarations,
     index_text,
     table_text,
 )
@@ -65,13 +67,14 @@ class CheckedFile:
 
     def rows(self, table: str, behind: str = "", values: tuple[int, ...] = ()) -> Iterator[tuple[Any, ...]]:
         """All rows of a table, or those that `behind` (the rest of the statement) selects."""
-        checks = [_check_of(column) for column in TABLES[table]]
-        statement = f"SELECT {', '.join(columns(table))} FROM {table} {behind}"
+        names = columns(table, self.version)
+        checks = [_check_of(column) for column in declarations(table, self.version)]
+        statement = f"SELECT {', '.join(names)} FROM {table} {behind}"
         try:
             for count, row in enumerate(self._connection.execute(statement, values)):
                 if count > self._most_rows:
                     raise BadInput(f"{self.name}: table {table} has more rows than the file has room for")
-                for name, (kind, may_be_none), value in zip(columns(table), checks, row, strict=True):
+                for name, (kind, may_be_none), value in zip(names, checks, row, strict=True):
                     if not (value is None and may_be_none) and not isinstance(value, kind):
                         raise BadInput(
                             f"{self.name}: table {table}, row {count + 1}: {name} is no {_word(kind)}"
@@ -90,17 +93,17 @@ class CheckedFile:
 
     def _check_tables(self) -> None:
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
-        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        (self.version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if application != APPLICATION_ID:
             raise BadInput(f"{self.name} is no recording of opwatch")
-        if version != VERSION:
+        if not FIRST_VERSION <= self.version <= VERSION:
             raise BadInput(
-                f"{self.name} is a recording of version {version}, and this opwatch reads version "
-                f"{VERSION}: a later one reads it"
+                f"{self.name} is a recording of version {self.version}, and this opwatch reads versions "
+                f"up to {VERSION}: a later one reads it"
             )
         statement = f"SELECT type, name, sql FROM sqlite_schema LIMIT {_MOST_SCHEMA}"
         there = self._connection.execute(statement).fetchall()
-        wanted = [("table", name, table_text(name)) for name in TABLES]
+        wanted = [("table", name, table_text(name, self.version)) for name in TABLES]
         wanted += [("index", name, index_text(name)) for name in INDEXES]
         for row in there:
             if row not in wanted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,14 @@ from opwatch.recording.coding.contents import MOST_BYTES, expanded
 from opwatch.recording.coding.frames import Layout
 from opwatch.recording.coding.plain import FromPlain
 from opwatch.recording.reading.opening import CheckedFile, small_document
+from opwatch.recording.reading.steps import Steps
 from opwatch.recording.reading.stretches import (
     Facts,
     RunStretch,
+    Skipping,
     compressed_stretch,
     entries_of,
+    looks_of,
     rare_bodies,
     tail_stretch,
 )
@@ -92,16 +96,17 @@ class RecordedRun:
     def close(self) -> None:
         self._file.close()
 
-    def entries(self, since_ns: int = 0) -> Iterator[RunEntry]:
+    def entries(self, since_ns: int = 0, steps: Steps | None = None) -> Iterator[RunEntry]:
         """All entries in their order. `since_ns`: of stretches that lie wholly before it, only those that say
-        what is watched, with the samples around them."""
+        what is watched, with the samples around them. `steps`: without samples that in_steps() would leave
+        out. Both go on together, entry by entry."""
         succession = Succession(self.name)
-        for stretch in self._stretches(since_ns):
+        for stretch in self._stretches(since_ns, steps):
             for number, entry in entries_of(stretch, self._facts):
                 succession.check(number, entry)
                 yield entry
 
-    def _stretches(self, since_ns: int) -> Iterator[RunStretch]:
+    def _stretches(self, since_ns: int, steps: Steps | None) -> Iterator[RunStretch]:
         last, waiting = 0, None
         for row in self._file.rows("blocks", f"ORDER BY block LIMIT {_MOST_BLOCKS}"):
             block = MinuteBlock(row[1], row[2], row[3], row[4], row)
@@ -110,11 +115,27 @@ class RecordedRun:
             last = block.last
             # The one before a moment is wanted as well: the first interval begins with a sample in it.
             if waiting and (block.begin_ns >= since_ns or self._says_what_is_watched(waiting)):
-                yield compressed_stretch(self._file, waiting.row)
+                yield self._stretch(waiting, block, steps)
             waiting = block
         if waiting:
-            yield compressed_stretch(self._file, waiting.row)
+            yield self._stretch(waiting, None, steps)
         yield tail_stretch(self._file, last + 1)
+
+    def _stretch(self, block: MinuteBlock, next_one: MinuteBlock | None, steps: Steps | None) -> RunStretch:
+        """A minute, without samples that are not needed."""
+        if not steps or steps.has_mark(block.begin_ns, next_one.end_ns if next_one else sys.maxsize):
+            return compressed_stretch(self._file, block.row)
+        skipping = Skipping(steps, block.end_ns, next_one is not None and self._begins_with_samples(next_one))
+        if skipping.is_over and not self._says_what_is_watched(block):
+            looks = looks_of(self._file, block.row)
+            if looks:
+                return looks
+        return compressed_stretch(self._file, block.row, skipping)
+
+    def _begins_with_samples(self, block: MinuteBlock) -> bool:
+        """Whether there are samples, and nothing rare that could come before them."""
+        has_samples = any(self._file.rows("frames", "WHERE block = ? LIMIT 1", (block.row[0],)))
+        return has_samples and not self._says_what_is_watched(block)
 
     def _at_the_end(self, table: str, behind: str) -> list[tuple[Any, ...]]:
         """Rows of a table that was written to until the end: as many as there are, if the file was cut."""

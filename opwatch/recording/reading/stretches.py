@@ -11,12 +11,21 @@ from typing import Any
 from opwatch.clock import Anchor
 from opwatch.errors import BadInput
 from opwatch.recording.coding import contents
-from opwatch.recording.coding.anchors import read_anchors
-from opwatch.recording.coding.blocks import MOST_STREAM, expanded, readers, split
-from opwatch.recording.coding.frames import FrameReader, Known, Layout, Streams
+from opwatch.recording.coding.anchors import read_anchors, read_first_anchors, unpacked_anchors
+from opwatch.recording.coding.blocks import (
+    MOST_STREAM,
+    expanded,
+    expanded_first,
+    readers,
+    split,
+    split_first,
+)
+from opwatch.recording.coding.frames import FrameReader, FrameStreams, Known, Layout, Streams
 from opwatch.recording.coding.plain import FromPlain
+from opwatch.recording.coding.varints import Varints
 from opwatch.recording.reading.opening import CheckedFile, small_document
-from opwatch.recording.schema import ANCHOR, OTHERS
+from opwatch.recording.reading.steps import Steps
+from opwatch.recording.schema import ANCHOR, FIRST_VERSION, OTHERS
 from opwatch.samples.entries import RunEntry, Ticked
 from opwatch.samples.entry_parts import KINDS
 from opwatch.samples.sample import DiskSample, WatchedDisk
@@ -26,6 +35,8 @@ MOST_SAMPLES = 1 << 16
 MOST_PLACES = 512
 _MOST_OTHERS = 16 << 20
 _NUMBER = re.compile(rb"\[([0-9]{1,18}),")
+_LOOKED = re.compile(rb'\[[0-9]{1,18},"Looked",')
+_TICKED = re.compile(rb'\[[0-9]{1,18},"Ticked",')
 _MOST_TAIL = 64 << 20
 
 
@@ -35,7 +46,7 @@ class DiskFrames:
 
     fact: int
     samples: int
-    parts: tuple[Streams, ...]
+    streams: FrameStreams
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,10 @@ class Body:
     kind: str | None
     text: bytes | str
     where: str
+
+    def has(self, begin: re.Pattern[bytes]) -> bool:
+        """Whether its text, if it has not its kind beside it, begins so."""
+        return self.kind is None and isinstance(self.text, bytes) and begin.match(self.text) is not None
 
     def read(self, number: int) -> tuple[str, Any]:
         document = small_document(self.text, self.where)
@@ -59,6 +74,21 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
+class Skipping:
+    """Samples that `steps` do not need may be passed over, in a stretch that ends at `end_ns`. `is_followed`:
+    by one that has samples before anything rare."""
+
+    steps: Steps
+    end_ns: int
+    is_followed: bool
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing that is left of it is needed."""
+        return self.is_followed and not self.steps.ends(self.end_ns)
+
+
+@dataclass(frozen=True, slots=True)
 class RunStretch:
     """What lies between two entries, both included. `bodies` are what entries have besides samples."""
 
@@ -68,6 +98,21 @@ class RunStretch:
     anchors: Mapping[int, Anchor] = field(default_factory=dict)
     bodies: Mapping[int, Body] = field(default_factory=dict)
     frames: Mapping[int, DiskFrames] = field(default_factory=dict)
+    skipping: Skipping | None = None
+
+    def needed(self) -> set[int]:
+        """Entries that no steps leave out: all that have no samples, and the last samples before one of those
+        that is rare, or before an end."""
+        looks = {number for number, body in self.bodies.items() if body.has(_LOOKED)}
+        rare = {number for number, body in self.bodies.items() if body.kind is not None}
+        newest = set()
+        is_followed = self.skipping is not None and self.skipping.is_followed
+        for end in rare if is_followed else {*rare, self.last + 1}:
+            before = end - 1
+            while before in looks:
+                before -= 1
+            newest.add(before)
+        return looks | rare | newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,27 +129,38 @@ class Facts:
         return {number: value for number, value in self.values.items() if isinstance(value, str)}
 
 
-def compressed_stretch(file: CheckedFile, row: tuple[Any, ...]) -> RunStretch:
+def compressed_stretch(
+    file: CheckedFile, row: tuple[Any, ...], skipping: Skipping | None = None
+) -> RunStretch:
     """A minute, from its row of `blocks`."""
-    block, first, last, _, _, anchors, others = row
+    block, first, last, _, _, anchors, _ = row
     where = f"{file.name}: block {block}"
+    if file.version == FIRST_VERSION:
+        known = read_first_anchors(contents.expanded(anchors, MOST_STREAM, where), where)
+    else:
+        known = unpacked_anchors(anchors, where)
+    bodies = frequent_bodies(file, row) | rare_bodies(file, first, last)
+    frames = _frames(file, block, where)
+    return RunStretch(where, first, last, known, bodies, frames=frames, skipping=skipping)
+
+
+def _frames(file: CheckedFile, block: int, where: str) -> dict[int, DiskFrames]:
     frames: dict[int, DiskFrames] = {}
-    for _, place, fact, samples, key, rest in file.rows("frames", "WHERE block = ? ORDER BY rowid", (block,)):
+    for row in file.rows("frames", "WHERE block = ? ORDER BY rowid", (block,)):
+        _, place, fact, samples, *blobs = row
         if place in frames or len(frames) >= MOST_PLACES or not 1 <= samples <= MOST_SAMPLES:
             raise BadInput(f"{where}: place {place} is there twice, or too many, or has {samples} samples")
-        parts = [expanded(key, f"{where}, place {place}")]
-        parts += [expanded(rest, f"{where}, place {place}")] if rest else []
-        frames[place] = DiskFrames(fact, samples, tuple(parts))
-    texts = contents.expanded(others, _MOST_OTHERS, where).split(b"\n") if others else []
-    bodies = _bodies(texts, where) | rare_bodies(file, first, last)
-    return RunStretch(
-        where,
-        first,
-        last,
-        read_anchors(contents.expanded(anchors, MOST_STREAM, where), where),
-        bodies,
-        frames,
-    )
+        at = f"{where}, place {place}"
+        is_first = file.version == FIRST_VERSION
+        streams = expanded_first(blobs, at) if is_first else expanded(blobs[0], samples, at)
+        frames[place] = DiskFrames(fact, samples, streams)
+    return frames
+
+
+def frequent_bodies(file: CheckedFile, row: tuple[Any, ...]) -> dict[int, Body]:
+    """Bodies that are compressed together, of a row of `blocks`."""
+    where, others = f"{file.name}: block {row[0]}", row[6]
+    return _bodies(contents.expanded(others, _MOST_OTHERS, where).split(b"\n") if others else [], where)
 
 
 def tail_stretch(file: CheckedFile, first: int) -> RunStretch:
@@ -113,6 +169,7 @@ def tail_stretch(file: CheckedFile, first: int) -> RunStretch:
     parts: dict[int, list[Streams]] = {}
     facts: dict[int, int] = {}
     anchors, texts, size, last = [], [], 0, first - 1
+    cut = split_first if file.version == FIRST_VERSION else split
     for number, place, fact, body in file.rows("tail", "ORDER BY rowid"):
         size += len(body)
         if number < first or size > _MOST_TAIL:
@@ -125,10 +182,16 @@ def tail_stretch(file: CheckedFile, first: int) -> RunStretch:
         else:
             if facts.setdefault(place, fact) != fact or len(facts) > MOST_PLACES:
                 raise BadInput(f"{where}: place {place} is two disks, or there are too many")
-            parts.setdefault(place, []).append(split(body, f"{where}, place {place}"))
-    frames = {place: DiskFrames(facts[place], len(some), tuple(some)) for place, some in parts.items()}
+            parts.setdefault(place, []).append(cut(body, f"{where}, place {place}"))
+    frames = {
+        place: DiskFrames(facts[place], len(some), readers(some, f"{where}, place {place}"))
+        for place, some in parts.items()
+    }
     rare = rare_bodies(file, first, None)
-    known = read_anchors(b"".join(anchors), where)
+    raw = b"".join(anchors)
+    known = (
+        read_first_anchors(raw, where) if file.version == FIRST_VERSION else read_anchors(Varints(raw, where))
+    )
     return RunStretch(where, first, max([last, *rare]), known, _bodies(texts, where) | rare, frames)
 
 
@@ -157,7 +220,7 @@ class _Assembly(FromPlain):
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts.shapes, facts.content, self._referred)
-        self._values = facts.values
+        self._facts = facts
         self._discards: list[DiscardSample] = []
         self.samples: dict[int, DiskSample] = {}
         self.is_frequent = False
@@ -168,13 +231,24 @@ class _Assembly(FromPlain):
             self._discards.append(value)
         return value
 
+    def pass_over(self, body: Body, number: int) -> None:
+        """Of an entry that is left out, keep the discards that later ones may refer to."""
+        kind, values = body.read(number)
+        names = self._facts.shapes.get(kind, ())
+        if kind != "Ticked" or not isinstance(values, list) or len(values) != len(names):
+            raise BadInput(f"{body.where}: entry {number} is no entry")
+        self.is_frequent = True
+        for pair in dict(zip(names, values, strict=True)).get("discards") or ():
+            if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], list):
+                self.instance(DiscardSample, pair[1], f"{body.where}, entry {number}")
+
     def _referred(self, kind: type, number: int, where: str) -> object:
         if kind is DiskSample:
             value: object = self.samples.get(number)
         elif kind is DiscardSample:
             value = self._discards[number] if 0 <= number < len(self._discards) else None
         else:
-            value = self._values.get(number)
+            value = self._facts.values.get(number)
         if not isinstance(value, kind):
             raise BadInput(f"{where}: {number} is no {kind.__name__}")
         return value
@@ -187,23 +261,34 @@ class _Head:
         disk = facts.values.get(frames.fact)
         if not isinstance(disk, WatchedDisk):
             raise BadInput(f"{where}: fact {frames.fact} is no disk")
-        self._disk, self._known, self._where = disk, known, where
-        self._left, self._reader = frames.samples, FrameReader(facts.layout)
-        self._streams = readers(frames.parts, where)
-        self.number, self.sample = self._reader.sample(self._streams, disk, known, where)
+        self._known, self._where, self._left = known, where, frames.samples
+        self._reader = FrameReader(facts.layout, frames.streams, disk)
+        self.number, self.at_ns = self._reader.advance()
+
+    def sample(self) -> DiskSample:
+        return self._reader.sample(self._known, self._where)
 
     def advance(self) -> bool:
         """False at the end."""
         self._left -= 1
         if not self._left:
-            if not all(stream.is_at_end for stream in self._streams):
+            if not self._reader.is_at_end:
                 raise BadInput(f"{self._where}: there is more than its samples")
             return False
         before = self.number
-        self.number, self.sample = self._reader.sample(self._streams, self._disk, self._known, self._where)
+        self.number, self.at_ns = self._reader.advance()
         if self.number <= before:
             raise BadInput(f"{self._where}: entry {self.number} after entry {before}")
         return True
+
+
+def looks_of(file: CheckedFile, row: tuple[Any, ...]) -> RunStretch | None:
+    """A minute without its samples; None where anything but samples and looks at drives is in it."""
+    bodies = frequent_bodies(file, row)
+    if not all(body.has(_LOOKED) or body.has(_TICKED) for body in bodies.values()):
+        return None
+    looks = {number: body for number, body in bodies.items() if body.has(_LOOKED)}
+    return RunStretch(f"{file.name}: block {row[0]}", row[1], row[2], bodies=looks)
 
 
 def entries_of(stretch: RunStretch, facts: Facts) -> Iterator[tuple[int, RunEntry]]:
@@ -214,20 +299,31 @@ def entries_of(stretch: RunStretch, facts: Facts) -> Iterator[tuple[int, RunEntr
         for place, frames in stretch.frames.items()
     }
     assembly, waiting = _Assembly(facts), sorted(stretch.bodies, reverse=True)
+    skipping = stretch.skipping
+    needed = stretch.needed() if skipping else set()
     while heads or waiting:
         number = min([head.number for head in heads.values()] + waiting[-1:])
         if not stretch.first <= number <= stretch.last:
             raise BadInput(f"{stretch.where}: has entry {number}")
-        assembly.samples = {place: head.sample for place, head in heads.items() if head.number == number}
-        if waiting[-1:] == [number]:
-            waiting.pop()
-            kind, values = stretch.bodies[number].read(number)
-            yield number, _entry(assembly, kind, values, f"{stretch.where}, entry {number}")
+        now = {place: head for place, head in heads.items() if head.number == number}
+        if skipping and now and number not in needed and not skipping.steps.ends(_first_at(now)):
+            if waiting[-1:] == [number]:
+                assembly.pass_over(stretch.bodies[waiting.pop()], number)
+            if skipping.is_over and not needed.intersection(waiting):
+                return
         else:
-            yield number, Ticked(assembly.samples)
-        heads = {
-            place: head for place, head in heads.items() if place not in assembly.samples or head.advance()
-        }
+            assembly.samples = {place: head.sample() for place, head in now.items()}
+            if waiting[-1:] == [number]:
+                waiting.pop()
+                kind, values = stretch.bodies[number].read(number)
+                yield number, _entry(assembly, kind, values, f"{stretch.where}, entry {number}")
+            else:
+                yield number, Ticked(assembly.samples)
+        heads = {place: head for place, head in heads.items() if place not in now or head.advance()}
+
+
+def _first_at(heads: Mapping[int, _Head]) -> int:
+    return min(head.at_ns for head in heads.values())
 
 
 def _entry(assembly: _Assembly, kind: str, values: Any, where: str) -> RunEntry:  # noqa: ANN401

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from opwatch.recording.reading.steps import Steps
 from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
 from opwatch.samples.entry_parts import first_moment
 from opwatch.samples.newest import Newest
@@ -36,21 +37,18 @@ def between(entries: Iterable[RunEntry], begin_ns: int, end_ns: int | None) -> I
         yield newest.as_ended()
 
 
-def in_steps(entries: Iterable[RunEntry], step_ns: int, recorded_ns: int) -> Iterator[RunEntry]:
-    """The same in intervals of `step_ns`, of which each is made of whole ones of `recorded_ns`: samples are
-    absolute, so that those in between can be left out."""
-    due_ns: int | None = None
+def in_steps(entries: Iterable[RunEntry], steps: Steps) -> Iterator[RunEntry]:
+    """The same in longer intervals: samples are absolute, so that those in between can be left out."""
     inside: Ticked | None = None
     for entry in entries:
-        if due_ns is None and isinstance(entry, Began):
-            due_ns = first_moment(entry) + step_ns
-        if isinstance(entry, Ticked) and due_ns is not None and entry.samples:
-            # Readings are late by what it takes to wake up and to read, and not by the same each time.
-            at_ns = first_moment(entry) + recorded_ns // 2
-            inside = entry if at_ns < due_ns else None
+        at_ns = first_moment(entry)
+        if isinstance(entry, Began):
+            steps.begin(at_ns)
+        if isinstance(entry, Ticked) and steps.due_ns is not None and entry.samples:
+            inside = None if steps.ends(at_ns) else entry
             if inside:
                 continue
-            due_ns += step_ns * (1 + (at_ns - due_ns) // step_ns)
+            steps.go_on(at_ns)
         if isinstance(entry, Left) and inside:
             inside = _without(inside, entry.place)
         if isinstance(entry, Ended) and inside and not entry.with_rest:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from opwatch.clock import Anchor
 from opwatch.counters.looks.sample import NvmeCommand
 from opwatch.counters.reading import DriveFacts
-from opwatch.recording.coding.anchors import AnchorWriter
+from opwatch.recording.coding.anchors import AnchorWriter, packed_anchors
 from opwatch.recording.coding.blocks import compressed, joined, one_after_another
 from opwatch.recording.coding.contents import ContentWriter, deflated
 from opwatch.recording.coding.frames import FrameWriter, Layout, Streams
@@ -53,8 +53,12 @@ class RecordingWriter:
         self._shaped: set[str] = set()
         self._number = self._block = 0
         self._samples: Mapping[int, DiskSample] = {}
+        # Minutes are counted from the first entry on, and readings are late by some of an interval: blocks
+        # begin with the samples that intervals of minutes are made of.
+        self._origin_ns = 0
+        self._half_ns = min(int(header.get("interval_ns", 0)), BLOCK_NS) // 2
         # Of the block that is open.
-        self._begin_ns = self._end_ns = self._first = self._rows = 0
+        self._begin_ns = self._end_ns = self._due_ns = self._first = self._rows = 0
         self._anchored: list[bytes] = []
         self._others: list[bytes] = []
         self._discards = DiscardReferences()
@@ -88,11 +92,12 @@ class RecordingWriter:
         """The next entry."""
         self._samples = samples_in(entry)
         at_ns = first_moment(entry)
-        if self._rows and (at_ns - self._begin_ns >= BLOCK_NS or self._rows >= _MOST_ROWS):
+        if self._rows and (at_ns + self._half_ns >= self._due_ns or self._rows >= _MOST_ROWS):
             self._close_block()
         self._number += 1
         if not self._rows:
             self._first, self._begin_ns, self._end_ns = self._number, at_ns, at_ns
+            self._due_ns = self._end_of_minute(at_ns)
         self._end_ns = max(self._end_ns, at_ns)
         self._rows += 1 + len(self._samples)
         self._put_samples()
@@ -100,6 +105,11 @@ class RecordingWriter:
         if isinstance(entry, Left):
             self._places[entry.place].has_left = True
         self._samples = {}
+
+    def _end_of_minute(self, at_ns: int) -> int:
+        """When the block ends that begins now."""
+        self._origin_ns = self._origin_ns or at_ns
+        return self._origin_ns + BLOCK_NS * (1 + (at_ns + self._half_ns - self._origin_ns) // BLOCK_NS)
 
     def event(self, kind: str, words: str, mono_ns: int, status: int | None = None) -> None:
         """What happened beside the disks: a command, a phase, a note, entries that were left out."""
@@ -158,7 +168,7 @@ class RecordingWriter:
         """Compress what is written one by one."""
         self._block += 1
         others = deflated(b"\n".join(self._others)) if self._others else b""
-        anchors = deflated(b"".join(self._anchored))
+        anchors = packed_anchors(b"".join(self._anchored))
         row = (self._block, self._first, self._number, self._begin_ns, self._end_ns, anchors, others)
         self._execute(insertion("blocks"), row)
         for place, at in self._places.items():
@@ -171,9 +181,8 @@ class RecordingWriter:
         self._anchored, self._others, self._rows = [], [], 0
 
     def _write_frames(self, place: int, at: _Place) -> None:
-        key, rest = at.written[0], at.written[1:]
-        after = compressed(one_after_another(rest)) if rest else b""
-        row = (self._block, place, at.fact, len(at.written), compressed(key), after)
+        body = compressed(one_after_another(at.written))
+        row = (self._block, place, at.fact, len(at.written), body)
         self._execute(insertion("frames"), row)
         at.writer.reset()
         at.written = []

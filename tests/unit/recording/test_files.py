@@ -6,13 +6,14 @@ import gzip
 import os
 import re
 import sqlite3
+import struct
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from opwatch.errors import BadInput
-from opwatch.recording.coding.blocks import joined
+from opwatch.recording.coding.blocks import compressed
 from opwatch.recording.coding.contents import deflated
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.samples.entries import Ended, Looked, RunEntry, Ticked
@@ -21,6 +22,8 @@ from tests.unit.support.recordings import record
 from tests.unit.support.runs import a_run
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
+BOMB = deflated(bytes(5 << 20))
+FOUR_LENGTHS = struct.Struct("<4I")
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "recording-format.md").read_text()
 STATEMENTS = [
     statement.strip()
@@ -44,8 +47,9 @@ def all_of(path: Path) -> list[RunEntry]:
         recording.close()
 
 
-def test_a_recording_of_version_1_is_read_for_ever(tmp_path: Path) -> None:
-    recording = RecordedRun(unpacked("good/recordings/1.opw.gz", tmp_path))
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_recording_of_every_version_is_read_for_ever(tmp_path: Path, version: int) -> None:
+    recording = RecordedRun(unpacked(f"good/recordings/{version}.opw.gz", tmp_path))
     entries = list(recording.entries())
     assert [type(entry).__name__ for entry in entries] == [
         *("Began", "Began", "Ticked", "Looked", "Ticked", "Began", "NotWatched"),
@@ -70,8 +74,9 @@ def test_a_recording_of_version_1_is_read_for_ever(tmp_path: Path) -> None:
     recording.close()
 
 
-def test_one_that_was_killed_is_read_for_ever(tmp_path: Path) -> None:
-    recording = RecordedRun(unpacked("good/recordings/1-killed.opw.gz", tmp_path))
+@pytest.mark.parametrize("version", [1, 2])
+def test_one_that_was_killed_is_read_for_ever(tmp_path: Path, version: int) -> None:
+    recording = RecordedRun(unpacked(f"good/recordings/{version}-killed.opw.gz", tmp_path))
     assert len(list(recording.entries())) == 10
     assert recording.trailer is None
     recording.close()
@@ -84,7 +89,7 @@ def test_one_that_was_killed_is_read_for_ever(tmp_path: Path) -> None:
         ("trigger", "trigger 't' is none"),
         ("view", "view 'v' is none"),
         ("text", "table blocks, row 1: first is no whole number"),
-        ("version", "version 2"),
+        ("version", "version 99"),
         ("other", "no recording of opwatch"),
     ],
 )
@@ -185,7 +190,7 @@ def test_a_few_bytes_that_stand_for_very_many_are_refused(tmp_path: Path) -> Non
             ("UPDATE blocks SET others = ?", deflated(b'[4,"Looked",' + lists + b"]"), "can have 1048576"),
             ("UPDATE blocks SET others = ?", deflated(bytes(17 << 20)), "more than"),
             ("UPDATE blocks SET anchors = ?", deflated(bytes(5 << 20)), "more than"),
-            ("UPDATE frames SET rest = ?", joined((deflated(bytes(5 << 20)), b"", b"", b"")), "more than"),
+            ("UPDATE frames SET rest = ?", FOUR_LENGTHS.pack(len(BOMB), 0, 0, 0) + BOMB, "more than"),
             ("UPDATE contents SET body = ?", deflated(bytes(5 << 20)), "more than"),
             ("UPDATE facts SET body = ?", lists[: 2 << 20].decode(), "can have 1048576"),
             ("UPDATE entries SET body = ?", lists[: 2 << 20].decode(), "can have 1048576"),
@@ -202,6 +207,29 @@ def test_a_few_bytes_that_stand_for_very_many_are_refused(tmp_path: Path) -> Non
         with pytest.raises(BadInput, match=words):
             all_of(path)
         assert tracemalloc.get_traced_memory()[1] < 100 << 20
+        tracemalloc.stop()
+
+
+def test_a_minute_that_stands_for_very_much_is_refused(tmp_path: Path) -> None:
+    path = unpacked("good/recordings/2.opw.gz", tmp_path)
+    whole = path.read_bytes()
+    streams = (b"", b"", b"", bytes(4 << 20), b"")
+    long = compressed(streams)
+    for body, words in (
+        (long, "has more rows|number of rows|no numbers|ends within"),
+        (long[:-40], "is cut, or has more"),
+        (long[:9] + long[12:], "damaged|cut|too few|more than"),
+        (b"\0" + b"\xff\xff\xff\x7f" + long[5:], "the length of a stream"),
+    ):
+        path.write_bytes(whole)
+        connection = sqlite3.connect(path)
+        connection.execute("UPDATE frames SET body = ?", (body,))
+        connection.commit()
+        connection.close()
+        tracemalloc.start()
+        with pytest.raises(BadInput, match=words):
+            all_of(path)
+        assert tracemalloc.get_traced_memory()[1] < 30 << 20
         tracemalloc.stop()
 
 

@@ -12,9 +12,23 @@ from hypothesis import strategies as st
 
 from opwatch.clock import Anchor
 from opwatch.errors import BadInput
-from opwatch.recording.coding.anchors import AnchorWriter, read_anchors
+from opwatch.recording.coding.anchors import (
+    AnchorWriter,
+    packed_anchors,
+    read_anchors,
+    unpacked_anchors,
+)
 from opwatch.recording.coding.blocks import compressed, expanded, joined, one_after_another, readers, split
-from opwatch.recording.coding.frames import FrameReader, FrameWriter, Known, Layout, Streams, goes_back
+from opwatch.recording.coding.columns import Changes, packed, rows_of, unpacked
+from opwatch.recording.coding.frames import (
+    FrameReader,
+    FrameStreams,
+    FrameWriter,
+    Known,
+    Layout,
+    Streams,
+    goes_back,
+)
 from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.abi import decode_sample
@@ -85,11 +99,16 @@ def written(samples: list[DiskSample], shared: dict[int, Anchor]) -> list[Stream
     ]
 
 
-def read_back(streams: Streams, count: int, shared: dict[int, Anchor]) -> list[tuple[int, DiskSample]]:
-    reader, numbers = FrameReader(Layout()), readers([streams], "it")
+def read_back(streams: FrameStreams, count: int, shared: dict[int, Anchor]) -> list[tuple[int, DiskSample]]:
+    reader = FrameReader(Layout(), streams, DISK)
     known = Known(shared, {9: "statistics are off"})
-    back = [reader.sample(numbers, DISK, known, "it") for _ in range(count)]
-    assert all(stream.is_at_end for stream in numbers)
+    back = []
+    for _ in range(count):
+        number, end_ns = reader.advance()
+        sample = reader.sample(known, "it")
+        assert sample.reading.sample.end_ns == end_ns
+        back.append((number, sample))
+    assert reader.is_at_end
     return back
 
 
@@ -101,8 +120,8 @@ def test_random_samples_come_back(seed: int) -> None:
     shared = {3 * at: sample.anchor for at, sample in enumerate(samples) if chance.random() < 0.5}
     streams = one_after_another(written(samples, shared))
     expected = [(3 * at, sample) for at, sample in enumerate(samples)]
-    assert read_back(streams, 3, shared) == expected
-    assert read_back(expanded(compressed(streams), "it"), 3, shared) == expected
+    assert read_back(readers([streams], "it"), 3, shared) == expected
+    assert read_back(expanded(compressed(streams), 3, "it"), 3, shared) == expected
     assert split(joined(streams), "it") == streams
 
 
@@ -131,7 +150,66 @@ def test_anchors_come_back(values: list[tuple[int, int, int]]) -> None:
     writer = AnchorWriter()
     anchors = {7 + 2 * at: Anchor(*three) for at, three in enumerate(values)}
     raw = b"".join(writer.written(number, anchor) for number, anchor in anchors.items())
-    assert read_anchors(raw, "it") == anchors
+    assert read_anchors(Varints(raw, "it")) == anchors
+    assert unpacked_anchors(packed_anchors(raw), "it") == anchors
+
+
+def packed_rows(rows: list[list[int]], width: int) -> bytes:
+    out = bytearray()
+    for row in rows:
+        for value in row:
+            put_change(out, value)
+    return packed(bytes(out), width)
+
+
+@given(st.lists(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=3, max_size=3), max_size=9))
+def test_columns_come_back(rows: list[list[int]]) -> None:
+    raw = packed_rows(rows, 3)
+    columns = unpacked(raw, 3, len(rows), "it")
+    values = [value for row in rows for value in row]
+    assert [value % MODULUS for value in rows_of(columns)] == [value % MODULUS for value in values]
+    changes = Changes(rows_of(columns), "it")
+    assert [changes.change() % MODULUS for _ in values] == [value % MODULUS for value in values]
+    assert changes.is_at_end
+    with pytest.raises(BadInput, match="too few"):
+        changes.change()
+
+
+def test_columns_take_what_their_noise_takes() -> None:
+    chance = random.Random(3)
+    rows = [[1_000_000_000 + chance.randrange(-500, 500), 7] for _ in range(1000)]
+    # About 10 bits of noise a row; the second column takes nothing.
+    assert 1250 < len(packed_rows(rows, 2)) < 1500
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"", "ends within a number"),
+        (b"\x06\x40\x00", "number of rows is 6"),
+        (b"\x02\x41\x00", "bits of a column is 65"),
+        (b"\x02\x08\x00\x00", "ends within a column"),
+        (b"\x02\x08\x00" + b"\xff" * 9, "ends within a column"),
+        (b"\x02\x40\x00\x00", "more than its columns"),
+        (b"\x02\x02\x00\x01", "more than its columns"),
+    ],
+)
+def test_what_are_no_columns_is_refused(raw: bytes, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        unpacked(raw, 1, 5, "run.opw")
+
+
+def test_a_recording_of_another_version_of_the_counters_is_read_as_far_as_both_know_them() -> None:
+    sample = random_sample(random.Random(8), [0] * WORDS)
+    sample = replace(sample, reading=replace(sample.reading, no_witness=None))
+    streams = FrameWriter().streams(4, sample, 0)
+    ours = Layout()
+    other = Layout(ours.ops, (*ours.counters[:-1], "another"))
+    reader = FrameReader(other, readers([streams], "it"), DISK)
+    assert reader.advance()[0] == 4
+    read = reader.sample(Known(), "it")
+    assert read.reading.sample.ops["read"].latency == sample.reading.sample.ops["read"].latency
+    assert getattr(read.reading.sample.ops["read"], ours.counters[-1]) == 0
 
 
 def test_an_anchor_that_is_missing_is_missed() -> None:
@@ -139,4 +217,6 @@ def test_an_anchor_that_is_missing_is_missed() -> None:
     sample = replace(sample, reading=replace(sample.reading, no_witness=None))
     streams = FrameWriter().streams(4, sample, 0, sample.anchor)
     with pytest.raises(BadInput, match="no anchor of entry 4"):
-        FrameReader(Layout()).sample(readers([streams], "it"), DISK, Known(), "it")
+        reader = FrameReader(Layout(), readers([streams], "it"), DISK)
+        reader.advance()
+        reader.sample(Known(), "it")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from opwatch.recording.reading.steps import Steps
 from opwatch.recording.reading.window import between, ended, in_steps
 from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Ticked
 from opwatch.samples.entry_parts import first_moment
@@ -26,18 +27,18 @@ def counts(run: Iterable[RunEntry], kind: str) -> list[int]:
 
 def test_steps_add_up() -> None:
     run = list(a_run(12))
-    fine, coarse = counts(run, "interval"), counts(in_steps(run, 3 * S, S), "interval")
+    fine, coarse = counts(run, "interval"), counts(in_steps(run, Steps(3 * S, S)), "interval")
     # The last of the twelve had a rest behind it.
     assert coarse[:4] == [sum(fine[at : at + 3]) for at in range(0, 12, 3)]
     assert sum(coarse) == sum(fine)
-    assert counts(in_steps(run, 3 * S, S), "summary") == counts(run, "summary")
+    assert counts(in_steps(run, Steps(3 * S, S)), "summary") == counts(run, "summary")
 
 
 def test_what_does_not_fill_a_step_is_shown_at_the_end() -> None:
     run = list(a_run(8))
     run[-1] = Ended(run[-1].samples) if isinstance(run[-1], Ended) else run[-1]
-    assert len(counts(in_steps(run, 3 * S, S), "interval")) == 3
-    assert sum(counts(in_steps(run, 3 * S, S), "interval")) == sum(counts(run, "interval"))
+    assert len(counts(in_steps(run, Steps(3 * S, S)), "interval")) == 3
+    assert sum(counts(in_steps(run, Steps(3 * S, S)), "interval")) == sum(counts(run, "interval"))
 
 
 def test_a_disk_that_left_is_not_in_what_does_not_fill_a_step() -> None:
@@ -45,15 +46,17 @@ def test_a_disk_that_left_is_not_in_what_does_not_fill_a_step() -> None:
     entries: list[RunEntry] = [run.begin(0, "nvme0n1"), run.begin(1, "sda")]
     entries += [run.tick([0, 1]), run.tick([0, 1]), run.leave(1)]
     entries.append(Ended(run.end([0]).samples))
-    fine, coarse = counts(entries, "interval"), counts(in_steps(entries, 5 * S, S), "interval")
+    fine, coarse = counts(entries, "interval"), counts(in_steps(entries, Steps(5 * S, S)), "interval")
     assert coarse == [sum(fine)]
-    assert len(documents(in_steps(entries, 5 * S, S), "interval", "sda")) == 1
+    assert len(documents(in_steps(entries, Steps(5 * S, S)), "interval", "sda")) == 1
 
 
 def test_a_disk_that_comes_and_goes_keeps_its_events() -> None:
     run = list(a_run(12))
     events = [
-        json.loads(line)["event"] for line in shown(in_steps(run, 5 * S, S)).splitlines() if "event" in line
+        json.loads(line)["event"]
+        for line in shown(in_steps(run, Steps(5 * S, S))).splitlines()
+        if "event" in line
     ]
     assert events == ["came", "not_watched", "left"]
 
@@ -110,5 +113,5 @@ def test_readings_that_are_late_or_early_fall_into_their_step(late_ns: int) -> N
         if second == 6:
             run.shift(-late_ns)
     entries.append(run.end([0]))
-    fine, coarse = counts(entries, "interval"), counts(in_steps(entries, 4 * S, S), "interval")
+    fine, coarse = counts(entries, "interval"), counts(in_steps(entries, Steps(4 * S, S)), "interval")
     assert coarse[:3] == [sum(fine[at : at + 4]) for at in range(0, 12, 4)]

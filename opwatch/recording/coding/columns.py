@@ -1,0 +1,143 @@
+"""Columns of changes that are mostly noise, such as clocks: each in as many bits as it needs.
+
+A column has a middle, and what its values differ from it by is written as Rice numbers: what is left of a
+number without its lowest bits, as so many ones and a zero, then these bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from opwatch.errors import BadInput
+from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
+
+_MASK = MODULUS - 1
+_SIGN = 1 << 63
+# A number of more ones is written whole behind so many.
+_MOST_ONES = 24
+_WHOLE_BITS = 64
+# All values of the column are its middle.
+_CONSTANT = 64
+
+
+class Changes:
+    """Reads changes that are numbers already, as Varints reads those that are bytes."""
+
+    def __init__(self, values: Iterable[int], where: str) -> None:
+        self._values, self._where = iter(values), where
+        self._next = next(self._values, None)
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._next is None
+
+    def change(self) -> int:
+        value = self._next
+        if value is None:
+            raise BadInput(f"{self._where} has too few values")
+        self._next = next(self._values, None)
+        return value
+
+
+def packed(raw: bytes, width: int) -> bytes:
+    """Rows of `width` changes, as put_change() wrote them one after another."""
+    numbers, values = Varints(raw, "columns"), []
+    while not numbers.is_at_end:
+        values.append(numbers.change())
+    out, bits = bytearray(), []
+    put(out, len(values) // width)
+    for at in range(width):
+        bits.append(_column(out, values[at::width]))
+    text = "".join(bits)
+    return bytes(out) + _bytes_of(text)
+
+
+def _bytes_of(bits: str) -> bytes:
+    length = (len(bits) + 7) // 8
+    return int(bits.ljust(8 * length, "0") or "0", 2).to_bytes(length)
+
+
+def _column(out: bytearray, values: Sequence[int]) -> str:
+    """The bits of a column; its middle and how it is written go to `out`."""
+    middle = _median(values)
+    folded = [_folded(value - middle) for value in values]
+    usual = _median(folded).bit_length()
+    near = range(max(usual - 2, 0), min(usual + 2, _WHOLE_BITS))
+    low_bits = min(near, key=lambda bits: _length(folded, bits)) if any(folded) else _CONSTANT
+    put(out, low_bits)
+    put_change(out, middle)
+    return "" if low_bits == _CONSTANT else "".join(_rice(value, low_bits) for value in folded)
+
+
+def _median(values: Sequence[int]) -> int:
+    return sorted(values)[len(values) // 2] if values else 0
+
+
+def _folded(change: int) -> int:
+    """A number from 0: small ones for small changes, whichever way they go."""
+    change &= _MASK
+    return (MODULUS - change << 1) - 1 if change & _SIGN else change << 1
+
+
+def _length(folded: Sequence[int], low_bits: int) -> int:
+    return sum(
+        ones + 1 + low_bits if (ones := value >> low_bits) < _MOST_ONES else _MOST_ONES + _WHOLE_BITS
+        for value in folded
+    )
+
+
+def _rice(value: int, low_bits: int) -> str:
+    ones = value >> low_bits
+    if ones >= _MOST_ONES:
+        return "1" * _MOST_ONES + f"{value:0{_WHOLE_BITS}b}"
+    low = f"{value & ((1 << low_bits) - 1):0{low_bits}b}" if low_bits else ""
+    return "1" * ones + "0" + low
+
+
+def unpacked(raw: bytes, width: int, most_rows: int, where: str) -> list[list[int]]:
+    """The columns of what packed() packed."""
+    numbers = Varints(raw, where)
+    rows = numbers.up_to(most_rows, "the number of rows")
+    heads = [(numbers.up_to(_CONSTANT, "the bits of a column"), numbers.change()) for _ in range(width)]
+    rest = raw[numbers.at :]
+    bits = _Bits(f"{int.from_bytes(rest):0{8 * len(rest)}b}" if rest else "", where)
+    columns = [
+        [middle] * rows if low_bits == _CONSTANT else [middle + bits.change(low_bits) for _ in range(rows)]
+        for low_bits, middle in heads
+    ]
+    bits.check_end()
+    return columns
+
+
+def rows_of(columns: Sequence[Sequence[int]]) -> Iterator[int]:
+    """All values, row by row."""
+    return chain.from_iterable(zip(*columns, strict=True))
+
+
+class _Bits:
+    """Ones and zeros, from the first on."""
+
+    def __init__(self, text: str, where: str) -> None:
+        self._text, self._where, self._at = text, where, 0
+
+    def change(self, low_bits: int) -> int:
+        text, at = self._text, self._at
+        zero = text.find("0", at, at + _MOST_ONES)
+        if zero < 0:
+            begin, end = at + _MOST_ONES, at + _MOST_ONES + _WHOLE_BITS
+            ones = 0
+        else:
+            begin, end = zero + 1, zero + 1 + low_bits
+            ones = zero - at
+        if end > len(text):
+            raise BadInput(f"{self._where} ends within a column")
+        self._at = end
+        value = (ones << low_bits) | int(text[begin:end] or "0", 2)
+        return -(value >> 1) - 1 if value & 1 else value >> 1
+
+    def check_end(self) -> None:
+        """What is left fills the last byte."""
+        rest = self._text[self._at :]
+        if len(rest) > 7 or "1" in rest:
+            raise BadInput(f"{self._where}: there is more than its columns")

@@ -1,0 +1,38 @@
+"""Clocks and statistics as version 1 of the format has them: one after another in one stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from opwatch.recording.coding.times import (
+    HAS_AFTER,
+    HAS_BEFORE,
+    MASK,
+    Clocks,
+    SampleFacts,
+    TimesBefore,
+    read_facts,
+    read_stat,
+    rounded,
+)
+from opwatch.recording.coding.varints import Varints
+from opwatch.trace.stat import StatSample
+
+
+def read_first_times(
+    times: Varints, state: TimesBefore, counted: Mapping[str, tuple[int, int]]
+) -> tuple[SampleFacts, Clocks, list[StatSample | None]]:
+    """The next sample's; `counted` are its counters."""
+    number = (state.number + times.number()) & MASK
+    end_ns = (state.end_ns + times.change() + rounded(state.step_ns)) & MASK
+    state.end_at(end_ns)
+    state.span_ns = (state.span_ns + times.change()) & MASK
+    begin_ns = (end_ns - state.span_ns) & MASK
+    facts = read_facts(times, state, number)
+    stats: list[StatSample | None] = [None, None]
+    for at, (flag, from_ns) in enumerate(((HAS_BEFORE, begin_ns), (HAS_AFTER, end_ns))):
+        if facts.flags & flag:
+            stat_ns = (from_ns + times.change()) & MASK
+            clocks = stat_ns, (stat_ns + times.change()) & MASK, times.number()
+            stats[at] = read_stat(times, clocks, state, state.stats[at], counted)
+    return facts, Clocks(begin_ns, end_ns, ()), stats

@@ -1,0 +1,194 @@
+"""Clocks and the kernel's statistics of a sample, each a difference to what could be expected.
+
+Clocks are noise, and have a stream of their own; what is rarely anything but 0 stands among the facts. Each
+sample has CLOCKS changes, of statistics that it has not as well: they are columns in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from opwatch.clock import Anchor
+from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
+from opwatch.samples.sample import DiskSample
+from opwatch.trace.abi import TargetSample
+from opwatch.trace.stat import StatSample
+
+GROUPS = ("read", "write", "flush", "discard")
+# When it ended, how long it took; of each statistic when it began, how long it took, requests in flight.
+CLOCKS = 8
+MASK = MODULUS - 1
+HAS_BEFORE, HAS_AFTER, HAS_MISSES, SHARES_ANCHOR = 1, 2, 4, 8
+_OF_STAT = 3
+_MS = 10**6
+
+
+class ChangeReader(Protocol):
+    """Changes, one after another."""
+
+    @property
+    def is_at_end(self) -> bool: ...
+    def change(self) -> int: ...
+
+
+@dataclass(slots=True)
+class TimesBefore:
+    """What the times and statistics of the next sample are written as differences to."""
+
+    number: int = 0
+    end_ns: int = 0
+    step_ns: int = 0
+    span_ns: int = 0
+    misses: int = 0
+    counted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    stats: list[dict[tuple[str, str], int]] = field(default_factory=lambda: [{}, {}])
+
+    def end_at(self, end_ns: int) -> None:
+        """A reading has ended."""
+        self.step_ns = end_ns - self.end_ns if self.end_ns else 0
+        self.end_ns = end_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """When a reading was made. `stats` are begin, length and requests in flight of both statistics."""
+
+    begin_ns: int
+    end_ns: int
+    stats: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleFacts:
+    """What is known of a sample besides its counters. `anchor` is None where it is the entry's."""
+
+    number: int
+    flags: int
+    reason: int
+    misses: int | None
+    anchor: Anchor | None
+
+
+def counted_of(sample: TargetSample) -> dict[str, tuple[int, int]]:
+    """Requests and bytes that ended, of the operations that the kernel's groups are named after."""
+    return {group: (sample.ops[group].ends, sample.ops[group].bytes) for group in GROUPS}
+
+
+def rounded(step_ns: int) -> int:
+    """Readings come at equal intervals of whole milliseconds, or nearly."""
+    return (step_ns + _MS // 2) // _MS * _MS
+
+
+def put_clocks(clocks: bytearray, state: TimesBefore, sample: DiskSample) -> None:
+    """CLOCKS changes."""
+    reading = sample.reading
+    now = reading.sample
+    put_change(clocks, now.end_ns - state.end_ns - rounded(state.step_ns))
+    put_change(clocks, now.end_ns - now.begin_ns)
+    for stat, from_ns in ((reading.before, now.begin_ns), (reading.after, now.end_ns)):
+        values = (stat.begin_ns - from_ns, stat.end_ns - stat.begin_ns, stat.in_flight) if stat else (0, 0, 0)
+        for value in values:
+            put_change(clocks, value)
+    state.end_at(now.end_ns)
+
+
+def _read_clocks(clocks: ChangeReader, state: TimesBefore) -> Clocks:
+    end_ns = (state.end_ns + clocks.change() + rounded(state.step_ns)) & MASK
+    begin_ns = (end_ns - clocks.change()) & MASK
+    state.end_at(end_ns)
+    stats = []
+    for from_ns in (begin_ns, end_ns):
+        stat_ns = (from_ns + clocks.change()) & MASK
+        stats.append((stat_ns, (stat_ns + clocks.change()) & MASK, clocks.change() & MASK))
+    return Clocks(begin_ns, end_ns, tuple(stats))
+
+
+def put_facts(
+    facts: bytearray, state: TimesBefore, number: int, sample: DiskSample, reason: int, *, is_shared: bool
+) -> None:
+    """All but clocks and counters."""
+    reading, anchor = sample.reading, sample.anchor
+    put(facts, (number - state.number) & MASK)
+    flags = (HAS_BEFORE if reading.before else 0) | (HAS_AFTER if reading.after else 0)
+    flags |= HAS_MISSES if sample.misses is not None else 0
+    put(facts, flags | (SHARES_ANCHOR if is_shared else 0))
+    put(facts, reason)
+    if sample.misses is not None:
+        put_change(facts, sample.misses - state.misses)
+        state.misses = sample.misses
+    if not is_shared:
+        for value in (anchor.mono_ns, anchor.wall_ns, anchor.slack_ns):
+            put(facts, value)
+    counted = counted_of(reading.sample)
+    for place, stat in enumerate((reading.before, reading.after)):
+        if stat:
+            _put_stat(facts, stat, state, state.stats[place], counted)
+    state.number, state.counted = number, counted
+
+
+def _put_stat(
+    facts: bytearray,
+    stat: StatSample,
+    state: TimesBefore,
+    before: dict[tuple[str, str], int],
+    counted: Mapping[str, tuple[int, int]],
+) -> None:
+    for unit, (kind, values) in enumerate((("requests", stat.requests), ("bytes", stat.bytes))):
+        if not values.keys() <= set(GROUPS):
+            raise ValueError(f"a group of statistics that has no place in a recording: {sorted(values)}")
+        put(facts, sum(1 << at for at, group in enumerate(GROUPS) if group in values))
+        for group in GROUPS:
+            if group in values:
+                grown = counted[group][unit] - state.counted.get(group, (0, 0))[unit]
+                put_change(facts, values[group] - before.get((kind, group), 0) - grown)
+                before[kind, group] = values[group]
+
+
+def read_times(
+    clocks: ChangeReader, facts: Varints, state: TimesBefore, counted: Mapping[str, tuple[int, int]]
+) -> tuple[SampleFacts, Clocks, list[StatSample | None]]:
+    """The next sample's; `counted` are its counters."""
+    when = _read_clocks(clocks, state)
+    known = read_facts(facts, state, (state.number + facts.number()) & MASK)
+    stats = [
+        read_stat(facts, when.stats[at], state, state.stats[at], counted) if known.flags & flag else None
+        for at, flag in enumerate((HAS_BEFORE, HAS_AFTER))
+    ]
+    return known, when, stats
+
+
+def read_facts(facts: Varints, state: TimesBefore, number: int) -> SampleFacts:
+    """What follows the number of the entry, up to the statistics."""
+    state.number = number
+    flags, reason = facts.up_to(15, "the flags"), facts.number()
+    misses = None
+    if flags & HAS_MISSES:
+        misses = state.misses = (state.misses + facts.change()) & MASK
+    anchor = None
+    if not flags & SHARES_ANCHOR:
+        anchor = Anchor(facts.number(), facts.number(), facts.number())
+    return SampleFacts(state.number, flags, reason, misses, anchor)
+
+
+def read_stat(
+    facts: Varints,
+    clocks: tuple[int, int, int],
+    state: TimesBefore,
+    before: dict[tuple[str, str], int],
+    counted: Mapping[str, tuple[int, int]],
+) -> StatSample:
+    """A statistic, of which `clocks` are known."""
+    begin_ns, end_ns, in_flight = clocks
+    units: list[dict[str, int]] = []
+    for unit, kind in enumerate(("requests", "bytes")):
+        mask = facts.up_to((1 << len(GROUPS)) - 1, "the mask of groups")
+        values: dict[str, int] = {}
+        for at, group in enumerate(GROUPS):
+            if mask >> at & 1:
+                grown = counted[group][unit] - state.counted.get(group, (0, 0))[unit]
+                value = (before.get((kind, group), 0) + grown + facts.change()) & MASK
+                values[group] = before[kind, group] = value
+        units.append(values)
+    return StatSample(begin_ns, end_ns, units[0], units[1], in_flight)

@@ -1,0 +1,105 @@
+"""Longer intervals from a file: what they leave out is not decoded, and what is shown is the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opwatch.recording.coding.frames import FrameReader
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.reading.steps import Steps
+from opwatch.recording.reading.window import between, ended, in_steps
+from opwatch.samples.entries import Began, Looked, RunEntry, Ticked
+from opwatch.samples.sample import DiskSample
+from tests.unit.support.recordings import record, shown
+from tests.unit.support.runs import BEGIN_NS, MadeUpRun, S, a_run
+
+
+def run_of(seed: int, *, with_discards: bool) -> Iterator[RunEntry]:
+    """Some minutes in which disks come and go, readings are late, and some were left out."""
+    chance, run = random.Random(seed), MadeUpRun(seed)
+    yield run.begin(0, "nvme0n1")
+    places, last = [0], 0
+    for second in range(chance.randrange(130, 170)):
+        tick = run.tick(places)
+        if chance.random() > 0.05:
+            yield tick if with_discards else Ticked(tick.samples)
+        if chance.random() < 0.3:
+            yield run.look("nvme0n1", 1000 + second)
+        if chance.random() < 0.01:
+            run.shift(chance.randrange(3 * S))
+        if chance.random() < 0.008:
+            last += 1
+            places.append(last)
+            yield run.begin(last, f"sd{last}", late=True)
+        elif len(places) > 1 and chance.random() < 0.008:
+            yield run.leave(places.pop(1))
+    yield run.end(places)
+
+
+def in_one(path: Path, step_ns: int, begin_ns: int | None, end_ns: int | None, *, skips: bool) -> str:
+    """What is shown of a part of a file, in intervals of `step_ns`."""
+    recording = RecordedRun(path)
+    try:
+        marks = tuple(mark for mark in (begin_ns, end_ns) if mark is not None)
+        steps = Steps(step_ns, S, marks)
+        entries: Iterator[RunEntry] = recording.entries(begin_ns or 0, steps if skips else None)
+        entries = between(entries, begin_ns or 0, end_ns) if marks else ended(entries)
+        return shown(in_steps(entries, steps))
+    finally:
+        recording.close()
+
+
+@pytest.mark.parametrize(("seed", "with_discards"), [(0, False), (1, True), (2, True), (3, False)])
+def test_what_is_shown_is_the_same(tmp_path: Path, seed: int, with_discards: bool) -> None:
+    path, chance = tmp_path / "run.opw", random.Random(seed)
+    run = list(run_of(seed, with_discards=with_discards))
+    is_ended = seed % 2 == 0
+    record(path, run if is_ended else run[: -chance.randrange(1, 40)], is_ended=is_ended)
+    for step_s in (7, 60, 100):
+        begin_ns = BEGIN_NS + chance.randrange(120 * S)
+        for marks in ((None, None), (begin_ns, None), (begin_ns, begin_ns + chance.randrange(90 * S))):
+            slow = in_one(path, step_s * S, *marks, skips=False)
+            assert in_one(path, step_s * S, *marks, skips=True) == slow
+
+
+@pytest.fixture
+def samples_made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """An item for each sample that is decoded whole."""
+    made, sample = list[int](), FrameReader.sample
+
+    def counted(reader: FrameReader, *args: object) -> DiskSample:
+        made.append(1)
+        return sample(reader, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FrameReader, "sample", counted)
+    return made
+
+
+@pytest.mark.parametrize("with_discards", [False, True])
+def test_minutes_are_made_of_key_frames(tmp_path: Path, with_discards: bool, samples_made: list[int]) -> None:
+    path, run = tmp_path / "run.opw", MadeUpRun(3)
+    ticks: list[RunEntry] = [run.begin(0, "nvme0n1"), *(run.tick([0]) for _ in range(240)), run.end([0])]
+    entries = [Ticked(one.samples) if isinstance(one, Ticked) and not with_discards else one for one in ticks]
+    record(path, entries)
+    minutes = in_one(path, 60 * S, None, None, skips=True)
+    # The first of each of four minutes, the last of all, and what there is of the end.
+    assert len(samples_made) <= 8
+    assert minutes == in_one(path, 60 * S, None, None, skips=False)
+    samples_made.clear()
+    in_one(path, 120 * S, None, None, skips=True)
+    assert len(samples_made) <= 6
+
+
+def test_looks_at_the_drive_are_not_left_out(tmp_path: Path) -> None:
+    path, run = tmp_path / "run.opw", list(a_run(200))
+    record(path, run)
+    recording = RecordedRun(path)
+    steps = Steps(150 * S, S)
+    kept = list(in_steps(recording.entries(0, steps), steps))
+    recording.close()
+    assert [one for one in kept if isinstance(one, Looked)] == [one for one in run if isinstance(one, Looked)]
+    assert [one for one in kept if isinstance(one, Began)] == [one for one in run if isinstance(one, Began)]

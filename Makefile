@@ -11,11 +11,15 @@ VM_PACKAGES := kmod zstd nvme-cli mdadm dmsetup python3-bpfcc \
 	cryptsetup-bin f2fs-tools lvm2 sg3-utils thin-provisioning-tools
 ARM64_PACKAGES := qemu-system-arm gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 BENCH_PACKAGES := libbpf-tools bpfcc-tools
-PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* pytest-xdist==3.* hypothesis==6.*
+PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* pytest-xdist==3.* hypothesis==6.* \
+	duckdb==2.* jsonschema==4.* prometheus-client==0.26.*
 
 # What the extension is made of: a change of any of these rebuilds it.
 NATIVE := setup.py pyproject.toml bpf/Makefile $(wildcard bpf/*/* opwatch/_native/* opwatch/_native/*/* opwatch/ftl/*/*.[ch] \
 	opwatch/drive/server/*.[ch] opwatch/drive/server/*/*.[ch])
+
+# Readers of Parquet that nothing else needs.
+ANALYSIS_TOOLS := chdb==4.* pyspark==4.*
 
 help:
 	@echo "make demo        a live view of a disk under load, on a disk of its own (root)"
@@ -31,6 +35,7 @@ help:
 	@echo "make fuzz        ten million operations on the simulated drive"
 	@echo "make fuzz-state  a million damaged saved drives"
 	@echo "make fuzz-counters [INPUTS=10000000]; make fuzz-all [INPUTS=10000000]"
+	@echo "make test-analysis  a data set of recordings in DuckDB, Spark and ClickHouse (needs java; 500 MB)"
 	@echo "make waf-runs    3,600 runs against the truth, for docs/method-waf.md"
 	@echo "make exactness   the table of docs/exactness.md; make clean"
 
@@ -129,6 +134,10 @@ fuzz-all: build
 waf-runs: build
 	$(PY) -m tests.bench.waf_runs
 
+test-analysis: build
+	@$(PY) -m pip install -q --disable-pip-version-check $(ANALYSIS_TOOLS)
+	$(PY) -m tests.analysis
+
 lint: build
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
@@ -196,4 +205,4 @@ clean:
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 
-.PHONY: format help packages build demo test test-kernel test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-drive bench-counters bench-mounts fuzz fuzz-state fuzz-counters fuzz-all waf-runs clean
+.PHONY: format help packages build demo test test-kernel test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-drive bench-counters bench-mounts fuzz fuzz-state fuzz-counters fuzz-all waf-runs test-analysis clean

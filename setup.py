@@ -114,6 +114,8 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT AND (GPL-2.0-only OR MIT)",
     python_requires=">=3.11",
+    # Nothing of opwatch itself needs it: it writes Parquet.
+    extras_require={"analysis": ["duckdb>=2,<3"]},
     packages=list(PACKAGES),
     package_dir=PACKAGES,
     package_data={

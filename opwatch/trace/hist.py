@@ -136,6 +136,11 @@ class Histogram:
             high, open_ended = at_most, False
         return Quantile((low + high) / 2, low, high, open_ended)
 
+    def hits(self) -> list[tuple[int, int]]:
+        """(slot, count) of those that were hit."""
+        slots, _ = self._in_use()
+        return [(slot, self.counts[slot]) for slot in slots]
+
     def top(self) -> int | None:
         """The highest slot in use, None when empty."""
         slots, _ = self._in_use()

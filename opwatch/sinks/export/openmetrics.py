@@ -1,0 +1,173 @@
+"""Observations in the text form of OpenMetrics 1.0, each with its time: what Prometheus and others read back.
+
+Counters are absolute: they begin with 0 where the first interval begins. All points of a family stand
+together there, so that nothing can be written before the end; until then they are arrays of numbers.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from opwatch.samples.observation import Event, Observation
+from opwatch.sinks.terminal import Writer
+from opwatch.trace.derive import QUANTILES, OpInterval
+from opwatch.units import printable
+
+_NS = 1e-9
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric family. A name that has a unit ends with it."""
+
+    name: str
+    kind: str
+    help: str
+    unit: str = ""
+
+
+REQUESTS = Family("opwatch_requests", "counter", "Requests that ended.")
+BYTES = Family("opwatch_transferred_bytes", "counter", "Bytes of the requests that ended.", "bytes")
+ERRORS = Family("opwatch_errors", "counter", "Requests that ended with an error.")
+LATENCY = Family(
+    "opwatch_latency_seconds",
+    "summary",
+    "Time from issue to end; quantiles are those of each interval.",
+    "seconds",
+)
+DEPTH = Family("opwatch_queue_depth", "gauge", "Requests under way, on average of each interval.")
+WAF = Family("opwatch_write_amplification_ratio", "gauge", "Bytes written to NAND per byte written.", "ratio")
+WAF_ERROR = Family(
+    "opwatch_write_amplification_error_ratio", "gauge", "Half of the width of its interval.", "ratio"
+)
+UNEXPLAINED = Family("opwatch_unexplained", "gauge", "Differences to the kernel's statistics left over.")
+FAMILIES = (REQUESTS, BYTES, ERRORS, LATENCY, DEPTH, WAF, WAF_ERROR, UNEXPLAINED)
+
+
+@dataclass(slots=True)
+class _Points:
+    """Values of one sample name with one set of labels, and when they were true. What stays as it is takes
+    no room but the first time."""
+
+    labels: str
+    moments: array[float] = field(default_factory=lambda: array("d"))
+    values: array[float] = field(default_factory=lambda: array("d"))
+
+    def add(self, at: float, value: float) -> None:
+        self.moments.append(at)
+        self.values.append(value)
+
+
+class OpenMetrics:
+    """Complete after end(), and not before."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._writer = Writer(stream)
+        self._families: dict[Family, dict[str, dict[str, _Points]]] = {family: {} for family in FAMILIES}
+        self._totals: dict[tuple[str, str], list[float]] = {}
+        self._newest: dict[str, float] = {}
+
+    def begin(self, notes: list[str]) -> None:
+        """Notes are talk, not data: the command prints them to stderr."""
+
+    def tell(self, event: Event) -> None:
+        """A metric has no place for it."""
+
+    def write(self, observation: Observation) -> None:
+        if observation.final:
+            return
+        at = observation.at.timestamp()
+        device = observation.device
+        # Times of a metric only grow.
+        if at <= self._newest.get(device, float("-inf")):
+            at = self._newest[device] + 1e-6
+        self._newest[device] = at
+        of_device = {"device": device}
+        for name, op in observation.interval.ops.items():
+            self._put_op(at, {**of_device, "op": name}, op)
+        self._put_idle(at, device, observation.interval.ops)
+        if observation.live and observation.live.waf is not None:
+            self._put(WAF, "", at, of_device, observation.live.waf)
+            if observation.live.waf_error is not None:
+                self._put(WAF_ERROR, "", at, of_device, observation.live.waf_error)
+        self._put(UNEXPLAINED, "", at, of_device, len(observation.unexplained))
+
+    def end(self) -> None:
+        """All of it."""
+        for family, samples in self._families.items():
+            if samples:
+                self._writer.line(f"# TYPE {family.name} {family.kind}")
+                if family.unit:
+                    self._writer.line(f"# UNIT {family.name} {family.unit}")
+                self._writer.line(f"# HELP {family.name} {family.help}")
+                for line in _lines(family, samples):
+                    self._writer.line(line)
+        self._writer.line("# EOF")
+
+    def _put_op(self, at: float, labels: Mapping[str, str], op: OpInterval) -> None:
+        totals = self._totals.setdefault((labels["device"], labels["op"]), [0, 0, 0, 0, 0.0])
+        latency = op.latency
+        timed = latency.histogram.total
+        grown = (op.count, op.bytes, op.errors, timed, (latency.mean or 0) * op.count * _NS)
+        totals[:] = [total + by for total, by in zip(totals, grown, strict=True)]
+        self._put_totals(at, labels, totals)
+        for name, value in latency.quantiles.items():
+            if value is not None:
+                self._put(LATENCY, "", at, {**labels, "quantile": str(QUANTILES[name])}, value * _NS)
+        self._put(DEPTH, "", at, labels, op.queue_depth)
+
+    def _put_idle(self, at: float, device: str, active: Mapping[str, OpInterval]) -> None:
+        """Counters that stand still are still counters."""
+        for (of_device, op), totals in self._totals.items():
+            if of_device == device and op not in active:
+                labels = {"device": device, "op": op}
+                self._put_totals(at, labels, totals)
+                self._put(DEPTH, "", at, labels, 0.0)
+
+    def _put_totals(self, at: float, labels: Mapping[str, str], totals: list[float]) -> None:
+        requests, bytes_, errors, timed, seconds = totals
+        for family, value in ((REQUESTS, requests), (BYTES, bytes_), (ERRORS, errors)):
+            self._put(family, "_total", at, labels, value)
+        self._put(LATENCY, "_count", at, labels, timed)
+        self._put(LATENCY, "_sum", at, labels, seconds)
+
+    def _put(self, family: Family, suffix: str, at: float, labels: Mapping[str, str], value: float) -> None:
+        # A metric is a set of labels; of a summary, all but the quantile.
+        metric = _labels({name: word for name, word in labels.items() if name != "quantile"})
+        text = suffix + _labels(labels)
+        points = self._families[family].setdefault(metric, {})
+        if text not in points:
+            points[text] = _Points(text)
+        points[text].add(at, value)
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    pairs = ",".join(f'{name}="{printable(value).translate(_ESCAPES)}"' for name, value in labels.items())
+    return f"{{{pairs}}}"
+
+
+def _lines(family: Family, metrics: Mapping[str, Mapping[str, _Points]]) -> Iterator[str]:
+    """Metric by metric, each in the order of time: what was true at one moment stands together."""
+    for samples in metrics.values():
+        places = dict.fromkeys(samples, 0)
+        while True:
+            left = [points.moments[places[text]] for text, points in samples.items() if _has(points, places)]
+            if not left:
+                break
+            now = min(left)
+            for text, points in samples.items():
+                if _has(points, places) and points.moments[places[text]] == now:
+                    yield f"{family.name}{text} {_number(points.values[places[text]])} {now:.6f}"
+                    places[text] += 1
+
+
+def _has(points: _Points, places: Mapping[str, int]) -> bool:
+    return places[points.labels] < len(points.moments)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 1 << 53 else repr(value)

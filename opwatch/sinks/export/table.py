@@ -1,0 +1,91 @@
+"""Observations as rows with full histograms, one for each operation of an interval: what Parquet has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC
+from typing import Any
+
+from opwatch.samples.observation import Observation
+from opwatch.trace.derive import Latency, OpInterval, idle_op
+from opwatch.trace.hist import Histogram
+from opwatch.units import printable
+
+_SLOTS = "STRUCT(slot INTEGER, count BIGINT)[]"
+# Signed and of plain types: every reader of Parquet has these.
+COLUMNS = {
+    "recording": "VARCHAR",
+    "device": "VARCHAR",
+    "origin": "VARCHAR",
+    "drive_model": "VARCHAR",
+    "op": "VARCHAR",
+    "time": "TIMESTAMP",
+    "begin_mono_ns": "BIGINT",
+    "end_mono_ns": "BIGINT",
+    "interval_s": "DOUBLE",
+    "requests": "BIGINT",
+    "bytes": "BIGINT",
+    "errors": "BIGINT",
+    "issued": "BIGINT",
+    "queue_depth": "DOUBLE",
+    "mean_ns": "DOUBLE",
+    "max_ns": "BIGINT",
+    "p50_ns": "DOUBLE",
+    "p90_ns": "DOUBLE",
+    "p99_ns": "DOUBLE",
+    "p99_9_ns": "DOUBLE",
+    "latency": _SLOTS,
+    "queue": _SLOTS,
+    "sizes": _SLOTS,
+    "waf": "DOUBLE",
+    "waf_error": "DOUBLE",
+    "unexplained": "BIGINT",
+}
+# Those that have a row in an interval without any of them.
+_OPS = ("read", "write", "discard", "flush")
+_IDLE = idle_op()
+
+
+def rows(recording: str, model: str | None, observation: Observation) -> Iterator[dict[str, Any]]:
+    """The rows of an interval, by column."""
+    live, interval = observation.live, observation.interval
+    shared = {
+        "recording": printable(recording),
+        "device": printable(observation.device),
+        "origin": printable(observation.origin),
+        "drive_model": None if model is None else printable(model),
+        "time": f"{observation.at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}",
+        "begin_mono_ns": interval.begin_ns,
+        "end_mono_ns": interval.end_ns,
+        "interval_s": interval.seconds,
+        "waf": live.waf if live else None,
+        "waf_error": live.waf_error if live else None,
+        "unexplained": len(observation.unexplained),
+    }
+    for op in dict.fromkeys((*_OPS, *interval.ops)):
+        yield {**shared, "op": op, **_of_op(interval.ops.get(op) or _IDLE)}
+
+
+def _of_op(op: OpInterval) -> dict[str, Any]:
+    latency = op.latency
+    return {
+        "requests": op.count,
+        "bytes": op.bytes,
+        "errors": op.errors,
+        "issued": op.issued,
+        "queue_depth": op.queue_depth,
+        "mean_ns": latency.mean,
+        "max_ns": latency.max,
+        **{f"{name}_ns": value for name, value in latency.quantiles.items()},
+        "latency": _slots(latency.histogram),
+        "queue": _queue(op.queue),
+        "sizes": _slots(op.sizes),
+    }
+
+
+def _queue(queue: Latency | None) -> list[dict[str, int]] | None:
+    return None if queue is None else _slots(queue.histogram)
+
+
+def _slots(histogram: Histogram) -> list[dict[str, int]]:
+    return [{"slot": slot, "count": count} for slot, count in histogram.hits()]

@@ -1,0 +1,185 @@
+"""Recordings as a Parquet data set: DuckDB reads it back, and its quantiles are ours."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.sinks.export import parquet
+from opwatch.sinks.export.table import COLUMNS
+from opwatch.tools import cli
+
+ROOT = Path(__file__).parents[3]
+RECORDINGS = ROOT / "tests" / "fixtures" / "good" / "recordings"
+STATEMENTS = [
+    block.strip()
+    for block in re.findall(r"```sql\n(.*?)```", (ROOT / "docs/analysis.md").read_text(), re.DOTALL)
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with two recordings, which is where we are."""
+    for name in ("1", "2"):
+        raw = gzip.decompress((RECORDINGS / f"{name}.opw.gz").read_bytes())
+        (tmp_path / f"{name}.opw").write_bytes(raw)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def dumped(*options: str) -> int:
+    try:
+        return cli.main(["dump", *options])
+    except SystemExit as end:
+        return int(str(end.code))
+
+
+@pytest.fixture
+def runs(folder: Path) -> Any:  # noqa: ANN401
+    """A connection with the views and macros of the document, over a data set of both."""
+    assert dumped("1.opw", "2.opw", "-O", "parquet", "-o", "runs") == 0
+    connection = importlib.import_module("duckdb").connect(":memory:")
+    connection.execute("SET threads = 1")
+    connection.execute(STATEMENTS[0])
+    yield connection
+    connection.close()
+
+
+def intervals(capsys: pytest.CaptureFixture[str], name: str) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert cli.main(["replay", name, "--json"]) == 0
+    trees = map(json.loads, capsys.readouterr().out.splitlines())
+    return [tree for tree in trees if tree["type"] == "interval"]
+
+
+def test_what_is_read_back_is_what_replay_says(runs: Any, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: ANN401
+    names = "device, op, end_mono_ns, requests, bytes, p50_ns, p99_9_ns, max_ns, interval_s"
+    for name in ("1.opw", "2.opw"):
+        rows = set(runs.execute(f"SELECT {names} FROM runs WHERE recording = ?", [name]).fetchall())
+        wanted = {
+            (
+                *(tree["device"], op, tree["end_mono_ns"], one["count"], one["bytes"]),
+                *(one["latency_ns"][key] for key in ("p50", "p99_9", "max")),
+                tree["interval_s"],
+            )
+            for tree in intervals(capsys, name)
+            for op, one in tree["ops"].items()
+            if op in ("read", "write", "discard", "flush") or one["count"]
+        }
+        assert rows == wanted
+        assert len(rows) > 20
+
+
+def test_the_model_of_each_drive_is_a_part_of_the_folder(runs: Any, folder: Path) -> None:  # noqa: ANN401
+    models = set(runs.execute("SELECT DISTINCT device, model, drive_model FROM runs").fetchall())
+    unknown = (parquet.UNKNOWN, None)
+    assert models == {("nvme0n1", "A_Model", "A Model"), ("sda", *unknown), ("sdb", *unknown)}
+    assert {path.name for path in (folder / "runs").iterdir()} == {"day=2025-10-09"}
+    assert (folder / "runs").stat().st_mode & 0o077 == 0
+    kinds = {name: kind for name, kind, *_ in runs.execute("DESCRIBE runs").fetchall()}
+    assert {name: kinds[name] for name in COLUMNS} == {
+        name: kind.replace("count ", '"count" ') if '"count"' in kinds[name] else kind
+        for name, kind in COLUMNS.items()
+    }
+
+
+def test_quantiles_in_sql_are_ours(runs: Any) -> None:  # noqa: ANN401
+    rows = runs.execute(STATEMENTS[1]).fetchall()
+    assert len(rows) > 5
+    for _, _, _, ours, theirs in rows:
+        assert theirs == ours
+    for name, ratio in (("p50_ns", 0.5), ("p90_ns", 0.9), ("p99_9_ns", 0.999)):
+        query = f"SELECT {name}, quantile_ns(latency, {ratio}, max_ns) FROM runs WHERE requests > 0"
+        assert all(ours == theirs for ours, theirs in runs.execute(query).fetchall())
+
+
+def test_quantiles_of_a_day_are_those_of_the_summary(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dumped("2.opw", "-O", "parquet", "-o", "runs") == 0
+    connection = importlib.import_module("duckdb").connect(":memory:")
+    connection.execute(STATEMENTS[0])
+    rows = {
+        (model, op): quantiles for model, _, op, *quantiles in connection.execute(STATEMENTS[2]).fetchall()
+    }
+    connection.close()
+    capsys.readouterr()
+    assert cli.main(["replay", "2.opw", "--json", "-q"]) == 0
+    trees = map(json.loads, capsys.readouterr().out.splitlines())
+    summary = next(tree for tree in trees if tree["device"] == "nvme0n1")
+    for op in ("read", "write"):
+        latency = summary["ops"][op]["latency_ns"]
+        assert rows["A_Model", op] == [latency["p50"], latency["p99"]]
+
+
+def test_the_query_for_all_three_counts_what_there_was(runs: Any) -> None:  # noqa: ANN401
+    rows = runs.execute(STATEMENTS[3]).fetchall()
+    total = runs.execute("SELECT sum(requests) FROM runs").fetchone()[0]
+    assert sum(row[3] for row in rows) == total > 0
+
+
+def test_rows_are_written_part_by_part(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "_MOST_ROWS", 8)
+    assert dumped("2.opw", "-O", "parquet", "-o", "parts") == 0
+    assert len(list((folder / "parts").rglob("*.parquet"))) > 2
+    monkeypatch.undo()
+    os.chdir(folder)
+    assert dumped("2.opw", "-O", "parquet", "-o", "whole") == 0
+    duckdb = importlib.import_module("duckdb")
+    query = "SELECT * FROM read_parquet('{}/*/*/*.parquet', hive_partitioning = true) ORDER BY ALL"
+    parts, whole = (duckdb.sql(query.format(name)).fetchall() for name in ("parts", "whole"))
+    assert parts == whole
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("../../etc", "etc"),
+        ("a/b=c %41\n", "a_b_c_41"),
+        ("Ünter 1.5-T", "nter_1.5-T"),
+        ("..", parquet.UNKNOWN),
+        (None, parquet.UNKNOWN),
+    ],
+)
+def test_no_model_leads_out_of_the_folder(model: str | None, name: str) -> None:
+    assert parquet.folder_name(model) == name
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        (("1.opw", "-O", "parquet"), 2),
+        (("1.opw", "-O", "csv", "-o", "new"), 2),
+        (("1.opw", "-O", "parquet", "-o", "new", "-f", "time"), 2),
+        (("1.opw", "2.opw", "-O", "openmetrics"), 2),
+        (("1.opw", "3x", "-O", "csv"), 2),
+        (("1.opw", "nothing.opw", "-O", "parquet", "-o", "new"), 2),
+        (("1.opw", "-O", "parquet", "-o", "full"), 3),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    folder: Path, options: tuple[str, ...], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "full").mkdir()
+    assert dumped(*options) == status
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err
+    assert not (folder / "new").exists()
+
+
+def test_without_duckdb_it_says_what_to_install(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    assert dumped("1.opw", "-O", "parquet", "-o", "new") == 5
+    assert "opwatch[analysis]" in capsys.readouterr().err
+    assert not (folder / "new").exists()

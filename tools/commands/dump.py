@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FIELD,...",
         help="paths in the JSON, such as time,device,ops.read.latency_ns.p99 (what people plot)",
     )
-    parser.set_defaults(at=None, speed=None)
+    parser.set_defaults(at=None, speed=None, step=False)
 
 
 def _fields(text: str) -> tuple[str, ...]:

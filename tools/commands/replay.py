@@ -8,8 +8,10 @@ import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TextIO
 
 from opwatch.errors import NotEnoughData, UsageError
+from opwatch.foreign import whole
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.steps import Steps
 from opwatch.recording.reading.window import between, ended, in_steps
@@ -35,11 +37,19 @@ interval = time_between(0.01, _MOST_STEP_S)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "opwatch replay FILE [INTERVAL] [--from T] [--to T | --at T] [--speed X] [options]"
+    parser.usage = (
+        "opwatch replay FILE [INTERVAL] [--from T] [--to T | --at T] [--speed X | --step] [options]"
+    )
     add_part_arguments(parser)
     parser.add_argument("--at", metavar="T", help="show the interval that this moment lies in")
-    parser.add_argument(
+    pace = parser.add_mutually_exclusive_group()
+    pace.add_argument(
         "--speed", type=_speed, metavar="X", help="as fast as it was (1), or so many times faster"
+    )
+    pace.add_argument(
+        "--step",
+        action="store_true",
+        help="the next interval on Enter, N of them on N and Enter, the end on q",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help='JSON lines, "schema":"opwatch/1"')
@@ -146,6 +156,8 @@ class Replay:
         if steps:
             chosen = in_steps(chosen, steps)
         is_empty = True
+        if args.step:
+            chosen = ended(_stepped(chosen, sys.stdin))
         for entry in self._paced(chosen):
             is_empty = False
             yield entry
@@ -184,6 +196,21 @@ class Replay:
             due = begun + (at_ns - first_ns) / 1e9 / self._args.speed
             time.sleep(max(0.0, due - time.monotonic()))
             yield entry
+
+
+def _stepped(entries: Iterator[RunEntry], keys: TextIO) -> Iterator[RunEntry]:
+    """Before each interval but the first, wait until somebody asks for it. It ends where nobody does."""
+    asked = 1
+    for entry in entries:
+        if isinstance(entry, Ticked):
+            while asked < 1:
+                line = keys.readline()
+                word = line.strip()
+                if not line or word == "q":
+                    return
+                asked = whole(word, 9) or int(not word)
+            asked -= 1
+        yield entry
 
 
 def _interval_ns(run: RecordedRun) -> int:

@@ -1,22 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The extension module: glue between Python and the C libraries beside it. */
-#include "_native/common/native.h"
-
-#include <errno.h>
-
-PyObject *ow_py_raise(int err, const char *what)
-{
-	PyObject *args;
-
-	if (err == -ENOMEM)
-		return PyErr_NoMemory();
-	args = Py_BuildValue("(is)", -err, what);
-	if (args) {
-		PyErr_SetObject(PyExc_OSError, args);
-		Py_DECREF(args);
-	}
-	return NULL;
-}
+#include "_native/binding/native.h"
 
 static struct PyModuleDef native_module = {
 	.m_base = PyModuleDef_HEAD_INIT,
@@ -25,21 +9,22 @@ static struct PyModuleDef native_module = {
 	.m_size = -1,
 };
 
+/* In an order in which nobody needs what is not there yet. */
+static int (*const bindings[])(PyObject *module) = {
+	ow_py_add_ftl,	    ow_py_add_service,	ow_py_add_nvme,
+#ifdef OPWATCH_HAVE_BPF
+	ow_py_add_programs, ow_py_add_tracer,	ow_py_add_discards,
+	ow_py_add_changes,  ow_py_add_contexts,
+#endif
+};
+
 PyMODINIT_FUNC PyInit__native(void)
 {
 	PyObject *module = PyModule_Create(&native_module);
 
-	if (!module)
-		return NULL;
-	if (ow_py_add_ftl(module) || ow_py_add_nvme(module)) {
-		Py_DECREF(module);
-		return NULL;
+	for (size_t i = 0; module && i < sizeof(bindings) / sizeof(bindings[0]); i++) {
+		if (bindings[i](module))
+			Py_CLEAR(module);
 	}
-#ifdef OPWATCH_HAVE_BPF
-	if (ow_py_add_tracer(module)) {
-		Py_DECREF(module);
-		return NULL;
-	}
-#endif
 	return module;
 }

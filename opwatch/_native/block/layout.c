@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* How large the maps are, and where a disk lies in the table: arithmetic, nothing is loaded. */
-#include "tracer_internal.h"
+#include "layout.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* opwatch._native.Contexts: see _native.pyi. */
 #include "_native/common/cleanup.h"
-#include "_native/common/native.h"
+#include "_native/binding/native.h"
 #include "py_tracer.h"
 #include "contexts.h"
 

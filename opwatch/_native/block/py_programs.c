@@ -78,15 +78,6 @@ int ow_py_wanted(PyObject *programs, void *ret)
 	return !err;
 }
 
-int ow_py_add_type(PyObject *module, PyType_Spec *spec)
-{
-	PyObject *type = PyType_FromSpec(spec);
-	int err = type ? PyModule_AddType(module, (PyTypeObject *)type) : -1;
-
-	Py_XDECREF(type);
-	return err;
-}
-
 struct floor_object {
 	PyObject_HEAD struct ow_floor *floor;
 };

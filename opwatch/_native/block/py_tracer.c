@@ -216,14 +216,9 @@ static PyMethodDef functions[] = {
 
 int ow_py_add_tracer(PyObject *module)
 {
-	/* The error comes first: the rest may raise it. */
-	if (ow_py_add_programs(module) || ow_py_add_type(module, &tracer_spec))
-		return -1;
-	if (ow_py_add_discards(module) || ow_py_add_changes(module) || ow_py_add_contexts(module))
-		return -1;
 	if (ow_types_register()) {
 		ow_py_raise(-EINVAL, "libbpf takes no handler of typed programs");
 		return -1;
 	}
-	return PyModule_AddFunctions(module, functions);
+	return ow_py_add_type(module, &tracer_spec) ?: PyModule_AddFunctions(module, functions);
 }

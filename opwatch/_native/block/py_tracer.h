@@ -3,7 +3,7 @@
 #ifndef OPWATCH_PY_TRACER_H
 #define OPWATCH_PY_TRACER_H
 
-#include "_native/common/native.h"
+#include "_native/binding/native.h"
 #include "tracer.h"
 
 /* Raise ProbeError(errno, what, log). */
@@ -12,10 +12,5 @@ void ow_py_raise_probe_error(int err, const char *what, const char *log);
 PyObject *ow_py_programs_list(const struct ow_program_info *info, int n);
 /* A PyArg_Parse converter, of programs as in opwatch/trace/programs.py to struct ow_wanted_list. */
 int ow_py_wanted(PyObject *programs, void *ret);
-int ow_py_add_type(PyObject *module, PyType_Spec *spec);
-int ow_py_add_programs(PyObject *module);
-int ow_py_add_discards(PyObject *module);
-int ow_py_add_changes(PyObject *module);
-int ow_py_add_contexts(PyObject *module);
 
 #endif

@@ -9,19 +9,7 @@
 #include "abi/block.h"
 #include "_native/common/log.h"
 #include "_native/common/programs.h"
-
-struct ow_tracer_config {
-	const struct ow_target *targets;
-	__u32 nr_targets;
-	const struct ow_disk_key *disks;
-	__u32 nr_disks;
-	__u32 nr_stamps; /* places for requests in flight, all disks together */
-	__u32 nr_bios;	 /* places for bios in flight; 0 when no target is bio-based */
-	__u32 nr_cpus;	 /* only ow_tracer_map_bytes() looks at it; a tracer takes those of the
-			    machine */
-	bool queue_time;
-	struct ow_wanted_list wanted;
-};
+#include "layout.h"
 
 /* One operation of one target, summed over CPUs. Everything is absolute. */
 struct ow_op_sample {
@@ -39,10 +27,6 @@ struct ow_sample {
 	struct ow_op_sample op[OW_NR_OPS];
 };
 
-/* What the maps may take before CPUs share histograms, and the highest number a CPU may have. */
-#define OW_MOST_MAP_BYTES (256ULL << 20)
-#define OW_MOST_CPUS	  65536
-
 struct ow_tracer;
 
 /*
@@ -54,10 +38,6 @@ void ow_tracer_close(struct ow_tracer *tracer);
 void ow_tracer_sample(const struct ow_tracer *tracer, __u32 target, struct ow_sample *ret);
 /* Let programs of these descriptors go on with discards, -1 for none. Typed programs only. */
 int ow_tracer_chain(struct ow_tracer *tracer, int issued, int done);
-/* Bytes of map memory that @config asks for, on @config->nr_cpus CPUs. Loads nothing. */
-__u64 ow_tracer_map_bytes(const struct ow_tracer_config *config);
-/* How many CPUs have histograms of reads and writes of their own: all, or some share them. */
-__u32 ow_tracer_lanes(const struct ow_tracer_config *config);
 /* The lanes that a tracer has, and how many CPUs there are. */
 __u32 ow_tracer_nr_lanes(const struct ow_tracer *tracer);
 __u32 ow_tracer_nr_cpus(const struct ow_tracer *tracer);

@@ -348,12 +348,5 @@ static PyType_Spec ftl_spec = {
 
 int ow_py_add_ftl(PyObject *module)
 {
-	PyObject *type = PyType_FromSpec(&ftl_spec);
-	int ret = type ? PyModule_AddObjectRef(module, "Ftl", type) : -1;
-
-	/* The module holds the type for as long as Service refers to it. */
-	if (!ret)
-		ret = ow_py_add_service(module, (PyTypeObject *)type);
-	Py_XDECREF(type);
-	return ret;
+	return ow_py_add_type(module, &ftl_spec);
 }

@@ -3,7 +3,7 @@
 #ifndef OPWATCH_PY_FTL_H
 #define OPWATCH_PY_FTL_H
 
-#include "_native/common/native.h"
+#include "_native/binding/native.h"
 
 #include "ftl/core/ftl.h"
 
@@ -36,7 +36,5 @@ struct ow_ftl *ow_py_ftl_use(PyObject *object);
 /* Keyword arguments of a workload and its state. The state comes back from ow_py_load_state(). */
 int ow_py_parse_load(PyObject *zones, struct ow_ftl_workload *load);
 PyObject *ow_py_load_state(const struct ow_ftl_workload *load);
-
-int ow_py_add_service(PyObject *module, PyTypeObject *ftl_type);
 
 #endif

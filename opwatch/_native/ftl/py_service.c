@@ -192,12 +192,9 @@ static PyType_Spec service_spec = {
 	.slots = service_slots,
 };
 
-int ow_py_add_service(PyObject *module, PyTypeObject *ftl_type)
+int ow_py_add_service(PyObject *module)
 {
-	PyObject *type = PyType_FromSpec(&service_spec);
-	int ret = type ? PyModule_AddObjectRef(module, "Service", type) : -1;
-
-	drive_type = ftl_type;
-	Py_XDECREF(type);
-	return ret;
+	/* Kept for good: a service asks whether it was given such a drive. */
+	drive_type = (PyTypeObject *)PyObject_GetAttrString(module, "Ftl");
+	return drive_type ? ow_py_add_type(module, &service_spec) : -1;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* nvme_get_log() and nvme_identify(): see _native.pyi. */
-#include "_native/common/native.h"
+#include "_native/binding/native.h"
 
 #include <errno.h>
 

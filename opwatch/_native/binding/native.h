@@ -10,8 +10,15 @@
 PyObject *ow_py_raise(int err, const char *what);
 
 /* Each adds its types and functions to the module. Returns 0 or -1 with an exception set. */
-int ow_py_add_tracer(PyObject *module);
 int ow_py_add_ftl(PyObject *module);
+int ow_py_add_service(PyObject *module); /* after the FTL's, whose type it takes */
 int ow_py_add_nvme(PyObject *module);
+int ow_py_add_programs(PyObject *module); /* the error that the tracers raise, too */
+int ow_py_add_tracer(PyObject *module);
+int ow_py_add_discards(PyObject *module);
+int ow_py_add_changes(PyObject *module);
+int ow_py_add_contexts(PyObject *module);
+
+int ow_py_add_type(PyObject *module, PyType_Spec *spec);
 
 #endif

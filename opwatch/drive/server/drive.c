@@ -149,6 +149,17 @@ static int do_command(struct ow_drive *drive, enum ow_service_op op, uint64_t of
 	return -EINVAL;
 }
 
+static bool meets_bad_media(const struct ow_faults *faults, uint64_t offset, uint64_t len)
+{
+	for (uint32_t i = 0; i < faults->media_count; i++) {
+		const struct ow_range *bad = &faults->media[i];
+
+		if (offset < bad->offset + bad->len && bad->offset < offset + len)
+			return true;
+	}
+	return false;
+}
+
 static int command(struct ow_drive *drive, enum ow_service_op op, uint64_t offset, uint64_t len,
 		   uint64_t *due_ns)
 {
@@ -161,7 +172,7 @@ static int command(struct ow_drive *drive, enum ow_service_op op, uint64_t offse
 	if (op == OW_SERVICE_WRITE)
 		drive->unaligned_writes += is_unaligned(drive, offset, len);
 	ret = do_command(drive, op, offset, len, due_ns);
-	if (!ret && op == OW_SERVICE_READ && ow_fault_media(&drive->faults, offset, len)) {
+	if (!ret && op == OW_SERVICE_READ && meets_bad_media(&drive->faults, offset, len)) {
 		ow_ftl_media_error(drive->ftl);
 		ret = -EIO;
 	}

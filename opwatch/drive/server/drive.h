@@ -118,7 +118,6 @@ int ow_fault_apply(struct ow_drive *drive, const char *words);
 int ow_fault_log(struct ow_drive *drive, enum ow_log log, uint32_t *slow_ms);
 /* Needs the lock. */
 void ow_drive_counters(struct ow_drive *drive, struct ow_ftl_counters *counters);
-bool ow_fault_media(const struct ow_faults *faults, uint64_t offset, uint64_t len);
 
 /* truth.c: everything that is known, as JSON. Returns the length or -errno. */
 int ow_truth_json(struct ow_drive *drive, char *text, size_t size);

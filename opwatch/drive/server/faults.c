@@ -8,17 +8,6 @@
 
 static const unsigned int log_ids[OW_LOGS] = {0x02, 0x09, 0x22, 0xc0, 0xca};
 
-bool ow_fault_media(const struct ow_faults *faults, uint64_t offset, uint64_t len)
-{
-	for (uint32_t i = 0; i < faults->media_count; i++) {
-		const struct ow_range *bad = &faults->media[i];
-
-		if (offset < bad->offset + bad->len && bad->offset < offset + len)
-			return true;
-	}
-	return false;
-}
-
 int ow_fault_log(struct ow_drive *drive, enum ow_log log, uint32_t *slow_ms)
 {
 	bool fails;

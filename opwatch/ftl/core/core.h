@@ -11,6 +11,7 @@
 
 #include "ftl.h"
 #include "rng.h"
+#include "ftl/core/ring.h"
 
 /*
  * Added to the valid count of a superblock that cannot be a victim: free, open, cache or bad. One
@@ -36,14 +37,6 @@ enum ow_sb_state { OW_SB_FREE, OW_SB_OPEN, OW_SB_CLOSED, OW_SB_BAD, OW_SB_SLC };
 struct ow_frontier {
 	uint32_t sb;
 	uint32_t fill; /* pages programmed */
-};
-
-/* A first-in first-out list of superblocks. The array has a power of two entries. */
-struct ow_ring {
-	uint32_t *sb;
-	uint32_t mask;
-	uint32_t head;
-	uint32_t tail;
 };
 
 /*
@@ -163,9 +156,6 @@ int ow_frontier_open(struct ow_ftl *ftl, uint32_t index);
 void ow_frontier_close(struct ow_ftl *ftl, uint32_t index);
 uint32_t ow_frontier_for_gc(const struct ow_ftl *ftl, uint32_t victim);
 uint32_t ow_frontier_count(const struct ow_ftl_config *config);
-uint32_t ow_ring_count(const struct ow_ring *ring);
-void ow_ring_push(struct ow_ring *ring, uint32_t sb);
-uint32_t ow_ring_pop(struct ow_ring *ring);
 
 /* victim.c */
 void ow_victim_added(struct ow_ftl *ftl, uint32_t sb);

@@ -4,21 +4,6 @@
 
 #include <errno.h>
 
-uint32_t ow_ring_count(const struct ow_ring *ring)
-{
-	return ring->tail - ring->head;
-}
-
-void ow_ring_push(struct ow_ring *ring, uint32_t sb)
-{
-	ring->sb[ring->tail++ & ring->mask] = sb;
-}
-
-uint32_t ow_ring_pop(struct ow_ring *ring)
-{
-	return ring->sb[ring->head++ & ring->mask];
-}
-
 /* How many superblocks can be open at once, the cache's aside. */
 uint32_t ow_frontier_count(const struct ow_ftl_config *config)
 {

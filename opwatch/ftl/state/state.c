@@ -5,37 +5,6 @@
 
 #include <errno.h>
 
-/* Four lanes would be faster. A gigabyte a second is enough, and easy to do elsewhere too. */
-static uint64_t add_to_sum(uint64_t sum, const void *data, size_t len)
-{
-	const unsigned char *bytes = data;
-
-	while (len) {
-		uint64_t word = 0;
-		size_t n = len < 8 ? len : 8;
-
-		memcpy(&word, bytes, n);
-		sum = (sum ^ word) * 0xd6e8feb86659fd93ULL;
-		sum ^= sum >> 32;
-		bytes += n;
-		len -= n;
-	}
-	return sum;
-}
-
-int ow_stream_move(struct ow_stream *stream, void *data, size_t len)
-{
-	int ret;
-
-	if (!len)
-		return 0;
-	ret = stream->put ? stream->put(stream->ctx, data, len)
-			  : stream->get(stream->ctx, data, len);
-	if (!ret)
-		stream->sum = add_to_sum(stream->sum, data, len);
-	return ret;
-}
-
 /* Does nothing but read @ftl: the walk is shared with loading, which is why it takes it without
  * const. */
 static int save_all(struct ow_stream *stream, struct ow_ftl *ftl)

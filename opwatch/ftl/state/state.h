@@ -4,19 +4,11 @@
 #define OPWATCH_FTL_STATE_H
 
 #include "ftl/core/core.h"
+#include "stream.h"
 
 #define OW_STATE_MAGIC	 0x314c54465f574f00ULL
 #define OW_STATE_VERSION 2
 
-/* One direction is set. @sum covers every byte moved. */
-struct ow_stream {
-	ow_ftl_put_fn put;
-	ow_ftl_get_fn get;
-	void *ctx;
-	uint64_t sum;
-};
-
-int ow_stream_move(struct ow_stream *stream, void *data, size_t len);
 /* Numbers of the drive that no array holds; the configuration apart, as it must come first. */
 int ow_state_move_config(struct ow_stream *stream, struct ow_ftl_config *config, uint32_t version);
 int ow_state_move_numbers(struct ow_stream *stream, struct ow_ftl *ftl);

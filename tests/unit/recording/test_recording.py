@@ -60,7 +60,11 @@ def test_discards_that_become_fewer_are_refused(tmp_path: Path, gone: str) -> No
     sample = ended.discards[0]
     trace = replace(sample.trace, loss=DiscardLoss(1, 0, 0, 0, 0))
     ticks[-1] = replace(ticks[-1], discards={0: replace(sample, trace=trace)})
-    fewer = replace(trace, **{gone: DiscardLoss(0, 0, 0, 0, 0) if gone == "loss" else ()})
+    fewer = {
+        "flows": replace(trace, flows=()),
+        "origins": replace(trace, origins=()),
+        "loss": replace(trace, loss=DiscardLoss()),
+    }[gone]
     ended = replace(ended, discards={0: replace(sample, trace=fewer)})
     record(tmp_path / "run.opw", [begin, *ticks, ended])
     with pytest.raises(BadInput, match=r"entry 11: place 0: discards have become fewer"):

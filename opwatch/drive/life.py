@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import secrets
 import shlex
@@ -34,6 +35,9 @@ from opwatch.host.usage import number_of_mount
 
 # Saving a large drive to a slow disk takes no longer.
 _SAVE_S = 600
+# What the kernel says of a file system whose server is gone, and how long that takes to give up its lock.
+_GONE = (errno.ECONNABORTED, errno.ENOTCONN)
+_DYING_S = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +245,12 @@ def _save(place: Place, record: Record) -> None:
     try:
         server.tell(place, "save", _SAVE_S)
     except (OSError, OpwatchError) as error:
+        if isinstance(error, OSError) and error.errno in _GONE and server.wait_dead(place, _DYING_S):
+            _remove(place, Users())
+            raise OpwatchError(
+                f"its server ended while it saved the drive to {record.state}: "
+                f"{_lost(place, record.state or '')}"
+            ) from error
         why = error.strerror if isinstance(error, OSError) else str(error)
         record = _attach_again(place, record)
         raise OpwatchError(

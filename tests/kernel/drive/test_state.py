@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -136,6 +137,23 @@ def test_killed_while_it_saves_the_old_one_is_whole(tmp_path: Path) -> None:
         assert state.read_bytes() == whole
     with drive(op=None, state=state):
         assert _leftovers(tmp_path) == []
+
+
+def test_a_server_that_is_killed_while_it_saves_ends_the_destroy_with_words(tmp_path: Path) -> None:
+    state = tmp_path / "drive.state"
+    with drive(256 * MIB, state=state) as one:
+        run("dd", "if=/dev/urandom", f"of={one.device}", "bs=1M", "count=200", "oflag=direct", "status=none")
+        argv = [sys.executable, "-P", "-m", "opwatch", "drive", "destroy", one.name]
+        destroying = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+        while not _leftovers(tmp_path) and destroying.poll() is None:
+            time.sleep(0.001)
+        one.kill()
+        _, said = destroying.communicate(timeout=60)
+        assert destroying.returncode == 1, said
+        assert said.count("\n") == 1
+        assert f"its server ended while it saved the drive to {state}" in said
+        assert f"there is no {state}, and all that was in it is lost" in said
+        assert not one.place.exists()
 
 
 def test_what_was_to_be_kept_is_kept_again(tmp_path: Path) -> None:

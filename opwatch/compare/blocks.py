@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 
 # Their length makes the error of the scatter small on the whole. We would rather have it too large than too
 # small: with blocks of twice the length less of the likeness is cut off.
@@ -79,3 +80,43 @@ def block_length(series: Sequence[float]) -> BlockLength:
         return BlockLength(math.ceil(lasting), math.ceil(lasting / _LASTING))
     least, most = math.ceil(count ** (1 / 3) - 1e-9), count // LEAST_BLOCKS
     return BlockLength(max(1, min(max(least, math.ceil(_LONGER * lasting)), most)))
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """What likeness does to the scatter of a sum. `cut_off`: by how much more it varies than drawings of
+    blocks do, for blocks end where neighbours are still alike. `freedom`: how many independent values what is
+    known of the scatter is worth."""
+
+    cut_off: float
+    freedom: float
+
+
+# Of all that is nearly the same throughout no more than this is believed.
+_MOST_ALIKE = 0.95
+
+
+def likeness(series: Sequence[float], length: int) -> Likeness:
+    """As if each had a share of the deviation of the one before, and chance did the rest. That share is found
+    too small in short series, by about (1 + 3 * share) / count (Kendall, 1954)."""
+    count = len(series)
+    correlations = autocorrelations(series, count - 1)
+    share = correlations[1] + (1 + 3 * correlations[1]) / count
+    share = min(max(share, 0.0), _MOST_ALIKE)
+    expected = count / (count - 1) * (1 + share) / (1 - share)
+    drawn = _variance_of_drawings(correlations, length)
+    # The variance of the share found is (1 - share^2) / count; that of the variance as usual.
+    freedom = 2 * count * (1 - share**2) / (4 + 2 * (1 + share**2))
+    return Likeness(max(expected / drawn, 1.0) if drawn > 0 else 1.0, max(freedom, 1.0))
+
+
+def _variance_of_drawings(correlations: Sequence[float], length: int) -> float:
+    """How much sums vary among drawings of blocks of this mean length, as a multiple of what they would if no
+    neighbours were alike (Politis and Romano, 1994, lemma 1)."""
+    count, stays = len(correlations), 1 - 1 / length
+    weights = (
+        (1 - lag / count) * stays**lag + lag / count * stays ** (count - lag) for lag in range(1, count)
+    )
+    kept = math.fsum(map(mul, weights, correlations[1:]))
+    # As bootstrap.py puts right what drawings around the mean of the series leave out.
+    return (1 + 2 * kept) * (count / length) / (count / length - 1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import add, mul
 
-from opwatch.compare.blocks import block_length
+from opwatch.compare.blocks import block_length, likeness
 from opwatch.compare.bootstrap import scatter
 from opwatch.compare.sampling import CountedOp, DiskCourse
 from opwatch.trace.abi import LATENCY
@@ -73,8 +73,9 @@ def judged(
     deviation = scatter(figure, count, block.length)
     if deviation is None:
         return Estimate(value, low, high, reason=f"there was too little of it in most of the {what}")
-    freedom = max(_VALUES_A_BLOCK * count / block.length - 1, 1.0)
-    return Estimate(value, low, high, deviation, min(freedom, count - 1))
+    alike = likeness(influences, block.length)
+    freedom = min(max(_VALUES_A_BLOCK * count / block.length - 1, 1.0), count - 1, alike.freedom)
+    return Estimate(value, low, high, deviation * math.sqrt(alike.cut_off), freedom)
 
 
 def _dot(weights: Sequence[int], values: Sequence[float]) -> float:

@@ -11,6 +11,10 @@ from opwatch.compare.student import threshold
 
 # Of comparisons of runs that do not differ, so many may say of any of their figures that it does.
 FAMILY_CHANCE = 0.05
+# No two runs begin alike: what a drive holds and how it lies there differs, for all of a run, so that no
+# scatter within it shows it. What that can make is allowed for, in the logarithm: no less is ever called
+# real.
+BEGINNING = 0.002
 
 
 class Statement(StrEnum):
@@ -58,7 +62,7 @@ def difference(first: Estimate, other: Estimate, chance: float) -> Difference:
     if first.scatter is None or other.scatter is None:
         reason = first.reason or other.reason
         return Difference(Statement.UNKNOWN, ratio, change=change, reason=reason)
-    error = _error(first, other, chance)
+    error = _error(first, other, chance) + BEGINNING
     low = math.exp(math.log(other.low / first.high) - error) if other.low > 0 else 0.0
     high = math.exp(min(math.log(other.high / first.low) + error, 700)) if first.low > 0 else math.inf
     if first.is_in_slots:

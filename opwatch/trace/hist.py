@@ -36,14 +36,19 @@ class Scale:
 
     def low(self, slot: int) -> int:
         """The smallest value in a slot."""
-        if slot < 1 << self.bits:
-            return slot
-        octave = (slot >> self.bits) - 1
-        return ((1 << self.bits) + (slot & ((1 << self.bits) - 1))) << octave
+        return self.edges(slot)[0]
 
     def high(self, slot: int) -> int:
         """The largest value in a slot; of the last slot, the largest that is surely in it."""
-        return self.low(slot + 1) - 1
+        return self.edges(slot)[1]
+
+    def edges(self, slot: int) -> tuple[int, int]:
+        """Both of them."""
+        if slot < 1 << self.bits:
+            return slot, slot
+        octave = (slot >> self.bits) - 1
+        low = ((1 << self.bits) + (slot & ((1 << self.bits) - 1))) << octave
+        return low, low + (1 << octave) - 1
 
 
 class Quantile(NamedTuple):
@@ -94,7 +99,8 @@ class Histogram:
     def _in_use(self) -> tuple[list[int], list[int]]:
         """The slots that were hit, and the running totals up to each: few of a thousand are."""
         if self._ranks is None:
-            self._ranks = _ranked((0, _list_of(self.counts)))
+            counts = _list_of(self.counts)
+            self._ranks = list(compress(range(len(counts)), counts)), list(accumulate(filter(None, counts)))
         return self._ranks
 
     @property
@@ -106,15 +112,16 @@ class Histogram:
         """What was added after `earlier`, a reading of the same counters. Most stretches of slots have not
         changed in an interval, and comparing is a third of the cost of subtracting."""
         now, then = self.counts, earlier.counts
-        stretches = (
-            (begin, now[begin : begin + _STRETCH], then[begin : begin + _STRETCH])
-            for begin in _differing(now, then)
-        )
+        slots: list[int] = []
+        hits: list[int] = []
+        for begin in _differing(now, then):
+            end = begin + _STRETCH
+            counts = list(map(sub, _list_of(now[begin:end]), _list_of(then[begin:end])))
+            slots += compress(range(begin, end), counts)
+            hits += filter(None, counts)
         added = Histogram(self.scale, now)
         added._counts = None
-        added._ranks = _ranked(
-            *((begin, list(map(sub, _list_of(now), _list_of(then)))) for begin, now, then in stretches)
-        )
+        added._ranks = slots, list(accumulate(hits))
         return added
 
     def merged(self, other: Histogram) -> Histogram:
@@ -123,14 +130,13 @@ class Histogram:
 
     def quantile(self, ratio: float, at_most: int | None = None) -> Quantile | None:
         """The nearest-rank quantile, None when empty. `at_most` is the true maximum, if known."""
-        total = self.total
-        if not total:
+        slots, running = self._in_use()
+        if not running or not running[-1]:
             return None
         # Whole parts are counted, so that no rounding of ratio * total moves the rank.
-        rank = max(1, -(-round(ratio * _PARTS) * total // _PARTS))
-        slots, running = self._in_use()
+        rank = max(1, -(-round(ratio * _PARTS) * running[-1] // _PARTS))
         slot = slots[bisect_left(running, rank)]
-        low, high = self.scale.low(slot), self.scale.high(slot)
+        low, high = self.scale.edges(slot)
         open_ended = slot == self.scale.slots - 1
         if at_most is not None and low <= at_most and (at_most < high or open_ended):
             high, open_ended = at_most, False
@@ -164,17 +170,6 @@ class Histogram:
             (1 << octave >> 1, (1 << octave) - 1, rows.get(octave, 0))
             for octave in range(min(rows), max(rows) + 1)
         ]
-
-
-def _ranked(*stretches: tuple[int, list[int]]) -> tuple[list[int], list[int]]:
-    """The slots that were hit in these stretches, each with the number of its first slot, and the running
-    totals; there is nothing in the others."""
-    slots: list[int] = []
-    hits: list[int] = []
-    for begin, counts in stretches:
-        slots += compress(range(begin, begin + len(counts)), counts)
-        hits += filter(None, counts)
-    return slots, list(accumulate(hits))
 
 
 def _list_of(counts: Sequence[int]) -> list[int]:

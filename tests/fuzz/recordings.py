@@ -18,7 +18,7 @@ import tempfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from opwatch.errors import OpwatchError
 from opwatch.recording.coding.blocks import closed, joined, opened, split, split_first
@@ -80,7 +80,7 @@ class Fuzz:
                 name = self._random.choice(names)
                 path.write_bytes(self.targets[name]())
                 with refused_or_sound(f"recording, {name}"):
-                    look_at(path)
+                    look_at(path, self._random.choice(_SINKS)(_Nowhere()))
 
     def _bytes(self) -> bytes:
         """Bytes of the file changed, or its end cut off."""
@@ -291,19 +291,20 @@ class _Nowhere(io.StringIO):
         return len(text)
 
 
-def look_at(path: Path) -> None:
-    """Show all that can be read of a recording, as lines and as JSON."""
+_SINKS: tuple[Callable[[TextIO], Sink], ...] = (Lines, JsonLines)
+
+
+def look_at(path: Path, sink: Sink) -> None:
+    """Show all that can be read of a recording."""
     recording = RecordedRun(path)
-    sinks: list[Sink] = [Lines(_Nowhere()), JsonLines(_Nowhere())]
     try:
         story = Story()
         for entry in ended(recording.entries()):
             for news in story.take(entry):
-                for sink in sinks:
-                    if isinstance(news, Event):
-                        sink.tell(news)
-                    else:
-                        sink.write(news)
+                if isinstance(news, Event):
+                    sink.tell(news)
+                else:
+                    sink.write(news)
     finally:
         recording.close()
 

@@ -101,6 +101,7 @@ class ToPlain:
         return [at, self.of(value)]
 
 
+@cache
 def _choices(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401
     """What a union may be besides None."""
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
@@ -122,23 +123,21 @@ class FromPlain:
 
     def value(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
         """The value of this type."""
-        origin = typing.get_origin(kind)
-        if origin in (types.UnionType, typing.Union):
-            return self._union(kind, plain, where)
-        if origin is not None:
-            return self._collection(origin, typing.get_args(kind), plain, where)
-        if kind is bytes:
-            return self._bytes_at(_whole(plain, where))
-        if kind is datetime:
-            try:
-                return _EPOCH + _MICROSECOND * _whole(plain, where)
-            except OverflowError as error:
-                raise BadInput(f"{where}: {plain} is no moment of a calendar") from error
-        if isinstance(kind, type) and issubclass(kind, enum.Enum):
-            return self._member(kind, plain, where)
-        if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
-            return self.instance(kind, plain, where)
-        return _scalar(kind, plain, where)
+        match _form(kind):
+            case _Form.SCALAR:
+                return _scalar(kind, plain, where)
+            case _Form.UNION:
+                return self._union(kind, plain, where)
+            case _Form.COLLECTION:
+                return self._collection(kind, plain, where)
+            case _Form.INSTANCE:
+                return self.instance(kind, plain, where)
+            case _Form.MEMBER:
+                return self._member(kind, plain, where)
+            case _Form.BYTES:
+                return self._bytes_at(_whole(plain, where))
+            case _Form.MOMENT:
+                return _moment(plain, where)
 
     def instance(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
         """One of a class, from the list of its values or from the number under which it was put away."""
@@ -152,7 +151,12 @@ class FromPlain:
         arguments = {}
         for one in fields_of_class(kind):
             if one.name in given:
-                arguments[one.name] = self.value(one.kind, given[one.name], f"{where}: {one.name}")
+                plain_value = given[one.name]
+                # Most fields are numbers and texts: their place is worth a text only where they are none.
+                if type(plain_value) is one.kind and one.kind in (str, bool):
+                    arguments[one.name] = plain_value
+                    continue
+                arguments[one.name] = self.value(one.kind, plain_value, f"{where}: {one.name}")
             elif one.must:
                 raise BadInput(f"{where}: {kind.__name__} has no {one.name}")
         return kind(**arguments)
@@ -168,7 +172,8 @@ class FromPlain:
             raise BadInput(f"{where}: is none of {len(choices)} kinds")
         return self.value(choices[values[0]], values[1], where)
 
-    def _collection(self, origin: Any, kinds: tuple[Any, ...], plain: Plain, where: str) -> Any:  # noqa: ANN401
+    def _collection(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
+        origin, kinds = typing.get_origin(kind), typing.get_args(kind)
         values = _list(plain, where)
         if origin is tuple and kinds[1:] != (...,):
             if len(values) != len(kinds):
@@ -189,6 +194,37 @@ class FromPlain:
                 if type(member.value) is type(plain) and member.value == plain:
                     return member
         raise BadInput(f"{where}: is none of {', '.join(member.name for member in kind)}")
+
+
+class _Form(enum.Enum):
+    """How a type is read."""
+
+    SCALAR = enum.auto()
+    UNION = enum.auto()
+    COLLECTION = enum.auto()
+    INSTANCE = enum.auto()
+    MEMBER = enum.auto()
+    BYTES = enum.auto()
+    MOMENT = enum.auto()
+
+
+@cache
+def _form(kind: Any) -> _Form:  # noqa: ANN401
+    origin = typing.get_origin(kind)
+    if origin is not None:
+        return _Form.UNION if origin in (types.UnionType, typing.Union) else _Form.COLLECTION
+    if kind in (bytes, datetime):
+        return _Form.BYTES if kind is bytes else _Form.MOMENT
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return _Form.MEMBER
+    return _Form.INSTANCE if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields") else _Form.SCALAR
+
+
+def _moment(plain: Plain, where: str) -> datetime:
+    try:
+        return _EPOCH + _MICROSECOND * _whole(plain, where)
+    except OverflowError as error:
+        raise BadInput(f"{where}: {plain} is no moment of a calendar") from error
 
 
 def _list(plain: Plain, where: str) -> list[Plain]:

@@ -17,10 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.reading.steps import Steps
+from opwatch.recording.reading.window import ended, in_steps
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Began, Ticked
-from tests.bench.recording_bench.made_up_day import DAY_S, disks, rates
+from tests.bench.recording_bench.made_up_day import DAY_S, S, disks, rates
 
 MOST_BYTES_A_DAY = 6_000_000
 MOST_SEEK_S = 1.0
@@ -68,10 +70,20 @@ def seek(path: Path, at_ns: int) -> float:
     return time.monotonic() - begun
 
 
+def in_hours(path: Path) -> float:
+    """Seconds that all of it takes in intervals of an hour."""
+    begun = time.monotonic()
+    recording, steps = RecordedRun(path), Steps(3600 * S, S)
+    for _ in in_steps(ended(recording.entries(0, steps)), steps):
+        pass
+    recording.close()
+    return time.monotonic() - begun
+
+
 def shares(path: Path) -> dict[str, int]:
     """Bytes of each disk's frames."""
     connection = sqlite3.connect(path)
-    rows = connection.execute("SELECT place, sum(length(key) + length(rest)) FROM frames GROUP BY place")
+    rows = connection.execute("SELECT place, sum(length(body)) FROM frames GROUP BY place")
     names = [disk.name for disk in disks(0)]
     sizes = {names[place]: size for place, size in rows}
     connection.close()
@@ -100,6 +112,7 @@ def main() -> int:
             f"to any moment: median {statistics.median(seeks):.2f} s, at most {max(seeks):.2f} s, "
             f"bound {MOST_SEEK_S:g} s"
         )
+        print(f"in intervals of an hour: {in_hours(path):.2f} s")
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         print(
             f"memory: {memory >> 20} MiB while writing, {peak >> 20} with reading, bound {MOST_MEMORY >> 20}"

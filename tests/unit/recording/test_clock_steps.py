@@ -1,0 +1,73 @@
+"""The wall clock is set, or the machine sleeps: CLOCK_MONOTONIC knows of neither, and so does no rate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.reading.steps import Steps
+from opwatch.recording.reading.window import ended, in_steps
+from opwatch.samples.entries import Ended, RunEntry, Ticked
+from opwatch.samples.sample import DiskSample
+from tests.unit.support.recordings import record, shown
+from tests.unit.support.runs import MadeUpRun, S
+
+AT = 70
+# Set back by an hour; set forward by a day; eight hours of sleep, in which the monotonic clock stands.
+STEPS_S = (-3600, 86_400, 8 * 3600)
+
+
+def a_run() -> Iterator[RunEntry]:
+    run = MadeUpRun(9)
+    yield run.begin(0, "nvme0n1")
+    for _ in range(2 * AT):
+        yield Ticked(run.tick([0]).samples)
+    yield Ended(run.end([0]).samples)
+
+
+def stepped(entries: Iterable[RunEntry], by_s: int) -> Iterator[RunEntry]:
+    """The same run with a wall clock that differs from some second on."""
+
+    def later(sample: DiskSample) -> DiskSample:
+        return replace(sample, anchor=replace(sample.anchor, wall_ns=sample.anchor.wall_ns + by_s * S))
+
+    for number, entry in enumerate(entries):
+        if number > AT and isinstance(entry, Ticked | Ended):
+            yield replace(entry, samples={place: later(one) for place, one in entry.samples.items()})
+        else:
+            yield entry
+
+
+def trees(run: Iterable[RunEntry]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in shown(run).splitlines()]
+
+
+@pytest.mark.parametrize("by_s", STEPS_S)
+def test_rates_do_not_break(by_s: int) -> None:
+    usual, other = trees(a_run()), trees(stepped(a_run(), by_s))
+    for one, two in zip(usual, other, strict=True):
+        late = datetime.fromisoformat(two.pop("time")) - datetime.fromisoformat(one.pop("time"))
+        is_after = two["end_mono_ns"] > usual[AT - 1]["end_mono_ns"]
+        assert late == timedelta(seconds=by_s if is_after else 0)
+        assert one == two
+        assert two["type"] == "summary" or 0.99 < two["interval_s"] < 1.01
+
+
+@pytest.mark.parametrize("by_s", STEPS_S)
+def test_a_recording_of_it_says_the_same(tmp_path: Path, by_s: int) -> None:
+    path, run = tmp_path / "run.opw", list(stepped(a_run(), by_s))
+    record(path, run)
+    recording = RecordedRun(path)
+    assert shown(recording.entries()) == shown(run)
+    steps = Steps(60 * S, S)
+    minutes = trees(in_steps(ended(recording.entries(0, steps)), steps))
+    recording.close()
+    assert minutes == trees(in_steps(run, Steps(60 * S, S)))
+    assert [round(one["interval_s"]) for one in minutes if one["type"] == "interval"] == [60, 60, 20]

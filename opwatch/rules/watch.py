@@ -67,7 +67,7 @@ class RuleWatch:
             return [Firing(GONE, news.device, news.at_ns, news.text)] if is_gone else []
         if news.final:
             return []
-        firings = [self._held(number, rule, news) for number, rule in enumerate(self.rules)]
+        firings = [self._reached(number, rule, news) for number, rule in enumerate(self.rules)]
         return [firing for firing in [self._errors(news), *firings] if firing]
 
     def _errors(self, news: Observation) -> Firing | None:
@@ -79,7 +79,7 @@ class RuleWatch:
         words = ", ".join(f"{count} of {op}" for op, count in failed.items())
         return Firing(ERROR, news.device, news.interval.end_ns, f"errors on {news.label}: {words}")
 
-    def _held(self, number: int, rule: Rule, news: Observation) -> Firing | None:
+    def _reached(self, number: int, rule: Rule, news: Observation) -> Firing | None:
         state = self._states.setdefault((number, news.device), _State())
         beyond = [(op, value) for op, value in _values(rule, news) if rule.is_beyond(value)]
         if not beyond:

@@ -1,5 +1,5 @@
 """A data set of `opwatch dump -O parquet`, read by DuckDB, Spark and ClickHouse (chdb): the query of
-docs/analysis.md, and the most frequent slots of its histograms, have to answer the same in all of them.
+docs/schema/analysis.md, and the most frequent slots of its histograms, have to answer the same in all.
 
     make test-analysis
 """
@@ -20,7 +20,9 @@ from opwatch.tools import cli
 
 ROOT = Path(__file__).parents[2]
 RECORDINGS = ROOT / "tests" / "fixtures" / "good" / "recordings"
-STATEMENTS = re.findall(r"```sql\n(.*?)```", (ROOT / "docs" / "analysis.md").read_text(), re.DOTALL)
+STATEMENTS = re.findall(
+    r"```sql\n(.*?)```", (ROOT / "docs" / "schema" / "analysis.md").read_text(), re.DOTALL
+)
 COUNTS = STATEMENTS[3]
 # How each of them makes rows of a list; all else is the same.
 SLOTS = """

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 RECORDINGS = ROOT / "tests" / "fixtures" / "good" / "recordings"
 STATEMENTS = [
     block.strip()
-    for block in re.findall(r"```sql\n(.*?)```", (ROOT / "docs/analysis.md").read_text(), re.DOTALL)
+    for block in re.findall(r"```sql\n(.*?)```", (ROOT / "docs/schema/analysis.md").read_text(), re.DOTALL)
 ]
 
 

@@ -45,7 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         choices=OPS,
-        help="only this operation; several times for several. Default: all that there were",
+        metavar="OP",
+        help=f"only this operation ({', '.join(OPS)}); several times for several. Default: all that there "
+        "were",
     )
     parser.add_argument(
         "--fail-if",

@@ -180,13 +180,16 @@ static void test_numbers_of_cpus(void)
 
 int main(void)
 {
-	int before = open_descriptors();
+	int before;
 
 	test_numbers_of_cpus();
 	if (geteuid()) {
 		printf("it needs root\n");
 		return SKIPPED;
 	}
+	/* The kernel's types are read at the first load, and kept as a file in memory. */
+	test_chain();
+	before = open_descriptors();
 	test_every_shape();
 	test_too_many_targets_are_refused();
 	test_only_what_is_there_is_loaded();

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -131,7 +130,7 @@ def test_rows_are_written_part_by_part(folder: Path, monkeypatch: pytest.MonkeyP
     assert dumped("2.opw", "-O", "parquet", "-o", "parts") == 0
     assert len(list((folder / "parts").rglob("*.parquet"))) > 2
     monkeypatch.undo()
-    os.chdir(folder)
+    monkeypatch.chdir(folder)
     assert dumped("2.opw", "-O", "parquet", "-o", "whole") == 0
     duckdb = importlib.import_module("duckdb")
     query = "SELECT * FROM read_parquet('{}/*/*/*.parquet', hive_partitioning = true) ORDER BY ALL"

@@ -42,6 +42,8 @@ class RuleWatch:
     rules: Sequence[Rule]
     words: frozenset[str] = frozenset()
     _states: dict[tuple[int, str], _State] = field(default_factory=dict)
+    # Disks that have gone, and when: the end of a run tells of them again.
+    _gone: set[tuple[str, int]] = field(default_factory=set)
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> RuleWatch:
@@ -62,13 +64,25 @@ class RuleWatch:
 
     def take(self, news: Observation | Event) -> list[Firing]:
         """What begins to be met."""
-        if isinstance(news, Event):
-            is_gone = GONE in self.words and news.leaving is not None and news.leaving.why == GONE
-            return [Firing(GONE, news.device, news.at_ns, news.text)] if is_gone else []
-        if news.final:
-            return []
+        if isinstance(news, Event) or news.final:
+            return self._going(news)
         firings = [self._reached(number, rule, news) for number, rule in enumerate(self.rules)]
         return [firing for firing in [self._errors(news), *firings] if firing]
+
+    @property
+    def needs_drives(self) -> bool:
+        """Whether it looks at what drives count."""
+        return any(rule.metric in OF_DISK for rule in self.rules)
+
+    def _going(self, news: Observation | Event) -> list[Firing]:
+        """A disk that left while the watch went on, or with which it ended."""
+        leaving = news.leaving
+        if GONE not in self.words or not leaving or leaving.why != GONE:
+            return []
+        if (news.device, leaving.at_ns) in self._gone:
+            return []
+        self._gone.add((news.device, leaving.at_ns))
+        return [Firing(GONE, news.device, leaving.at_ns, f"{news.device} has gone")]
 
     def _errors(self, news: Observation) -> Firing | None:
         if ERROR not in self.words:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from opwatch.host.scratch import ScratchDisk
@@ -57,7 +57,7 @@ def test_a_dump_has_the_last_of_it_while_it_goes_on(disk: ScratchDisk, tmp_path:
     # What is kept, and not all that ever was; and nothing is missing before the dump was asked for.
     assert moments(kept)[-1] - moments(kept)[0] > 1.9e9
     assert moments(kept)[0] > begun_ns + 1e9
-    assert max(moments(kept)) > asked_ns - 0.5e9
+    assert max(moments(kept)) > asked_ns - 2e9
     replayed = opwatch("replay", "--json", str(path))
     assert replayed.returncode == 0, replayed.stderr
     documents = lines(replayed.stdout)
@@ -77,9 +77,13 @@ def test_a_part_of_the_ring(disk: ScratchDisk, tmp_path: Path) -> None:
         for name, last in (("short.opw", "1s"), ("long.opw", "1h")):
             done = opwatch("flight", "dump", "-o", str(tmp_path / name), "--last", last, "--ring", str(ring))
             assert done.returncode == 0, done.stderr
-    short, whole = (moments(entries_in(tmp_path / name)) for name in ("short.opw", "long.opw"))
-    assert 0.9e9 < short[-1] - short[0] < 1.6e9
-    assert whole[-1] - whole[0] > 2.5e9
+    # The end of a dump repeats the last sample.
+    short, whole = (sorted({*moments(entries_in(tmp_path / name))}) for name in ("short.opw", "long.opw"))
+    # From the last sample before that time on.
+    begin_ns = short[-1] - 10**9
+    assert short == [at_ns for at_ns in whole if short[0] <= at_ns <= short[-1]]
+    assert short[0] == max(at_ns for at_ns in whole if at_ns <= begin_ns)
+    assert whole[0] < short[0]
 
 
 def test_a_recorder_that_is_killed_has_lost_a_second_at_most(disk: ScratchDisk, tmp_path: Path) -> None:
@@ -171,6 +175,25 @@ def test_a_rule_writes_a_recording_of_before_and_after(disk: ScratchDisk, tmp_pa
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_disk_that_has_gone_is_caught(tmp_path: Path) -> None:
+    ring = tmp_path / "ring"
+    with ExitStack() as stack:
+        disk = stack.enter_context(ScratchDisk(64 << 20))
+        name = disk.name
+        with recorder(disk, ring, "--when", "gone", "--after", "0") as process:
+            time.sleep(1)
+            stack.close()
+            assert process.wait(60) == 1
+    (path,) = (ring / "caught").glob("*.opw")
+    kept = RecordedRun(path)
+    try:
+        fired = [event.words for event in kept.events if event.kind == "rule fired"]
+        assert fired == [f"{name} has gone"]
+        assert any(isinstance(entry, Began) for entry in kept.entries())
+    finally:
+        kept.close()
+
+
 def test_what_is_due_is_written_at_the_end(disk: ScratchDisk, tmp_path: Path) -> None:
     ring = tmp_path / "ring"
     with recorder(disk, ring, "--when", "write.iops>1", "--after", "1h") as process:
@@ -190,6 +213,8 @@ def test_mistakes_are_said(disk: ScratchDisk, tmp_path: Path) -> None:
         (("dump", "-o", str(tmp_path / "x.opw"), "--ring", ring), 6, "no flight recorder has run"),
         (("status", "--ring", ring), 6, "no flight recorder has run"),
         (("dump",), 2, "-o"),
+        (("--when", "waf>3", "--ring", ring), 2, "--waf T"),
+        (("--when", "waf>3", "--dev", disk.node, "--waf", "0", "--ring", ring), 2, "--waf T"),
         (("--when", "read.p98>1ms", "--ring", ring), 2, "p98"),
         (("--when", "read.p99>+5%", "--ring", ring), 2, "a change needs"),
         (("--most", "1M", "--ring", ring), 2, "--most"),
@@ -199,6 +224,9 @@ def test_mistakes_are_said(disk: ScratchDisk, tmp_path: Path) -> None:
         done = opwatch("flight", *words)
         assert done.returncode == status, (words, done.stderr)
         assert text in done.stderr
+    # What is given before the verb is meant for it.
+    before = opwatch("flight", "--ring", str(tmp_path / "other"), "status")
+    assert str(tmp_path / "other") in before.stderr
     (tmp_path / "there.opw").touch()
     with recorder(disk, tmp_path / "ring"):
         done = opwatch("flight", "dump", "-o", str(tmp_path / "there.opw"), "--ring", ring)

@@ -10,7 +10,7 @@ import pytest
 from opwatch.errors import UsageError
 from opwatch.rules.parse import BadRule
 from opwatch.rules.watch import RuleWatch
-from opwatch.samples.entries import Began, Left, RunEntry, Ticked
+from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
 from opwatch.samples.observation import Leaving
 from opwatch.samples.sample import DiskSample
 from opwatch.samples.story import Story
@@ -103,6 +103,17 @@ def test_errors_and_disks_that_go() -> None:
     assert isinstance(left, Left)
     entries[-1] = replace(left, leaving=replace(left.leaving, why="unused"))
     assert fired(["gone"], entries) == []
+
+
+def test_a_disk_that_ends_the_watch_has_gone_once() -> None:
+    leaving = Leaving(moment(3), 3 * S, "gone")
+    entries: list[RunEntry] = [
+        Began(0, at(1, [])),
+        Began(1, at(1, [], device="sdb")),
+        Left(1, at(2, [], device="sdb"), Leaving(moment(2), 2 * S, "gone"), "sdb has gone"),
+        Ended({0: at(3, FAST)}, leaving={0: leaving}),
+    ]
+    assert fired(["gone"], entries) == [("gone", 2), ("gone", 3)]
 
 
 def test_disks_are_held_against_it_one_by_one() -> None:

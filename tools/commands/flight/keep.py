@@ -33,11 +33,12 @@ _LEAST_BYTES = parse_size("9M")
 _MOST_SAMPLES = 1 << 20
 
 
-def add_ring_argument(parser: argparse.ArgumentParser) -> None:
+def add_ring_argument(parser: argparse.ArgumentParser, *, is_verb: bool = True) -> None:
+    """`is_verb`: what was given before the verb stays."""
     parser.add_argument(
         "--ring",
         type=Path,
-        default=DEFAULT_RING,
+        default=argparse.SUPPRESS if is_verb else DEFAULT_RING,
         metavar="DIR",
         help=f"the folder of the ring ({DEFAULT_RING})",
     )
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="time between samples (1s)",
     )
-    add_ring_argument(parser)
+    add_ring_argument(parser, is_verb=False)
     parser.add_argument(
         "--when",
         action="append",
@@ -97,6 +98,8 @@ def _bounds(args: argparse.Namespace) -> RingBounds:
 def run(args: argparse.Namespace) -> int:
     bounds, rules = _bounds(args), RuleWatch.of(args.when)
     args.count, catcher = None, None
+    if rules.needs_drives and (args.waf == 0 or not (args.dev or args.waf)):
+        raise UsageError("a rule about waf needs a drive that is read: name it by --dev, or give --waf T")
     with ExitStack() as stack:
         folder = stack.enter_context(closing(_own(args.ring)))
         live = attached(args, stack)

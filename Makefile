@@ -96,8 +96,10 @@ uninstall:
 demo: build
 	@$(PY) -m opwatch.tools.demo
 
+# Tests without privilege side by side; those that trace the machine one after the other.
 test: build
-	$(PY) -m pytest tests/unit tests/native tests/kernel
+	$(PY) -m pytest -n auto --maxprocesses 4 tests/unit
+	$(PY) -m pytest tests/native tests/kernel
 
 test-kernel: build
 	OPWATCH_REQUIRE=kernel $(PY) -m pytest tests/kernel

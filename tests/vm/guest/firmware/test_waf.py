@@ -66,18 +66,6 @@ def test_it_equals_the_placement_statistics_around_writes_and_a_discard() -> Non
     assert outcome["failures"] == []
 
 
-def test_what_passes_the_kernel_by_is_the_drives_and_is_explained() -> None:
-    disk = sysfs.disk("opw-nvme-ocp")
-    past = f"{need_tool('nvme')} write /dev/{disk} -s 0 -c 15 -z 8192 -d /dev/zero > /dev/null"
-    result = placed(disk, f"{writes(disk, 1_009)}; {past}; {past}; {past}", "--settle", "30")
-    outcome = result.printed
-    assert result.host == 1_009 * BLOCK + 3 * 8192
-    assert (outcome["host_bytes"], outcome["nand_bytes"]) == (result.host, result.media)
-    assert outcome["host"]["agrees"] is False
-    assert outcome["host"]["firmware_bytes"] - outcome["host"]["kernel_bytes"] == 3 * 8192
-    assert "passthrough" in outcome["host"]["reason"]
-
-
 def test_a_busy_admin_queue_changes_nothing() -> None:
     disk = sysfs.disk("opw-nvme-ocp")
     busy = f"while :; do {need_tool('nvme')} id-ctrl /dev/{disk} > /dev/null; done"

@@ -40,19 +40,27 @@ class Catcher:
         for news in self._story.take(entry):
             for firing in self._rules.take(news):
                 self._note(firing)
-        if self._first and time.monotonic() >= self._due:
-            self._write()
+        # One after the other: while one is being written the next waits for a later entry.
+        is_writing = self._writing is not None and self._writing.poll() is None
+        if self._first and not is_writing and time.monotonic() >= self._due:
+            self._write(self._first)
 
     def finish(self) -> None:
         """Write what is still due, of a run that has ended."""
+        self._wait()
         if self._first:
-            self._write()
-        if self._writing:
-            try:
-                self._writing.wait(_LONGEST_S)
-            except subprocess.TimeoutExpired:
-                self._writing.kill()
-                say("the last recording of the ring took too long, and is not whole")
+            self._write(self._first)
+            self._wait()
+
+    def _wait(self) -> None:
+        """Until what is being written is whole, within bounds."""
+        if not self._writing:
+            return
+        try:
+            self._writing.wait(_LONGEST_S)
+        except subprocess.TimeoutExpired:
+            self._writing.kill()
+            say("a recording of the ring took too long, and is not whole")
 
     def _note(self, firing: Firing) -> None:
         self._kept.note("rule fired", firing.words)
@@ -64,14 +72,11 @@ class Catcher:
             return
         self._first, self._due = firing, time.monotonic() + self._after_s
 
-    def _write(self) -> None:
+    def _write(self, firing: Firing) -> None:
         """Another process does it: no sample waits for it."""
-        if self._writing and self._writing.poll() is None:
-            # One after the other; this one is tried again at the next entry.
-            return
-        firing, self._first = self._first, None
+        self._first = None
         self._count += 1
-        device = "".join(char if char.isalnum() else "-" for char in firing.device) if firing else ""
+        device = "".join(char if char.isalnum() else "-" for char in firing.device)
         path = self._folder / f"{datetime.now().astimezone():%Y-%m-%dT%H-%M-%S}-{device}.opw"
         # -P: nothing is imported from the folder that it was started in.
         argv = [sys.executable, "-P", "-m", "opwatch", "flight", "dump", "--quiet", "-o", str(path)]

@@ -62,16 +62,13 @@ class _Rows:
     def begin(self, notes: list[str]) -> None:
         """Notes are talk, not data: the command prints them to stderr."""
 
-    def write(self, observation: Observation) -> None:
-        if not observation.final:
-            tree = document(observation)
-            self._row([field_of(tree, path) for path in self._fields])
-
     def tell(self, event: Event) -> None:
         """A table has no place for it."""
 
-    def _row(self, values: Sequence[object]) -> None:
-        raise NotImplementedError
+    def _values(self, observation: Observation) -> list[object]:
+        """Of its fields."""
+        tree = document(observation)
+        return [field_of(tree, path) for path in self._fields]
 
 
 class CsvRows(_Rows):
@@ -79,11 +76,15 @@ class CsvRows(_Rows):
 
     _is_begun = False
 
-    def _row(self, values: Sequence[object]) -> None:
+    def write(self, observation: Observation) -> None:
+        if observation.final:
+            return
+        # Before the names: a field that there is not is refused with nothing printed.
+        cells = [_cell(value) for value in self._values(observation)]
         if not self._is_begun:
             self._is_begun = True
             self._line(self._fields)
-        self._line([_cell(value) for value in values])
+        self._line(cells)
 
     def _line(self, cells: Sequence[str]) -> None:
         text = io.StringIO()
@@ -94,5 +95,6 @@ class CsvRows(_Rows):
 class JsonRows(_Rows):
     """One flat object a row."""
 
-    def _row(self, values: Sequence[object]) -> None:
-        self._writer.json(dict(zip(self._fields, values, strict=True)))
+    def write(self, observation: Observation) -> None:
+        if not observation.final:
+            self._writer.json(dict(zip(self._fields, self._values(observation), strict=True)))

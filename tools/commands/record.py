@@ -22,8 +22,8 @@ from opwatch.tools.kept_run import KeptRun
 INTERRUPTED = 7
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "opwatch record -o FILE [--dev D]... [--every T] [--for T] [options] [-- CMD...]"
+def add_recording_argument(parser: argparse.ArgumentParser) -> None:
+    """The file to make."""
     parser.add_argument(
         "-o",
         "--output",
@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a new file; opwatch replay FILE shows what is in it",
     )
-    add_device_argument(parser)
+
+
+def add_every_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every",
         dest="interval",
@@ -41,6 +43,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="time between samples (1s)",
     )
+
+
+def add_unseen_watch_arguments(parser: argparse.ArgumentParser) -> None:
+    """How to watch where nothing is shown of it."""
+    add_measuring_arguments(parser)
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say which hooks are attached")
+    add_tracing_arguments(parser)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "opwatch record -o FILE [--dev D]... [--every T] [--for T] [options] [-- CMD...]"
+    add_recording_argument(parser)
+    add_device_argument(parser)
+    add_every_argument(parser)
     parser.add_argument(
         "--for",
         dest="seconds",
@@ -48,10 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="end after this time (with the command, or on Ctrl-C)",
     )
-    add_measuring_arguments(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say which hooks are attached")
-    add_tracing_arguments(parser)
+    add_unseen_watch_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -91,17 +91,7 @@ class RingFolder:
 
     def is_owned(self) -> bool:
         """Whether a recorder writes to it now."""
-        try:
-            owner = os.open(_OWNER, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._folder)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(owner, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(owner)
-        return False
+        return self._is_locked(_OWNER, fcntl.LOCK_SH)
 
     def device(self) -> int:
         """The number of the device that it lies on."""
@@ -151,14 +141,7 @@ class RingFolder:
 
     def is_read(self) -> bool:
         """Whether somebody has it kept as it is."""
-        readers = os.open(_READERS, _FLAGS, 0o600, dir_fd=self._folder)
-        try:
-            fcntl.flock(readers, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(readers)
-        return False
+        return self._is_locked(_READERS, fcntl.LOCK_EX)
 
     def request(self) -> None:
         """Have the recorder begin a new segment, so that the one before it can be read."""
@@ -179,6 +162,20 @@ class RingFolder:
         """The new segment has begun."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(_REQUEST, dir_fd=self._folder)
+
+    def _is_locked(self, name: str, probe: int) -> bool:
+        """Whether somebody holds a lock that keeps this one from us."""
+        try:
+            lock = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._folder)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, probe | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
 
     def _status(self, name: str) -> os.stat_result:
         return os.stat(name, dir_fd=self._folder, follow_symlinks=False)

@@ -18,8 +18,9 @@ from opwatch.recording.writing.recorder import RecordingTarget
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.entry_parts import first_moment
 from opwatch.sinks.terminal import say
-from opwatch.tools.arguments import file_name, time_between
+from opwatch.tools.arguments import time_between
 from opwatch.tools.commands.flight.keep import add_ring_argument
+from opwatch.tools.commands.record import add_recording_argument
 from opwatch.tools.kept_run import made
 
 # Written and committed together.
@@ -28,14 +29,7 @@ _TOGETHER = 64
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch flight dump -o FILE [--last T] [--ring DIR]"
-    parser.add_argument(
-        "-o",
-        "--output",
-        required=True,
-        type=file_name,
-        metavar="FILE",
-        help="a new file; opwatch replay FILE shows what is in it",
-    )
+    add_recording_argument(parser)
     parser.add_argument(
         "--last",
         type=time_between(0.01, 86400 * 7),

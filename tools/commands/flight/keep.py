@@ -16,12 +16,8 @@ from opwatch.sinks.terminal import say
 from opwatch.times import spell
 from opwatch.tools.arguments import byte_size, time_between
 from opwatch.tools.commands.flight.catching import Catcher
-from opwatch.tools.commands.watch import (
-    add_device_argument,
-    add_measuring_arguments,
-    add_tracing_arguments,
-    attached,
-)
+from opwatch.tools.commands.record import add_every_argument, add_unseen_watch_arguments
+from opwatch.tools.commands.watch import add_device_argument, attached
 from opwatch.tools.kept_run import KeptRun, header
 
 DEFAULT_RING = Path("/var/lib/opwatch/flight")
@@ -52,14 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--most", type=byte_size, default=_MOST_BYTES, metavar="BYTES", help="in how many bytes (64M)"
     )
-    parser.add_argument(
-        "--every",
-        dest="interval",
-        type=time_between(0.01, 86400),
-        default=1.0,
-        metavar="T",
-        help="time between samples (1s)",
-    )
+    add_every_argument(parser)
     add_ring_argument(parser, is_verb=False)
     parser.add_argument(
         "--when",
@@ -79,10 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--into", type=Path, metavar="DIR", help="with --when: the folder of these recordings (RING/caught)"
     )
-    add_measuring_arguments(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say which hooks are attached")
-    add_tracing_arguments(parser)
+    add_unseen_watch_arguments(parser)
 
 
 def _bounds(args: argparse.Namespace) -> RingBounds:

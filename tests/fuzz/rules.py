@@ -25,6 +25,10 @@ class Bound:
 BOUND = Bound()
 
 
+class TookTooLong(AssertionError):
+    """An input was above the bound."""
+
+
 class refused_or_sound:
     """One input. Every other class of error passes through, and ends the run. A pause of the collector of
     cycles is none of the input's."""
@@ -49,5 +53,6 @@ class refused_or_sound:
             gc.enable()
         if error is not None and not isinstance(error, OpwatchError):
             return False
-        assert spent < BOUND.seconds + 2 * self._sound_s, f"{self._name} took {1000 * spent:.0f} ms"
+        if spent >= BOUND.seconds + 2 * self._sound_s:
+            raise TookTooLong(f"{self._name} took {1000 * spent:.0f} ms")
         return True

@@ -8,6 +8,12 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import Buffer
 
+# --- counters (always there) ---
+
+def grown(now: Buffer, then: Buffer) -> tuple[list[int], list[int]] | None:
+    """Two readings of the same 64-bit counters: the numbers of those that are larger now, and the running
+    totals up to each. None where one is smaller, or the total has no room in 64 bits."""
+
 # --- tracer (absent when built without BPF) ---
 
 class ProbeError(RuntimeError):

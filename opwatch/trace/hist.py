@@ -6,12 +6,20 @@ wide, so the middle of a slot is at most 1/2^(p+1) away from any value in it: 1.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, compress
 from operator import add, sub
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
+
+# The slots that were hit, and the running totals up to each.
+Ranks = tuple[list[int], list[int]]
+_of_views: Callable[[memoryview, memoryview], Ranks | None] | None = None
+with contextlib.suppress(ImportError):
+    # Where the extension is not built, what parses and derives works all the same.
+    from opwatch._native import grown as _of_views
 
 # Quantiles are asked for to five decimals.
 _PARTS = 100_000
@@ -69,7 +77,7 @@ class Histogram:
         self.scale = scale
         self._size = len(counts)
         self._counts: Sequence[int] | None = counts
-        self._ranks: tuple[list[int], list[int]] | None = None
+        self._ranks: Ranks | None = None
 
     @property
     def counts(self) -> Sequence[int]:
@@ -96,7 +104,7 @@ class Histogram:
             counts[scale.slot(value)] += 1
         return cls(scale, counts)
 
-    def _in_use(self) -> tuple[list[int], list[int]]:
+    def _in_use(self) -> Ranks:
         """The slots that were hit, and the running totals up to each: few of a thousand are."""
         if self._ranks is None:
             counts = _list_of(self.counts)
@@ -109,19 +117,12 @@ class Histogram:
         return running[-1] if running else 0
 
     def since(self, earlier: Histogram) -> Histogram:
-        """What was added after `earlier`, a reading of the same counters. Most stretches of slots have not
-        changed in an interval, and comparing is a third of the cost of subtracting."""
+        """What was added after `earlier`, a reading of the same counters."""
         now, then = self.counts, earlier.counts
-        slots: list[int] = []
-        hits: list[int] = []
-        for begin in _differing(now, then):
-            end = begin + _STRETCH
-            counts = list(map(sub, _list_of(now[begin:end]), _list_of(then[begin:end])))
-            slots += compress(range(begin, end), counts)
-            hits += filter(None, counts)
+        ranks = _of_views(now, then) if _of_views and _is_raw(now) and _is_raw(then) else None
         added = Histogram(self.scale, now)
         added._counts = None
-        added._ranks = slots, list(accumulate(hits))
+        added._ranks = ranks or _grown(now, then)
         return added
 
     def merged(self, other: Histogram) -> Histogram:
@@ -130,7 +131,7 @@ class Histogram:
 
     def quantile(self, ratio: float, at_most: int | None = None) -> Quantile | None:
         """The nearest-rank quantile, None when empty. `at_most` is the true maximum, if known."""
-        slots, running = self._in_use()
+        slots, running = self._ranks or self._in_use()
         if not running or not running[-1]:
             return None
         # Whole parts are counted, so that no rounding of ratio * total moves the rank.
@@ -175,6 +176,24 @@ class Histogram:
 def _list_of(counts: Sequence[int]) -> list[int]:
     """The same as a list, for which a view has a way of its own: it is slow item by item."""
     return counts.tolist() if isinstance(counts, memoryview) else list(counts)
+
+
+def _is_raw(counts: Sequence[int]) -> TypeGuard[memoryview]:
+    """Whether they are as the kernel's half keeps them."""
+    return isinstance(counts, memoryview) and counts.format == "Q"
+
+
+def _grown(now: Sequence[int], then: Sequence[int]) -> Ranks:
+    """What the extension's grown() tells, of counters in any form. Most stretches of slots have not changed
+    in an interval, and comparing is a third of the cost of subtracting."""
+    slots: list[int] = []
+    hits: list[int] = []
+    for begin in _differing(now, then):
+        end = begin + _STRETCH
+        counts = list(map(sub, _list_of(now[begin:end]), _list_of(then[begin:end])))
+        slots += compress(range(begin, end), counts)
+        hits += filter(None, counts)
+    return slots, list(accumulate(hits))
 
 
 def _differing(now: Sequence[int], then: Sequence[int]) -> list[int]:

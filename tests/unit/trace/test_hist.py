@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opwatch import _native
+from opwatch.trace import abi, hist
 from opwatch.trace.abi import LATENCY, SIZE
 from opwatch.trace.hist import Histogram, Scale
 
@@ -65,6 +67,45 @@ def test_a_difference_is_what_came_in_between(before: list[int], between: list[i
     added, alone = later.since(earlier), Histogram.of(LATENCY, between)
     assert list(added.counts) == list(alone.counts)
     assert (added.total, added.top(), added.quantile(0.9)) == (alone.total, alone.top(), alone.quantile(0.9))
+
+
+@given(samples, samples)
+def test_the_extension_tells_what_python_does(before: list[int], between: list[int]) -> None:
+    earlier = Histogram.of(LATENCY, before)
+    later = Histogram.of(LATENCY, before + between)
+    then, now = abi.words(earlier.counts), abi.words(later.counts)
+    assert _native.grown(now, then) == hist._grown(now, then)
+    assert Histogram(LATENCY, now).since(Histogram(LATENCY, then)) == later.since(earlier)
+
+
+def test_views_may_begin_between_words() -> None:
+    """A sample that lies somewhere in a file is not copied to where words lie."""
+    raw = bytes(3) + abi.words([1, 2, 3]).tobytes()
+    later = memoryview(raw)[3:].cast("Q")
+    assert _native.grown(later, abi.words([1, 0, 3])) == ([1], [2])
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "counts"),
+    [
+        ([5, 1, 0], [5, 3, 0], [0, -2, 0]),
+        ([2**64 - 1, 2, 0], [0, 0, 0], [2**64 - 1, 2, 0]),
+    ],
+    ids=["fewer", "more than 64 bits"],
+)
+def test_what_the_extension_does_not_tell_is_told_all_the_same(
+    now: list[int], then: list[int], counts: list[int]
+) -> None:
+    scale = Scale(bits=1, slots=3)
+    added = Histogram(scale, abi.words(now)).since(Histogram(scale, abi.words(then)))
+    assert _native.grown(abi.words(now), abi.words(then)) is None
+    assert list(added.counts) == counts
+
+
+@pytest.mark.parametrize("views", [(bytes(8), bytes(16)), (bytes(12), bytes(12))])
+def test_readings_of_other_counters_are_refused(views: tuple[bytes, bytes]) -> None:
+    with pytest.raises(ValueError, match="counters"):
+        _native.grown(*views)
 
 
 def test_an_empty_histogram_has_no_quantile() -> None:

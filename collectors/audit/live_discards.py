@@ -12,7 +12,8 @@ from opwatch.collectors.stack.discard_limits import limits_of
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.host.usage import read_usage
 from opwatch.trace.tracing import Tracer
-from opwatch.trim.audit.live import DiscardSample, sample_of
+from opwatch.trim.audit.flow import Origin, Trace
+from opwatch.trim.audit.live import MOST_NAME, DiscardSample, sample_of
 from opwatch.trim.audit.programs import Following
 
 
@@ -45,6 +46,30 @@ class _Part:
             chain=chain,
         )
         self.now = self.tracer.read()
+        # What the last trace said of each disk: nearly always the next one says the same.
+        self._samples: dict[int, DiscardSample] = {}
+
+    def read(self) -> bool:
+        """Look again; whether anybody has discarded on these disks since."""
+        before, self.now = self.now, self.tracer.read()
+        if self.now == before:
+            return False
+        self._samples = {}
+        return self._origins(before) != self._origins(self.now)
+
+    def _origins(self, trace: Trace) -> list[Origin]:
+        """Of the disks of this part: the programs follow all that there are."""
+        names = {disk[:MOST_NAME] for disk, _ in self.devices.values()}
+        return [origin for origin in trace.origins if origin.disk in names]
+
+    def samples(self, cgroups: Mapping[int, str], mounts: Mapping[str, str]) -> dict[int, DiscardSample]:
+        """The last trace by place, with the names of those who discarded."""
+        if self._samples.keys() != self.devices.keys():
+            self._samples = {
+                place: sample_of(self.now, disk, number, cgroups, mounts, is_chained=self.is_chained)
+                for place, (disk, number) in self.devices.items()
+            }
+        return self._samples
 
 
 def _number_of(device: BlockDevice) -> str | None:
@@ -92,10 +117,10 @@ class LiveDiscards:
 
     def read(self) -> dict[int, DiscardSample]:
         """What was counted by now, by place: of a partition, what is told apart later."""
-        for part in self._parts:
-            before, part.now = part.now, part.tracer.read()
-            if part.now.origins != before.origins:
-                self._look_up_names()
+        # Of each part, even where one before it has news.
+        news = [part.read() for part in self._parts]
+        if any(news):
+            self._look_up_names()
         return self._samples()
 
     def latest(self) -> dict[int, DiscardSample]:
@@ -104,16 +129,9 @@ class LiveDiscards:
 
     def _samples(self) -> dict[int, DiscardSample]:
         return {
-            place: sample_of(
-                part.now,
-                disk,
-                number,
-                self._cgroups,
-                self._mounts,
-                is_chained=part.is_chained,
-            )
+            place: sample
             for part in self._parts
-            for place, (disk, number) in part.devices.items()
+            for place, sample in part.samples(self._cgroups, self._mounts).items()
         }
 
     def _look_up_names(self) -> None:

@@ -196,11 +196,14 @@ def sample_of(
     """What a trace of several disks says of one of them, or of a partition of it."""
     known_as = disk[:MOST_NAME]
     origins = tuple(origin for origin in trace.origins if origin.disk == known_as)
-    own = replace(
-        trace,
+    own = Trace(
         flows=tuple(flow for flow in trace.flows if flow.disk == known_as),
         origins=origins,
+        absent=trace.absent,
+        loss=trace.loss,
+        misses=trace.misses,
         stats={disk: trace.stats[disk]} if disk in trace.stats else {},
+        claims_seen=trace.claims_seen,
     )
     ids, devs = {origin.cgroup for origin in origins}, {origin.dev for origin in origins}
     return DiscardSample(

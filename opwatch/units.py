@@ -14,12 +14,14 @@ def duration(ns: float | None) -> str:
     """A time in at most 5 characters: 850n, 17.4u, 1.02m, 68.7s. A dash for None."""
     if ns is None:
         return "-"
-    for scale, unit in ((1e3, "n"), (1e6, "u"), (1e9, "m")):
-        # What would be rounded up to 1000 belongs to the next unit.
-        if ns < scale * 0.9995:
-            value = ns / (scale / 1e3)
-            return f"{value:.0f}n" if unit == "n" else f"{_three_digits(value)}{unit}"
-    return f"{_three_digits(ns / 1e9)}s"
+    # What would be rounded up to 1000 belongs to the next unit.
+    if ns < 999.5:
+        return f"{ns:.0f}n"
+    if ns < 999.5e3:
+        return _three_digits(ns / 1e3) + "u"
+    if ns < 999.5e6:
+        return _three_digits(ns / 1e6) + "m"
+    return _three_digits(ns / 1e9) + "s"
 
 
 def rate(per_second: float) -> str:

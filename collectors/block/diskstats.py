@@ -72,6 +72,10 @@ class StatReader:
         self._file = LiveAttribute(device.sysfs / "stat")
         self._switch = LiveAttribute(device.disk.sysfs / "queue" / "iostats")
         self._looks = False
+        # A reading often tells what the one before it told.
+        self._text = ""
+        self._in_flight = 0
+        self._groups: tuple[dict[str, int], dict[str, int]] = {}, {}
 
     def read(self) -> StatSample | None:
         """The counters now; None when they mean nothing or the device is gone."""
@@ -87,11 +91,15 @@ class StatReader:
         end = time.monotonic_ns()
         if not text:
             return None
+        if text != self._text:
+            self._decode(text)
+        return StatSample(begin, end, *self._groups, self._in_flight)
+
+    def _decode(self, text: str) -> None:
         fields = _fields(text)
-        requests, bytes_ = _groups(fields)
-        if not self._requests:
-            requests, bytes_ = without_what_is_not_kept(requests, bytes_)
-        return StatSample(begin, end, requests, bytes_, fields[IN_FLIGHT])
+        groups = _groups(fields)
+        self._groups = groups if self._requests else without_what_is_not_kept(*groups)
+        self._text, self._in_flight = text, fields[IN_FLIGHT]
 
     def close(self) -> None:
         self._file.close()

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from opwatch.samples.observation import Observation
+from typing import TYPE_CHECKING
+
+from opwatch.samples.observation import Arrival, Leaving, Observation
 from opwatch.samples.sample import DiskSample
 from opwatch.trace.derive import derive
 from opwatch.trace.trust import trust
 
+if TYPE_CHECKING:
+    from opwatch.trim.audit.live import Discards
+    from opwatch.waf.live import Live
 
-def observe(then: DiskSample, now: DiskSample, *, final: bool) -> Observation:
-    """What a sink is given of the time between two samples of one disk. `final`: it is the whole watch."""
+
+def observe(
+    then: DiskSample,
+    now: DiskSample,
+    *,
+    final: bool,
+    live: Live | None = None,
+    discards: Discards | None = None,
+    arrival: Arrival | None = None,
+    leaving: Leaving | None = None,
+) -> Observation:
+    """What a sink is given of the time between two samples of one disk, with what else is known of it.
+    `final`: it is the whole watch."""
     disk = now.disk
     return Observation(
         device=disk.device,
@@ -23,6 +39,10 @@ def observe(then: DiskSample, now: DiskSample, *, final: bool) -> Observation:
         flush_queues=disk.flush_queues,
         backend=disk.backend,
         lacks=disk.lacks,
+        live=live,
+        discards=discards,
+        arrival=arrival,
+        leaving=leaving,
     )
 
 

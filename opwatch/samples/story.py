@@ -170,8 +170,10 @@ class Story:
 
     def _interval(self, disk: _Disk, now: _Moment) -> Observation:
         disk.learn(now.sample)
-        observation = replace(
-            observe(disk.last.sample, now.sample, final=False),
+        observation = observe(
+            disk.last.sample,
+            now.sample,
+            final=False,
             live=self._figure(disk),
             discards=_discards(disk.last, now, final=False),
             arrival=disk.arrival if disk.is_news else None,
@@ -182,15 +184,17 @@ class Story:
 
     def _final(self, disk: _Disk, now: _Moment, *, is_blind: bool) -> Observation:
         disk.learn(now.sample)
-        observation = observe(disk.first.sample, now.sample, final=True)
-        return replace(
-            observation,
+        observation = observe(
+            disk.first.sample,
+            now.sample,
+            final=True,
             live=self._figure(disk),
             discards=_discards(disk.first, now, final=True),
             arrival=disk.arrival,
             leaving=disk.leaving,
-            blind=missing_there(observation.trust.drift) if is_blind else None,
         )
+        blind = missing_there(observation.trust.drift) if is_blind else None
+        return replace(observation, blind=blind) if blind else observation
 
     def _figure(self, disk: _Disk) -> Live | None:
         trail = self._trails.get(disk.drive) if disk.drive else None

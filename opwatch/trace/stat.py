@@ -15,3 +15,7 @@ class StatSample:
     requests: dict[str, int]
     bytes: dict[str, int]
     in_flight: int = 0
+
+    def counts_as(self, other: StatSample) -> bool:
+        """Whether the two count the same: nothing was counted between them."""
+        return self.requests == other.requests and self.bytes == other.bytes

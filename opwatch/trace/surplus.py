@@ -9,18 +9,19 @@ from opwatch.trace.trust import GROUPS, Reading
 
 # A group of the kernel's statistics, and what is counted of it: requests or bytes.
 Key = tuple[str, str]
+_KEYS: dict[str, tuple[Key, Key]] = {group: ((group, "requests"), (group, "bytes")) for group in GROUPS}
 
 
 def surplus(reading: Reading, witness: StatSample) -> dict[Key, int]:
     """What the kernel counted and the tracer did not, by group and unit. Both count from a moment of their
     own, so that only two of these mean something."""
     surpluses, counted = {}, reading.counted()
-    for group in GROUPS:
+    for group, (of_requests, of_bytes) in _KEYS.items():
         requests, bytes_ = counted[group]
         if group in witness.requests:
-            surpluses[group, "requests"] = witness.requests[group] - requests
+            surpluses[of_requests] = witness.requests[group] - requests
         if group in witness.bytes:
-            surpluses[group, "bytes"] = witness.bytes[group] - bytes_
+            surpluses[of_bytes] = witness.bytes[group] - bytes_
     return surpluses
 
 
@@ -36,6 +37,8 @@ class SurplusBounds:
     def narrowed(self, other: SurplusBounds) -> SurplusBounds:
         """By another reading of the same disk and tracer. One that contradicts says of something else: that
         requests were lost since."""
+        if other.least == self.least and other.most == self.most:
+            return self
         least, most = dict(self.least), dict(self.most)
         for key, low in self.least.items():
             high = self.most[key]
@@ -50,5 +53,8 @@ def bounds(reading: Reading) -> SurplusBounds | None:
     first witness no more than that, and at the second all of it."""
     if reading.before is None or reading.after is None:
         return None
-    least, most = (surplus(reading, witness) for witness in (reading.before, reading.after))
+    least = surplus(reading, reading.before)
+    if reading.before.counts_as(reading.after):
+        return SurplusBounds(least, least)
+    most = surplus(reading, reading.after)
     return SurplusBounds(least, {key: max(count, most.get(key, count)) for key, count in least.items()})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from opwatch.trace.abi import TargetSample
@@ -43,6 +42,10 @@ class Drift:
 
     drift: int
     slack: int
+
+
+# By far the most are this one.
+_NO_DRIFT = Drift(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +104,24 @@ class Trust:
         return reasons
 
 
-def _drift(traced: int, counts: Sequence[int]) -> Drift:
-    """The kernel's difference lies between two bounds; the distance of what was traced from them. The counts
-    are those before and after the first sample, and before and after the last."""
-    low, high = counts[2] - counts[1], counts[3] - counts[0]
-    distance = low - traced if traced < low else high - traced if traced > high else 0
-    return Drift(distance, high - low)
+def _drift(traced: int, least: int, most: int) -> Drift:
+    """The kernel's difference lies between two bounds; the distance of what was traced from them."""
+    if least == traced == most:
+        return _NO_DRIFT
+    distance = least - traced if traced < least else most - traced if traced > most else 0
+    return Drift(distance, most - least)
 
 
 def _counted(sample: TargetSample) -> dict[str, tuple[int, int]]:
     """Requests and bytes that the kernel must have counted, by group of its statistics."""
     counted = {}
     for group, names in GROUPS.items():
-        ops = [sample.ops[name] for name in names]
-        counted[group] = sum(op.ends for op in ops), sum(op.bytes + op.unseen_bytes for op in ops)
+        requests = bytes_ = 0
+        for name in names:
+            op = sample.ops[name]
+            requests += op.ends
+            bytes_ += op.bytes + op.unseen_bytes
+        counted[group] = requests, bytes_
     other, flush = sample.ops["other"], sample.ops["flush"]
     (reads, read_bytes), (writes, write_bytes) = counted["read"], counted["write"]
     flushes, flush_bytes = counted["flush"]
@@ -136,11 +143,13 @@ def _drifts(begin: Reading, end: Reading) -> tuple[dict[str, Drift], dict[str, D
     for group in GROUPS:
         (then, then_bytes), (now, now_bytes) = began[group], ended[group]
         if group in fourth.requests:
-            counts = [statistics.requests.get(group, 0) for statistics in (first, second, third, fourth)]
-            requests[group] = _drift(now - then, counts)
+            least = third.requests.get(group, 0) - second.requests.get(group, 0)
+            most = fourth.requests[group] - first.requests.get(group, 0)
+            requests[group] = _drift(now - then, least, most)
         if group in fourth.bytes:
-            counts = [statistics.bytes.get(group, 0) for statistics in (first, second, third, fourth)]
-            bytes_[group] = _drift(now_bytes - then_bytes, counts)
+            least = third.bytes.get(group, 0) - second.bytes.get(group, 0)
+            most = fourth.bytes[group] - first.bytes.get(group, 0)
+            bytes_[group] = _drift(now_bytes - then_bytes, least, most)
     return requests, bytes_, None
 
 

@@ -35,6 +35,13 @@ class Fields:
             raise self.bad(f"{key} is no count")
         return value
 
+    def amount(self, key: str) -> float:
+        """A number that may have a fraction, from 0."""
+        value = self.table.get(key)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _LIMIT:
+            raise self.bad(f"{key} is no number from 0")
+        return float(value)
+
     def text(self, key: str) -> str:
         return self.text_of(self.table.get(key), key)
 

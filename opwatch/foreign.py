@@ -147,5 +147,6 @@ def whole(text: str, most_digits: int = 20) -> int | None:
 def numbers(words: list[str], most_digits: int = 20) -> list[int] | None:
     """Numbers of the kernel's, None when any of them is none: all are looked at as one."""
     digits = "".join(words)
-    good = digits.isascii() and digits.isdecimal() and max(map(len, words)) <= most_digits
+    lengths = [*map(len, words)] or [0]
+    good = digits.isascii() and digits.isdecimal() and min(lengths) > 0 and max(lengths) <= most_digits
     return [int(word) for word in words] if good or not words else None

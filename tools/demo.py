@@ -6,7 +6,6 @@ what theory predicts. Takes about a minute and leaves nothing behind.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -20,9 +19,9 @@ from opwatch.collectors.firmware.transports import FolderTransport
 from opwatch.counters.decode import identify, ocp, smart_log
 from opwatch.drive.spec import physical_bytes
 from opwatch.errors import OpwatchError
+from opwatch.fio.report import parse_report
 from opwatch.ftl.models import greedy
 from opwatch.host.device import Devices
-from opwatch.host.fio import decode_fio
 from opwatch.host.loop import LoopDevice
 from opwatch.host.process import run_tool
 from opwatch.sinks.terminal import data, say
@@ -108,12 +107,15 @@ def measure(device: LoopDevice, pages: FolderTransport, op: Fraction) -> Level:
     host, nand = read_bytes(pages)
     report = load(device, size)
     host_after, nand_after = read_bytes(pages)
-    result = json.loads(report)["jobs"][0]["write"]["clat_ns"]["percentile"]
+    result = parse_report(report)
+    latency = result.jobs[0].operations["write"].latency
+    if latency is None:
+        raise OpwatchError("fio measured no latency of writes")
     return Level(
         op,
-        decode_fio(report).iops,
-        result["50.000000"],
-        result["99.000000"],
+        result.total.iops,
+        latency.percentiles[50],
+        latency.percentiles[99],
         host_after - host,
         nand_after - nand,
     )

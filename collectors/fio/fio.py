@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opwatch.host.fio import FioResult, decode_fio
+from opwatch.fio.report import parse_report
+from opwatch.fio.results import FioTotal
 from opwatch.host.process import run_tool
 
 
-def run_fio(filename: str, options: Sequence[str], timeout_s: float = 300) -> FioResult:
+def run_fio(filename: str, options: Sequence[str], timeout_s: float = 300) -> FioTotal:
     """Run one job on a device or file and return fio's own count."""
     # A job in a process of its own would outlive fio, and keep the device open.
     argv = [
@@ -19,4 +20,4 @@ def run_fio(filename: str, options: Sequence[str], timeout_s: float = 300) -> Fi
         "--output-format=json",
         "--direct=1",
     ]
-    return decode_fio(run_tool([*argv, *options], timeout_s, ends_with_us=True))
+    return parse_report(run_tool([*argv, *options], timeout_s, ends_with_us=True)).total

@@ -23,8 +23,9 @@ from opwatch.counters.evidence import Evidence
 from opwatch.counters.looks.smartctl import parse_output
 from opwatch.counters.prove.report import report
 from opwatch.drive.place import Record
+from opwatch.fio.logs import MOST_ROWS, FioLog, parse_log
+from opwatch.fio.report import parse_report
 from opwatch.ftl import profiles
-from opwatch.host.fio import decode_fio
 from opwatch.host.usage import mount_of, number_of_mount, parse_mountinfo, parse_swaps
 from opwatch.samples.written import from_bytes, to_bytes
 from opwatch.settings import parse_toml
@@ -35,6 +36,7 @@ from opwatch.trim.stack.causes import parse_causes
 from .rules import BOUND, refused_or_sound
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
+FIO = FIXTURES.parent / "fio"
 SAMPLE = Path(__file__).parents[1] / "fixtures" / "good" / "samples" / "1.sample"
 _VALUES = (
     *("-1", "0", "1", "255", "256", "1e999", "nan", "true", '""', '"x"', '"\u00b2"', "[]", "{}", "[[]]"),
@@ -57,14 +59,6 @@ _MOUNTINFO = (
     b"30 27 8:1 / /boot\\040x rw,relatime shared:1 master:2 - ext4 /dev/sda1 rw,discard\n"
     b"31 1 0:45 /@ / rw - btrfs /dev/mapper/cryptroot rw,subvolid=256\n"
 )
-_FIO = json.dumps(
-    {
-        "jobs": [
-            {key: {"total_ios": 5, "io_bytes": 20480} for key in ("read", "write", "trim")}
-            | {"job_runtime": 1000}
-        ]
-    }
-).encode()
 _STAT = (
     b"      12       3     456      78      90      12     345      67       0      89      10  1  2  3  4\n"
 )
@@ -99,6 +93,8 @@ class Fuzz:
         folder = Path(profiles.__file__).parent / "profiles"
         self._profiles = [path.read_bytes() for path in sorted(folder.glob("*.toml"))]
         self._reports = [_small(path) for path in sorted(FIXTURES.glob("smartctl_exporter/*.json"))]
+        self._fio = [_small(FIO / "mixed.json"), (FIO / "two.txt").read_bytes()]
+        self._fio_logs = [(path.name, path.read_bytes()) for path in sorted(FIO.glob("*.log"))]
         self._written = SAMPLE.read_bytes()
         self._head, _, self._words = zlib.decompress(self._written).partition(b"\n")
         self.targets: dict[str, Callable[[], object]] = {
@@ -112,12 +108,13 @@ class Fuzz:
             "causes": lambda: parse_causes(self._settings(self._causes), "causes"),
             "profile": self._profile,
             "smartctl": self._smartctl,
-            "fio": lambda: decode_fio(self._text(_FIO)),
+            "fio": lambda: parse_report(self._text(self._random.choice(self._fio))).total,
+            "fio log": self._fio_log,
             "stat": lambda: decode_stat(self._text(_STAT)),
             "record": lambda: Record.of(foreign.parse_json(self._damaged(_RECORD), "drive.json")),
             "bpftrace": self._bpftrace,
             "sample": self._sample,
-            "json": lambda: foreign.parse_json(self._damaged(_FIO), "it"),
+            "json": lambda: foreign.parse_json(self._damaged(self._fio[0]), "it"),
             "toml": lambda: parse_toml(self._damaged(self._random.choice(self._profiles)), "it"),
         }
 
@@ -203,6 +200,11 @@ class Fuzz:
             raw = zlib.compress(head + b"\n" + words, level=1)
         one = from_bytes(raw, "it")
         assert from_bytes(to_bytes(one), "it") == one
+
+    def _fio_log(self) -> None:
+        name, raw = self._random.choice(self._fio_logs)
+        log = parse_log(self._damaged(raw), name)
+        assert len(list(log.rows() if isinstance(log, FioLog) else log.rows)) <= MOST_ROWS
 
     def _smartctl(self) -> None:
         proven = report(parse_output(0, self._damaged(self._random.choice(self._reports))), Catalogue(()))

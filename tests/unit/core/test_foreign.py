@@ -22,8 +22,8 @@ from opwatch.counters.reports.numbers import json_number, whole_number
 from opwatch.counters.reports.plugin_text import parse_plugin_text
 from opwatch.counters.reports.smartctl_text import parse_smartctl_text
 from opwatch.errors import BadInput, OpwatchError, UsageError
+from opwatch.fio.report import parse_report
 from opwatch.ftl import profiles
-from opwatch.host.fio import decode_fio
 from opwatch.host.process import run_tool
 from opwatch.host.usage import parse_mountinfo, read_usage
 from opwatch.settings import parse_toml
@@ -174,7 +174,7 @@ def test_one_odd_byte_of_smartctl_costs_nothing_else(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("text", ['{"jobs": {}}', '{"jobs": [{"read": 1}]}', '{"jobs": []}', "{", "{" + DEEP])
 def test_a_report_of_fio_that_is_none(text: str) -> None:
     with pytest.raises(OpwatchError, match="fio"):
-        decode_fio(text)
+        parse_report(text)
 
 
 # --- reports of drives ---
@@ -207,6 +207,8 @@ def test_a_long_line_takes_no_time(line: str) -> None:
         (["7", "1" * 21], None),
         (["7", "\u0663"], None),
         (["7", "1.5"], None),
+        (["7", ""], None),
+        ([""], None),
     ],
 )
 def test_a_row_is_numbers_or_none(words: list[str], values: list[int] | None) -> None:

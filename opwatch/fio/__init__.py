@@ -1,0 +1,1 @@
+"""What fio says that it did: its JSON and JSON+, its logs."""

@@ -1,0 +1,178 @@
+"""The logs that fio writes with write_bw_log and its like. Pure.
+
+A row has the milliseconds since the job began, or of another clock that fio was told; which of them, the log
+does not say.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from opwatch.errors import BadInput
+from opwatch.foreign import LONGEST_LINE, numbers, text_of
+
+# A log without log_avg_msec has a row for every request.
+MOST_ROWS = 1 << 21
+# fio's numbers for what a row is of.
+_OPERATIONS = ("read", "write", "discard", "flush")
+# time, value, operation, block size; then an offset where asked for, then a priority since fio 3.18.
+_LEAST_COLUMNS, _MOST_COLUMNS = 4, 6
+_MOST_DIGITS = 19
+_NAME = re.compile(r"(?:.*_)?(bw|iops|lat|clat|slat|clat_hist)(?:\.([0-9]{1,6}))?\.log", re.ASCII | re.DOTALL)
+# 29 groups of 64 bins, 19 before fio 3.3; with log_hist_coarseness up to six times half of them.
+_BINS, _MOST_COARSE = (29 * 64, 19 * 64), 6
+
+
+class FioLogKind(StrEnum):
+    """What the values of a log are, and their unit."""
+
+    BANDWIDTH = "bw"  # KiB/s
+    RATE = "iops"  # 1/s
+    LATENCY = "lat"  # ns
+    COMPLETION = "clat"  # ns
+    SUBMISSION = "slat"  # ns
+
+
+class FioLogRow(NamedTuple):
+    """A value of one operation; with log_avg_msec the mean of the time until `time_ms`. `block_bytes` is 0
+    in what is no single request."""
+
+    time_ms: int
+    value: int
+    operation: str
+    block_bytes: int
+
+
+class FioLog:
+    """The rows of one log, in columns: some have millions."""
+
+    def __init__(self, kind: FioLogKind, job: int | None) -> None:
+        # The number of its job, from 1, where fio keeps one log for each.
+        self.kind, self.job = kind, job
+        self._times, self._values, self._blocks = array("Q"), array("Q"), array("Q")
+        self._operations = bytearray()
+
+    def __len__(self) -> int:
+        return len(self._operations)
+
+    def add(self, row: tuple[int, int, int, int]) -> None:
+        self._times.append(row[0])
+        self._values.append(row[1])
+        self._operations.append(row[2])
+        self._blocks.append(row[3])
+
+    def rows(self) -> Iterator[FioLogRow]:
+        for time_ms, value, operation, block in zip(
+            self._times, self._values, self._operations, self._blocks, strict=True
+        ):
+            yield FioLogRow(time_ms, value, _OPERATIONS[operation], block)
+
+
+@dataclass(frozen=True, slots=True)
+class FioHistogramRow:
+    """Completion latencies of one operation, between the row before and `time_ms`: the middles of the bins
+    that were hit, with their counts."""
+
+    time_ms: int
+    operation: str
+    block_bytes: int
+    bins: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FioHistogramLog:
+    """What write_hist_log writes."""
+
+    job: int | None
+    rows: tuple[FioHistogramRow, ...]
+
+
+def is_log_name(name: str) -> bool:
+    """Whether fio names its logs so."""
+    return _NAME.fullmatch(name) is not None
+
+
+def parse_log(raw: bytes, name: str) -> FioLog | FioHistogramLog:
+    """The log that lies under such a name: PREFIX_KIND.NUMBER.log. BadInput, with the line, for whatever is
+    none."""
+    parts = _NAME.fullmatch(name)
+    if not parts:
+        raise BadInput(f"{name} is named like no log of fio: PREFIX_bw.1.log, and so with {_kinds()}")
+    job = int(parts[2]) if parts[2] else None
+    if parts[1] == "clat_hist":
+        return FioHistogramLog(job, tuple(_histograms(raw, name)))
+    log = FioLog(FioLogKind(parts[1]), job)
+    for where, line in _lines(raw, name):
+        row = _numbers(line, where)
+        if not _LEAST_COLUMNS <= len(row) <= _MOST_COLUMNS:
+            raise BadInput(f"{where}: {len(row)} values, not {_LEAST_COLUMNS} to {_MOST_COLUMNS}")
+        _operation(row[2], where)
+        log.add((row[0], row[1], row[2], row[3]))
+    return log
+
+
+def _kinds() -> str:
+    return ", ".join([*FioLogKind, "clat_hist"])
+
+
+def _lines(raw: bytes, name: str) -> Iterator[tuple[str, str]]:
+    """(place, line) of every line that is not empty."""
+    for number, line in enumerate(raw.split(b"\n"), 1):
+        if number > MOST_ROWS:
+            raise BadInput(f"{name} has more than {MOST_ROWS} rows: write it with log_avg_msec")
+        if len(line) > LONGEST_LINE:
+            raise BadInput(f"{name}, line {number}: {len(line)} bytes are no row")
+        if text := text_of(line).strip():
+            yield f"{name}, line {number}", text
+
+
+def _numbers(line: str, where: str) -> list[int]:
+    # A priority is written as 0x0004.
+    words = [word.strip() for word in line.split(",")]
+    head, last = words[:-1], words[-1]
+    if last.startswith("0x") and len(words) > _LEAST_COLUMNS:
+        words = head
+    row = numbers(words, _MOST_DIGITS)
+    if row is None:
+        raise BadInput(f"{where}: {line:.60} is no row of whole numbers")
+    return row
+
+
+def _operation(number: int, where: str) -> str:
+    if number >= len(_OPERATIONS):
+        raise BadInput(f"{where}: {number} is no operation: 0 to {len(_OPERATIONS) - 1} are")
+    return _OPERATIONS[number]
+
+
+def _histograms(raw: bytes, name: str) -> Iterator[FioHistogramRow]:
+    for where, line in _lines(raw, name):
+        row = _numbers(line, where)
+        counts = row[3:]
+        coarse = [
+            level for level in range(_MOST_COARSE + 1) if len(counts) in [bins >> level for bins in _BINS]
+        ]
+        if not coarse:
+            raise BadInput(f"{where}: {len(counts)} bins, and fio has {_BINS[0]} or fewer by halves")
+        bins = tuple((bin_middle_ns(at, coarse[0]), count) for at, count in enumerate(counts) if count)
+        yield FioHistogramRow(row[0], _operation(row[1], where), row[2], bins)
+
+
+def bin_middle_ns(place: int, coarseness: int = 0) -> int:
+    """The middle of one of fio's bins: exact below 128 ns, then 64 bins an octave; coarser ones are two, four
+    and so on of these together."""
+    low, _ = _edges(place << coarseness)
+    _, high = _edges(((place + 1) << coarseness) - 1)
+    return (low + high + 1) // 2
+
+
+def _edges(place: int) -> tuple[int, int]:
+    if place < 128:
+        return place, place
+    shift = (place >> 6) - 1
+    low = (64 + (place & 63)) << shift
+    return low, low + (1 << shift) - 1

@@ -1,0 +1,149 @@
+"""The report that fio prints with --output-format=json or json+, alone or among what else it prints. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from opwatch.errors import BadInput
+from opwatch.fields import Fields
+from opwatch.fio.results import OPERATIONS, TRANSFERS, FioJob, FioLatency, FioOperation, FioReport
+from opwatch.foreign import parse_json, table_of
+
+_WHERE = "fio's report"
+_MOST_JOBS = 1 << 12
+# fio has 29 groups of 64 bins; a list of percentiles has at most 20.
+_MOST_BINS, _MOST_PERCENTILES = 29 * 64, 64
+_MOST_OPTIONS = 1 << 10
+_LATENCIES = ("slat", "clat", "lat")
+_PERCENTAGE = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,9})?", re.ASCII)
+_BEGIN, _END = re.compile(r"^\{", re.MULTILINE), re.compile(r"^\}", re.MULTILINE)
+
+
+def parse_report(text: str, where: str = _WHERE) -> FioReport:
+    """BadInput, with the place, for whatever is no report."""
+    document = parse_json(json_in(text, where), where)
+    fields = Fields(table_of(document, where), where)
+    rows = fields.rows("jobs")
+    if not 0 < len(rows) <= _MOST_JOBS:
+        raise fields.bad(f"it has {len(rows)} jobs, not 1 to {_MOST_JOBS}")
+    jobs = tuple(_job(_table(row, f"{where}: job {number}")) for number, row in enumerate(rows, 1))
+    made_ms = fields.optional("timestamp_ms", fields.count)
+    return FioReport(
+        version=fields.optional("fio version", fields.text) or "",
+        jobs=jobs,
+        global_options=_options(fields, "global options"),
+        end_wall_ns=None if made_ms is None else made_ms * 10**6,
+    )
+
+
+def json_in(text: str, where: str = _WHERE) -> str:
+    """The JSON alone: before it fio warns, and behind it stands what else was asked for."""
+    begin = _BEGIN.search(text)
+    if not begin:
+        raise BadInput(f"{where}: fio printed no JSON")
+    # Behind a document of many lines stands a bracket of its own.
+    ends = [end.end() for end in _END.finditer(text, begin.start())]
+    return text[begin.start() : ends[-1] if ends else text.rfind("}") + 1]
+
+
+def without_json(text: str, where: str = _WHERE) -> str:
+    """What else fio printed."""
+    report = json_in(text, where)
+    before, _, behind = text.partition(report)
+    return before + behind.removeprefix("\n")
+
+
+def _table(value: Any, where: str) -> Fields:  # noqa: ANN401
+    return Fields(table_of(value, where), where)
+
+
+def _job(fields: Fields) -> FioJob:
+    operations = {
+        name: _operation(fields.sub(key), has_data=key != "sync")
+        for key, name in OPERATIONS.items()
+        if key in fields.table
+    }
+    own = [name for name in TRANSFERS if name in operations]
+    if own != list(TRANSFERS) and (own or "mixed" not in operations):
+        raise fields.bad("it has not all of read, write and trim")
+    begin_ms = fields.optional("job_start", fields.count)
+    return FioJob(
+        name=fields.text("jobname"),
+        group=fields.optional("groupid", fields.count) or 0,
+        error=fields.optional("error", fields.count) or 0,
+        runtime_s=fields.count("job_runtime") / 1000,
+        operations=operations,
+        options=_options(fields, "job options"),
+        user_cpu_percent=fields.optional("usr_cpu", fields.amount),
+        system_cpu_percent=fields.optional("sys_cpu", fields.amount),
+        begin_wall_ns=None if begin_ms is None else begin_ms * 10**6,
+    )
+
+
+def _operation(fields: Fields, *, has_data: bool) -> FioOperation:
+    requests = fields.count("total_ios")
+    latencies = {
+        name: latency
+        for name in _LATENCIES
+        if f"{name}_ns" in fields.table and (latency := _latency(fields.sub(f"{name}_ns")))
+    }
+    if not has_data:
+        return FioOperation(requests, latencies)
+    runtime_ms = fields.optional("runtime", fields.count)
+    return FioOperation(
+        requests,
+        latencies,
+        bytes=fields.count("io_bytes"),
+        runtime_s=None if runtime_ms is None else runtime_ms / 1000,
+        short=fields.optional("short_ios", fields.count),
+        dropped=fields.optional("drop_ios", fields.count),
+    )
+
+
+def _latency(fields: Fields) -> FioLatency | None:
+    """None where nothing was measured: fio writes zeros then."""
+    # A fio before 3.18 has no N.
+    requests = fields.optional("N", fields.count)
+    if requests == 0 or (requests is None and not fields.amount("max")):
+        return None
+    bins = fields.optional("bins", fields.counts)
+    if bins is not None and len(bins) > _MOST_BINS:
+        raise fields.bad(f"it has {len(bins)} bins, and fio at most {_MOST_BINS}")
+    if requests is None:
+        requests = sum(bins.values()) if bins else 0
+    return FioLatency(
+        requests=requests,
+        min_ns=fields.count("min"),
+        max_ns=fields.count("max"),
+        mean_ns=fields.amount("mean"),
+        deviation_ns=fields.amount("stddev"),
+        percentiles=_percentiles(fields),
+        bins=_bins(fields, bins) if bins is not None else None,
+    )
+
+
+def _percentiles(fields: Fields) -> dict[float, int]:
+    table = fields.optional("percentile", fields.counts) or {}
+    if len(table) > _MOST_PERCENTILES:
+        raise fields.bad(f"it has {len(table)} percentiles, and fio at most {_MOST_PERCENTILES}")
+    for name in table:
+        if not _PERCENTAGE.fullmatch(name) or float(name) > 100:
+            raise fields.bad(f"{name!r:.40} is no percentile")
+    return {float(name): value for name, value in table.items()}
+
+
+def _bins(fields: Fields, table: dict[str, int]) -> tuple[tuple[int, int], ...]:
+    for name in table:
+        if not (name.isascii() and name.isdecimal() and len(name) <= 20):
+            raise fields.bad(f"{name!r:.40} is no bin")
+    return tuple(sorted((int(name), count) for name, count in table.items()))
+
+
+def _options(fields: Fields, key: str) -> dict[str, str]:
+    if fields.table.get(key) is None:
+        return {}
+    options = fields.sub(key)
+    if len(options.table) > _MOST_OPTIONS:
+        raise options.bad(f"it has more than {_MOST_OPTIONS} options")
+    return {name: options.text(name) for name in options.table}

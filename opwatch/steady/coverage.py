@@ -1,0 +1,75 @@
+"""Which part of what is in use the writes have reached, and how evenly: from the writes themselves.
+
+A workload that is called random need not be. One that begins anew with the same seed writes the same places
+again and leaves the rest as it was: the drive has then more room to move data with than its level says.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+_REGIONS = 256
+# So many standard deviations of chi squared: a uniform workload goes beyond it once in a million.
+_MOST_SIGMAS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSpread:
+    """`coverage_ratio` is the share of what is in use that was written at least once since the purge.
+    `uneven_sigmas` says how far the random writes are from uniform, None where that was not looked at.
+    `source` is where both come from."""
+
+    coverage_ratio: float
+    uneven_sigmas: float | None
+    source: str
+
+    @property
+    def is_uniform(self) -> bool | None:
+        return None if self.uneven_sigmas is None else self.uneven_sigmas <= _MOST_SIGMAS
+
+
+class WriteMap:
+    """A bit for each unit that is in use, and a count of random writes for each of 256 equal regions."""
+
+    def __init__(self, active_bytes: int, unit_bytes: int = 4096) -> None:
+        self._units = active_bytes // unit_bytes
+        self._unit_bytes = unit_bytes
+        self._bits = bytearray((self._units + 7) // 8)
+        self._covered = 0
+        self._counts = [0] * min(_REGIONS, self._units)
+
+    def add(self, offset_bytes: int, len_bytes: int, *, counted: bool = True) -> None:
+        """A write. What lies outside, or covers a unit in part, covers nothing there. `counted` is False for
+        the fill, which is even by its nature and would hide that the rest is not."""
+        first = -(-offset_bytes // self._unit_bytes)
+        last = min((offset_bytes + len_bytes) // self._unit_bytes, self._units)
+        for unit in range(first, last):
+            bit = 1 << unit % 8
+            if not self._bits[unit // 8] & bit:
+                self._bits[unit // 8] |= bit
+                self._covered += 1
+        if counted and first < last:
+            self._counts[first * len(self._counts) // self._units] += 1
+
+    def spread(self, source: str = "block trace") -> WriteSpread:
+        return WriteSpread(self._covered / self._units, self._sigmas(), source)
+
+    def _sigmas(self) -> float | None:
+        """How far chi squared lies above what a uniform workload has, in its standard deviations. A workload
+        that is more even than chance, such as a random order of all units, lies below."""
+        total = sum(self._counts)
+        # Each region has to be hit a few times before chi squared has the distribution that it is judged by.
+        if total < 5 * len(self._counts) or len(self._counts) < 2:
+            return None
+        chi = 0.0
+        for region, count in enumerate(self._counts):
+            expected = total * self._size(region) / self._units
+            chi += (count - expected) ** 2 / expected
+        freedom = len(self._counts) - 1
+        return (chi - freedom) / math.sqrt(2 * freedom)
+
+    def _size(self, region: int) -> int:
+        """Its units: not all have as many where that does not divide."""
+        regions = len(self._counts)
+        return -(-(region + 1) * self._units // regions) - -(-region * self._units // regions)

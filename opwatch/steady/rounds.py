@@ -1,0 +1,41 @@
+"""A round: a stretch of the workload, and what it made of host and drive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """`p99_ns` and `nand_bytes` are None where they were not measured."""
+
+    host_bytes: int
+    seconds: float
+    ios: int
+    p99_ns: float | None = None
+    nand_bytes: int | None = None
+
+    @property
+    def iops(self) -> float:
+        return self.ios / self.seconds
+
+    @property
+    def waf(self) -> float | None:
+        """NAND bytes for each byte of the host; None where nothing was written or counted."""
+        if self.nand_bytes is None or not self.host_bytes:
+            return None
+        return self.nand_bytes / self.host_bytes
+
+
+def joined(rounds: Sequence[Round]) -> Round:
+    """Several rounds in a row as one. Its p99 is the mean of theirs: good to see it move, no percentile."""
+    tails = [one.p99_ns for one in rounds if one.p99_ns is not None]
+    nand = [one.nand_bytes for one in rounds if one.nand_bytes is not None]
+    return Round(
+        sum(one.host_bytes for one in rounds),
+        sum(one.seconds for one in rounds),
+        sum(one.ios for one in rounds),
+        sum(tails) / len(tails) if len(tails) == len(rounds) else None,
+        sum(nand) if len(nand) == len(rounds) else None,
+    )

@@ -1,0 +1,237 @@
+"""Our own verdict on a steady state: what has to be proven before a number is one of the drive.
+
+SNIA's rule looks at five values and knows neither how large the drive is nor what was written to it. Ours
+asks first whether collection can have reached its balance: all of the spare area and once more what is in
+use was written, all of what is in use is mapped, and the writes went everywhere alike. Then it asks, of
+IOPS, of the 99th percentile and of write amplification together, whether what they still drift is proven to
+be small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from opwatch.compare.student import threshold
+from opwatch.steady.coverage import WriteSpread
+from opwatch.steady.rounds import Round, joined
+
+_BINS = 10
+_LEAST_ROUNDS = 5
+
+
+class StrictState(StrEnum):
+    PASS = "pass"
+    NOT_REACHED = "not reached"
+    # Nothing speaks against it, but something that it needs was not measured.
+    UNPROVEN = "unproven"
+
+
+@dataclass(frozen=True, slots=True)
+class StrictRule:
+    """`drift` is the most that IOPS and WAF may move over the window, its own uncertainty included; `window`
+    is the length of the shortest in shares of what is in use. Longer ones, up to `longest`, serve where
+    noise hides the drift in a short one."""
+
+    coverage: float = 0.999
+    # What is not mapped works as spare area: so much of the spare may be of that kind.
+    false_spare: float = 0.01
+    drift: float = 0.02
+    tail_drift: float = 0.10
+    window: float = 1.0
+    longest: float = 4.0
+    chance: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class StrictCheck:
+    """`is_met` is None where it was not measured; `wanted` and `measured` are for people."""
+
+    name: str
+    wanted: str
+    measured: str
+    is_met: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyWindow:
+    """The last rounds, from `first_round` (from 1 on), as one."""
+
+    first_round: int
+    rounds: int
+    whole: Round
+    # How far each may still drift, at most; None where it was not measured.
+    iops_drift: float | None
+    tail_drift: float | None
+    waf_drift: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StrictVerdict:
+    state: StrictState
+    checks: tuple[StrictCheck, ...]
+    window: SteadyWindow | None
+
+    @property
+    def reason(self) -> str:
+        """What it fails by, or what is missing; empty when it passes."""
+        wrong = [check for check in self.checks if check.is_met is False]
+        missing = [check for check in self.checks if check.is_met is None]
+        return "; ".join(
+            f"{check.name}: {check.measured}, wanted {check.wanted}" for check in wrong or missing
+        )
+
+    def report(self) -> dict[str, object]:
+        window = self.window
+        return {
+            "state": self.state.value,
+            "reason": self.reason or None,
+            "window": [window.first_round, window.first_round + window.rounds - 1] if window else None,
+            "checks": [
+                {
+                    "name": check.name,
+                    "wanted": check.wanted,
+                    "measured": check.measured,
+                    "is_met": check.is_met,
+                }
+                for check in self.checks
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyGround:
+    """What a verdict stands on beside the rounds. `spare_bytes` is T-U, or the most that it can be where T is
+    not known, which `spare_is_bound` says. `written_bytes` came before the first round, and after the drive
+    was filled or purged last."""
+
+    active_bytes: int
+    spare_bytes: int
+    spread: WriteSpread | None
+    spare_is_bound: bool = False
+    written_bytes: int = 0
+
+
+def judge_strict(
+    rounds: Sequence[Round], ground: SteadyGround, rule: StrictRule | None = None
+) -> StrictVerdict:
+    """Whether the rounds end in a steady state. They are those since the fill, or since the purge where there
+    was no fill, in order."""
+    rule = rule or StrictRule()
+    checks = [_writes(rounds, ground), *_spread(ground, rule)]
+    window = _window(rounds, ground, rule)
+    checks += _drifts(window, rule)
+    if any(check.is_met is False for check in checks):
+        state = StrictState.NOT_REACHED
+    elif any(check.is_met is None for check in checks):
+        state = StrictState.UNPROVEN
+    else:
+        state = StrictState.PASS
+    return StrictVerdict(state, tuple(checks), window)
+
+
+def _writes(rounds: Sequence[Round], ground: SteadyGround) -> StrictCheck:
+    written = ground.written_bytes + sum(one.host_bytes for one in rounds)
+    needed = ground.spare_bytes + ground.active_bytes
+    bound = " at most" if ground.spare_is_bound else ""
+    return StrictCheck(
+        "host writes",
+        f"{needed} bytes: the spare area (T-U{bound}) and once what is in use",
+        f"{written} bytes",
+        written >= needed,
+    )
+
+
+def _spread(ground: SteadyGround, rule: StrictRule) -> tuple[StrictCheck, StrictCheck]:
+    """Coverage and evenness of the writes."""
+    false_spare = rule.false_spare * ground.spare_bytes / ground.active_bytes
+    least = max(rule.coverage, 1 - false_spare)
+    wanted = f"at least {100 * least:.4g} %"
+    spread = ground.spread
+    if spread is None:
+        return (
+            StrictCheck("coverage", wanted, "not measured", None),
+            StrictCheck("uniformity", "writes that go everywhere alike", "not measured", None),
+        )
+    covered = StrictCheck(
+        "coverage",
+        wanted,
+        f"{100 * spread.coverage_ratio:.4g} % ({spread.source})",
+        spread.coverage_ratio >= least,
+    )
+    sigmas = "not measured" if spread.uneven_sigmas is None else f"{spread.uneven_sigmas:.1f} sigma off"
+    return covered, StrictCheck("uniformity", "at most 5 sigma off", sigmas, spread.is_uniform)
+
+
+def _window(rounds: Sequence[Round], ground: SteadyGround, rule: StrictRule) -> SteadyWindow | None:
+    """The shortest window that proves what there is to prove, else the shortest there is."""
+    shortest = None
+    length = rule.window
+    while length <= rule.longest:
+        window = _last(rounds, length * ground.active_bytes, ground, rule)
+        if window is None:
+            break
+        if all(check.is_met is not False for check in _drifts(window, rule)):
+            return window
+        shortest = shortest or window
+        length *= 2
+    return shortest
+
+
+def _last(
+    rounds: Sequence[Round], n_bytes: float, ground: SteadyGround, rule: StrictRule
+) -> SteadyWindow | None:
+    """The last rounds that have so many bytes, if they began behind the spare area's first use."""
+    count = written = 0
+    while count < len(rounds) and (written < n_bytes or count < _LEAST_ROUNDS):
+        count += 1
+        written += rounds[-count].host_bytes
+    before = ground.written_bytes + sum(one.host_bytes for one in rounds[: len(rounds) - count])
+    if written < n_bytes or count < _LEAST_ROUNDS or before < ground.spare_bytes:
+        return None
+    window = rounds[-count:]
+    bins = min(_BINS, count)
+    parts = [joined(window[part * count // bins : (part + 1) * count // bins]) for part in range(bins)]
+    tails = [part.p99_ns for part in parts]
+    wafs = [part.waf for part in parts]
+    return SteadyWindow(
+        first_round=len(rounds) - count + 1,
+        rounds=count,
+        whole=joined(window),
+        iops_drift=_drift([part.iops for part in parts], rule.chance),
+        tail_drift=_drift(tails, rule.chance),
+        waf_drift=_drift(wafs, rule.chance),
+    )
+
+
+def _drift(values: Sequence[float | None], chance: float) -> float | None:
+    """How much the fitted line rises or falls over the window, at most, as a share of the mean: the fit's own
+    uncertainty is added, so that noise is no proof of rest."""
+    known = [value for value in values if value is not None]
+    count = len(known)
+    if count < len(values) or not any(known):
+        return None
+    mean = sum(known) / count
+    middle = (count - 1) / 2
+    spread = sum((x - middle) ** 2 for x in range(count))
+    slope = sum((x - middle) * y for x, y in enumerate(known)) / spread
+    rest = sum((y - mean - slope * (x - middle)) ** 2 for x, y in enumerate(known))
+    error = math.sqrt(rest / (count - 2) / spread)
+    return (abs(slope) + threshold(chance, count - 2) * error) * (count - 1) / mean
+
+
+def _drifts(window: SteadyWindow | None, rule: StrictRule) -> list[StrictCheck]:
+    drifts = (window.iops_drift, window.tail_drift, window.waf_drift) if window else (None,) * 3
+    limits = (rule.drift, rule.tail_drift, rule.drift)
+    checks = []
+    for name, limit, drift in zip(("IOPS", "p99", "WAF"), limits, drifts, strict=True):
+        wanted = f"a drift of at most {100 * limit:g} % over the window"
+        if window is None:
+            checks.append(StrictCheck(name, wanted, "no window that is long enough yet", False))
+        elif drift is None:
+            checks.append(StrictCheck(name, wanted, "not measured", None))
+        else:
+            checks.append(StrictCheck(name, wanted, f"at most {100 * drift:.2g} %", drift <= limit))
+    return checks

@@ -1,0 +1,141 @@
+"""Levels of over-provisioning: what a person types, and how many bytes of a drive that leaves in use. Pure.
+
+A percentage alone means nothing: it is a share of what is used or of all there is, and all there is may be
+what the drive shows or the flash behind it. A level therefore is a number of bytes; shares are derived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+from opwatch.errors import UsageError
+from opwatch.quantities import parse_percentage, parse_size
+
+# A window begins and ends where every drive's mapping unit does, and every partition.
+ALIGN_BYTES = 1 << 20
+_MOST_RATIO = 10
+_MOST_LEVELS = 64
+
+
+class OpShare(StrEnum):
+    """What a percentage is a share of. C is the capacity that levels are taken from, U what is used of it."""
+
+    USED = "used"  # (C-U)/U, as drives are sold
+    WHOLE = "whole"  # (C-U)/C, as papers write S_f
+
+
+class OpBase(StrEnum):
+    """What the capacity C is."""
+
+    VISIBLE = "visible"  # what the drive shows: a level is on top of what it has in reserve itself
+    FLASH = "flash"  # what may hold data in all, where that is known
+
+
+@dataclass(frozen=True, slots=True)
+class LevelScale:
+    """How percentages become bytes for one drive."""
+
+    capacity_bytes: int
+    share: OpShare = OpShare.USED
+    base: OpBase = OpBase.VISIBLE
+    align_bytes: int = ALIGN_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class OpLevel:
+    """One level: `usable_bytes` are used from the begin of the drive, the rest is left to it.
+
+    `flash_bytes` is what may hold data in all, reserve and open superblocks not counted; None where nobody
+    knows, which is so for nearly every drive that is sold.
+    """
+
+    label: str
+    usable_bytes: int
+    scale: LevelScale
+    flash_bytes: int | None = None
+
+    @property
+    def of_used_ratio(self) -> float:
+        """(C-U)/U."""
+        return (self.scale.capacity_bytes - self.usable_bytes) / self.usable_bytes
+
+    @property
+    def of_whole_ratio(self) -> float:
+        """(C-U)/C."""
+        return (self.scale.capacity_bytes - self.usable_bytes) / self.scale.capacity_bytes
+
+    @property
+    def spare_bytes(self) -> int | None:
+        """T-U, None where T is not known."""
+        return None if self.flash_bytes is None else self.flash_bytes - self.usable_bytes
+
+    @property
+    def alpha(self) -> float | None:
+        """T/U, which is what models of write amplification speak of."""
+        return None if self.flash_bytes is None else self.flash_bytes / self.usable_bytes
+
+
+def parse_levels(text: str, scale: LevelScale, flash_bytes: int | None = None) -> tuple[OpLevel, ...]:
+    """`0,7,10,28,50%`: one sign at the end stands for all of them, and each may carry its own. A size, such
+    as 800G, is what is used. In the order that was typed; the same level twice is refused."""
+    words = [word.strip() for word in text.split(",")]
+    if len(words) > _MOST_LEVELS:
+        raise UsageError(f"--op has {len(words)} levels: at most {_MOST_LEVELS}")
+    is_percent = words[-1].endswith("%")
+    levels = tuple(_level(word, is_percent, scale, flash_bytes) for word in words)
+    _refuse_twice(levels)
+    return levels
+
+
+def _level(word: str, is_percent: bool, scale: LevelScale, flash_bytes: int | None) -> OpLevel:
+    if is_percent and word.replace(".", "", 1).isdecimal():
+        word += "%"
+    if word.endswith("%"):
+        usable = _usable(word, scale)
+        label = word.replace("%", " %")
+    else:
+        usable, label = _size(word), word
+    usable -= usable % scale.align_bytes
+    if not 0 < usable <= scale.capacity_bytes:
+        raise UsageError(
+            f"--op {word}: it leaves {usable} of {scale.capacity_bytes} bytes in use, which cannot be"
+        )
+    if flash_bytes is not None and usable >= flash_bytes:
+        raise UsageError(
+            f"--op {word}: nothing of the {flash_bytes} bytes of flash is left to move data with"
+        )
+    return OpLevel(label, usable, scale, flash_bytes)
+
+
+def _usable(word: str, scale: LevelScale) -> int:
+    """U of a percentage, rounded down to whole bytes."""
+    ratio = Fraction(*parse_percentage(word))
+    if scale.share is OpShare.WHOLE:
+        if ratio >= 1:
+            raise UsageError(f"--op {word} of the whole leaves nothing to use: write less than 100%")
+        return int(scale.capacity_bytes * (1 - ratio))
+    if ratio > _MOST_RATIO:
+        raise UsageError(f"--op {word} makes no sense: write at most {100 * _MOST_RATIO}%")
+    return int(scale.capacity_bytes / (1 + ratio))
+
+
+def _size(word: str) -> int:
+    try:
+        return parse_size(word)
+    except UsageError as error:
+        raise UsageError(
+            f"--op {word!r} is no level: write percentages (0,7,28%) or sizes that are used (900G)"
+        ) from error
+
+
+def _refuse_twice(levels: Iterable[OpLevel]) -> None:
+    labels: dict[int, str] = {}
+    for level in levels:
+        if level.usable_bytes in labels:
+            raise UsageError(
+                f"--op: {labels[level.usable_bytes]} and {level.label} are the same: {level.usable_bytes} B"
+            )
+        labels[level.usable_bytes] = level.label

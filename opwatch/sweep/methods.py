@@ -1,0 +1,72 @@
+"""The ways to leave a part of a drive unused, as data: what each changes, and what brings it back."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from opwatch.errors import UsageError
+
+
+class LevelMethod(NamedTuple):
+    """`is_persistent`: the drive stays so until somebody undoes it, so a sweep has to."""
+
+    name: str
+    what: str
+    needs: str
+    undone_by: str
+    is_persistent: bool
+
+
+METHODS = (
+    LevelMethod(
+        "window",
+        "discard the whole drive, then use its first bytes alone",
+        "a drive that obeys discards",
+        "nothing: nothing but contents was changed",
+        False,
+    ),
+    LevelMethod(
+        "partition",
+        "discard the whole drive, then use one partition at its begin",
+        "a drive that obeys discards, and no partition table on it",
+        "the partition is deleted",
+        True,
+    ),
+    LevelMethod(
+        "namespace",
+        "replace the only NVMe namespace by a smaller one",
+        "namespace management (OACS bit 3), and a namespace that no other controller has",
+        "the namespace is replaced by one of the size it had",
+        True,
+    ),
+    LevelMethod(
+        "max-address",
+        "lower the highest address of an ATA drive (HPA or Accessible Max Address)",
+        "an ATA drive with the feature, not frozen",
+        "the native highest address is set again",
+        True,
+    ),
+    LevelMethod(
+        "file",
+        "on a filesystem: one file of that size, the rest trimmed",
+        "a filesystem that passes trims on; its own writes are in the figures",
+        "the file is deleted",
+        True,
+    ),
+    LevelMethod(
+        "fill",
+        "on a filesystem: fill it up to that size, and write what was filled",
+        "a filesystem that passes trims on; its own writes are in the figures",
+        "the files are deleted",
+        True,
+    ),
+)
+
+
+def method_of(name: str) -> LevelMethod:
+    """The method of a name that a person typed."""
+    for method in METHODS:
+        if method.name == name:
+            return method
+    known = ", ".join(method.name for method in METHODS)
+    raise UsageError(f"there is no method {name!r} to set a level: there are {known}")

@@ -1,0 +1,161 @@
+"""What a sweep will do, step by step, before anything of it is done. Pure: to plan writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from opwatch.sweep.levels import OpLevel
+
+
+class StepKind(StrEnum):
+    GUARD = "guard"  # is it still that drive, and still nobody else's?
+    PURGE = "purge"  # as if never used, as far as the way that was chosen goes
+    LIMIT = "limit"  # set the level: window, partition, namespace, highest address
+    SETTLE = "settle"  # leave it alone until it has erased what was purged
+    FILL = "fill"  # write all that the level leaves, in order
+    ROUND = "round"  # the workload
+    VERDICT = "verdict"  # steady or not
+    RESTORE = "restore"  # what was changed is as it was
+
+
+@dataclass(frozen=True, slots=True)
+class SweepStep:
+    """One step, `at_least` to `at_most` times. Bytes and seconds are of one time; `level` is None for what is
+    done once for all of them. `seconds` is None where nothing is known of the drive's speed."""
+
+    kind: StepKind
+    what: str
+    level: OpLevel | None = None
+    write_bytes: int = 0
+    discard_bytes: int = 0
+    seconds: float | None = 0.0
+    at_least: int = 1
+    at_most: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRefusal:
+    """Why the sweep would not run: `what` is in the way, and `remedy` is what a person can do about it.
+    `rule` names the check that said so, in one word."""
+
+    rule: str
+    what: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """`life_bytes` is what the drive is rated to take in all; None where that is not known, and why stands
+    in `life_reason`."""
+
+    target: str
+    method: str
+    workload: str
+    levels: tuple[OpLevel, ...]
+    steps: tuple[SweepStep, ...]
+    refusals: tuple[SweepRefusal, ...] = ()
+    life_bytes: int | None = None
+    life_reason: str = ""
+    is_model: bool = False
+
+    @property
+    def write_bytes(self) -> tuple[int, int]:
+        """The least and the most that the host writes."""
+        return (
+            sum(step.write_bytes * step.at_least for step in self.steps),
+            sum(step.write_bytes * step.at_most for step in self.steps),
+        )
+
+    @property
+    def seconds(self) -> tuple[float, float] | None:
+        """The least and the most time, None where that of a step is not known."""
+        times = [(step.seconds, step) for step in self.steps]
+        if any(seconds is None for seconds, _ in times):
+            return None
+        return (
+            sum((seconds or 0.0) * step.at_least for seconds, step in times),
+            sum((seconds or 0.0) * step.at_most for seconds, step in times),
+        )
+
+    @property
+    def life_ratio(self) -> tuple[float, float] | None:
+        """The share of the rated life that it takes."""
+        if not self.life_bytes:
+            return None
+        least, most = self.write_bytes
+        return least / self.life_bytes, most / self.life_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SweepSpeed:
+    """What is known of a drive before it is measured; None where nothing is."""
+
+    fill_bytes_per_s: float | None = None
+    round_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPace:
+    """How much of everything: `round_ratio` is the length of a round as a share of what is in use."""
+
+    fill_passes: int = 2
+    round_ratio: float = 0.1
+    least_rounds: int = 5
+    most_rounds: int = 60
+    settle_s: float = 60.0
+
+
+def plan_steps(
+    levels: Sequence[OpLevel], method: str, pace: SweepPace, speed: SweepSpeed
+) -> tuple[SweepStep, ...]:
+    """Every step of a sweep, in order."""
+    steps = [step for level in levels for step in _of_level(level, method, pace, speed)]
+    last = SweepStep(StepKind.RESTORE, "discard the whole drive, and undo what was changed of it")
+    return (*steps, last)
+
+
+def _of_level(level: OpLevel, method: str, pace: SweepPace, speed: SweepSpeed) -> Iterable[SweepStep]:
+    used = level.usable_bytes
+    round_bytes = round_size(level, pace)
+    whole = level.scale.capacity_bytes
+    yield SweepStep(StepKind.GUARD, "the same drive, and nobody else's", level)
+    yield SweepStep(StepKind.PURGE, "discard the whole drive", level, discard_bytes=whole)
+    yield SweepStep(StepKind.LIMIT, f"leave {used} bytes in use by {method}", level)
+    yield SweepStep(StepKind.SETTLE, "let it erase", level, seconds=pace.settle_s)
+    yield SweepStep(
+        StepKind.FILL,
+        "write all of it in order",
+        level,
+        write_bytes=used,
+        seconds=_time(used, speed.fill_bytes_per_s),
+        at_least=pace.fill_passes,
+        at_most=pace.fill_passes,
+    )
+    yield SweepStep(
+        StepKind.ROUND,
+        "the workload",
+        level,
+        write_bytes=round_bytes,
+        seconds=_time(round_bytes, speed.round_bytes_per_s),
+        at_least=_least_rounds(level, round_bytes, pace),
+        at_most=pace.most_rounds,
+    )
+    yield SweepStep(StepKind.VERDICT, "steady or not, by SNIA's rule and by ours", level)
+
+
+def round_size(level: OpLevel, pace: SweepPace) -> int:
+    """The bytes of a round, in whole units of 4096."""
+    return max(round(level.usable_bytes * pace.round_ratio) // 4096, 1) * 4096
+
+
+def _least_rounds(level: OpLevel, round_bytes: int, pace: SweepPace) -> int:
+    """No verdict of ours comes before T-U and once what is in use were written."""
+    spare = level.spare_bytes or level.scale.capacity_bytes - level.usable_bytes
+    needed = -(-(spare + level.usable_bytes) // round_bytes)
+    return min(max(pace.least_rounds, needed), pace.most_rounds)
+
+
+def _time(n_bytes: int, bytes_per_s: float | None) -> float | None:
+    return n_bytes / bytes_per_s if bytes_per_s else None

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+
+from opwatch.errors import UsageError
+from opwatch.sweep.levels import LevelScale, OpShare, parse_levels
+from opwatch.sweep.methods import METHODS, method_of
+
+GIB = 1 << 30
+SCALE = LevelScale(100 * GIB)
+
+
+def test_one_sign_at_the_end_stands_for_all() -> None:
+    levels = parse_levels("0,7,10,20,28,50%", SCALE)
+    assert [level.label for level in levels] == ["0 %", "7 %", "10 %", "20 %", "28 %", "50 %"]
+    assert levels[0].usable_bytes == SCALE.capacity_bytes
+    for level, ratio in zip(levels, (0.0, 0.07, 0.10, 0.20, 0.28, 0.50), strict=True):
+        assert level.usable_bytes % SCALE.align_bytes == 0
+        assert level.of_used_ratio == pytest.approx(ratio, abs=1e-4)
+        assert level.of_whole_ratio == pytest.approx(ratio / (1 + ratio), abs=1e-4)
+
+
+def test_a_share_of_the_whole_is_another_number_of_bytes() -> None:
+    [whole] = parse_levels("28%", LevelScale(100 * GIB, OpShare.WHOLE))
+    [used] = parse_levels("28%", SCALE)
+    assert whole.of_whole_ratio == pytest.approx(0.28, abs=1e-4)
+    assert whole.usable_bytes < used.usable_bytes
+
+
+def test_bytes_and_percentages_may_be_mixed() -> None:
+    levels = parse_levels("90G,7%,7.5%", SCALE)
+    assert levels[0].usable_bytes == 90 * GIB
+    assert [level.label for level in levels] == ["90G", "7 %", "7.5 %"]
+
+
+def test_the_flash_behind_a_level_is_known_or_is_not() -> None:
+    [unknown] = parse_levels("7%", SCALE)
+    assert unknown.alpha is None and unknown.spare_bytes is None
+    [known] = parse_levels("0%", SCALE, flash_bytes=128 * GIB)
+    assert known.alpha == 1.28 and known.spare_bytes == 28 * GIB
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "is no level"),
+        ("7", "is no level|is no size|leaves"),
+        ("7,x%", "is no percentage"),
+        ("7,,10%", "is no level"),
+        ("-7%", "is no percentage"),
+        ("1001%", "makes no sense"),
+        ("101G", "cannot be"),
+        ("0,7,7.0%", "are the same"),
+        ("7%,100G,0%", "are the same"),
+        (",".join(["1"] * 65) + "%", "at most 64"),
+    ],
+)
+def test_what_is_no_level_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        parse_levels(text, SCALE)
+
+
+def test_all_of_the_whole_leaves_nothing() -> None:
+    with pytest.raises(UsageError, match="leaves nothing"):
+        parse_levels("100%", LevelScale(100 * GIB, OpShare.WHOLE))
+
+
+def test_a_level_needs_flash_to_move_data_with() -> None:
+    with pytest.raises(UsageError, match="nothing of"):
+        parse_levels("0%", SCALE, flash_bytes=100 * GIB)
+
+
+def test_methods_are_known_by_name() -> None:
+    assert method_of("window").is_persistent is False
+    assert len({method.name for method in METHODS}) == len(METHODS)
+    with pytest.raises(UsageError, match="there are window, partition"):
+        method_of("magic")

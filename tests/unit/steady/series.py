@@ -1,0 +1,62 @@
+"""Rounds of the simulated drive, whose steady state theory knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from opwatch.ftl import models
+from opwatch.ftl.drive import Drive, Policy, Workload
+from opwatch.steady.coverage import WriteSpread
+from opwatch.steady.rounds import Round
+from opwatch.steady.strict import SteadyGround
+
+_PAGE, _PAGES, _SUPERBLOCK = 4096, 1 << 17, 256
+_IOPS = 1000.0
+
+
+@dataclass(frozen=True)
+class Series:
+    """Random writes to a drive that was filled in order before, or comes fresh out of its box. Its IOPS are
+    those of one that does nothing but program pages: in inverse proportion to WAF."""
+
+    op_ratio: float
+    is_filled: bool
+    round_ratio: float
+    policy: Policy = Policy.GREEDY
+
+    @property
+    def truth(self) -> float:
+        alpha = 1 + self.op_ratio
+        return models.greedy(alpha, _SUPERBLOCK) if self.policy is Policy.GREEDY else models.fifo(alpha)
+
+    @property
+    def true_iops(self) -> float:
+        return _IOPS / self.truth
+
+    def rounds(self, drive_writes: float) -> Iterator[tuple[list[Round], SteadyGround]]:
+        """All rounds so far, and what a verdict on them stands on, after each round."""
+        drive = Drive(
+            {
+                "user_bytes": _PAGES * _PAGE,
+                "physical_bytes": round(_PAGES * (1 + self.op_ratio)) * _PAGE,
+                "superblock_bytes": _SUPERBLOCK * _PAGE,
+                "iu_bytes": _PAGE,
+                "policy": self.policy,
+                "gc_frontier": 0,
+                "seed": 1,
+            }
+        )
+        if self.is_filled:
+            drive.fill()
+        pages = round(_PAGES * self.round_ratio)
+        load, rounds, before = Workload(rng=1), list[Round](), drive.counters()
+        while len(rounds) * self.round_ratio < drive_writes:
+            drive.run(load, pages)
+            now = drive.counters()
+            nand = now["nand_write_bytes"] - before["nand_write_bytes"]
+            waf = nand / (pages * _PAGE)
+            rounds.append(Round(pages * _PAGE, pages * waf / _IOPS, pages, waf * 1e5, nand))
+            before = now
+            spread = WriteSpread(now["valid_bytes"] / now["user_bytes"], 0.0, "model")
+            yield rounds, SteadyGround(_PAGES * _PAGE, now["physical_bytes"] - now["user_bytes"], spread)

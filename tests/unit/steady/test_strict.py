@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from opwatch.ftl.drive import Policy
+from opwatch.steady.coverage import WriteMap, WriteSpread
+from opwatch.steady.pts import judge_pts
+from opwatch.steady.rounds import Round
+from opwatch.steady.strict import SteadyGround, StrictState, StrictVerdict, judge_strict
+from tests.unit.steady.series import Series
+
+SIZES = (0.002, 0.01, 0.05, 0.1, 0.25)
+EVERYWHERE = WriteSpread(1.0, 0.0, "test")
+GROUND = SteadyGround(1000, 100, EVERYWHERE)
+CALM = Round(100, 1.0, 100, 1e6, 200)
+
+
+def _first_pass(series: Series) -> StrictVerdict | None:
+    """Of verdicts a tenth of the drive apart, as a sweep asks for them."""
+    step = max(round(0.1 / series.round_ratio), 1)
+    for rounds, ground in series.rounds(10):
+        if len(rounds) % step == 0:
+            verdict = judge_strict(rounds, ground)
+            if verdict.state is StrictState.PASS:
+                return verdict
+    return None
+
+
+@pytest.mark.parametrize("round_ratio", SIZES)
+@pytest.mark.parametrize("is_filled", [True, False], ids=["filled", "fresh"])
+@pytest.mark.parametrize("op_ratio", [0.07, 0.28])
+def test_what_it_accepts_is_within_two_percent_of_the_truth(
+    op_ratio: float, is_filled: bool, round_ratio: float
+) -> None:
+    series = Series(op_ratio, is_filled, round_ratio)
+    verdict = _first_pass(series)
+    assert verdict and verdict.window
+    whole = verdict.window.whole
+    assert whole.waf == pytest.approx(series.truth, rel=0.02)
+    assert whole.iops == pytest.approx(series.true_iops, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("op_ratio", "policy"), [(0.12, Policy.FIFO), (0.5, Policy.GREEDY), (1.0, Policy.FIFO)]
+)
+def test_so_it_is_at_other_levels_and_with_other_collectors(op_ratio: float, policy: Policy) -> None:
+    series = Series(op_ratio, True, 0.1, policy)
+    verdict = _first_pass(series)
+    assert verdict and verdict.window and verdict.window.whole.waf == pytest.approx(series.truth, rel=0.02)
+
+
+def _pts_error(series: Series) -> float:
+    """How far off the truth SNIA's rule accepts the IOPS."""
+    rounds: list[Round] = []
+    for rounds, _ in series.rounds(25 * series.round_ratio):
+        if len(rounds) == 25:
+            break
+    verdict = judge_pts({"iops": [one.iops for one in rounds]})
+    assert verdict.is_steady
+    return verdict.fits[0].average / series.true_iops - 1
+
+
+@pytest.mark.parametrize(
+    ("series", "error"),
+    [
+        (Series(0.07, True, 0.002), 6.6),
+        (Series(0.07, True, 0.01), 6.6),
+        (Series(0.07, True, 0.1), 0.0),
+        (Series(0.07, False, 0.05), 6.6),
+        (Series(0.07, False, 0.25), 0.11),
+        (Series(0.28, True, 0.01), 1.46),
+        (Series(0.28, True, 0.25), 0.0),
+        (Series(0.28, False, 0.1), 1.46),
+    ],
+)
+def test_the_rule_of_snia_passes_on_the_plateau_too(series: Series, error: float) -> None:
+    """A verdict of SNIA is SNIA's own, right or not: on a plateau nothing is collected and WAF is 1."""
+    assert _pts_error(series) == pytest.approx(error, abs=0.03)
+
+
+def test_calm_rounds_pass() -> None:
+    verdict = judge_strict([CALM] * 12, GROUND)
+    assert verdict.state is StrictState.PASS and verdict.reason == ""
+    assert verdict.window and (verdict.window.first_round, verdict.window.rounds) == (3, 10)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "ground", "reason"),
+    [
+        ([CALM] * 10, GROUND, "host writes: 1000 bytes, wanted 1100"),
+        ([CALM] * 12, replace(GROUND, spread=WriteSpread(0.998, 0.0, "test")), "coverage: 99.8 %"),
+        ([CALM] * 12, replace(GROUND, spread=WriteSpread(1.0, 9.0, "test")), "uniformity: 9.0 sigma off"),
+        # What is not mapped is spare area in truth: 0.1 % of what is in use is much where the spare is 1 %.
+        (
+            [CALM] * 12,
+            SteadyGround(1000, 10, WriteSpread(0.9991, 0.0, "test")),
+            "coverage: 99.91 % (test), wanted at least 99.99 %",
+        ),
+        ([CALM] * 6 + [replace(CALM, ios=90)] * 6, GROUND, "IOPS: at most"),
+        ([CALM] * 6 + [replace(CALM, nand_bytes=220)] * 6, GROUND, "WAF: at most"),
+        ([CALM] * 6 + [replace(CALM, p99_ns=2e6)] * 6, GROUND, "p99: at most"),
+        # Noise that could hide a drift is no proof of rest.
+        ([replace(CALM, ios=80 + 40 * (i % 2)) for i in range(12)], GROUND, "IOPS: at most"),
+    ],
+)
+def test_what_is_not_proven_does_not_pass(rounds: list[Round], ground: SteadyGround, reason: str) -> None:
+    verdict = judge_strict(rounds, ground)
+    assert verdict.state is StrictState.NOT_REACHED
+    assert reason in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("rounds", "ground", "reason"),
+    [
+        ([replace(CALM, nand_bytes=None)] * 12, GROUND, "WAF: not measured"),
+        ([replace(CALM, p99_ns=None)] * 12, GROUND, "p99: not measured"),
+        ([CALM] * 12, replace(GROUND, spread=None), "coverage: not measured"),
+    ],
+)
+def test_what_was_not_measured_leaves_it_unproven(
+    rounds: list[Round], ground: SteadyGround, reason: str
+) -> None:
+    verdict = judge_strict(rounds, ground)
+    assert verdict.state is StrictState.UNPROVEN
+    assert reason in verdict.reason
+    assert verdict.report()["state"] == "unproven"
+
+
+def test_noise_is_outwaited_by_a_longer_window() -> None:
+    draw = random.Random(7)
+    rounds = [replace(CALM, ios=round(100_000 * draw.gauss(1, 0.01))) for _ in range(60)]
+    first = next(n for n in range(12, 61) if judge_strict(rounds[:n], GROUND).state is StrictState.PASS)
+    assert 12 < first < 60
+
+
+UNITS = 30_000
+
+
+def test_the_same_places_again_are_no_coverage() -> None:
+    """A workload that begins anew with the same seed each round, as fio does without randrepeat=0."""
+    again, anew = WriteMap(UNITS * 4096), WriteMap(UNITS * 4096)
+    for number in range(10):
+        same, other = random.Random(1), random.Random(number)
+        for _ in range(UNITS):
+            again.add(same.randrange(UNITS) * 4096, 4096)
+            anew.add(other.randrange(UNITS) * 4096, 4096)
+    assert again.spread().coverage_ratio == pytest.approx(1 - 2.718281828**-1, abs=0.01)
+    assert anew.spread().coverage_ratio > 0.9999 and anew.spread().is_uniform
+
+
+def test_a_workload_with_a_hot_spot_is_not_uniform() -> None:
+    draw, written = random.Random(3), WriteMap(UNITS * 4096)
+    written.add(0, UNITS * 4096, counted=False)
+    assert written.spread().is_uniform is None
+    for _ in range(UNITS):
+        # One write in fifty goes to a hundredth of the drive.
+        span = UNITS // 100 if draw.random() < 0.02 else UNITS
+        written.add(draw.randrange(span) * 4096, 4096)
+    spread = written.spread()
+    assert spread.coverage_ratio == 1.0 and spread.is_uniform is False
+
+
+def test_a_part_of_a_unit_covers_nothing_and_what_lies_outside_neither() -> None:
+    written = WriteMap(10 * 4096)
+    written.add(2048, 4096)
+    written.add(9 * 4096, 3 * 4096)
+    assert written.spread().coverage_ratio == 0.1

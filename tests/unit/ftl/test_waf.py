@@ -9,7 +9,7 @@ from opwatch.ftl.drive import Drive, Policy, Workload, amplification
 
 PAGES = 1 << 20
 # Batch means give the random error. A model is the limit of many superblocks; with 4096 of them the
-# drive is off by up to 0.1 % (docs/ftl.md has the full table).
+# drive is off by up to 0.1 % (docs/simulated/ftl.md has the full table).
 SYSTEMATIC_RATIO = 0.001
 
 

@@ -42,6 +42,8 @@ class Namespace:
     deallocate_lbas: int | None = None
     # What deallocated blocks read as, "zeros" or "ones"; None when it does not tell.
     deallocated_read: str | None = None
+    # Whether several controllers may have it at a time (NMIC).
+    is_shared: bool = False
 
 
 def text(raw: bytes) -> str | None:
@@ -83,6 +85,7 @@ def decode_namespace(raw: bytes) -> Namespace:
         # NPDG counts from 0, and holds only where NSFEAT says so.
         deallocate_lbas=int.from_bytes(page[68:70], "little") + 1 if page[24] & 1 << 4 else None,
         deallocated_read={1: "zeros", 2: "ones"}.get(page[33] & 7),
+        is_shared=bool(page[30] & 1),
     )
 
 

@@ -1,0 +1,62 @@
+"""What a sweep may cost: bytes, life of the drive, heat. Pure: looked at again and again while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opwatch.guard.obstacles import Obstacle
+
+MOST_LIFE_PERCENT, MOST_CELSIUS = 1, 70
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """`write_bytes` is what the plan foretells unless another bound was given."""
+
+    write_bytes: int
+    life_percent: int = MOST_LIFE_PERCENT
+    celsius: int = MOST_CELSIUS
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a drive says of itself; None for what it does not tell. `host_bytes` is the kernel's count of what
+    was written to it."""
+
+    host_bytes: int | None = None
+    percentage_used: int | None = None
+    available_spare: int | None = None
+    spare_threshold: int | None = None
+    critical_warning: int | None = None
+    celsius: int | None = None
+
+
+def overdrawn(budget: Budget, before: Health, now: Health, written: int, where: str) -> list[Obstacle]:
+    """Why the sweep must not go on; empty while it may. `written` is what all of its steps wrote."""
+    reasons = [*_of_life(budget, before, now)]
+    if written > budget.write_bytes:
+        remedy = "resume it with a larger --max-write, if the drive may be worn by it"
+        reasons.append((f"{written} bytes were written, and {budget.write_bytes} may be", remedy))
+    if now.celsius is not None and now.celsius >= budget.celsius:
+        reasons.append((f"it has {now.celsius} °C, and {budget.celsius} is the most", "cool it and resume"))
+    return [Obstacle(what, where, remedy) for what, remedy in reasons]
+
+
+def _of_life(budget: Budget, before: Health, now: Health) -> list[tuple[str, str]]:
+    replace = "its data are at risk: do not wear it further"
+    reasons = []
+    if now.critical_warning:
+        reasons.append((f"the drive warns (critical warning {now.critical_warning:02X}h)", replace))
+    spare, least = now.available_spare, now.spare_threshold
+    if spare is not None and least is not None and spare < least:
+        reasons.append((f"it has {spare} % spare, below the drive's own threshold {least} %", replace))
+    if now.percentage_used is not None and before.percentage_used is not None:
+        worn = now.percentage_used - before.percentage_used
+        if worn > budget.life_percent:
+            remedy = "say --max-life with more, if that is meant"
+            reasons.append((f"{worn} % of its rated life went, and {budget.life_percent} % may", remedy))
+        if worn < 0:
+            reasons.append(("its wear went backwards", "it is another drive, or it was reset: plan anew"))
+    if now.host_bytes is not None and before.host_bytes is not None and now.host_bytes < before.host_bytes:
+        reasons.append(("its count of written bytes went backwards", "it went and came again: plan anew"))
+    return reasons

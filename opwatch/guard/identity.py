@@ -1,0 +1,70 @@
+"""Which disk it is: the one that a plan was made for, and the one that is there when it is run. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from opwatch.fields import Fields
+
+
+@dataclass(frozen=True, slots=True)
+class DiskIdentity:
+    """`boot` and `diskseq` are of this life of the device: a drive that comes again has others, as has
+    another file behind the number of a loop device. `serial` is what is confirmed, None where the drive
+    tells none. The name is for people, and compared with nothing."""
+
+    name: str
+    dev: tuple[int, int]
+    boot: str
+    diskseq: int | None
+    size_bytes: int
+    model: str | None = None
+    serial: str | None = None
+    wwid: str | None = None
+    nsid: int | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As a journal keeps it."""
+        return asdict(self) | {"dev": list(self.dev)}
+
+
+def identity_of(fields: Fields) -> DiskIdentity:
+    """What document() made; BadInput for all else."""
+    dev = fields.rows("dev")
+    if len(dev) != 2:
+        raise fields.bad("dev is no pair of numbers")
+    return DiskIdentity(
+        name=fields.text("name"),
+        dev=(fields.count_of(dev[0], "dev"), fields.count_of(dev[1], "dev")),
+        boot=fields.text("boot"),
+        diskseq=fields.optional("diskseq", fields.count),
+        size_bytes=fields.count("size_bytes"),
+        model=fields.optional("model", fields.text),
+        serial=fields.optional("serial", fields.text),
+        wwid=fields.optional("wwid", fields.text),
+        nsid=fields.optional("nsid", fields.count),
+    )
+
+
+# What a drive keeps wherever it is plugged in: attribute -> what people call it.
+_LASTING = {
+    "serial": "serial number",
+    "wwid": "wwid",
+    "nsid": "namespace",
+    "model": "model",
+    "size_bytes": "size in bytes",
+}
+
+
+def differences(planned: DiskIdentity, present: DiskIdentity) -> list[str]:
+    """In what the disk that is there is not the one that was planned for; empty when it is that one. Numbers
+    of this boot are compared within it alone."""
+    unlike = [
+        f"{words} {getattr(present, key)}, not {getattr(planned, key)}"
+        for key, words in _LASTING.items()
+        if getattr(present, key) != getattr(planned, key)
+    ]
+    if planned.boot == present.boot and planned.diskseq != present.diskseq:
+        unlike.append(f"diskseq {present.diskseq}, not {planned.diskseq}: it went and something came again")
+    return unlike

@@ -1,0 +1,173 @@
+"""Why a disk must not be destroyed. Pure: facts and consent in, all the reasons out, each with its remedy.
+
+There is no way around a reason but to take it away: nothing here asks, waits or is forced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from opwatch.errors import RefusedError
+from opwatch.guard.facts import GuardFacts, PartFacts
+from opwatch.guard.identity import DiskIdentity, differences
+
+# Kinds that are disks of their own; of all others the disk below has to be named.
+_DRIVE, _LOOP = "disk", "loop"
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """What the user has said on the command line. `serial` is the word behind --confirm, None without it;
+    `planned` the disk that a plan or a journal is of."""
+
+    destroy: bool = False
+    serial: str | None = None
+    allow_virtual: bool = False
+    planned: DiskIdentity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """`what` is wrong, `where`, and what to do about it."""
+
+    what: str
+    where: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}; {self.remedy}"
+
+
+def obstacles(facts: GuardFacts, consent: Consent) -> list[Obstacle]:
+    """Everything that speaks against destroying what is on this disk; empty when nothing does."""
+    reasons = [
+        *_of_the_kind(facts, consent),
+        *_of_the_system(facts),
+        *_of_partitions(facts),
+        *(reason for part in facts.parts for reason in _of_a_part(part)),
+        *_of_users(facts),
+        *_of_others(facts, consent),
+        *_of_the_identity(facts, consent),
+    ]
+    return list(dict.fromkeys(reasons))
+
+
+def without_consent(reasons: Sequence[Obstacle]) -> list[Obstacle]:
+    """Those that are of the disk, and not of words that are missing on the command line."""
+    return [reason for reason in reasons if reason not in (NO_DESTROY, NO_CONFIRM)]
+
+
+def require_none(reasons: Sequence[Obstacle]) -> None:
+    """RefusedError with all of them, one a line behind the first."""
+    if reasons:
+        error = RefusedError(
+            f"nothing was written: {reasons[0]}"
+            + (f" ({len(reasons) - 1} more reasons below)" if len(reasons) > 1 else "")
+        )
+        error.log = "\n".join(str(reason) for reason in reasons[1:])
+        raise error
+
+
+NO_DESTROY = Obstacle(
+    "a sweep destroys everything on the drive", "--destroy", "say --destroy, once you know that it may"
+)
+NO_CONFIRM = Obstacle(
+    "which drive is to be destroyed has not been confirmed",
+    "--confirm",
+    "say --confirm SERIAL, with the serial number that sweep plan prints",
+)
+
+
+def _of_the_kind(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
+    name = facts.identity.name
+    if facts.partition is not None:
+        remedy = f"name the disk itself, {name}, if all of it may be destroyed"
+        yield Obstacle(f"it is a partition of {name}: a sweep takes whole disks", facts.partition, remedy)
+    if facts.kind not in (_DRIVE, _LOOP) or facts.below:
+        below = f" on {', '.join(facts.below)}" if facts.below else ""
+        yield Obstacle(f"it is no drive, but {facts.kind}{below}", name, "name the drive that it stands on")
+    elif facts.is_virtual and not consent.allow_virtual:
+        remedy = "say --allow-virtual, if its contents may be destroyed"
+        yield Obstacle("it is no drive, but a file or a disk of another machine's", name, remedy)
+    if facts.is_read_only:
+        yield Obstacle("it is read-only", name, f"blockdev --setrw /dev/{name}, if that is meant to change")
+    if not facts.identity.size_bytes:
+        yield Obstacle("it has no medium, or no size", name, "name another drive")
+
+
+def _of_the_system(facts: GuardFacts) -> Iterator[Obstacle]:
+    for point in facts.system:
+        remedy = "name another drive: nothing overrides this"
+        yield Obstacle(f"this host runs from it ({point})", facts.identity.name, remedy)
+
+
+def _of_partitions(facts: GuardFacts) -> Iterator[Obstacle]:
+    for part in facts.parts[1:]:
+        remedy = "delete the partition, if nobody needs it"
+        yield Obstacle(f"it is a partition of {facts.identity.name}", part.name, remedy)
+
+
+def _of_a_part(part: PartFacts) -> Iterator[Obstacle]:
+    for mount in part.mounts:
+        yield Obstacle(f"it is mounted at {mount}", part.name, "unmount it there")
+    if part.is_swap:
+        yield Obstacle("it is swap", part.name, f"swapoff /dev/{part.name}")
+    for holder in part.holders:
+        yield Obstacle(f"{holder} stands on it", part.name, f"take {holder} apart first")
+    if part.contents:
+        remedy = f"look at it, and wipefs --all /dev/{part.name} if nobody needs it"
+        yield Obstacle(f"there is data on it: {part.contents}", part.name, remedy)
+    if part.unread:
+        yield Obstacle(f"what is on it cannot be told: {part.unread}", part.name, "mend that first")
+
+
+def _of_users(facts: GuardFacts) -> Iterator[Obstacle]:
+    name = facts.identity.name
+    if facts.claimed:
+        remedy = f"end what uses it: a mount in another namespace, swap, dm, md (lsblk /dev/{name})"
+        yield Obstacle("the kernel says that it is in use", name, remedy)
+    if facts.claim_unknown:
+        yield Obstacle(f"nobody knows who uses it: {facts.claim_unknown}", name, "mend that first")
+    for loop in facts.loops:
+        yield Obstacle(f"{loop} has it for its file", name, f"losetup --detach /dev/{loop}")
+    for opener in facts.openers:
+        yield Obstacle(f"{opener} has it open", name, "end that process")
+    if facts.foreign and facts.foreign.is_any:
+        foreign = facts.foreign
+        counted = f"{foreign.reads} reads and {foreign.writes} writes in {foreign.seconds:g} s"
+        yield Obstacle(
+            f"somebody else uses it: {counted}, {foreign.in_flight} under way",
+            name,
+            "find out who (opwatch --dev ... shows the processes), and end that",
+        )
+
+
+def _of_others(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
+    """Who may use it that cannot be seen from here."""
+    for sharer in facts.shared:
+        remedy = "detach the other side, or name a namespace that one controller has"
+        yield Obstacle(f"others can write to it: {sharer}", facts.identity.name, remedy)
+    # A disk of our own making has no users in other containers, and the kernel's claim was asked.
+    if not (facts.is_virtual and consent.allow_virtual):
+        for unseen in facts.unseen:
+            remedy = "run it as root of the host, outside of containers"
+            yield Obstacle(f"users of it may be out of sight: {unseen}", facts.identity.name, remedy)
+
+
+def _of_the_identity(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
+    identity = facts.identity
+    if consent.planned:
+        for unlike in differences(consent.planned, identity):
+            remedy = "it is not the drive that was planned for: make a new plan"
+            yield Obstacle(f"it has {unlike}", identity.name, remedy)
+    if not identity.serial:
+        remedy = "nothing tells it from another one: it cannot be swept"
+        yield Obstacle("it tells no serial number", identity.name, remedy)
+    if not consent.destroy:
+        yield NO_DESTROY
+    if consent.serial is None:
+        yield NO_CONFIRM
+    elif identity.serial and consent.serial != identity.serial:
+        remedy = f"the serial number of {identity.name} is {identity.serial}: is it the drive that you mean?"
+        yield Obstacle(f"--confirm {consent.serial} is another drive's", identity.name, remedy)

@@ -1,0 +1,164 @@
+"""What speaks against destroying a disk: one row a reason, each taken alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from opwatch.errors import BadInput, RefusedError
+from opwatch.fields import Fields
+from opwatch.guard.budget import Budget, Health, overdrawn
+from opwatch.guard.facts import ForeignIo, GuardFacts, PartFacts
+from opwatch.guard.identity import DiskIdentity, differences, identity_of
+from opwatch.guard.obstacles import (
+    NO_CONFIRM,
+    NO_DESTROY,
+    Consent,
+    obstacles,
+    require_none,
+    without_consent,
+)
+
+DISK = DiskIdentity(
+    "nvme0n1", (259, 3), "boot-1", 41, 1 << 40, "A drive", "S123", "eui.0025385a71b0c3d4", nsid=1
+)
+FACTS = GuardFacts(DISK, "nvme0n1", "disk", is_virtual=False, parts=(PartFacts("nvme0n1"),), claimed=False)
+CONSENT = Consent(destroy=True, serial="S123")
+
+
+def test_an_idle_empty_drive_that_was_confirmed_is_free() -> None:
+    assert obstacles(FACTS, CONSENT) == []
+    require_none([])
+
+
+def with_part(**facts: object) -> GuardFacts:
+    part = replace(FACTS.parts[0], **facts)  # type: ignore[arg-type]  # one field a row of the table
+    return replace(FACTS, parts=(part,))
+
+
+@pytest.mark.parametrize(
+    ("facts", "where", "what"),
+    [
+        (replace(FACTS, partition="nvme0n1p2"), "nvme0n1p2", "a partition of nvme0n1"),
+        (replace(FACTS, kind="dm-lvm", below=("sda",)), "nvme0n1", "dm-lvm on sda"),
+        (replace(FACTS, kind="md-raid1"), "nvme0n1", "md-raid1"),
+        (replace(FACTS, is_virtual=True), "nvme0n1", "it is no drive"),
+        (replace(FACTS, is_read_only=True), "nvme0n1", "read-only"),
+        (replace(FACTS, identity=replace(DISK, size_bytes=0)), "nvme0n1", "no medium"),
+        (replace(FACTS, system=("/boot",)), "nvme0n1", "this host runs from it (/boot)"),
+        (with_part(mounts=("/mnt in the mount namespace of process 7",)), "nvme0n1", "process 7"),
+        (with_part(is_swap=True), "nvme0n1", "it is swap"),
+        (with_part(holders=("md0",)), "nvme0n1", "md0 stands on it"),
+        (with_part(contents="crypto_LUKS"), "nvme0n1", "data on it: crypto_LUKS"),
+        (with_part(unread="blkid is not installed"), "nvme0n1", "cannot be told: blkid"),
+        (replace(FACTS, parts=(*FACTS.parts, PartFacts("nvme0n1p1"))), "nvme0n1p1", "a partition of"),
+        (replace(FACTS, claimed=True), "nvme0n1", "in use"),
+        (replace(FACTS, claimed=None, claim_unknown="no node"), "nvme0n1", "no node"),
+        (replace(FACTS, loops=("loop3",)), "nvme0n1", "loop3"),
+        (replace(FACTS, openers=("process 9 (qemu)",)), "nvme0n1", "process 9 (qemu) has it open"),
+        (replace(FACTS, foreign=ForeignIo(1, 0, 3, 0)), "nvme0n1", "0 reads and 3 writes in 1 s"),
+        (replace(FACTS, foreign=ForeignIo(1, 0, 0, 1)), "nvme0n1", "1 under way"),
+        (replace(FACTS, shared=("2 controllers have it",)), "nvme0n1", "others can write to it"),
+        (replace(FACTS, unseen=("a container",)), "nvme0n1", "out of sight: a container"),
+        (replace(FACTS, identity=replace(DISK, serial=None)), "nvme0n1", "tells no serial number"),
+    ],
+)
+def test_it_is_refused(facts: GuardFacts, where: str, what: str) -> None:
+    [reason] = obstacles(facts, CONSENT)
+    assert reason.where == where
+    assert what in reason.what
+    assert reason.remedy
+    with pytest.raises(RefusedError, match="nothing was written"):
+        require_none([reason])
+
+
+@pytest.mark.parametrize("serial", ["s123", "S12", "S1234", "S123 ", "", "nvme0n1", "*"])
+def test_what_is_nearly_the_serial_number_is_another_ones(serial: str) -> None:
+    [reason] = obstacles(FACTS, replace(CONSENT, serial=serial))
+    assert f"--confirm {serial} is another drive's" in reason.what
+
+
+def test_without_the_words_nothing_is_destroyed_and_a_plan_has_no_other_reason() -> None:
+    reasons = obstacles(FACTS, Consent())
+    assert reasons == [NO_DESTROY, NO_CONFIRM]
+    assert without_consent(reasons) == []
+
+
+def test_every_reason_is_told() -> None:
+    busy = replace(with_part(is_swap=True, mounts=("/a", "/b")), claimed=True)
+    reasons = obstacles(busy, CONSENT)
+    assert len(reasons) == 4
+    with pytest.raises(RefusedError, match="3 more reasons") as refused:
+        require_none(reasons)
+    assert len(refused.value.log.split("\n")) == 3
+
+
+def test_a_disk_of_our_own_making_is_taken_when_that_is_said() -> None:
+    virtual = replace(FACTS, kind="loop", is_virtual=True, unseen=("12 threads",))
+    assert obstacles(virtual, replace(CONSENT, allow_virtual=True)) == []
+    assert len(obstacles(virtual, CONSENT)) == 2
+
+
+def test_to_allow_virtual_disks_allows_nothing_else() -> None:
+    real = replace(FACTS, unseen=("a container",), claimed=True)
+    assert obstacles(real, replace(CONSENT, allow_virtual=True)) == obstacles(real, CONSENT)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"serial": "S124"}, "serial number"),
+        ({"wwid": "eui.1"}, "wwid"),
+        ({"size_bytes": 1 << 39}, "size"),
+        ({"nsid": 2}, "namespace"),
+        ({"diskseq": 42}, "diskseq 42, not 41"),
+    ],
+)
+def test_a_drive_that_was_exchanged_since_the_plan_is_noticed(change: dict[str, object], words: str) -> None:
+    present = replace(DISK, **change)  # type: ignore[arg-type]  # one field a row of the table
+    [unlike] = differences(DISK, present)
+    assert words in unlike
+    reasons = obstacles(replace(FACTS, identity=present), replace(CONSENT, planned=DISK))
+    assert any(unlike in reason.what for reason in reasons)
+
+
+def test_a_drive_keeps_its_identity_under_another_name_and_after_another_boot() -> None:
+    assert differences(DISK, replace(DISK, name="nvme3n1", dev=(259, 9))) == []
+    assert differences(DISK, replace(DISK, boot="boot-2", diskseq=7)) == []
+
+
+def test_an_identity_is_read_as_it_was_written() -> None:
+    for identity in (DISK, DiskIdentity("loop1", (7, 1), "b", None, 5)):
+        assert identity_of(Fields(identity.document(), "a journal")) == identity
+    for wrong in ({"dev": [1]}, {"dev": [1, "2"]}, {"size_bytes": -1}, {"boot": None}, {"serial": 5}):
+        with pytest.raises(BadInput):
+            identity_of(Fields(DISK.document() | wrong, "a journal"))
+
+
+BEFORE = Health(host_bytes=1000, percentage_used=3, available_spare=100, spare_threshold=10, celsius=30)
+
+
+@pytest.mark.parametrize(
+    ("change", "written", "words"),
+    [
+        ({}, 101, "101 bytes were written"),
+        ({"celsius": 70}, 0, "70 °C"),
+        ({"percentage_used": 5}, 0, "2 % of its rated life"),
+        ({"percentage_used": 2}, 0, "wear went backwards"),
+        ({"available_spare": 9}, 0, "9 % spare"),
+        ({"critical_warning": 4}, 0, "critical warning 04h"),
+        ({"host_bytes": 999}, 0, "written bytes went backwards"),
+    ],
+)
+def test_a_budget_that_is_overdrawn_ends_it(change: dict[str, int], written: int, words: str) -> None:
+    now = replace(BEFORE, **change)
+    [reason] = overdrawn(Budget(100), BEFORE, now, written, "nvme0n1")
+    assert words in reason.what
+    assert reason.where == "nvme0n1"
+
+
+def test_within_its_budget_it_goes_on() -> None:
+    now = replace(BEFORE, host_bytes=1100, percentage_used=4, celsius=69, critical_warning=0)
+    assert overdrawn(Budget(100), BEFORE, now, 100, "nvme0n1") == []
+    assert overdrawn(Budget(100), Health(), Health(), 100, "nvme0n1") == []

@@ -31,7 +31,7 @@ def users_of(device: BlockDevice, devices: Devices | None = None) -> Users:
         node = by_number.get(mounted.mount.dev, mounted.mount.source)
         where = "" if mounted.space.pid is None else f" {mounted.space}"
         uses.append(f"{node} is mounted at {mounted.mount.point}{where}")
-    swaps = _swaps()
+    swaps = swap_numbers()
     for node, part in parts.items():
         uses += [f"{node} is swap" for number in swaps if number == os.makedev(*part.dev)]
         holders = part.sysfs / "holders"
@@ -40,7 +40,7 @@ def users_of(device: BlockDevice, devices: Devices | None = None) -> Users:
     return Users(tuple(dict.fromkeys(uses)), looked.unseen)
 
 
-def _swaps() -> list[int]:
+def swap_numbers() -> list[int]:
     """Numbers of the devices that are swap: their names may be links."""
     numbers = []
     for line in lines_of(read_names(Path("/proc/swaps")))[1:]:

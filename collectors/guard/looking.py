@@ -1,0 +1,198 @@
+"""Looks at a disk before anything is destroyed on it: reads, and changes nothing. What it means is for the
+core to say (opwatch/guard)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from opwatch.collectors.firmware.simulated import find_simulated
+from opwatch.collectors.guard.openers import loops_on, openers_of
+from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.stack.disks import ask_nvme
+from opwatch.collectors.stale.signature import signature
+from opwatch.counters.decode import identify
+from opwatch.drive.users import swap_numbers
+from opwatch.errors import OpwatchError
+from opwatch.foreign import read_text
+from opwatch.guard.facts import ForeignIo, GuardFacts, PartFacts
+from opwatch.guard.identity import DiskIdentity
+from opwatch.host.details import read_identity
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.mountspaces import Survey, is_claimed, own_mounts, survey_of
+from opwatch.host.usage import Mount, number_of_mount, read_usage
+
+_VIRTUAL_TRANSPORTS = ("virtio", "xen")
+# What a host starts from, and what it runs from.
+_SYSTEM = ("/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/home")
+# Fields of a disk's stat: reads, writes, in flight, discards, flushes.
+_READS, _WRITES, _IN_FLIGHT, _DISCARDS, _FLUSHES = 0, 4, 8, 11, 15
+IDLE_S = 1.0
+
+
+def identity_of_disk(devices: Devices, disk: BlockDevice) -> DiskIdentity:
+    """Which disk it is, by all that it and the kernel tell."""
+    told_by_sysfs = read_identity(devices, disk)
+    diskseq = disk.number("diskseq")
+    model, serial = told_by_sysfs.model, told_by_sysfs.serial
+    if disk.kind() == "loop":
+        model, serial = _of_a_loop(disk, diskseq)
+    return DiskIdentity(
+        name=disk.name,
+        dev=disk.dev,
+        boot=read_text(Path("/proc/sys/kernel/random/boot_id")).strip(),
+        diskseq=diskseq,
+        size_bytes=disk.size_bytes,
+        model=model,
+        serial=serial,
+        wwid=told_by_sysfs.wwid,
+        nsid=disk.number("nsid"),
+    )
+
+
+def _of_a_loop(disk: BlockDevice, diskseq: int | None) -> tuple[str | None, str | None]:
+    """(model, serial number) of a simulated drive. A loop device over a file has none: the number that no
+    other disk of this boot has stands for it."""
+    drive = find_simulated(disk)
+    if drive:
+        controller = identify.decode_controller(drive.identify(identify.CONTROLLER, 0))
+        return controller.model, controller.serial
+    return None, f"diskseq-{diskseq}" if diskseq is not None else None
+
+
+def look_at(
+    devices: Devices,
+    named: str,
+    *,
+    is_ours: bool = False,
+    reads_contents: bool = True,
+    idle_s: float = IDLE_S,
+) -> GuardFacts:
+    """Everything that speaks for or against destroying a disk. `is_ours` when we have opened it exclusively
+    ourselves, and without `reads_contents` what is on it is ours as well; for `idle_s` its statistics must
+    not move."""
+    device = devices.resolve(named)
+    disk = device.disk
+    surveyed = survey_of(disk, devices)
+    openers = openers_of([part.dev for part in [disk, *devices.partitions(disk)]])
+    claimed, why = (None, None) if is_ours else _claim(disk)
+    parts = tuple(
+        _part(part, surveyed, *(_contents(part) if reads_contents else (None, None)))
+        for part in [disk, *devices.partitions(disk)]
+    )
+    return GuardFacts(
+        identity=identity_of_disk(devices, disk),
+        named=named,
+        kind=disk.kind(),
+        is_virtual=disk.kind() == "loop" or read_identity(devices, disk).transport in _VIRTUAL_TRANSPORTS,
+        parts=parts,
+        partition=device.name if device.is_partition else None,
+        is_read_only=disk.number("ro") == 1,
+        claimed=claimed,
+        claim_unknown=why,
+        system=tuple(_system(devices, disk)),
+        below=tuple(disk.below()),
+        loops=tuple(loops_on(disk)),
+        openers=openers.openers,
+        shared=tuple(_sharers(devices, disk)),
+        foreign=_foreign_io(disk, idle_s),
+        unseen=(*surveyed.unseen, *openers.unseen),
+    )
+
+
+def _claim(disk: BlockDevice) -> tuple[bool | None, str | None]:
+    """(what an exclusive opening says, why it could not be tried)."""
+    try:
+        descriptor = open_device(disk)
+        try:
+            return is_claimed(f"/proc/{os.getpid()}/fd/{descriptor}"), None
+        finally:
+            os.close(descriptor)
+    except OpwatchError as error:
+        return None, str(error)
+
+
+def _part(part: BlockDevice, surveyed: Survey, contents: str | None, unread: str | None) -> PartFacts:
+    mounts = tuple(
+        f"{mounted.mount.point}{'' if mounted.space.pid is None else f' {mounted.space}'}"
+        for mounted in surveyed.mounts
+        if _is_of(mounted.mount, part)
+    )
+    member = read_usage().member_of(part)
+    return PartFacts(
+        name=part.name,
+        mounts=mounts,
+        holders=(*part.holders(), *([member] if member else [])),
+        is_swap=os.makedev(*part.dev) in swap_numbers(),
+        contents=contents,
+        unread=unread,
+    )
+
+
+def _is_of(mount: Mount, part: BlockDevice) -> bool:
+    by_source = mount.dev.startswith("0:") and mount.source == f"/dev/{part.name}"
+    return by_source or mount.dev == f"{part.dev[0]}:{part.dev[1]}"
+
+
+def _contents(part: BlockDevice) -> tuple[str | None, str | None]:
+    """(what its bytes say it is, why they could not be read)."""
+    try:
+        descriptor = open_device(part)
+        try:
+            return signature(f"/proc/{os.getpid()}/fd/{descriptor}"), None
+        finally:
+            os.close(descriptor)
+    except (OpwatchError, OSError, subprocess.TimeoutExpired) as error:
+        return None, str(error)
+
+
+def _system(devices: Devices, disk: BlockDevice) -> Iterable[str]:
+    """The points of this host's own mounts that stand on the disk, through whatever lies between."""
+    mounts = own_mounts()
+    for point in _SYSTEM:
+        number = number_of_mount(Path(point), mounts)
+        sources = [mount.source for mount in mounts if mount.point == point and number and number[0] == 0]
+        named = [devices.by_name(Path(source).name) for source in sources if source.startswith("/dev/")]
+        for device in [devices.by_number(*number) if number else None, *named]:
+            if device and disk.name in [lower.name for lower in devices.standing_on(device)]:
+                yield point
+
+
+def _sharers(devices: Devices, disk: BlockDevice) -> Iterable[str]:
+    """Who else can reach an NVMe namespace. That it cannot be asked is one, too: nobody knows then."""
+    paths = devices.paths(disk)
+    if len(paths) > 1:
+        yield f"{len(paths)} controllers have it: {', '.join(path.name for path in paths)}"
+    if disk.name.startswith("nvme"):
+        try:
+            _, namespace = ask_nvme(disk)
+        except OpwatchError as error:
+            yield f"whether its namespace is shared cannot be asked ({error})"
+            return
+        if namespace.is_shared:
+            yield "its namespace may be attached to several controllers (NMIC)"
+
+
+def counted(disk: BlockDevice) -> tuple[int, int, int] | None:
+    """(reads, all that changes something, under way) as the kernel counts them, None without statistics."""
+    fields = [int(text) for text in (disk.attribute("stat") or "").split() if text.isdigit()]
+    if len(fields) <= _DISCARDS:
+        return None
+    flushes = fields[_FLUSHES] if len(fields) > _FLUSHES else 0
+    return fields[_READS], fields[_WRITES] + fields[_DISCARDS] + flushes, fields[_IN_FLIGHT]
+
+
+def _foreign_io(
+    disk: BlockDevice, seconds: float, sleep: Callable[[float], None] = time.sleep
+) -> ForeignIo | None:
+    before = counted(disk)
+    with contextlib.suppress(InterruptedError):
+        sleep(seconds)
+    after = counted(disk)
+    if before is None or after is None:
+        return None
+    return ForeignIo(seconds, after[0] - before[0], after[1] - before[1], after[2])

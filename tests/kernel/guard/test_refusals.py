@@ -1,0 +1,277 @@
+"""Each way in which other tools have destroyed what they should not have: made, and refused.
+
+Every disk here is a loop device of the test's own. What fio does to the same disk is in host/test_holes.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.guard.held_disk import HeldDisk
+from opwatch.collectors.guard.looking import look_at
+from opwatch.errors import RefusedError
+from opwatch.guard.obstacles import Consent, obstacles
+from opwatch.host import loop
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
+from tests.kernel.host.test_mountspaces import mounted_elsewhere
+from tests.kernel.support.drives import MIB, drive, fio, run
+from tests.kernel.support.filesystems import make, mounted
+
+ALLOWED = Consent(destroy=True, allow_virtual=True)
+
+
+def reasons(disk: ScratchDisk, named: str | None = None) -> list[str]:
+    """Why the disk would not be destroyed, were everything allowed that can be."""
+    facts = look_at(Devices(), named or disk.node, idle_s=0.1)
+    consent = Consent(destroy=True, serial=facts.identity.serial, allow_virtual=True)
+    return [str(reason) for reason in obstacles(facts, consent)]
+
+
+def hold(node: str, consent: Consent | None = None) -> HeldDisk:
+    serial = look_at(Devices(), node, idle_s=0).identity.serial
+    return HeldDisk(Devices(), node, consent or Consent(destroy=True, serial=serial, allow_virtual=True))
+
+
+def test_an_empty_idle_disk_is_free_and_then_ours_alone(disk: ScratchDisk) -> None:
+    assert reasons(disk) == []
+    with hold(disk.node) as held:
+        assert fio(held.path, "--rw=write", "--bs=4k", "--size=1m").returncode == 0
+        with pytest.raises(OSError, match="busy"):
+            os.open(disk.node, os.O_RDWR | os.O_EXCL)
+        with pytest.raises(RefusedError, match="in use"):
+            hold(disk.node).__enter__()
+        held.require_ours()
+    assert reasons(disk) == []
+
+
+def test_a_mounted_disk_by_its_name_and_by_a_link(disk: ScratchDisk, tmp_path: Path) -> None:
+    point = tmp_path / "point"
+    point.mkdir()
+    make("ext4", disk.node)
+    link = tmp_path / "link"
+    link.symlink_to(disk.node)
+    with mounted(disk.node, point):
+        for named in (disk.node, str(link), f"/dev/../dev/{disk.name}", disk.name):
+            why = reasons(disk, named)
+            assert any(f"{disk.name}: it is mounted at {point}" in reason for reason in why)
+            assert any("the kernel says that it is in use" in reason for reason in why)
+            with pytest.raises(RefusedError):
+                hold(named)
+
+
+@contextlib.contextmanager
+def with_partition(disk: ScratchDisk) -> Iterator[str]:
+    # No parser of partition tables is needed for this.
+    run("addpart", disk.node, "1", "2048", str(64 * MIB // 512))
+    try:
+        yield f"{disk.node}p1"
+    finally:
+        run("delpart", disk.node, "1")
+
+
+def test_the_disk_of_a_mounted_partition(disk: ScratchDisk, tmp_path: Path) -> None:
+    with with_partition(disk) as part:
+        make("ext4", part)
+        with mounted(part, tmp_path):
+            why = reasons(disk)
+            assert any(f"{disk.name}p1: it is mounted at {tmp_path}" in reason for reason in why)
+            assert any("the kernel says that it is in use" in reason for reason in why)
+
+
+def test_the_disk_of_a_partition_that_is_swap(disk: ScratchDisk) -> None:
+    with with_partition(disk) as part:
+        run("mkswap", part)
+        if subprocess.run(["swapon", part], capture_output=True, check=False).returncode:
+            pytest.skip("this kernel takes no swap here")
+        try:
+            why = reasons(disk)
+        finally:
+            run("swapoff", part)
+        assert any(f"{disk.name}p1: it is swap" in reason for reason in why)
+        assert any("the kernel says that it is in use" in reason for reason in why)
+
+
+def test_a_partition_is_not_the_disk(disk: ScratchDisk) -> None:
+    with with_partition(disk) as part:
+        assert any("a sweep takes whole disks" in reason for reason in reasons(disk, part))
+        assert any("delete the partition" in reason for reason in reasons(disk))
+
+
+def test_a_mount_in_another_namespace(disk: ScratchDisk, tmp_path: Path) -> None:
+    make("ext4", disk.node)
+    with mounted_elsewhere(disk.node, tmp_path) as process:
+        assert any(f"mount namespace of process {process}" in reason for reason in reasons(disk))
+
+
+def test_a_mount_that_no_table_has(disk: ScratchDisk, tmp_path: Path) -> None:
+    make("ext4", disk.node)
+    with mounted_elsewhere(disk.node, tmp_path, 'exec 3<"$1" && umount --lazy "$1"'):
+        assert any("the kernel says that it is in use" in reason for reason in reasons(disk))
+
+
+def _luks(node: str) -> None:
+    header = b"LUKS\xba\xbe" + struct.pack(">H", 1) + b"aes".ljust(32, b"\0") + b"xts".ljust(32, b"\0")
+    Path(node).write_bytes(header.ljust(4096, b"\0"))
+
+
+def _lvm(node: str) -> None:
+    """A label of LVM2 in the second sector; its checksum is over what follows it."""
+    body = struct.pack("<I8s32sQQ", 32, b"LVM2 001", b"u" * 32, 256 * MIB, 0).ljust(492, b"\0")
+    label = b"LABELONE" + struct.pack("<QI", 1, _crc(body)) + body
+    Path(node).write_bytes(bytes(512) + label.ljust(512, b"\0"))
+
+
+def _crc(body: bytes) -> int:
+    """As LVM computes it."""
+    crc = 0xF597A6CF
+    for byte in body:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0xEDB88320 if crc & 1 else 0)
+    return crc
+
+
+def _table(node: str) -> None:
+    entry = struct.pack("<B3sB3sII", 0, b"\0\2\0", 0x83, b"\0\2\0", 2048, 65536)
+    Path(node).write_bytes(entry.rjust(446 + 16, b"\0").ljust(510, b"\0") + b"\x55\xaa")
+
+
+@pytest.mark.parametrize(
+    ("write", "name"),
+    [
+        (lambda node: make("ext4", node), "ext4"),
+        (lambda node: run("mkswap", node), "swap"),
+        (_luks, "crypto_LUKS"),
+        (_lvm, "LVM2_member"),
+        (_table, "a partition table (dos)"),
+    ],
+    ids=["ext4", "swap", "luks", "lvm", "table"],
+)
+def test_what_is_on_it_is_somebodys(
+    write: Callable[[str], object], name: str, disk: ScratchDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(disk.node)
+    assert any(f"there is data on it: {name}" in reason for reason in reasons(disk))
+    # Nothing depends on who looks: a script has no terminal, and gets the same answer.
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(RefusedError, match="there is data on it"):
+        hold(disk.node)
+
+
+def test_contents_that_cannot_be_told_are_no_permission(
+    disk: ScratchDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert any("blkid is not installed" in reason for reason in reasons(disk))
+
+
+def test_a_process_that_has_it_open(disk: ScratchDisk) -> None:
+    words = ["sh", "-c", 'exec 3<"$0" && echo ready && read _', disk.node]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        assert any(f"process {process.pid} (sh) has it open" in reason for reason in reasons(disk))
+        process.communicate("\n", timeout=20)
+    assert reasons(disk) == []
+
+
+def test_a_loop_device_that_has_it_for_its_file(disk: ScratchDisk) -> None:
+    backing = os.open(disk.node, os.O_RDWR | os.O_CLOEXEC)
+    with loop.attach(backing) as upper:
+        os.close(backing)
+        assert any(f"{upper.name} has it for its file" in reason for reason in reasons(disk))
+
+
+def test_somebody_elses_requests(disk: ScratchDisk) -> None:
+    argv = [
+        *("fio", "--name=x", "--thread", f"--filename={disk.node}", "--direct=1", "--rw=randwrite"),
+        *("--time_based", "--runtime=60", "--thinktime=2ms", "--size=8m"),
+    ]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
+        try:
+            wait_for_writes(disk)
+            facts = look_at(Devices(), disk.node, idle_s=0.3)
+            assert facts.foreign is not None
+            assert facts.foreign.writes > 0
+            assert any("somebody else uses it" in reason for reason in reasons(disk))
+        finally:
+            process.kill()
+
+
+def wait_for_writes(disk: ScratchDisk) -> None:
+    stat = Path(f"/sys/block/{disk.name}/stat")
+    for _ in range(1000):
+        if int(stat.read_text().split()[4]) > 20:
+            return
+        subprocess.run(["sleep", "0.01"], check=True)
+    pytest.fail("the load has not begun within 10 s")
+
+
+def test_only_the_very_serial_number_confirms() -> None:
+    with drive() as simulated:
+        serial = look_at(Devices(), simulated.device, idle_s=0).identity.serial
+        assert serial is not None
+        assert serial.startswith("OPW")
+        for wrong in (serial.lower(), serial[:-1], f"{serial} ", Path(simulated.device).name, ""):
+            with pytest.raises(RefusedError, match="is another drive's"):
+                hold(simulated.device, Consent(destroy=True, serial=wrong, allow_virtual=True))
+        for missing in (
+            Consent(serial=serial, allow_virtual=True),
+            Consent(destroy=True, allow_virtual=True),
+            Consent(destroy=True, serial=serial),
+        ):
+            with pytest.raises(RefusedError):
+                hold(simulated.device, missing)
+        with hold(simulated.device) as held:
+            assert held.identity.serial == serial
+
+
+def test_a_number_that_is_used_again_is_another_disk(disk: ScratchDisk) -> None:
+    """A plan is made of one; its loop device is detached, and the next one gets its number."""
+    planned = look_at(Devices(), disk.node, idle_s=0).identity
+    name = disk.name
+    disk.detach()
+    others = []
+    try:
+        for _ in range(64):
+            others.append(ScratchDisk(64 * MIB).__enter__())
+            if others[-1].name == name:
+                break
+        assert others[-1].name == name, "the number was not given again"
+        present = look_at(Devices(), name, idle_s=0).identity
+        consent = Consent(destroy=True, serial=present.serial, allow_virtual=True, planned=planned)
+        with pytest.raises(RefusedError, match="is not the drive that was planned for") as refused:
+            hold(name, consent)
+        assert "diskseq" in f"{refused.value}{refused.value.log}"
+    finally:
+        for other in others:
+            other.__exit__(None, None, None)
+
+
+def test_a_disk_that_goes_while_it_is_ours_is_noticed(disk: ScratchDisk) -> None:
+    with hold(disk.node) as held:
+        os.truncate(disk.backing, 128 * MIB)
+        # The kernel takes over the size of the file when it is asked to.
+        run("losetup", "--set-capacity", disk.node)
+        with pytest.raises(RefusedError, match="another drive by now"):
+            held.require_ours()
+
+
+def test_the_disk_that_this_host_runs_from() -> None:
+    root = os.stat("/").st_dev
+    device = Devices().by_number(os.major(root), os.minor(root))
+    if device is None:
+        pytest.skip("the root of this host is on no block device")
+    lowest = Devices().leaves(device)[0].device.disk
+    facts = look_at(Devices(), f"/dev/{lowest.name}", idle_s=0)
+    consent = Consent(destroy=True, serial=facts.identity.serial, allow_virtual=True)
+    assert any("this host runs from it (/)" in str(reason) for reason in obstacles(facts, consent))

@@ -122,6 +122,7 @@ setup(
         "opwatch": ["py.typed", "_native.pyi"],
         "opwatch.counters.catalogue": ["*.toml", "trims/*.toml"],
         "opwatch.ftl": ["profiles/*.toml"],
+        "opwatch.load": ["workloads/*.toml"],
         "opwatch.trim.stack": ["causes.toml"],
         "opwatch.tools": ["bcc/*", "bt/*"],
     },

@@ -15,7 +15,7 @@ from opwatch.foreign import lines_of, text_of
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-def _ending_with(parent: int) -> Callable[[], None]:
+def ending_with(parent: int) -> Callable[[], None]:
     """What a child does before it runs a tool that must not outlive the thread that started it."""
     prctl = ctypes.CDLL(None).prctl
 
@@ -38,7 +38,7 @@ def run_tool(argv: Sequence[str], timeout_s: float = 60, *, ends_with_us: bool =
             capture_output=True,
             timeout=timeout_s,
             check=False,
-            preexec_fn=_ending_with(os.getpid()) if ends_with_us else None,
+            preexec_fn=ending_with(os.getpid()) if ends_with_us else None,
         )
     except subprocess.TimeoutExpired as error:
         raise OpwatchError(f"{argv[0]} did not end within {timeout_s:.0f} s") from error

@@ -27,6 +27,8 @@ from opwatch.fio.logs import MOST_ROWS, FioLog, parse_log
 from opwatch.fio.report import parse_report
 from opwatch.ftl import profiles
 from opwatch.host.usage import mount_of, number_of_mount, parse_mountinfo, parse_swaps
+from opwatch.load.options import SHAPES
+from opwatch.load.workload import parse_job_file, parse_workload
 from opwatch.samples.written import from_bytes, to_bytes
 from opwatch.settings import parse_toml
 from opwatch.trim.check.schedule import parse_fstab, parse_properties
@@ -63,6 +65,10 @@ _STAT = (
     b"      12       3     456      78      90      12     345      67       0      89      10  1  2  3  4\n"
 )
 _RECORD = b'{"name": "a", "device": "/dev/loop7", "pid": 5, "state": null, "no_data": false, "diskseq": 9}'
+_WORKLOAD = (
+    b'description = "x"\n[[job]]\nrw = "randrw"\nrwmixread = 40\nnumjobs = 2\nbssplit = "4k/67:8k/33"\n'
+)
+_JOB_FILE = b"[global]\nioengine=libaio\nsize=1g\n[a]\nrw=randwrite\nbs=4k\n[b]\nrw=rw\nnumjobs=3\n"
 _BPFTRACE = (
     b'{"type": "attached_probes", "data": {"probes": 5}}\n'
     b'{"type": "lost_events", "data": {"events": 3}}\n'
@@ -110,6 +116,7 @@ class Fuzz:
             "smartctl": self._smartctl,
             "fio": lambda: parse_report(self._text(self._random.choice(self._fio))).total,
             "fio log": self._fio_log,
+            "workload": self._workload,
             "stat": lambda: decode_stat(self._text(_STAT)),
             "record": lambda: Record.of(foreign.parse_json(self._damaged(_RECORD), "drive.json")),
             "bpftrace": self._bpftrace,
@@ -179,6 +186,18 @@ class Fuzz:
         text = self._settings([self._random.choice(self._profiles).decode()])
         profile = profiles.parse("mine", text).scaled(self._random.choice((1 << 20, 1 << 40)))
         assert all(value >= 0 for value in profile.drive.values())
+
+    def _workload(self) -> None:
+        """A workload of ours, or a job file of fio: nothing gets through but what shapes requests."""
+        if self._random.random() < 0.5:
+            pattern = parse_workload(self._damaged(_WORKLOAD), "mine")
+        else:
+            pattern = parse_job_file(self._damaged(_JOB_FILE), "mine")
+        for job in pattern.jobs:
+            assert set(job.options) <= SHAPES
+            assert not any(set(value) & set("\n\0 $\\") for value in job.options.values())
+            assert job.threads >= 1
+            assert job.write_share > 0
 
     def _bpftrace(self) -> None:
         """Lines as bpftrace prints them, some of them changed."""

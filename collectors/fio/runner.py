@@ -1,0 +1,173 @@
+"""One run of fio, started, watched, ended and read: its report and logs by their formats, never scraped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from opwatch.errors import OpwatchError, Unsupported
+from opwatch.fio.logs import FioLog, is_log_name, parse_log
+from opwatch.fio.report import parse_report
+from opwatch.fio.results import FioReport
+from opwatch.foreign import lines_of, read_all, read_bytes, text_of
+from opwatch.host.process import ending_with
+
+# Where the names of logs begin: they lie in the folder that fio runs in.
+LOGS = "log"
+_SAID_BYTES = 1 << 16
+# From asking to killing. fio ends its threads after requests that are under way.
+_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class FioRun:
+    """What came of a run. `report` is None when it was ended before fio could write one; `cpu_s` is what fio
+    itself took, kernel and user; times are of the monotonic clock. `was_stopped` by us."""
+
+    report: FioReport | None
+    logs: tuple[FioLog, ...]
+    cpu_s: float
+    begin_ns: int
+    end_ns: int
+    was_stopped: bool
+
+
+class FioProcess:
+    """fio, running. It ends when we do, whatever ends us; nothing of it is left but a folder, which goes when
+    this is closed. Whoever made it calls result() or close()."""
+
+    def __init__(self, words: Sequence[str], folder: Path | None = None) -> None:
+        """`words` are arguments; `folder` is where its logs lie for as long as it runs."""
+        program = shutil.which("fio")
+        if not program:
+            raise Unsupported("fio is not installed; opwatch doctor says which package has it")
+        self._folder = Path(tempfile.mkdtemp(prefix="fio-", dir=folder))
+        self._report = os.memfd_create("fio-report", os.MFD_CLOEXEC)
+        self._said = os.memfd_create("fio-said", os.MFD_CLOEXEC)
+        self._was_stopped = False
+        self._cpu_s = _children_s()
+        self.begin_ns = time.monotonic_ns()
+        report = f"/proc/{os.getpid()}/fd/{self._report}"
+        argv = [program, "--output-format=json+", f"--output={report}", *words]
+        try:
+            # Its own session: what a terminal sends goes to us, and we end it in order.
+            self.process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=self._said,
+                stderr=self._said,
+                cwd=self._folder,
+                start_new_session=True,
+                preexec_fn=ending_with(os.getpid()),
+            )
+        except BaseException:
+            self._clean()
+            raise
+
+    def __enter__(self) -> FioProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def stop(self) -> None:
+        """End it: in order first, so that it reports; then at once."""
+        self._was_stopped = True
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+            if not self.is_running():
+                return
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(_PATIENCE_S)
+                return
+        self.process.wait()
+
+    def result(self, timeout_s: float | None = None) -> FioRun:
+        """Wait for its end, and read what it wrote. OpwatchError, in fio's own words, when it failed."""
+        try:
+            status = self.process.wait(timeout_s)
+            end_ns = time.monotonic_ns()
+            if status and not self._was_stopped:
+                raise OpwatchError(self._failure(status))
+            report = self._read_report()
+            if report and not self._was_stopped:
+                _require_success(report)
+            logs = self._read_logs()
+            cpu_s = _children_s() - self._cpu_s
+            return FioRun(report, logs, cpu_s, self.begin_ns, end_ns, self._was_stopped)
+        except subprocess.TimeoutExpired as error:
+            raise OpwatchError(f"fio did not end within {timeout_s:g} s") from error
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Nothing of it is left. It is killed, should it run."""
+        if self._report < 0:
+            return
+        if self.is_running():
+            self.process.kill()
+        self.process.wait()
+        self._clean()
+
+    def _clean(self) -> None:
+        for descriptor in (self._report, self._said):
+            os.close(descriptor)
+        self._report = self._said = -1
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _failure(self, status: int) -> str:
+        said = [line for line in lines_of(text_of(_content(self._said, _SAID_BYTES))) if line.strip()]
+        how = f"signal {-status}" if status < 0 else f"status {status}"
+        return f"fio failed ({how}): {said[-1] if said else 'silently'}"
+
+    def _read_report(self) -> FioReport | None:
+        text = text_of(_content(self._report))
+        if not text.strip() and self._was_stopped:
+            return None
+        return parse_report(text)
+
+    def _read_logs(self) -> tuple[FioLog, ...]:
+        logs = [
+            parse_log(read_bytes(path), path.name)
+            for path in sorted(self._folder.iterdir())
+            if is_log_name(path.name)
+        ]
+        return tuple(log for log in logs if isinstance(log, FioLog))
+
+
+def _require_success(report: FioReport) -> None:
+    """fio ends with 0 although a job failed where others did not."""
+    for job in report.jobs:
+        if job.error:
+            raise OpwatchError(f"fio's {job.name} failed: {os.strerror(job.error)}")
+
+
+def _content(descriptor: int, most: int | None = None) -> bytes:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with os.fdopen(os.dup(descriptor), "rb", buffering=0) as file:
+        return read_all(file, "fio's report") if most is None else file.read(most) or b""
+
+
+def _children_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

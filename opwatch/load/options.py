@@ -1,0 +1,74 @@
+"""The options of fio that a workload may have. fio can run programs, write files anywhere and load libraries:
+what is not known here is refused. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from opwatch.errors import BadInput
+
+# What shapes the requests, and nothing else.
+SHAPES = frozenset(
+    (
+        *("rw", "readwrite", "rwmixread", "rwmixwrite", "percentage_random", "bs", "blocksize", "bssplit"),
+        *("bsrange", "blocksize_range", "bs_unaligned", "bs_is_seq_rand", "blockalign", "ba"),
+        *("iodepth", "iodepth_batch", "iodepth_batch_submit", "iodepth_batch_complete_min"),
+        *("iodepth_batch_complete_max", "iodepth_low", "io_submit_mode", "ioengine", "numjobs", "direct"),
+        *("random_distribution", "random_generator", "norandommap", "softrandommap", "refill_buffers"),
+        *("scramble_buffers", "buffer_compress_percentage", "dedupe_percentage", "zero_buffers"),
+        *("rate", "rate_iops", "rate_min", "rate_process", "thinktime", "thinktime_blocks", "thinktime_spin"),
+        *(
+            "fsync",
+            "fdatasync",
+            "sync",
+            "hipri",
+            "fixedbufs",
+            "registerfiles",
+            "sqthread_poll",
+            "nonvectored",
+        ),
+        *("mem", "iomem", "cpus_allowed", "cpus_allowed_policy", "prio", "prioclass", "nice"),
+    )
+)
+# What a sweep decides: where, how much, for how long, from which seed, and what is written down.
+OURS = frozenset(
+    (
+        *("name", "description", "filename", "filesize", "size", "io_size", "offset", "offset_increment"),
+        *("runtime", "time_based", "loops", "number_ios", "ramp_time", "startdelay", "start_delay"),
+        *("randrepeat", "randseed", "allrandrepeat", "thread", "group_reporting", "new_group", "stonewall"),
+        *("wait_for_previous", "write_bw_log", "write_lat_log", "write_iops_log", "log_avg_msec"),
+        *("per_job_logs", "percentile_list", "clat_percentiles", "lat_percentiles", "disable_lat"),
+        *("disable_clat", "disable_slat", "gtod_reduce", "bwavgtime", "iopsavgtime", "eta", "eta-newline"),
+    )
+)
+# Those that move data from memory to the device by the kernel. Others load libraries or open sockets.
+_ENGINES = ("libaio", "io_uring", "psync", "sync", "vsync", "pvsync", "pvsync2", "posixaio")
+_PATTERNS = ("write", "randwrite", "rw", "readwrite", "randrw")
+_VALUE = re.compile(r"[A-Za-z0-9_.,:/%+-]{0,400}", re.ASCII)
+# Without a value an option is on.
+_FLAG = "1"
+
+
+def checked(key: str, value: str, where: str) -> tuple[str, str] | None:
+    """An option of a workload as fio takes it; None for one that a sweep decides itself. BadInput for all
+    that is neither."""
+    name = {"readwrite": "rw", "blocksize": "bs"}.get(key, key)
+    if name in OURS:
+        return None
+    if name not in SHAPES:
+        raise BadInput(
+            f"{where}: {key!r:.60} is no option of a workload here: opwatch takes those that shape requests"
+        )
+    if not _VALUE.fullmatch(value):
+        raise BadInput(f"{where}: {key}={value!r:.60} is no plain value")
+    if name == "ioengine" and value not in _ENGINES:
+        raise BadInput(f"{where}: ioengine={value}: take one of {', '.join(_ENGINES)}")
+    if name == "rw" and value.partition(":")[0] not in _PATTERNS:
+        raise BadInput(f"{where}: rw={value}: a sweep needs writes: take one of {', '.join(_PATTERNS)}")
+    if name in ("numjobs", "rwmixread", "rwmixwrite") and not _is_count(value):
+        raise BadInput(f"{where}: {key}={value!r:.60} is no whole number")
+    return name, value or _FLAG
+
+
+def _is_count(value: str) -> bool:
+    return value.isascii() and value.isdigit() and len(value) <= 4

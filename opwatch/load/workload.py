@@ -1,0 +1,160 @@
+"""A workload: how requests look, and nothing of where they go or how many there are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from opwatch.errors import BadInput, UsageError
+from opwatch.fields import Fields
+from opwatch.foreign import lines_of, read_bytes, text_of
+from opwatch.load.options import checked
+from opwatch.settings import parse_toml
+
+_MOST_JOBS, _MOST_BYTES = 64, 1 << 16
+_DEFAULTS = {
+    "ioengine": "libaio",
+    "direct": "1",
+    "iodepth": "32",
+    "bs": "4k",
+    # Controllers that compress or find duplicates would show a drive that is better than any load of data.
+    "refill_buffers": "1",
+    # Requests are independent of each other: a map would visit each block once before any is visited twice.
+    "norandommap": "1",
+    # The default generator has 32 bits: beyond 16 TiB it would not reach all blocks of 4 KiB.
+    "random_generator": "tausworthe64",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadJob:
+    """One job: options of fio that shape its requests, with our defaults. It is done by `threads` at once."""
+
+    options: Mapping[str, str]
+
+    @property
+    def threads(self) -> int:
+        return int(self.options.get("numjobs", "1"))
+
+    @property
+    def write_share(self) -> Fraction:
+        """Of its bytes."""
+        if self.options["rw"].partition(":")[0] in ("write", "randwrite"):
+            return Fraction(1)
+        if "rwmixwrite" in self.options:
+            return Fraction(int(self.options["rwmixwrite"]), 100)
+        return 1 - Fraction(int(self.options.get("rwmixread", "50")), 100)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPattern:
+    """A workload by name. `left_out` are options of a user's file that the sweep decides itself."""
+
+    name: str
+    description: str
+    jobs: tuple[LoadJob, ...]
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether its random writes are to go everywhere alike: of others, nothing can be said of that."""
+        return all(
+            job.options["rw"].startswith("rand")
+            and job.options.get("random_distribution", "random") == "random"
+            for job in self.jobs
+        )
+
+
+def names() -> list[str]:
+    """The workloads that come with opwatch."""
+    folder = resources.files("opwatch.load").joinpath("workloads")
+    return sorted(
+        entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
+    )
+
+
+def load(text: str) -> LoadPattern:
+    """The workload that a person means: one of ours by its name, or a file, .toml or fio's own."""
+    if text in names():
+        raw = resources.files("opwatch.load").joinpath("workloads", f"{text}.toml").read_bytes()
+        return parse_workload(raw, text)
+    path = Path(text)
+    if path.suffix not in (".toml", ".fio"):
+        raise UsageError(
+            f"there is no workload {text!r}: take one of {', '.join(names())}, or a file .toml or .fio"
+        )
+    try:
+        raw = read_bytes(path, _MOST_BYTES)
+    except OSError as error:
+        raise UsageError(f"{text}: {error.strerror}") from error
+    return parse_workload(raw, text) if path.suffix == ".toml" else parse_job_file(raw, text)
+
+
+def parse_workload(raw: bytes, where: str) -> LoadPattern:
+    """A workload in TOML: a description, and a table [[job]] with options for each job."""
+    fields = Fields(parse_toml(raw, where), where)
+    unknown = set(fields.table) - {"description", "job"}
+    if unknown:
+        raise fields.bad(f"{min(unknown)!r:.60} is unknown: there are description and [[job]]")
+    tables = [_words(table, f"{where}: job {at}") for at, table in enumerate(fields.rows("job"), 1)]
+    name = Path(where).stem
+    return _pattern(name, fields.optional("description", fields.text) or name, tables, where)
+
+
+def _words(table: Any, where: str) -> dict[str, str]:  # noqa: ANN401
+    """The options of one job as fio would read them."""
+    if not isinstance(table, dict):
+        raise BadInput(f"{where} is no table of options")
+    words = {}
+    for key, value in table.items():
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            value = {True: "1", False: "0"}.get(value) if isinstance(value, bool) else None
+        if value is None:
+            raise BadInput(f"{where}: {key!r:.60} is no text and no number")
+        words[key] = str(value)
+    return words
+
+
+def parse_job_file(raw: bytes, where: str) -> LoadPattern:
+    """A job file of fio: [global] holds for the jobs behind it, each other section is one."""
+    common: dict[str, str] = {}
+    jobs: list[dict[str, str]] = []
+    section: dict[str, str] | None = None
+    for number, line in enumerate(lines_of(text_of(raw)), 1):
+        words = line.partition(";")[0].partition("#")[0].strip()
+        if not words:
+            continue
+        if words.startswith("[") and words.endswith("]"):
+            section = common if words == "[global]" else dict(common)
+            if section is not common:
+                jobs.append(section)
+            continue
+        if section is None or words.startswith("include "):
+            raise BadInput(f"{where}: line {number}: {words!r:.60} stands in no section")
+        key, _, value = words.partition("=")
+        section[key.strip()] = value.strip()
+    return _pattern(Path(where).stem, f"of {where}", jobs, where)
+
+
+def _pattern(name: str, description: str, tables: list[dict[str, str]], where: str) -> LoadPattern:
+    if not 1 <= len(tables) <= _MOST_JOBS:
+        raise BadInput(f"{where}: it has {len(tables)} jobs, not 1 to {_MOST_JOBS}")
+    jobs, left_out = [], set()
+    for table in tables:
+        options = dict(_DEFAULTS)
+        for key, value in table.items():
+            option = checked(key, value, where)
+            if option is None:
+                left_out.add(key)
+            else:
+                options[option[0]] = option[1]
+        if "rw" not in options:
+            raise BadInput(f"{where}: a job has no rw: a workload says whether it writes, and how")
+        jobs.append(LoadJob(options))
+        if not 1 <= jobs[-1].threads <= _MOST_JOBS or not 0 < jobs[-1].write_share <= 1:
+            raise BadInput(f"{where}: a job needs 1 to {_MOST_JOBS} threads, and has to write")
+    return LoadPattern(name, description, tuple(jobs), tuple(sorted(left_out)))

@@ -1,0 +1,120 @@
+"""fio as it is run here: what it reports, where it writes, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.fio.runner import LOGS, FioProcess
+from opwatch.errors import OpwatchError
+from opwatch.host.scratch import ScratchDisk
+from opwatch.load.words import LoadWindow, fill_words, round_words, seed_of
+from opwatch.load.workload import load, names
+from tests.kernel.support.drives import MIB
+
+
+def window(disk: ScratchDisk, size: int = 16 * MIB) -> LoadWindow:
+    return LoadWindow(disk.path, size, 4 * MIB)
+
+
+def written(disk: ScratchDisk, words: list[str]) -> list[int]:
+    """The units of 4 KiB that a run changes, on a disk that was zero before."""
+    with FioProcess(words) as run:
+        run.result(60)
+    content = Path(disk.node).read_bytes()
+    return [at for at in range(len(content) // 4096) if content[at * 4096 : at * 4096 + 4096].count(0) < 4000]
+
+
+def test_a_fill_writes_every_byte_of_its_window_and_no_other() -> None:
+    with ScratchDisk(32 * MIB) as disk:
+        units = written(disk, fill_words(window(disk), 5))
+        assert units == list(range(1024, 1024 + 4096))
+
+
+def test_another_round_writes_other_places_and_the_same_one_the_same() -> None:
+    places = []
+    for number in (1, 1, 2):
+        with ScratchDisk(32 * MIB) as disk:
+            seed = seed_of("a sweep", "10 %", number)
+            places.append(written(disk, round_words(load("random-4k"), window(disk), 2 * MIB, seed)))
+    assert places[0] == places[1]
+    # 512 of 4096 places: of two draws, an eighth falls together.
+    assert len(set(places[0]) & set(places[2])) < 200
+    assert all(1024 <= at < 1024 + 4096 for draw in places for at in draw)
+
+
+def test_threads_of_one_round_write_other_places() -> None:
+    with ScratchDisk(32 * MIB) as disk:
+        places = written(disk, round_words(load("pts-enterprise"), window(disk), 2 * MIB, 7))
+        # 512 draws of 4096: 480 different ones, and 120 if the four threads did the same.
+        assert len(places) > 400
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_workload_writes_what_it_is_to_write(name: str) -> None:
+    with ScratchDisk(64 * MIB) as disk:
+        words = round_words(load(name), LoadWindow(disk.path, 64 * MIB), 8 * MIB, 3)
+        with FioProcess(words) as process:
+            run = process.result(60)
+        assert run.report
+        # A mix is one of chance: 8 MiB are some hundred requests.
+        assert run.report.total.bytes["write"] == pytest.approx(8 * MIB, rel=0.15)
+        [*jobs] = run.report.jobs
+        latency = jobs[0].operations["write"].latency
+        assert latency
+        assert latency.bins
+        assert 99.999 in latency.percentiles
+
+
+def test_logs_are_on_our_clock() -> None:
+    with ScratchDisk(64 * MIB) as disk:
+        words = round_words(load("random-4k"), LoadWindow(disk.path, 64 * MIB), 8 << 30, 3, LOGS)
+        with FioProcess(words) as process:
+            time.sleep(4)
+            process.stop()
+            run = process.result(60)
+    assert run.was_stopped
+    assert run.report
+    assert run.cpu_s > 0
+    rows = [row for log in run.logs for row in log.rows()]
+    assert len(rows) >= 2
+    assert all(run.begin_ns <= row.time_ms * 10**6 <= run.end_ns for row in rows)
+
+
+def test_what_fio_complains_of_is_the_error() -> None:
+    with ScratchDisk(16 * MIB) as disk:
+        words = [*round_words(load("random-4k"), window(disk, MIB), MIB, 3), "--ioengine=external:/none"]
+        with pytest.raises(OpwatchError, match=r"fio failed.*external"), FioProcess(words) as process:
+            process.result(60)
+
+
+def test_when_we_are_killed_fio_goes_and_the_disk_is_free() -> None:
+    code = (
+        "import sys, time\n"
+        "from opwatch.collectors.fio.runner import FioProcess\n"
+        "from opwatch.load.words import LoadWindow, round_words\n"
+        "from opwatch.load.workload import load\n"
+        "window = LoadWindow(sys.argv[1], 16 << 20)\n"
+        "process = FioProcess(round_words(load('random-4k'), window, 8 << 40, 3))\n"
+        "print(process.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with ScratchDisk(16 * MIB) as disk:
+        argv = [sys.executable, "-c", code, disk.node]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            fio = os.pidfd_open(int(process.stdout.readline()))
+            time.sleep(0.3)
+            process.send_signal(signal.SIGKILL)
+        poll = select.poll()
+        poll.register(fio, select.POLLIN)
+        assert poll.poll(10_000), "fio outlived us"
+        os.close(fio)
+        os.close(os.open(disk.node, os.O_RDWR | os.O_EXCL))

@@ -1,0 +1,161 @@
+"""Workloads as data: read, or refused before fio sees a word of them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import BadInput, UsageError
+from opwatch.load.options import OURS, SHAPES
+from opwatch.load.words import LoadWindow, fill_words, round_words, seed_of
+from opwatch.load.workload import load, names, parse_job_file, parse_workload
+
+WINDOW = LoadWindow("/proc/7/fd/3", 1 << 30)
+USERS = b"""
+; somebody's own
+[global]
+ioengine=io_uring
+filename=/dev/nvme0n1  # not for us
+size=100%
+runtime=60
+time_based
+direct=1
+
+[writer]
+rw=randwrite
+bs=16k
+iodepth=64
+[mixed]
+readwrite=randrw
+rwmixread=70
+numjobs=2
+"""
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_comes_with_opwatch_is_sound(name: str) -> None:
+    pattern = load(name)
+    assert pattern.left_out == ()
+    assert len(pattern.description) > 20
+    for job in pattern.jobs:
+        assert 0 < job.write_share <= 1
+        assert job.options["direct"] == job.options["refill_buffers"] == "1"
+
+
+def test_which_are_uniform() -> None:
+    uniform = {name for name in names() if load(name).is_uniform}
+    assert uniform == {"random-4k", "pts-enterprise", "pts-client", "mixed-70-30"}
+
+
+def test_a_job_file_of_fio_is_taken_without_what_the_sweep_decides(tmp_path: Path) -> None:
+    file = tmp_path / "mine.fio"
+    file.write_bytes(USERS)
+    pattern = load(str(file))
+    assert pattern.name == "mine"
+    assert pattern.left_out == ("filename", "runtime", "size", "time_based")
+    writer, mixed = pattern.jobs
+    assert writer.options["bs"] == "16k"
+    assert (writer.options["ioengine"], writer.options["iodepth"]) == ("io_uring", "64")
+    assert (mixed.threads, mixed.write_share, mixed.options["rw"]) == (2, Fraction(3, 10), "randrw")
+    words = round_words(pattern, WINDOW, 3 << 20, 9)
+    assert not any("nvme0n1" in word or word.startswith(("--runtime", "--time_based")) for word in words)
+    assert words.count(f"--filename={WINDOW.path}") == 1
+    # 1 MiB written by each of three threads; the mixed ones move 10/3 of it.
+    assert [word for word in words if word.startswith("--io_size")] == [
+        "--io_size=1048576",
+        "--io_size=3497984",
+        "--io_size=3497984",
+    ]
+    seeds = [word for word in words if word.startswith("--randseed")]
+    assert len(set(seeds)) == 3
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "exec_prerun=/bin/sh -c boom",
+        "exec_postrun=true",
+        "ioengine=external:/tmp/evil.so",
+        "ioengine=http",
+        "ioengine=exec",
+        "directory=/etc",
+        "opendir=/etc",
+        "write_iolog=/etc/passwd",
+        "read_iolog=/etc/passwd",
+        "write_bw_log=/etc/passwd\nunlink=1",
+        "verify_state_save=1",
+        "bs=${HOME}",
+        "bs=4k $(id)",
+        "bs=4k --rw=read",
+        "include other.fio",
+        "rw=randtrim",
+        "rw=read",
+        "rw=randrw\nrwmixread=100",
+        "rw=randrw\nrwmixread=lots",
+        "numjobs=0",
+        "numjobs=65",
+        "allow_mounted_write=1",
+        "trigger=boom",
+    ],
+)
+def test_what_leads_elsewhere_or_writes_nothing_is_refused(line: str) -> None:
+    with pytest.raises(BadInput, match=r"mine\.fio"):
+        parse_job_file(f"[a]\nrw=randwrite\n{line}\n".encode(), "mine.fio")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"[global]\nrw=randwrite\n",
+        b"rw=randwrite\n[a]\n",
+        b"[a]\nbs=4k\n",
+        b"[a]\nrw=randwrite\n" * 65,
+        b"\xff\xfe[a]",
+    ],
+)
+def test_what_is_no_job_file_is_refused(raw: bytes) -> None:
+    with pytest.raises(BadInput):
+        parse_job_file(raw, "mine.fio")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "job = 5",
+        "[[job]]\nrw = 'randwrite'\n[other]",
+        "[[job]]\nrw = ['randwrite']",
+        "[[job]]\nrw = 'randwrite'\nexec_prerun = 'true'",
+        "[[job]]\nrw = 'randwrite'\nbs = '4k\\nrw=read'",
+        "description = 5\n[[job]]\nrw = 'randwrite'",
+    ],
+)
+def test_what_is_no_workload_is_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        parse_workload(text.encode(), "mine.toml")
+
+
+@pytest.mark.parametrize("text", ["random4k", "", "../random-4k", "/etc/passwd", "none.fio", "none.toml"])
+def test_an_unknown_name_tells_the_known_ones(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        load(text)
+    assert "random-4k" in str(refused.value) or "No such file" in str(refused.value)
+
+
+def test_no_option_is_both_ours_and_the_workloads() -> None:
+    assert not OURS & SHAPES
+
+
+def test_seeds_differ_by_place_and_are_kept() -> None:
+    seeds = {seed_of(secret, level, number) for secret in "ab" for level in "xy" for number in range(50)}
+    assert len(seeds) == 200
+    assert seed_of("a", "x", 1) == seed_of("a", "x", 1)
+    assert all(0 < seed < 1 << 57 for seed in seeds)
+
+
+def test_a_fill_is_whole_and_in_order() -> None:
+    words = fill_words(LoadWindow("/proc/7/fd/3", 3 << 20, 1 << 20), 5)
+    assert {"--rw=write", "--offset=1048576", "--size=3145728", "--io_size=3145728"} <= set(words)

@@ -42,6 +42,13 @@ class Fields:
             raise self.bad(f"{key} is no number from 0")
         return float(value)
 
+    def signed(self, key: str) -> float:
+        """A number of either sign."""
+        value = self.table.get(key)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not -_LIMIT < value < _LIMIT:
+            raise self.bad(f"{key} is no number")
+        return float(value)
+
     def text(self, key: str) -> str:
         return self.text_of(self.table.get(key), key)
 

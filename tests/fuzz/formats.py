@@ -31,6 +31,7 @@ from opwatch.load.options import SHAPES
 from opwatch.load.workload import parse_job_file, parse_workload
 from opwatch.samples.written import from_bytes, to_bytes
 from opwatch.settings import parse_toml
+from opwatch.sweep.journal.state import parse_journal
 from opwatch.trim.check.schedule import parse_fstab, parse_properties
 from opwatch.trim.stack.causes import PACKAGED as CAUSES
 from opwatch.trim.stack.causes import parse_causes
@@ -39,6 +40,7 @@ from .rules import BOUND, refused_or_sound
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
 FIO = FIXTURES.parent / "fio"
+JOURNAL = FIXTURES.parent / "sweeps" / "three-levels.journal"
 SAMPLE = Path(__file__).parents[1] / "fixtures" / "good" / "samples" / "1.sample"
 _VALUES = (
     *("-1", "0", "1", "255", "256", "1e999", "nan", "true", '""', '"x"', '"\u00b2"', "[]", "{}", "[[]]"),
@@ -117,6 +119,7 @@ class Fuzz:
             "fio": lambda: parse_report(self._text(self._random.choice(self._fio))).total,
             "fio log": self._fio_log,
             "workload": self._workload,
+            "sweep": self._sweep,
             "stat": lambda: decode_stat(self._text(_STAT)),
             "record": lambda: Record.of(foreign.parse_json(self._damaged(_RECORD), "drive.json")),
             "bpftrace": self._bpftrace,
@@ -198,6 +201,14 @@ class Fuzz:
             assert not any(set(value) & set("\n\0 $\\") for value in job.options.values())
             assert job.threads >= 1
             assert job.write_share > 0
+
+    def _sweep(self) -> None:
+        """The journal of a sweep: its levels and options stay within what a plan may have."""
+        state = parse_journal(self._damaged(JOURNAL.read_bytes()), "it")
+        places = range(len(state.request.levels))
+        assert set(state.records) | set(state.left) == set(places)
+        for place, record in state.records.items():
+            record.outcome(state.request.levels[place])
 
     def _bpftrace(self) -> None:
         """Lines as bpftrace prints them, some of them changed."""

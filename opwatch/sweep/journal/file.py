@@ -1,0 +1,160 @@
+"""The file of a journal: a line an entry, each on the disk before what it tells of is done."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError, UsageError
+from opwatch.foreign import read_all
+from opwatch.safefile import open_own
+from opwatch.sweep.journal.request import SweepRequest
+from opwatch.sweep.journal.state import SCHEMA, SweepState, parse_journal
+
+FOLDER = Path("/var/lib/opwatch/sweeps")
+_SUFFIX = ".journal"
+_MOST_BYTES = 64 << 20
+
+
+class JournalFile:
+    """An open journal, which nobody else has open to write. Made by begin() or again()."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor, self.is_new = _open(path)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            raise RefusedError(f"{path.stem} is running: another opwatch has its journal") from None
+
+    def __enter__(self) -> JournalFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    def read(self) -> SweepState:
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        with os.fdopen(os.dup(self._descriptor), "rb", buffering=0) as file:
+            return parse_journal(read_all(file, str(self.path), _MOST_BYTES), str(self.path))
+
+    def append(self, entry: str, fields: dict[str, Any]) -> None:
+        """All of an entry or nothing of it, and on the disk when this returns."""
+        line = json.dumps({"entry": entry, **fields}, separators=(",", ":")).encode() + b"\n"
+        size = os.fstat(self._descriptor).st_size
+        try:
+            view = memoryview(line)
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+            os.fsync(self._descriptor)
+        except OSError as error:
+            # What is there of it would be taken for damage once something stands behind it.
+            os.ftruncate(self._descriptor, size)
+            raise OpwatchError(
+                f"{self.path}: {error.strerror}: make room, then opwatch sweep resume {self.name}"
+            ) from error
+
+    def cut_back(self, cut_bytes: int) -> None:
+        """Take away a last line that a crash has cut."""
+        if cut_bytes:
+            os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - cut_bytes)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def begin(folder: Path, request: SweepRequest) -> JournalFile:
+    """A new journal, with what was asked for in it."""
+    _make_folder(folder)
+    journal = JournalFile(folder / f"{request.name}{_SUFFIX}")
+    try:
+        if not journal.is_new:
+            raise RefusedError(f"{journal.path} is there already: resume it, or wait a second")
+        journal.append("request", {"schema": SCHEMA, **request.document()})
+        _sync_folder(folder)
+    except BaseException:
+        journal.close()
+        raise
+    return journal
+
+
+def again(folder: Path, name: str) -> tuple[JournalFile, SweepState]:
+    """A journal that is there, and where its sweep stands."""
+    path = _path(folder, name)
+    if not path.exists():
+        known = ", ".join(journals(folder)) or "none"
+        raise UsageError(f"there is no sweep {name!r} in {folder}; there are: {known}")
+    journal = JournalFile(path)
+    try:
+        state = journal.read()
+        journal.cut_back(state.cut_bytes)
+    except BaseException:
+        journal.close()
+        raise
+    return journal, state
+
+
+def journals(folder: Path = FOLDER) -> list[str]:
+    """The names of all sweeps, the oldest first."""
+    try:
+        return sorted(path.stem for path in folder.glob(f"*{_SUFFIX}"))
+    except OSError:
+        return []
+
+
+def states(folder: Path = FOLDER) -> Iterator[tuple[str, SweepState | BadInput]]:
+    """Where each of them stands, or why that cannot be told. Nothing is written."""
+    for name in journals(folder):
+        path = _path(folder, name)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with os.fdopen(descriptor, "rb", buffering=0) as file:
+                yield name, parse_journal(read_all(file, str(path), _MOST_BYTES), str(path))
+        except BadInput as error:
+            yield name, error
+        except OSError as error:
+            yield name, BadInput(f"{path}: {error.strerror}")
+
+
+def _path(folder: Path, name: str) -> Path:
+    if "/" in name or name.startswith(".") or not name or len(name) > 100:
+        raise UsageError(f"{name!r} is no name of a sweep; opwatch sweep list shows them")
+    return folder / f"{name}{_SUFFIX}"
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise OpwatchError(f"no journal can be kept in {folder}: {error.strerror}") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: Path) -> tuple[int, bool]:
+    try:
+        return open_own(path)
+    except PermissionError as error:
+        raise PermissionMissing(f"{path} is for root only") from error
+    except OSError as error:
+        raise OpwatchError(f"{path}: {error.strerror}") from error

@@ -1,0 +1,125 @@
+"""What a sweep was asked for, as its journal keeps it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from opwatch.fields import Fields
+from opwatch.guard.budget import Budget
+from opwatch.guard.identity import DiskIdentity, identity_of
+from opwatch.load.options import checked
+from opwatch.load.workload import LoadJob, LoadPattern
+from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare
+from opwatch.sweep.plan import SweepPace
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRequest:
+    """Everything that decides what is done: with the same request and the same drive, the same requests go to
+    it. Of `secret` the seeds of all rounds are made. `refresh_s` is how old the drive's pages get, and
+    `patience_s` how long they are waited for."""
+
+    name: str
+    created: str
+    identity: DiskIdentity
+    levels: tuple[OpLevel, ...]
+    method: str
+    pattern: LoadPattern
+    pace: SweepPace
+    budget: Budget
+    secret: str
+    allow_virtual: bool = False
+    refresh_s: float | None = None
+    patience_s: float = 0.0
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "created": self.created,
+            "disk": self.identity.document(),
+            "levels": [asdict(level) for level in self.levels],
+            "method": self.method,
+            "workload": {
+                "name": self.pattern.name,
+                "description": self.pattern.description,
+                "jobs": [dict(job.options) for job in self.pattern.jobs],
+            },
+            "pace": asdict(self.pace),
+            "budget": asdict(self.budget),
+            "secret": self.secret,
+            "allow_virtual": self.allow_virtual,
+            "refresh_s": self.refresh_s,
+            "patience_s": self.patience_s,
+        }
+
+
+def request_of(fields: Fields) -> SweepRequest:
+    """What document() made; BadInput for all else."""
+    return SweepRequest(
+        name=fields.text("name"),
+        created=fields.text("created"),
+        identity=identity_of(fields.sub("disk")),
+        levels=tuple(_level(_row(row, fields, "levels")) for row in fields.rows("levels")),
+        method=fields.text("method"),
+        pattern=_pattern(fields.sub("workload")),
+        pace=_pace(fields.sub("pace")),
+        budget=_budget(fields.sub("budget")),
+        secret=fields.text("secret"),
+        allow_virtual=fields.flag("allow_virtual"),
+        refresh_s=fields.optional("refresh_s", fields.amount),
+        patience_s=fields.amount("patience_s"),
+    )
+
+
+def _row(row: object, fields: Fields, key: str) -> Fields:
+    if not isinstance(row, dict):
+        raise fields.bad(f"{key} is no list of tables")
+    return Fields(row, f"{fields.where}: {key}")
+
+
+def _level(fields: Fields) -> OpLevel:
+    scale = fields.sub("scale")
+    level = OpLevel(
+        label=fields.text("label"),
+        usable_bytes=fields.count("usable_bytes"),
+        scale=LevelScale(
+            capacity_bytes=scale.count("capacity_bytes"),
+            share=scale.kind("share", OpShare),
+            base=scale.kind("base", OpBase),
+            align_bytes=scale.count("align_bytes"),
+        ),
+        flash_bytes=fields.optional("flash_bytes", fields.count),
+    )
+    if not 0 < level.usable_bytes <= level.scale.capacity_bytes:
+        raise fields.bad("usable_bytes is more than there is, or nothing")
+    return level
+
+
+def _pattern(fields: Fields) -> LoadPattern:
+    """Options come from a file, too: nothing else gets to fio than what a workload may have."""
+    jobs = []
+    for row in fields.rows("jobs"):
+        table = _row(row, fields, "jobs")
+        options: Mapping[str, str] = dict(
+            option for key in table.table if (option := checked(key, table.text(key), fields.where))
+        )
+        if "rw" not in options:
+            raise table.bad("a job has no rw")
+        jobs.append(LoadJob(options))
+    return LoadPattern(fields.text("name"), fields.text("description"), tuple(jobs))
+
+
+def _pace(fields: Fields) -> SweepPace:
+    return SweepPace(
+        fill_passes=fields.count("fill_passes"),
+        round_ratio=fields.amount("round_ratio"),
+        least_rounds=fields.count("least_rounds"),
+        most_rounds=fields.count("most_rounds"),
+        settle_s=fields.amount("settle_s"),
+    )
+
+
+def _budget(fields: Fields) -> Budget:
+    return Budget(fields.count("write_bytes"), fields.count("life_percent"), fields.count("celsius"))

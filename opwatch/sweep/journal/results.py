@@ -1,0 +1,116 @@
+"""What came of a level, as its journal keeps it: what was measured, from which every verdict follows again.
+Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from opwatch.fields import Fields
+from opwatch.steady.coverage import WriteSpread
+from opwatch.steady.pts import judge_pts
+from opwatch.steady.rounds import Round
+from opwatch.steady.strict import SteadyGround, judge_strict
+from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.outcome import HostBytes, LevelFigures, LevelOutcome
+
+_LEAST_ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRecord:
+    """All that was measured at one level. `place` is its place in the list of levels, from 0."""
+
+    place: int
+    rounds: tuple[Round, ...]
+    ground: SteadyGround
+    figures: LevelFigures
+
+    def outcome(self, level: OpLevel) -> LevelOutcome:
+        """With the verdicts, which follow from it."""
+        return LevelOutcome(
+            level=level,
+            rounds=self.rounds,
+            figures=self.figures,
+            pts=judge_pts({"IOPS": [one.iops for one in self.rounds]})
+            if len(self.rounds) >= _LEAST_ROUNDS
+            else None,
+            strict=judge_strict(self.rounds, self.ground),
+        )
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "level": self.place,
+            "rounds": [asdict(one) for one in self.rounds],
+            "ground": asdict(self.ground),
+            "figures": asdict(self.figures),
+        }
+
+
+def record_of(fields: Fields) -> LevelRecord:
+    """What document() made; BadInput for all else."""
+    return LevelRecord(
+        place=fields.count("level"),
+        rounds=tuple(round_of(_table(row, fields)) for row in fields.rows("rounds")),
+        ground=_ground(fields.sub("ground")),
+        figures=_figures(fields.sub("figures")),
+    )
+
+
+def _table(row: object, fields: Fields) -> Fields:
+    if not isinstance(row, dict):
+        raise fields.bad("rounds is no list of tables")
+    return Fields(row, f"{fields.where}: round")
+
+
+def round_of(fields: Fields) -> Round:
+    one = Round(
+        host_bytes=fields.count("host_bytes"),
+        seconds=fields.amount("seconds"),
+        ios=fields.count("ios"),
+        p99_ns=fields.optional("p99_ns", fields.amount),
+        nand_bytes=fields.optional("nand_bytes", fields.count),
+    )
+    if not one.seconds:
+        raise fields.bad("a round took no time")
+    return one
+
+
+def _ground(fields: Fields) -> SteadyGround:
+    spread = fields.sub("spread") if fields.table.get("spread") is not None else None
+    ground = SteadyGround(
+        active_bytes=fields.count("active_bytes"),
+        spare_bytes=fields.count("spare_bytes"),
+        spread=WriteSpread(
+            spread.amount("coverage_ratio"),
+            spread.optional("uneven_sigmas", spread.signed),
+            spread.text("source"),
+        )
+        if spread
+        else None,
+        spare_is_bound=fields.flag("spare_is_bound"),
+        written_bytes=fields.count("written_bytes"),
+    )
+    if not ground.active_bytes:
+        raise fields.bad("nothing is in use")
+    return ground
+
+
+def _figures(fields: Fields) -> LevelFigures:
+    host = fields.sub("host")
+    counted = (host.optional(key, host.count) for key in ("trace", "fio", "firmware"))
+    missing = fields.sub("missing")
+    amounts = {
+        key: fields.optional(key, fields.amount)
+        for key in ("waf", "waf_error", "iops", "iops_cv", "iops_worst_second", "cpu_ns_per_io")
+    }
+    by_trace, by_fio = fields.sub("latency_by_trace"), fields.sub("latency_by_fio")
+    return LevelFigures(
+        host=HostBytes(*counted),
+        nand_bytes=fields.optional("nand_bytes", fields.count),
+        temperature_c=fields.optional("temperature_c", fields.signed),
+        latency_by_trace={key: by_trace.amount(key) for key in by_trace.table},
+        latency_by_fio={key: by_fio.amount(key) for key in by_fio.table},
+        missing={key: missing.text(key) for key in missing.table},
+        **amounts,
+    )

@@ -1,0 +1,107 @@
+"""Where a sweep stands, by its journal: which levels are done, and what has to be undone. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from opwatch.errors import BadInput
+from opwatch.fields import Fields
+from opwatch.foreign import parse_json, table_of
+from opwatch.sweep.journal.request import SweepRequest, request_of
+from opwatch.sweep.journal.results import LevelRecord, record_of
+
+SCHEMA = "opwatch-sweep/1"
+_MOST_ENTRIES = 1 << 17
+
+
+@dataclass(slots=True)
+class SweepState:
+    """`records` are of the levels that came to their end, by place. `announced_bytes` is what all steps
+    that were begun were to write: at least what was written. `undo` is what was changed of the drive and is
+    not restored; `stops` are the reasons for which it was left."""
+
+    request: SweepRequest
+    records: dict[int, LevelRecord] = field(default_factory=dict)
+    announced_bytes: int = 0
+    undo: list[str] = field(default_factory=list)
+    stops: list[str] = field(default_factory=list)
+    is_begun: bool = False
+    is_ended: bool = False
+    cut_bytes: int = 0
+
+    @property
+    def left(self) -> tuple[int, ...]:
+        """Places of the levels that are still to be done. One that was interrupted begins anew: nobody knows
+        what the drive did meanwhile."""
+        return tuple(place for place in range(len(self.request.levels)) if place not in self.records)
+
+
+def parse_journal(raw: bytes, where: str) -> SweepState:
+    """The state that a journal leaves. A last line without its end was cut by a crash, and counts as not
+    written; any other damage is BadInput."""
+    lines = raw.split(b"\n")
+    cut = lines.pop()
+    if len(lines) > _MOST_ENTRIES:
+        raise BadInput(f"{where} has more than {_MOST_ENTRIES} entries: it is no journal of a sweep")
+    if not lines:
+        raise BadInput(f"{where} has no first entry: nothing was begun, and it may be removed")
+    first = _fields(lines[0], f"{where}: line 1")
+    if first.text("entry") != "request" or first.text("schema") != SCHEMA:
+        raise first.bad(f"it is no journal of a sweep that this opwatch knows ({SCHEMA})")
+    state = SweepState(request_of(first))
+    for number, line in enumerate(lines[1:], 2):
+        _apply(state, _fields(line, f"{where}: line {number}"))
+    state.cut_bytes = len(cut)
+    return state
+
+
+def _fields(line: bytes, where: str) -> Fields:
+    return Fields(table_of(parse_json(line, where), where), where)
+
+
+def _apply(state: SweepState, fields: Fields) -> None:
+    """Entries of kinds that are unknown come of a later opwatch, and are passed over."""
+    kind = fields.text("entry")
+    change = _CHANGES.get(kind)
+    if change:
+        change(state, fields)
+
+
+def _step(state: SweepState, fields: Fields) -> None:
+    state.announced_bytes += fields.count("write_bytes")
+    state.is_begun = True
+
+
+def _outcome(state: SweepState, fields: Fields) -> None:
+    record = record_of(fields)
+    if record.place >= len(state.request.levels):
+        raise fields.bad(f"there is no level {record.place}")
+    state.records[record.place] = record
+
+
+def _changed(state: SweepState, fields: Fields) -> None:
+    state.undo.append(fields.text("undo"))
+
+
+def _restored(state: SweepState, fields: Fields) -> None:
+    undone = fields.text("undo")
+    state.undo = [undo for undo in state.undo if undo != undone]
+
+
+def _stopped(state: SweepState, fields: Fields) -> None:
+    state.stops.append(fields.text("reason"))
+
+
+def _ended(state: SweepState, _: Fields) -> None:
+    state.is_ended = True
+
+
+_CHANGES: dict[str, Callable[[SweepState, Fields], None]] = {
+    "step": _step,
+    "outcome": _outcome,
+    "changed": _changed,
+    "restored": _restored,
+    "stopped": _stopped,
+    "end": _ended,
+}

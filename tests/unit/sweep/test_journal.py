@@ -1,0 +1,207 @@
+"""A journal is read as it was written, whatever ended the one who wrote it."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import BadInput, OpwatchError, RefusedError, UsageError
+from opwatch.guard.budget import Budget
+from opwatch.guard.identity import DiskIdentity
+from opwatch.load.workload import load
+from opwatch.steady.coverage import WriteSpread
+from opwatch.steady.rounds import Round
+from opwatch.steady.strict import SteadyGround
+from opwatch.sweep.journal.file import JournalFile, again, begin, journals, states
+from opwatch.sweep.journal.request import SweepRequest
+from opwatch.sweep.journal.results import LevelRecord
+from opwatch.sweep.journal.state import SweepState, parse_journal
+from opwatch.sweep.levels import LevelScale, parse_levels
+from opwatch.sweep.outcome import HostBytes, LevelFigures
+from opwatch.sweep.plan import SweepPace
+
+REQUEST = SweepRequest(
+    name="20260101-000000-abcd",
+    created="2026-01-01T00:00:00+00:00",
+    identity=DiskIdentity("nvme0n1", (259, 1), "boot", 3, 1 << 30, "M", "S1", None, 1),
+    levels=parse_levels("0,10,28%", LevelScale(1 << 30), 1200 << 20),
+    method="window",
+    pattern=load("jesd219"),
+    pace=SweepPace(),
+    budget=Budget(1 << 40),
+    secret="x",
+    refresh_s=2.5,
+)
+RECORD = LevelRecord(
+    place=1,
+    rounds=tuple(Round(100 << 20, 1.5 + at / 100, 25600, 1e6, 3 * (100 << 20)) for at in range(30)),
+    ground=SteadyGround(976 << 20, 224 << 20, WriteSpread(1.0, -0.5, "fio"), spare_is_bound=True),
+    figures=LevelFigures(
+        host=HostBytes(None, 5, 6),
+        nand_bytes=7,
+        waf=3.0,
+        waf_error=0.01,
+        latency_by_fio={"p99": 1e6},
+        cpu_ns_per_io=1.5,
+        temperature_c=-3,
+        missing={"trace": "it was not traced"},
+    ),
+)
+
+
+def written(folder: Path) -> Path:
+    """A journal with one level done, one begun and one change that is not restored."""
+    with begin(folder, REQUEST) as journal:
+        journal.append("step", {"level": 0, "kind": "fill", "write_bytes": 1000})
+        journal.append("outcome", RECORD.document())
+        journal.append("changed", {"undo": "delete partition 1"})
+        journal.append("changed", {"undo": "delete partition 2"})
+        journal.append("restored", {"undo": "delete partition 1"})
+        journal.append("of a later opwatch", {"level": "?"})
+        journal.append("step", {"level": 2, "kind": "round", "write_bytes": 500})
+        journal.append("stopped", {"reason": "SIGINT"})
+        return journal.path
+
+
+def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = written(tmp_path / "sweeps")
+    assert path.stat().st_mode & 0o777 == 0o600
+    journal, state = again(path.parent, path.stem)
+    journal.close()
+    assert state.request == REQUEST
+    assert state.records == {1: RECORD}
+    assert state.left == (0, 2)
+    assert state.announced_bytes == 1500
+    assert state.undo == ["delete partition 2"]
+    assert state.stops == ["SIGINT"]
+    assert not state.is_ended
+    outcome = state.records[1].outcome(state.request.levels[1])
+    assert outcome == RECORD.outcome(REQUEST.levels[1])
+    assert outcome.pts
+    assert outcome.pts.is_steady
+    [(name, listed)] = states(path.parent)
+    assert name == path.stem
+    assert isinstance(listed, SweepState)
+    assert listed.left == (0, 2)
+
+
+def test_cut_anywhere_it_goes_on_from_the_last_whole_entry(tmp_path: Path) -> None:
+    raw = written(tmp_path).read_bytes()
+    ends = [at + 1 for at, byte in enumerate(raw) if byte == ord("\n")]
+    last = 0
+    for size in range(ends[0], len(raw), 37):
+        state = parse_journal(raw[:size], "it")
+        whole = max(end for end in ends if end <= size)
+        assert state.cut_bytes == size - whole
+        assert len(state.records) >= last
+        last = len(state.records)
+    with pytest.raises(BadInput, match="no first entry"):
+        parse_journal(raw[: ends[0] - 1], "it")
+
+
+def test_behind_a_cut_entry_the_next_one_is_whole(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    os.truncate(path, path.stat().st_size - 7)
+    journal, state = again(tmp_path, path.stem)
+    with journal:
+        assert state.stops == []
+        journal.append("stopped", {"reason": "power"})
+    assert parse_journal(path.read_bytes(), "it").stops == ["power"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": "opwatch-sweep/9"},
+        {"entry": "end"},
+        {"levels": [5]},
+        {"disk": {}},
+        {"workload": {"name": "x", "description": "", "jobs": [{"rw": "write", "exec_prerun": "true"}]}},
+        {"pace": None},
+        {"secret": 5},
+    ],
+)
+def test_another_first_entry_is_refused(change: dict[str, object], tmp_path: Path) -> None:
+    first, _, rest = written(tmp_path).read_bytes().partition(b"\n")
+    changed = json.dumps(json.loads(first) | change).encode()
+    with pytest.raises(BadInput, match="it: line 1"):
+        parse_journal(changed + b"\n" + rest, "it")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{}",
+        b"x",
+        b'{"entry":"step","write_bytes":-1}',
+        b'{"entry":"outcome","level":9}',
+        json.dumps({"entry": "outcome", **replace(RECORD, place=3).document()}).encode(),
+    ],
+)
+def test_damage_in_the_middle_is_told_with_its_line(line: bytes, tmp_path: Path) -> None:
+    first, _, rest = written(tmp_path).read_bytes().partition(b"\n")
+    with pytest.raises(BadInput, match="line 2"):
+        parse_journal(b"\n".join((first, line, rest)), "it")
+
+
+def test_two_at_a_time_are_one_too_many(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    with JournalFile(path), pytest.raises(RefusedError, match="is running"):
+        again(tmp_path, path.stem)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("")
+    (tmp_path / f"{REQUEST.name}.journal").symlink_to(tmp_path / "mine")
+    with pytest.raises(RefusedError, match="is a link"):
+        begin(tmp_path, REQUEST)
+
+
+@pytest.mark.parametrize("name", ["", "..", "../x", ".hidden", "nothing", "x" * 200])
+def test_an_unknown_name_is_told(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        again(tmp_path, name)
+    assert journals(tmp_path) == []
+
+
+_FULL = """
+import sys
+from pathlib import Path
+from opwatch.errors import OpwatchError
+from opwatch.sweep.journal.file import again
+journal, state = again(Path(sys.argv[1]), sys.argv[2])
+try:
+    while True:
+        journal.append("stopped", {"reason": "x" * 100})
+except OpwatchError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_leaves_whole_entries(tmp_path: Path) -> None:
+    """A file that may not grow fails in the middle of an entry, as one on a full disk does."""
+    path = written(tmp_path)
+    limit = path.stat().st_size + 1000
+
+    def no_more() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    argv = [sys.executable, "-c", _FULL, str(tmp_path), path.stem]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, preexec_fn=no_more)
+    assert "make room, then opwatch sweep resume" in done.stdout
+    state = parse_journal(path.read_bytes(), "it")
+    assert state.cut_bytes == 0
+    assert 5 < len(state.stops) < 11
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OpwatchError, match="no journal can be kept"):
+        begin(tmp_path / "file" / "sweeps", REQUEST)

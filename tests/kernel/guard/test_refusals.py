@@ -43,13 +43,13 @@ def hold(node: str, consent: Consent | None = None) -> HeldDisk:
 
 def test_an_empty_idle_disk_is_free_and_then_ours_alone(disk: ScratchDisk) -> None:
     assert reasons(disk) == []
-    with hold(disk.node) as held:
-        assert fio(held.path, "--rw=write", "--bs=4k", "--size=1m").returncode == 0
+    with hold(disk.node) as holding:
+        assert fio(holding.path, "--rw=write", "--bs=4k", "--size=1m").returncode == 0
         with pytest.raises(OSError, match="busy"):
             os.open(disk.node, os.O_RDWR | os.O_EXCL)
         with pytest.raises(RefusedError, match="in use"):
             hold(disk.node).__enter__()
-        held.require_ours()
+        holding.require_ours()
     assert reasons(disk) == []
 
 
@@ -231,8 +231,8 @@ def test_only_the_very_serial_number_confirms() -> None:
         ):
             with pytest.raises(RefusedError):
                 hold(simulated.device, missing)
-        with hold(simulated.device) as held:
-            assert held.identity.serial == serial
+        with hold(simulated.device) as holding:
+            assert holding.identity.serial == serial
 
 
 def test_a_number_that_is_used_again_is_another_disk(disk: ScratchDisk) -> None:
@@ -258,12 +258,12 @@ def test_a_number_that_is_used_again_is_another_disk(disk: ScratchDisk) -> None:
 
 
 def test_a_disk_that_goes_while_it_is_ours_is_noticed(disk: ScratchDisk) -> None:
-    with hold(disk.node) as held:
+    with hold(disk.node) as holding:
         os.truncate(disk.backing, 128 * MIB)
         # The kernel takes over the size of the file when it is asked to.
         run("losetup", "--set-capacity", disk.node)
         with pytest.raises(RefusedError, match="another drive by now"):
-            held.require_ours()
+            holding.require_ours()
 
 
 def test_the_disk_that_this_host_runs_from() -> None:

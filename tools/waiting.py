@@ -76,6 +76,12 @@ class Waiter:
         self._pidfd = os.pidfd_open(self._command.pid)
         self._poll.register(self._pidfd, select.POLLIN)
 
+    def follow(self, process: subprocess.Popen[bytes]) -> None:
+        """Its end ends a wait from now on. It is ended with us, should it run then."""
+        self._command = process
+        self._pidfd = os.pidfd_open(process.pid)
+        self._poll.register(self._pidfd, select.POLLIN)
+
     def now(self) -> float:
         return time.monotonic()
 

@@ -27,6 +27,11 @@ class HeldDisk:
         self.facts = look_at(devices, named)
         require_none(obstacles(self.facts, consent))
         self.identity = self.facts.identity
+        # By its number: the name that was given may lead elsewhere by now.
+        disk = devices.by_number(*self.identity.dev)
+        if disk is None:
+            raise RefusedError(f"{named} has gone since it was looked at")
+        self.disk = disk
         # Set by whoever purges it: what is on it from then on is ours.
         self.is_purged = False
         self._descriptor = -1

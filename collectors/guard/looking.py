@@ -59,7 +59,10 @@ def _of_a_loop(disk: BlockDevice, diskseq: int | None) -> tuple[str | None, str 
     other disk of this boot has stands for it."""
     drive = find_simulated(disk)
     if drive:
-        controller = identify.decode_controller(drive.identify(identify.CONTROLLER, 0))
+        try:
+            controller = identify.decode_controller(drive.identify(identify.CONTROLLER, 0))
+        except OpwatchError:  # its pages are root's, or its server is gone
+            return None, None
         return controller.model, controller.serial
     return None, f"diskseq-{diskseq}" if diskseq is not None else None
 

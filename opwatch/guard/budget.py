@@ -11,11 +11,12 @@ MOST_LIFE_PERCENT, MOST_CELSIUS = 1, 70
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`write_bytes` is what the plan foretells unless another bound was given."""
+    """`is_of_plan`: nobody gave a bound of bytes, and it is what the plan foretells at most."""
 
     write_bytes: int
     life_percent: int = MOST_LIFE_PERCENT
     celsius: int = MOST_CELSIUS
+    is_of_plan: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from opwatch.guard.identity import DiskIdentity, identity_of
 from opwatch.load.options import checked
 from opwatch.load.workload import LoadJob, LoadPattern
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare
-from opwatch.sweep.plan import SweepPace
+from opwatch.sweep.plan import SweepPace, SweepSpeed, plan_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,12 @@ class SweepRequest:
             "refresh_s": self.refresh_s,
             "patience_s": self.patience_s,
         }
+
+
+def planned_bytes(levels: Sequence[OpLevel], method: str, pace: SweepPace) -> int:
+    """The most that these levels write."""
+    steps = plan_steps(levels, method, pace, SweepSpeed())
+    return sum(step.write_bytes * step.at_most for step in steps)
 
 
 def request_of(fields: Fields) -> SweepRequest:
@@ -122,4 +128,9 @@ def _pace(fields: Fields) -> SweepPace:
 
 
 def _budget(fields: Fields) -> Budget:
-    return Budget(fields.count("write_bytes"), fields.count("life_percent"), fields.count("celsius"))
+    return Budget(
+        write_bytes=fields.count("write_bytes"),
+        life_percent=fields.count("life_percent"),
+        celsius=fields.count("celsius"),
+        is_of_plan=fields.flag("is_of_plan"),
+    )

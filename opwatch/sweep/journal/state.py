@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
 from opwatch.foreign import parse_json, table_of
-from opwatch.sweep.journal.request import SweepRequest, request_of
+from opwatch.guard.budget import Budget
+from opwatch.sweep.journal.request import SweepRequest, planned_bytes, request_of
 from opwatch.sweep.journal.results import LevelRecord, record_of
 
 SCHEMA = "opwatch-sweep/1"
@@ -35,6 +36,18 @@ class SweepState:
         """Places of the levels that are still to be done. One that was interrupted begins anew: nobody knows
         what the drive did meanwhile."""
         return tuple(place for place in range(len(self.request.levels)) if place not in self.records)
+
+    def allowed(self, write_bytes: int | None) -> Budget:
+        """The budget with which it goes on: what was given now or before, else what is left of the plan, in
+        which the level that was interrupted is whole again."""
+        budget = self.request.budget
+        if write_bytes is not None:
+            return replace(budget, write_bytes=write_bytes, is_of_plan=False)
+        if not budget.is_of_plan:
+            return budget
+        levels = [self.request.levels[place] for place in self.left]
+        left = planned_bytes(levels, self.request.method, self.request.pace)
+        return replace(budget, write_bytes=self.announced_bytes + left)
 
 
 def parse_journal(raw: bytes, where: str) -> SweepState:

@@ -10,10 +10,15 @@ import pytest
 from opwatch import errors
 from opwatch.sinks import devices, lines
 from opwatch.tools.cli import COMMANDS
-from opwatch.tools.commands import flight, trim
+from opwatch.tools.commands import flight, sweep, trim
 from opwatch.trace.trust import Trust
 
-NAMES = [*COMMANDS, *(f"trim {verb}" for verb in trim.VERBS), *(f"flight {verb}" for verb in flight.VERBS)]
+NAMES = [
+    *COMMANDS,
+    *(f"trim {verb}" for verb in trim.VERBS),
+    *(f"flight {verb}" for verb in flight.VERBS),
+    *(f"sweep {verb}" for verb in sweep.VERBS),
+]
 PAGE = (Path(__file__).parents[3] / "docs" / "man" / "opwatch.1").read_text()
 TEXT = PAGE.replace("\\-", "-").replace("\\&", "")
 
@@ -26,7 +31,11 @@ def section(command: str) -> str:
 
 def arguments_of(command: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
-    importlib.import_module(f"opwatch.tools.commands.{command.replace(' ', '.')}").add_arguments(parser)
+    name, _, verb = command.partition(" ")
+    module = sweep.MODULES.get(verb, verb) if name == "sweep" else verb
+    importlib.import_module(".".join(filter(None, ("opwatch.tools.commands", name, module)))).add_arguments(
+        parser
+    )
     return parser
 
 

@@ -1,0 +1,101 @@
+"""What a sweep works with: the disk that is ours, its counters, its journal, and the time that passes."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from opwatch.collectors.fio.runner import FioProcess, FioRun
+from opwatch.collectors.firmware.counting import Counting
+from opwatch.collectors.guard.held_disk import HeldDisk
+from opwatch.errors import OpwatchError, RefusedError
+from opwatch.guard.budget import Health
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.samples.course import Pastime, Talk
+from opwatch.samples.end import End
+from opwatch.sweep.journal.file import JournalFile
+from opwatch.sweep.journal.state import SweepState
+
+# Between two looks at what is traced.
+TICK_S = 0.1
+
+
+class SweepStopped(OpwatchError):
+    """A signal has ended it. What is done is written down."""
+
+    exit_status = 7
+
+
+class SweepTime(Pastime, Protocol):
+    """Time that passes while a process runs."""
+
+    def follow(self, process: subprocess.Popen[bytes]) -> None:
+        """From now on the end of this process ends a wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepBench:
+    """`before` is the drive's health when the sweep began. `folder` is where fio's logs lie meanwhile."""
+
+    devices: Devices
+    claim: HeldDisk
+    disk: BlockDevice
+    counting: Counting
+    holds: Callable[[], bool]
+    journal: JournalFile
+    state: SweepState
+    time: SweepTime
+    talk: Talk
+    before: Health
+    folder: Path
+
+    def announce(self, place: int, kind: str, write_bytes: int) -> None:
+        """A step is in the journal before it is done. It is not begun where it would overdraw the budget."""
+        allowed = self.state.request.budget.write_bytes
+        if self.state.announced_bytes + write_bytes > allowed:
+            raise RefusedError(
+                f"{self.disk.name}: the next step ({kind}) writes {write_bytes} bytes, "
+                f"{self.state.announced_bytes} of the {allowed} that may be written are gone; resume it with "
+                "a larger --max-write, if the drive may be worn by it"
+            )
+        self.journal.append("step", {"level": place, "kind": kind, "write_bytes": write_bytes})
+        self.state.announced_bytes += write_bytes
+
+    def pass_time(self, seconds: float) -> None:
+        """Do nothing for so long."""
+        until = self.time.now() + seconds
+        while self.time.now() < until:
+            self.require_going(self.time.wait(min(until, self.time.now() + 1)))
+
+    def require_going(self, end: End) -> None:
+        if end is End.SIGNAL:
+            raise SweepStopped(f"stopped; what is done is kept: opwatch sweep resume {self.journal.name}")
+        if not self.holds():
+            raise RefusedError(f"{self.disk.name} has gone, or another disk has its name by now")
+
+    def run_fio(self, words: list[str], least_bytes: int, meanwhile: Callable[[], None]) -> FioRun:
+        """One run of fio from its start to its end. `meanwhile` is called again and again."""
+        with FioProcess(words, self.folder) as process:
+            self.time.follow(process.process)
+            while True:
+                end = self.time.wait(self.time.now() + TICK_S)
+                meanwhile()
+                if end is End.COMMAND:
+                    self.time.reap()
+                    break
+                if end is End.SIGNAL:
+                    process.stop()
+                self.require_going(end)
+            run = process.result()
+        require_written(run, least_bytes, self.disk.name)
+        return run
+
+
+def require_written(run: FioRun, least_bytes: int, name: str) -> None:
+    """fio ends with 0 although it did nothing, where its window lies behind the end of the disk."""
+    written = run.report.total.bytes["write"] if run.report else 0
+    if written < least_bytes:
+        raise OpwatchError(f"{name}: fio wrote {written} bytes, not the {least_bytes} that it was to write")

@@ -1,0 +1,44 @@
+"""What a drive says of its state, as budgets are held against it."""
+
+from __future__ import annotations
+
+from opwatch.collectors.firmware.counting import Counting
+from opwatch.counters.decode.pages import BadPage
+from opwatch.counters.decode.smart_log import decode_smart_log
+from opwatch.counters.looks.sample import CommandKind, FirmwareSample
+from opwatch.counters.reading import Report
+from opwatch.guard.budget import Health
+
+_SMART_LOG = 0x02
+
+
+def read_health(counting: Counting) -> Health:
+    report = counting.read()
+    return health_of(report, counting.look())
+
+
+def health_of(report: Report, sample: FirmwareSample) -> Health:
+    def value(name: str) -> int | None:
+        reading = report.readings.get(name)
+        return reading.value if reading else None
+
+    return Health(
+        host_bytes=sample.after,
+        percentage_used=value("percentage_used"),
+        available_spare=value("available_spare"),
+        spare_threshold=value("spare_threshold"),
+        critical_warning=_warning(sample),
+        celsius=value("temperature"),
+    )
+
+
+def _warning(sample: FirmwareSample) -> int | None:
+    """None for what is no NVMe drive: others have no such byte."""
+    for answered in sample.answers:
+        is_smart = answered.command.kind is CommandKind.LOG and answered.command.number == _SMART_LOG
+        if is_smart and isinstance(answered.answer, bytes):
+            try:
+                return decode_smart_log(answered.answer).critical_warning
+            except BadPage:
+                return None
+    return None

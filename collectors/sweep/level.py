@@ -1,0 +1,263 @@
+"""One level from the purge to its verdict."""
+
+from __future__ import annotations
+
+from opwatch.collectors.fio.runner import LOGS, FioProcess
+from opwatch.collectors.sweep.bench import TICK_S, SweepBench, require_written
+from opwatch.collectors.sweep.health import read_health
+from opwatch.collectors.sweep.purging import discard_all
+from opwatch.collectors.sweep.tracing import LevelTrace, between
+from opwatch.guard.budget import overdrawn
+from opwatch.guard.obstacles import require_none
+from opwatch.load.words import LoadWindow, fill_words, round_words, seed_of
+from opwatch.samples.course import Course, CoursePlan
+from opwatch.samples.end import End
+from opwatch.steady.rounds import Round
+from opwatch.steady.strict import SteadyGround, StrictState, StrictVerdict, judge_strict
+from opwatch.sweep.figures import (
+    RoundEvidence,
+    WindowEvidence,
+    figures_of,
+    round_of_evidence,
+)
+from opwatch.sweep.journal.results import LevelRecord
+from opwatch.sweep.plan import round_size
+from opwatch.trace.trust import Reading
+from opwatch.units import capacity
+from opwatch.waf.measure import Measured, Measurement
+
+_POLL_S = 1.0
+# A mix is one of chance: a round of it may write a little less.
+_LEAST_WRITTEN = 0.8
+
+
+class LevelRun:
+    """Made once for each level. The rounds run inside of a Course, which looks at the drive's counters before
+    them, meanwhile, and until its pages show all of it."""
+
+    def __init__(self, bench: SweepBench, place: int, poll_s: float = _POLL_S) -> None:
+        request = bench.state.request
+        self._bench, self._place = bench, place
+        self._level = request.levels[place]
+        self._request = request
+        self._window = LoadWindow(bench.claim.path, self._level.usable_bytes)
+        self._round_bytes = round_size(self._level, request.pace)
+        self._poll_s = poll_s
+        self._filled = 0
+        self._evidence: list[RoundEvidence] = []
+        self._rounds: list[Round] = []
+        # Polls of the course, and readings of the trace, at the begin of each round and at the end.
+        self._polls: list[int] = []
+        self._readings: list[Reading | None] = []
+        self._process: FioProcess | None = None
+        self._course: Course | None = None
+
+    def run(self) -> LevelRecord:
+        self._prepare()
+        trace = LevelTrace(self._bench.devices, self._bench.disk, self._level.usable_bytes)
+        try:
+            self._fill(trace)
+            return self._load(trace)
+        finally:
+            trace.close()
+
+    def _say(self, step: str) -> None:
+        request = self._request
+        at = f"level {self._place + 1} of {len(request.levels)} ({self._level.label})"
+        self._bench.talk.show(f"{at}: {step}")
+
+    def _prepare(self) -> None:
+        """Guard, purge, settle."""
+        bench, level = self._bench, self._level
+        self._say("looks whether the drive is free")
+        self.require_free()
+        self._say("discards the whole drive")
+        bench.announce(self._place, "purge", 0)
+        bench.claim.is_purged = True
+        discard_all(bench.claim.fileno(), bench.disk, lambda: bench.pass_time(0))
+        bench.talk.say(
+            f"level {self._place + 1} of {len(self._request.levels)}: {level.label}, "
+            f"{capacity(level.usable_bytes)} in use"
+        )
+        self._say(f"lets the drive erase for {self._request.pace.settle_s:g} s")
+        bench.pass_time(self._request.pace.settle_s)
+
+    def require_free(self) -> None:
+        """RefusedError when the drive is not ours, not well, or its budget is gone."""
+        self._bench.claim.require_ours()
+        self._require_well()
+
+    def _require_well(self) -> None:
+        bench = self._bench
+        now = read_health(bench.counting)
+        spent = bench.state.announced_bytes
+        require_none(overdrawn(self._request.budget, bench.before, now, spent, bench.disk.name))
+
+    def _fill(self, trace: LevelTrace) -> None:
+        for number in range(1, self._request.pace.fill_passes + 1):
+            self._say(f"fills it in order, pass {number} of {self._request.pace.fill_passes}")
+            self._bench.announce(self._place, "fill", self._window.size_bytes)
+            seed = seed_of(self._request.secret, self._place, "fill", number)
+            self._bench.run_fio(
+                fill_words(self._window, seed),
+                self._window.size_bytes,
+                lambda: trace.drain(is_fill=True),
+            )
+            self._filled = self._window.size_bytes
+        trace.drain(is_fill=True)
+
+    def _load(self, trace: LevelTrace) -> LevelRecord:
+        """The rounds, between looks at the drive."""
+        self.require_free()
+        bench, request = self._bench, self._request
+        rounds = RoundTime(self, trace)
+        plan = CoursePlan(
+            idle_poll_s=self._poll_s,
+            busy_poll_s=self._poll_s,
+            settle_s=request.patience_s,
+            seconds=0,
+            refresh_s=request.refresh_s,
+        )
+        course = Course(bench.counting.poll, bench.holds, rounds, bench.talk, plan)
+        self._course = course
+        try:
+            end = course.work(lambda: self.begin_round(trace))
+            bench.require_going(end)
+            if end is not End.VANISHED and course.trail.nand:
+                bench.require_going(course.settle(has_work=True))
+        finally:
+            if self._process:
+                self._process.stop()
+                self._process.close()
+        return self._record(trace)
+
+    def begin_round(self, trace: LevelTrace) -> None:
+        bench, number = self._bench, len(self._rounds) + 1
+        if not self._polls:
+            self._mark(trace)
+        elif bench.counting.reads_pages:
+            # smartctl would stop the queue of a SATA drive for longer than a round may wait.
+            self._require_well()
+        bench.announce(self._place, "round", self._round_bytes)
+        seed = seed_of(self._request.secret, self._place, "round", number)
+        words = round_words(self._request.pattern, self._window, self._round_bytes, seed, LOGS)
+        self._process = FioProcess(words, bench.folder)
+        bench.time.follow(self._process.process)
+        self._say(f"round {number} of {self._request.pace.most_rounds} at most{self._so_far()}")
+
+    def _so_far(self) -> str:
+        if not self._rounds:
+            return ""
+        last = self._rounds[-1]
+        waf = f", WAF {last.waf:.3g}" if last.waf is not None else ""
+        return f", {last.iops:.0f} IOPS{waf}"
+
+    def end_round(self, trace: LevelTrace) -> bool:
+        """Take in what fio has done; returns whether it was the last round."""
+        assert self._process
+        run = self._process.result()
+        self._process = None
+        require_written(run, int(_LEAST_WRITTEN * self._round_bytes), self._bench.disk.name)
+        trace.drain(is_fill=False)
+        self._mark(trace)
+        assert run.report
+        self._evidence.append(RoundEvidence(run.report, run.logs, run.cpu_s))
+        measured = self._measured(len(self._polls) - 2, len(self._polls) - 1)
+        self._rounds.append(round_of_evidence(self._evidence[-1], measured))
+        return self._is_enough(trace)
+
+    def _mark(self, trace: LevelTrace) -> None:
+        """The drive's counters and the trace while nothing is under way. Looked at twice, where that costs
+        little: what the first look shows is known to be all when the second shows no more."""
+        assert self._course
+        counting, trail = self._bench.counting, self._course.trail
+        trail.add(counting.poll())
+        self._polls.append(len(trail.moments) - 1)
+        if counting.reads_pages:
+            trail.add(counting.poll())
+        self._readings.append(trace.reading())
+
+    def _measured(self, begin: int, end: int) -> Measured | None:
+        assert self._course
+        trail = self._course.trail
+        if not trail.nand:
+            return None
+        refresh = self._request.refresh_s
+        refresh_ns = None if refresh is None else int(refresh * 1e9)
+        return Measurement(trail, self._polls[begin], self._polls[end], refresh_ns=refresh_ns).result()
+
+    def _ground(self, trace: LevelTrace) -> SteadyGround:
+        level = self._level
+        # What the drive has in reserve itself is not known of most: it is none that can be counted on.
+        spare = level.scale.capacity_bytes - level.usable_bytes
+        return SteadyGround(
+            active_bytes=level.usable_bytes,
+            spare_bytes=spare if level.spare_bytes is None else level.spare_bytes,
+            spread=trace.spread(
+                self._filled / level.usable_bytes, is_uniform=self._request.pattern.is_uniform
+            ),
+            spare_is_bound=level.spare_bytes is None,
+        )
+
+    def _is_enough(self, trace: LevelTrace) -> bool:
+        """Steady, as far as that can be measured here, or too many rounds."""
+        pace = self._request.pace
+        if len(self._rounds) >= pace.most_rounds:
+            return True
+        if len(self._rounds) < pace.least_rounds:
+            return False
+        return judge_strict(self._rounds, self._ground(trace)).state is not StrictState.NOT_REACHED
+
+    def _record(self, trace: LevelTrace) -> LevelRecord:
+        ground = self._ground(trace)
+        first, count = _window_of(judge_strict(self._rounds, ground), len(self._rounds))
+        health = read_health(self._bench.counting)
+        begin, end = first - 1, first - 1 + count
+        figures = figures_of(
+            WindowEvidence(
+                rounds=self._evidence[begin:end],
+                measured=self._measured(begin, end),
+                traced=between(self._readings[begin], self._readings[end]),
+                why_untraced=trace.why_untraced or None,
+                celsius=health.celsius,
+            )
+        )
+        return LevelRecord(self._place, tuple(self._rounds), ground, figures)
+
+    def meanwhile(self, trace: LevelTrace) -> None:
+        trace.drain(is_fill=False)
+
+
+def _window_of(verdict: StrictVerdict, rounds: int) -> tuple[int, int]:
+    """(first round, how many) that the figures are of: the verdict's window, else the last five."""
+    if verdict.window:
+        return verdict.window.first_round, verdict.window.rounds
+    count = min(5, rounds)
+    return rounds - count + 1, count
+
+
+class RoundTime:
+    """The time of a course whose work is one round after the other: the end of one is the begin of the next,
+    and the end of the last is that of the work."""
+
+    def __init__(self, level: LevelRun, trace: LevelTrace) -> None:
+        self._level, self._trace = level, trace
+        self._time = level._bench.time
+
+    def now(self) -> float:
+        return self._time.now()
+
+    def wait(self, until: float) -> End:
+        while True:
+            end = self._time.wait(min(until, self._time.now() + TICK_S))
+            self._level.meanwhile(self._trace)
+            if end is End.COMMAND:
+                self._time.reap()
+                if self._level.end_round(self._trace):
+                    return End.COMMAND
+                self._level.begin_round(self._trace)
+            elif end is not End.TICK or self._time.now() >= until:
+                return end
+
+    def reap(self) -> None:
+        """The last round has been reaped already."""

@@ -1,0 +1,36 @@
+"""A sweep from its first level to its last, as its journal says what is left of it."""
+
+from __future__ import annotations
+
+from opwatch.collectors.sweep.bench import SweepBench, SweepStopped
+from opwatch.collectors.sweep.level import LevelRun
+from opwatch.collectors.sweep.purging import discard_all
+from opwatch.errors import OpwatchError
+from opwatch.sweep.outcome import LevelOutcome
+
+
+def sweep(bench: SweepBench) -> list[LevelOutcome]:
+    """Do the levels that are left; returns what came of all. Why it ended before is in the journal."""
+    state, journal = bench.state, bench.journal
+    try:
+        for place in state.left:
+            record = LevelRun(bench, place).run()
+            journal.append("outcome", record.document())
+            state.records[place] = record
+        if not state.is_ended:
+            bench.talk.show("discards the whole drive")
+            bench.claim.require_ours()
+            discard_all(bench.claim.fileno(), bench.disk, lambda: bench.pass_time(0))
+            journal.append("end", {})
+            state.is_ended = True
+    except OpwatchError as error:
+        reason = "a signal" if isinstance(error, SweepStopped) else str(error)
+        journal.append("stopped", {"reason": reason})
+        raise
+    return outcomes(bench)
+
+
+def outcomes(bench: SweepBench) -> list[LevelOutcome]:
+    """Of the levels that are done, in their order."""
+    levels = bench.state.request.levels
+    return [bench.state.records[place].outcome(levels[place]) for place in sorted(bench.state.records)]

@@ -1,0 +1,91 @@
+"""What the block layer tells of a level: every write of the fill, where the random ones go, their latency."""
+
+from __future__ import annotations
+
+import time
+
+from opwatch.collectors.block.blk import BlockTracer
+from opwatch.collectors.history.changes import ChangeTracer, disk_of_requests
+from opwatch.errors import OpwatchError
+from opwatch.host.device import SECTOR, BlockDevice, Devices, Leaf
+from opwatch.steady.coverage import WriteMap, WriteSpread
+from opwatch.trace.derive import Interval, derive
+from opwatch.trace.trust import Reading
+from opwatch.trim.history.changes import RECORD, ChangeKind
+
+# Of a second's random writes so many say how even they are: more would take the processor from fio.
+_SAMPLED = 2000
+_UNIT = 4096
+# Units of the map that shows coverage: of a large drive a unit is larger.
+_MOST_UNITS = 1 << 20
+_FILL_UNIT = 128 << 10
+
+
+class LevelTrace:
+    """From construction to close(). What cannot be traced has its reason in one of the two texts."""
+
+    def __init__(self, devices: Devices, disk: BlockDevice, active_bytes: int) -> None:
+        unit = _UNIT
+        while active_bytes // unit > _MOST_UNITS and unit < _FILL_UNIT:
+            unit *= 2
+        self._covered, self._even = WriteMap(active_bytes, unit), WriteMap(active_bytes, _UNIT)
+        self._sampled_at = time.monotonic()
+        self._tracer: BlockTracer | None = None
+        self._changes: ChangeTracer | None = None
+        self.why_untraced = self.why_blind = ""
+        try:
+            self._tracer = BlockTracer([Leaf(disk, disk)])
+        except OpwatchError as error:
+            self.why_untraced = str(error)
+        try:
+            self._changes = ChangeTracer(disk_of_requests(devices, disk))
+        except OpwatchError as error:
+            self.why_blind = str(error)
+
+    def drain(self, *, is_fill: bool) -> None:
+        """Take over what has completed. Of the fill everything counts; of random writes some do."""
+        if not self._changes:
+            return
+        more = True
+        while more:
+            raw, more = self._changes.drain()
+            count = len(raw) // RECORD.size
+            if is_fill:
+                self._add(raw, range(count))
+            elif count:
+                now = time.monotonic()
+                most = max(1, int(_SAMPLED * (now - self._sampled_at)))
+                self._sampled_at = now
+                self._add(raw, range(0, count, max(1, count // most)), counted=True)
+
+    def _add(self, raw: bytes, places: range, *, counted: bool = False) -> None:
+        for place in places:
+            sector, _, _, sectors, kind, status, _ = RECORD.unpack_from(raw, place * RECORD.size)
+            if kind == ChangeKind.WRITE and not status:
+                length = sectors * SECTOR
+                if counted:
+                    self._even.add(sector * SECTOR, length)
+                else:
+                    self._covered.add(sector * SECTOR, length, counted=False)
+
+    def spread(self, filled_ratio: float, *, is_uniform: bool) -> WriteSpread:
+        """Where the writes went. `filled_ratio` is what fio says that its fill wrote in order: it stands
+        where the trace has seen less, as it does on kernels that pass programs by."""
+        seen_ratio = self._covered.spread().coverage_ratio
+        sigmas = self._even.spread().uneven_sigmas if is_uniform else None
+        if self._changes and seen_ratio >= filled_ratio:
+            return WriteSpread(seen_ratio, sigmas, "block trace")
+        traced = "" if not self._changes else f"; the block trace has {100 * seen_ratio:.4g} %"
+        return WriteSpread(filled_ratio, sigmas, f"fio's fill{traced}")
+
+    def reading(self) -> Reading | None:
+        return self._tracer.read_settled()[0] if self._tracer else None
+
+    def close(self) -> None:
+        for tracer in (self._tracer, self._changes):
+            if tracer:
+                tracer.close()
+
+
+def between(then: Reading | None, now: Reading | None) -> Interval | None:
+    return derive(then.sample, now.sample) if then and now else None

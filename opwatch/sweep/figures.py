@@ -1,0 +1,191 @@
+"""What a level's window comes to, from what fio, the drive and the trace say of it. Pure: a figure that does
+not follow has its reason beside it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from opwatch.fio.logs import FioLog
+from opwatch.fio.results import FioReport
+from opwatch.steady.rounds import Round
+from opwatch.sweep.outcome import HostBytes, LevelFigures
+from opwatch.trace.derive import Interval
+from opwatch.waf.measure import Measured
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999, "p99.999": 0.99999}
+# Of a single round more would be noise.
+_WHOLE_ROUND = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEvidence:
+    """What one round left behind. `cpu_s` is what fio itself took."""
+
+    report: FioReport
+    logs: tuple[FioLog, ...]
+    cpu_s: float
+
+    @property
+    def written(self) -> int:
+        return self.report.total.bytes["write"]
+
+    def bins(self) -> Counter[int]:
+        """Completion latencies of writes in ns, the middles of fio's bins with their counts."""
+        counted: Counter[int] = Counter()
+        for job in self.report.jobs:
+            operation = job.operations.get("write")
+            latency = operation.latency if operation else None
+            for middle, count in latency.bins or () if latency else ():
+                counted[middle] += count
+        return counted
+
+
+@dataclass(frozen=True, slots=True)
+class WindowEvidence:
+    """What is known of the rounds that the verdict is about. `why_untraced` says why there is no trace."""
+
+    rounds: Sequence[RoundEvidence]
+    measured: Measured | None = None
+    traced: Interval | None = None
+    why_untraced: str | None = None
+    celsius: int | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+def quantile_of(bins: Mapping[int, int], share: float) -> float | None:
+    """None where too little was counted to say: one request above the quantile is the least."""
+    count = sum(bins.values())
+    if not count or count * (1 - share) < 1:
+        return None
+    rank = math.ceil(share * count)
+    for middle in sorted(bins):
+        rank -= bins[middle]
+        if rank <= 0:
+            return float(middle)
+    return None
+
+
+def round_of_evidence(evidence: RoundEvidence, measured: Measured | None) -> Round:
+    total = evidence.report.total
+    return Round(
+        host_bytes=evidence.written,
+        seconds=total.seconds,
+        ios=sum(total.requests.values()),
+        p99_ns=quantile_of(evidence.bins(), 0.99),
+        nand_bytes=nand_of(measured, _WHOLE_ROUND),
+    )
+
+
+def nand_of(measured: Measured | None, most_error: float) -> int | None:
+    """NAND bytes of an interval whose counters hold all of it and nothing else, None where that is not so."""
+    stretch = measured.stretch if measured else None
+    if not stretch or not stretch.whole or not stretch.amplification.nand.known:
+        return None
+    nand = stretch.amplification.nand
+    return nand.middle if nand.error <= most_error * max(nand.middle, 1) else None
+
+
+def seconds_of(rounds: Iterable[RoundEvidence]) -> list[float]:
+    """IOPS of each second, all threads together. The first and the last row of a log are of parts of one."""
+    seconds: list[float] = []
+    for evidence in rounds:
+        by_row: dict[int, float] = defaultdict(float)
+        for log in evidence.logs:
+            rows: Counter[str] = Counter()
+            for row in log.rows():
+                by_row[rows[row.operation]] += row.value
+                rows[row.operation] += 1
+        # The row of the second in which it ended is of less than a second.
+        seconds += [by_row[at] for at in sorted(by_row)][:-1]
+    return seconds
+
+
+def figures_of(evidence: WindowEvidence) -> LevelFigures:
+    """The figures of a level."""
+    missing = dict(evidence.notes)
+    host, nand, waf, error = _bytes(evidence, missing)
+    seconds = seconds_of(evidence.rounds)
+    if len(seconds) < 2:
+        missing["iops_worst_second"] = "the rounds are shorter than a second: nothing was logged in between"
+    ios = sum(sum(one.report.total.requests.values()) for one in evidence.rounds)
+    time_s = sum(one.report.total.seconds for one in evidence.rounds)
+    if evidence.celsius is None:
+        missing["temperature_c"] = "the drive tells none"
+    return LevelFigures(
+        host=host,
+        nand_bytes=nand,
+        waf=waf,
+        waf_error=error,
+        iops=ios / time_s if time_s else None,
+        iops_cv=_cv(seconds),
+        iops_worst_second=min(seconds) if len(seconds) > 1 else None,
+        latency_by_trace=_traced(evidence, missing),
+        latency_by_fio=_by_fio(evidence.rounds, missing),
+        cpu_ns_per_io=1e9 * sum(one.cpu_s for one in evidence.rounds) / ios if ios else None,
+        temperature_c=evidence.celsius,
+        missing=missing,
+    )
+
+
+def _bytes(
+    evidence: WindowEvidence, missing: dict[str, str]
+) -> tuple[HostBytes, int | None, float | None, float | None]:
+    fio = sum(one.written for one in evidence.rounds)
+    trace = None
+    if evidence.traced and "write" in evidence.traced.ops:
+        trace = evidence.traced.ops["write"].bytes
+    measured = evidence.measured
+    stretch = measured.stretch if measured else None
+    if not measured or not stretch or measured.reason:
+        reason = measured.reason if measured and measured.reason else "no counter of NAND writes was read"
+        missing |= {"waf": reason, "nand_bytes": reason, "host_firmware": reason}
+        return HostBytes(trace, fio), None, None, None
+    firmware = stretch.host.firmware
+    if not firmware or not firmware.known:
+        missing["host_firmware"] = stretch.host.why or "the drive's own count was not read"
+    nand = stretch.amplification.nand
+    return (
+        HostBytes(trace, fio, firmware.middle if firmware and firmware.known else None),
+        nand.middle if nand.known else None,
+        measured.waf,
+        measured.error,
+    )
+
+
+def _by_fio(rounds: Iterable[RoundEvidence], missing: dict[str, str]) -> dict[str, float]:
+    bins: Counter[int] = Counter()
+    for evidence in rounds:
+        bins.update(evidence.bins())
+    return _known({name: quantile_of(bins, share) for name, share in QUANTILES.items()}, "fio", missing)
+
+
+def _traced(evidence: WindowEvidence, missing: dict[str, str]) -> dict[str, float]:
+    write = evidence.traced.ops.get("write") if evidence.traced else None
+    if not write:
+        missing["trace"] = evidence.why_untraced or "nothing was traced"
+        return {}
+    histogram = write.latency.histogram
+    quantiles = {name: histogram.quantile(share) for name, share in QUANTILES.items()}
+    values = {
+        name: estimate.value if estimate and write.count * (1 - QUANTILES[name]) >= 1 else None
+        for name, estimate in quantiles.items()
+    }
+    return _known(values, "trace", missing)
+
+
+def _known(values: Mapping[str, float | None], source: str, missing: dict[str, str]) -> dict[str, float]:
+    for name, value in values.items():
+        if value is None:
+            missing[f"{name} ({source})"] = "too few requests to tell"
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _cv(seconds: Sequence[float]) -> float | None:
+    """The deviation as a share of the mean."""
+    if len(seconds) < 2 or not sum(seconds):
+        return None
+    mean = sum(seconds) / len(seconds)
+    return math.sqrt(sum((one - mean) ** 2 for one in seconds) / (len(seconds) - 1)) / mean

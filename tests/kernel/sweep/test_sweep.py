@@ -1,0 +1,168 @@
+"""A sweep on a simulated drive, to its end and killed on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.sweep.journal.file import again, journals
+from opwatch.sweep.journal.state import SweepState
+from tests.kernel.support.drives import MIB, Drive, drive
+
+# Two levels, each of so few rounds that its verdict is "not reached" for certain.
+_SHORT = ("--op", "0,28%", "--settle", "0", "--rounds", "5", "--refresh", "0", "--fill", "1")
+_NOT_REACHED = 6
+
+
+def words(verb: str, target: Drive, folder: Path, *more: str) -> list[str]:
+    serial = target.truth()["serial"]
+    consent = ("--destroy", "--confirm", serial, "--allow-virtual", "--journals", str(folder))
+    return [sys.executable, "-m", "opwatch", "sweep", verb, *consent, *more]
+
+
+def sweep(verb: str, target: Drive, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    argv = words(verb, target, folder, "--json", *more)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+
+
+def fios_on(target: Drive) -> list[str]:
+    """Processes of fio that have the drive open."""
+    users = []
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        try:
+            if any(str(path.readlink()) == target.device for path in folder.iterdir()):
+                users.append((folder.parent / "comm").read_text().strip())
+        except OSError:
+            continue
+    return users
+
+
+def require_free(target: Drive) -> None:
+    """Nobody has it: not us, no fio, and the kernel gives it away."""
+    deadline = time.monotonic() + 10
+    while fios_on(target) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert fios_on(target) == []
+    os.close(os.open(target.device, os.O_RDWR | os.O_EXCL))
+
+
+def state_of(folder: Path) -> SweepState:
+    [name] = journals(folder)
+    journal, state = again(folder, name)
+    journal.close()
+    return state
+
+
+def levels_of(text: str) -> list[dict[str, Any]]:
+    levels: list[dict[str, Any]] = json.loads(text)["levels"]
+    return levels
+
+
+def test_each_level_has_its_figures_and_three_counts_of_the_host(tmp_path: Path) -> None:
+    with drive(128 * MIB, "10%") as target:
+        before = target.truth()
+        done = sweep("run", target, tmp_path, "--dev", target.device, *_SHORT)
+        assert done.returncode == _NOT_REACHED, done.stderr
+        after = target.truth()
+        require_free(target)
+    levels = levels_of(done.stdout)
+    assert [level["label"] for level in levels] == ["0 %", "28 %"]
+    for level in levels:
+        figures, rounds = level["figures"], level["rounds"]
+        assert level["opwatch"]["state"] == "not reached"
+        assert len(rounds) == 5
+        written = sum(one["host_bytes"] for one in rounds)
+        assert figures["host"]["fio"] == written
+        assert figures["host"]["firmware"] == pytest.approx(written, rel=0.01)
+        # The kernel of a development machine may pass programs by: exactness is for guests.
+        assert figures["host"]["trace"] is None or figures["host"]["trace"] <= written * 1.001
+        assert figures["waf"] >= 1
+        assert figures["cpu_ns_per_io"] > 0
+        assert figures["latency_by_fio"]["p99"] > figures["latency_by_fio"]["p50"] > 0
+    # All that the host wrote is fills and rounds, and the journal has announced it.
+    grown = after["host_write_bytes"] - before["host_write_bytes"]
+    used = sum(level["used_bytes"] for level in levels)
+    assert grown == used + sum(one["host_bytes"] for level in levels for one in level["rounds"])
+    assert grown <= state_of(tmp_path).announced_bytes * 1.001
+    # Less is in use: less is moved.
+    first, last = ([one["nand_bytes"] for one in level["rounds"]] for level in levels)
+    assert sum(first) / levels[0]["figures"]["host"]["fio"] >= sum(last) / levels[1]["figures"]["host"]["fio"]
+    # Every byte that went to NAND was read off the drive's pages, between the rounds.
+    nand = after["nand_write_bytes"] - before["nand_write_bytes"]
+    assert used + sum(first) + sum(last) == pytest.approx(nand, rel=0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_ended_at_any_moment_it_leaves_nothing_and_goes_on(number: signal.Signals, tmp_path: Path) -> None:
+    chance = random.Random(int(number))
+    with drive(64 * MIB, "10%") as target:
+        argv = words("run", target, tmp_path, "--dev", target.device, *_SHORT, "-q")
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            while not journals(tmp_path):
+                time.sleep(0.02)
+            time.sleep(chance.uniform(0.2, 12))
+            process.send_signal(number)
+            _, said = process.communicate(timeout=60)
+        if number is signal.SIGKILL:
+            assert process.returncode == -number
+        else:
+            assert process.returncode == 7, said
+            assert "opwatch sweep resume" in said
+        require_free(target)
+        state = state_of(tmp_path)
+        assert not state.is_ended
+        done = sweep("resume", target, tmp_path, journals(tmp_path)[0], "-q")
+        assert done.returncode == _NOT_REACHED, done.stderr
+        require_free(target)
+        assert state_of(tmp_path).is_ended
+    levels = levels_of(done.stdout)
+    assert [level["opwatch"]["state"] for level in levels] == ["not reached", "not reached"]
+    assert [len(level["rounds"]) for level in levels] == [5, 5]
+
+
+def test_another_drive_is_not_resumed_on(tmp_path: Path) -> None:
+    with drive(64 * MIB, "10%") as target:
+        argv = words("run", target, tmp_path, "--dev", target.device, *_SHORT, "-q")
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while not journals(tmp_path):
+                time.sleep(0.02)
+            process.send_signal(signal.SIGKILL)
+    with drive(64 * MIB, "10%") as other:
+        before = other.truth()["host_write_bytes"]
+        done = sweep("resume", other, tmp_path, journals(tmp_path)[0])
+        assert done.returncode == 3
+        assert "nothing here is the drive of this sweep" in done.stderr
+        assert other.truth()["host_write_bytes"] == before
+
+
+def test_no_byte_is_written_without_the_words_or_beyond_the_budget(tmp_path: Path) -> None:
+    with drive(64 * MIB, "10%") as target:
+        before = target.truth()
+        serial = before["serial"]
+        for consent, reason in (
+            (("--confirm", serial, "--allow-virtual"), "say --destroy"),
+            (("--destroy", "--allow-virtual"), "say --confirm"),
+            (("--destroy", "--confirm", serial), "say --allow-virtual"),
+            (("--destroy", "--confirm", serial[:-1], "--allow-virtual"), "is another drive's"),
+        ):
+            argv = ["sweep", "run", "--dev", target.device, "--journals", str(tmp_path), *consent]
+            done = subprocess.run(
+                [sys.executable, "-m", "opwatch", *argv], capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 3, done.stderr
+            assert reason in done.stderr
+        assert journals(tmp_path) == []
+        assert target.truth()["trim_bytes"] == before["trim_bytes"]
+        done = sweep("run", target, tmp_path, "--dev", target.device, *_SHORT, "--max-write", "1M")
+        assert done.returncode == 3
+        assert "--max-write" in done.stderr
+        assert target.truth()["host_write_bytes"] == before["host_write_bytes"]

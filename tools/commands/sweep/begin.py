@@ -1,0 +1,42 @@
+"""`opwatch sweep run --dev D --op LEVELS --destroy --confirm SERIAL`: what is on the drive is destroyed."""
+
+from __future__ import annotations
+
+import argparse
+
+from opwatch.collectors.guard.held_disk import HeldDisk
+from opwatch.guard.obstacles import Consent
+from opwatch.host import privilege
+from opwatch.host.device import Devices
+from opwatch.sinks.terminal import say
+from opwatch.sweep.journal.file import begin
+from opwatch.sweep.journal.state import SweepState
+from opwatch.tools.commands.sweep.drive_arguments import (
+    add_drive_arguments,
+    add_sweep_arguments,
+    request_from,
+)
+from opwatch.tools.commands.sweep.running import perform, show
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "opwatch sweep run --dev D --destroy --confirm SERIAL [--op LEVELS] [options]"
+    add_drive_arguments(parser)
+    add_sweep_arguments(parser)
+
+
+def consent_from(args: argparse.Namespace) -> Consent:
+    return Consent(destroy=args.destroy, serial=args.confirm, allow_virtual=args.allow_virtual)
+
+
+def run(args: argparse.Namespace) -> int:
+    privilege.require_root("opwatch sweep run", "it writes to a drive", "sweep run ...")
+    devices = Devices()
+    claim = HeldDisk(devices, args.dev, consent_from(args))
+    request = request_from(args, claim.disk, claim.identity)
+    if request.pattern.left_out and not args.quiet:
+        say(f"{request.pattern.name}: the sweep decides these itself: {', '.join(request.pattern.left_out)}")
+    with claim, begin(args.journals, request) as journal:
+        state = SweepState(request)
+        outcomes = perform(devices, claim, journal, state, quiet=args.quiet)
+    return show(state, outcomes, json=args.json)

@@ -1,0 +1,182 @@
+"""Options of sweeps that touch a drive, and what they are made into."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from opwatch.collectors.firmware.drive_folder import drive_folder
+from opwatch.drive import life
+from opwatch.drive.place import Place
+from opwatch.errors import OpwatchError, UsageError
+from opwatch.guard.budget import MOST_CELSIUS, MOST_LIFE_PERCENT, Budget
+from opwatch.guard.identity import DiskIdentity
+from opwatch.host.device import BlockDevice
+from opwatch.load.workload import load
+from opwatch.sweep.journal.file import FOLDER
+from opwatch.sweep.journal.request import SweepRequest, planned_bytes
+from opwatch.sweep.levels import LevelScale, OpLevel, OpShare, parse_levels
+from opwatch.sweep.methods import method_of
+from opwatch.sweep.plan import SweepPace
+from opwatch.tools.arguments import Once, byte_size, count_between, percentage_between, time_between
+from opwatch.waf.trail import LONGEST_NS
+
+_LONGEST_S = 86400.0
+_METHOD = "window"
+
+
+def add_drive_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which drive, and the words without which nothing is destroyed."""
+    parser.add_argument(
+        "--dev", action=Once, metavar="D", required=True, help="the whole drive: name or node"
+    )
+    add_consent_arguments(parser)
+
+
+def add_consent_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--destroy", action="store_true", help="destroy everything on the drive")
+    parser.add_argument(
+        "--confirm", action=Once, metavar="SERIAL", help="the drive's serial number, exactly as it tells it"
+    )
+    parser.add_argument(
+        "--allow-virtual", action="store_true", help="take loop devices, simulated and virtual drives, too"
+    )
+    parser.add_argument(
+        "--journals", metavar="DIR", type=Path, default=FOLDER, help=f"where sweeps are kept ({FOLDER})"
+    )
+    parser.add_argument(
+        "--max-write", metavar="SIZE", type=byte_size, help="write no more than this (the plan)"
+    )
+    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while it runs")
+
+
+def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is done at which levels."""
+    parser.add_argument(
+        "--op",
+        metavar="LEVELS",
+        default="0,7,10,20,28,50%",
+        help="levels: 0,7,28%% of what is used, or sizes that are used (0,7,10,20,28,50%%)",
+    )
+    parser.add_argument(
+        "--share",
+        choices=[share.value for share in OpShare],
+        default=OpShare.USED.value,
+        help="a percentage is a share of what is used (the default), or of the whole",
+    )
+    parser.add_argument("--method", default="window", metavar="M", help="how a level is set (window)")
+    parser.add_argument(
+        "--workload",
+        metavar="W",
+        default="random-4k",
+        help="one by name, or a file .toml or .fio (random-4k)",
+    )
+    _add_pace(parser)
+    _add_limits(parser)
+
+
+def _add_pace(parser: argparse.ArgumentParser) -> None:
+    pace = SweepPace()
+    parser.add_argument(
+        "--fill",
+        metavar="N",
+        type=count_between(1, 10),
+        default=pace.fill_passes,
+        help="fill it so often (2)",
+    )
+    parser.add_argument(
+        "--round",
+        metavar="P",
+        type=percentage_between(1, 100),
+        default=pace.round_ratio,
+        help="a round writes this share of what is in use (10%%)",
+    )
+    parser.add_argument(
+        "--rounds",
+        metavar="N",
+        type=count_between(5, 1000),
+        default=pace.most_rounds,
+        help=f"give up after so many ({pace.most_rounds})",
+    )
+    parser.add_argument(
+        "--settle",
+        metavar="T",
+        type=time_between(0.01, _LONGEST_S, none=True),
+        default=pace.settle_s,
+        help="leave the drive alone for so long after its purge (60)",
+    )
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--refresh",
+        metavar="T",
+        type=time_between(0.01, _LONGEST_S, none=True),
+        help="the drive's pages are at most this old; without it that is learned",
+    )
+    parser.add_argument(
+        "--max-life",
+        metavar="N",
+        type=count_between(0, 100),
+        default=MOST_LIFE_PERCENT,
+        help="stop when so many per cent of its rated life went (1)",
+    )
+    parser.add_argument(
+        "--max-temperature",
+        metavar="C",
+        type=count_between(1, 150),
+        default=MOST_CELSIUS,
+        help="stop at so many degrees Celsius (70)",
+    )
+
+
+def request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity) -> SweepRequest:
+    """What is asked for, in bytes. Nothing is written."""
+    levels = levels_from(args, disk)
+    pace = SweepPace(
+        fill_passes=args.fill,
+        round_ratio=args.round,
+        most_rounds=args.rounds,
+        settle_s=args.settle,
+    )
+    method = method_of(args.method).name
+    if method != _METHOD:
+        raise UsageError(f"--method {method}: a sweep that runs sets its levels by {_METHOD} alone so far")
+    most = args.max_write or planned_bytes(levels, method, pace)
+    now = datetime.fromtimestamp(time.time(), UTC)
+    return SweepRequest(
+        name=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+        created=now.isoformat(),
+        identity=identity,
+        levels=levels,
+        method=method,
+        pattern=load(args.workload),
+        pace=pace,
+        budget=Budget(most, args.max_life, args.max_temperature, is_of_plan=not args.max_write),
+        secret=secrets.token_hex(8),
+        allow_virtual=args.allow_virtual,
+        refresh_s=args.refresh,
+        patience_s=LONGEST_NS / 1e9,
+    )
+
+
+def levels_from(args: argparse.Namespace, disk: BlockDevice) -> tuple[OpLevel, ...]:
+    scale = LevelScale(disk.size_bytes, OpShare(args.share))
+    return parse_levels(args.op, scale, flash_of(disk))
+
+
+def flash_of(disk: BlockDevice) -> int | None:
+    """What may hold data in all: a simulated drive tells it, others do not."""
+    folder = drive_folder(disk)
+    if not folder:
+        return None
+    try:
+        truth = life.truth(Place(folder.parent.name, folder.parent.parent))
+    except OpwatchError:
+        return None
+    physical = truth.get("physical_bytes")
+    return physical if isinstance(physical, int) else None

@@ -1,0 +1,67 @@
+"""`opwatch sweep resume NAME --destroy --confirm SERIAL`: the levels that a sweep has left."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+from opwatch.collectors.guard.held_disk import HeldDisk
+from opwatch.collectors.guard.looking import identity_of_disk
+from opwatch.errors import RefusedError
+from opwatch.guard.identity import DiskIdentity, differences
+from opwatch.guard.obstacles import Consent
+from opwatch.host import privilege
+from opwatch.host.device import Devices
+from opwatch.sweep.journal.file import again
+from opwatch.sweep.journal.state import SweepState
+from opwatch.sweep.outcome import LevelOutcome
+from opwatch.tools.commands.sweep.drive_arguments import add_consent_arguments
+from opwatch.tools.commands.sweep.running import perform, show
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "opwatch sweep resume NAME --destroy --confirm SERIAL [options]"
+    parser.add_argument("name", metavar="NAME", help="of the sweep, as it was told when it stopped")
+    add_consent_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    privilege.require_root("opwatch sweep resume", "it writes to a drive", "sweep resume ...")
+    journal, state = again(args.journals, args.name)
+    with journal:
+        if not state.left and state.is_ended:
+            return show(state, _done(state), json=args.json)
+        devices = Devices()
+        consent = Consent(
+            destroy=args.destroy,
+            serial=args.confirm,
+            allow_virtual=args.allow_virtual,
+            planned=state.request.identity,
+        )
+        name = drive_now(devices, state.request.identity)
+        state.request = replace(state.request, budget=state.allowed(args.max_write))
+        with HeldDisk(devices, name, consent) as claim:
+            outcomes = perform(devices, claim, journal, state, quiet=args.quiet)
+    return show(state, outcomes, json=args.json)
+
+
+def _done(state: SweepState) -> list[LevelOutcome]:
+    levels = state.request.levels
+    return [state.records[place].outcome(levels[place]) for place in sorted(state.records)]
+
+
+def drive_now(devices: Devices, planned: DiskIdentity) -> str:
+    """The name that the drive has by now. RefusedError when it is not there, or more than one is."""
+    alike = [
+        disk.name
+        for disk in devices.disks()
+        if disk.size_bytes == planned.size_bytes
+        and not disk.is_hidden
+        and not differences(planned, identity_of_disk(devices, disk))
+    ]
+    if len(alike) != 1:
+        which = f"{', '.join(alike)} all are" if alike else "nothing here is"
+        raise RefusedError(
+            f"{which} the drive of this sweep (serial number {planned.serial}, it was {planned.name})"
+        )
+    return alike[0]

@@ -1,0 +1,83 @@
+"""A sweep on a drive that is ours, from the first look to the table."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from opwatch.collectors.firmware.counting import Counting
+from opwatch.collectors.guard.held_disk import HeldDisk
+from opwatch.collectors.sweep.bench import SweepBench
+from opwatch.collectors.sweep.health import read_health
+from opwatch.collectors.sweep.purging import require_discards
+from opwatch.collectors.sweep.sweeping import sweep
+from opwatch.counters.catalogue.families import load_catalogue
+from opwatch.host.device import Devices, Presence
+from opwatch.sinks.sweep.levels import document, lines
+from opwatch.sinks.terminal import Progress, data, say
+from opwatch.steady.strict import StrictState
+from opwatch.sweep.journal.file import JournalFile
+from opwatch.sweep.journal.state import SweepState
+from opwatch.sweep.outcome import LevelOutcome
+from opwatch.tools.waiting import Waiter
+
+_NOT_REACHED = 6
+
+
+class _Talk:
+    """Talks on standard error."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._is_quiet = quiet
+        self._progress = Progress(quiet=quiet)
+
+    def say(self, text: str) -> None:
+        if not self._is_quiet:
+            self._progress.clear()
+            say(text)
+
+    def show(self, text: str) -> None:
+        self._progress.show(text)
+
+    def close(self) -> None:
+        self._progress.clear()
+
+
+def perform(
+    devices: Devices, claim: HeldDisk, journal: JournalFile, state: SweepState, *, quiet: bool
+) -> list[LevelOutcome]:
+    """Do what is left of it. The disk is ours already."""
+    disk = claim.disk
+    require_discards(disk)
+    with ExitStack() as stack:
+        waiter = stack.enter_context(Waiter())
+        counting = stack.enter_context(closing(Counting(devices, disk, load_catalogue(()))))
+        presence = stack.enter_context(closing(Presence(disk)))
+        talk = stack.enter_context(closing(_Talk(quiet=quiet)))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opwatch-sweep-"))
+        talk.say(f"sweep {state.request.name}: {len(state.left)} levels of {disk.name} are left")
+        bench = SweepBench(
+            devices=devices,
+            claim=claim,
+            disk=disk,
+            counting=counting,
+            holds=presence.holds,
+            journal=journal,
+            state=state,
+            time=waiter,
+            talk=talk,
+            before=read_health(counting),
+            folder=Path(folder),
+        )
+        return sweep(bench)
+
+
+def show(state: SweepState, outcomes: list[LevelOutcome], *, json: bool) -> int:
+    """The table or the document; returns the exit status."""
+    if json:
+        data().json(document(state, outcomes), indent=2)
+    else:
+        data().lines(lines(state, outcomes))
+    missed = any(outcome.strict.state is StrictState.NOT_REACHED for outcome in outcomes)
+    return _NOT_REACHED if missed else 0

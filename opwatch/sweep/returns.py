@@ -1,0 +1,119 @@
+"""What each further per cent of over-provisioning gives: IOPS, write amplification, years of life. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opwatch.sweep.outcome import LevelOutcome
+
+_YEAR_S = 365.25 * 86400
+# Below this an I/O a second, or a byte of NAND, is no gain: a verdict leaves as much drift.
+_LEAST_GAIN = 0.02
+_NO_AMPLIFICATION = 1.02
+
+
+@dataclass(frozen=True, slots=True)
+class LevelReturn:
+    """From one level to the next: ratios for the whole step, and for each of its `percents` of (C-U)/U.
+    `years` is what is gained in life, at the write rate that every level has reached."""
+
+    begin: LevelOutcome
+    end: LevelOutcome
+    percents: float
+    iops_ratio: float | None
+    waf_ratio: float | None
+    years: float | None
+
+    @property
+    def iops_per_percent(self) -> float | None:
+        """The share by which IOPS grow with each per cent."""
+        return None if self.iops_ratio is None else self.iops_ratio ** (1 / self.percents) - 1
+
+    @property
+    def waf_per_percent(self) -> float | None:
+        """The share by which WAF falls with each per cent."""
+        return None if self.waf_ratio is None else 1 - self.waf_ratio ** (1 / self.percents)
+
+    @property
+    def is_gain(self) -> bool | None:
+        """None where neither was measured."""
+        gains = [
+            None if self.iops_ratio is None else self.iops_ratio - 1,
+            None if self.waf_ratio is None else 1 - self.waf_ratio,
+        ]
+        known = [gain for gain in gains if gain is not None]
+        return any(gain > _LEAST_GAIN for gain in known) if known else None
+
+
+def in_order(outcomes: Sequence[LevelOutcome]) -> list[LevelOutcome]:
+    """From the least over-provisioning on."""
+    return sorted(outcomes, key=lambda outcome: -outcome.level.usable_bytes)
+
+
+def life_years(outcome: LevelOutcome, endurance_bytes: int | None, rate: float | None) -> float | None:
+    """Years until so many NAND bytes are used up, when the host writes `rate` bytes a second."""
+    if endurance_bytes is None or not rate or not outcome.figures.waf:
+        return None
+    return endurance_bytes / (rate * outcome.figures.waf) / _YEAR_S
+
+
+def write_rate(outcomes: Sequence[LevelOutcome]) -> float | None:
+    """Bytes a second that the host wrote at the level that gives least: each other can take as much."""
+    windows = [outcome.strict.window for outcome in outcomes]
+    rates = [window.whole.host_bytes / window.whole.seconds for window in windows if window]
+    return min(rates) if rates else None
+
+
+def level_returns(
+    outcomes: Sequence[LevelOutcome], endurance_bytes: int | None = None
+) -> tuple[LevelReturn, ...]:
+    """One for each step between neighbouring levels."""
+    ordered = in_order(outcomes)
+    rate = write_rate(ordered)
+    steps = []
+    for begin, end in itertools.pairwise(ordered):
+        lives = [life_years(outcome, endurance_bytes, rate) for outcome in (begin, end)]
+        years = None if lives[0] is None or lives[1] is None else lives[1] - lives[0]
+        steps.append(
+            LevelReturn(
+                begin,
+                end,
+                100 * (end.level.of_used_ratio - begin.level.of_used_ratio),
+                _ratio(begin.figures.iops, end.figures.iops),
+                _ratio(begin.figures.waf, end.figures.waf),
+                years,
+            )
+        )
+    return tuple(steps)
+
+
+def _ratio(begin: float | None, end: float | None) -> float | None:
+    return None if not begin or end is None else end / begin
+
+
+def advice(outcomes: Sequence[LevelOutcome]) -> str:
+    """Whether more over-provisioning would help, in a sentence. It is of the levels that were measured."""
+    ordered = in_order(outcomes)
+    wafs = [outcome.figures.waf for outcome in ordered]
+    known = [waf for waf in wafs if waf is not None]
+    if known and len(known) == len(wafs) and max(known) <= _NO_AMPLIFICATION:
+        worst = f"(WAF {max(known):.2f})"
+        return f"this drive does not amplify what this workload writes {worst}: more OP will not help"
+    steps = level_returns(ordered)
+    if not steps:
+        return "one level says nothing of what others give"
+    if steps[-1].is_gain is None:
+        return "neither IOPS nor WAF was measured at both of the last levels: nothing can be said of more OP"
+    helping = [step for step in steps if step.is_gain]
+    if not helping:
+        return "no level gives more than 2 % over the one before: more OP will not help"
+    last = helping[-1].end
+    if last is not ordered[-1]:
+        return f"beyond {last.level.label} no level gives 2 % more: more OP than that will not help"
+    return (
+        f"up to {last.level.label} every step has paid; what lies beyond was not measured"
+        if len(helping) == len(steps)
+        else f"{last.level.label} still gives more than the level before; what lies beyond was not measured"
+    )

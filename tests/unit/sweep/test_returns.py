@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from opwatch.steady.coverage import WriteSpread
+from opwatch.steady.rounds import Round
+from opwatch.steady.strict import SteadyGround, judge_strict
+from opwatch.sweep.levels import LevelScale, parse_levels
+from opwatch.sweep.outcome import LevelFigures, LevelOutcome
+from opwatch.sweep.returns import advice, level_returns, life_years, write_rate
+
+SCALE = LevelScale(1 << 40)
+VERDICT = judge_strict([Round(100, 1.0, 100, 1e6, 200)] * 12, SteadyGround(1000, 100, WriteSpread(1, 0, "")))
+
+
+def outcomes(*figures: tuple[float | None, float | None]) -> list[LevelOutcome]:
+    """IOPS and WAF of levels of 0, 7, 28 and 50 %."""
+    levels = parse_levels("0,7,28,50%", SCALE)[: len(figures)]
+    return [
+        LevelOutcome(level, (), LevelFigures(iops=iops, waf=waf), None, VERDICT)
+        for level, (iops, waf) in zip(levels, figures, strict=True)
+    ]
+
+
+def test_each_step_has_its_gain_for_each_per_cent() -> None:
+    steps = level_returns(outcomes((1000, 8.0), (2000, 4.0)))
+    assert len(steps) == 1
+    assert steps[0].percents == pytest.approx(7, abs=0.01)
+    assert steps[0].iops_ratio == 2.0 and steps[0].waf_ratio == 0.5
+    assert (1 + (steps[0].iops_per_percent or 0)) ** steps[0].percents == pytest.approx(2)
+    assert steps[0].is_gain is True
+
+
+def test_levels_are_taken_in_the_order_of_their_size() -> None:
+    levels = outcomes((1000, 8.0), (2000, 4.0), (4000, 2.0))
+    assert [step.iops_ratio for step in level_returns(levels[::-1])] == [2.0, 2.0]
+
+
+def test_years_are_of_nand_bytes_at_the_measured_rate() -> None:
+    levels = outcomes((1000, 8.0), (2000, 4.0))
+    assert write_rate(levels) == 100
+    year = 365.25 * 86400
+    assert life_years(levels[0], int(800 * year), 100) == pytest.approx(1)
+    assert level_returns(levels, int(800 * year))[0].years == pytest.approx(1)
+    assert level_returns(levels)[0].years is None
+
+
+@pytest.mark.parametrize(
+    ("figures", "answer"),
+    [
+        (((1000, 1.0), (1000, 1.01)), "does not amplify"),
+        (((1000, 3.0), (1005, 2.99)), "more OP will not help"),
+        (((1000, 8.0), (1500, 4.0), (1510, 3.99)), "beyond 7 % no level gives"),
+        (((1000, 8.0), (1500, 4.0), (2500, 2.0)), "up to 28 % every step has paid"),
+        (((1000, 8.0), (1000, 7.99), (2500, 2.0)), "28 % still gives more"),
+        (((1000, 8.0),), "one level says nothing"),
+        (((1000, 8.0), (None, None)), "nothing can be said"),
+        # One of both is enough: a drive that is at its interface's limit still lives longer.
+        (((1000, 3.0), (1000, 2.0)), "up to 7 % every step has paid"),
+        (((1000, None), (1500, None)), "up to 7 % every step has paid"),
+    ],
+)
+def test_advice_is_what_the_figures_say(figures: tuple[tuple[float, float], ...], answer: str) -> None:
+    assert answer in advice(outcomes(*figures))
+
+
+def test_what_was_not_measured_is_no_gain() -> None:
+    [step] = level_returns([replace(one, figures=LevelFigures()) for one in outcomes((1, 1), (1, 1))])
+    assert step.is_gain is None and step.iops_per_percent is None and step.waf_per_percent is None

@@ -209,6 +209,10 @@ class Drive:
             _SLOTS.unpack(slots),
         )
 
+    def now_ns(self) -> int:
+        """Virtual time: when the last I/O was done, which may be after the run that it came in."""
+        return self._service.now_ns()
+
     def pause(self, seconds: float) -> None:
         """Leave the drive alone for so long, in virtual time."""
         self._service.pause(round(seconds * 1e9))

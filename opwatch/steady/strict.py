@@ -31,7 +31,8 @@ class StrictState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StrictRule:
-    """`drift` is the most that IOPS and WAF may move over the window, its own uncertainty included; `window`
+    """`drift` is the most that IOPS and WAF may move over the window, its own uncertainty included. A tail is
+    too noisy for such a proof: of it, a drift beyond `tail_drift` must not show. `window`
     is the length of the shortest in shares of what is in use. Longer ones, up to `longest`, serve where
     noise hides the drift in a short one."""
 
@@ -62,7 +63,7 @@ class SteadyWindow:
     first_round: int
     rounds: int
     whole: Round
-    # How far each may still drift, at most; None where it was not measured.
+    # How far each drifts: at most, for the tail at least. None where it was not measured.
     iops_drift: float | None
     tail_drift: float | None
     waf_drift: float | None
@@ -200,38 +201,41 @@ def _last(
         first_round=len(rounds) - count + 1,
         rounds=count,
         whole=joined(window),
-        iops_drift=_drift([part.iops for part in parts], rule.chance),
-        tail_drift=_drift(tails, rule.chance),
-        waf_drift=_drift(wafs, rule.chance),
+        iops_drift=_drift([part.iops for part in parts], rule.chance)[1],
+        tail_drift=_drift(tails, rule.chance)[0],
+        waf_drift=_drift(wafs, rule.chance)[1],
     )
 
 
-def _drift(values: Sequence[float | None], chance: float) -> float | None:
-    """How much the fitted line rises or falls over the window, at most, as a share of the mean: the fit's own
-    uncertainty is added, so that noise is no proof of rest."""
+def _drift(values: Sequence[float | None], chance: float) -> tuple[float | None, float | None]:
+    """How much the fitted line rises or falls over the window, at least and at most, as a share of the mean:
+    noise proves neither rest nor motion."""
     known = [value for value in values if value is not None]
     count = len(known)
     if count < len(values) or not any(known):
-        return None
+        return None, None
     mean = sum(known) / count
     middle = (count - 1) / 2
     spread = sum((x - middle) ** 2 for x in range(count))
     slope = sum((x - middle) * y for x, y in enumerate(known)) / spread
     rest = sum((y - mean - slope * (x - middle)) ** 2 for x, y in enumerate(known))
-    error = math.sqrt(rest / (count - 2) / spread)
-    return (abs(slope) + threshold(chance, count - 2) * error) * (count - 1) / mean
+    error = threshold(chance, count - 2) * math.sqrt(rest / (count - 2) / spread)
+    scale = (count - 1) / mean
+    return max(abs(slope) - error, 0.0) * scale, (abs(slope) + error) * scale
 
 
 def _drifts(window: SteadyWindow | None, rule: StrictRule) -> list[StrictCheck]:
     drifts = (window.iops_drift, window.tail_drift, window.waf_drift) if window else (None,) * 3
-    limits = (rule.drift, rule.tail_drift, rule.drift)
+    proven = f"a drift of at most {100 * rule.drift:g} % over the window"
+    shown = f"no drift beyond {100 * rule.tail_drift:g} % that shows over the window"
+    wanted = {"IOPS": (proven, rule.drift, "most"), "p99": (shown, rule.tail_drift, "least")}
+    wanted["WAF"] = wanted["IOPS"]
     checks = []
-    for name, limit, drift in zip(("IOPS", "p99", "WAF"), limits, drifts, strict=True):
-        wanted = f"a drift of at most {100 * limit:g} % over the window"
+    for (name, (text, limit, bound)), drift in zip(wanted.items(), drifts, strict=True):
         if window is None:
-            checks.append(StrictCheck(name, wanted, "no window that is long enough yet", False))
+            checks.append(StrictCheck(name, text, "no window that is long enough yet", False))
         elif drift is None:
-            checks.append(StrictCheck(name, wanted, "not measured", None))
+            checks.append(StrictCheck(name, text, "not measured", None))
         else:
-            checks.append(StrictCheck(name, wanted, f"at most {100 * drift:.2g} %", drift <= limit))
+            checks.append(StrictCheck(name, text, f"at {bound} {100 * drift:.2g} %", drift <= limit))
     return checks

@@ -1,0 +1,37 @@
+"""All levels of a sweep on the simulated flash, as many at once as there are CPUs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.outcome import LevelOutcome
+from opwatch.sweep.plan import SweepPace
+from opwatch.sweep.virtual import ModelDrive, VirtualLoad, run_level
+
+
+def run_levels(
+    model: ModelDrive,
+    levels: Sequence[OpLevel],
+    load: VirtualLoad,
+    pace: SweepPace,
+    progress: Callable[[OpLevel, int], None],
+) -> list[LevelOutcome]:
+    """Outcomes in the order of the levels. Threads do: the model runs without the interpreter's lock."""
+    is_over = False
+
+    def goes_on(level: OpLevel, rounds: int) -> bool:
+        progress(level, rounds)
+        return not is_over
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        runs = [pool.submit(run_level, model, level, load, pace, goes_on) for level in levels]
+        try:
+            wait(runs, return_when=FIRST_EXCEPTION)
+            return [run.result() for run in runs]
+        finally:
+            # After Ctrl-C, or an error of one: the others end with their round, and none begins.
+            is_over = True
+            pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,286 @@
+"""A level of a sweep on the simulated flash, in virtual time: the same steps, rounds and verdicts.
+
+A large drive is simulated with fewer mapping units than it has. Write amplification does not depend on how
+many there are but for two things, and both are computed and said: one superblock in all is open, and a
+smaller superblock lets a greedy collector choose better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from opwatch.compare.student import threshold
+from opwatch.errors import NotEnoughData, UsageError
+from opwatch.ftl.drive import Drive, Policy, TimedRun, Workload, Zone
+from opwatch.ftl.profiles import Profile
+from opwatch.steady.coverage import WriteSpread
+from opwatch.steady.pts import PtsVerdict, judge_pts
+from opwatch.steady.rounds import Round, joined
+from opwatch.steady.strict import SteadyGround, StrictState, StrictVerdict, judge_strict
+from opwatch.sweep.band import greedy_model
+from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.outcome import HostBytes, LevelFigures, LevelOutcome
+from opwatch.sweep.plan import SweepPace, round_size
+
+_UNITS, _SUPERBLOCKS = 1 << 20, 512
+_PERCENTILES = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
+_LEAST_BEYOND = 10
+# A bout begins and ends with an empty queue: so it is some rounds long, and cut at its intervals.
+_FIRST_S, _BOUT_ROUNDS, _INTERVALS = 0.05, 5, 200
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualLoad:
+    """Random writes, some of them reads."""
+
+    io_bytes: int = 4096
+    queue_depth: int = 32
+    read_ratio: float = 0.0
+    seed: int = 1
+
+    @property
+    def name(self) -> str:
+        reads = f", {100 * self.read_ratio:g} % reads" if self.read_ratio else ""
+        return f"random writes of {self.io_bytes} bytes{reads}, queue depth {self.queue_depth}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDrive:
+    """A drive as it is simulated: `ratio` is its size by that of the drive it stands for. `superblock_pages`
+    are those of the simulation, of which there are `superblocks`; `real_superblock_pages` those of the drive,
+    None where its profile says none."""
+
+    profile: Profile
+    ratio: float
+    superblocks: int
+    superblock_pages: int
+    real_superblock_pages: int | None
+
+    def error_ratio(self, alpha: float) -> float:
+        """How far WAF may be off for the size of the model, as a share of it; 0 when it has the full size."""
+        if self.ratio == 1:
+            return 0.0
+        open_ratio = 1 / self.superblocks
+        if self.profile.drive.get("policy", Policy.GREEDY) != Policy.GREEDY:
+            return open_ratio
+        small = greedy_model(self.superblock_pages).waf(alpha)
+        large = greedy_model(self.real_superblock_pages).waf(alpha)
+        return abs(small / large - 1) + open_ratio
+
+
+def mapping_unit(profile: Profile) -> int:
+    return profile.drive.get("iu_bytes", 4096)
+
+
+def model_of(profile: Profile, io_bytes: int) -> ModelDrive:
+    """The drive of a profile at the size that it is simulated at."""
+    unit = mapping_unit(profile)
+    if io_bytes < unit or io_bytes & (io_bytes - 1):
+        raise UsageError(
+            f"--bs {io_bytes}: the model of {profile.name} takes writes of a power of two, and of at least "
+            f"its mapping unit of {unit} bytes"
+        )
+    units = _UNITS
+    own = profile.drive.get("superblock_bytes")
+    own_pages = own // unit if own else None
+    whole = profile.drive["user_bytes"]
+    if whole <= units * unit:
+        pages = make_drive(profile).core.config()["superblock_bytes"] // unit
+        return ModelDrive(profile, 1.0, whole // unit // pages, pages, own_pages)
+    pages = min(units // _SUPERBLOCKS, own_pages or units)
+    small = profile.scaled(units * unit)
+    small = replace(small, drive=dict(small.drive) | {"superblock_bytes": pages * unit})
+    return ModelDrive(small, units * unit / whole, units // pages, pages, own_pages)
+
+
+def make_drive(profile: Profile) -> Drive:
+    """UsageError where its settings contradict each other."""
+    try:
+        return profile.make()
+    except ValueError as error:
+        raise UsageError(f"drive profile {profile.name}: it cannot be made: {error}") from error
+
+
+def flash_bytes(model: ModelDrive) -> int:
+    """T of the drive that the model stands for."""
+    return round(make_drive(model.profile).geometry().physical_bytes / model.ratio)
+
+
+class _Bout(NamedTuple):
+    """A run of the workload without a pause: the rounds that it ended, and the latencies of all of it."""
+
+    rounds: list[Round]
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """What a level's rounds gave. The last bout may have more: they were done when the verdict fell."""
+
+    rounds: list[Round]
+    bouts: list[_Bout]
+    strict: StrictVerdict
+
+    def slots_from(self, first: int) -> list[tuple[int, ...]]:
+        """Latencies of the bouts that have one of the rounds from `first` on."""
+        kept, begin = [], 0
+        for bout in self.bouts:
+            if begin + len(bout.rounds) > first and begin < len(self.rounds):
+                kept.append(bout.slots)
+            begin += len(bout.rounds)
+        return kept
+
+
+def run_level(
+    model: ModelDrive,
+    level: OpLevel,
+    load: VirtualLoad,
+    pace: SweepPace,
+    progress: Callable[[OpLevel, int], bool],
+) -> LevelOutcome:
+    """Purge, fill, rounds, verdict. `progress` is told of every round, and says whether to go on."""
+    unit = mapping_unit(model.profile)
+    used = max(round(level.usable_bytes * model.ratio) // unit, 1) * unit
+    drive = make_drive(model.profile)
+    for _ in range(pace.fill_passes):
+        drive.run(Workload((Zone(0, used),), sequential=True), used // unit)
+    small = replace(level, usable_bytes=used, flash_bytes=drive.geometry().physical_bytes)
+    course = _rounds(drive, small, load, pace, lambda count: progress(level, count))
+    return LevelOutcome(
+        level=level,
+        rounds=tuple(course.rounds),
+        figures=_figures(course, model, small),
+        pts=_pts(course.rounds),
+        strict=course.strict,
+        is_model=True,
+    )
+
+
+def _rounds(
+    drive: Drive, level: OpLevel, load: VirtualLoad, pace: SweepPace, goes_on: Callable[[int], bool]
+) -> _Course:
+    player = _Player(drive, load, level.usable_bytes, round_size(level, pace))
+    rounds: list[Round] = []
+    bouts: list[_Bout] = []
+    while True:
+        bouts.append(player.bout())
+        for one in bouts[-1].rounds:
+            rounds.append(one)
+            strict = _judge(drive, level, rounds)
+            enough = len(rounds) >= pace.least_rounds and strict.state is StrictState.PASS
+            if enough or len(rounds) >= pace.most_rounds or not goes_on(len(rounds)):
+                return _Course(rounds, bouts, strict)
+
+
+def _judge(drive: Drive, level: OpLevel, rounds: Sequence[Round]) -> StrictVerdict:
+    counters = drive.counters()
+    covered = counters["valid_bytes"] / level.usable_bytes
+    spread = WriteSpread(covered, 0.0, "the model's map; uniform by its generator")
+    spare = counters["physical_bytes"] - level.usable_bytes
+    return judge_strict(rounds, SteadyGround(level.usable_bytes, spare, spread))
+
+
+class _Player:
+    """Plays the workload in bouts of some rounds. The clock is virtual, so time is asked for, and rounds are
+    cut out of it by bytes."""
+
+    def __init__(self, drive: Drive, load: VirtualLoad, used_bytes: int, round_bytes: int) -> None:
+        self._drive, self._load, self._round_bytes = drive, load, round_bytes
+        self._state = Workload((Zone(0, used_bytes),), rng=load.seed)
+        self._seconds = _FIRST_S
+        # What was done since the last round ended.
+        self._begun = Round(0, 0.0, 0, None, 0)
+
+    def bout(self) -> _Bout:
+        interval_ns = max(round(self._seconds * 1e9) // _INTERVALS, 1)
+        begun_ns = self._drive.now_ns()
+        run = self._drive.run_timed(
+            self._state,
+            interval_ns * _INTERVALS / 1e9,
+            io_bytes=self._load.io_bytes,
+            queue_depth=self._load.queue_depth,
+            read_ppm=round(self._load.read_ratio * 1e6),
+            interval_ns=interval_ns,
+        )
+        parts = [
+            Round(one.host_write_bytes, interval_ns / 1e9, one.ios, None, one.nand_write_bytes)
+            for one in run.intervals
+        ]
+        # I/Os that came within the time and ended behind it, maybe behind a collection.
+        late = sum(run.latency_slots) - sum(one.ios for one in run.intervals)
+        drained_s = (self._drive.now_ns() - begun_ns - interval_ns * _INTERVALS) / 1e9
+        parts.append(Round(0, max(drained_s, 0.0), late, None, 0))
+        written = sum(part.host_bytes for part in parts)
+        spent_s = sum(part.seconds for part in parts)
+        self._seconds = _BOUT_ROUNDS * self._round_bytes * spent_s / max(written, 1)
+        return _Bout(list(self._cut(parts, run.latency_ns(0.99))), run.latency_slots)
+
+    def _cut(self, parts: Sequence[Round], tail_ns: int | None) -> Iterator[Round]:
+        for part in parts:
+            self._begun = joined([self._begun, part])
+            if self._begun.host_bytes >= self._round_bytes:
+                yield replace(self._begun, p99_ns=None if tail_ns is None else float(tail_ns))
+                self._begun = Round(0, 0.0, 0, None, 0)
+
+
+def _pts(rounds: Sequence[Round]) -> PtsVerdict | None:
+    try:
+        return judge_pts({"IOPS": [one.iops for one in rounds]})
+    except NotEnoughData:
+        return None
+
+
+def _figures(course: _Course, model: ModelDrive, level: OpLevel) -> LevelFigures:
+    missing = {
+        "cpu_ns_per_io": "a model in virtual time uses no CPU of a host",
+        "temperature_c": "the model has no temperature",
+        "iops_worst_second": "a second of a model of another size is none of the drive",
+        "latency_by_fio": "no fio runs in virtual time",
+    }
+    window = course.strict.window
+    if window is None:
+        reason = f"no steady state: {course.strict.reason}"
+        names = ("host", "nand_bytes", "waf", "iops", "latency_by_trace")
+        return LevelFigures(missing=missing | dict.fromkeys(names, reason))
+    first = window.first_round - 1
+    rounds = course.rounds[first:]
+    whole = window.whole
+    rates = [one.iops for one in rounds]
+    mean = sum(rates) / len(rates)
+    spread = math.sqrt(sum((rate - mean) ** 2 for rate in rates) / (len(rates) - 1))
+    return LevelFigures(
+        host=HostBytes(firmware=whole.host_bytes),
+        nand_bytes=whole.nand_bytes,
+        waf=whole.waf,
+        waf_error=_waf_error(rounds, whole, model, level),
+        iops=whole.iops,
+        iops_cv=spread / mean,
+        latency_by_trace=_percentiles(course.slots_from(first)),
+        missing=missing,
+    )
+
+
+def _waf_error(rounds: Sequence[Round], whole: Round, model: ModelDrive, level: OpLevel) -> float | None:
+    """At 95 %: of the mean over the rounds, and of the model's size."""
+    wafs = [one.waf for one in rounds if one.waf is not None]
+    if whole.waf is None or len(wafs) < 2 or level.alpha is None:
+        return None
+    mean = sum(wafs) / len(wafs)
+    variance = sum((waf - mean) ** 2 for waf in wafs) / (len(wafs) - 1)
+    chance = threshold(0.05, len(wafs) - 1) * math.sqrt(variance / len(wafs))
+    return chance + model.error_ratio(level.alpha) * whole.waf
+
+
+def _percentiles(slots: Sequence[tuple[int, ...]]) -> dict[str, float]:
+    """Of all the window's I/Os; those that too few lie beyond are left out."""
+    summed = tuple(sum(counts) for counts in zip(*slots, strict=True))
+    run, total = TimedRun(1, (), summed), sum(summed)
+    figures = {}
+    for ratio in _PERCENTILES:
+        latency = run.latency_ns(ratio)
+        if latency is not None and total * (1 - ratio) >= _LEAST_BEYOND:
+            figures[f"p{100 * ratio:g}"] = float(latency)
+    return figures

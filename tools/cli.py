@@ -31,7 +31,7 @@ COMMANDS = {
     "compare": "recordings side by side, and which of their differences are real",
     "counters": "bytes written by host and to NAND, and wear, from firmware counters with proven units",
     "waf": "write amplification of an interval or a command, with its error",
-    "sweep": "a drive at levels of over-provisioning, to a proven steady state: run, resume",
+    "sweep": "a drive at levels of over-provisioning, to a proven steady state, or simulated: plan, run",
 }
 # Those whose arguments begin with a verb of theirs.
 _WITH_VERBS = ("drive", "flight", "sweep", "trim")

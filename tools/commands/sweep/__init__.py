@@ -13,8 +13,11 @@ from opwatch.tools.command import Command
 # place of the function of that name below.
 MODULES = {"run": "begin"}
 VERBS = {
-    "run": "destroy what is on a drive, and measure it at each level of over-provisioning",
+    "plan": "what a sweep would do, write and take, and what would be refused; writes nothing",
+    "run": "destroy what is on a drive, and measure it at each level of over-provisioning; or simulate that",
     "resume": "go on with a sweep that was stopped, by whatever it was",
+    "list": "ways to set a level, tests of SNIA's, drives that can be simulated",
+    "show": "the table of a sweep that was kept as JSON",
 }
 
 

@@ -1,27 +1,40 @@
-"""`opwatch sweep run --dev D --op LEVELS --destroy --confirm SERIAL`: what is on the drive is destroyed."""
+"""`opwatch sweep run`: on a drive, what is on it is destroyed; or on simulated flash, in virtual time."""
 
 from __future__ import annotations
 
 import argparse
 
 from opwatch.collectors.guard.held_disk import HeldDisk
+from opwatch.errors import UsageError
 from opwatch.guard.obstacles import Consent
 from opwatch.host import privilege
 from opwatch.host.device import Devices
 from opwatch.sinks.terminal import say
 from opwatch.sweep.journal.file import begin
 from opwatch.sweep.journal.state import SweepState
+from opwatch.tools.commands.sweep import virtual
 from opwatch.tools.commands.sweep.drive_arguments import (
+    DRIVE_OPTIONS,
     add_drive_arguments,
     add_sweep_arguments,
     request_from,
+)
+from opwatch.tools.commands.sweep.level_arguments import (
+    MODEL_OPTIONS,
+    add_model_arguments,
+    refuse_others,
 )
 from opwatch.tools.commands.sweep.running import perform, show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "opwatch sweep run --dev D --destroy --confirm SERIAL [--op LEVELS] [options]"
+    parser.usage = (
+        "opwatch sweep run --dev D --destroy --confirm SERIAL [--op LEVELS] [options]\n"
+        "       opwatch sweep run --virtual PROFILE [--op LEVELS] [options]"
+    )
     add_drive_arguments(parser)
+    add_model_arguments(parser)
+    virtual.add_output_argument(parser)
     add_sweep_arguments(parser)
 
 
@@ -30,6 +43,12 @@ def consent_from(args: argparse.Namespace) -> Consent:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.virtual is not None:
+        refuse_others(args, DRIVE_OPTIONS, "--dev")
+        return virtual.run(args)
+    if args.dev is None:
+        raise UsageError("say on what: --dev D is a drive, --virtual PROFILE simulates one (sweep list)")
+    refuse_others(args, (*MODEL_OPTIONS, "output"), "--virtual")
     privilege.require_root("opwatch sweep run", "it writes to a drive", "sweep run ...")
     devices = Devices()
     claim = HeldDisk(devices, args.dev, consent_from(args))

@@ -26,13 +26,13 @@ from opwatch.waf.trail import LONGEST_NS
 
 _LONGEST_S = 86400.0
 _METHOD = "window"
+# Those that a simulated drive has no use for.
+DRIVE_OPTIONS = ("dev", "destroy", "confirm", "allow_virtual", "max_write", "refresh")
 
 
 def add_drive_arguments(parser: argparse.ArgumentParser) -> None:
     """Which drive, and the words without which nothing is destroyed."""
-    parser.add_argument(
-        "--dev", action=Once, metavar="D", required=True, help="the whole drive: name or node"
-    )
+    parser.add_argument("--dev", action=Once, metavar="D", help="the whole drive: name or node")
     add_consent_arguments(parser)
 
 

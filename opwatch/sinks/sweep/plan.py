@@ -1,0 +1,72 @@
+"""The plan of a sweep, for people: every step, bytes, time, the share of life, and what is in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opwatch import units
+from opwatch.sinks.folding import folded
+from opwatch.sweep.plan import SweepPlan, SweepStep
+
+
+def plan_lines(plan: SweepPlan) -> Iterator[str]:
+    model = " (a MODEL in virtual time: no drive is touched)" if plan.is_model else ""
+    yield from folded(f"{plan.target}{model}, levels by {plan.method}, {plan.workload}")
+    level = None
+    for step in plan.steps:
+        if step.level is not level:
+            level = step.level
+            if level:
+                yield from folded(_level(step))
+        yield from _step(step)
+    yield from _sums(plan)
+    if plan.refusals:
+        yield "a sweep would be refused:"
+        for refusal in plan.refusals:
+            remedy = f"; {refusal.remedy}" if refusal.remedy else ""
+            yield from folded(f"{refusal.rule}: {refusal.what}{remedy}", "  ")
+    yield "nothing was written"
+
+
+def _level(step: SweepStep) -> str:
+    level = step.level
+    if level is None:
+        return ""
+    used = f"{level.usable_bytes} bytes in use ({units.capacity(level.usable_bytes)})"
+    shares = f"{100 * level.of_used_ratio:.2f} % as (C-U)/U, {100 * level.of_whole_ratio:.2f} % as (C-U)/C"
+    return f"level {level.label}: {used}, {shares}"
+
+
+def _step(step: SweepStep) -> Iterator[str]:
+    times = ""
+    if step.at_most > 1:
+        least = "" if step.at_least == step.at_most else f"{step.at_least} to "
+        times = f", {least}{step.at_most} times"
+    amount = f", {units.capacity(step.write_bytes)}" if step.write_bytes else ""
+    if step.discard_bytes:
+        amount += f", {units.capacity(step.discard_bytes)} discarded"
+    if step.seconds:
+        amount += f", {_time(step.seconds)}"
+    yield from folded(f"{step.what}{amount}{times}", f"  {step.kind.value:<8} ")
+
+
+def _time(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _sums(plan: SweepPlan) -> Iterator[str]:
+    least, most = plan.write_bytes
+    yield from folded(f"written by the host: {units.capacity(least)} to {units.capacity(most)}")
+    if plan.seconds is None:
+        yield from folded("time: not known, for want of the drive's speed (--fill-speed, --speed)")
+    else:
+        begin, end = (_time(seconds) for seconds in plan.seconds)
+        yield from folded(f"time: {begin} to {end}")
+    if plan.life_ratio is None:
+        yield from folded(f"share of rated life: not known: {plan.life_reason}")
+    else:
+        begin, end = (f"{100 * share:.3g} %" for share in plan.life_ratio)
+        yield from folded(f"share of rated life: {begin} to {end}")

@@ -1,0 +1,188 @@
+"""The table of a sweep, out of its document: the same whether it was just measured or kept in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from opwatch import units
+from opwatch.fields import Fields
+from opwatch.foreign import table_of
+from opwatch.sinks.folding import folded
+
+_LEVELS = ("level", "used", "(C-U)/U", "(C-U)/C", "WAF", "IOPS", "p99", "PTS", "opwatch")
+_BAND = ("level", "WAF", "fit", "greedy", "FIFO", "2 choices", "years")
+_STEPS = ("from", "to", "IOPS", "per %", "WAF", "per %", "life")
+_LEFT = 1
+
+
+def lines(document: dict[str, Any]) -> Iterator[str]:
+    """BadInput where the document is none of a sweep."""
+    sweep = Fields(table_of(document, "the sweep"), "the sweep")
+    if sweep.table.get("type") != "sweep":
+        raise sweep.bad("type is not sweep: it was not written by opwatch sweep")
+    levels = [Fields(table_of(row, "a level"), "a level") for row in sweep.rows("levels")]
+    heading = f"{sweep.text('target')}, levels by {sweep.text('method')}, {sweep.text('workload')}"
+    yield from folded(heading)
+    yield from _model(sweep)
+    yield from _table(_LEVELS, [_level(level) for level in levels])
+    for level in levels:
+        yield from _reasons(level)
+    yield ""
+    yield from _table(_BAND, [_band(level) for level in levels])
+    yield from _fit(sweep)
+    steps = [Fields(table_of(row, "a step"), "a step") for row in sweep.rows("returns")]
+    if steps:
+        yield ""
+        yield from _table(_STEPS, [_step(step) for step in steps])
+    yield ""
+    yield from folded(sweep.text("advice"))
+    if sweep.table.get("endurance_bytes") is None:
+        yield from folded(f"no years: {sweep.text('endurance_reason')}")
+
+
+def number(fields: Fields, key: str) -> float | None:
+    """A number that may be absent. Neither nan nor infinity is one."""
+    value = fields.table.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e30:
+        raise fields.bad(f"{key} is no number")
+    return float(value)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns as wide as what stands in them, the first to the left."""
+    widths = [max(len(row[at]) for row in [header, *rows]) for at in range(len(header))]
+    for row in (header, *rows):
+        cells = [
+            cell.ljust(width) if at < _LEFT else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def _model(sweep: Fields) -> Iterator[str]:
+    if sweep.table.get("model") is None:
+        return
+    model = sweep.sub("model")
+    ratio = number(model, "ratio") or 0.0
+    text = f"A MODEL of {model.text('profile')} in virtual time, not a drive."
+    if ratio != 1:
+        pages = model.count("superblock_pages")
+        errors = [float(error) for error in model.rows("error_ratios") if isinstance(error, float)]
+        real = model.table.get("real_superblock_pages")
+        astray = 100 * max(errors, default=0.0)
+        text += (
+            f" Simulated at {100 * ratio:.2g} % of its size, with superblocks of "
+            f"{pages} pages for {'large ones' if real is None else real}: that "
+            f"makes WAF uncertain by up to {astray:.2g} %, which is in the errors below."
+        )
+    yield from folded(text)
+
+
+def _level(level: Fields) -> tuple[str, ...]:
+    figures = level.sub("figures")
+    iops = number(figures, "iops")
+    return (
+        level.text("label"),
+        units.capacity(level.count("used_bytes")),
+        f"{100 * (number(level, 'of_used_ratio') or 0):.2f} %",
+        f"{100 * (number(level, 'of_whole_ratio') or 0):.2f} %",
+        _waf(figures),
+        "-" if iops is None else f"{iops:.0f}",
+        units.duration(_tail(figures)),
+        _pts(level),
+        level.sub("opwatch").text("state"),
+    )
+
+
+def _waf(figures: Fields) -> str:
+    waf, error = number(figures, "waf"), number(figures, "waf_error")
+    if waf is None:
+        return "-"
+    return f"{waf:.3f}" if error is None else units.with_error(waf, error)
+
+
+def _tail(figures: Fields) -> float | None:
+    """By the trace, else by fio."""
+    for source in ("latency_by_trace", "latency_by_fio"):
+        value = number(figures.sub(source), "p99")
+        if value is not None:
+            return value
+    return None
+
+
+def _pts(level: Fields) -> str:
+    if level.table.get("pts") is None:
+        return "-"
+    return "pass" if level.sub("pts").flag("is_steady") else "not reached"
+
+
+def _reasons(level: Fields) -> Iterator[str]:
+    label, verdict = level.text("label"), level.sub("opwatch")
+    if verdict.table.get("reason") is not None:
+        yield from folded(f"{label}, {verdict.text('state')}: {verdict.text('reason')}")
+    missing = level.sub("figures").sub("missing")
+    if number(level.sub("figures"), "waf") is None and "waf" in missing.table:
+        yield from folded(f"{label}, no WAF: {missing.text('waf')}")
+
+
+def _band(level: Fields) -> tuple[str, ...]:
+    band = level.sub("band") if level.table.get("band") is not None else None
+    modelled = [None if band is None else number(band, key) for key in ("greedy", "fifo", "two_choices")]
+    years = number(level, "years")
+    return (
+        level.text("label"),
+        _waf(level.sub("figures")),
+        *(_three(value) for value in (number(level, "predicted_waf"), *modelled)),
+        _life(years),
+    )
+
+
+def _three(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _life(years: float | None) -> str:
+    """Days where it is less than a year."""
+    if years is None:
+        return "-"
+    return f"{years:.1f} y" if abs(years) >= 1 else f"{365.25 * years:.0f} d"
+
+
+def _fit(sweep: Fields) -> Iterator[str]:
+    if sweep.table.get("fit") is None:
+        yield from folded("no level amplifies: there is no spare area to fit")
+        return
+    fit = sweep.sub("fit")
+    spare, rms = number(fit, "spare_ratio"), number(fit, "rms_ratio")
+    if spare is None:
+        raise fit.bad("spare_ratio is missing")
+    classes = " or ".join(fit.texts("alike")) or fit.text("collector")
+    quality = "of one level, which any collector fits" if rms is None else f"off by {100 * rms:.2g} % (rms)"
+    yield from folded(
+        f"behaves like {100 * spare:.1f} % of spare area, (T-U)/U, at level {fit.text('level')}, {classes} "
+        f"class; the fit is {quality}"
+    )
+
+
+def _step(step: Fields) -> tuple[str, ...]:
+    years = number(step, "years")
+    return (
+        step.text("begin"),
+        step.text("end"),
+        _change(number(step, "iops_ratio"), 1),
+        _percent(number(step, "iops_per_percent")),
+        _change(number(step, "waf_ratio"), 1),
+        _percent(number(step, "waf_per_percent"), falls=True),
+        "-" if years is None else f"+{_life(years)}" if years >= 0 else _life(years),
+    )
+
+
+def _change(ratio: float | None, base: float) -> str:
+    return "-" if ratio is None else f"{100 * (ratio - base):+.1f} %"
+
+
+def _percent(share: float | None, *, falls: bool = False) -> str:
+    return "-" if share is None else f"{-100 * share if falls else 100 * share:+.2f} %"

@@ -1,0 +1,71 @@
+"""A whole sweep: its levels, what follows from all of them together, and what they were measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opwatch.errors import NotEnoughData
+from opwatch.sweep.band import MeasuredLevel, ModelBand, SpareFit, band_at, fit_spare
+from opwatch.sweep.outcome import LevelOutcome
+from opwatch.sweep.returns import LevelReturn, advice, level_returns, life_years, write_rate
+
+
+@dataclass(frozen=True, slots=True)
+class ModelScale:
+    """That it was simulated, and at which size: `error_ratios` say how far the size may lead WAF astray, one
+    for each level."""
+
+    profile: str
+    ratio: float
+    superblock_pages: int
+    real_superblock_pages: int | None
+    error_ratios: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult:
+    """`superblock_pages` are those of the drive where they are known; `endurance_bytes` is what its flash
+    takes in all, None with the reason in `endurance_reason`."""
+
+    target: str
+    method: str
+    workload: str
+    outcomes: tuple[LevelOutcome, ...]
+    superblock_pages: int | None = None
+    endurance_bytes: int | None = None
+    endurance_reason: str = "nobody says how many NAND bytes this drive takes"
+    model: ModelScale | None = None
+
+    def fit(self) -> SpareFit | None:
+        """Of the levels that have a WAF; None where none amplifies."""
+        try:
+            return fit_spare([self._measured(one) for one in self._with_waf()], self.superblock_pages)
+        except NotEnoughData:
+            return None
+
+    def band(self, outcome: LevelOutcome, fit: SpareFit | None) -> ModelBand | None:
+        """Of the T that is known, else of the fitted one."""
+        used = outcome.level.usable_bytes
+        flash = outcome.level.flash_bytes or (fit.flash_bytes if fit else None)
+        return None if flash is None else band_at(flash / used, self.superblock_pages)
+
+    def predicted(self, outcome: LevelOutcome, fit: SpareFit | None) -> float | None:
+        """The WAF that the fit has for this level, whether it was measured or not."""
+        return fit.model.waf(fit.flash_bytes / outcome.level.usable_bytes) if fit else None
+
+    def returns(self) -> tuple[LevelReturn, ...]:
+        return level_returns(self.outcomes, self.endurance_bytes)
+
+    def years(self, outcome: LevelOutcome) -> float | None:
+        return life_years(outcome, self.endurance_bytes, write_rate(self.outcomes))
+
+    def advice(self) -> str:
+        return advice(self.outcomes)
+
+    def _with_waf(self) -> Sequence[LevelOutcome]:
+        return [one for one in self.outcomes if one.figures.waf is not None]
+
+    def _measured(self, outcome: LevelOutcome) -> MeasuredLevel:
+        figures = outcome.figures
+        return MeasuredLevel(outcome.level.usable_bytes, figures.waf or 0.0, figures.waf_error or 0.0)

@@ -1,0 +1,171 @@
+"""A sweep in lines and as a document, the plan of one, and its commands."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.errors import BadInput
+from opwatch.sinks.sweep.document import document, plan_document
+from opwatch.sinks.sweep.plan import plan_lines
+from opwatch.sinks.sweep.table import lines
+from opwatch.sweep.levels import LevelScale, parse_levels
+from opwatch.sweep.outcome import LevelFigures, LevelOutcome
+from opwatch.sweep.plan import SweepPace, SweepPlan, SweepRefusal, SweepSpeed, plan_steps
+from opwatch.sweep.result import ModelScale, SweepResult
+from opwatch.tools.cli import main
+from tests.unit.sweep.test_returns import VERDICT
+
+SCHEMA: dict[str, Any] = json.loads(
+    (Path(__file__).parents[3] / "docs" / "schema" / "sweep.json").read_text()
+)
+SCALE = LevelScale(1 << 40)
+
+
+def _result(*wafs: float | None) -> SweepResult:
+    levels = parse_levels("0,7,28%", SCALE)[: len(wafs)]
+    outcomes = tuple(
+        LevelOutcome(
+            level,
+            (),
+            LevelFigures(
+                waf=waf, waf_error=waf and 0.01, iops=waf and 1e5 / waf, missing={"waf": "no pages"}
+            ),
+            None,
+            VERDICT,
+        )
+        for level, waf in zip(levels, wafs, strict=True)
+    )
+    return SweepResult("sda", "window", "random 4k", outcomes)
+
+
+def _problems(answer: dict[str, Any]) -> list[str]:
+    """What is wrong with a document, as it is read back."""
+    # It has no types of its own.
+    validator = importlib.import_module("jsonschema").Draft202012Validator(SCHEMA)
+    return [error.message for error in validator.iter_errors(json.loads(json.dumps(answer)))]
+
+
+def test_the_document_is_as_its_schema_says() -> None:
+    assert _problems(document(_result(5.7, 3.5, 1.9))) == []
+    assert _problems(document(_result(None, 3.5))) == []
+    broken = document(_result(5.7))
+    broken["levels"][0]["opwatch"]["state"] = "fine"
+    assert _problems(broken)
+
+
+def test_the_table_says_what_the_drive_behaves_like_and_what_more_gives() -> None:
+    text = "\n".join(lines(document(_result(5.713, 3.522, 1.936))))
+    assert "behaves like 9.9 % of spare area" in text
+    assert "up to 28 % every step has paid" in text
+    assert all(len(line) <= 80 for line in text.split("\n"))
+
+
+def test_a_figure_that_is_missing_has_its_reason() -> None:
+    text = "\n".join(lines(document(_result(None, 3.517))))
+    assert "0 %, no WAF: no pages" in text
+    assert "no years: nobody says" in text
+
+
+def test_a_model_is_called_one() -> None:
+    model = ModelScale("big", 0.004, 2048, 65536, (0.004, 0.003))
+    result = _result(5.7, 3.5)
+    shown = document(SweepResult("x", "window", "w", result.outcomes, model=model))
+    assert _problems(shown) == []
+    text = " ".join(lines(shown))
+    assert "A MODEL of big" in text and "0.4 % of its size" in text
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"type": "watch"},
+        {"levels": 5},
+        {"levels": [1]},
+        {"returns": [{"begin": 1}]},
+        {"fit": {"spare_ratio": "much"}},
+        {"advice": None},
+    ],
+)
+def test_what_is_no_sweep_is_refused(damage: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        list(lines(document(_result(5.7, 3.5)) | damage))
+
+
+def _plan(*refusals: SweepRefusal, speed: SweepSpeed | None = None) -> SweepPlan:
+    levels = parse_levels("0,28%", SCALE)
+    steps = plan_steps(levels, "window", SweepPace(), speed or SweepSpeed())
+    return SweepPlan("sda", "window", "random 4k", levels, steps, refusals, life_reason="not rated")
+
+
+def test_a_plan_says_every_step_and_what_is_in_its_way() -> None:
+    refusal = SweepRefusal("mounts", "sda1 is mounted at /", "unmount it")
+    plan = _plan(refusal)
+    text = "\n".join(plan_lines(plan))
+    assert text.count("discard the whole drive, 1.10 TB discarded") == 2
+    assert "a sweep would be refused:\n  mounts: sda1 is mounted at /; unmount it" in text
+    assert "time: not known" in text and "share of rated life: not known: not rated" in text
+    assert text.endswith("nothing was written") and all(len(line) <= 80 for line in text.split("\n"))
+    assert _problems(plan_document(plan)) == []
+
+
+def test_a_plan_with_a_speed_has_a_time() -> None:
+    plan = _plan(speed=SweepSpeed(1e9, 1e8))
+    assert "time: " in "\n".join(plan_lines(plan)) and "not known, for want" not in "\n".join(
+        plan_lines(plan)
+    )
+    assert _problems(plan_document(plan)) == []
+
+
+def test_a_sweep_on_simulated_flash_is_kept_and_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "sweep.json"
+    words = ["sweep", "run", "--virtual", "ideal", "--op", "28%", "--rounds", "5", "-q", "-o", str(kept)]
+    # Five rounds of a tenth do not make it steady.
+    assert main(words) == 6
+    shown = capsys.readouterr().out
+    assert "A MODEL of ideal" in shown and "not reached" in shown
+    assert main(["sweep", "show", str(kept)]) == 0
+    assert capsys.readouterr().out == shown
+    assert main(["sweep", "show", str(kept), "--json"]) == 0
+    assert _problems(json.loads(capsys.readouterr().out)) == []
+    assert main(words) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "complaint"),
+    [
+        (["run"], 2, "say on what"),
+        (["run", "--virtual", "nope"], 2, "no drive profile nope"),
+        (["run", "--virtual", "ideal", "--op", "5000%"], 2, "makes no sense"),
+        (["run", "--virtual", "ideal", "--base", "flash", "--op", "1%"], 2, "the drive shows"),
+        (["run", "--virtual", "ideal", "--bs", "5000"], 2, "power of two"),
+        (["run", "--virtual", "ideal", "--destroy"], 2, "--destroy: only with --dev"),
+        (["run", "--dev", "sda", "--bs", "4k"], 2, "--bs: only with --virtual"),
+        (["plan"], 2, "say of what"),
+        (["plan", "--virtual", "ideal", "--method", "magic"], 2, "no method 'magic'"),
+        (["show", "/nonexistent"], 2, "cannot read"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    words: list[str], status: int, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sweep", *words]) == status
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_plan_and_the_list_print_what_they_know(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "plan", "--virtual", "wd-blue-1tb", "--rated", "400TB", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert _problems(plan) == [] and plan["life_ratio"]["least"] > 0.01 and plan["is_model"]
+    assert main(["sweep", "list", "--json"]) == 0
+    names = json.loads(capsys.readouterr().out)
+    assert [test["name"] for test in names["pts_tests"]][:2] == ["wsat", "iops"]
+    assert main(["sweep", "list"]) == 0
+    assert "wd-blue-1tb" in capsys.readouterr().out

@@ -1,0 +1,147 @@
+"""Options of a plan and of a sweep on simulated flash, and what they are made into."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opwatch.errors import UsageError
+from opwatch.ftl import profiles
+from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
+from opwatch.sweep.plan import SweepPace
+from opwatch.sweep.virtual import ModelDrive, VirtualLoad, flash_bytes, mapping_unit, model_of
+from opwatch.tools.arguments import Once, byte_size, count_between, percentage_between
+
+_OP = "0,7,10,20,28,50%"
+MODEL_OPTIONS = ("base", "bs", "depth", "reads", "seed")
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualSweep:
+    """A sweep on simulated flash, as it was asked for. `profile` is that of the drive at its full size."""
+
+    profile: profiles.Profile
+    model: ModelDrive
+    levels: tuple[OpLevel, ...]
+    load: VirtualLoad
+    pace: SweepPace
+
+    @property
+    def endurance_bytes(self) -> int | None:
+        """What its flash takes in all, by the cycles that its profile has."""
+        cycles = self.profile.drive.get("endurance_cycles")
+        return cycles * flash_bytes(self.model) if cycles else None
+
+
+def add_level_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which levels, and how long at each."""
+    parser.add_argument(
+        "--op",
+        metavar="LEVELS",
+        default=_OP,
+        help="levels: percentages with one sign at the end, or sizes that are used "
+        f"({_OP.replace('%', '%%')})",
+    )
+    parser.add_argument(
+        "--share",
+        choices=[share.value for share in OpShare],
+        default=OpShare.USED.value,
+        help="what a percentage is a share of: what is used (the default), or the whole",
+    )
+    pace = SweepPace()
+    parser.add_argument(
+        "--fill",
+        metavar="N",
+        type=count_between(1, 10),
+        default=pace.fill_passes,
+        help=f"write all that is used so often before ({pace.fill_passes})",
+    )
+    parser.add_argument(
+        "--round",
+        metavar="P%",
+        type=percentage_between(1, 100),
+        default=pace.round_ratio,
+        help="a round writes this share of what is used (10%%)",
+    )
+    parser.add_argument(
+        "--rounds",
+        metavar="N",
+        type=count_between(5, 1000),
+        default=pace.most_rounds,
+        help=f"give up after so many rounds of a level ({pace.most_rounds})",
+    )
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """The simulated drive and its workload. None has a default: with a real drive they are refused."""
+
+    known = ", ".join(profiles.names())
+    parser.add_argument(
+        "--virtual",
+        action=Once,
+        metavar="PROFILE",
+        help=f"on simulated flash, in virtual time: {known}, or a .toml file",
+    )
+    parser.add_argument(
+        "--base",
+        choices=[base.value for base in OpBase],
+        help="what levels are taken from: what the drive shows (the default), or all of its flash",
+    )
+    load = VirtualLoad()
+    parser.add_argument(
+        "--bs",
+        metavar="SIZE",
+        type=byte_size,
+        help="bytes of a write (4K, or the mapping unit of the simulated drive)",
+    )
+    parser.add_argument(
+        "--depth",
+        metavar="N",
+        type=count_between(1, 65536),
+        help=f"I/Os that are outstanding ({load.queue_depth})",
+    )
+    parser.add_argument(
+        "--reads",
+        metavar="P%",
+        type=percentage_between(0, 99),
+        help="the share of I/Os that read (0%%)",
+    )
+    parser.add_argument("--seed", metavar="N", type=count_between(1, 1 << 32), help="draw other places")
+
+
+def pace_from(args: argparse.Namespace) -> SweepPace:
+    return SweepPace(fill_passes=args.fill, round_ratio=args.round, most_rounds=args.rounds)
+
+
+def refuse_others(args: argparse.Namespace, names: Sequence[str], only_with: str) -> None:
+    """UsageError for options that mean nothing here."""
+    given = [name for name in names if getattr(args, name) not in (None, False)]
+    if given:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UsageError(f"{options}: only with {only_with}")
+
+
+def virtual_from(args: argparse.Namespace) -> VirtualSweep:
+    """What `--virtual` asks for; UsageError for what cannot be."""
+    profile = profiles.load(args.virtual)
+    bs = mapping_unit(profile) if args.bs is None else args.bs
+    model = model_of(profile, bs)
+    flash = flash_bytes(model)
+    visible = profile.drive["user_bytes"]
+    base = OpBase(args.base or OpBase.VISIBLE)
+    scale = LevelScale(
+        flash if base is OpBase.FLASH else visible, OpShare(args.share), base, mapping_unit(profile)
+    )
+    levels = parse_levels(args.op, scale, flash)
+    for level in levels:
+        # A window that is rounded to the unit of the model may not reach beyond what is shown.
+        if level.usable_bytes > visible + mapping_unit(profile):
+            raise UsageError(
+                f"--op {level.label}: {level.usable_bytes} bytes are to be used, the drive shows {visible}"
+            )
+    usual = VirtualLoad()
+    load = VirtualLoad(
+        bs, args.depth or usual.queue_depth, args.reads or usual.read_ratio, args.seed or usual.seed
+    )
+    return VirtualSweep(profile, model, levels, load, pace_from(args))

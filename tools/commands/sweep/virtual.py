@@ -1,0 +1,94 @@
+"""A sweep on simulated flash, from the words to the table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import closing
+from pathlib import Path
+
+from opwatch.errors import OpwatchError, UsageError
+from opwatch.safefile import safe_write
+from opwatch.sinks.sweep.document import document
+from opwatch.sinks.sweep.table import lines
+from opwatch.sinks.terminal import Progress, data
+from opwatch.steady.strict import StrictState
+from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.result import ModelScale, SweepResult
+from opwatch.sweep.side_by_side import run_levels
+from opwatch.tools.arguments import file_name
+from opwatch.tools.commands.sweep.level_arguments import VirtualSweep, virtual_from
+
+_NOT_REACHED = 6
+
+
+def add_output_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=file_name,
+        help="with --virtual: keep the document in a new file",
+    )
+
+
+class _Progress(Progress):
+    """The rounds of every level in one line."""
+
+    def __init__(self, most_rounds: int, *, quiet: bool) -> None:
+        super().__init__(quiet=quiet)
+        self._most = most_rounds
+        self._rounds: dict[str, int] = {}
+
+    def tell(self, level: OpLevel, rounds: int) -> None:
+        self._rounds[level.label] = rounds
+        done = ", ".join(f"{label}: round {count}" for label, count in sorted(self._rounds.items()))
+        self.show(f"{done} (of at most {self._most})")
+
+    def close(self) -> None:
+        self.clear()
+
+
+def run(args: argparse.Namespace) -> int:
+    sweep = virtual_from(args)
+    if args.output and args.output.exists():
+        raise UsageError(f"-o {args.output}: it exists already, and nothing is overwritten")
+    with closing(_Progress(sweep.pace.most_rounds, quiet=args.quiet)) as progress:
+        outcomes = run_levels(sweep.model, sweep.levels, sweep.load, sweep.pace, progress.tell)
+    result = SweepResult(
+        target=f"{sweep.profile.name} (simulated)",
+        method="window",
+        workload=sweep.load.name,
+        outcomes=tuple(outcomes),
+        superblock_pages=sweep.model.superblock_pages,
+        endurance_bytes=sweep.endurance_bytes,
+        endurance_reason="the profile says nothing of erase cycles",
+        model=_scale(sweep),
+    )
+    answer = document(result)
+    if args.output:
+        _keep(args.output, json.dumps(answer) + "\n")
+    if args.json:
+        data().json(answer)
+    else:
+        data().lines(lines(answer))
+    passed = all(outcome.strict.state is StrictState.PASS for outcome in outcomes)
+    return 0 if passed else _NOT_REACHED
+
+
+def _keep(path: Path, text: str) -> None:
+    try:
+        safe_write(path, text.encode())
+    except OSError as error:
+        raise OpwatchError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _scale(sweep: VirtualSweep) -> ModelScale:
+    model = sweep.model
+    return ModelScale(
+        profile=sweep.profile.name,
+        ratio=model.ratio,
+        superblock_pages=model.superblock_pages,
+        real_superblock_pages=model.real_superblock_pages,
+        error_ratios=tuple(model.error_ratio(level.alpha or 1.0) for level in sweep.levels),
+    )

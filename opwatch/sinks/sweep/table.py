@@ -12,6 +12,7 @@ from opwatch.sinks.folding import folded
 
 _LEVELS = ("level", "used", "(C-U)/U", "(C-U)/C", "WAF", "IOPS", "p99", "PTS", "opwatch")
 _BAND = ("level", "WAF", "fit", "greedy", "FIFO", "2 choices", "years")
+_SPREAD = ("level", "IOPS CV", "worst s", "p50", "p99.9", "p99.99", "p99.999", "CPU/IO", "C")
 _STEPS = ("from", "to", "IOPS", "per %", "WAF", "per %", "life")
 _LEFT = 1
 
@@ -28,6 +29,8 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
     yield from _table(_LEVELS, [_level(level) for level in levels])
     for level in levels:
         yield from _reasons(level)
+    yield ""
+    yield from _table(_SPREAD, [_spread(level) for level in levels])
     yield ""
     yield from _table(_BAND, [_band(level) for level in levels])
     yield from _fit(sweep)
@@ -91,7 +94,7 @@ def _level(level: Fields) -> tuple[str, ...]:
         f"{100 * (number(level, 'of_whole_ratio') or 0):.2f} %",
         _waf(figures),
         "-" if iops is None else f"{iops:.0f}",
-        units.duration(_tail(figures)),
+        units.duration(_latency(figures, "p99")),
         _pts(level),
         level.sub("opwatch").text("state"),
     )
@@ -104,13 +107,27 @@ def _waf(figures: Fields) -> str:
     return f"{waf:.3f}" if error is None else units.with_error(waf, error)
 
 
-def _tail(figures: Fields) -> float | None:
+def _latency(figures: Fields, percentile: str) -> float | None:
     """By the trace, else by fio."""
     for source in ("latency_by_trace", "latency_by_fio"):
-        value = number(figures.sub(source), "p99")
+        value = number(figures.sub(source), percentile)
         if value is not None:
             return value
     return None
+
+
+def _spread(level: Fields) -> tuple[str, ...]:
+    figures = level.sub("figures")
+    uneven, worst = number(figures, "iops_cv"), number(figures, "iops_worst_second")
+    celsius = number(figures, "temperature_c")
+    return (
+        level.text("label"),
+        "-" if uneven is None else f"{100 * uneven:.2g} %",
+        "-" if worst is None else f"{worst:.0f}",
+        *(units.duration(_latency(figures, name)) for name in ("p50", "p99.9", "p99.99", "p99.999")),
+        units.duration(number(figures, "cpu_ns_per_io")),
+        "-" if celsius is None else f"{celsius:.0f}",
+    )
 
 
 def _pts(level: Fields) -> str:

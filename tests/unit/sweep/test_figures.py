@@ -1,0 +1,83 @@
+"""Figures of a level from what was left of its rounds: values that can be added up by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from opwatch.fio.logs import parse_log
+from opwatch.fio.results import FioJob, FioLatency, FioOperation, FioReport
+from opwatch.sweep.figures import (
+    RoundEvidence,
+    WindowEvidence,
+    figures_of,
+    quantile_of,
+    round_of_evidence,
+    seconds_of,
+)
+
+
+def operation(requests: int, bins: tuple[tuple[int, int], ...]) -> FioOperation:
+    latency = FioLatency(requests, 1, 9, 5.0, 1.0, {}, bins)
+    return FioOperation(requests, {"clat": latency} if requests else {}, requests * 4096, 2.0, 0, 0)
+
+
+def a_round(
+    logs: tuple[bytes, ...] = (), bins: tuple[tuple[int, int], ...] = ((100, 990), (900, 10))
+) -> RoundEvidence:
+    idle = operation(0, ())
+    requests = sum(count for _, count in bins)
+    job = FioJob("a", 0, 0, 2.0, {"read": idle, "write": operation(requests, bins), "discard": idle}, {})
+    parsed = tuple(parse_log(raw, f"log_iops.{at}.log") for at, raw in enumerate(logs, 1))
+    return RoundEvidence(FioReport("fio-3.33", (job,), {}, None), parsed, cpu_s=0.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("share", "value"),
+    [(0.5, 100.0), (0.99, 100.0), (0.991, 900.0), (0.999, 900.0), (0.9991, None), (0.99999, None)],
+)
+def test_quantiles_are_of_counted_requests_or_none(share: float, value: float | None) -> None:
+    assert quantile_of({900: 10, 100: 990}, share) == value
+
+
+def test_of_nothing_there_is_no_quantile() -> None:
+    assert quantile_of({}, 0.5) is None
+
+
+def test_a_round_is_what_fio_says() -> None:
+    one = round_of_evidence(a_round(), None)
+    assert (one.host_bytes, one.seconds, one.ios, one.p99_ns, one.nand_bytes) == (
+        4096000,
+        2.0,
+        1000,
+        100,
+        None,
+    )
+
+
+def test_seconds_are_of_all_threads_and_whole() -> None:
+    first = b"1000, 50, 1, 0, 0\n2000, 70, 1, 0, 0\n2400, 5, 1, 0, 0\n"
+    second = b"1000, 5, 1, 0, 0\n2000, 7, 1, 0, 0\n2400, 900, 1, 0, 0\n"
+    assert seconds_of([a_round((first, second))]) == [55, 77]
+    assert seconds_of([a_round((first,)), a_round((second,))]) == [50, 70, 5, 7]
+    assert seconds_of([a_round((b"300, 5, 1, 0, 0\n",))]) == []
+
+
+def test_a_mix_has_the_requests_of_both_directions_in_its_seconds() -> None:
+    both = b"1000, 30, 0, 0, 0\n1000, 50, 1, 0, 0\n2000, 1, 0, 0, 0\n2000, 2, 1, 0, 0\n"
+    assert seconds_of([a_round((both,))]) == [80]
+
+
+def test_what_does_not_follow_has_its_reason() -> None:
+    log = b"1000, 50, 1, 0, 0\n2000, 70, 1, 0, 0\n2400, 5, 1, 0, 0\n"
+    figures = figures_of(WindowEvidence([a_round((log,)), a_round((log,))], why_untraced="no BTF"))
+    assert figures.host.fio == 2 * 4096000
+    assert (figures.iops, figures.cpu_ns_per_io) == (500, 5e5)
+    assert figures.iops_worst_second == 50
+    assert figures.iops_cv == pytest.approx(math.sqrt(400 / 3) / 60)
+    assert figures.latency_by_fio == {"p50": 100, "p90": 100, "p99": 100, "p99.9": 900}
+    assert (figures.waf, figures.waf_error, figures.nand_bytes, figures.host.trace) == (None,) * 4
+    assert figures.missing["trace"] == "no BTF"
+    for name in ("waf", "nand_bytes", "host_firmware", "temperature_c", "p99.99 (fio)", "p99.999 (fio)"):
+        assert figures.missing[name]

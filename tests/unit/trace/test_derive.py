@@ -69,6 +69,13 @@ def test_errors_are_named_by_status() -> None:
     assert read.statuses == {"I/O": 2, "medium": 1, "status 31": 1}
 
 
+def test_the_statuses_of_zones_and_after_them_have_names() -> None:
+    """By the numbers that tests/native/test_statuses.c holds the programs to."""
+    after = Op([1000] * 5, statuses={14: 1, 15: 2, 16: 3, 17: 4, 19: 5})
+    write = derive(sample(0), sample(10**9, write=after)).ops["write"]
+    assert write.statuses == {"zone resource": 3, "offline": 3, "duration limit": 4, "invalid": 5}
+
+
 def test_queue_time_is_none_where_it_was_not_measured() -> None:
     read = derive(sample(0), sample(SECOND, read=Op([1000]))).ops["read"]
     assert read.queue is None

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+/* blk_status_t by the kernel's numbers before and after v6.10, and what programs make of them. */
+#include <linux/types.h>
+#include <stdbool.h>
+
+#include "check.h"
+#include "abi/block.h"
+
+#define OP_VALUE(name)		 name
+#define HAS_ZONE_RESOURCE_STATUS has_zone_resource
+
+enum {
+	REQ_OP_READ,
+	REQ_OP_WRITE,
+	REQ_OP_FLUSH,
+	REQ_OP_DISCARD,
+	REQ_OP_SECURE_ERASE = 5,
+	REQ_OP_WRITE_ZEROES = 9,
+	REQ_OP_ZONE_APPEND = 13
+};
+
+static bool has_zone_resource;
+
+#include "lib/op.h"
+
+static void test_operations(void)
+{
+	CHECK(op_of(REQ_OP_ZONE_APPEND | 1 << 8) == OW_WRITE && op_of(7) == OW_OTHER);
+}
+
+/* As the user side names them: opwatch/trace/derive.py. */
+enum status {
+	DEVICE_RESOURCE = 13,
+	ZONE_OPEN = 14,
+	ZONE_ACTIVE = 15,
+	OFFLINE = 16,
+	DURATION_LIMIT = 17,
+	INVALID = 19
+};
+
+/* v6.10 took BLK_STS_ZONE_RESOURCE away, and what followed it moved up by one. */
+static void test_newer_kernels(void)
+{
+	has_zone_resource = false;
+	for (int status = 0; status < OW_NR_STATUS; status++)
+		CHECK(status_of(status) == (__u32)status);
+}
+
+/* v5.18 has BLK_STS_OFFLINE as 17, v6.5 BLK_STS_DURATION_LIMIT as 18. */
+static void test_older_kernels(void)
+{
+	static const struct {
+		int kernel;
+		enum status shown;
+	} rows[] = {
+		{13, DEVICE_RESOURCE}, {14, ZONE_OPEN}, /* a zone's lock: no name of its own */
+		{15, ZONE_OPEN},       {16, ZONE_ACTIVE}, {17, OFFLINE},
+		{18, DURATION_LIMIT},  {19, INVALID},
+	};
+
+	has_zone_resource = true;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		CHECK(status_of(rows[i].kernel) == rows[i].shown);
+	for (int status = 0; status < 14; status++)
+		CHECK(status_of(status) == (__u32)status);
+}
+
+/* Older tracepoints have an errno. */
+static void test_errnos(void)
+{
+	for (int older = 0; older < 2; older++) {
+		has_zone_resource = older;
+		CHECK(status_of(-EOPNOTSUPP) == 1 && status_of(-ENOSPC) == 3);
+		CHECK(status_of(-ENODATA) == 7 && status_of(-EIO) == 10);
+	}
+}
+
+int main(void)
+{
+	test_operations();
+	test_newer_kernels();
+	test_older_kernels();
+	test_errnos();
+	return 0;
+}

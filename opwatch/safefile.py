@@ -134,3 +134,15 @@ def open_own(path: Path) -> tuple[int, bool]:
             return descriptor, False
     finally:
         os.close(folder)
+
+
+def is_locked(descriptor: int, probe: int) -> bool:
+    """Whether somebody's lock on this file keeps us from having this one, LOCK_SH or LOCK_EX. The descriptor
+    is closed, and with it goes the lock where nobody's did."""
+    try:
+        fcntl.flock(descriptor, probe | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

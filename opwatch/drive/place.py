@@ -14,7 +14,7 @@ from pathlib import Path
 from opwatch.drive.spec import NAME
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing
 from opwatch.foreign import parse_json, read_bytes
-from opwatch.safefile import safe_write
+from opwatch.safefile import is_locked, safe_write
 
 ROOT = Path("/run/opwatch/drives")
 # No create and no save takes so long.
@@ -78,13 +78,7 @@ class Place:
             ) from error
         except OSError:
             return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+        return is_locked(lock, fcntl.LOCK_SH)
 
     def take_lock(self) -> int:
         """A descriptor with the lock on it, for the server to inherit."""

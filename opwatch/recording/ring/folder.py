@@ -14,6 +14,7 @@ from pathlib import Path
 
 from opwatch.errors import NotEnoughData, OpwatchError, RefusedError
 from opwatch.recording.writing.newfile import SIDES
+from opwatch.safefile import is_locked
 
 _SUFFIX = ".opw"
 _DIGITS = 10
@@ -169,13 +170,7 @@ class RingFolder:
             lock = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._folder)
         except FileNotFoundError:
             return False
-        try:
-            fcntl.flock(lock, probe | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+        return is_locked(lock, probe)
 
     def _status(self, name: str) -> os.stat_result:
         return os.stat(name, dir_fd=self._folder, follow_symlinks=False)

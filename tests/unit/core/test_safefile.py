@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.errors import RefusedError
-from opwatch.safefile import open_own, safe_write, write_anew
+from opwatch.safefile import is_locked, open_own, safe_write, write_anew
 
 
 def test_a_file_is_for_our_eyes_only_whatever_the_umask_is(tmp_path: Path) -> None:
@@ -119,3 +120,24 @@ def test_what_is_written_anew_can_be_appended_to(tmp_path: Path) -> None:
     os.close(descriptor)
     assert not made
     assert (tmp_path / "state").read_bytes() == b"onetwothreefour"
+
+
+@pytest.mark.parametrize(
+    ("taken", "probe", "is_kept"),
+    [
+        (None, fcntl.LOCK_EX, False),
+        (fcntl.LOCK_SH, fcntl.LOCK_SH, False),
+        (fcntl.LOCK_SH, fcntl.LOCK_EX, True),
+        (fcntl.LOCK_EX, fcntl.LOCK_SH, True),
+    ],
+)
+def test_asking_for_a_lock_takes_none(tmp_path: Path, taken: int | None, probe: int, is_kept: bool) -> None:
+    path = tmp_path / "lock"
+    path.touch()
+    with path.open("r+b") as owner:
+        if taken is not None:
+            fcntl.flock(owner, taken)
+        for _ in range(2):
+            assert is_locked(os.open(path, os.O_RDWR), probe) is is_kept
+        # Nobody but the owner has it: it can take the other kind.
+        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from opwatch.counters.reading import CounterReading, Proof
 from opwatch.waf.measure import Measured, Measurement
+from opwatch.waf.span import Span
 from opwatch.waf.trail import Poll, Trail
 
 SECOND = 10**9
@@ -15,7 +16,12 @@ def reading(value: int, source: str, quantum: int = 1) -> CounterReading:
 
 
 def measured(
-    polls: list[tuple[int, int, int]], begin: int, end: int, *, sources: tuple[str, str] = (HOST, NAND)
+    polls: list[tuple[int, int, int]],
+    begin: int,
+    end: int,
+    *,
+    sources: tuple[str, str] = (HOST, NAND),
+    refresh_ns: int | None = None,
 ) -> Measured:
     """(kernel, host, NAND) at each second."""
     trail = Trail()
@@ -30,7 +36,7 @@ def measured(
                 nand=(reading(nand, sources[1]),),
             )
         )
-    return Measurement(trail, begin, end).result()
+    return Measurement(trail, begin, end, refresh_ns=refresh_ns).result()
 
 
 def test_writes_that_the_kernel_does_not_see_are_part_of_the_work() -> None:
@@ -41,6 +47,21 @@ def test_writes_that_the_kernel_does_not_see_are_part_of_the_work() -> None:
     assert result.stretch and result.stretch.host.agrees is False
     assert (result.waf, result.error) == (1600 / 1500, 0)
     assert "passthrough" in (result.stretch.host.why or "")
+
+
+def test_looks_in_the_middle_of_the_work_are_no_harm_to_pages_of_a_known_age() -> None:
+    # 1009 blocks by the kernel and 6 that pass it by. Two looks fall into the work.
+    blocks, drive = [*[0] * 4, 141, 1009, 1009, 1009], [*[0] * 4, 141, 1009, 1015, 1015]
+    polls = [(4096 * kernel, 4096 * host, 4096 * host) for kernel, host in zip(blocks, drive, strict=True)]
+    result = measured(polls, 3, 6, refresh_ns=SECOND // 2)
+    assert result.stretch and result.stretch.whole and result.stretch.host.agrees is False
+    assert (result.waf, result.error) == (1.0, 0)
+    assert (result.stretch.host.span.low, result.stretch.host.span.error) == (4_157_440, 0)
+    # Without the age, 141 blocks may or may not have been in the page before the work: that is the error.
+    result = measured(polls, 3, 6)
+    assert result.stretch and result.waf and result.error
+    assert result.stretch.amplification.nand == Span(874 * 4096, 1015 * 4096)
+    assert 0 < abs(result.waf - 1.0) <= result.error < 0.1
 
 
 def test_more_in_the_kernel_than_in_the_drive_is_explained_too() -> None:

@@ -1,8 +1,12 @@
-"""What everything costs that `opwatch --dev D` attaches, beside what biolatency -D -F attaches."""
+"""What everything costs that `opwatch --dev D` attaches, beside what biolatency -D -F attaches.
+
+`python -m tests.bench.default_set` tells what each program costs by itself.
+"""
 
 from __future__ import annotations
 
 import statistics
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -21,17 +25,20 @@ from opwatch.trace.programs import FLOORS
 from .figure import Figure
 from .peer import running_peer
 
-# Number of a program -> (runs, ns).
-Runs = dict[int, tuple[int, int]]
+# Name of a program -> (runs, ns).
+Runs = dict[str, tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class Cost:
-    """ns an I/O of all programs: as the kernel timed them, and less an empty program for each run."""
+    """ns an I/O of all programs: as the kernel timed them, and less an empty program for each run, and
+    the latter by program. `floor` is what one run of an empty one takes."""
 
     with_dispatch: float
     net: float
     runs: float
+    by_program: dict[str, float]
+    floor: float
 
 
 @contextmanager
@@ -44,7 +51,7 @@ def ours(node: str) -> Iterator[Callable[[], Runs]]:
         live = LiveDiscards(lambda _: True)
         try:
             live.add(dict(enumerate(leaves)), tracer)
-            yield lambda: {p[1]: (p[2], p[3]) for p in (*tracer.programs(), *live.programs())}
+            yield lambda: {p[0]: (p[2], p[3]) for p in (*tracer.programs(), *live.programs())}
         finally:
             live.close()
     finally:
@@ -55,7 +62,7 @@ def ours(node: str) -> Iterator[Callable[[], Runs]]:
 def theirs(_: str) -> Iterator[Callable[[], Runs]]:
     """biolatency watches all disks; there is no load but ours."""
     with running_peer() as peer:
-        yield lambda: dict(peer.read())
+        yield lambda: {f"biolatency {number}": runs for number, runs in peer.read().items()}
 
 
 def measure(node: str, read: Callable[[], Runs], seconds: float) -> Cost:
@@ -69,10 +76,13 @@ def measure(node: str, read: Callable[[], Runs], seconds: float) -> Cost:
         floor.close()
     empty_runs = sum(p[2] for p in empty_end) - sum(p[2] for p in empty)
     floor_ns = (sum(p[3] for p in empty_end) - sum(p[3] for p in empty)) / empty_runs
-    runs = sum(end[i][0] - begin[i][0] for i in begin)
-    ns = sum(end[i][1] - begin[i][1] for i in begin)
     ios = empty_end[1][2] - empty[1][2]
-    return Cost(ns / ios, (ns - runs * floor_ns) / ios, runs / ios)
+    grown = {name: (end[name][0] - begin[name][0], end[name][1] - begin[name][1]) for name in begin}
+    runs, ns = (sum(column) for column in zip(*grown.values(), strict=True))
+    by_program = {
+        name: (taken - times * floor_ns) / ios for name, (times, taken) in grown.items() if times > ios / 2
+    }
+    return Cost(ns / ios, (ns - runs * floor_ns) / ios, runs / ios, by_program, floor_ns)
 
 
 @contextmanager
@@ -80,7 +90,7 @@ def floor(kind: Literal["clock", "sketch"]) -> Iterator[Callable[[], Runs]]:
     """A pair of programs that no exact tracer can be cheaper than: bpf/lib/floor.bpf.c."""
     pair = _native.Floor(FLOORS[kind])
     try:
-        yield lambda: {p[1]: (p[2], p[3]) for p in pair.programs()}
+        yield lambda: {p[0]: (p[2], p[3]) for p in pair.programs()}
     finally:
         pair.close()
 
@@ -137,3 +147,19 @@ def against_peer() -> list[Figure]:
         replace(with_dispatch, text=f"{runs:.1f} programs; {with_dispatch.text}"),
         compared.figure("net", "net", 0.22),
     ]
+
+
+def main() -> int:
+    compared = compare(rounds=5)
+    floors = [cost.floor for costs in compared.costs.values() for cost in costs]
+    print(f"an empty program: {statistics.median(floors):.0f} ns")
+    for what in ("ours", "clock", "sketch"):
+        costs = compared.costs[what]
+        for program in costs[0].by_program:
+            net = [cost.by_program[program] for cost in costs if program in cost.by_program]
+            print(f"{what} {program}: {statistics.median(net):.0f} ns net ({min(net):.0f} to {max(net):.0f})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+/* Where counters lie: CPUs that count at the same time do not write to one line of the cache. */
+#include "check.h"
+#include "_native/block/layout.h"
+
+#define LINE	   64
+#define NR_TARGETS 3
+
+/* What is counted for each CPU fills whole lines, so that no two CPUs share one. */
+static void test_rows_fill_lines(void)
+{
+	CHECK(sizeof(struct ow_cell) % LINE == 0);
+	CHECK(sizeof(struct ow_row) % LINE == 0);
+	CHECK(sizeof(struct ow_own_row) % LINE == 0);
+	CHECK(sizeof(struct ow_hot_hists) % LINE == 0);
+	CHECK(sizeof(struct ow_hist) % LINE == 0);
+}
+
+/* The histograms of commands of user space, for which CPU after CPU has its own up to the most. */
+static void test_other_operations_are_spread(void)
+{
+	struct ow_tracer_config config = {.nr_targets = NR_TARGETS};
+	bool taken[NR_TARGETS * (OW_NR_RARE_OPS + OW_MOST_SPREAD)];
+
+	for (__u32 nr_cpus = 1; nr_cpus <= 512; nr_cpus *= 2) {
+		struct ow_shape shape = ow_shape_of(&config, nr_cpus);
+		__u32 most = nr_cpus < OW_MOST_SPREAD ? nr_cpus : OW_MOST_SPREAD;
+
+		memset(taken, 0, sizeof(taken));
+		CHECK(shape.spread == most);
+		for (__u32 target = 0; target < NR_TARGETS; target++) {
+			for (__u32 cpu = 0; cpu < most; cpu++) {
+				__u32 at = ow_cold(target, OW_OTHER, cpu, shape.spread);
+
+				CHECK(at < ow_map_sizes(&config, &shape).cold_hists && !taken[at]);
+				taken[at] = true;
+			}
+		}
+	}
+}
+
+/* The classes that are rare have one each, whatever CPU they come from, and none of OW_OTHER's. */
+static void test_rare_operations_have_their_own(void)
+{
+	for (__u32 op = OW_NR_HOT_OPS; op < OW_OTHER; op++) {
+		__u32 at = ow_cold(1, op, 0, OW_MOST_SPREAD);
+
+		CHECK(at == ow_cold(1, op, 7, OW_MOST_SPREAD));
+		CHECK(op == OW_NR_HOT_OPS || at == ow_cold(1, op - 1, 0, OW_MOST_SPREAD) + 1);
+		for (__u32 cpu = 0; cpu < OW_MOST_SPREAD; cpu++)
+			CHECK(at < ow_cold(1, OW_OTHER, cpu, OW_MOST_SPREAD));
+	}
+}
+
+int main(void)
+{
+	test_rows_fill_lines();
+	test_other_operations_are_spread();
+	test_rare_operations_have_their_own();
+	return 0;
+}

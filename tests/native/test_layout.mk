@@ -1,0 +1,2 @@
+# What decides where counters lie, alone.
+CFLAGS_test_layout := -I$(ROOT)/build/bpf $(ROOT)/opwatch/_native/block/layout.c

@@ -6,7 +6,8 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -16,12 +17,16 @@ from opwatch import __version__
 from opwatch.errors import OpwatchError
 from opwatch.foreign import read_text
 from opwatch.host.device import Devices, Leaf
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.schema import NOTE
 from opwatch.recording.writing.file import RecordingFile
 from opwatch.recording.writing.recorder import Recorder, RecordingTarget
 from opwatch.samples.end import End
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.source import Source
 from opwatch.sinks.terminal import say
+from opwatch.tools.fio_run import RecordedFio, show_beside
+from opwatch.tools.fio_run import fio_under as fio_under
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _REASONS = {
@@ -83,8 +88,16 @@ class KeptRun:
     """A source whose entries are kept as they become known, until it is closed. `problem` is why not all of
     them were."""
 
-    def __init__(self, live: LiveSource, target: RecordingTarget, command: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        live: LiveSource,
+        target: RecordingTarget,
+        command: list[str] | None = None,
+        fio: RecordedFio | None = None,
+    ) -> None:
         self._live, self._command, self.path = live, command, target.path
+        # Ours to close.
+        self.fio = fio
         self._recorder = Recorder(target, say)
         self._warn_of_own_disk()
         if self._command:
@@ -98,6 +111,11 @@ class KeptRun:
     def left_out(self) -> int:
         return self._recorder.left_out
 
+    def notes(self, texts: Iterable[str]) -> None:
+        """What its user says of it."""
+        for text in texts:
+            self.note(NOTE, text)
+
     def note(self, kind: str, words: str) -> None:
         """Keep what happened beside the disks."""
         self._recorder.event(kind, words)
@@ -106,6 +124,12 @@ class KeptRun:
         for entry in self._live.entries():
             self._recorder.take(entry)
             yield entry
+
+    def show_fio(self, print_lines: Callable[[Iterable[str]], None], *, as_json: bool) -> None:
+        """fio's own figures beside ours, once all is written: read from there, as a replay does."""
+        if self.fio and not self.problem:
+            with closing(RecordedRun(self.path)) as run:
+                show_beside(run, print_lines, as_json=as_json)
 
     def __enter__(self) -> KeptRun:
         return self
@@ -119,6 +143,10 @@ class KeptRun:
         end = self._live.end
         if self._command and end:
             self._recorder.event("command ended", shlex.join(self._command), self._live.status)
+            if self.fio:
+                self.fio.keep(self._recorder)
+        if self.fio:
+            self.fio.close()
         cut = f"it was cut short: {kind.__name__}" if kind else "it was cut short"
         self._recorder.finish(_REASONS.get(end, end.name) if end else cut)
 

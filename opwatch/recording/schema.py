@@ -80,6 +80,9 @@ TABLES = {
 }
 _FIRST_FRAMES = (*TABLES["frames"][:-1], "key BLOB NOT NULL", "rest BLOB NOT NULL")
 INDEXES = {"frames_of_block": ("frames", "block"), "tail_of_entry": ("tail", "number")}
+# Kinds of events whose words are read again: a file of another program's, and the ends of a phase.
+FILE, PHASE_BEGAN, PHASE_ENDED = "file", "phase began", "phase ended"
+NOTE = "note"
 # What `counts` has of each operation.
 COUNTED = ("completed", "bytes", "sum_ns", "max_ns", "errors", "issued")
 

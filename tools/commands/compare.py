@@ -10,7 +10,8 @@ from opwatch.compare.deciding import Ruling, check, decide
 from opwatch.compare.pairing import paired
 from opwatch.compare.sampling import SampledRun, sampled
 from opwatch.counters.catalogue.families import standard_catalogue
-from opwatch.errors import UsageError
+from opwatch.errors import NotEnoughData, UsageError
+from opwatch.recording.reading.phases import entries_within, phase_named
 from opwatch.rules.parse import parse_rule
 from opwatch.rules.rule import Rule
 from opwatch.sinks.compare import document, lines, ruling_of
@@ -58,6 +59,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exit with status 1 when a difference is real and beyond this: 'p99>+5%%', 'read.p99>+2ms', "
         "'write.iops<-3%%', 'waf>+0.1'; several times for several",
     )
+    parser.add_argument(
+        "--at-phase",
+        metavar="P",
+        help="compare this part of each: a job of the fio that ran under it, by its name",
+    )
+    _add_form_arguments(parser)
+
+
+def _add_form_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help='one JSON document, "schema":"opwatch/1"')
     form.add_argument("--markdown", action="store_true", help="tables for a pull request")
@@ -68,12 +78,17 @@ def _rule(text: str) -> Rule:
     return check(parse_rule(text))
 
 
-def _sampled(path: Path) -> SampledRun:
+def _sampled(path: Path, phase: str | None) -> SampledRun:
     recording = open_run(path)
     try:
         for note in notes_of(recording):
             say(note)
-        return sampled(recording.entries())
+        if phase is None:
+            return sampled(recording.entries())
+        run = sampled(entries_within(recording, phase_named(recording, phase)))
+        if not run.disks:
+            raise NotEnoughData(f"{path}: phase {phase!r} is shorter than two samples")
+        return run
     finally:
         recording.close()
 
@@ -85,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
             "held against the first"
         )
     files = [str(path) for path in args.files]
-    runs = [_sampled(path) for path in args.files]
+    runs = [_sampled(path, args.at_phase) for path in args.files]
     pairs = paired(runs, args.dev, files)
     for note in pairs.notes:
         say(note)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from contextlib import ExitStack
 
 from opwatch import units
@@ -12,6 +13,7 @@ from opwatch.sinks.terminal import say
 from opwatch.tools.arguments import file_name, time_between
 from opwatch.tools.commands.watch import (
     add_device_argument,
+    add_keeping_arguments,
     add_measuring_arguments,
     add_tracing_arguments,
     attached,
@@ -65,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="end after this time (with the command, or on Ctrl-C)",
     )
+    add_keeping_arguments(parser)
     add_unseen_watch_arguments(parser)
 
 
@@ -86,10 +89,18 @@ def run(args: argparse.Namespace) -> int:
                 if kept.problem and not args.command:
                     # Nobody needs what is not kept; a command would go on without us.
                     break
+    if not args.quiet:
+        # Standard output is the command's.
+        kept.show_fio(_say_lines, as_json=False)
     if live.gone:
         say(f"{live.gone} has gone; the recording ends there")
         return 1
     return _status(args, kept, live.end, live.status)
+
+
+def _say_lines(texts: Iterable[str]) -> None:
+    for text in texts:
+        say(text, head="")
 
 
 def _status(args: argparse.Namespace, kept: KeptRun, end: End | None, status: int) -> int:

@@ -12,9 +12,11 @@ from typing import TextIO
 
 from opwatch.errors import NotEnoughData, UsageError
 from opwatch.foreign import whole
+from opwatch.recording.reading.files import kept_files
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.steps import Steps
 from opwatch.recording.reading.window import between, ended, in_steps
+from opwatch.recording.schema import FILE, NOTE
 from opwatch.samples.entries import Began, Ended, RunEntry, Ticked
 from opwatch.samples.entry_parts import first_moment
 from opwatch.samples.observation import Sink
@@ -22,9 +24,10 @@ from opwatch.samples.source import show
 from opwatch.samples.story import Story
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
-from opwatch.sinks.terminal import say
+from opwatch.sinks.terminal import data, say
 from opwatch.times import parse_time
 from opwatch.tools.arguments import file_name, time_between
+from opwatch.tools.fio_run import show_beside
 
 _MOST_STEP_S = 86400
 _DAY = timedelta(days=1)
@@ -223,7 +226,9 @@ def notes_of(run: RecordedRun, *, verbose: bool = False) -> list[str]:
     notes = []
     if verbose:
         notes = [f"{name}: {value}" for name, value in run.header.items() if name not in _LAYOUT]
-        notes += [f"{event.kind}: {event.words}" for event in run.events]
+        notes += [f"{event.kind}: {event.words}" for event in run.events if event.kind not in (FILE, NOTE)]
+        notes += [f"file: {file.name}, {file.size} bytes" for file in kept_files(run)]
+    notes += [f"note: {event.words}" for event in run.events if event.kind == NOTE]
     if run.missing:
         notes.append(f"{run.name}: its last {run.missing} bytes are missing")
     elif not run.trailer:
@@ -253,6 +258,9 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             sink = JsonLines(sys.stdout, quiet=args.quiet)
         show(replay, Story(), sink, say)
+        if not (args.at or args.begin or args.end or args.step):
+            # Of jobs as a whole, and so of the recording as a whole.
+            show_beside(kept, data().lines, as_json=args.json)
     finally:
         kept.close()
     return 0

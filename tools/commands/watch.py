@@ -24,7 +24,7 @@ from opwatch.samples.source import show
 from opwatch.samples.story import Story
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
-from opwatch.sinks.terminal import say
+from opwatch.sinks.terminal import data, say
 from opwatch.tools.arguments import count_between, file_name, time_between
 from opwatch.tools.backends import BACKENDS, attach
 from opwatch.tools.waiting import Waiter
@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="record as well, into a new file: opwatch replay FILE shows the same again",
     )
+    add_keeping_arguments(parser)
     add_measuring_arguments(parser)
     _add_form_arguments(parser)
     parser.add_argument(
@@ -75,6 +76,22 @@ def add_device_argument(parser: argparse.ArgumentParser) -> None:
         metavar="D",
         help="a disk, partition, dm or md "
         "device, by name, node or link; several times for several. Default: all disks",
+    )
+
+
+def add_keeping_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to keep in a recording besides."""
+    parser.add_argument(
+        "--note",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="keep this text in the recording; several times for several",
+    )
+    parser.add_argument(
+        "--fio-as-is",
+        action="store_true",
+        help="give a fio behind -- no options of ours: its figures, logs and phases are not kept",
     )
 
 
@@ -253,10 +270,12 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         sink = JsonLines(sys.stdout, quiet=args.quiet)
     kept: KeptRun | None = None
+    if args.note and not args.output:
+        raise UsageError("--note keeps a text in a recording: add -o FILE")
     with ExitStack() as stack:
         live, story = attached(args, stack), Story()
         if args.output:
-            kept = stack.enter_context(keep(live, args))
+            kept = stack.enter_context(keep(live, args, quiet_stdout=args.json))
         live.start(quiet_stdout=args.json)
         try:
             show(kept or live, story, sink, say)
@@ -265,6 +284,8 @@ def run(args: argparse.Namespace) -> int:
                 raise
             # Nobody reads us any more; the command is not to suffer for it.
             return live.finish()
+    if kept:
+        kept.show_fio(data().lines, as_json=args.json)
     if live.gone:
         say(f"{live.gone} has gone; the summary ends there")
         return 1
@@ -275,9 +296,17 @@ def run(args: argparse.Namespace) -> int:
     return live.status or failed
 
 
-def keep(live: LiveRun, args: argparse.Namespace) -> KeptRun:
-    """The run with a recorder behind it."""
+def keep(live: LiveRun, args: argparse.Namespace, *, quiet_stdout: bool = False) -> KeptRun:
+    """The run with a recorder behind it. A command that is fio gets options that make it say more."""
     # Not before it is needed: this is much to import.
-    from opwatch.tools.kept_run import KeptRun, new_recording
+    from opwatch.tools.kept_run import KeptRun, fio_under, new_recording
 
-    return KeptRun(live, new_recording(args), args.command)
+    target = new_recording(args)
+    command = args.command
+    fio = fio_under(command, as_it_is=args.fio_as_is, quiet_stdout=quiet_stdout)
+    if fio:
+        fio.tell()
+        args.command = fio.command
+    kept = KeptRun(live, target, command, fio)
+    kept.notes(args.note)
+    return kept

@@ -96,6 +96,10 @@ class RecordedRun:
     def close(self) -> None:
         self._file.close()
 
+    def content(self, number: int) -> bytes:
+        """A row of `contents`: what a drive, a tool or another program said."""
+        return self._content(number)
+
     def entries(self, since_ns: int = 0, steps: Steps | None = None) -> Iterator[RunEntry]:
         """All entries in their order. `since_ns`: of stretches that lie wholly before it, only those that say
         what is watched, with the samples around them. `steps`: without samples that in_steps() would leave

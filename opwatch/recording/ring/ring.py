@@ -64,6 +64,9 @@ class Ring:
     def event(self, kind: str, words: str, mono_ns: int, status: int | None = None) -> None:
         self._file.event(kind, words, mono_ns, status)
 
+    def keep_file(self, name: str, raw: bytes, mono_ns: int) -> None:
+        self._file.keep_file(name, raw, mono_ns)
+
     def commit(self) -> None:
         self._file.commit()
         self.pause()

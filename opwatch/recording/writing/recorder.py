@@ -31,6 +31,13 @@ class _Event:
     status: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    name: str
+    raw: bytes
+    mono_ns: int
+
+
 class RecordingTarget(Protocol):
     """Where entries are written. After its construction one thread alone uses it, but for `device`."""
 
@@ -44,6 +51,7 @@ class RecordingTarget(Protocol):
     def begin(self) -> None: ...
     def put(self, entry: RunEntry) -> None: ...
     def event(self, kind: str, words: str, mono_ns: int, status: int | None = None) -> None: ...
+    def keep_file(self, name: str, raw: bytes, mono_ns: int) -> None: ...
     def commit(self) -> None: ...
     def roll_back(self) -> None: ...
     def pause(self) -> None: ...
@@ -62,7 +70,7 @@ class Recorder:
         self.problem: str | None = None
         self.left_out = 0
         self._noted = 0
-        self._waiting: deque[RunEntry | _Event] = deque()
+        self._waiting: deque[RunEntry | _Event | _File] = deque()
         self._samples = 0
         self._reason: str | None = None
         self._change = threading.Condition()
@@ -86,11 +94,18 @@ class Recorder:
             self._waiting.append(entry)
             self._change.notify()
 
-    def event(self, kind: str, words: str, status: int | None = None) -> None:
-        """Note what happened beside the disks."""
+    def event(self, kind: str, words: str, status: int | None = None, mono_ns: int | None = None) -> None:
+        """Note what happened beside the disks: now, or at a moment that became known later."""
+        self._note(_Event(kind, words, time.monotonic_ns() if mono_ns is None else mono_ns, status))
+
+    def keep_file(self, name: str, raw: bytes) -> None:
+        """Keep what another program wrote."""
+        self._note(_File(name, raw, time.monotonic_ns()))
+
+    def _note(self, one: _Event | _File) -> None:
         with self._change:
             if not self.problem:
-                self._waiting.append(_Event(kind, words, time.monotonic_ns(), status))
+                self._waiting.append(one)
                 self._change.notify()
 
     def finish(self, reason: str, longest_s: float = _LAST_S) -> None:
@@ -143,13 +158,15 @@ class Recorder:
             raise
         self._target.commit()
         with self._change:
-            self._samples -= sum(len(samples_in(one)) for one in taken if not isinstance(one, _Event))
+            self._samples -= sum(len(samples_in(one)) for one in taken if not isinstance(one, _Event | _File))
             self._change.wait_for(lambda: self._reason is not None, _COMMIT_S)
         return True
 
-    def _put(self, one: RunEntry | _Event) -> None:
+    def _put(self, one: RunEntry | _Event | _File) -> None:
         if isinstance(one, _Event):
             self._target.event(one.kind, one.words, one.mono_ns, one.status)
+        elif isinstance(one, _File):
+            self._target.keep_file(one.name, one.raw, one.mono_ns)
         else:
             self._target.put(one)
 

@@ -13,7 +13,7 @@ from opwatch.recording.coding.blocks import compressed, joined, one_after_anothe
 from opwatch.recording.coding.contents import ContentWriter, deflated
 from opwatch.recording.coding.frames import FrameWriter, Layout, Streams
 from opwatch.recording.coding.plain import ToPlain
-from opwatch.recording.schema import ANCHOR, COUNTED, OTHERS, insertion, json_text, readable
+from opwatch.recording.schema import ANCHOR, COUNTED, FILE, OTHERS, insertion, json_text, readable
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.samples.entries import Left, Looked, RunEntry, Ticked
 from opwatch.samples.entry_parts import first_moment, samples_in
@@ -25,6 +25,8 @@ BLOCK_NS = 60 * 10**9
 _MOST_ROWS = 1 << 14
 # Larger ones do not fit an integer of SQLite's.
 _MOST = (1 << 63) - 1
+# Of a file beside the samples, in one row.
+_PART = 1 << 20
 # Values of these classes are rows of their own, and referred to by number.
 _FACTS = (WatchedDisk, DriveFacts, NvmeCommand)
 
@@ -114,6 +116,12 @@ class RecordingWriter:
     def event(self, kind: str, words: str, mono_ns: int, status: int | None = None) -> None:
         """What happened beside the disks: a command, a phase, a note, entries that were left out."""
         self._execute(insertion("events"), (self._number, mono_ns, kind, readable(words), status))
+
+    def keep_file(self, name: str, raw: bytes, mono_ns: int) -> None:
+        """What another program wrote, beside the samples: its bytes are rows of `contents`."""
+        contents = [self._keep_bytes(raw[at : at + _PART]) for at in range(0, len(raw), _PART)]
+        document = {"name": readable(name), "size": len(raw), "contents": contents}
+        self.event(FILE, json_text(document), mono_ns)
 
     def end(self, reason: str, mono_ns: int, left_out: int) -> None:
         """The clean end. Without it the file says that it has none."""

@@ -14,6 +14,7 @@ from opwatch.recording.reading.reader import RecordedEvent
 from opwatch.recording.reading.window import between, ended
 from opwatch.recording.ring.folder import RingFolder
 from opwatch.recording.ring.joined import JoinedRun
+from opwatch.recording.schema import FILE
 from opwatch.recording.writing.recorder import RecordingTarget
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.entry_parts import first_moment
@@ -84,4 +85,6 @@ def _write(entries: Iterable[RunEntry], events: Iterable[RecordedEvent], target:
 
 
 def _put(event: RecordedEvent, target: RecordingTarget) -> None:
-    target.event(event.kind, event.words, event.mono_ns, event.status)
+    # The contents that a file's event names are those of its segment.
+    if event.kind != FILE:
+        target.event(event.kind, event.words, event.mono_ns, event.status)

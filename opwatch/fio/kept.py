@@ -1,0 +1,31 @@
+"""What a recording has of fio: its report, its logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opwatch.fio.logs import FioHistogramLog, FioLog, parse_log
+from opwatch.fio.report import parse_report
+from opwatch.fio.results import FioReport
+from opwatch.foreign import text_of
+from opwatch.recording.reading.files import bytes_of, kept_files
+from opwatch.recording.reading.reader import RecordedRun
+
+# The names under which a recording keeps them.
+REPORT_NAME, LOG_FOLDER = "fio/report.json", "fio/"
+
+
+def kept_report(run: RecordedRun) -> FioReport | None:
+    """None where fio did not run under it, or its report could not be kept."""
+    for file in kept_files(run):
+        if file.name == REPORT_NAME:
+            return parse_report(text_of(bytes_of(run, file)), f"{run.name}: {file.name}")
+    return None
+
+
+def kept_logs(run: RecordedRun) -> Iterator[FioLog | FioHistogramLog]:
+    """By the clock of the samples, where fio wrote them for this recording."""
+    for file in kept_files(run):
+        name = file.name.removeprefix(LOG_FOLDER)
+        if file.name.startswith(LOG_FOLDER) and name.endswith(".log"):
+            yield parse_log(bytes_of(run, file), name)

@@ -1,0 +1,51 @@
+"""Files of other programs that a recording keeps beside its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from opwatch.errors import BadInput
+from opwatch.fields import Fields
+from opwatch.foreign import MOST_BYTES, parse_json, table_of
+from opwatch.recording.reading.reader import RecordedEvent, RecordedRun
+from opwatch.recording.schema import FILE
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """Its name, and the rows of `contents` that it consists of."""
+
+    name: str
+    size: int
+    contents: tuple[int, ...]
+
+
+def kept_files(run: RecordedRun) -> Iterator[KeptFile]:
+    """In the order in which they were kept; BadInput where an event is none."""
+    for event in run.events:
+        if event.kind == FILE:
+            yield _kept_file(event, f"{run.name}: table events, a file")
+
+
+def _kept_file(event: RecordedEvent, where: str) -> KeptFile:
+    fields = Fields(table_of(parse_json(event.words, where), where), where)
+    size, rows = fields.count("size"), fields.rows("contents")
+    if size > MOST_BYTES:
+        raise fields.bad(f"it has {size} bytes: no file of {MOST_BYTES} and more is kept")
+    contents = tuple(fields.count_of(row, "contents") for row in rows)
+    return KeptFile(fields.text("name"), size, contents)
+
+
+def bytes_of(run: RecordedRun, file: KeptFile) -> bytes:
+    """What is in it."""
+    parts: list[bytes] = []
+    size = 0
+    for number in file.contents:
+        parts.append(run.content(number))
+        size += len(parts[-1])
+        if size > file.size:
+            break
+    if size != file.size:
+        raise BadInput(f"{run.name}: {file.name} has {size} bytes, not {file.size}")
+    return b"".join(parts)

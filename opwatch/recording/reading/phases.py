@@ -1,0 +1,57 @@
+"""Phases of a run: parts that have a name, from one event to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from opwatch.errors import NotEnoughData
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.reading.window import between
+from opwatch.recording.schema import PHASE_BEGAN, PHASE_ENDED
+from opwatch.samples.entries import RunEntry, Ticked
+from opwatch.samples.entry_parts import first_moment
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """By the clock of the samples. `end_ns` is None where the recording ends within it."""
+
+    name: str
+    begin_ns: int
+    end_ns: int | None = None
+
+
+def phases_of(run: RecordedRun) -> list[Phase]:
+    """In the order in which they began. An end belongs to the newest phase of its name that has none."""
+    phases: list[Phase] = []
+    for event in sorted(run.events, key=lambda event: event.mono_ns):
+        if event.kind == PHASE_BEGAN:
+            phases.append(Phase(event.words, event.mono_ns))
+        elif event.kind == PHASE_ENDED:
+            for place in reversed(range(len(phases))):
+                phase = phases[place]
+                if phase.name == event.words and phase.end_ns is None:
+                    phases[place] = Phase(phase.name, phase.begin_ns, event.mono_ns)
+                    break
+    return phases
+
+
+def phase_named(run: RecordedRun, name: str) -> Phase:
+    """The only one of this name."""
+    phases = phases_of(run)
+    chosen = [phase for phase in phases if phase.name == name]
+    if len(chosen) == 1:
+        return chosen[0]
+    if chosen:
+        raise NotEnoughData(f"{run.name}: {len(chosen)} phases are named {name!r}: it takes one")
+    names = ", ".join(dict.fromkeys(repr(phase.name) for phase in phases))
+    raise NotEnoughData(f"{run.name} has no phase {name!r}, but {names or 'none at all'}")
+
+
+def entries_within(run: RecordedRun, phase: Phase) -> Iterator[RunEntry]:
+    """A run of its own, from the first samples in it to the last: nothing of what came before or after."""
+    moments = (first_moment(entry) for entry in run.entries(phase.begin_ns) if isinstance(entry, Ticked))
+    first_ns = next((moment for moment in moments if moment >= phase.begin_ns), None)
+    if first_ns is not None:
+        yield from between(run.entries(first_ns), first_ns, phase.end_ns)

@@ -1,0 +1,1 @@
+"""What fio said, shown."""

@@ -1,0 +1,51 @@
+"""fio's own latencies beside those of the disks, as lines and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from opwatch import SCHEMA, units
+from opwatch.fio.beside import JobBeside, MeasuredRow
+
+HEADER = "fio's own, and below it the disks in the time of the job"
+COLUMNS_HEADER = f"{'':<39} {'requests':>10} {'mean':>6} {'p50':>6} {'p99':>6} {'p99.9':>6}"
+_NAME, _LABEL = 24, 13
+NOTHING = "shorter than two samples, or nothing reached a disk"
+
+
+def lines(rows: Sequence[JobBeside]) -> Iterator[str]:
+    """A table of at most 80 columns."""
+    yield ""
+    yield HEADER
+    yield COLUMNS_HEADER
+    for row in rows:
+        yield _line(f"{row.job[:_NAME]:<{_NAME}} {row.op:<{_LABEL}}", row.fio)
+        for disk in row.disks:
+            yield _line(f"{'':<{_NAME}} {(disk.device or '')[:_LABEL]:<{_LABEL}}", disk)
+        if not row.disks:
+            yield f"{'':<{_NAME}} {NOTHING}"
+
+
+def _line(head: str, row: MeasuredRow) -> str:
+    times = [row.mean_ns, *row.percentiles_ns.values()]
+    return f"{head} {row.requests:>10} " + " ".join(f"{units.duration(time):>6}" for time in times)
+
+
+def document(row: JobBeside) -> dict[str, Any]:
+    """A line of JSON."""
+    phase = row.phase
+    return {
+        "schema": SCHEMA,
+        "type": "fio",
+        "job": row.job,
+        "op": row.op,
+        "begin_mono_ns": phase.begin_ns if phase else None,
+        "end_mono_ns": phase.end_ns if phase else None,
+        "fio": _measured(row.fio),
+        "disks": [{"device": disk.device, **_measured(disk)} for disk in row.disks],
+    }
+
+
+def _measured(row: MeasuredRow) -> dict[str, Any]:
+    return {"requests": row.requests, "latency_ns": {"mean": row.mean_ns, **row.percentiles_ns}}

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opwatch.fio.command import FioPlan, is_fio, plan
+
+FOLDER = Path("/tmp/private")
+JOBS = {
+    "plain.fio": b"[a]\nrw=read\n",
+    "logs.fio": b"[a]\n  write_lat_log = mine\n",
+    "more.fio": b"include other.fio\n",
+}
+read: Callable[[str], bytes | None] = JOBS.get
+
+
+def planned(*words: str, has_clock: bool = True) -> FioPlan:
+    return plan(("fio", *words), FOLDER, read, has_clock=has_clock)
+
+
+@pytest.mark.parametrize(("word", "expected"), [("fio", True), ("/usr/bin/fio", True), ("fio-plot", False)])
+def test_what_is_fio(word: str, expected: bool) -> None:
+    assert is_fio([word, "job.fio"]) is expected
+    assert not is_fio([])
+
+
+def test_what_the_command_says_comes_last_and_stays_as_it_is() -> None:
+    made = planned("plain.fio", "--runtime=5")
+    assert made.argv[0] == "fio"
+    assert made.argv[-2:] == ("plain.fio", "--runtime=5")
+    added = made.argv[1:-2]
+    assert "--output=/tmp/private/report" in added and "--output-format=normal,json+" in added
+    assert {"--log_alternate_epoch=1", "--log_alternate_epoch_clock_id=1"} <= set(added)
+    assert (made.report, made.is_ours, made.no_report, made.no_logs) == (FOLDER / "report", True, None, None)
+
+
+@pytest.mark.parametrize("word", ["--output-format=json", "--output-f=json+", "-output-format=normal,json"])
+def test_a_format_with_json_is_left_as_it_is(word: str) -> None:
+    made = planned(word, "plain.fio")
+    assert made.is_ours and made.report == FOLDER / "report"
+    assert sum("output-f" in one for one in made.argv) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--output-format=terse"], "has no JSON in it"),
+        (["--output=mine.txt"], "without JSON"),
+        (["--output", "mine.txt"], "in one word"),
+        (["--minimal"], "--minimal has it report otherwise"),
+        (["--status-interval=1"], "--status-interval"),
+        (["--client=host"], "--client"),
+    ],
+)
+def test_what_keeps_its_figures_from_us_is_said(words: list[str], reason: str) -> None:
+    made = planned(*words, "plain.fio")
+    assert made.report is None and made.no_report is not None
+    assert reason in made.no_report
+    assert not [word for word in made.argv if "private/report" in word]
+
+
+def test_a_report_of_the_command_s_own_is_read_where_it_lies() -> None:
+    made = planned("--output=mine.json", "--output-format=json+", "plain.fio")
+    assert (made.report, made.is_ours) == (Path("mine.json"), False)
+
+
+@pytest.mark.parametrize(
+    ("words", "has_clock", "reason"),
+    [
+        (["logs.fio"], True, "logs.fio has write_lat_log of its own"),
+        (["more.fio"], True, "more.fio includes others"),
+        (["--write_bw_log=mine", "plain.fio"], True, "--write_bw_log is the command's own"),
+        (["--log_avg_msec=100", "plain.fio"], True, "--log_avg_msec is the command's own"),
+        (["-"], True, "standard input"),
+        (["--client=host"], True, "do not run here"),
+        (["plain.fio"], False, "no log_alternate_epoch"),
+    ],
+)
+def test_logs_of_the_command_s_own_are_not_touched(words: list[str], has_clock: bool, reason: str) -> None:
+    made = planned(*words, has_clock=has_clock)
+    assert made.no_logs is not None and reason in made.no_logs
+    assert not [word for word in made.argv if "private/fio" in word or "alternate" in word]

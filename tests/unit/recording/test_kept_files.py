@@ -1,0 +1,157 @@
+"""What a recording keeps beside its samples: files of other programs, phases, notes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import random
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import BadInput, NotEnoughData
+from opwatch.fio.beside import beside
+from opwatch.fio.kept import REPORT_NAME, kept_logs, kept_report
+from opwatch.fio.logs import FioLog
+from opwatch.fio.report import json_in
+from opwatch.recording.reading.files import bytes_of, kept_files
+from opwatch.recording.reading.phases import Phase, entries_within, phase_named, phases_of
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.schema import PHASE_BEGAN, PHASE_ENDED
+from opwatch.recording.writing.newfile import NewDatabase
+from opwatch.recording.writing.writer import RecordingWriter
+from opwatch.samples.entry_parts import first_moment
+from opwatch.tools.cli import main
+from tests.unit.support.recordings import HEADER
+from tests.unit.support.runs import BEGIN_NS, MadeUpRun, S
+
+FIO = Path(__file__).parents[2] / "fixtures" / "good" / "fio"
+SCHEMA = Path(__file__).parents[3] / "docs" / "schema" / "fio.json"
+REPORT = json_in((FIO / "two.txt").read_text()).encode()
+
+
+def made(path: Path, files: dict[str, bytes], *phases: tuple[str, int, int], seconds: int = 20) -> Path:
+    """A recording of one disk; phases by their name, and seconds since its begin."""
+    database = NewDatabase(path)
+    writer = RecordingWriter(database, HEADER)
+    run = MadeUpRun(3)
+    writer.begin()
+    writer.put(run.begin(0, "sda"))
+    for _ in range(seconds):
+        writer.put(run.tick([0]))
+    writer.put(run.end([0]))
+    for name, raw in files.items():
+        writer.keep_file(name, raw, 5)
+    for name, begin_s, end_s in phases:
+        writer.event(PHASE_BEGAN, name, BEGIN_NS + begin_s * S)
+        writer.event(PHASE_ENDED, name, BEGIN_NS + end_s * S)
+    writer.commit()
+    writer.end("the command has ended", 99, 0)
+    database.close()
+    return path
+
+
+def test_files_come_back_as_they_were(tmp_path: Path) -> None:
+    large = random.Random(4).randbytes((2 << 20) + 7)
+    files = {"a/large": large, "empty": b"", "name \N{SNOWMAN}": b"\x00\xff"}
+    with closing(RecordedRun(made(tmp_path / "a.opw", files))) as run:
+        assert {file.name: bytes_of(run, file) for file in kept_files(run)} == files
+        assert len(next(kept_files(run)).contents) == 3
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "{",
+        "[]",
+        '{"name": 5, "size": 1, "contents": [1]}',
+        '{"name": "a", "size": -1, "contents": []}',
+        '{"name": "a", "size": 99999999999, "contents": []}',
+        '{"name": "a", "size": 3, "contents": [true]}',
+    ],
+)
+def test_a_file_that_is_none_is_refused(tmp_path: Path, words: str) -> None:
+    path = tmp_path / "a.opw"
+    database = NewDatabase(path)
+    writer = RecordingWriter(database, HEADER)
+    writer.event("file", words, 5)
+    writer.end("", 99, 0)
+    database.close()
+    with closing(RecordedRun(path)) as run, pytest.raises(BadInput, match="a file"):
+        list(kept_files(run))
+
+
+def test_contents_that_are_missing_or_too_many_are_refused(tmp_path: Path) -> None:
+    with closing(RecordedRun(made(tmp_path / "a.opw", {"a": b"abc"}))) as run:
+        [file] = kept_files(run)
+        for contents, size in (((77,), 3), (file.contents * 2, 3), (file.contents, 4)):
+            changed = type(file)(file.name, size, contents)
+            with pytest.raises(BadInput, match=r"missing|has . bytes, not"):
+                bytes_of(run, changed)
+
+
+def test_phases_have_samples_of_their_own_alone(tmp_path: Path) -> None:
+    path = made(tmp_path / "a.opw", {}, ("warm up", 2, 6), ("steady", 6, 15))
+    with closing(RecordedRun(path)) as run:
+        assert phases_of(run) == [
+            Phase("warm up", BEGIN_NS + 2 * S, BEGIN_NS + 6 * S),
+            Phase("steady", BEGIN_NS + 6 * S, BEGIN_NS + 15 * S),
+        ]
+        moments = [first_moment(entry) for entry in entries_within(run, phase_named(run, "steady"))]
+        assert len(moments) > 8
+        assert min(moments) >= BEGIN_NS + 6 * S
+        assert max(moments) <= BEGIN_NS + 15 * S
+
+
+def test_a_phase_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
+    path = made(tmp_path / "a.opw", {}, ("a", 1, 2), ("b", 2, 3), ("b", 4, 5))
+    with closing(RecordedRun(path)) as run:
+        with pytest.raises(NotEnoughData, match=r"no phase 'c', but 'a', 'b'"):
+            phase_named(run, "c")
+        with pytest.raises(NotEnoughData, match="2 phases are named 'b'"):
+            phase_named(run, "b")
+
+
+def test_what_fio_said_stands_beside_the_disks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = {f"fio/fio_{kind}.2.log": (FIO / f"two_{kind}.2.log").read_bytes() for kind in ("bw", "clat")}
+    path = made(tmp_path / "a.opw", {REPORT_NAME: REPORT, **logs}, ("steady", 6, 15))
+    with closing(RecordedRun(path)) as run:
+        report = kept_report(run)
+        assert report is not None and [job.name for job in report.jobs] == ["warm up", "steady"]
+        assert [log.kind for log in kept_logs(run) if isinstance(log, FioLog)] == ["bw", "clat"]
+        rows = beside(run)
+    assert [(row.job, row.op) for row in rows] == [
+        ("warm up", "write"),
+        ("steady", "read"),
+        ("steady", "write"),
+    ]
+    assert [row.phase and row.phase.name for row in rows] == [None, "steady", "steady"]
+    latency = report.jobs[1].operations["read"].latency
+    assert latency is not None
+    assert rows[1].fio.percentiles_ns["p99"] == latency.percentiles[99]
+    # Of the whole run there is more than of a part.
+    assert rows[0].disks[0].requests > rows[2].disks[0].requests > 0
+    assert main(["replay", "--json", str(path)]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    of_fio = [line for line in lines if line["type"] == "fio"]
+    assert [line["job"] for line in of_fio] == ["warm up", "steady", "steady"]
+    validator = importlib.import_module("jsonschema").Draft202012Validator(json.loads(SCHEMA.read_text()))
+    assert [error.message for line in of_fio for error in validator.iter_errors(line)] == []
+    assert main(["replay", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "fio's own" in out and max(map(len, out.splitlines())) <= 80
+    # A part of a recording has no job as a whole.
+    assert main(["replay", str(path), "--from", "3"]) == 0
+    assert "fio's own" not in capsys.readouterr().out
+
+
+def test_phases_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [str(made(tmp_path / name, {}, ("steady", 2, 18), seconds=25)) for name in ("a.opw", "b.opw")]
+    assert main(["compare", "--json", "--at-phase", "steady", *paths]) == 0
+    part = json.loads(capsys.readouterr().out)
+    assert main(["compare", "--json", *paths]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert part != whole
+    assert main(["compare", "--at-phase", "other", *paths]) == 6
+    assert "no phase 'other', but 'steady'" in capsys.readouterr().err

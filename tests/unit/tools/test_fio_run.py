@@ -1,0 +1,122 @@
+"""fio with options of ours: what it would have printed is printed, and what it measured is kept."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.fio.report import parse_report
+from opwatch.tools.fio_run import RecordedFio, fio_under
+
+JOB = """\
+[global]
+ioengine=psync
+thread
+size=256k
+filename=data
+time_based
+runtime=1100ms
+[first]
+rw=randwrite
+bs=4k
+rate_iops=53
+[second]
+stonewall
+rw=randread
+bs=4k
+rate_iops=47
+"""
+
+
+class Kept:
+    """A recorder that remembers."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.events: list[tuple[str, str, int]] = []
+
+    def keep_file(self, name: str, raw: bytes) -> None:
+        self.files[name] = raw
+
+    def event(self, kind: str, words: str, status: int | None = None, mono_ns: int | None = None) -> None:
+        self.events.append((kind, words, mono_ns or 0))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    if not shutil.which("fio"):
+        pytest.skip("fio is not installed")
+    (tmp_path / "job.fio").write_text(JOB)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def ran(*words: str, capfd: pytest.CaptureFixture[str]) -> tuple[Kept, str, str]:
+    """(what was kept, standard output, standard error) of a fio that ran."""
+    kept: Any = Kept()
+    run = RecordedFio(["fio", *words])
+    try:
+        run.tell()
+        subprocess.run(run.command, check=True)
+        sys.stdout.flush()
+        run.keep(kept)
+    finally:
+        run.close()
+    out, err = capfd.readouterr()
+    return kept, out, err
+
+
+def test_what_it_prints_stays_its_own(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    kept, out, err = ran("job.fio", capfd=capfd)
+    assert err == ""
+    assert out.startswith("first: (g=0)") and "Run status group 1" in out and "{" not in out
+    report = parse_report(kept.files["fio/report.json"].decode())
+    assert [job.name for job in report.jobs] == ["first", "second"]
+    latency = report.jobs[0].operations["write"].latency
+    assert latency is not None and latency.bins
+    assert {"fio/fio_bw.1.log", "fio/fio_clat.2.log", "fio/fio_iops.1.log"} <= set(kept.files)
+    assert [(kind, words) for kind, words, _ in kept.events] == [
+        *(("phase began", "first"), ("phase ended", "first")),
+        *(("phase began", "second"), ("phase ended", "second")),
+    ]
+    moments = [mono_ns for _, _, mono_ns in kept.events]
+    assert moments[0] < moments[1] and moments[0] < moments[2] < moments[3]
+    assert moments[1] - moments[0] == round(report.jobs[0].runtime_s * 1e9)
+    assert sorted(path.name for path in folder.iterdir()) == ["data", "job.fio"]
+
+
+def test_json_that_was_asked_for_is_what_it_was(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    kept, out, _ = ran("--output-format=json", "job.fio", capfd=capfd)
+    assert parse_report(out).jobs == parse_report(kept.files["fio/report.json"].decode()).jobs
+    assert out.endswith("}\n")
+
+
+def test_a_job_with_logs_of_its_own_keeps_them(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (folder / "job.fio").write_text(JOB.replace("size=", "write_lat_log=mine\nsize="))
+    kept, _, err = ran("job.fio", capfd=capfd)
+    assert list(kept.files) == ["fio/report.json"] and not kept.events
+    assert "job.fio has write_lat_log of its own" in err
+    # By its own clock, which begins with the job.
+    rows = (folder / "mine_lat.1.log").read_text().splitlines()
+    assert len(rows) > 30 and int(rows[-1].split(",")[0]) < 2000
+
+
+def test_a_fio_that_fails_leaves_nothing_and_says_so(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    kept: Any = Kept()
+    run = RecordedFio(["fio", "missing.fio"])
+    assert subprocess.run(run.command, check=False).returncode
+    run.keep(kept)
+    run.close()
+    assert "fio's own figures are not kept" in capfd.readouterr().err
+    assert not kept.files and not kept.events
+
+
+def test_other_commands_and_fio_as_it_is() -> None:
+    assert fio_under(None, as_it_is=False, quiet_stdout=False) is None
+    assert fio_under(["dd"], as_it_is=False, quiet_stdout=False) is None
+    assert fio_under(["fio", "job.fio"], as_it_is=True, quiet_stdout=False) is None

@@ -1,0 +1,160 @@
+"""fio behind `--` of a run that is recorded: options of ours are added, and what it said is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from opwatch.errors import BadInput, OpwatchError
+from opwatch.fio.beside import beside
+from opwatch.fio.command import LOGS, FioPlan, is_fio, plan
+from opwatch.fio.kept import LOG_FOLDER, REPORT_NAME
+from opwatch.fio.logs import FioHistogramLog, FioLog, parse_log
+from opwatch.fio.phases import job_phases
+from opwatch.fio.report import json_in, parse_report, without_json
+from opwatch.fio.results import FioReport
+from opwatch.foreign import read_bytes, text_of
+from opwatch.host.process import run_tool
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.schema import PHASE_BEGAN, PHASE_ENDED
+from opwatch.recording.writing.recorder import Recorder
+from opwatch.sinks.fio.beside import document, lines
+from opwatch.sinks.terminal import data, say
+
+_CLOCK_OPTION = "log_alternate_epoch_clock_id"
+_PROBE_S = 10
+# A job file has some KiB, and a report with bins some 10 KiB a job.
+_MOST_JOB_FILE, _MOST_REPORT, _MOST_LOGS = 1 << 20, 16 << 20, 32 << 20
+
+
+def fio_under(command: list[str] | None, *, as_it_is: bool, quiet_stdout: bool) -> RecordedFio | None:
+    """The run of fio that a command is; None of any other, and where it is to be left as it is."""
+    if not command or not is_fio(command) or as_it_is:
+        return None
+    return RecordedFio(command, quiet_stdout=quiet_stdout)
+
+
+class RecordedFio:
+    """From construction to close(): `command` is what to start in place of the user's."""
+
+    def __init__(self, command: list[str], *, quiet_stdout: bool = False) -> None:
+        self._quiet_stdout = quiet_stdout
+        self._folder = Path(tempfile.mkdtemp(prefix="opwatch-fio-"))
+        try:
+            self._plan: FioPlan = plan(command, self._folder, _begin_of, has_clock=_has_clock(command[0]))
+        except BaseException:
+            self.close()
+            raise
+        self.command = list(self._plan.argv)
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def tell(self) -> None:
+        """What of fio's own will not be in the recording, and why."""
+        if self._plan.no_report:
+            say(f"fio's own figures are not kept: {self._plan.no_report}")
+        if self._plan.no_logs:
+            say(f"fio's logs are not kept, and its jobs are no phases: {self._plan.no_logs}")
+
+    def keep(self, recorder: Recorder) -> None:
+        """Once fio has ended: give its user what he would have seen, and keep its report, logs and phases."""
+        report = self._keep_report(recorder)
+        logs = list(self._keep_logs(recorder))
+        if not report or self._plan.no_logs:
+            return
+        phases, why = job_phases(report, logs)
+        for phase in phases:
+            recorder.event(PHASE_BEGAN, phase.name, mono_ns=phase.begin_ns)
+            recorder.event(PHASE_ENDED, phase.name, mono_ns=phase.end_ns)
+        if why:
+            say(f"fio's jobs are not all phases: {why}")
+
+    def _keep_report(self, recorder: Recorder) -> FioReport | None:
+        path = self._plan.report
+        if not path:
+            return None
+        try:
+            raw = read_bytes(path, _MOST_REPORT)
+        except (OSError, BadInput) as error:
+            say(f"fio's own figures are not kept: {error}")
+            return None
+        text = text_of(raw)
+        try:
+            if self._plan.is_ours:
+                _pass_on(raw if self._asks_for_json() else _rest(text), quiet_stdout=self._quiet_stdout)
+            report = parse_report(text)
+            recorder.keep_file(REPORT_NAME, json_in(text).encode())
+        except BadInput as error:
+            say(f"fio's own figures are not kept: {error}")
+            return None
+        return report
+
+    def _asks_for_json(self) -> bool:
+        """Whether the command itself had fio print it."""
+        return not any(word.startswith("--output-format=normal,json+") for word in self._plan.argv[1:3])
+
+    def _keep_logs(self, recorder: Recorder) -> Iterator[FioLog]:
+        size = 0
+        for path in sorted(self._folder.glob(f"{LOGS}_*.log")):
+            try:
+                raw = read_bytes(path, _MOST_LOGS)
+                size += len(raw)
+                if size > _MOST_LOGS:
+                    raise BadInput(f"fio's logs have more than {_MOST_LOGS} bytes")
+                log = parse_log(raw, path.name)
+            except (OSError, BadInput) as error:
+                say(f"fio's logs are not all kept: {error}")
+                return
+            if raw:
+                recorder.keep_file(f"{LOG_FOLDER}{path.name}", raw)
+            if not isinstance(log, FioHistogramLog):
+                yield log
+
+
+def _rest(text: str) -> bytes:
+    """What fio printed besides the report; all of it where there is none."""
+    with contextlib.suppress(BadInput):
+        return without_json(text).encode()
+    return text.encode()
+
+
+def _pass_on(raw: bytes, *, quiet_stdout: bool) -> None:
+    """fio's own words, as it would have written them: they are the command's output, not ours."""
+    stream = sys.stderr if quiet_stdout else sys.stdout
+    stream.flush()
+    view = memoryview(raw)
+    with contextlib.suppress(OSError):
+        while view:
+            view = view[os.write(stream.fileno(), view) :]
+
+
+def _begin_of(name: str) -> bytes | None:
+    try:
+        return read_bytes(Path(name), _MOST_JOB_FILE)
+    except (OSError, BadInput, ValueError):
+        return None
+
+
+def _has_clock(fio: str) -> bool:
+    """fio tells of its options; of what it does not know, that there is no such command."""
+    try:
+        words = run_tool([fio, f"--cmdhelp={_CLOCK_OPTION}"], _PROBE_S)
+    except OpwatchError:
+        return False
+    return words.strip().startswith(_CLOCK_OPTION)
+
+
+def show_beside(run: RecordedRun, print_lines: Callable[[Iterable[str]], None], *, as_json: bool) -> None:
+    """fio's own latencies beside those of the disks, where it ran under the recording."""
+    rows = beside(run)
+    if as_json:
+        for row in rows:
+            data().json(document(row))
+    elif rows:
+        print_lines(lines(rows))

@@ -99,7 +99,7 @@ class KeptRun:
         # Ours to close.
         self.fio = fio
         self._recorder = Recorder(target, say)
-        self._warn_of_own_disk()
+        warn_of_own_disk(self._recorder, self.path, (leaf.device.disk.name for leaf in live.leaves))
         if self._command:
             self._recorder.event("command started", shlex.join(self._command))
 
@@ -150,14 +150,12 @@ class KeptRun:
         cut = f"it was cut short: {kind.__name__}" if kind else "it was cut short"
         self._recorder.finish(_REASONS.get(end, end.name) if end else cut)
 
-    def _warn_of_own_disk(self) -> None:
-        """Say so where the recording is among what it records."""
-        number, devices, watched = self._recorder.device(), Devices(), self._live.leaves
-        below = devices.by_number(os.major(number), os.minor(number))
-        disks = {leaf.device.disk.name for leaf in devices.leaves(below)} if below else set()
-        both = sorted(disks & {leaf.device.disk.name for leaf in watched})
-        if both:
-            say(
-                f"{self.path} lies on {', '.join(both)}, which is watched: its own writes are among what is "
-                "counted"
-            )
+
+def warn_of_own_disk(recorder: Recorder, path: Path, disks: Iterable[str]) -> None:
+    """Say so where the recording is among what it records."""
+    number, devices = recorder.device(), Devices()
+    below = devices.by_number(os.major(number), os.minor(number))
+    own = {leaf.device.disk.name for leaf in devices.leaves(below)} if below else set()
+    both = sorted(own & set(disks))
+    if both:
+        say(f"{path} lies on {', '.join(both)}, which is watched: its own writes are among what is counted")

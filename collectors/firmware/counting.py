@@ -208,12 +208,13 @@ class Counting:
         self.latest, self.denied = derived.report, derived.denied
         return self.latest
 
-    def poll(self) -> Poll:
-        """The same as a trail keeps it."""
+    def poll(self, keep: Callable[[FirmwareSample], None] = lambda _: None) -> Poll:
+        """The same as a trail keeps it; `keep` is given the look as it was."""
         # For a trail alone: it brings what divides an interval.
         from opwatch.waf.polls import poll_of_look
 
         sample = self.look()
+        keep(sample)
         return poll_of_look(sample, self._derive(sample))
 
     def close(self) -> None:

@@ -83,6 +83,8 @@ INDEXES = {"frames_of_block": ("frames", "block"), "tail_of_entry": ("tail", "nu
 # Kinds of events whose words are read again: a file of another program's, and the ends of a phase.
 FILE, PHASE_BEGAN, PHASE_ENDED = "file", "phase began", "phase ended"
 NOTE = "note"
+# What `opwatch waf` was asked, and which looks its interval lies between.
+WAF, WAF_BEGIN, WAF_END = "waf", "waf begin", "waf end"
 # What `counts` has of each operation.
 COUNTED = ("completed", "bytes", "sum_ns", "max_ns", "errors", "issued")
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TextIO
 
+from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.errors import NotEnoughData, UsageError
 from opwatch.foreign import whole
 from opwatch.recording.reading.files import kept_files
@@ -27,7 +28,9 @@ from opwatch.sinks.lines import Lines
 from opwatch.sinks.terminal import data, say
 from opwatch.times import parse_time
 from opwatch.tools.arguments import file_name, time_between
+from opwatch.tools.commands.counters import add_catalogue_argument
 from opwatch.tools.fio_run import show_beside
+from opwatch.tools.waf_outcome import is_of_waf, recorded_waf, show_run
 
 _MOST_STEP_S = 86400
 _DAY = timedelta(days=1)
@@ -57,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help='JSON lines, "schema":"opwatch/1"')
     form.add_argument("--plain", action="store_true", help="lines of at most 80 columns (the default)")
+    add_catalogue_argument(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="only the summary")
     parser.add_argument("-v", "--verbose", action="store_true", help="say what the file says of itself")
 
@@ -246,6 +250,13 @@ def open_run(path: Path) -> RecordedRun:
         raise UsageError(f"{path}: {error.strerror}") from error
 
 
+def _show_waf(run: RecordedRun, args: argparse.Namespace) -> None:
+    """A measurement by `opwatch waf`, as it was shown then."""
+    if args.interval or args.at or args.begin or args.end or args.step or args.speed:
+        raise UsageError(f"{run.name} is of opwatch waf, which measures one interval: it is shown as a whole")
+    show_run(recorded_waf(run, load_catalogue(args.counters)), as_json=args.json)
+
+
 def run(args: argparse.Namespace) -> int:
     if args.at and (args.begin or args.end):
         raise UsageError("--at shows one interval: leave out --from and --to")
@@ -253,6 +264,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         for note in notes_of(kept, verbose=args.verbose):
             say(note)
+        if is_of_waf(kept):
+            _show_waf(kept, args)
+            return 0
         replay = Replay(kept, args)
         sink: Sink = Lines(sys.stdout, quiet=args.quiet, every_s=replay.step_ns / 1e9)
         if args.json:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import replace
+from contextlib import ExitStack, closing
+from functools import partial
 
 from opwatch.collectors.firmware.counting import Counting
 from opwatch.counters.catalogue.families import load_catalogue
-from opwatch.counters.reading import DriveFacts
-from opwatch.errors import NotEnoughData, OpwatchError, Unsupported, UsageError
+from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import BlockDevice, Devices, Presence
 from opwatch.samples.course import Course, CoursePlan
 from opwatch.samples.end import End
-from opwatch.sinks.terminal import Progress, data, say
-from opwatch.sinks.waf import Outcome, document, lines
-from opwatch.tools.arguments import Once, percentage_between, time_between
+from opwatch.sinks.terminal import Progress, say
+from opwatch.tools.arguments import Once, file_name, percentage_between, time_between
 from opwatch.tools.commands.counters import add_catalogue_argument
+from opwatch.tools.kept_looks import KeptLooks
+from opwatch.tools.waf_outcome import WafQuestion, WafRun, show_run
 from opwatch.tools.waiting import Waiter
-from opwatch.waf.measure import Measured
-from opwatch.waf.trail import LONGEST_NS, Trail
+from opwatch.waf.trail import LONGEST_NS
 
 _DEFAULT_S = 60.0
 _POLL_S, _SMARTCTL_POLL_S = 1.0, 10.0
@@ -28,7 +26,7 @@ _LONGEST_S = 30 * 86400.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "opwatch waf --dev D [--for T | --until-error P] [options] [-- CMD...]"
+    parser.usage = "opwatch waf --dev D [--for T | --until-error P] [-o FILE] [options] [-- CMD...]"
     parser.add_argument(
         "--dev",
         action=Once,
@@ -39,6 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_ends(parser)
     _add_looks(parser)
     add_catalogue_argument(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=file_name,
+        metavar="FILE",
+        help="keep every look at the drive in this new recording; opwatch replay FILE shows the same",
+    )
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while it runs")
 
@@ -130,59 +135,6 @@ def _plan(counting: Counting, args: argparse.Namespace) -> CoursePlan:
     )
 
 
-def _parts(trail: Trail) -> dict[str, int]:
-    """Bytes written by device, from the first poll to the last."""
-    first, last = (trail.first, trail.last)
-    if not first or not last:
-        return {}
-    return {name: n - first.parts[name] for name, n in last.parts.items() if name in first.parts}
-
-
-def _show(outcome: Outcome, error: OpwatchError | None, args: argparse.Namespace) -> None:
-    """`error` is what is said at the end anyhow: people are told it once."""
-    if not args.json:
-        failures = [failure for failure in outcome.failures if failure != str(error)]
-        outcome = replace(outcome, failures=failures)
-    if args.json:
-        data().json(document(outcome), indent=2)
-    else:
-        data().lines(lines(outcome))
-
-
-def _why_none(counting: Counting, course: Course, measured: Measured) -> OpwatchError:
-    """The error that stands for a missing number."""
-    if not course.trail.nand:
-        if counting.denied:
-            return counting.denied
-        return Unsupported(f"{counting.disk.name}: {_no_nand(counting)}")
-    return NotEnoughData(f"{counting.disk.name}: {measured.reason}")
-
-
-def _no_nand(counting: Counting) -> str:
-    reading = counting.latest.readings["nand_written"] if counting.latest else None
-    return f"NAND writes: {reading.reason if reading else 'not read'}"
-
-
-def _outcome(counting: Counting, course: Course, device: BlockDevice, args: argparse.Namespace) -> Outcome:
-    measured = course.measurement().result()
-    latest = counting.latest
-    notes = [] if course.trail.nand or counting.denied else [_no_nand(counting)]
-    if device.name != counting.disk.name:
-        notes.append(f"firmware counts for the whole of {counting.disk.name}, not for {device.name} alone")
-    failures: Sequence[str] = latest.failures if latest else ()
-    return Outcome(
-        device=counting.disk.name,
-        origin=device.name,
-        drive=latest.drive if latest else DriveFacts(name=counting.disk.name),
-        measured=measured,
-        parts=_parts(course.trail),
-        failures=failures,
-        notes=notes,
-        refresh_given=args.refresh is not None,
-        with_command=bool(args.command),
-    )
-
-
 def run(args: argparse.Namespace) -> int:
     if args.command and (args.seconds or args.until_error):
         raise UsageError("a command behind -- ends the interval; take --for and --until-error away")
@@ -192,30 +144,47 @@ def run(args: argparse.Namespace) -> int:
         return _measure(counting, device, args)
 
 
+def _question(device: BlockDevice, args: argparse.Namespace) -> WafQuestion:
+    # As a course has it: without an error that was asked for it looks for a small one.
+    refresh_ns = None if args.refresh is None else int(args.refresh * 1e9)
+    return WafQuestion(device.name, refresh_ns, args.until_error or 0.01, bool(args.command))
+
+
 def _measure(counting: Counting, device: BlockDevice, args: argparse.Namespace) -> int:
+    question = _question(device, args)
+
     def start() -> None:
         waiter.start(args.command, quiet_stdout=args.json)
 
     with (
+        ExitStack() as stack,
         Waiter() as waiter,
         closing(Presence(counting.disk)) as presence,
         closing(_Talk(quiet=args.quiet, has_command=bool(args.command))) as talk,
     ):
-        course = Course(counting.poll, presence.holds, waiter, talk, _plan(counting, args))
+        kept = stack.enter_context(_kept(question, counting, args)) if args.output else None
+        poll = partial(counting.poll, kept.look) if kept else counting.poll
+        course = Course(poll, presence.holds, waiter, talk, _plan(counting, args))
         end = course.work(start if args.command else None)
         status = waiter.finish(stop=end in (End.SIGNAL, End.VANISHED))
         if end is End.VANISHED or not course.trail.moments:
             return _gone(counting, end)
         if end is not End.SIGNAL and course.trail.nand:
             end = course.settle(has_work=bool(args.command))
-        outcome = _outcome(counting, course, device, args)
-    error = None
-    if not status and outcome.measured.waf is None:
-        error = _why_none(counting, course, outcome.measured)
-    _show(outcome, error, args)
-    if error:
-        raise error
-    return status
+        if kept:
+            kept.finish(course.begin, max(course.end, course.begin), status)
+        measured = course.measurement().result()
+    failed = 1 if kept and kept.problem else 0
+    latest, denied = counting.latest, counting.denied
+    outcome = WafRun(counting.disk.name, question, course.trail, latest, denied, measured)
+    show_run(outcome, as_json=args.json, status=status)
+    return status or failed
+
+
+def _kept(question: WafQuestion, counting: Counting, args: argparse.Namespace) -> KeptLooks:
+    """What keeps the looks."""
+    every_s = _plan(counting, args).busy_poll_s
+    return KeptLooks(args.output, every_s, question, counting.disk, args.command)
 
 
 def _gone(counting: Counting, end: End) -> int:

@@ -1,0 +1,59 @@
+"""`opwatch waf -o FILE` on the simulated drive: a replay is what was shown, to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.support.drives import MIB, drive
+from tests.kernel.support.watching import opwatch
+from tests.kernel.waf.test_waf import FAST, writes
+from tests.requirements import require_drive
+
+
+@pytest.fixture(autouse=True)
+def _drive() -> None:
+    require_drive()
+
+
+@pytest.mark.parametrize("form", [["--json"], []])
+def test_a_replay_is_what_was_shown(tmp_path: Path, form: list[str]) -> None:
+    path = tmp_path / "a.opw"
+    with drive() as one:
+        options = ("--dev", one.device, "-o", str(path), *form, *FAST)
+        live = opwatch("waf", *options, "--", "sh", "-c", writes(one.device, 60))
+        assert live.returncode == 0, live.stderr
+        # No overwriting, and said before the drive is worked on.
+        again = opwatch("waf", *options, "--for", "1")
+        assert again.returncode == 3 and "exists" in again.stderr
+    shown = opwatch("replay", *form, str(path))
+    assert (shown.returncode, shown.stdout) == (0, live.stdout), shown.stderr
+    assert opwatch("replay", "--from", "1", str(path)).returncode == 2
+
+
+def test_a_recorder_that_is_killed_leaves_what_it_had(tmp_path: Path) -> None:
+    path = tmp_path / "a.opw"
+    with drive(64 * MIB) as one:
+        argv = [sys.executable, "-m", "opwatch", "waf", "--dev", one.device, "-o", str(path), *FAST, "--for"]
+        run = subprocess.Popen([*argv, "60"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 60
+        while not path.exists() and run.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        # The first looks, between which the writing is to lie.
+        time.sleep(2)
+        subprocess.run(["sh", "-c", writes(one.device, 40)], check=True)
+        time.sleep(2)
+        os.kill(run.pid, signal.SIGKILL)
+        run.communicate()
+    shown = opwatch("replay", "--json", str(path))
+    assert "its recorder was killed" in shown.stderr
+    document = json.loads(shown.stdout)
+    # What the host wrote meanwhile is in it, as far as the looks go.
+    assert sum(document["host_bytes_by_device"].values()) >= 40 * MIB

@@ -1,0 +1,110 @@
+"""A recording of `opwatch waf`: looks at a drive, and what they were for."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from opwatch.counters.catalogue.families import standard_catalogue
+from opwatch.errors import BadInput, NotEnoughData
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.schema import WAF, WAF_BEGIN, WAF_END
+from opwatch.recording.writing.newfile import NewDatabase
+from opwatch.recording.writing.writer import RecordingWriter
+from opwatch.tools.cli import main
+from opwatch.tools.waf_outcome import WafQuestion, recorded_waf
+from tests.unit.support.recordings import HEADER
+from tests.unit.support.runs import MadeUpRun
+
+QUESTION = WafQuestion("nvme0n1", None, 0.01, True)
+
+
+def made(path: Path, words: str, looks: int, *moments: tuple[str, int | None]) -> Path:
+    database = NewDatabase(path)
+    writer, run = RecordingWriter(database, HEADER), MadeUpRun(2)
+    writer.event(WAF, words, 1)
+    for look in range(looks):
+        run.sleep(1)
+        writer.put(run.look("nvme0n1", 1000 + 70_000 * look))
+    for kind, look_number in moments:
+        writer.event(kind, "", 2, look_number)
+    writer.end("it was measured", 99, 0)
+    database.close()
+    return path
+
+
+def test_it_lasts_from_one_look_to_the_other(tmp_path: Path) -> None:
+    path = made(tmp_path / "a.opw", QUESTION.words(), 9, (WAF_BEGIN, 2), (WAF_END, 7))
+    with closing(RecordedRun(path)) as run:
+        waf = recorded_waf(run, standard_catalogue())
+    assert (waf.disk, waf.question) == ("nvme0n1", QUESTION)
+    assert len(waf.trail.moments) == 9
+    with closing(RecordedRun(made(tmp_path / "b.opw", QUESTION.words(), 9))) as run:
+        whole = recorded_waf(run, standard_catalogue())
+    assert 0 < waf.measured.interval_s < whole.measured.interval_s
+
+
+def test_without_nand_counters_the_reason_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = made(tmp_path / "a.opw", QUESTION.words(), 9, (WAF_BEGIN, 2), (WAF_END, 7))
+    assert main(["replay", "--json", str(path)]) == 5
+    out, err = capsys.readouterr()
+    assert json.loads(out)["waf"] is None
+    assert "NAND writes" in err
+
+
+@pytest.mark.parametrize("option", [["5"], ["--at", "3"], ["--step"], ["--speed", "1"]])
+def test_it_is_shown_as_a_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: list[str]
+) -> None:
+    path = made(tmp_path / "a.opw", QUESTION.words(), 3)
+    assert main(["replay", str(path), *option]) == 2
+    assert "measures one interval" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        ("{", "table events, waf"),
+        ("[]", "no table"),
+        ('{"origin": 5}', "origin is no text"),
+        ('{"origin": "a", "refresh_ns": -1}', "refresh_ns is no count"),
+        ('{"origin": "a", "target": "x"}', "target is no number"),
+        ('{"origin": "a", "target": 0.1, "with_command": 1}', "with_command is neither"),
+    ],
+)
+def test_a_question_that_is_none_is_refused(tmp_path: Path, words: str, place: str) -> None:
+    with (
+        closing(RecordedRun(made(tmp_path / "a.opw", words, 3))) as run,
+        pytest.raises(BadInput, match=place),
+    ):
+        recorded_waf(run, standard_catalogue())
+
+
+@pytest.mark.parametrize("look", [-1, 3, None])
+def test_a_look_that_is_not_there_is_refused(tmp_path: Path, look: int | None) -> None:
+    path = made(tmp_path / "a.opw", QUESTION.words(), 3, (WAF_BEGIN, look))
+    with closing(RecordedRun(path)) as run, pytest.raises(BadInput, match="waf begin: there is no look"):
+        recorded_waf(run, standard_catalogue())
+
+
+def test_without_a_look_there_is_nothing_to_show(tmp_path: Path) -> None:
+    with (
+        closing(RecordedRun(made(tmp_path / "a.opw", QUESTION.words(), 0))) as run,
+        pytest.raises(NotEnoughData, match="not looked at yet"),
+    ):
+        recorded_waf(run, standard_catalogue())
+
+
+@pytest.mark.parametrize("command", [["dump"], ["compare"]])
+def test_other_commands_say_that_no_disk_is_in_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    path = made(tmp_path / "a.opw", QUESTION.words(), 3)
+    files = [str(path)] * (2 if command[0] == "compare" else 1)
+    assert main([command[0], *files, *(["-O", "jsonl"] if command[0] == "dump" else [])]) in (2, 6)
+    assert "Traceback" not in capsys.readouterr().err

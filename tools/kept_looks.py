@@ -1,0 +1,55 @@
+"""Looks at one drive that are kept as they are taken: the recording of `opwatch waf`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from types import TracebackType
+
+from opwatch.counters.looks.sample import FirmwareSample
+from opwatch.host.device import BlockDevice
+from opwatch.recording.schema import WAF, WAF_BEGIN, WAF_END
+from opwatch.recording.writing.recorder import Recorder
+from opwatch.samples.entries import Looked
+from opwatch.sinks.terminal import say
+from opwatch.tools.kept_run import header, made, warn_of_own_disk
+from opwatch.tools.waf_outcome import WafQuestion
+
+
+class KeptLooks:
+    """Open while it is entered. `problem` is why not all of them were kept."""
+
+    def __init__(
+        self, path: Path, every_s: float, question: WafQuestion, disk: BlockDevice, command: list[str] | None
+    ) -> None:
+        self._recorder = Recorder(made(path, header(every_s)), say)
+        self._command = command
+        self._end = "it was cut short"
+        warn_of_own_disk(self._recorder, path, (disk.name,))
+        self._recorder.event(WAF, question.words())
+
+    @property
+    def problem(self) -> str | None:
+        return self._recorder.problem
+
+    def look(self, sample: FirmwareSample) -> None:
+        self._recorder.take(Looked(sample))
+
+    def finish(self, begin: int, end: int, status: int) -> None:
+        """The work lies between these two looks."""
+        self._recorder.event(WAF_BEGIN, "the look before the work", begin)
+        self._recorder.event(WAF_END, "the look behind the work", end)
+        if self._command:
+            self._recorder.event("command ended", shlex.join(self._command), status)
+        self._end = "it was measured"
+
+    def __enter__(self) -> KeptLooks:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._recorder.finish(f"{self._end}: {kind.__name__}" if kind else self._end)

@@ -1,0 +1,154 @@
+"""A measurement of write amplification as it is shown: of a drive looked at now, or of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from opwatch.counters.catalogue.families import Catalogue
+from opwatch.counters.looks.reading import report_of
+from opwatch.counters.looks.sample import FirmwareSample
+from opwatch.counters.reading import DriveFacts, Report
+from opwatch.errors import BadInput, NotEnoughData, OpwatchError, Unsupported
+from opwatch.fields import Fields
+from opwatch.foreign import parse_json, table_of
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.schema import WAF, WAF_BEGIN, WAF_END, json_text
+from opwatch.samples.entries import Looked
+from opwatch.sinks.terminal import data
+from opwatch.sinks.waf import Outcome, document, lines
+from opwatch.waf.measure import Measured, Measurement
+from opwatch.waf.polls import poll_of_look
+from opwatch.waf.trail import Trail
+
+
+@dataclass(frozen=True, slots=True)
+class WafQuestion:
+    """What was asked for: of which device the user named, how old pages get at most if he knows, which error
+    is good enough, and whether a command was the work."""
+
+    origin: str
+    refresh_ns: int | None
+    target: float
+    with_command: bool
+
+    def words(self) -> str:
+        """As a recording keeps it."""
+        names = ("origin", "refresh_ns", "target", "with_command")
+        return json_text({name: getattr(self, name) for name in names})
+
+
+@dataclass(frozen=True, slots=True)
+class WafRun:
+    """Looks at a drive, and what followed: `latest` is the last report, `denied` why it has none of the
+    drive's own counters."""
+
+    disk: str
+    question: WafQuestion
+    trail: Trail
+    latest: Report | None
+    denied: OpwatchError | None
+    measured: Measured
+
+    def _no_nand(self) -> str:
+        reading = self.latest.readings["nand_written"] if self.latest else None
+        return f"NAND writes: {reading.reason if reading else 'not read'}"
+
+    def outcome(self) -> Outcome:
+        origin, latest = self.question.origin, self.latest
+        notes = [] if self.trail.nand or self.denied else [self._no_nand()]
+        if origin != self.disk:
+            notes.append(f"firmware counts for the whole of {self.disk}, not for {origin} alone")
+        failures: Sequence[str] = latest.failures if latest else ()
+        return Outcome(
+            device=self.disk,
+            origin=origin,
+            drive=latest.drive if latest else DriveFacts(name=self.disk),
+            measured=self.measured,
+            parts=_parts(self.trail),
+            failures=failures,
+            notes=notes,
+            refresh_given=self.question.refresh_ns is not None,
+            with_command=self.question.with_command,
+        )
+
+    def why_none(self) -> OpwatchError:
+        """The error that stands for a missing number."""
+        if not self.trail.nand:
+            return self.denied or Unsupported(f"{self.disk}: {self._no_nand()}")
+        return NotEnoughData(f"{self.disk}: {self.measured.reason}")
+
+
+def _parts(trail: Trail) -> dict[str, int]:
+    """Bytes written by device, from the first poll to the last."""
+    first, last = (trail.first, trail.last)
+    if not first or not last:
+        return {}
+    return {name: n - first.parts[name] for name, n in last.parts.items() if name in first.parts}
+
+
+def show_run(run: WafRun, *, as_json: bool, status: int = 0) -> None:
+    """Print it. Where there is no number, and the command has not failed, that is the error that is raised:
+    people are told it once."""
+    outcome = run.outcome()
+    error = run.why_none() if not status and outcome.measured.waf is None else None
+    if as_json:
+        data().json(document(outcome), indent=2)
+    else:
+        failures = [failure for failure in outcome.failures if failure != str(error)]
+        data().lines(lines(replace(outcome, failures=failures)))
+    if error:
+        raise error
+
+
+def is_of_waf(run: RecordedRun) -> bool:
+    """Whether `opwatch waf` made this recording: there are no disks in it, but looks at one drive."""
+    return any(event.kind == WAF for event in run.events)
+
+
+def recorded_waf(run: RecordedRun, catalogue: Catalogue) -> WafRun:
+    """The same as it was live. A recorder that was killed has kept no end: the last look is taken for it."""
+    question = _question(run)
+    trail, latest, denied, disk = Trail(), None, None, ""
+    for sample in _looks(run):
+        look = report_of(sample, catalogue)
+        latest, denied, disk = look.report, look.denied, sample.disk
+        trail.add(poll_of_look(sample, look.report))
+    if not trail.moments:
+        raise NotEnoughData(f"{run.name}: the drive was not looked at yet when it ended")
+    last = len(trail.moments) - 1
+    begin, end = _moment(run, WAF_BEGIN, last, 0), _moment(run, WAF_END, last, last)
+    measurement = Measurement(
+        trail, begin, max(end, begin), refresh_ns=question.refresh_ns, target=question.target
+    )
+    return WafRun(disk, question, trail, latest, denied, measurement.result())
+
+
+def _looks(run: RecordedRun) -> Iterator[FirmwareSample]:
+    for entry in run.entries():
+        if not isinstance(entry, Looked):
+            raise BadInput(f"{run.name}: a recording of opwatch waf has no {type(entry).__name__}")
+        yield entry.sample
+
+
+def _question(run: RecordedRun) -> WafQuestion:
+    where = f"{run.name}: table events, {WAF}"
+    words = next(event.words for event in run.events if event.kind == WAF)
+    fields = Fields(table_of(parse_json(words, where), where), where)
+    return WafQuestion(
+        origin=fields.text("origin"),
+        refresh_ns=fields.optional("refresh_ns", fields.count),
+        target=fields.amount("target"),
+        with_command=fields.flag("with_command"),
+    )
+
+
+def _moment(run: RecordedRun, kind: str, most: int, default: int) -> int:
+    """Which look it was, by an event whose status says so."""
+    looks = [event.status for event in run.events if event.kind == kind]
+    if not looks:
+        return default
+    look = looks[-1]
+    if look is None or not 0 <= look <= most:
+        raise BadInput(f"{run.name}: table events, {kind}: there is no look {look}")
+    return look

@@ -27,6 +27,7 @@ COMMANDS = {
     "record": "watch, and keep it all in a file: counts, latency, pages of drives, what came and left",
     "replay": "show a recording as it was live, all of it or a part, in its intervals or longer ones",
     "dump": "recordings as tables for other programs: CSV, JSON lines, OpenMetrics, Parquet",
+    "import": "what fio, iostat or blktrace measured, as a recording that can be compared",
     "flight": "keep the last minutes of a watch always, and write them into a recording afterwards",
     "compare": "recordings side by side, and which of their differences are real",
     "counters": "bytes written by host and to NAND, and wear, from firmware counters with proven units",

@@ -25,6 +25,7 @@ LEAST_INTERVALS = 12
 LEAST_REQUESTS = 20
 # How many independent values a scatter out of blocks is worth: its variance has 4/3 of a block's share.
 _VALUES_A_BLOCK = 1.5
+NOT_MEASURED = "the program that this was imported from did not measure it"
 ONE_REQUEST = "a maximum is one request of all: nothing follows from it"
 
 
@@ -145,6 +146,8 @@ class OpEstimates:
 
     def _mean(self, sums: Sequence[int]) -> Estimate:
         value = sum(sums) / self.requests
+        if not value and not self._slots:
+            return Estimate(None, reason=NOT_MEASURED)
         few = self._few(LEAST_REQUESTS)
         if few or not value:
             return Estimate(value, value, value, reason=few or "it is 0")
@@ -152,10 +155,14 @@ class OpEstimates:
         return judged(value, (value, value), figure, influences)
 
     def _max(self) -> Estimate:
-        most, slack = self._course.most_ns.get(self._op, (0, 0))
+        if self._op not in self._course.most_ns:
+            return Estimate(None, reason=NOT_MEASURED)
+        most, slack = self._course.most_ns[self._op]
         return Estimate(float(most), float(most - slack), float(most), reason=ONE_REQUEST)
 
     def _quantile(self, name: str, share: float) -> Estimate:
+        if not self._slots:
+            return Estimate(None, reason=NOT_MEASURED)
         totals = [sum(below) for below in self._below]
         place = min(bisect_left(totals, share * self.requests), len(totals) - 1)
         figure = _QuantileFigure(self._slots, self._below, self._counts, share, usual=place)

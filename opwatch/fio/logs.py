@@ -6,6 +6,7 @@ does not say.
 
 from __future__ import annotations
 
+import io
 import re
 from array import array
 from collections.abc import Iterator
@@ -122,7 +123,7 @@ def _kinds() -> str:
 
 def _lines(raw: bytes, name: str) -> Iterator[tuple[str, str]]:
     """(place, line) of every line that is not empty."""
-    for number, line in enumerate(raw.split(b"\n"), 1):
+    for number, line in enumerate(io.BytesIO(raw), 1):
         if number > MOST_ROWS:
             raise BadInput(f"{name} has more than {MOST_ROWS} rows: write it with log_avg_msec")
         if len(line) > LONGEST_LINE:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
+from opwatch.samples.lacking import TRUST, lacking
 from opwatch.trace.derive import Interval
 from opwatch.trace.surplus import SurplusBounds
 from opwatch.trace.trust import Trust
@@ -119,7 +120,14 @@ class Observation:
         return self.device if self.device == self.origin else f"{self.device} (of {self.origin})"
 
     @property
+    def absent(self) -> dict[str, str]:
+        """What its source cannot tell, and why: what stands there is no 0."""
+        return lacking(self.lacks)
+
+    @property
     def unexplained(self) -> list[str]:
+        if TRUST in self.absent:
+            return []
         reasons = self.trust.unexplained(self.in_flight_at_start, self.flush_queues)
         reasons += self.arrival.unexplained if self.arrival else []
         reasons += [self.leaving.doubt] if self.leaving and self.leaving.doubt else []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
 from opwatch import SCHEMA
+from opwatch.samples.lacking import DEPTH, ERRORS, ISSUED, SEQUENTIAL, TRUST
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
 from opwatch.sinks.terminal import Writer
 from opwatch.trace.abi import OPS
@@ -16,6 +18,13 @@ if TYPE_CHECKING:
     from opwatch.waf.live import Live
 
 _IDLE = idle_op()
+# What is null where a source cannot tell it.
+_ABSENT = {
+    ERRORS: ("errors", "error_bytes", "errors_by_status"),
+    ISSUED: ("issued", "sequential_ratio"),
+    DEPTH: ("queue_depth",),
+    SEQUENTIAL: ("sequential_ratio",),
+}
 
 
 def _latency(latency: Latency) -> dict[str, Any]:
@@ -27,8 +36,8 @@ def _latency(latency: Latency) -> dict[str, Any]:
     }
 
 
-def _op(op: OpInterval, seconds: float) -> dict[str, Any]:
-    document = {
+def _op(op: OpInterval, seconds: float, absent: Collection[str] = ()) -> dict[str, Any]:
+    document: dict[str, Any] = {
         "count": op.count,
         "bytes": op.bytes,
         "errors": op.errors,
@@ -42,6 +51,8 @@ def _op(op: OpInterval, seconds: float) -> dict[str, Any]:
         "size_bytes": {"p50": op.size_p50()},
         "latency_ns": _latency(op.latency),
     }
+    for name in absent:
+        document |= dict.fromkeys(_ABSENT.get(name, ()))
     if op.queue:
         document["queue_ns"] = _latency(op.queue)
     return document
@@ -125,7 +136,7 @@ def event_document(event: Event) -> dict[str, Any]:
 
 def document(observation: Observation) -> dict[str, Any]:
     """One observation as the object that is printed."""
-    seconds = observation.interval.seconds
+    seconds, absent = observation.interval.seconds, observation.absent
     return {
         "schema": SCHEMA,
         "type": "summary" if observation.final else "interval",
@@ -137,10 +148,10 @@ def document(observation: Observation) -> dict[str, Any]:
         "begin_mono_ns": observation.interval.begin_ns,
         "end_mono_ns": observation.interval.end_ns,
         "interval_s": seconds,
-        "ops": {name: _op(observation.interval.ops.get(name) or _IDLE, seconds) for name in OPS},
-        "trust": _trust(observation.trust),
+        "ops": {name: _op(observation.interval.ops.get(name) or _IDLE, seconds, absent) for name in OPS},
+        "trust": None if TRUST in absent else _trust(observation.trust),
         "in_flight_at_start": observation.in_flight_at_start,
-        "unexplained": observation.unexplained,
+        "unexplained": None if TRUST in absent else observation.unexplained,
         "lacks": list(observation.lacks),
         "blind": observation.blind,
         "waf": None if observation.live is None else _live(observation.live),

@@ -4,9 +4,11 @@ the end."""
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Collection
 from typing import TYPE_CHECKING, TextIO
 
 from opwatch import units
+from opwatch.samples.lacking import ERRORS, ISSUED, TRUST
 from opwatch.samples.observation import Event, Observation
 from opwatch.sinks.terminal import COLUMNS, Writer
 from opwatch.trace.derive import OpInterval
@@ -32,10 +34,12 @@ def _errors(count: int) -> str:
     return f"{count // 1000}k" if count < 100_000 else "many"
 
 
-def _row(name: str, op: OpInterval, seconds: float) -> str:
+def _row(name: str, op: OpInterval, seconds: float, absent: Collection[str] = ()) -> str:
     latency = op.latency
     times = [latency.mean, *latency.quantiles.values()]
-    sequential = "-" if op.sequential_ratio is None else f"{op.sequential_ratio * 100:.0f}"
+    sequential = (
+        "-" if op.sequential_ratio is None or ISSUED in absent else f"{op.sequential_ratio * 100:.0f}"
+    )
     # A maximum known only to its slot is marked: it is at most this.
     maximum = ("<" if latency.max_slack_ns and latency.max is not None else "") + units.duration(latency.max)
     return (
@@ -43,7 +47,7 @@ def _row(name: str, op: OpInterval, seconds: float) -> str:
         f"{units.megabytes(op.bytes / seconds if seconds else 0):>6} "
         + " ".join(f"{units.duration(time):>5}" for time in times)
         + f" {maximum:>6}{op.queue_depth:>6.1f} {units.size(op.size_p50()):>4} {sequential:>4} "
-        f"{_errors(op.errors):>3}"
+        f"{'-' if ERRORS in absent else _errors(op.errors):>3}"
     )
 
 
@@ -200,7 +204,7 @@ class Lines:
 
     def _table(self, observation: Observation) -> None:
         for name, op in observation.interval.ops.items():
-            self._print(_row(name, op, observation.interval.seconds))
+            self._print(_row(name, op, observation.interval.seconds, observation.absent))
             queue = _queue_row(op)
             if queue:
                 self._print(queue)
@@ -264,6 +268,10 @@ class Lines:
             self._print(f"{live_line(observation.live)}")
             if observation.live.source:
                 self._print(f"  by {observation.live.source}")
+        if TRUST in observation.absent:
+            for sentence in observation.lacks:
+                self._print(f"not known: {sentence}")
+            return
         for line in trust_lines(observation.trust, observation.in_flight_at_start):
             self._print(line)
         if observation.blind:

@@ -89,7 +89,11 @@ def _latency(histogram: Histogram, sum_ns: int, before_max: int, max_ns: int, co
     own lies in the highest slot that was hit."""
     if not count:
         return Latency(None, dict.fromkeys(QUANTILES), None, 0, histogram)
-    top = histogram.top() or 0
+    top = histogram.top()
+    if top is None:
+        # Requests were counted, and no latency of any: another program's, or a reading between the two.
+        maximum = max_ns if max_ns > before_max else None
+        return Latency(sum_ns / count if sum_ns else None, dict.fromkeys(QUANTILES), maximum, 0, histogram)
     low, high = histogram.scale.low(top), histogram.scale.high(top)
     if max_ns < low:
         # The reading consists of several pieces: what filled the slot is newer than the maximum.

@@ -12,6 +12,7 @@ import random
 import sys
 import zlib
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 from opwatch import foreign
@@ -27,8 +28,12 @@ from opwatch.fio.logs import MOST_ROWS, FioLog, parse_log
 from opwatch.fio.report import parse_report
 from opwatch.ftl import profiles
 from opwatch.host.usage import mount_of, number_of_mount, parse_mountinfo, parse_swaps
+from opwatch.imports.blkparse import read_blkparse
+from opwatch.imports.fio import read_fio
+from opwatch.imports.iostat import read_iostat
 from opwatch.load.options import SHAPES
 from opwatch.load.workload import parse_job_file, parse_workload
+from opwatch.samples.story import Story
 from opwatch.samples.written import from_bytes, to_bytes
 from opwatch.settings import parse_toml
 from opwatch.sweep.journal.state import parse_journal
@@ -41,6 +46,7 @@ from .rules import BOUND, refused_or_sound
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
 FIO = FIXTURES.parent / "fio"
 JOURNAL = FIXTURES.parent / "sweeps" / "three-levels.journal"
+IMPORTS = FIXTURES.parent / "imports"
 SAMPLE = Path(__file__).parents[1] / "fixtures" / "good" / "samples" / "1.sample"
 _VALUES = (
     *("-1", "0", "1", "255", "256", "1e999", "nan", "true", '""', '"x"', '"\u00b2"', "[]", "{}", "[[]]"),
@@ -103,6 +109,11 @@ class Fuzz:
         self._reports = [_small(path) for path in sorted(FIXTURES.glob("smartctl_exporter/*.json"))]
         self._fio = [_small(FIO / "mixed.json"), (FIO / "two.txt").read_bytes()]
         self._fio_logs = [(path.name, path.read_bytes()) for path in sorted(FIO.glob("*.log"))]
+        self._imports = [
+            (read_fio, self._fio[1]),
+            (read_iostat, (IMPORTS / "iostat.json").read_bytes()),
+            (read_blkparse, (IMPORTS / "blkparse.txt").read_bytes()[:4000]),
+        ]
         self._written = SAMPLE.read_bytes()
         self._head, _, self._words = zlib.decompress(self._written).partition(b"\n")
         self.targets: dict[str, Callable[[], object]] = {
@@ -120,6 +131,7 @@ class Fuzz:
             "fio log": self._fio_log,
             "workload": self._workload,
             "sweep": self._sweep,
+            "imports": self._import,
             "stat": lambda: decode_stat(self._text(_STAT)),
             "record": lambda: Record.of(foreign.parse_json(self._damaged(_RECORD), "drive.json")),
             "bpftrace": self._bpftrace,
@@ -235,6 +247,13 @@ class Fuzz:
         name, raw = self._random.choice(self._fio_logs)
         log = parse_log(self._damaged(raw), name)
         assert len(list(log.rows() if isinstance(log, FioLog) else log.rows)) <= MOST_ROWS
+
+    def _import(self) -> None:
+        """As far as it ends soon: of what is sound there may be an entry for every second of a day."""
+        read, raw = self._random.choice(self._imports)
+        story, entries = Story(), iter(read(self._damaged(raw), "it").entries)
+        for entry in islice(entries, 4):
+            story.take(entry)
 
     def _smartctl(self) -> None:
         proven = report(parse_output(0, self._damaged(self._random.choice(self._reports))), Catalogue(()))

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from opwatch.samples import lacking
+from opwatch.samples.lacking import TRUST
 from opwatch.samples.observation import Event, Observation
 from opwatch.sinks.terminal import Writer
 from opwatch.trace.derive import QUANTILES, OpInterval
@@ -70,6 +72,7 @@ class OpenMetrics:
         self._families: dict[Family, dict[str, dict[str, _Points]]] = {family: {} for family in FAMILIES}
         self._totals: dict[tuple[str, str], list[float]] = {}
         self._newest: dict[str, float] = {}
+        self._absent: dict[str, dict[str, str]] = {}
 
     def begin(self, notes: list[str]) -> None:
         """Notes are talk, not data: the command prints them to stderr."""
@@ -87,6 +90,8 @@ class OpenMetrics:
             at = self._newest[device] + 1e-6
         self._newest[device] = at
         of_device = {"device": device}
+        # What a source cannot tell is no series: a 0 in one would say that there was none.
+        self._absent[device] = observation.absent
         for name, op in observation.interval.ops.items():
             self._put_op(at, {**of_device, "op": name}, op)
         self._put_idle(at, device, observation.interval.ops)
@@ -94,7 +99,8 @@ class OpenMetrics:
             self._put(WAF, "", at, of_device, observation.live.waf)
             if observation.live.waf_error is not None:
                 self._put(WAF_ERROR, "", at, of_device, observation.live.waf_error)
-        self._put(UNEXPLAINED, "", at, of_device, len(observation.unexplained))
+        if TRUST not in observation.absent:
+            self._put(UNEXPLAINED, "", at, of_device, len(observation.unexplained))
 
     def end(self) -> None:
         """All of it."""
@@ -130,10 +136,14 @@ class OpenMetrics:
 
     def _put_totals(self, at: float, labels: Mapping[str, str], totals: list[float]) -> None:
         requests, bytes_, errors, timed, seconds = totals
+        absent = self._absent.get(labels["device"], {})
         for family, value in ((REQUESTS, requests), (BYTES, bytes_), (ERRORS, errors)):
-            self._put(family, "_total", at, labels, value)
-        self._put(LATENCY, "_count", at, labels, timed)
-        self._put(LATENCY, "_sum", at, labels, seconds)
+            if family is not ERRORS or lacking.ERRORS not in absent:
+                self._put(family, "_total", at, labels, value)
+        # Without a histogram no count goes with the sum.
+        if lacking.PERCENTILES not in absent:
+            self._put(LATENCY, "_count", at, labels, timed)
+            self._put(LATENCY, "_sum", at, labels, seconds)
 
     def _put(self, family: Family, suffix: str, at: float, labels: Mapping[str, str], value: float) -> None:
         # A metric is a set of labels; of a summary, all but the quantile.

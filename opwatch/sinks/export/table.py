@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC
 from typing import Any
 
+from opwatch.samples.lacking import DEPTH, ERRORS, ISSUED, TRUST
 from opwatch.samples.observation import Observation
 from opwatch.trace.derive import Latency, OpInterval, idle_op
 from opwatch.trace.hist import Histogram
@@ -48,7 +49,7 @@ _IDLE = idle_op()
 
 def rows(recording: str, model: str | None, observation: Observation) -> Iterator[dict[str, Any]]:
     """The rows of an interval, by column."""
-    live, interval = observation.live, observation.interval
+    live, interval, absent = observation.live, observation.interval, observation.absent
     shared = {
         "recording": printable(recording),
         "device": printable(observation.device),
@@ -60,20 +61,20 @@ def rows(recording: str, model: str | None, observation: Observation) -> Iterato
         "interval_s": interval.seconds,
         "waf": live.waf if live else None,
         "waf_error": live.waf_error if live else None,
-        "unexplained": len(observation.unexplained),
+        "unexplained": None if TRUST in absent else len(observation.unexplained),
     }
     for op in dict.fromkeys((*_OPS, *interval.ops)):
-        yield {**shared, "op": op, **_of_op(interval.ops.get(op) or _IDLE)}
+        yield {**shared, "op": op, **_of_op(interval.ops.get(op) or _IDLE, absent)}
 
 
-def _of_op(op: OpInterval) -> dict[str, Any]:
+def _of_op(op: OpInterval, absent: Collection[str]) -> dict[str, Any]:
     latency = op.latency
     return {
         "requests": op.count,
         "bytes": op.bytes,
-        "errors": op.errors,
-        "issued": op.issued,
-        "queue_depth": op.queue_depth,
+        "errors": None if ERRORS in absent else op.errors,
+        "issued": None if ISSUED in absent else op.issued,
+        "queue_depth": None if DEPTH in absent else op.queue_depth,
         "mean_ns": latency.mean,
         "max_ns": latency.max,
         **{f"{name}_ns": value for name, value in latency.quantiles.items()},

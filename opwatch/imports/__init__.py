@@ -1,0 +1,1 @@
+"""What other programs measured, as entries of a run."""

@@ -1,0 +1,90 @@
+"""A disk, or what stands for one, that another program measured: amounts are added, samples taken."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from opwatch.clock import Anchor
+from opwatch.samples.entries import Began, Ended, Ticked
+from opwatch.samples.sample import DiskSample, WatchedDisk
+from opwatch.trace.abi import LATENCY, OPS, SCALARS, SLOTS, decode_sample
+from opwatch.trace.trust import Reading
+
+BACKEND = "import"
+_WIDTH = len(SCALARS) + sum(SLOTS)
+_PLACES = {name: place for place, name in enumerate(SCALARS)}
+_MOST = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What is added of one operation. What is not known stays 0, and is said by what the disk lacks.
+    `latencies` are values in ns with their counts."""
+
+    requests: int
+    bytes: int
+    sum_ns: int = 0
+    max_ns: int = 0
+    latencies: Mapping[int, int] = field(default_factory=dict)
+    errors: int = 0
+
+
+class ImportedDisk:
+    """Counters that only grow, as a watch has them. `source` names the program; `lacks` are what it cannot
+    tell."""
+
+    def __init__(self, place: int, device: str, level: str, lacks: tuple[str, ...]) -> None:
+        self.place = place
+        self._disk = WatchedDisk(device, device, level, BACKEND, lacks)
+        self._reason = f"{level}: the kernel's statistics are not in it"
+        self._words = [0] * (2 + len(OPS) * _WIDTH)
+
+    def add(self, op: str, amounts: Amounts) -> None:
+        begin = 2 + OPS.index(op) * _WIDTH
+        for name, amount in (
+            ("completed", amounts.requests),
+            ("ends", amounts.requests),
+            ("issued", amounts.requests),
+            ("bytes", amounts.bytes),
+            ("sum_ns", amounts.sum_ns),
+            ("errors", amounts.errors),
+        ):
+            place = begin + _PLACES[name]
+            self._words[place] = min(self._words[place] + amount, _MOST)
+        place = begin + _PLACES["max_ns"]
+        self._words[place] = max(self._words[place], min(amounts.max_ns, _MOST))
+        for value, count in amounts.latencies.items():
+            slot = begin + len(SCALARS) + LATENCY.slot(value)
+            self._words[slot] = min(self._words[slot] + count, _MOST)
+
+    def sample(self, mono_ns: int, anchor: Anchor) -> DiskSample:
+        """All that was added until now."""
+        self._words[0] = self._words[1] = mono_ns
+        counters = decode_sample(struct.pack(f"={len(self._words)}Q", *self._words))
+        return DiskSample(self._disk, Reading(counters, None, None, self._reason), None, anchor)
+
+
+class ImportedRun:
+    """Disks that are sampled together. `wall_ns` is the wall time of moment 0 of its clock."""
+
+    def __init__(self, disks: list[ImportedDisk], wall_ns: int) -> None:
+        self._disks, self._wall_ns = disks, wall_ns
+
+    def _anchor(self, mono_ns: int) -> Anchor:
+        return Anchor(mono_ns, self._wall_ns + mono_ns, 0)
+
+    def begin(self, mono_ns: int) -> list[Began]:
+        anchor = self._anchor(mono_ns)
+        return [Began(disk.place, disk.sample(mono_ns, anchor)) for disk in self._disks]
+
+    def tick(self, mono_ns: int) -> Ticked:
+        return Ticked(self._samples(mono_ns))
+
+    def end(self, mono_ns: int) -> Ended:
+        return Ended(self._samples(mono_ns))
+
+    def _samples(self, mono_ns: int) -> dict[int, DiskSample]:
+        anchor = self._anchor(mono_ns)
+        return {disk.place: disk.sample(mono_ns, anchor) for disk in self._disks}

@@ -1,0 +1,119 @@
+"""`iostat -x -t -o JSON`: rates and mean latencies of intervals. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from opwatch.errors import BadInput
+from opwatch.fields import Fields
+from opwatch.foreign import parse_json, table_of
+from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
+from opwatch.imports.source import ImportedFile
+from opwatch.samples.entries import RunEntry
+from opwatch.samples.lacking import ERRORS, ISSUED, MAXIMUM, PERCENTILES, TRUST
+
+# The letter that its columns begin with, and the operation.
+_OPS = {"r": "read", "w": "write", "d": "discard", "f": "flush"}
+_SECOND = 10**9
+_MOST_DISKS, _MOST_REPORTS = 1024, 1 << 16
+_FORMS = ("%Y-%m-%dT%H:%M:%S%z", "%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %H:%M:%S", "%m/%d/%y %H:%M:%S")
+_LACKS = (
+    f"{PERCENTILES}: iostat has mean latencies alone",
+    f"{MAXIMUM}: iostat has mean latencies alone",
+    f"{ERRORS}: iostat does not count them",
+    f"{ISSUED}: iostat does not count them apart from what ended",
+    f"{TRUST}: iostat has no account of what was lost",
+)
+_NOTES = (
+    "iostat: rates are rounded to 0.01, and counts are made of them",
+    "iostat: intervals are as long as its times of whole seconds say on the mean",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What it printed at once: requests/s, bytes/s and mean latency in ns, by device and operation."""
+
+    at: datetime
+    rows: dict[str, dict[str, tuple[float, float, float]]]
+
+
+def read_iostat(raw: bytes, name: str) -> ImportedFile:
+    """BadInput, with the place, for what is no such report."""
+    reports = _reports(raw, name)
+    if len(reports) < 2:
+        raise BadInput(f"{name}: {len(reports)} reports are too few: it takes 2, for the time between them")
+    span_s = (reports[-1].at - reports[0].at).total_seconds()
+    if span_s <= 0:
+        raise BadInput(f"{name}: its reports are of no time, or go back: {reports[0].at} to {reports[-1].at}")
+    step_ns = round(span_s * 1e9 / (len(reports) - 1))
+    return ImportedFile("iostat", step_ns, _entries(reports, step_ns), _NOTES)
+
+
+def _reports(raw: bytes, name: str) -> list[_Report]:
+    document = Fields(table_of(parse_json(raw, name), name), name)
+    reports = []
+    for host in document.sub("sysstat").rows("hosts"):
+        statistics = Fields(table_of(host, f"{name}: a host"), name).rows("statistics")
+        for number, row in enumerate(statistics[:_MOST_REPORTS], 1):
+            where = f"{name}: report {number}"
+            reports.append(_report(Fields(table_of(row, where), where)))
+    return reports
+
+
+def _report(fields: Fields) -> _Report:
+    if "timestamp" not in fields.table:
+        raise fields.bad("it has no timestamp: run iostat with -t")
+    rows: dict[str, dict[str, tuple[float, float, float]]] = {}
+    for row in fields.rows("disk"):
+        disk = Fields(table_of(row, fields.where), fields.where)
+        name = disk.text("disk_device")
+        if "r/s" not in disk.table:
+            raise fields.bad(f"{name:.40} has no r/s: run iostat with -x")
+        row_fields = Fields(disk.table, f"{fields.where}: {name:.40}")
+        rows[name] = {
+            op: _rates(row_fields, letter) for letter, op in _OPS.items() if f"{letter}/s" in disk.table
+        }
+    if len(rows) > _MOST_DISKS:
+        raise fields.bad(f"{len(rows)} disks are more than {_MOST_DISKS}")
+    return _Report(_moment(fields), rows)
+
+
+def _moment(fields: Fields) -> datetime:
+    text = fields.text("timestamp")
+    for form in _FORMS:
+        try:
+            moment = datetime.strptime(text, form)
+        except ValueError:
+            continue
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    raise fields.bad(f"{text!r:.40} is no time: S_TIME_FORMAT=ISO has it written in one way")
+
+
+def _entries(reports: Sequence[_Report], step_ns: int) -> Iterator[RunEntry]:
+    """The first report is of the time before: it may be all since boot, and its end is where this begins."""
+    names = sorted({name for report in reports for name in report.rows})
+    disks = {name: ImportedDisk(place, name, "rates by iostat", _LACKS) for place, name in enumerate(names)}
+    begin_ns = step_ns
+    run = ImportedRun([*disks.values()], round(reports[0].at.timestamp() * 1e9) - begin_ns)
+    yield from run.begin(begin_ns)
+    for number, report in enumerate(reports[1:], 1):
+        for name, row in report.rows.items():
+            for op, rates in row.items():
+                disks[name].add(op, _amounts(rates, step_ns))
+        yield run.tick(begin_ns + number * step_ns)
+    yield run.end(begin_ns + (len(reports) - 1) * step_ns)
+
+
+def _rates(row: Fields, letter: str) -> tuple[float, float, float]:
+    def rate(key: str) -> float:
+        return row.optional(key, row.amount) or 0.0
+
+    return rate(f"{letter}/s"), rate(f"{letter}kB/s") * 1024, rate(f"{letter}_await") * 1e6
+
+
+def _amounts(rates: tuple[float, float, float], step_ns: int) -> Amounts:
+    requests, bytes_ = (round(rate * step_ns / _SECOND) for rate in rates[:2])
+    return Amounts(requests, bytes_, sum_ns=round(requests * rates[2]))

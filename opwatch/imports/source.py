@@ -1,0 +1,19 @@
+"""What an import gives: entries of a run, with what to say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from opwatch.samples.entries import RunEntry
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedFile:
+    """`program` made it; `notes` are what a reader of it should know. `interval_ns` is the time between its
+    samples."""
+
+    program: str
+    interval_ns: int
+    entries: Iterable[RunEntry]
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,202 @@
+"""What other programs measured, as recordings: what they tell is there, and what they do not is absent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.errors import BadInput
+from opwatch.fio.report import parse_report
+from opwatch.imports.blkparse import operation, read_blkparse
+from opwatch.imports.fio import read_fio
+from opwatch.imports.iostat import read_iostat
+from opwatch.samples.observation import Observation
+from opwatch.samples.story import Story
+from opwatch.tools.cli import main
+from tests.unit.sinks.test_schema import problems
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+GOOD, BAD = FIXTURES / "good" / "imports", FIXTURES / "bad" / "imports"
+TWO = FIXTURES / "good" / "fio" / "two.txt"
+
+
+def shown(path: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """The lines of a replay."""
+    recording = path.with_suffix(".opw") if path.is_absolute() else path
+    assert main(["replay", "--json", str(recording)]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def imported(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> tuple[list[dict[str, Any]], str]:
+    """(lines of its replay as JSON, its replay as text)."""
+    recording = tmp_path / "a.opw"
+    assert main(["import", str(source), "-o", str(recording)]) == 0
+    assert main(["replay", str(recording)]) == 0
+    text = capsys.readouterr().out
+    lines = shown(recording, capsys)
+    assert all(not problems(line) for line in lines)
+    return lines, text
+
+
+def test_iostat_has_rates_and_means_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines, text = imported(GOOD / "iostat.json", tmp_path, capsys)
+    intervals = [line for line in lines if line["type"] == "interval" and line["device"] == "loop3"]
+    # The first of three reports is where it begins.
+    assert [line["ops"]["read"]["per_s"] for line in intervals] == [53, 51]
+    read = intervals[0]["ops"]["read"]
+    assert read["bytes_per_s"] == 212 * 1024
+    assert read["latency_ns"]["mean"] == 570_000
+    assert [read["latency_ns"][name] for name in ("p50", "p99", "max")] == [None] * 3
+    assert [read[name] for name in ("errors", "error_bytes", "errors_by_status", "issued")] == [None] * 4
+    assert intervals[0]["trust"] is None and intervals[0]["unexplained"] is None
+    assert "not known: percentiles: iostat has mean latencies alone" in text
+    assert "trust: issued" not in text
+
+
+def test_fio_s_histograms_are_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "two.json"
+    source.write_text(TWO.read_text())
+    lines, _ = imported(source, tmp_path, capsys)
+    summaries = {line["device"]: line for line in lines if line["type"] == "summary"}
+    for job in parse_report(TWO.read_text()).jobs:
+        for name in ("read", "write"):
+            operation_, op = job.operations[name], summaries[job.name]["ops"][name]
+            assert (op["count"], op["bytes"]) == (operation_.requests, operation_.bytes)
+            if latency := operation_.latency:
+                # Both round up to a bin or a slot, of which ours are twice as wide.
+                assert op["latency_ns"]["p50"] == pytest.approx(latency.percentiles[50], rel=0.04)
+                assert op["latency_ns"]["max"] == latency.max_ns
+                assert op["latency_ns"]["mean"] == pytest.approx(latency.mean_ns, rel=1e-6)
+
+
+def test_json_without_bins_has_no_percentiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = parse_report(TWO.read_text())
+    text = TWO.read_text()
+    document = json.loads(text[text.index("\n{\n") : text.rindex("\n}\n") + 2])
+    for job in document["jobs"]:
+        for op in ("read", "write", "trim"):
+            for latency in ("slat_ns", "clat_ns", "lat_ns"):
+                job[op][latency].pop("bins", None)
+    source = tmp_path / "plain.json"
+    source.write_text(json.dumps(document))
+    lines, words = imported(source, tmp_path, capsys)
+    [warm] = [line for line in lines if line["type"] == "summary" and line["device"] == "warm up"]
+    most = report.jobs[0].operations["write"].latency
+    assert most is not None
+    assert warm["ops"]["write"]["latency_ns"]["max"] == most.max_ns
+    assert warm["ops"]["write"]["latency_ns"]["p99"] is None
+    assert "not known: percentiles: the report is JSON and not JSON+" in words
+
+
+def test_blkparse_has_every_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines, text = imported(GOOD / "blkparse.txt", tmp_path, capsys)
+    summary = lines[-1]
+    assert summary["type"] == "summary"
+    ops = summary["ops"]
+    # By blkparse's own sums, in which a discard is a write: 384 KiB read and 580 KiB written.
+    assert ops["read"]["bytes"] == 384 << 10
+    assert ops["write"]["bytes"] + ops["discard"]["bytes"] == 580 << 10
+    assert (ops["discard"]["count"], ops["discard"]["bytes"]) == (1, 512 << 10)
+    # What dd had synced: one flush.
+    assert (ops["flush"]["count"], ops["flush"]["bytes"]) == (1, 0)
+    assert ops["flush"]["latency_ns"]["mean"] == 1_440_783_972 - 1_436_440_136
+    assert ops["write"]["errors"] == 0 and ops["write"]["sequential_ratio"] is None
+    assert summary["trust"] is None
+    assert "not known: trust" in text
+
+
+def test_partial_requeued_failed_and_unfinished_requests() -> None:
+    lines = [
+        "  8,0  1  1  0.100000000  55  D  R 1000 + 16 [a]",
+        "  8,0  1  2  0.100500000  55  C  R 1000 + 8 [0]",
+        "  8,0  1  3  0.101000000  55  C  R 1008 + 8 [0]",
+        "  8,0  1  4  1.200000000  55  D  WS 50 + 8 [a]",
+        "  8,0  1  5  1.200100000  55  R  WS 50 + 8 [0]",
+        "  8,0  1  6  1.300000000  55  D  WS 50 + 8 [a]",
+        "  8,0  1  7  1.302000000  55  C  WS 50 + 8 [-5]",
+        "  8,0  1  8  1.400000000  55  D  W 90 + 8 [a]",
+        "  8,0  1  9  1.500000000  55  C  W 70 + 8 [0]",
+        "CPU0 (sda):",
+        " Reads Queued:           1,       8KiB",
+    ]
+    source = read_blkparse("\n".join(lines).encode(), "it")
+    story = Story()
+    news = [one for entry in source.entries for one in story.take(entry)]
+    final = next(one for one in news if isinstance(one, Observation) and one.final)
+    read, write = final.interval.ops["read"], final.interval.ops["write"]
+    assert (read.count, read.bytes, read.latency.mean) == (1, 8192, 1e6)
+    assert (write.count, write.errors, write.latency.mean) == (1, 1, 2e6)
+
+
+@pytest.mark.parametrize(
+    ("flags", "op"),
+    [
+        *(("R", "read"), ("RA", "read"), ("WS", "write"), ("FWFS", "write"), ("FF", "flush"), ("F", "flush")),
+        *(("D", "discard"), ("DS", "discard"), ("N", None), ("WZS", "write_zeroes")),
+    ],
+)
+def test_operations(flags: str, op: str | None) -> None:
+    assert operation(flags) == op
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no-times.json", "report 1: it has no timestamp: run iostat with -t"),
+        ("basic.json", "loop3 has no r/s: run iostat with -x"),
+        ("one.json", "1 reports are too few"),
+        ("back.json", "go back"),
+        ("negative.json", "report 2: loop3: r/s is no number from 0"),
+        ("no-event.txt", "line 1: 'CPU0"),
+        ("nothing-ends.txt", "no request is issued and completed in it"),
+        ("../fio/negative.json", "job 2: write: total_ios is no count"),
+        ("../fio/no-json.txt", "fio printed no JSON"),
+    ],
+)
+def test_a_file_that_is_none_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
+) -> None:
+    program = ["--from-program", "blkparse"] if name in ("no-event.txt", "nothing-ends.txt") else []
+    recording = tmp_path / "a.opw"
+    assert main(["import", str(BAD / name), "-o", str(recording), *program]) == 1
+    assert words in capsys.readouterr().err
+    assert not recording.exists()
+
+
+def test_imports_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recording = str(tmp_path / "a.opw")
+    assert main(["import", "-q", str(GOOD / "iostat.json"), "-o", recording]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert main(["compare", recording, recording]) == 0
+    out = capsys.readouterr().out
+    p99 = next(line for line in out.splitlines() if "p99 " in line)
+    assert p99.split()[1:4] == ["-", "-", "-"]
+    assert "did not measure it" in " ".join(out.split())
+
+
+def test_a_discard_of_all_operations_in_one_is_refused() -> None:
+    mixed = FIXTURES / "good" / "fio" / "mixed.json"
+    with pytest.raises(BadInput, match="unified_rw_reporting"):
+        read_fio(mixed.read_bytes(), "mixed.json")
+
+
+def test_times_in_other_forms() -> None:
+    raw = (GOOD / "iostat.json").read_bytes()
+    for second in (b"09", b"10", b"11"):
+        raw = raw.replace(b"2026-11-22T17:50:" + second + b"+0000", b"11/22/2026 05:50:" + second + b" PM")
+    assert read_iostat(raw, "it").interval_ns == 10**9
+    with pytest.raises(BadInput, match="is no time"):
+        read_iostat(raw.replace(b"05:50:10 PM", b"noon"), "it")
+
+
+def test_none_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recording = tmp_path / "a.opw"
+    recording.write_text("mine")
+    assert main(["import", str(GOOD / "iostat.json"), "-o", str(recording)]) == 3
+    assert recording.read_text() == "mine"
+    assert main(["import", str(tmp_path / "missing"), "-o", str(tmp_path / "b.opw")]) == 2

@@ -37,6 +37,7 @@ class Tracer:
         *,
         queue_time: bool = False,
         programs: WantedPrograms = (),
+        slow_ns: int = 0,
     ) -> None: ...
     @property
     def lanes(self) -> tuple[int, int]:
@@ -44,6 +45,8 @@ class Tracer:
     def sample(self, target: int) -> bytes:
         """One struct ow_sample, absolute, summed over CPUs."""
     def programs(self) -> list[ProgramInfo]: ...
+    def slow(self) -> tuple[bytes, bytes]:
+        """Slow requests (struct ow_slow) out of their ring, and by target how many it had no room for."""
     def chain(self, issued: int, done: int, /) -> None:
         """Programs, by descriptor, that go on with the issue and the end of discards; -1 for none."""
     def close(self) -> None: ...

@@ -3,7 +3,7 @@
 #include "lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
-#include "abi/block.h"
+#include "abi/slow.h"
 #include "lib/read.h"
 #include "lib/core.h"
 #include "lib/hist.h"
@@ -11,6 +11,7 @@
 #include "lib/disk.h"
 #include "target.h"
 #include "inflight.h"
+#include "slow.h"
 #include "rq.h"
 #include "hot.h"
 #include "bio.h"
@@ -39,24 +40,42 @@ int rq_issue_raw(__u64 *ctx)
 	return on_issue(RQ_ARG(ctx), true);
 }
 
-SEC("tp_btf/block_rq_complete")
-int rq_complete(__u64 *ctx)
+static __always_inline int complete(__u64 *ctx, bool slow)
 {
 	struct request *rq = (struct request *)ctx[0];
 	__u32 op = hot_op(rq->cmd_flags);
 
-	if (often(op < OW_NR_HOT_OPS && complete_hot(rq, op, (__s32)ctx[1], (__u32)ctx[2])))
+	if (often(op < OW_NR_HOT_OPS && complete_hot(rq, op, (__s32)ctx[1], (__u32)ctx[2], slow)))
 		return 0;
-	on_complete(rq, (__s32)ctx[1], (__u32)ctx[2], false);
+	on_complete(rq, (__s32)ctx[1], (__u32)ctx[2], false, slow);
 	if (is_trim(op_of(rq->cmd_flags)))
 		bpf_tail_call(ctx, &discard_done, 0);
 	return 0;
 }
 
+SEC("tp_btf/block_rq_complete")
+int rq_complete(__u64 *ctx)
+{
+	return complete(ctx, false);
+}
+
 SEC("raw_tp/block_rq_complete")
 int rq_complete_raw(__u64 *ctx)
 {
-	return on_complete((struct request *)ctx[0], (__s32)ctx[1], (__u32)ctx[2], true);
+	return on_complete((struct request *)ctx[0], (__s32)ctx[1], (__u32)ctx[2], true, false);
+}
+
+/* In place of the above where slow requests are asked for. */
+SEC("tp_btf/block_rq_complete")
+int rq_slow(__u64 *ctx)
+{
+	return complete(ctx, true);
+}
+
+SEC("raw_tp/block_rq_complete")
+int rq_slow_raw(__u64 *ctx)
+{
+	return on_complete((struct request *)ctx[0], (__s32)ctx[1], (__u32)ctx[2], true, true);
 }
 
 SEC("tp_btf/block_rq_requeue")
@@ -81,4 +100,28 @@ SEC("raw_tp/block_io_start")
 int rq_queue_raw(__u64 *ctx)
 {
 	return on_queue((struct request *)ctx[0], true);
+}
+
+SEC("tp_btf/block_io_start")
+int rq_submit(__u64 *ctx)
+{
+	return on_submit((struct request *)ctx[0], false);
+}
+
+SEC("raw_tp/block_io_start")
+int rq_submit_raw(__u64 *ctx)
+{
+	return on_submit((struct request *)ctx[0], true);
+}
+
+SEC("tp_btf/block_getrq")
+int rq_getrq(__u64 *ctx)
+{
+	return on_getrq(BIO_ARG(ctx), false);
+}
+
+SEC("raw_tp/block_getrq")
+int rq_getrq_raw(__u64 *ctx)
+{
+	return on_getrq(BIO_ARG(ctx), true);
 }

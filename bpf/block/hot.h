@@ -16,6 +16,7 @@ struct hot {
 	const struct ow_target *disk;
 	struct ow_own_row *row;
 	struct ow_stamp *stamp;
+	struct ow_submitter *submitter;
 };
 
 /* OW_NR_OPS for what neither reads nor writes. */
@@ -29,7 +30,7 @@ static __always_inline __u32 hot_op(__u32 cmd_flags)
 }
 
 /* False where there is more to it, or nothing: the disk is not watched. */
-static __always_inline bool find_hot(struct hot *at, struct request *rq)
+static __always_inline bool find_hot(struct hot *at, struct request *rq, bool slow)
 {
 	__u32 row = bpf_get_smp_processor_id(), queue, tag, depth, stamp;
 	struct gendisk *disk = disk_of_request(rq, false);
@@ -55,6 +56,7 @@ static __always_inline bool find_hot(struct hot *at, struct request *rq)
 	at->row = map_lookup(rows, &row);
 	if (seldom(!at->row))
 		return false;
+	at->submitter = slow ? map_lookup(submitters, &stamp) : NULL;
 	at->stamp = map_lookup(stamps, &stamp);
 	return often(at->stamp);
 }
@@ -66,7 +68,7 @@ static __always_inline bool issue_hot(struct request *rq, __u32 op)
 	__u64 sector, time;
 	struct hot at;
 
-	if (!settings.hot_way || !find_hot(&at, rq))
+	if (!settings.hot_way || !find_hot(&at, rq, false))
 		return false;
 	c = &at.row->row.op[op].counts.issue;
 	bytes = rq->__data_len;
@@ -85,7 +87,20 @@ static __always_inline bool issue_hot(struct request *rq, __u32 op)
 	return true;
 }
 
-static __always_inline bool complete_hot(struct request *rq, __u32 op, __s32 error, __u32 bytes)
+/* What is slow is told, and what is known of its submitter no longer holds. */
+static __always_inline void end_hot(struct hot *at, struct request *rq, __u32 op, __u64 issued,
+				    __u64 ns)
+{
+	struct place place = {at->disk->index, op, 0, NULL};
+
+	/* It ends in one part here, so that its bytes are still those of the request. */
+	if (seldom(ns > settings.slow_ns))
+		tell_slow(&place, rq, at->submitter, issued, ns, rq->__data_len);
+	end_submitter(at->submitter, rq);
+}
+
+static __always_inline bool complete_hot(struct request *rq, __u32 op, __s32 error, __u32 bytes,
+					 bool slow)
 {
 	struct ow_complete_counts *c;
 	__u64 issued, ns;
@@ -96,7 +111,7 @@ static __always_inline bool complete_hot(struct request *rq, __u32 op, __s32 err
 		return false;
 	if (op == OW_WRITE && seldom(rq->rq_flags & flush_sequence))
 		return false;
-	if (!find_hot(&at, rq))
+	if (!find_hot(&at, rq, slow))
 		return false;
 	c = &at.row->row.op[op].counts.complete;
 	issued = at.stamp->time;
@@ -116,6 +131,8 @@ static __always_inline bool complete_hot(struct request *rq, __u32 op, __s32 err
 		c->max_ns = ns;
 	slot = hist_slot(ns, OW_LAT_BITS, OW_LAT_SLOTS);
 	at.row->hists.op[op].latency.slots[opaque(slot) & (OW_LAT_SLOTS - 1)]++;
+	if (slow)
+		end_hot(&at, rq, op, issued >> OW_NOTE_BITS, ns);
 	return true;
 }
 

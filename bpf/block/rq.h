@@ -159,19 +159,28 @@ static __always_inline void count_other(struct ow_complete_counts *c, struct req
 /* The last part of a request, or the whole of it. */
 static __always_inline void on_end(struct ow_complete_counts *c, struct where *at,
 				   struct request *rq, __u64 issued, __s32 error, __u32 bytes,
-				   bool raw)
+				   bool raw, bool slow)
 {
+	__u64 ns;
+
 	if (!is_first_end(at, rq, error, bytes, raw))
 		c->ends++;
-	if (__builtin_expect(!issued, 0))
+	if (__builtin_expect(!issued, 0)) {
 		on_unmatched(c, at, rq, bytes, raw);
-	else if (__builtin_expect(is_taken_back(rq, at->place.op, bytes), 0))
+	} else if (__builtin_expect(is_taken_back(rq, at->place.op, bytes), 0)) {
 		c->taken_back++;
-	else
-		count_completion(c, &at->place, issued >> OW_NOTE_BITS, bytes, issued);
+	} else {
+		ns = count_completion(c, &at->place, issued >> OW_NOTE_BITS, bytes, issued);
+		if (slow)
+			on_measured(at, rq, issued >> OW_NOTE_BITS, ns, bytes);
+	}
+	if (slow)
+		on_ended(at, rq);
 }
 
-static __always_inline int on_complete(struct request *rq, __s32 error, __u32 bytes, bool raw)
+/* @slow: what was slow is told one by one as well, see slow.h. */
+static __always_inline int on_complete(struct request *rq, __s32 error, __u32 bytes, bool raw,
+				       bool slow)
 {
 	struct ow_complete_counts *c;
 	struct ow_counts *counts;
@@ -198,7 +207,7 @@ static __always_inline int on_complete(struct request *rq, __s32 error, __u32 by
 	if (at.place.op == OW_OTHER || at.place.op == OW_FLUSH)
 		count_other(c, rq, bytes, final, raw);
 	if (__builtin_expect(final, 1)) {
-		on_end(c, &at, rq, issued, error, bytes, raw);
+		on_end(c, &at, rq, issued, error, bytes, raw, slow);
 		return 0;
 	}
 	c->partial++;

@@ -194,8 +194,9 @@ static __always_inline void count_behind(struct ow_complete_counts *c, __u64 ns)
 		c->behind_max_ns = ns;
 }
 
-static __always_inline void count_completion(struct ow_complete_counts *c, const struct place *at,
-					     __u64 issued_ns, __u32 bytes, __u64 notes)
+/* Returns how long it took. */
+static __always_inline __u64 count_completion(struct ow_complete_counts *c, const struct place *at,
+					      __u64 issued_ns, __u32 bytes, __u64 notes)
 {
 	struct ow_hist *hist = hist_of(at);
 	__u64 now, ns;
@@ -214,6 +215,7 @@ static __always_inline void count_completion(struct ow_complete_counts *c, const
 		count_behind(c, ns);
 	if (hist)
 		count_latency(&hist->latency, at->op, ns);
+	return ns;
 }
 
 #endif

@@ -38,6 +38,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PROG_ARRAY = 3,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
@@ -124,6 +125,28 @@ struct bio {
 	__u8 bi_status;
 	struct bvec_iter bi_iter;
 	void *bi_private;
+	struct blkcg_gq *bi_blkg;
+};
+
+/* Which control group a bio is accounted to. */
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+
+struct blkcg {
+	struct cgroup_subsys_state css;
+};
+
+struct blkcg_gq {
+	struct blkcg *blkcg;
 };
 
 /* struct bio as it was before v5.12: see disk.h. */
@@ -164,6 +187,16 @@ struct task_struct {
 	unsigned int flags;
 	int tgid;
 	struct files_struct *files;
+	void *worker_private;
+};
+
+/* A thread of the kernel's, and what it is to its queue of work. */
+struct kthread {
+	void *data;
+};
+
+struct worker {
+	char desc[24];
 };
 
 /* x86-64's: what a system call was given, also after it ended. */

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opwatch.collectors.block.diskstats import StatReader
 from opwatch.errors import (
@@ -20,8 +21,12 @@ from opwatch.host.device import BlockDevice, Leaf
 from opwatch.host.privilege import missing
 from opwatch.trace import abi
 from opwatch.trace.programs import Way, first_loaded, tracer_ways
+from opwatch.trace.slow import SlowRecord, decode_left_out, decode_slow
 from opwatch.trace.tracing import Counted, settled
 from opwatch.trace.trust import Reading
+
+if TYPE_CHECKING:
+    from opwatch._native import Tracer
 
 # An I/O scheduler that is switched on later brings tags of its own: 2 * BLKDEV_DEFAULT_RQ of them.
 SCHEDULER_TAGS = 256
@@ -144,16 +149,36 @@ class BlockTracer:
     lacks: Sequence[str] = ()
     notes: Sequence[str] = ()
 
-    def __init__(self, leaves: Sequence[Leaf], *, queue_time: bool = False, raw_tp: bool = False) -> None:
+    def __init__(
+        self,
+        leaves: Sequence[Leaf],
+        *,
+        queue_time: bool = False,
+        raw_tp: bool = False,
+        slow_ns: int = 0,
+    ) -> None:
         self.leaves = list(leaves)
         self.plan = plan(self.leaves)
+        ways = tracer_ways(
+            requests=self.plan.stamps > 0,
+            bios=self.plan.bios > 0,
+            queue_time=queue_time,
+            slow=slow_ns > 0,
+        )
+        if raw_tp:
+            del ways["tp_btf"]
+        self._native, way = self._loaded([*ways.values()], queue_time=queue_time, slow_ns=slow_ns)
+        self._hooks = next(name for name in ways if ways[name] is way)
+        self.notes = self._notes_of_lanes()
+        self._stats = [StatReader(leaf.device) for leaf in self.leaves]
+        self._counted = [Counted(stat.read) for stat in self._stats]
+
+    def _loaded(self, ways: Sequence[Way], *, queue_time: bool, slow_ns: int) -> tuple[Tracer, Way]:
+        """The programs of the first way that the kernel takes, attached."""
         try:
             from opwatch._native import ProbeError, Tracer
         except ImportError as error:
             raise TracerMissing from error
-        ways = tracer_ways(requests=self.plan.stamps > 0, bios=self.plan.bios > 0, queue_time=queue_time)
-        if raw_tp:
-            del ways["tp_btf"]
 
         def load(way: Way) -> Tracer:
             return Tracer(
@@ -163,21 +188,22 @@ class BlockTracer:
                 self.plan.bios,
                 queue_time=queue_time,
                 programs=way,
+                slow_ns=slow_ns,
             )
 
         try:
-            self._native, way = first_loaded([*ways.values()], load, ProbeError, _FINAL)
+            return first_loaded(ways, load, ProbeError, _FINAL)
         except ProbeError as error:
             raise explain_probe_error(error) from error
-        self._hooks = next(name for name in ways if ways[name] is way)
+
+    def _notes_of_lanes(self) -> list[str]:
         lanes, cpus = self._native.lanes
-        if lanes < cpus:
-            self.notes = [
-                f"{cpus} CPUs and {len(self.leaves)} disks want more than 256 MiB of counters: "
-                f"{-(-cpus // lanes)} CPUs each share histograms; it is slower, and as exact"
-            ]
-        self._stats = [StatReader(leaf.device) for leaf in self.leaves]
-        self._counted = [Counted(stat.read) for stat in self._stats]
+        if lanes >= cpus:
+            return []
+        return [
+            f"{cpus} CPUs and {len(self.leaves)} disks want more than 256 MiB of counters: "
+            f"{-(-cpus // lanes)} CPUs each share histograms; it is slower, and as exact"
+        ]
 
     @property
     def hooks(self) -> str:
@@ -202,6 +228,12 @@ class BlockTracer:
         """What lets programs of these descriptors go on with the issue and the end of discards, -1 for none;
         None where the kernel refuses typed programs."""
         return self._native.chain if self._hooks == "tp_btf" else None
+
+    def slow(self) -> tuple[list[SlowRecord], list[int]]:
+        """Requests that were slower than the limit, since the last call; and by leaf, how many there was no
+        room for since attach."""
+        raw, left_out = self._native.slow()
+        return decode_slow(raw), decode_left_out(left_out)[: len(self.leaves)]
 
     def misses(self) -> int:
         """Runs of our programs that the kernel skipped since attach, whatever disk they were for."""

@@ -21,7 +21,7 @@ class Attachment(enum.IntEnum):
 
 class Program(NamedTuple):
     """A program of one of our objects. It is left out where the kernel's types lack the name that it `needs`:
-    a function's own, or that of a tracepoint behind btf_trace_."""
+    a function's own, or that of a tracepoint behind btf_trace_; with a ! before it, where they have it."""
 
     name: str
     needs: str = ""
@@ -31,22 +31,39 @@ class Program(NamedTuple):
 # In the order of attachment.
 Way = Sequence[Program]
 
+_IO_START = "btf_trace_block_io_start"
 # Each has a twin that reads by helper calls, for kernels that refuse what reads the arguments by their types.
 REQUEST_PROGRAMS = ("rq_issue", "rq_complete", "rq_requeue", "rq_queue")
+# With slow requests the end has a program of its own, and who asks for a request is noted.
+SLOW_PROGRAMS = ("rq_slow", "rq_submit", "rq_getrq")
 BIO_PROGRAMS = ("bio_queue", "bio_complete")
 # Ends before beginnings, so that nothing is seen to begin that could end unseen.
-_ORDER = ("rq_complete", "rq_requeue", "bio_complete", "rq_queue", "rq_issue", "bio_queue")
+_ORDER = (
+    "rq_complete",
+    "rq_slow",
+    "rq_requeue",
+    "bio_complete",
+    "rq_queue",
+    "rq_submit",
+    "rq_getrq",
+    "rq_issue",
+    "bio_queue",
+)
 # Since Linux kernel commit 5a80bd075f3b ("block: introduce block_io_start/block_io_done tracepoints") (in
-# v6.5). Where it is missing, the kernel's own stamp says when a request entered the queue.
-_NEEDS = {"rq_queue": "btf_trace_block_io_start"}
+# v6.5). Where it is missing, the kernel's own stamp says when a request entered the queue, and its bio who
+# asked for it.
+_NEEDS = {"rq_queue": _IO_START, "rq_submit": _IO_START, "rq_getrq": f"!{_IO_START}"}
 TWIN = "_raw"
 
 
-def tracer_ways(*, requests: bool, bios: bool, queue_time: bool) -> dict[str, Way]:
+def tracer_ways(*, requests: bool, bios: bool, queue_time: bool, slow: bool = False) -> dict[str, Way]:
     """The ways to count what completes, by the kind of their hooks, the cheapest first."""
     wanted = {*(REQUEST_PROGRAMS if requests else ()), *(BIO_PROGRAMS if bios else ())}
     if not queue_time:
         wanted.discard("rq_queue")
+    if slow and requests:
+        wanted |= {*SLOW_PROGRAMS}
+        wanted.discard("rq_complete")
     names = [name for name in _ORDER if name in wanted]
     return {
         "tp_btf": tuple(Program(name, _NEEDS.get(name, "")) for name in names),

@@ -95,6 +95,10 @@ class TracerSet:
         groups = [(part.tracer, [place for place in part.places if place in places]) for part in self._parts]
         return [(tracer, own) for tracer, own in groups if own]
 
+    def with_places(self) -> list[tuple[Tracer, list[int]]]:
+        """Each tracer with the places of its leaves, in their order, also of those that left."""
+        return [(part.tracer, list(part.places)) for part in self._parts]
+
     def drop(self, place: int) -> None:
         """A leaf is wanted no longer. Its part is closed with the last of its leaves."""
         part = self._part_of(place)

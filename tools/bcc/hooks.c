@@ -10,7 +10,7 @@ int owb_issue(struct bpf_raw_tracepoint_args *ctx)
 int owb_complete(struct bpf_raw_tracepoint_args *ctx)
 {
 	return on_complete((struct request *)ctx->args[0], (__s32)ctx->args[1], (__u32)ctx->args[2],
-			   true);
+			   true, false);
 }
 
 int owb_requeue(struct bpf_raw_tracepoint_args *ctx)

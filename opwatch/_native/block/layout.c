@@ -79,6 +79,9 @@ struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struc
 		.stamps = stamps,
 		.queue_stamps = config->queue_time ? stamps : 1,
 		.bios = config->nr_bios ? config->nr_bios : 1,
+		.submitters = config->slow_ns ? stamps : 1,
+		.bio_submitters = config->slow_ns ? OW_SLOW_BIOS : 1,
+		.slow_ring = config->slow_ns ? OW_SLOW_RING_BYTES : (__u32)sysconf(_SC_PAGESIZE),
 	};
 }
 
@@ -94,8 +97,11 @@ static __u64 map_bytes(const struct ow_tracer_config *config, const struct ow_sh
 	       n.cold_hists * sizeof(struct ow_hist) + n.queue_latency * sizeof(struct ow_latency) +
 	       n.statuses * sizeof(__u64[OW_NR_STATUS]) +
 	       (__u64)(n.stamps + n.queue_stamps) * sizeof(struct ow_stamp) +
-	       n.bios * HASHED(__u64[4]) + OW_HASHED_STAMPS * HASHED(__u64[2]) +
-	       OW_TABLE_SIZE * sizeof(struct ow_disk) + OW_MAX_TARGETS * sizeof(struct ow_target);
+	       n.bios * HASHED(__u64[4]) + n.slow_ring +
+	       (__u64)n.submitters * sizeof(struct ow_submitter) +
+	       n.bio_submitters * HASHED(struct ow_submitter) +
+	       OW_HASHED_STAMPS * HASHED(__u64[2]) + OW_TABLE_SIZE * sizeof(struct ow_disk) +
+	       OW_MAX_TARGETS * sizeof(struct ow_target);
 }
 
 struct ow_shape ow_shape_of(const struct ow_tracer_config *config, __u32 nr_cpus)

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "abi/block.h"
+#include "abi/slow.h"
 #include "_native/common/programs.h"
 
 /* What the maps may take before CPUs share histograms, and the highest number a CPU may have. */
@@ -23,6 +23,7 @@ struct ow_tracer_config {
 	__u32 nr_cpus;	 /* only ow_tracer_map_bytes() looks at it; a tracer takes those of the
 			    machine */
 	bool queue_time;
+	__u64 slow_ns; /* requests slower than this are told one by one; 0: none */
 	struct ow_wanted_list wanted;
 };
 
@@ -42,7 +43,7 @@ static inline bool ow_shares_lanes(const struct ow_shape *shape)
 /* How many entries each map needs. */
 struct map_sizes {
 	__u32 own_rows, bare_rows, used_rows, hot_hists, cold_hists, queue_latency, statuses,
-		stamps, queue_stamps, bios;
+		stamps, queue_stamps, bios, submitters, bio_submitters, slow_ring;
 };
 
 struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struct ow_shape *shape);

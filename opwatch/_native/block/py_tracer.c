@@ -17,19 +17,21 @@ struct tracer_object {
 static int parse_config(PyObject *args, PyObject *kwargs, Py_buffer *targets, Py_buffer *disks,
 			struct ow_tracer_config *config)
 {
-	static char *names[] = {"targets", "disks",	 "stamps",   "bios",
-				"cpus",	   "queue_time", "programs", NULL};
+	static char *names[] = {"targets",    "disks",	  "stamps",  "bios", "cpus",
+				"queue_time", "programs", "slow_ns", NULL};
 	int queue_time = 0;
+	unsigned long long slow_ns = 0;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*y*II|I$pO&", names, targets, disks,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*y*II|I$pO&K", names, targets, disks,
 					 &config->nr_stamps, &config->nr_bios, &config->nr_cpus,
-					 &queue_time, ow_py_wanted, &config->wanted))
+					 &queue_time, ow_py_wanted, &config->wanted, &slow_ns))
 		return -1;
 	config->targets = targets->buf;
 	config->nr_targets = targets->len / sizeof(struct ow_target);
 	config->disks = disks->buf;
 	config->nr_disks = disks->len / sizeof(struct ow_disk_key);
 	config->queue_time = queue_time;
+	config->slow_ns = slow_ns;
 	if (config->nr_targets && config->nr_targets <= OW_MAX_TARGETS &&
 	    targets->len % sizeof(struct ow_target) == 0 &&
 	    disks->len % sizeof(struct ow_disk_key) == 0)
@@ -96,6 +98,28 @@ static PyObject *tracer_sample(PyObject *self, PyObject *arg)
 	return bytes;
 }
 
+/* More than the ring has room for. */
+#define SLOW_ROOM (OW_SLOW_RING_BYTES / sizeof(struct ow_slow))
+
+static PyObject *tracer_slow(PyObject *self, PyObject *Py_UNUSED(arg))
+{
+	struct ow_tracer *tracer = opened(self);
+	_cleanup_free_ struct ow_slow *slow = NULL;
+	__u64 left_out[OW_MAX_TARGETS];
+	int n;
+
+	if (!tracer)
+		return NULL;
+	slow = malloc(SLOW_ROOM * sizeof(*slow));
+	if (!slow)
+		return PyErr_NoMemory();
+	n = ow_tracer_slow(tracer, slow, SLOW_ROOM, left_out);
+	if (n < 0)
+		return ow_py_raise(n, "cannot read the ring of slow requests");
+	return Py_BuildValue("(y#y#)", (char *)slow, (Py_ssize_t)(n * sizeof(*slow)),
+			     (char *)left_out, (Py_ssize_t)sizeof(left_out));
+}
+
 static PyObject *tracer_chain(PyObject *self, PyObject *args)
 {
 	struct ow_tracer *tracer = opened(self);
@@ -150,6 +174,7 @@ static void tracer_dealloc(PyObject *self)
 static PyMethodDef tracer_methods[] = {
 	{"sample", tracer_sample, METH_O, NULL},
 	{"programs", tracer_programs, METH_NOARGS, NULL},
+	{"slow", tracer_slow, METH_NOARGS, NULL},
 	{"chain", tracer_chain, METH_VARARGS, NULL},
 	{"close", tracer_close, METH_NOARGS, NULL},
 	{},

@@ -26,6 +26,9 @@ static int set_map_sizes(struct opwatch_blk *skel, const struct map_sizes *n)
 	err = err ?: bpf_map__set_max_entries(skel->maps.statuses, n->statuses);
 	err = err ?: bpf_map__set_max_entries(skel->maps.stamps, n->stamps);
 	err = err ?: bpf_map__set_max_entries(skel->maps.queue_stamps, n->queue_stamps);
+	err = err ?: bpf_map__set_max_entries(skel->maps.submitters, n->submitters);
+	err = err ?: bpf_map__set_max_entries(skel->maps.bio_submitters, n->bio_submitters);
+	err = err ?: bpf_map__set_max_entries(skel->maps.slow_ring, n->slow_ring);
 	return err ?: bpf_map__set_max_entries(skel->maps.bios, n->bios);
 }
 
@@ -80,10 +83,13 @@ static int configure(struct ow_tracer *t, const struct ow_tracer_config *config,
 	ro->settings.bio_arg = types->bio_arg;
 	ro->settings.flush_sequence = types->flush_sequence;
 	ro->settings.queue_time = config->queue_time;
+	ro->settings.slow_ns = config->slow_ns;
 	ro->settings.hot_way = !ro->settings.shared_lanes && !ro->settings.any_partition &&
 			       !ro->settings.any_crowded && !config->queue_time;
 	ro->settings.own_queue_stamp = bpf_program__autoload(t->skel->progs.rq_queue) ||
-				       bpf_program__autoload(t->skel->progs.rq_queue_raw);
+				       bpf_program__autoload(t->skel->progs.rq_queue_raw) ||
+				       bpf_program__autoload(t->skel->progs.rq_submit) ||
+				       bpf_program__autoload(t->skel->progs.rq_submit_raw);
 	return 0;
 }
 
@@ -155,6 +161,7 @@ static int load_and_attach(struct ow_tracer *t, const struct ow_tracer_config *c
 		err = replace_atomics(&t->chosen);
 	err = err ?: opwatch_blk__load(t->skel);
 	err = err ?: map_all(t);
+	err = err ?: ow_slow_open(t, config->slow_ns);
 	return err ?: attach(t);
 }
 
@@ -199,6 +206,7 @@ void ow_tracer_close(struct ow_tracer *t)
 	/* Beginnings first. */
 	while (t->nr_attached)
 		bpf_link__destroy(t->links[--t->nr_attached]);
+	ow_slow_close(t);
 	unmap(&t->rows);
 	unmap(&t->used_rows);
 	unmap(&t->hot_hists);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "abi/block.h"
+#include "abi/slow.h"
 #include "_native/common/log.h"
 #include "_native/common/programs.h"
 #include "layout.h"
@@ -36,6 +36,12 @@ struct ow_tracer;
 int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret, char *log);
 void ow_tracer_close(struct ow_tracer *tracer);
 void ow_tracer_sample(const struct ow_tracer *tracer, __u32 target, struct ow_sample *ret);
+/*
+ * Take slow requests out of the ring, at most @room: their number, or -errno. @left_out becomes, by
+ * target, the number of those that there never was room for. -ENOTSUP where none are told.
+ */
+int ow_tracer_slow(struct ow_tracer *tracer, struct ow_slow *ret, size_t room,
+		   __u64 left_out[OW_MAX_TARGETS]);
 /* Let programs of these descriptors go on with discards, -1 for none. Typed programs only. */
 int ow_tracer_chain(struct ow_tracer *tracer, int issued, int done);
 /* The lanes that a tracer has, and how many CPUs there are. */

@@ -8,6 +8,7 @@
 #include "tracer.h"
 
 struct opwatch_blk;
+struct ring_buffer;
 
 struct mapping {
 	const void *at;
@@ -21,7 +22,15 @@ struct ow_tracer {
 	int nr_attached;
 	struct ow_shape shape;
 	bool queue_time;
+	struct ring_buffer *slow_ring; /* NULL where slow requests are not told */
+	/* Where a drain of it puts what it takes. */
+	struct ow_slow *slow_into;
+	size_t slow_taken, slow_room;
 	struct mapping rows, used_rows, hot_hists, cold_hists, queue_latency, statuses;
 };
+
+/* Read slow requests from a tracer that is loaded, if @slow_ns. Returns 0 or -errno. */
+int ow_slow_open(struct ow_tracer *tracer, __u64 slow_ns);
+void ow_slow_close(struct ow_tracer *tracer);
 
 #endif

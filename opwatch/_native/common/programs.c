@@ -26,7 +26,10 @@ static bool needs_types(const struct ow_wanted_list *wanted)
 
 static bool can_work(const struct ow_wanted *wanted, const struct btf *kernel)
 {
-	return !wanted->needs[0] || (kernel && btf__find_by_name(kernel, wanted->needs) > 0);
+	bool is_absence = wanted->needs[0] == OW_ABSENT;
+	const char *name = wanted->needs + is_absence;
+
+	return !name[0] || (kernel && (btf__find_by_name(kernel, name) > 0) != is_absence);
 }
 
 static int choose(struct bpf_object *object, const struct ow_wanted_list *wanted,

@@ -18,10 +18,15 @@ enum ow_attachment {
 	OW_IS_CALLED, /* it is not attached: another program goes on with it */
 };
 
+/* Before a name that must not be there. */
+#define OW_ABSENT '!'
+
 /* A program to load, by its name in the object: opwatch/trace/programs.py says which. */
 struct ow_wanted {
 	char name[32];
-	char needs[48]; /* it is left out where the kernel's types lack this name; empty: never */
+	/* It is left out where the kernel's types lack this name, or with OW_ABSENT before it where
+	 * they have it; empty: never. */
+	char needs[48];
 	enum ow_attachment attachment;
 };
 

@@ -17,24 +17,50 @@
 
 /* The types of bpf/lib/kernel.h; tests/unit/house/test_types.py compares the two. */
 static const char *const named[] = {
-	"ata_queued_cmd", "ata_taskfile", "bio",
-	"blk_mq_hw_ctx",  "block_device", "bpf_func_id",
-	"bvec_iter",	  "dm_io",	  "dm_rq_clone_bio_info",
-	"dm_target_io",	  "ext4_sb_info", "fdtable",
-	"file",		  "files_struct", "gendisk",
-	"hd_struct",	  "inode",	  "mapped_device",
-	"mq_rq_state",	  "pt_regs",	  "req_op",
-	"req_opf",	  "request",	  "request_queue",
-	"scsi_cmnd",	  "super_block",  "task_struct",
-	"xfs_group",	  "xfs_mount",
+	"ata_queued_cmd",
+	"ata_taskfile",
+	"bio",
+	"blk_mq_hw_ctx",
+	"blkcg",
+	"blkcg_gq",
+	"block_device",
+	"bpf_func_id",
+	"cgroup",
+	"cgroup_subsys_state",
+	"kernfs_node",
+	"kthread",
+	"worker",
+	"bvec_iter",
+	"dm_io",
+	"dm_rq_clone_bio_info",
+	"dm_target_io",
+	"ext4_sb_info",
+	"fdtable",
+	"file",
+	"files_struct",
+	"gendisk",
+	"hd_struct",
+	"inode",
+	"mapped_device",
+	"mq_rq_state",
+	"pt_regs",
+	"req_op",
+	"req_opf",
+	"request",
+	"request_queue",
+	"scsi_cmnd",
+	"super_block",
+	"task_struct",
+	"xfs_group",
+	"xfs_mount",
 };
 #define NR_NAMED (sizeof(named) / sizeof(named[0]))
 
 /* The tracepoints of typed programs. The type of each has its name behind this. */
 #define PREFIX "btf_trace_"
 static const char *const tracepoints[] = {
-	"block_rq_issue", "block_rq_complete", "block_rq_requeue",
-	"block_io_start", "block_bio_queue",   "block_bio_complete",
+	"block_rq_issue",  "block_rq_complete",	 "block_rq_requeue", "block_io_start",
+	"block_bio_queue", "block_bio_complete", "block_getrq",
 };
 #define NR_TRACEPOINTS (sizeof(tracepoints) / sizeof(tracepoints[0]))
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from opwatch.trace import abi
+from opwatch.trace.slow import SLOW_BYTES, SlowRecord, Submitter, decode_slow
 
 OBJECT = Path(__file__).parents[3] / "build" / "bpf" / "blk.bpf.o"
 
@@ -85,3 +86,14 @@ def test_operations_are_numbered_as_in_the_header(structs: dict[str, dict[str, A
     body = header.split("enum ow_op {")[1].split("}")[0]
     names = [line.strip().rstrip(",") for line in body.strip().splitlines()]
     assert names == [f"OW_{op.upper()}" for op in abi.OPS] + ["OW_NR_OPS"]
+
+
+def test_a_slow_request_is_laid_out_alike(structs: dict[str, dict[str, Any]]) -> None:
+    slow = structs["ow_slow"]
+    assert slow["size"] == SLOW_BYTES
+    raw = bytearray(SLOW_BYTES)
+    values = {"end_ns": 3, "latency_ns": 4, "queue_ns": 5, "sector": 6, "cgroup": 7, "bytes": 8, "pid": 9}
+    values |= {"target": 10, "op": 1, "kind": 1, "name": ord("x")}
+    for member in slow["members"]:
+        raw[member["bits_offset"] // 8] = values.get(member["name"], 0)
+    assert decode_slow(bytes(raw)) == [SlowRecord(10, 3, "write", 6, 8, 4, 5, Submitter.PROCESS, 9, "x", 7)]

@@ -10,6 +10,7 @@ from opwatch.trace.programs import (
     BIO_PROGRAMS,
     FLOORS,
     REQUEST_PROGRAMS,
+    SLOW_PROGRAMS,
     Program,
     Way,
     first_loaded,
@@ -43,6 +44,20 @@ def test_nothing_is_loaded_that_has_nothing_to_do() -> None:
     assert set(names(without_queue)) == {"rq_complete_raw", "rq_requeue_raw", "rq_issue_raw"}
 
 
+def test_slow_requests_have_programs_of_their_own() -> None:
+    slow = tracer_ways(requests=True, bios=False, queue_time=False, slow=True)["tp_btf"]
+    assert names(slow) == ["rq_slow", "rq_requeue", "rq_submit", "rq_getrq", "rq_issue"]
+    assert {program.name: program.needs for program in slow if program.needs} == {
+        "rq_submit": "btf_trace_block_io_start",
+        "rq_getrq": "!btf_trace_block_io_start",
+    }
+    without = tracer_ways(requests=True, bios=True, queue_time=True)["tp_btf"]
+    assert not {*names(without)} & {*SLOW_PROGRAMS}
+    assert set(names(tracer_ways(requests=False, bios=True, queue_time=False, slow=True)["tp_btf"])) == set(
+        BIO_PROGRAMS
+    )
+
+
 def test_the_queue_is_entered_unseen_where_the_kernel_tells_nothing() -> None:
     way = tracer_ways(requests=True, bios=False, queue_time=True)["tp_btf"]
     assert [program for program in way if program.needs] == [Program("rq_queue", "btf_trace_block_io_start")]
@@ -51,8 +66,10 @@ def test_the_queue_is_entered_unseen_where_the_kernel_tells_nothing() -> None:
 def test_every_name_is_that_of_a_program() -> None:
     blk = section_of("block/blk.bpf.c", "block/rq.h", "block/bio.h")
     ways = tracer_ways(requests=True, bios=True, queue_time=True)
-    assert {name for way in ways.values() for name in names(way)} == blk.keys()
-    for hook, way in ways.items():
+    slow = tracer_ways(requests=True, bios=True, queue_time=True, slow=True)
+    chosen = {name for which in (ways, slow) for way in which.values() for name in names(way)}
+    assert chosen == blk.keys()
+    for hook, way in (*ways.items(), *slow.items()):
         assert {blk[name].partition("/")[0] for name in names(way)} == {hook}
     floors = {name for way in FLOORS.values() for name in names(way)}
     assert floors == section_of("lib/floor.bpf.c").keys()

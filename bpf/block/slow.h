@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * Requests slower than a limit: each is told in a ring with who asked for it, or counted as left
+ * out. Programs of their own do this, so that it costs nothing where nobody asks.
+ */
+#ifndef OPWATCH_SLOW_H
+#define OPWATCH_SLOW_H
+
+/* What a task is; these are no types, and have these values in every kernel that we know. */
+#define PF_WQ_WORKER 0x00000020
+#define PF_KTHREAD   0x00200000
+
+/* By the request's place among those in flight. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ow_submitter);
+} submitters SEC(".maps");
+
+/*
+ * By bio, where there is no block_io_start. What is merged away is never asked for again: the
+ * oldest goes when there is no more room.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, struct ow_submitter);
+} bio_submitters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} slow_ring SEC(".maps");
+
+/* Slow requests that the ring had no room for, by target. */
+__u64 slow_left_out[OW_MAX_TARGETS];
+
+/* The tests read the record's type from the object: this puts it there. */
+const struct ow_slow *slow_type __attribute__((unused));
+
+static __always_inline struct ow_submitter *submitter_at(__s64 index)
+{
+	__u32 key = index;
+
+	return index < 0 ? NULL : map_lookup(submitters, &key);
+}
+
+/*
+ * What a worker of the kernel's is doing. A work can say so ("flush-8:0" of write-back); else it is
+ * the name of its queue. Since Linux kernel commit e32cf5dfbe22 ("kthread: Generalize pf_io_worker
+ * so it can point to struct kthread") (in v5.17) it is reached from the task; before, the name
+ * stays empty.
+ */
+static __always_inline void name_of_work(struct task_struct *task, char *name)
+{
+	struct kthread *thread;
+	struct worker *worker = NULL;
+
+	name[0] = 0;
+	if (!bpf_core_field_exists(task->worker_private) || !bpf_core_field_exists(worker->desc))
+		return;
+	thread = BPF_CORE_READ(task, worker_private);
+	worker = BPF_CORE_READ(thread, data);
+	bpf_probe_read_kernel(name, OW_SUBMITTER_NAME, &worker->desc);
+}
+
+/* Who asks now for what @key stands for. */
+static __always_inline void fill_submitter(struct ow_submitter *by, __u64 key)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	__u32 flags = BPF_CORE_READ(task, flags);
+
+	by->key = 0;
+	by->pid = bpf_get_current_pid_tgid() >> 32;
+	by->cgroup = bpf_get_current_cgroup_id();
+	if (flags & PF_WQ_WORKER) {
+		by->kind = OW_KERNEL_WORK;
+		name_of_work(task, by->name);
+	} else {
+		by->kind = flags & PF_KTHREAD ? OW_KERNEL_THREAD : OW_PROCESS;
+		bpf_get_current_comm(by->name, 16);
+	}
+	by->time = bpf_ktime_get_ns();
+	by->key = key;
+}
+
+/* block_io_start is raised for each request by whoever asks for it. */
+static __always_inline int on_submit(struct request *rq, bool raw)
+{
+	struct gendisk *disk = disk_of_request(rq, raw);
+	const struct ow_target *t = disk ? disk_target(disk, raw) : NULL;
+	struct ow_submitter *by;
+
+	/* Where places are fewer than tags, another request may take this one at the same time. */
+	if (!t || (any_crowded && t->stamp_mask))
+		return 0;
+	by = submitter_at(stamp_index(t, rq, raw));
+	if (by)
+		fill_submitter(by, (__u64)rq);
+	return 0;
+}
+
+/* So is block_getrq, which tells the bio alone that the request is for. */
+static __always_inline int on_getrq(struct bio *bio, bool raw)
+{
+	struct gendisk *disk;
+	struct ow_submitter *by, fresh = {};
+	__u64 key = (__u64)bio;
+
+	if (!bio)
+		return 0;
+	disk = disk_of_bio(bio, raw);
+	if (!disk_target(disk, raw))
+		return 0;
+	by = bpf_map_lookup_elem(&bio_submitters, &key);
+	if (by) {
+		fill_submitter(by, key);
+		return 0;
+	}
+	fill_submitter(&fresh, key);
+	bpf_map_update_elem(&bio_submitters, &key, &fresh, BPF_ANY);
+	return 0;
+}
+
+/*
+ * What is known of a bio may be of an earlier one at its address: then it is older than the
+ * request. Without a time of the request's allocation nobody can tell.
+ */
+static __always_inline struct ow_submitter *submitter_of_bio(__u64 key, __u64 allocated)
+{
+	struct ow_submitter *by;
+
+	if (!key || !allocated)
+		return NULL;
+	by = bpf_map_lookup_elem(&bio_submitters, &key);
+	return by && by->time >= allocated ? by : NULL;
+}
+
+/* The first bio may have been merged in front of the one that the request was made for. */
+static __always_inline struct ow_submitter *submitter_of(struct request *rq,
+							 struct ow_submitter *placed)
+{
+	struct ow_submitter *by;
+	__u64 allocated;
+
+	if (own_queue_stamp)
+		return placed && placed->key == (__u64)rq ? placed : NULL;
+	allocated = READ_SELDOM(rq, start_time_ns);
+	by = submitter_of_bio((__u64)READ_SELDOM(rq, bio), allocated);
+	return by ?: submitter_of_bio((__u64)READ_SELDOM(rq, biotail), allocated);
+}
+
+/* The control group that a request is accounted to; 0 where the kernel does not do that. */
+static __always_inline __u64 accounted_to(struct request *rq)
+{
+	struct bio *bio = READ_SELDOM(rq, bio);
+
+	if (!bio || !bpf_core_field_exists(bio->bi_blkg))
+		return 0;
+	return BPF_CORE_READ(bio, bi_blkg, blkcg, css.cgroup, kn, id);
+}
+
+static __always_inline void tell_submitter(struct ow_slow *slow, struct request *rq,
+					   const struct ow_submitter *by, __u64 issued)
+{
+	__u64 since = 0;
+
+	slow->kind = OW_NOBODY;
+	slow->pid = 0;
+	__builtin_memset(slow->name, 0, sizeof(slow->name));
+	if (by) {
+		slow->kind = by->kind;
+		slow->pid = by->pid;
+		__builtin_memcpy(slow->name, by->name, sizeof(slow->name));
+		since = by->time;
+	} else if (!own_queue_stamp) {
+		since = READ_SELDOM(rq, start_time_ns);
+	}
+	slow->queue_ns = since && since <= issued ? issued - since : OW_NO_QUEUE_TIME;
+	slow->cgroup = by && by->kind == OW_PROCESS ? by->cgroup : accounted_to(rq);
+}
+
+/* A request that was slow, of @bytes that ended now. */
+static __always_inline void tell_slow(const struct place *at, struct request *rq,
+				      struct ow_submitter *placed, __u64 issued, __u64 ns,
+				      __u32 bytes)
+{
+	struct ow_slow *slow = bpf_ringbuf_reserve(&slow_ring, sizeof(*slow), 0);
+
+	if (!slow) {
+		__sync_fetch_and_add(&slow_left_out[at->target & (OW_MAX_TARGETS - 1)], 1);
+		return;
+	}
+	slow->end_ns = issued + ns;
+	slow->latency_ns = ns;
+	slow->sector = READ_SELDOM(rq, __sector);
+	slow->bytes = bytes;
+	slow->target = at->target;
+	slow->op = at->op;
+	__builtin_memset(slow->pad, 0, sizeof(slow->pad));
+	tell_submitter(slow, rq, submitter_of(rq, placed), issued);
+	bpf_ringbuf_submit(slow, BPF_RB_NO_WAKEUP);
+}
+
+/* A request has ended: what follows at its place is another's. */
+static __always_inline void end_submitter(struct ow_submitter *placed, struct request *rq)
+{
+	if (own_queue_stamp && placed && placed->key == (__u64)rq)
+		placed->key = 0;
+}
+
+/* A request has ended that was issued at @issued, after @ns. */
+static __always_inline void on_measured(struct where *at, struct request *rq, __u64 issued,
+					__u64 ns, __u32 bytes)
+{
+	if (ns > settings.slow_ns)
+		tell_slow(&at->place, rq, submitter_at(at->stamp), issued, ns, bytes);
+}
+
+static __always_inline void on_ended(struct where *at, struct request *rq)
+{
+	end_submitter(submitter_at(at->stamp), rq);
+}
+
+#endif

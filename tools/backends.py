@@ -12,10 +12,19 @@ from opwatch.trace.tracing import Tracer
 BACKENDS = ("libbpf", "bcc", "bpftrace")
 
 
-def attach(name: str, leaves: Sequence[Leaf], *, queue_time: bool = False, raw_tp: bool = False) -> Tracer:
+def attach(
+    name: str,
+    leaves: Sequence[Leaf],
+    *,
+    queue_time: bool = False,
+    raw_tp: bool = False,
+    slow_ns: int = 0,
+) -> Tracer:
     """The tracer of this name, attached."""
     if name == "libbpf":
-        return BlockTracer(leaves, queue_time=queue_time, raw_tp=raw_tp)
+        return BlockTracer(leaves, queue_time=queue_time, raw_tp=raw_tp, slow_ns=slow_ns)
+    if slow_ns:
+        raise UsageError(f"--slow is for the libbpf backend; {name} tells no request by itself")
     if raw_tp:
         raise UsageError(f"--hooks is for the libbpf backend; {name} has one way to attach")
     if name == "bcc":

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from opwatch.clock import read_anchor
 from opwatch.collectors.audit.live_discards import LiveDiscards
 from opwatch.collectors.block.arrivals import Unwatched
 from opwatch.collectors.block.contexts import ContextProbe
+from opwatch.collectors.block.slow import LiveSlow
 from opwatch.collectors.firmware.live import LiveWaf
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Leaf
@@ -54,8 +55,11 @@ class Watching:
         live: LiveWaf,
         discards: LiveDiscards,
         contexts: ContextProbe | None = None,
+        *,
+        slow_ns: int = 0,
     ) -> None:
         self._membership, self._tracers = membership, tracers
+        self._slow = LiveSlow(tracers, slow_ns)
         self._contexts = contexts
         self._live, self._discards = live, discards
         self._unwatched = Unwatched()
@@ -109,7 +113,8 @@ class Watching:
         discards = self._discards.read()
         # What became known meanwhile is in this interval; nothing of it is worked out before the samples are
         # taken.
-        return [*entries, *self._looks_at_drives(), Ticked(samples, discards)]
+        looks = self._looks_at_drives()
+        return [*entries, *looks, *self._slowed(samples), Ticked(samples, discards)]
 
     def summary(self, *, with_rest: bool) -> list[RunEntry]:
         """The end. `with_rest`: what came after the last interval is to be shown as one, if anything did, so
@@ -132,7 +137,7 @@ class Watching:
             with_rest=with_rest,
             is_blind=self._is_blind(self._rows, readings),
         )
-        return [*entries, ended]
+        return [*entries, *self._slowed(samples), ended]
 
     def close(self) -> None:
         self._live.stop()
@@ -185,7 +190,12 @@ class Watching:
                     text=_words_of_arrival(member.leaf, arrival) if arrival else "",
                 )
             )
-        return entries
+        return entries + self._slowed({row.place: row.first for row in self._rows})
+
+    def _slowed(self, samples: Mapping[int, DiskSample]) -> list[RunEntry]:
+        """What took longer than the limit until now, with the moment of these samples."""
+        at_ns = min((sample.reading.sample.end_ns for sample in samples.values()), default=0)
+        return [*self._slow.read({row.place: row.leaf for row in self._rows}, at_ns)]
 
     def _arrival(self, leaf: Leaf, first: DiskSample) -> Arrival:
         registered = self._membership.registered
@@ -208,7 +218,7 @@ class Watching:
             origin=member.leaf.origin.name,
             level=f"{kind} by {self._tracers.hooks}",
             backend=self._tracers.backend,
-            lacks=self._tracers.lacks,
+            lacks=self._tracers.lacks + self._slow.lacks(member.leaf),
             in_flight=in_flight,
             flush_queues=len(member.leaf.device.hardware_queues),
         )
@@ -222,7 +232,7 @@ class Watching:
         readings = self._tracers.read([row.place for row in rows])
         samples, discards = self._samples(rows, readings), self._discards.read()
         is_blind = self._is_blind(rows, readings)
-        entries = self._looks_at_drives()
+        entries = [*self._looks_at_drives(), *self._slowed(samples)]
         for row in rows:
             self._unwatched.left(row.leaf.device, row.first.reading, readings[row.place])
             leaving = self._leaving(why[row.member], readings[row.place])

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 APPLICATION_ID = 0x6F707731  # "opw1"
-VERSION = 2
+VERSION = 3
 # Every version that was ever written is read.
 FIRST_VERSION = 1
 # Blobs of some KiB lie in chains of pages, the last of which is half empty.
@@ -64,6 +64,21 @@ TABLES = {
         "errors INTEGER",
         "issued INTEGER",
     ),
+    "slow": (
+        "request INTEGER PRIMARY KEY",
+        "place INTEGER NOT NULL",
+        "mono_ns INTEGER NOT NULL",
+        "op TEXT NOT NULL",
+        "sector INTEGER",
+        "bytes INTEGER NOT NULL",
+        "latency_ns INTEGER NOT NULL",
+        "queue_ns INTEGER",
+        "submitter TEXT",
+        "pid INTEGER",
+        "name TEXT",
+        "cgroup_number INTEGER",
+        "cgroup TEXT",
+    ),
     "clocks": ("mono_ns INTEGER NOT NULL", "wall_ns INTEGER NOT NULL", "slack_ns INTEGER NOT NULL"),
     "tail": (
         "number INTEGER NOT NULL",
@@ -79,6 +94,9 @@ TABLES = {
     ),
 }
 _FIRST_FRAMES = (*TABLES["frames"][:-1], "key BLOB NOT NULL", "rest BLOB NOT NULL")
+# What earlier versions do not have yet.
+SLOW_VERSION = 3
+_SINCE = {"slow": SLOW_VERSION}
 INDEXES = {"frames_of_block": ("frames", "block"), "tail_of_entry": ("tail", "number")}
 # Kinds of events whose words are read again: a file of another program's, and the ends of a phase.
 FILE, PHASE_BEGAN, PHASE_ENDED = "file", "phase began", "phase ended"
@@ -87,6 +105,11 @@ NOTE = "note"
 WAF, WAF_BEGIN, WAF_END = "waf", "waf begin", "waf end"
 # What `counts` has of each operation.
 COUNTED = ("completed", "bytes", "sum_ns", "max_ns", "errors", "issued")
+
+
+def tables(version: int = VERSION) -> list[str]:
+    """The names of the tables that a recording of this version has."""
+    return [name for name in TABLES if _SINCE.get(name, FIRST_VERSION) <= version]
 
 
 def declarations(name: str, version: int = VERSION) -> tuple[str, ...]:

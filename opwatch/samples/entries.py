@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from opwatch.samples.observation import Arrival, Event, Leaving
 from opwatch.samples.sample import DiskSample
+from opwatch.samples.slow import SlowRequest
 
 if TYPE_CHECKING:
     from opwatch.counters.looks.sample import FirmwareSample
@@ -66,6 +67,18 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
+class Slowed:
+    """Requests took longer than a limit. `counts`: how many did, by place, since the disk was attached to;
+    `requests` are those that became known one by one since the entry of this kind before, and are fewer where
+    there were too many at a time. What comes first of a place is where its counts begin."""
+
+    at_ns: int
+    limit_ns: int
+    counts: Mapping[int, int]
+    requests: tuple[SlowRequest, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The last of every disk that was watched until now, by place. `leaving`, of those that were gone by
     then. `with_rest`: what came after the last interval is to be shown as one, if there is anything."""
@@ -77,4 +90,4 @@ class Ended:
     is_blind: bool = False
 
 
-RunEntry = Began | Ticked | Left | NotWatched | Looked | Ended
+RunEntry = Began | Ticked | Left | NotWatched | Looked | Slowed | Ended

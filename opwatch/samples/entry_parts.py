@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Ticked
+from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
 from opwatch.samples.sample import DiskSample
 
 # By the name under which a file has them.
 KINDS: dict[str, type[RunEntry]] = {
-    kind.__name__: kind for kind in (Began, Ticked, Left, NotWatched, Looked, Ended)
+    kind.__name__: kind for kind in (Began, Ticked, Left, NotWatched, Looked, Slowed, Ended)
 }
 
 
@@ -24,6 +24,8 @@ def first_moment(entry: RunEntry) -> int:
     """When it became known, by the clock of the samples; 0 of one that has neither samples nor a moment."""
     if isinstance(entry, NotWatched):
         return entry.event.at_ns
+    if isinstance(entry, Slowed):
+        return entry.at_ns
     if isinstance(entry, Looked):
         return entry.sample.end_ns
     return min((sample.reading.sample.end_ns for sample in samples_in(entry).values()), default=0)

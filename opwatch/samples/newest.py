@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Ticked
+from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
 from opwatch.samples.sample import DiskSample
 from opwatch.trim.audit.live import DiscardSample
 
@@ -19,6 +19,7 @@ class Newest:
     _discards: dict[int, DiscardSample] = field(default_factory=dict)
     # What a drive said last is what its figures begin with.
     _looks: dict[str, Looked] = field(default_factory=dict)
+    _slowed: Slowed | None = None
 
     def take(self, entry: RunEntry) -> None:
         match entry:
@@ -33,6 +34,8 @@ class Newest:
             case Left():
                 for kept in (self._began, self._samples, self._discards):
                     kept.pop(entry.place, None)
+            case Slowed():
+                self._slowed = entry
             case Looked():
                 self._looks[entry.sample.disk] = entry
             case NotWatched():
@@ -54,7 +57,14 @@ class Newest:
             )
             for place, began in self._began.items()
         ]
-        return [*begun, *self._looks.values()]
+        return [*begun, *self._looks.values(), *self._slow_counts()]
+
+    def _slow_counts(self) -> list[RunEntry]:
+        """Where the counts of slow requests begin."""
+        if not self._slowed:
+            return []
+        counts = {place: count for place, count in self._slowed.counts.items() if place in self._began}
+        return [replace(self._slowed, counts=counts, requests=())]
 
     def as_ended(self) -> Ended:
         """As if each had ended with its newest sample."""

@@ -12,6 +12,7 @@ from opwatch.trace.surplus import SurplusBounds
 from opwatch.trace.trust import Trust
 
 if TYPE_CHECKING:
+    from opwatch.samples.slow import SlowIo
     from opwatch.trim.audit.live import Discards
     from opwatch.waf.live import Live
 
@@ -96,7 +97,8 @@ class Observation:
     and why; `live`, what its firmware counters tell, None where they are not read; `discards`, who sent them
     and what waited for them, None where nobody asked; `arrival`, of a disk that came meanwhile, in its first
     interval and in the summary; `leaving`, of one that left, in its last and in the summary; `blind`, where
-    this kernel runs no programs and what that means for the counts."""
+    this kernel runs no programs and what that means for the counts; `slow`, what took longer than a limit,
+    None where nobody asked."""
 
     device: str
     origin: str
@@ -114,6 +116,7 @@ class Observation:
     arrival: Arrival | None = None
     leaving: Leaving | None = None
     blind: str | None = None
+    slow: SlowIo | None = None
 
     @property
     def label(self) -> str:

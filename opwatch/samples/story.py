@@ -8,16 +8,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from opwatch.errors import BadInput
-from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Ticked
+from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
 from opwatch.samples.observe import observe
 from opwatch.samples.sample import DiskSample
+from opwatch.samples.slow_tally import SlowTally
 from opwatch.trace.contexts import missing_there
 from opwatch.trace.derive import derive
 from opwatch.trace.surplus import SurplusBounds, bounds
 from opwatch.trim.audit.live import Discards, DiscardSample, discards_between
 
 if TYPE_CHECKING:
+    from opwatch.samples.slow import SlowRequest
     from opwatch.waf.live import Live
     from opwatch.waf.live_trail import LiveTrail
 
@@ -46,6 +48,8 @@ class _Disk:
     came: Arrival | None
     beside: SurplusBounds | None
     leaving: Leaving | None = None
+    # None until it is known that slow requests are noted.
+    slow: SlowTally | None = None
     # Its arrival is news until its first interval is shown.
     is_news: bool = False
 
@@ -94,6 +98,9 @@ class Story:
             case Looked():
                 self._look(entry)
                 return []
+            case Slowed():
+                self._slow_down(entry)
+                return []
             case Ended():
                 return self._end(entry)
 
@@ -129,6 +136,17 @@ class Story:
         if drive not in self._trails:
             self._trails[drive] = LiveTrail(standard_catalogue)
         self._trails[drive].add(entry.sample)
+
+    def _slow_down(self, entry: Slowed) -> None:
+        by_place: dict[int, list[SlowRequest]] = {place: [] for place in entry.counts}
+        for request in entry.requests:
+            if request.place not in by_place:
+                raise BadInput(f"a slow request at place {request.place}, where none are counted")
+            by_place[request.place].append(request)
+        for place, count in entry.counts.items():
+            disk = self._disk(place)
+            disk.slow = disk.slow or SlowTally(entry.limit_ns, count - len(by_place[place]))
+            disk.slow.take(count, by_place[place])
 
     def _end(self, entry: Ended) -> list[News]:
         for place, leaving in entry.leaving.items():
@@ -178,6 +196,7 @@ class Story:
             discards=_discards(disk.last, now, final=False),
             arrival=disk.arrival if disk.is_news else None,
             leaving=disk.leaving,
+            slow=disk.slow.interval() if disk.slow else None,
         )
         disk.last, disk.is_news = now, False
         return observation
@@ -192,6 +211,7 @@ class Story:
             discards=_discards(disk.first, now, final=True),
             arrival=disk.arrival,
             leaving=disk.leaving,
+            slow=disk.slow.summary() if disk.slow else None,
         )
         blind = missing_there(observation.trust.drift) if is_blind else None
         return replace(observation, blind=blind) if blind else observation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from opwatch import SCHEMA
@@ -15,6 +16,7 @@ from opwatch.trace.derive import Latency, OpInterval, idle_op
 from opwatch.trace.trust import Trust
 
 if TYPE_CHECKING:
+    from opwatch.samples.slow import SlowIo
     from opwatch.waf.live import Live
 
 _IDLE = idle_op()
@@ -96,6 +98,33 @@ def _live(live: Live) -> dict[str, Any]:
     }
 
 
+def _slow(slow: SlowIo, end: datetime, end_ns: int) -> dict[str, Any]:
+    return {
+        "limit_ns": slow.limit_ns,
+        "count": slow.count,
+        "noted": slow.noted,
+        "left_out": slow.left_out,
+        "requests": [
+            {
+                "time": request.at(end, end_ns).isoformat(timespec="milliseconds"),
+                "end_mono_ns": request.end_ns,
+                "op": request.op,
+                "sector": request.sector,
+                "bytes": request.bytes,
+                "latency_ns": request.latency_ns,
+                "queue_ns": request.queue_ns,
+                "submitter": request.submitter.value if request.submitter else None,
+                "reason": request.reason,
+                "pid": request.pid,
+                "name": request.name,
+                "cgroup": request.cgroup,
+                "cgroup_number": request.cgroup_number,
+            }
+            for request in slow.requests
+        ],
+    }
+
+
 def _arrival(arrival: Arrival) -> dict[str, Any]:
     return {
         "time": arrival.at.isoformat(timespec="milliseconds"),
@@ -156,6 +185,9 @@ def document(observation: Observation) -> dict[str, Any]:
         "blind": observation.blind,
         "waf": None if observation.live is None else _live(observation.live),
         "discards": None if observation.discards is None else asdict(observation.discards),
+        "slow": (
+            _slow(observation.slow, observation.at, observation.interval.end_ns) if observation.slow else None
+        ),
         "arrival": _arrival(observation.arrival) if observation.arrival else None,
         "leaving": _leaving(observation.leaving) if observation.leaving else None,
     }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 from opwatch import units
 from opwatch.samples.lacking import ERRORS, ISSUED, TRUST
 from opwatch.samples.observation import Event, Observation
+from opwatch.sinks.slow_lines import slow_lines
 from opwatch.sinks.terminal import COLUMNS, Writer
 from opwatch.trace.derive import OpInterval
 from opwatch.trace.hist import Histogram
@@ -232,8 +233,14 @@ class Lines:
         self._since_header += len(observation.interval.ops)
         self._print(f"{time} {observation.label}{mark}")
         self._table(observation)
+        self._slow(observation)
         self._discards(observation)
         self._live(observation)
+
+    def _slow(self, observation: Observation) -> None:
+        if observation.slow:
+            for line in slow_lines(observation.slow, observation.at, observation.interval.end_ns):
+                self._print(line)
 
     def _discards(self, observation: Observation) -> None:
         for line in discard_lines(observation.discards) if observation.discards else []:
@@ -263,6 +270,7 @@ class Lines:
             self._print()
         else:
             self._print("no I/O")
+        self._slow(observation)
         self._discards(observation)
         if observation.live:
             self._print(f"{live_line(observation.live)}")

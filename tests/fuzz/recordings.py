@@ -27,7 +27,7 @@ from opwatch.recording.coding.contents import deflated
 from opwatch.recording.coding.frames import Streams
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.window import ended
-from opwatch.recording.schema import FIRST_VERSION, OTHERS, PAGE_BYTES, TABLES, columns
+from opwatch.recording.schema import FIRST_VERSION, OTHERS, PAGE_BYTES, columns, tables
 from opwatch.samples.observation import Event, Sink
 from opwatch.samples.story import Story
 from opwatch.sinks.jsonl import JsonLines
@@ -124,7 +124,7 @@ class Fuzz:
         self, connection: sqlite3.Connection, kind: type | None = None
     ) -> tuple[str, str, int, Any] | None:
         """(table, column, row, value) of any cell, of this type if one is given."""
-        table = self._random.choice(sorted(TABLES))
+        table = self._random.choice(tables(_version(connection)))
         column = self._random.choice(columns(table, _version(connection)))
         rows = connection.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
         rows = [row for row in rows if kind is None or isinstance(row[1], kind)]
@@ -153,7 +153,7 @@ class Fuzz:
         """Rows that are missing, there twice, or exchanged."""
 
         def change(connection: sqlite3.Connection) -> None:
-            table, kind = self._random.choice(sorted(TABLES)), self._random.random()
+            table, kind = self._random.choice(tables(_version(connection))), self._random.random()
             if kind < 0.5:
                 connection.execute(f"DELETE FROM {table} WHERE rowid % 3 = ?", (self._random.randrange(3),))
             elif kind < 0.8:
@@ -274,7 +274,7 @@ class Fuzz:
         """Tables that are none of ours, or ours in another form."""
 
         def change(connection: sqlite3.Connection) -> None:
-            table = self._random.choice(sorted(TABLES))
+            table = self._random.choice(tables(_version(connection)))
             statement = self._random.choice(
                 (
                     f"DROP TABLE IF EXISTS {table}",

@@ -103,6 +103,13 @@ def add_measuring_arguments(parser: argparse.ArgumentParser) -> None:
         help="time in the queue before issue, beside the time in the device",
     )
     parser.add_argument(
+        "--slow",
+        type=time_between(1e-6, 3600, none=True),
+        default=0.0,
+        metavar="T",
+        help="note each request that takes longer than this in the device, and who asked for it",
+    )
+    parser.add_argument(
         "--discards",
         action=argparse.BooleanOptionalAction,
         help="who discards how much, how it is split, what lies in whole granules, and what waits behind it "
@@ -244,8 +251,10 @@ def _notes(selection: Selection, tracers: TracerSet, *, verbose: bool) -> list[s
 def attached(args: argparse.Namespace, stack: ExitStack) -> LiveRun:
     """The watch that was asked for, until the stack is closed: attached, and its command not yet started."""
     devices = Devices()
-    options = {"queue_time": args.queue, "raw_tp": args.hooks == "raw_tp"}
-    tracers = TracerSet(lambda leaves: attach(args.backend, leaves, **options))
+    slow_ns, raw_tp = round(args.slow * 1e9), args.hooks == "raw_tp"
+    tracers = TracerSet(
+        lambda leaves: attach(args.backend, leaves, queue_time=args.queue, raw_tp=raw_tp, slow_ns=slow_ns)
+    )
     # We listen before the disks are listed: a disk that comes after that is heard of.
     events = stack.enter_context(closing(BlockEvents()))
     selection = Selection(devices, args.dev)
@@ -255,7 +264,7 @@ def attached(args: argparse.Namespace, stack: ExitStack) -> LiveRun:
     stack.callback(tracers.close)
     live, contexts = live_waf(devices, args), ContextProbe()
     watching = stack.enter_context(
-        closing(Watching(membership, tracers, live, live_discards(args), contexts))
+        closing(Watching(membership, tracers, live, live_discards(args), contexts, slow_ns=slow_ns))
     )
     for note in _notes(selection, tracers, verbose=args.verbose):
         say(note)

@@ -16,12 +16,12 @@ from opwatch.recording.schema import (
     APPLICATION_ID,
     FIRST_VERSION,
     INDEXES,
-    TABLES,
     VERSION,
     columns,
     declarations,
     index_text,
     table_text,
+    tables,
 )
 
 # What SQLite says of a damaged file may repeat bytes of it that are no text.
@@ -103,7 +103,7 @@ class CheckedFile:
             )
         statement = f"SELECT type, name, sql FROM sqlite_schema LIMIT {_MOST_SCHEMA}"
         there = self._connection.execute(statement).fetchall()
-        wanted = [("table", name, table_text(name, self.version)) for name in TABLES]
+        wanted = [("table", name, table_text(name, self.version)) for name in tables(self.version)]
         wanted += [("index", name, index_text(name)) for name in INDEXES]
         for row in there:
             if row not in wanted:

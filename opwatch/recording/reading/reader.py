@@ -15,6 +15,7 @@ from opwatch.recording.coding.contents import MOST_BYTES, expanded
 from opwatch.recording.coding.frames import Layout
 from opwatch.recording.coding.plain import FromPlain
 from opwatch.recording.reading.opening import CheckedFile, small_document
+from opwatch.recording.reading.slow import slow_request
 from opwatch.recording.reading.steps import Steps
 from opwatch.recording.reading.stretches import (
     Facts,
@@ -27,8 +28,10 @@ from opwatch.recording.reading.stretches import (
     tail_stretch,
 )
 from opwatch.recording.reading.succession import Succession
+from opwatch.recording.schema import SLOW_VERSION
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.sample import WatchedDisk
+from opwatch.samples.slow import SlowRequest
 from opwatch.trace.abi import SLOTS
 
 _MOST_FACTS, _MOST_FACT_BYTES = 1 << 16, 8 << 20
@@ -173,7 +176,7 @@ class RecordedRun:
             if kind not in _FACTS:
                 raise BadInput(f"{where}: {kind!r} is no kind of fact")
             values[fact] = from_plain.value(_FACTS[kind], small_document(body, where), where)
-        return Facts(layout, shapes, values, self._content)
+        return Facts(layout, shapes, values, self._content, self._slow)
 
     def _document(self, name: str) -> Any:  # noqa: ANN401
         where = f"{self.name}: table header, {name}"
@@ -200,6 +203,14 @@ class RecordedRun:
                 self._contents.clear()
             self._contents[number] = self._read_content(number)
         return self._contents[number]
+
+    def _slow(self, number: int, where: str) -> SlowRequest:
+        """A slow request, by its row."""
+        has_some = self._file.version >= SLOW_VERSION
+        row = next(self._file.rows("slow", "WHERE request = ?", (number,)), None) if has_some else None
+        if row is None:
+            raise BadInput(f"{where}: there is no slow request {number}")
+        return slow_request(row, f"{self.name}: table slow, row {number}")
 
     def _read_content(self, number: int, *, may_have_base: bool = True) -> bytes:
         where = f"{self.name}: table contents, row {number}"

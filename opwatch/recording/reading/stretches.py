@@ -29,13 +29,15 @@ from opwatch.recording.schema import ANCHOR, FIRST_VERSION, OTHERS
 from opwatch.samples.entries import RunEntry, Ticked
 from opwatch.samples.entry_parts import KINDS
 from opwatch.samples.sample import DiskSample, WatchedDisk
+from opwatch.samples.slow import SlowRequest
 from opwatch.trim.audit.live import DiscardSample
 
 MOST_SAMPLES = 1 << 16
 MOST_PLACES = 512
 _MOST_OTHERS = 16 << 20
 _NUMBER = re.compile(rb"\[([0-9]{1,18}),")
-_LOOKED = re.compile(rb'\[[0-9]{1,18},"Looked",')
+# What stands for itself, with whatever samples are left out around it.
+_LOOKED = re.compile(rb'\[[0-9]{1,18},"(?:Looked|Slowed)",')
 _TICKED = re.compile(rb'\[[0-9]{1,18},"Ticked",')
 _MOST_TAIL = 64 << 20
 
@@ -117,12 +119,13 @@ class RunStretch:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What entries refer to by number: disks, drives, sentences, bytes."""
+    """What entries refer to by number: disks, drives, sentences, bytes, slow requests."""
 
     layout: Layout
     shapes: Mapping[str, tuple[str, ...]]
     values: Mapping[int, Any]
     content: Callable[[int], bytes]
+    slow: Callable[[int, str], SlowRequest]
 
     @property
     def reasons(self) -> dict[int, str]:
@@ -245,6 +248,8 @@ class _Assembly(FromPlain):
     def _referred(self, kind: type, number: int, where: str) -> object:
         if kind is DiskSample:
             value: object = self.samples.get(number)
+        elif kind is SlowRequest:
+            value = self._facts.slow(number, where)
         elif kind is DiscardSample:
             value = self._discards[number] if 0 <= number < len(self._discards) else None
         else:
@@ -329,6 +334,6 @@ def _first_at(heads: Mapping[int, _Head]) -> int:
 def _entry(assembly: _Assembly, kind: str, values: Any, where: str) -> RunEntry:  # noqa: ANN401
     if kind not in KINDS or not isinstance(values, list):
         raise BadInput(f"{where}: {kind!r} is no kind of entry")
-    assembly.is_frequent = kind in ("Ticked", "Looked")
+    assembly.is_frequent = kind in ("Ticked", "Looked", "Slowed")
     entry: RunEntry = assembly.instance(KINDS[kind], values, where)
     return entry

@@ -9,7 +9,7 @@ from operator import ge
 from opwatch.errors import BadInput
 from opwatch.recording.coding.frames import goes_back
 from opwatch.recording.reading.stretches import MOST_PLACES
-from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
+from opwatch.samples.entries import Began, Ended, Left, RunEntry, Slowed, Ticked
 from opwatch.samples.entry_parts import samples_in
 from opwatch.samples.sample import DiskSample
 from opwatch.trim.audit.flow import Trace
@@ -24,6 +24,7 @@ class Succession:
         self._newest: dict[int, DiskSample] = {}
         self._traces: dict[int, Trace] = {}
         self._left: set[int] = set()
+        self._slow: dict[int, int] = {}
         self._has_ended = False
 
     @property
@@ -52,6 +53,8 @@ class Succession:
             if place in self._traces and not _has_grown(self._traces[place], discards.trace):
                 raise BadInput(f"{where}: place {place}: discards have become fewer")
             self._traces[place] = discards.trace
+        if isinstance(entry, Slowed):
+            self._check_slow(entry, where)
         if isinstance(entry, Left):
             del self._newest[entry.place]
             self._left.add(entry.place)
@@ -59,6 +62,15 @@ class Succession:
             if samples.keys() != self._newest.keys() or not entry.leaving.keys() <= samples.keys():
                 raise BadInput(f"{where}: not every disk that was watched has its last sample")
             self._has_ended = True
+
+    def _check_slow(self, entry: Slowed, where: str) -> None:
+        new = Counter(request.place for request in entry.requests)
+        if entry.at_ns < 0 or entry.limit_ns <= 0 or not new.keys() <= entry.counts.keys():
+            raise BadInput(f"{where}: slow requests without a limit, or of a disk where none are counted")
+        for place, count in entry.counts.items():
+            if place not in self._newest or count - self._slow.get(place, 0) < new[place]:
+                raise BadInput(f"{where}: place {place}: slow requests have become fewer than there are")
+            self._slow[place] = count
 
 
 def _discards(entry: RunEntry) -> Mapping[int, DiscardSample]:

@@ -14,10 +14,10 @@ from opwatch.recording.schema import (
     APPLICATION_ID,
     INDEXES,
     PAGE_BYTES,
-    TABLES,
     VERSION,
     index_text,
     table_text,
+    tables,
 )
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -83,7 +83,7 @@ class NewDatabase:
             ):
                 connection.execute(f"PRAGMA {setting}").fetchall()
             connection.execute("BEGIN")
-            for table in TABLES:
+            for table in tables():
                 connection.execute(table_text(table))
             for index in INDEXES:
                 connection.execute(index_text(index))

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from opwatch.samples.entries import Looked, RunEntry, Ticked
+from opwatch.samples.entries import Looked, RunEntry, Slowed, Ticked
 from opwatch.samples.entry_parts import samples_in
 
 # A sample takes 136 KiB while it waits.
 MOST_WAITING = 512
+# So many slow requests take no more than one.
+_AS_MUCH = 128
 # However short the intervals are, the file is committed no more often.
 _COMMIT_S = 0.25
 # A disk that does not answer at the end is waited for so long.
@@ -84,9 +86,9 @@ class Recorder:
     def take(self, entry: RunEntry) -> None:
         """Keep an entry. Where the disk is too slow, samples between others are left out, and counted: those
         that follow cover their time."""
-        size = len(samples_in(entry))
+        size = _size(entry)
         with self._change:
-            may_be_left_out = isinstance(entry, Ticked | Looked)
+            may_be_left_out = isinstance(entry, Ticked | Looked | Slowed)
             if self.problem or (may_be_left_out and self._samples + size > self._most):
                 self.left_out += 1
                 return
@@ -158,7 +160,7 @@ class Recorder:
             raise
         self._target.commit()
         with self._change:
-            self._samples -= sum(len(samples_in(one)) for one in taken if not isinstance(one, _Event | _File))
+            self._samples -= sum(_size(one) for one in taken if not isinstance(one, _Event | _File))
             self._change.wait_for(lambda: self._reason is not None, _COMMIT_S)
         return True
 
@@ -178,3 +180,8 @@ class Recorder:
             self.left_out += len(self._waiting)
             self._waiting.clear()
         self._tell(problem)
+
+
+def _size(entry: RunEntry) -> int:
+    """How many samples there are in it, or what takes as much memory."""
+    return 1 + len(entry.requests) // _AS_MUCH if isinstance(entry, Slowed) else len(samples_in(entry))

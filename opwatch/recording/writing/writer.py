@@ -15,9 +15,10 @@ from opwatch.recording.coding.frames import FrameWriter, Layout, Streams
 from opwatch.recording.coding.plain import ToPlain
 from opwatch.recording.schema import ANCHOR, COUNTED, FILE, OTHERS, insertion, json_text, readable
 from opwatch.recording.writing.newfile import NewDatabase
-from opwatch.samples.entries import Left, Looked, RunEntry, Ticked
+from opwatch.samples.entries import Left, Looked, RunEntry, Slowed, Ticked
 from opwatch.samples.entry_parts import first_moment, samples_in
 from opwatch.samples.sample import DiskSample, WatchedDisk
+from opwatch.samples.slow import SlowRequest
 from opwatch.trim.audit.live import DiscardSample
 
 BLOCK_NS = 60 * 10**9
@@ -53,7 +54,7 @@ class RecordingWriter:
         self._contents, self._anchors = ContentWriter(), AnchorWriter()
         self._to_plain = ToPlain(self._keep_bytes, self._intern)
         self._shaped: set[str] = set()
-        self._number = self._block = 0
+        self._number = self._block = self._slow = 0
         self._samples: Mapping[int, DiskSample] = {}
         # Minutes are counted from the first entry on, and readings are late by some of an interval: blocks
         # begin with the samples that intervals of minutes are made of.
@@ -159,7 +160,7 @@ class RecordingWriter:
     def _put_body(self, entry: RunEntry, at_ns: int) -> None:
         """What an entry has besides its samples."""
         kind = type(entry).__name__
-        is_frequent = isinstance(entry, Ticked | Looked)
+        is_frequent = isinstance(entry, Ticked | Looked | Slowed)
         if isinstance(entry, Ticked) and self._samples and not entry.discards:
             return
         self._discards.may_refer = is_frequent
@@ -219,9 +220,21 @@ class RecordingWriter:
     def _intern(self, value: object, to_plain: ToPlain) -> int | None:
         if isinstance(value, DiskSample):
             return next(place for place, sample in self._samples.items() if sample is value)
+        if isinstance(value, SlowRequest):
+            return self._put_slow(value)
         if isinstance(value, DiscardSample):
             return self._discards.reference(value)
         return self._fact(value) if isinstance(value, _FACTS) else None
+
+    def _put_slow(self, one: SlowRequest) -> int:
+        """A row for whoever looks for it by SQL; the entry has its number."""
+        self._slow += 1
+        who = one.submitter.value if one.submitter else None
+        name, cgroup = (readable(text) if text is not None else None for text in (one.name, one.cgroup))
+        known = (one.place, one.end_ns, one.op, one.sector, one.bytes, one.latency_ns, one.queue_ns)
+        row = (self._slow, *known, who, one.pid, name, one.cgroup_number, cgroup)
+        self._execute(insertion("slow"), row)
+        return self._slow
 
     def _fact(self, value: WatchedDisk | DriveFacts | NvmeCommand | str) -> int:
         """The number of a value that is written once."""

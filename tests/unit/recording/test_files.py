@@ -16,7 +16,8 @@ from opwatch.errors import BadInput
 from opwatch.recording.coding.blocks import compressed
 from opwatch.recording.coding.contents import deflated
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.samples.entries import Ended, Looked, RunEntry, Ticked
+from opwatch.samples.entries import Ended, Looked, RunEntry, Slowed, Ticked
+from opwatch.trace.slow import Submitter
 from tests.fuzz.recordings import Fuzz
 from tests.unit.support.recordings import record
 from tests.unit.support.runs import a_run
@@ -47,10 +48,13 @@ def all_of(path: Path) -> list[RunEntry]:
         recording.close()
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_recording_of_every_version_is_read_for_ever(tmp_path: Path, version: int) -> None:
     recording = RecordedRun(unpacked(f"good/recordings/{version}.opw.gz", tmp_path))
-    entries = list(recording.entries())
+    every = list(recording.entries())
+    # Since version 3.
+    entries = [entry for entry in every if not isinstance(entry, Slowed)]
+    assert len(every) - len(entries) == (3 if version > 2 else 0)
     assert [type(entry).__name__ for entry in entries] == [
         *("Began", "Began", "Ticked", "Looked", "Ticked", "Began", "NotWatched"),
         *("Ticked", "Left", "Looked", "Ticked", "Ended"),
@@ -74,10 +78,23 @@ def test_a_recording_of_every_version_is_read_for_ever(tmp_path: Path, version: 
     recording.close()
 
 
-@pytest.mark.parametrize("version", [1, 2])
+def test_slow_requests_of_version_3_are_read_for_ever(tmp_path: Path) -> None:
+    entries = all_of(unpacked("good/recordings/3.opw.gz", tmp_path))
+    first, second, third = (entry for entry in entries if isinstance(entry, Slowed))
+    assert (first.limit_ns, first.counts, first.requests) == (10**7, {0: 0, 1: 0}, ())
+    assert (second.counts, len(second.requests)) == ({0: 4, 1: 4}, 6)
+    assert (third.counts, len(third.requests)) == ({0: 6, 1: 6}, 4)
+    one = second.requests[0]
+    assert (one.place, one.op, one.latency_ns, one.sector) == (0, "read", 2_066_767_044, 1 << 40)
+    assert (one.submitter, one.queue_ns) == (Submitter.WRITE_BACK, None)
+    assert (one.cgroup_number, one.cgroup) == (77, "/system.slice/fio.service")
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_one_that_was_killed_is_read_for_ever(tmp_path: Path, version: int) -> None:
     recording = RecordedRun(unpacked(f"good/recordings/{version}-killed.opw.gz", tmp_path))
-    assert len(list(recording.entries())) == 10
+    entries = [entry for entry in recording.entries() if not isinstance(entry, Slowed)]
+    assert len(entries) == 10
     assert recording.trailer is None
     recording.close()
 
@@ -179,7 +196,7 @@ def test_the_sql_of_the_document_counts_as_the_samples_do(two_minutes: Path) -> 
 
 
 def test_the_statements_are_there() -> None:
-    assert len(STATEMENTS) == 6
+    assert len(STATEMENTS) == 7
 
 
 def test_a_few_bytes_that_stand_for_very_many_are_refused(tmp_path: Path) -> None:

@@ -48,9 +48,11 @@ def short_run() -> Iterator[RunEntry]:
     run = MadeUpRun(4)
     yield run.begin(0, "nvme0n1")
     yield run.begin(1, "sda")
+    yield run.slowed([0, 1])
     yield run.tick([0, 1])
     yield run.look("nvme0n1", 1000)
     run.sleep(61)
+    yield run.slowed([0, 1], noted=3, left_out=1)
     yield run.tick([0, 1])
     yield run.begin(2, "sdb", late=True)
     yield run.refuse()
@@ -58,6 +60,7 @@ def short_run() -> Iterator[RunEntry]:
     yield run.leave(2)
     yield run.look("nvme0n1", 1001)
     yield run.tick([0, 1])
+    yield run.slowed([0, 1], noted=2)
     yield run.end([0, 1])
 
 

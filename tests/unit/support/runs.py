@@ -19,10 +19,13 @@ from opwatch.counters.looks.sample import (
     SmartctlOutput,
 )
 from opwatch.counters.reading import DriveFacts
-from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Ticked
+from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
+from opwatch.samples.entry_parts import first_moment
 from opwatch.samples.observation import Arrival, Event, Leaving
 from opwatch.samples.sample import DiskSample, WatchedDisk
+from opwatch.samples.slow import SlowRequest
 from opwatch.trace.abi import LATENCY, OPS, SCALARS, SIZE, SLOTS, decode_sample
+from opwatch.trace.slow import Submitter
 from opwatch.trace.stat import StatSample
 from opwatch.trace.trust import Reading
 from opwatch.trim.audit.flow import Amount, Flow, Origin, Stage, Trace, Who
@@ -43,6 +46,9 @@ class MadeUpRun:
         self._at_ns = BEGIN_NS
         self._disks: dict[int, WatchedDisk] = {}
         self._discarded = 0
+        # Of its own: what was made up before it was there stays as it was.
+        self._slow_chance = random.Random(seed)
+        self._slow: dict[int, int] = {}
         self.rest_of_page = bytes(464)
 
     def sample(self, place: int) -> DiskSample:
@@ -154,6 +160,34 @@ class MadeUpRun:
             )
         )
 
+    def slowed(
+        self, places: list[int], tick: Ticked | None = None, *, noted: int = 0, left_out: int = 0
+    ) -> Slowed:
+        """So many more slow requests of each disk, in the interval that ends with these samples."""
+        for place in places:
+            self._slow[place] = self._slow.get(place, 0) + noted + left_out
+        requests = tuple(self._slow_request(place) for place in places for _ in range(noted))
+        at_ns = first_moment(tick) if tick else self._at_ns
+        return Slowed(at_ns, 10**7, {place: self._slow[place] for place in places}, requests)
+
+    def _slow_request(self, place: int) -> SlowRequest:
+        chance = self._slow_chance
+        submitter = chance.choice([*Submitter, None])
+        return SlowRequest(
+            place=place,
+            end_ns=self._at_ns - chance.randrange(S),
+            op=chance.choice(("read", "write", "flush")),
+            sector=chance.choice((None, 0, 1 << 40)),
+            bytes=chance.choice((0, 4096)),
+            latency_ns=chance.randrange(10**7 + 1, 10**10),
+            queue_ns=chance.choice((None, 0, 12345)),
+            submitter=submitter,
+            pid=chance.choice((None, 4321)) if submitter else None,
+            name=chance.choice((None, "fio", "flush-8:0", "a\x1b[31m\ufffd")) if submitter else None,
+            cgroup_number=chance.choice((None, 77)),
+            cgroup=chance.choice((None, "/system.slice/fio.service")),
+        )
+
     def leave(self, place: int) -> Left:
         last = self.sample(place)
         at_ns = last.reading.sample.end_ns
@@ -178,8 +212,12 @@ def a_run(seconds: int = 5, seed: int = 0) -> Iterator[RunEntry]:
     yield run.begin(0, "nvme0n1")
     yield run.begin(1, "sda")
     places = [0, 1]
+    yield run.slowed(places)
     for second in range(seconds):
-        yield run.tick(places)
+        tick = run.tick(places)
+        if second % 2:
+            yield run.slowed(places, tick, noted=second % 5, left_out=second % 3)
+        yield tick
         if second % 3 == 0:
             yield run.look("nvme0n1", 1000 + 7 * second)
         if second == 1:

@@ -1,0 +1,91 @@
+"""Requests that took longer than a limit, from the tracers of a watch to an entry of its run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+
+from opwatch.collectors.block.blk import BlockTracer
+from opwatch.collectors.block.cgroups import cgroup_names
+from opwatch.host.device import Leaf
+from opwatch.samples.entries import Slowed
+from opwatch.samples.slow import SlowRequest
+from opwatch.trace.slow import SlowRecord
+from opwatch.trace.tracer_set import TracerSet
+
+# Names are looked for no more often: it is a walk of all control groups.
+_NAMES_S = 5.0
+
+
+class LiveSlow:
+    """Reads what tracers noted that were attached with this limit, in ns; nothing with a limit of 0."""
+
+    def __init__(self, tracers: TracerSet, limit_ns: int) -> None:
+        self._tracers, self.limit_ns = tracers, limit_ns
+        self._noted: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+        self._cgroups: dict[int, str] = {}
+        self._looked = float("-inf")
+
+    def lacks(self, leaf: Leaf) -> tuple[str, ...]:
+        """Why slow requests of a disk are not noted, if they are asked for."""
+        if not self.limit_ns or leaf.device.disk.is_request_based:
+            return ()
+        return ("slow requests one by one: its driver takes bios and knows no requests",)
+
+    def read(self, leaves: Mapping[int, Leaf], at_ns: int) -> list[Slowed]:
+        """An entry where there is anything new of these disks, by place. `at_ns` is the moment of their
+        samples."""
+        if not self.limit_ns:
+            return []
+        wanted = {place for place, leaf in leaves.items() if not self.lacks(leaf)}
+        counts: dict[int, int] = {}
+        requests: list[SlowRequest] = []
+        for tracer, places in self._tracers.with_places():
+            if isinstance(tracer, BlockTracer):
+                records, left_out = tracer.slow()
+                counts |= self._count(records, left_out, places, wanted)
+                self._look_up_names(records)
+                # Of a disk that came, the first look is where its counts begin.
+                requests += [
+                    self._request(record, places[record.leaf])
+                    for record in records
+                    if places[record.leaf] in self._last and places[record.leaf] in wanted
+                ]
+        before, self._last = self._last, counts
+        return [Slowed(at_ns, self.limit_ns, counts, tuple(requests))] if counts != before else []
+
+    def _count(
+        self, records: list[SlowRecord], left_out: list[int], places: list[int], wanted: Collection[int]
+    ) -> dict[int, int]:
+        """How many there were since the attachment, told or not."""
+        for record in records:
+            place = places[record.leaf]
+            self._noted[place] = self._noted.get(place, 0) + 1
+        return {
+            place: self._noted.get(place, 0) + lost
+            for place, lost in zip(places, left_out, strict=True)
+            if place in wanted
+        }
+
+    def _request(self, record: SlowRecord, place: int) -> SlowRequest:
+        return SlowRequest(
+            place=place,
+            end_ns=record.end_ns,
+            op=record.op,
+            sector=record.sector,
+            bytes=record.bytes,
+            latency_ns=record.latency_ns,
+            queue_ns=record.queue_ns,
+            submitter=record.submitter,
+            pid=record.pid,
+            name=record.name,
+            cgroup_number=record.cgroup,
+            cgroup=self._cgroups.get(record.cgroup) if record.cgroup else None,
+        )
+
+    def _look_up_names(self, records: list[SlowRecord]) -> None:
+        numbers = {record.cgroup for record in records if record.cgroup}
+        if numbers <= self._cgroups.keys() or time.monotonic() - self._looked < _NAMES_S:
+            return
+        self._cgroups, self._looked = cgroup_names(), time.monotonic()

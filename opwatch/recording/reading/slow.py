@@ -1,0 +1,42 @@
+"""A row of the table `slow`: every value held against what it can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opwatch.errors import BadInput
+from opwatch.recording.reading.stretches import MOST_PLACES
+from opwatch.samples.slow import SlowRequest
+from opwatch.trace.ops import OPS
+from opwatch.trace.slow import Submitter
+
+# A name of a thread or of work, and the path of a control group.
+_LONGEST = {"name": 64, "cgroup": 4096}
+_BY_VALUE: dict[str | None, Submitter | None] = {one.value: one for one in Submitter} | {None: None}
+
+
+def slow_request(row: tuple[Any, ...], where: str) -> SlowRequest:
+    """The request. BadInput, with the place, for a row that is none."""
+    _, place, end_ns, op, sector, size, latency_ns, queue_ns, submitter, pid, name, number, cgroup = row
+    counts = (place, end_ns, sector, size, latency_ns, queue_ns, pid, number)
+    if any(count is not None and count < 0 for count in counts) or place >= MOST_PLACES:
+        raise BadInput(f"{where}: a count is below 0, or its place is none")
+    if op not in OPS or submitter not in _BY_VALUE:
+        raise BadInput(f"{where}: {op!r} by {submitter!r} is no request")
+    for column, text in (("name", name), ("cgroup", cgroup)):
+        if text is not None and len(text) > _LONGEST[column]:
+            raise BadInput(f"{where}: {column} has {len(text)} characters")
+    return SlowRequest(
+        place=place,
+        end_ns=end_ns,
+        op=op,
+        sector=sector,
+        bytes=size,
+        latency_ns=latency_ns,
+        queue_ns=queue_ns,
+        submitter=_BY_VALUE[submitter],
+        pid=pid,
+        name=name,
+        cgroup_number=number,
+        cgroup=cgroup,
+    )

@@ -1,0 +1,178 @@
+"""Slow requests: each is told with who asked for it, or counted as left out; and never another one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.shell import call, mounted, put
+from tests.vm.guest.support.sysfs import SYS_BLOCK
+from tests.vm.guest.support.watcher import watching
+from tests.vm.guest.support.workload import Fio
+
+TIMEOUT_S = 1800
+CPUS = 2
+
+DELAY_NS = 20_000_000
+SLOW_DISK = NullBlk(irqmode=Irq.TIMER, completion_nsec=DELAY_NS, submit_queues=1)
+HOOKS = ("auto", "raw_tp")
+CGROUPS = Path("/sys/fs/cgroup")
+Document = dict[str, Any]
+
+
+def run(disk: str, *options: str, command: list[str]) -> list[Document]:
+    """All that a watch said while a command ran."""
+    argv = [sys.executable, "-m", "opwatch", "--json", "--dev", disk, "--waf", "0", "--strict", *options]
+    done = subprocess.run([*argv, "--", *command], capture_output=True, text=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"schema"')]
+
+
+def summary(lines: list[Document]) -> Document:
+    return next(line for line in lines if line["type"] == "summary")
+
+
+def requests(lines: list[Document]) -> list[Document]:
+    """Those of all intervals, which add up to what the summary says."""
+    intervals = [line["slow"] for line in lines if line["type"] == "interval"]
+    whole = summary(lines)["slow"]
+    for name in ("count", "noted", "left_out"):
+        assert sum(interval[name] for interval in intervals) == whole[name], name
+    listed = [request for interval in intervals for request in interval["requests"]]
+    assert len(listed) == whole["noted"]
+    return listed
+
+
+@pytest.mark.parametrize("hooks", HOOKS)
+def test_every_slow_request_is_told_with_its_process(hooks: str) -> None:
+    job = Fio("randread", 211, iodepth=1, engine="psync")
+    with null_blk(SLOW_DISK) as disk:
+        argv = job.argv(f"/dev/{disk}")
+        lines = run(disk, "--hooks", hooks, "--slow", f"{DELAY_NS // 2_000_000}ms", "0.5", command=argv)
+    listed = requests(lines)
+    assert len(listed) == summary(lines)["slow"]["count"] == 211
+    assert {(one["op"], one["bytes"], one["submitter"], one["name"]) for one in listed} == {
+        ("read", 4096, "process", "fio")
+    }
+    assert len({one["pid"] for one in listed}) == 1
+    assert min(one["latency_ns"] for one in listed) > DELAY_NS // 2
+    assert all(one["queue_ns"] is not None for one in listed)
+    assert [one["end_mono_ns"] for one in listed] == sorted(one["end_mono_ns"] for one in listed)
+
+
+def test_what_is_not_slower_is_not_told() -> None:
+    job = Fio("randread", 997, iodepth=1, engine="psync")
+    with null_blk(NullBlk(irqmode=Irq.SOFTIRQ)) as disk:
+        lines = run(disk, "--slow", "60s", command=job.argv(f"/dev/{disk}"))
+    assert summary(lines)["ops"]["read"]["count"] == 997
+    assert summary(lines)["slow"] == {
+        "limit_ns": 60 * 10**9,
+        "count": 0,
+        "noted": 0,
+        "left_out": 0,
+        "requests": [],
+    }
+
+
+@pytest.mark.parametrize("hooks", HOOKS)
+def test_too_many_at_a_time_are_counted(hooks: str) -> None:
+    """Nobody reads meanwhile, and every request is slower than a microsecond."""
+    job = Fio("randwrite", 4001, iodepth=32)
+    with null_blk(NullBlk(irqmode=Irq.TIMER, completion_nsec=100_000)) as disk:
+        lines = run(disk, "--hooks", hooks, "--slow", "0.001ms", "600", command=job.argv(f"/dev/{disk}"))
+    whole = summary(lines)["slow"]
+    assert whole["noted"] + whole["left_out"] == whole["count"] == 4001
+    assert 100 < whole["noted"] < 4001
+    assert len(requests(lines)) == whole["noted"]
+    assert summary(lines)["ops"]["write"]["count"] == 4001
+
+
+def test_the_queue_is_not_the_device() -> None:
+    """One request at a time reaches the device: the others wait in the scheduler, and whose they are is not
+    asked of whoever lets them go."""
+    job = Fio("randread", 101, iodepth=4)
+    one_at_a_time = NullBlk(irqmode=Irq.TIMER, completion_nsec=DELAY_NS, submit_queues=1, hw_queue_depth=1)
+    with null_blk(one_at_a_time) as disk:
+        put(SYS_BLOCK / disk / "queue/scheduler", "mq-deadline")
+        lines = run(disk, "--slow", f"{DELAY_NS // 2_000_000}ms", command=job.argv(f"/dev/{disk}"))
+    listed = requests(lines)
+    assert len(listed) == 101
+    waited = sorted(one["queue_ns"] for one in listed)
+    # The scheduler takes two at a time: one waits while the other is in the device.
+    assert waited[len(waited) // 2] > DELAY_NS // 2
+    assert {(one["submitter"], one["name"]) for one in listed} == {("process", "fio")}
+
+
+@contextlib.contextmanager
+def eager_write_back() -> Iterator[None]:
+    """What is dirty is written soon, by the kernel alone."""
+    knobs = {
+        Path("/proc/sys/vm") / name: 10 for name in ("dirty_writeback_centisecs", "dirty_expire_centisecs")
+    }
+    before = {knob: knob.read_text().strip() for knob in knobs}
+    for knob, value in knobs.items():
+        put(knob, value)
+    try:
+        yield
+    finally:
+        for knob, text in before.items():
+            put(knob, text)
+
+
+def test_write_back_is_nobodys_worker() -> None:
+    disk_of_memory = NullBlk(
+        size=64, memory_backed=1, irqmode=Irq.TIMER, completion_nsec=DELAY_NS, submit_queues=1
+    )
+    with null_blk(disk_of_memory) as disk, eager_write_back():
+        descriptor = os.open(f"/dev/{disk}", os.O_WRONLY)
+        try:
+            with watching("--dev", disk, "--waf", "0", "--slow", "1ms", "0.5") as watcher:
+                os.write(descriptor, b"x" * (1 << 20))
+                watcher.wait("write-back", lambda line: bool(line.get("slow") and line["slow"]["count"]))
+                watcher.end()
+        finally:
+            os.close(descriptor)
+    written = [
+        one for line in watcher.lines if line["type"] == "interval" for one in line["slow"]["requests"]
+    ]
+    assert written
+    assert {(one["op"], one["submitter"], one["pid"]) for one in written} == {("write", "write-back", None)}
+    assert {one["name"].split("-")[0] for one in written} == {"flush"}
+
+
+def test_a_process_has_its_control_group() -> None:
+    if not (CGROUPS / "cgroup.controllers").exists():
+        mounted("cgroup2", CGROUPS)
+    group = CGROUPS / "opw-slow"
+    group.mkdir()
+    with null_blk(SLOW_DISK) as disk:
+        script = (
+            f"echo $$ > {group}/cgroup.procs; exec dd if=/dev/{disk} of=/dev/null bs=4k count=13 iflag=direct"
+        )
+        lines = run(disk, "--slow", "1ms", command=["sh", "-c", script])
+    number = group.stat().st_ino
+    group.rmdir()
+    listed = requests(lines)
+    assert len(listed) == 13
+    assert {(one["name"], one["cgroup"], one["cgroup_number"]) for one in listed} == {
+        ("dd", "/opw-slow", number)
+    }
+
+
+def test_a_recording_shows_the_same(tmp_path: Path) -> None:
+    kept = tmp_path / "run.opw"
+    job = Fio("randwrite", 53, iodepth=1, engine="psync")
+    with null_blk(SLOW_DISK) as disk:
+        lines = run(disk, "--slow", "1ms", "-o", str(kept), "0.5", command=job.argv(f"/dev/{disk}"))
+    again = call(sys.executable, "-m", "opwatch", "replay", "--json", str(kept))
+    assert [json.loads(line) for line in again.splitlines()] == lines
+    assert summary(lines)["slow"]["count"] == 53

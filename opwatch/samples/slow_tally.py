@@ -35,6 +35,11 @@ class SlowTally:
         self._requests += requests[: MOST_REQUESTS - len(self._requests)]
         self._slowest = slowest([*self._slowest, *requests], SLOWEST)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether there were any since the last interval."""
+        return self._count != self._shown
+
     def interval(self) -> SlowIo:
         """What came since the last interval."""
         interval = SlowIo(self._limit_ns, self._count - self._shown, self._noted, tuple(self._requests))

@@ -69,7 +69,9 @@ class _Disk:
 
     def has_news(self, now: DiskSample) -> bool:
         """Whether there is anything to show of the time since its last interval."""
-        return self.is_news or bool(derive(self.last.sample.reading.sample, now.reading.sample).ops)
+        if self.is_news or (self.slow and self.slow.has_news):
+            return True
+        return bool(derive(self.last.sample.reading.sample, now.reading.sample).ops)
 
 
 class Story:

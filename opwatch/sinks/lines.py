@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection
+from datetime import datetime
 from typing import TYPE_CHECKING, TextIO
 
 from opwatch import units
 from opwatch.samples.lacking import ERRORS, ISSUED, TRUST
 from opwatch.samples.observation import Event, Observation
-from opwatch.sinks.slow_lines import slow_lines
+from opwatch.samples.slow import SlowIo, SlowRequest
+from opwatch.samples.slow_tally import slowest
 from opwatch.sinks.terminal import COLUMNS, Writer
 from opwatch.trace.derive import OpInterval
 from opwatch.trace.hist import Histogram
+from opwatch.trace.slow import Submitter
 from opwatch.trace.trust import Drift, Trust
 from opwatch.trim.audit.live import Discards
 
@@ -25,6 +28,8 @@ REPEAT_HEADER = 20
 BAR = 40
 # An interval that lacks more than this share of its length is another one than was asked for.
 _SHORTER = 0.95
+# A disk in trouble has hundreds: JSON has them all.
+_MOST_SLOW = 10
 _SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
 
 
@@ -151,6 +156,42 @@ def discard_lines(discards: Discards) -> list[str]:
     if discards.unseen:
         lines.append(f"  ! the kernel counted {discards.unseen:+} discards beside these")
     return lines
+
+
+def _submitter(request: SlowRequest) -> str:
+    if request.submitter is None:
+        return f"by whom is not known: {request.reason}"
+    name = request.name or "unnamed work"
+    match request.submitter:
+        case Submitter.PROCESS:
+            who = f"{name} ({request.pid})"
+        case Submitter.WRITE_BACK:
+            who = f"write-back ({name})"
+        case Submitter.KERNEL:
+            who = f"the kernel's {name}" + (f" ({request.pid})" if request.pid else "")
+    if request.cgroup_number is None:
+        return who
+    return f"{who} in {request.cgroup or f'cgroup {request.cgroup_number}'}"
+
+
+def _slow_line(request: SlowRequest, end: datetime, end_ns: int) -> str:
+    at = request.at(end, end_ns).astimezone().isoformat(timespec="milliseconds")[11:23]
+    where = "" if request.sector is None else f" {units.size(request.bytes)} at {request.sector}"
+    queue = "" if request.queue_ns is None else f", {units.duration(request.queue_ns)} in queue"
+    return f"  {at} {request.op}{where}: {units.duration(request.latency_ns)}{queue}, {_submitter(request)}"
+
+
+def slow_lines(slow: SlowIo, end: datetime, end_ns: int) -> list[str]:
+    """How many there were, and the slowest; nothing when there were none."""
+    if not slow.count:
+        return []
+    head = f"slow: {slow.count} took longer than {units.duration(slow.limit_ns)}"
+    if slow.left_out:
+        head += f", {slow.left_out} left out: too many at a time"
+    shown = slowest(slow.requests, _MOST_SLOW)
+    if slow.noted > len(shown) > 0:
+        head += f"; the slowest {len(shown)}:"
+    return [units.printable(line) for line in (head, *(_slow_line(one, end, end_ns) for one in shown))]
 
 
 def _stay(observation: Observation) -> str:

@@ -16,6 +16,7 @@ from opwatch.quantities import parse_percentage
 from opwatch.sinks import folding
 from opwatch.times import parse_time, spell
 from opwatch.tools import cli
+from opwatch.tools.backends import attach
 
 
 @pytest.mark.parametrize(
@@ -176,3 +177,19 @@ def test_version_that_nobody_can_be_told(option: str) -> None:
         done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == "opwatch: cannot write the output: No space left on device\n"
+
+
+@pytest.mark.parametrize("text", ["0.0001ms", "2h", "10us", "-1", "", "nan"])
+def test_a_limit_of_slow_requests_is_a_time_that_requests_take(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["record", "-o", "x.opw", f"--slow={text}"])
+    assert ended.value.code == 2
+    assert "write a time from 0.001ms to 1h" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("backend", ["bcc", "bpftrace"])
+def test_slow_requests_are_told_by_one_backend(backend: str) -> None:
+    with pytest.raises(UsageError, match="--slow is for the libbpf backend"):
+        attach(backend, [], slow_ns=1)

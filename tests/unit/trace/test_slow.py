@@ -1,0 +1,69 @@
+"""Records of slow requests as the kernel side writes them."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+
+from opwatch.trace.ops import OPS
+from opwatch.trace.slow import SLOW_BYTES, SlowRecord, Submitter, decode_left_out, decode_slow
+
+LAYOUT = struct.Struct("=QQQQQIIBBB5x24s")
+NOBODY, PROCESS, THREAD, WORK = range(4)
+NONE = 2**64 - 1
+
+
+def record(kind: int = PROCESS, name: bytes = b"fio", *, sector: int = 8, size: int = 4096) -> SlowRecord:
+    [one] = decode_slow(LAYOUT.pack(9, 20, 5, sector, 77, size, 4321, 2, 0, kind, name))
+    return one
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "submitter", "pid"),
+    [
+        (PROCESS, b"fio", Submitter.PROCESS, 4321),
+        (PROCESS, b"flush-8:0", Submitter.PROCESS, 4321),
+        (THREAD, b"jbd2/sda1-8", Submitter.KERNEL, 4321),
+        (THREAD, b"flush-8:0", Submitter.KERNEL, 4321),
+        (WORK, b"flush-8:0", Submitter.WRITE_BACK, None),
+        (WORK, b"kcryptd/253:0", Submitter.KERNEL, None),
+        (NOBODY, b"", None, None),
+    ],
+)
+def test_who_asked(kind: int, name: bytes, submitter: Submitter | None, pid: int | None) -> None:
+    """A process may take any name; what is the kernel's work only a worker of its own does."""
+    one = record(kind, name)
+    assert (one.submitter, one.pid, one.name) == (submitter, pid, name.decode() or None)
+
+
+def test_what_is_not_known_is_none() -> None:
+    assert record(sector=NONE).sector is None
+    assert record(size=0).sector is None
+    [one] = decode_slow(LAYOUT.pack(9, 20, NONE, 0, 0, 4096, 1, 0, 1, PROCESS, b"x"))
+    assert (one.queue_ns, one.sector, one.cgroup, one.op) == (None, 0, None, "write")
+    [one] = decode_slow(LAYOUT.pack(9, 20, 0, 0, NONE, 4096, 1, 0, 1, PROCESS, b"x"))
+    assert (one.queue_ns, one.cgroup) == (0, None)
+
+
+def test_a_name_is_any_bytes() -> None:
+    assert record(name=b"\xff\x1b[2J\0junk").name == "\ufffd\x1b[2J"
+    assert record(name=b"n" * 24).name == "n" * 24
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_the_bytes_are_they_are_records(seed: int) -> None:
+    chance = random.Random(seed)
+    raw = bytearray(chance.randbytes(200 * SLOW_BYTES))
+    # The kernel side has no other operations and kinds.
+    for begin in range(0, len(raw), SLOW_BYTES):
+        raw[begin + 49], raw[begin + 50] = chance.randrange(len(OPS)), chance.randrange(4)
+    records = decode_slow(bytes(raw))
+    assert len(records) == 200
+    for one in records:
+        (one.name or "").encode()
+
+
+def test_what_had_no_room_is_counted_by_leaf() -> None:
+    assert decode_left_out(struct.pack("=64Q", *range(64))) == list(range(64))

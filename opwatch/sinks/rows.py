@@ -25,6 +25,11 @@ USUAL = (
     *(f"ops.{op}.{field}" for op in _OPS for field in _OF_OPS),
     *("waf.waf", "waf.waf_error", "waf.nand_bytes_per_s", "unexplained"),
 )
+# The same of slow requests, where each is a row.
+SLOW = (
+    *("time", "device", "op", "sector", "bytes", "latency_ns", "queue_ns", "submitter", "pid", "name"),
+    "cgroup",
+)
 
 
 def field_of(tree: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401
@@ -54,10 +59,11 @@ def _cell(value: object) -> str:
 
 
 class _Rows:
-    """A row for each interval of each device; summaries and events are none."""
+    """A row for each interval of each device; summaries and events are none. `slow`: a row for each slow
+    request instead, in the order in which they ended."""
 
-    def __init__(self, stream: TextIO, fields: Sequence[str]) -> None:
-        self._writer, self._fields = Writer(stream), fields
+    def __init__(self, stream: TextIO, fields: Sequence[str], *, slow: bool = False) -> None:
+        self._writer, self._fields, self._slow = Writer(stream), fields, slow
 
     def begin(self, notes: list[str]) -> None:
         """Notes are talk, not data: the command prints them to stderr."""
@@ -65,10 +71,14 @@ class _Rows:
     def tell(self, event: Event) -> None:
         """A table has no place for it."""
 
-    def _values(self, observation: Observation) -> list[object]:
-        """Of its fields."""
-        tree = document(observation)
-        return [field_of(tree, path) for path in self._fields]
+    def _rows(self, observation: Observation) -> list[list[object]]:
+        """The values of its fields."""
+        trees = [document(observation)]
+        if self._slow:
+            slow = trees[0]["slow"]
+            requests = sorted(slow["requests"], key=lambda one: int(one["end_mono_ns"])) if slow else []
+            trees = [{"device": observation.device, **request} for request in requests]
+        return [[field_of(tree, path) for path in self._fields] for tree in trees]
 
 
 class CsvRows(_Rows):
@@ -80,11 +90,12 @@ class CsvRows(_Rows):
         if observation.final:
             return
         # Before the names: a field that there is not is refused with nothing printed.
-        cells = [_cell(value) for value in self._values(observation)]
+        rows = [[_cell(value) for value in values] for values in self._rows(observation)]
         if not self._is_begun:
             self._is_begun = True
             self._line(self._fields)
-        self._line(cells)
+        for cells in rows:
+            self._line(cells)
 
     def _line(self, cells: Sequence[str]) -> None:
         text = io.StringIO()
@@ -96,5 +107,7 @@ class JsonRows(_Rows):
     """One flat object a row."""
 
     def write(self, observation: Observation) -> None:
-        if not observation.final:
-            self._writer.json(dict(zip(self._fields, self._values(observation), strict=True)))
+        if observation.final:
+            return
+        for values in self._rows(observation):
+            self._writer.json(dict(zip(self._fields, values, strict=True)))

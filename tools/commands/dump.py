@@ -17,7 +17,7 @@ from opwatch.samples.story import Story
 from opwatch.sinks.export.openmetrics import OpenMetrics
 from opwatch.sinks.export.parquet import ParquetRows, ParquetSet
 from opwatch.sinks.jsonl import JsonLines
-from opwatch.sinks.rows import USUAL, CsvRows, JsonRows
+from opwatch.sinks.rows import SLOW, USUAL, CsvRows, JsonRows
 from opwatch.sinks.terminal import say
 from opwatch.tools.arguments import file_name
 from opwatch.tools.commands.replay import (
@@ -35,7 +35,7 @@ _MOST_FIELDS = 1000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "opwatch dump FILE... [INTERVAL] -O csv|jsonl|openmetrics|parquet [-o FOLDER] [-f FIELD,...] "
-        "[--from T] [--to T]"
+        "[--slow] [--from T] [--to T]"
     )
     parser.add_argument(
         "files",
@@ -63,6 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FIELD,...",
         help="paths in the JSON, such as time,device,ops.read.latency_ns.p99 (what people plot)",
     )
+    parser.add_argument(
+        "--slow",
+        action="store_true",
+        help="a row for each slow request instead (csv, jsonl), of a recording that was made with --slow",
+    )
     parser.set_defaults(at=None, speed=None, step=False)
 
 
@@ -89,6 +94,8 @@ def _files(args: argparse.Namespace) -> list[Path]:
 def _check(args: argparse.Namespace, files: list[Path]) -> None:
     if args.fields and args.form not in ("csv", "jsonl"):
         raise UsageError(f"{args.form} has its own names: -f chooses fields of csv and jsonl")
+    if args.slow and args.form not in ("csv", "jsonl"):
+        raise UsageError(f"{args.form} has a row for each interval: --slow is for csv and jsonl")
     if args.form == "openmetrics" and len(files) > 1:
         raise UsageError("openmetrics has one line of time: dump one FILE, or all of them as parquet")
     if args.form == "parquet" and not args.output:
@@ -98,8 +105,11 @@ def _check(args: argparse.Namespace, files: list[Path]) -> None:
 
 
 def _text_sink(args: argparse.Namespace) -> Sink:
+    usual = SLOW if args.slow else USUAL
     if args.form == "csv":
-        return CsvRows(sys.stdout, args.fields or USUAL)
+        return CsvRows(sys.stdout, args.fields or usual, slow=args.slow)
+    if args.slow:
+        return JsonRows(sys.stdout, args.fields or usual, slow=True)
     return JsonRows(sys.stdout, args.fields) if args.fields else JsonLines(sys.stdout)
 
 

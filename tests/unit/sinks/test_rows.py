@@ -16,6 +16,7 @@ from opwatch.sinks.rows import USUAL, CsvRows, JsonRows, field_of
 from opwatch.tools import cli
 from tests.unit.sinks.test_jsonl import BUSY, observation
 
+WITH_SLOW = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "3.opw.gz"
 RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "1.opw.gz"
 
 
@@ -109,3 +110,28 @@ def test_what_makes_no_sense_is_refused(
     output = capsys.readouterr()
     assert (status, output.out) == (2, "")
     assert output.err
+
+
+def test_slow_requests_are_rows_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "slow.opw"
+    path.write_bytes(gzip.decompress(WITH_SLOW.read_bytes()))
+    rows = table(printed(capsys, "dump", str(path), "-O", "csv", "--slow"))
+    expected = [
+        (tree["device"], str(one["latency_ns"]), one["name"] or "", one["submitter"] or "")
+        for tree in intervals(capsys, str(path))
+        for one in sorted((tree["slow"] or {"requests": []})["requests"], key=lambda one: one["end_mono_ns"])
+    ]
+    assert len(expected) == 10
+    assert [
+        (row["device"], row["latency_ns"], row["name"].replace("?[31m", "\x1b[31m"), row["submitter"])
+        for row in rows
+    ] == expected
+    chosen = printed(capsys, "dump", str(path), "-O", "jsonl", "--slow", "-f", "device,queue_ns").splitlines()
+    assert len(chosen) == 10
+    assert all(json.loads(line).keys() == {"device", "queue_ns"} for line in chosen)
+    assert cli.main(["dump", str(path), "-O", "openmetrics", "--slow"]) == 2
+    assert "--slow is for csv and jsonl" in capsys.readouterr().err
+
+
+def test_without_slow_requests_there_are_no_rows(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert table(printed(capsys, "dump", kept, "-O", "csv", "--slow")) == []

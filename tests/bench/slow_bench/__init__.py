@@ -1,0 +1,1 @@
+"""What `--slow` adds to every request."""

@@ -1,0 +1,55 @@
+"""The tracer without --slow, with a limit that nothing reaches, and with one that everything does, in turn on
+one disk: net ns an I/O, and medians.
+
+    python -m tests.bench.slow_bench [ROUNDS [SECONDS]]
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+
+from opwatch.collectors.block.blk import BlockTracer
+from opwatch.collectors.fio.fio import run_fio
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
+from opwatch.sinks.terminal import data
+from opwatch.tools.commands.overhead import LOAD, Cost, CostMeter, program_statistics
+from opwatch.tools.commands.watch import choose_leaves
+
+LIMITS = {"without": 0, "--slow 60s, none is slow": 60 * 10**9, "--slow 0.001ms, all are": 1000}
+
+
+def measure(node: str, slow_ns: int, seconds: float) -> Cost:
+    """The cost under load."""
+    leaves, _ = choose_leaves(Devices(), [node])
+    tracer = BlockTracer(leaves, slow_ns=slow_ns)
+    try:
+        meter = CostMeter(tracer)
+        try:
+            run_fio(node, [*LOAD, f"--runtime={seconds}"], seconds + 60)
+            return meter.cost()
+        finally:
+            meter.close()
+    finally:
+        tracer.close()
+
+
+def main(rounds: int = 7, seconds: float = 2.0) -> None:
+    net: dict[str, list[float]] = {name: [] for name in LIMITS}
+    with ScratchDisk(1 << 30) as disk, program_statistics():
+        run_fio(disk.node, [*LOAD, "--runtime=1"])
+        for _ in range(rounds):
+            for name, limit in LIMITS.items():
+                net[name].append(measure(disk.node, limit, seconds).per_io_ns)
+    plain = net["without"]
+    lines = []
+    for name, costs in net.items():
+        more = statistics.median(cost - base for cost, base in zip(costs, plain, strict=True))
+        lines.append(f"{name:<26} {statistics.median(costs):6.0f} ns an I/O net, {more:+.0f}")
+    data().lines(lines)
+
+
+if __name__ == "__main__":
+    words = sys.argv[1:]
+    main(*(int(word) for word in words[:1]), *(float(word) for word in words[1:2]))

@@ -15,7 +15,7 @@ from opwatch.foreign import LONGEST_LINE, text_of
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import RunEntry
-from opwatch.samples.lacking import SEQUENTIAL, TRUST
+from opwatch.trace.lacking import SEQUENTIAL, TRUST
 
 _SECOND, _SECTOR = 10**9, 512
 _EVENT = re.compile(

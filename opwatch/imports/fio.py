@@ -11,7 +11,7 @@ from opwatch.foreign import text_of
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import Ended, RunEntry
-from opwatch.samples.lacking import ERRORS, ISSUED, PERCENTILES, TRUST
+from opwatch.trace.lacking import ERRORS, ISSUED, PERCENTILES, TRUST
 
 _SECOND = 10**9
 _LACKS = (

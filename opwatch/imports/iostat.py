@@ -12,7 +12,7 @@ from opwatch.foreign import parse_json, table_of
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import RunEntry
-from opwatch.samples.lacking import ERRORS, ISSUED, MAXIMUM, PERCENTILES, TRUST
+from opwatch.trace.lacking import ERRORS, ISSUED, MAXIMUM, PERCENTILES, TRUST
 
 # The letter that its columns begin with, and the operation.
 _OPS = {"r": "read", "w": "write", "d": "discard", "f": "flush"}

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from opwatch.samples.lacking import TRUST, lacking
 from opwatch.trace.derive import Interval
+from opwatch.trace.lacking import TRUST, lacking
 from opwatch.trace.surplus import SurplusBounds
 from opwatch.trace.trust import Trust
 

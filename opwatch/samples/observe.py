@@ -10,6 +10,7 @@ from opwatch.trace.derive import derive
 from opwatch.trace.trust import trust
 
 if TYPE_CHECKING:
+    from opwatch.samples.slow import SlowIo
     from opwatch.trim.audit.live import Discards
     from opwatch.waf.live import Live
 
@@ -23,6 +24,7 @@ def observe(
     discards: Discards | None = None,
     arrival: Arrival | None = None,
     leaving: Leaving | None = None,
+    slow: SlowIo | None = None,
 ) -> Observation:
     """What a sink is given of the time between two samples of one disk, with what else is known of it.
     `final`: it is the whole watch."""
@@ -43,6 +45,7 @@ def observe(
         discards=discards,
         arrival=arrival,
         leaving=leaving,
+        slow=slow,
     )
 
 

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from opwatch import SCHEMA
-from opwatch.samples.lacking import DEPTH, ERRORS, ISSUED, SEQUENTIAL, TRUST
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
 from opwatch.sinks.terminal import Writer
 from opwatch.trace.abi import OPS
 from opwatch.trace.derive import Latency, OpInterval, idle_op
+from opwatch.trace.lacking import DEPTH, ERRORS, ISSUED, SEQUENTIAL, TRUST
 from opwatch.trace.trust import Trust
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TextIO
 
 from opwatch import units
-from opwatch.samples.lacking import ERRORS, ISSUED, TRUST
 from opwatch.samples.observation import Event, Observation
 from opwatch.samples.slow import SlowIo, SlowRequest
 from opwatch.samples.slow_tally import slowest
 from opwatch.sinks.terminal import COLUMNS, Writer
 from opwatch.trace.derive import OpInterval
 from opwatch.trace.hist import Histogram
+from opwatch.trace.lacking import ERRORS, ISSUED, TRUST
 from opwatch.trace.slow import Submitter
 from opwatch.trace.trust import Drift, Trust
 from opwatch.trim.audit.live import Discards

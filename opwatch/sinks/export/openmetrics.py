@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from opwatch.samples import lacking
-from opwatch.samples.lacking import TRUST
 from opwatch.samples.observation import Event, Observation
 from opwatch.sinks.terminal import Writer
+from opwatch.trace import lacking
 from opwatch.trace.derive import QUANTILES, OpInterval
+from opwatch.trace.lacking import TRUST
 from opwatch.units import printable
 
 _NS = 1e-9

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 from datetime import UTC
 from typing import Any
 
-from opwatch.samples.lacking import DEPTH, ERRORS, ISSUED, TRUST
 from opwatch.samples.observation import Observation
 from opwatch.trace.derive import Latency, OpInterval, idle_op
 from opwatch.trace.hist import Histogram
+from opwatch.trace.lacking import DEPTH, ERRORS, ISSUED, TRUST
 from opwatch.units import printable
 
 _SLOTS = "STRUCT(slot INTEGER, count BIGINT)[]"

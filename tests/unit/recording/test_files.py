@@ -16,11 +16,14 @@ from opwatch.errors import BadInput
 from opwatch.recording.coding.blocks import compressed
 from opwatch.recording.coding.contents import deflated
 from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.schema import PHASE_BEGAN, PHASE_ENDED
+from opwatch.recording.writing.newfile import NewDatabase
+from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Ended, Looked, RunEntry, Slowed, Ticked
 from opwatch.trace.slow import Submitter
 from tests.fuzz.recordings import Fuzz
-from tests.unit.support.recordings import record
-from tests.unit.support.runs import a_run
+from tests.unit.support.recordings import HEADER, record
+from tests.unit.support.runs import S, a_run
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 BOMB = deflated(bytes(5 << 20))
@@ -167,7 +170,26 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         RecordedRun(tmp_path / "empty.opw")
 
 
-@pytest.mark.parametrize("statement", STATEMENTS, ids=[text.split("\n")[0][:40] for text in STATEMENTS])
+def test_the_sql_of_the_document_knows_phases(tmp_path: Path) -> None:
+    [statement] = [statement for statement in STATEMENTS if PHASE_BEGAN in statement]
+    database = NewDatabase(tmp_path / "run.opw")
+    writer = RecordingWriter(database, HEADER)
+    writer.begin()
+    for kind, words, at_s in ((PHASE_BEGAN, "fill", 1), (PHASE_ENDED, "fill", 3), (PHASE_BEGAN, "load", 4)):
+        writer.event(kind, words, at_s * S)
+    writer.commit()
+    database.close()
+    connection = sqlite3.connect(f"file:{tmp_path / 'run.opw'}?mode=ro", uri=True)
+    rows = connection.execute(statement).fetchall()
+    connection.close()
+    assert rows == [("fill", S, 3 * S), ("load", 4 * S, None)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [text for text in STATEMENTS if PHASE_BEGAN not in text],
+    ids=lambda text: text.split("\n")[0][:40],
+)
 def test_the_sql_of_the_document_reads_a_recording(two_minutes: Path, statement: str) -> None:
     connection = sqlite3.connect(f"file:{two_minutes}?mode=ro", uri=True)
     rows = connection.execute(statement).fetchall()
@@ -196,7 +218,7 @@ def test_the_sql_of_the_document_counts_as_the_samples_do(two_minutes: Path) -> 
 
 
 def test_the_statements_are_there() -> None:
-    assert len(STATEMENTS) == 7
+    assert len(STATEMENTS) == 8
 
 
 def test_a_few_bytes_that_stand_for_very_many_are_refused(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from opwatch.recording.writing.file import RecordingFile
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.recorder import Recorder
 from opwatch.recording.writing.writer import RecordingWriter
-from opwatch.samples.entries import Looked, RunEntry, Ticked
+from opwatch.samples.entries import Looked, RunEntry, Slowed, Ticked
 from opwatch.trim.audit.flow import DiscardLoss
 from tests.unit.support.recordings import HEADER, record, shown
 from tests.unit.support.runs import MadeUpRun, a_run
@@ -111,7 +111,7 @@ def test_of_long_ago_only_what_is_watched_is_read(tmp_path: Path) -> None:
     assert some[:2] == run[:2]
     assert some[at - len(run) - 1 :] == run[at - 1 :]
     assert len(some) < 0.8 * len(run)
-    frequent = (Ticked, Looked)
+    frequent = (Ticked, Looked, Slowed)
     assert [one for one in some if not isinstance(one, frequent)] == [
         one for one in run if not isinstance(one, frequent)
     ]
@@ -174,8 +174,8 @@ def test_what_the_disk_is_too_slow_for_is_left_out_and_counted(
     recording = RecordedRun(tmp_path / "run.opw")
     kept = list(recording.entries())
     assert len(kept) + recorder.left_out == len(run)
-    assert [entry for entry in run if type(entry).__name__ not in ("Ticked", "Looked")] == [
-        entry for entry in kept if type(entry).__name__ not in ("Ticked", "Looked")
+    assert [entry for entry in run if type(entry).__name__ not in ("Ticked", "Looked", "Slowed")] == [
+        entry for entry in kept if type(entry).__name__ not in ("Ticked", "Looked", "Slowed")
     ]
     assert recording.trailer
     assert (

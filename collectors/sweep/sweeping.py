@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from opwatch.collectors.sweep.bench import SweepBench, SweepStopped
 from opwatch.collectors.sweep.level import LevelRun
 from opwatch.collectors.sweep.purging import discard_all
@@ -25,7 +27,9 @@ def sweep(bench: SweepBench) -> list[LevelOutcome]:
             state.is_ended = True
     except OpwatchError as error:
         reason = "a signal" if isinstance(error, SweepStopped) else str(error)
-        journal.append("stopped", {"reason": reason})
+        # On a full disk this is what failed: the reason itself is what has to be told.
+        with contextlib.suppress(OpwatchError):
+            journal.append("stopped", {"reason": reason})
         raise
     return outcomes(bench)
 

@@ -1,0 +1,84 @@
+"""What a sweep meets on its way: fio that is killed, a drive that dies, a journal's disk that is full."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from opwatch.sweep.journal.file import journals
+from tests.kernel.support.drives import MIB, Drive, drive
+from tests.kernel.sweep.test_sweep import _NOT_REACHED, _SHORT, require_free, state_of, sweep, words
+
+
+@contextmanager
+def running(target: Drive, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A sweep whose workload has begun."""
+    argv = words("run", target, folder, "--dev", target.device, *_SHORT, "-q")
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not rounds_of(folder) and time.monotonic() < deadline and process.poll() is None:
+                time.sleep(0.05)
+            yield process
+        finally:
+            process.kill()
+
+
+def rounds_of(folder: Path) -> int:
+    return sum(path.read_text().count('"kind":"round"') for path in folder.glob("*.journal"))
+
+
+def fio_of(process: subprocess.Popen[str]) -> int:
+    """The fio that this process has started, once it is there."""
+    for _ in range(500):
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for child in map(int, children):
+            if Path(f"/proc/{child}/comm").read_text().strip() == "fio":
+                return child
+        time.sleep(0.02)
+    raise AssertionError("no fio was started within 10 s")
+
+
+def test_fio_that_is_killed_ends_it_and_it_goes_on(tmp_path: Path) -> None:
+    with drive(64 * MIB, "10%") as target:
+        with running(target, tmp_path) as process:
+            os.kill(fio_of(process), signal.SIGKILL)
+            _, said = process.communicate(timeout=60)
+            assert process.returncode == 1
+            assert "fio failed (signal 9)" in said
+        require_free(target)
+        assert "fio failed (signal 9)" in state_of(tmp_path).stops[0]
+        done = sweep("resume", target, tmp_path, journals(tmp_path)[0], "-q")
+        assert done.returncode == _NOT_REACHED, done.stderr
+
+
+def test_a_drive_that_dies_ends_it_soon(tmp_path: Path) -> None:
+    with drive(64 * MIB, "10%") as target, running(target, tmp_path) as process:
+        target.kill()
+        _, said = process.communicate(timeout=120)
+        assert process.returncode in (1, 3)
+        assert said
+        assert "Traceback" not in said
+    assert state_of(tmp_path).left == (0, 1)
+
+
+def test_a_full_disk_ends_it_before_anything_that_is_not_written_down(tmp_path: Path) -> None:
+    def no_more() -> None:
+        # A file that may not grow fails as one on a full disk does; the fill's logs are none.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2500, 2500))
+
+    with drive(64 * MIB, "10%") as target:
+        argv = words("run", target, tmp_path, "--dev", target.device, *_SHORT, "-q")
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=120, check=False, preexec_fn=no_more
+        )
+        assert done.returncode == 1, done.stderr
+        assert "Traceback" not in done.stderr
+        assert target.truth()["host_write_bytes"] <= state_of(tmp_path).announced_bytes
+        require_free(target)

@@ -29,6 +29,8 @@ from opwatch.waf.measure import Measured, Measurement
 _POLL_S = 1.0
 # A mix is one of chance: a round of it may write a little less.
 _LEAST_WRITTEN = 0.8
+# Of what they show, the drives that are known to have the largest reserve have 42 % more flash.
+_MOST_HIDDEN = 0.5
 
 
 class LevelRun:
@@ -188,11 +190,11 @@ class LevelRun:
 
     def _ground(self, trace: LevelTrace) -> SteadyGround:
         level = self._level
-        # What the drive has in reserve itself is not known of most: it is none that can be counted on.
-        spare = level.scale.capacity_bytes - level.usable_bytes
+        left = level.scale.capacity_bytes - level.usable_bytes
+        most = left + int(_MOST_HIDDEN * level.scale.capacity_bytes)
         return SteadyGround(
             active_bytes=level.usable_bytes,
-            spare_bytes=spare if level.spare_bytes is None else level.spare_bytes,
+            spare_bytes=most if level.spare_bytes is None else level.spare_bytes,
             spread=trace.spread(
                 self._filled / level.usable_bytes, is_uniform=self._request.pattern.is_uniform
             ),

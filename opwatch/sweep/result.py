@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opwatch.errors import NotEnoughData
+from opwatch.steady.strict import StrictState
 from opwatch.sweep.band import MeasuredLevel, ModelBand, SpareFit, band_at, fit_spare
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.returns import LevelReturn, advice, level_returns, life_years, write_rate
@@ -37,6 +38,11 @@ class SweepResult:
     endurance_reason: str = "nobody says how many NAND bytes this drive takes"
     model: ModelScale | None = None
 
+    def steady(self) -> Sequence[LevelOutcome]:
+        """Those that have reached a steady state, or of which at least nothing says that they have not: of
+        the others no number is one of the drive."""
+        return [one for one in self.outcomes if one.strict.state is not StrictState.NOT_REACHED]
+
     def fit(self) -> SpareFit | None:
         """Of the levels that have a WAF; None where none amplifies."""
         try:
@@ -55,16 +61,18 @@ class SweepResult:
         return fit.model.waf(fit.flash_bytes / outcome.level.usable_bytes) if fit else None
 
     def returns(self) -> tuple[LevelReturn, ...]:
-        return level_returns(self.outcomes, self.endurance_bytes)
+        return level_returns(self.steady(), self.endurance_bytes)
 
     def years(self, outcome: LevelOutcome) -> float | None:
-        return life_years(outcome, self.endurance_bytes, write_rate(self.outcomes))
+        if outcome.strict.state is StrictState.NOT_REACHED:
+            return None
+        return life_years(outcome, self.endurance_bytes, write_rate(self.steady()))
 
     def advice(self) -> str:
-        return advice(self.outcomes)
+        return advice(self.steady())
 
     def _with_waf(self) -> Sequence[LevelOutcome]:
-        return [one for one in self.outcomes if one.figures.waf is not None]
+        return [one for one in self.steady() if one.figures.waf is not None]
 
     def _measured(self, outcome: LevelOutcome) -> MeasuredLevel:
         figures = outcome.figures

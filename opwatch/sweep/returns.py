@@ -95,6 +95,8 @@ def _ratio(begin: float | None, end: float | None) -> float | None:
 
 def advice(outcomes: Sequence[LevelOutcome]) -> str:
     """Whether more over-provisioning would help, in a sentence. It is of the levels that were measured."""
+    if not outcomes:
+        return "no level has reached a steady state: nothing can be said of more OP"
     ordered = in_order(outcomes)
     wafs = [outcome.figures.waf for outcome in ordered]
     known = [waf for waf in wafs if waf is not None]

@@ -241,7 +241,7 @@ def _figures(course: _Course, model: ModelDrive, level: OpLevel) -> LevelFigures
         "latency_by_fio": "no fio runs in virtual time",
     }
     window = course.strict.window
-    if window is None:
+    if window is None or course.strict.state is StrictState.NOT_REACHED:
         reason = f"no steady state: {course.strict.reason}"
         names = ("host", "nand_bytes", "waf", "iops", "latency_by_trace")
         return LevelFigures(missing=missing | dict.fromkeys(names, reason))

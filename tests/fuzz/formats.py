@@ -36,6 +36,7 @@ from opwatch.load.workload import parse_job_file, parse_workload
 from opwatch.samples.story import Story
 from opwatch.samples.written import from_bytes, to_bytes
 from opwatch.settings import parse_toml
+from opwatch.sinks.sweep.table import lines as sweep_lines
 from opwatch.sweep.journal.state import parse_journal
 from opwatch.trim.check.schedule import parse_fstab, parse_properties
 from opwatch.trim.stack.causes import PACKAGED as CAUSES
@@ -47,6 +48,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
 FIO = FIXTURES.parent / "fio"
 JOURNAL = FIXTURES.parent / "sweeps" / "three-levels.journal"
 IMPORTS = FIXTURES.parent / "imports"
+KEPT_SWEEP = Path(__file__).parents[1] / "fixtures" / "good" / "sweeps" / "two-levels.json"
 SAMPLE = Path(__file__).parents[1] / "fixtures" / "good" / "samples" / "1.sample"
 _VALUES = (
     *("-1", "0", "1", "255", "256", "1e999", "nan", "true", '""', '"x"', '"\u00b2"', "[]", "{}", "[[]]"),
@@ -65,6 +67,7 @@ _BYTES = (
     b" - ",
     b" ",
 )
+_OTHERS: tuple[object, ...] = (None, -1, 0, 1e300, float("nan"), True, "", "x\n", [], {}, [[]], [None])
 _MOUNTINFO = (
     b"30 27 8:1 / /boot\\040x rw,relatime shared:1 master:2 - ext4 /dev/sda1 rw,discard\n"
     b"31 1 0:45 /@ / rw - btrfs /dev/mapper/cryptroot rw,subvolid=256\n"
@@ -114,6 +117,7 @@ class Fuzz:
             (read_iostat, (IMPORTS / "iostat.json").read_bytes()),
             (read_blkparse, (IMPORTS / "blkparse.txt").read_bytes()[:4000]),
         ]
+        self._kept = KEPT_SWEEP.read_bytes()
         self._written = SAMPLE.read_bytes()
         self._head, _, self._words = zlib.decompress(self._written).partition(b"\n")
         self.targets: dict[str, Callable[[], object]] = {
@@ -132,6 +136,7 @@ class Fuzz:
             "workload": self._workload,
             "sweep": self._sweep,
             "imports": self._import,
+            "kept sweep": self._kept_sweep,
             "stat": lambda: decode_stat(self._text(_STAT)),
             "record": lambda: Record.of(foreign.parse_json(self._damaged(_RECORD), "drive.json")),
             "bpftrace": self._bpftrace,
@@ -196,6 +201,22 @@ class Fuzz:
             assert all(counter.quantum >= 1 and min(counter.units) >= 1 for counter in counters if counter)
         evidence = parse_output(0, self._random.choice(self._reports)) if entries else Evidence()
         report(evidence, Catalogue(entries))
+
+    def _kept_sweep(self) -> None:
+        """Bytes, or values of another type anywhere in the document."""
+        if self._random.random() < 0.3:
+            document = foreign.parse_json(self._damaged(self._kept), "it")
+        else:
+            document = json.loads(self._kept)
+            place = document
+            while isinstance(place, dict | list) and place:
+                keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+                key = self._random.choice(keys)
+                if not isinstance(place[key], dict | list) or self._random.random() < 0.3:
+                    place[key] = self._random.choice(_OTHERS)
+                    break
+                place = place[key]
+        list(sweep_lines(document))
 
     def _profile(self) -> None:
         text = self._settings([self._random.choice(self._profiles).decode()])

@@ -9,12 +9,15 @@ from opwatch import units
 from opwatch.fields import Fields
 from opwatch.foreign import table_of
 from opwatch.sinks.folding import folded
+from opwatch.steady.strict import StrictState
 
 _LEVELS = ("level", "used", "(C-U)/U", "(C-U)/C", "WAF", "IOPS", "p99", "PTS", "opwatch")
 _BAND = ("level", "WAF", "fit", "greedy", "FIFO", "2 choices", "years")
 _SPREAD = ("level", "IOPS CV", "worst s", "p50", "p99.9", "p99.99", "p99.999", "CPU/IO", "C")
 _STEPS = ("from", "to", "IOPS", "per %", "WAF", "per %", "life")
 _LEFT = 1
+# Shorter, so that a line has room for all.
+_VERDICTS: dict[str, str] = {StrictState.NOT_REACHED: "no"}
 
 
 def lines(document: dict[str, Any]) -> Iterator[str]:
@@ -84,9 +87,17 @@ def _model(sweep: Fields) -> Iterator[str]:
     yield from folded(text)
 
 
-def _level(level: Fields) -> tuple[str, ...]:
+def _figures(level: Fields) -> Fields:
+    """None of them where a steady state was not reached: they are none of the drive."""
     figures = level.sub("figures")
-    iops = number(figures, "iops")
+    if level.sub("opwatch").text("state") != StrictState.NOT_REACHED:
+        return figures
+    return Fields({"latency_by_trace": {}, "latency_by_fio": {}}, figures.where)
+
+
+def _level(level: Fields) -> tuple[str, ...]:
+    figures = _figures(level)
+    iops, state = number(figures, "iops"), level.sub("opwatch").text("state")
     return (
         level.text("label"),
         units.capacity(level.count("used_bytes")),
@@ -96,7 +107,7 @@ def _level(level: Fields) -> tuple[str, ...]:
         "-" if iops is None else f"{iops:.0f}",
         units.duration(_latency(figures, "p99")),
         _pts(level),
-        level.sub("opwatch").text("state"),
+        _VERDICTS.get(state, state),
     )
 
 
@@ -104,7 +115,7 @@ def _waf(figures: Fields) -> str:
     waf, error = number(figures, "waf"), number(figures, "waf_error")
     if waf is None:
         return "-"
-    return f"{waf:.3f}" if error is None else units.with_error(waf, error)
+    return f"{waf:.3f}" if not error else units.with_error(waf, error)
 
 
 def _latency(figures: Fields, percentile: str) -> float | None:
@@ -117,7 +128,7 @@ def _latency(figures: Fields, percentile: str) -> float | None:
 
 
 def _spread(level: Fields) -> tuple[str, ...]:
-    figures = level.sub("figures")
+    figures = _figures(level)
     uneven, worst = number(figures, "iops_cv"), number(figures, "iops_worst_second")
     celsius = number(figures, "temperature_c")
     return (
@@ -133,7 +144,7 @@ def _spread(level: Fields) -> tuple[str, ...]:
 def _pts(level: Fields) -> str:
     if level.table.get("pts") is None:
         return "-"
-    return "pass" if level.sub("pts").flag("is_steady") else "not reached"
+    return "pass" if level.sub("pts").flag("is_steady") else "no"
 
 
 def _reasons(level: Fields) -> Iterator[str]:
@@ -151,7 +162,7 @@ def _band(level: Fields) -> tuple[str, ...]:
     years = number(level, "years")
     return (
         level.text("label"),
-        _waf(level.sub("figures")),
+        _waf(_figures(level)),
         *(_three(value) for value in (number(level, "predicted_waf"), *modelled)),
         _life(years),
     )

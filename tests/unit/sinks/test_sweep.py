@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ from opwatch.errors import BadInput
 from opwatch.sinks.sweep.document import document, plan_document
 from opwatch.sinks.sweep.plan import plan_lines
 from opwatch.sinks.sweep.table import lines
+from opwatch.steady.strict import judge_strict
 from opwatch.sweep.levels import LevelScale, parse_levels
 from opwatch.sweep.outcome import LevelFigures, LevelOutcome
 from opwatch.sweep.plan import SweepPace, SweepPlan, SweepRefusal, SweepSpeed, plan_steps
 from opwatch.sweep.result import ModelScale, SweepResult
 from opwatch.tools.cli import main
+from tests.unit.steady.test_strict import CALM as ROUND
+from tests.unit.steady.test_strict import GROUND
 from tests.unit.sweep.test_returns import VERDICT
 
 SCHEMA: dict[str, Any] = json.loads(
@@ -169,3 +173,33 @@ def test_a_plan_and_the_list_print_what_they_know(capsys: pytest.CaptureFixture[
     assert [test["name"] for test in names["pts_tests"]][:2] == ["wsat", "iops"]
     assert main(["sweep", "list"]) == 0
     assert "wd-blue-1tb" in capsys.readouterr().out
+
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+BAD = sorted((FIXTURES / "bad" / "sweeps").glob("*.json"))
+
+
+def test_a_sweep_that_was_kept_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "show", str(FIXTURES / "good" / "sweeps" / "two-levels.json")]) == 0
+    # 11.2 % of what it shows, of which 7 % more is left to it.
+    assert "behaves like 19.0 % of spare area, (T-U)/U, at level 7 %" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", BAD, ids=[path.stem for path in BAD])
+def test_what_was_kept_and_is_damaged_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "show", str(path)]) == 1
+    answer = capsys.readouterr()
+    assert answer.err.startswith("opwatch: ") and not answer.out
+
+
+def test_a_level_that_is_not_steady_has_no_number_and_leads_to_none() -> None:
+    steady, other = _result(5.713, 3.522).outcomes
+    restless = replace(other, strict=judge_strict([ROUND] * 6, GROUND))
+    result = SweepResult("sda", "window", "w", (steady, restless))
+    shown = document(result)
+    text = "\n".join(lines(shown))
+    assert "3.52" not in text.split("behaves")[0].split("7 %, not reached")[0].split("\n7 %")[1]
+    assert "7 %, not reached: host writes" in text
+    assert shown["returns"] == [] and shown["fit"]["rms_ratio"] is None
+    assert shown["advice"] == "one level says nothing of what others give"
+    assert all(len(line) <= 80 for line in text.split("\n"))

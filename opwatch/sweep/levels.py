@@ -99,6 +99,8 @@ def _level(word: str, is_percent: bool, scale: LevelScale, flash_bytes: int | No
     else:
         usable, label = _size(word), word
     usable -= usable % scale.align_bytes
+    if not usable and word.isdecimal():
+        raise UsageError(f"--op {word}: that is so many bytes; a percentage has its sign, as in 0,7,28%")
     if not 0 < usable <= scale.capacity_bytes:
         raise UsageError(
             f"--op {word}: it leaves {usable} of {scale.capacity_bytes} bytes in use, which cannot be"

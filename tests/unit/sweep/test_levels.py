@@ -44,7 +44,7 @@ def test_the_flash_behind_a_level_is_known_or_is_not() -> None:
     ("text", "complaint"),
     [
         ("", "is no level"),
-        ("7", "is no level|is no size|leaves"),
+        ("0,7", "0: that is so many bytes; a percentage has its sign"),
         ("7,x%", "is no percentage"),
         ("7,,10%", "is no level"),
         ("-7%", "is no percentage"),

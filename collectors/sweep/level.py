@@ -18,6 +18,7 @@ from opwatch.sweep.figures import (
     RoundEvidence,
     WindowEvidence,
     figures_of,
+    ground_of,
     round_of_evidence,
 )
 from opwatch.sweep.journal.results import LevelRecord
@@ -29,8 +30,6 @@ from opwatch.waf.measure import Measured, Measurement
 _POLL_S = 1.0
 # A mix is one of chance: a round of it may write a little less.
 _LEAST_WRITTEN = 0.8
-# Of what they show, the drives that are known to have the largest reserve have 42 % more flash.
-_MOST_HIDDEN = 0.5
 
 
 class LevelRun:
@@ -190,16 +189,8 @@ class LevelRun:
 
     def _ground(self, trace: LevelTrace) -> SteadyGround:
         level = self._level
-        left = level.scale.capacity_bytes - level.usable_bytes
-        most = left + int(_MOST_HIDDEN * level.scale.capacity_bytes)
-        return SteadyGround(
-            active_bytes=level.usable_bytes,
-            spare_bytes=most if level.spare_bytes is None else level.spare_bytes,
-            spread=trace.spread(
-                self._filled / level.usable_bytes, is_uniform=self._request.pattern.is_uniform
-            ),
-            spare_is_bound=level.spare_bytes is None,
-        )
+        filled = self._filled / level.usable_bytes
+        return ground_of(level, trace.spread(filled, is_uniform=self._request.pattern.is_uniform))
 
     def _is_enough(self, trace: LevelTrace) -> bool:
         """Steady, as far as that can be measured here, or too many rounds."""

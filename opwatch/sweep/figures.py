@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 
 from opwatch.fio.logs import FioLog
 from opwatch.fio.results import FioReport
+from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.rounds import Round
+from opwatch.steady.strict import SteadyGround
+from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.outcome import HostBytes, LevelFigures
 from opwatch.trace.derive import Interval
 from opwatch.waf.measure import Measured
@@ -18,6 +21,8 @@ from opwatch.waf.measure import Measured
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999, "p99.999": 0.99999}
 # Of a single round more would be noise.
 _WHOLE_ROUND = 0.05
+# Of what they show, the drives that are known to have the largest reserve have 42 % more flash.
+_MOST_HIDDEN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,19 @@ class WindowEvidence:
     why_untraced: str | None = None
     celsius: int | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
+
+
+def ground_of(level: OpLevel, spread: WriteSpread | None) -> SteadyGround:
+    """What a verdict on a level stands on. Of a drive that does not tell its flash, the spare area is the
+    most that it can be: what it shows and is not used, and what it may hide."""
+    hidden = int(_MOST_HIDDEN * level.scale.capacity_bytes)
+    most = level.scale.capacity_bytes - level.usable_bytes + hidden
+    return SteadyGround(
+        active_bytes=level.usable_bytes,
+        spare_bytes=most if level.spare_bytes is None else level.spare_bytes,
+        spread=spread,
+        spare_is_bound=level.spare_bytes is None,
+    )
 
 
 def quantile_of(bins: Mapping[int, int], share: float) -> float | None:

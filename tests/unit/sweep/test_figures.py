@@ -12,10 +12,12 @@ from opwatch.sweep.figures import (
     RoundEvidence,
     WindowEvidence,
     figures_of,
+    ground_of,
     quantile_of,
     round_of_evidence,
     seconds_of,
 )
+from opwatch.sweep.levels import LevelScale, OpLevel
 
 
 def operation(requests: int, bins: tuple[tuple[int, int], ...]) -> FioOperation:
@@ -43,6 +45,15 @@ def test_quantiles_are_of_counted_requests_or_none(share: float, value: float | 
 
 def test_of_nothing_there_is_no_quantile() -> None:
     assert quantile_of({}, 0.5) is None
+
+
+@pytest.mark.parametrize(("flash", "spare"), [(1200, 300), (None, 600)])
+def test_the_spare_area_is_known_or_the_most_that_it_can_be(flash: int | None, spare: int) -> None:
+    mib = 1 << 20
+    level = OpLevel("x", 900 * mib, LevelScale(1000 * mib), flash * mib if flash else None)
+    ground = ground_of(level, None)
+    assert (ground.active_bytes, ground.spare_bytes) == (900 * mib, spare * mib)
+    assert ground.spare_is_bound is (flash is None)
 
 
 def test_a_round_is_what_fio_says() -> None:

@@ -22,7 +22,7 @@ from tests.vm.guest.support.scsidebug import ignoring, scsi_debug
 from tests.vm.guest.support.shell import call, put
 from tests.vm.guest.support.sysfs import SYS_BLOCK
 
-TIERS = ("full", "exactness")
+TIERS = ("full",)
 SECTOR = 512
 MIB = 1 << 20
 

@@ -21,7 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from opwatch.counters.catalogue.families import Catalogue
 from opwatch.errors import OpwatchError
+from opwatch.fio.beside import beside
 from opwatch.recording.coding.blocks import closed, joined, opened, split, split_first
 from opwatch.recording.coding.contents import deflated
 from opwatch.recording.coding.frames import Streams
@@ -32,6 +34,7 @@ from opwatch.samples.observation import Event, Sink
 from opwatch.samples.story import Story
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
+from opwatch.tools.waf_outcome import is_of_waf, recorded_waf
 
 from .rules import BOUND, TookTooLong, refused_or_sound
 
@@ -227,6 +230,7 @@ class Fuzz:
                 (
                     ("entries", "body", ""),
                     ("facts", "body", ""),
+                    ("events", "words", "WHERE words LIKE '{%'"),
                     ("shapes", "fields", ""),
                     ("tail", "body", f"WHERE place = {OTHERS}"),
                     ("blocks", "others", "WHERE length(others)"),
@@ -257,6 +261,9 @@ class Fuzz:
     def _other(self, plain: Any) -> Any:  # noqa: ANN401
         """The same document with one of its values replaced, however deep it lies."""
         chance = self._random
+        if isinstance(plain, dict) and plain and chance.random() < 0.9:
+            name = chance.choice(list(plain))
+            return plain | {name: self._other(plain[name])}
         if not isinstance(plain, list) or not plain or chance.random() < 0.15:
             return chance.choice(_PLAIN)
         changed = list(plain)
@@ -330,6 +337,9 @@ def look_at(path: Path, sink: Sink) -> None:
                     sink.tell(news)
                 else:
                     sink.write(news)
+        beside(recording)
+        if is_of_waf(recording):
+            recorded_waf(recording, Catalogue(())).outcome()
     finally:
         recording.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import json
 import random
@@ -27,6 +28,7 @@ from tests.unit.support.recordings import HEADER
 from tests.unit.support.runs import BEGIN_NS, MadeUpRun, S
 
 FIO = Path(__file__).parents[2] / "fixtures" / "good" / "fio"
+RECORDINGS = FIO.parent / "recordings"
 SCHEMA = Path(__file__).parents[3] / "docs" / "schema" / "fio.json"
 REPORT = json_in((FIO / "two.txt").read_text()).encode()
 
@@ -155,3 +157,13 @@ def test_phases_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert part != whole
     assert main(["compare", "--at-phase", "other", *paths]) == 6
     assert "no phase 'other', but 'steady'" in capsys.readouterr().err
+
+
+def test_files_and_phases_are_read_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "a.opw"
+    path.write_bytes(gzip.decompress((RECORDINGS / "2-fio.opw.gz").read_bytes()))
+    with closing(RecordedRun(path)) as run:
+        assert [phase.name for phase in phases_of(run)] == ["warm up", "steady"]
+        report = kept_report(run)
+        assert report is not None and report.total.requests["write"] == 100
+        assert [row.op for row in beside(run)] == ["write", "read", "write"]

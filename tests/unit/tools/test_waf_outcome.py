@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +20,7 @@ from opwatch.tools.waf_outcome import WafQuestion, recorded_waf
 from tests.unit.support.recordings import HEADER
 from tests.unit.support.runs import MadeUpRun
 
+RECORDINGS = Path(__file__).parents[2] / "fixtures" / "good" / "recordings"
 QUESTION = WafQuestion("nvme0n1", None, 0.01, True)
 
 
@@ -108,3 +110,12 @@ def test_other_commands_say_that_no_disk_is_in_it(
     files = [str(path)] * (2 if command[0] == "compare" else 1)
     assert main([command[0], *files, *(["-O", "jsonl"] if command[0] == "dump" else [])]) in (2, 6)
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_it_is_read_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "a.opw"
+    path.write_bytes(gzip.decompress((RECORDINGS / "2-waf.opw.gz").read_bytes()))
+    with closing(RecordedRun(path)) as run:
+        waf = recorded_waf(run, standard_catalogue())
+    assert (waf.question, len(waf.trail.moments)) == (QUESTION, 5)
+    assert waf.measured.interval_s > 0

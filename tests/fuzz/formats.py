@@ -49,6 +49,9 @@ FIO = FIXTURES.parent / "fio"
 JOURNAL = FIXTURES.parent / "sweeps" / "three-levels.journal"
 IMPORTS = FIXTURES.parent / "imports"
 KEPT_SWEEP = Path(__file__).parents[1] / "fixtures" / "good" / "sweeps" / "two-levels.json"
+_SWAPS = b"Filename\tType\n/dev/sdb1  partition\t5\t0\t-2\n"
+_FSTAB = b"/dev/sda1 / ext4 rw 0 1\nLABEL=a\\040b /m xfs x 0 2\n"
+_UNITS = b"Id=a\nLoadState=loaded\n\nId=b\n"
 SAMPLE = Path(__file__).parents[1] / "fixtures" / "good" / "samples" / "1.sample"
 _VALUES = (
     *("-1", "0", "1", "255", "256", "1e999", "nan", "true", '""', '"x"', '"\u00b2"', "[]", "{}", "[[]]"),
@@ -122,11 +125,9 @@ class Fuzz:
         self._head, _, self._words = zlib.decompress(self._written).partition(b"\n")
         self.targets: dict[str, Callable[[], object]] = {
             "mountinfo": self._mountinfo,
-            "swaps": lambda: parse_swaps(self._text(b"Filename\tType\n/dev/sdb1  partition\t5\t0\t-2\n")),
-            "fstab": lambda: parse_fstab(
-                self._text(b"/dev/sda1 / ext4 rw 0 1\nLABEL=a\\040b /m xfs x 0 2\n")
-            ),
-            "units": lambda: parse_properties(self._text(b"Id=a\nLoadState=loaded\n\nId=b\n")),
+            "swaps": lambda: parse_swaps(self._text(_SWAPS)),
+            "fstab": lambda: parse_fstab(self._text(_FSTAB)),
+            "units": lambda: parse_properties(self._text(_UNITS)),
             "catalogue": self._catalogue,
             "causes": lambda: parse_causes(self._settings(self._causes), "causes"),
             "profile": self._profile,

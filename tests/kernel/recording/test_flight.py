@@ -166,7 +166,8 @@ def test_a_rule_writes_a_recording_of_before_and_after(disk: ScratchDisk, tmp_pa
     kept = RecordedRun(path)
     try:
         fired = [event for event in kept.events if event.kind == "rule fired"]
-        assert [event.words.startswith(rule) for event in fired] == [True]
+        # A loaded machine may let the rate drop for a moment, so that the rule fires once more.
+        assert {event.words.startswith(rule) for event in fired} == {True}
         times = moments(list(kept.entries()))
     finally:
         kept.close()

@@ -36,7 +36,7 @@ from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
 from opwatch.tools.waf_outcome import is_of_waf, recorded_waf
 
-from .rules import BOUND, TookTooLong, refused_or_sound
+from .rules import BOUND, refused_or_sound
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "recordings"
 _NUMBERS = (-1, 0, 1, 2, 255, 1 << 16, 1 << 31, 1 << 32, (1 << 63) - 1, -(1 << 63))
@@ -84,7 +84,8 @@ class Fuzz:
             for _ in range(inputs):
                 name = self._random.choice(names)
                 path.write_bytes(self.targets[name]())
-                _hold_to_rules(f"recording, {name}", path, self._random.choice(_SINKS), sound_s)
+                with refused_or_sound(f"recording, {name}", sound_s):
+                    look_at(path, self._random.choice(_SINKS)(_Nowhere()))
 
     def _sound_s(self, path: Path) -> float:
         """CPU seconds to show the costliest of the good files, once what it needs is imported."""
@@ -312,18 +313,6 @@ class _Nowhere(io.StringIO):
 
 
 _SINKS: tuple[Callable[[TextIO], Sink], ...] = (Lines, JsonLines)
-
-
-def _hold_to_rules(name: str, path: Path, make_sink: Callable[[TextIO], Sink], sound_s: float) -> None:
-    """What is slow is slow each time: a moment in which the machine stood still is none of the input's."""
-    for attempts_left in (2, 1, 0):
-        try:
-            with refused_or_sound(name, sound_s):
-                look_at(path, make_sink(_Nowhere()))
-            return
-        except TookTooLong:
-            if not attempts_left:
-                raise
 
 
 def look_at(path: Path, sink: Sink) -> None:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The write buffer: a page written again before it leaves costs nothing. */
 #include "map.h"
+#include "ftl/core/cache.h"
 
 #include <errno.h>
 

@@ -142,13 +142,17 @@ static inline uint32_t ow_frontier_room(const struct ow_ftl *ftl, const struct o
 	return front->sb ? ftl->sb_pages - front->fill : 0;
 }
 
+static inline size_t ow_bitmap_words(uint64_t bits)
+{
+	return (bits + 63) / 64;
+}
+
 /* memory.c: zeroed memory on huge pages where it is large */
 void *ow_pages_alloc(size_t bytes);
 void ow_pages_free(void *memory, size_t bytes);
 
 /* drive.c */
 int ow_drive_alloc(struct ow_ftl **ftl, const struct ow_ftl_config *config);
-size_t ow_bitmap_words(uint64_t bits);
 size_t ow_drive_pages(const struct ow_ftl *ftl);
 
 /* frontier.c */
@@ -166,15 +170,12 @@ uint32_t ow_victim_choose(struct ow_ftl *ftl);
 
 /* gc.c */
 int ow_gc_move(struct ow_ftl *ftl, uint32_t victim, enum ow_cause cause);
-int ow_gc_once(struct ow_ftl *ftl);
 int ow_gc_make_room(struct ow_ftl *ftl);
 int ow_gc_until(struct ow_ftl *ftl, int64_t room, uint32_t budget);
 int ow_gc_make_room_for(struct ow_ftl *ftl, uint32_t pages);
 
-/* place.c: host pages onto flash, whatever stands in between */
-int ow_place(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uint32_t count);
+/* place.c */
 int ow_place_data(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uint32_t count);
-int ow_accept(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uint32_t count);
 void ow_unmap(struct ow_ftl *ftl, uint32_t page);
 
 /* buffer.c */
@@ -191,9 +192,6 @@ int ow_slc_fold_idle(struct ow_ftl *ftl, uint64_t *budget);
 void ow_slc_reset(struct ow_ftl *ftl);
 uint32_t ow_slc_limit(const struct ow_ftl *ftl);
 
-/* host.c: program a range that is known to be sane, without counting it as written by the host */
-int ow_write_range(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes, uint32_t stream);
-
 /* trim.c */
 void ow_lazy_cancel(struct ow_ftl *ftl, const uint32_t *pages, uint32_t count);
 void ow_lazy_run(struct ow_ftl *ftl, uint64_t most);
@@ -201,6 +199,6 @@ bool ow_lazy_has(const struct ow_ftl *ftl, uint32_t page);
 
 /* wear.c */
 void ow_wear_erase(struct ow_ftl *ftl, uint32_t sb);
-int ow_wear_level(struct ow_ftl *ftl);
+void ow_wear_lose(struct ow_ftl *ftl, uint32_t superblocks);
 
 #endif

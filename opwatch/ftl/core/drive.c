@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t ow_bitmap_words(uint64_t bits)
-{
-	return (bits + 63) / 64;
-}
-
 /* Physical pages, those of the dummy superblock 0 included. */
 size_t ow_drive_pages(const struct ow_ftl *ftl)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Garbage collection: move what is valid out of a superblock, erase it. */
+/* Garbage collection: move what is valid out of a superblock and erase it, for room or wear. */
 #include "map.h"
 
 #include <errno.h>
@@ -89,7 +89,36 @@ int ow_gc_move(struct ow_ftl *ftl, uint32_t victim, enum ow_cause cause)
 	return 0;
 }
 
-int ow_gc_once(struct ow_ftl *ftl)
+/*
+ * Static levelling: data that is never rewritten keeps its superblock from wearing. When the spread
+ * is too wide, move the least worn one's data, so that it joins the others. A look costs a walk, so
+ * a large drive looks after many erases only.
+ */
+static int level_wear(struct ow_ftl *ftl)
+{
+	uint32_t least = UINT32_MAX, most = 0, coldest = 0;
+
+	if (!ftl->config.wear_spread ||
+	    ftl->counters.erases - ftl->wear_checked_at <= ftl->sb_count / 256)
+		return 0;
+	ftl->wear_checked_at = ftl->counters.erases;
+	for (uint32_t sb = 1; sb <= ftl->sb_count; sb++) {
+		uint32_t erases = ftl->erases[sb];
+
+		if (ftl->state[sb] == OW_SB_BAD)
+			continue;
+		most = erases > most ? erases : most;
+		if (ftl->state[sb] == OW_SB_CLOSED && erases < least) {
+			least = erases;
+			coldest = sb;
+		}
+	}
+	if (!coldest || most - least <= ftl->config.wear_spread)
+		return 0;
+	return ow_gc_move(ftl, coldest, OW_BY_WEAR);
+}
+
+static int collect_once(struct ow_ftl *ftl)
 {
 	uint32_t victim = ow_victim_choose(ftl);
 	int ret;
@@ -98,7 +127,7 @@ int ow_gc_once(struct ow_ftl *ftl)
 		return -ENOSPC;
 	ftl->counters.gc_victims++;
 	ret = ow_gc_move(ftl, victim, OW_BY_GC);
-	return ret ? ret : ow_wear_level(ftl);
+	return ret ? ret : level_wear(ftl);
 }
 
 /*
@@ -111,7 +140,7 @@ static int collect_until(struct ow_ftl *ftl, int64_t room)
 	int ret = 0;
 
 	while (!ret && !ftl->read_only && ftl->room <= room)
-		ret = tries-- ? ow_gc_once(ftl) : -ENOSPC;
+		ret = tries-- ? collect_once(ftl) : -ENOSPC;
 	return ret;
 }
 

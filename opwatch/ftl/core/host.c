@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The commands of a host, in bytes. */
 #include "map.h"
+#include "ftl/core/accept.h"
 
 #include <errno.h>
 
@@ -46,7 +47,9 @@ static int write_whole(struct ow_ftl *ftl, uint32_t stream, uint64_t first, uint
 	return ret;
 }
 
-int ow_write_range(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes, uint32_t stream)
+/* Program a range that is known to be sane, without counting it as written by the host. */
+static int write_range(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes,
+		       uint32_t stream)
 {
 	uint64_t mask = ftl->config.iu_bytes - 1, end = offset_bytes + len_bytes, whole;
 	int ret = 0;
@@ -75,7 +78,34 @@ int ow_ftl_write(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes, 
 		return -EROFS;
 	ftl->counters.host_writes += len_bytes != 0;
 	ftl->counters.host_write_bytes += len_bytes;
-	return ow_write_range(ftl, offset_bytes, len_bytes, stream);
+	return write_range(ftl, offset_bytes, len_bytes, stream);
+}
+
+/*
+ * Unmap what can be unmapped and program the rest, or program it all: the range must read as
+ * zeroes. The host sends no data for it, so that none of it counts as written by the host.
+ */
+int ow_ftl_write_zeroes(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes,
+			uint32_t stream)
+{
+	uint64_t mask = ftl->config.iu_bytes - 1, end = offset_bytes + len_bytes;
+	uint64_t first = (offset_bytes + mask) & ~mask, last = end & ~mask;
+	int ret;
+
+	if (outside(ftl, offset_bytes, len_bytes) || stream >= ftl->config.streams)
+		return -EINVAL;
+	if (ftl->read_only)
+		return -EROFS;
+	ftl->counters.write_zeroes_bytes += len_bytes;
+	if (!ftl->config.write_zeroes_unmaps || first >= last)
+		return write_range(ftl, offset_bytes, len_bytes, stream);
+	for (uint64_t page = first >> ftl->iu_shift; page < last >> ftl->iu_shift; page++) {
+		ow_buffer_drop(ftl, page);
+		ow_lazy_cancel(ftl, &(uint32_t){page}, 1);
+		ow_unmap(ftl, page);
+	}
+	ret = write_range(ftl, offset_bytes, first - offset_bytes, stream);
+	return ret ? ret : write_range(ftl, last, end - last, stream);
 }
 
 void ow_ftl_prefetch(const struct ow_ftl *ftl, uint64_t offset_bytes)

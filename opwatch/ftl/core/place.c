@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Host pages on their way to flash: buffer, cache, hot/cold sorting, frontier. */
+/* Host pages onto the frontiers of T, sorted into hot and cold or not, and off the map. */
 #include "map.h"
 
 #include <errno.h>
@@ -70,29 +70,6 @@ int ow_place_data(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, ui
 	if (ftl->config.hot_cold)
 		return place_sorted(ftl, pages, count);
 	return place_on(ftl, stream, pages, count);
-}
-
-int ow_place(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uint32_t count)
-{
-	if (ftl->slc.count)
-		return ow_slc_place(ftl, stream, pages, count);
-	return ow_place_data(ftl, stream, pages, count);
-}
-
-/* Whole pages from the host. */
-int ow_accept(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uint32_t count)
-{
-	int ret = 0;
-
-	if (ftl->read_only)
-		return -EROFS;
-	if (ftl->lazy.count)
-		ow_lazy_cancel(ftl, pages, count);
-	if (!ftl->buffer.capacity)
-		return ow_place(ftl, stream, pages, count);
-	for (uint32_t i = 0; i < count && !ret; i++)
-		ret = ow_buffer_add(ftl, stream, pages[i], ~(ow_u128)0);
-	return ret;
 }
 
 void ow_unmap(struct ow_ftl *ftl, uint32_t page)

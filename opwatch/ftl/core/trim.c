@@ -90,33 +90,6 @@ int ow_ftl_trim(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes)
 	return 0;
 }
 
-/*
- * Unmap what can be unmapped and program the rest, or program it all: the range must read as
- * zeroes. The host sends no data for it, so that none of it counts as written by the host.
- */
-int ow_ftl_write_zeroes(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes,
-			uint32_t stream)
-{
-	uint64_t mask = ftl->config.iu_bytes - 1, end = offset_bytes + len_bytes;
-	uint64_t first = (offset_bytes + mask) & ~mask, last = end & ~mask;
-	int ret;
-
-	if (outside(ftl, offset_bytes, len_bytes) || stream >= ftl->config.streams)
-		return -EINVAL;
-	if (ftl->read_only)
-		return -EROFS;
-	ftl->counters.write_zeroes_bytes += len_bytes;
-	if (!ftl->config.write_zeroes_unmaps || first >= last)
-		return ow_write_range(ftl, offset_bytes, len_bytes, stream);
-	for (uint64_t page = first >> ftl->iu_shift; page < last >> ftl->iu_shift; page++) {
-		ow_buffer_drop(ftl, page);
-		ow_lazy_cancel(ftl, &(uint32_t){page}, 1);
-		ow_unmap(ftl, page);
-	}
-	ret = ow_write_range(ftl, offset_bytes, first - offset_bytes, stream);
-	return ret ? ret : ow_write_range(ftl, last, end - last, stream);
-}
-
 void ow_ftl_set_trim_mode(struct ow_ftl *ftl, enum ow_ftl_trim_mode mode)
 {
 	/* What was promised lazily is kept by a drive that no longer promises. */

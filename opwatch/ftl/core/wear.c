@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* Erases, levelling, superblocks that go bad and dies that fail. */
+/* Erases, and superblocks that go bad. */
 #include "core.h"
 
-#include <errno.h>
 #include <string.h>
 
 /* Without this much beyond U, collection may find nothing: every frontier can hold stale pages. */
@@ -78,67 +77,9 @@ void ow_wear_erase(struct ow_ftl *ftl, uint32_t sb)
 	retire_what_can_go(ftl);
 }
 
-/*
- * Static levelling: data that is never rewritten keeps its superblock from wearing. When the spread
- * is too wide, move the least worn one's data, so that it joins the others. A look costs a walk, so
- * a large drive looks after many erases only.
- */
-int ow_wear_level(struct ow_ftl *ftl)
+/* @superblocks of T are gone at once, as with a die. */
+void ow_wear_lose(struct ow_ftl *ftl, uint32_t superblocks)
 {
-	uint32_t least = UINT32_MAX, most = 0, coldest = 0;
-
-	if (!ftl->config.wear_spread ||
-	    ftl->counters.erases - ftl->wear_checked_at <= ftl->sb_count / 256)
-		return 0;
-	ftl->wear_checked_at = ftl->counters.erases;
-	for (uint32_t sb = 1; sb <= ftl->sb_count; sb++) {
-		uint32_t erases = ftl->erases[sb];
-
-		if (ftl->state[sb] == OW_SB_BAD)
-			continue;
-		most = erases > most ? erases : most;
-		if (ftl->state[sb] == OW_SB_CLOSED && erases < least) {
-			least = erases;
-			coldest = sb;
-		}
-	}
-	if (!coldest || most - least <= ftl->config.wear_spread)
-		return 0;
-	return ow_gc_move(ftl, coldest, OW_BY_WEAR);
-}
-
-/*
- * A die is lost. Its data is rebuilt from parity onto the others, which costs that share of the
- * valid pages in programs, and T shrinks by the die's share for good.
- */
-int ow_ftl_die_fail(struct ow_ftl *ftl)
-{
-	uint32_t alive = ftl->config.dies - ftl->failed_dies;
-	uint64_t good = ftl->sb_count - ftl->bad_count, lost;
-	uint64_t rebuilt = 0, share = ftl->mapped / (alive ? alive : 1);
-
-	if (alive < 2 || ftl->read_only)
-		return -EROFS;
-	lost = (good + alive - 1) / alive;
-	ftl->failed_dies++;
-	shrink(ftl, lost);
+	shrink(ftl, superblocks);
 	retire_what_can_go(ftl);
-	if (ftl->read_only)
-		return -EROFS;
-	while (rebuilt < share) {
-		uint32_t victim = ow_victim_choose(ftl), valid;
-
-		if (!victim)
-			break;
-		valid = ftl->valid[victim];
-		if (ow_gc_move(ftl, victim, OW_BY_REBUILD))
-			return -EROFS;
-		rebuilt += valid ? valid : 1;
-	}
-	return ftl->room < 0 ? ow_gc_make_room(ftl) : 0;
-}
-
-void ow_ftl_media_error(struct ow_ftl *ftl)
-{
-	ftl->counters.media_errors++;
 }

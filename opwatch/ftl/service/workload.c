@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* A host that writes without stopping: uniform, zoned, hot and cold, sequential, with trims. */
+#include "ftl/core/accept.h"
 #include "ftl/core/map.h"
 #include "workload.h"
 

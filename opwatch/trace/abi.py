@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from opwatch.trace.hist import Histogram, Scale
 from opwatch.trace.ops import OPS as OPS
@@ -135,17 +135,6 @@ def decode_sample(raw: bytes) -> TargetSample:
         is_idle = raw.startswith(_NOTHING, 8 * begin)
         ops[op] = _IDLE if is_idle else _decode_op(words[begin : begin + _OP_WORDS])
     return TargetSample(words[0], words[1], ops)
-
-
-def encode_sample(sample: TargetSample) -> bytes:
-    """The bytes that decode_sample() takes, whichever backend counted."""
-    values: list[Any] = [sample.begin_ns, sample.end_ns]
-    for op in OPS:
-        counted = sample.ops[op]
-        values += counted[:_SCALARS]
-        for slots in (counted.latency.counts, counted.queue.counts, counted.sizes.counts, counted.statuses):
-            values += slots
-    return struct.pack(f"={len(values)}Q", *values)
 
 
 @dataclass(frozen=True, slots=True)

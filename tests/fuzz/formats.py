@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import random
 import sys
-import zlib
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -34,7 +33,6 @@ from opwatch.imports.iostat import read_iostat
 from opwatch.load.options import SHAPES
 from opwatch.load.workload import parse_job_file, parse_workload
 from opwatch.samples.story import Story
-from opwatch.samples.written import from_bytes, to_bytes
 from opwatch.settings import parse_toml
 from opwatch.sinks.sweep.table import lines as sweep_lines
 from opwatch.sweep.journal.state import parse_journal
@@ -52,7 +50,6 @@ KEPT_SWEEP = Path(__file__).parents[1] / "fixtures" / "good" / "sweeps" / "two-l
 _SWAPS = b"Filename\tType\n/dev/sdb1  partition\t5\t0\t-2\n"
 _FSTAB = b"/dev/sda1 / ext4 rw 0 1\nLABEL=a\\040b /m xfs x 0 2\n"
 _UNITS = b"Id=a\nLoadState=loaded\n\nId=b\n"
-SAMPLE = Path(__file__).parents[1] / "fixtures" / "good" / "samples" / "1.sample"
 _VALUES = (
     *("-1", "0", "1", "255", "256", "1e999", "nan", "true", '""', '"x"', '"\u00b2"', "[]", "{}", "[[]]"),
     *("9" * 30, "9" * 5000, "[" * 70 + "]" * 70, "[" * 2000, '"' + "x" * 500 + '"', "1970-01-01", '"0:16"'),
@@ -121,8 +118,6 @@ class Fuzz:
             (read_blkparse, (IMPORTS / "blkparse.txt").read_bytes()[:4000]),
         ]
         self._kept = KEPT_SWEEP.read_bytes()
-        self._written = SAMPLE.read_bytes()
-        self._head, _, self._words = zlib.decompress(self._written).partition(b"\n")
         self.targets: dict[str, Callable[[], object]] = {
             "mountinfo": self._mountinfo,
             "swaps": lambda: parse_swaps(self._text(_SWAPS)),
@@ -141,7 +136,6 @@ class Fuzz:
             "stat": lambda: decode_stat(self._text(_STAT)),
             "record": lambda: Record.of(foreign.parse_json(self._damaged(_RECORD), "drive.json")),
             "bpftrace": self._bpftrace,
-            "sample": self._sample,
             "json": lambda: foreign.parse_json(self._damaged(self._fio[0]), "it"),
             "toml": lambda: parse_toml(self._damaged(self._random.choice(self._profiles)), "it"),
         }
@@ -252,18 +246,6 @@ class Fuzz:
             maps = frames.feed(text.replace("\n", " "))
             if maps:
                 decode(maps, 2, 5, 6, frames.map_full)
-
-    def _sample(self) -> None:
-        """Damaged as it lies there; and with another head or other counters, compressed anew."""
-        kind = self._random.random()
-        if kind < 0.2:
-            raw = self._damaged(self._written)
-        else:
-            head = self._damaged(self._head) if kind < 0.8 else self._head
-            words = self._words if kind < 0.7 else self._damaged(self._words)
-            raw = zlib.compress(head + b"\n" + words, level=1)
-        one = from_bytes(raw, "it")
-        assert from_bytes(to_bytes(one), "it") == one
 
     def _fio_log(self) -> None:
         name, raw = self._random.choice(self._fio_logs)

@@ -18,6 +18,7 @@ from typing import Any
 from opwatch.clock import Anchor
 from opwatch.errors import BadInput
 from opwatch.recording.coding.first_times import read_first_times
+from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.times import (
     GROUPS,
     ChangeReader,
@@ -30,8 +31,7 @@ from opwatch.recording.coding.times import (
 )
 from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
 from opwatch.samples.sample import DiskSample, WatchedDisk
-from opwatch.samples.written import counters_by_name
-from opwatch.trace.abi import OPS, SCALARS, SLOTS, OpSample, TargetSample, decode_sample
+from opwatch.trace.abi import OPS, SCALARS, SLOTS, OpSample
 from opwatch.trace.stat import StatSample
 from opwatch.trace.trust import Reading
 
@@ -42,24 +42,6 @@ _LATENCY_BITS, _SIZE_BITS, _SECTOR = 5, 3, 512
 
 # Clocks, facts, counters, slots, counts. In version 1 the first two are one.
 Streams = tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The names of what a sample counts, in the order in which the file has them."""
-
-    ops: tuple[str, ...] = OPS
-    counters: tuple[str, ...] = SCALARS
-    slots: tuple[int, ...] = SLOTS
-
-    @property
-    def width(self) -> int:
-        """Words of one operation."""
-        return len(self.counters) + sum(self.slots)
-
-    @property
-    def words(self) -> int:
-        return 2 + len(self.ops) * self.width
 
 
 @cache
@@ -287,7 +269,8 @@ class FrameReader:
             raise BadInput(f"{where}: there is no sentence {facts.reason}")
         self._words[0], self._words[1] = when.begin_ns, when.end_ns
         why = known.reasons[facts.reason] if facts.reason else None
-        return DiskSample(self._disk, Reading(self._decoded(where), before, after, why), facts.misses, anchor)
+        counted = self._layout.decoded(bytes(self._words))
+        return DiskSample(self._disk, Reading(counted, before, after, why), facts.misses, anchor)
 
     def _apply(self, words: memoryview, counters: Varints, slots: Varints, counts: Varints) -> None:
         """Bring the words of one operation up to date."""
@@ -310,14 +293,6 @@ class FrameReader:
             by = expected.get(place, 0) + (counters.change() if left >> place & 1 else 0)
             if by:
                 words[place] = (words[place] + by) & _MASK
-
-    def _decoded(self, where: str) -> TargetSample:
-        layout, raw = self._layout, bytes(self._words)
-        return (
-            decode_sample(raw)
-            if layout == Layout()
-            else counters_by_name(layout.ops, layout.counters, raw, where)
-        )
 
 
 def _places(layout: Layout, group: str) -> tuple[int | None, int | None]:

@@ -12,7 +12,7 @@ from opwatch.counters.looks.sample import NvmeCommand
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput
 from opwatch.recording.coding.contents import MOST_BYTES, expanded
-from opwatch.recording.coding.frames import Layout
+from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.plain import FromPlain
 from opwatch.recording.reading.opening import CheckedFile, small_document
 from opwatch.recording.reading.slow import slow_request

@@ -20,7 +20,8 @@ from opwatch.recording.coding.blocks import (
     split,
     split_first,
 )
-from opwatch.recording.coding.frames import FrameReader, FrameStreams, Known, Layout, Streams
+from opwatch.recording.coding.frames import FrameReader, FrameStreams, Known, Streams
+from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.plain import FromPlain
 from opwatch.recording.coding.varints import Varints
 from opwatch.recording.reading.opening import CheckedFile, small_document

@@ -11,7 +11,8 @@ from opwatch.counters.reading import DriveFacts
 from opwatch.recording.coding.anchors import AnchorWriter, packed_anchors
 from opwatch.recording.coding.blocks import compressed, joined, one_after_another
 from opwatch.recording.coding.contents import ContentWriter, deflated
-from opwatch.recording.coding.frames import FrameWriter, Layout, Streams
+from opwatch.recording.coding.frames import FrameWriter, Streams
+from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.plain import ToPlain
 from opwatch.recording.schema import ANCHOR, COUNTED, FILE, OTHERS, insertion, json_text, readable
 from opwatch.recording.writing.newfile import NewDatabase

@@ -25,10 +25,10 @@ from opwatch.recording.coding.frames import (
     FrameStreams,
     FrameWriter,
     Known,
-    Layout,
     Streams,
     goes_back,
 )
+from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.abi import decode_sample
@@ -125,6 +125,20 @@ def test_random_samples_come_back(seed: int) -> None:
     assert split(joined(streams), "it") == streams
 
 
+@given(st.data())
+def test_every_counter_comes_back(data: st.DataObject) -> None:
+    """Whatever it is, less than before too."""
+    samples, places = [], st.lists(st.integers(2, WORDS - 1), max_size=20)
+    for _ in range(2):
+        words = [0] * WORDS
+        for place in data.draw(places):
+            words[place] = data.draw(NUMBERS)
+        reading = Reading(decode_sample(struct.pack(f"={WORDS}Q", *words)), None, None)
+        samples.append(DiskSample(DISK, reading, 0, Anchor(1, 1, 1)))
+    back = read_back(readers([one_after_another(written(samples, {}))], "it"), 2, {})
+    assert [sample for _, sample in back] == samples
+
+
 def test_a_group_that_has_no_place_is_not_left_out_in_silence() -> None:
     sample = random_sample(random.Random(3), [0] * WORDS)
     stat = StatSample(1, 2, {"zone_append": 3}, {})
@@ -204,12 +218,14 @@ def test_a_recording_of_another_version_of_the_counters_is_read_as_far_as_both_k
     sample = replace(sample, reading=replace(sample.reading, no_witness=None))
     streams = FrameWriter().streams(4, sample, 0)
     ours = Layout()
-    other = Layout(ours.ops, (*ours.counters[:-1], "another"))
+    other = Layout((*ours.ops[:-1], "copy"), (*ours.counters[:-1], "another"))
     reader = FrameReader(other, readers([streams], "it"), DISK)
     assert reader.advance()[0] == 4
     read = reader.sample(Known(), "it")
     assert read.reading.sample.ops["read"].latency == sample.reading.sample.ops["read"].latency
     assert getattr(read.reading.sample.ops["read"], ours.counters[-1]) == 0
+    assert not any(read.reading.sample.ops[ours.ops[-1]].latency.counts)
+    assert list(read.reading.sample.ops) == list(ours.ops)
 
 
 def test_an_anchor_that_is_missing_is_missed() -> None:

@@ -1,0 +1,54 @@
+"""Two samples, and what was between them."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import timedelta
+
+from opwatch.clock import Anchor
+from opwatch.samples.observe import observe
+from opwatch.samples.sample import DiskSample, WatchedDisk
+from opwatch.sinks.jsonl import JsonLines
+from opwatch.trace.stat import StatSample
+from opwatch.trace.trust import Reading
+from tests.unit.support.samples import Op, sample
+
+S = 10**9
+DISK = WatchedDisk("nvme0n1", "dm-0", "requests by tp_btf", "bpftrace", ("no queue",), 3, 2)
+
+
+def stat(at_s: int, reads: int, writes: int) -> StatSample:
+    requests = {"read": reads, "write": writes, "flush": 0, "discard": 0}
+    bytes_ = {"read": 4096 * reads, "write": 4096 * writes, "discard": 0}
+    return StatSample(at_s * S, at_s * S + 5, requests, bytes_, in_flight=1)
+
+
+def a_sample(at_s: int, reads: int, writes: int, *, misses: int | None = 0) -> DiskSample:
+    ops = {
+        "read": Op([17_000 + 31 * number for number in range(reads)], [4096] * reads),
+        "write": Op([90_000] * writes, [4096] * writes),
+    }
+    reading = Reading(sample(at_s * S, **ops), stat(at_s, reads, writes), stat(at_s, reads, writes))
+    return DiskSample(DISK, reading, misses, Anchor(at_s * S, 1_760_000_000 * S + at_s * S, 40))
+
+
+def test_an_interval_has_what_came_between_its_samples() -> None:
+    out = io.StringIO()
+    JsonLines(out).write(observe(a_sample(1, 10, 3), a_sample(3, 1009, 57, misses=4), final=False))
+    document = json.loads(out.getvalue())
+    assert document["ops"]["read"]["count"] == 999
+    assert document["ops"]["write"]["bytes"] == 54 * 4096
+    assert document["trust"]["misses"] == 4
+    assert document["trust"]["drift"] == {"read": 0, "write": 0, "flush": 0, "discard": 0}
+
+
+def test_the_wall_clock_is_that_of_the_later_sample() -> None:
+    then, now = a_sample(1, 0, 0), a_sample(61, 5, 0)
+    between = observe(then, now, final=False).at - observe(then, then, final=False).at
+    assert between == timedelta(seconds=60)
+
+
+def test_misses_that_nobody_tells_stay_unknown() -> None:
+    then, now = a_sample(1, 0, 0, misses=None), a_sample(2, 5, 0, misses=9)
+    assert observe(then, now, final=True).trust.misses is None

@@ -4,6 +4,7 @@ breaks it first."""
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -198,3 +199,20 @@ def test_many_arguments_have_names() -> None:
 
 def test_no_folder_is_crowded() -> None:
     assert crowded_folders(path for path in tracked() if "fixtures" not in path.parts) == []
+
+
+def rooms_not_drawn(page: str, rooms: Iterable[str]) -> list[str]:
+    """Rooms that the first drawing of a page does not name."""
+    drawing = page.split("```")[1]
+    return sorted(room for room in set(rooms) if not re.search(rf"\b{room}\b", drawing))
+
+
+def test_the_page_draws_the_rooms_that_exist() -> None:
+    assert rooms_not_drawn("```\na  b, c\n```\nd", ["a", "c", "d"]) == ["d"]
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    folders = [path.relative_to(ROOT).parts[:-1] for path in tracked() if path.suffix in (".py", ".c", ".h")]
+    tops = ("opwatch", "collectors", "bpf")
+    rooms = [folder[1] for folder in folders if folder[:1] in [(top,) for top in tops] and len(folder) > 1]
+    assert len(set(rooms)) >= 30
+    assert rooms_not_drawn(page, rooms) == []
+    assert [line for line in page.splitlines() if len(line) > 120] == []

@@ -19,6 +19,7 @@ from tests.requirements import unmet
 TOP = Path(__file__).parents[3]
 REPORT = next(iter(sorted((TOP / "tests/fixtures/good/counters/smartctl_exporter").glob("*.json"))))
 KEPT = TOP / "tests/fixtures/good/recordings/1.opw.gz"
+IOSTAT = TOP / "tests/fixtures/good/imports/iostat.json"
 _HEAD = "| Command | As nobody | With the two | "
 _AS = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 _PRIVILEGES = {
@@ -64,11 +65,15 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
                 "HISTORY": str(point / "history"),
                 "RECORDING": str(open_folder / f"{a_name()}.opw"),
                 "KEPT": str(open_folder / "kept.opw"),
+                "IOSTAT": str(IOSTAT),
+                "FOLDER": str(open_folder),
             }
 
 
 def _as(who: str, command: str, words: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    arguments = [words.get(word, word) for word in command.split()[1:]]
+    # Of its own for each run, as no command writes over a file.
+    fresh = {"FRESH": f"{words['FOLDER']}/{a_name()}.opw"}
+    arguments = [(words | fresh).get(word, word) for word in command.split()[1:]]
     argv = [*_PRIVILEGES[who], sys.executable, "-P", "-m", "opwatch", *arguments]
     environment = {"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin", "PYTHONPATH": str(TOP)}
     return subprocess.run(

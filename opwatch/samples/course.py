@@ -105,7 +105,7 @@ class Course:
         return End.COUNT
 
     def measurement(self) -> Measurement:
-        """What the trail says of the work so far."""
+        """The measurement that the trail gives of the work so far."""
         known = self._plan.refresh_s
         return Measurement(
             self.trail,

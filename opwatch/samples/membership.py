@@ -155,7 +155,7 @@ class Membership:
         return Change(tuple(came), tuple(left), tuple(refused))
 
     def _why_it_left(self, member: Member, leaves: Sequence[Leaf]) -> Why | None:
-        """None when it has not."""
+        """Why a member left; None when it has not."""
         absence = self.absence(member)
         if absence:
             return absence

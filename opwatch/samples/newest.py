@@ -46,7 +46,8 @@ class Newest:
         return not self._samples
 
     def as_begun(self) -> list[RunEntry]:
-        """As if each disk had begun with its newest sample, and each drive had been looked at then."""
+        """Entries as if each disk had begun with its newest sample, and each drive had been looked at
+        then."""
         begun = [
             replace(
                 began,
@@ -60,12 +61,12 @@ class Newest:
         return [*begun, *self._looks.values(), *self._slow_counts()]
 
     def _slow_counts(self) -> list[RunEntry]:
-        """Where the counts of slow requests begin."""
+        """An entry that says where the counts of slow requests begin, if there are any."""
         if not self._slowed:
             return []
         counts = {place: count for place, count in self._slowed.counts.items() if place in self._began}
         return [replace(self._slowed, counts=counts, requests=())]
 
     def as_ended(self) -> Ended:
-        """As if each had ended with its newest sample."""
+        """An end as if each disk had ended with its newest sample."""
         return Ended(dict(self._samples), dict(self._discards))

@@ -34,8 +34,8 @@ class Arrival:
     slack_bytes: dict[str, int] | None = None
 
     def known_by(self, first: SurplusBounds, now: SurplusBounds) -> Arrival:
-        """The same, as far as it is known by now. Both are of what the kernel counted and the tracer did not:
-        by the first reading, which `unseen` was taken of, and by all readings since."""
+        """The arrival, as far as it is known by now. Both bounds are of what the kernel counted and the
+        tracer did not: by the first reading, which `unseen` was taken of, and by all readings since."""
 
         def unseen(counts: dict[str, int] | None, unit: str) -> dict[str, int] | None:
             return counts and {
@@ -68,7 +68,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """That a disk left a watch which goes on. `doubt` says which of its counts may be another disk's."""
+    """Says that a disk left a watch which goes on. `doubt` says which of its counts may be another disk's."""
 
     at: datetime
     at_ns: int
@@ -141,9 +141,9 @@ class Sink(Protocol):
     """Where observations go."""
 
     def begin(self, notes: list[str]) -> None:
-        """Once, with what the user should know beforehand."""
+        """Is called once, with what the user should know beforehand."""
 
     def write(self, observation: Observation) -> None: ...
 
     def tell(self, event: Event) -> None:
-        """Disks came or left."""
+        """Is called when disks came or left."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from opwatch.samples.slow import SlowIo, SlowRequest
 
-# Of a summary; and of an interval, which may be all of a day.
+# So many are told in a summary, and of an interval too, which may be all of a day.
 SLOWEST = 10
 MOST_REQUESTS = 1 << 12
 
@@ -28,7 +28,7 @@ class SlowTally:
         self._slowest: tuple[SlowRequest, ...] = ()
 
     def take(self, count: int, requests: Sequence[SlowRequest]) -> None:
-        """`count` is of all until now; `requests` are new."""
+        """Take requests that are new. `count` is how many there were in all until now."""
         self._count = count
         self._noted += len(requests)
         self._noted_in_all += len(requests)
@@ -47,5 +47,5 @@ class SlowTally:
         return interval
 
     def summary(self) -> SlowIo:
-        """The whole run, with the slowest."""
+        """What there was in the whole run, with the slowest."""
         return SlowIo(self._limit_ns, self._count - self._begin, self._noted_in_all, self._slowest)

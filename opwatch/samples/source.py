@@ -17,7 +17,7 @@ class Source(Protocol):
 
 
 def show(source: Source, story: Story, sink: Sink, say: Callable[[str], None]) -> None:
-    """All of a run. `say` is for what a person is told beside the data."""
+    """Show all of a run. `say` is for what a person is told beside the data."""
     for entry in source.entries():
         for news in story.take(entry):
             if isinstance(news, Event):

@@ -81,7 +81,7 @@ class Story:
         self.unexplained: list[str] = []
         self._disks: dict[int, _Disk] = {}
         self._trails: dict[str, LiveTrail] = {}
-        # Of disks that left, for the end.
+        # Summaries of disks that left, which are shown at the end.
         self._past: list[Observation] = []
         self._not_watched: list[str] = []
 

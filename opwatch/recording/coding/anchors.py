@@ -38,17 +38,17 @@ class AnchorWriter:
 
 
 def packed_anchors(raw: bytes) -> bytes:
-    """Those of a block, in columns."""
+    """The anchors of a block, in columns."""
     return packed(raw, _WIDTH)
 
 
 def unpacked_anchors(raw: bytes, where: str) -> dict[int, Anchor]:
-    """What packed_anchors() packed."""
+    """The anchors of a block that packed_anchors() packed."""
     return read_anchors(Changes(rows_of(unpacked(raw, _WIDTH, _MOST_ROWS, where)), where))
 
 
 def read_anchors(changes: ChangeReader) -> dict[int, Anchor]:
-    """All that were written from a reset on, by entry."""
+    """Anchors by entry: all that were written from a reset on."""
     anchors = {}
     number = mono_ns = offset_ns = step_ns = 0
     while not changes.is_at_end:
@@ -61,7 +61,7 @@ def read_anchors(changes: ChangeReader) -> dict[int, Anchor]:
 
 
 def read_first_anchors(raw: bytes, where: str) -> dict[int, Anchor]:
-    """As version 1 has them."""
+    """Anchors by entry, as version 1 of the format has them."""
     numbers, anchors = Varints(raw, where), {}
     number = mono_ns = offset_ns = 0
     while not numbers.is_at_end:

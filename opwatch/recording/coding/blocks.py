@@ -14,7 +14,7 @@ from opwatch.recording.coding.times import CLOCKS
 from opwatch.recording.coding.varints import Varints, put
 
 STREAMS = 5
-# Of one stream of one disk within a block: a whole sample has 17,000 words of ten bytes at most.
+# So long may one stream of one disk be within a block: a whole sample has 17,000 words of ten bytes at most.
 MOST_STREAM = 4 << 20
 # In version 1 clocks are among the facts, and each stream is compressed for itself.
 _FIRST_STREAMS = 4
@@ -29,17 +29,18 @@ def one_after_another(differences: Iterable[Streams]) -> Streams:
 
 
 def joined(streams: Streams) -> bytes:
-    """As one blob, not compressed."""
+    """The streams as one blob, which is not compressed."""
     return _lengths(streams) + b"".join(streams)
 
 
 def compressed(streams: Streams) -> bytes:
-    """As one blob: the lengths of the columns and of all other streams, the columns, the others together."""
+    """The streams as one blob: the lengths of the columns and of all other streams, the columns, then the
+    others together."""
     return closed((packed(streams[0], CLOCKS), *streams[1:]))
 
 
 def closed(streams: Streams) -> bytes:
-    """As one blob, of which the first stream is in columns."""
+    """The streams as one blob. The first is in columns already; the others are compressed together."""
     columns, *others = streams
     rest = lzma.compress(b"".join(others), format=lzma.FORMAT_RAW, filters=_FILTERS)
     return _lengths(streams) + columns + rest
@@ -53,7 +54,7 @@ def _lengths(streams: Streams) -> bytes:
 
 
 def split(raw: bytes, where: str) -> Streams:
-    """What joined() joined."""
+    """The streams that joined() made one blob of."""
     numbers = Varints(raw, where)
     lengths = [numbers.number() for _ in range(STREAMS)]
     return _cut(raw[numbers.at :], lengths, where)
@@ -70,14 +71,14 @@ def _cut(raw: bytes, lengths: Sequence[int], where: str) -> Streams:
 
 
 def expanded(raw: bytes, samples: int, where: str) -> FrameStreams:
-    """What compressed() compressed, to be read."""
+    """The streams that compressed() made one blob of, to be read."""
     columns, *others = opened(raw, where)
     clocks = rows_of(unpacked(columns, CLOCKS, samples, where))
     return FrameStreams(Changes(clocks, where), *(Varints(stream, where) for stream in others))
 
 
 def opened(raw: bytes, where: str) -> Streams:
-    """What closed() made one blob of."""
+    """The streams that closed() made one blob of."""
     numbers = Varints(raw, where)
     columns, *lengths = (numbers.up_to(MOST_STREAM, "the length of a stream") for _ in range(STREAMS))
     begin, end = numbers.at, numbers.at + columns
@@ -97,7 +98,7 @@ def _inflated(raw: bytes, most: int, where: str) -> bytes:
 
 
 def readers(parts: Sequence[Streams], where: str) -> FrameStreams:
-    """The numbers of streams that follow each other, as they are in `tail`."""
+    """Readers of the numbers of streams that follow each other, as they are in `tail`."""
     numbers = [Varints(stream, where) for stream in (one_after_another(parts) if parts else (b"",) * STREAMS)]
     if len(numbers) == _FIRST_STREAMS:
         return FrameStreams(None, *numbers)
@@ -105,14 +106,14 @@ def readers(parts: Sequence[Streams], where: str) -> FrameStreams:
 
 
 def split_first(raw: bytes, where: str) -> Streams:
-    """As split(), of version 1."""
+    """The streams of a blob of version 1, as split() gives those of later ones."""
     if len(raw) < _FIRST_LENGTHS.size:
         raise BadInput(f"{where}: {len(raw)} bytes are too few for four streams")
     return _cut(raw[_FIRST_LENGTHS.size :], _FIRST_LENGTHS.unpack_from(raw), where)
 
 
 def expanded_first(blobs: Iterable[bytes], where: str) -> FrameStreams:
-    """The key frame and the rest of version 1."""
+    """The streams of version 1, of which the key frame is one blob and the rest another."""
     parts = [
         tuple(
             contents.expanded(part, MOST_STREAM, where) if part else b"" for part in split_first(blob, where)

@@ -137,7 +137,7 @@ class _Bits:
         return -(value >> 1) - 1 if value & 1 else value >> 1
 
     def check_end(self) -> None:
-        """What is left fills the last byte."""
+        """Refuse more than what fills the last byte."""
         rest = self._text[self._at :]
         if len(rest) > 7 or "1" in rest:
             raise BadInput(f"{self._where}: there is more than its columns")

@@ -22,7 +22,7 @@ from opwatch.trace.stat import StatSample
 def read_first_times(
     times: Varints, state: TimesBefore, counted: Mapping[str, tuple[int, int]]
 ) -> tuple[SampleFacts, Clocks, list[StatSample | None]]:
-    """The next sample's; `counted` are its counters."""
+    """Facts, clocks and statistics of the next sample, whose counters are `counted`."""
     number = (state.number + times.number()) & MASK
     end_ns = (state.end_ns + times.change() + rounded(state.step_ns)) & MASK
     state.end_at(end_ns)

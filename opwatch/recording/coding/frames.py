@@ -82,7 +82,8 @@ def _expected(layout: Layout, changed: Sequence[Sequence[tuple[int, int]]]) -> d
 
 
 class FrameWriter:
-    """One disk. A writer that has just been made, or reset, writes the next sample whole."""
+    """Writes the samples of one disk. A writer that has just been made, or reset, writes the next sample
+    whole."""
 
     def __init__(self) -> None:
         self.reset()
@@ -92,8 +93,8 @@ class FrameWriter:
         self._ops: dict[str, OpSample] = {}
 
     def streams(self, number: int, sample: DiskSample, reason: int, shared: Anchor | None = None) -> Streams:
-        """The difference to the sample before. `number` is the entry's, `shared` its anchor; `reason` stands
-        for the sentence why there is no witness, 0 for none."""
+        """Write a sample as its difference to the one before. `number` is the entry's, `shared` its anchor;
+        `reason` stands for the sentence why there is no witness, 0 for none."""
         clocks, facts, counters, slots, counts = (bytearray() for _ in range(5))
         now = sample.reading.sample
         changed = [at for at, op in enumerate(OPS) if self._has_changed(op, now.ops[op])]
@@ -132,7 +133,7 @@ def goes_back(then: DiskSample, now: DiskSample) -> bool:
 
 
 def _is_same(then: OpSample, now: OpSample) -> bool:
-    """As ==, which makes a list of each histogram first."""
+    """Whether two samples of an operation are equal, without the list that == makes of each histogram."""
     return then[: len(SCALARS)] == now[: len(SCALARS)] and _slots(then) == _slots(now)
 
 
@@ -165,7 +166,7 @@ def _changes(then: Sequence[int] | None, now: Sequence[int]) -> list[tuple[int, 
 def _put_slots(
     slots: bytearray, counts: bytearray, then: OpSample | None, now: OpSample
 ) -> list[list[tuple[int, int]]]:
-    """Which slots have changed, and by how much; returned as well."""
+    """Write which slots have changed, and by how much. That is returned as well."""
     earlier: Sequence[Sequence[int] | None] = (None,) * len(SLOTS) if then is None else _slots(then)
     rows = [_changes(first, second) for first, second in zip(earlier, _slots(now), strict=True)]
     put(slots, sum(1 << at for at, row in enumerate(rows) if row))
@@ -184,7 +185,7 @@ def _put_slots(
 def _put_counters(
     counters: bytearray, then: OpSample | None, now: OpSample, rows: Sequence[Sequence[tuple[int, int]]]
 ) -> None:
-    """What the slots do not tell of the plain counters."""
+    """Write what the slots do not tell of the plain counters."""
     expected = _expected(Layout(), rows)
     before = [0] * len(SCALARS) if then is None else _plain(then)
     left = [
@@ -237,7 +238,7 @@ class FrameReader:
         return self._streams.are_at_end
 
     def advance(self) -> tuple[int, int]:
-        """The number of the next sample's entry, and when it was read."""
+        """Go to the next sample; returns the number of its entry, and when it was read."""
         layout, streams, words = self._layout, self._streams, self._words
         changed = streams.counters.up_to((1 << len(layout.ops)) - 1, "the mask of operations")
         for at in range(len(layout.ops)):
@@ -258,7 +259,7 @@ class FrameReader:
         return self._times[0].number, self._times[1].end_ns
 
     def sample(self, known: Known, where: str) -> DiskSample:
-        """What advance() came to."""
+        """The sample that advance() came to."""
         if self._times is None:
             raise ValueError("there is no sample before the first advance()")
         facts, when, (before, after) = self._times

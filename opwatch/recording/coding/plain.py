@@ -32,7 +32,7 @@ _LATE = {"FirmwareSample": FirmwareSample, "DiscardSample": DiscardSample}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldOf:
-    """`must`: there is no default for it."""
+    """A field of a class. `must` says that it has no default."""
 
     name: str
     kind: Any
@@ -56,8 +56,9 @@ def _must(one: dataclasses.Field[Any]) -> bool:
 
 
 class ToPlain:
-    """`keep_bytes` puts bytes away and gives their number; `intern` may do so with whole values of the
-    classes it knows, None for all others. `shapes` collects the classes that were written."""
+    """Makes plain values. `keep_bytes` puts bytes away and gives their number; `intern` may do so with whole
+    values of the classes it knows, and gives None for all others. `shapes` collects the classes that were
+    written."""
 
     def __init__(
         self, keep_bytes: Callable[[bytes], int], intern: Callable[[object, ToPlain], int | None]
@@ -110,8 +111,8 @@ def _choices(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401
 
 
 class FromPlain:
-    """`shapes` are the fields of each class as the file has them; `bytes_at` and `interned` give back what
-    was put away."""
+    """Makes values of plain ones. `shapes` are the fields of each class as the file has them; `bytes_at` and
+    `interned` give back what was put away."""
 
     def __init__(
         self,
@@ -140,7 +141,8 @@ class FromPlain:
                 return _moment(plain, where)
 
     def instance(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
-        """One of a class, from the list of its values or from the number under which it was put away."""
+        """An instance of a class, from the list of its values or from the number under which it was put
+        away."""
         if type(plain) is int:
             return self._interned(kind, plain, where)
         names = self._shapes.get(kind.__name__)

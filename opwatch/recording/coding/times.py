@@ -26,7 +26,7 @@ _MS = 10**6
 
 
 class ChangeReader(Protocol):
-    """Changes, one after another."""
+    """Gives changes, one after another."""
 
     @property
     def is_at_end(self) -> bool: ...
@@ -46,7 +46,7 @@ class TimesBefore:
     stats: list[dict[tuple[str, str], int]] = field(default_factory=lambda: [{}, {}])
 
     def end_at(self, end_ns: int) -> None:
-        """A reading has ended."""
+        """Note when a reading ended, and how long after the one before."""
         self.step_ns = end_ns - self.end_ns if self.end_ns else 0
         self.end_ns = end_ns
 
@@ -77,12 +77,12 @@ def counted_of(sample: TargetSample) -> dict[str, tuple[int, int]]:
 
 
 def rounded(step_ns: int) -> int:
-    """Readings come at equal intervals of whole milliseconds, or nearly."""
+    """A step in whole milliseconds: readings come at equal intervals of these, or nearly."""
     return (step_ns + _MS // 2) // _MS * _MS
 
 
 def put_clocks(clocks: bytearray, state: TimesBefore, sample: DiskSample) -> None:
-    """CLOCKS changes."""
+    """Write the clocks of a sample, which are CLOCKS changes."""
     reading = sample.reading
     now = reading.sample
     put_change(clocks, now.end_ns - state.end_ns - rounded(state.step_ns))
@@ -108,7 +108,7 @@ def _read_clocks(clocks: ChangeReader, state: TimesBefore) -> Clocks:
 def put_facts(
     facts: bytearray, state: TimesBefore, number: int, sample: DiskSample, reason: int, *, is_shared: bool
 ) -> None:
-    """All but clocks and counters."""
+    """Write all of a sample but its clocks and counters."""
     reading, anchor = sample.reading, sample.anchor
     put(facts, (number - state.number) & MASK)
     flags = (HAS_BEFORE if reading.before else 0) | (HAS_AFTER if reading.after else 0)
@@ -149,7 +149,7 @@ def _put_stat(
 def read_times(
     clocks: ChangeReader, facts: Varints, state: TimesBefore, counted: Mapping[str, tuple[int, int]]
 ) -> tuple[SampleFacts, Clocks, list[StatSample | None]]:
-    """The next sample's; `counted` are its counters."""
+    """Facts, clocks and statistics of the next sample, whose counters are `counted`."""
     when = _read_clocks(clocks, state)
     known = read_facts(facts, state, (state.number + facts.number()) & MASK)
     stats = [
@@ -160,7 +160,7 @@ def read_times(
 
 
 def read_facts(facts: Varints, state: TimesBefore, number: int) -> SampleFacts:
-    """What follows the number of the entry, up to the statistics."""
+    """The facts that follow the number of the entry, up to the statistics."""
     state.number = number
     flags, reason = facts.up_to(15, "the flags"), facts.number()
     misses = None
@@ -179,7 +179,7 @@ def read_stat(
     before: dict[tuple[str, str], int],
     counted: Mapping[str, tuple[int, int]],
 ) -> StatSample:
-    """A statistic, of which `clocks` are known."""
+    """The statistic whose clocks are known already."""
     begin_ns, end_ns, in_flight = clocks
     units: list[dict[str, int]] = []
     for unit, kind in enumerate(("requests", "bytes")):

@@ -38,7 +38,7 @@ class Varints:
 
     @property
     def at(self) -> int:
-        """Bytes that were read."""
+        """How many bytes were read."""
         return self._at
 
     def number(self) -> int:

@@ -14,7 +14,7 @@ from opwatch.recording.schema import FILE
 
 @dataclass(frozen=True, slots=True)
 class KeptFile:
-    """Its name, and the rows of `contents` that it consists of."""
+    """A file by its name, with the rows of `contents` that it consists of."""
 
     name: str
     size: int
@@ -22,7 +22,7 @@ class KeptFile:
 
 
 def kept_files(run: RecordedRun) -> Iterator[KeptFile]:
-    """In the order in which they were kept; BadInput where an event is none."""
+    """The files of a recording, in the order in which they were kept. BadInput where an event is none."""
     for event in run.events:
         if event.kind == FILE:
             yield _kept_file(event, f"{run.name}: table events, a file")
@@ -38,7 +38,7 @@ def _kept_file(event: RecordedEvent, where: str) -> KeptFile:
 
 
 def bytes_of(run: RecordedRun, file: KeptFile) -> bytes:
-    """What is in it."""
+    """The bytes of a file."""
     parts: list[bytes] = []
     size = 0
     for number in file.contents:

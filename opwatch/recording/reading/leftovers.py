@@ -48,7 +48,8 @@ def is_being_written(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def copied(path: Path, log: Path) -> Iterator[Path]:
-    """Both as they are now, under names of our own that are gone when the context ends: open them in it."""
+    """Copy both files as they are now, under names of our own. These are gone when the context ends: open the
+    copy in it."""
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(regular_file(name)) for name in (path, log)]
         size = sum(os.fstat(file).st_size for file in files)

@@ -124,7 +124,8 @@ def _word(kind: Any) -> str:  # noqa: ANN401
 
 
 def _sizes(path: Path) -> tuple[int, int]:
-    """(its size, what its first page says of that): 0 where it has no page of SQLite's."""
+    """(the size of the file, the size that its first page claims): the latter is 0 where no page is
+    SQLite's."""
     with regular_file(path) as descriptor:
         if is_being_written(descriptor):
             raise BadInput(f"{path} is being written: look at it when its recorder has ended")
@@ -136,8 +137,8 @@ def _sizes(path: Path) -> tuple[int, int]:
 
 
 def _connected(path: Path, *, is_cut: bool) -> sqlite3.Connection:
-    """Only to read: nothing is made beside the file; what a killed recorder has left there is read with it.
-    `is_cut`: what is there of it is read all the same."""
+    """A connection that only reads: nothing is made beside the file, and what a killed recorder has left
+    there is read with it. `is_cut`: what is left of the file is read all the same."""
     log = log_beside(path)
     if not log:
         return _opened(path, "mode=ro&immutable=1", is_cut=is_cut)
@@ -146,7 +147,7 @@ def _connected(path: Path, *, is_cut: bool) -> sqlite3.Connection:
 
 
 def _opened(path: Path, way: str, *, is_cut: bool) -> sqlite3.Connection:
-    """The file and all that belongs to it are open: their names are wanted no more."""
+    """A connection that has the file open and all that belongs to it: their names are wanted no more."""
     address = f"file:{quote(os.fsencode(path.absolute()))}?{way}"
     connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
     connection.text_factory = _text

@@ -15,7 +15,7 @@ from opwatch.samples.entry_parts import first_moment
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """By the clock of the samples. `end_ns` is None where the recording ends within it."""
+    """A part of a run, by the clock of the samples. `end_ns` is None where the recording ends within it."""
 
     name: str
     begin_ns: int
@@ -23,7 +23,8 @@ class Phase:
 
 
 def phases_of(run: RecordedRun) -> list[Phase]:
-    """In the order in which they began. An end belongs to the newest phase of its name that has none."""
+    """All phases, in the order in which they began. An end belongs to the newest phase of its name that has
+    none."""
     phases: list[Phase] = []
     for event in sorted(run.events, key=lambda event: event.mono_ns):
         if event.kind == PHASE_BEGAN:
@@ -38,7 +39,7 @@ def phases_of(run: RecordedRun) -> list[Phase]:
 
 
 def phase_named(run: RecordedRun, name: str) -> Phase:
-    """The only one of this name."""
+    """The only phase of this name."""
     phases = phases_of(run)
     chosen = [phase for phase in phases if phase.name == name]
     if len(chosen) == 1:

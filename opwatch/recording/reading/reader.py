@@ -55,7 +55,7 @@ class RecordedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Trailer:
-    """The clean end of a recording. `left_out` are entries for which the disk was too slow."""
+    """Tells of a recording's clean end. `left_out` counts the entries for which the disk was too slow."""
 
     mono_ns: int
     reason: str
@@ -75,7 +75,7 @@ class MinuteBlock:
 
 
 class RecordedRun:
-    """Open from construction to close()."""
+    """A recording that is read. It is open from construction to close()."""
 
     def __init__(self, path: Path) -> None:
         self._file = CheckedFile(path)
@@ -93,7 +93,7 @@ class RecordedRun:
 
     @property
     def missing(self) -> int:
-        """Bytes that were cut off the file, as far as it tells."""
+        """How many bytes were cut off the file, as far as it tells."""
         return self._file.missing
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class RecordedRun:
         yield tail_stretch(self._file, last + 1)
 
     def _stretch(self, block: MinuteBlock, next_one: MinuteBlock | None, steps: Steps | None) -> RunStretch:
-        """A minute, without samples that are not needed."""
+        """The entries of a minute, without samples that are not needed."""
         if not steps or steps.has_mark(block.begin_ns, next_one.end_ns if next_one else sys.maxsize):
             return compressed_stretch(self._file, block.row)
         skipping = Skipping(steps, block.end_ns, next_one is not None and self._begins_with_samples(next_one))

@@ -16,7 +16,7 @@ _BY_VALUE: dict[str | None, Submitter | None] = {one.value: one for one in Submi
 
 
 def slow_request(row: tuple[Any, ...], where: str) -> SlowRequest:
-    """The request. BadInput, with the place, for a row that is none."""
+    """The request that a row tells of. BadInput, with the place, for a row that tells of none."""
     _, place, end_ns, op, sector, size, latency_ns, queue_ns, submitter, pid, name, number, cgroup = row
     counts = (place, end_ns, sector, size, latency_ns, queue_ns, pid, number)
     if any(count is not None and count < 0 for count in counts) or place >= MOST_PLACES:

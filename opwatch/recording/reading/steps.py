@@ -17,7 +17,7 @@ class Steps:
     due_ns: int | None = None
 
     def begin(self, at_ns: int) -> None:
-        """The first interval begins; later calls change nothing."""
+        """Begin the first interval. Later calls change nothing."""
         if self.due_ns is None:
             self.due_ns = at_ns + self.step_ns
 
@@ -27,7 +27,7 @@ class Steps:
         return self.due_ns is None or at_ns + self.recorded_ns // 2 >= self.due_ns
 
     def go_on(self, at_ns: int) -> None:
-        """The next interval, after one that ended with a reading of this moment."""
+        """Go on to the next interval, after one that ended with a reading of this moment."""
         if self.due_ns is not None:
             late_ns = at_ns + self.recorded_ns // 2 - self.due_ns
             self.due_ns += self.step_ns * (1 + late_ns // self.step_ns)

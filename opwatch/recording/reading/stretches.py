@@ -54,8 +54,8 @@ class DiskFrames:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Kind and values, as text until somebody asks: a document takes many times the room of its text. `kind`
-    is None where it stands in the document."""
+    """What an entry has besides samples: its kind and values, as text until somebody asks, for a document
+    takes many times the room of its text. `kind` is None where it stands in the document."""
 
     kind: str | None
     text: bytes | str
@@ -78,8 +78,8 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Skipping:
-    """Samples that `steps` do not need may be passed over, in a stretch that ends at `end_ns`. `is_followed`:
-    by one that has samples before anything rare."""
+    """Allows to pass over samples that `steps` do not need, in a stretch that ends at `end_ns`. `is_followed`
+    says that the next stretch has samples before anything rare."""
 
     steps: Steps
     end_ns: int
@@ -136,7 +136,7 @@ class Facts:
 def compressed_stretch(
     file: CheckedFile, row: tuple[Any, ...], skipping: Skipping | None = None
 ) -> RunStretch:
-    """A minute, from its row of `blocks`."""
+    """The stretch of a minute, from its row of `blocks`."""
     block, first, last, _, _, anchors, _ = row
     where = f"{file.name}: block {block}"
     if file.version == FIRST_VERSION:
@@ -168,7 +168,7 @@ def frequent_bodies(file: CheckedFile, row: tuple[Any, ...]) -> dict[int, Body]:
 
 
 def tail_stretch(file: CheckedFile, first: int) -> RunStretch:
-    """What follows the last block."""
+    """The stretch of what follows the last block."""
     where = f"{file.name}: table tail"
     parts: dict[int, list[Streams]] = {}
     facts: dict[int, int] = {}
@@ -220,7 +220,7 @@ def _bodies(texts: Iterable[bytes], where: str) -> dict[int, Body]:
 
 
 class _Assembly(FromPlain):
-    """Values that refer to samples of the entry, to facts, and to discards written before."""
+    """Makes values that refer to samples of their entry, to facts, and to discards written before."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts.shapes, facts.content, self._referred)
@@ -236,7 +236,7 @@ class _Assembly(FromPlain):
         return value
 
     def pass_over(self, body: Body, number: int) -> None:
-        """Of an entry that is left out, keep the discards that later ones may refer to."""
+        """Keep, of an entry that is left out, the discards that later ones may refer to."""
         kind, values = body.read(number)
         names = self._facts.shapes.get(kind, ())
         if kind != "Ticked" or not isinstance(values, list) or len(values) != len(names):
@@ -261,7 +261,7 @@ class _Assembly(FromPlain):
 
 
 class _Head:
-    """The next sample of one disk."""
+    """Stands at the next sample of one disk."""
 
     def __init__(self, frames: DiskFrames, facts: Facts, known: Known, where: str) -> None:
         disk = facts.values.get(frames.fact)
@@ -275,7 +275,7 @@ class _Head:
         return self._reader.sample(self._known, self._where)
 
     def advance(self) -> bool:
-        """False at the end."""
+        """Go to the sample after it; False at the end."""
         self._left -= 1
         if not self._left:
             if not self._reader.is_at_end:
@@ -289,7 +289,8 @@ class _Head:
 
 
 def looks_of(file: CheckedFile, row: tuple[Any, ...]) -> RunStretch | None:
-    """A minute without its samples; None where anything but samples and looks at drives is in it."""
+    """The stretch of a minute without its samples; None where anything but samples and looks at drives is in
+    it."""
     bodies = frequent_bodies(file, row)
     if not all(body.has(_LOOKED) or body.has(_TICKED) for body in bodies.values()):
         return None

@@ -17,7 +17,7 @@ from opwatch.trim.audit.live import DiscardSample
 
 
 class Succession:
-    """Entries, one after another. BadInput for one that cannot be."""
+    """Takes entries one after another. BadInput for one that cannot follow those before."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -83,7 +83,7 @@ def _discards(entry: RunEntry) -> Mapping[int, DiscardSample]:
 
 
 def _has_grown(then: Trace, now: Trace) -> bool:
-    """By kind of flow and by sender: what is gone counts as less."""
+    """Whether no kind of flow and no sender has less than before. What is gone counts as less."""
     # Nothing is discarded in most intervals.
     if then == now:
         return True

@@ -11,7 +11,7 @@ from opwatch.samples.newest import Newest
 
 
 def ended(entries: Iterable[RunEntry]) -> Iterator[RunEntry]:
-    """The run with an end: where it has none, the newest samples are taken for it."""
+    """The entries of a run that has an end: where it has none, the newest samples are taken for it."""
     newest = Newest()
     for entry in entries:
         newest.take(entry)
@@ -21,7 +21,8 @@ def ended(entries: Iterable[RunEntry]) -> Iterator[RunEntry]:
 
 
 def between(entries: Iterable[RunEntry], begin_ns: int, end_ns: int | None) -> Iterator[RunEntry]:
-    """From the last samples before one moment to the last before another: a run of its own."""
+    """The part of a run from the last samples before one moment to the last before another: a run of its
+    own."""
     newest, has_begun = Newest(), False
     for entry in entries:
         at_ns = first_moment(entry)
@@ -38,7 +39,7 @@ def between(entries: Iterable[RunEntry], begin_ns: int, end_ns: int | None) -> I
 
 
 def in_steps(entries: Iterable[RunEntry], steps: Steps) -> Iterator[RunEntry]:
-    """The same in longer intervals: samples are absolute, so that those in between can be left out."""
+    """The run in longer intervals: samples are absolute, so that those in between can be left out."""
     inside: Ticked | None = None
     for entry in entries:
         at_ns = first_moment(entry)

@@ -37,7 +37,8 @@ class Segment:
 
 
 class RingFolder:
-    """Known by a descriptor from construction to close(): its name may lead elsewhere a moment later."""
+    """The folder is held by a descriptor from construction to close(): its name may lead elsewhere a moment
+    later."""
 
     def __init__(self, path: Path, *, make: bool = False) -> None:
         self.path = path
@@ -99,7 +100,7 @@ class RingFolder:
         return os.fstat(self._folder).st_dev
 
     def segments(self) -> list[Segment]:
-        """The oldest first."""
+        """All segments, the oldest first."""
         segments = []
         with os.scandir(self._folder) as entries:
             names = [entry.name for entry in entries]
@@ -120,7 +121,7 @@ class RingFolder:
         return self.path / f"{number:0{_DIGITS}}{_SUFFIX}"
 
     def size(self, path: Path) -> int:
-        """Bytes of one segment, with what lies beside it."""
+        """How many bytes a segment has, with what lies beside it."""
         return sum(self._size(path.name + side) for side in ("", *SIDES))
 
     def remove(self, segment: Segment) -> None:
@@ -132,7 +133,7 @@ class RingFolder:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """No segment goes meanwhile, unless it takes very long."""
+        """Keep every segment meanwhile, unless that takes very long."""
         readers = os.open(_READERS, _FLAGS, 0o600, dir_fd=self._folder)
         try:
             fcntl.flock(readers, fcntl.LOCK_SH)
@@ -160,7 +161,7 @@ class RingFolder:
         return self._size(_REQUEST, missing=-1) >= 0
 
     def answer(self) -> None:
-        """The new segment has begun."""
+        """Tell whoever asked that the new segment has begun."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(_REQUEST, dir_fd=self._folder)
 

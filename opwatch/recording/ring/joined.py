@@ -44,7 +44,7 @@ class JoinedRun:
         return sorted((event for run in self._runs for event in run.events), key=lambda event: event.mono_ns)
 
     def entries(self, last_only: bool = False) -> Iterator[RunEntry]:
-        """One after the other. `last_only`: of the last segment."""
+        """The entries of all segments, one after the other; with `last_only`, those of the last segment."""
         for number, run in enumerate(self._runs[-1:] if last_only else self._runs):
             carried = _count(run, CARRIED) if number else 0
             for at, entry in enumerate(run.entries()):

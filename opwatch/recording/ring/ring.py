@@ -25,7 +25,7 @@ RUN, SEGMENT, CARRIED = "run", "segment", "carried"
 
 @dataclass(frozen=True, slots=True)
 class RingBounds:
-    """How long, and in how many bytes at most."""
+    """For how long entries are kept, and in how many bytes at most."""
 
     keep_s: float
     most_bytes: int
@@ -36,7 +36,7 @@ class RingBounds:
 
 
 class Ring:
-    """Written from construction to end() or abandon()."""
+    """A ring that is written from construction to end() or abandon()."""
 
     pause_s: float | None = 0.25
 
@@ -127,7 +127,7 @@ class Ring:
             size -= segment.size
 
     def _age(self, segment: Segment) -> float:
-        """Seconds since it ended."""
+        """How many seconds ago a segment ended."""
         if segment.path in self._ended:
             return time.monotonic() - self._ended[segment.path]
         return time.time() - segment.modified_ns / 1e9

@@ -10,7 +10,7 @@ from opwatch.recording.writing.writer import RecordingWriter
 
 
 class RecordingFile(RecordingWriter):
-    """Open from construction to end() or abandon()."""
+    """A recording that is open from construction to end() or abandon()."""
 
     pause_s: float | None = None
 
@@ -28,10 +28,10 @@ class RecordingFile(RecordingWriter):
         return self._new.device()
 
     def pause(self) -> None:
-        """There is nothing that it does of itself."""
+        """Do nothing: a file, unlike a ring, has nothing to do of itself."""
 
     def end(self, reason: str, mono_ns: int, left_out: int) -> None:
-        """The clean end, after which there is one file."""
+        """End it cleanly; there is one file afterwards."""
         super().end(reason, mono_ns, left_out)
         self._new.close()
 

@@ -71,7 +71,7 @@ class NewDatabase:
             for setting in (
                 f"page_size={PAGE_BYTES}",
                 "auto_vacuum=INCREMENTAL",
-                # Of this file alone, so that nothing is mapped or locked for readers beside us.
+                # The lock is of this file alone, so that nothing is mapped or locked for readers beside us.
                 "locking_mode=EXCLUSIVE",
                 # Until the file has its tables nothing is written beside it.
                 "journal_mode=MEMORY",
@@ -133,7 +133,7 @@ class NewDatabase:
         return os.fstat(self._descriptor).st_dev
 
     def close(self) -> None:
-        """One file again: what lies beside it is brought into it."""
+        """Make one file of it again: what lies beside it is brought into it."""
         try:
             # Pages that nothing lies in any more go with the next transaction.
             self.connection.execute("PRAGMA auto_vacuum=FULL").fetchall()

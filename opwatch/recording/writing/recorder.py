@@ -135,7 +135,7 @@ class Recorder:
             self._target.abandon()
 
     def _write_what_waits(self) -> bool:
-        """One transaction; False when all is written."""
+        """Write what waits in one transaction. False when all is written."""
         with self._change:
             has_news = self._change.wait_for(
                 lambda: self._waiting or self._reason is not None, self._target.pause_s

@@ -93,7 +93,7 @@ class RecordingWriter:
         self._execute("ROLLBACK")
 
     def put(self, entry: RunEntry) -> None:
-        """The next entry."""
+        """Write the next entry."""
         self._samples = samples_in(entry)
         at_ns = first_moment(entry)
         if self._rows and (at_ns + self._half_ns >= self._due_ns or self._rows >= _MOST_ROWS):
@@ -116,17 +116,17 @@ class RecordingWriter:
         return self._origin_ns + BLOCK_NS * (1 + (at_ns + self._half_ns - self._origin_ns) // BLOCK_NS)
 
     def event(self, kind: str, words: str, mono_ns: int, status: int | None = None) -> None:
-        """What happened beside the disks: a command, a phase, a note, entries that were left out."""
+        """Note what happened beside the disks: a command, a phase, a note, entries that were left out."""
         self._execute(insertion("events"), (self._number, mono_ns, kind, readable(words), status))
 
     def keep_file(self, name: str, raw: bytes, mono_ns: int) -> None:
-        """What another program wrote, beside the samples: its bytes are rows of `contents`."""
+        """Keep what another program wrote, beside the samples: its bytes are rows of `contents`."""
         contents = [self._keep_bytes(raw[at : at + _PART]) for at in range(0, len(raw), _PART)]
         document = {"name": readable(name), "size": len(raw), "contents": contents}
         self.event(FILE, json_text(document), mono_ns)
 
     def end(self, reason: str, mono_ns: int, left_out: int) -> None:
-        """The clean end. Without it the file says that it has none."""
+        """End the run cleanly. Without that the file says that it has no end."""
         self.begin()
         if self._rows:
             self._close_block()
@@ -159,7 +159,7 @@ class RecordingWriter:
         self._execute(insertion("tail"), (self._number, place, fact, joined(streams)))
 
     def _put_body(self, entry: RunEntry, at_ns: int) -> None:
-        """What an entry has besides its samples."""
+        """Write what an entry has besides its samples."""
         kind = type(entry).__name__
         is_frequent = isinstance(entry, Ticked | Looked | Slowed)
         if isinstance(entry, Ticked) and self._samples and not entry.discards:
@@ -198,7 +198,7 @@ class RecordingWriter:
         at.written = []
 
     def _write_counts(self, place: int, sample: DiskSample) -> None:
-        """Plain counters for whoever reads the file without us."""
+        """Write plain counters for whoever reads the file without us."""
         now = sample.reading.sample
         for op, counted in now.ops.items():
             values = [getattr(counted, name) for name in COUNTED]
@@ -228,7 +228,7 @@ class RecordingWriter:
         return self._fact(value) if isinstance(value, _FACTS) else None
 
     def _put_slow(self, one: SlowRequest) -> int:
-        """A row for whoever looks for it by SQL; the entry has its number."""
+        """Write a row for whoever looks for it by SQL; the entry has its number."""
         self._slow += 1
         who = one.submitter.value if one.submitter else None
         name, cgroup = (readable(text) if text is not None else None for text in (one.name, one.cgroup))
@@ -249,8 +249,8 @@ class RecordingWriter:
 
 
 class DiscardReferences:
-    """A sample of discards that has not changed since it was written in the same block is referred to: by how
-    many were written in the block before it."""
+    """Finds samples of discards that have not changed since they were written in the same block. Such a one
+    is referred to, by how many were written in the block before it."""
 
     def __init__(self) -> None:
         self.may_refer = False
@@ -261,7 +261,7 @@ class DiscardReferences:
         self._newest: dict[tuple[str, str | None], tuple[int, DiscardSample]] = {}
 
     def reference(self, sample: DiscardSample) -> int | None:
-        """None of one that has to be written; it is counted as written."""
+        """What to refer to a sample by; None for one that has to be written, which is counted as written."""
         if not self.may_refer:
             return None
         at, newest = self._newest.get((sample.disk, sample.device), (0, None))

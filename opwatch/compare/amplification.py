@@ -30,7 +30,7 @@ def _trail(looks: Sequence[FirmwareSample], catalogue: Callable[[], Catalogue]) 
 
 
 def amplification(looks: Sequence[FirmwareSample], catalogue: Callable[[], Catalogue]) -> Estimate:
-    """From the first look to the last. Without a value there is a reason."""
+    """The write amplification from the first look to the last. Without a value there is a reason."""
     if not looks:
         return Estimate(None, reason=NOT_READ)
     if any(look.counted_on != looks[0].counted_on for look in looks):

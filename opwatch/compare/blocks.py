@@ -23,7 +23,7 @@ _LEAST_READABLE = 12
 
 
 def autocorrelations(series: Sequence[float], most_lag: int) -> list[float]:
-    """Of lags from 0 up; 0 for a series that does not vary."""
+    """Autocorrelations of lags from 0 up; 0 for a series that does not vary."""
     count = len(series)
     mean = math.fsum(series) / count
     off = [value - mean for value in series]
@@ -71,7 +71,8 @@ class BlockLength:
 
 
 def block_length(series: Sequence[float]) -> BlockLength:
-    """Never less than the cube root of the count: a likeness that is too weak to be made out counts, too."""
+    """How many neighbours to keep together. It is never less than the cube root of the count: a likeness that
+    is too weak to be made out counts, too."""
     count = len(series)
     if count < _LEAST_READABLE:
         return BlockLength(1)
@@ -97,8 +98,9 @@ _MOST_ALIKE = 0.95
 
 
 def likeness(series: Sequence[float], length: int) -> Likeness:
-    """As if each had a share of the deviation of the one before, and chance did the rest. That share is found
-    too small in short series, by about (1 + 3 * share) / count (Kendall, 1954)."""
+    """The likeness of neighbours, as if each had a share of the deviation of the one before, and chance did
+    the rest. That share is found too small in short series, by about (1 + 3 * share) / count (Kendall,
+    1954)."""
     count = len(series)
     correlations = autocorrelations(series, count - 1)
     share = correlations[1] + (1 + 3 * correlations[1]) / count

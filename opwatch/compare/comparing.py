@@ -60,7 +60,7 @@ def compared(
     ops: Sequence[str],
     catalogue: Callable[[], Catalogue],
 ) -> RunComparison:
-    """`ops`: these only; all if there are none."""
+    """Hold these runs against each other, by the operations `ops`, or by all if none is named."""
     figures = [_figures(runs, courses, ops, catalogue) for courses in pairs.rows]
     # All figures of two runs share one chance to be wrong, whichever disk they are of.
     claims = tuple(

@@ -37,7 +37,7 @@ class Decision:
 
 
 def check(rule: Rule) -> Rule:
-    """The rule, if it is one about changes."""
+    """The rule, if it is one about changes; UsageError for any other."""
     if rule.kind is LimitKind.LEVEL:
         sign = "+" if rule.is_above else "-"
         raise UsageError(
@@ -50,7 +50,7 @@ def check(rule: Rule) -> Rule:
 
 
 def decide(rules: Sequence[Rule], comparison: RunComparison) -> list[Decision]:
-    """Every rule for every figure that it is about. One about nothing that is there is UNKNOWN."""
+    """Decide every rule for every figure that it is about. One about nothing that is there is UNKNOWN."""
     decisions = []
     for rule in rules:
         about = list(_decisions(rule, comparison))

@@ -52,7 +52,8 @@ def is_claim(first: Estimate, other: Estimate) -> bool:
 
 
 def difference(first: Estimate, other: Estimate, chance: float) -> Difference:
-    """`chance`: with which it may say of two equal ones that they differ."""
+    """How one figure differs from that of the first run. `chance` is how likely two equal ones may be said to
+    differ."""
     if first.value is None or other.value is None:
         return Difference(Statement.UNKNOWN, reason=first.reason or other.reason)
     change = other.value - first.value

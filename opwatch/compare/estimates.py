@@ -116,7 +116,7 @@ class OpEstimates:
         self._below = list(accumulate(columns, lambda one, other: list(map(add, one, other))))
 
     def all(self) -> dict[str, Estimate]:
-        """By name. There must have been requests."""
+        """All figures by name. There must have been requests."""
         sums = [counted.sum_ns for counted in self._counted]
         bytes_ = [counted.bytes for counted in self._counted]
         return {

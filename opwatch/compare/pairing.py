@@ -53,7 +53,8 @@ def _asked(runs: Sequence[SampledRun], words: str, files: Sequence[str]) -> tupl
 
 
 def paired(runs: Sequence[SampledRun], asked: Sequence[str], files: Sequence[str]) -> DiskPairs:
-    """Those that were asked for; else the one disk of each run; else by identity, and by name."""
+    """Rows of the disks that were asked for; else of the one disk of each run; else by identity, and by
+    name."""
     if asked:
         return DiskPairs(tuple(_asked(runs, words, files) for words in asked))
     for run, file in zip(runs, files, strict=True):

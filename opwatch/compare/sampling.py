@@ -72,7 +72,7 @@ class DiskCourse:
         return list(dict.fromkeys(op for stretch in self.stretches for op in stretch.ops))
 
     def add(self, stretch: CountedStretch) -> None:
-        """One more. When there are too many, each two neighbours become one."""
+        """Add one stretch more. When there are too many, each two neighbours become one."""
         if self._waiting and self.stretches:
             self.stretches[-1].add(stretch)
         else:
@@ -104,7 +104,7 @@ class _Place:
 
 
 def sampled(entries: Iterable[RunEntry]) -> SampledRun:
-    """All of a run."""
+    """What was counted in all of a run."""
     run, places = SampledRun(), dict[int, _Place]()
     for entry in entries:
         if isinstance(entry, Looked):
@@ -152,7 +152,7 @@ def _grown(begin: dict[str, OpSample], end: dict[str, OpSample]) -> Iterator[tup
 
 
 def _finish(watched: _Place) -> None:
-    """What only all of the time tells."""
+    """Add what only all of the time tells."""
     course, first, last = watched.course, watched.first, watched.last
     widths = [sample.reading.sample.end_ns - sample.reading.sample.begin_ns for sample in (first, last)]
     course.blur_s += sum(widths) / 1e9

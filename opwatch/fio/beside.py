@@ -41,7 +41,7 @@ class JobBeside:
 
 
 def beside(run: RecordedRun) -> list[JobBeside]:
-    """Empty where no report of fio is in it."""
+    """What fio and we measured of each job. It is empty where no report of fio is in the recording."""
     report = kept_report(run)
     return _rows(report, run) if report else []
 

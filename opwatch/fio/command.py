@@ -40,8 +40,9 @@ def is_fio(command: Sequence[str]) -> bool:
 def plan(
     command: Sequence[str], folder: Path, read: Callable[[str], bytes | None], *, has_clock: bool
 ) -> FioPlan:
-    """`folder` is empty, and ours; `read` gives the begin of a job file, None of what is none. `has_clock`:
-    this fio can write its logs by the clock of the samples."""
+    """What to run in place of a command line of fio. `folder` is empty, and ours; `read` gives the begin of a
+    job file, None of what is none. `has_clock` says that this fio can write its logs by the clock of the
+    samples."""
     options = dict(_option(word) for word in command[1:] if word.startswith("-") and word != "-")
     added: list[str] = []
     report, is_ours, no_report = _report(options, folder)

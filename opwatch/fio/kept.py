@@ -16,7 +16,7 @@ REPORT_NAME, LOG_FOLDER = "fio/report.json", "fio/"
 
 
 def kept_report(run: RecordedRun) -> FioReport | None:
-    """None where fio did not run under it, or its report could not be kept."""
+    """The report of fio; None where fio did not run under the recording, or its report could not be kept."""
     for file in kept_files(run):
         if file.name == REPORT_NAME:
             return parse_report(text_of(bytes_of(run, file)), f"{run.name}: {file.name}")
@@ -24,7 +24,7 @@ def kept_report(run: RecordedRun) -> FioReport | None:
 
 
 def kept_logs(run: RecordedRun) -> Iterator[FioLog | FioHistogramLog]:
-    """By the clock of the samples, where fio wrote them for this recording."""
+    """The logs of fio that are in the recording, by the clock of the samples."""
     for file in kept_files(run):
         name = file.name.removeprefix(LOG_FOLDER)
         if file.name.startswith(LOG_FOLDER) and name.endswith(".log"):

@@ -23,7 +23,7 @@ class JobPhase:
 
 
 def job_phases(report: FioReport, logs: Sequence[FioLog]) -> tuple[list[JobPhase], str | None]:
-    """By logs with a row for every LOG_MS of CLOCK_MONOTONIC, and (phases, why not all of them are known). A
+    """(phases, why not all of them are known), from logs with a row for every LOG_MS of CLOCK_MONOTONIC. A
     job began no later than that before its first row, and the last is written after its end, however long
     that takes: it lasted as long as its report says."""
     spans = _spans(logs)

@@ -21,7 +21,7 @@ _BEGIN, _END = re.compile(r"^\{", re.MULTILINE), re.compile(r"^\}", re.MULTILINE
 
 
 def parse_report(text: str, where: str = _WHERE) -> FioReport:
-    """BadInput, with the place, for whatever is no report."""
+    """The report that a text is. BadInput, with the place, for whatever is none."""
     document = parse_json(json_in(text, where), where)
     fields = Fields(table_of(document, where), where)
     rows = fields.rows("jobs")
@@ -102,7 +102,7 @@ def _operation(fields: Fields, *, has_data: bool) -> FioOperation:
 
 
 def _latency(fields: Fields) -> FioLatency | None:
-    """None where nothing was measured: fio writes zeros then."""
+    """One latency; None where nothing was measured, of which fio writes zeros."""
     # A fio before 3.18 has no N.
     requests = fields.optional("N", fields.count)
     if requests == 0 or (requests is None and not fields.amount("max")):

@@ -42,7 +42,7 @@ class FioOperation:
 
     @property
     def latency(self) -> FioLatency | None:
-        """The one that has fio's percentiles: that of the completion, unless it was told otherwise."""
+        """The latency that has fio's percentiles: that of the completion, unless it was told otherwise."""
         measured = [self.latencies[name] for name in ("clat", "lat", "slat") if name in self.latencies]
         return next(
             (latency for latency in measured if latency.percentiles), measured[0] if measured else None
@@ -50,7 +50,7 @@ class FioOperation:
 
     @property
     def iops(self) -> float | None:
-        """None where it took no time that fio could measure."""
+        """Requests a second; None where they took no time that fio could measure."""
         return self.requests / self.runtime_s if self.runtime_s else None
 
 
@@ -94,7 +94,8 @@ class FioReport:
 
     @property
     def total(self) -> FioTotal:
-        """Flushes are not in it. A job that has all operations in one, has none of them for itself."""
+        """The sum of all jobs. Flushes are not in it. A job that has all operations in one has none of them
+        for itself."""
         requests, bytes_ = dict.fromkeys(TRANSFERS, 0), dict.fromkeys(TRANSFERS, 0)
         for job in self.jobs:
             own = [name for name in TRANSFERS if name in job.operations] or ["mixed"]

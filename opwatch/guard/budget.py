@@ -11,7 +11,8 @@ MOST_LIFE_PERCENT, MOST_CELSIUS = 1, 70
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`is_of_plan`: nobody gave a bound of bytes, and it is what the plan foretells at most."""
+    """What a sweep may cost. With `is_of_plan` nobody gave a bound of bytes, and it is what the plan
+    foretells at most."""
 
     write_bytes: int
     life_percent: int = MOST_LIFE_PERCENT

@@ -10,9 +10,9 @@ from opwatch.fields import Fields
 
 @dataclass(frozen=True, slots=True)
 class DiskIdentity:
-    """`boot` and `diskseq` are of this life of the device: a drive that comes again has others, as has
-    another file behind the number of a loop device. `serial` is what is confirmed, None where the drive
-    tells none. The name is for people, and compared with nothing."""
+    """Tells one disk from every other. `boot` and `diskseq` are of this life of the device: a drive that
+    comes again has others, as has another file behind the number of a loop device. `serial` is what is
+    confirmed, None where the drive tells none. The name is for people, and compared with nothing."""
 
     name: str
     dev: tuple[int, int]
@@ -25,12 +25,12 @@ class DiskIdentity:
     nsid: int | None = None
 
     def document(self) -> dict[str, Any]:
-        """As a journal keeps it."""
+        """The identity as a journal keeps it."""
         return asdict(self) | {"dev": list(self.dev)}
 
 
 def identity_of(fields: Fields) -> DiskIdentity:
-    """What document() made; BadInput for all else."""
+    """The identity that document() wrote; BadInput for all else."""
     dev = fields.rows("dev")
     if len(dev) != 2:
         raise fields.bad("dev is no pair of numbers")

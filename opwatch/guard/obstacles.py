@@ -54,12 +54,12 @@ def obstacles(facts: GuardFacts, consent: Consent) -> list[Obstacle]:
 
 
 def without_consent(reasons: Sequence[Obstacle]) -> list[Obstacle]:
-    """Those that are of the disk, and not of words that are missing on the command line."""
+    """The obstacles that are of the disk, and not of words that are missing on the command line."""
     return [reason for reason in reasons if reason not in (NO_DESTROY, NO_CONFIRM)]
 
 
 def require_none(reasons: Sequence[Obstacle]) -> None:
-    """RefusedError with all of them, one a line behind the first."""
+    """Raise RefusedError if there are any, with all of them: one a line behind the first."""
     if reasons:
         error = RefusedError(
             f"nothing was written: {reasons[0]}"
@@ -144,7 +144,7 @@ def _of_users(facts: GuardFacts) -> Iterator[Obstacle]:
 
 
 def _of_others(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
-    """Who may use it that cannot be seen from here."""
+    """Obstacles by those who may use the disk and cannot be seen from here."""
     for sharer in facts.shared:
         remedy = "detach the other side, or name a namespace that one controller has"
         yield Obstacle(f"others can write to it: {sharer}", facts.identity.name, remedy)

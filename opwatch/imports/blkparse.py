@@ -54,7 +54,7 @@ class _Completion:
 
 
 def read_blkparse(raw: bytes, name: str) -> ImportedFile:
-    """BadInput, with the line, for what is no such text."""
+    """What a text of blkparse tells, as entries. BadInput, with the line, for what is no such text."""
     completions = sorted(_completions(raw, name), key=lambda completion: completion.at_ns)
     if not completions:
         raise BadInput(f"{name}: no request is issued and completed in it")
@@ -130,7 +130,7 @@ def operation(flags: str) -> str | None:
 
 
 def _entries(completions: list[_Completion], names: list[str]) -> Iterator[RunEntry]:
-    """A sample for every second, the last when the last request has ended."""
+    """The entries: a sample for every second, the last when the last request has ended."""
     disks = {
         name: ImportedDisk(place, name, "requests by blktrace", _LACKS) for place, name in enumerate(names)
     }

@@ -60,7 +60,7 @@ class ImportedDisk:
             self._words[slot] = min(self._words[slot] + count, _MOST)
 
     def sample(self, mono_ns: int, anchor: Anchor) -> DiskSample:
-        """All that was added until now."""
+        """A sample of all that was added until now."""
         self._words[0] = self._words[1] = mono_ns
         counters = decode_sample(struct.pack(f"={len(self._words)}Q", *self._words))
         return DiskSample(self._disk, Reading(counters, None, None, self._reason), None, anchor)

@@ -27,7 +27,7 @@ _NOTES = (
 
 
 def read_fio(raw: bytes, name: str) -> ImportedFile:
-    """BadInput, with the place, for what is no report."""
+    """What a report of fio tells, as entries. BadInput, with the place, for what is no report."""
     report = parse_report(text_of(raw), name)
     mixed = [job.name for job in report.jobs if not set(TRANSFERS) <= job.operations.keys()]
     if mixed:
@@ -63,7 +63,7 @@ def _entries(report: FioReport) -> Iterator[RunEntry]:
 
 
 def _names(report: FioReport) -> list[str]:
-    """Of jobs of one name by their number as well."""
+    """The names of the jobs. Those of one name have their number as well."""
     names = [job.name for job in report.jobs]
     return [
         name if names.count(name) == 1 else f"{name}.{names[:place].count(name) + 1}"

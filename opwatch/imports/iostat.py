@@ -41,7 +41,7 @@ class _Report:
 
 
 def read_iostat(raw: bytes, name: str) -> ImportedFile:
-    """BadInput, with the place, for what is no such report."""
+    """What a report of iostat tells, as entries. BadInput, with the place, for what is no such report."""
     reports = _reports(raw, name)
     if len(reports) < 2:
         raise BadInput(f"{name}: {len(reports)} reports are too few: it takes 2, for the time between them")

@@ -7,7 +7,7 @@ import re
 
 from opwatch.errors import BadInput
 
-# What shapes the requests, and nothing else.
+# Options that shape the requests, and do nothing else.
 SHAPES = frozenset(
     (
         *("rw", "readwrite", "rwmixread", "rwmixwrite", "percentage_random", "bs", "blocksize", "bssplit"),
@@ -30,7 +30,7 @@ SHAPES = frozenset(
         *("mem", "iomem", "cpus_allowed", "cpus_allowed_policy", "prio", "prioclass", "nice"),
     )
 )
-# What a sweep decides: where, how much, for how long, from which seed, and what is written down.
+# Options that a sweep decides: where, how much, for how long, from which seed, and what is written down.
 OURS = frozenset(
     (
         *("name", "description", "filename", "filesize", "size", "io_size", "offset", "offset_increment"),

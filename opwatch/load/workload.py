@@ -42,7 +42,7 @@ class LoadJob:
 
     @property
     def write_share(self) -> Fraction:
-        """Of its bytes."""
+        """The share of its bytes that are written."""
         if self.options["rw"].partition(":")[0] in ("write", "randwrite"):
             return Fraction(1)
         if "rwmixwrite" in self.options:

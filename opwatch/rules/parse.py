@@ -95,7 +95,7 @@ def parse_rule(text: str) -> Rule:
 
 
 def _subject(reading: _Text) -> tuple[str | None, str]:
-    """Operation and metric."""
+    """The operation and the metric."""
     begin, name = reading.at, reading.take(_NAME)
     if not name:
         raise reading.bad(f"a metric belongs here, not {reading.rest()}; {_FORM}")
@@ -116,7 +116,7 @@ def _subject(reading: _Text) -> tuple[str | None, str]:
 
 
 def _limit(reading: _Text, metric: str) -> tuple[float, LimitKind]:
-    """In the metric's unit."""
+    """The limit, in the metric's unit, and its kind."""
     begin, number = reading.at, reading.take(_NUMBER)
     if not number:
         raise reading.bad(f"a number belongs here, not {reading.rest()}; {_FORM}")
@@ -143,7 +143,7 @@ def _limit(reading: _Text, metric: str) -> tuple[float, LimitKind]:
 
 
 def _lasting(reading: _Text) -> float | None:
-    """How long it has to last; nothing may follow."""
+    """For how many seconds it has to last; nothing may follow."""
     if reading.at == len(reading.text):
         return None
     begin, word = reading.at, reading.take(_WORD)

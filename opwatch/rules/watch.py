@@ -29,7 +29,8 @@ class Firing:
 
 @dataclass(slots=True)
 class _State:
-    """Of one rule and disk: since when it has been met without a break, None where it is not."""
+    """What is known of one rule and disk: since when it has been met without a break, None where it is
+    not."""
 
     since_ns: int | None = None
     has_fired: bool = False
@@ -47,7 +48,8 @@ class RuleWatch:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> RuleWatch:
-        """From what a person wrote: rules, `error` and `gone`. BadRule, or UsageError, says what is wrong."""
+        """Make a watch of what a person wrote: rules, `error` and `gone`. BadRule, or UsageError, says what
+        is wrong."""
         rules, words = [], set()
         for text in texts:
             if text.strip() in (ERROR, GONE):
@@ -63,7 +65,7 @@ class RuleWatch:
         return cls(rules, frozenset(words))
 
     def take(self, news: Observation | Event) -> list[Firing]:
-        """What begins to be met."""
+        """Look at what is shown; returns the rules that begin to be met."""
         if isinstance(news, Event) or news.final:
             return self._going(news)
         firings = [self._reached(number, rule, news) for number, rule in enumerate(self.rules)]
@@ -75,7 +77,7 @@ class RuleWatch:
         return any(rule.metric in OF_DISK for rule in self.rules)
 
     def _going(self, news: Observation | Event) -> list[Firing]:
-        """A disk that left while the watch went on, or with which it ended."""
+        """A firing for a disk that left while the watch went on, or with which it ended."""
         leaving = news.leaving
         if GONE not in self.words or not leaving or leaving.why != GONE:
             return []
@@ -112,7 +114,7 @@ class RuleWatch:
 
 
 def _values(rule: Rule, news: Observation) -> list[tuple[str | None, float]]:
-    """What a rule looks at, as far as it is known, with the operation that it is of."""
+    """The values that a rule looks at, as far as they are known, with the operation that each is of."""
     if rule.metric in OF_DISK:
         waf = news.live.waf if news.live else None
         return [] if waf is None else [(None, waf)]

@@ -40,8 +40,8 @@ class WriteMap:
         self._counts = [0] * min(_REGIONS, self._units)
 
     def add(self, offset_bytes: int, len_bytes: int, *, counted: bool = True) -> None:
-        """A write. What lies outside, or covers a unit in part, covers nothing there. `counted` is False for
-        the fill, which is even by its nature and would hide that the rest is not."""
+        """Take in a write. What lies outside, or covers a unit in part, covers nothing there. `counted` is
+        False for the fill, which is even by its nature and would hide that the rest is not."""
         first = -(-offset_bytes // self._unit_bytes)
         last = min((offset_bytes + len_bytes) // self._unit_bytes, self._units)
         for unit in range(first, last):
@@ -70,6 +70,6 @@ class WriteMap:
         return (chi - freedom) / math.sqrt(2 * freedom)
 
     def _size(self, region: int) -> int:
-        """Its units: not all have as many where that does not divide."""
+        """How many units a region has: not all have as many where the regions do not divide them."""
         regions = len(self._counts)
         return -(-(region + 1) * self._units // regions) - -(-region * self._units // regions)

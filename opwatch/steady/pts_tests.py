@@ -21,7 +21,7 @@ class PtsPoint(NamedTuple):
     block_bytes: int
     is_random: bool
     seconds: float
-    # Left alone afterwards.
+    # For so long the drive is left alone afterwards.
     pause_s: float = 0.0
 
 

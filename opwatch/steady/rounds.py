@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """`p99_ns` and `nand_bytes` are None where they were not measured."""
+    """What a stretch of the workload made of host and drive. `p99_ns` and `nand_bytes` are None where they
+    were not measured."""
 
     host_bytes: int
     seconds: float

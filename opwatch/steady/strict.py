@@ -31,10 +31,10 @@ class StrictState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StrictRule:
-    """`drift` is the most that IOPS and WAF may move over the window, its own uncertainty included. A tail is
-    too noisy for such a proof: of it, a drift beyond `tail_drift` must not show. `window`
-    is the length of the shortest in shares of what is in use. Longer ones, up to `longest`, serve where
-    noise hides the drift in a short one."""
+    """What has to be proven. `drift` is the most that IOPS and WAF may move over the window, its own
+    uncertainty included. A tail is too noisy for such a proof: of it, a drift beyond `tail_drift` must not
+    show. `window` is the length of the shortest in shares of what is in use. Longer ones, up to `longest`,
+    serve where noise hides the drift in a short one."""
 
     coverage: float = 0.999
     # What is not mapped works as spare area: so much of the spare may be of that kind.
@@ -48,7 +48,8 @@ class StrictRule:
 
 @dataclass(frozen=True, slots=True)
 class StrictCheck:
-    """`is_met` is None where it was not measured; `wanted` and `measured` are for people."""
+    """One thing that is asked of a window. `is_met` is None where it was not measured; `wanted` and
+    `measured` are for people."""
 
     name: str
     wanted: str
@@ -146,7 +147,7 @@ def _writes(rounds: Sequence[Round], ground: SteadyGround) -> StrictCheck:
 
 
 def _spread(ground: SteadyGround, rule: StrictRule) -> tuple[StrictCheck, StrictCheck]:
-    """Coverage and evenness of the writes."""
+    """Checks of the coverage and the evenness of the writes."""
     false_spare = rule.false_spare * ground.spare_bytes / ground.active_bytes
     least = max(rule.coverage, 1 - false_spare)
     wanted = f"at least {100 * least:.4g} %"

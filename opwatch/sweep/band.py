@@ -149,7 +149,8 @@ def fit_spare(levels: Sequence[MeasuredLevel], superblock_pages: int | None = No
 
 
 def _fit(model: CollectorModel, levels: Sequence[MeasuredLevel]) -> tuple[CollectorModel, float, float]:
-    """By golden section over the logarithm of T - U of the largest level; with the error that is left."""
+    """Fit one class by golden section over the logarithm of T - U of the largest level; returns it with the
+    error that is left, and T."""
     most = max(level.usable_bytes for level in levels)
 
     def miss(log_spare: float) -> float:

@@ -19,7 +19,7 @@ from opwatch.trace.derive import Interval
 from opwatch.waf.measure import Measured
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999, "p99.999": 0.99999}
-# Of a single round more would be noise.
+# NAND bytes of a single round with a larger error than this would be noise.
 _WHOLE_ROUND = 0.05
 # Of what they show, the drives that are known to have the largest reserve have 42 % more flash.
 _MOST_HIDDEN = 0.5
@@ -74,7 +74,7 @@ def ground_of(level: OpLevel, spread: WriteSpread | None) -> SteadyGround:
 
 
 def quantile_of(bins: Mapping[int, int], share: float) -> float | None:
-    """None where too little was counted to say: one request above the quantile is the least."""
+    """The quantile; None where too little was counted to say: one request above it is the least."""
     count = sum(bins.values())
     if not count or count * (1 - share) < 1:
         return None

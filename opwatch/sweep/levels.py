@@ -79,8 +79,9 @@ class OpLevel:
 
 
 def parse_levels(text: str, scale: LevelScale, flash_bytes: int | None = None) -> tuple[OpLevel, ...]:
-    """`0,7,10,28,50%`: one sign at the end stands for all of them, and each may carry its own. A size, such
-    as 800G, is what is used. In the order that was typed; the same level twice is refused."""
+    """The levels of a text such as `0,7,10,28,50%`: one sign at the end stands for all of them, and each may
+    carry its own. A size, such as 800G, is what is used. They keep the order that was typed; the same level
+    twice is refused."""
     words = [word.strip() for word in text.split(",")]
     if len(words) > _MOST_LEVELS:
         raise UsageError(f"--op has {len(words)} levels: at most {_MOST_LEVELS}")

@@ -8,7 +8,8 @@ from opwatch.errors import UsageError
 
 
 class LevelMethod(NamedTuple):
-    """`is_persistent`: the drive stays so until somebody undoes it, so a sweep has to."""
+    """One of these ways. With `is_persistent` the drive stays so until somebody undoes it, so a sweep has
+    to."""
 
     name: str
     what: str

@@ -22,8 +22,7 @@ class HostBytes:
 
 @dataclass(frozen=True, slots=True)
 class LevelFigures:
-    """Of the window that the verdict is about. What is None has its reason in `missing`, by name.
-
+    """The figures of the window that the verdict is about. What is None has its reason in `missing`, by name.
     Percentiles are in nanoseconds by their name, such as "p99.9"."""
 
     host: HostBytes = HostBytes()
@@ -42,7 +41,8 @@ class LevelFigures:
 
 @dataclass(frozen=True, slots=True)
 class LevelOutcome:
-    """`pts` is None where not even five rounds were done. `is_model`: a simulated drive in virtual time."""
+    """What came out of one level. `pts` is None where not even five rounds were done; `is_model` says that it
+    is a simulated drive's, in virtual time."""
 
     level: OpLevel
     rounds: tuple[Round, ...]

@@ -14,8 +14,8 @@ from opwatch.sweep.returns import LevelReturn, advice, level_returns, life_years
 
 @dataclass(frozen=True, slots=True)
 class ModelScale:
-    """That it was simulated, and at which size: `error_ratios` say how far the size may lead WAF astray, one
-    for each level."""
+    """Says that a sweep was simulated, and at which size: `error_ratios` tell how far the size may lead WAF
+    astray, one for each level."""
 
     profile: str
     ratio: float
@@ -26,8 +26,8 @@ class ModelScale:
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """`superblock_pages` are those of the drive where they are known; `endurance_bytes` is what its flash
-    takes in all, None with the reason in `endurance_reason`."""
+    """What a sweep came to. `superblock_pages` are those of the drive where they are known; `endurance_bytes`
+    is what its flash takes in all, None with the reason in `endurance_reason`."""
 
     target: str
     method: str
@@ -39,19 +39,19 @@ class SweepResult:
     model: ModelScale | None = None
 
     def steady(self) -> Sequence[LevelOutcome]:
-        """Those that have reached a steady state, or of which at least nothing says that they have not: of
-        the others no number is one of the drive."""
+        """The levels that have reached a steady state, or of which at least nothing says that they have not:
+        of the others no number is one of the drive."""
         return [one for one in self.outcomes if one.strict.state is not StrictState.NOT_REACHED]
 
     def fit(self) -> SpareFit | None:
-        """Of the levels that have a WAF; None where none amplifies."""
+        """The fit of the levels that have a WAF; None where none amplifies."""
         try:
             return fit_spare([self._measured(one) for one in self._with_waf()], self.superblock_pages)
         except NotEnoughData:
             return None
 
     def band(self, outcome: LevelOutcome, fit: SpareFit | None) -> ModelBand | None:
-        """Of the T that is known, else of the fitted one."""
+        """The band of theory for the T that is known, else for the fitted one."""
         used = outcome.level.usable_bytes
         flash = outcome.level.flash_bytes or (fit.flash_bytes if fit else None)
         return None if flash is None else band_at(flash / used, self.superblock_pages)

@@ -16,8 +16,8 @@ _NO_AMPLIFICATION = 1.02
 
 @dataclass(frozen=True, slots=True)
 class LevelReturn:
-    """From one level to the next: ratios for the whole step, and for each of its `percents` of (C-U)/U.
-    `years` is what is gained in life, at the write rate that every level has reached."""
+    """What a step from one level to the next gives: ratios for the whole step, and for each of its `percents`
+    of (C-U)/U. `years` is what is gained in life, at the write rate that every level has reached."""
 
     begin: LevelOutcome
     end: LevelOutcome
@@ -38,7 +38,7 @@ class LevelReturn:
 
     @property
     def is_gain(self) -> bool | None:
-        """None where neither was measured."""
+        """Whether the step gains anything; None where neither was measured."""
         gains = [
             None if self.iops_ratio is None else self.iops_ratio - 1,
             None if self.waf_ratio is None else 1 - self.waf_ratio,
@@ -48,7 +48,7 @@ class LevelReturn:
 
 
 def in_order(outcomes: Sequence[LevelOutcome]) -> list[LevelOutcome]:
-    """From the least over-provisioning on."""
+    """The levels, from the least over-provisioning on."""
     return sorted(outcomes, key=lambda outcome: -outcome.level.usable_bytes)
 
 
@@ -69,7 +69,7 @@ def write_rate(outcomes: Sequence[LevelOutcome]) -> float | None:
 def level_returns(
     outcomes: Sequence[LevelOutcome], endurance_bytes: int | None = None
 ) -> tuple[LevelReturn, ...]:
-    """One for each step between neighbouring levels."""
+    """A return for each step between neighbouring levels."""
     ordered = in_order(outcomes)
     rate = write_rate(ordered)
     steps = []

@@ -19,7 +19,8 @@ def run_levels(
     pace: SweepPace,
     progress: Callable[[OpLevel, int], None],
 ) -> list[LevelOutcome]:
-    """Outcomes in the order of the levels. Threads do: the model runs without the interpreter's lock."""
+    """Run all levels; returns their outcomes in order. Threads do: the model runs without the interpreter's
+    lock."""
     is_over = False
 
     def goes_on(level: OpLevel, rounds: int) -> bool:

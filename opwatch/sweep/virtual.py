@@ -97,7 +97,7 @@ def model_of(profile: Profile, io_bytes: int) -> ModelDrive:
 
 
 def make_drive(profile: Profile) -> Drive:
-    """UsageError where its settings contradict each other."""
+    """The simulated drive. UsageError where its settings contradict each other."""
     try:
         return profile.make()
     except ValueError as error:
@@ -141,7 +141,8 @@ def run_level(
     pace: SweepPace,
     progress: Callable[[OpLevel, int], bool],
 ) -> LevelOutcome:
-    """Purge, fill, rounds, verdict. `progress` is told of every round, and says whether to go on."""
+    """Run a level: purge, fill, rounds, verdict. `progress` is told of every round, and says whether to go
+    on."""
     unit = mapping_unit(model.profile)
     used = max(round(level.usable_bytes * model.ratio) // unit, 1) * unit
     drive = make_drive(model.profile)
@@ -264,7 +265,7 @@ def _figures(course: _Course, model: ModelDrive, level: OpLevel) -> LevelFigures
 
 
 def _waf_error(rounds: Sequence[Round], whole: Round, model: ModelDrive, level: OpLevel) -> float | None:
-    """At 95 %: of the mean over the rounds, and of the model's size."""
+    """The error of WAF at 95 %: that of the mean over the rounds, and that of the model's size."""
     wafs = [one.waf for one in rounds if one.waf is not None]
     if whole.waf is None or len(wafs) < 2 or level.alpha is None:
         return None
@@ -275,7 +276,7 @@ def _waf_error(rounds: Sequence[Round], whole: Round, model: ModelDrive, level: 
 
 
 def _percentiles(slots: Sequence[tuple[int, ...]]) -> dict[str, float]:
-    """Of all the window's I/Os; those that too few lie beyond are left out."""
+    """Percentiles of all I/Os of the window, but for those that too few lie beyond."""
     summed = tuple(sum(counts) for counts in zip(*slots, strict=True))
     run, total = TimedRun(1, (), summed), sum(summed)
     figures = {}

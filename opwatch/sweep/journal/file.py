@@ -51,7 +51,7 @@ class JournalFile:
             return parse_journal(read_all(file, str(self.path), _MOST_BYTES), str(self.path))
 
     def append(self, entry: str, fields: dict[str, Any]) -> None:
-        """All of an entry or nothing of it, and on the disk when this returns."""
+        """Write all of an entry or nothing of it. It is on the disk when this returns."""
         line = json.dumps({"entry": entry, **fields}, separators=(",", ":")).encode() + b"\n"
         size = os.fstat(self._descriptor).st_size
         try:

@@ -62,7 +62,7 @@ def planned_bytes(levels: Sequence[OpLevel], method: str, pace: SweepPace) -> in
 
 
 def request_of(fields: Fields) -> SweepRequest:
-    """What document() made; BadInput for all else."""
+    """The request that document() wrote; BadInput for all else."""
     return SweepRequest(
         name=fields.text("name"),
         created=fields.text("created"),
@@ -104,7 +104,8 @@ def _level(fields: Fields) -> OpLevel:
 
 
 def _pattern(fields: Fields) -> LoadPattern:
-    """Options come from a file, too: nothing else gets to fio than what a workload may have."""
+    """The workload. Its options come from a file, too: nothing else gets to fio than what a workload may
+    have."""
     jobs = []
     for row in fields.rows("jobs"):
         table = _row(row, fields, "jobs")

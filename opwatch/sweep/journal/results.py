@@ -27,7 +27,7 @@ class LevelRecord:
     figures: LevelFigures
 
     def outcome(self, level: OpLevel) -> LevelOutcome:
-        """With the verdicts, which follow from it."""
+        """What came out of the level: the record, with the verdicts that follow from it."""
         return LevelOutcome(
             level=level,
             rounds=self.rounds,
@@ -48,7 +48,7 @@ class LevelRecord:
 
 
 def record_of(fields: Fields) -> LevelRecord:
-    """What document() made; BadInput for all else."""
+    """The record that document() wrote; BadInput for all else."""
     return LevelRecord(
         place=fields.count("level"),
         rounds=tuple(round_of(_table(row, fields)) for row in fields.rows("rounds")),

@@ -18,9 +18,9 @@ _MOST_ENTRIES = 1 << 17
 
 @dataclass(slots=True)
 class SweepState:
-    """`records` are of the levels that came to their end, by place. `announced_bytes` is what all steps
-    that were begun were to write: at least what was written. `undo` is what was changed of the drive and is
-    not restored; `stops` are the reasons for which it was left."""
+    """Where a sweep stands. `records` are of the levels that came to their end, by place. `announced_bytes`
+    is what all steps that were begun were to write: at least what was written. `undo` is what was changed of
+    the drive and is not restored; `stops` are the reasons for which it was left."""
 
     request: SweepRequest
     records: dict[int, LevelRecord] = field(default_factory=dict)
@@ -74,7 +74,7 @@ def _fields(line: bytes, where: str) -> Fields:
 
 
 def _apply(state: SweepState, fields: Fields) -> None:
-    """Entries of kinds that are unknown come of a later opwatch, and are passed over."""
+    """Bring the state up to an entry. One of an unknown kind comes of a later opwatch, and is passed over."""
     kind = fields.text("entry")
     change = _CHANGES.get(kind)
     if change:

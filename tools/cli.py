@@ -83,8 +83,8 @@ def _chosen(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _imported(module: str) -> Command:
-    """What is imported stays: to look for garbage in it would be an eighth of a start's CPU time, and a part
-    of every later search."""
+    """Import a module without looking for garbage. What is imported stays: to look for garbage in it would be
+    an eighth of a start's CPU time, and a part of every later search."""
     collects = gc.isenabled() and module not in sys.modules
     if collects:
         gc.disable()
@@ -130,7 +130,8 @@ def report(error: OpwatchError) -> int:
 
 
 def _stand_in_for_closed_streams() -> None:
-    """A standard stream that was closed at the start: its number must not go to a file of ours."""
+    """Open something in place of a standard stream that was closed at the start: its number must not go to a
+    file of ours."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)

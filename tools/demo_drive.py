@@ -113,7 +113,7 @@ def _dead_claims() -> Iterator[DriveClaim]:
 
 
 def destroy(name: str, say: Callable[[str], None]) -> bool:
-    """Whether it is gone; what there is to say of it is said."""
+    """Remove a drive; returns whether it is gone. What there is to say of it is said."""
     try:
         for note in life.destroy(name):
             say(note)
@@ -124,7 +124,7 @@ def destroy(name: str, say: Callable[[str], None]) -> bool:
 
 
 def remove_leftovers(say: Callable[[str], None]) -> None:
-    """Drives of demos that were killed, and no others."""
+    """Remove drives of demos that were killed, and no others."""
     for claim in _dead_claims():
         place = Place(claim.name)
         if not place.exists() or not claim.fits(place.record()) or destroy(claim.name, say):

@@ -40,7 +40,8 @@ def fio_under(command: list[str] | None, *, as_it_is: bool, quiet_stdout: bool) 
 
 
 class RecordedFio:
-    """From construction to close(): `command` is what to start in place of the user's."""
+    """A run of fio that is recorded, from construction to close(). `command` is what to start in place of the
+    user's."""
 
     def __init__(self, command: list[str], *, quiet_stdout: bool = False) -> None:
         self._quiet_stdout = quiet_stdout
@@ -56,7 +57,7 @@ class RecordedFio:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def tell(self) -> None:
-        """What of fio's own will not be in the recording, and why."""
+        """Say what of fio's own will not be in the recording, and why."""
         if self._plan.no_report:
             say(f"fio's own figures are not kept: {self._plan.no_report}")
         if self._plan.no_logs:
@@ -125,7 +126,7 @@ def _rest(text: str) -> bytes:
 
 
 def _pass_on(raw: bytes, *, quiet_stdout: bool) -> None:
-    """fio's own words, as it would have written them: they are the command's output, not ours."""
+    """Print fio's own words, as it would have written them: they are the command's output, not ours."""
     stream = sys.stderr if quiet_stdout else sys.stdout
     stream.flush()
     view = memoryview(raw)
@@ -142,7 +143,8 @@ def _begin_of(name: str) -> bytes | None:
 
 
 def _has_clock(fio: str) -> bool:
-    """fio tells of its options; of what it does not know, that there is no such command."""
+    """Whether this fio can write logs by our clock. It tells of its options; of what it does not know it says
+    that there is no such command."""
     try:
         words = run_tool([fio, f"--cmdhelp={_CLOCK_OPTION}"], _PROBE_S)
     except OpwatchError:
@@ -151,7 +153,7 @@ def _has_clock(fio: str) -> bool:
 
 
 def show_beside(run: RecordedRun, print_lines: Callable[[Iterable[str]], None], *, as_json: bool) -> None:
-    """fio's own latencies beside those of the disks, where it ran under the recording."""
+    """Show fio's own latencies beside those of the disks, where it ran under the recording."""
     rows = beside(run)
     if as_json:
         for row in rows:

@@ -17,7 +17,7 @@ from opwatch.tools.waf_outcome import WafQuestion
 
 
 class KeptLooks:
-    """Open while it is entered. `problem` is why not all of them were kept."""
+    """Keeps looks while it is entered. `problem` is why not all of them were kept."""
 
     def __init__(
         self, path: Path, every_s: float, question: WafQuestion, disk: BlockDevice, command: list[str] | None
@@ -36,7 +36,7 @@ class KeptLooks:
         self._recorder.take(Looked(sample))
 
     def finish(self, begin: int, end: int, status: int) -> None:
-        """The work lies between these two looks."""
+        """Note between which two looks the work lies."""
         self._recorder.event(WAF_BEGIN, "the look before the work", begin)
         self._recorder.event(WAF_END, "the look behind the work", end)
         if self._command:

@@ -70,7 +70,7 @@ class LiveSource(Source, Protocol):
 
 
 def made(path: Path, headline: Mapping[str, str | int]) -> RecordingFile:
-    """A new recording that says this of itself."""
+    """Make a new recording that says this of itself."""
     try:
         return RecordingFile(path, headline)
     except OSError as error:
@@ -80,7 +80,7 @@ def made(path: Path, headline: Mapping[str, str | int]) -> RecordingFile:
 
 
 def new_recording(args: argparse.Namespace) -> RecordingFile:
-    """The file of a run that begins now."""
+    """Make the file of a run that begins now."""
     return made(args.output, header(args.interval))
 
 
@@ -96,7 +96,7 @@ class KeptRun:
         fio: RecordedFio | None = None,
     ) -> None:
         self._live, self._command, self.path = live, command, target.path
-        # Ours to close.
+        # It is ours to close.
         self.fio = fio
         self._recorder = Recorder(target, say)
         warn_of_own_disk(self._recorder, self.path, (leaf.device.disk.name for leaf in live.leaves))
@@ -126,7 +126,8 @@ class KeptRun:
             yield entry
 
     def show_fio(self, print_lines: Callable[[Iterable[str]], None], *, as_json: bool) -> None:
-        """fio's own figures beside ours, once all is written: read from there, as a replay does."""
+        """Show fio's own figures beside ours, once all is written: they are read from there, as a replay
+        does."""
         if self.fio and not self.problem:
             with closing(RecordedRun(self.path)) as run:
                 show_beside(run, print_lines, as_json=as_json)

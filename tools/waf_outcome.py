@@ -33,7 +33,7 @@ class WafQuestion:
     with_command: bool
 
     def words(self) -> str:
-        """As a recording keeps it."""
+        """The question as a recording keeps it."""
         names = ("origin", "refresh_ns", "target", "with_command")
         return json_text({name: getattr(self, name) for name in names})
 
@@ -88,8 +88,8 @@ def _parts(trail: Trail) -> dict[str, int]:
 
 
 def show_run(run: WafRun, *, as_json: bool, status: int = 0) -> None:
-    """Print it. Where there is no number, and the command has not failed, that is the error that is raised:
-    people are told it once."""
+    """Print a measurement. Where there is no number, and the command has not failed, that is the error that
+    is raised: people are told it once."""
     outcome = run.outcome()
     error = run.why_none() if not status and outcome.measured.waf is None else None
     if as_json:
@@ -107,7 +107,8 @@ def is_of_waf(run: RecordedRun) -> bool:
 
 
 def recorded_waf(run: RecordedRun, catalogue: Catalogue) -> WafRun:
-    """The same as it was live. A recorder that was killed has kept no end: the last look is taken for it."""
+    """The measurement as it was live. A recorder that was killed has kept no end: the last look is taken for
+    it."""
     question = _question(run)
     trail, latest, denied, disk = Trail(), None, None, ""
     for sample in _looks(run):

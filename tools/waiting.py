@@ -77,7 +77,7 @@ class Waiter:
         self._poll.register(self._pidfd, select.POLLIN)
 
     def follow(self, process: subprocess.Popen[bytes]) -> None:
-        """Its end ends a wait from now on. It is ended with us, should it run then."""
+        """Have the end of this process end a wait from now on. It is ended with us, should it run then."""
         self._command = process
         self._pidfd = os.pidfd_open(process.pid)
         self._poll.register(self._pidfd, select.POLLIN)

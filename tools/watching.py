@@ -25,7 +25,7 @@ from opwatch.trace.trust import Reading, trust
 # However long the intervals are: what comes is unseen until somebody looks.
 _LOOK_S = 1.0
 _SOON_S = 0.02
-# Not more often than this for the sake of short intervals.
+# For the sake of short intervals nobody looks more often than this.
 _FRESH_S = 0.1
 # What is still being found out at the end is waited for so long.
 _PROBE_S = 1.0
@@ -45,8 +45,8 @@ class _Row:
 
 
 class Watching:
-    """Attached from construction to close(). Each of its methods returns the entries that have become known;
-    what they mean is worked out by others."""
+    """Disks that are watched from construction to close(). Each of its methods returns the entries that have
+    become known; what they mean is worked out by others."""
 
     def __init__(
         self,
@@ -102,11 +102,12 @@ class Watching:
         return [*self._looks_at_drives(), *entries]
 
     def hint(self) -> None:
-        """Something may have changed: look soon, and once for all that is announced until then."""
+        """Take note that something may have changed: look soon, and once for all that is announced until
+        then."""
         self.next_look = min(self.next_look, time.monotonic() + _SOON_S)
 
     def interval(self) -> list[RunEntry]:
-        """What happened since the last one."""
+        """What happened since the last interval."""
         is_due = time.monotonic() - self._looked > _FRESH_S
         entries = self.look() if is_due else []
         samples = self._samples(self._rows, self._tracers.read())
@@ -117,7 +118,7 @@ class Watching:
         return [*entries, *looks, *self._slowed(samples), Ticked(samples, discards)]
 
     def summary(self, *, with_rest: bool) -> list[RunEntry]:
-        """The end. `with_rest`: what came after the last interval is to be shown as one, if anything did, so
+        """End it. `with_rest`: what came after the last interval is to be shown as one, if anything did, so
         that the intervals add up to the summary."""
         # A command may have changed something and ended at once.
         entries = [] if self.vanished() else self.look()

@@ -88,7 +88,7 @@ class DriveAccounts:
         return (entry.lid for entry in self._catalogue.matching(drive, "nvme") if entry.lid)
 
     def _asked(self, device: BlockDevice) -> Callable[[], Evidence] | None:
-        """Its pages or attributes, read now; None for what has neither."""
+        """The pages or attributes of a drive, read now; None for what has neither."""
         simulated = find_simulated(device)
         if simulated:
             return self._nvme(simulated)
@@ -127,7 +127,8 @@ class DriveAccounts:
         return readings
 
     def since(self) -> tuple[Account, ...]:
-        """Each with what it says now. Drives that showed nothing before are not asked again."""
+        """Every counter of the first look, with what it says now. Drives that showed nothing then are not
+        asked again."""
         accounts: list[Account] = []
         for look in self._looks:
             before = self._reading(look)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SECTOR = 512
 _GRANULE = struct.Struct("=16sII")
-# There while device mapper is.
+# This folder is there while device mapper is.
 _MAPPER = Path("/sys/module/dm_mod")
 
 
@@ -55,7 +55,7 @@ def loader(following: Following, *, stalls: bool = False) -> Callable[[], Discar
 
 
 def explained(error: Exception) -> OpwatchError:
-    """ProbeError as the error that tells the user what to do."""
+    """The error that tells the user what to do about a ProbeError."""
     from opwatch.collectors.block.blk import explain_probe_error  # for this case alone
 
     return explain_probe_error(error)
@@ -93,7 +93,7 @@ class Loading:
         return self._loaded
 
     def abandon(self) -> None:
-        """Nobody wants them any more."""
+        """Drop the programs: nobody wants them any more."""
         self._thread.join()
         if self._loaded:
             self._loaded.close()

@@ -22,9 +22,9 @@ LOOK_S = 0.05
 
 
 class DiscardTracer:
-    """Attached from entering to leaving. `granules` are (bytes, offset) of what a disk frees as a whole;
-    `programs` come from loader(), and have decided already what is followed; `chain`: the block tracer's,
-    which then calls the programs of issue and end."""
+    """Follows discards from entering to leaving. `granules` are (bytes, offset) of what a disk frees as a
+    whole; `programs` come from loader(), and have decided already what is followed; `chain` is the block
+    tracer's, which then calls the programs of issue and end."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class DiscardTracer:
         self.close()
 
     def follow(self, pid: int) -> None:
-        """Whose discards are ours: a process of this PID namespace."""
+        """Take the discards of a process of this PID namespace for ours."""
         self._native.follow(pid)
 
     def absent(self) -> frozenset[str]:

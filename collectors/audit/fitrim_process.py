@@ -44,7 +44,8 @@ def _ask(descriptor: int, asked: Asked, started: Callable[[int], None]) -> Fitri
 
 
 def _child(descriptor: int, asked: Asked, go_read: int, go_write: int, answer: int) -> None:
-    """Never returns. Ends when its parent does, before it begins or by a signal like any other process."""
+    """Ask for the trim. It never returns; it ends when its parent does, before it begins or by a signal like
+    any other process."""
     status = 1
     with contextlib.suppress(BaseException):
         for number in (signal.SIGINT, signal.SIGTERM):

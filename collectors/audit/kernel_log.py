@@ -58,7 +58,7 @@ class LogTail:
         return "".join(text)
 
     def read(self) -> KernelLog:
-        """What came since; once."""
+        """What came since it was made. It is read once."""
         if self._descriptor < 0:
             return KernelLog((), self._unknown)
         try:

@@ -50,7 +50,7 @@ class _Part:
         self._samples: dict[int, DiscardSample] = {}
 
     def read(self) -> bool:
-        """Look again; whether anybody has discarded on these disks since."""
+        """Look again; returns whether anybody has discarded on these disks since."""
         before, self.now = self.now, self.tracer.read()
         if self.now == before:
             return False
@@ -58,7 +58,7 @@ class _Part:
         return self._origins(before) != self._origins(self.now)
 
     def _origins(self, trace: Trace) -> list[Origin]:
-        """Of the disks of this part: the programs follow all that there are."""
+        """Who discarded on the disks of this part: the programs follow all that there are."""
         names = {disk[:MOST_NAME] for disk, _ in self.devices.values()}
         return [origin for origin in trace.origins if origin.disk in names]
 
@@ -78,9 +78,9 @@ def _number_of(device: BlockDevice) -> str | None:
 
 
 class LiveDiscards:
-    """Attached from add() to close(), which is before the block tracers are closed. `wanted` decides for
-    each set of disks that comes; nothing is told of a set for which it says no. `is_required`: without them
-    there is nothing to watch; `is_chained`: the block tracer is expected to go on with our programs."""
+    """Follows discards from add() to close(), which is before the block tracers are closed. `wanted` decides
+    for each set of disks that comes; nothing is told of a set for which it says no. `is_required`: without
+    them there is nothing to watch; `is_chained`: the block tracer is expected to go on with our programs."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class LiveDiscards:
         return self._samples()
 
     def latest(self) -> dict[int, DiscardSample]:
-        """The same as it was at the last look, which of those that came was their attachment."""
+        """What the last look gave, by place. Of disks that came, that look was their attachment."""
         return self._samples()
 
     def _samples(self) -> dict[int, DiscardSample]:
@@ -135,7 +135,8 @@ class LiveDiscards:
         }
 
     def _look_up_names(self) -> None:
-        """Of those who discard. Not for every interval: it is a walk of all control groups."""
+        """Look up the names of those who discard. It is not done for every interval, as it is a walk of all
+        control groups."""
         self._cgroups: dict[int, str] = cgroup_names() if self._parts else {}
         mounts = read_usage().mounts if self._parts else ()
         self._mounts = {mount.dev: f"{mount.filesystem} {mount.point}" for mount in mounts}

@@ -111,7 +111,7 @@ class _Table:
 
 
 class BccTracer:
-    """Attached from construction to close(). Reads absolute samples; one per leaf."""
+    """bcc's programs, attached from construction to close(). It reads absolute samples, one per leaf."""
 
     backend = "bcc"
     hooks = "raw_tp"
@@ -218,7 +218,8 @@ class BccTracer:
         return struct.pack("=QQ", begin, time.monotonic_ns()) + words.tobytes()
 
     def _op(self, target: int, op: int) -> list[int]:
-        """Histograms first: a program writes its counters before them, so that a maximum is never too low."""
+        """The words of one operation. Histograms are read first: a program writes its counters before them,
+        so that a maximum is never too low."""
         rows = range(target * self._cpus, (target + 1) * self._cpus)
         if op < HOT_OPS:
             hists = [self._rows.entry(row, _ROW + op * _HIST, _HIST) for row in rows]

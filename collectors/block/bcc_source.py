@@ -52,7 +52,7 @@ def cold_hists(target: int, op: int, cpus: int) -> range:
 
 
 def queue_hists(target: int, op: int, cpus: int) -> range:
-    """ow_queue_hist(): the same of the time in the queue."""
+    """ow_queue_hist(): which histograms an operation has of its time in the queue."""
     first = target * (cpus * abi.HOT_OPS + cold_per_target(cpus))
     if op < abi.HOT_OPS:
         return range(first + op, first + cpus * abi.HOT_OPS, abi.HOT_OPS)

@@ -143,7 +143,7 @@ def _on_same_disk(leaf: Leaf, leaves: Sequence[Leaf], targets: list[abi.Target],
 
 
 class BlockTracer:
-    """Attached from construction to close(). Reads absolute samples; one per leaf."""
+    """Our programs, attached from construction to close(). It reads absolute samples, one per leaf."""
 
     backend = "libbpf"
     lacks: Sequence[str] = ()

@@ -198,7 +198,8 @@ def _check(leaves: Sequence[Leaf]) -> None:
 
 
 def held_programs(process: Path, probes: int) -> HeldPrograms | None:
-    """Those of a bpftrace that is attached; None where nobody tells what each of its probes skipped."""
+    """The programs of a bpftrace that is attached; None where nobody tells what each of its probes
+    skipped."""
     try:
         programs = HeldPrograms(process)
     except OSError:

@@ -60,7 +60,7 @@ def _skipped(program: HeldProgram) -> int | None:
 
 
 def _fields(fdinfo: Path) -> dict[str, str]:
-    """Empty where the descriptor is closed."""
+    """The fields of a descriptor, none where it is closed."""
     try:
         text = read_text(fdinfo)
     except FileNotFoundError:

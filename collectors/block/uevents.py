@@ -24,8 +24,8 @@ class BlockEvents:
         return self._socket.fileno() if self._socket else -1
 
     def drain(self) -> bool:
-        """Take what was announced; whether any of it was about a block device. What was dropped because we
-        were slow may have been."""
+        """Take what was announced; returns whether any of it was about a block device. What was dropped
+        because we were slow may have been."""
         heard = False
         for _ in range(_MOST_AT_ONCE):
             try:

@@ -121,7 +121,7 @@ class FioProcess:
             self.close()
 
     def close(self) -> None:
-        """Nothing of it is left. It is killed, should it run."""
+        """Leave nothing of it. It is killed, should it run."""
         if self._report < 0:
             return
         if self.is_running():
@@ -156,7 +156,7 @@ class FioProcess:
 
 
 def _require_success(report: FioReport) -> None:
-    """fio ends with 0 although a job failed where others did not."""
+    """OpwatchError where a job failed: fio itself ends with 0 if any other did not."""
     for job in report.jobs:
         if job.error:
             raise OpwatchError(f"fio's {job.name} failed: {os.strerror(job.error)}")

@@ -143,7 +143,7 @@ class Counting:
         return sum(parts.values()) if len(parts) == len(self._disks) else None
 
     def _flying(self) -> int:
-        """At most what writes under way carry."""
+        """The most that writes under way can carry."""
         return sum(
             _writes_in_flight(disk) * (disk.number("queue/max_sectors_kb") or 0) * 1024
             for disks in self._disks.values()
@@ -193,7 +193,7 @@ class Counting:
             return (), None, refusal_of(OpwatchError(f"no extension: {error}"))
 
     def _ask_pages(self, transport: IdentifyOnce) -> tuple[DriveAnswer, ...]:
-        """Which pages there are to be asked for is worked out once: it follows from Identify alone."""
+        """Ask for all pages. Which there are is worked out once: it follows from Identify alone."""
         if self._last and self._last.is_complete:
             self._last = self._last.again()
         else:
@@ -209,7 +209,7 @@ class Counting:
         return self.latest
 
     def poll(self, keep: Callable[[FirmwareSample], None] = lambda _: None) -> Poll:
-        """The same as a trail keeps it; `keep` is given the look as it was."""
+        """Look, and return it as a trail keeps it; `keep` is given the look as it was."""
         # For a trail alone: it brings what divides an interval.
         from opwatch.waf.polls import poll_of_look
 

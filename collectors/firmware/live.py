@@ -19,7 +19,7 @@ LAST_LOOK_S = 2.0
 
 def drives_of(leaves: Sequence[Leaf], *, all_kinds: bool) -> dict[str, BlockDevice]:
     """The drives behind what is watched, by the name of the watched disk. Those that smartctl would have to
-    read only if `all_kinds`: its commands stop the queue of a SATA drive."""
+    read are in it only with `all_kinds`: its commands stop the queue of a SATA drive."""
     drives: dict[str, BlockDevice] = {}
     for leaf in leaves:
         # A hidden path has no node; its head does.
@@ -85,7 +85,8 @@ class LiveWaf:
             self._looked.wait(longest_s)
 
     def _run(self) -> None:
-        """Whatever ends it is the reason of every drive from then on: the last figure is no longer true."""
+        """Look at the drives until it is stopped. Whatever ends it before is the reason of every drive from
+        then on: the last figure is no longer true."""
         try:
             self._look_at_all()
         except Exception as error:

@@ -29,8 +29,8 @@ def _said(status: int, what: str) -> OpwatchError:
 
 
 class KernelTransport:
-    """Commands by ioctl to a controller or namespace: an open one, which is closed with this, or that of a
-    node. Only those that read are possible."""
+    """Sends commands by ioctl to a controller or namespace: an open one, which is closed with this, or that
+    of a node. Only those that read are possible."""
 
     def __init__(self, node: Path | int) -> None:
         # Not at the top: what decodes pages works without the extension.

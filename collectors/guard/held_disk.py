@@ -18,9 +18,9 @@ from opwatch.host.loop import diskseq
 
 
 class HeldDisk:
-    """Exists while it is entered. Nobody can mount it, swap on it or build on it meanwhile, udev leaves it
-    alone, and neither a rename nor a number that is used again can put another disk in its place. `path` is
-    for tools that are started. RefusedError where anything speaks against it."""
+    """A disk that is ours while this is entered. Nobody can mount it, swap on it or build on it meanwhile,
+    udev leaves it alone, and neither a rename nor a number that is used again can put another disk in its
+    place. `path` is for tools that are started. RefusedError where anything speaks against it."""
 
     def __init__(self, devices: Devices, named: str, consent: Consent) -> None:
         self._devices, self._consent = devices, consent
@@ -58,7 +58,7 @@ class HeldDisk:
 
     @property
     def path(self) -> str:
-        """It leads to this disk, whatever its node is by then."""
+        """A path that leads to this disk, whatever its node is by then."""
         return f"/proc/{os.getpid()}/fd/{self.fileno()}"
 
     def fileno(self) -> int:
@@ -76,7 +76,8 @@ class HeldDisk:
         require_none(obstacles(facts, replace(self._consent, planned=self.identity)))
 
     def _require_descriptor(self) -> None:
-        """Its name must lead to what we have open: what is known of it is looked up by its name."""
+        """RefusedError unless its name leads to what we have open: what is known of it is looked up by its
+        name."""
         name, status = self.identity.name, os.fstat(self.fileno())
         dev = (os.major(status.st_rdev), os.minor(status.st_rdev))
         life = diskseq(self.fileno())

@@ -166,7 +166,8 @@ def _system(devices: Devices, disk: BlockDevice) -> Iterable[str]:
 
 
 def _sharers(devices: Devices, disk: BlockDevice) -> Iterable[str]:
-    """Who else can reach an NVMe namespace. That it cannot be asked is one, too: nobody knows then."""
+    """Those who can reach an NVMe namespace as well. That it cannot be asked is one, too: nobody knows
+    then."""
     paths = devices.paths(disk)
     if len(paths) > 1:
         yield f"{len(paths)} controllers have it: {', '.join(path.name for path in paths)}"

@@ -64,7 +64,8 @@ class DiskCounts:
 
 
 class ChangeTracer:
-    """Attached from construction to close(). `disk` is one that disk_of_requests() gave."""
+    """The programs of one disk, attached from construction to close(). `disk` is one that disk_of_requests()
+    gave."""
 
     def __init__(self, disk: BlockDevice) -> None:
         try:

@@ -123,7 +123,7 @@ class HistoryFile:
 
     @property
     def is_here(self) -> bool:
-        """The path still names the file that we write to."""
+        """Whether the path still names the file that we write to."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), self.path.lstat())
         except OSError:
@@ -131,12 +131,12 @@ class HistoryFile:
 
     @property
     def is_as_written(self) -> bool:
-        """It is here, and has the size that we gave it."""
+        """Whether it is here, and has the size that we gave it."""
         return self.is_here and os.fstat(self._descriptor).st_size == self._first + self._grown
 
     @property
     def has_grown(self) -> bool:
-        """It is worth writing anew."""
+        """Whether it is worth writing anew."""
         return self._grown > max(_GROWTH_BYTES, min(_GROWTH * self._first, _MOST_GROWTH_BYTES))
 
     def abandon(self) -> None:
@@ -172,7 +172,7 @@ class _Rewrite(threading.Thread):
             self._error = error
 
     def commit(self) -> int:
-        """When the thread has ended: its file under its name."""
+        """Give the file its name, once the thread has ended."""
         try:
             if self._error:
                 raise self._error

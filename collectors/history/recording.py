@@ -124,7 +124,8 @@ class Recording:
         return counts if counts else self._give_up("the kernel's counts of it are switched off")
 
     def _give_up(self, why: str) -> NoReturn:
-        """What happens from now on is not seen, and nobody could tell later that anything did."""
+        """End the record for a reason: what happens from now on is not seen, and nobody could tell later that
+        anything did."""
         if not self._presence.holds():
             raise OpwatchError(f"{self.device.name} is gone")
         if self._last:

@@ -97,7 +97,7 @@ class OpenHistory:
         return self._remembered(saved, tuple(doubts), () if alive else (GAP_NOTE,))
 
     def _after_gap(self, saved: Saved, now: tuple[int, int]) -> Remembered:
-        """Nobody records any more, and the disk was used since."""
+        """What is still known where nobody records any more, and the disk was used since."""
         writes, discards = saved.look.used_since(now)
         what = " and ".join(word for word, so in (("written to", writes), ("discarded", discards)) if so)
         doubt = f"the disk was {what} since the recording"
@@ -130,7 +130,8 @@ class Comparison:
         self._notes: tuple[str, ...] = ()
 
     def run(self) -> StaleSpace:
-        """What is free before and after the map was right is taken for free at that moment."""
+        """Hold the free space against the map. What is free before and after the map was right is taken for
+        free at that moment."""
         begin = time.monotonic()
         before = self._free(settled=True)
         by_name = {reader.device.name: reader for reader in self._readers}

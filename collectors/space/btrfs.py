@@ -36,7 +36,7 @@ class BtrfsGeometry:
 
 
 def read_geometry(descriptor: int) -> BtrfsGeometry:
-    """Its devices and block sizes. OSError when it does not answer."""
+    """The devices and block sizes of a btrfs. OSError when it does not answer."""
     buffer = bytearray(1024)
     fcntl.ioctl(descriptor, _FS_INFO, buffer)
     highest, _, _, node, sector, _ = _FS.unpack_from(buffer)

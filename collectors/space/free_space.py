@@ -154,7 +154,7 @@ def _free_in_chunks(descriptor: int, chunks: list[btrfs.Chunk], geometry: BtrfsG
 
 @contextmanager
 def _decoding() -> Iterator[None]:
-    """What the pure decoders refuse is an error with a name."""
+    """Raise what the pure decoders refuse as an error with a name."""
     try:
         yield
     except ValueError as error:

@@ -69,7 +69,7 @@ def ask_nvme(disk: BlockDevice) -> tuple[Controller, Namespace]:
 
 
 def _nvme(disk: BlockDevice, ask: Identify, facts: DiskFacts, unknown: dict[Unread, str]) -> DiskFacts:
-    """The same facts, with those that an NVMe drive tells itself."""
+    """The facts, with those that an NVMe drive tells itself."""
     facts = replace(facts, nuse_blocks=disk.number("nuse"))
     try:
         controller, namespace = ask(disk)

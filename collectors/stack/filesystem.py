@@ -54,7 +54,7 @@ def _btrfs(usage: Usage, sys: Path, first: BlockDevice, zoned: str | None) -> tu
 
 
 def _zoned(devices: list[BlockDevice]) -> str | None:
-    """How its devices are zoned; that of the last where they differ."""
+    """How the devices of a filesystem are zoned; that of the last where they differ."""
     kinds = [device.disk.attribute("queue/zoned") for device in devices]
     return next((kind for kind in reversed(kinds) if kind not in (None, "none")), None)
 

@@ -104,7 +104,7 @@ class LayerReader:
         return Stack(None, self._walk((device.name,)))
 
     def _walk(self, names: tuple[str, ...]) -> tuple[Layer, ...]:
-        """Breadth first, so that a layer comes after all that stand on it where that is possible."""
+        """Walk breadth first, so that a layer comes after all that stand on it where that is possible."""
         layers: dict[str, Layer] = {}
         waiting = list(names)
         while waiting:
@@ -138,7 +138,7 @@ class LayerReader:
         )
 
     def _reading(self, device: BlockDevice) -> _Reading:
-        """What it is, and what its kind says."""
+        """What a device is, and what its kind says."""
         kind, below = device.kind(), tuple(device.below())
         if device.is_partition:
             start = PartitionFacts(start_bytes=device.sectors[0] * SECTOR)
@@ -156,7 +156,7 @@ class LayerReader:
         return _Reading(Kind.DISK, below, facts, unknown=unknown)
 
     def _dm_reading(self, device: BlockDevice, kind: str, below: tuple[str, ...]) -> _Reading:
-        """By its table; several targets are joined by a plus."""
+        """What a table says of a device; several targets are joined by a plus."""
         layer = _Reading(Kind.DM, below)
         try:
             layer.table = self._dm.table(device.dev)
@@ -224,7 +224,8 @@ class LayerReader:
         )
 
     def _dm_status(self, device: BlockDevice, layer: _Reading, fact: Unread) -> DmTarget | None:
-        """Its one status line; None, and the reason beside the fact that was to be had from it."""
+        """The one status line of a device; None, and the reason beside the fact that was to be had from
+        it."""
         try:
             [status] = self._dm.status(device.dev)
         except (OpwatchError, ValueError) as error:

@@ -18,7 +18,7 @@ _LOOK_S = 0.2
 
 
 class SentinelMaps:
-    """Made once the sentinels are planted. Disks without a map are left out."""
+    """The maps of the disks, made once the sentinels are planted. Disks without a map are left out."""
 
     def __init__(self, stack: Stack, sentinels: Sentinels) -> None:
         self._stack = stack

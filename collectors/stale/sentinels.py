@@ -134,7 +134,8 @@ class Sentinels:
             self._window = (min(places_at), max(places_at) + BLOCK)
 
     def _require_room(self) -> None:
-        """Twice of what is written, and a share of the file system that others may need."""
+        """Refuse unless there is room for twice of what is written, and for a share of the file system that
+        others may need."""
         info = os.fstatvfs(self._home)
         room = info.f_bavail * info.f_frsize
         needed = 2 * sum(self._sizes) + min(info.f_blocks * info.f_frsize // 100, 256 << 20)

@@ -107,8 +107,8 @@ class StaleMeasurement:
         }
 
     def run(self) -> StaleJudgement:
-        """The blocks are read first and the drive is calibrated then, because most file systems trim more
-        than the range they are asked to."""
+        """Measure. The blocks are read first and the drive is calibrated then, because most file systems trim
+        more than the range they are asked to."""
         with opened(self._mount) if self._mount else contextlib.nullcontext():
             return self._run()
 

@@ -19,12 +19,12 @@ from opwatch.samples.end import End
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
 
-# Between two looks at what is traced.
+# So much time lies between two looks at what is traced.
 TICK_S = 0.1
 
 
 class SweepStopped(OpwatchError):
-    """A signal has ended it. What is done is written down."""
+    """Is raised when a signal has ended a sweep. What is done is written down."""
 
     exit_status = 7
 
@@ -33,12 +33,13 @@ class SweepTime(Pastime, Protocol):
     """Time that passes while a process runs."""
 
     def follow(self, process: subprocess.Popen[bytes]) -> None:
-        """From now on the end of this process ends a wait."""
+        """Have the end of this process end a wait, from now on."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepBench:
-    """`before` is the drive's health when the sweep began. `folder` is where fio's logs lie meanwhile."""
+    """All that a sweep works with. `before` is the drive's health when the sweep began; `folder` is where
+    fio's logs lie meanwhile."""
 
     devices: Devices
     claim: HeldDisk
@@ -53,7 +54,8 @@ class SweepBench:
     folder: Path
 
     def announce(self, place: int, kind: str, write_bytes: int) -> None:
-        """A step is in the journal before it is done. It is not begun where it would overdraw the budget."""
+        """Write a step into the journal before it is done. One that would overdraw the budget is not
+        begun."""
         allowed = self.state.request.budget.write_bytes
         if self.state.announced_bytes + write_bytes > allowed:
             raise RefusedError(
@@ -77,7 +79,7 @@ class SweepBench:
             raise RefusedError(f"{self.disk.name} has gone, or another disk has its name by now")
 
     def run_fio(self, words: list[str], least_bytes: int, meanwhile: Callable[[], None]) -> FioRun:
-        """One run of fio from its start to its end. `meanwhile` is called again and again."""
+        """Run fio from its start to its end. `meanwhile` is called again and again."""
         with FioProcess(words, self.folder) as process:
             self.time.follow(process.process)
             while True:
@@ -95,7 +97,8 @@ class SweepBench:
 
 
 def require_written(run: FioRun, least_bytes: int, name: str) -> None:
-    """fio ends with 0 although it did nothing, where its window lies behind the end of the disk."""
+    """OpwatchError where less was written: fio ends with 0 although it did nothing, where its window lies
+    behind the end of the disk."""
     written = run.report.total.bytes["write"] if run.report else 0
     if written < least_bytes:
         raise OpwatchError(f"{name}: fio wrote {written} bytes, not the {least_bytes} that it was to write")

@@ -33,7 +33,7 @@ def health_of(report: Report, sample: FirmwareSample) -> Health:
 
 
 def _warning(sample: FirmwareSample) -> int | None:
-    """None for what is no NVMe drive: others have no such byte."""
+    """The critical warning of an NVMe drive; None for others, which have no such byte."""
     for answered in sample.answers:
         is_smart = answered.command.kind is CommandKind.LOG and answered.command.number == _SMART_LOG
         if is_smart and isinstance(answered.answer, bytes):

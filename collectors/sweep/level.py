@@ -33,8 +33,8 @@ _LEAST_WRITTEN = 0.8
 
 
 class LevelRun:
-    """Made once for each level. The rounds run inside of a Course, which looks at the drive's counters before
-    them, meanwhile, and until its pages show all of it."""
+    """One level of a sweep, which is run once. The rounds run inside of a Course, which looks at the drive's
+    counters before them, meanwhile, and until its pages show all of it."""
 
     def __init__(self, bench: SweepBench, place: int, poll_s: float = _POLL_S) -> None:
         request = bench.state.request
@@ -68,7 +68,7 @@ class LevelRun:
         self._bench.talk.show(f"{at}: {step}")
 
     def _prepare(self) -> None:
-        """Guard, purge, settle."""
+        """Look whether the drive is free, purge it, and let it settle."""
         bench, level = self._bench, self._level
         self._say("looks whether the drive is free")
         self.require_free()
@@ -108,7 +108,7 @@ class LevelRun:
         trace.drain(is_fill=True)
 
     def _load(self, trace: LevelTrace) -> LevelRecord:
-        """The rounds, between looks at the drive."""
+        """Do the rounds, between looks at the drive."""
         self.require_free()
         bench, request = self._bench, self._request
         rounds = RoundTime(self, trace)
@@ -168,8 +168,8 @@ class LevelRun:
         return self._is_enough(trace)
 
     def _mark(self, trace: LevelTrace) -> None:
-        """The drive's counters and the trace while nothing is under way. Looked at twice, where that costs
-        little: what the first look shows is known to be all when the second shows no more."""
+        """Note the drive's counters and the trace, while nothing is under way. It is looked at twice, where
+        that costs little: what the first look shows is known to be all when the second shows no more."""
         assert self._course
         counting, trail = self._bench.counting, self._course.trail
         trail.add(counting.poll())
@@ -193,7 +193,7 @@ class LevelRun:
         return ground_of(level, trace.spread(filled, is_uniform=self._request.pattern.is_uniform))
 
     def _is_enough(self, trace: LevelTrace) -> bool:
-        """Steady, as far as that can be measured here, or too many rounds."""
+        """Whether the drive is steady, as far as that can be measured here, or too many rounds were done."""
         pace = self._request.pace
         if len(self._rounds) >= pace.most_rounds:
             return True
@@ -253,4 +253,4 @@ class RoundTime:
                 return end
 
     def reap(self) -> None:
-        """The last round has been reaped already."""
+        """Do nothing: the last round has been reaped already."""

@@ -16,7 +16,7 @@ _PIECE_BYTES = 4 << 30
 
 
 def require_discards(disk: BlockDevice) -> None:
-    """Unsupported where a purge by discards would do nothing."""
+    """Raise Unsupported where a purge by discards would do nothing."""
     if not disk.number("queue/discard_max_bytes"):
         raise Unsupported(
             f"{disk.name} takes no discards, so that it cannot be made empty: opwatch trim check says why"

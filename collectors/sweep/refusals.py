@@ -11,8 +11,8 @@ from opwatch.sweep.plan import SweepRefusal
 
 
 def refusals(devices: Devices, named: str, *, allow_virtual: bool) -> list[SweepRefusal]:
-    """Everything that is in the way but the words that a plan does not need. Reads, and writes nothing; what
-    may not be read without root is one of the reasons."""
+    """Everything that is in the way but the words that a plan does not need. It reads, and writes nothing;
+    what may not be read without root is one of the reasons."""
     facts = look_at(devices, named)
     reasons = without_consent(obstacles(facts, Consent(destroy=True, allow_virtual=allow_virtual)))
     listed = [SweepRefusal("guard", f"{reason.where}: {reason.what}", reason.remedy) for reason in reasons]

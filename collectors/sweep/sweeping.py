@@ -35,6 +35,6 @@ def sweep(bench: SweepBench) -> list[LevelOutcome]:
 
 
 def outcomes(bench: SweepBench) -> list[LevelOutcome]:
-    """Of the levels that are done, in their order."""
+    """What came of the levels that are done, in their order."""
     levels = bench.state.request.levels
     return [bench.state.records[place].outcome(levels[place]) for place in sorted(bench.state.records)]

@@ -22,7 +22,8 @@ _FILL_UNIT = 128 << 10
 
 
 class LevelTrace:
-    """From construction to close(). What cannot be traced has its reason in one of the two texts."""
+    """Traces a level from construction to close(). What cannot be traced has its reason in one of the two
+    texts."""
 
     def __init__(self, devices: Devices, disk: BlockDevice, active_bytes: int) -> None:
         unit = _UNIT

@@ -100,7 +100,7 @@ def _add_create(create: argparse.ArgumentParser) -> None:
 
 
 def _add_behaviour(create: argparse.ArgumentParser) -> None:
-    """How it answers: when, and with which faults."""
+    """Add the options that say how a drive answers: when, and with which faults."""
     create.add_argument(
         "--timing",
         choices=("off", "real"),

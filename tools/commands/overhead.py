@@ -161,7 +161,7 @@ def measure_scratch(disk: ScratchDisk, seconds: float) -> Cost:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Traced over untraced IOPS, pair by pair."""
+    """The traced IOPS over the untraced ones, pair by pair."""
 
     ratios: list[float]
     untraced_iops: float
@@ -184,7 +184,7 @@ class Throughput:
 
 
 def compare_throughput(disk: ScratchDisk, pairs: int, seconds: float) -> Throughput:
-    """fio with and without the tracer, in turn, the order of each pair the reverse of the last's."""
+    """Run fio with and without the tracer, in turn, the order of each pair the reverse of the last's."""
     leaves, _ = choose_leaves(Devices(), [disk.node])
 
     def traced() -> float:
@@ -211,7 +211,7 @@ def compare_throughput(disk: ScratchDisk, pairs: int, seconds: float) -> Through
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP leave through the clean-up while this is entered, unless they were ignored."""
+    """Have SIGTERM and SIGHUP leave through the clean-up while this is entered, unless they were ignored."""
 
     def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)

@@ -25,7 +25,7 @@ INTERRUPTED = 7
 
 
 def add_recording_argument(parser: argparse.ArgumentParser) -> None:
-    """The file to make."""
+    """Add the file to make."""
     parser.add_argument(
         "-o",
         "--output",
@@ -48,7 +48,7 @@ def add_every_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def add_unseen_watch_arguments(parser: argparse.ArgumentParser) -> None:
-    """How to watch where nothing is shown of it."""
+    """Add the options of a watch of which nothing is shown."""
     add_measuring_arguments(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
     parser.add_argument("-v", "--verbose", action="store_true", help="say which hooks are attached")
@@ -104,7 +104,7 @@ def _say_lines(texts: Iterable[str]) -> None:
 
 
 def _status(args: argparse.Namespace, kept: KeptRun, end: End | None, status: int) -> int:
-    """What a recording ends with: 7 when a signal came before what was asked for was done."""
+    """The status that a recording ends with: 7 when a signal came before what was asked for was done."""
     if kept.problem:
         return status or 1
     if not args.quiet:

@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_part_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which recording, in which intervals, and which part of it."""
+    """Add which recording it is, in which intervals, and which part of it."""
     parser.add_argument("file", type=file_name, metavar="FILE", help="a recording")
     parser.add_argument(
         "interval",
@@ -79,7 +79,7 @@ def add_part_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_bounds_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which part of it."""
+    """Add which part of a recording it is."""
     parser.add_argument(
         "--from",
         dest="begin",
@@ -178,7 +178,8 @@ class Replay:
         return Steps(self.step_ns, self._recorded_ns, tuple(mark for mark in marks if mark is not None))
 
     def _around(self, at_ns: int) -> Iterator[RunEntry]:
-        """From the last samples before a moment to the first ones after it, or a whole interval later."""
+        """The part from the last samples before a moment to the first ones after it, or a whole interval
+        later."""
         steps = self._steps(at_ns - 1)
         chosen = between(self._run.entries(at_ns - 1, steps), at_ns - 1, None)
         if steps:
@@ -192,7 +193,7 @@ class Replay:
         raise NotEnoughData(f"{self._run.name} has no interval there")
 
     def _paced(self, entries: Iterator[RunEntry]) -> Iterator[RunEntry]:
-        """As they are, or each when its time has come."""
+        """The entries as they are, or each when its time has come."""
         if not self._args.speed:
             yield from entries
             return
@@ -206,7 +207,8 @@ class Replay:
 
 
 def _stepped(entries: Iterator[RunEntry], keys: TextIO) -> Iterator[RunEntry]:
-    """Before each interval but the first, wait until somebody asks for it. It ends where nobody does."""
+    """The entries, but before each interval except the first it waits until somebody asks for it. It ends
+    where nobody does."""
     asked = 1
     for entry in entries:
         if isinstance(entry, Ticked):
@@ -226,7 +228,7 @@ def _interval_ns(run: RecordedRun) -> int:
 
 
 def notes_of(run: RecordedRun, *, verbose: bool = False) -> list[str]:
-    """What to know before it is looked at."""
+    """What a person should know before a recording is looked at."""
     notes = []
     if verbose:
         notes = [f"{name}: {value}" for name, value in run.header.items() if name not in _LAYOUT]
@@ -243,7 +245,7 @@ def notes_of(run: RecordedRun, *, verbose: bool = False) -> list[str]:
 
 
 def open_run(path: Path) -> RecordedRun:
-    """A recording to be read."""
+    """Open a recording to be read."""
     try:
         return RecordedRun(path)
     except OSError as error:
@@ -251,7 +253,7 @@ def open_run(path: Path) -> RecordedRun:
 
 
 def _show_waf(run: RecordedRun, args: argparse.Namespace) -> None:
-    """A measurement by `opwatch waf`, as it was shown then."""
+    """Show a measurement by `opwatch waf`, as it was shown then."""
     if args.interval or args.at or args.begin or args.end or args.step or args.speed:
         raise UsageError(f"{run.name} is of opwatch waf, which measures one interval: it is shown as a whole")
     show_run(recorded_waf(run, load_catalogue(args.counters)), as_json=args.json)

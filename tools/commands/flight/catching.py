@@ -15,7 +15,7 @@ from opwatch.samples.story import Story
 from opwatch.sinks.terminal import say
 from opwatch.tools.kept_run import KeptRun
 
-# Of one recorder: a rule that fires all day is not to fill the disk.
+# One recorder makes no more: a rule that fires all day is not to fill the disk.
 MOST_DUMPS = 20
 _LONGEST_S = 120.0
 
@@ -53,7 +53,7 @@ class Catcher:
             self._wait()
 
     def _wait(self) -> None:
-        """Until what is being written is whole, within bounds."""
+        """Wait until what is being written is whole, within bounds."""
         if not self._writing:
             return
         try:
@@ -73,7 +73,7 @@ class Catcher:
         self._first, self._due = firing, time.monotonic() + self._after_s
 
     def _write(self, firing: Firing) -> None:
-        """Another process does it: no sample waits for it."""
+        """Have another process write it: no sample waits for it."""
         self._first = None
         self._count += 1
         device = "".join(char if char.isalnum() else "-" for char in firing.device)

@@ -24,7 +24,7 @@ from opwatch.tools.commands.flight.keep import add_ring_argument
 from opwatch.tools.commands.record import add_recording_argument
 from opwatch.tools.kept_run import made
 
-# Written and committed together.
+# So many entries are written and committed together.
 _TOGETHER = 64
 
 
@@ -67,7 +67,7 @@ def _last_moment(joined: JoinedRun) -> int:
 
 
 def _write(entries: Iterable[RunEntry], events: Iterable[RecordedEvent], target: RecordingTarget) -> None:
-    """Events stand behind the last entry that became known before them."""
+    """Write entries and events. These stand behind the last entry that became known before them."""
     waiting = deque(events)
     target.begin()
     for count, entry in enumerate(entries, 1):

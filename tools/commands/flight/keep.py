@@ -30,7 +30,7 @@ _MOST_SAMPLES = 1 << 20
 
 
 def add_ring_argument(parser: argparse.ArgumentParser, *, is_verb: bool = True) -> None:
-    """`is_verb`: what was given before the verb stays."""
+    """Add --ring. With `is_verb`, what was given before the verb stays."""
     parser.add_argument(
         "--ring",
         type=Path,

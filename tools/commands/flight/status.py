@@ -80,7 +80,7 @@ def _status(folder: RingFolder) -> RingStatus:
 
 
 def _moment(entry: RunEntry | None) -> tuple[int, datetime] | None:
-    """Of the samples of an entry, by both clocks."""
+    """The moment of the samples of an entry, by both clocks."""
     samples = samples_in(entry) if entry else {}
     if not entry or not samples:
         return None

@@ -31,7 +31,7 @@ DRIVE_OPTIONS = ("dev", "destroy", "confirm", "allow_virtual", "max_write", "ref
 
 
 def add_drive_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which drive, and the words without which nothing is destroyed."""
+    """Add which drive, and the words without which nothing is destroyed."""
     parser.add_argument("--dev", action=Once, metavar="D", help="the whole drive: name or node")
     add_consent_arguments(parser)
 
@@ -55,7 +55,7 @@ def add_consent_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is done at which levels."""
+    """Add what is done at which levels."""
     parser.add_argument(
         "--op",
         metavar="LEVELS",
@@ -135,7 +135,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
 
 
 def request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity) -> SweepRequest:
-    """What is asked for, in bytes. Nothing is written."""
+    """The request that was made, in bytes. Nothing is written."""
     levels = levels_from(args, disk)
     pace = SweepPace(
         fill_passes=args.fill,

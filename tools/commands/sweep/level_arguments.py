@@ -35,7 +35,7 @@ class VirtualSweep:
 
 
 def add_level_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which levels, and how long at each."""
+    """Add which levels there are, and how long each takes."""
     parser.add_argument(
         "--op",
         metavar="LEVELS",
@@ -74,7 +74,7 @@ def add_level_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """The simulated drive and its workload. None has a default: with a real drive they are refused."""
+    """Add the simulated drive and its workload. None has a default: with a real drive they are refused."""
 
     known = ", ".join(profiles.names())
     parser.add_argument(
@@ -115,7 +115,7 @@ def pace_from(args: argparse.Namespace) -> SweepPace:
 
 
 def refuse_others(args: argparse.Namespace, names: Sequence[str], only_with: str) -> None:
-    """UsageError for options that mean nothing here."""
+    """Raise UsageError for options that mean nothing here."""
     given = [name for name in names if getattr(args, name) not in (None, False)]
     if given:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in given)

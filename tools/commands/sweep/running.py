@@ -47,7 +47,7 @@ class _Talk:
 def perform(
     devices: Devices, claim: HeldDisk, journal: JournalFile, state: SweepState, *, quiet: bool
 ) -> list[LevelOutcome]:
-    """Do what is left of it. The disk is ours already."""
+    """Do what is left of a sweep. The disk is ours already."""
     disk = claim.disk
     require_discards(disk)
     with ExitStack() as stack:
@@ -74,7 +74,7 @@ def perform(
 
 
 def show(state: SweepState, outcomes: list[LevelOutcome], *, json: bool) -> int:
-    """The table or the document; returns the exit status."""
+    """Print the table or the document; returns the exit status."""
     if json:
         data().json(document(state, outcomes), indent=2)
     else:

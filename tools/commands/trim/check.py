@@ -83,7 +83,7 @@ class CheckRun:
 
     @functools.cached_property
     def deleted(self) -> DeletedFiles:
-        """Looked for once, and only where a filesystem is checked."""
+        """Deleted files that are open. They are looked for once, and only where a filesystem is checked."""
         return deleted_files()
 
     def everything(self) -> Iterator[_Subject]:

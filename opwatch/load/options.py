@@ -43,6 +43,9 @@ OURS = frozenset(
 )
 # Those that move data from memory to the device by the kernel. Others load libraries or open sockets.
 _ENGINES = ("libaio", "io_uring", "psync", "sync", "vsync", "pvsync", "pvsync2", "posixaio")
+# Kinds that are fio's own memory. Behind others a file may stand, or another disk: fio would have its buffers
+# there, and write to it whatever it writes.
+_MEMORY = ("malloc", "shm", "shmhuge", "mmap")
 _PATTERNS = ("write", "randwrite", "rw", "readwrite", "randrw")
 _VALUE = re.compile(r"[A-Za-z0-9_.,:/%+-]{0,400}", re.ASCII)
 # Without a value an option is on.
@@ -65,6 +68,12 @@ def checked(key: str, value: str, where: str) -> tuple[str, str] | None:
         raise BadInput(f"{where}: ioengine={value}: take one of {', '.join(_ENGINES)}")
     if name == "rw" and value.partition(":")[0] not in _PATTERNS:
         raise BadInput(f"{where}: rw={value}: a sweep needs writes: take one of {', '.join(_PATTERNS)}")
+    if name in ("mem", "iomem") and value not in _MEMORY:
+        raise BadInput(f"{where}: {key}={value!r:.60}: take one of {', '.join(_MEMORY)}, without a file")
+    if name == "direct" and value not in ("", _FLAG):
+        raise BadInput(
+            f"{where}: direct={value}: what the page cache takes is none of the drive; say direct=1"
+        )
     if name in ("numjobs", "rwmixread", "rwmixwrite") and not _is_count(value):
         raise BadInput(f"{where}: {key}={value!r:.60} is no whole number")
     return name, value or _FLAG

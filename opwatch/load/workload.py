@@ -133,7 +133,9 @@ def parse_job_file(raw: bytes, where: str) -> LoadPattern:
             if section is not common:
                 jobs.append(section)
             continue
-        if section is None or words.startswith("include "):
+        if words.startswith("include "):
+            raise BadInput(f"{where}: line {number}: {words!r:.60}: put what it has into this file")
+        if section is None:
             raise BadInput(f"{where}: line {number}: {words!r:.60} stands in no section")
         key, _, value = words.partition("=")
         section[key.strip()] = value.strip()

@@ -98,11 +98,30 @@ def test_a_job_file_of_fio_is_taken_without_what_the_sweep_decides(tmp_path: Pat
         "numjobs=65",
         "allow_mounted_write=1",
         "trigger=boom",
+        # fio makes its buffers in that file, and writes all that it writes to it as well.
+        "mem=mmapshared:/dev/sdb",
+        "mem=mmap:/etc/passwd",
+        "iomem=mmaphuge:/dev/sdb",
+        "mem=cudamalloc",
+        # The page cache takes what is written, and the figures are those of memory.
+        "direct=0",
+        "direct=false",
     ],
 )
 def test_what_leads_elsewhere_or_writes_nothing_is_refused(line: str) -> None:
     with pytest.raises(BadInput, match=r"mine\.fio"):
         parse_job_file(f"[a]\nrw=randwrite\n{line}\n".encode(), "mine.fio")
+
+
+@pytest.mark.parametrize("line", ["mem=malloc", "iomem=mmap", "mem=shm", "direct", "direct=1"])
+def test_memory_of_its_own_and_no_page_cache_are_taken(line: str) -> None:
+    [job] = parse_job_file(f"[a]\nrw=randwrite\n{line}\n".encode(), "mine.fio").jobs
+    assert job.options["direct"] == "1"
+
+
+def test_an_include_is_refused_as_what_it_is() -> None:
+    with pytest.raises(BadInput, match=r"line 3: .*put what it has into this file"):
+        parse_job_file(b"[a]\nrw=randwrite\ninclude other.fio\n", "mine.fio")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""Between two steps of a sweep a signal ends it, and so does a drive that has gone."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+
+from opwatch.collectors.sweep.bench import SweepBench, SweepStopped, SweepTime
+from opwatch.errors import RefusedError
+from opwatch.samples.end import End
+
+
+class Clock:
+    """A time in which every wait lasts as long as it was meant to, and ends as it is told to."""
+
+    def __init__(self, ends: End) -> None:
+        self.time, self.ends, self.waits = 100.0, ends, 0
+
+    def now(self) -> float:
+        return self.time
+
+    def wait(self, until: float) -> End:
+        self.waits += 1
+        self.time = max(self.time, until)
+        return self.ends
+
+    def reap(self) -> None:
+        raise AssertionError("nothing was started")
+
+    def follow(self, process: subprocess.Popen[bytes]) -> None:
+        raise AssertionError("nothing was started")
+
+
+def bench_of(clock: SweepTime, holds: Callable[[], bool] = lambda: True) -> SweepBench:
+    """A bench of which time and presence alone are asked."""
+    rest = SimpleNamespace(name="20260101-000000-abcd")
+    fields = dict.fromkeys(SweepBench.__dataclass_fields__, rest) | {"time": clock, "holds": holds}
+    return SweepBench(**fields)  # type: ignore[arg-type]  # what is not asked is nothing
+
+
+@pytest.mark.parametrize("seconds", [0, 0.5, 60])
+def test_a_signal_ends_any_pause(seconds: float) -> None:
+    with pytest.raises(SweepStopped, match="resume 20260101-000000-abcd"):
+        bench_of(Clock(End.SIGNAL)).pass_time(seconds)
+
+
+@pytest.mark.parametrize("seconds", [0, 0.5, 60])
+def test_a_drive_that_has_gone_ends_any_pause(seconds: float) -> None:
+    with pytest.raises(RefusedError, match="has gone"):
+        bench_of(Clock(End.TICK), lambda: False).pass_time(seconds)
+
+
+def test_a_pause_lasts_as_long_as_it_was_meant_to() -> None:
+    clock = Clock(End.TICK)
+    bench_of(clock).pass_time(60)
+    assert clock.now() == 160
+    bench_of(clock).pass_time(0)
+    assert clock.now() == 160

@@ -7,10 +7,11 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from opwatch.collectors.firmware.simulated import find_simulated
+from opwatch.collectors.guard.exports import exports_of
 from opwatch.collectors.guard.openers import loops_on, openers_of
 from opwatch.collectors.space.raw_disk import open_device
 from opwatch.collectors.stack.disks import ask_nvme
@@ -81,18 +82,17 @@ def look_at(
     device = devices.resolve(named)
     disk = device.disk
     surveyed = survey_of(disk, devices)
-    openers = openers_of([part.dev for part in [disk, *devices.partitions(disk)]])
+    parts = [disk, *devices.partitions(disk)]
+    numbers = [part.dev for part in parts]
+    openers = openers_of(numbers)
     claimed, why = (None, None) if is_ours else _claim(disk)
-    parts = tuple(
-        _part(part, surveyed, *(_contents(part) if reads_contents else (None, None)))
-        for part in [disk, *devices.partitions(disk)]
-    )
+    identity, counted_on = identity_of_disk(devices, disk), counted_disks(devices, disk)
     return GuardFacts(
-        identity=identity_of_disk(devices, disk),
+        identity=identity,
         named=named,
         kind=disk.kind(),
-        is_virtual=disk.kind() == "loop" or read_identity(devices, disk).transport in _VIRTUAL_TRANSPORTS,
-        parts=parts,
+        is_virtual=_is_virtual(devices, disk),
+        parts=tuple(_part(part, surveyed, reads_contents=reads_contents) for part in parts),
         partition=device.name if device.is_partition else None,
         is_read_only=disk.number("ro") == 1,
         claimed=claimed,
@@ -102,8 +102,11 @@ def look_at(
         loops=tuple(loops_on(disk)),
         openers=openers.openers,
         shared=tuple(_sharers(devices, disk)),
-        foreign=_foreign_io(disk, idle_s),
+        foreign=_foreign_io(counted_on, idle_s),
         unseen=(*surveyed.unseen, *openers.unseen),
+        alike=tuple(alike(devices, disk, identity)),
+        exports=tuple(exports_of(numbers)),
+        uncounted=tuple(one.name for one in counted_on if not _is_counted(one)),
     )
 
 
@@ -119,7 +122,12 @@ def _claim(disk: BlockDevice) -> tuple[bool | None, str | None]:
         return None, str(error)
 
 
-def _part(part: BlockDevice, surveyed: Survey, contents: str | None, unread: str | None) -> PartFacts:
+def _is_virtual(devices: Devices, disk: BlockDevice) -> bool:
+    return disk.kind() == "loop" or read_identity(devices, disk).transport in _VIRTUAL_TRANSPORTS
+
+
+def _part(part: BlockDevice, surveyed: Survey, *, reads_contents: bool) -> PartFacts:
+    contents, unread = _contents(part) if reads_contents else (None, None)
     mounts = tuple(
         f"{mounted.mount.point}{'' if mounted.space.pid is None else f' {mounted.space}'}"
         for mounted in surveyed.mounts
@@ -181,6 +189,28 @@ def _sharers(devices: Devices, disk: BlockDevice) -> Iterable[str]:
             yield "its namespace may be attached to several controllers (NMIC)"
 
 
+def alike(devices: Devices, disk: BlockDevice, identity: DiskIdentity) -> Iterable[DiskIdentity]:
+    """Other disks that tell its serial number or its worldwide name: another path to it, a namespace of the
+    same drive, or one of many that were made alike. A loop device has no such names."""
+    for other in devices.disks():
+        if other.name == disk.name or other.is_hidden or "loop" in (disk.kind(), other.kind()):
+            continue
+        another = read_identity(devices, other)
+        names = [(identity.serial, another.serial), (identity.wwid, another.wwid)]
+        if any(mine and mine == theirs for mine, theirs in names):
+            yield identity_of_disk(devices, other)
+
+
+def counted_disks(devices: Devices, disk: BlockDevice) -> list[BlockDevice]:
+    """What the kernel counts its requests on. The head of NVMe paths keeps no statistics on older kernels;
+    the paths always do."""
+    return devices.paths(disk) or [disk]
+
+
+def _is_counted(disk: BlockDevice) -> bool:
+    return counted(disk) is not None and disk.number("queue/iostats") != 0
+
+
 def counted(disk: BlockDevice) -> tuple[int, int, int] | None:
     """(reads, all that changes something, under way) as the kernel counts them, None without statistics."""
     fields = [int(text) for text in (disk.attribute("stat") or "").split() if text.isdigit()]
@@ -191,12 +221,17 @@ def counted(disk: BlockDevice) -> tuple[int, int, int] | None:
 
 
 def _foreign_io(
-    disk: BlockDevice, seconds: float, sleep: Callable[[float], None] = time.sleep
+    disks: Sequence[BlockDevice], seconds: float, sleep: Callable[[float], None] = time.sleep
 ) -> ForeignIo | None:
-    before = counted(disk)
+    before = [counted(disk) for disk in disks]
     with contextlib.suppress(InterruptedError):
         sleep(seconds)
-    after = counted(disk)
-    if before is None or after is None:
+    pairs = [(then, now) for then, disk in zip(before, disks, strict=True) if then and (now := counted(disk))]
+    if not pairs:
         return None
-    return ForeignIo(seconds, after[0] - before[0], after[1] - before[1], after[2])
+    return ForeignIo(
+        seconds,
+        sum(now[0] - then[0] for then, now in pairs),
+        sum(now[1] - then[1] for then, now in pairs),
+        sum(now[2] for _, now in pairs),
+    )

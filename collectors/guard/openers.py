@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import struct
 from collections.abc import Collection, Iterator
@@ -10,8 +11,9 @@ from dataclasses import dataclass
 from fcntl import ioctl
 from pathlib import Path
 
-from opwatch.foreign import read_text
+from opwatch.foreign import read_names, read_text
 from opwatch.host.device import BlockDevice
+from opwatch.host.usage import parse_mountinfo
 
 # linux/loop.h: LOOP_GET_STATUS64, and the number of the device that is the file, as the kernel packs it.
 _GET_STATUS64 = 0x4C05
@@ -26,15 +28,21 @@ class Openers:
     unseen: tuple[str, ...]
 
 
+# Of these a look at a file ends, whatever state a server or a network is in.
+_LOCAL = frozenset(
+    ("devtmpfs", "tmpfs", "ramfs", "overlay", "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs")
+)
+
+
 def openers_of(numbers: Collection[tuple[int, int]], proc: Path = Path("/proc")) -> Openers:
     """The processes that have one of these devices open. We ourselves are none."""
     wanted = {os.makedev(*number) for number in numbers}
-    openers, denied = [], 0
+    openers, denied, mounts = [], 0, _Mounts()
     for folder in proc.glob("[0-9]*"):
         if folder.name == str(os.getpid()):
             continue
         try:
-            if _has_open(folder, wanted):
+            if _has_open(folder, wanted, mounts):
                 openers.append(f"process {folder.name} ({read_text(folder / 'comm').strip()})")
         except PermissionError:
             # A thread of the kernel has no files, and no command line.
@@ -53,11 +61,33 @@ def _command_line(folder: Path) -> bytes:
         return b""
 
 
-def _has_open(folder: Path, wanted: Collection[int]) -> bool:
+class _Mounts:
+    """Kinds of file systems by the number of a mount, which is one of all namespaces."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[int, str] = {}
+
+    def kind(self, folder: Path, descriptor: str) -> str | None:
+        """What the file that a process has open lies on, None where nobody says."""
+        line = re.search(
+            r"^mnt_id:\s*([0-9]{1,10})$", read_text(folder / "fdinfo" / descriptor), re.MULTILINE
+        )
+        number = int(line[1]) if line else -1
+        if number not in self._kinds:
+            mounts = parse_mountinfo(read_names(folder / "mountinfo"))
+            self._kinds |= {mount.number: mount.filesystem for mount in mounts if mount.number is not None}
+        return self._kinds.get(number)
+
+
+def _has_open(folder: Path, wanted: Collection[int], mounts: _Mounts) -> bool:
     for descriptor in (folder / "fd").iterdir():
         try:
-            # A file of a file system that does not answer would keep us waiting: devices have such names.
-            if not str(descriptor.readlink()).startswith("/dev/"):
+            # A file of a file system that does not answer would keep us waiting. What is below /dev does not,
+            # but a container may have a disk anywhere.
+            name = str(descriptor.readlink())
+            if not name.startswith("/"):
+                continue
+            if not name.startswith("/dev/") and mounts.kind(folder, descriptor.name) not in _LOCAL:
                 continue
             status = descriptor.stat()
         except FileNotFoundError:

@@ -41,7 +41,9 @@ class GuardFacts:
     `named` is what the user typed, `partition` its partition when that is what was named. `parts` has the
     disk itself first. `claimed` is what the kernel says to an exclusive opening, None when it was not asked
     or is our own claim. `system` names mounts of this host that stand on it. `shared` says who else can
-    reach its namespace. `unseen` is where users of it may be that could not be looked at.
+    reach its namespace. `unseen` is where users of it may be that could not be looked at. `alike` are other
+    disks here that tell its serial number or its worldwide name; `exports` says who lends it to other hosts.
+    `uncounted` names what the kernel keeps no statistics of, so that `foreign` tells nothing.
     """
 
     identity: DiskIdentity
@@ -60,3 +62,6 @@ class GuardFacts:
     shared: tuple[str, ...] = ()
     foreign: ForeignIo | None = None
     unseen: tuple[str, ...] = ()
+    alike: tuple[DiskIdentity, ...] = ()
+    exports: tuple[str, ...] = ()
+    uncounted: tuple[str, ...] = ()

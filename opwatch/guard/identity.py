@@ -68,3 +68,12 @@ def differences(planned: DiskIdentity, present: DiskIdentity) -> list[str]:
     if planned.boot == present.boot and planned.diskseq != present.diskseq:
         unlike.append(f"diskseq {present.diskseq}, not {planned.diskseq}: it went and something came again")
     return unlike
+
+
+def is_by_another_path(one: DiskIdentity, other: DiskIdentity) -> bool:
+    """Whether two disks of this host are the same drive: its worldwide name says so, and where it has none,
+    all else that it tells."""
+    if one.wwid or other.wwid:
+        return (one.wwid, one.nsid) == (other.wwid, other.nsid)
+    marks = [(disk.serial, disk.model, disk.size_bytes, disk.nsid) for disk in (one, other)]
+    return bool(one.serial) and marks[0] == marks[1]

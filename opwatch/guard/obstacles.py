@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from opwatch.errors import RefusedError
 from opwatch.guard.facts import GuardFacts, PartFacts
-from opwatch.guard.identity import DiskIdentity, differences
+from opwatch.guard.identity import DiskIdentity, differences, is_by_another_path
 
 # Kinds that are disks of their own; of all others the disk below has to be named.
 _DRIVE, _LOOP = "disk", "loop"
@@ -133,6 +133,11 @@ def _of_users(facts: GuardFacts) -> Iterator[Obstacle]:
         yield Obstacle(f"{loop} has it for its file", name, f"losetup --detach /dev/{loop}")
     for opener in facts.openers:
         yield Obstacle(f"{opener} has it open", name, "end that process")
+    for export in facts.exports:
+        yield Obstacle(f"{export} lends it to other hosts", name, "disable it there")
+    for uncounted in facts.uncounted:
+        remedy = f"echo 1 > /sys/block/{uncounted}/queue/iostats"
+        yield Obstacle(f"who else uses it is not known: no requests to {uncounted} are counted", name, remedy)
     if facts.foreign and facts.foreign.is_any:
         foreign = facts.foreign
         counted = f"{foreign.reads} reads and {foreign.writes} writes in {foreign.seconds:g} s"
@@ -164,10 +169,31 @@ def _of_the_identity(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
     if not identity.serial:
         remedy = "nothing tells it from another one: it cannot be swept"
         yield Obstacle("it tells no serial number", identity.name, remedy)
+    paths = [other for other in facts.alike if is_by_another_path(identity, other)]
+    for other in paths:
+        remedy = f"take that path away: echo 1 > /sys/block/{other.name}/device/delete"
+        yield Obstacle(
+            f"{other.name} is the same drive, and who uses it there is not seen", identity.name, remedy
+        )
     if not consent.destroy:
         yield NO_DESTROY
     if consent.serial is None:
         yield NO_CONFIRM
-    elif identity.serial and consent.serial != identity.serial:
-        remedy = f"the serial number of {identity.name} is {identity.serial}: is it the drive that you mean?"
-        yield Obstacle(f"--confirm {consent.serial} is another drive's", identity.name, remedy)
+    elif identity.serial:
+        namesakes = [other for other in facts.alike if other not in paths and other.serial == identity.serial]
+        yield from _of_the_word(identity, consent.serial, namesakes)
+
+
+def _of_the_word(identity: DiskIdentity, word: str, namesakes: Sequence[DiskIdentity]) -> Iterator[Obstacle]:
+    """Whether what was confirmed is this drive, and no other: namespaces of one drive have one serial number,
+    and so have many disks behind adapters."""
+    name = identity.name
+    if namesakes and word == identity.serial:
+        others = ", ".join(other.name for other in namesakes)
+        remedy = (
+            f"say --confirm {identity.wwid}" if identity.wwid else "take the others away: it tells no wwid"
+        )
+        yield Obstacle(f"its serial number {identity.serial} is that of {others}, too", name, remedy)
+    elif word != identity.serial and not (namesakes and word == identity.wwid):
+        remedy = f"the serial number of {name} is {identity.serial}: is it the drive that you mean?"
+        yield Obstacle(f"--confirm {word} is another drive's", name, remedy)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import struct
 import subprocess
 import sys
@@ -181,6 +182,32 @@ def test_a_process_that_has_it_open(disk: ScratchDisk) -> None:
         assert process.stdout.readline() == "ready\n"
         assert any(f"process {process.pid} (sh) has it open" in reason for reason in reasons(disk))
         process.communicate("\n", timeout=20)
+    assert reasons(disk) == []
+
+
+def test_a_process_that_has_it_open_by_a_node_of_its_own(disk: ScratchDisk, tmp_path: Path) -> None:
+    """As containers have disks: where and as what is for them to say."""
+    node = tmp_path / "data"
+    os.mknod(node, 0o600 | stat.S_IFBLK, Path(disk.node).stat().st_rdev)
+    words = ["sh", "-c", 'exec 3<"$0" && echo ready && read _', str(node)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        if process.stdout.readline() != "ready\n":
+            process.wait()
+            pytest.skip("devices cannot be opened on this file system")
+        try:
+            assert any(f"process {process.pid} (sh) has it open" in reason for reason in reasons(disk))
+        finally:
+            process.communicate("\n", timeout=20)
+
+
+def test_a_disk_whose_requests_nobody_counts(disk: ScratchDisk) -> None:
+    switch = Path(f"/sys/block/{disk.name}/queue/iostats")
+    switch.write_text("0")
+    try:
+        assert any(f"echo 1 > {switch}" in reason for reason in reasons(disk))
+    finally:
+        switch.write_text("1")
     assert reasons(disk) == []
 
 

@@ -57,6 +57,8 @@ def with_part(**facts: object) -> GuardFacts:
         (replace(FACTS, claimed=None, claim_unknown="no node"), "nvme0n1", "no node"),
         (replace(FACTS, loops=("loop3",)), "nvme0n1", "loop3"),
         (replace(FACTS, openers=("process 9 (qemu)",)), "nvme0n1", "process 9 (qemu) has it open"),
+        (replace(FACTS, exports=("the NVMe target nqn.a",)), "nvme0n1", "the NVMe target nqn.a lends it"),
+        (replace(FACTS, uncounted=("nvme0c0n1",)), "nvme0n1", "no requests to nvme0c0n1 are counted"),
         (replace(FACTS, foreign=ForeignIo(1, 0, 3, 0)), "nvme0n1", "0 reads and 3 writes in 1 s"),
         (replace(FACTS, foreign=ForeignIo(1, 0, 0, 1)), "nvme0n1", "1 under way"),
         (replace(FACTS, shared=("2 controllers have it",)), "nvme0n1", "others can write to it"),
@@ -77,6 +79,49 @@ def test_it_is_refused(facts: GuardFacts, where: str, what: str) -> None:
 def test_what_is_nearly_the_serial_number_is_another_ones(serial: str) -> None:
     [reason] = obstacles(FACTS, replace(CONSENT, serial=serial))
     assert f"--confirm {serial} is another drive's" in reason.what
+
+
+@pytest.mark.parametrize(
+    ("mine", "other"),
+    [
+        ({}, {"name": "sdb", "serial": None}),
+        ({}, {"name": "sdb", "size_bytes": 5}),
+        ({"wwid": None}, {"name": "sdb", "wwid": None}),
+    ],
+)
+def test_the_same_drive_by_another_path_is_refused(mine: dict[str, str], other: dict[str, str]) -> None:
+    disk = replace(DISK, **mine)  # type: ignore[arg-type]  # one field a row of the table
+    path = replace(DISK, **other)  # type: ignore[arg-type]  # one field a row of the table
+    [reason] = obstacles(replace(FACTS, identity=disk, alike=(path,)), CONSENT)
+    assert "sdb is the same drive" in reason.what
+    assert "/sys/block/sdb/device/delete" in reason.remedy
+
+
+@pytest.mark.parametrize(
+    "change", [{"nsid": 2, "wwid": "eui.2"}, {"wwid": "eui.3"}, {"wwid": None}, {"nsid": 9}]
+)
+def test_a_serial_number_that_others_have_too_confirms_nothing(change: dict[str, object]) -> None:
+    other = replace(DISK, name="nvme0n2", **change)  # type: ignore[arg-type]  # one field a row of the table
+    shared = replace(FACTS, alike=(other,))
+    [reason] = obstacles(shared, CONSENT)
+    assert "S123 is that of nvme0n2, too" in reason.what
+    assert reason.remedy == f"say --confirm {DISK.wwid}"
+    assert obstacles(shared, replace(CONSENT, serial=DISK.wwid)) == []
+    [reason] = obstacles(shared, replace(CONSENT, serial="eui.2"))
+    assert "another drive's" in reason.what
+
+
+def test_of_drives_that_tell_a_shared_serial_number_alone_none_is_taken() -> None:
+    disk, other = replace(DISK, wwid=None), replace(DISK, name="sdb", wwid=None, model="Another")
+    for word in ("S123", "None", ""):
+        assert (
+            len(obstacles(replace(FACTS, identity=disk, alike=(other,)), replace(CONSENT, serial=word))) == 1
+        )
+
+
+def test_a_wwid_confirms_only_where_a_serial_number_does_not() -> None:
+    [reason] = obstacles(FACTS, replace(CONSENT, serial=DISK.wwid))
+    assert "another drive's" in reason.what
 
 
 def test_without_the_words_nothing_is_destroyed_and_a_plan_has_no_other_reason() -> None:

@@ -1,0 +1,80 @@
+"""What is seen of a disk, on machines that are made of files."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.guard.exports import exports_of
+from opwatch.collectors.guard.looking import alike, counted_disks, identity_of_disk
+from opwatch.host.device import Devices
+
+
+def a_disk(sys: Path, name: str, **attributes: str) -> None:
+    folder = sys / "block" / name
+    for path, text in ({"size": "2048", "dev": "8:0"} | attributes).items():
+        file = folder / path.replace("__", "/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+    (sys / "class" / "block").mkdir(parents=True, exist_ok=True)
+    (sys / "class" / "block" / name).symlink_to(folder)
+
+
+def names_alike(sys: Path, name: str) -> list[str]:
+    devices = Devices(sys)
+    disk = devices.by_name(name)
+    assert disk
+    return [other.name for other in alike(devices, disk, identity_of_disk(devices, disk))]
+
+
+def test_disks_of_one_serial_number_or_one_worldwide_name_are_alike(tmp_path: Path) -> None:
+    a_disk(tmp_path, "sda", device__serial="S1", device__wwid="naa.1")
+    a_disk(tmp_path, "sdb", device__serial="S2", device__wwid="naa.1")
+    a_disk(tmp_path, "sdc", device__serial="S1", device__wwid="naa.3")
+    a_disk(tmp_path, "sdd", device__serial="S4", device__wwid="naa.4")
+    a_disk(tmp_path, "sde")
+    a_disk(tmp_path, "sdf")
+    assert names_alike(tmp_path, "sda") == ["sdb", "sdc"]
+    assert names_alike(tmp_path, "sdd") == names_alike(tmp_path, "sde") == []
+
+
+def test_paths_below_a_head_are_what_is_counted_and_are_no_other_disks(tmp_path: Path) -> None:
+    a_disk(tmp_path, "nvme0n1", serial="S1", wwid="eui.1")
+    a_disk(tmp_path, "nvme0c0n1", serial="S1", wwid="eui.1", hidden="1")
+    devices = Devices(tmp_path)
+    head = devices.by_name("nvme0n1")
+    assert head
+    assert [disk.name for disk in counted_disks(devices, head)] == ["nvme0c0n1"]
+    assert names_alike(tmp_path, "nvme0n1") == []
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """One disk lent by NVMe's target, switched on, and by SCSI's twice, once switched off."""
+    files = {
+        "nvmet/subsystems/nqn.a/namespaces/1/device_path": "/dev/null",
+        "nvmet/subsystems/nqn.a/namespaces/1/enable": "1",
+        "nvmet/subsystems/nqn.a/namespaces/2/device_path": "",
+        "target/core/fileio_0/disk/udev_path": "/dev/null",
+        "target/core/fileio_0/disk/enable": "1",
+        "target/core/fileio_0/off/udev_path": "/dev/null",
+        "target/core/fileio_0/off/enable": "0",
+        "target/core/fileio_0/file/udev_path": "/srv/file",
+    }
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(f"{text}\n")
+    return tmp_path
+
+
+def test_targets_that_lend_a_disk_to_others(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(exports_of([(1, 3)], config)) == [], "no block device"
+    monkeypatch.setattr(stat, "S_ISBLK", lambda mode: True)
+    status = Path("/dev/null").stat()
+    number = (os.major(status.st_rdev), os.minor(status.st_rdev))
+    assert list(exports_of([number], config)) == ["the NVMe target nqn.a", "the SCSI target fileio_0/disk"]
+    assert list(exports_of([(8, 0)], config)) == []
+    assert list(exports_of([number], config / "none")) == []

@@ -16,8 +16,8 @@ _NO_AMPLIFICATION = 1.02
 
 @dataclass(frozen=True, slots=True)
 class LevelReturn:
-    """What a step from one level to the next gives: ratios for the whole step, and for each of its `percents`
-    of (C-U)/U. `years` is what is gained in life, at the write rate that every level has reached."""
+    """From one level to the next: ratios for the whole step, and for each of its `percents` of (C-U)/U.
+    `years` is what is gained in life, at the write rate that every level has reached."""
 
     begin: LevelOutcome
     end: LevelOutcome
@@ -38,17 +38,18 @@ class LevelReturn:
 
     @property
     def is_gain(self) -> bool | None:
-        """Whether the step gains anything; None where neither was measured."""
+        """Whether the step gains anything; None where one is no gain, and the other was not measured."""
         gains = [
             None if self.iops_ratio is None else self.iops_ratio - 1,
             None if self.waf_ratio is None else 1 - self.waf_ratio,
         ]
-        known = [gain for gain in gains if gain is not None]
-        return any(gain > _LEAST_GAIN for gain in known) if known else None
+        if any(gain is not None and gain > _LEAST_GAIN for gain in gains):
+            return True
+        return None if None in gains else False
 
 
 def in_order(outcomes: Sequence[LevelOutcome]) -> list[LevelOutcome]:
-    """The levels, from the least over-provisioning on."""
+    """From the least over-provisioning on."""
     return sorted(outcomes, key=lambda outcome: -outcome.level.usable_bytes)
 
 
@@ -69,7 +70,7 @@ def write_rate(outcomes: Sequence[LevelOutcome]) -> float | None:
 def level_returns(
     outcomes: Sequence[LevelOutcome], endurance_bytes: int | None = None
 ) -> tuple[LevelReturn, ...]:
-    """A return for each step between neighbouring levels."""
+    """One for each step between neighbouring levels."""
     ordered = in_order(outcomes)
     rate = write_rate(ordered)
     steps = []
@@ -98,24 +99,46 @@ def advice(outcomes: Sequence[LevelOutcome]) -> str:
     if not outcomes:
         return "no level has reached a steady state: nothing can be said of more OP"
     ordered = in_order(outcomes)
-    wafs = [outcome.figures.waf for outcome in ordered]
-    known = [waf for waf in wafs if waf is not None]
-    if known and len(known) == len(wafs) and max(known) <= _NO_AMPLIFICATION:
-        worst = f"(WAF {max(known):.2f})"
-        return f"this drive does not amplify what this workload writes {worst}: more OP will not help"
+    if worst := _most_waf(ordered):
+        return (
+            f"this drive does not amplify what this workload writes (WAF {worst:.2f}): more OP will not help"
+        )
     steps = level_returns(ordered)
     if not steps:
         return "one level says nothing of what others give"
-    if steps[-1].is_gain is None:
-        return "neither IOPS nor WAF was measured at both of the last levels: nothing can be said of more OP"
-    helping = [step for step in steps if step.is_gain]
+    helping = [at for at, step in enumerate(steps) if step.is_gain]
+    behind = steps[helping[-1] + 1 :] if helping else steps
+    if any(step.is_gain is None for step in behind):
+        return _of_less(behind, f"beyond {behind[0].begin.level.label} " if helping else "")
     if not helping:
         return "no level gives more than 2 % over the one before: more OP will not help"
-    last = helping[-1].end
-    if last is not ordered[-1]:
+    last = steps[helping[-1]].end
+    if behind:
         return f"beyond {last.level.label} no level gives 2 % more: more OP than that will not help"
     return (
         f"up to {last.level.label} every step has paid; what lies beyond was not measured"
         if len(helping) == len(steps)
         else f"{last.level.label} still gives more than the level before; what lies beyond was not measured"
     )
+
+
+def _most_waf(outcomes: Sequence[LevelOutcome]) -> float | None:
+    """The largest WAF of drives that amplify nowhere, with all that the errors allow; None for others."""
+    most = 0.0
+    for outcome in outcomes:
+        waf = outcome.figures.waf
+        if waf is None or waf + (outcome.figures.waf_error or 0.0) > _NO_AMPLIFICATION:
+            return None
+        most = max(most, waf)
+    return most
+
+
+def _of_less(steps: Sequence[LevelReturn], where: str) -> str:
+    """What can be said of steps that have not paid, where not both figures were measured."""
+    if all(step.iops_ratio is not None for step in steps):
+        measured, missing = "2 % more IOPS", "WAF was"
+    elif all(step.waf_ratio is not None for step in steps):
+        measured, missing = "2 % less WAF", "IOPS were"
+    else:
+        return "neither IOPS nor WAF was measured at all of the last levels: nothing can be said of more OP"
+    return f"{where}no level gives {measured}, and {missing} not measured: whether more OP helps is not known"

@@ -36,7 +36,7 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
     yield from _table(_SPREAD, [_spread(level) for level in levels])
     yield ""
     yield from _table(_BAND, [_band(level) for level in levels])
-    yield from _fit(sweep)
+    yield from _fit(sweep, levels)
     steps = [Fields(table_of(row, "a step"), "a step") for row in sweep.rows("returns")]
     if steps:
         yield ""
@@ -179,9 +179,14 @@ def _life(years: float | None) -> str:
     return f"{years:.1f} y" if abs(years) >= 1 else f"{365.25 * years:.0f} d"
 
 
-def _fit(sweep: Fields) -> Iterator[str]:
+def _fit(sweep: Fields, levels: Sequence[Fields]) -> Iterator[str]:
     if sweep.table.get("fit") is None:
-        yield from folded("no level amplifies: there is no spare area to fit")
+        is_measured = any(number(_figures(level), "waf") is not None for level in levels)
+        yield from folded(
+            "no level amplifies: there is no spare area to fit"
+            if is_measured
+            else "no WAF was measured: there is nothing to fit spare area to"
+        )
         return
     fit = sweep.sub("fit")
     spare, rms = number(fit, "spare_ratio"), number(fit, "rms_ratio")

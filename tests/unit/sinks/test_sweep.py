@@ -75,6 +75,15 @@ def test_a_figure_that_is_missing_has_its_reason() -> None:
     assert "no years: nobody says" in text
 
 
+def test_nothing_is_said_of_spare_area_where_no_amplification_was_measured() -> None:
+    text = "\n".join(lines(document(_result(None, None))))
+    assert "no level amplifies" not in text
+    assert "no WAF was measured: there is nothing to fit spare area to" in text
+    assert "no level amplifies: there is no spare area to fit" in "\n".join(
+        lines(document(_result(1.0, 1.0)))
+    )
+
+
 def test_a_model_is_called_one() -> None:
     model = ModelScale("big", 0.004, 2048, 65536, (0.004, 0.003))
     result = _result(5.7, 3.5)

@@ -60,10 +60,41 @@ def test_years_are_of_nand_bytes_at_the_measured_rate() -> None:
         # One of both is enough: a drive that is at its interface's limit still lives longer.
         (((1000, 3.0), (1000, 2.0)), "up to 7 % every step has paid"),
         (((1000, None), (1500, None)), "up to 7 % every step has paid"),
+        # No gain in what was measured is none in what was not.
+        (((1000, None), (1001, None)), "no level gives 2 % more IOPS, and WAF was not measured"),
+        (
+            ((1000, None), (1500, None), (1510, None)),
+            "beyond 7 % no level gives 2 % more IOPS, and WAF was not",
+        ),
+        (((None, 3.0), (None, 2.99)), "no level gives 2 % less WAF, and IOPS were not measured"),
+        (((1000, 8.0), (None, None), (1000, 8.0), (1000, 8.0)), "nothing can be said"),
     ],
 )
 def test_advice_is_what_the_figures_say(figures: tuple[tuple[float, float], ...], answer: str) -> None:
     assert answer in advice(outcomes(*figures))
+
+
+@pytest.mark.parametrize(
+    ("figures", "is_gain"),
+    [
+        (((1000, 3.0), (1000, 3.0)), False),
+        (((1000, 3.0), (1000, None)), None),
+        (((None, 3.0), (None, 3.0)), None),
+        (((1000, None), (1100, None)), True),
+    ],
+)
+def test_a_step_is_no_gain_only_where_both_were_measured(
+    figures: tuple[tuple[float, float], ...], is_gain: bool | None
+) -> None:
+    [step] = level_returns(outcomes(*figures))
+    assert step.is_gain is is_gain
+
+
+def test_a_drive_that_may_amplify_within_its_error_is_not_called_one_that_does_not() -> None:
+    rough = [
+        replace(one, figures=replace(one.figures, waf_error=0.1)) for one in outcomes((1, 1.0), (1, 1.0))
+    ]
+    assert "does not amplify" not in advice(rough)
 
 
 def test_what_was_not_measured_is_no_gain() -> None:

@@ -40,7 +40,7 @@ def overdrawn(budget: Budget, before: Health, now: Health, written: int, where: 
         remedy = "resume it with a larger --max-write, if the drive may be worn by it"
         reasons.append((f"{written} bytes were written, and {budget.write_bytes} may be", remedy))
     if now.celsius is not None and now.celsius >= budget.celsius:
-        reasons.append((f"it has {now.celsius} °C, and {budget.celsius} is the most", "cool it and resume"))
+        reasons.append((f"it has {now.celsius} °C, and {budget.celsius} is the most", "cool it, then resume"))
     return [Obstacle(what, where, remedy) for what, remedy in reasons]
 
 
@@ -55,7 +55,7 @@ def _of_life(budget: Budget, before: Health, now: Health) -> list[tuple[str, str
     if now.percentage_used is not None and before.percentage_used is not None:
         worn = now.percentage_used - before.percentage_used
         if worn > budget.life_percent:
-            remedy = "say --max-life with more, if that is meant"
+            remedy = "resume it with a larger --max-life, if the drive may be worn by it"
             reasons.append((f"{worn} % of its rated life went, and {budget.life_percent} % may", remedy))
         if worn < 0:
             reasons.append(("its wear went backwards", "it is another drive, or it was reset: plan anew"))

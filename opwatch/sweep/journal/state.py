@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
 from opwatch.foreign import parse_json, table_of
-from opwatch.guard.budget import Budget
+from opwatch.guard.budget import Budget, Health
 from opwatch.sweep.journal.request import SweepRequest, planned_bytes, request_of
 from opwatch.sweep.journal.results import LevelRecord, record_of
 
@@ -18,9 +18,10 @@ _MOST_ENTRIES = 1 << 17
 
 @dataclass(slots=True)
 class SweepState:
-    """Where a sweep stands. `records` are of the levels that came to their end, by place. `announced_bytes`
-    is what all steps that were begun were to write: at least what was written. `undo` is what was changed of
-    the drive and is not restored; `stops` are the reasons for which it was left."""
+    """Where a sweep stands. `records` are of the levels that came to their end, by place. `announced_bytes` is what all steps
+    that were begun were to write: at least what was written. `undo` is what was changed of the drive and is
+    not restored; `stops` are the reasons for which it was left. `begin_used` is the per cent of its rated
+    life that the drive had used when the sweep was begun first, None where it does not tell."""
 
     request: SweepRequest
     records: dict[int, LevelRecord] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class SweepState:
     is_begun: bool = False
     is_ended: bool = False
     cut_bytes: int = 0
+    begin_used: int | None = None
 
     @property
     def left(self) -> tuple[int, ...]:
@@ -37,10 +39,21 @@ class SweepState:
         what the drive did meanwhile."""
         return tuple(place for place in range(len(self.request.levels)) if place not in self.records)
 
-    def allowed(self, write_bytes: int | None) -> Budget:
+    def since_begin(self, now: Health) -> Health:
+        """What the drive's health is held against: its life is that of the whole sweep, however often it was
+        resumed. The kernel's count and all else are of now."""
+        return now if self.begin_used is None else replace(now, percentage_used=self.begin_used)
+
+    def allowed(
+        self, write_bytes: int | None, life_percent: int | None = None, celsius: int | None = None
+    ) -> Budget:
         """The budget with which it goes on: what was given now or before, else what is left of the plan, in
         which the level that was interrupted is whole again."""
         budget = self.request.budget
+        if life_percent is not None:
+            budget = replace(budget, life_percent=life_percent)
+        if celsius is not None:
+            budget = replace(budget, celsius=celsius)
         if write_bytes is not None:
             return replace(budget, write_bytes=write_bytes, is_of_plan=False)
         if not budget.is_of_plan:
@@ -102,6 +115,11 @@ def _restored(state: SweepState, fields: Fields) -> None:
     state.undo = [undo for undo in state.undo if undo != undone]
 
 
+def _health(state: SweepState, fields: Fields) -> None:
+    if state.begin_used is None:
+        state.begin_used = fields.optional("percentage_used", fields.count)
+
+
 def _stopped(state: SweepState, fields: Fields) -> None:
     state.stops.append(fields.text("reason"))
 
@@ -115,6 +133,7 @@ _CHANGES: dict[str, Callable[[SweepState, Fields], None]] = {
     "outcome": _outcome,
     "changed": _changed,
     "restored": _restored,
+    "health": _health,
     "stopped": _stopped,
     "end": _ended,
 }

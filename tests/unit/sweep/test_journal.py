@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.errors import BadInput, OpwatchError, RefusedError, UsageError
-from opwatch.guard.budget import Budget
+from opwatch.guard.budget import Budget, Health, overdrawn
 from opwatch.guard.identity import DiskIdentity
 from opwatch.load.workload import load
 from opwatch.steady.coverage import WriteSpread
@@ -205,3 +205,20 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OpwatchError, match="no journal can be kept"):
         begin(tmp_path / "file" / "sweeps", REQUEST)
+
+
+def test_the_life_of_a_drive_is_that_of_the_whole_sweep(tmp_path: Path) -> None:
+    with begin(tmp_path, REQUEST) as journal:
+        journal.append("health", {"percentage_used": 3})
+        journal.append("stopped", {"reason": "a signal"})
+        journal.append("health", {"percentage_used": 4})
+    journal, state = again(tmp_path, REQUEST.name)
+    journal.close()
+    now = Health(host_bytes=7, percentage_used=5, celsius=40)
+    assert state.since_begin(now) == replace(now, percentage_used=3)
+    assert SweepState(REQUEST).since_begin(now) == now
+    [reason] = overdrawn(state.allowed(None), state.since_begin(now), now, 0, "nvme0n1")
+    assert "2 % of its rated life" in reason.what and "--max-life" in reason.remedy
+    assert overdrawn(state.allowed(None, 2), state.since_begin(now), now, 0, "nvme0n1") == []
+    assert state.allowed(None, None, 40).celsius == 40
+    assert state.allowed(5, 2) == Budget(5, 2)

@@ -118,19 +118,24 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         type=time_between(0.01, _LONGEST_S, none=True),
         help="the drive's pages are at most this old; without it that is learned",
     )
+    add_wear_arguments(parser, MOST_LIFE_PERCENT, MOST_CELSIUS)
+
+
+def add_wear_arguments(parser: argparse.ArgumentParser, life: int | None, celsius: int | None) -> None:
+    """What the drive may suffer. None stands for what was said when the sweep was begun."""
     parser.add_argument(
         "--max-life",
         metavar="N",
         type=count_between(0, 100),
-        default=MOST_LIFE_PERCENT,
-        help="stop when so many per cent of its rated life went (1)",
+        default=life,
+        help=f"stop when more per cent of its rated life went ({'as before' if life is None else life})",
     )
     parser.add_argument(
         "--max-temperature",
         metavar="C",
         type=count_between(1, 150),
-        default=MOST_CELSIUS,
-        help="stop at so many degrees Celsius (70)",
+        default=celsius,
+        help=f"stop at so many degrees Celsius ({'as before' if celsius is None else celsius})",
     )
 
 

@@ -15,7 +15,7 @@ from opwatch.host.device import Devices
 from opwatch.sweep.journal.file import again
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.outcome import LevelOutcome
-from opwatch.tools.commands.sweep.drive_arguments import add_consent_arguments
+from opwatch.tools.commands.sweep.drive_arguments import add_consent_arguments, add_wear_arguments
 from opwatch.tools.commands.sweep.running import perform, show
 
 
@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch sweep resume NAME --destroy --confirm SERIAL [options]"
     parser.add_argument("name", metavar="NAME", help="of the sweep, as it was told when it stopped")
     add_consent_arguments(parser)
+    add_wear_arguments(parser, None, None)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
             planned=state.request.identity,
         )
         name = drive_now(devices, state.request.identity)
-        state.request = replace(state.request, budget=state.allowed(args.max_write))
+        budget = state.allowed(args.max_write, args.max_life, args.max_temperature)
+        state.request = replace(state.request, budget=budget)
         with HeldDisk(devices, name, consent) as claim:
             outcomes = perform(devices, claim, journal, state, quiet=args.quiet)
     return show(state, outcomes, json=args.json)

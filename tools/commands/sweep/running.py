@@ -56,6 +56,10 @@ def perform(
         presence = stack.enter_context(closing(Presence(disk)))
         talk = stack.enter_context(closing(_Talk(quiet=quiet)))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opwatch-sweep-"))
+        before = read_health(counting)
+        if state.begin_used is None and before.percentage_used is not None:
+            journal.append("health", {"percentage_used": before.percentage_used})
+            state.begin_used = before.percentage_used
         talk.say(f"sweep {state.request.name}: {len(state.left)} levels of {disk.name} are left")
         bench = SweepBench(
             devices=devices,
@@ -67,7 +71,7 @@ def perform(
             state=state,
             time=waiter,
             talk=talk,
-            before=read_health(counting),
+            before=state.since_begin(before),
             folder=Path(folder),
         )
         return sweep(bench)

@@ -23,7 +23,7 @@ class HeldDisk:
     place. `path` is for tools that are started. RefusedError where anything speaks against it."""
 
     def __init__(self, devices: Devices, named: str, consent: Consent) -> None:
-        self._devices, self._consent = devices, consent
+        self.devices, self._consent = devices, consent
         self.facts = look_at(devices, named)
         require_none(obstacles(self.facts, consent))
         self.identity = self.facts.identity
@@ -71,7 +71,7 @@ class HeldDisk:
         every step that writes, while nothing of ours does."""
         self._require_descriptor()
         facts = look_at(
-            self._devices, self.identity.name, is_ours=True, reads_contents=not self.is_purged, idle_s=idle_s
+            self.devices, self.identity.name, is_ours=True, reads_contents=not self.is_purged, idle_s=idle_s
         )
         require_none(obstacles(facts, replace(self._consent, planned=self.identity)))
 
@@ -83,10 +83,10 @@ class HeldDisk:
         life = diskseq(self.fileno())
         if not stat.S_ISBLK(status.st_mode) or dev != self.identity.dev:
             raise RefusedError(f"/dev/{name} leads to another device than the {name} that was looked at")
-        disk = self._devices.by_number(*dev)
+        disk = self.devices.by_number(*dev)
         if disk is None or (life is not None and life != self.identity.diskseq):
             raise RefusedError(f"{name} has gone; another drive may have its name by now")
-        if identity_of_disk(self._devices, disk) != self.identity:
+        if identity_of_disk(self.devices, disk) != self.identity:
             raise RefusedError(f"{name} is another drive by now than the one that was looked at")
 
     def close(self) -> None:

@@ -101,6 +101,27 @@ def test_each_level_has_its_figures_and_three_counts_of_the_host(tmp_path: Path)
     assert used + sum(first) + sum(last) == pytest.approx(nand, rel=0.01)
 
 
+def catches(process: subprocess.Popen[str], number: signal.Signals) -> bool:
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    [caught] = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
+def test_a_signal_while_it_still_looks_ends_it_in_order(tmp_path: Path) -> None:
+    """Its first look takes a second: the drive has to be at rest for so long."""
+    with drive(64 * MIB, "10%") as target:
+        argv = words("run", target, tmp_path, "--dev", target.device, *_SHORT)
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            while process.poll() is None and not catches(process, signal.SIGTERM):
+                time.sleep(0.01)
+            assert journals(tmp_path) == []
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=60)
+        assert process.returncode == 7, said
+        assert target.truth()["host_write_bytes"] == 0
+        require_free(target)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_ended_at_any_moment_it_leaves_nothing_and_goes_on(number: signal.Signals, tmp_path: Path) -> None:
     chance = random.Random(int(number))

@@ -12,6 +12,7 @@ from opwatch.host.device import Devices
 from opwatch.sinks.terminal import say
 from opwatch.sweep.journal.file import begin
 from opwatch.sweep.journal.state import SweepState
+from opwatch.sweep.outcome import LevelOutcome
 from opwatch.tools.commands.sweep import virtual
 from opwatch.tools.commands.sweep.drive_arguments import (
     DRIVE_OPTIONS,
@@ -25,6 +26,7 @@ from opwatch.tools.commands.sweep.level_arguments import (
     refuse_others,
 )
 from opwatch.tools.commands.sweep.running import perform, show
+from opwatch.tools.waiting import Waiter
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,12 +52,17 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("say on what: --dev D is a drive, --virtual PROFILE simulates one (sweep list)")
     refuse_others(args, (*MODEL_OPTIONS, "output"), "--virtual")
     privilege.require_root("opwatch sweep run", "it writes to a drive", "sweep run ...")
-    devices = Devices()
-    claim = HeldDisk(devices, args.dev, consent_from(args))
+    # From here on a signal waits for a place where everything is in order: its exit status is 7 then.
+    with Waiter() as waiter:
+        state, outcomes = _on_a_drive(args, waiter)
+    return show(state, outcomes, json=args.json)
+
+
+def _on_a_drive(args: argparse.Namespace, waiter: Waiter) -> tuple[SweepState, list[LevelOutcome]]:
+    claim = HeldDisk(Devices(), args.dev, consent_from(args))
     request = request_from(args, claim.disk, claim.identity)
     if request.pattern.left_out and not args.quiet:
         say(f"{request.pattern.name}: the sweep decides these itself: {', '.join(request.pattern.left_out)}")
     with claim, begin(args.journals, request) as journal:
         state = SweepState(request)
-        outcomes = perform(devices, claim, journal, state, quiet=args.quiet)
-    return show(state, outcomes, json=args.json)
+        return state, perform(claim, journal, state, waiter, quiet=args.quiet)

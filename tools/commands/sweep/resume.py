@@ -17,6 +17,7 @@ from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.tools.commands.sweep.drive_arguments import add_consent_arguments, add_wear_arguments
 from opwatch.tools.commands.sweep.running import perform, show
+from opwatch.tools.waiting import Waiter
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
         name = drive_now(devices, state.request.identity)
         budget = state.allowed(args.max_write, args.max_life, args.max_temperature)
         state.request = replace(state.request, budget=budget)
-        with HeldDisk(devices, name, consent) as claim:
-            outcomes = perform(devices, claim, journal, state, quiet=args.quiet)
+        with Waiter() as waiter, HeldDisk(devices, name, consent) as claim:
+            outcomes = perform(claim, journal, state, waiter, quiet=args.quiet)
     return show(state, outcomes, json=args.json)
 
 

@@ -13,7 +13,7 @@ from opwatch.collectors.sweep.health import read_health
 from opwatch.collectors.sweep.purging import require_discards
 from opwatch.collectors.sweep.sweeping import sweep
 from opwatch.counters.catalogue.families import load_catalogue
-from opwatch.host.device import Devices, Presence
+from opwatch.host.device import Presence
 from opwatch.sinks.sweep.levels import document, lines
 from opwatch.sinks.terminal import Progress, data, say
 from opwatch.steady.strict import StrictState
@@ -45,13 +45,13 @@ class _Talk:
 
 
 def perform(
-    devices: Devices, claim: HeldDisk, journal: JournalFile, state: SweepState, *, quiet: bool
+    claim: HeldDisk, journal: JournalFile, state: SweepState, waiter: Waiter, *, quiet: bool
 ) -> list[LevelOutcome]:
-    """Do what is left of a sweep. The disk is ours already."""
+    """Do what is left of it. The disk is ours already, and so are signals: one that came before ends it."""
+    devices = claim.devices
     disk = claim.disk
     require_discards(disk)
     with ExitStack() as stack:
-        waiter = stack.enter_context(Waiter())
         counting = stack.enter_context(closing(Counting(devices, disk, load_catalogue(()))))
         presence = stack.enter_context(closing(Presence(disk)))
         talk = stack.enter_context(closing(_Talk(quiet=quiet)))

@@ -21,7 +21,7 @@ from opwatch.drive.users import swap_numbers
 from opwatch.errors import OpwatchError
 from opwatch.foreign import read_text
 from opwatch.guard.facts import ForeignIo, GuardFacts, PartFacts
-from opwatch.guard.identity import DiskIdentity
+from opwatch.guard.identity import BOOT_SERIAL, DiskIdentity
 from opwatch.host.details import read_identity
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.mountspaces import Survey, is_claimed, own_mounts, survey_of
@@ -65,7 +65,7 @@ def _of_a_loop(disk: BlockDevice, diskseq: int | None) -> tuple[str | None, str 
         except OpwatchError:  # its pages are root's, or its server is gone
             return None, None
         return controller.model, controller.serial
-    return None, f"diskseq-{diskseq}" if diskseq is not None else None
+    return None, f"{BOOT_SERIAL}{diskseq}" if diskseq is not None else None
 
 
 def look_at(

@@ -59,9 +59,9 @@ class SweepBench:
         allowed = self.state.request.budget.write_bytes
         if self.state.announced_bytes + write_bytes > allowed:
             raise RefusedError(
-                f"{self.disk.name}: the next step ({kind}) writes {write_bytes} bytes, "
-                f"{self.state.announced_bytes} of the {allowed} that may be written are gone; resume it with "
-                "a larger --max-write, if the drive may be worn by it"
+                f"{self.disk.name}: the next step ({kind}) writes {write_bytes} bytes, and of the {allowed} "
+                f"that may be written {self.state.announced_bytes} are gone; if the drive may be worn by "
+                f"it: {self.journal.resume_words}, with a larger --max-write"
             )
         self.journal.append("step", {"level": place, "kind": kind, "write_bytes": write_bytes})
         self.state.announced_bytes += write_bytes
@@ -77,7 +77,7 @@ class SweepBench:
 
     def require_going(self, end: End) -> None:
         if end is End.SIGNAL:
-            raise SweepStopped(f"stopped; what is done is kept: opwatch sweep resume {self.journal.name}")
+            raise SweepStopped(f"stopped; what is done is kept: {self.journal.resume_words}")
         if not self.holds():
             raise RefusedError(f"{self.disk.name} has gone, or another disk has its name by now")
 

@@ -57,6 +57,10 @@ _LASTING = {
 }
 
 
+# A loop device over a file has no serial number: behind this word stands its diskseq instead.
+BOOT_SERIAL = "diskseq-"
+
+
 def differences(planned: DiskIdentity, present: DiskIdentity) -> list[str]:
     """In what the disk that is there is not the one that was planned for; empty when it is that one. Numbers
     of this boot are compared within it alone."""
@@ -67,6 +71,8 @@ def differences(planned: DiskIdentity, present: DiskIdentity) -> list[str]:
     ]
     if planned.boot == present.boot and planned.diskseq != present.diskseq:
         unlike.append(f"diskseq {present.diskseq}, not {planned.diskseq}: it went and something came again")
+    if planned.boot != present.boot and (planned.serial or "").startswith(BOOT_SERIAL):
+        unlike.append(f"the number {present.serial} of another boot: it tells no disk from another one")
     return unlike
 
 

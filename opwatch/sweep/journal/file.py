@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -45,6 +46,12 @@ class JournalFile:
     def name(self) -> str:
         return self.path.stem
 
+    @property
+    def resume_words(self) -> str:
+        """The command that goes on with it, without the words of consent."""
+        where = "" if self.path.parent == FOLDER else f" --journals {self.path.parent}"
+        return f"opwatch sweep resume {self.name}{where}"
+
     def read(self) -> SweepState:
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         with os.fdopen(os.dup(self._descriptor), "rb", buffering=0) as file:
@@ -61,9 +68,10 @@ class JournalFile:
             os.fsync(self._descriptor)
         except OSError as error:
             # What is there of it would be taken for damage once something stands behind it.
-            os.ftruncate(self._descriptor, size)
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, size)
             raise OpwatchError(
-                f"{self.path}: {error.strerror}: make room, then opwatch sweep resume {self.name}"
+                f"{self.path}: {error.strerror}: make room, then {self.resume_words}"
             ) from error
 
     def cut_back(self, cut_bytes: int) -> None:
@@ -96,8 +104,7 @@ def again(folder: Path, name: str) -> tuple[JournalFile, SweepState]:
     """A journal that is there, and where its sweep stands."""
     path = _path(folder, name)
     if not path.exists():
-        known = ", ".join(journals(folder)) or "none"
-        raise UsageError(f"there is no sweep {name!r} in {folder}; there are: {known}")
+        raise UsageError(f"there is no sweep {name!r} in {folder}; {_known(folder)}")
     journal = JournalFile(path)
     try:
         state = journal.read()
@@ -132,8 +139,12 @@ def states(folder: Path = FOLDER) -> Iterator[tuple[str, SweepState | BadInput]]
 
 def _path(folder: Path, name: str) -> Path:
     if "/" in name or name.startswith(".") or not name or len(name) > 100:
-        raise UsageError(f"{name!r} is no name of a sweep; opwatch sweep list shows them")
+        raise UsageError(f"{name!r:.110} is no name of a sweep; {_known(folder)}")
     return folder / f"{name}{_SUFFIX}"
+
+
+def _known(folder: Path) -> str:
+    return f"there are: {', '.join(journals(folder)) or 'none'}"
 
 
 def _make_folder(folder: Path) -> None:

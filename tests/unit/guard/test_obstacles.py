@@ -173,6 +173,13 @@ def test_a_drive_keeps_its_identity_under_another_name_and_after_another_boot() 
     assert differences(DISK, replace(DISK, boot="boot-2", diskseq=7)) == []
 
 
+def test_a_number_of_one_boot_is_no_drives_in_another() -> None:
+    loop = DiskIdentity("loop1", (7, 1), "boot-1", 5, 1 << 30, serial="diskseq-5")
+    assert differences(loop, loop) == []
+    [unlike] = differences(loop, replace(loop, boot="boot-2"))
+    assert "of another boot" in unlike
+
+
 def test_an_identity_is_read_as_it_was_written() -> None:
     for identity in (DISK, DiskIdentity("loop1", (7, 1), "b", None, 5)):
         assert identity_of(Fields(identity.document(), "a journal")) == identity

@@ -222,3 +222,11 @@ def test_the_life_of_a_drive_is_that_of_the_whole_sweep(tmp_path: Path) -> None:
     assert overdrawn(state.allowed(None, 2), state.since_begin(now), now, 0, "nvme0n1") == []
     assert state.allowed(None, None, 40).celsius == 40
     assert state.allowed(5, 2) == Budget(5, 2)
+
+
+def test_how_to_go_on_is_told_with_the_folder_that_it_is_in(tmp_path: Path) -> None:
+    with begin(tmp_path, REQUEST) as journal:
+        assert journal.resume_words == f"opwatch sweep resume {REQUEST.name} --journals {tmp_path}"
+    for name in ("", "../x", ".x", "y" * 200, "other"):
+        with pytest.raises(UsageError, match=f"there are: {REQUEST.name}"):
+            again(tmp_path, name)

@@ -35,6 +35,8 @@ from opwatch.samples.slow import SlowRequest
 from opwatch.trace.abi import SLOTS
 
 _MOST_FACTS, _MOST_FACT_BYTES = 1 << 16, 8 << 20
+# No run comes near, and what is added to it still fits SQLite's integers.
+_MOST_ENTRIES = 1 << 62
 _MOST_BLOCKS = 1 << 20
 _MOST_EVENTS = 1 << 16
 _MOST_SHAPES, _MOST_NAMES = 256, 1024
@@ -120,6 +122,8 @@ class RecordedRun:
             if block.first != last + 1 or block.last < block.first:
                 raise BadInput(f"{self.name}: table blocks, row {row[0]}: begins at entry {block.first}")
             last = block.last
+            if last > _MOST_ENTRIES:
+                raise BadInput(f"{self.name}: table blocks, row {row[0]}: no run has {last} entries")
             # The one before a moment is wanted as well: the first interval begins with a sample in it.
             if waiting and (block.begin_ns >= since_ns or self._says_what_is_watched(waiting)):
                 yield self._stretch(waiting, block, steps)

@@ -221,6 +221,18 @@ def test_the_statements_are_there() -> None:
     assert len(STATEMENTS) == 8
 
 
+def test_a_block_without_an_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.opw"
+    record(path, a_run(130))
+    connection = sqlite3.connect(path)
+    last = "(SELECT max(block) FROM blocks)"
+    connection.execute(f"UPDATE blocks SET last = ? WHERE block = {last}", (2**63 - 1,))
+    connection.commit()
+    connection.close()
+    with pytest.raises(BadInput, match="no run has 9223372036854775807 entries"):
+        all_of(path)
+
+
 def test_a_few_bytes_that_stand_for_very_many_are_refused(tmp_path: Path) -> None:
     whole = unpacked("good/recordings/1.opw.gz", tmp_path).read_bytes()
     lists = b"[" + b"[]," * (5 << 20) + b"[]]"

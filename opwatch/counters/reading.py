@@ -17,7 +17,8 @@ class Proof(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CounterReading:
-    """`value` and `quantum` are in `unit`. A value that is not proven is None, and `reason` says why."""
+    """One counter as it was read. `value` and `quantum` are in `unit`. A value that is not proven is None,
+    and `reason` says why."""
 
     value: int | None
     unit: str

@@ -54,7 +54,7 @@ class Wanted:
 
 
 def require_root(what: str) -> None:
-    """`what` is the command: drive create."""
+    """Refuse who is not root. `what` is the command: drive create."""
     privilege.require_root(
         f"opwatch {what}", "it mounts a file system and makes a loop device", f"{what} ..."
     )

@@ -22,9 +22,9 @@ REPORT, LOGS = "report", "fio"
 
 @dataclass(frozen=True, slots=True)
 class FioPlan:
-    """`argv` is what to run. `report` is where fio will have written its report, None with a `no_report` why
-    there is none; `is_ours`, whether it has in it what the user would have seen on standard output.
-    `no_logs` is why no logs are written, None when they are."""
+    """How a command of fio is run. `argv` is what to run. `report` is where fio will have written its report,
+    None with a `no_report` why there is none; `is_ours`, whether it has in it what the user would have seen
+    on standard output. `no_logs` is why no logs are written, None when they are."""
 
     argv: tuple[str, ...]
     report: Path | None

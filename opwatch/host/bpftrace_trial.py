@@ -16,7 +16,7 @@ MOUNT = "sudo mount -t tracefs tracefs /sys/kernel/tracing"
 
 
 def judge(tool: Check, failure: str | None, *, mount_helps: bool) -> Check:
-    """`failure` is what bpftrace said when it could not attach. Pure."""
+    """Whether bpftrace can attach. `failure` is what it said when it could not. Pure."""
     if failure is None:
         return Check(tool.name, State.OK, f"{tool.finding}; --backend bpftrace can attach")
     if mount_helps:

@@ -116,7 +116,7 @@ class LiveAttribute:
             self.error = error
 
     def read(self) -> str | None:
-        """Its text now, None when there is no such attribute or its device is gone."""
+        """The attribute's text now, None when there is no such attribute or its device is gone."""
         if self._descriptor < 0:
             return None
         try:

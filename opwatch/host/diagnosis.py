@@ -34,8 +34,8 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`fix` is a command where there is one. `exit_status` is what it means for tracing; 0 for a problem that
-    does not prevent it. `log` is what the kernel said."""
+    """What was found out of one thing. `fix` is a command where there is one. `exit_status` is what it means
+    for tracing; 0 for a problem that does not prevent it. `log` is what the kernel said."""
 
     name: str
     state: State
@@ -110,7 +110,7 @@ def losses(btf: bytes | None) -> Check:
 
 
 def capabilities(missing: Sequence[str], command: str, *, is_root: bool) -> Check:
-    """`missing` are those of CAP_BPF and CAP_PERFMON that this process lacks."""
+    """Check the privileges. `missing` are those of CAP_BPF and CAP_PERFMON that this process lacks."""
     if not missing:
         return ok("capabilities", "CAP_BPF and CAP_PERFMON are held")
     if is_root:
@@ -131,7 +131,7 @@ def capabilities(missing: Sequence[str], command: str, *, is_root: bool) -> Chec
 
 
 def lockdown(text: str | None, *, securityfs: bool) -> Check:
-    """`text` is /sys/kernel/security/lockdown: none [integrity] confidentiality."""
+    """Check the lockdown. `text` is /sys/kernel/security/lockdown: none [integrity] confidentiality."""
     if text is None:
         if securityfs:
             return ok("lockdown", "this kernel has none")
@@ -153,7 +153,7 @@ def lockdown(text: str | None, *, securityfs: bool) -> Check:
 
 
 def jit(text: str | None) -> Check:
-    """`text` is net.core.bpf_jit_enable, None when this user may not read it."""
+    """Check the compiler of BPF. `text` is net.core.bpf_jit_enable, None when this user may not read it."""
     if text is None:
         return note("bpf jit", "unknown: net.core.bpf_jit_enable could not be read")
     if text == "0":
@@ -178,7 +178,8 @@ _SHARED = {"libbpf": "libbpf1", "libelf": "libelf1", "libz": "zlib1g"}
 
 
 def extension(built: Extension, packages: Sequence[str], rebuild: str) -> Check:
-    """`packages` are those that the build lacks; `rebuild` is the command that builds and installs."""
+    """Check the extension. `packages` are those that the build lacks; `rebuild` is the command that builds
+    and installs."""
     if built.has_tracer:
         return ok("extension", "opwatch._native is there, with the tracer")
     for library, package in _SHARED.items():

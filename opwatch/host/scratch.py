@@ -81,7 +81,7 @@ class ScratchDisk:
 
     @property
     def path(self) -> str:
-        """Its descriptor, for tools that are started; RefusedError when it is not the disk that was made."""
+        """A path to give to tools, by the descriptor; RefusedError when it is not the disk that was made."""
         if self._device is None:
             raise OpwatchError("this disk has been detached")
         self._device.require_same()

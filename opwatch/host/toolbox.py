@@ -22,7 +22,8 @@ TIMEOUT_S = 10
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """`commands` are its names, the preferred first. `ask` prints the version; without it none is told."""
+    """A program that opwatch can use. `commands` are its names, the preferred first. `ask` prints the
+    version; without it none is told."""
 
     name: str
     commands: tuple[str, ...]
@@ -74,7 +75,7 @@ class ToolAnswer:
 
 
 def judge(tool: Tool, path: str | None, answer: ToolAnswer | None) -> Check:
-    """`answer` is what the tool said when asked for its version, None when it was not. Pure."""
+    """Check one tool. `answer` is what it said when asked for its version, None when it was not. Pure."""
     install = f"sudo apt-get install {tool.package}"
     if not path:
         return note(tool.name, f"missing; it {tool.purpose}", install)

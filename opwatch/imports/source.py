@@ -10,8 +10,8 @@ from opwatch.samples.entries import RunEntry
 
 @dataclass(frozen=True, slots=True)
 class ImportedFile:
-    """`program` made it; `notes` are what a reader of it should know. `interval_ns` is the time between its
-    samples."""
+    """What a file of another program gave. `program` made it; `notes` are what a reader of it should know.
+    `interval_ns` is the time between its samples."""
 
     program: str
     interval_ns: int

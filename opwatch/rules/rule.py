@@ -15,7 +15,7 @@ class Unit(StrEnum):
     RATIO = "ratio"
 
 
-# Of the whole disk: the others are of an operation each.
+# These are of the whole disk: the others are of an operation each.
 OF_DISK = ("waf",)
 METRICS: dict[str, Unit] = {
     "iops": Unit.PER_S,
@@ -40,8 +40,9 @@ class LimitKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`op` is None for any operation, and for what is of the whole disk. `limit` is in the metric's unit: ns
-    for times. `lasting_s`: for so long it has to be beyond; None where nothing was said of that."""
+    """A rule that a person wrote. `op` is None for any operation, and for what is of the whole disk. `limit`
+    is in the metric's unit: ns for times. `lasting_s`: for so long it has to be beyond; None where nothing
+    was said of that."""
 
     text: str
     op: str | None

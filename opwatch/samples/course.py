@@ -23,9 +23,9 @@ _TALK_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class CoursePlan:
-    """`idle_poll_s` and `busy_poll_s` lie between two looks while nothing is done, and while the work goes
-    on. `refresh_s` is how old a page gets, where that is known. Without work to wait for it lasts `seconds`,
-    or until the error is at most `until_error`."""
+    """How a course is timed. `idle_poll_s` and `busy_poll_s` lie between two looks while nothing is done, and
+    while the work goes on. `refresh_s` is how old a page gets, where that is known. Without work to wait for
+    it lasts `seconds`, or until the error is at most `until_error`."""
 
     idle_poll_s: float
     busy_poll_s: float
@@ -52,8 +52,8 @@ class Talk(Protocol):
 
 
 class Course:
-    """`trail` is what was seen. `begin` and `end` are the polls between which the work was done; `holds` says
-    whether the drive is still the one it was."""
+    """The course of one measurement. `trail` is what was seen. `begin` and `end` are the polls between which
+    the work was done; `holds` says whether the drive is still the one it was."""
 
     def __init__(
         self,

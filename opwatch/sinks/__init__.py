@@ -1,1 +1,1 @@
-"""Where derived samples go: lines, JSON."""
+"""Where observations and answers go: lines and documents for people and for programs, and other formats."""

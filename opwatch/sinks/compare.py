@@ -115,7 +115,7 @@ def _table(disk: ComparedDisk, run: int, notes: Footnotes) -> Iterator[str]:
 
 
 def lines(comparison: RunComparison, decisions: Sequence[Decision]) -> list[str]:
-    """All of it for people."""
+    """A comparison and its rulings for people, as lines."""
     notes, shown = Footnotes(), list[str]()
     for disk in comparison.disks:
         for text in runs_of(comparison, disk):
@@ -143,7 +143,7 @@ def ruling_of(decision: Decision) -> str:
 
 
 def _change(decision: Decision) -> str:
-    """By how much, in the kind of the rule's limit."""
+    """How much a figure changed, in the kind of the rule's limit."""
     difference = decision.difference
     assert difference and difference.change is not None
     if decision.rule.kind is LimitKind.CHANGE:
@@ -160,7 +160,7 @@ def _change(decision: Decision) -> str:
 
 
 def document(comparison: RunComparison, decisions: Iterable[Decision]) -> dict[str, Any]:
-    """All of it as one JSON document."""
+    """A comparison and its rulings as one JSON document."""
     return {
         "schema": SCHEMA,
         "type": "compare",

@@ -57,7 +57,7 @@ def _cell(text: str) -> str:
 
 
 def markdown(comparison: RunComparison, decisions: Sequence[Decision]) -> list[str]:
-    """All of it, line by line."""
+    """A comparison and its rulings in Markdown, line by line."""
     notes, shown = Footnotes(), list[str]()
     for disk in comparison.disks:
         shown += [f"- {escaped(' '.join(text.split()))}" for text in runs_of(comparison, disk)]

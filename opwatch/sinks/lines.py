@@ -232,7 +232,7 @@ class Lines:
         self._flush()
 
     def tell(self, event: Event) -> None:
-        """It is talk here: the command says it on stderr."""
+        """Say nothing: that is talk here, and the command says it on stderr."""
 
     def _print(self, text: str = "") -> None:
         text = units.printable(text)
@@ -252,7 +252,8 @@ class Lines:
                 self._print(queue)
 
     def _time(self, observation: Observation) -> str:
-        """When it ended, to the millisecond where several end in a second, and how long it was if shorter."""
+        """When an interval ended, to the millisecond where several end in a second, and how long it was if
+        shorter."""
         at, seconds = observation.at.astimezone(), observation.interval.seconds
         time = at.isoformat(timespec="milliseconds")[11:23] if 0 < self._every_s < 1 else f"{at:%H:%M:%S}"
         return f"{time} ({seconds:.3f} s)" if seconds < _SHORTER * self._every_s else time

@@ -25,7 +25,7 @@ USUAL = (
     *(f"ops.{op}.{field}" for op in _OPS for field in _OF_OPS),
     *("waf.waf", "waf.waf_error", "waf.nand_bytes_per_s", "unexplained"),
 )
-# The same of slow requests, where each is a row.
+# What a table of slow requests begins with, where each is a row.
 SLOW = (
     *("time", "device", "op", "sector", "bytes", "latency_ns", "queue_ns", "submitter", "pid", "name"),
     "cgroup",
@@ -50,7 +50,7 @@ def field_of(tree: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401
 
 
 def _cell(value: object) -> str:
-    """Nothing for what is not known, which is another thing than 0."""
+    """A value as text. It is empty for what is not known, which is another thing than 0."""
     if value is None:
         return ""
     if isinstance(value, (Mapping, list)):

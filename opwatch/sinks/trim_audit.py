@@ -148,7 +148,7 @@ def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
 
 
 def write_lines(audits: Sequence[Audit], stream: TextIO, *, quiet: bool = False) -> None:
-    """Every audit, one after the other."""
+    """Write every audit, one after the other."""
     writer = Writer(stream)
     for index, audit in enumerate(audits):
         if index and not quiet:

@@ -22,7 +22,7 @@ class Unseen:
 
 
 def unseen_lines(unseen: Unseen) -> Iterator[str]:
-    """Nothing, when everything was looked at."""
+    """What was not looked at, line by line; no line when everything was."""
     for mount in unseen.mounts[:_MOST]:
         yield from folded(f"{mount}, and nowhere here: it was not checked", "elsewhere  ")
         yield from folded(f"do: opwatch trim check --dev {mount.mount.source}", " " * 11)

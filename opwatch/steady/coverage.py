@@ -16,9 +16,9 @@ _MOST_SIGMAS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class WriteSpread:
-    """`coverage_ratio` is the share of what is in use that was written at least once since the purge.
-    `uneven_sigmas` says how far the random writes are from uniform, None where that was not looked at.
-    `source` is where both come from."""
+    """Where the writes went. `coverage_ratio` is the share of what is in use that was written at least once
+    since the purge. `uneven_sigmas` says how far the random writes are from uniform, None where that was not
+    looked at. `source` is where both come from."""
 
     coverage_ratio: float
     uneven_sigmas: float | None

@@ -67,8 +67,8 @@ class PtsFit:
 
 @dataclass(frozen=True, slots=True)
 class PtsVerdict:
-    """`rounds` were done. `fits` are of the first window in which every variable was steady; where there was
-    none, of the last one, and `is_steady` is false: a report has to say so."""
+    """What the rule says of a run. `rounds` were done. `fits` are of the first window in which every variable
+    was steady; where there was none, of the last one, and `is_steady` is false: a report has to say so."""
 
     is_steady: bool
     rounds: int

@@ -26,8 +26,9 @@ class PtsPoint(NamedTuple):
 
 
 class PtsTest(NamedTuple):
-    """`precondition_block_bytes` is the block of the sequential writes of twice the capacity before the loop,
-    None where the loop itself conditions the drive. `steady` names the points that the rule follows."""
+    """A test of the specification. `precondition_block_bytes` is the block of the sequential writes of twice
+    the capacity before the loop, None where the loop itself conditions the drive. `steady` names the points
+    that the rule follows."""
 
     name: str
     title: str

@@ -47,8 +47,8 @@ class SweepRefusal:
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """`life_bytes` is what the drive is rated to take in all; None where that is not known, and why stands
-    in `life_reason`."""
+    """All that a sweep will do. `life_bytes` is what the drive is rated to take in all; None where that is
+    not known, and why stands in `life_reason`."""
 
     target: str
     method: str

@@ -51,7 +51,7 @@ class Scale:
         return self.edges(slot)[1]
 
     def edges(self, slot: int) -> tuple[int, int]:
-        """Both of them."""
+        """The least and the largest value of a slot."""
         if slot < 1 << self.bits:
             return slot, slot
         octave = (slot >> self.bits) - 1

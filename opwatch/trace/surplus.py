@@ -35,8 +35,8 @@ class SurplusBounds:
     most: dict[Key, int]
 
     def narrowed(self, other: SurplusBounds) -> SurplusBounds:
-        """By another reading of the same disk and tracer. One that contradicts says of something else: that
-        requests were lost since."""
+        """The bounds that are left after another reading of the same disk and tracer. One that contradicts
+        says of something else: that requests were lost since."""
         if other.least == self.least and other.most == self.most:
             return self
         least, most = dict(self.least), dict(self.most)

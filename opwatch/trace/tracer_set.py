@@ -50,8 +50,8 @@ def _batches(leaves: Sequence[Leaf]) -> Iterable[list[Leaf]]:
 
 
 class TracerSet:
-    """Attached from construction to close(). A leaf is known by its place, a number that is given once: the
-    same disk that comes again has another."""
+    """Tracers that are attached from construction to close(). A leaf is known by its place, a number that is
+    given once: the same disk that comes again has another."""
 
     def __init__(self, attach: Callable[[Sequence[Leaf]], Tracer]) -> None:
         self._attach = attach

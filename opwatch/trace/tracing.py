@@ -19,10 +19,9 @@ IN_VAIN = 3
 
 
 class Tracer(Protocol):
-    """Attached from construction to close().
+    """A tracer that is attached from construction to close().
 
-    `lacks` are sentences: what this backend cannot give here, and why. What lacks is None in every result.
-    """
+    `lacks` are sentences: what this backend cannot give here, and why. What lacks is None in every result."""
 
     @property
     def backend(self) -> str: ...

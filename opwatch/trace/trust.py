@@ -44,7 +44,7 @@ class Drift:
     slack: int
 
 
-# By far the most are this one.
+# By far the most drifts are this one.
 _NO_DRIFT = Drift(0, 0)
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """`waf` and `nand_bytes_per_s` are None with a reason. `mono_ns` is when it was looked at last."""
+    """The figure of a drive as it is now. `waf` and `nand_bytes_per_s` are None with a reason. `mono_ns` is
+    when it was looked at last."""
 
     waf: float | None
     waf_error: float | None

@@ -22,7 +22,8 @@ def _is_mute(sample: FirmwareSample) -> bool:
 
 
 class LiveTrail:
-    """`figure` is None before the first look, and of a drive that answers and counts no NAND writes."""
+    """Makes a figure of looks at one drive. `figure` is None before the first look, and of a drive that
+    answers and counts no NAND writes."""
 
     def __init__(self, catalogue: Callable[[], Catalogue]) -> None:
         self._catalogue = catalogue

@@ -38,7 +38,7 @@ def poll_of(
 
 
 def poll_of_look(sample: FirmwareSample, report: Report) -> Poll:
-    """The same of a look, whose counters are these."""
+    """The poll that a look is, whose counters are these."""
     return poll_of(
         report=report,
         begin_ns=sample.begin_ns,

@@ -50,7 +50,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Amplification:
-    """`waf` is None with a reason. The truth is within `error` of it, on either side."""
+    """Write amplification of a span. `waf` is None with a reason. The truth is within `error` of it, on
+    either side."""
 
     waf: float | None
     error: float | None

@@ -293,7 +293,7 @@ def load_catalogue(extra: Iterable[Path] = (), system: Path = SYSTEM) -> Catalog
 
 @cache
 def standard_catalogue() -> Catalogue:
-    """Where the user names no file: read once."""
+    """The catalogue where the user names no file. It is read once."""
     return load_catalogue()
 
 

@@ -57,8 +57,8 @@ class CommandKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NvmeCommand:
-    """`number` is a log page's or that of an Identify structure (CNS); `part`, the log specific identifier or
-    the namespace."""
+    """A command that reads. `number` is a log page's or that of an Identify structure (CNS); `part`, the log
+    specific identifier or the namespace."""
 
     kind: CommandKind
     number: int

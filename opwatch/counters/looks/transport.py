@@ -55,7 +55,7 @@ class KeptAnswers:
         )
 
     def again(self) -> KeptAnswers:
-        """The same commands once more, and nothing decoded."""
+        """Send the same commands once more, and decode nothing."""
         later = KeptAnswers(self._transport)
         for command in self._answers:
             later._ask(command, self._lengths.get(command, 0))

@@ -106,9 +106,9 @@ class RecordedRun:
         return self._content(number)
 
     def entries(self, since_ns: int = 0, steps: Steps | None = None) -> Iterator[RunEntry]:
-        """All entries in their order. `since_ns`: of stretches that lie wholly before it, only those that say
-        what is watched, with the samples around them. `steps`: without samples that in_steps() would leave
-        out. Both go on together, entry by entry."""
+        """All entries in their order. With `since_ns`, stretches that lie wholly before it give only those
+        that say what is watched, with the samples around them; with `steps`, samples are missing that
+        in_steps() would leave out. Both go on together, entry by entry."""
         succession = Succession(self.name)
         for stretch in self._stretches(since_ns, steps):
             for number, entry in entries_of(stretch, self._facts):

@@ -27,7 +27,7 @@ BLOCK_NS = 60 * 10**9
 _MOST_ROWS = 1 << 14
 # Larger ones do not fit an integer of SQLite's.
 _MOST = (1 << 63) - 1
-# Of a file beside the samples, in one row.
+# So much of a file beside the samples stands in one row.
 _PART = 1 << 20
 # Values of these classes are rows of their own, and referred to by number.
 _FACTS = (WatchedDisk, DriveFacts, NvmeCommand)
@@ -61,7 +61,7 @@ class RecordingWriter:
         # begin with the samples that intervals of minutes are made of.
         self._origin_ns = 0
         self._half_ns = min(int(header.get("interval_ns", 0)), BLOCK_NS) // 2
-        # Of the block that is open.
+        # These are of the block that is open.
         self._begin_ns = self._end_ns = self._due_ns = self._first = self._rows = 0
         self._anchored: list[bytes] = []
         self._others: list[bytes] = []

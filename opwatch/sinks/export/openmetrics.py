@@ -103,7 +103,7 @@ class OpenMetrics:
             self._put(UNEXPLAINED, "", at, of_device, len(observation.unexplained))
 
     def end(self) -> None:
-        """All of it."""
+        """Write everything: a family has its samples together."""
         for family, samples in self._families.items():
             if samples:
                 self._writer.line(f"# TYPE {family.name} {family.kind}")

@@ -42,7 +42,7 @@ COLUMNS = {
     "waf_error": "DOUBLE",
     "unexplained": "BIGINT",
 }
-# Those that have a row in an interval without any of them.
+# These have a row even in an interval without any of them.
 _OPS = ("read", "write", "discard", "flush")
 _IDLE = idle_op()
 

@@ -21,7 +21,7 @@ _VERDICTS: dict[str, str] = {StrictState.NOT_REACHED: "no"}
 
 
 def lines(document: dict[str, Any]) -> Iterator[str]:
-    """BadInput where the document is none of a sweep."""
+    """The tables of a sweep, line by line. BadInput where the document is none of a sweep."""
     sweep = Fields(table_of(document, "the sweep"), "the sweep")
     if sweep.table.get("type") != "sweep":
         raise sweep.bad("type is not sweep: it was not written by opwatch sweep")
@@ -88,7 +88,7 @@ def _model(sweep: Fields) -> Iterator[str]:
 
 
 def _figures(level: Fields) -> Fields:
-    """None of them where a steady state was not reached: they are none of the drive."""
+    """The figures of a level; none where a steady state was not reached, for they are none of the drive."""
     figures = level.sub("figures")
     if level.sub("opwatch").text("state") != StrictState.NOT_REACHED:
         return figures
@@ -119,7 +119,7 @@ def _waf(figures: Fields) -> str:
 
 
 def _latency(figures: Fields, percentile: str) -> float | None:
-    """By the trace, else by fio."""
+    """A percentile by the trace, else by fio."""
     for source in ("latency_by_trace", "latency_by_fio"):
         value = number(figures.sub(source), percentile)
         if value is not None:

@@ -197,7 +197,7 @@ class Trace:
 
 
 def total(flows: Iterable[Flow]) -> Amount:
-    """All of them together."""
+    """What all flows come to together."""
     amount = Amount()
     for flow in flows:
         amount = amount.plus(flow.amount)

@@ -9,7 +9,7 @@ from opwatch.trace.abi import TargetSample
 from opwatch.trim.audit.flow import Amount, Origin, Stage, Trace, Who, total
 
 OPS = ("discard", "write_zeroes", "secure_erase")
-# Of a disk's name, as the programs keep it.
+# So many bytes of a disk's name are kept by the programs.
 MOST_NAME = 16
 
 
@@ -168,7 +168,7 @@ def between(
 
 
 def _nothing(lost: int) -> Discards:
-    """Of a disk on which there were none."""
+    """A summary of a disk on which there were none."""
     return Discards(
         senders=(),
         bios=0,

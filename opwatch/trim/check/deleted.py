@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DeletedFile:
-    """`dev` is st_dev of its filesystem; `pid` and `comm` are those of one process that has it open."""
+    """A file that was deleted and is open. `dev` is st_dev of its filesystem; `pid` and `comm` are those of
+    one process that has it open."""
 
     dev: int
     inode: int
@@ -18,7 +19,7 @@ class DeletedFile:
 
 @dataclass(frozen=True, slots=True)
 class DeletedFiles:
-    """Each once; and in words which processes were not looked into, empty when all were."""
+    """Every such file once; and in words which processes were not looked into, empty when all were."""
 
     files: tuple[DeletedFile, ...]
     unseen: tuple[str, ...]

@@ -44,8 +44,8 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """`accepted`: whether the call itself succeeds, None when unknown. `runs` are the dry run, empty with
-    `why_no_runs`. `expected_bytes` is None when it cannot be told."""
+    """What is foretold of a trim. `accepted` says whether the call itself succeeds, None when unknown. `runs`
+    are the dry run, empty with `why_no_runs`. `expected_bytes` is None when it cannot be told."""
 
     outlook: Outlook
     accepted: bool | None

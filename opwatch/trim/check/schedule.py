@@ -51,7 +51,7 @@ class Schedule:
 
 
 def parse_fstab(text: str) -> tuple[FstabLine, ...]:
-    """Its entries; comments and lines that are none are left out."""
+    """The entries of fstab; comments and lines that are none are left out."""
     entries = []
     for line in lines_of(text):
         fields = fields_of(line)

@@ -83,7 +83,8 @@ class History:
         return written, discarded
 
     def decay(self, writes: bool, discards: bool, why: str, now_ns: int) -> None:
-        """There were changes that nobody saw: what writes or discards may have changed becomes unknown."""
+        """Forget what changes that nobody saw may have made: what writes or discards may have changed becomes
+        unknown."""
         if writes and discards:
             self.forget(why, now_ns)
         elif writes or discards:

@@ -120,7 +120,7 @@ class SectorMap:
                 self.put(first, last, after)
 
     def forget(self) -> None:
-        """Nothing is known of any sector."""
+        """Know nothing of any sector any more."""
         for number in list(self._parts):
             self.put(number << self._shift, (number + 1) << self._shift, SectorState.UNKNOWN)
 

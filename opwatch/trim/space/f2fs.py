@@ -36,7 +36,7 @@ class F2fsGeometry:
 
 
 def superblock(raw: bytes) -> F2fsGeometry:
-    """BadInput for what is none."""
+    """The geometry that a superblock tells. BadInput for what is none."""
     if len(raw) < SUPERBLOCK_BYTES:
         raise BadInput(f"{len(raw)} bytes are no superblock of f2fs")
     magic, _, _, _, _, log_block, log_segment = _HEAD.unpack_from(raw)

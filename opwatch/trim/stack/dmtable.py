@@ -81,7 +81,7 @@ class PoolMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PoolStatus:
-    """Of a thin pool. Counts are chunks."""
+    """The status of a thin pool. Counts are chunks."""
 
     mode: PoolMode
     used_chunks: int | None = None

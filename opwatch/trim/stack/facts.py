@@ -31,28 +31,28 @@ class Unread(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LayerFacts:
-    """Of any layer: whether the bcache that it carries passes discards on."""
+    """Facts of any layer: whether the bcache that it carries passes discards on."""
 
     bcache_discard: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts(LayerFacts):
-    """Of a partition."""
+    """Facts of a partition."""
 
     start_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CryptFacts(LayerFacts):
-    """Of dm-crypt."""
+    """Facts of dm-crypt."""
 
     allow_discards: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DmFacts(LayerFacts):
-    """Of device mapper. `flags` are the words of its table that concern discards, None without any."""
+    """Facts of device mapper. `flags` are the words of its table that concern discards, None without any."""
 
     flags: tuple[str, ...] | None = None
 
@@ -63,14 +63,14 @@ class DmFacts(LayerFacts):
 
 @dataclass(frozen=True, slots=True)
 class ThinFacts(DmFacts):
-    """Of a thin volume."""
+    """Facts of a thin volume."""
 
     mapped_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ThinPoolFacts(DmFacts):
-    """Of a thin pool, by its table and status."""
+    """Facts of a thin pool, by its table and status."""
 
     chunk_bytes: int | None = None
     mode: PoolMode | None = None
@@ -86,7 +86,7 @@ class ThinPoolFacts(DmFacts):
 
 @dataclass(frozen=True, slots=True)
 class DmRaidFacts(DmFacts):
-    """Of a RAID of device mapper, by its table and status."""
+    """Facts of a RAID of device mapper, by its table and status."""
 
     level: str | None = None
     raid_disks: int | None = None
@@ -96,7 +96,7 @@ class DmRaidFacts(DmFacts):
 
 @dataclass(frozen=True, slots=True)
 class MdFacts(LayerFacts):
-    """Of an array of md."""
+    """Facts of an array of md."""
 
     level: str | None = None
     array_state: str | None = None
@@ -114,7 +114,7 @@ ArrayFacts = MdFacts | DmRaidFacts
 
 @dataclass(frozen=True, slots=True)
 class LoopFacts(LayerFacts):
-    """Of a loop device. `simulated_drive` and `backing_is_device` are True or not said."""
+    """Facts of a loop device. `simulated_drive` and `backing_is_device` are True or not said."""
 
     backing_file: str | None = None
     simulated_drive: bool | None = None
@@ -125,7 +125,7 @@ class LoopFacts(LayerFacts):
 
 @dataclass(frozen=True, slots=True)
 class DiskFacts(LayerFacts):
-    """Of a disk and its driver. `virtual` is True or not said."""
+    """Facts of a disk and its driver. `virtual` is True or not said."""
 
     model: str | None = None
     vendor: str | None = None
@@ -144,14 +144,14 @@ class DiskFacts(LayerFacts):
 
 @dataclass(frozen=True, slots=True)
 class FilesystemFacts:
-    """Of any filesystem: how its devices are zoned, where they are."""
+    """Facts of any filesystem: how its devices are zoned, where they are."""
 
     zoned: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BtrfsFacts(FilesystemFacts):
-    """Of btrfs: its profiles, and its own account of discards."""
+    """Facts of btrfs: its profiles, and its own account of discards."""
 
     fsid: str | None = None
     profiles: tuple[str, ...] | None = None
@@ -163,7 +163,7 @@ class BtrfsFacts(FilesystemFacts):
 
 @dataclass(frozen=True, slots=True)
 class F2fsFacts(FilesystemFacts):
-    """Of f2fs."""
+    """Facts of f2fs."""
 
     discard_granularity: int | None = None
     unusable: int | None = None

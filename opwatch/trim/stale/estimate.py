@@ -15,7 +15,7 @@ LOOKS = (1_000, 4_000, 16_000, 64_000)
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """`holding` of `samples` from a population of `units`: the share, and bounds for it."""
+    """A share, and bounds for it: `holding` of `samples` from a population of `units`."""
 
     holding: int
     samples: int

@@ -208,7 +208,7 @@ def report_of_histories(
 
 
 def _cost_by_history(parts: Sequence[Part], stale: Bounds, flash: Flash | None) -> StaleCost:
-    """The same, from what the history knows of all of the drive."""
+    """What it costs, from what the history knows of all of the drive."""
     first = parts[0]
     if len(parts) != 1 or flash is None or first.landing.stopped or first.on_drive is None:
         return StaleCost(None, _NO_ONE_DRIVE)

@@ -65,7 +65,7 @@ int rq_complete_raw(__u64 *ctx)
 	return on_complete((struct request *)ctx[0], (__s32)ctx[1], (__u32)ctx[2], true, false);
 }
 
-/* In place of the above where slow requests are asked for. */
+/* This one is attached in place of those above where slow requests are asked for. */
 SEC("tp_btf/block_rq_complete")
 int rq_slow(__u64 *ctx)
 {

@@ -41,7 +41,7 @@ static __always_inline bool find_hot(struct hot *at, struct request *rq, bool sl
 	t = look_up((__u64)(__u32)disk->major << 20 | (__u32)disk->first_minor, 0);
 	if (seldom(!t))
 		return false;
-	/* Or the compiler makes this address anew for each field. */
+	/* Otherwise the compiler makes this address anew for each field. */
 	asm volatile("" : "+r"(t));
 	row += t->index * nr_cpus;
 	queue = rq->mq_hctx->queue_num;

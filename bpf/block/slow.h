@@ -10,7 +10,7 @@
 #define PF_WQ_WORKER 0x00000020
 #define PF_KTHREAD   0x00200000
 
-/* By the request's place among those in flight. */
+/* Who asked for a request, by its place among those in flight. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -19,8 +19,8 @@ struct {
 } submitters SEC(".maps");
 
 /*
- * By bio, where there is no block_io_start. What is merged away is never asked for again: the
- * oldest goes when there is no more room.
+ * The same by bio, where there is no block_io_start. What is merged away is never asked for again:
+ * the oldest goes when there is no more room.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

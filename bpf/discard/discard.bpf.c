@@ -173,7 +173,7 @@ int discard_bio_done(__u64 *ctx)
 	if (!look_at(&key, bio, OW_BIO_DONE, true))
 		return 0;
 	known = recall((__u64)bio);
-	/* Of an NVMe multipath device the first bio of each request passes here before the request
+	/* The first bio of each request of an NVMe multipath device passes here before the request
 	 * ends. */
 	if (!known || known->issued_ns)
 		return 0;

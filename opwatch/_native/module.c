@@ -9,7 +9,7 @@ static struct PyModuleDef native_module = {
 	.m_size = -1,
 };
 
-/* In an order in which nobody needs what is not there yet. */
+/* They stand in an order in which nobody needs what is not there yet. */
 static int (*const bindings[])(PyObject *module) = {
 	ow_py_add_counts,   ow_py_add_ftl,    ow_py_add_service,  ow_py_add_nvme,
 #ifdef OPWATCH_HAVE_BPF

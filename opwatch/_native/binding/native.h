@@ -9,7 +9,7 @@
 /* Raise OSError for @err (a negative errno) with @what as its text. Returns NULL. */
 PyObject *ow_py_raise(int err, const char *what);
 
-/* Each adds its types and functions to the module. Returns 0 or -1 with an exception set. */
+/* Each room adds its types and functions to the module. Returns 0 or -1 with an exception set. */
 int ow_py_add_counts(PyObject *module);
 int ow_py_add_ftl(PyObject *module);
 int ow_py_add_service(PyObject *module); /* after the FTL's, whose type it takes */

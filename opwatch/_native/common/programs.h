@@ -18,7 +18,7 @@ enum ow_attachment {
 	OW_IS_CALLED, /* it is not attached: another program goes on with it */
 };
 
-/* Before a name that must not be there. */
+/* This stands before a name that must not be there. */
 #define OW_ABSENT '!'
 
 /* A program to load, by its name in the object: opwatch/trace/programs.py says which. */
@@ -30,13 +30,13 @@ struct ow_wanted {
 	enum ow_attachment attachment;
 };
 
-/* In the order in which they are attached. */
+/* The programs to load, in the order in which they are attached. */
 struct ow_wanted_list {
 	struct ow_wanted programs[OW_MAX_PROGRAMS];
 	int nr;
 };
 
-/* Those of the list that are loaded, in its order. */
+/* The programs of the list that are loaded, in its order. */
 struct ow_chosen {
 	struct bpf_program *programs[OW_MAX_PROGRAMS];
 	enum ow_attachment attachments[OW_MAX_PROGRAMS];

@@ -106,7 +106,7 @@ static int renumber(struct selection *s, __u32 *id)
 	return 0;
 }
 
-/* All that a type consists of. What a pointer leads to is not: that would be the whole kernel. */
+/* Visit what a type consists of, but not what pointers lead to: that would be the whole kernel. */
 static int visit_parts(struct selection *s, const struct btf_type *type,
 		       int (*visit)(struct selection *s, __u32 *id))
 {

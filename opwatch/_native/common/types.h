@@ -23,13 +23,13 @@ struct ow_types {
  */
 int ow_kernel_types(const struct ow_types **ret);
 
-/* Let libbpf load typed programs without reading all types for each object. Once, at first. */
+/* Let libbpf load typed programs without reading all types for each object: call it once, first. */
 int ow_types_register(void);
 
-/* As bpf_program__attach(), also for the programs that the above is for. NULL with errno. */
+/* bpf_program__attach() that knows the programs which the above is for. NULL with errno. */
 struct bpf_link *ow_attach(const struct bpf_program *prog);
 
-/* The same for all programs of an object that are loaded. Returns 0 or -errno. */
+/* Attach all programs of an object that are loaded. Returns 0 or -errno. */
 int ow_attach_all(const struct bpf_object_skeleton *skeleton);
 
 #endif

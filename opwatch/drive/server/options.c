@@ -52,7 +52,7 @@ static const struct field ftl_fields[] = {
 	{NULL, 0, 0},
 };
 
-/* And of the service model's, behind "service.". */
+/* The fields of the service model, which stand behind "service.". */
 static const struct field service_fields[] = {
 	SERVICE(dies),
 	SERVICE(planes),

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Physical pages, those of the dummy superblock 0 included. */
+/* How many physical pages there are, those of the dummy superblock 0 included. */
 size_t ow_drive_pages(const struct ow_ftl *ftl)
 {
 	return (size_t)(ftl->all_count + 1) << ftl->sb_shift;

@@ -64,7 +64,7 @@ static int place_sorted(struct ow_ftl *ftl, const uint32_t *pages, uint32_t coun
 	return ret;
 }
 
-/* Into T. */
+/* Place host pages in T. */
 int ow_place_data(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uint32_t count)
 {
 	if (ftl->config.hot_cold)

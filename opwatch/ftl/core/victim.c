@@ -241,7 +241,7 @@ static uint32_t choose_cost_benefit(struct ow_ftl *ftl)
 	return best;
 }
 
-/* Returns 0 when nothing is closed. */
+/* Choose by the policy of the drive. Returns 0 when nothing is closed. */
 uint32_t ow_victim_choose(struct ow_ftl *ftl)
 {
 	switch (ftl->config.policy) {

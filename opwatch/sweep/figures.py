@@ -21,8 +21,6 @@ from opwatch.waf.measure import Measured
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999, "p99.999": 0.99999}
 # NAND bytes of a single round with a larger error than this would be noise.
 _WHOLE_ROUND = 0.05
-# Of what they show, the drives that are known to have the largest reserve have 42 % more flash.
-_MOST_HIDDEN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +60,10 @@ class WindowEvidence:
 
 def ground_of(level: OpLevel, spread: WriteSpread | None) -> SteadyGround:
     """What a verdict on a level stands on. Of a drive that does not tell its flash, the spare area is the
-    most that it can be: what it shows and is not used, and what it may hide."""
-    hidden = int(_MOST_HIDDEN * level.scale.capacity_bytes)
-    most = level.scale.capacity_bytes - level.usable_bytes + hidden
+    most that it can be."""
     return SteadyGround(
         active_bytes=level.usable_bytes,
-        spare_bytes=most if level.spare_bytes is None else level.spare_bytes,
+        spare_bytes=level.most_spare_bytes,
         spread=spread,
         spare_is_bound=level.spare_bytes is None,
     )

@@ -119,6 +119,7 @@ def plan_steps(
 def _of_level(level: OpLevel, method: str, pace: SweepPace, speed: SweepSpeed) -> Iterable[SweepStep]:
     used = level.usable_bytes
     round_bytes = round_size(level, pace)
+    least = _least_rounds(level, round_bytes, pace)
     whole = level.scale.capacity_bytes
     yield SweepStep(StepKind.GUARD, "the same drive, and nobody else's", level)
     yield SweepStep(StepKind.PURGE, "discard the whole drive", level, discard_bytes=whole)
@@ -135,11 +136,11 @@ def _of_level(level: OpLevel, method: str, pace: SweepPace, speed: SweepSpeed) -
     )
     yield SweepStep(
         StepKind.ROUND,
-        "the workload",
+        "the workload" if least <= pace.most_rounds else f"the workload; no verdict before round {least}",
         level,
         write_bytes=round_bytes,
         seconds=_time(round_bytes, speed.round_bytes_per_s),
-        at_least=_least_rounds(level, round_bytes, pace),
+        at_least=min(least, pace.most_rounds),
         at_most=pace.most_rounds,
     )
     yield SweepStep(StepKind.VERDICT, "steady or not, by SNIA's rule and by ours", level)
@@ -151,10 +152,11 @@ def round_size(level: OpLevel, pace: SweepPace) -> int:
 
 
 def _least_rounds(level: OpLevel, round_bytes: int, pace: SweepPace) -> int:
-    """No verdict of ours comes before T-U and once what is in use were written."""
-    spare = level.spare_bytes or level.scale.capacity_bytes - level.usable_bytes
-    needed = -(-(spare + level.usable_bytes) // round_bytes)
-    return min(max(pace.least_rounds, needed), pace.most_rounds)
+    """No verdict of ours comes before T-U, or the most that it can be, and once what is in use were written:
+    its window lies behind the rounds that used the spare area first."""
+    before = -(-level.most_spare_bytes // round_bytes)
+    window = -(-level.usable_bytes // round_bytes)
+    return before + max(pace.least_rounds, window)
 
 
 def _time(n_bytes: int, bytes_per_s: float | None) -> float | None:

@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from opwatch.sweep.levels import LevelScale, parse_levels
-from opwatch.sweep.plan import StepKind, SweepPace, SweepPlan, SweepSpeed, plan_steps
+from opwatch.steady.coverage import WriteSpread
+from opwatch.steady.rounds import Round
+from opwatch.steady.strict import StrictState, judge_strict
+from opwatch.sweep.figures import ground_of
+from opwatch.sweep.levels import LevelScale, OpLevel, parse_levels
+from opwatch.sweep.plan import StepKind, SweepPace, SweepPlan, SweepSpeed, SweepStep, plan_steps
 
 GIB = 1 << 30
 LEVELS = parse_levels("0,28%", LevelScale(64 * GIB), flash_bytes=70 * GIB)
@@ -31,8 +35,32 @@ def test_bytes_are_those_of_fills_and_rounds() -> None:
     )
     for step, level in zip(rounds, LEVELS, strict=True):
         assert step.write_bytes == pytest.approx(0.1 * level.usable_bytes, abs=4096)
-        # No verdict before the spare area and once more what is in use were written.
-        assert step.at_least * step.write_bytes >= 70 * GIB > (step.at_least - 1) * step.write_bytes
+        # No verdict before the spare area and once more what is in use were written, each in whole rounds.
+        assert step.at_least * step.write_bytes >= 70 * GIB > (step.at_least - 2) * step.write_bytes
+
+
+def _rounds_of(levels: tuple[OpLevel, ...], pace: SweepPace) -> list[SweepStep]:
+    steps = plan_steps(levels, "window", pace, SweepSpeed())
+    return [step for step in steps if step.kind is StepKind.ROUND]
+
+
+@pytest.mark.parametrize("flash_bytes", [None, 70 * GIB])
+def test_no_plan_foretells_fewer_bytes_than_a_verdict_takes(flash_bytes: int | None) -> None:
+    levels = parse_levels("0,28%", LevelScale(64 * GIB), flash_bytes)
+    for level, step in zip(levels, _rounds_of(levels, PACE), strict=True):
+        few = [Round(step.write_bytes, 1.0, 1000)] * (step.at_least - 1)
+        ground = ground_of(level, WriteSpread(1.0, 0.0, "a test"))
+        assert judge_strict(few, ground).state is StrictState.NOT_REACHED
+        enough = judge_strict([*few, few[0]], ground)
+        assert enough.window and enough.state is StrictState.UNPROVEN
+
+
+def test_a_plan_says_when_its_rounds_are_too_few_for_any_verdict() -> None:
+    [few] = _rounds_of(LEVELS[:1], SweepPace(most_rounds=10))
+    assert (few.at_least, few.at_most) == (10, 10)
+    assert "no verdict before round 12" in few.what
+    [enough] = _rounds_of(LEVELS[:1], SweepPace(most_rounds=12))
+    assert enough.what == "the workload"
 
 
 def test_without_a_speed_there_is_no_time() -> None:

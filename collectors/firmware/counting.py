@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from opwatch.waf.trail import Poll
 
 _WRITE_SECTORS = 6
+# Between two looks at a drive that is asked for pages, or is idle.
+POLL_S, _SMARTCTL_POLL_S = 1.0, 10.0
 # How long the kernel takes to count what has ended.
 _COUNTED_S = 0.002
 _NAMESPACE = re.compile(r"(nvme\d+)n\d+")
@@ -123,6 +125,11 @@ class Counting:
         self._close = transport.close
         self._nsid = disk.number("nsid") or int(re.sub(r".*n", "", disk.name))
         self._transport = IdentifyOnce(transport)
+
+    @property
+    def busy_poll_s(self) -> float:
+        """The time between two looks under load. smartctl's commands stop a SATA drive's queue."""
+        return POLL_S if self.reads_pages else _SMARTCTL_POLL_S
 
     def read(self) -> Report:
         """All counters now. What fails is in the report's failures."""

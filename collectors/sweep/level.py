@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from opwatch.collectors.fio.runner import LOGS, FioProcess
+from opwatch.collectors.firmware.counting import POLL_S
 from opwatch.collectors.sweep.bench import TICK_S, SweepBench, require_written
-from opwatch.collectors.sweep.health import read_health
+from opwatch.collectors.sweep.health import health_of, read_health
 from opwatch.collectors.sweep.purging import discard_all
 from opwatch.collectors.sweep.tracing import LevelTrace, between
-from opwatch.guard.budget import overdrawn
+from opwatch.counters.looks.sample import FirmwareSample
+from opwatch.guard.budget import Health, overdrawn
 from opwatch.guard.obstacles import require_none
 from opwatch.load.words import LoadWindow, fill_words, round_words, seed_of
 from opwatch.samples.course import Course, CoursePlan
@@ -27,7 +29,6 @@ from opwatch.trace.trust import Reading
 from opwatch.units import capacity
 from opwatch.waf.measure import Measured, Measurement
 
-_POLL_S = 1.0
 # A mix is one of chance: a round of it may write a little less.
 _LEAST_WRITTEN = 0.8
 
@@ -36,14 +37,13 @@ class LevelRun:
     """One level of a sweep, which is run once. The rounds run inside of a Course, which looks at the drive's
     counters before them, meanwhile, and until its pages show all of it."""
 
-    def __init__(self, bench: SweepBench, place: int, poll_s: float = _POLL_S) -> None:
+    def __init__(self, bench: SweepBench, place: int) -> None:
         request = bench.state.request
         self._bench, self._place = bench, place
         self._level = request.levels[place]
         self._request = request
         self._window = LoadWindow(bench.claim.path, self._level.usable_bytes)
         self._round_bytes = round_size(self._level, request.pace)
-        self._poll_s = poll_s
         self._filled = 0
         self._evidence: list[RoundEvidence] = []
         self._rounds: list[Round] = []
@@ -52,6 +52,8 @@ class LevelRun:
         self._readings: list[Reading | None] = []
         self._process: FioProcess | None = None
         self._course: Course | None = None
+        # What the drive answered at the end of the last round.
+        self._look: FirmwareSample | None = None
 
     def run(self) -> LevelRecord:
         self._prepare()
@@ -86,11 +88,10 @@ class LevelRun:
     def require_free(self) -> None:
         """RefusedError when the drive is not ours, not well, or its budget is gone."""
         self._bench.claim.require_ours()
-        self._require_well()
+        self._require_well(read_health(self._bench.counting))
 
-    def _require_well(self) -> None:
+    def _require_well(self, now: Health) -> None:
         bench = self._bench
-        now = read_health(bench.counting)
         spent = bench.state.announced_bytes
         require_none(overdrawn(self._request.budget, bench.before, now, spent, bench.disk.name))
 
@@ -113,8 +114,8 @@ class LevelRun:
         bench, request = self._bench, self._request
         rounds = RoundTime(self, trace)
         plan = CoursePlan(
-            idle_poll_s=self._poll_s,
-            busy_poll_s=self._poll_s,
+            idle_poll_s=POLL_S,
+            busy_poll_s=bench.counting.busy_poll_s,
             settle_s=request.patience_s,
             seconds=0,
             refresh_s=request.refresh_s,
@@ -136,9 +137,9 @@ class LevelRun:
         bench, number = self._bench, len(self._rounds) + 1
         if not self._polls:
             self._mark(trace)
-        elif bench.counting.reads_pages:
-            # smartctl would stop the queue of a SATA drive for longer than a round may wait.
-            self._require_well()
+        elif bench.counting.latest and self._look:
+            # By the look that the last round ended with: another one would take its time.
+            self._require_well(health_of(bench.counting.latest, self._look))
         bench.announce(self._place, "round", self._round_bytes)
         seed = seed_of(self._request.secret, self._place, "round", number)
         words = round_words(self._request.pattern, self._window, self._round_bytes, seed, LOGS)
@@ -172,11 +173,14 @@ class LevelRun:
         that costs little: what the first look shows is known to be all when the second shows no more."""
         assert self._course
         counting, trail = self._bench.counting, self._course.trail
-        trail.add(counting.poll())
+        trail.add(counting.poll(self._keep))
         self._polls.append(len(trail.moments) - 1)
         if counting.reads_pages:
-            trail.add(counting.poll())
+            trail.add(counting.poll(self._keep))
         self._readings.append(trace.reading())
+
+    def _keep(self, look: FirmwareSample) -> None:
+        self._look = look
 
     def _measured(self, begin: int, end: int) -> Measured | None:
         assert self._course

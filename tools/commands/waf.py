@@ -6,7 +6,7 @@ import argparse
 from contextlib import ExitStack, closing
 from functools import partial
 
-from opwatch.collectors.firmware.counting import Counting
+from opwatch.collectors.firmware.counting import POLL_S, Counting
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import BlockDevice, Devices, Presence
@@ -21,7 +21,6 @@ from opwatch.tools.waiting import Waiter
 from opwatch.waf.trail import LONGEST_NS
 
 _DEFAULT_S = 60.0
-_POLL_S, _SMARTCTL_POLL_S = 1.0, 10.0
 _LONGEST_S = 30 * 86400.0
 
 
@@ -123,11 +122,9 @@ class _Talk:
 
 
 def _plan(counting: Counting, args: argparse.Namespace) -> CoursePlan:
-    # smartctl's commands stop a SATA drive's queue: under load they are rarer.
-    busy_s = _POLL_S if counting.reads_pages else _SMARTCTL_POLL_S
     return CoursePlan(
-        idle_poll_s=args.poll or _POLL_S,
-        busy_poll_s=args.poll or busy_s,
+        idle_poll_s=args.poll or POLL_S,
+        busy_poll_s=args.poll or counting.busy_poll_s,
         settle_s=args.settle,
         seconds=args.seconds or _DEFAULT_S,
         refresh_s=args.refresh,

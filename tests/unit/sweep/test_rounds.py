@@ -1,0 +1,71 @@
+"""What is looked at between two rounds, and how often meanwhile, whatever way a drive is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from opwatch.collectors.firmware.counting import Counting
+from opwatch.collectors.sweep.level import LevelRun
+from opwatch.errors import RefusedError
+from opwatch.guard.budget import Health
+from opwatch.host.device import Devices
+from tests.unit.sweep.test_journal import REQUEST
+
+
+def run_of(celsius: int, *, reads_pages: bool) -> tuple[LevelRun, list[str]]:
+    """A level whose first round has begun, on a drive that is so hot; and what it has announced."""
+    announced: list[str] = []
+
+    def poll(keep: Callable[[object], None] = lambda _: None) -> None:
+        keep(SimpleNamespace(after=5, answers=()))
+
+    counting = SimpleNamespace(
+        reads_pages=reads_pages,
+        poll=poll,
+        latest=SimpleNamespace(readings={"temperature": SimpleNamespace(value=celsius)}),
+    )
+    bench: Any = SimpleNamespace(
+        state=SimpleNamespace(request=REQUEST, announced_bytes=0),
+        claim=SimpleNamespace(path="/proc/1/fd/3"),
+        counting=counting,
+        before=Health(),
+        disk=SimpleNamespace(name="sda"),
+        announce=lambda _, kind, __: announced.append(kind),
+    )
+    run = LevelRun(bench, 0)
+    course: Any = SimpleNamespace(trail=SimpleNamespace(add=lambda _: None, moments=[0]))
+    run._course = course
+    trace: Any = SimpleNamespace(reading=lambda: None)
+    run._mark(trace)
+    return run, announced
+
+
+@pytest.mark.parametrize("reads_pages", [True, False])
+def test_no_round_is_begun_on_a_drive_that_is_too_hot(reads_pages: bool) -> None:
+    run, announced = run_of(REQUEST.budget.celsius, reads_pages=reads_pages)
+    trace: Any = None
+    with pytest.raises(RefusedError, match="70 °C, and 70 is the most"):
+        run.begin_round(trace)
+    assert announced == []
+
+
+def test_smartctl_is_asked_less_often_under_load(tmp_path: Path) -> None:
+    folder = tmp_path / "block" / "sda" / "device"
+    folder.mkdir(parents=True)
+    (tmp_path / "class" / "block").mkdir(parents=True)
+    (tmp_path / "class" / "block" / "sda").symlink_to(folder.parent)
+    (folder.parent / "size").write_text("8\n")
+    devices = Devices(tmp_path)
+    disk = devices.by_name("sda")
+    assert disk
+    catalogue: Any = None
+    counting = Counting(devices, disk, catalogue)
+    assert not counting.reads_pages
+    assert counting.busy_poll_s == 10
+    counting.reads_pages = True
+    assert counting.busy_poll_s == 1

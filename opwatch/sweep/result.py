@@ -26,8 +26,9 @@ class ModelScale:
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """What a sweep came to. `superblock_pages` are those of the drive where they are known; `endurance_bytes`
-    is what its flash takes in all, None with the reason in `endurance_reason`."""
+    """What a sweep came to. `superblock_pages` are those of the drive where they are known;
+    `endurance_bytes` is what its flash takes in all, None with the reason in `endurance_reason`.
+    `is_uniform`: the workload is to write everywhere alike, which all models of amplification here are of."""
 
     target: str
     method: str
@@ -37,6 +38,7 @@ class SweepResult:
     endurance_bytes: int | None = None
     endurance_reason: str = "nobody says how many NAND bytes this drive takes"
     model: ModelScale | None = None
+    is_uniform: bool = True
 
     def steady(self) -> Sequence[LevelOutcome]:
         """The levels that have reached a steady state, or of which at least nothing says that they have not:
@@ -44,14 +46,18 @@ class SweepResult:
         return [one for one in self.outcomes if one.strict.state is not StrictState.NOT_REACHED]
 
     def fit(self) -> SpareFit | None:
-        """The fit of the levels that have a WAF; None where none amplifies."""
+        """The fit of the levels that have a WAF; None where none amplifies, or no model is of the workload."""
+        if not self.is_uniform:
+            return None
         try:
             return fit_spare([self._measured(one) for one in self._with_waf()], self.superblock_pages)
         except NotEnoughData:
             return None
 
     def band(self, outcome: LevelOutcome, fit: SpareFit | None) -> ModelBand | None:
-        """The band of theory for the T that is known, else for the fitted one."""
+        """Of the T that is known, else of the fitted one."""
+        if not self.is_uniform:
+            return None
         used = outcome.level.usable_bytes
         flash = outcome.level.flash_bytes or (fit.flash_bytes if fit else None)
         return None if flash is None else band_at(flash / used, self.superblock_pages)

@@ -22,6 +22,7 @@ def document(result: SweepResult) -> dict[str, Any]:
         "target": result.target,
         "method": result.method,
         "workload": result.workload,
+        "is_uniform": result.is_uniform,
         "model": _model(result.model) if result.model else None,
         "levels": [_outcome(result, outcome, fit) for outcome in result.outcomes],
         "fit": _fit(result, fit),

@@ -21,6 +21,7 @@ def document(state: SweepState, outcomes: Sequence[LevelOutcome]) -> dict[str, A
         method=request.method,
         workload=request.pattern.name,
         outcomes=tuple(outcomes),
+        is_uniform=request.pattern.is_uniform,
     )
     return document_of(result) | {
         "sweep": request.name,

@@ -181,12 +181,15 @@ def _life(years: float | None) -> str:
 
 def _fit(sweep: Fields, levels: Sequence[Fields]) -> Iterator[str]:
     if sweep.table.get("fit") is None:
-        is_measured = any(number(_figures(level), "waf") is not None for level in levels)
-        yield from folded(
-            "no level amplifies: there is no spare area to fit"
-            if is_measured
-            else "no WAF was measured: there is nothing to fit spare area to"
-        )
+        if sweep.table.get("is_uniform") is False:
+            why = (
+                "this workload does not write everywhere alike: no model here tells the spare area by its WAF"
+            )
+        elif all(number(_figures(level), "waf") is None for level in levels):
+            why = "no WAF was measured: there is nothing to fit spare area to"
+        else:
+            why = "no level amplifies: there is no spare area to fit"
+        yield from folded(why)
         return
     fit = sweep.sub("fit")
     spare, rms = number(fit, "spare_ratio"), number(fit, "rms_ratio")

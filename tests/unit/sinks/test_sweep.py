@@ -84,6 +84,17 @@ def test_nothing_is_said_of_spare_area_where_no_amplification_was_measured() -> 
     )
 
 
+def test_models_of_uniform_writes_say_nothing_of_others() -> None:
+    shown = document(replace(_result(5.713, 3.522, 1.936), is_uniform=False))
+    assert _problems(shown) == []
+    assert shown["fit"] is None
+    assert {level["band"] for level in shown["levels"]} == {None}
+    assert {level["predicted_waf"] for level in shown["levels"]} == {None}
+    text = " ".join(lines(shown))
+    assert "behaves like" not in text and "no level amplifies" not in text
+    assert "this workload does not write everywhere alike" in text
+
+
 def test_a_model_is_called_one() -> None:
     model = ModelScale("big", 0.004, 2048, 65536, (0.004, 0.003))
     result = _result(5.7, 3.5)

@@ -28,6 +28,7 @@ from opwatch.host.mountspaces import Survey, is_claimed, own_mounts, survey_of
 from opwatch.host.usage import Mount, number_of_mount, read_usage
 
 _VIRTUAL_TRANSPORTS = ("virtio", "xen")
+_NETWORKS = ("iscsi", "fc", "nvme-tcp", "nvme-rdma", "nvme-fc")
 # What a host starts from, and what it runs from.
 _SYSTEM = ("/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/home")
 # Fields of a disk's stat: reads, writes, in flight, discards, flushes.
@@ -101,7 +102,7 @@ def look_at(
         below=tuple(disk.below()),
         loops=tuple(loops_on(disk)),
         openers=openers.openers,
-        shared=tuple(_sharers(devices, disk)),
+        shared=tuple(sharers(devices, disk)),
         foreign=_foreign_io(counted_on, idle_s),
         unseen=(*surveyed.unseen, *openers.unseen),
         alike=tuple(alike(devices, disk, identity)),
@@ -173,9 +174,11 @@ def _system(devices: Devices, disk: BlockDevice) -> Iterable[str]:
                 yield point
 
 
-def _sharers(devices: Devices, disk: BlockDevice) -> Iterable[str]:
-    """Those who can reach an NVMe namespace as well. That it cannot be asked is one, too: nobody knows
-    then."""
+def sharers(devices: Devices, disk: BlockDevice) -> Iterable[str]:
+    """Who else can reach a disk. That it cannot be asked is one, too: nobody knows then."""
+    transport = read_identity(devices, disk).transport
+    if transport in _NETWORKS:
+        yield f"it is on a network ({transport}), and which hosts have it there is not seen"
     paths = devices.paths(disk)
     if len(paths) > 1:
         yield f"{len(paths)} controllers have it: {', '.join(path.name for path in paths)}"

@@ -151,7 +151,7 @@ def _of_users(facts: GuardFacts) -> Iterator[Obstacle]:
 def _of_others(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
     """Obstacles by those who may use the disk and cannot be seen from here."""
     for sharer in facts.shared:
-        remedy = "detach the other side, or name a namespace that one controller has"
+        remedy = "detach the other side, or name a drive that this host alone has"
         yield Obstacle(f"others can write to it: {sharer}", facts.identity.name, remedy)
     # A disk of our own making has no users in other containers, and the kernel's claim was asked.
     if not (facts.is_virtual and consent.allow_virtual):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.guard.exports import exports_of
-from opwatch.collectors.guard.looking import alike, counted_disks, identity_of_disk
+from opwatch.collectors.guard.looking import alike, counted_disks, identity_of_disk, sharers
 from opwatch.host.device import Devices
 
 
@@ -49,6 +49,27 @@ def test_paths_below_a_head_are_what_is_counted_and_are_no_other_disks(tmp_path:
     assert head
     assert [disk.name for disk in counted_disks(devices, head)] == ["nvme0c0n1"]
     assert names_alike(tmp_path, "nvme0n1") == []
+
+
+@pytest.mark.parametrize(
+    ("way", "others"),
+    [
+        ("platform/host3/session1/target3:0:0/3:0:0:0", ["it is on a network (iscsi)"]),
+        ("pci0000:00/host4/rport-4:0-1/target4:0:0/4:0:0:0", ["it is on a network (fc)"]),
+        ("pci0000:00/ata1/host0/target0:0:0/0:0:0:0", []),
+        ("pci0000:00/host1/port-1:0/end_device-1:0/target1:0:0/1:0:0:0", []),
+    ],
+)
+def test_a_disk_on_a_network_may_be_anybodys(way: str, others: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "devices" / way / "block" / "sda"
+    folder.mkdir(parents=True)
+    (folder / "size").write_text("2048\n")
+    (tmp_path / "class" / "block").mkdir(parents=True)
+    (tmp_path / "class" / "block" / "sda").symlink_to(folder)
+    devices = Devices(tmp_path)
+    disk = devices.by_name("sda")
+    assert disk
+    assert [sharer.partition(",")[0] for sharer in sharers(devices, disk)] == others
 
 
 @pytest.fixture

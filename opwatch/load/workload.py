@@ -69,6 +69,18 @@ class LoadPattern:
         )
 
 
+def require_reach(pattern: LoadPattern, round_ratio: float) -> None:
+    """UsageError where rounds of this share of what is in use never come to its end: fio begins each at the
+    first byte again, and so does each of its threads."""
+    in_order = [job for job in pattern.jobs if not job.options["rw"].startswith("rand")]
+    threads = sum(job.threads for job in pattern.jobs)
+    if in_order and (round_ratio < 1 or threads > 1 or in_order[0].write_share < 1):
+        raise UsageError(
+            f"{pattern.name}: it writes in order, and each round begins at the first byte again, so that the "
+            "rest is never written: take rw=write in one job of one thread with --round 100%, or randwrite"
+        )
+
+
 def names() -> list[str]:
     """The workloads that come with opwatch."""
     folder = resources.files("opwatch.load").joinpath("workloads")

@@ -10,7 +10,7 @@ import pytest
 from opwatch.errors import BadInput, UsageError
 from opwatch.load.options import OURS, SHAPES
 from opwatch.load.words import LoadWindow, fill_words, round_words, seed_of
-from opwatch.load.workload import load, names, parse_job_file, parse_workload
+from opwatch.load.workload import load, names, parse_job_file, parse_workload, require_reach
 
 WINDOW = LoadWindow("/proc/7/fd/3", 1 << 30)
 USERS = b"""
@@ -42,6 +42,28 @@ def test_what_comes_with_opwatch_is_sound(name: str) -> None:
     for job in pattern.jobs:
         assert 0 < job.write_share <= 1
         assert job.options["direct"] == job.options["refill_buffers"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("lines", "ratio", "is_taken"),
+    [
+        ("rw=write", 1.0, True),
+        ("rw=write", 0.1, False),
+        ("rw=rw", 0.1, False),
+        ("rw=readwrite", 1.0, False),
+        ("rw=write\nnumjobs=2", 1.0, False),
+        ("rw=randwrite", 0.1, True),
+        ("rw=randrw\nnumjobs=4", 0.1, True),
+    ],
+)
+def test_what_is_written_in_order_is_written_as_a_whole(lines: str, ratio: float, is_taken: bool) -> None:
+    """fio begins each round at the first byte again: of less than all, the rest is never written."""
+    pattern = parse_job_file(f"[a]\n{lines}\n".encode(), "mine.fio")
+    if is_taken:
+        require_reach(pattern, ratio)
+    else:
+        with pytest.raises(UsageError, match="mine: it writes in order"):
+            require_reach(pattern, ratio)
 
 
 def test_which_are_uniform() -> None:

@@ -15,7 +15,7 @@ from opwatch.errors import OpwatchError, UsageError
 from opwatch.guard.budget import MOST_CELSIUS, MOST_LIFE_PERCENT, Budget
 from opwatch.guard.identity import DiskIdentity
 from opwatch.host.device import BlockDevice
-from opwatch.load.workload import load
+from opwatch.load.workload import load, require_reach
 from opwatch.sweep.journal.file import FOLDER
 from opwatch.sweep.journal.request import SweepRequest, planned_bytes
 from opwatch.sweep.levels import LevelScale, OpLevel, OpShare, parse_levels
@@ -151,6 +151,8 @@ def request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIden
     method = method_of(args.method).name
     if method != _METHOD:
         raise UsageError(f"--method {method}: a sweep that runs sets its levels by {_METHOD} alone so far")
+    pattern = load(args.workload)
+    require_reach(pattern, pace.round_ratio)
     most = args.max_write or planned_bytes(levels, method, pace)
     now = datetime.fromtimestamp(time.time(), UTC)
     return SweepRequest(
@@ -159,7 +161,7 @@ def request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIden
         identity=identity,
         levels=levels,
         method=method,
-        pattern=load(args.workload),
+        pattern=pattern,
         pace=pace,
         budget=Budget(most, args.max_life, args.max_temperature, is_of_plan=not args.max_write),
         secret=secrets.token_hex(8),

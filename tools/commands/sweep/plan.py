@@ -8,7 +8,7 @@ from opwatch.collectors.guard.looking import identity_of_disk
 from opwatch.collectors.sweep.refusals import refusals
 from opwatch.errors import UsageError
 from opwatch.host.device import Devices
-from opwatch.load.workload import load
+from opwatch.load.workload import load, require_reach
 from opwatch.sinks.sweep.document import plan_document
 from opwatch.sinks.sweep.plan import plan_lines
 from opwatch.sinks.terminal import data
@@ -102,14 +102,16 @@ def _of_device(args: argparse.Namespace) -> SweepPlan:
                 f"{device.size_bytes}"
             )
     method = method_of(args.method).name
+    pattern, pace = load(args.workload), pace_from(args)
+    require_reach(pattern, pace.round_ratio)
     identity = identity_of_disk(devices, device)
     serial = identity.serial or "not told"
     return SweepPlan(
         target=f"{device.name}, {identity.model or 'no model'}, serial number {serial}",
         method=method,
-        workload=load(args.workload).name,
+        workload=pattern.name,
         levels=levels,
-        steps=plan_steps(levels, method, pace_from(args), _speed(args)),
+        steps=plan_steps(levels, method, pace, _speed(args)),
         refusals=tuple(refusals(devices, args.dev, allow_virtual=args.allow_virtual)),
         life_bytes=args.rated,
         life_reason="--rated says what the host may write in its life",

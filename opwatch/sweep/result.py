@@ -46,7 +46,7 @@ class SweepResult:
         return [one for one in self.outcomes if one.strict.state is not StrictState.NOT_REACHED]
 
     def fit(self) -> SpareFit | None:
-        """The fit of the levels that have a WAF; None where none amplifies, or no model is of the workload."""
+        """The fit of the levels that have a WAF; None where none amplifies, or the workload has no model."""
         if not self.is_uniform:
             return None
         try:

@@ -20,8 +20,8 @@ _MOST_ENTRIES = 1 << 17
 class SweepState:
     """Where a sweep stands. `records` are of the levels that came to their end, by place. `announced_bytes`
     is what all steps that were begun were to write: at least what was written. `undo` is what was changed of
-    the drive and is not restored; `stops` are the reasons for which it was left. `begin_used` is the per cent of its rated
-    life that the drive had used when the sweep was begun first, None where it does not tell."""
+    the drive and is not restored; `stops` are the reasons for which it was left. `begin_used` is the per cent
+    of its rated life that the drive had used when the sweep was begun first, None where it does not tell."""
 
     request: SweepRequest
     records: dict[int, LevelRecord] = field(default_factory=dict)

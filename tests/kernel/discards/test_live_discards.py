@@ -29,7 +29,7 @@ def watched(disk: ScratchDisk, *command: str) -> dict[str, Any]:
         assert done.returncode == 0, done.stderr
         [summary] = lines(done.stdout)
         discarded: dict[str, Any] = summary["discards"]
-        if not summary["trust"]["drift"].get("discard") and not discarded["unseen"]:
+        if not summary["trust"]["drift"].get("discard") and not discarded["unseen"] and not discarded["lost"]:
             break
     assert (discarded["unseen"], discarded["lost"]) == (0, 0)
     return discarded

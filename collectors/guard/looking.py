@@ -198,6 +198,9 @@ def alike(devices: Devices, disk: BlockDevice, identity: DiskIdentity) -> Iterab
     for other in devices.disks():
         if other.name == disk.name or other.is_hidden or "loop" in (disk.kind(), other.kind()):
             continue
+        # A slot of a card reader tells the reader's number, and has nothing in it.
+        if not other.size_bytes:
+            continue
         another = read_identity(devices, other)
         names = [(identity.serial, another.serial), (identity.wwid, another.wwid)]
         if any(mine and mine == theirs for mine, theirs in names):

@@ -66,6 +66,8 @@ class _Mounts:
 
     def __init__(self) -> None:
         self._kinds: dict[int, str] = {}
+        # What a process has in memory alone lies on a mount that no table has: each is read once.
+        self._read: set[Path] = set()
 
     def kind(self, folder: Path, descriptor: str) -> str | None:
         """What the file that a process has open lies on, None where nobody says."""
@@ -73,7 +75,8 @@ class _Mounts:
             r"^mnt_id:\s*([0-9]{1,10})$", read_text(folder / "fdinfo" / descriptor), re.MULTILINE
         )
         number = int(line[1]) if line else -1
-        if number not in self._kinds:
+        if number not in self._kinds and folder not in self._read:
+            self._read.add(folder)
             mounts = parse_mountinfo(read_names(folder / "mountinfo"))
             self._kinds |= {mount.number: mount.filesystem for mount in mounts if mount.number is not None}
         return self._kinds.get(number)

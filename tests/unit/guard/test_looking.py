@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from opwatch.collectors.guard import openers
 from opwatch.collectors.guard.exports import exports_of
 from opwatch.collectors.guard.looking import alike, counted_disks, identity_of_disk, sharers
 from opwatch.host.device import Devices
@@ -35,6 +36,7 @@ def test_disks_of_one_serial_number_or_one_worldwide_name_are_alike(tmp_path: Pa
     a_disk(tmp_path, "sdb", device__serial="S2", device__wwid="naa.1")
     a_disk(tmp_path, "sdc", device__serial="S1", device__wwid="naa.3")
     a_disk(tmp_path, "sdd", device__serial="S4", device__wwid="naa.4")
+    a_disk(tmp_path, "sdg", size="0", device__serial="S1")
     a_disk(tmp_path, "sde")
     a_disk(tmp_path, "sdf")
     assert names_alike(tmp_path, "sda") == ["sdb", "sdc"]
@@ -49,6 +51,27 @@ def test_paths_below_a_head_are_what_is_counted_and_are_no_other_disks(tmp_path:
     assert head
     assert [disk.name for disk in counted_disks(devices, head)] == ["nvme0c0n1"]
     assert names_alike(tmp_path, "nvme0n1") == []
+
+
+def test_the_mounts_of_a_process_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many files it has in memory alone, whose mount is in no table."""
+    process = tmp_path / "7"
+    for number in range(3, 8):
+        for folder, text in (("fd", ""), ("fdinfo", "pos:\t0\nmnt_id:\t15\n")):
+            (process / folder).mkdir(parents=True, exist_ok=True)
+            (process / folder / str(number)).write_text(text)
+        (process / "fd" / str(number)).unlink()
+        (process / "fd" / str(number)).symlink_to("/memfd:x (deleted)")
+    (process / "mountinfo").write_text("22 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
+    reads = []
+
+    def read(path: Path) -> str:
+        reads.append(path)
+        return path.read_text()
+
+    monkeypatch.setattr(openers, "read_names", read)
+    assert openers.openers_of([(8, 0)], tmp_path).openers == ()
+    assert reads == [process / "mountinfo"]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from opwatch.sweep.journal.state import SweepState
 
 # So much time lies between two looks at what is traced.
 TICK_S = 0.1
+# Of what a round writes: more than that of others' would show in its figures.
+_MOST_FOREIGN = 0.01
 
 
 class SweepStopped(OpwatchError):
@@ -105,3 +107,14 @@ def require_written(run: FioRun, least_bytes: int, name: str) -> None:
     written = run.report.total.bytes["write"] if run.report else 0
     if written < least_bytes:
         raise OpwatchError(f"{name}: fio wrote {written} bytes, not the {least_bytes} that it was to write")
+
+
+def require_alone(counted: int | None, written: int, name: str) -> None:
+    """The kernel lets anybody write who asks for no claim. `counted` is what it counted while fio wrote, None
+    where that is not known."""
+    if counted is not None and counted - written > _MOST_FOREIGN * written:
+        raise RefusedError(
+            f"{name}: somebody else wrote {counted - written} bytes while fio wrote {written}: the figures "
+            "are not those of the workload; find out who (opwatch --dev ... shows the processes), end that, "
+            "and resume"
+        )

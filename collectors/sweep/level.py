@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opwatch.collectors.fio.runner import LOGS, FioProcess
 from opwatch.collectors.firmware.counting import POLL_S
-from opwatch.collectors.sweep.bench import TICK_S, SweepBench, require_written
+from opwatch.collectors.sweep.bench import TICK_S, SweepBench, require_alone, require_written
 from opwatch.collectors.sweep.health import health_of, read_health
 from opwatch.collectors.sweep.purging import discard_all
 from opwatch.collectors.sweep.tracing import LevelTrace, between
@@ -50,6 +50,8 @@ class LevelRun:
         # Polls of the course, and readings of the trace, at the begin of each round and at the end.
         self._polls: list[int] = []
         self._readings: list[Reading | None] = []
+        # What the kernel has counted by then as written to the drive.
+        self._counted: list[int | None] = []
         self._process: FioProcess | None = None
         self._course: Course | None = None
         # What the drive answered at the end of the last round.
@@ -163,6 +165,9 @@ class LevelRun:
         trace.drain(is_fill=False)
         self._mark(trace)
         assert run.report
+        then, now = self._counted[-2:]
+        counted = None if then is None or now is None else now - then
+        require_alone(counted, run.report.total.bytes["write"], self._bench.disk.name)
         self._evidence.append(RoundEvidence(run.report, run.logs, run.cpu_s))
         measured = self._measured(len(self._polls) - 2, len(self._polls) - 1)
         self._rounds.append(round_of_evidence(self._evidence[-1], measured))
@@ -178,6 +183,7 @@ class LevelRun:
         if counting.reads_pages:
             trail.add(counting.poll(self._keep))
         self._readings.append(trace.reading())
+        self._counted.append(counting.written().get(self._bench.disk.name))
 
     def _keep(self, look: FirmwareSample) -> None:
         self._look = look

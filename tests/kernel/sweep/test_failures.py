@@ -58,6 +58,23 @@ def test_fio_that_is_killed_ends_it_and_it_goes_on(tmp_path: Path) -> None:
         assert done.returncode == _NOT_REACHED, done.stderr
 
 
+def test_what_somebody_else_writes_between_two_looks_ends_it(tmp_path: Path) -> None:
+    """The kernel lets anybody write who asks for no claim: such a round is none of the workload."""
+    with drive(64 * MIB, "10%") as target:
+        with running(target, tmp_path) as process:
+            descriptor = os.open(target.device, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.pwrite(descriptor, bytes(8 * MIB), 0)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            _, said = process.communicate(timeout=120)
+        assert process.returncode == 3, said
+        assert "somebody else wrote" in said
+        assert "somebody else wrote" in state_of(tmp_path).stops[0]
+        require_free(target)
+
+
 def test_a_drive_that_dies_ends_it_soon(tmp_path: Path) -> None:
     with drive(64 * MIB, "10%") as target, running(target, tmp_path) as process:
         target.kill()

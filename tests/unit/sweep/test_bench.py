@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from opwatch.collectors.sweep.bench import SweepBench, SweepStopped, SweepTime
+from opwatch.collectors.sweep.bench import SweepBench, SweepStopped, SweepTime, require_alone
 from opwatch.errors import RefusedError
 from opwatch.samples.end import End
 
@@ -59,3 +59,13 @@ def test_a_pause_lasts_as_long_as_it_was_meant_to() -> None:
     assert clock.now() == 160
     bench_of(clock).pass_time(0)
     assert clock.now() == 160
+
+
+@pytest.mark.parametrize("counted", [None, 10**9, 10**9 + 4096, 10**9 - 512])
+def test_what_nobody_else_wrote_is_no_reason(counted: int | None) -> None:
+    require_alone(counted, 10**9, "sda")
+
+
+def test_what_somebody_else_wrote_meanwhile_ends_it() -> None:
+    with pytest.raises(RefusedError, match="sda: somebody else wrote 20000000 bytes"):
+        require_alone(10**9 + 20_000_000, 10**9, "sda")

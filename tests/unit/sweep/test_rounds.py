@@ -27,6 +27,7 @@ def run_of(celsius: int, *, reads_pages: bool) -> tuple[LevelRun, list[str]]:
     counting = SimpleNamespace(
         reads_pages=reads_pages,
         poll=poll,
+        written=dict,
         latest=SimpleNamespace(readings={"temperature": SimpleNamespace(value=celsius)}),
     )
     bench: Any = SimpleNamespace(

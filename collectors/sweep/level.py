@@ -121,6 +121,7 @@ class LevelRun:
             settle_s=request.patience_s,
             seconds=0,
             refresh_s=request.refresh_s,
+            on_interrupt="ends the sweep, and this level is to be done anew",
         )
         course = Course(bench.counting.poll, bench.holds, rounds, bench.talk, plan)
         self._course = course

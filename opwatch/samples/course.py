@@ -25,7 +25,8 @@ _TALK_S = 10.0
 class CoursePlan:
     """How a course is timed. `idle_poll_s` and `busy_poll_s` lie between two looks while nothing is done, and
     while the work goes on. `refresh_s` is how old a page gets, where that is known. Without work to wait for
-    it lasts `seconds`, or until the error is at most `until_error`."""
+    it lasts `seconds`, or until the error is at most `until_error`. `on_interrupt` is
+    what a signal gives while it waits."""
 
     idle_poll_s: float
     busy_poll_s: float
@@ -33,6 +34,7 @@ class CoursePlan:
     seconds: float
     refresh_s: float | None = None
     until_error: float | None = None
+    on_interrupt: str = "what is known now"
 
 
 class Pastime(Protocol):
@@ -97,7 +99,7 @@ class Course:
                 is_told = True
                 self._talk.say(
                     f"the pages may be up to {self._page_age_s():.0f} s old; waiting until they show it all "
-                    "(Ctrl-C: what is known now; --refresh T: if you know how old they get)"
+                    f"(Ctrl-C: {self._plan.on_interrupt}; --refresh T: if you know how old they get)"
                 )
             end = self._look()
             if end is not End.TICK:

@@ -61,7 +61,8 @@ class Measuring:
         # How long a look at the pages takes.
         self.look_s = 0.01
         times = {"idle_poll_s": 1.0, "busy_poll_s": 1.0, "settle_s": 700.0, "seconds": 5.0} | plan
-        self.course = Course(self.poll, lambda: self.is_there, self.clock, self.words, CoursePlan(**times))
+        whole = CoursePlan(**times)  # type: ignore[arg-type]  # times alone, and no texts
+        self.course = Course(self.poll, lambda: self.is_there, self.clock, self.words, whole)
 
     def poll(self) -> Poll:
         drive = self.drive
@@ -105,6 +106,17 @@ def test_it_waits_for_pages_that_are_old() -> None:
     assert one.clock.now() - ended > 3
     assert one.words.said and "may be up to" in one.words.said[0]
     assert one.course.measurement().settled()
+
+
+def test_it_says_what_an_interrupt_gives() -> None:
+    for gives in ("what is known now", "ends it, and the level begins anew"):
+        one = Measuring(refresh_s=60)
+        plan = CoursePlan(1.0, 1.0, 700.0, 5.0, on_interrupt=gives)
+        one.course = Course(one.poll, lambda: True, one.clock, one.words, plan)
+        one.course.work(one.load(200, 50 * MIB))
+        one.drive.rate = 0
+        one.course.settle(has_work=True)
+        assert f"(Ctrl-C: {gives};" in one.words.said[0]
 
 
 def test_it_does_not_wait_longer_than_it_was_told() -> None:

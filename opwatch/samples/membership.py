@@ -70,10 +70,11 @@ class Membership:
         self._devices, self._selection = devices, selection
         self._named = [Presence(device) for device in selection.named]
         self.registered = devices.registered()
+        # Before the set is worked out: what changes meanwhile is another state at the next look.
+        self._note_state()
         self.members = [Member(leaf) for leaf in selection.leaves()]
         # Disks that are being added appear bit by bit: look again soon.
         self.is_unsettled = False
-        self._begin_round()
 
     def vanished(self) -> str | None:
         """The first named device that is no longer there, or is another one under the same name."""
@@ -95,9 +96,9 @@ class Membership:
         if not self.is_unsettled and registered == self.registered and not self._has_moved():
             return None
         before, self.registered = self.registered, registered
+        self._note_state()
         change = self._compare(self._selection.leaves(), before)
         self.is_unsettled = registered != before or bool(change.came)
-        self._begin_round()
         return change if change.came or change.left or change.refused else None
 
     def forget(self, member: Member) -> None:
@@ -112,7 +113,7 @@ class Membership:
         for member in self.members:
             member.close()
 
-    def _begin_round(self) -> None:
+    def _note_state(self) -> None:
         """Note what has to stay as it is for the set to stay as it is."""
         if self._selection.named:
             stacked = {

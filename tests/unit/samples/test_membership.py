@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from opwatch.errors import OpwatchError, UsageError
-from opwatch.host.device import BlockDevice, Leaf
+from opwatch.host.device import BlockDevice, Devices, Leaf
 from opwatch.samples.membership import Change, Member, Membership, Why
 from opwatch.samples.selection import Selection
 from tests.unit.support.sysfs import Tree, machine, write
@@ -119,6 +120,47 @@ def test_a_path_that_comes_bit_by_bit(tree: Tree) -> None:
     assert members.is_unsettled
     (folder / "later").rename(folder / "mq")
     assert words(members.look()) == (["nvme1c7n1"], [])
+
+
+class Changing(Selection):
+    """A selection during which something happens: right after its leaves are known."""
+
+    def __init__(self, devices: Devices, names: tuple[str, ...], happens: Callable[[], None]) -> None:
+        super().__init__(devices, names)
+        self.happens = happens
+
+    def leaves(self) -> list[Leaf]:
+        leaves = super().leaves()
+        self.happens()
+        return leaves
+
+
+def test_a_medium_that_comes_while_one_looks_is_seen_at_the_next_look(tree: Tree) -> None:
+    """A loop device that gets its file between two readings of a look must not be empty for ever."""
+    write(tree["loop0"].sysfs, {"size": "0"})
+    steps: list[Callable[[], None]] = [lambda: write(tree["loop0"].sysfs, {"size": "2048"})]
+    at_start = Membership(tree.devices, Changing(tree.devices, (), lambda: steps.pop()() if steps else None))
+    assert "loop0" not in names(at_start)
+    assert words(at_start.look()) == (["loop0"], [])
+    remove(tree, "sdb")
+    write(tree["loop0"].sysfs, {"size": "0"})
+    assert words(at_start.look())[0] == []
+    tree.disk("sdz", "65:144")
+    steps.append(lambda: write(tree["loop0"].sysfs, {"size": "2048"}))
+    at_start.look()
+    at_start.look()
+    assert "loop0" in names(at_start)
+
+
+def test_a_table_that_is_reloaded_while_one_looks_is_seen_at_the_next_look(tree: Tree) -> None:
+    tree.disk("dm-7", "253:7", attributes={"dm/uuid": "LVM-x"})
+    tree.stack("dm-7", "sda")
+    steps: list[Callable[[], None]] = [lambda: restack(tree, "dm-7", "sdb")]
+    members = Membership(
+        tree.devices, Changing(tree.devices, ("dm-7",), lambda: steps.pop()() if steps else None)
+    )
+    assert names(members) == ["sda"]
+    assert words(members.look()) == (["sdb"], [("sda", Why.UNUSED)])
 
 
 def test_the_named_device_is_what_ends_a_watch(tree: Tree) -> None:

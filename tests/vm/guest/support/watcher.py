@@ -51,7 +51,9 @@ class Watcher:
             f"{what} (it said {self.words!r})",
             lambda: any(is_it(line) for line in self.lines) or not self.is_running(),
         )
-        return next(line for line in self.lines if is_it(line))
+        line = next((line for line in self.lines if is_it(line)), None)
+        assert line, f"{what}: it ended before that, and said {self.words!r}"
+        return line
 
     def wait_event(self, kind: str, device: str) -> Document:
         """Wait for the event that a disk came or left."""

@@ -13,7 +13,7 @@ from opwatch.collectors.firmware.counting import Counting
 from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.guard.budget import Health
-from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.device import BlockDevice
 from opwatch.samples.course import Pastime, Talk
 from opwatch.samples.end import End
 from opwatch.sweep.journal.file import JournalFile
@@ -43,9 +43,7 @@ class SweepBench:
     """All that a sweep works with. `before` is the drive's health when the sweep began; `folder` is where
     fio's logs lie meanwhile."""
 
-    devices: Devices
     claim: HeldDisk
-    disk: BlockDevice
     counting: Counting
     holds: Callable[[], bool]
     journal: JournalFile
@@ -54,6 +52,10 @@ class SweepBench:
     talk: Talk
     before: Health
     folder: Path
+
+    @property
+    def disk(self) -> BlockDevice:
+        return self.claim.disk
 
     def announce(self, place: int, kind: str, write_bytes: int) -> None:
         """Write a step into the journal before it is done. One that would overdraw the budget is not

@@ -59,7 +59,7 @@ class LevelRun:
 
     def run(self) -> LevelRecord:
         self._prepare()
-        trace = LevelTrace(self._bench.devices, self._bench.disk, self._level.usable_bytes)
+        trace = LevelTrace(self._bench.claim.devices, self._bench.disk, self._level.usable_bytes)
         try:
             self._fill(trace)
             return self._load(trace)

@@ -31,10 +31,4 @@ def sweep(bench: SweepBench) -> list[LevelOutcome]:
         with contextlib.suppress(OpwatchError):
             journal.append("stopped", {"reason": reason})
         raise
-    return outcomes(bench)
-
-
-def outcomes(bench: SweepBench) -> list[LevelOutcome]:
-    """What came of the levels that are done, in their order."""
-    levels = bench.state.request.levels
-    return [bench.state.records[place].outcome(levels[place]) for place in sorted(bench.state.records)]
+    return state.outcomes()

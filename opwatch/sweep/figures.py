@@ -134,7 +134,7 @@ def figures_of(evidence: WindowEvidence) -> LevelFigures:
         waf=waf,
         waf_error=error,
         iops=ios / time_s if time_s else None,
-        iops_cv=_cv(seconds),
+        iops_cv=variation(seconds),
         iops_worst_second=min(seconds) if len(seconds) > 1 else None,
         latency_by_trace=_traced(evidence, missing),
         latency_by_fio=_by_fio(evidence.rounds, missing),
@@ -197,9 +197,9 @@ def _known(values: Mapping[str, float | None], source: str, missing: dict[str, s
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _cv(seconds: Sequence[float]) -> float | None:
+def variation(rates: Sequence[float]) -> float | None:
     """The deviation as a share of the mean."""
-    if len(seconds) < 2 or not sum(seconds):
+    if len(rates) < 2 or not sum(rates):
         return None
-    mean = sum(seconds) / len(seconds)
-    return math.sqrt(sum((one - mean) ** 2 for one in seconds) / (len(seconds) - 1)) / mean
+    mean = sum(rates) / len(rates)
+    return math.sqrt(sum((one - mean) ** 2 for one in rates) / (len(rates) - 1)) / mean

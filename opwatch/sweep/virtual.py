@@ -21,12 +21,12 @@ from opwatch.steady.pts import PtsVerdict, judge_pts
 from opwatch.steady.rounds import Round, joined
 from opwatch.steady.strict import SteadyGround, StrictState, StrictVerdict, judge_strict
 from opwatch.sweep.band import greedy_model
+from opwatch.sweep.figures import QUANTILES, variation
 from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.outcome import HostBytes, LevelFigures, LevelOutcome
 from opwatch.sweep.plan import SweepPace, round_size
 
 _UNITS, _SUPERBLOCKS = 1 << 20, 512
-_PERCENTILES = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 _LEAST_BEYOND = 10
 # A bout begins and ends with an empty queue: so it is some rounds long, and cut at its intervals.
 _FIRST_S, _BOUT_ROUNDS, _INTERVALS = 0.05, 5, 200
@@ -249,16 +249,13 @@ def _figures(course: _Course, model: ModelDrive, level: OpLevel) -> LevelFigures
     first = window.first_round - 1
     rounds = course.rounds[first:]
     whole = window.whole
-    rates = [one.iops for one in rounds]
-    mean = sum(rates) / len(rates)
-    spread = math.sqrt(sum((rate - mean) ** 2 for rate in rates) / (len(rates) - 1))
     return LevelFigures(
         host=HostBytes(firmware=whole.host_bytes),
         nand_bytes=whole.nand_bytes,
         waf=whole.waf,
         waf_error=_waf_error(rounds, whole, model, level),
         iops=whole.iops,
-        iops_cv=spread / mean,
+        iops_cv=variation([one.iops for one in rounds]),
         latency_by_trace=_percentiles(course.slots_from(first)),
         missing=missing,
     )
@@ -280,8 +277,8 @@ def _percentiles(slots: Sequence[tuple[int, ...]]) -> dict[str, float]:
     summed = tuple(sum(counts) for counts in zip(*slots, strict=True))
     run, total = TimedRun(1, (), summed), sum(summed)
     figures = {}
-    for ratio in _PERCENTILES:
+    for name, ratio in QUANTILES.items():
         latency = run.latency_ns(ratio)
         if latency is not None and total * (1 - ratio) >= _LEAST_BEYOND:
-            figures[f"p{100 * ratio:g}"] = float(latency)
+            figures[name] = float(latency)
     return figures

@@ -12,10 +12,10 @@ from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import BlockDevice, Devices, Presence
 from opwatch.samples.course import Course, CoursePlan
 from opwatch.samples.end import End
-from opwatch.sinks.terminal import Progress, say
 from opwatch.tools.arguments import Once, file_name, percentage_between, time_between
 from opwatch.tools.commands.counters import add_catalogue_argument
 from opwatch.tools.kept_looks import KeptLooks
+from opwatch.tools.talk import ProgressTalk
 from opwatch.tools.waf_outcome import WafQuestion, WafRun, show_run
 from opwatch.tools.waiting import Waiter
 from opwatch.waf.trail import LONGEST_NS
@@ -102,25 +102,6 @@ def drive_of(devices: Devices, device: BlockDevice) -> BlockDevice:
     return next(iter(disks.values()))
 
 
-class _Talk:
-    """Talks on standard error. While a command runs the terminal is its own: nothing is written over."""
-
-    def __init__(self, *, quiet: bool, has_command: bool) -> None:
-        self._is_quiet = quiet
-        self._progress = Progress(quiet=quiet or has_command)
-
-    def say(self, text: str) -> None:
-        if not self._is_quiet:
-            self._progress.clear()
-            say(text)
-
-    def show(self, text: str) -> None:
-        self._progress.show(text)
-
-    def close(self) -> None:
-        self._progress.clear()
-
-
 def _plan(counting: Counting, args: argparse.Namespace) -> CoursePlan:
     return CoursePlan(
         idle_poll_s=args.poll or POLL_S,
@@ -157,7 +138,7 @@ def _measure(counting: Counting, device: BlockDevice, args: argparse.Namespace) 
         ExitStack() as stack,
         Waiter() as waiter,
         closing(Presence(counting.disk)) as presence,
-        closing(_Talk(quiet=args.quiet, has_command=bool(args.command))) as talk,
+        closing(ProgressTalk(quiet=args.quiet, shows=not args.command)) as talk,
     ):
         kept = stack.enter_context(_kept(question, counting, args)) if args.output else None
         poll = partial(counting.poll, kept.look) if kept else counting.poll

@@ -11,6 +11,7 @@ from opwatch.foreign import parse_json, table_of
 from opwatch.guard.budget import Budget, Health
 from opwatch.sweep.journal.request import SweepRequest, planned_bytes, request_of
 from opwatch.sweep.journal.results import LevelRecord, record_of
+from opwatch.sweep.outcome import LevelOutcome
 
 SCHEMA = "opwatch-sweep/1"
 _MOST_ENTRIES = 1 << 17
@@ -38,6 +39,10 @@ class SweepState:
         """Places of the levels that are still to be done. One that was interrupted begins anew: nobody knows
         what the drive did meanwhile."""
         return tuple(place for place in range(len(self.request.levels)) if place not in self.records)
+
+    def outcomes(self) -> list[LevelOutcome]:
+        """What came of the levels that are done, in their order."""
+        return [self.records[place].outcome(self.request.levels[place]) for place in sorted(self.records)]
 
     def since_begin(self, now: Health) -> Health:
         """What the drive's health is held against: its life is that of the whole sweep, however often it was

@@ -37,6 +37,7 @@ class Clock:
 def bench_of(clock: SweepTime, holds: Callable[[], bool] = lambda: True) -> SweepBench:
     """A bench of which time and presence alone are asked."""
     rest = SimpleNamespace(name="sda", resume_words="opwatch sweep resume 20260101-000000-abcd")
+    rest.disk = rest
     fields = dict.fromkeys(SweepBench.__dataclass_fields__, rest) | {"time": clock, "holds": holds}
     return SweepBench(**fields)  # type: ignore[arg-type]  # what is not asked is nothing
 

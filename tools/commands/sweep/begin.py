@@ -6,7 +6,6 @@ import argparse
 
 from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.errors import UsageError
-from opwatch.guard.obstacles import Consent
 from opwatch.host import privilege
 from opwatch.host.device import Devices
 from opwatch.sinks.terminal import say
@@ -18,6 +17,7 @@ from opwatch.tools.commands.sweep.drive_arguments import (
     DRIVE_OPTIONS,
     add_drive_arguments,
     add_sweep_arguments,
+    consent_from,
     request_from,
 )
 from opwatch.tools.commands.sweep.level_arguments import (
@@ -38,10 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
     virtual.add_output_argument(parser)
     add_sweep_arguments(parser)
-
-
-def consent_from(args: argparse.Namespace) -> Consent:
-    return Consent(destroy=args.destroy, serial=args.confirm, allow_virtual=args.allow_virtual)
 
 
 def run(args: argparse.Namespace) -> int:

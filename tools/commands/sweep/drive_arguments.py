@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import secrets
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from opwatch.drive.place import Place
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.guard.budget import MOST_CELSIUS, MOST_LIFE_PERCENT, Budget
 from opwatch.guard.identity import DiskIdentity
+from opwatch.guard.obstacles import Consent
 from opwatch.host.device import BlockDevice
 from opwatch.load.workload import load, require_reach
 from opwatch.sweep.journal.file import FOLDER
@@ -21,7 +23,8 @@ from opwatch.sweep.journal.request import SweepRequest, planned_bytes
 from opwatch.sweep.levels import LevelScale, OpLevel, OpShare, parse_levels
 from opwatch.sweep.methods import method_of
 from opwatch.sweep.plan import SweepPace
-from opwatch.tools.arguments import Once, byte_size, count_between, percentage_between, time_between
+from opwatch.tools.arguments import Once, byte_size, count_between, time_between
+from opwatch.tools.commands.sweep.level_arguments import add_level_arguments, add_load_arguments, pace_from
 from opwatch.waf.trail import LONGEST_NS
 
 _LONGEST_S = 86400.0
@@ -32,8 +35,18 @@ DRIVE_OPTIONS = ("dev", "destroy", "confirm", "allow_virtual", "max_write", "ref
 
 def add_drive_arguments(parser: argparse.ArgumentParser) -> None:
     """Add which drive, and the words without which nothing is destroyed."""
-    parser.add_argument("--dev", action=Once, metavar="D", help="the whole drive: name or node")
+    add_device_argument(parser)
     add_consent_arguments(parser)
+
+
+def add_device_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dev", action=Once, metavar="D", help="the whole drive: name or node")
+
+
+def add_allowance_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--allow-virtual", action="store_true", help="take loop devices, simulated and virtual drives, too"
+    )
 
 
 def add_consent_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,9 +54,7 @@ def add_consent_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--confirm", action=Once, metavar="SERIAL", help="the drive's serial number, exactly as it tells it"
     )
-    parser.add_argument(
-        "--allow-virtual", action="store_true", help="take loop devices, simulated and virtual drives, too"
-    )
+    add_allowance_argument(parser)
     parser.add_argument(
         "--journals", metavar="DIR", type=Path, default=FOLDER, help=f"where sweeps are kept ({FOLDER})"
     )
@@ -54,61 +65,22 @@ def add_consent_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while it runs")
 
 
+def consent_from(args: argparse.Namespace) -> Consent:
+    return Consent(destroy=args.destroy, serial=args.confirm, allow_virtual=args.allow_virtual)
+
+
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what is done at which levels."""
-    parser.add_argument(
-        "--op",
-        metavar="LEVELS",
-        default="0,7,10,20,28,50%",
-        help="levels: 0,7,28%% of what is used, or sizes that are used (0,7,10,20,28,50%%)",
-    )
-    parser.add_argument(
-        "--share",
-        choices=[share.value for share in OpShare],
-        default=OpShare.USED.value,
-        help="a percentage is a share of what is used (the default), or of the whole",
-    )
-    parser.add_argument("--method", default="window", metavar="M", help="how a level is set (window)")
-    parser.add_argument(
-        "--workload",
-        metavar="W",
-        default="random-4k",
-        help="one by name, or a file .toml or .fio (random-4k)",
-    )
-    _add_pace(parser)
-    _add_limits(parser)
-
-
-def _add_pace(parser: argparse.ArgumentParser) -> None:
-    pace = SweepPace()
-    parser.add_argument(
-        "--fill",
-        metavar="N",
-        type=count_between(1, 10),
-        default=pace.fill_passes,
-        help="fill it so often (2)",
-    )
-    parser.add_argument(
-        "--round",
-        metavar="P",
-        type=percentage_between(1, 100),
-        default=pace.round_ratio,
-        help="a round writes this share of what is in use (10%%)",
-    )
-    parser.add_argument(
-        "--rounds",
-        metavar="N",
-        type=count_between(5, 1000),
-        default=pace.most_rounds,
-        help=f"give up after so many ({pace.most_rounds})",
-    )
+    add_level_arguments(parser)
+    add_load_arguments(parser)
     parser.add_argument(
         "--settle",
         metavar="T",
         type=time_between(0.01, _LONGEST_S, none=True),
-        default=pace.settle_s,
+        default=SweepPace().settle_s,
         help="leave the drive alone for so long after its purge (60)",
     )
+    _add_limits(parser)
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
@@ -142,12 +114,7 @@ def add_wear_arguments(parser: argparse.ArgumentParser, life: int | None, celsiu
 def request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity) -> SweepRequest:
     """The request that was made, in bytes. Nothing is written."""
     levels = levels_from(args, disk)
-    pace = SweepPace(
-        fill_passes=args.fill,
-        round_ratio=args.round,
-        most_rounds=args.rounds,
-        settle_s=args.settle,
-    )
+    pace = replace(pace_from(args), settle_s=args.settle)
     method = method_of(args.method).name
     if method != _METHOD:
         raise UsageError(f"--method {method}: a sweep that runs sets its levels by {_METHOD} alone so far")

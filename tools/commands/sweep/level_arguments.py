@@ -73,6 +73,17 @@ def add_level_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_load_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add how a level of a drive is set, and the workload."""
+    parser.add_argument("--method", default="window", metavar="M", help="how a level is set (window)")
+    parser.add_argument(
+        "--workload",
+        metavar="W",
+        default="random-4k",
+        help="of a drive: one by name, or a file .toml or .fio (random-4k)",
+    )
+
+
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the simulated drive and its workload. None has a default: with a real drive they are refused."""
 

@@ -15,10 +15,12 @@ from opwatch.sinks.terminal import data
 from opwatch.sweep.levels import LevelScale, OpBase, OpShare, parse_levels
 from opwatch.sweep.methods import method_of
 from opwatch.sweep.plan import SweepPlan, SweepSpeed, plan_steps
-from opwatch.tools.arguments import Once, byte_size
+from opwatch.tools.arguments import byte_size
+from opwatch.tools.commands.sweep.drive_arguments import add_allowance_argument, add_device_argument
 from opwatch.tools.commands.sweep.level_arguments import (
     MODEL_OPTIONS,
     add_level_arguments,
+    add_load_arguments,
     add_model_arguments,
     pace_from,
     refuse_others,
@@ -28,16 +30,11 @@ from opwatch.tools.commands.sweep.level_arguments import (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch sweep plan --dev D|--virtual PROFILE [--op LEVELS] [options]"
-    parser.add_argument("--dev", action=Once, metavar="D", help="the whole drive: name or node")
-    parser.add_argument(
-        "--allow-virtual", action="store_true", help="take loop devices, simulated and virtual drives, too"
-    )
+    add_device_argument(parser)
+    add_allowance_argument(parser)
     add_model_arguments(parser)
     add_level_arguments(parser)
-    parser.add_argument(
-        "--workload", metavar="W", default="random-4k", help="of a drive: by name, or a file (random-4k)"
-    )
-    parser.add_argument("--method", default="window", metavar="M", help="how a level is set (window)")
+    add_load_arguments(parser)
     parser.add_argument(
         "--flash", metavar="SIZE", type=byte_size, help="what the drive has in all, where you know it"
     )

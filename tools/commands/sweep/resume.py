@@ -9,13 +9,14 @@ from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.collectors.guard.looking import identity_of_disk
 from opwatch.errors import RefusedError
 from opwatch.guard.identity import DiskIdentity, differences
-from opwatch.guard.obstacles import Consent
 from opwatch.host import privilege
 from opwatch.host.device import Devices
 from opwatch.sweep.journal.file import again
-from opwatch.sweep.journal.state import SweepState
-from opwatch.sweep.outcome import LevelOutcome
-from opwatch.tools.commands.sweep.drive_arguments import add_consent_arguments, add_wear_arguments
+from opwatch.tools.commands.sweep.drive_arguments import (
+    add_consent_arguments,
+    add_wear_arguments,
+    consent_from,
+)
 from opwatch.tools.commands.sweep.running import perform, show
 from opwatch.tools.waiting import Waiter
 
@@ -32,25 +33,15 @@ def run(args: argparse.Namespace) -> int:
     journal, state = again(args.journals, args.name)
     with journal:
         if not state.left and state.is_ended:
-            return show(state, _done(state), json=args.json)
+            return show(state, state.outcomes(), json=args.json)
         devices = Devices()
-        consent = Consent(
-            destroy=args.destroy,
-            serial=args.confirm,
-            allow_virtual=args.allow_virtual,
-            planned=state.request.identity,
-        )
+        consent = replace(consent_from(args), planned=state.request.identity)
         name = drive_now(devices, state.request.identity)
         budget = state.allowed(args.max_write, args.max_life, args.max_temperature)
         state.request = replace(state.request, budget=budget)
         with Waiter() as waiter, HeldDisk(devices, name, consent) as claim:
             outcomes = perform(claim, journal, state, waiter, quiet=args.quiet)
     return show(state, outcomes, json=args.json)
-
-
-def _done(state: SweepState) -> list[LevelOutcome]:
-    levels = state.request.levels
-    return [state.records[place].outcome(levels[place]) for place in sorted(state.records)]
 
 
 def drive_now(devices: Devices, planned: DiskIdentity) -> str:

@@ -13,48 +13,28 @@ from opwatch.collectors.sweep.health import read_health
 from opwatch.collectors.sweep.purging import require_discards
 from opwatch.collectors.sweep.sweeping import sweep
 from opwatch.counters.catalogue.families import load_catalogue
+from opwatch.errors import NotEnoughData
 from opwatch.host.device import Presence
 from opwatch.sinks.sweep.levels import document, lines
-from opwatch.sinks.terminal import Progress, data, say
+from opwatch.sinks.terminal import data
 from opwatch.steady.strict import StrictState
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.outcome import LevelOutcome
+from opwatch.tools.talk import ProgressTalk
 from opwatch.tools.waiting import Waiter
-
-_NOT_REACHED = 6
-
-
-class _Talk:
-    """Talks on standard error."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._is_quiet = quiet
-        self._progress = Progress(quiet=quiet)
-
-    def say(self, text: str) -> None:
-        if not self._is_quiet:
-            self._progress.clear()
-            say(text)
-
-    def show(self, text: str) -> None:
-        self._progress.show(text)
-
-    def close(self) -> None:
-        self._progress.clear()
 
 
 def perform(
     claim: HeldDisk, journal: JournalFile, state: SweepState, waiter: Waiter, *, quiet: bool
 ) -> list[LevelOutcome]:
     """Do what is left of it. The disk is ours already, and so are signals: one that came before ends it."""
-    devices = claim.devices
     disk = claim.disk
     require_discards(disk)
     with ExitStack() as stack:
-        counting = stack.enter_context(closing(Counting(devices, disk, load_catalogue(()))))
+        counting = stack.enter_context(closing(Counting(claim.devices, disk, load_catalogue(()))))
         presence = stack.enter_context(closing(Presence(disk)))
-        talk = stack.enter_context(closing(_Talk(quiet=quiet)))
+        talk = stack.enter_context(closing(ProgressTalk(quiet=quiet)))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opwatch-sweep-"))
         before = read_health(counting)
         if state.begin_used is None and before.percentage_used is not None:
@@ -62,9 +42,7 @@ def perform(
             state.begin_used = before.percentage_used
         talk.say(f"sweep {state.request.name}: {len(state.left)} levels of {disk.name} are left")
         bench = SweepBench(
-            devices=devices,
             claim=claim,
-            disk=disk,
             counting=counting,
             holds=presence.holds,
             journal=journal,
@@ -84,4 +62,4 @@ def show(state: SweepState, outcomes: list[LevelOutcome], *, json: bool) -> int:
     else:
         data().lines(lines(state, outcomes))
     missed = any(outcome.strict.state is StrictState.NOT_REACHED for outcome in outcomes)
-    return _NOT_REACHED if missed else 0
+    return NotEnoughData.exit_status if missed else 0

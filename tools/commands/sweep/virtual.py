@@ -7,7 +7,7 @@ import json
 from contextlib import closing
 from pathlib import Path
 
-from opwatch.errors import OpwatchError, UsageError
+from opwatch.errors import NotEnoughData, OpwatchError, UsageError
 from opwatch.safefile import safe_write
 from opwatch.sinks.sweep.document import document
 from opwatch.sinks.sweep.table import lines
@@ -18,8 +18,6 @@ from opwatch.sweep.result import ModelScale, SweepResult
 from opwatch.sweep.side_by_side import run_levels
 from opwatch.tools.arguments import file_name
 from opwatch.tools.commands.sweep.level_arguments import VirtualSweep, virtual_from
-
-_NOT_REACHED = 6
 
 
 def add_output_argument(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         data().lines(lines(answer))
     passed = all(outcome.strict.state is StrictState.PASS for outcome in outcomes)
-    return 0 if passed else _NOT_REACHED
+    return 0 if passed else NotEnoughData.exit_status
 
 
 def _keep(path: Path, text: str) -> None:

@@ -93,20 +93,59 @@ def _explain(kernel: Span, firmware: Span, source: str) -> str:
     )
 
 
-def verdict(track: Track, period_ns: int) -> tuple[bool | None, str | None]:
-    """Whether the kernel has seen all that a drive counts, and why not. By the changes of the drive's own
-    counter, from the first to the last: there it is exact, however wide the marks of others are."""
+@dataclass(frozen=True, slots=True)
+class _Witness:
+    """The kernel's count held against the drive's own. `confirms` is None where it cannot be told well; the
+    kernel counted at most `more` that the drive did not, and `fewer` that it did."""
+
+    confirms: bool | None = None
+    why: str | None = None
+    more: float = math.inf
+    fewer: float = math.inf
+
+
+def _witness(track: Track, period_ns: int, begin: Mark, end: Mark) -> _Witness:
+    """Between these marks, by the changes of the drive's own counter from the first to the last of all: there
+    it is exact, however wide the marks of others are."""
     first = track.edge_after(0)
     if first is None or first == len(track.polls) - 1:
-        return None, None
-    begin, end = track.mark(first, period_ns), track.mark(len(track.polls) - 1, period_ns)
-    kernel = kernel_growth(begin, end)
-    grown = end.value.minus(begin.value).widened(track.quantum - 1)
+        return _Witness()
+    from_, to = track.mark(first, period_ns), track.mark(len(track.polls) - 1, period_ns)
+    kernel, grown = kernel_growth(from_, to), to.value.minus(from_.value).widened(track.quantum - 1)
     if not kernel.known:
-        return None, None
+        return _Witness()
     if kernel.meet(grown) is None:
-        return False, _explain(kernel, grown, track.source)
-    return kernel.error + grown.error <= _SAME * kernel.middle or None, None
+        return _Witness(False, _explain(kernel, grown, track.source))
+    # What the kernel wrote before the first of these changes or after the last is not in the comparison.
+    left = max(from_.written.high - begin.written.low, 0) + max(end.written.high - to.written.low, 0)
+    confirms = kernel.error + grown.error + left <= _SAME * kernel.middle or None
+    fewer = math.inf if left else grown.high - kernel.low
+    return _Witness(confirms, None, kernel.high - grown.low + left, fewer)
+
+
+def _shown(trail: Trail, track: Track, begin: Mark, end: Mark) -> _Witness:
+    """What a page showed at these two looks, held against what the kernel wrote between them. Where the two
+    agree the page was not old: it would have to hide at one end what it lacks at the other."""
+    first, last = track.at(begin.poll), track.at(end.poll)
+    if first is None or last is None:
+        return _Witness()
+    moments = trail.moments
+    between = moments[end.poll].written.minus(moments[begin.poll].written)
+    grown = Span(last, last).minus(Span(first, first)).widened(track.quantum - 1)
+    if not between.known or between.meet(grown) is None:
+        return _Witness()
+    return _Witness(None, None, between.high - grown.low, grown.high - between.low)
+
+
+def _allowed(kernel: Span, drive: Span, witnesses: Sequence[_Witness]) -> Span | None:
+    """What the drive allows, and the kernel's count with all by which the two may have differed in the whole
+    time: it counts writes that failed and Write Zeroes, and does not see other writers."""
+    more = min(witness.more for witness in witnesses)
+    fewer = min(witness.fewer for witness in witnesses)
+    if not drive.known:
+        # Of others nothing is known yet, and that is said.
+        fewer = 0
+    return drive.meet(Span(kernel.low - more, kernel.high + fewer))
 
 
 def _candidates(trail: Trail, nand: Track) -> Sequence[Track]:
@@ -128,8 +167,10 @@ def host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, periods: Peri
     drive: Span | None = None
     finest: Track | None = None
     for track in _candidates(trail, nand):
-        same = page_of(track.source) == page or in_step(nand, track)
-        grown = firmware_growth(track, begin, end, periods(track), same_page=same)
+        same = page_of(track.source) == page
+        grown = firmware_growth(
+            track, begin, end, periods(track), same_page=same or _is_in_step(nand, track, begin, end)
+        )
         both = grown if drive is None else drive.meet(grown)
         if both is None:
             continue  # two counts of the drive contradict each other: the first is of the better page
@@ -144,14 +185,28 @@ def host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, periods: Peri
         between = moments[end.poll].written.minus(moments[begin.poll].written)
         return _witnessed(between, drive, finest)
     pending = finest.look_after(end.poll, periods(finest)) is None
-    verdicts = [verdict(candidate, periods(candidate)) for candidate in _candidates(trail, nand)]
-    refuted = next((why for sees_all, why in verdicts if sees_all is False), None)
+    candidates = _candidates(trail, nand)
+    witnesses = [_witness(candidate, periods(candidate), begin, end) for candidate in candidates]
+    refuted = next((witness.why for witness in witnesses if witness.confirms is False), None)
     if refuted:
         side = _beside(kernel, drive, finest)
         return replace(side, agrees=False, why=refuted, waits=pending and not drive.known)
-    confirmed = any(sees_all for sees_all, _ in verdicts)
     compared = _compared(kernel, drive, finest, waits=pending, learned=periods(finest) < LONGEST_NS)
+    if compared.agrees is False:
+        return compared
+    looks = [_shown(trail, candidate, begin, end) for candidate in candidates]
+    compared = replace(compared, span=_allowed(kernel, drive, [*witnesses, *looks]) or compared.span)
+    confirmed = any(witness.confirms for witness in witnesses)
     return replace(compared, agrees=True, why=None) if confirmed and compared.agrees is None else compared
+
+
+def _is_in_step(nand: Track, track: Track, begin: Mark, end: Mark) -> bool:
+    """Whether two pages may be taken for one: refreshed together as far as that shows, and with what the
+    kernel wrote between these marks in them. Without that it was chance."""
+    if not in_step(nand, track):
+        return False
+    shown = firmware_growth(track, begin, end, 0, same_page=True)
+    return kernel_growth(begin, end).meet(shown) is not None
 
 
 def _beside(kernel: Span, drive: Span, track: Track) -> HostSide:

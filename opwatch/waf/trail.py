@@ -147,6 +147,15 @@ class Track:
         """How old the page gets at most: its longest gap between changes. None after too few."""
         return min(self._longest_gap_ns, LONGEST_NS) if self._gaps >= _MIN_GAPS else None
 
+    def hid(self, begin: int, end: int, bytes_: int) -> int:
+        """For how many polls up to `end` a page that stood still since `begin` lacked so much of the host's
+        writes. While nothing is written it shows as much when it is refreshed as when it is not."""
+        before = self._moments[begin].written.high
+        for poll in range(begin, end):
+            if self._moments[poll + 1].written.low - before >= bytes_:
+                return end - poll
+        return 0
+
     def at(self, poll: int) -> int | None:
         """What this poll has read."""
         place = bisect_left(self.polls, poll)
@@ -201,12 +210,12 @@ class Track:
 def in_step(one: Track, other: Track) -> bool:
     """Whether two pages are refreshed together, as far as that shows: the last change of both fell into the
     same poll, and that is unlikely to be chance. With periods of their own it would happen once in as many
-    times as there are polls in a period, and that is at least as long as both have stood still."""
+    times as there are polls in a period, and that is at least as long as both hid what the host wrote."""
     if one.changes[-1:] != other.changes[-1:] or not one.changes or one.polls[-1] != other.polls[-1]:
         return False
-    last, before = one.changes[-1], max((*one.changes[-2:-1], *other.changes[-2:-1]), default=one.changes[-1])
-    stood = max(one.polls[-1] - last, last - before)
-    return stood >= ODDS
+    last, before = one.changes[-1], max((*one.changes[-2:-1], *other.changes[-2:-1]), default=one.polls[0])
+    step = max(one.quantum, other.quantum)
+    return max(one.hid(before, last, step), one.hid(last, one.polls[-1], step)) >= ODDS
 
 
 class Trail:

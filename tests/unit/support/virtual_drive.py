@@ -40,6 +40,16 @@ class Model:
     attributes: dict[int, tuple[str, int]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
 
+    @property
+    def host_quantum(self) -> int:
+        """The step of the finest count of host writes."""
+        return next((unit for side, unit in self.attributes.values() if side == "host"), 512_000)
+
+    @property
+    def is_one_page(self) -> bool:
+        """Whether both sides are counted on the page of NAND writes, and so are of one moment."""
+        return self.pages != OCP.pages
+
 
 OCP = Model("C0h and 02h, 1 B", 1, pages=(0x02, 0xC0))
 FDP = Model("22h, 1 B", 1, pages=(0x02, 0x22))
@@ -77,7 +87,8 @@ class Truth:
 
 
 class VirtualDrive:
-    """`rate` is what the host writes a second; `own_rate` what the drive does to its NAND besides."""
+    """`rate` is what the host writes a second; `own_rate` what the drive does to its NAND besides;
+    `refused_rate` is what the kernel counts and the drive does not, as of writes that fail."""
 
     def __init__(
         self, model: Model, seed: int, *, refresh_s: float = 0.0, scale: int = 1, step_s: float = 0.1
@@ -85,7 +96,7 @@ class VirtualDrive:
         self.model, self.scale, self.step_s = model, scale, step_s
         self.chance = random.Random(seed)
         self.now_ns = self.chance.randrange(10**12)
-        self.rate = self.own_rate = 0.0
+        self.rate = self.own_rate = self.refused_rate = 0.0
         spare = self.chance.randrange(5, 19)
         self._flash = Drive(
             {
@@ -100,7 +111,7 @@ class VirtualDrive:
         self._debt = 0.0
         host = self.chance.randrange(20 * 10**12, 40 * 10**12)
         self._base = Truth(host, int(host * self.chance.uniform(1.2, 3)), host // 65536)
-        self._own = 0.0
+        self._own = self._refused = 0.0
         self.boot_bytes = self.chance.randrange(10**12)
         self._start = self._flash.counters()
         self.refresh_ns = int(refresh_s * 1e9)
@@ -128,7 +139,7 @@ class VirtualDrive:
 
     @property
     def kernel(self) -> int:
-        return self.boot_bytes + self.truth().host - self._base.host
+        return self.boot_bytes + self.truth().host - self._base.host + int(self._refused)
 
     def advance(self, seconds: float) -> None:
         """Time passes in steps; a page is refreshed at the end of the step in which it is due."""
@@ -137,6 +148,7 @@ class VirtualDrive:
             seconds -= step
             self.now_ns += int(step * 1e9)
             self._own += self.own_rate * step
+            self._refused += self.refused_rate * step
             self._debt += self.rate * step / (PAGE * self.scale)
             pages = int(self._debt)
             self._debt -= pages
@@ -307,8 +319,10 @@ def run(
     every_s: float = 1.0,
     settle: bool = True,
     before_s: float | None = None,
+    refused: float = 0.0,
 ) -> Run:
-    """A drive that was busy, is left alone for a while, and then is written to."""
+    """A drive that was busy, is left alone for a while, and then is written to. `refused`: the share of the
+    writes, on top of the others, that fail."""
     # From less than one to thirty drive writes: amplification rises on the way.
     scale = max(1, work_bytes // (random.Random(seed).randrange(40, 2000) * MIB))
     drive = VirtualDrive(model, seed, refresh_s=refresh_s, scale=scale, step_s=every_s / 10)
@@ -323,10 +337,11 @@ def run(
     left = seconds
     while left > 0:
         drive.rate = drive.chance.uniform(0.5, 1.5) * work_bytes / seconds
+        drive.refused_rate = refused * drive.rate
         step = min(left, 2 * every_s)
         bench.polls(step)
         left -= step
-    drive.rate = 0
+    drive.rate = drive.refused_rate = 0
     bench.poll()
     end, last = bench.newest, drive.truth()
     measured = bench.settle(begin, end) if settle else Measurement(bench.trail, begin, end).result()

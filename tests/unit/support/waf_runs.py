@@ -34,15 +34,17 @@ class Scenario:
 
     def necessary(self, model: Model, outcome: Run) -> float:
         """The relative error that steps and age allow nobody to go below, in the worst case: a step of either
-        counter, the period that a page may lag behind at the start, and two polls at either end."""
+        counter, the period that a page may lag behind at the start, and two polls at either end. The kernel's
+        count is no better than the drive's, which alone shows that no write failed."""
         # With too few changes to learn how old a page gets, only counts of the same page are of one moment.
         short = self.seconds < 3 * self.every_s and model.nand_quantum > 1
-        host_step = model.nand_quantum if short else 512_000
+        host_step = model.nand_quantum if short else model.host_quantum
         steps = (1 + model.nand_quantum / outcome.nand) / max(1 - host_step / outcome.host, 0.5) - 1
         aged = 0.0
         if self.refresh_s:
             # With a middle that is wrong by half of it at most; rates vary by a half.
-            aged = (self.refresh_s + 2 * self.every_s) / 2 if self.settle else 2 * self.every_s
+            waits = self.settle or not model.is_one_page
+            aged = (self.refresh_s + 2 * self.every_s) / 2 if waits else 2 * self.every_s
             aged *= 1.5 / self.seconds
         return steps + aged
 

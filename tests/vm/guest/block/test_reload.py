@@ -232,11 +232,11 @@ def test_a_member_is_replaced() -> None:
         below = [stack.enter_context(null_blk(MEMORY)) for _ in range(3)]
         array = stack.enter_context(stacked.md(1, below[:2]))
         watcher = stack.enter_context(watching("--dev", array, "0.3"))
-        fio(array, Fio("randwrite", 307))
-        call("mdadm", f"/dev/{array}", "--fail", f"/dev/{below[0]}")
-        call("mdadm", f"/dev/{array}", "--remove", f"/dev/{below[0]}")
-        watcher.wait_event("left", below[0])
         with stats_meanwhile(below[2]) as stats:
+            fio(array, Fio("randwrite", 307))
+            call("mdadm", f"/dev/{array}", "--fail", f"/dev/{below[0]}")
+            call("mdadm", f"/dev/{array}", "--remove", f"/dev/{below[0]}")
+            watcher.wait_event("left", below[0])
             # mdadm writes to it before it is a part of the array: that is not the array's I/O.
             call("mdadm", f"/dev/{array}", "--add", f"/dev/{below[2]}")
             watcher.wait_event("came", below[2])

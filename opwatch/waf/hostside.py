@@ -3,9 +3,10 @@ agree. Pure."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from opwatch.waf.span import Span
@@ -123,18 +124,21 @@ def _witness(track: Track, period_ns: int, begin: Mark, end: Mark) -> _Witness:
     return _Witness(confirms, None, kernel.high - grown.low + left, fewer)
 
 
-def _shown(trail: Trail, track: Track, begin: Mark, end: Mark) -> _Witness:
-    """What a page showed at these two looks, held against what the kernel wrote between them. Where the two
-    agree the page was not old: it would have to hide at one end what it lacks at the other."""
-    first, last = track.at(begin.poll), track.at(end.poll)
-    if first is None or last is None:
-        return _Witness()
-    moments = trail.moments
-    between = moments[end.poll].written.minus(moments[begin.poll].written)
-    grown = Span(last, last).minus(Span(first, first)).widened(track.quantum - 1)
-    if not between.known or between.meet(grown) is None:
-        return _Witness()
-    return _Witness(None, None, between.high - grown.low, grown.high - between.low)
+def _shown(trail: Trail, track: Track, begin: Mark, end: Mark) -> Iterator[_Witness]:
+    """What a page showed at two looks around these marks, held against what the kernel wrote between them.
+    Where the two agree the page was not old: it would have to hide at one end what it lacks at the other."""
+    moments, last = trail.moments, len(trail.moments) - 1
+    for from_, to in itertools.product((max(begin.since, 0), begin.poll), (end.poll, last)):
+        before, after = track.at(from_), track.at(to)
+        if before is None or after is None:
+            continue
+        kernel = moments[to].written.minus(moments[from_].written)
+        grown = Span(after, after).minus(Span(before, before)).widened(track.quantum - 1)
+        if kernel.known and kernel.meet(grown):
+            left = max(moments[from_].written.high - begin.written.low, 0)
+            left += max(end.written.high - moments[to].written.low, 0)
+            fewer = math.inf if left > kernel.error else grown.high - kernel.low
+            yield _Witness(None, None, kernel.high - grown.low + left, fewer)
 
 
 def _allowed(kernel: Span, drive: Span, witnesses: Sequence[_Witness]) -> Span | None:
@@ -194,7 +198,7 @@ def host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, periods: Peri
     compared = _compared(kernel, drive, finest, waits=pending, learned=periods(finest) < LONGEST_NS)
     if compared.agrees is False:
         return compared
-    looks = [_shown(trail, candidate, begin, end) for candidate in candidates]
+    looks = [look for candidate in candidates for look in _shown(trail, candidate, begin, end)]
     compared = replace(compared, span=_allowed(kernel, drive, [*witnesses, *looks]) or compared.span)
     confirmed = any(witness.confirms for witness in witnesses)
     return replace(compared, agrees=True, why=None) if confirmed and compared.agrees is None else compared

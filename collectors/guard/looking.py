@@ -14,7 +14,7 @@ from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.guard.exports import exports_of
 from opwatch.collectors.guard.openers import loops_on, openers_of
 from opwatch.collectors.space.raw_disk import open_device
-from opwatch.collectors.stack.disks import ask_nvme
+from opwatch.collectors.stack.disks import ask_nvme, is_of_a_hypervisor
 from opwatch.collectors.stale.signature import signature
 from opwatch.counters.decode import identify
 from opwatch.drive.users import swap_numbers
@@ -92,7 +92,7 @@ def look_at(
         identity=identity,
         named=named,
         kind=disk.kind(),
-        is_virtual=_is_virtual(devices, disk),
+        is_virtual=is_virtual(devices, disk),
         parts=tuple(_part(part, surveyed, reads_contents=reads_contents) for part in parts),
         partition=device.name if device.is_partition else None,
         is_read_only=disk.number("ro") == 1,
@@ -123,8 +123,11 @@ def _claim(disk: BlockDevice) -> tuple[bool | None, str | None]:
         return None, str(error)
 
 
-def _is_virtual(devices: Devices, disk: BlockDevice) -> bool:
-    return disk.kind() == "loop" or read_identity(devices, disk).transport in _VIRTUAL_TRANSPORTS
+def is_virtual(devices: Devices, disk: BlockDevice) -> bool:
+    """Whether it is a file here, or a disk that another machine makes up: that has an AHCI or NVMe controller
+    as drives have, and tells it by its name alone."""
+    identity = read_identity(devices, disk)
+    return disk.kind() == "loop" or identity.transport in _VIRTUAL_TRANSPORTS or is_of_a_hypervisor(identity)
 
 
 def _part(part: BlockDevice, surveyed: Survey, *, reads_contents: bool) -> PartFacts:

@@ -13,7 +13,7 @@ from opwatch.collectors.space.raw_disk import open_device
 from opwatch.counters.decode import identify
 from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.errors import OpwatchError
-from opwatch.host.details import read_identity
+from opwatch.host.details import DriveIdentity, read_identity
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.trim.stack.facts import DiskFacts, Unread
 
@@ -22,6 +22,11 @@ Identify = Callable[[BlockDevice], tuple[Controller, Namespace]]
 # Makers that are hypervisors, as their disks call themselves.
 _HYPERVISORS = re.compile(r"QEMU|VMware|Msft|VBOX|Virtual (disk|HD)|Amazon|Google|Nutanix|Xen", re.I)
 _VIRTIO_BLK_F_DISCARD = 13
+
+
+def is_of_a_hypervisor(identity: DriveIdentity) -> bool:
+    """Whether a disk calls itself one of a virtual machine, on whatever bus it is."""
+    return bool(_HYPERVISORS.search(f"{identity.vendor or ''} {identity.model or ''}"))
 
 
 def _text(folder: Path, pattern: str) -> str | None:
@@ -94,13 +99,12 @@ def _unpartitioned(devices: Devices, disk: BlockDevice) -> int | None:
 def read_disk(devices: Devices, disk: BlockDevice, ask: Identify) -> tuple[DiskFacts, dict[Unread, str]]:
     """(what is known, what is not and why) of a disk's discards."""
     identity = read_identity(devices, disk)
-    named = f"{identity.vendor or ''} {identity.model or ''}"
     facts = DiskFacts(
         model=identity.model,
         vendor=identity.vendor,
         transport=identity.transport,
         drivers=identity.drivers or None,
-        virtual=True if identity.transport == "virtio" or _HYPERVISORS.search(named) else None,
+        virtual=True if identity.transport == "virtio" or is_of_a_hypervisor(identity) else None,
         provisioning_mode=_provisioning_mode(disk),
         thin_provisioning=_thin_provisioning(disk),
         ata_trim=_ata_trim(disk),

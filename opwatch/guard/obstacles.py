@@ -154,7 +154,7 @@ def _of_others(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
         remedy = "detach the other side, or name a drive that this host alone has"
         yield Obstacle(f"others can write to it: {sharer}", facts.identity.name, remedy)
     # A disk of our own making has no users in other containers, and the kernel's claim was asked.
-    if not (facts.is_virtual and consent.allow_virtual):
+    if not (facts.kind == _LOOP and consent.allow_virtual):
         for unseen in facts.unseen:
             remedy = "run it as root of the host, outside of containers"
             yield Obstacle(f"users of it may be out of sight: {unseen}", facts.identity.name, remedy)

@@ -10,7 +10,13 @@ import pytest
 
 from opwatch.collectors.guard import openers
 from opwatch.collectors.guard.exports import exports_of
-from opwatch.collectors.guard.looking import alike, counted_disks, identity_of_disk, sharers
+from opwatch.collectors.guard.looking import (
+    alike,
+    counted_disks,
+    identity_of_disk,
+    is_virtual,
+    sharers,
+)
 from opwatch.host.device import Devices
 
 
@@ -93,6 +99,33 @@ def test_a_disk_on_a_network_may_be_anybodys(way: str, others: list[str], tmp_pa
     disk = devices.by_name("sda")
     assert disk
     assert [sharer.partition(",")[0] for sharer in sharers(devices, disk)] == others
+
+
+@pytest.mark.parametrize(
+    ("attributes", "is_one"),
+    [
+        ({"device__vendor": "ATA     ", "device__model": "QEMU HARDDISK   "}, True),
+        ({"device__vendor": "QEMU    ", "device__model": "QEMU HARDDISK   "}, True),
+        ({"device__vendor": "ATA     ", "device__model": "VMware Virtual SATA Hard Drive"}, True),
+        ({"device__vendor": "VMware  ", "device__model": "Virtual disk    "}, True),
+        ({"device__vendor": "ATA     ", "device__model": "VBOX HARDDISK   "}, True),
+        ({"device__vendor": "Msft    ", "device__model": "Virtual Disk    "}, True),
+        ({"device__model": "QEMU NVMe Ctrl"}, True),
+        ({"device__model": "VMware Virtual NVMe Disk"}, True),
+        ({"device__vendor": "ATA     ", "device__model": "Samsung SSD 870 "}, False),
+        ({"device__vendor": "SEAGATE ", "device__model": "XS1600LE70084   "}, False),
+        ({"device__model": "INTEL SSDPE2KX040T8"}, False),
+        ({}, False),
+    ],
+)
+def test_a_disk_of_a_hypervisor_is_virtual_on_whatever_bus(
+    attributes: dict[str, str], is_one: bool, tmp_path: Path
+) -> None:
+    a_disk(tmp_path, "sda", **attributes)
+    devices = Devices(tmp_path)
+    disk = devices.by_name("sda")
+    assert disk
+    assert is_virtual(devices, disk) is is_one
 
 
 @pytest.fixture

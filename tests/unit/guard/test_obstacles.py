@@ -75,6 +75,15 @@ def test_it_is_refused(facts: GuardFacts, where: str, what: str) -> None:
         require_none([reason])
 
 
+def test_who_cannot_be_seen_is_no_reason_for_disks_of_our_own_making_alone() -> None:
+    """A virtual machine's disk has users in its other containers as a drive has."""
+    unseen = replace(FACTS, is_virtual=True, unseen=("a container",))
+    allowed = replace(CONSENT, allow_virtual=True)
+    [reason] = obstacles(unseen, allowed)
+    assert "out of sight: a container" in reason.what
+    assert obstacles(replace(unseen, kind="loop"), allowed) == []
+
+
 @pytest.mark.parametrize("serial", ["s123", "S12", "S1234", "S123 ", "", "nvme0n1", "*"])
 def test_what_is_nearly_the_serial_number_is_another_ones(serial: str) -> None:
     [reason] = obstacles(FACTS, replace(CONSENT, serial=serial))

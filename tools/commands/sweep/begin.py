@@ -9,7 +9,7 @@ from opwatch.errors import UsageError
 from opwatch.host import privilege
 from opwatch.host.device import Devices
 from opwatch.sinks.terminal import say
-from opwatch.sweep.journal.file import begin
+from opwatch.sweep.journal.file import FOLDER, begin
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.tools.commands.sweep import virtual
@@ -59,6 +59,6 @@ def _on_a_drive(args: argparse.Namespace, waiter: Waiter) -> tuple[SweepState, l
     request = request_from(args, claim.disk, claim.identity)
     if request.pattern.left_out and not args.quiet:
         say(f"{request.pattern.name}: the sweep decides these itself: {', '.join(request.pattern.left_out)}")
-    with claim, begin(args.journals, request) as journal:
+    with claim, begin(args.journals or FOLDER, request) as journal:
         state = SweepState(request)
         return state, perform(claim, journal, state, waiter, quiet=args.quiet)

@@ -22,15 +22,22 @@ from opwatch.sweep.journal.file import FOLDER
 from opwatch.sweep.journal.request import SweepRequest, planned_bytes
 from opwatch.sweep.levels import LevelScale, OpLevel, OpShare, parse_levels
 from opwatch.sweep.methods import method_of
-from opwatch.sweep.plan import SweepPace
 from opwatch.tools.arguments import Once, byte_size, count_between, time_between
-from opwatch.tools.commands.sweep.level_arguments import add_level_arguments, add_load_arguments, pace_from
+from opwatch.tools.commands.sweep.level_arguments import (
+    DEFAULT_WORKLOAD,
+    add_level_arguments,
+    add_load_arguments,
+    pace_from,
+)
 from opwatch.waf.trail import LONGEST_NS
 
 _LONGEST_S = 86400.0
 _METHOD = "window"
 # Those that a simulated drive has no use for.
-DRIVE_OPTIONS = ("dev", "destroy", "confirm", "allow_virtual", "max_write", "refresh")
+DRIVE_OPTIONS = (
+    *("dev", "destroy", "confirm", "allow_virtual", "journals", "workload"),
+    *("settle", "refresh", "max_write", "max_life", "max_temperature"),
+)
 
 
 def add_drive_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,9 +62,7 @@ def add_consent_arguments(parser: argparse.ArgumentParser) -> None:
         "--confirm", action=Once, metavar="SERIAL", help="the drive's serial number, exactly as it tells it"
     )
     add_allowance_argument(parser)
-    parser.add_argument(
-        "--journals", metavar="DIR", type=Path, default=FOLDER, help=f"where sweeps are kept ({FOLDER})"
-    )
+    parser.add_argument("--journals", metavar="DIR", type=Path, help=f"where sweeps are kept ({FOLDER})")
     parser.add_argument(
         "--max-write", metavar="SIZE", type=byte_size, help="write no more than this (the plan)"
     )
@@ -77,7 +82,6 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         "--settle",
         metavar="T",
         type=time_between(0.01, _LONGEST_S, none=True),
-        default=SweepPace().settle_s,
         help="leave the drive alone for so long after its purge (60)",
     )
     _add_limits(parser)
@@ -90,35 +94,35 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         type=time_between(0.01, _LONGEST_S, none=True),
         help="the drive's pages are at most this old; without it that is learned",
     )
-    add_wear_arguments(parser, MOST_LIFE_PERCENT, MOST_CELSIUS)
+    add_wear_arguments(parser, str(MOST_LIFE_PERCENT), str(MOST_CELSIUS))
 
 
-def add_wear_arguments(parser: argparse.ArgumentParser, life: int | None, celsius: int | None) -> None:
-    """What the drive may suffer. None stands for what was said when the sweep was begun."""
+def add_wear_arguments(parser: argparse.ArgumentParser, life: str, celsius: str) -> None:
+    """What the drive may suffer, and for the help what it may where nothing is said."""
     parser.add_argument(
         "--max-life",
         metavar="N",
         type=count_between(0, 100),
-        default=life,
-        help=f"stop when more per cent of its rated life went ({'as before' if life is None else life})",
+        help=f"stop when more per cent of its rated life went ({life})",
     )
     parser.add_argument(
         "--max-temperature",
         metavar="C",
         type=count_between(1, 150),
-        default=celsius,
-        help=f"stop at so many degrees Celsius ({'as before' if celsius is None else celsius})",
+        help=f"stop at so many degrees Celsius ({celsius})",
     )
 
 
 def request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity) -> SweepRequest:
     """The request that was made, in bytes. Nothing is written."""
     levels = levels_from(args, disk)
-    pace = replace(pace_from(args), settle_s=args.settle)
+    pace = pace_from(args)
+    if args.settle is not None:
+        pace = replace(pace, settle_s=args.settle)
     method = method_of(args.method).name
     if method != _METHOD:
         raise UsageError(f"--method {method}: a sweep that runs sets its levels by {_METHOD} alone so far")
-    pattern = load(args.workload)
+    pattern = load(args.workload or DEFAULT_WORKLOAD)
     require_reach(pattern, pace.round_ratio)
     most = args.max_write or planned_bytes(levels, method, pace)
     now = datetime.fromtimestamp(time.time(), UTC)
@@ -130,12 +134,19 @@ def request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIden
         method=method,
         pattern=pattern,
         pace=pace,
-        budget=Budget(most, args.max_life, args.max_temperature, is_of_plan=not args.max_write),
+        budget=_budget(args, most),
         secret=secrets.token_hex(8),
         allow_virtual=args.allow_virtual,
         refresh_s=args.refresh,
         patience_s=LONGEST_NS / 1e9,
     )
+
+
+def _budget(args: argparse.Namespace, most: int) -> Budget:
+    usual = Budget(most, is_of_plan=not args.max_write)
+    life = usual.life_percent if args.max_life is None else args.max_life
+    celsius = usual.celsius if args.max_temperature is None else args.max_temperature
+    return replace(usual, life_percent=life, celsius=celsius)
 
 
 def levels_from(args: argparse.Namespace, disk: BlockDevice) -> tuple[OpLevel, ...]:

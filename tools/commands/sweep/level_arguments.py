@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from opwatch.errors import UsageError
 from opwatch.ftl import profiles
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
+from opwatch.sweep.methods import method_of
 from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.virtual import ModelDrive, VirtualLoad, flash_bytes, mapping_unit, model_of
 from opwatch.tools.arguments import Once, byte_size, count_between, percentage_between
 
 _OP = "0,7,10,20,28,50%"
+DEFAULT_METHOD, DEFAULT_WORKLOAD = "window", "random-4k"
 MODEL_OPTIONS = ("base", "bs", "depth", "reads", "seed")
 
 
@@ -75,11 +77,10 @@ def add_level_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_load_arguments(parser: argparse.ArgumentParser) -> None:
     """Add how a level of a drive is set, and the workload."""
-    parser.add_argument("--method", default="window", metavar="M", help="how a level is set (window)")
+    parser.add_argument("--method", default=DEFAULT_METHOD, metavar="M", help="how a level is set (window)")
     parser.add_argument(
         "--workload",
         metavar="W",
-        default="random-4k",
         help="of a drive: one by name, or a file .toml or .fio (random-4k)",
     )
 
@@ -127,7 +128,7 @@ def pace_from(args: argparse.Namespace) -> SweepPace:
 
 def refuse_others(args: argparse.Namespace, names: Sequence[str], only_with: str) -> None:
     """Raise UsageError for options that mean nothing here."""
-    given = [name for name in names if getattr(args, name) not in (None, False)]
+    given = [name for name in names if getattr(args, name) is not None and getattr(args, name) is not False]
     if given:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(f"{options}: only with {only_with}")
@@ -135,6 +136,10 @@ def refuse_others(args: argparse.Namespace, names: Sequence[str], only_with: str
 
 def virtual_from(args: argparse.Namespace) -> VirtualSweep:
     """What `--virtual` asks for; UsageError for what cannot be."""
+    if method_of(args.method).name != DEFAULT_METHOD:
+        raise UsageError(
+            f"--method {args.method}: a simulated drive has its levels by {DEFAULT_METHOD} alone"
+        )
     profile = profiles.load(args.virtual)
     bs = mapping_unit(profile) if args.bs is None else args.bs
     model = model_of(profile, bs)

@@ -18,6 +18,7 @@ from opwatch.sweep.plan import SweepPlan, SweepSpeed, plan_steps
 from opwatch.tools.arguments import byte_size
 from opwatch.tools.commands.sweep.drive_arguments import add_allowance_argument, add_device_argument
 from opwatch.tools.commands.sweep.level_arguments import (
+    DEFAULT_WORKLOAD,
     MODEL_OPTIONS,
     add_level_arguments,
     add_load_arguments,
@@ -66,6 +67,7 @@ def _speed(args: argparse.Namespace) -> SweepSpeed:
 
 
 def _of_model(args: argparse.Namespace) -> SweepPlan:
+    refuse_others(args, ["workload"], "--dev")
     sweep = virtual_from(args)
     return SweepPlan(
         target=f"{sweep.profile.name} (simulated)",
@@ -99,7 +101,7 @@ def _of_device(args: argparse.Namespace) -> SweepPlan:
                 f"{device.size_bytes}"
             )
     method = method_of(args.method).name
-    pattern, pace = load(args.workload), pace_from(args)
+    pattern, pace = load(args.workload or DEFAULT_WORKLOAD), pace_from(args)
     require_reach(pattern, pace.round_ratio)
     identity = identity_of_disk(devices, device)
     serial = identity.serial or "not told"

@@ -11,7 +11,7 @@ from opwatch.errors import RefusedError
 from opwatch.guard.identity import DiskIdentity, differences
 from opwatch.host import privilege
 from opwatch.host.device import Devices
-from opwatch.sweep.journal.file import again
+from opwatch.sweep.journal.file import FOLDER, again
 from opwatch.tools.commands.sweep.drive_arguments import (
     add_consent_arguments,
     add_wear_arguments,
@@ -25,12 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch sweep resume NAME --destroy --confirm SERIAL [options]"
     parser.add_argument("name", metavar="NAME", help="of the sweep, as it was told when it stopped")
     add_consent_arguments(parser)
-    add_wear_arguments(parser, None, None)
+    add_wear_arguments(parser, "as before", "as before")
 
 
 def run(args: argparse.Namespace) -> int:
     privilege.require_root("opwatch sweep resume", "it writes to a drive", "sweep resume ...")
-    journal, state = again(args.journals, args.name)
+    journal, state = again(args.journals or FOLDER, args.name)
     with journal:
         if not state.left and state.is_ended:
             return show(state, state.outcomes(), json=args.json)

@@ -13,14 +13,13 @@ from opwatch.collectors.sweep.health import read_health
 from opwatch.collectors.sweep.purging import require_discards
 from opwatch.collectors.sweep.sweeping import sweep
 from opwatch.counters.catalogue.families import load_catalogue
-from opwatch.errors import NotEnoughData
 from opwatch.host.device import Presence
 from opwatch.sinks.sweep.levels import document, lines
 from opwatch.sinks.terminal import data
-from opwatch.steady.strict import StrictState
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.outcome import LevelOutcome
+from opwatch.tools.commands.sweep.exit_status import exit_status
 from opwatch.tools.talk import ProgressTalk
 from opwatch.tools.waiting import Waiter
 
@@ -61,5 +60,4 @@ def show(state: SweepState, outcomes: list[LevelOutcome], *, json: bool) -> int:
         data().json(document(state, outcomes), indent=2)
     else:
         data().lines(lines(state, outcomes))
-    missed = any(outcome.strict.state is StrictState.NOT_REACHED for outcome in outcomes)
-    return NotEnoughData.exit_status if missed else 0
+    return exit_status(outcomes)

@@ -7,16 +7,16 @@ import json
 from contextlib import closing
 from pathlib import Path
 
-from opwatch.errors import NotEnoughData, OpwatchError, UsageError
+from opwatch.errors import OpwatchError, UsageError
 from opwatch.safefile import safe_write
 from opwatch.sinks.sweep.document import document
 from opwatch.sinks.sweep.table import lines
 from opwatch.sinks.terminal import Progress, data
-from opwatch.steady.strict import StrictState
 from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.result import ModelScale, SweepResult
 from opwatch.sweep.side_by_side import run_levels
 from opwatch.tools.arguments import file_name
+from opwatch.tools.commands.sweep.exit_status import exit_status
 from opwatch.tools.commands.sweep.level_arguments import VirtualSweep, virtual_from
 
 
@@ -70,8 +70,7 @@ def run(args: argparse.Namespace) -> int:
         data().json(answer)
     else:
         data().lines(lines(answer))
-    passed = all(outcome.strict.state is StrictState.PASS for outcome in outcomes)
-    return 0 if passed else NotEnoughData.exit_status
+    return exit_status(outcomes)
 
 
 def _keep(path: Path, text: str) -> None:

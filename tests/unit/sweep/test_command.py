@@ -1,0 +1,61 @@
+"""What `opwatch sweep` takes, and what it exits with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from opwatch.steady.strict import StrictState
+from opwatch.sweep.journal.state import SweepState
+from opwatch.tools.cli import main
+from opwatch.tools.commands.sweep.running import show
+from tests.unit.sweep.test_journal import RECORD, REQUEST
+from tests.unit.sweep.test_returns import VERDICT, outcomes
+
+
+@pytest.mark.parametrize(
+    ("states", "status"),
+    [
+        ((StrictState.PASS, StrictState.PASS), 0),
+        ((StrictState.PASS, StrictState.NOT_REACHED), 6),
+        ((StrictState.UNPROVEN, StrictState.PASS), 6),
+        ((StrictState.UNPROVEN, StrictState.UNPROVEN), 6),
+    ],
+)
+def test_what_was_not_proven_is_no_success(
+    states: tuple[StrictState, ...], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured = [
+        replace(outcome, figures=RECORD.figures, strict=replace(VERDICT, state=state))
+        for outcome, state in zip(outcomes((1.0, 1.0), (1.0, 1.0)), states, strict=True)
+    ]
+    assert show(SweepState(REQUEST), measured, json=False) == status
+    assert "nvme0n1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--max-life", "3"),
+        ("--max-life", "1"),
+        ("--max-temperature", "70"),
+        ("--max-write", "1G"),
+        ("--settle", "1"),
+        ("--workload", "zipf"),
+        ("--journals", "/nowhere"),
+        ("--refresh", "1"),
+    ],
+)
+def test_what_is_of_drives_alone_is_refused_of_a_model(
+    words: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sweep", "run", "--virtual", "ideal", "--op", "28%", "--rounds", "5", "-q", *words]) == 2
+    assert f"{words[0]}: only with --dev" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["plan", "run"])
+def test_a_model_has_windows_alone(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["sweep", verb, "--virtual", "ideal", "--op", "28%", "--rounds", "5", "--method", "namespace"]
+    assert main(argv) == 2
+    assert "--method namespace" in capsys.readouterr().err

@@ -56,6 +56,8 @@ class LevelRun:
         self._course: Course | None = None
         # What the drive answered at the end of the last round.
         self._look: FirmwareSample | None = None
+        # A signal came when its rounds were done, and its pages were waited for.
+        self.is_cut_short = False
 
     def run(self) -> LevelRecord:
         self._prepare()
@@ -121,15 +123,18 @@ class LevelRun:
             settle_s=request.patience_s,
             seconds=0,
             refresh_s=request.refresh_s,
-            on_interrupt="ends the sweep, and this level is to be done anew",
+            on_interrupt="ends the sweep, and keeps what is known of this level",
         )
         course = Course(bench.counting.poll, bench.holds, rounds, bench.talk, plan)
         self._course = course
         try:
             end = course.work(lambda: self.begin_round(trace))
             bench.require_going(end)
-            if end is not End.VANISHED and course.trail.nand:
-                bench.require_going(course.settle(has_work=True))
+            if course.trail.nand:
+                end = course.settle(has_work=True)
+                self.is_cut_short = end is End.SIGNAL
+            if not self.is_cut_short:
+                bench.require_going(end)
         finally:
             if self._process:
                 self._process.stop()

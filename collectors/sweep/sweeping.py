@@ -8,6 +8,7 @@ from opwatch.collectors.sweep.bench import SweepBench, SweepStopped
 from opwatch.collectors.sweep.level import LevelRun
 from opwatch.collectors.sweep.purging import discard_all
 from opwatch.errors import OpwatchError
+from opwatch.samples.end import End
 from opwatch.sweep.outcome import LevelOutcome
 
 
@@ -16,9 +17,12 @@ def sweep(bench: SweepBench) -> list[LevelOutcome]:
     state, journal = bench.state, bench.journal
     try:
         for place in state.left:
-            record = LevelRun(bench, place).run()
+            level = LevelRun(bench, place)
+            record = level.run()
             journal.append("outcome", record.document())
             state.records[place] = record
+            if level.is_cut_short:
+                bench.require_going(End.SIGNAL)
         if not state.is_ended:
             bench.talk.show("discards the whole drive")
             bench.claim.require_ours()

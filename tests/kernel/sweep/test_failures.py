@@ -75,6 +75,29 @@ def test_what_somebody_else_writes_between_two_looks_ends_it(tmp_path: Path) -> 
         require_free(target)
 
 
+def test_a_signal_while_the_pages_are_waited_for_keeps_the_level(tmp_path: Path) -> None:
+    """All of its rounds are done: hours, of a real drive."""
+    with drive(64 * MIB, "10%", faults=("refresh=3600",)) as target:
+        options = ("--op", "28,50%", "--settle", "0", "--rounds", "5", "--refresh", "15", "--fill", "1")
+        argv = words("run", target, tmp_path, "--dev", target.device, *options)
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr
+            said = ""
+            while "waiting until they show it all" not in said:
+                said += process.stderr.readline() or "it has ended: waiting until they show it all"
+            process.send_signal(signal.SIGINT)
+            _, rest = process.communicate(timeout=60)
+        assert process.returncode == 7, said + rest
+        require_free(target)
+        state = state_of(tmp_path)
+        assert (state.left, state.is_ended) == ((1,), False)
+        assert len(state.records[0].rounds) == 5
+        # What is known of it by then is said, or why it is not.
+        figures = state.records[0].figures
+        assert figures.iops
+        assert figures.waf is not None or figures.missing["waf"]
+
+
 def test_a_drive_that_dies_ends_it_soon(tmp_path: Path) -> None:
     with drive(64 * MIB, "10%") as target, running(target, tmp_path) as process:
         target.kill()

@@ -13,6 +13,7 @@ from pathlib import Path
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.guard.exports import exports_of
 from opwatch.collectors.guard.openers import loops_on, openers_of
+from opwatch.collectors.guard.registered import registered
 from opwatch.collectors.space.raw_disk import open_device
 from opwatch.collectors.stack.disks import ask_nvme, is_of_a_hypervisor
 from opwatch.collectors.stale.signature import signature
@@ -185,6 +186,8 @@ def sharers(devices: Devices, disk: BlockDevice) -> Iterable[str]:
     paths = devices.paths(disk)
     if len(paths) > 1:
         yield f"{len(paths)} controllers have it: {', '.join(path.name for path in paths)}"
+    if (disk.sysfs / "device" / "scsi_disk").is_dir():
+        yield from registered(disk)
     if disk.name.startswith("nvme"):
         try:
             _, namespace = ask_nvme(disk)

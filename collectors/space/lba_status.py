@@ -2,70 +2,25 @@
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import os
 import time
 
 from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.space.scsi import ScsiRefusal, ask_scsi
 from opwatch.errors import BadInput
 from opwatch.host.device import BlockDevice
 from opwatch.trim.space import lba_status
 from opwatch.trim.space.extents import Extents
 
-_SG_IO, _FROM_DEVICE = 0x2285, -3
 _ANSWER_BYTES = 64 << 10
-
-
-class _Header(ctypes.Structure):
-    """struct sg_io_hdr."""
-
-    _fields_ = (
-        ("interface_id", ctypes.c_int),
-        ("dxfer_direction", ctypes.c_int),
-        ("cmd_len", ctypes.c_ubyte),
-        ("mx_sb_len", ctypes.c_ubyte),
-        ("iovec_count", ctypes.c_ushort),
-        ("dxfer_len", ctypes.c_uint),
-        ("dxferp", ctypes.c_void_p),
-        ("cmdp", ctypes.c_void_p),
-        ("sbp", ctypes.c_void_p),
-        ("timeout", ctypes.c_uint),
-        ("flags", ctypes.c_uint),
-        ("pack_id", ctypes.c_int),
-        ("usr_ptr", ctypes.c_void_p),
-        ("status", ctypes.c_ubyte),
-        ("masked_status", ctypes.c_ubyte),
-        ("msg_status", ctypes.c_ubyte),
-        ("sb_len_wr", ctypes.c_ubyte),
-        ("host_status", ctypes.c_ushort),
-        ("driver_status", ctypes.c_ushort),
-        ("resid", ctypes.c_int),
-        ("duration", ctypes.c_uint),
-        ("info", ctypes.c_uint),
-    )
 
 
 def _ask(descriptor: int, first_block: int) -> bytes:
     """The answer to one command. OSError where this is no SCSI disk; BadInput where it refuses."""
-    command = ctypes.create_string_buffer(lba_status.command(first_block, _ANSWER_BYTES), 16)
-    answer = ctypes.create_string_buffer(_ANSWER_BYTES)
-    sense = ctypes.create_string_buffer(64)
-    header = _Header(
-        interface_id=ord("S"),
-        dxfer_direction=_FROM_DEVICE,
-        cmd_len=16,
-        mx_sb_len=64,
-        dxfer_len=_ANSWER_BYTES,
-        dxferp=ctypes.addressof(answer),
-        cmdp=ctypes.addressof(command),
-        sbp=ctypes.addressof(sense),
-        timeout=5000,
-    )
-    fcntl.ioctl(descriptor, _SG_IO, header)
-    if header.status or header.host_status or header.driver_status & 0xF:
-        raise BadInput("the disk refuses GET LBA STATUS")
-    return answer.raw[: _ANSWER_BYTES - header.resid]
+    try:
+        return ask_scsi(descriptor, lba_status.command(first_block, _ANSWER_BYTES), _ANSWER_BYTES)
+    except ScsiRefusal as error:
+        raise BadInput("the disk refuses GET LBA STATUS") from error
 
 
 def _held_runs(

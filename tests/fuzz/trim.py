@@ -13,12 +13,15 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+from opwatch.guard import reservations
 from opwatch.trim.audit import kernel_log
 from opwatch.trim.space import btrfs, f2fs, fiemap, fsmap, lba_status
 from opwatch.trim.space.extents import Extents
 
 from .rules import refused_or_sound
 
+GUARD = Path(__file__).parents[1] / "fixtures" / "good" / "guard"
+_ANSWERS = ("two-keys.hex", "reservation.hex")
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "trim"
 _EDGES = (0, 1, 0x7F, 0x80, 0xFF)
 
@@ -47,6 +50,7 @@ class Fuzz:
             self._tree,
             self._file,
             self._lba_status,
+            self._reservations,
             self._segments,
             self._log,
         )
@@ -80,6 +84,12 @@ class Fuzz:
         decoded = lba_status.decode(self._damaged(struct.pack(">I4x", 4 + len(runs)) + runs), 512)
         _check(Extents.of((run.start, run.end) for run in decoded))
         assert all(one.end == two.start for one, two in pairwise(decoded))
+
+    def _reservations(self) -> None:
+        raw = self._damaged(bytes.fromhex((GUARD / self._random.choice(_ANSWERS)).read_text()))
+        assert len(reservations.decode_keys(raw)) <= len(raw) // 8
+        reservation = reservations.decode_reservation(raw)
+        assert reservation is None or reservation.kind
 
     def _segments(self) -> None:
         raw, text = self._f2fs

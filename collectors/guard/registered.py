@@ -1,0 +1,45 @@
+"""Which hosts have registered with a SCSI disk, or have it to themselves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.space.scsi import ScsiRefusal, ask_scsi
+from opwatch.errors import BadInput, OpwatchError
+from opwatch.guard import reservations
+from opwatch.host.device import BlockDevice
+
+Ask = Callable[[int, bytes, int], bytes]
+
+
+def registered(disk: BlockDevice, ask: Ask = ask_scsi) -> Iterator[str]:
+    """Who may have it, beginnings of sentences; nothing where the disk knows no reservations. That it cannot
+    be asked is one, too."""
+    try:
+        descriptor = open_device(disk)
+    except OpwatchError as error:
+        yield f"whether it is reserved cannot be asked ({error})"
+        return
+    try:
+        yield from _told(descriptor, ask)
+    except ScsiRefusal as error:
+        if not error.is_unknown:
+            yield f"whether it is reserved cannot be told ({error})"
+    except (BadInput, OSError) as error:
+        yield f"whether it is reserved cannot be told ({error})"
+    finally:
+        os.close(descriptor)
+
+
+def _told(descriptor: int, ask: Ask) -> Iterator[str]:
+    size = reservations.ANSWER_BYTES
+    reservation = reservations.decode_reservation(ask(descriptor, reservations.reservation_command(), size))
+    if reservation:
+        yield f"a persistent reservation is held on it ({reservation.kind}, key {reservation.key:016X}h)"
+    keys = reservations.decode_keys(ask(descriptor, reservations.keys_command(), size))
+    if keys:
+        listed = ", ".join(f"{key:X}h" for key in keys[:4])
+        more = f" and {len(keys) - 4} more" if len(keys) > 4 else ""
+        yield f"{len(keys)} keys of persistent reservations are registered with it ({listed}{more})"

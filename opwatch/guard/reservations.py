@@ -1,0 +1,69 @@
+"""SCSI persistent reservations: which hosts have registered with a disk, and who has it to himself. Pure.
+
+A cluster keeps other hosts from a disk by them. No mount and no process of this host shows that.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from opwatch.errors import BadInput
+
+ANSWER_BYTES = 4096
+_COMMAND = struct.Struct(">BB5xHx")
+_READ_KEYS, _READ_RESERVATION = 0x00, 0x01
+_HEADER, _KEY = struct.Struct(">II"), struct.Struct(">Q")
+_RESERVATION = struct.Struct(">Q5xBxx")
+_TYPES = {
+    0x1: "write exclusive",
+    0x3: "exclusive access",
+    0x5: "write exclusive, registrants only",
+    0x6: "exclusive access, registrants only",
+    0x7: "write exclusive, all registrants",
+    0x8: "exclusive access, all registrants",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Who has a disk to himself, by the key that he registered with, and in which way."""
+
+    key: int
+    kind: str
+
+
+def keys_command() -> bytes:
+    return _COMMAND.pack(0x5E, _READ_KEYS, ANSWER_BYTES)
+
+
+def reservation_command() -> bytes:
+    return _COMMAND.pack(0x5E, _READ_RESERVATION, ANSWER_BYTES)
+
+
+def decode_keys(answer: bytes) -> tuple[int, ...]:
+    """The keys of all who have registered: one host may have several, by several paths. BadInput for what
+    cannot be an answer."""
+    body = _body(answer, _KEY.size)
+    return tuple(key for (key,) in _KEY.iter_unpack(body))
+
+
+def decode_reservation(answer: bytes) -> Reservation | None:
+    """The reservation, None where there is none. BadInput for what cannot be an answer."""
+    body = _body(answer, _RESERVATION.size)
+    if not body:
+        return None
+    key, way = _RESERVATION.unpack_from(body)
+    kind = way & 0xF
+    return Reservation(key, _TYPES.get(kind, f"type {kind:X}h"))
+
+
+def _body(answer: bytes, step: int) -> bytes:
+    """What follows the header: whole entries, as many as fit into the answer."""
+    if len(answer) < _HEADER.size:
+        raise BadInput(f"persistent reservations of {len(answer)} bytes")
+    _, length = _HEADER.unpack_from(answer)
+    if length % step:
+        raise BadInput(f"persistent reservations with {length} bytes of entries of {step}")
+    body = answer[_HEADER.size : _HEADER.size + length]
+    return body[: len(body) - len(body) % step]

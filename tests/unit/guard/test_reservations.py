@@ -1,0 +1,115 @@
+"""Persistent reservations: bytes as disks answer them, and what a look at a disk makes of them."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch.collectors.guard import registered as module
+from opwatch.collectors.guard.registered import registered
+from opwatch.collectors.space.scsi import ScsiRefusal
+from opwatch.errors import BadInput
+from opwatch.guard.reservations import (
+    Reservation,
+    decode_keys,
+    decode_reservation,
+    keys_command,
+    reservation_command,
+)
+
+GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "guard"
+BAD = Path(__file__).parents[2] / "fixtures" / "bad" / "guard"
+
+
+def answer(name: str, folder: Path = GOOD) -> bytes:
+    return bytes.fromhex((folder / f"{name}.hex").read_text())
+
+
+def test_commands_are_those_of_the_standard() -> None:
+    assert keys_command().hex() == "5e000000000000100000"
+    assert reservation_command().hex() == "5e010000000000100000"
+
+
+def test_keys_and_the_reservation_are_read() -> None:
+    assert decode_keys(answer("no-keys")) == ()
+    assert decode_keys(answer("two-keys")) == (0x123ABC, 0xFEDCBA9876543210)
+    assert decode_reservation(answer("no-reservation")) is None
+    assert decode_reservation(answer("reservation")) == Reservation(
+        0x123ABC, "write exclusive, registrants only"
+    )
+
+
+def test_an_answer_that_was_cut_has_the_keys_that_came() -> None:
+    assert decode_keys(answer("two-keys")[:20]) == (0x123ABC,)
+
+
+@pytest.mark.parametrize("name", ["short", "odd-length"])
+@pytest.mark.parametrize("decode", [decode_keys, decode_reservation])
+def test_damage_is_refused(name: str, decode: Callable[[bytes], object]) -> None:
+    with pytest.raises(BadInput, match="persistent reservations"):
+        decode(answer(name, BAD))
+
+
+@given(st.binary(max_size=80))
+def test_any_answer_is_survived(raw: bytes) -> None:
+    for decode in (decode_keys, decode_reservation):
+        try:
+            decode(raw)
+        except BadInput:
+            continue
+
+
+def refusal(sense: str) -> ScsiRefusal:
+    return ScsiRefusal(2, bytes.fromhex(sense))
+
+
+def sharers(monkeypatch: pytest.MonkeyPatch, keys: bytes | Exception, holder: bytes | Exception) -> list[str]:
+    """What is told of a disk that answers so."""
+    disk: Any = SimpleNamespace(name="sda")
+    monkeypatch.setattr(module, "open_device", lambda _: os.open("/dev/null", os.O_RDONLY))
+
+    def ask(_: int, command: bytes, length: int) -> bytes:
+        told = keys if command == keys_command() else holder
+        if isinstance(told, Exception):
+            raise told
+        assert length == struct.unpack(">H", command[7:9])[0]
+        return told
+
+    return list(registered(disk, ask))
+
+
+def test_who_is_registered_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    none, two = answer("no-keys"), answer("two-keys")
+    assert sharers(monkeypatch, none, answer("no-reservation")) == []
+    [keys] = sharers(monkeypatch, two, answer("no-reservation"))
+    assert keys.startswith("2 keys of persistent reservations are registered with it (123ABCh, ")
+    holder, _ = sharers(monkeypatch, two, answer("reservation"))
+    assert "write exclusive, registrants only, key 0000000000123ABCh" in holder
+
+
+@pytest.mark.parametrize(
+    "sense",
+    [
+        "700005000000000a00000000200000000000",  # fixed: illegal request, invalid command
+        "7205200000000000",  # with descriptors: the same
+        "700005000000000a00000000240000000000",  # invalid field: an older disk has not this service action
+    ],
+)
+def test_a_disk_that_knows_no_reservations_has_none(sense: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sharers(monkeypatch, refusal(sense), refusal(sense)) == []
+
+
+@pytest.mark.parametrize(
+    "error", [refusal("70000b000000000a"), refusal(""), PermissionError(1, "no"), BadInput("x")]
+)
+def test_what_cannot_be_told_is_no_permission(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    [reason] = sharers(monkeypatch, error, error)
+    assert reason.startswith("whether it is reserved cannot be told")

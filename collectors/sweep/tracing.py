@@ -35,7 +35,8 @@ class LevelTrace:
         self._changes: ChangeTracer | None = None
         self.why_untraced = self.why_blind = ""
         try:
-            self._tracer = BlockTracer([Leaf(disk, disk)])
+            # The head of an NVMe drive passes requests on, and has none of its own.
+            self._tracer = BlockTracer([Leaf(disk_of_requests(devices, disk), disk)])
         except OpwatchError as error:
             self.why_untraced = str(error)
         try:

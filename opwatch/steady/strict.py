@@ -20,6 +20,8 @@ from opwatch.steady.rounds import Round, joined
 
 _BINS = 10
 _LEAST_ROUNDS = 5
+# Checks of how fast it was.
+_OF_TIME = ("IOPS", "p99")
 
 
 class StrictState(StrEnum):
@@ -84,6 +86,13 @@ class StrictVerdict:
         return "; ".join(
             f"{check.name}: {check.measured}, wanted {check.wanted}" for check in wrong or missing
         )
+
+    @property
+    def is_amplification_proven(self) -> bool:
+        """Whether the WAF of the window is the drive's, also where its IOPS or its tail are not at rest: what
+        else disturbs those, a busy host before all, moves no more data."""
+        others = [check for check in self.checks if check.name not in _OF_TIME]
+        return self.window is not None and all(check.is_met for check in others)
 
     def report(self) -> dict[str, object]:
         window = self.window

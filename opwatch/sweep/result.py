@@ -75,7 +75,8 @@ class SweepResult:
         return life_years(outcome, self.endurance_bytes, write_rate(self.steady()))
 
     def advice(self) -> str:
-        return advice(self.steady())
+        restless = [one for one in self.outcomes if one.strict.state is StrictState.NOT_REACHED]
+        return advice(self.steady(), restless)
 
     def _with_waf(self) -> Sequence[LevelOutcome]:
         return [one for one in self.steady() if one.figures.waf is not None]

@@ -94,10 +94,11 @@ def _ratio(begin: float | None, end: float | None) -> float | None:
     return None if not begin or end is None else end / begin
 
 
-def advice(outcomes: Sequence[LevelOutcome]) -> str:
-    """Whether more over-provisioning would help, in a sentence. It is of the levels that were measured."""
+def advice(outcomes: Sequence[LevelOutcome], restless: Sequence[LevelOutcome] = ()) -> str:
+    """Whether more over-provisioning would help, in a sentence. It is of the levels that were measured;
+    `restless` are those that have not reached a steady state."""
     if not outcomes:
-        return "no level has reached a steady state: nothing can be said of more OP"
+        return _of_restless(restless)
     ordered = in_order(outcomes)
     if worst := _most_waf(ordered):
         return (
@@ -119,6 +120,18 @@ def advice(outcomes: Sequence[LevelOutcome]) -> str:
         f"up to {last.level.label} every step has paid; what lies beyond was not measured"
         if len(helping) == len(steps)
         else f"{last.level.label} still gives more than the level before; what lies beyond was not measured"
+    )
+
+
+def _of_restless(outcomes: Sequence[LevelOutcome]) -> str:
+    """What is left to say where no level is steady: that nothing amplifies, once that is proven of all."""
+    proven = [outcome for outcome in outcomes if outcome.strict.is_amplification_proven]
+    worst = _most_waf(proven)
+    if not worst or len(proven) < len(outcomes):
+        return "no level has reached a steady state: nothing can be said of more OP"
+    return (
+        f"this drive does not amplify what this workload writes (WAF {worst:.2f}): more OP cannot lower "
+        "that; IOPS and latency are not at rest, and nothing can be said of them"
     )
 
 

@@ -186,7 +186,9 @@ def _fit(sweep: Fields, levels: Sequence[Fields]) -> Iterator[str]:
                 "this workload does not write everywhere alike: no model here tells the spare area by its WAF"
             )
         elif all(number(_figures(level), "waf") is None for level in levels):
-            why = "no WAF was measured: there is nothing to fit spare area to"
+            is_hidden = any(number(level.sub("figures"), "waf") is not None for level in levels)
+            lacking = "no level is steady" if is_hidden else "no WAF was measured"
+            why = f"{lacking}: there is nothing to fit spare area to"
         else:
             why = "no level amplifies: there is no spare area to fit"
         yield from folded(why)

@@ -6,7 +6,7 @@ import pytest
 
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.rounds import Round
-from opwatch.steady.strict import SteadyGround, judge_strict
+from opwatch.steady.strict import SteadyGround, StrictState, judge_strict
 from opwatch.sweep.levels import LevelScale, parse_levels
 from opwatch.sweep.outcome import LevelFigures, LevelOutcome
 from opwatch.sweep.returns import advice, level_returns, life_years, write_rate
@@ -95,6 +95,37 @@ def test_a_drive_that_may_amplify_within_its_error_is_not_called_one_that_does_n
         replace(one, figures=replace(one.figures, waf_error=0.1)) for one in outcomes((1, 1.0), (1, 1.0))
     ]
     assert "does not amplify" not in advice(rough)
+
+
+def restless(host_bytes: int, waf: float, drift: int = 0) -> LevelOutcome:
+    """A level whose IOPS wander, after so many bytes a round; with `drift` its NAND bytes do so as well."""
+    rounds = [
+        Round(host_bytes, 1.0, 100 + 20 * at, 1e6, int(waf * host_bytes) + at * drift) for at in range(12)
+    ]
+    [one] = outcomes((1000, waf))
+    verdict = judge_strict(rounds, SteadyGround(1000, 100, WriteSpread(1, 0, "")))
+    assert verdict.state is StrictState.NOT_REACHED
+    return replace(one, rounds=tuple(rounds), strict=verdict)
+
+
+def test_that_a_drive_does_not_amplify_needs_no_iops_at_rest() -> None:
+    calm = restless(200, 1.0)
+    assert "does not amplify what this workload writes (WAF 1.00)" in advice((), [calm, calm])
+    assert "nothing can be said of them" in advice((), [calm, calm])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        restless(200, 2.0),  # it amplifies
+        restless(50, 1.0),  # too little was written: what comes then is not known
+        restless(200, 1.0, drift=5),  # its WAF moves, too
+    ],
+)
+def test_a_level_of_which_more_is_unknown_leaves_all_unsaid(other: LevelOutcome) -> None:
+    assert advice((), [restless(200, 1.0), other]) == (
+        "no level has reached a steady state: nothing can be said of more OP"
+    )
 
 
 def test_what_was_not_measured_is_no_gain() -> None:

@@ -23,7 +23,7 @@ def registered(disk: BlockDevice, ask: Ask = ask_scsi) -> Iterator[str]:
         yield f"whether it is reserved cannot be asked ({error})"
         return
     try:
-        yield from _told(descriptor, ask)
+        yield from _sharers(descriptor, ask)
     except ScsiRefusal as error:
         if not error.is_unknown:
             yield f"whether it is reserved cannot be told ({error})"
@@ -33,7 +33,7 @@ def registered(disk: BlockDevice, ask: Ask = ask_scsi) -> Iterator[str]:
         os.close(descriptor)
 
 
-def _told(descriptor: int, ask: Ask) -> Iterator[str]:
+def _sharers(descriptor: int, ask: Ask) -> Iterator[str]:
     size = reservations.ANSWER_BYTES
     reservation = reservations.decode_reservation(ask(descriptor, reservations.reservation_command(), size))
     if reservation:

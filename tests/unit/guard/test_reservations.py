@@ -77,11 +77,11 @@ def sharers(monkeypatch: pytest.MonkeyPatch, keys: bytes | Exception, holder: by
     monkeypatch.setattr(module, "open_device", lambda _: os.open("/dev/null", os.O_RDONLY))
 
     def ask(_: int, command: bytes, length: int) -> bytes:
-        told = keys if command == keys_command() else holder
-        if isinstance(told, Exception):
-            raise told
+        reply = keys if command == keys_command() else holder
+        if isinstance(reply, Exception):
+            raise reply
         assert length == struct.unpack(">H", command[7:9])[0]
-        return told
+        return reply
 
     return list(registered(disk, ask))
 

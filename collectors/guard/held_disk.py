@@ -12,6 +12,7 @@ from types import TracebackType
 
 from opwatch.collectors.guard.looking import identity_of_disk, look_at
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
+from opwatch.guard.facts import without_part
 from opwatch.guard.obstacles import Consent, obstacles, require_none
 from opwatch.host.device import Devices
 from opwatch.host.loop import diskseq
@@ -34,6 +35,8 @@ class HeldDisk:
         self.disk = disk
         # Set by whoever purges it: what is on it from then on is ours.
         self.is_purged = False
+        # The name of a partition that was made of it since, by whoever holds it.
+        self.own_part: str | None = None
         self._descriptor = -1
 
     def __enter__(self) -> HeldDisk:
@@ -73,6 +76,8 @@ class HeldDisk:
         facts = look_at(
             self.devices, self.identity.name, is_ours=True, reads_contents=not self.is_purged, idle_s=idle_s
         )
+        if self.own_part:
+            facts = without_part(facts, self.own_part)
         require_none(obstacles(facts, replace(self._consent, planned=self.identity)))
 
     def _require_descriptor(self) -> None:

@@ -6,6 +6,7 @@ from opwatch.collectors.fio.runner import LOGS, FioProcess
 from opwatch.collectors.firmware.counting import POLL_S
 from opwatch.collectors.sweep.bench import TICK_S, SweepBench, require_alone, require_written
 from opwatch.collectors.sweep.health import health_of, read_health
+from opwatch.collectors.sweep.partition import partitioned
 from opwatch.collectors.sweep.purging import discard_all
 from opwatch.collectors.sweep.tracing import LevelTrace, between
 from opwatch.counters.looks.sample import FirmwareSample
@@ -61,6 +62,13 @@ class LevelRun:
 
     def run(self) -> LevelRecord:
         self._prepare()
+        if self._request.method != "partition":
+            return self._measure()
+        with partitioned(self._bench, self._level.usable_bytes) as path:
+            self._window = LoadWindow(path, self._level.usable_bytes)
+            return self._measure()
+
+    def _measure(self) -> LevelRecord:
         trace = LevelTrace(self._bench.claim.devices, self._bench.disk, self._level.usable_bytes)
         try:
             self._fill(trace)

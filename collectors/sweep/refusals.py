@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from opwatch.collectors.guard.looking import look_at
+from opwatch.collectors.sweep.offers import method_refusal
 from opwatch.collectors.sweep.purging import require_discards
 from opwatch.errors import Unsupported
 from opwatch.guard.obstacles import Consent, obstacles, without_consent
 from opwatch.host.device import Devices
 from opwatch.sweep.plan import SweepRefusal
 
+_SAME_TO_THE_DRIVE = "take --method window: what is discarded and never written is the same to the drive"
 
-def refusals(devices: Devices, named: str, *, allow_virtual: bool) -> list[SweepRefusal]:
+
+def refusals(
+    devices: Devices, named: str, *, allow_virtual: bool, method: str = "window"
+) -> list[SweepRefusal]:
     """Everything that is in the way but the words that a plan does not need. It reads, and writes nothing;
     what may not be read without root is one of the reasons."""
     facts = look_at(devices, named)
     reasons = without_consent(obstacles(facts, Consent(destroy=True, allow_virtual=allow_virtual)))
     listed = [SweepRefusal("guard", f"{reason.where}: {reason.what}", reason.remedy) for reason in reasons]
+    disk = devices.resolve(named).disk
+    if refused := method_refusal(disk, method):
+        listed.append(SweepRefusal("method", refused, _SAME_TO_THE_DRIVE))
     try:
-        require_discards(devices.resolve(named).disk)
+        require_discards(disk)
     except Unsupported as error:
         listed.append(SweepRefusal("purge", str(error), "take a drive that obeys discards"))
     return listed

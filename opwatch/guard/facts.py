@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opwatch.guard.identity import DiskIdentity
 
@@ -65,3 +65,11 @@ class GuardFacts:
     alike: tuple[DiskIdentity, ...] = ()
     exports: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
+
+
+def without_part(facts: GuardFacts, name: str) -> GuardFacts:
+    """The facts without a partition that we have made ourselves, unless somebody uses it by now."""
+    others = tuple(
+        part for part in facts.parts if part.name != name or part.mounts or part.holders or part.is_swap
+    )
+    return replace(facts, parts=others)

@@ -28,9 +28,9 @@ METHODS = (
     ),
     LevelMethod(
         "partition",
-        "discard the whole drive, then use one partition at its begin",
+        "discard the whole drive, then use one partition at its begin, which the kernel alone knows",
         "a drive that obeys discards, and no partition table on it",
-        "the partition is deleted",
+        "the partition is deleted; it goes with the power, too",
         True,
     ),
     LevelMethod(

@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from opwatch.guard import reservations
+from opwatch.sweep.ata import decode_offers
 from opwatch.trim.audit import kernel_log
 from opwatch.trim.space import btrfs, f2fs, fiemap, fsmap, lba_status
 from opwatch.trim.space.extents import Extents
@@ -51,6 +52,7 @@ class Fuzz:
             self._file,
             self._lba_status,
             self._reservations,
+            self._ata_offers,
             self._segments,
             self._log,
         )
@@ -90,6 +92,10 @@ class Fuzz:
         assert len(reservations.decode_keys(raw)) <= len(raw) // 8
         reservation = reservations.decode_reservation(raw)
         assert reservation is None or reservation.kind
+
+    def _ata_offers(self) -> None:
+        raw = self._damaged(bytes.fromhex((GUARD / "page-89-qemu.hex").read_text()))
+        assert decode_offers(raw[: self._random.randrange(len(raw) + 1)])
 
     def _segments(self) -> None:
         raw, text = self._f2fs

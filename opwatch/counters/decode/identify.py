@@ -27,6 +27,12 @@ class Controller:
     has_placement: bool = False
     has_uuid_list: bool = False
     has_dataset_management: bool = False
+    # What it offers to do to all of its data (OACS, FNA, SANICAP), and how many namespaces it may have.
+    can_format: bool = False
+    formats_all: bool = False
+    can_sanitize: bool = False
+    manages_namespaces: bool = False
+    most_namespaces: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,11 @@ def decode_controller(raw: bytes) -> Controller:
         has_uuid_list=bool(attributes & 1 << 9),
         has_placement=bool(attributes & 1 << 19),
         has_dataset_management=bool(page[520] & 1 << 2),
+        can_format=bool(page[256] & 1 << 1),
+        manages_namespaces=bool(page[256] & 1 << 3),
+        formats_all=bool(page[524] & 3),
+        can_sanitize=bool(page[328] & 7),
+        most_namespaces=int.from_bytes(page[516:520], "little"),
     )
 
 

@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from opwatch.collectors.firmware.drive_folder import drive_folder
+from opwatch.collectors.sweep.offers import method_refusal
 from opwatch.drive import life
 from opwatch.drive.place import Place
-from opwatch.errors import OpwatchError, UsageError
+from opwatch.errors import OpwatchError, Unsupported
 from opwatch.guard.budget import MOST_CELSIUS, MOST_LIFE_PERCENT, Budget
 from opwatch.guard.identity import DiskIdentity
 from opwatch.guard.obstacles import Consent
@@ -32,7 +33,6 @@ from opwatch.tools.commands.sweep.level_arguments import (
 from opwatch.waf.trail import LONGEST_NS
 
 _LONGEST_S = 86400.0
-_METHOD = "window"
 # Those that a simulated drive has no use for.
 DRIVE_OPTIONS = (
     *("dev", "destroy", "confirm", "allow_virtual", "journals", "workload"),
@@ -120,8 +120,8 @@ def request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIden
     if args.settle is not None:
         pace = replace(pace, settle_s=args.settle)
     method = method_of(args.method).name
-    if method != _METHOD:
-        raise UsageError(f"--method {method}: a sweep that runs sets its levels by {_METHOD} alone so far")
+    if refused := method_refusal(disk, method):
+        raise Unsupported(f"--method {method}: {refused}; opwatch sweep list has the others")
     pattern = load(args.workload or DEFAULT_WORKLOAD)
     require_reach(pattern, pace.round_ratio)
     most = args.max_write or planned_bytes(levels, method, pace)

@@ -111,7 +111,7 @@ def _of_device(args: argparse.Namespace) -> SweepPlan:
         workload=pattern.name,
         levels=levels,
         steps=plan_steps(levels, method, pace, _speed(args)),
-        refusals=tuple(refusals(devices, args.dev, allow_virtual=args.allow_virtual)),
+        refusals=tuple(refusals(devices, args.dev, allow_virtual=args.allow_virtual, method=method)),
         life_bytes=args.rated,
         life_reason="--rated says what the host may write in its life",
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.collectors.guard.looking import identity_of_disk
+from opwatch.collectors.sweep.partition import undo_all
 from opwatch.errors import RefusedError
 from opwatch.guard.identity import DiskIdentity, differences
 from opwatch.host import privilege
@@ -39,8 +40,10 @@ def run(args: argparse.Namespace) -> int:
         name = drive_now(devices, state.request.identity)
         budget = state.allowed(args.max_write, args.max_life, args.max_temperature)
         state.request = replace(state.request, budget=budget)
-        with Waiter() as waiter, HeldDisk(devices, name, consent) as claim:
-            outcomes = perform(claim, journal, state, waiter, quiet=args.quiet)
+        with Waiter() as waiter:
+            undo_all(devices, name, consent, journal, state)
+            with HeldDisk(devices, name, consent) as claim:
+                outcomes = perform(claim, journal, state, waiter, quiet=args.quiet)
     return show(state, outcomes, json=args.json)
 
 

@@ -1,0 +1,145 @@
+"""One partition from the begin of a drive, in the kernel alone: nothing of it is on the drive, and it goes
+with the power. What writes to it cannot leave the level, whatever it is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from opwatch.collectors.guard.looking import look_at
+from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.sweep.bench import SweepBench
+from opwatch.errors import OpwatchError, RefusedError
+from opwatch.guard.facts import without_part
+from opwatch.guard.obstacles import Consent, obstacles, require_none
+from opwatch.host.device import SECTOR, BlockDevice, Devices
+from opwatch.sweep.journal.file import JournalFile
+from opwatch.sweep.journal.state import SweepState
+from opwatch.sweep.journal.undo import PartitionUndo, parse_undo
+
+# linux/blkpg.h
+_BLKPG, _ADD, _DELETE = 0x1269, 1, 2
+_NUMBER = 1
+# udev looks into a partition that is new, and has it open meanwhile.
+_PATIENCE_S = 10.0
+
+
+class _Partition(ctypes.Structure):
+    """struct blkpg_partition."""
+
+    _fields_ = (
+        ("start", ctypes.c_longlong),
+        ("length", ctypes.c_longlong),
+        ("pno", ctypes.c_int),
+        ("devname", ctypes.c_char * 64),
+        ("volname", ctypes.c_char * 64),
+    )
+
+
+class _Request(ctypes.Structure):
+    """struct blkpg_ioctl_arg."""
+
+    _fields_ = (
+        ("op", ctypes.c_int),
+        ("flags", ctypes.c_int),
+        ("datalen", ctypes.c_int),
+        ("data", ctypes.c_void_p),
+    )
+
+
+def _ask(descriptor: int, operation: int, length: int = 0) -> None:
+    partition = _Partition(0, length, _NUMBER)
+    request = _Request(operation, 0, ctypes.sizeof(partition), ctypes.addressof(partition))
+    fcntl.ioctl(descriptor, _BLKPG, request)
+
+
+@contextlib.contextmanager
+def partitioned(bench: SweepBench, length: int) -> Iterator[str]:
+    """A partition of so many bytes; yields a path to it. The journal knows of it before it is there, and as
+    long as it is."""
+    undo, disk = PartitionUndo(length), bench.disk
+    bench.journal.append("changed", {"undo": str(undo)})
+    bench.state.undo.append(str(undo))
+    try:
+        _ask(bench.claim.fileno(), _ADD, length)
+    except OSError as error:
+        raise OpwatchError(f"{disk.name}: the kernel makes no partition on it: {error.strerror}") from error
+    try:
+        descriptor, bench.claim.own_part = _open(bench.claim.devices, disk, undo)
+        try:
+            yield f"/proc/{os.getpid()}/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+            bench.claim.own_part = None
+    finally:
+        _delete(bench.claim.fileno(), disk)
+        _note(bench.journal, bench.state, undo)
+
+
+def _note(journal: JournalFile, state: SweepState, undo: PartitionUndo) -> None:
+    journal.append("restored", {"undo": str(undo)})
+    state.undo = [text for text in state.undo if text != str(undo)]
+
+
+def _made(devices: Devices, disk: BlockDevice, undo: PartitionUndo) -> BlockDevice | None:
+    """The partition that a sweep has made, None where there is none of its place and size."""
+    for part in devices.partitions(disk):
+        place = part.number("partition"), part.number("start"), part.number("size")
+        if place == (_NUMBER, 0, undo.length_bytes // SECTOR):
+            return part
+    return None
+
+
+def _open(devices: Devices, disk: BlockDevice, undo: PartitionUndo) -> tuple[int, str]:
+    """A descriptor that writes to it, through one that is known to be of it; and its name."""
+    part = _made(devices, disk, undo)
+    if part is None:
+        raise RefusedError(f"{disk.name} shows another partition than the one that was just made")
+    until = time.monotonic() + _PATIENCE_S
+    while not (Path("/dev") / part.name).exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    known = open_device(part)
+    try:
+        return os.open(f"/proc/self/fd/{known}", os.O_RDWR | os.O_CLOEXEC), part.name
+    finally:
+        os.close(known)
+
+
+def _delete(descriptor: int, disk: BlockDevice) -> None:
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return _ask(descriptor, _DELETE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            if error.errno != errno.EBUSY or time.monotonic() > until:
+                raise OpwatchError(
+                    f"{disk.name}: the partition of its level cannot be deleted ({error.strerror}): end who "
+                    f"has it open, then delpart /dev/{disk.name} {_NUMBER}"
+                ) from error
+            time.sleep(0.1)
+
+
+def undo_all(devices: Devices, named: str, consent: Consent, journal: JournalFile, state: SweepState) -> None:
+    """Undo what a sweep left that was killed. RefusedError where anything but that speaks against it: a
+    partition that somebody uses by now is none of ours any more."""
+    for undo in [parse_undo(text) for text in state.undo]:
+        disk = devices.resolve(named).disk
+        part = _made(devices, disk, undo)
+        if part:
+            facts = look_at(devices, named)
+            require_none(obstacles(without_part(facts, part.name), consent))
+            descriptor = open_device(disk)
+            try:
+                _delete(descriptor, disk)
+            finally:
+                os.close(descriptor)
+        _note(journal, state, undo)

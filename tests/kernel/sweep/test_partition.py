@@ -1,0 +1,151 @@
+"""Levels by a partition: nothing of it stays, whatever ends the sweep, and nothing is written behind it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.sweep.partition import partitioned
+from opwatch.errors import OpwatchError
+from opwatch.host.device import Devices
+from opwatch.sweep.journal.file import journals
+from opwatch.sweep.journal.state import SweepState
+from opwatch.sweep.journal.undo import PartitionUndo
+from tests.kernel.guard.test_refusals import hold
+from tests.kernel.support.drives import MIB, Drive, drive, fio, run
+from tests.kernel.support.filesystems import make, mounted
+from tests.kernel.sweep.test_sweep import (
+    _NOT_REACHED,
+    _SHORT,
+    levels_of,
+    require_free,
+    state_of,
+    sweep,
+    words,
+)
+from tests.unit.sweep.test_journal import REQUEST
+
+_BY_PARTITION = ("--method", "partition", *_SHORT)
+
+
+def parts_of(target: Drive) -> list[str]:
+    devices = Devices()
+    disk = devices.by_name(Path(target.device).name)
+    assert disk
+    return [part.name for part in devices.partitions(disk)]
+
+
+class Bench:
+    """What a partition needs of a sweep's bench, with a journal that is a list."""
+
+    def __init__(self, claim: object, disk: object) -> None:
+        self.claim, self.disk, self.entries = claim, disk, list[tuple[str, str]]()
+        self.journal, self.state = self, SweepState(REQUEST)
+
+    def append(self, entry: str, fields: dict[str, str]) -> None:
+        self.entries.append((entry, fields["undo"]))
+
+
+def test_nothing_leaves_the_partition_and_the_journal_knows_of_it_before_and_after() -> None:
+    with drive(64 * MIB, "10%") as target, hold(target.device) as claim:
+        bench = Bench(claim, claim.disk)
+        undo = str(PartitionUndo(16 * MIB))
+        with partitioned(bench, 16 * MIB) as path:  # type: ignore[arg-type]  # what is asked of a bench
+            assert bench.entries == [("changed", undo)]
+            assert bench.state.undo == [undo]
+            assert parts_of(target) == [f"{claim.disk.name}p1"]
+            # A window would have let this write the second half.
+            done = fio(path, "--rw=write", "--bs=1m", "--size=32m")
+            assert target.truth()["host_write_bytes"] <= 16 * MIB, done.stdout
+        assert bench.entries == [("changed", undo), ("restored", undo)]
+        assert (bench.state.undo, parts_of(target)) == ([], [])
+
+
+def test_an_error_within_leaves_no_partition() -> None:
+    with drive(64 * MIB, "10%") as target, hold(target.device) as claim:
+        bench = Bench(claim, claim.disk)
+        with (
+            pytest.raises(OpwatchError, match="fio"),
+            partitioned(bench, 16 * MIB),  # type: ignore[arg-type]  # what is asked of a bench
+        ):
+            raise OpwatchError("fio failed")
+        assert bench.entries[-1][0] == "restored"
+        assert parts_of(target) == []
+
+
+def test_a_sweep_by_partitions_is_one_by_windows(tmp_path: Path) -> None:
+    with drive(64 * MIB, "10%") as target:
+        done = sweep("run", target, tmp_path, "--dev", target.device, *_BY_PARTITION)
+        assert done.returncode == _NOT_REACHED, done.stderr
+        require_free(target)
+        assert parts_of(target) == []
+        written = target.truth()["host_write_bytes"]
+    levels = levels_of(done.stdout)
+    assert [len(level["rounds"]) for level in levels] == [5, 5]
+    assert written == sum(level["used_bytes"] for level in levels) + sum(
+        one["host_bytes"] for level in levels for one in level["rounds"]
+    )
+    assert state_of(tmp_path).undo == []
+
+
+def killed_with_a_partition(target: Drive, folder: Path, number: signal.Signals) -> int:
+    """A sweep that ends by a signal while a partition is there; returns its exit status."""
+    argv = words("run", target, folder, "--dev", target.device, *_BY_PARTITION, "-q")
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 60
+        while not parts_of(target) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.5)
+        assert parts_of(target)
+        process.send_signal(number)
+        process.wait(timeout=60)
+    return process.returncode
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_no_partition(number: signal.Signals, tmp_path: Path) -> None:
+    with drive(64 * MIB, "10%") as target:
+        assert killed_with_a_partition(target, tmp_path, number) == 7
+        require_free(target)
+        assert parts_of(target) == []
+        assert state_of(tmp_path).undo == []
+
+
+def test_after_a_kill_the_partition_goes_with_the_resumption(tmp_path: Path) -> None:
+    with drive(64 * MIB, "10%") as target:
+        assert killed_with_a_partition(target, tmp_path, signal.SIGKILL) == -signal.SIGKILL
+        require_free(target)
+        [part] = parts_of(target)
+        assert state_of(tmp_path).undo == [str(PartitionUndo(64 * MIB))]
+        name = journals(tmp_path)[0]
+        # Who uses it by now has it: nothing is undone then.
+        point = tmp_path / "point"
+        point.mkdir()
+        make("ext4", f"/dev/{part}")
+        with mounted(f"/dev/{part}", point):
+            done = sweep("resume", target, tmp_path, name, "-q")
+            assert done.returncode == 3
+            assert f"mounted at {point}" in done.stderr
+        assert parts_of(target) == [part]
+        run("wipefs", "--all", f"/dev/{part}")
+        done = sweep("resume", target, tmp_path, name, "-q")
+        assert done.returncode == _NOT_REACHED, done.stderr
+        assert parts_of(target) == []
+        assert (state_of(tmp_path).undo, state_of(tmp_path).is_ended) == ([], True)
+
+
+def test_a_partition_of_somebody_else_is_none_of_ours(tmp_path: Path) -> None:
+    with drive(64 * MIB, "10%") as target:
+        killed_with_a_partition(target, tmp_path, signal.SIGKILL)
+        require_free(target)
+        run("delpart", target.device, "1")
+        run("addpart", target.device, "1", "2048", "4096")
+        done = sweep("resume", target, tmp_path, journals(tmp_path)[0], "-q")
+        assert done.returncode == 3
+        assert "delete the partition" in done.stderr
+        assert len(parts_of(target)) == 1
+        run("delpart", target.device, "1")

@@ -1,0 +1,126 @@
+"""What a drive offers to set a level or to purge it, by what it tells; and that a sweep goes no other way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch.collectors.sweep.offers import method_refusal
+from opwatch.counters.decode.identify import LENGTH, Controller, Namespace, decode_controller
+from opwatch.errors import BadInput, OpwatchError
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.sweep.ata import AtaOffers, decode_offers
+from opwatch.sweep.methods import METHODS
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+DRIVE = Controller(can_format=True, manages_namespaces=True, most_namespaces=256)
+ALONE = Namespace(lba_bytes=512)
+
+
+def page(name: str, kind: str = "good") -> bytes:
+    return bytes.fromhex((FIXTURES / kind / "guard" / f"{name}.hex").read_text())
+
+
+def with_words(**words: int) -> bytes:
+    """QEMU's page with other words of IDENTIFY."""
+    changed = bytearray(page("page-89-qemu"))
+    for name, value in words.items():
+        at = 60 + 2 * int(name.removeprefix("w"))
+        changed[at : at + 2] = value.to_bytes(2, "little")
+    return bytes(changed)
+
+
+def a_disk(folder: Path, name: str, ata_page: bytes | None = None) -> BlockDevice:
+    sysfs = folder / "block" / name
+    (sysfs / "device").mkdir(parents=True)
+    (sysfs / "size").write_text("2048\n")
+    if ata_page is not None:
+        (sysfs / "device" / "vpd_pg89").write_bytes(ata_page)
+    (folder / "class" / "block").mkdir(parents=True)
+    (folder / "class" / "block" / name).symlink_to(sysfs)
+    disk = Devices(folder).by_name(name)
+    assert disk
+    return disk
+
+
+def test_identify_says_what_is_offered() -> None:
+    raw = bytearray(LENGTH)
+    assert decode_controller(bytes([1]) + bytes(LENGTH - 1)) == Controller(vendor_id=1)
+    raw[0], raw[256], raw[524], raw[328], raw[516:518] = 1, 0b1010, 1, 2, b"\x80\x01"
+    told = decode_controller(bytes(raw))
+    assert (told.can_format, told.manages_namespaces, told.formats_all) == (True, True, True)
+    assert (told.can_sanitize, told.most_namespaces) == (True, 0x180)
+
+
+def test_an_ata_drive_says_what_it_offers() -> None:
+    # QEMU's: READ NATIVE MAX ADDRESS is there, the feature set is not.
+    assert decode_offers(page("page-89-qemu")) == AtaOffers(False, False, False)
+    assert decode_offers(with_words(w82=0x0402)) == AtaOffers(True, True, False)
+    assert decode_offers(with_words(w82=0x0002, w128=0x0009)) == AtaOffers(False, True, True)
+    # Word 83 says that words 82 to 84 mean nothing.
+    assert decode_offers(with_words(w82=0x0402, w83=0xFFFF)) == AtaOffers(False, False, False)
+
+
+@pytest.mark.parametrize("name", ["page-89-short", "page-89-atapi"])
+def test_a_damaged_page_is_refused(name: str) -> None:
+    with pytest.raises(BadInput, match="page 89h"):
+        decode_offers(page(name, "bad"))
+
+
+@given(st.binary(max_size=600))
+def test_any_page_is_survived(raw: bytes) -> None:
+    try:
+        decode_offers(raw)
+    except BadInput:
+        assert len(raw) < 572 or raw[1] != 0x89 or raw[56] != 0xEC
+
+
+def of_nvme(folder: Path, method: str, controller: Controller, namespace: Namespace = ALONE) -> str | None:
+    return method_refusal(a_disk(folder, "nvme0n1"), method, lambda _: (controller, namespace))
+
+
+@pytest.mark.parametrize(
+    ("controller", "namespace", "why"),
+    [
+        (replace(DRIVE, manages_namespaces=False), ALONE, "OACS bit 3 is 0"),
+        (DRIVE, replace(ALONE, is_shared=True), "several controllers (NMIC)"),
+        (DRIVE, ALONE, "opwatch does not use it yet"),
+    ],
+)
+def test_no_namespace_is_replaced(
+    controller: Controller, namespace: Namespace, why: str, tmp_path: Path
+) -> None:
+    assert why in (of_nvme(tmp_path, "namespace", controller, namespace) or "")
+
+
+def test_who_cannot_be_asked_is_refused(tmp_path: Path) -> None:
+    def ask(_: BlockDevice) -> tuple[Controller, Namespace]:
+        raise OpwatchError("Identify needs CAP_SYS_ADMIN")
+
+    refused = method_refusal(a_disk(tmp_path, "nvme0n1"), "namespace", ask)
+    assert refused == (
+        "whether nvme0n1 offers namespace management cannot be asked: Identify needs CAP_SYS_ADMIN"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ata_page", "why"),
+    [
+        (None, "is no ATA drive"),
+        (page("page-89-qemu"), "no host protected area (IDENTIFY word 82 bit 10 is 0)"),
+        (with_words(w82=0x0400), "opwatch does not use it yet"),
+        (page("page-89-atapi", "bad"), "does not tell"),
+    ],
+)
+def test_no_highest_address_is_lowered(ata_page: bytes | None, why: str, tmp_path: Path) -> None:
+    assert why in (method_refusal(a_disk(tmp_path, "sda", ata_page), "max-address") or "")
+
+
+def test_two_ways_are_open_to_every_drive_and_the_others_have_a_reason(tmp_path: Path) -> None:
+    disk = a_disk(tmp_path, "sda")
+    ways = {method.name: method_refusal(disk, method.name) for method in METHODS}
+    assert [name for name, refused in ways.items() if refused is None] == ["window", "partition"]

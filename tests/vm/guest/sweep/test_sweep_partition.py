@@ -1,0 +1,75 @@
+"""Levels by a partition on real drivers: NVMe with a multipath node, and SATA behind AHCI."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from opwatch.host.device import Devices
+from opwatch.sweep.journal.file import again, journals
+from tests.vm.guest.support import sysfs
+from tests.vm.requirements import need_tool
+
+DEVICES = ("nvme-sweep", "ahci")
+# Each drive is swept one time and a half: by hand.
+TIERS = ()
+TIMEOUT_S = 2400
+# What is in use is small, so that the rounds are: no verdict is asked for here.
+_LEVELS = ("--op", "32M,24M", "--settle", "0", "--fill", "1", "--rounds", "5", "--refresh", "0")
+_NOT_PROVEN = 6
+
+
+def words(verb: str, serial: str, folder: Path, *more: str) -> list[str]:
+    need_tool("fio")
+    consent = ("--destroy", "--confirm", serial, "--allow-virtual", "--journals", str(folder), "-q")
+    return [sys.executable, "-m", "opwatch", "sweep", verb, *consent, *more]
+
+
+def parts_of(name: str) -> list[str]:
+    devices = Devices()
+    disk = devices.by_name(name)
+    assert disk
+    return [part.name for part in devices.partitions(disk)]
+
+
+@pytest.mark.parametrize("serial", ["opw-sweep", "opw-ahci"])
+def test_killed_and_resumed_it_leaves_no_partition_and_has_written_nothing_behind_it(
+    serial: str, tmp_path: Path
+) -> None:
+    disk = sysfs.disk(serial)
+    before = sysfs.stat(disk)
+    argv = words("run", serial, tmp_path, "--dev", disk, "--method", "partition", *_LEVELS)
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        sysfs.wait_for("a partition", lambda: bool(parts_of(disk)))
+        time.sleep(2)
+        process.send_signal(signal.SIGKILL)
+    assert parts_of(disk) == [f"{disk}p1" if disk.startswith("nvme") else f"{disk}1"]
+    [name] = journals(tmp_path)
+    journal, state = again(tmp_path, name)
+    journal.close()
+    assert state.undo == [f"partition 1: {32 << 20} bytes from the begin"]
+    resumed = words("resume", serial, tmp_path, name, "--json")
+    done = subprocess.run(resumed, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == _NOT_PROVEN, done.stderr
+    document = json.loads(done.stdout)
+    assert parts_of(disk) == []
+    os.close(os.open(f"/dev/{disk}", os.O_RDWR | os.O_EXCL))
+    rounds = [one for level in document["levels"] for one in level["rounds"]]
+    assert len(rounds) == 10
+    for level in document["levels"]:
+        assert level["figures"]["host"]["trace"] == level["figures"]["host"]["fio"]
+    # The level that was killed has written no more than its fill and its rounds.
+    least = (32 << 20) + (24 << 20) + sum(one["host_bytes"] for one in rounds)
+    grown = (sysfs.stat(disk) - before).write_bytes
+    assert least <= grown <= least + (32 << 20) + sum(one["host_bytes"] for one in rounds[:5])
+    # Nothing lies behind the level: it was discarded, and these drives read zeroes then.
+    with Path(f"/dev/{disk}").open("rb") as node:
+        node.seek(32 << 20)
+        assert not any(node.read(1 << 20))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from opwatch.collectors.fio.child import MeteredChild
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.fio.logs import FioLog, is_log_name, parse_log
 from opwatch.fio.report import parse_report
@@ -55,13 +55,12 @@ class FioProcess:
         self._report = os.memfd_create("fio-report", os.MFD_CLOEXEC)
         self._said = os.memfd_create("fio-said", os.MFD_CLOEXEC)
         self._was_stopped = False
-        self._cpu_s = _children_s()
         self.begin_ns = time.monotonic_ns()
         report = f"/proc/{os.getpid()}/fd/{self._report}"
         argv = [program, "--output-format=json+", f"--output={report}", *words]
         try:
             # Its own session: what a terminal sends goes to us, and we end it in order.
-            self.process = subprocess.Popen(
+            self.process = MeteredChild(
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=self._said,
@@ -113,7 +112,7 @@ class FioProcess:
             if report and not self._was_stopped:
                 _require_success(report)
             logs = self._read_logs()
-            cpu_s = _children_s() - self._cpu_s
+            cpu_s = self.process.cpu_s
             return FioRun(report, logs, cpu_s, self.begin_ns, end_ns, self._was_stopped)
         except subprocess.TimeoutExpired as error:
             raise OpwatchError(f"fio did not end within {timeout_s:g} s") from error
@@ -166,8 +165,3 @@ def _content(descriptor: int, most: int | None = None) -> bytes:
     os.lseek(descriptor, 0, os.SEEK_SET)
     with os.fdopen(os.dup(descriptor), "rb", buffering=0) as file:
         return read_all(file, "fio's report") if most is None else file.read(most) or b""
-
-
-def _children_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime

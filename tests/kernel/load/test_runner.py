@@ -118,3 +118,13 @@ def test_when_we_are_killed_fio_goes_and_the_disk_is_free() -> None:
         assert poll.poll(10_000), "fio outlived us"
         os.close(fio)
         os.close(os.open(disk.node, os.O_RDWR | os.O_EXCL))
+
+
+def test_what_other_children_take_is_none_of_its_processor_time() -> None:
+    """smartctl runs beside it, and ends before it does."""
+    with ScratchDisk(32 * MIB) as disk:
+        words = [*round_words(load("random-4k"), window(disk), MIB, 7), "--startdelay=2"]
+        with FioProcess(words) as run:
+            busy = "import time\nwhile time.process_time() < 1: pass"
+            subprocess.run([sys.executable, "-c", busy], check=True)
+            assert 0 < run.result(60).cpu_s < 0.9

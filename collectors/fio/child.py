@@ -1,0 +1,36 @@
+"""A child whose processor time is known, whatever other children have ended meanwhile."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+
+
+class MeteredChild(subprocess.Popen[bytes]):
+    """`cpu_s` is what it and its own children took, kernel and user, once it has ended. The sum over all
+    children of ours, which is easier to have, holds those of smartctl, too."""
+
+    cpu_s = 0.0
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            if pid:
+                self.cpu_s = usage.ru_utime + usage.ru_stime
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.poll() is None:
+            ending = select.poll()
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                ending.register(descriptor, select.POLLIN)
+                ending.poll(None if timeout is None else timeout * 1000)
+            finally:
+                os.close(descriptor)
+        status = self.poll()
+        if status is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+        return status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,8 @@ _NO_AMPLIFICATION = 1.02
 @dataclass(frozen=True, slots=True)
 class LevelReturn:
     """From one level to the next: ratios for the whole step, and for each of its `percents` of (C-U)/U.
-    `years` is what is gained in life, at the write rate that every level has reached."""
+    `years` is what is gained in life, at the write rate that every level has reached. `iops_error` is that of
+    the ratio, as a share of it."""
 
     begin: LevelOutcome
     end: LevelOutcome
@@ -25,6 +27,7 @@ class LevelReturn:
     iops_ratio: float | None
     waf_ratio: float | None
     years: float | None
+    iops_error: float = 0.0
 
     @property
     def iops_per_percent(self) -> float | None:
@@ -38,14 +41,21 @@ class LevelReturn:
 
     @property
     def is_gain(self) -> bool | None:
-        """Whether the step gains anything; None where one is no gain, and the other was not measured."""
-        gains = [
-            None if self.iops_ratio is None else self.iops_ratio - 1,
-            None if self.waf_ratio is None else 1 - self.waf_ratio,
-        ]
-        if any(gain is not None and gain > _LEAST_GAIN for gain in gains):
+        """Whether the step gains anything; None where one is no gain, and the other was not measured, or not
+        well enough to tell."""
+        gains = [self._gains_iops, None if self.waf_ratio is None else 1 - self.waf_ratio > _LEAST_GAIN]
+        if True in gains:
             return True
         return None if None in gains else False
+
+    @property
+    def _gains_iops(self) -> bool | None:
+        if self.iops_ratio is None:
+            return None
+        least, most = (self.iops_ratio * (1 + sign * self.iops_error) - 1 for sign in (-1, 1))
+        if least > _LEAST_GAIN:
+            return True
+        return None if most > _LEAST_GAIN else False
 
 
 def in_order(outcomes: Sequence[LevelOutcome]) -> list[LevelOutcome]:
@@ -79,15 +89,21 @@ def level_returns(
         years = None if lives[0] is None or lives[1] is None else lives[1] - lives[0]
         steps.append(
             LevelReturn(
-                begin,
-                end,
-                100 * (end.level.of_used_ratio - begin.level.of_used_ratio),
-                _ratio(begin.figures.iops, end.figures.iops),
-                _ratio(begin.figures.waf, end.figures.waf),
-                years,
+                begin=begin,
+                end=end,
+                percents=100 * (end.level.of_used_ratio - begin.level.of_used_ratio),
+                iops_ratio=_ratio(begin.figures.iops, end.figures.iops),
+                waf_ratio=_ratio(begin.figures.waf, end.figures.waf),
+                years=years,
+                iops_error=math.hypot(*(_iops_error(outcome) for outcome in (begin, end))),
             )
         )
     return tuple(steps)
+
+
+def _iops_error(outcome: LevelOutcome) -> float:
+    window = outcome.strict.window
+    return window.iops.error if window and window.iops else 0.0
 
 
 def _ratio(begin: float | None, end: float | None) -> float | None:
@@ -148,6 +164,12 @@ def _most_waf(outcomes: Sequence[LevelOutcome]) -> float | None:
 
 def _of_less(steps: Sequence[LevelReturn], where: str) -> str:
     """What can be said of steps that have not paid, where not both figures were measured."""
+    if all(step.iops_ratio is not None and step.waf_ratio is not None for step in steps):
+        worst = max(step.iops_error for step in steps)
+        return (
+            f"{where}no level gives 2 % less WAF, and IOPS are uncertain by {100 * worst:.2g} %: whether "
+            "more OP helps is not known"
+        )
     if all(step.iops_ratio is not None for step in steps):
         measured, missing = "2 % more IOPS", "WAF was"
     elif all(step.waf_ratio is not None for step in steps):

@@ -13,7 +13,7 @@ from opwatch.steady.strict import StrictState
 
 _LEVELS = ("level", "used", "(C-U)/U", "(C-U)/C", "WAF", "IOPS", "p99", "PTS", "opwatch")
 _BAND = ("level", "WAF", "fit", "greedy", "FIFO", "2 choices", "years")
-_SPREAD = ("level", "IOPS CV", "worst s", "p50", "p99.9", "p99.99", "p99.999", "CPU/IO", "C")
+_SPREAD = ("level", "IOPS ±", "IOPS CV", "worst s", "p50", "p99.9", "p99.99", "p99.999", "CPU/IO", "C")
 _STEPS = ("from", "to", "IOPS", "per %", "WAF", "per %", "life")
 _LEFT = 1
 # Shorter, so that a line has room for all.
@@ -131,8 +131,10 @@ def _spread(level: Fields) -> tuple[str, ...]:
     figures = _figures(level)
     uneven, worst = number(figures, "iops_cv"), number(figures, "iops_worst_second")
     celsius = number(figures, "temperature_c")
+    error = None if number(figures, "iops") is None else number(level.sub("opwatch"), "iops_error_ratio")
     return (
         level.text("label"),
+        "-" if error is None else f"{100 * error:.2g} %",
         "-" if uneven is None else f"{100 * uneven:.2g} %",
         "-" if worst is None else f"{worst:.0f}",
         *(units.duration(_latency(figures, name)) for name in ("p50", "p99.9", "p99.99", "p99.999")),

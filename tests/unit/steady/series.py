@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,12 +20,14 @@ _IOPS = 1000.0
 @dataclass(frozen=True)
 class Series:
     """Random writes to a drive that was filled in order before, or comes fresh out of its box. Its IOPS are
-    those of one that does nothing but program pages: in inverse proportion to WAF."""
+    those of one that does nothing but program pages: in inverse proportion to WAF. `noise` is what a busy
+    host makes of the time of a tenth of the drive, as a share."""
 
     op_ratio: float
     is_filled: bool
     round_ratio: float
     policy: Policy = Policy.GREEDY
+    noise: float = 0.0
 
     @property
     def truth(self) -> float:
@@ -51,12 +55,14 @@ class Series:
             drive.fill()
         pages = round(_PAGES * self.round_ratio)
         load, rounds, before = Workload(rng=1), list[Round](), drive.counters()
+        draw, spread_of_time = random.Random(1), self.noise * math.sqrt(0.1 / self.round_ratio)
         while len(rounds) * self.round_ratio < drive_writes:
             drive.run(load, pages)
             now = drive.counters()
             nand = now["nand_write_bytes"] - before["nand_write_bytes"]
             waf = nand / (pages * _PAGE)
-            rounds.append(Round(pages * _PAGE, pages * waf / _IOPS, pages, waf * 1e5, nand))
+            slower = max(draw.gauss(1, spread_of_time), 0.1)
+            rounds.append(Round(pages * _PAGE, slower * pages * waf / _IOPS, pages, waf * 1e5, nand))
             before = now
             spread = WriteSpread(now["valid_bytes"] / now["user_bytes"], 0.0, "model")
             yield rounds, SteadyGround(_PAGES * _PAGE, now["physical_bytes"] - now["user_bytes"], spread)

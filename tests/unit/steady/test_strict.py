@@ -129,11 +129,48 @@ def test_what_was_not_measured_leaves_it_unproven(
     assert verdict.report()["state"] == "unproven"
 
 
-def test_noise_is_outwaited_by_a_longer_window() -> None:
+@pytest.mark.parametrize("noisy", ["nand_bytes", "ios"])
+def test_noise_is_outwaited_by_a_longer_window(noisy: str) -> None:
     draw = random.Random(7)
-    rounds = [replace(CALM, ios=round(100_000 * draw.gauss(1, 0.01))) for _ in range(60)]
-    first = next(n for n in range(12, 61) if judge_strict(rounds[:n], GROUND).state is StrictState.PASS)
+    calm = replace(CALM, host_bytes=100, nand_bytes=200_000 if noisy == "nand_bytes" else None)
+    rounds = [replace(calm, **{noisy: round(100_000 * draw.gauss(1, 0.01))}) for _ in range(60)]
+    wanted = StrictState.PASS if noisy == "nand_bytes" else StrictState.UNPROVEN
+    first = next(n for n in range(12, 61) if judge_strict(rounds[:n], GROUND).state is wanted)
     assert 12 < first < 60
+
+
+def test_a_noisy_host_does_not_hide_that_the_flash_is_at_rest() -> None:
+    draw = random.Random(7)
+    rounds = [replace(CALM, ios=round(100_000 * draw.gauss(1, 0.05))) for _ in range(12)]
+    verdict = judge_strict(rounds, GROUND)
+    assert verdict.state is StrictState.PASS
+    assert verdict.window and verdict.window.iops and 0.02 < verdict.window.iops.error <= 0.05
+    assert verdict.report()["iops_error_ratio"] == verdict.window.iops.error
+    # Without WAF nothing else proves it, and of such noise nothing shows whether it drifts.
+    blind = judge_strict([replace(one, nand_bytes=None) for one in rounds], GROUND)
+    assert blind.state is StrictState.NOT_REACHED
+
+
+def test_a_host_that_is_too_noisy_passes_nowhere() -> None:
+    draw = random.Random(7)
+    rounds = [replace(CALM, ios=round(100_000 * draw.gauss(1, 0.3))) for _ in range(60)]
+    verdicts = [judge_strict(rounds[:count], GROUND) for count in range(12, 61)]
+    assert {verdict.state for verdict in verdicts} == {StrictState.NOT_REACHED}
+    assert "an error of at most 5 %" in verdicts[0].reason
+
+
+@pytest.mark.parametrize("round_ratio", [0.01, 0.1])
+@pytest.mark.parametrize("is_filled", [True, False], ids=["filled", "fresh"])
+@pytest.mark.parametrize("op_ratio", [0.07, 0.28])
+def test_nothing_passes_earlier_for_the_noise_of_a_host(
+    op_ratio: float, is_filled: bool, round_ratio: float
+) -> None:
+    series = Series(op_ratio, is_filled, round_ratio, noise=0.05)
+    verdict = _first_pass(series)
+    assert verdict and verdict.window and verdict.window.iops
+    whole = verdict.window.whole
+    assert whole.waf == pytest.approx(series.truth, rel=0.02)
+    assert whole.iops == pytest.approx(series.true_iops, rel=0.02 + verdict.window.iops.error)
 
 
 UNITS = 30_000

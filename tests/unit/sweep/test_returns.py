@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -131,3 +132,18 @@ def test_a_level_of_which_more_is_unknown_leaves_all_unsaid(other: LevelOutcome)
 def test_what_was_not_measured_is_no_gain() -> None:
     [step] = level_returns([replace(one, figures=LevelFigures()) for one in outcomes((1, 1), (1, 1))])
     assert step.is_gain is None and step.iops_per_percent is None and step.waf_per_percent is None
+
+
+def test_a_gain_within_the_noise_of_the_host_is_not_known() -> None:
+    draw = random.Random(3)
+    noisy = [Round(100, 1.0, round(1000 * draw.gauss(1, 0.04)), 1e6, 200) for _ in range(12)]
+    verdict = judge_strict(noisy, SteadyGround(1000, 100, WriteSpread(1, 0, "")))
+    levels = [replace(one, strict=verdict) for one in outcomes((1000, 3.0), (1025, 2.99))]
+    [step] = level_returns(levels)
+    assert step.is_gain is None and 0.02 < step.iops_error < 0.08
+    assert "IOPS are uncertain by" in advice(levels)
+    # What is beyond all doubt is a gain all the same, and so is less WAF.
+    sure = [replace(one, strict=verdict) for one in outcomes((1000, 3.0), (1500, 2.99))]
+    assert level_returns(sure)[0].is_gain is True
+    less = [replace(one, strict=verdict) for one in outcomes((1000, 3.0), (1000, 2.5))]
+    assert level_returns(less)[0].is_gain is True

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -81,3 +83,17 @@ def test_without_timing_nothing_is_late() -> None:
         truth = one.truth()
         assert (truth["timing"], truth["answers_timed"], truth["answers_late"]) == (0, 0, 0)
         assert "timing" not in opwatch("drive", "info", one.name).stdout
+
+
+@pytest.mark.parametrize(("words", "niceness"), [(("timing",), -10), ((), 0)], ids=["real", "off"])
+def test_what_is_due_at_a_moment_goes_before_the_load(words: tuple[str, ...], niceness: int) -> None:
+    with drive(words=words) as one:
+        record = one.place.record()
+        assert record
+        threads = [os.getpriority(os.PRIO_PROCESS, int(path.name)) for path in _threads(record.pid)]
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert set(threads) == {niceness or own}
+
+
+def _threads(pid: int) -> list[Path]:
+    return list(Path(f"/proc/{pid}/task").iterdir())

@@ -1,68 +1,42 @@
 """`make demo`: the main job on a simulated SSD: what over-provisioning and trim do to write amplification.
 
-One drive is loaded at two OP levels under the live view. What its log pages say is then shown beside
-what theory predicts. Takes about a minute and leaves nothing behind.
+One drive is loaded under the live view, a file system on it is trimmed, and it is swept at three levels of
+over-provisioning to a proven steady state. Takes less than two minutes and leaves nothing behind.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from types import FrameType
 
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.firmware.transports import FolderTransport
-from opwatch.counters.decode import identify, ocp, smart_log
+from opwatch.collectors.guard.looking import identity_of_disk
+from opwatch.counters.decode import identify
 from opwatch.drive.spec import physical_bytes
 from opwatch.errors import OpwatchError
-from opwatch.fio.report import parse_report
-from opwatch.ftl.models import greedy
 from opwatch.host.device import Devices
 from opwatch.host.loop import LoopDevice
 from opwatch.host.process import run_tool
 from opwatch.sinks.terminal import data, say
 from opwatch.tools import cli
-from opwatch.tools.demo_drive import CLAIMS, own_drive, remove_leftovers
-from opwatch.units import duration, rate
+from opwatch.tools.demo_drive import CLAIMS, journals_of, own_drive, remove_leftovers
 
 USER_BYTES = 256 << 20
 SUPERBLOCK_PAGES, PAGE_BYTES = 64, 4096
-DIES = 6
-# Spare as a share of what the host uses, (T-U)/U. The second is had by trimming a part and leaving it.
-OP_LEVELS = (Fraction(7, 100), Fraction(28, 100))
-PHYSICAL_BYTES = physical_bytes(USER_BYTES, OP_LEVELS[0])
-SETTLE_WRITES = 3  # of the whole range, before anything is measured
-SECONDS = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """What one OP level gave."""
-
-    op: Fraction
-    iops: float
-    p50_ns: int
-    p99_ns: int
-    host_bytes: int
-    nand_bytes: int
-
-    @property
-    def waf(self) -> float | None:
-        return self.nand_bytes / self.host_bytes if self.host_bytes else None
-
-    @property
-    def waf_error(self) -> float | None:
-        """The error that the step of the host counter leaves: less than one step at either end."""
-        step = smart_log.UNIT_BYTES
-        return self.waf * step / self.host_bytes if self.waf else None
-
-    @property
-    def predicted(self) -> float:
-        return greedy(float(1 + self.op), SUPERBLOCK_PAGES)
+DIES, BUFFER_BYTES = 4, 256 << 10
+# Spare area that the drive keeps, and what the sweep adds by leaving a part of it trimmed, (T-U)/U.
+OWN_OP = Fraction(7, 100)
+OP_LEVELS = "0,12,28%"
+PHYSICAL_BYTES = physical_bytes(USER_BYTES, OWN_OP)
+SECONDS = 15
+# A level that is not steady by then is in the table as such: a busy machine does not make a demo endless.
+MOST_ROUNDS = 40
+NOT_REACHED = 6
+# What an interrupt makes of fio, of a shell and of a sweep.
+INTERRUPTED = (128, 130, 7)
 
 
 def tell(text: str) -> None:
@@ -71,86 +45,50 @@ def tell(text: str) -> None:
     say(text)
 
 
-def read_bytes(pages: FolderTransport) -> tuple[int, int]:
-    """Host and NAND bytes, from log pages 02h and C0h."""
-    smart = smart_log.decode_smart_log(pages.get_log(smart_log.LID, smart_log.LENGTH))
-    cloud = ocp.decode_c0(pages.get_log(ocp.LID, ocp.LENGTH))
-    if smart.data_units_written is None or not isinstance(cloud, ocp.CloudLog) or cloud.media_written is None:
-        raise OpwatchError("the simulated drive's log pages do not say what it wrote")
-    return smart.data_units_written * smart_log.UNIT_BYTES, cloud.media_written
-
-
-def job(device: str, size: int, *options: str) -> list[str]:
+def job(device: str, *options: str) -> list[str]:
     return [
-        *(
-            "fio",
-            "--name=demo",
-            "--thread",
-            f"--filename={device}",
-            "--bs=4k",
-            "--direct=1",
-            f"--size={size}",
-        ),
+        *("fio", "--name=demo", "--thread", f"--filename={device}", "--bs=4k", "--direct=1"),
         *("--ioengine=libaio", "--iodepth=32", "--norandommap", "--randrepeat=0", *options),
     ]
 
 
-def measure(device: LoopDevice, pages: FolderTransport, op: Fraction) -> Level:
-    """Fill the range, let it settle, then load it under the live view."""
-    size = int(PHYSICAL_BYTES / (1 + op)) // (1 << 20) << 20
-    tell(f"OP {float(op * 100):.0f} %: the host uses {size >> 20} MiB, the rest is trimmed")
+def watch(device: LoopDevice) -> None:
+    """Fill the drive, then write at random under the live view."""
     device.require_same()
     run_tool(["blkdiscard", "--force", device.path], ends_with_us=True)
-    run_tool([*job(device.path, size, "--rw=write"), "--bs=1m"], timeout_s=60, ends_with_us=True)
-    settle = job(device.path, size, "--rw=randwrite", f"--io_size={SETTLE_WRITES * size}")
-    run_tool([*settle, "--time_based=0"], timeout_s=90, ends_with_us=True)
-    host, nand = read_bytes(pages)
-    report = load(device, size)
-    host_after, nand_after = read_bytes(pages)
-    result = parse_report(report)
-    latency = result.jobs[0].operations["write"].latency
-    if latency is None:
-        raise OpwatchError("fio measured no latency of writes")
-    return Level(
-        op,
-        result.total.iops,
-        latency.percentiles[50],
-        latency.percentiles[99],
-        host_after - host,
-        nand_after - nand,
-    )
+    run_tool([*job(device.path, "--rw=write"), "--bs=1m"], timeout_s=60, ends_with_us=True)
+    tell("4 KiB random writes on a full drive, which has to copy as its spare area runs out:")
+    say("opwatch --dev D 2 -- fio ...")
+    load = job(device.path, "--rw=randwrite", "--time_based", f"--runtime={SECONDS}")
+    device.require_same()
+    status = cli.main(["--dev", device.node, "2", "--", *load, "--output=/dev/null"])
+    device.require_same()
+    end_with(status, "load")
 
 
-def load(device: LoopDevice, size: int) -> str:
-    """Random writes under the live view; fio's report."""
-    output = os.memfd_create("opwatch-demo", os.MFD_CLOEXEC)
-    try:
-        words = job(device.path, size, "--rw=randwrite", "--time_based", f"--runtime={SECONDS}")
-        words += ["--output-format=json", f"--output=/proc/{os.getpid()}/fd/{output}"]
-        device.require_same()
-        status = cli.main(["--dev", device.node, "2", "--", *words])
-        device.require_same()
-        if status in (128, 130):  # fio's own, and a shell's, for an interrupt
-            raise KeyboardInterrupt
-        if status:
-            raise OpwatchError(f"the load ended with status {status}")
-        return os.pread(output, os.fstat(output).st_size, 0).decode(errors="replace")
-    finally:
-        os.close(output)
+def sweep(device: LoopDevice, name: str) -> None:
+    """Three levels, each to its steady state."""
+    serial = identity_of_disk(Devices(), Devices().resolve(device.node)).serial
+    if serial is None:
+        raise OpwatchError(f"{device.node} does not tell its serial number")
+    words = ["--dev", device.node, "--op", OP_LEVELS, "--destroy", "--confirm", serial, "--allow-virtual"]
+    tell("more spare area, level by level: opwatch sweep run " + " ".join(words))
+    device.require_same()
+    # What a file system left would be refused as somebody's.
+    run_tool(["blkdiscard", "--force", device.path], ends_with_us=True)
+    pace = ["--settle", "0", "--fill", "1", "--rounds", str(MOST_ROUNDS), "--refresh", "0"]
+    pace += ["--journals", str(journals_of(name))]
+    status = cli.main(["sweep", "run", *words, *pace])
+    # A level that does not get steady on a busy host is in the table as such.
+    end_with(0 if status == NOT_REACHED else status, "sweep")
 
 
-def table(levels: Sequence[Level]) -> None:
-    out = data()
-    out.line()
-    out.line("   OP       IOPS     p50     p99   host MB   NAND MB    WAF (02h, C0h)  model")
-    for level in levels:
-        waf = "-" if level.waf is None else f"{level.waf:.3f} +-{level.waf_error:.3f}"
-        out.line(
-            f"{float(level.op * 100):4.0f} %  {rate(level.iops):>9}  {duration(level.p50_ns):>6}"
-            f"  {duration(level.p99_ns):>6}  {level.host_bytes / 1e6:8.1f}  {level.nand_bytes / 1e6:8.1f}"
-            f"  {waf:>16}  {level.predicted:5.3f}"
-        )
-    out.line("OP is (T-U)/U. The model is the exact mean-field one for greedy collection.")
+def end_with(status: int, what: str) -> None:
+    """Go on after 0 only."""
+    if status in INTERRUPTED:
+        raise KeyboardInterrupt
+    if status:
+        raise OpwatchError(f"the {what} ended with status {status}")
 
 
 def used_mb(pages: FolderTransport) -> float:
@@ -186,14 +124,17 @@ def show() -> int:
         "physical_bytes": PHYSICAL_BYTES,
         "superblock_bytes": SUPERBLOCK_PAGES * PAGE_BYTES,
         "service.dies": DIES,
+        # Of a drive of this size, what fits into a usual buffer would be most of a round.
+        "service.buffer_bytes": BUFFER_BYTES,
     }
     with own_drive(config, ("timing",), say) as (drive, device):
         say(f"a simulated SSD of {USER_BYTES >> 20} MiB at {drive.device}, {DIES} dies, in real time")
         pages = find_simulated(Devices().resolve(drive.device))
         if pages is None:
             raise OpwatchError(f"{drive.device} has lost its drive")
-        table([measure(device, pages, op) for op in OP_LEVELS])
+        watch(device)
         show_trim(device, pages)
+        sweep(device, drive.name)
     return 0
 
 

@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -78,7 +79,13 @@ class DriveClaim:
         return record.pid == wanted.pid and now in (wanted, None)
 
     def remove(self) -> None:
+        shutil.rmtree(journals_of(self.name), ignore_errors=True)
         self.path.unlink(missing_ok=True)
+
+
+def journals_of(name: str) -> Path:
+    """Where the sweeps of this drive are kept; goes with its claim."""
+    return CLAIMS / f"{name}.sweeps"
 
 
 def _new_claim() -> DriveClaim:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from opwatch.collectors.fio.runner import FioProcess, FioRun
 from opwatch.collectors.firmware.counting import Counting
 from opwatch.collectors.guard.held_disk import HeldDisk
+from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.guard.budget import Health
 from opwatch.host.device import BlockDevice
@@ -38,10 +39,36 @@ class SweepTime(Pastime, Protocol):
         """Have the end of this process end a wait, from now on."""
 
 
+class SweepKeeper(Protocol):
+    """Whoever keeps a recording of a sweep. A phase is a level, or a step of one; `was` tells of one that
+    became known behind its end, by the monotonic clock."""
+
+    def look(self, sample: FirmwareSample) -> None: ...
+    def began(self, phase: str) -> None: ...
+    def ended(self, phase: str) -> None: ...
+    def was(self, phase: str, begin_ns: int, end_ns: int) -> None: ...
+
+
+class KeepsNothing:
+    """Of a sweep that is not recorded."""
+
+    def look(self, sample: FirmwareSample) -> None:
+        """Do nothing."""
+
+    def began(self, phase: str) -> None:
+        """Do nothing."""
+
+    def ended(self, phase: str) -> None:
+        """Do nothing."""
+
+    def was(self, phase: str, begin_ns: int, end_ns: int) -> None:
+        """Do nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class SweepBench:
     """All that a sweep works with. `before` is the drive's health when the sweep began; `folder` is where
-    fio's logs lie meanwhile."""
+    fio's logs lie meanwhile; `keeper` keeps a recording of it."""
 
     claim: HeldDisk
     counting: Counting
@@ -52,6 +79,7 @@ class SweepBench:
     talk: Talk
     before: Health
     folder: Path
+    keeper: SweepKeeper = field(default_factory=KeepsNothing)
 
     @property
     def disk(self) -> BlockDevice:

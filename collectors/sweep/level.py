@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from opwatch.collectors.fio.runner import LOGS, FioProcess
 from opwatch.collectors.firmware.counting import POLL_S
 from opwatch.collectors.sweep.bench import TICK_S, SweepBench, require_alone, require_written
@@ -53,6 +55,9 @@ class LevelRun:
         self._readings: list[Reading | None] = []
         # What the kernel has counted by then as written to the drive.
         self._counted: list[int | None] = []
+        # When each round began and ended, by the monotonic clock.
+        self._begun_ns: list[int] = []
+        self._ended_ns: list[int] = []
         self._process: FioProcess | None = None
         self._course: Course | None = None
         # What the drive answered at the end of the last round.
@@ -61,12 +66,17 @@ class LevelRun:
         self.is_cut_short = False
 
     def run(self) -> LevelRecord:
+        keeper, phase = self._bench.keeper, f"level {self._level.label}"
+        keeper.began(phase)
         self._prepare()
         if self._request.method != "partition":
-            return self._measure()
-        with partitioned(self._bench, self._level.usable_bytes) as path:
-            self._window = LoadWindow(path, self._level.usable_bytes)
-            return self._measure()
+            record = self._measure()
+        else:
+            with partitioned(self._bench, self._level.usable_bytes) as path:
+                self._window = LoadWindow(path, self._level.usable_bytes)
+                record = self._measure()
+        keeper.ended(phase)
+        return record
 
     def _measure(self) -> LevelRecord:
         trace = LevelTrace(self._bench.claim.devices, self._bench.disk, self._level.usable_bytes)
@@ -75,6 +85,10 @@ class LevelRun:
             return self._load(trace)
         finally:
             trace.close()
+
+    def _phase(self, step: str) -> str:
+        """The name of a step in a recording."""
+        return f"level {self._level.label}: {step}"
 
     def _say(self, step: str) -> None:
         request = self._request
@@ -88,6 +102,7 @@ class LevelRun:
         self.require_free()
         self._say("discards the whole drive")
         bench.announce(self._place, "purge", 0)
+        bench.keeper.began(self._phase("purge"))
         bench.claim.is_purged = True
         discard_all(bench.claim.fileno(), bench.disk, lambda: bench.pass_time(0))
         bench.talk.say(
@@ -96,6 +111,7 @@ class LevelRun:
         )
         self._say(f"lets the drive erase for {self._request.pace.settle_s:g} s")
         bench.pass_time(self._request.pace.settle_s)
+        bench.keeper.ended(self._phase("purge"))
 
     def require_free(self) -> None:
         """RefusedError when the drive is not ours, not well, or its budget is gone."""
@@ -111,12 +127,14 @@ class LevelRun:
         for number in range(1, self._request.pace.fill_passes + 1):
             self._say(f"fills it in order, pass {number} of {self._request.pace.fill_passes}")
             self._bench.announce(self._place, "fill", self._window.size_bytes)
+            self._bench.keeper.began(phase := self._phase(f"fill {number}"))
             seed = seed_of(self._request.secret, self._place, "fill", number)
             self._bench.run_fio(
                 fill_words(self._window, seed),
                 self._window.size_bytes,
                 lambda: trace.drain(is_fill=True),
             )
+            self._bench.keeper.ended(phase)
             self._filled = self._window.size_bytes
         trace.drain(is_fill=True)
 
@@ -133,7 +151,7 @@ class LevelRun:
             refresh_s=request.refresh_s,
             on_interrupt="ends the sweep, and keeps what is known of this level",
         )
-        course = Course(bench.counting.poll, bench.holds, rounds, bench.talk, plan)
+        course = Course(lambda: bench.counting.poll(self._keep), bench.holds, rounds, bench.talk, plan)
         self._course = course
         try:
             end = course.work(lambda: self.begin_round(trace))
@@ -157,6 +175,8 @@ class LevelRun:
             # By the look that the last round ended with: another one would take its time.
             self._require_well(health_of(bench.counting.latest, self._look))
         bench.announce(self._place, "round", self._round_bytes)
+        self._begun_ns.append(time.monotonic_ns())
+        bench.keeper.began(self._phase(f"round {number}"))
         seed = seed_of(self._request.secret, self._place, "round", number)
         words = round_words(self._request.pattern, self._window, self._round_bytes, seed, LOGS)
         self._process = FioProcess(words, bench.folder)
@@ -178,6 +198,8 @@ class LevelRun:
         require_written(run, int(_LEAST_WRITTEN * self._round_bytes), self._bench.disk.name)
         trace.drain(is_fill=False)
         self._mark(trace)
+        self._bench.keeper.ended(self._phase(f"round {len(self._rounds) + 1}"))
+        self._ended_ns.append(time.monotonic_ns())
         assert run.report
         then, now = self._counted[-2:]
         counted = None if then is None or now is None else now - then
@@ -201,6 +223,7 @@ class LevelRun:
 
     def _keep(self, look: FirmwareSample) -> None:
         self._look = look
+        self._bench.keeper.look(look)
 
     def _measured(self, begin: int, end: int) -> Measured | None:
         assert self._course
@@ -227,9 +250,12 @@ class LevelRun:
 
     def _record(self, trace: LevelTrace) -> LevelRecord:
         ground = self._ground(trace)
-        first, count = _window_of(judge_strict(self._rounds, ground), len(self._rounds))
+        verdict = judge_strict(self._rounds, ground)
+        first, count = _window_of(verdict, len(self._rounds))
         health = read_health(self._bench.counting)
         begin, end = first - 1, first - 1 + count
+        if verdict.state is not StrictState.NOT_REACHED:
+            self._bench.keeper.was(self._phase("steady"), self._begun_ns[begin], self._ended_ns[end - 1])
         figures = figures_of(
             WindowEvidence(
                 rounds=self._evidence[begin:end],

@@ -61,8 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--at-phase",
+        action="append",
+        default=[],
         metavar="P",
-        help="compare this part of each: a job of the fio that ran under it, by its name",
+        help="compare this part of each: a job of the fio that ran under it, or a level of a sweep, by its "
+        "name; as often as there are files: of each its own, in their order",
     )
     _add_form_arguments(parser)
 
@@ -93,14 +96,30 @@ def _sampled(path: Path, phase: str | None) -> SampledRun:
         recording.close()
 
 
+def _parts(args: argparse.Namespace) -> tuple[list[str], list[str | None]]:
+    """What each run is called, and which phase of it is meant; None for all of it."""
+    files = [str(path) for path in args.files]
+    phases: list[str | None] = args.at_phase or [None]
+    if len(phases) == 1:
+        phases *= len(files)
+    if len(phases) != len(files):
+        raise UsageError(
+            f"--at-phase is given {len(phases)} times for {len(files)} files: once for all, or one of each"
+        )
+    # A file that is compared with itself is told apart by its phase.
+    if args.at_phase and len(set(files)) < len(files):
+        return [f"{file}, {phase}" for file, phase in zip(files, phases, strict=True)], phases
+    return files, phases
+
+
 def run(args: argparse.Namespace) -> int:
     if not 2 <= len(args.files) <= _MOST_RUNS:
         raise UsageError(
             f"{len(args.files)} recordings: it takes 2 to compare, and no more than {_MOST_RUNS}; each is "
             "held against the first"
         )
-    files = [str(path) for path in args.files]
-    runs = [_sampled(path, args.at_phase) for path in args.files]
+    files, phases = _parts(args)
+    runs = [_sampled(path, phase) for path, phase in zip(args.files, phases, strict=True)]
     pairs = paired(runs, args.dev, files)
     for note in pairs.notes:
         say(note)

@@ -159,6 +159,21 @@ def test_phases_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "no phase 'other', but 'steady'" in capsys.readouterr().err
 
 
+def test_two_phases_of_one_recording_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(made(tmp_path / "a.opw", {}, ("level 0 %", 1, 13), ("level 28 %", 13, 24), seconds=25))
+    levels = ["--at-phase", "level 0 %", "--at-phase", "level 28 %"]
+    assert main(["compare", "--json", path, path, *levels]) == 0
+    between = json.loads(capsys.readouterr().out)
+    assert between["files"] == [f"{path}, level 0 %", f"{path}, level 28 %"]
+    for at, phase in enumerate(("level 0 %", "level 28 %")):
+        assert main(["compare", "--json", path, path, "--at-phase", phase]) == 0
+        alone = json.loads(capsys.readouterr().out)
+        assert between["disks"][0]["runs"][at] == alone["disks"][0]["runs"][0]
+    assert between["disks"][0]["runs"][0] != between["disks"][0]["runs"][1]
+    assert main(["compare", path, path, path, *levels]) == 2
+    assert "2 times for 3 files" in capsys.readouterr().err
+
+
 def test_files_and_phases_are_read_for_ever(tmp_path: Path) -> None:
     path = tmp_path / "a.opw"
     path.write_bytes(gzip.decompress((RECORDINGS / "2-fio.opw.gz").read_bytes()))

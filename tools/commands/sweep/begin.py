@@ -25,7 +25,7 @@ from opwatch.tools.commands.sweep.level_arguments import (
     add_model_arguments,
     refuse_others,
 )
-from opwatch.tools.commands.sweep.running import perform, show
+from opwatch.tools.commands.sweep.running import add_recording_argument, perform, require_new, show
 from opwatch.tools.waiting import Waiter
 
 
@@ -36,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_drive_arguments(parser)
     add_model_arguments(parser)
-    virtual.add_output_argument(parser)
+    add_recording_argument(
+        parser, "keep a recording of it in a new file; with --virtual, the document that --json prints"
+    )
     add_sweep_arguments(parser)
 
 
@@ -46,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
         return virtual.run(args)
     if args.dev is None:
         raise UsageError("say on what: --dev D is a drive, --virtual PROFILE simulates one (sweep list)")
-    refuse_others(args, (*MODEL_OPTIONS, "output"), "--virtual")
+    refuse_others(args, MODEL_OPTIONS, "--virtual")
+    require_new(args.output)
     privilege.require_root("opwatch sweep run", "it writes to a drive", "sweep run ...")
     # From here on a signal waits for a place where everything is in order: its exit status is 7 then.
     with Waiter() as waiter:
@@ -61,4 +64,4 @@ def _on_a_drive(args: argparse.Namespace, waiter: Waiter) -> tuple[SweepState, l
         say(f"{request.pattern.name}: the sweep decides these itself: {', '.join(request.pattern.left_out)}")
     with claim, begin(args.journals or FOLDER, request) as journal:
         state = SweepState(request)
-        return state, perform(claim, journal, state, waiter, quiet=args.quiet)
+        return state, perform(claim, journal, state, waiter, args)

@@ -18,7 +18,7 @@ from opwatch.tools.commands.sweep.drive_arguments import (
     add_wear_arguments,
     consent_from,
 )
-from opwatch.tools.commands.sweep.running import perform, show
+from opwatch.tools.commands.sweep.running import add_recording_argument, perform, require_new, show
 from opwatch.tools.waiting import Waiter
 
 
@@ -26,11 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch sweep resume NAME --destroy --confirm SERIAL [options]"
     parser.add_argument("name", metavar="NAME", help="of the sweep, as it was told when it stopped")
     add_consent_arguments(parser)
+    add_recording_argument(parser, "keep a recording of what is left, in a new file")
     add_wear_arguments(parser, "as before", "as before")
 
 
 def run(args: argparse.Namespace) -> int:
     privilege.require_root("opwatch sweep resume", "it writes to a drive", "sweep resume ...")
+    require_new(args.output)
     journal, state = again(args.journals or FOLDER, args.name)
     with journal:
         if not state.left and state.is_ended:
@@ -43,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         with Waiter() as waiter:
             undo_all(devices, name, consent, journal, state)
             with HeldDisk(devices, name, consent) as claim:
-                outcomes = perform(claim, journal, state, waiter, quiet=args.quiet)
+                outcomes = perform(claim, journal, state, waiter, args)
     return show(state, outcomes, json=args.json)
 
 

@@ -2,35 +2,50 @@
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 from opwatch.collectors.firmware.counting import Counting
 from opwatch.collectors.guard.held_disk import HeldDisk
-from opwatch.collectors.sweep.bench import SweepBench
+from opwatch.collectors.sweep.bench import KeepsNothing, SweepBench
 from opwatch.collectors.sweep.health import read_health
 from opwatch.collectors.sweep.purging import require_discards
 from opwatch.collectors.sweep.sweeping import sweep
 from opwatch.counters.catalogue.families import load_catalogue
+from opwatch.errors import UsageError
 from opwatch.host.device import Presence
 from opwatch.sinks.sweep.levels import document, lines
 from opwatch.sinks.terminal import data
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.outcome import LevelOutcome
+from opwatch.tools.arguments import file_name
 from opwatch.tools.commands.sweep.exit_status import exit_status
+from opwatch.tools.kept_sweep import KeptSweep, KeptTime
 from opwatch.tools.talk import ProgressTalk
 from opwatch.tools.waiting import Waiter
 
 
+def add_recording_argument(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("-o", "--output", metavar="FILE", type=file_name, help=what)
+
+
+def require_new(path: Path | None) -> None:
+    """UsageError before anything is done, where a recording would lie over something else."""
+    if path and path.exists():
+        raise UsageError(f"-o {path}: it exists already, and nothing is overwritten")
+
+
 def perform(
-    claim: HeldDisk, journal: JournalFile, state: SweepState, waiter: Waiter, *, quiet: bool
+    claim: HeldDisk, journal: JournalFile, state: SweepState, waiter: Waiter, args: argparse.Namespace
 ) -> list[LevelOutcome]:
     """Do what is left of it. The disk is ours already, and so are signals: one that came before ends it."""
-    disk = claim.disk
+    disk, quiet = claim.disk, args.quiet
     require_discards(disk)
     with ExitStack() as stack:
+        kept = stack.enter_context(KeptSweep(args.output, disk, state.request.name)) if args.output else None
         counting = stack.enter_context(closing(Counting(claim.devices, disk, load_catalogue(()))))
         presence = stack.enter_context(closing(Presence(disk)))
         talk = stack.enter_context(closing(ProgressTalk(quiet=quiet)))
@@ -46,10 +61,11 @@ def perform(
             holds=presence.holds,
             journal=journal,
             state=state,
-            time=waiter,
+            time=KeptTime(waiter, kept) if kept else waiter,
             talk=talk,
             before=state.since_begin(before),
             folder=Path(folder),
+            keeper=kept or KeepsNothing(),
         )
         return sweep(bench)
 

@@ -7,7 +7,7 @@ import json
 from contextlib import closing
 from pathlib import Path
 
-from opwatch.errors import OpwatchError, UsageError
+from opwatch.errors import OpwatchError
 from opwatch.safefile import safe_write
 from opwatch.sinks.sweep.document import document
 from opwatch.sinks.sweep.table import lines
@@ -15,19 +15,9 @@ from opwatch.sinks.terminal import Progress, data
 from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.result import ModelScale, SweepResult
 from opwatch.sweep.side_by_side import run_levels
-from opwatch.tools.arguments import file_name
 from opwatch.tools.commands.sweep.exit_status import exit_status
 from opwatch.tools.commands.sweep.level_arguments import VirtualSweep, virtual_from
-
-
-def add_output_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        type=file_name,
-        help="with --virtual: keep the document in a new file",
-    )
+from opwatch.tools.commands.sweep.running import require_new
 
 
 class _Progress(Progress):
@@ -49,8 +39,7 @@ class _Progress(Progress):
 
 def run(args: argparse.Namespace) -> int:
     sweep = virtual_from(args)
-    if args.output and args.output.exists():
-        raise UsageError(f"-o {args.output}: it exists already, and nothing is overwritten")
+    require_new(args.output)
     with closing(_Progress(sweep.pace.most_rounds, quiet=args.quiet)) as progress:
         outcomes = run_levels(sweep.model, sweep.levels, sweep.load, sweep.pace, progress.tell)
     result = SweepResult(

@@ -1,0 +1,122 @@
+"""A sweep that is recorded while it goes on: one file for all of it, in which levels and steps are phases."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import ExitStack, closing
+from pathlib import Path
+from types import TracebackType
+
+from opwatch.collectors.audit.live_discards import LiveDiscards
+from opwatch.collectors.block.blk import BlockTracer
+from opwatch.collectors.firmware.live import LiveWaf, drives_of
+from opwatch.collectors.sweep.bench import SweepTime
+from opwatch.counters.looks.sample import FirmwareSample
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.recording.schema import NOTE, PHASE_BEGAN, PHASE_ENDED
+from opwatch.recording.writing.recorder import Recorder
+from opwatch.samples.end import End
+from opwatch.samples.entries import Looked, RunEntry
+from opwatch.samples.membership import Membership
+from opwatch.samples.selection import Selection
+from opwatch.sinks.terminal import say
+from opwatch.tools.kept_run import header, made, warn_of_own_disk
+from opwatch.tools.watching import Watching
+from opwatch.trace.tracer_set import TracerSet
+
+EVERY_S = 1.0
+
+
+class KeptSweep:
+    """Watches the drive of a sweep and keeps what it sees while it is entered. Looks at the drive's counters
+    are the sweep's own: there is no second reader of its pages. `problem` is why not all of it was kept."""
+
+    def __init__(self, path: Path, disk: BlockDevice, name: str) -> None:
+        self._path, self._disk, self._name = path, disk, name
+        self._stack = ExitStack()
+        self._why = "it was cut short"
+
+    def __enter__(self) -> KeptSweep:
+        with ExitStack() as stack:
+            # First, so that a file that cannot be made ends it before anything is attached.
+            self._recorder = Recorder(made(self._path, header(EVERY_S)), say)
+            stack.callback(lambda: self._recorder.finish(self._why))
+            self._watching = self._watch(stack)
+            warn_of_own_disk(self._recorder, self._path, (self._disk.name,))
+            self._recorder.event(NOTE, f"sweep {self._name}")
+            self._take(self._watching.begun())
+            self._stack = stack.pop_all()
+        return self
+
+    def _watch(self, stack: ExitStack) -> Watching:
+        devices = Devices()
+        tracers = TracerSet(BlockTracer)
+        stack.callback(tracers.close)
+        membership = Membership(devices, Selection(devices, [self._disk.name]))
+        # Never started: it only says which drive is behind the disk.
+        drive = LiveWaf(devices, lambda leaves: drives_of(leaves, all_kinds=True), EVERY_S)
+        discards = LiveDiscards(lambda _: False)
+        return stack.enter_context(closing(Watching(membership, tracers, drive, discards)))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._stack:
+            self._why = f"it was cut short: {kind.__name__}" if kind else "the sweep has ended"
+            self._take(self._watching.summary(with_rest=True))
+
+    @property
+    def problem(self) -> str | None:
+        return self._recorder.problem
+
+    def tick(self) -> None:
+        """Keep what happened since the last one."""
+        self._take(self._watching.interval())
+
+    def look(self, sample: FirmwareSample) -> None:
+        """Keep what the drive said of its counters."""
+        self._recorder.take(Looked(sample))
+
+    def began(self, phase: str) -> None:
+        """A level begins, or a step of one. Its first sample lies in it, and so of nothing else."""
+        self._recorder.event(PHASE_BEGAN, phase)
+        self.tick()
+
+    def ended(self, phase: str) -> None:
+        self.tick()
+        self._recorder.event(PHASE_ENDED, phase)
+
+    def was(self, phase: str, begin_ns: int, end_ns: int) -> None:
+        self._recorder.event(PHASE_BEGAN, phase, mono_ns=begin_ns)
+        self._recorder.event(PHASE_ENDED, phase, mono_ns=end_ns)
+
+    def _take(self, entries: list[RunEntry]) -> None:
+        for entry in entries:
+            self._recorder.take(entry)
+
+
+class KeptTime:
+    """The time of a sweep that is recorded: a sample is taken whenever one is due, whatever is waited for."""
+
+    def __init__(self, time: SweepTime, kept: KeptSweep) -> None:
+        self._time, self._kept = time, kept
+        self._due = time.now() + EVERY_S
+
+    def now(self) -> float:
+        return self._time.now()
+
+    def follow(self, process: subprocess.Popen[bytes]) -> None:
+        self._time.follow(process)
+
+    def reap(self) -> None:
+        self._time.reap()
+
+    def wait(self, until: float) -> End:
+        while True:
+            end = self._time.wait(min(until, self._due))
+            if self._time.now() >= self._due:
+                self._kept.tick()
+                # What was missed meanwhile is in this sample.
+                self._due = max(self._due + EVERY_S, self._time.now())
+            if end is not End.TICK or self._time.now() >= until:
+                return end

@@ -59,6 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exit with status 1 when a difference is real and beyond this: 'p99>+5%%', 'read.p99>+2ms', "
         "'write.iops<-3%%', 'waf>+0.1'; several times for several",
     )
+    _add_phase_argument(parser)
+    _add_form_arguments(parser)
+
+
+def _add_phase_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at-phase",
         action="append",
@@ -67,7 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare this part of each: a job of the fio that ran under it, or a level of a sweep, by its "
         "name; as often as there are files: of each its own, in their order",
     )
-    _add_form_arguments(parser)
 
 
 def _add_form_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +108,7 @@ def _parts(args: argparse.Namespace) -> tuple[list[str], list[str | None]]:
         phases *= len(files)
     if len(phases) != len(files):
         raise UsageError(
-            f"--at-phase is given {len(phases)} times for {len(files)} files: once for all, or one of each"
+            f"--at-phase is given {len(phases)} times for {len(files)} files: once for all, or once for each"
         )
     # A file that is compared with itself is told apart by its phase.
     if args.at_phase and len(set(files)) < len(files):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 # The continued fraction below gains a digit or more with each step.
@@ -43,6 +44,7 @@ def two_sided(t: float, freedom: float) -> float:
     return _beta_ratio(freedom / 2, 0.5, freedom / (freedom + t * t))
 
 
+@functools.lru_cache(1024)
 def threshold(chance: float, freedom: float) -> float:
     """What is exceeded, on either side, with this chance."""
     low, high = 0.0, 1.0

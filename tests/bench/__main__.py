@@ -22,6 +22,7 @@ def main() -> int:
         figures.memory(),
         figures.user_cpu(),
         figures.quantile_error(),
+        figures.virtual_sweep(),
         figures.map_memory(24, 64, 64, 64),
         figures.map_memory(64, 512, 512, 256),
     ]

@@ -134,7 +134,7 @@ def _spread(level: Fields) -> tuple[str, ...]:
     error = None if number(figures, "iops") is None else number(level.sub("opwatch"), "iops_error_ratio")
     return (
         level.text("label"),
-        "-" if error is None else f"{100 * error:.2g} %",
+        "-" if error is None else f"{100 * error:.2g} %" if error >= 1e-4 else "<0.01 %",
         "-" if uneven is None else f"{100 * uneven:.2g} %",
         "-" if worst is None else f"{worst:.0f}",
         *(units.duration(_latency(figures, name)) for name in ("p50", "p99.9", "p99.99", "p99.999")),

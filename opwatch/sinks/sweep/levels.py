@@ -13,17 +13,21 @@ from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.result import SweepResult
 
 
-def document(state: SweepState, outcomes: Sequence[LevelOutcome]) -> dict[str, Any]:
-    request = state.request
-    identity = request.identity
-    result = SweepResult(
+def result_of(state: SweepState, outcomes: Sequence[LevelOutcome]) -> SweepResult:
+    """All that these levels came to."""
+    request, identity = state.request, state.request.identity
+    return SweepResult(
         target=f"{identity.name}, {identity.model or 'no model'}, {identity.serial or 'no serial number'}",
         method=request.method,
         workload=request.pattern.name,
         outcomes=tuple(outcomes),
         is_uniform=request.pattern.is_uniform,
     )
-    return document_of(result) | {
+
+
+def document(state: SweepState, outcomes: Sequence[LevelOutcome]) -> dict[str, Any]:
+    request, identity = state.request, state.request.identity
+    return document_of(result_of(state, outcomes)) | {
         "sweep": request.name,
         "created": request.created,
         "disk": identity.document(),

@@ -19,7 +19,7 @@ from opwatch.sweep.journal.state import SCHEMA, SweepState, parse_journal
 
 FOLDER = Path("/var/lib/opwatch/sweeps")
 _SUFFIX = ".journal"
-_MOST_BYTES = 64 << 20
+MOST_BYTES = 64 << 20
 
 
 class JournalFile:
@@ -55,7 +55,7 @@ class JournalFile:
     def read(self) -> SweepState:
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         with os.fdopen(os.dup(self._descriptor), "rb", buffering=0) as file:
-            return parse_journal(read_all(file, str(self.path), _MOST_BYTES), str(self.path))
+            return parse_journal(read_all(file, str(self.path), MOST_BYTES), str(self.path))
 
     def append(self, entry: str, fields: dict[str, Any]) -> None:
         """Write all of an entry or nothing of it. It is on the disk when this returns."""
@@ -130,7 +130,7 @@ def states(folder: Path = FOLDER) -> Iterator[tuple[str, SweepState | BadInput]]
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb", buffering=0) as file:
-                yield name, parse_journal(read_all(file, str(path), _MOST_BYTES), str(path))
+                yield name, parse_journal(read_all(file, str(path), MOST_BYTES), str(path))
         except BadInput as error:
             yield name, error
         except OSError as error:

@@ -167,6 +167,7 @@ def test_a_sweep_on_simulated_flash_is_kept_and_shown(
     [
         (["run"], 2, "say on what"),
         (["run", "--virtual", "nope"], 2, "no drive profile nope"),
+        (["run", "--virtual", "fitted:/nope.journal"], 2, "take the name of a sweep"),
         (["run", "--virtual", "ideal", "--op", "5000%"], 2, "makes no sense"),
         (["run", "--virtual", "ideal", "--base", "flash", "--op", "1%"], 2, "the drive shows"),
         (["run", "--virtual", "ideal", "--bs", "5000"], 2, "power of two"),

@@ -5,9 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from opwatch.errors import UsageError
+from opwatch.foreign import read_bytes
 from opwatch.ftl import profiles
+from opwatch.sinks.sweep.levels import result_of
+from opwatch.sweep.fitted import PREFIX, fitted_profile
+from opwatch.sweep.journal.file import FOLDER, MOST_BYTES
+from opwatch.sweep.journal.state import parse_journal
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
 from opwatch.sweep.methods import method_of
 from opwatch.sweep.plan import SweepPace
@@ -93,7 +99,8 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "--virtual",
         action=Once,
         metavar="PROFILE",
-        help=f"on simulated flash, in virtual time: {known}, or a .toml file",
+        help=f"on simulated flash, in virtual time: {known}, a .toml file, or {PREFIX}SWEEP, as a drive was "
+        "measured by that sweep",
     )
     parser.add_argument(
         "--base",
@@ -134,13 +141,29 @@ def refuse_others(args: argparse.Namespace, names: Sequence[str], only_with: str
         raise UsageError(f"{options}: only with {only_with}")
 
 
+def _profile(text: str) -> profiles.Profile:
+    """The drive that a person means: by name, by a file, or as a sweep has measured it."""
+    if not text.startswith(PREFIX):
+        return profiles.load(text)
+    name = text.removeprefix(PREFIX)
+    path = Path(name) if "/" in name else FOLDER / f"{name}.journal"
+    try:
+        state = parse_journal(read_bytes(path, MOST_BYTES), str(path))
+    except OSError as error:
+        raise UsageError(
+            f"--virtual {text}: {path}: {error.strerror}; take the name of a sweep (opwatch sweep list), or "
+            "the path of its journal"
+        ) from error
+    return fitted_profile(result_of(state, state.outcomes()), name)
+
+
 def virtual_from(args: argparse.Namespace) -> VirtualSweep:
     """What `--virtual` asks for; UsageError for what cannot be."""
     if method_of(args.method).name != DEFAULT_METHOD:
         raise UsageError(
             f"--method {args.method}: a simulated drive has its levels by {DEFAULT_METHOD} alone"
         )
-    profile = profiles.load(args.virtual)
+    profile = _profile(args.virtual)
     bs = mapping_unit(profile) if args.bs is None else args.bs
     model = model_of(profile, bs)
     flash = flash_bytes(model)

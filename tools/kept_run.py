@@ -37,10 +37,11 @@ _REASONS = {
 }
 
 
-def header(every_s: float) -> dict[str, str | int]:
-    """What a recording says of where it was made."""
+def header(every_s: float | None) -> dict[str, str | int]:
+    """What a recording says of where it was made; None for one without intervals."""
     system = os.uname()
-    return {
+    interval = {} if every_s is None else {"interval_ns": round(every_s * 1e9)}
+    return interval | {
         "tool": f"opwatch {__version__}",
         "kernel": system.release,
         "machine": system.machine,
@@ -48,7 +49,6 @@ def header(every_s: float) -> dict[str, str | int]:
         "boot": _boot(),
         "command_line": shlex.join(["opwatch", *sys.argv[1:]]),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "interval_ns": round(every_s * 1e9),
     }
 
 

@@ -103,6 +103,8 @@ FILE, PHASE_BEGAN, PHASE_ENDED = "file", "phase began", "phase ended"
 NOTE = "note"
 # What `opwatch waf` was asked, and which looks its interval lies between.
 WAF, WAF_BEGIN, WAF_END = "waf", "waf begin", "waf end"
+# What `opwatch trim audit` found of a filesystem or device, and which file has what it saw; or why nothing.
+AUDIT, NO_AUDIT = "trim audit", "no trim audit"
 # What `counts` has of each operation.
 COUNTED = ("completed", "bytes", "sum_ns", "max_ns", "errors", "issued")
 

@@ -13,15 +13,16 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.fuzz import counters, formats, history, recordings, rule_texts, rules, trim, trim_tables
+from tests.fuzz import audits, counters, formats, history, recordings, rule_texts, rules, trim, trim_tables
 
 # What an input costs decides how many of them there are: all together take about as long for each.
 TARGETS: dict[str, tuple[Callable[[int, int], None], float]] = {
-    "counters": (lambda inputs, seed: counters.Fuzz(seed).run(inputs), 0.29),
+    "counters": (lambda inputs, seed: counters.Fuzz(seed).run(inputs), 0.24),
     "rules": (rule_texts.run, 0.05),
     "formats": (lambda inputs, seed: formats.Fuzz(seed).run(inputs), 0.3),
     "trim": (lambda inputs, seed: trim.Fuzz(seed).run(inputs), 0.2),
     "trim_tables": (trim_tables.run, 0.1),
+    "audits": (lambda inputs, seed: audits.Fuzz(seed).run(inputs), 0.05),
     "history": (history.run, 0.05),
     "recordings": (lambda inputs, seed: recordings.Fuzz(seed).run(inputs), 0.01),
 }

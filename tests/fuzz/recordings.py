@@ -24,6 +24,7 @@ from typing import Any, TextIO
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.errors import OpwatchError
 from opwatch.fio.beside import beside
+from opwatch.recording.coding.audits import SeenAudit
 from opwatch.recording.coding.blocks import closed, joined, opened, split, split_first
 from opwatch.recording.coding.contents import deflated
 from opwatch.recording.coding.frames import Streams
@@ -34,7 +35,10 @@ from opwatch.samples.observation import Event, Sink
 from opwatch.samples.story import Story
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
+from opwatch.sinks.trim_audit import write_json
+from opwatch.tools.kept_audits import recorded_audits
 from opwatch.tools.waf_outcome import is_of_waf, recorded_waf
+from opwatch.trim.audit import ledger
 
 from .rules import BOUND, refused_or_sound
 
@@ -329,6 +333,9 @@ def look_at(path: Path, sink: Sink) -> None:
         beside(recording)
         if is_of_waf(recording):
             recorded_waf(recording, Catalogue(())).outcome()
+        for audited in recorded_audits(recording):
+            if isinstance(audited, SeenAudit):
+                write_json([ledger.audit(audited.evidence, audited.subject)], _Nowhere())
     finally:
         recording.close()
 

@@ -18,7 +18,7 @@ from opwatch.sinks.compare import document, lines, ruling_of
 from opwatch.sinks.compare_markdown import markdown
 from opwatch.sinks.terminal import data, say
 from opwatch.tools.arguments import file_name
-from opwatch.tools.commands.replay import notes_of, open_run
+from opwatch.tools.commands.replay import made_without_intervals, notes_of, open_run
 from opwatch.trace.ops import OPS
 
 # Each has a letter.
@@ -88,6 +88,8 @@ def _rule(text: str) -> Rule:
 def _sampled(path: Path, phase: str | None) -> SampledRun:
     recording = open_run(path)
     try:
+        if reason := made_without_intervals(recording):
+            raise NotEnoughData(f"{path}: {reason}: opwatch replay shows it, with --json for programs")
         for note in notes_of(recording):
             say(note)
         if phase is None:

@@ -30,6 +30,7 @@ from opwatch.times import parse_time
 from opwatch.tools.arguments import file_name, time_between
 from opwatch.tools.commands.counters import add_catalogue_argument
 from opwatch.tools.fio_run import show_beside
+from opwatch.tools.kept_audits import is_of_audit, show_audits
 from opwatch.tools.waf_outcome import is_of_waf, recorded_waf, show_run
 
 _MOST_STEP_S = 86400
@@ -106,6 +107,8 @@ class Replay:
     def __init__(self, run: RecordedRun, args: argparse.Namespace) -> None:
         self._run, self._args = run, args
         self._recorded_ns = _interval_ns(run)
+        if reason := made_without_intervals(run):
+            raise NotEnoughData(f"{run.name}: {reason}: opwatch replay shows it, with --json for programs")
         first = next(run.entries(), None)
         if not isinstance(first, Began):
             raise NotEnoughData(f"{run.name}: nothing was watched yet when it ended")
@@ -252,11 +255,26 @@ def open_run(path: Path) -> RecordedRun:
         raise UsageError(f"{path}: {error.strerror}") from error
 
 
-def _show_waf(run: RecordedRun, args: argparse.Namespace) -> None:
-    """Show a measurement by `opwatch waf`, as it was shown then."""
+def _shown_whole(run: RecordedRun, args: argparse.Namespace) -> bool:
+    """Show what has no intervals as it was shown then: a measurement by `opwatch waf`, or audits of trims.
+    False where it has some."""
+    is_waf = is_of_waf(run)
+    if not is_waf and not is_of_audit(run):
+        return False
     if args.interval or args.at or args.begin or args.end or args.step or args.speed:
-        raise UsageError(f"{run.name} is of opwatch waf, which measures one interval: it is shown as a whole")
-    show_run(recorded_waf(run, load_catalogue(args.counters)), as_json=args.json)
+        raise UsageError(f"{run.name}: {made_without_intervals(run)}: it is shown as a whole")
+    if is_waf:
+        show_run(recorded_waf(run, load_catalogue(args.counters)), as_json=args.json)
+    else:
+        show_audits(run, as_json=args.json, quiet=args.quiet)
+    return True
+
+
+def made_without_intervals(run: RecordedRun) -> str | None:
+    """Why a recording has no intervals, None where it has some."""
+    if is_of_waf(run):
+        return "it is of opwatch waf, which measures one interval"
+    return "it is of opwatch trim audit, which has no intervals" if is_of_audit(run) else None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -266,8 +284,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         for note in notes_of(kept, verbose=args.verbose):
             say(note)
-        if is_of_waf(kept):
-            _show_waf(kept, args)
+        if _shown_whole(kept, args):
             return 0
         replay = Replay(kept, args)
         sink: Sink = Lines(sys.stdout, quiet=args.quiet, every_s=replay.step_ns / 1e9)

@@ -19,7 +19,15 @@ from typing import Any
 
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.errors import BadInput
+from opwatch.trim.audit.accounts import Account
+from opwatch.trim.audit.flow import Trace
 from opwatch.trim.audit.live import DiscardSample
+from opwatch.trim.space.lba_status import SentinelMap
+from opwatch.trim.stack import facts
+from opwatch.trim.stack.dmtable import DmTarget
+from opwatch.trim.stack.layers import Stack
+from opwatch.trim.stale.sentinel import Seen
+from opwatch.trim.stale.stale import Count
 
 Plain = Any
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -27,7 +35,27 @@ _MICROSECOND = timedelta(microseconds=1)
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 _MOST_ITEMS = 1 << 16
 # Names in annotations that their modules import for the type checker only.
-_LATE = {"FirmwareSample": FirmwareSample, "DiscardSample": DiscardSample}
+_LATE = {
+    kind.__name__: kind
+    for kind in (FirmwareSample, DiscardSample, Account, Trace, SentinelMap, DmTarget, Stack, Seen, Count)
+}
+# Where a field is of one of these classes, its value may be of any that is listed with it, whose name is
+# written before it.
+_FAMILIES: dict[type, tuple[type, ...]] = {
+    facts.LayerFacts: (
+        facts.LayerFacts,
+        facts.PartitionFacts,
+        facts.CryptFacts,
+        facts.DmFacts,
+        facts.ThinFacts,
+        facts.ThinPoolFacts,
+        facts.DmRaidFacts,
+        facts.MdFacts,
+        facts.LoopFacts,
+        facts.DiskFacts,
+    ),
+    facts.FilesystemFacts: (facts.FilesystemFacts, facts.BtrfsFacts, facts.F2fsFacts),
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,6 +123,8 @@ class ToPlain:
         return [self._of_field(one.kind, getattr(value, one.name)) for one in fields]
 
     def _of_field(self, kind: Any, value: object) -> Plain:  # noqa: ANN401
+        if kind in _FAMILIES:
+            return [type(value).__name__, self.values(value)]
         choices = _choices(kind)
         if len(choices) < 2 or value is None:
             return self.of(value)
@@ -131,6 +161,8 @@ class FromPlain:
                 return self._union(kind, plain, where)
             case _Form.COLLECTION:
                 return self._collection(kind, plain, where)
+            case _Form.FAMILY:
+                return self._relative(kind, plain, where)
             case _Form.INSTANCE:
                 return self.instance(kind, plain, where)
             case _Form.MEMBER:
@@ -162,6 +194,14 @@ class FromPlain:
             elif one.must:
                 raise BadInput(f"{where}: {kind.__name__} has no {one.name}")
         return kind(**arguments)
+
+    def _relative(self, kind: type, plain: Plain, where: str) -> Any:  # noqa: ANN401
+        """An instance of one of the classes of a family, which is named."""
+        values = _list(plain, where)
+        member = next((one for one in _FAMILIES[kind] if [one.__name__] == values[:1]), None)
+        if len(values) != 2 or member is None:
+            raise BadInput(f"{where}: is no {kind.__name__}")
+        return self.instance(member, values[1], where)
 
     def _union(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
         choices = _choices(kind)
@@ -204,6 +244,7 @@ class _Form(enum.Enum):
     SCALAR = enum.auto()
     UNION = enum.auto()
     COLLECTION = enum.auto()
+    FAMILY = enum.auto()
     INSTANCE = enum.auto()
     MEMBER = enum.auto()
     BYTES = enum.auto()
@@ -215,6 +256,8 @@ def _form(kind: Any) -> _Form:  # noqa: ANN401
     origin = typing.get_origin(kind)
     if origin is not None:
         return _Form.UNION if origin in (types.UnionType, typing.Union) else _Form.COLLECTION
+    if kind in _FAMILIES:
+        return _Form.FAMILY
     if kind in (bytes, datetime):
         return _Form.BYTES if kind is bytes else _Form.MOMENT
     if isinstance(kind, type) and issubclass(kind, enum.Enum):

@@ -6,6 +6,8 @@ import argparse
 import math
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from opwatch.collectors.audit.discard_programs import Loading, loader
@@ -17,12 +19,13 @@ from opwatch.host.privilege import require_root
 from opwatch.host.usage import Mount, read_usage
 from opwatch.samples.end import End
 from opwatch.sinks.terminal import say
-from opwatch.tools.arguments import Once, byte_size, time_between
+from opwatch.tools.arguments import Once, byte_size, file_name, time_between
 from opwatch.tools.waiting import Waiter
 from opwatch.trim.audit.programs import Following
 from opwatch.trim.audit.question import Asked
 
 if TYPE_CHECKING:
+    from opwatch.tools.kept_audits import KeptAudits
     from opwatch.trim.audit.audit import Audit, AuditEvidence
     from opwatch.trim.stack.layers import Stack
 
@@ -61,6 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=30.0,
         metavar="T",
         help="how long for the last discard",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=file_name,
+        metavar="FILE",
+        help="keep what was seen in this new recording; opwatch replay FILE shows the same",
     )
     parser.add_argument("--json", action="store_true", help='one object a line, "schema":"opwatch/1"')
     parser.add_argument("-q", "--quiet", action="store_true", help="only the verdict")
@@ -137,34 +147,61 @@ def audit_mount(
     return ledger.audit(evidence, mount.point)
 
 
-def _write(args: argparse.Namespace, audit: Audit, contexts: ContextProbe) -> None:
+Kept = AbstractContextManager["KeptAudits | None"]
+
+
+def _kept(args: argparse.Namespace, audited: Sequence[Mount | Stack]) -> Kept:
+    """What keeps the audits: it is made before anything is trimmed."""
+    if not args.output:
+        return nullcontext()
+    # Not at the top: a trim of our own begins without these.
+    from opwatch.tools.kept_audits import KeptAudits
+
+    return KeptAudits(args.output, audited)
+
+
+def _write(
+    args: argparse.Namespace, audit: Audit, contexts: ContextProbe, kept: KeptAudits | None = None
+) -> None:
     from opwatch.sinks.trim_audit import write_json, write_lines
     from opwatch.trim.audit import ledger
 
-    if args.json:
-        # Where something is missing this is worth waiting for: nothing can be said after the document.
-        missing = ledger.exit_status([audit.verdict]) != 0
-        write_json([audit], sys.stdout, contexts.note(_PROBE_S if missing else 0.0))
-    else:
+    # Where something is missing this is worth waiting for: nothing can be said after the document.
+    wait_s = _PROBE_S if ledger.exit_status([audit.verdict]) != 0 else 0.0
+    if not args.json:
         write_lines([audit], sys.stdout, quiet=args.quiet)
+    blind = contexts.note(wait_s) if args.json or kept else None
+    if kept:
+        kept.keep(audit, blind)
+    if args.json:
+        write_json([audit], sys.stdout, blind)
 
 
 def _trim(args: argparse.Namespace, contexts: ContextProbe) -> int:
     mounts = _chosen(args)
     audits = []
-    for mount in mounts:
-        try:
-            audits.append(audit_mount(mount, None, args.wait, minlen=args.minimum, prove=args.prove))
-        except OpwatchError as error:
-            if len(mounts) == 1:
-                raise
-            say(str(error))
-            continue
-        _write(args, audits[-1], contexts)
+    with _kept(args, mounts) as kept:
+        for mount in mounts:
+            try:
+                audits.append(audit_mount(mount, None, args.wait, minlen=args.minimum, prove=args.prove))
+            except OpwatchError as error:
+                if len(mounts) == 1:
+                    raise
+                say(str(error))
+                if kept:
+                    kept.leave_out(str(error))
+                continue
+            _write(args, audits[-1], contexts, kept)
     from opwatch.trim.audit import ledger
 
     status = ledger.exit_status(audit.verdict for audit in audits)
-    return 64 if len(audits) < len(mounts) and status == 0 else status
+    status = 64 if len(audits) < len(mounts) and status == 0 else status
+    return status or _failed(kept)
+
+
+def _failed(kept: KeptAudits | None) -> int:
+    """The status of an audit that could not be kept."""
+    return 1 if kept and kept.problem else 0
 
 
 class _Presences:
@@ -213,7 +250,7 @@ def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
         raise UsageError("--watch trims nothing: --prove and --minimum are for a trim of our own")
     stack, mount, name = _watched(args)
     gone, status = None, 0
-    with Waiter() as waiter, _Presences(stack) as presences:
+    with _kept(args, [stack]) as kept, Waiter() as waiter, _Presences(stack) as presences:
 
         def wait() -> None:
             nonlocal gone, status
@@ -233,11 +270,11 @@ def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
         quiet_s = quiet_after_watch(stack)
         evidence = trimming.observe(stack, mount, wait, args.wait, quiet_s, is_early=ledger.contradicted)
         audit = ledger.audit(evidence, name)
-    _write(args, audit, contexts)
+        _write(args, audit, contexts, kept)
     if gone:
         say(f"{gone} has gone; the audit ends there")
         return 1
-    return status or ledger.exit_status([audit.verdict])
+    return status or ledger.exit_status([audit.verdict]) or _failed(kept)
 
 
 def run(args: argparse.Namespace) -> int:

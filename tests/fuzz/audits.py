@@ -1,0 +1,80 @@
+"""What an audit of a trim saw, as a recording keeps it, with other values: refused with OpwatchError, or
+judged and shown.
+
+    python -m tests.fuzz.audits [INPUTS [SEED]]
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import sys
+from typing import Any
+
+from opwatch.recording.coding.audits import audit_bytes, audit_of
+from opwatch.sinks.trim_audit import write_json, write_lines
+from opwatch.trim.audit import ledger
+from tests.unit.trim.audit.audits_seen import audits_seen
+
+from .rules import BOUND, refused_or_sound
+
+_OTHERS: tuple[Any, ...] = (
+    *(-1, 0, 1, 2, 5, 255, 4096, 1 << 31, (1 << 63) - 1, 1 << 64, (1 << 64) - 1, -(1 << 63)),
+    *(None, True, False, 1e300, 0.5, "", "x", "discard", "dm-0", "raid5", "md", "9" * 50),
+    *([], {}, [[]], [None], ["x"], [0, 0], ["DiskFacts", []]),
+)
+
+
+class Fuzz:
+    """One sequence of inputs from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._good = [json.loads(audit_bytes(seen)) for seen in audits_seen()]
+
+    def run(self, inputs: int) -> None:
+        """That many inputs; the first that breaks a rule raises."""
+        for _ in range(inputs):
+            document = self._random.choice(self._good)
+            for _ in range(self._random.randrange(1, 5)):
+                part = "audit" if self._random.random() < 0.9 else "shapes"
+                document = document | {part: self._other(document[part])}
+            with refused_or_sound("audit"):
+                show(json.dumps(document).encode())
+
+    def _other(self, plain: Any) -> Any:  # noqa: ANN401
+        """The same with one of its values replaced, however deep it lies."""
+        chance = self._random
+        if isinstance(plain, dict) and plain and chance.random() < 0.95:
+            name = chance.choice(list(plain))
+            return plain | {name: self._other(plain[name])}
+        if isinstance(plain, list) and plain and chance.random() < 0.95:
+            at, kind = chance.randrange(len(plain)), chance.random()
+            if kind < 0.05:
+                return plain[:at] + plain[at + 1 :]
+            if kind < 0.1:
+                return [*plain[:at], plain[at], *plain[at:]]
+            return [*plain[:at], self._other(plain[at]), *plain[at + 1 :]]
+        if type(plain) is int and chance.random() < 0.5:
+            return plain + chance.choice((-1, 1, 4096, 1 << 40))
+        return chance.choice(_OTHERS)
+
+
+def show(raw: bytes) -> None:
+    """Judge and show an audit, as `opwatch replay` does."""
+    seen = audit_of(raw, "it")
+    audit = ledger.audit(seen.evidence, seen.subject)
+    write_lines([audit], io.StringIO())
+    write_json([audit], io.StringIO(), seen.blind)
+
+
+def main() -> int:
+    inputs, seed = (int(word) for word in (sys.argv[1:3] + ["10000", "0"][len(sys.argv) - 1 :]))
+    Fuzz(seed).run(inputs)
+    print(f"{inputs} inputs from seed {seed}: all refused or sound, none over {1000 * BOUND.seconds:.0f} ms")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""A recording of `opwatch trim audit`: what was seen, shown again as it was shown."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import BadInput
+from opwatch.recording.coding.audits import SeenAudit, audit_bytes, audit_of
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.schema import AUDIT
+from opwatch.sinks.trim_audit import write_json, write_lines
+from opwatch.tools.cli import main
+from opwatch.tools.kept_audits import KeptAudits, recorded_audits
+from opwatch.trim.audit import ledger
+from opwatch.trim.audit.audit import Verdict
+from tests.fuzz.audits import Fuzz
+from tests.unit.trim.audit.audits_seen import audits_seen
+
+RECORDINGS = Path(__file__).parents[2] / "fixtures" / "good" / "recordings"
+
+
+def kept(path: Path, audits: Iterable[SeenAudit | str]) -> Path:
+    with KeptAudits(path, ()) as file:
+        for one in audits:
+            if isinstance(one, str):
+                file.leave_out(one)
+            else:
+                file.keep(ledger.audit(one.evidence, one.subject), one.blind)
+    assert file.problem is None
+    return path
+
+
+@pytest.mark.parametrize("seen", audits_seen(), ids=lambda seen: seen.subject.encode("ascii", "replace"))
+def test_what_was_seen_comes_back_as_it_was(seen: SeenAudit) -> None:
+    assert audit_of(audit_bytes(seen), "it") == seen
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--quiet"]])
+def test_a_replay_is_what_was_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: list[str]
+) -> None:
+    path, live = kept(tmp_path / "a.opw", [*audits_seen(), "left out: /mnt/x"]), io.StringIO()
+    for seen in audits_seen():
+        audits = [ledger.audit(seen.evidence, seen.subject)]
+        if form == ["--json"]:
+            write_json(audits, live, seen.blind)
+        else:
+            write_lines(audits, live, quiet=bool(form))
+    assert main(["replay", *form, str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert out == live.getvalue()
+    assert "left out: /mnt/x" in err
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_kernel_of_which_programs_do_not_run_everywhere_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blind = [seen for seen in audits_seen() if seen.blind]
+    path = kept(tmp_path / "a.opw", blind)
+    assert main(["replay", str(path)]) == 0
+    assert str(blind[0].blind) in capsys.readouterr().err
+
+
+def test_sql_tells_the_verdicts(tmp_path: Path) -> None:
+    path = kept(tmp_path / "a.opw", audits_seen())
+    with closing(sqlite3.connect(path)) as file:
+        rows = file.execute(
+            "SELECT json_extract(words, '$.subject'), json_extract(words, '$.verdict') FROM events "
+            "WHERE kind = 'trim audit'"
+        ).fetchall()
+    assert rows[0] == ("/mnt/data", "PROVEN")
+    assert len(rows) == len(audits_seen())
+
+
+@pytest.mark.parametrize(
+    "command", [["dump", "-O", "csv"], ["dump", "-O", "jsonl"], ["compare"], ["replay", "--at", "1"]]
+)
+def test_what_wants_intervals_says_what_shows_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    path = str(kept(tmp_path / "a.opw", audits_seen()))
+    status = main([*command, path, *([path] if command == ["compare"] else [])])
+    out, err = capsys.readouterr()
+    assert status == (2 if command[0] == "replay" else 6)
+    assert (out, "it is of opwatch trim audit" in err) == ("", True)
+    assert command[0] == "replay" or "opwatch replay shows it" in err
+
+
+def test_one_in_which_no_audit_ended_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = kept(tmp_path / "a.opw", ["it could not be opened"])
+    assert main(["replay", str(path)]) == 0
+    assert "it could not be opened" in capsys.readouterr().err
+
+
+def test_one_of_the_first_version_that_had_them_is_read_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "a.opw"
+    path.write_bytes(gzip.decompress((RECORDINGS / "3-audit.opw.gz").read_bytes()))
+    with closing(RecordedRun(path)) as run:
+        [seen, why] = recorded_audits(run)
+    assert why == "/mnt/b: it is mounted read-only"
+    assert isinstance(seen, SeenAudit)
+    audit = ledger.audit(seen.evidence, seen.subject)
+    assert (audit.subject, audit.verdict) == ("/mnt/data", Verdict.PROVEN)
+    assert audit.reached_bytes == audit.claimed_bytes == 8 << 20
+    assert [row.layer for row in audit.rows] == ["filesystem", "partition", "disk", "granules"]
+    assert seen.evidence.log.lines == ("sda: a message of the kernel's",)
+
+
+def _stacked(document: dict[str, object], below: list[str], times: int = 1) -> None:
+    """Both layers of the first stack upon these, and there so many times."""
+    evidence = document["audit"][1]  # type: ignore[index]
+    layers = evidence[0][1]
+    for layer in layers:
+        layer[8] = below
+    evidence[0][1] = layers * times
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda document: document.pop("shapes"), "shapes is no table"),
+        (lambda document: document["shapes"].update(Stack=["layers"]), "2 values are no Stack"),
+        (lambda document: document["shapes"].update(Stack=["x", "x"]), "one twice"),
+        (lambda document: document["audit"].__setitem__(0, 7), "subject: is no str"),
+        (lambda document: _stacked(document, ["sda1", "sda"]), "in a circle"),
+        (lambda document: _stacked(document, []), "nothing stands on"),
+        (lambda document: _stacked(document, ["sda"], 2), "there twice"),
+        (lambda document: document["audit"][1][4].__setitem__(1, 1 << 31), "has no error 2147483648"),
+        (lambda document: document["audit"][1].__setitem__(0, 3), "a Stack cannot be number 3"),
+    ],
+)
+def test_what_no_audit_saw_is_refused_with_its_place(
+    change: Callable[[dict[str, object]], object], words: str
+) -> None:
+    document = json.loads(audit_bytes(audits_seen()[0]))
+    change(document)
+    with pytest.raises(BadInput, match=words) as refused:
+        audit_of(json.dumps(document).encode(), "it")
+    assert "it" in str(refused.value)
+
+
+def test_an_event_without_its_file_is_refused(tmp_path: Path) -> None:
+    path = kept(tmp_path / "a.opw", audits_seen())
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        file.execute("DELETE FROM events WHERE kind = 'file'")
+    with closing(RecordedRun(path)) as run, pytest.raises(BadInput, match=f"table events, {AUDIT}"):
+        list(recorded_audits(run))
+
+
+def test_every_input_is_refused_or_judged() -> None:
+    Fuzz(5).run(1500)

@@ -1,0 +1,98 @@
+"""What audits of very different stacks saw, for whatever keeps and shows them."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+from opwatch.recording.coding.audits import SeenAudit
+from opwatch.trim.audit.accounts import Account, Counts
+from opwatch.trim.audit.audit import AuditEvidence, Held, ReadBack
+from opwatch.trim.audit.flow import Origin, Stage, Trace, Who
+from opwatch.trim.audit.kernel_log import KernelLog
+from opwatch.trim.space.lba_status import SentinelMap
+from opwatch.trim.stack.dmtable import DmTarget, PoolMode
+from opwatch.trim.stack.facts import BtrfsFacts, Unread
+from opwatch.trim.stack.layers import Kind, Stack
+from opwatch.trim.stale.sentinel import Seen
+from opwatch.trim.stale.stale import Count
+from tests.unit.support.trim_evidence import evidence, extents, flow, layer, stack, through
+
+MIB = 1 << 20
+
+
+def _disk_with_everything() -> AuditEvidence:
+    """A partition on a disk whose trim was proven, and everything that may be known of it."""
+    parts = (
+        layer("sda1", "8:1", Kind.PARTITION, "sda", start_bytes=MIB),
+        layer("sda", "8:0", model="A disk", drivers=("sd", "ata"), deallocate_bytes=8192),
+    )
+    read_back = ReadBack(
+        {Seen.ZEROS: 4 * MIB, Seen.UNCHANGED: 4096},
+        None,
+        ("4096 B lie in the journal",),
+        Count(0, 4 * MIB, 0, 4 * MIB),
+        {"sda": SentinelMap(4 * MIB, 4 * MIB, 0)},
+    )
+    seen = evidence(
+        stack(*parts),
+        [extents("8:1", 8 * MIB, 3), *through("sda", "8:1", 8 * MIB), flow(Stage.FS_SMALL, "8:1", 4096)],
+        8 * MIB,
+        stats={"sda": (3, 8 * MIB)},
+        absent=["ext4_trim_extent"],
+        read_back=read_back,
+    )
+    return replace(
+        seen,
+        log=KernelLog(("sda: a message of the kernel's",)),
+        in_use={"sda": Held(90 * MIB, 82 * MIB, None)},
+        accounts=(Account("sda", "SMART 241", Counts.TRIMMED, 512, 5, 5 + 8 * MIB // 512),),
+    )
+
+
+def _thin_pool() -> AuditEvidence:
+    thin = layer("dm-3", "253:3", Kind.THIN, "dm-2", target="thin", granularity=MIB, mapped_bytes=4 * MIB)
+    pool = layer("dm-2", "253:2", Kind.THIN_POOL, "dm-1", "dm-0", chunk_bytes=MIB, mode=PoolMode.READ_WRITE)
+    data, meta = (layer(f"dm-{n}", f"253:{n}", Kind.DM, "nvme0n1", target="linear") for n in (1, 0))
+    data = replace(data, table=(DmTarget(0, 2048, "linear", ("259:0", "2048")),))
+    pool = replace(pool, unknown={Unread.STATUS: "dmsetup says nothing"})
+    layers = (thin, pool, data, layer("nvme0n1", "259:0", nuse_blocks=7), meta)
+    flows = [extents("253:3", 8 * MIB), flow(Stage.BIO, "253:3", 8 * MIB, disk="dm-3")]
+    changed = layer("dm-3", "253:3", Kind.THIN, "dm-2", target="thin", granularity=MIB, mapped_bytes=MIB)
+    return evidence(stack(*layers), flows, 8 * MIB, after=stack(changed, *layers[1:]))
+
+
+def _watched_array() -> AuditEvidence:
+    """Somebody else trimmed, on btrfs over an array, and a member failed some of it."""
+    members = [layer(name, dev) for name, dev in (("sdb", "8:16"), ("sdc", "8:32"))]
+    array = layer("md0", "9:0", Kind.MD, "sdb", "sdc", level="raid1", raid_disks=2)
+    layers = stack(array, *members, kind="btrfs")
+    assert layers.filesystem
+    facts = BtrfsFacts(fsid="5f3a", profiles=("data/single",), discardable_bytes=0)
+    layers = replace(layers, filesystem=replace(layers.filesystem, facts=facts, unknown={"zoned": "no file"}))
+    flows = (
+        flow(Stage.FITRIM, "9:0", 4 * MIB, disk="fstrim", who=Who.OTHER),
+        flow(Stage.BIO, "9:0", 4 * MIB, disk="md0", who=Who.OTHER),
+        *through("sdb", "9:0", 4 * MIB, who=Who.KERNEL),
+        flow(Stage.DONE, "9:0", 4 * MIB, disk="sdc", status=10, who=Who.KERNEL),
+    )
+    sender = Origin("md0", "9:0", "fstrim", 77, "discard", Who.OTHER, 2, 4 * MIB, MIB, 3 * MIB, 0)
+    return AuditEvidence(layers, layers, Trace(flows, (sender,), misses=3, claims_seen=True), settled=False)
+
+
+def audits_seen() -> list[SeenAudit]:
+    """One of each."""
+    crypt = layer("dm-0", "253:0", Kind.CRYPT, "sda", max_bytes=0, label="c0", allow_discards=False)
+    loop = layer("loop0", "7:0", Kind.LOOP, backing_file="/an image", backing_filesystem="overlay")
+    refused = evidence(stack(crypt, layer("sda", "8:0")), [], None, error=errno.EOPNOTSUPP)
+    on_image = [extents("7:0", MIB), flow(Stage.BIO, "7:0", MIB, disk="loop0")]
+    on_image += [flow(stage, "7:0", MIB, disk="loop0", status=1) for stage in (Stage.ISSUED, Stage.DONE)]
+    bare = Stack(None, (layer("sdd", "8:48"),))
+    return [
+        SeenAudit("/mnt/data", _disk_with_everything()),
+        SeenAudit("/mnt/thin", _thin_pool()),
+        SeenAudit("/mnt/array", _watched_array(), "where programs do not run"),
+        SeenAudit("/mnt/crypt", refused),
+        SeenAudit("/mnt/im\udcffage", evidence(stack(loop, kind="xfs"), on_image, MIB)),
+        SeenAudit("sdd", AuditEvidence(bare, bare, Trace(()))),
+    ]

@@ -25,6 +25,7 @@ COMMANDS = {
     "drive": "a simulated SSD as a real block device: create, list, info, fault, destroy",
     "trim": "whether trims reach the drive: audit, check (foretell), stale (what it still holds), record",
     "record": "watch, and keep it all in a file: counts, latency, pages of drives, what came and left",
+    "note": "write a note into a recording while it is being made",
     "replay": "show a recording as it was live, all of it or a part, in its intervals or longer ones",
     "dump": "recordings as tables for other programs: CSV, JSON lines, OpenMetrics, Parquet",
     "import": "what fio, iostat or blktrace measured, as a recording that can be compared",

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 
+from opwatch.clock import read_anchor
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.errors import BadInput, NotEnoughData
 from opwatch.fields import Fields
@@ -20,7 +21,7 @@ from opwatch.recording.schema import AUDIT, NO_AUDIT, json_text, readable
 from opwatch.recording.writing.recorder import Recorder
 from opwatch.sinks.terminal import say
 from opwatch.sinks.trim_audit import write_json, write_lines
-from opwatch.tools.kept_run import header, made, warn_of_own_disk
+from opwatch.tools.kept_run import header, made, notes_for, warn_of_own_disk
 from opwatch.trim.audit import ledger
 from opwatch.trim.audit.audit import Audit
 from opwatch.trim.stack.layers import Stack
@@ -30,7 +31,10 @@ class KeptAudits(AbstractContextManager["KeptAudits"]):
     """Keeps audits while it is entered, of these mounts or stacks. `problem` is why not all were kept."""
 
     def __init__(self, path: Path, audited: Iterable[Mount | Stack]) -> None:
-        self._recorder = Recorder(made(path, header(None)), say)
+        target = made(path, header(None))
+        target.clock(read_anchor())
+        self._recorder = Recorder(target, say)
+        self._taker = notes_for(target, self._recorder)
         self._count = 0
         reader = LayerReader()
         stacks = [one if isinstance(one, Stack) else reader.mount(one) for one in audited]
@@ -58,6 +62,7 @@ class KeptAudits(AbstractContextManager["KeptAudits"]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._taker.close()
         self._recorder.finish(f"it was cut short: {kind.__name__}" if kind else "it was audited")
 
 
@@ -83,12 +88,12 @@ def recorded_audits(run: RecordedRun) -> Iterator[SeenAudit | str]:
 def show_audits(run: RecordedRun, *, as_json: bool, quiet: bool) -> None:
     """Show audits as they were shown then: they are judged anew by what was seen."""
     blind, is_empty = None, True
-    for seen in recorded_audits(run):
+    for audited in recorded_audits(run):
         is_empty = False
-        if isinstance(seen, str):
-            say(seen)
+        if isinstance(audited, str):
+            say(audited)
             continue
-        audit, blind = ledger.audit(seen.evidence, seen.subject), seen.blind
+        audit, blind = ledger.audit(audited.evidence, audited.subject), audited.blind
         if as_json:
             write_json([audit], sys.stdout, blind)
         else:

@@ -6,13 +6,14 @@ import shlex
 from pathlib import Path
 from types import TracebackType
 
+from opwatch.clock import read_anchor
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.host.device import BlockDevice
 from opwatch.recording.schema import WAF, WAF_BEGIN, WAF_END
 from opwatch.recording.writing.recorder import Recorder
 from opwatch.samples.entries import Looked
 from opwatch.sinks.terminal import say
-from opwatch.tools.kept_run import header, made, warn_of_own_disk
+from opwatch.tools.kept_run import header, made, notes_for, warn_of_own_disk
 from opwatch.tools.waf_outcome import WafQuestion
 
 
@@ -22,7 +23,10 @@ class KeptLooks:
     def __init__(
         self, path: Path, every_s: float, question: WafQuestion, disk: BlockDevice, command: list[str] | None
     ) -> None:
-        self._recorder = Recorder(made(path, header(every_s)), say)
+        target = made(path, header(every_s))
+        target.clock(read_anchor())
+        self._recorder = Recorder(target, say)
+        self._taker = notes_for(target, self._recorder)
         self._command = command
         self._end = "it was cut short"
         warn_of_own_disk(self._recorder, path, (disk.name,))
@@ -52,4 +56,5 @@ class KeptLooks:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._taker.close()
         self._recorder.finish(f"{self._end}: {kind.__name__}" if kind else self._end)

@@ -17,14 +17,16 @@ from opwatch import __version__
 from opwatch.errors import OpwatchError
 from opwatch.foreign import read_text
 from opwatch.host.device import Devices, Leaf
+from opwatch.recording.reading.notes import kept_notes
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import NOTE
 from opwatch.recording.writing.file import RecordingFile
+from opwatch.recording.writing.notes import NoteTaker
 from opwatch.recording.writing.recorder import Recorder, RecordingTarget
 from opwatch.samples.end import End
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.source import Source
-from opwatch.sinks.terminal import say
+from opwatch.sinks.terminal import data, say
 from opwatch.tools.fio_run import RecordedFio, show_beside
 from opwatch.tools.fio_run import fio_under as fio_under
 
@@ -84,6 +86,20 @@ def new_recording(args: argparse.Namespace) -> RecordingFile:
     return made(args.output, header(args.interval))
 
 
+def notes_for(target: RecordingFile, recorder: Recorder) -> NoteTaker:
+    """Takes the notes that come while a recording is written."""
+
+    def take(text: str) -> str | None:
+        if not recorder.problem:
+            recorder.event(NOTE, text)
+        return recorder.problem
+
+    taker = NoteTaker(target.device(), target.inode(), take)
+    if taker.problem:
+        say(f"{target.path}: {taker.problem}")
+    return taker
+
+
 class KeptRun:
     """A source whose entries are kept as they become known, until it is closed. `problem` is why not all of
     them were."""
@@ -99,6 +115,7 @@ class KeptRun:
         # It is ours to close.
         self.fio = fio
         self._recorder = Recorder(target, say)
+        self._taker = notes_for(target, self._recorder) if isinstance(target, RecordingFile) else None
         warn_of_own_disk(self._recorder, self.path, (leaf.device.disk.name for leaf in live.leaves))
         if self._command:
             self._recorder.event("command started", shlex.join(self._command))
@@ -125,12 +142,12 @@ class KeptRun:
             self._recorder.take(entry)
             yield entry
 
-    def show_fio(self, print_lines: Callable[[Iterable[str]], None], *, as_json: bool) -> None:
-        """Show fio's own figures beside ours, once all is written: they are read from there, as a replay
-        does."""
-        if self.fio and not self.problem:
+    def show_rest(self, print_lines: Callable[[Iterable[str]], None], *, as_json: bool) -> None:
+        """Show notes, as JSON, and fio's own figures beside ours, once all is written: they are read from
+        there, as a replay does."""
+        if (self.fio or as_json) and not self.problem:
             with closing(RecordedRun(self.path)) as run:
-                show_beside(run, print_lines, as_json=as_json)
+                show_rest(run, print_lines, as_json=as_json)
 
     def __enter__(self) -> KeptRun:
         return self
@@ -141,6 +158,8 @@ class KeptRun:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._taker:
+            self._taker.close()
         end = self._live.end
         if self._command and end:
             self._recorder.event("command ended", shlex.join(self._command), self._live.status)
@@ -150,6 +169,19 @@ class KeptRun:
             self.fio.close()
         cut = f"it was cut short: {kind.__name__}" if kind else "it was cut short"
         self._recorder.finish(_REASONS.get(end, end.name) if end else cut)
+
+
+def show_rest(run: RecordedRun, print_lines: Callable[[Iterable[str]], None], *, as_json: bool) -> None:
+    """Show what stands beside the samples: of people, notes are told at the begin."""
+    if as_json:
+        show_notes(run)
+    show_beside(run, print_lines, as_json=as_json)
+
+
+def show_notes(run: RecordedRun) -> None:
+    """Show the user's notes as lines of JSON."""
+    for note in kept_notes(run):
+        data().json(note.document())
 
 
 def warn_of_own_disk(recorder: Recorder, path: Path, disks: Iterable[str]) -> None:

@@ -31,7 +31,7 @@ class Fuzz:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        self._good = [json.loads(audit_bytes(seen)) for seen in audits_seen()]
+        self._good = [json.loads(audit_bytes(audited)) for audited in audits_seen()]
 
     def run(self, inputs: int) -> None:
         """That many inputs; the first that breaks a rule raises."""
@@ -63,10 +63,10 @@ class Fuzz:
 
 def show(raw: bytes) -> None:
     """Judge and show an audit, as `opwatch replay` does."""
-    seen = audit_of(raw, "it")
-    audit = ledger.audit(seen.evidence, seen.subject)
+    audited = audit_of(raw, "it")
+    audit = ledger.audit(audited.evidence, audited.subject)
     write_lines([audit], io.StringIO())
-    write_json([audit], io.StringIO(), seen.blind)
+    write_json([audit], io.StringIO(), audited.blind)
 
 
 def main() -> int:

@@ -28,6 +28,7 @@ from opwatch.recording.coding.audits import SeenAudit
 from opwatch.recording.coding.blocks import closed, joined, opened, split, split_first
 from opwatch.recording.coding.contents import deflated
 from opwatch.recording.coding.frames import Streams
+from opwatch.recording.reading.notes import kept_notes
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.window import ended
 from opwatch.recording.schema import FIRST_VERSION, OTHERS, PAGE_BYTES, columns, tables
@@ -331,6 +332,7 @@ def look_at(path: Path, sink: Sink) -> None:
                 else:
                     sink.write(news)
         beside(recording)
+        list(kept_notes(recording))
         if is_of_waf(recording):
             recorded_waf(recording, Catalogue(())).outcome()
         for audited in recorded_audits(recording):

@@ -27,6 +27,7 @@ from opwatch.tools.commands.replay import (
     notes_of,
     open_run,
 )
+from opwatch.tools.kept_run import show_notes
 
 FORMS = ("csv", "jsonl", "openmetrics", "parquet")
 _MOST_FIELDS = 1000
@@ -133,6 +134,8 @@ def run(args: argparse.Namespace) -> int:
                 of_this = copy.copy(args)
                 if text:
                     _show(kept, of_this, text)
+                    if isinstance(text, JsonLines) and not (args.begin or args.end):
+                        show_notes(kept)
                     continue
                 whole = ParquetRows(target, path.name, models_of(kept)) if target else OpenMetrics(sys.stdout)
                 _show(kept, of_this, whole)

@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
                     break
     if not args.quiet:
         # Standard output is the command's.
-        kept.show_fio(_say_lines, as_json=False)
+        kept.show_rest(_say_lines, as_json=False)
     if live.gone:
         say(f"{live.gone} has gone; the recording ends there")
         return 1

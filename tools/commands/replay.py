@@ -14,6 +14,7 @@ from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.errors import NotEnoughData, UsageError
 from opwatch.foreign import whole
 from opwatch.recording.reading.files import kept_files
+from opwatch.recording.reading.notes import kept_notes
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.steps import Steps
 from opwatch.recording.reading.window import between, ended, in_steps
@@ -29,8 +30,8 @@ from opwatch.sinks.terminal import data, say
 from opwatch.times import parse_time
 from opwatch.tools.arguments import file_name, time_between
 from opwatch.tools.commands.counters import add_catalogue_argument
-from opwatch.tools.fio_run import show_beside
 from opwatch.tools.kept_audits import is_of_audit, show_audits
+from opwatch.tools.kept_run import show_rest
 from opwatch.tools.waf_outcome import is_of_waf, recorded_waf, show_run
 
 _MOST_STEP_S = 86400
@@ -237,7 +238,7 @@ def notes_of(run: RecordedRun, *, verbose: bool = False) -> list[str]:
         notes = [f"{name}: {value}" for name, value in run.header.items() if name not in _LAYOUT]
         notes += [f"{event.kind}: {event.words}" for event in run.events if event.kind not in (FILE, NOTE)]
         notes += [f"file: {file.name}, {file.size} bytes" for file in kept_files(run)]
-    notes += [f"note: {event.words}" for event in run.events if event.kind == NOTE]
+    notes += [note.line() for note in kept_notes(run)]
     if run.missing:
         notes.append(f"{run.name}: its last {run.missing} bytes are missing")
     elif not run.trailer:
@@ -293,7 +294,7 @@ def run(args: argparse.Namespace) -> int:
         show(replay, Story(), sink, say)
         if not (args.at or args.begin or args.end or args.step):
             # Of jobs as a whole, and so of the recording as a whole.
-            show_beside(kept, data().lines, as_json=args.json)
+            show_rest(kept, data().lines, as_json=args.json)
     finally:
         kept.close()
     return 0

@@ -294,7 +294,7 @@ def run(args: argparse.Namespace) -> int:
             # Nobody reads us any more; the command is not to suffer for it.
             return live.finish()
     if kept:
-        kept.show_fio(data().lines, as_json=args.json)
+        kept.show_rest(data().lines, as_json=args.json)
     if live.gone:
         say(f"{live.gone} has gone; the summary ends there")
         return 1

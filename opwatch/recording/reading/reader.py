@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from opwatch.clock import Anchor
 from opwatch.counters.looks.sample import NvmeCommand
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput
@@ -100,6 +102,14 @@ class RecordedRun:
 
     def close(self) -> None:
         self._file.close()
+
+    def wall(self, mono_ns: int) -> datetime | None:
+        """The wall time of a moment, by the last reading of both clocks before it, or the first of all; None
+        where there is none."""
+        before = "WHERE mono_ns <= ? ORDER BY mono_ns DESC LIMIT 1"
+        rows = [*self._file.rows("clocks", before, (mono_ns,)), *self._file.rows("clocks", "LIMIT 1")]
+        # Sums of numbers of 64 bits are some hundred years from 1970: times of a calendar.
+        return Anchor(*rows[0]).wall(mono_ns) if rows else None
 
     def content(self, number: int) -> bytes:
         """A row of `contents`: what a drive, a tool or another program said."""

@@ -27,6 +27,10 @@ class RecordingFile(RecordingWriter):
         """The number of the device that it lies on."""
         return self._new.device()
 
+    def inode(self) -> int:
+        """The number of the file on that device."""
+        return self._new.inode()
+
     def pause(self) -> None:
         """Do nothing: a file, unlike a ring, has nothing to do of itself."""
 

@@ -132,6 +132,10 @@ class NewDatabase:
         """The number of the device that the file lies on."""
         return os.fstat(self._descriptor).st_dev
 
+    def inode(self) -> int:
+        """The number of the file on that device."""
+        return os.fstat(self._descriptor).st_ino
+
     def close(self) -> None:
         """Make one file of it again: what lies beside it is brought into it."""
         try:

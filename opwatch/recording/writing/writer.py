@@ -119,6 +119,10 @@ class RecordingWriter:
         """Note what happened beside the disks: a command, a phase, a note, entries that were left out."""
         self._execute(insertion("events"), (self._number, mono_ns, kind, readable(words), status))
 
+    def clock(self, anchor: Anchor) -> None:
+        """Note both clocks, for a run whose samples do not."""
+        self._execute(insertion("clocks"), (anchor.mono_ns, anchor.wall_ns, anchor.slack_ns))
+
     def keep_file(self, name: str, raw: bytes, mono_ns: int) -> None:
         """Keep what another program wrote, beside the samples: its bytes are rows of `contents`."""
         contents = [self._keep_bytes(raw[at : at + _PART]) for at in range(0, len(raw), _PART)]

@@ -38,9 +38,9 @@ def kept(path: Path, audits: Iterable[SeenAudit | str]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("seen", audits_seen(), ids=lambda seen: seen.subject.encode("ascii", "replace"))
-def test_what_was_seen_comes_back_as_it_was(seen: SeenAudit) -> None:
-    assert audit_of(audit_bytes(seen), "it") == seen
+@pytest.mark.parametrize("audited", audits_seen(), ids=lambda one: one.subject.encode("ascii", "replace"))
+def test_what_was_seen_comes_back_as_it_was(audited: SeenAudit) -> None:
+    assert audit_of(audit_bytes(audited), "it") == audited
 
 
 @pytest.mark.parametrize("form", [[], ["--json"], ["--quiet"]])
@@ -48,10 +48,10 @@ def test_a_replay_is_what_was_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], form: list[str]
 ) -> None:
     path, live = kept(tmp_path / "a.opw", [*audits_seen(), "left out: /mnt/x"]), io.StringIO()
-    for seen in audits_seen():
-        audits = [ledger.audit(seen.evidence, seen.subject)]
+    for audited in audits_seen():
+        audits = [ledger.audit(audited.evidence, audited.subject)]
         if form == ["--json"]:
-            write_json(audits, live, seen.blind)
+            write_json(audits, live, audited.blind)
         else:
             write_lines(audits, live, quiet=bool(form))
     assert main(["replay", *form, str(path)]) == 0
@@ -64,7 +64,7 @@ def test_a_replay_is_what_was_shown(
 def test_the_kernel_of_which_programs_do_not_run_everywhere_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    blind = [seen for seen in audits_seen() if seen.blind]
+    blind = [audited for audited in audits_seen() if audited.blind]
     path = kept(tmp_path / "a.opw", blind)
     assert main(["replay", str(path)]) == 0
     assert str(blind[0].blind) in capsys.readouterr().err
@@ -105,14 +105,14 @@ def test_one_of_the_first_version_that_had_them_is_read_for_ever(tmp_path: Path)
     path = tmp_path / "a.opw"
     path.write_bytes(gzip.decompress((RECORDINGS / "3-audit.opw.gz").read_bytes()))
     with closing(RecordedRun(path)) as run:
-        [seen, why] = recorded_audits(run)
+        [audited, why] = recorded_audits(run)
     assert why == "/mnt/b: it is mounted read-only"
-    assert isinstance(seen, SeenAudit)
-    audit = ledger.audit(seen.evidence, seen.subject)
+    assert isinstance(audited, SeenAudit)
+    audit = ledger.audit(audited.evidence, audited.subject)
     assert (audit.subject, audit.verdict) == ("/mnt/data", Verdict.PROVEN)
     assert audit.reached_bytes == audit.claimed_bytes == 8 << 20
     assert [row.layer for row in audit.rows] == ["filesystem", "partition", "disk", "granules"]
-    assert seen.evidence.log.lines == ("sda: a message of the kernel's",)
+    assert audited.evidence.log.lines == ("sda: a message of the kernel's",)
 
 
 def _stacked(document: dict[str, object], below: list[str], times: int = 1) -> None:

@@ -34,7 +34,7 @@ def _disk_with_everything() -> AuditEvidence:
         Count(0, 4 * MIB, 0, 4 * MIB),
         {"sda": SentinelMap(4 * MIB, 4 * MIB, 0)},
     )
-    seen = evidence(
+    audited = evidence(
         stack(*parts),
         [extents("8:1", 8 * MIB, 3), *through("sda", "8:1", 8 * MIB), flow(Stage.FS_SMALL, "8:1", 4096)],
         8 * MIB,
@@ -43,7 +43,7 @@ def _disk_with_everything() -> AuditEvidence:
         read_back=read_back,
     )
     return replace(
-        seen,
+        audited,
         log=KernelLog(("sda: a message of the kernel's",)),
         in_use={"sda": Held(90 * MIB, 82 * MIB, None)},
         accounts=(Account("sda", "SMART 241", Counts.TRIMMED, 512, 5, 5 + 8 * MIB // 512),),

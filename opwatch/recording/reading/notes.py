@@ -1,0 +1,48 @@
+"""Notes of the user's in a recording, each with its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from opwatch import SCHEMA
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.schema import NOTE
+
+
+@dataclass(frozen=True, slots=True)
+class KeptNote:
+    """A note. `at` is None where the recording does not tell the time; `is_early`: given with the command, or
+    by an importer."""
+
+    text: str
+    mono_ns: int
+    at: datetime | None
+    is_early: bool
+
+    def line(self) -> str:
+        """The note for people: with the local time, if it was written while the run went on."""
+        if self.is_early or not self.at:
+            return f"note: {self.text}"
+        return f"note at {self.at.astimezone():%Y-%m-%d %H:%M:%S}: {self.text}"
+
+    def document(self) -> dict[str, Any]:
+        """The line of JSON: docs/schema/note.json."""
+        time = self.at.isoformat(timespec="milliseconds") if self.at else None
+        return {
+            "schema": SCHEMA,
+            "type": "note",
+            "time": time,
+            "mono_ns": self.mono_ns or None,
+            "text": self.text,
+        }
+
+
+def kept_notes(run: RecordedRun) -> Iterator[KeptNote]:
+    """All notes, in the order in which they came."""
+    for event in run.events:
+        if event.kind == NOTE:
+            at = run.wall(event.mono_ns) if event.mono_ns else None
+            yield KeptNote(event.words, event.mono_ns, at, not event.number)

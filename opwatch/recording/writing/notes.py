@@ -1,0 +1,116 @@
+"""Notes for a recording that is being written, from whoever may read it: `opwatch note`.
+
+The recorder listens under a name that follows from the file, in the kernel's own table of names: nothing of
+it lies on a disk, where others might plant a link, and nothing stays when the recorder is killed. Such names
+have no owner, so that each side asks the kernel who the other one is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable
+
+from opwatch.errors import OpwatchError, RefusedError, UsageError
+from opwatch.foreign import text_of
+
+MOST_BYTES = 4096
+# A recording has room for more events than these.
+MOST_NOTES = 4096
+_ANSWER_BYTES = 1024
+# Whoever connects and says nothing is not waited for.
+_PATIENCE_S = 1.0
+# struct ucred: process, user, group.
+_PEER = struct.Struct("@iII")
+KEPT = b"kept"
+
+
+def _name(device: int, inode: int) -> bytes:
+    return f"\0opwatch-notes-{device:x}-{inode:x}".encode()
+
+
+def _user(peer: socket.socket) -> int:
+    """Who the other side was when it began to connect, or to listen."""
+    user: int = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
+    return user
+
+
+def _new_socket() -> socket.socket:
+    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+
+
+class NoteTaker:
+    """Takes notes in a thread of its own, from construction to close(). `take` gives the reason why a note
+    cannot be kept, or None. `problem` is why none can be taken."""
+
+    def __init__(self, device: int, inode: int, take: Callable[[str], str | None]) -> None:
+        self._take, self._count = take, 0
+        self.problem: str | None = None
+        self._socket = _new_socket()
+        try:
+            self._socket.bind(_name(device, inode))
+            self._socket.listen(8)
+        except OSError as error:
+            self._socket.close()
+            self.problem = f"no notes can be taken while it is written: {error.strerror}"
+            return
+        self._thread = threading.Thread(target=self._run, name="notes", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Take no more. All that were said to be kept were given to `take`."""
+        if self.problem:
+            return
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._socket.close()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                peer = self._socket.accept()[0]
+            except OSError:
+                return
+            with peer, contextlib.suppress(OSError):
+                peer.settimeout(_PATIENCE_S)
+                peer.send(self._answer(peer)[:_ANSWER_BYTES])
+
+    def _answer(self, peer: socket.socket) -> bytes:
+        if _user(peer) not in (0, os.geteuid()):
+            return b"it is another user's"
+        raw = peer.recv(MOST_BYTES + 1)
+        if not raw or len(raw) > MOST_BYTES:
+            return f"a note has 1 to {MOST_BYTES} bytes".encode()
+        if self._count >= MOST_NOTES:
+            return f"it has {MOST_NOTES} notes already, and takes no more".encode()
+        self._count += 1
+        reason = self._take(text_of(raw))
+        return reason.encode("utf-8", "replace") if reason else KEPT
+
+
+def send_note(descriptor: int, name: str, text: str) -> None:
+    """Give a note to the recorder of a file that is open; `name` is how the user calls it."""
+    raw = text.encode("utf-8", "replace")
+    if not raw.strip() or len(raw) > MOST_BYTES:
+        raise UsageError(f"a note has 1 to {MOST_BYTES} bytes")
+    status = os.fstat(descriptor)
+    with _new_socket() as recorder:
+        recorder.settimeout(10 * _PATIENCE_S)
+        try:
+            recorder.connect(_name(status.st_dev, status.st_ino))
+            if _user(recorder) not in (0, status.st_uid):
+                raise RefusedError(f"{name}: somebody else listens in the place of its recorder")
+            recorder.send(raw)
+            answer = recorder.recv(_ANSWER_BYTES)
+        except ConnectionRefusedError as error:
+            raise OpwatchError(
+                f"{name}: its recorder takes no notes, or not here: it may run in another network namespace"
+            ) from error
+        except OSError as error:
+            raise OpwatchError(f"{name}: its recorder does not answer: {error}") from error
+    if answer != KEPT:
+        raise OpwatchError(f"{name}: {text_of(answer) or 'its recorder has just ended'}")

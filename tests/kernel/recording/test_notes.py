@@ -1,0 +1,71 @@
+"""`opwatch note` into recordings that go on, and what is shown of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from opwatch.host.scratch import ScratchDisk
+from tests.kernel.support.watching import lines, opwatch
+
+OPWATCH = (sys.executable, "-m", "opwatch")
+
+
+def noted(path: Path, *words: str) -> None:
+    """Give a note as soon as it can be given."""
+    deadline = time.monotonic() + 60
+    while (done := opwatch("note", str(path), *words)).returncode and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("command", ["record", "watch"])
+def test_a_note_is_shown_with_its_time(disk: ScratchDisk, tmp_path: Path, command: str) -> None:
+    path = tmp_path / "run.opw"
+    form = () if command == "record" else ("--json",)
+    argv = [*OPWATCH, command, "--dev", disk.node, *form, "-o", str(path), "--note", "before", "--", "cat"]
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        noted(path, "fstrim", "begins")
+        # Nothing of it lies beside the file.
+        assert set(os.listdir(tmp_path)) <= {"run.opw", "run.opw-wal"}
+        out, _ = run.communicate("", timeout=60)
+    assert run.returncode == 0
+    replayed, dumped = opwatch("replay", "--json", str(path)), opwatch("dump", "-O", "jsonl", str(path))
+    notes = [line for line in lines(replayed.stdout) if line["type"] == "note"]
+    assert [note["text"] for note in notes] == ["before", "fstrim begins"]
+    assert [line for line in lines(dumped.stdout) if line["type"] == "note"] == notes
+    times = [datetime.fromisoformat(note["time"]) for note in notes]
+    assert 0 < (times[1] - times[0]).total_seconds() < 60
+    assert notes[0]["mono_ns"] < notes[1]["mono_ns"]
+    for shown in (opwatch("replay", str(path)), dumped):
+        assert "note: before\n" in shown.stderr
+        assert f"note at {times[1].astimezone():%Y-%m-%d %H:%M:%S}: fstrim begins\n" in shown.stderr
+    if command == "watch":
+        assert replayed.stdout == out
+    late = opwatch("note", str(path), "too late")
+    assert late.returncode == 2
+    assert "is not being written" in late.stderr
+
+
+def test_mistakes_are_said(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("x")
+    os.mkfifo(tmp_path / "pipe")
+    for name, words in (
+        ("text", "is not being written"),
+        ("none", "No such file"),
+        ("pipe", "no regular file"),
+        (".", "no regular file"),
+    ):
+        done = opwatch("note", str(tmp_path / name), "x")
+        assert done.returncode in (1, 2)
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+    assert opwatch("note", str(tmp_path / "text")).returncode == 2

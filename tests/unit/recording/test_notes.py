@@ -1,0 +1,151 @@
+"""Notes for a recording that is being written: who may give them, and what becomes of them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import OpwatchError, RefusedError, UsageError
+from opwatch.recording.reading.notes import kept_notes
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.schema import NOTE
+from opwatch.recording.writing import notes
+from opwatch.recording.writing.file import RecordingFile
+from opwatch.recording.writing.notes import MOST_BYTES, NoteTaker, send_note
+from opwatch.recording.writing.recorder import Recorder
+from opwatch.tools.kept_run import notes_for
+from tests.unit.support.recordings import HEADER
+from tests.unit.support.runs import a_run
+
+
+@contextmanager
+def taking(path: Path, take: Callable[[str], str | None]) -> Iterator[int]:
+    """A file whose notes are taken, open."""
+    path.touch()
+    status = path.stat()
+    taker = NoteTaker(status.st_dev, status.st_ino, take)
+    assert taker.problem is None
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+        taker.close()
+
+
+def test_a_note_comes_in_while_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.opw"
+    target = RecordingFile(path, HEADER)
+    recorder = Recorder(target, pytest.fail)
+    taker = notes_for(target, recorder)
+    run = list(a_run(5))
+    recorder.take(run[0])
+    descriptor = os.open(path, os.O_RDONLY)
+    before_ns = time.monotonic_ns()
+    send_note(descriptor, "a.opw", "the backup began\x1b \N{SNOWMAN}")
+    after_ns = time.monotonic_ns()
+    os.close(descriptor)
+    taker.close()
+    recorder.finish("done")
+    assert os.listdir(tmp_path) == ["a.opw"]
+    with closing(RecordedRun(path)) as kept:
+        [note] = kept_notes(kept)
+    assert note.text == "the backup began\x1b \N{SNOWMAN}"
+    assert before_ns <= note.mono_ns <= after_ns
+    assert note.at is not None
+
+
+def test_many_at_once_are_all_kept_in_their_order(tmp_path: Path) -> None:
+    taken: list[str] = []
+    with taking(tmp_path / "a", taken.append) as descriptor:
+        for number in range(200):
+            send_note(descriptor, "a", f"note {number}")
+    assert taken == [f"note {number}" for number in range(200)]
+
+
+def test_what_cannot_be_kept_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with taking(tmp_path / "a", lambda text: "its disk is full") as descriptor:
+        with pytest.raises(OpwatchError, match="a: its disk is full"):
+            send_note(descriptor, "a", "x")
+        for text in ("", " \n", "x" * (MOST_BYTES + 1)):
+            with pytest.raises(UsageError, match="a note has 1 to"):
+                send_note(descriptor, "a", text)
+    monkeypatch.setattr(notes, "MOST_NOTES", 1)
+    with taking(tmp_path / "a", lambda text: None) as descriptor:
+        send_note(descriptor, "a", "x" * MOST_BYTES)
+        with pytest.raises(OpwatchError, match="takes no more"):
+            send_note(descriptor, "a", "y")
+
+
+def test_nobody_listens_for_another_file(tmp_path: Path) -> None:
+    other = tmp_path / "b"
+    other.touch()
+    refused = pytest.raises(OpwatchError, match="b: its recorder takes no notes")
+    with taking(tmp_path / "a", pytest.fail), other.open() as file, refused:
+        send_note(file.fileno(), "b", "x")
+
+
+def test_a_name_that_is_taken_ends_nothing(tmp_path: Path) -> None:
+    with taking(tmp_path / "a", pytest.fail):
+        status = (tmp_path / "a").stat()
+        second = NoteTaker(status.st_dev, status.st_ino, pytest.fail)
+        assert second.problem == "no notes can be taken while it is written: Address already in use"
+        second.close()
+
+
+def test_another_user_is_refused_on_either_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = iter((54321, 54321))
+    with taking(tmp_path / "a", pytest.fail) as descriptor:
+        # The first to ask is whoever sends: somebody else holds the name.
+        monkeypatch.setattr(notes, "_user", lambda peer: next(users))
+        with pytest.raises(RefusedError, match="somebody else listens"):
+            send_note(descriptor, "a", "x")
+    with taking(tmp_path / "a", pytest.fail) as descriptor:
+        mine = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        monkeypatch.setattr(notes, "_user", lambda peer: 54321)
+        status = os.fstat(descriptor)
+        with mine:
+            mine.connect(notes._name(status.st_dev, status.st_ino))
+            assert mine.recv(99) == b"it is another user's"
+
+
+def test_whoever_connects_and_says_nothing_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notes, "_PATIENCE_S", 0.05)
+    taken: list[str] = []
+    with taking(tmp_path / "a", taken.append) as descriptor:
+        status = os.fstat(descriptor)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+            silent.connect(notes._name(status.st_dev, status.st_ino))
+            monkeypatch.setattr(notes, "_PATIENCE_S", 1.0)
+            send_note(descriptor, "a", "x")
+    assert taken == ["x"]
+
+
+def test_the_time_of_a_note_is_by_the_clocks_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.opw"
+    target = RecordingFile(path, HEADER)
+    target.begin()
+    for row in ((10**9, 10**18, 1), (2 * 10**9, 10**18 + 5 * 10**9, 1)):
+        target._execute("INSERT INTO clocks VALUES (?, ?, ?)", row)
+    for mono_ns in (0, 10**9 // 2, 3 * 10**9):
+        target.event(NOTE, "x", mono_ns)
+    target.commit()
+    target.end("done", 9, 0)
+    with closing(RecordedRun(path)) as kept:
+        times = [note.at and note.at.timestamp() for note in kept_notes(kept)]
+    # One that an importer wrote has no time.
+    assert times == [None, 10**9 - 0.5, 10**9 + 6]
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        file.execute("UPDATE clocks SET wall_ns = ?, mono_ns = ?", ((1 << 63) - 1, -(1 << 63)))
+        file.execute("UPDATE events SET mono_ns = ?", ((1 << 63) - 1,))
+    with closing(RecordedRun(path)) as kept:
+        assert [note.at and note.at.year for note in kept_notes(kept)] == [2846] * 3

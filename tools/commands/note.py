@@ -1,0 +1,30 @@
+"""`opwatch note FILE TEXT...`: a note into a recording that is being written."""
+
+from __future__ import annotations
+
+import argparse
+
+from opwatch.errors import UsageError
+from opwatch.recording.reading.leftovers import is_being_written, regular_file
+from opwatch.recording.writing.notes import send_note
+from opwatch.tools.arguments import file_name
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "opwatch note FILE TEXT..."
+    parser.add_argument("file", type=file_name, metavar="FILE", help="a recording that is being written")
+    parser.add_argument("words", nargs="+", metavar="TEXT", help="what to note; words are joined by blanks")
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        with regular_file(args.file) as descriptor:
+            if not is_being_written(descriptor):
+                raise UsageError(
+                    f"{args.file} is not being written: notes are for a recording that goes on, and --note "
+                    "for one that begins"
+                )
+            send_note(descriptor, str(args.file), " ".join(args.words))
+    except OSError as error:
+        raise UsageError(f"{args.file}: {error.strerror}") from error
+    return 0

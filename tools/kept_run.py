@@ -179,9 +179,10 @@ def show_rest(run: RecordedRun, print_lines: Callable[[Iterable[str]], None], *,
 
 
 def show_notes(run: RecordedRun) -> None:
-    """Show the user's notes as lines of JSON."""
+    """Show the user's notes as lines of JSON. Those of an importer, which have no time, are said alone."""
     for note in kept_notes(run):
-        data().json(note.document())
+        if note.mono_ns:
+            data().json(note.document())
 
 
 def warn_of_own_disk(recorder: Recorder, path: Path, disks: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -29,7 +29,9 @@ from opwatch.ftl import profiles
 from opwatch.host.usage import mount_of, number_of_mount, parse_mountinfo, parse_swaps
 from opwatch.imports.blkparse import read_blkparse
 from opwatch.imports.fio import read_fio
+from opwatch.imports.fio_logs import read_fio_logs
 from opwatch.imports.iostat import read_iostat
+from opwatch.imports.source import ImportedFile
 from opwatch.load.options import SHAPES
 from opwatch.load.workload import parse_job_file, parse_workload
 from opwatch.samples.story import Story
@@ -89,6 +91,13 @@ _BPFTRACE = (
 )
 
 
+def _logs_with(logs: Sequence[tuple[str, bytes]], changed: str) -> Callable[[bytes, str], ImportedFile]:
+    """What imports logs of one job, of which one was changed."""
+    number = changed.split(".")[-2]
+    others = [(name, raw) for name, raw in logs if name != changed and name.split(".")[-2] == number]
+    return lambda raw, _: read_fio_logs([(changed, raw), *others])
+
+
 def _small(path: Path) -> bytes:
     """A report with a few rows of each of its tables."""
 
@@ -115,6 +124,7 @@ class Fuzz:
         self._imports = [
             (read_fio, self._fio[1]),
             (read_iostat, (IMPORTS / "iostat.json").read_bytes()),
+            *((_logs_with(self._fio_logs, name), raw) for name, raw in self._fio_logs),
             (read_blkparse, (IMPORTS / "blkparse.txt").read_bytes()[:4000]),
         ]
         self._kept = KEPT_SWEEP.read_bytes()

@@ -1,4 +1,4 @@
-"""`opwatch import FILE -o RECORDING`: what another program measured, as a recording."""
+"""`opwatch import FILE... -o RECORDING`: what another program measured, as a recording."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 
 from opwatch import units
 from opwatch.errors import BadInput, UsageError
+from opwatch.fio.logs import is_log_name
 from opwatch.foreign import read_bytes
 from opwatch.imports.blkparse import is_blkparse, read_blkparse
 from opwatch.imports.fio import read_fio
+from opwatch.imports.fio_logs import read_fio_logs
 from opwatch.imports.iostat import read_iostat
 from opwatch.imports.source import ImportedFile
 from opwatch.recording.schema import NOTE
@@ -30,9 +32,13 @@ _TOGETHER = 256
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "opwatch import FILE -o RECORDING [--from-program P]"
+    parser.usage = "opwatch import FILE... -o RECORDING [--from-program P]"
     parser.add_argument(
-        "file", type=Path, metavar="FILE", help="fio JSON or JSON+, iostat -x -t -o JSON, or text of blkparse"
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="fio JSON or JSON+, iostat -x -t -o JSON, text of blkparse; or logs of one fio, and its JSON",
     )
     parser.add_argument(
         "-o",
@@ -56,14 +62,37 @@ def _program_of(raw: bytes) -> str:
     return "blkparse" if is_blkparse(raw) else "fio"
 
 
-def run(args: argparse.Namespace) -> int:
+def _read(path: Path) -> bytes:
     try:
-        raw = read_bytes(args.file)
+        return read_bytes(path)
     except OSError as error:
-        raise UsageError(f"{args.file}: {error.strerror}") from error
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def _imported(args: argparse.Namespace) -> ImportedFile:
+    """What the files tell. fio's logs are known by their names, which say what is in them."""
+    is_of_fio = args.from_program in (None, "fio")
+    logs = [path for path in args.files if is_of_fio and is_log_name(path.name)]
+    others = [path for path in args.files if path not in logs]
+    if len(set(args.files)) < len(args.files):
+        raise UsageError("a FILE is named twice")
+    if len(others) > 1:
+        raise UsageError(
+            "of several FILEs all but one are logs of fio (PREFIX_bw.1.log and so on), of one run: import "
+            "others one by one"
+        )
+    raws = {path: _read(path) for path in args.files}
+    if logs:
+        report = next(((str(path), raws[path]) for path in others), None)
+        return read_fio_logs([(path.name, raws[path]) for path in logs], report)
+    [(path, raw)] = raws.items()
     if not raw.strip():
-        raise BadInput(f"{args.file} is empty")
-    imported = READERS[args.from_program or _program_of(raw)](raw, str(args.file))
+        raise BadInput(f"{path} is empty")
+    return READERS[args.from_program or _program_of(raw)](raw, str(path))
+
+
+def run(args: argparse.Namespace) -> int:
+    imported = _imported(args)
     # All of it has been read before anything is made: a file that is none leaves nothing behind.
     words = header(imported.interval_ns / 1e9) | {"imported": imported.program}
     target = made(args.output, words)

@@ -35,7 +35,7 @@ class KeptNote:
             "schema": SCHEMA,
             "type": "note",
             "time": time,
-            "mono_ns": self.mono_ns or None,
+            "mono_ns": self.mono_ns,
             "text": self.text,
         }
 

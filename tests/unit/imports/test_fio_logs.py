@@ -1,0 +1,141 @@
+"""Logs of fio as recordings: counts of their rates, or each request where they have each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.errors import BadInput
+from opwatch.imports.fio_logs import read_fio_logs
+from opwatch.imports.source import ImportedFile
+from opwatch.samples.observation import Observation
+from opwatch.samples.story import Story
+from opwatch.tools.cli import main
+from tests.unit.sinks.test_schema import problems
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+GOOD, BAD = FIXTURES / "good" / "fio", FIXTURES / "bad" / "imports"
+
+
+def imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *names: str
+) -> tuple[list[dict[str, Any]], str]:
+    """(lines of its replay as JSON, what the import said)."""
+    recording = tmp_path / "a.opw"
+    assert main(["import", *(str(GOOD / name) for name in names), "-o", str(recording)]) == 0
+    said = capsys.readouterr().err
+    assert main(["replay", "--json", str(recording)]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert all(not problems(line) for line in lines)
+    return lines, said
+
+
+def finals(source: ImportedFile) -> list[Observation]:
+    story = Story()
+    news = [one for entry in source.entries for one in story.take(entry)]
+    return [one for one in news if isinstance(one, Observation) and one.final]
+
+
+def test_means_of_intervals_are_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = [f"two_{kind}.2.log" for kind in ("bw", "iops", "clat")]
+    lines, said = imported(tmp_path, capsys, *logs)
+    intervals = [line for line in lines if line["type"] == "interval"]
+    assert [line["interval_s"] for line in intervals] == [0.2] * 4
+    reads = [line["ops"]["read"] for line in intervals]
+    assert [read["per_s"] for read in reads] == [50, 45, 50, 45]
+    # 400, 360, 400 and 361 KiB a second.
+    assert sum(read["bytes"] for read in reads) == round(0.2 * 1521 * 1024)
+    # The log of latencies is 12 to 17 ms late.
+    assert [read["latency_ns"]["mean"] for read in reads[:2]] == [22207, 28257]
+    assert [reads[0]["latency_ns"][name] for name in ("p50", "p99", "max")] == [None] * 3
+    assert reads[0]["errors"] is None and intervals[0]["trust"] is None
+    assert {line["device"] for line in lines} == {"job 2"}
+    assert "fio: when it was is not in the logs" in said
+
+
+def test_each_request_has_its_latency(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines, _ = imported(tmp_path, capsys, "each_lat.1.log")
+    text = (GOOD / "each_lat.1.log").read_text()
+    rows = [[int(word) for word in row.split(",")] for row in text.splitlines()]
+    [summary] = [line for line in lines if line["type"] == "summary"]
+    for number, name in enumerate(("read", "write")):
+        values = [row[1] for row in rows if row[2] == number]
+        op = summary["ops"][name]
+        assert (op["count"], op["bytes"]) == (len(values), 4096 * len(values))
+        assert op["latency_ns"]["max"] == max(values)
+        assert op["latency_ns"]["mean"] == pytest.approx(sum(values) / len(values))
+        assert op["latency_ns"]["p50"] == pytest.approx(sorted(values)[(len(values) - 1) // 2], rel=0.04)
+
+
+def test_the_report_of_the_run_names_the_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = [f"two_{kind}.2.log" for kind in ("bw", "iops", "clat_hist")]
+    lines, said = imported(tmp_path, capsys, *logs, "two.txt")
+    assert {line["device"] for line in lines} == {"steady"}
+    # When the report was made.
+    assert lines[0]["time"].startswith("2026-11-22T17:13:1")
+    assert "two_clat_hist.2.log is left out" in said
+    assert lines[0]["ops"]["read"]["latency_ns"]["mean"] is None
+    assert lines[0]["ops"]["read"]["queue_depth"] is None
+
+
+def test_jobs_lie_side_by_side_on_a_wall_clock() -> None:
+    begin = 1_760_000_000_000
+    logs = []
+    for job, rate in ((1, 10), (3, 25)):
+        rows = [f"{begin + 500 * row}, {{}}, 1, 0, 0" for row in range(1, 9)]
+        logs.append((f"a_iops.{job}.log", "\n".join(rows).format(*[rate] * 8).encode()))
+        logs.append((f"a_bw.{job}.log", "\n".join(rows).format(*[rate * 4] * 8).encode()))
+    one, three = finals(read_fio_logs(logs))
+    assert [(one.device, three.device)] == [("job 1", "job 3")]
+    assert [final.interval.ops["write"].count for final in (one, three)] == [40, 100]
+    assert [final.interval.ops["write"].bytes for final in (one, three)] == [40 * 4096, 100 * 4096]
+    assert one.at.timestamp() == begin / 1000 + 4
+
+
+def test_a_job_that_rested_is_not_made_to_have_worked() -> None:
+    times = [500, 1000, 9000, 9500]
+    rows = "\n".join(f"{time}, 100, 0, 0" for time in times).encode()
+    logs = [(f"a_{kind}.1.log", rows) for kind in ("iops", "bw")]
+    [final] = finals(read_fio_logs(logs))
+    assert final.interval.ops["read"].count == 200
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["far_iops.1.log", "far_bw.1.log"], "no run is so long"),
+        (["far_iops.1.log"], "have no bw log"),
+        (["empty_iops.1.log"], "nothing in fio's logs: fio: empty_iops.1.log is empty"),
+        (["far_iops.1.log", "other_iops.1.log"], "are of one job"),
+    ],
+)
+def test_what_no_run_wrote_is_refused(names: list[str], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        read_fio_logs([(name, (BAD / name).read_bytes()) for name in names])
+
+
+@pytest.mark.parametrize("name", ["columns_iops.1.log", "operation_clat.1.log", "words_bw.1.log"])
+def test_what_is_no_log_is_refused_with_its_line(name: str) -> None:
+    with pytest.raises(BadInput, match=f"{name}, line "):
+        read_fio_logs([(name, (FIXTURES / "bad" / "fio" / name).read_bytes())])
+
+
+@pytest.mark.parametrize(
+    ("names", "status", "words"),
+    [
+        (["two.txt", "mixed.json"], 2, "all but one are logs of fio"),
+        (["two.txt", "two.txt"], 2, "named twice"),
+        (["two_bw.2.log", "nosuch_iops.2.log"], 2, "No such file"),
+        (["two_bw.2.log", "two_iops.2.log", "two.fio"], 1, "two.fio"),
+    ],
+)
+def test_files_that_do_not_go_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], names: list[str], status: int, words: str
+) -> None:
+    recording = tmp_path / "a.opw"
+    assert main(["import", *(str(GOOD / name) for name in names), "-o", str(recording)]) == status
+    assert words in capsys.readouterr().err
+    assert not recording.exists()

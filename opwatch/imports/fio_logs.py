@@ -57,10 +57,13 @@ class _Steps:
     begin_ms: int
     end_ms: int
     step_ms: int
+    # Whether rows are of the time before them: they come some milliseconds early or late.
+    has_means: bool
 
     @property
     def count(self) -> int:
-        return max(math.ceil((self.end_ms - self.begin_ms) / self.step_ms), 1)
+        end_ms = self.end_ms - (self.step_ms / 2 if self.has_means else 0)
+        return max(math.ceil((end_ms - self.begin_ms) / self.step_ms), 1)
 
     def at(self, time_ms: float) -> int:
         """The interval that a moment lies in, or ends."""
@@ -171,7 +174,8 @@ def read_fio_logs(logs: Iterable[tuple[str, bytes]], report: tuple[str, bytes] |
         _name(jobs, told)
     step_ms = max(job.step_ms for job in jobs)
     times = [job.times() for job in jobs]
-    steps = _Steps(min(begin for begin, _ in times), max(end for _, end in times), step_ms)
+    has_means = not any(job.requests for job in jobs)
+    steps = _Steps(min(begin for begin, _ in times), max(end for _, end in times), step_ms, has_means)
     if steps.end_ms > _MOST_MS or steps.count > _MOST_STEPS:
         raise BadInput(
             f"fio's logs go from {steps.begin_ms} to {steps.end_ms} ms in steps of {step_ms}: no run is so "

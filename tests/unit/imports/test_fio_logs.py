@@ -95,6 +95,15 @@ def test_jobs_lie_side_by_side_on_a_wall_clock() -> None:
     assert one.at.timestamp() == begin / 1000 + 4
 
 
+def test_rows_that_come_late_make_no_interval_of_their_own() -> None:
+    """Rows as fio 3.33 wrote them with log_avg_msec=250."""
+    times = [255, 511, 762, 1018, 1272, 1531, 1787]
+    rows = "\n".join(f"{time}, 1000, 0, 0" for time in times).encode()
+    [final] = finals(read_fio_logs([("a_iops.1.log", rows), ("a_bw.1.log", rows)]))
+    assert final.interval.seconds == pytest.approx(1.787, rel=0.01)
+    assert final.interval.ops["read"].count == pytest.approx(1787, rel=0.01)
+
+
 def test_a_job_that_rested_is_not_made_to_have_worked() -> None:
     times = [500, 1000, 9000, 9500]
     rows = "\n".join(f"{time}, 100, 0, 0" for time in times).encode()

@@ -51,9 +51,9 @@ def test_identify_says_what_is_offered() -> None:
     raw = bytearray(LENGTH)
     assert decode_controller(bytes([1]) + bytes(LENGTH - 1)) == Controller(vendor_id=1)
     raw[0], raw[256], raw[524], raw[328], raw[516:518] = 1, 0b1010, 1, 2, b"\x80\x01"
-    told = decode_controller(bytes(raw))
-    assert (told.can_format, told.manages_namespaces, told.formats_all) == (True, True, True)
-    assert (told.can_sanitize, told.most_namespaces) == (True, 0x180)
+    controller = decode_controller(bytes(raw))
+    assert (controller.can_format, controller.manages_namespaces, controller.formats_all) == (True, True, True)
+    assert (controller.can_sanitize, controller.most_namespaces) == (True, 0x180)
 
 
 def test_an_ata_drive_says_what_it_offers() -> None:

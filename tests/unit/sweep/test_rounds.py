@@ -36,6 +36,7 @@ def run_of(celsius: int, *, reads_pages: bool) -> tuple[LevelRun, list[str]]:
         counting=counting,
         before=Health(),
         disk=SimpleNamespace(name="sda"),
+        keeper=SimpleNamespace(look=lambda _: None),
         announce=lambda _, kind, __: announced.append(kind),
     )
     run = LevelRun(bench, 0)

@@ -9,7 +9,7 @@ from opwatch.collectors.firmware.counting import POLL_S
 from opwatch.collectors.sweep.bench import TICK_S, SweepBench, require_alone, require_written
 from opwatch.collectors.sweep.health import health_of, read_health
 from opwatch.collectors.sweep.partition import partitioned
-from opwatch.collectors.sweep.purging import discard_all
+from opwatch.collectors.sweep.purging import purge
 from opwatch.collectors.sweep.tracing import LevelTrace, between
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.guard.budget import Health, overdrawn
@@ -28,6 +28,7 @@ from opwatch.sweep.figures import (
 )
 from opwatch.sweep.journal.results import LevelRecord
 from opwatch.sweep.plan import round_size
+from opwatch.sweep.purges import purge_of
 from opwatch.trace.trust import Reading
 from opwatch.units import capacity
 from opwatch.waf.measure import Measured, Measurement
@@ -100,11 +101,11 @@ class LevelRun:
         bench, level = self._bench, self._level
         self._say("looks whether the drive is free")
         self.require_free()
-        self._say("discards the whole drive")
+        self._say(purge_of(self._request.purge).what)
         bench.announce(self._place, "purge", 0)
         bench.keeper.began(self._phase("purge"))
         bench.claim.is_purged = True
-        discard_all(bench.claim.fileno(), bench.disk, lambda: bench.pass_time(0))
+        purge(bench)
         bench.talk.say(
             f"level {self._place + 1} of {len(self._request.levels)}: {level.label}, "
             f"{capacity(level.usable_bytes)} in use"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 
 from opwatch.collectors.stack.disks import Identify, ask_nvme
@@ -54,6 +55,70 @@ _METHODS: dict[str, Callable[[BlockDevice, Identify], str]] = {
     "max-address": _max_address,
     "file": _on_a_filesystem,
     "fill": _on_a_filesystem,
+}
+
+
+def purge_refusal(disk: BlockDevice, way: str, ask: Identify = ask_nvme) -> str | None:
+    """Why this drive is not purged in this way; None where it is."""
+    refuse = _PURGES.get(way)
+    return refuse(disk, ask) if refuse else None
+
+
+def _format(disk: BlockDevice, ask: Identify) -> str | None:
+    if not disk.name.startswith("nvme"):
+        return f"{disk.name} is no NVMe drive, and has no Format"
+    try:
+        controller, namespace = ask(disk)
+    except OpwatchError as error:
+        return f"whether {disk.name} offers Format cannot be asked: {error}"
+    if not controller.can_format:
+        return f"{disk.name} offers no Format (OACS bit 1 is 0)"
+    if namespace.is_shared:
+        return f"the namespace of {disk.name} may be attached to several controllers (NMIC)"
+    if controller.formats_all and controller.most_namespaces != 1:
+        return (
+            f"Format on {disk.name} is one of all namespaces of the drive (FNA), of which it may have "
+            f"{controller.most_namespaces}"
+        )
+    if namespace.metadata_bytes or namespace.protection:
+        return (
+            f"the blocks of {disk.name} have metadata or protection information, which a format would change"
+        )
+    if not shutil.which("nvme"):
+        return "nvme-cli is not installed"
+    return None
+
+
+def _sanitize(disk: BlockDevice, ask: Identify) -> str:
+    if not disk.name.startswith("nvme"):
+        return f"{disk.name} is no NVMe drive, and has no Sanitize"
+    try:
+        controller, _ = ask(disk)
+    except OpwatchError as error:
+        return f"whether {disk.name} offers Sanitize cannot be asked: {error}"
+    if not controller.can_sanitize:
+        return f"{disk.name} offers no Sanitize (SANICAP is 0)"
+    return f"{disk.name} offers Sanitize, which is one of all of its namespaces, and {_UNUSED}"
+
+
+def _secure_erase(disk: BlockDevice, _: Identify) -> str:
+    try:
+        offers = ata_offers(disk)
+    except BadInput as error:
+        return f"{disk.name} does not tell whether it has the security feature set: {error}"
+    if offers is None:
+        return f"{disk.name} is no ATA drive"
+    if not offers.has_security:
+        return f"{disk.name} has no security feature set (IDENTIFY word 82 bit 1 is 0)"
+    if offers.is_frozen:
+        return f"the security of {disk.name} is frozen until it was without power (IDENTIFY word 128 bit 3)"
+    return f"{disk.name} has the security feature set, and {_UNUSED}"
+
+
+_PURGES: dict[str, Callable[[BlockDevice, Identify], str | None]] = {
+    "format": _format,
+    "sanitize": _sanitize,
+    "secure-erase": _secure_erase,
 }
 
 

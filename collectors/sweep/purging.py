@@ -1,13 +1,21 @@
-"""Discards all of a disk by its descriptor, piece by piece, so that it can be ended in between."""
+"""Makes a drive as if it was never used: by discards, piece by piece, so that it can be ended in between, or
+by a format, which is waited for.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import struct
+import subprocess
 from collections.abc import Callable
 
+from opwatch.collectors.stack.disks import ask_nvme
+from opwatch.collectors.sweep.bench import SweepBench
+from opwatch.collectors.sweep.offers import purge_refusal
 from opwatch.errors import OpwatchError, Unsupported
+from opwatch.foreign import text_of
 from opwatch.host.device import BlockDevice
+from opwatch.sweep.purges import FORMAT, purge_of
 
 # linux/fs.h: begin and length in bytes.
 _BLKDISCARD = 0x1277
@@ -37,3 +45,34 @@ def discard_all(descriptor: int, disk: BlockDevice, go_on: Callable[[], None]) -
                 f"{disk.name}: the discard of {length} bytes at {begin} failed: {error.strerror}"
             ) from error
     return size
+
+
+def purge(bench: SweepBench) -> None:
+    """Purge the drive in the way that the sweep was asked for."""
+    way = purge_of(bench.state.request.purge)
+    if way is FORMAT:
+        _format(bench)
+    else:
+        discard_all(bench.claim.fileno(), bench.disk, lambda: bench.pass_time(0))
+
+
+def _format(bench: SweepBench) -> None:
+    """Format the namespace as it is. A format cannot be called back: a signal ends the sweep behind it."""
+    disk = bench.disk
+    bench.pass_time(0)
+    if refused := purge_refusal(disk, FORMAT.name):
+        raise Unsupported(f"--purge {FORMAT.name}: {refused}")
+    _, before = ask_nvme(disk)
+    # By the descriptor, whatever its name leads to by now. It is ours exclusively, which nvme would take for
+    # somebody else's use: --force.
+    argv = ["nvme", "format", bench.claim.path, f"--lbaf={before.lba_format}", "--ses=0", "--force"]
+    done = subprocess.run(argv, capture_output=True, check=False, start_new_session=True)
+    if done.returncode:
+        raise OpwatchError(
+            f"{disk.name}: the format failed: {text_of(done.stderr).strip() or done.returncode}"
+        )
+    bench.claim.require_ours()
+    _, after = ask_nvme(disk)
+    if (after.size_lbas, after.lba_bytes) != (before.size_lbas, before.lba_bytes):
+        raise OpwatchError(f"{disk.name}: the format has changed its blocks, or how many there are")
+    bench.pass_time(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opwatch.collectors.guard.looking import look_at
-from opwatch.collectors.sweep.offers import method_refusal
+from opwatch.collectors.sweep.offers import method_refusal, purge_refusal
 from opwatch.collectors.sweep.purging import require_discards
 from opwatch.errors import Unsupported
 from opwatch.guard.obstacles import Consent, obstacles, without_consent
@@ -14,7 +14,7 @@ _SAME_TO_THE_DRIVE = "take --method window: what is discarded and never written 
 
 
 def refusals(
-    devices: Devices, named: str, *, allow_virtual: bool, method: str = "window"
+    devices: Devices, named: str, *, allow_virtual: bool, method: str = "window", purge: str = "discard"
 ) -> list[SweepRefusal]:
     """Everything that is in the way but the words that a plan does not need. It reads, and writes nothing;
     what may not be read without root is one of the reasons."""
@@ -24,6 +24,8 @@ def refusals(
     disk = devices.resolve(named).disk
     if refused := method_refusal(disk, method):
         listed.append(SweepRefusal("method", refused, _SAME_TO_THE_DRIVE))
+    if refused := purge_refusal(disk, purge):
+        listed.append(SweepRefusal("purge", refused, "take --purge discard"))
     try:
         require_discards(disk)
     except Unsupported as error:

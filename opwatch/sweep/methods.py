@@ -64,6 +64,10 @@ METHODS = (
 )
 
 
+# Those that a sweep goes by; collectors/sweep/offers.py says why by no other.
+SWEPT = ("window", "partition")
+
+
 def method_of(name: str) -> LevelMethod:
     """The method of a name that a person typed."""
     for method in METHODS:

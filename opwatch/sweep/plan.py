@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.purges import DISCARD, PurgeWay
 
 
 class StepKind(StrEnum):
@@ -108,21 +109,23 @@ class SweepPace:
 
 
 def plan_steps(
-    levels: Sequence[OpLevel], method: str, pace: SweepPace, speed: SweepSpeed
+    levels: Sequence[OpLevel], method: str, pace: SweepPace, speed: SweepSpeed, purge: PurgeWay = DISCARD
 ) -> tuple[SweepStep, ...]:
     """Every step of a sweep, in order."""
-    steps = [step for level in levels for step in _of_level(level, method, pace, speed)]
+    steps = [step for level in levels for step in _of_level(level, method, pace, speed, purge)]
     last = SweepStep(StepKind.RESTORE, "discard the whole drive, and undo what was changed of it")
     return (*steps, last)
 
 
-def _of_level(level: OpLevel, method: str, pace: SweepPace, speed: SweepSpeed) -> Iterable[SweepStep]:
+def _of_level(
+    level: OpLevel, method: str, pace: SweepPace, speed: SweepSpeed, purge: PurgeWay
+) -> Iterable[SweepStep]:
     used = level.usable_bytes
     round_bytes = round_size(level, pace)
     least = _least_rounds(level, round_bytes, pace)
     whole = level.scale.capacity_bytes
     yield SweepStep(StepKind.GUARD, "the same drive, and nobody else's", level)
-    yield SweepStep(StepKind.PURGE, "discard the whole drive", level, discard_bytes=whole)
+    yield SweepStep(StepKind.PURGE, purge.what, level, discard_bytes=whole)
     yield SweepStep(StepKind.LIMIT, f"leave {used} bytes in use by {method}", level)
     yield SweepStep(StepKind.SETTLE, "let it erase", level, seconds=pace.settle_s)
     yield SweepStep(

@@ -50,6 +50,10 @@ class Namespace:
     deallocated_read: str | None = None
     # Whether several controllers may have it at a time (NMIC).
     is_shared: bool = False
+    # The block format that it has, of those that the drive offers, and what comes with each block.
+    lba_format: int = 0
+    metadata_bytes: int = 0
+    protection: int = 0
 
 
 def text(raw: bytes) -> str | None:
@@ -97,6 +101,9 @@ def decode_namespace(raw: bytes) -> Namespace:
         deallocate_lbas=int.from_bytes(page[68:70], "little") + 1 if page[24] & 1 << 4 else None,
         deallocated_read={1: "zeros", 2: "ones"}.get(page[33] & 7),
         is_shared=bool(page[30] & 1),
+        lba_format=index,
+        metadata_bytes=int.from_bytes(page[128 + 4 * index :][:2], "little"),
+        protection=page[29] & 7,
     )
 
 

@@ -12,7 +12,9 @@ from opwatch.guard.identity import DiskIdentity, identity_of
 from opwatch.load.options import checked
 from opwatch.load.workload import LoadJob, LoadPattern
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare
+from opwatch.sweep.methods import SWEPT
 from opwatch.sweep.plan import SweepPace, SweepSpeed, plan_steps
+from opwatch.sweep.purges import DISCARD, FORMAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class SweepRequest:
     allow_virtual: bool = False
     refresh_s: float | None = None
     patience_s: float = 0.0
+    purge: str = DISCARD.name
 
     def document(self) -> dict[str, Any]:
         return {
@@ -52,6 +55,7 @@ class SweepRequest:
             "allow_virtual": self.allow_virtual,
             "refresh_s": self.refresh_s,
             "patience_s": self.patience_s,
+            "purge": self.purge,
         }
 
 
@@ -68,7 +72,7 @@ def request_of(fields: Fields) -> SweepRequest:
         created=fields.text("created"),
         identity=identity_of(fields.sub("disk")),
         levels=tuple(_level(_row(row, fields, "levels")) for row in fields.rows("levels")),
-        method=fields.text("method"),
+        method=_method(fields),
         pattern=_pattern(fields.sub("workload")),
         pace=_pace(fields.sub("pace")),
         budget=_budget(fields.sub("budget")),
@@ -76,7 +80,24 @@ def request_of(fields: Fields) -> SweepRequest:
         allow_virtual=fields.flag("allow_virtual"),
         refresh_s=fields.optional("refresh_s", fields.amount),
         patience_s=fields.amount("patience_s"),
+        purge=_purge(fields),
     )
+
+
+def _method(fields: Fields) -> str:
+    """The method. One that is not known would be done as if it was another."""
+    name = fields.text("method")
+    if name not in SWEPT:
+        raise fields.bad(f"method {name!r:.60} is none that this opwatch sweeps by")
+    return name
+
+
+def _purge(fields: Fields) -> str:
+    """The way to purge. Journals of before there were several have none."""
+    name = fields.optional("purge", fields.text) or DISCARD.name
+    if name not in (DISCARD.name, FORMAT.name):
+        raise fields.bad(f"purge {name!r:.60} is none that a sweep begins with")
+    return name
 
 
 def _row(row: object, fields: Fields, key: str) -> Fields:

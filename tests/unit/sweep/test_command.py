@@ -43,6 +43,7 @@ def test_what_was_not_proven_is_no_success(
         ("--max-write", "1G"),
         ("--settle", "1"),
         ("--workload", "zipf"),
+        ("--purge", "format"),
         ("--journals", "/nowhere"),
         ("--refresh", "1"),
     ],

@@ -9,12 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch.collectors.sweep.offers import method_refusal
-from opwatch.counters.decode.identify import LENGTH, Controller, Namespace, decode_controller
-from opwatch.errors import BadInput, OpwatchError
+from opwatch.collectors.sweep.offers import method_refusal, purge_refusal
+from opwatch.counters.decode.identify import (
+    LENGTH,
+    Controller,
+    Namespace,
+    decode_controller,
+    decode_namespace,
+)
+from opwatch.errors import BadInput, OpwatchError, UsageError
+from opwatch.fields import Fields
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.sweep.ata import AtaOffers, decode_offers
-from opwatch.sweep.methods import METHODS
+from opwatch.sweep.journal.request import request_of
+from opwatch.sweep.levels import LevelScale, parse_levels
+from opwatch.sweep.methods import METHODS, SWEPT
+from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, plan_steps
+from opwatch.sweep.purges import PURGES, purge_of
+from tests.unit.sweep.test_journal import REQUEST
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 DRIVE = Controller(can_format=True, manages_namespaces=True, most_namespaces=256)
@@ -52,7 +64,11 @@ def test_identify_says_what_is_offered() -> None:
     assert decode_controller(bytes([1]) + bytes(LENGTH - 1)) == Controller(vendor_id=1)
     raw[0], raw[256], raw[524], raw[328], raw[516:518] = 1, 0b1010, 1, 2, b"\x80\x01"
     controller = decode_controller(bytes(raw))
-    assert (controller.can_format, controller.manages_namespaces, controller.formats_all) == (True, True, True)
+    assert (controller.can_format, controller.manages_namespaces, controller.formats_all) == (
+        True,
+        True,
+        True,
+    )
     assert (controller.can_sanitize, controller.most_namespaces) == (True, 0x180)
 
 
@@ -120,7 +136,99 @@ def test_no_highest_address_is_lowered(ata_page: bytes | None, why: str, tmp_pat
     assert why in (method_refusal(a_disk(tmp_path, "sda", ata_page), "max-address") or "")
 
 
+def blocks(lba_format: int, metadata: int = 0, protection: int = 0) -> bytes:
+    raw = bytearray(LENGTH)
+    raw[0], raw[26], raw[29] = 1, lba_format, protection
+    raw[128 + 4 * lba_format : 132 + 4 * lba_format] = metadata.to_bytes(2, "little") + b"\x0c\x00"
+    return bytes(raw)
+
+
+def test_identify_says_which_blocks_a_namespace_has() -> None:
+    plain, full = decode_namespace(blocks(4)), decode_namespace(blocks(7, 64, 1))
+    assert (plain.lba_format, plain.lba_bytes, plain.metadata_bytes, plain.protection) == (4, 4096, 0, 0)
+    assert (full.lba_format, full.metadata_bytes, full.protection) == (7, 64, 1)
+
+
+@pytest.mark.parametrize(
+    ("controller", "namespace", "why"),
+    [
+        (DRIVE, ALONE, None),
+        (replace(DRIVE, formats_all=True, most_namespaces=1), ALONE, None),
+        (
+            replace(DRIVE, formats_all=True),
+            ALONE,
+            "all namespaces of the drive (FNA), of which it may have 256",
+        ),
+        (replace(DRIVE, can_format=False), ALONE, "OACS bit 1 is 0"),
+        (DRIVE, replace(ALONE, is_shared=True), "several controllers (NMIC)"),
+        (DRIVE, replace(ALONE, metadata_bytes=8), "have metadata"),
+        (DRIVE, replace(ALONE, protection=1), "protection information"),
+    ],
+)
+def test_a_format_is_of_one_namespace_as_it_is(
+    controller: Controller,
+    namespace: Namespace,
+    why: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: "/usr/sbin/nvme")
+    refused = purge_refusal(a_disk(tmp_path, "nvme0n1"), "format", lambda _: (controller, namespace))
+    assert refused is None if why is None else why in (refused or "")
+
+
+def test_without_its_tool_there_is_no_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    refused = purge_refusal(a_disk(tmp_path, "nvme0n1"), "format", lambda _: (DRIVE, ALONE))
+    assert refused == "nvme-cli is not installed"
+
+
+@pytest.mark.parametrize(
+    ("way", "name", "ata_page", "why"),
+    [
+        ("format", "sda", None, "is no NVMe drive"),
+        ("sanitize", "sda", None, "is no NVMe drive"),
+        ("sanitize", "nvme0n1", None, "SANICAP is 0"),
+        ("secure-erase", "nvme0n1", None, "is no ATA drive"),
+        ("secure-erase", "sda", page("page-89-qemu"), "IDENTIFY word 82 bit 1 is 0"),
+        ("secure-erase", "sda", with_words(w82=2, w128=8), "is frozen"),
+        ("secure-erase", "sda", with_words(w82=2), "opwatch does not use it yet"),
+        ("secure-erase", "sda", page("page-89-atapi", "bad"), "does not tell"),
+    ],
+)
+def test_no_other_purge_is_done(
+    way: str, name: str, ata_page: bytes | None, why: str, tmp_path: Path
+) -> None:
+    refused = purge_refusal(a_disk(tmp_path, name, ata_page), way, lambda _: (DRIVE, ALONE))
+    assert why in (refused or "")
+
+
+def test_a_drive_that_sanitizes_is_not_sanitized(tmp_path: Path) -> None:
+    able = replace(DRIVE, can_sanitize=True)
+    refused = purge_refusal(a_disk(tmp_path, "nvme0n1"), "sanitize", lambda _: (able, ALONE))
+    assert "all of its namespaces, and opwatch does not use it yet" in (refused or "")
+
+
+def test_every_purge_has_a_name_and_a_plan_says_which() -> None:
+    [level] = parse_levels("0%", LevelScale(1 << 30))
+    for way in PURGES:
+        steps = plan_steps([level], "window", SweepPace(), SweepSpeed(), purge_of(way.name))
+        assert [step.what for step in steps if step.kind is StepKind.PURGE] == [way.what]
+    with pytest.raises(UsageError, match="there is no purge 'magic'"):
+        purge_of("magic")
+
+
+def test_a_journal_keeps_the_purge_and_an_old_one_discards() -> None:
+    document = replace(REQUEST, purge="format").document()
+    assert request_of(Fields(document, "it")).purge == "format"
+    del document["purge"]
+    assert request_of(Fields(document, "it")).purge == "discard"
+    for key, value in (("purge", "sanitize"), ("method", "namespace")):
+        with pytest.raises(BadInput, match=value):
+            request_of(Fields(document | {key: value}, "it"))
+
+
 def test_two_ways_are_open_to_every_drive_and_the_others_have_a_reason(tmp_path: Path) -> None:
     disk = a_disk(tmp_path, "sda")
     ways = {method.name: method_refusal(disk, method.name) for method in METHODS}
-    assert [name for name, refused in ways.items() if refused is None] == ["window", "partition"]
+    assert tuple(name for name, refused in ways.items() if refused is None) == SWEPT

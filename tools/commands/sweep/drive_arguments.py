@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from opwatch.collectors.firmware.drive_folder import drive_folder
-from opwatch.collectors.sweep.offers import method_refusal
+from opwatch.collectors.sweep.offers import method_refusal, purge_refusal
 from opwatch.drive import life
 from opwatch.drive.place import Place
 from opwatch.errors import OpwatchError, Unsupported
@@ -23,6 +23,7 @@ from opwatch.sweep.journal.file import FOLDER
 from opwatch.sweep.journal.request import SweepRequest, planned_bytes
 from opwatch.sweep.levels import LevelScale, OpLevel, OpShare, parse_levels
 from opwatch.sweep.methods import method_of
+from opwatch.sweep.purges import DISCARD, purge_of
 from opwatch.tools.arguments import Once, byte_size, count_between, time_between
 from opwatch.tools.commands.sweep.level_arguments import (
     DEFAULT_WORKLOAD,
@@ -35,7 +36,7 @@ from opwatch.waf.trail import LONGEST_NS
 _LONGEST_S = 86400.0
 # Those that a simulated drive has no use for.
 DRIVE_OPTIONS = (
-    *("dev", "destroy", "confirm", "allow_virtual", "journals", "workload"),
+    *("dev", "destroy", "confirm", "allow_virtual", "journals", "workload", "purge"),
     *("settle", "refresh", "max_write", "max_life", "max_temperature"),
 )
 
@@ -122,6 +123,9 @@ def request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIden
     method = method_of(args.method).name
     if refused := method_refusal(disk, method):
         raise Unsupported(f"--method {method}: {refused}; opwatch sweep list has the others")
+    purge = purge_of(args.purge or DISCARD.name).name
+    if refused := purge_refusal(disk, purge):
+        raise Unsupported(f"--purge {purge}: {refused}; --purge discard is what every drive here takes")
     pattern = load(args.workload or DEFAULT_WORKLOAD)
     require_reach(pattern, pace.round_ratio)
     most = args.max_write or planned_bytes(levels, method, pace)
@@ -139,6 +143,7 @@ def request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIden
         allow_virtual=args.allow_virtual,
         refresh_s=args.refresh,
         patience_s=LONGEST_NS / 1e9,
+        purge=purge,
     )
 
 

@@ -17,6 +17,7 @@ from opwatch.sweep.journal.state import parse_journal
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
 from opwatch.sweep.methods import method_of
 from opwatch.sweep.plan import SweepPace
+from opwatch.sweep.purges import PURGES
 from opwatch.sweep.virtual import ModelDrive, VirtualLoad, flash_bytes, mapping_unit, model_of
 from opwatch.tools.arguments import Once, byte_size, count_between, percentage_between
 
@@ -84,6 +85,11 @@ def add_level_arguments(parser: argparse.ArgumentParser) -> None:
 def add_load_arguments(parser: argparse.ArgumentParser) -> None:
     """Add how a level of a drive is set, and the workload."""
     parser.add_argument("--method", default=DEFAULT_METHOD, metavar="M", help="how a level is set (window)")
+    parser.add_argument(
+        "--purge",
+        metavar="WAY",
+        help=f"of a drive, before each level: {', '.join(way.name for way in PURGES)} (discard)",
+    )
     parser.add_argument(
         "--workload",
         metavar="W",

@@ -11,6 +11,7 @@ from opwatch.sinks.folding import folded
 from opwatch.sinks.terminal import data
 from opwatch.steady.pts_tests import HEADER_FIELDS, PTS_TESTS, STEADY_FIELDS
 from opwatch.sweep.methods import METHODS
+from opwatch.sweep.purges import PURGES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +31,7 @@ def _document() -> dict[str, object]:
         "schema": SCHEMA,
         "type": "sweep-list",
         "methods": [method._asdict() for method in METHODS],
+        "purges": [way._asdict() for way in PURGES],
         "pts_tests": [
             {
                 **test._asdict(),
@@ -49,6 +51,9 @@ def _lines() -> Iterator[str]:
     yield "ways to set a level (--method):"
     for method in METHODS:
         yield from folded(f"{method.what}. Needs {method.needs}", f"  {method.name:<22} ")
+    yield "ways to make a drive empty before each level (--purge):"
+    for way in PURGES:
+        yield from folded(f"{way.what}. Needs {way.needs}", f"  {way.name:<22} ")
     yield "tests of SNIA's PTS 2.0.2:"
     for test in PTS_TESTS:
         yield from folded(test.title, f"  {test.name:<22} ")

@@ -15,6 +15,7 @@ from opwatch.sinks.terminal import data
 from opwatch.sweep.levels import LevelScale, OpBase, OpShare, parse_levels
 from opwatch.sweep.methods import method_of
 from opwatch.sweep.plan import SweepPlan, SweepSpeed, plan_steps
+from opwatch.sweep.purges import DISCARD, purge_of
 from opwatch.tools.arguments import byte_size
 from opwatch.tools.commands.sweep.drive_arguments import add_allowance_argument, add_device_argument
 from opwatch.tools.commands.sweep.level_arguments import (
@@ -67,7 +68,7 @@ def _speed(args: argparse.Namespace) -> SweepSpeed:
 
 
 def _of_model(args: argparse.Namespace) -> SweepPlan:
-    refuse_others(args, ["workload"], "--dev")
+    refuse_others(args, ["workload", "purge"], "--dev")
     sweep = virtual_from(args)
     return SweepPlan(
         target=f"{sweep.profile.name} (simulated)",
@@ -100,7 +101,7 @@ def _of_device(args: argparse.Namespace) -> SweepPlan:
                 f"--op {level.label}: {level.usable_bytes} bytes are to be used, and {device.name} has "
                 f"{device.size_bytes}"
             )
-    method = method_of(args.method).name
+    method, purge = method_of(args.method).name, purge_of(args.purge or DISCARD.name)
     pattern, pace = load(args.workload or DEFAULT_WORKLOAD), pace_from(args)
     require_reach(pattern, pace.round_ratio)
     identity = identity_of_disk(devices, device)
@@ -110,8 +111,10 @@ def _of_device(args: argparse.Namespace) -> SweepPlan:
         method=method,
         workload=pattern.name,
         levels=levels,
-        steps=plan_steps(levels, method, pace, _speed(args)),
-        refusals=tuple(refusals(devices, args.dev, allow_virtual=args.allow_virtual, method=method)),
+        steps=plan_steps(levels, method, pace, _speed(args), purge),
+        refusals=tuple(
+            refusals(devices, args.dev, allow_virtual=args.allow_virtual, method=method, purge=purge.name)
+        ),
         life_bytes=args.rated,
         life_reason="--rated says what the host may write in its life",
     )

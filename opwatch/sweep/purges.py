@@ -1,0 +1,37 @@
+"""The ways to make a drive as if it was never used, as data."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from opwatch.errors import UsageError
+
+
+class PurgeWay(NamedTuple):
+    """One of these ways: its name, what a plan says of it, and what it needs."""
+
+    name: str
+    what: str
+    needs: str
+
+
+DISCARD = PurgeWay("discard", "discard the whole drive", "a drive that obeys discards")
+FORMAT = PurgeWay(
+    "format",
+    "format the namespace (nvme format), in the block size that it has",
+    "an NVMe drive that formats one namespace alone, and nvme-cli",
+)
+PURGES = (
+    DISCARD,
+    FORMAT,
+    PurgeWay("sanitize", "sanitize the drive (nvme sanitize)", "an NVMe drive with the command"),
+    PurgeWay("secure-erase", "ATA SECURITY ERASE UNIT", "an ATA drive with the feature, not frozen"),
+)
+
+
+def purge_of(name: str) -> PurgeWay:
+    """The way of a name that a person typed, or a journal has."""
+    for way in PURGES:
+        if way.name == name:
+            return way
+    raise UsageError(f"there is no purge {name!r:.60}: there are {', '.join(way.name for way in PURGES)}")

@@ -1,0 +1,88 @@
+"""What real drivers' drives offer, asked of them; and a sweep that formats instead of discarding."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.sweep.journal.file import again, journals
+from tests.vm.guest.support import sysfs
+from tests.vm.requirements import need_tool
+
+DEVICES = ("nvme-sweep", "ahci")
+# A sweep, and some plans: by hand.
+TIERS = ()
+TIMEOUT_S = 1800
+SIZE = 64 << 20
+_LEVELS = ("--op", "32M,24M", "--settle", "0", "--fill", "1", "--rounds", "5", "--refresh", "0")
+_NOT_PROVEN, _UNSUPPORTED = 6, 5
+
+
+def opwatch(verb: str, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "opwatch", "sweep", verb, "--allow-virtual", *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=900, check=False)
+
+
+def consent(serial: str, folder: Path) -> tuple[str, ...]:
+    return ("--destroy", "--confirm", serial, "--journals", str(folder), "-q")
+
+
+def test_each_level_begins_with_a_format(tmp_path: Path) -> None:
+    need_tool("nvme")
+    disk = sysfs.disk("opw-sweep")
+    before = sysfs.stat(disk)
+    words = ("--dev", disk, "--purge", "format", "--json", *consent("opw-sweep", tmp_path), *_LEVELS)
+    done = opwatch("run", *words)
+    assert done.returncode == _NOT_PROVEN, done.stderr
+    assert [len(level["rounds"]) for level in json.loads(done.stdout)["levels"]] == [5, 5]
+    # The one discard is that at the end: each level had a format.
+    assert (sysfs.stat(disk) - before).discard_bytes == SIZE
+    [name] = journals(tmp_path)
+    journal, state = again(tmp_path, name)
+    journal.close()
+    assert (state.request.purge, state.is_ended) == ("format", True)
+    assert sysfs.number(disk, "size") * 512 == SIZE
+
+
+@pytest.mark.parametrize(
+    ("serial", "words", "why"),
+    [
+        ("opw-sweep", ("--purge", "sanitize"), "offers no Sanitize (SANICAP is 0)"),
+        ("opw-ahci", ("--purge", "format"), "is no NVMe drive"),
+        ("opw-ahci", ("--purge", "secure-erase"), "no security feature set (IDENTIFY word 82 bit 1 is 0)"),
+        ("opw-sweep", ("--method", "namespace"), "says that it offers namespace management (OACS bit 3)"),
+        ("opw-ahci", ("--method", "max-address"), "no host protected area (IDENTIFY word 82 bit 10 is 0)"),
+    ],
+)
+def test_what_is_not_done_is_said_by_the_plan_and_refused(
+    serial: str, words: tuple[str, ...], why: str, tmp_path: Path
+) -> None:
+    disk = sysfs.disk(serial)
+    before = sysfs.stat(disk)
+    planned = opwatch("plan", "--dev", disk, "--json", *words)
+    assert planned.returncode == 0, planned.stderr
+    document: dict[str, Any] = json.loads(planned.stdout)
+    assert [why in refusal["what"] for refusal in document["refusals"]] == [True]
+    done = opwatch("run", "--dev", disk, *words, *consent(serial, tmp_path), *_LEVELS)
+    assert done.returncode == _UNSUPPORTED
+    assert why in done.stderr
+    assert journals(tmp_path) == []
+    changed = sysfs.stat(disk) - before
+    assert (changed.write_bytes, changed.discard_bytes) == (0, 0)
+
+
+def test_a_drive_that_says_so_may_know_neither_create_nor_delete() -> None:
+    """Why namespaces are left alone: QEMU sets the bit. An invalid size and namespace are asked for, which a
+    drive that knows the commands refuses otherwise."""
+    nvme = need_tool("nvme")
+    node = f"/dev/{sysfs.disk('opw-sweep')}"
+    create = [nvme, "create-ns", node, "--nsze=0", "--ncap=0", "--flbas=0"]
+    for argv in (create, [nvme, "delete-ns", node, "--namespace-id=200"]):
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert done.returncode
+        assert "Invalid Command Opcode" in done.stdout + done.stderr

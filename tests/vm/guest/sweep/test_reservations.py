@@ -1,0 +1,82 @@
+"""Persistent reservations on a disk of the kernel's own SCSI target, which has them as arrays do."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from opwatch.collectors.guard.looking import sharers
+from opwatch.host.device import Devices
+from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.scsidebug import scsi_debug
+from tests.vm.guest.support.shell import call, mounted, put
+from tests.vm.requirements import need_module, need_tool
+
+DEVICES = ("ahci", "virtio-scsi")
+CONFIG = Path("/sys/kernel/config")
+_DISK, _PORT = "core/rd_mcp_0/reserved", "loopback/naa.6001405000000001"
+_KEY = 0x123ABC
+# The target keeps there what is registered, and refuses to register where it cannot.
+_METADATA = Path("/var/target/pr")
+
+
+def others_of(name: str) -> list[str]:
+    devices = Devices()
+    disk = devices.by_name(name)
+    assert disk
+    return list(sharers(devices, disk))
+
+
+@contextlib.contextmanager
+def target_disk() -> Iterator[str]:
+    """A disk of 64 MiB of memory behind a target of this machine's own."""
+    for module in ("sd_mod", "target_core_mod", "tcm_loop"):
+        need_module(module)
+    mounted("configfs", CONFIG)
+    _METADATA.mkdir(parents=True, exist_ok=True)
+    before = {path.name for path in Path("/sys/block").iterdir()}
+    store, port = CONFIG / "target" / _DISK, CONFIG / "target" / _PORT / "tpgt_1"
+    store.mkdir(parents=True)
+    put(store / "control", "rd_pages=16384")
+    put(store / "enable", 1)
+    port.mkdir(parents=True)
+    put(port / "nexus", "naa.6001405000000002")
+    (port / "lun/lun_0").mkdir()
+    (port / "lun/lun_0/disk").symlink_to(store)
+    try:
+        deadline = time.monotonic() + 60
+        while not (names := {path.name for path in Path("/sys/block").glob("sd*")} - before):
+            assert time.monotonic() < deadline, "the target shows no disk"
+            time.sleep(0.1)
+        yield names.pop()
+    finally:
+        (port / "lun/lun_0/disk").unlink()
+        for folder in (port / "lun/lun_0", port, port.parent, store):
+            folder.rmdir()
+
+
+def test_a_key_that_another_host_may_have_is_seen_and_so_is_who_holds_it() -> None:
+    persist = need_tool("sg_persist")
+    with target_disk() as name:
+        assert others_of(name) == []
+        call(persist, "--out", "--register", f"--param-sark={_KEY:x}", f"/dev/{name}")
+        [keys] = others_of(name)
+        assert keys.startswith("1 keys of persistent reservations are registered with it (123ABCh)")
+        call(persist, "--out", "--reserve", f"--param-rk={_KEY:x}", "--prout-type=5", f"/dev/{name}")
+        holder, _ = others_of(name)
+        assert holder == (
+            f"a persistent reservation is held on it (write exclusive, registrants only, key {_KEY:016X}h)"
+        )
+        call(persist, "--out", "--release", f"--param-rk={_KEY:x}", "--prout-type=5", f"/dev/{name}")
+        call(persist, "--out", "--register", f"--param-rk={_KEY:x}", "--param-sark=0", f"/dev/{name}")
+        assert others_of(name) == []
+
+
+def test_disks_that_know_no_reservations_are_nobody_elses() -> None:
+    """libata answers for one, QEMU for the other, as disks do that do not know the command."""
+    for serial in ("opw-ahci", "opw-virtio-scsi"):
+        assert others_of(sysfs.disk(serial)) == []
+    with scsi_debug() as disk:
+        assert others_of(disk.name) == []

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from opwatch.errors import BadInput, RefusedError
 from opwatch.fields import Fields
 from opwatch.guard.budget import Budget, Health, overdrawn
-from opwatch.guard.facts import ForeignIo, GuardFacts, PartFacts
+from opwatch.guard.facts import ForeignIo, GuardFacts, PartFacts, without_part
 from opwatch.guard.identity import DiskIdentity, differences, identity_of
 from opwatch.guard.obstacles import (
     NO_CONFIRM,
@@ -73,6 +74,17 @@ def test_it_is_refused(facts: GuardFacts, where: str, what: str) -> None:
     assert reason.remedy
     with pytest.raises(RefusedError, match="nothing was written"):
         require_none([reason])
+
+
+@pytest.mark.parametrize("use", [{"mounts": ("/mnt",)}, {"holders": ("dm-0",)}, {"is_swap": True}])
+def test_a_partition_of_ours_is_no_reason_until_somebody_uses_it(use: dict[str, Any]) -> None:
+    ours, other = PartFacts("nvme0n1p1", contents="what a load wrote"), PartFacts("nvme0n1p2")
+    alone = replace(FACTS, parts=(*FACTS.parts, ours))
+    assert obstacles(without_part(alone, "nvme0n1p1"), CONSENT) == []
+    [reason] = obstacles(without_part(replace(FACTS, parts=(*alone.parts, other)), "nvme0n1p1"), CONSENT)
+    assert reason.where == "nvme0n1p2"
+    used = replace(FACTS, parts=(*FACTS.parts, replace(ours, **use)))
+    assert {reason.where for reason in obstacles(without_part(used, "nvme0n1p1"), CONSENT)} == {"nvme0n1p1"}
 
 
 def test_who_cannot_be_seen_is_no_reason_for_disks_of_our_own_making_alone() -> None:

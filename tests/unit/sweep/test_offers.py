@@ -22,6 +22,7 @@ from opwatch.fields import Fields
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.sweep.ata import AtaOffers, decode_offers
 from opwatch.sweep.journal.request import request_of
+from opwatch.sweep.journal.undo import PartitionUndo, parse_undo
 from opwatch.sweep.levels import LevelScale, parse_levels
 from opwatch.sweep.methods import METHODS, SWEPT
 from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, plan_steps
@@ -226,6 +227,28 @@ def test_a_journal_keeps_the_purge_and_an_old_one_discards() -> None:
     for key, value in (("purge", "sanitize"), ("method", "namespace")):
         with pytest.raises(BadInput, match=value):
             request_of(Fields(document | {key: value}, "it"))
+
+
+def test_what_was_changed_is_known_by_its_text() -> None:
+    undo = PartitionUndo(32 << 20)
+    assert parse_undo(str(undo)) == undo
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "partition 2: 5 bytes from the begin",
+        "partition 1: -5 bytes from the begin",
+        "partition 1: 5 bytes from the begin\n",
+        "partition 1: \u0665 bytes from the begin",
+        f"partition 1: {'9' * 21} bytes from the begin",
+        "namespace 1 of 5 blocks",
+    ],
+)
+def test_a_change_that_is_not_known_is_not_undone(text: str) -> None:
+    with pytest.raises(BadInput, match="cannot undo"):
+        parse_undo(text)
 
 
 def test_two_ways_are_open_to_every_drive_and_the_others_have_a_reason(tmp_path: Path) -> None:

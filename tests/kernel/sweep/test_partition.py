@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from opwatch.collectors.guard.openers import openers_of
 from opwatch.collectors.sweep.partition import partitioned
 from opwatch.errors import OpwatchError
-from opwatch.host.device import Devices
+from opwatch.host.device import BlockDevice, Devices
 from opwatch.sweep.journal.file import journals
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.journal.undo import PartitionUndo
@@ -32,11 +33,15 @@ from tests.unit.sweep.test_journal import REQUEST
 _BY_PARTITION = ("--method", "partition", *_SHORT)
 
 
-def parts_of(target: Drive) -> list[str]:
+def partitions(target: Drive) -> list[BlockDevice]:
     devices = Devices()
     disk = devices.by_name(Path(target.device).name)
     assert disk
-    return [part.name for part in devices.partitions(disk)]
+    return devices.partitions(disk)
+
+
+def parts_of(target: Drive) -> list[str]:
+    return [part.name for part in partitions(target)]
 
 
 class Bench:
@@ -103,6 +108,11 @@ def killed_with_a_partition(target: Drive, folder: Path, number: signal.Signals)
         assert parts_of(target)
         process.send_signal(number)
         process.wait(timeout=60)
+    # fio is killed with it, and has the partition open until it has ended.
+    deadline = time.monotonic() + 20
+    while openers_of([part.dev for part in partitions(target)]).openers:
+        assert time.monotonic() < deadline, "a fio is left"
+        time.sleep(0.05)
     return process.returncode
 
 

@@ -14,7 +14,7 @@ from tests.vm.guest.support.nullblk import NullBlk, null_blk
 from tests.vm.guest.support.workload import Fio, fio
 
 DEVICES = ("nvme-multipath",)
-TIERS = ("full", "exactness")
+TIERS = ("full",)
 CPUS = 2
 MEMORY = NullBlk(size=96, memory_backed=1)
 WRITES = Fio("write", 503, iodepth=1)

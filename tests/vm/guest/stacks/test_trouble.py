@@ -19,7 +19,7 @@ from tests.vm.guest.support.shell import put
 from tests.vm.guest.support.workload import Fio, fio
 
 DEVICES = ("nvme", "virtio-blk")
-TIERS = ("full", "exactness")
+TIERS = ("full",)
 CPUS = 2
 TIMEOUT_S = 1800
 CHANGES = 7

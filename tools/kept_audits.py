@@ -31,8 +31,7 @@ class KeptAudits(AbstractContextManager["KeptAudits"]):
     """Keeps audits while it is entered, of these mounts or stacks. `problem` is why not all were kept."""
 
     def __init__(self, path: Path, audited: Iterable[Mount | Stack]) -> None:
-        target = made(path, header(None))
-        target.clock(read_anchor())
+        target = made(path, header(None), read_anchor())
         self._recorder = Recorder(target, say)
         self._taker = notes_for(target, self._recorder)
         self._count = 0

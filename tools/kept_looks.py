@@ -23,8 +23,7 @@ class KeptLooks:
     def __init__(
         self, path: Path, every_s: float, question: WafQuestion, disk: BlockDevice, command: list[str] | None
     ) -> None:
-        target = made(path, header(every_s))
-        target.clock(read_anchor())
+        target = made(path, header(every_s), read_anchor())
         self._recorder = Recorder(target, say)
         self._taker = notes_for(target, self._recorder)
         self._command = command

@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
 from opwatch import __version__
+from opwatch.clock import Anchor
 from opwatch.errors import OpwatchError
 from opwatch.foreign import read_text
 from opwatch.host.device import Devices, Leaf
@@ -71,14 +73,34 @@ class LiveSource(Source, Protocol):
     def leaves(self) -> list[Leaf]: ...
 
 
-def made(path: Path, headline: Mapping[str, str | int]) -> RecordingFile:
-    """Make a new recording that says this of itself."""
+def made(path: Path, headline: Mapping[str, str | int], clocks: Anchor | None = None) -> RecordingFile:
+    """Make a new recording that says this of itself; with `clocks`, of a run whose samples do not tell
+    them."""
     try:
-        return RecordingFile(path, headline)
+        target = RecordingFile(path, headline)
+        if clocks:
+            with whole(target):
+                target.clock(clocks)
+        return target
+    except sqlite3.Error as error:
+        raise OpwatchError(f"{path} cannot be written: {error}") from error
     except OSError as error:
         raise OpwatchError(
             f"{path} cannot be made: {error.strerror}; name a file in a folder that can be written to"
         ) from error
+
+
+@contextmanager
+def whole(target: RecordingFile) -> Iterator[None]:
+    """What is written in it is written as a whole: where that fails, nothing of the file stays."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        target.remove()
+        raise OpwatchError(f"{target.path} cannot be written: {error}; nothing of it was kept") from error
+    except BaseException:
+        target.remove()
+        raise
 
 
 def new_recording(args: argparse.Namespace) -> RecordingFile:

@@ -169,9 +169,9 @@ def read_fio_logs(logs: Iterable[tuple[str, bytes]], report: tuple[str, bytes] |
     """What logs of one run tell, as entries; names of jobs are those of its report. BadInput, with the place,
     for what is no log, and for logs of which nothing follows."""
     jobs, left_out = _jobs(logs)
-    described = parse_report(text_of(report[1]), report[0]) if report else None
-    if described:
-        _name(jobs, described)
+    parsed = parse_report(text_of(report[1]), report[0]) if report else None
+    if parsed:
+        _name(jobs, parsed)
     step_ms = max(job.step_ms for job in jobs)
     times = [job.times() for job in jobs]
     has_means = not any(job.requests for job in jobs)
@@ -183,10 +183,10 @@ def read_fio_logs(logs: Iterable[tuple[str, bytes]], report: tuple[str, bytes] |
         )
     notes = [] if all(job.requests for job in jobs) else [_ROUNDED]
     notes += [_NO_CLOCK] if len(jobs) > 1 else []
-    wall_ns = _wall_ns(steps, described)
+    wall_ns = _wall_ns(steps, parsed)
     notes += [_NO_TIME] if wall_ns is None else []
     entries = _entries(jobs, steps, wall_ns or 0)
-    program = described.version if described and described.version else "fio"
+    program = parsed.version if parsed and parsed.version else "fio"
     return ImportedFile(program, step_ms * _MS, entries, (*notes, *left_out))
 
 

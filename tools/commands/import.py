@@ -19,7 +19,7 @@ from opwatch.imports.source import ImportedFile
 from opwatch.recording.schema import NOTE
 from opwatch.sinks.terminal import say
 from opwatch.tools.arguments import file_name
-from opwatch.tools.kept_run import header, made
+from opwatch.tools.kept_run import header, made, whole
 
 READERS: dict[str, Callable[[bytes, str], ImportedFile]] = {
     "fio": read_fio,
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     # All of it has been read before anything is made: a file that is none leaves nothing behind.
     words = header(imported.interval_ns / 1e9) | {"imported": imported.program}
     target = made(args.output, words)
-    try:
+    with whole(target):
         target.begin()
         for note in imported.notes:
             target.event(NOTE, note, 0)
@@ -107,9 +107,6 @@ def run(args: argparse.Namespace) -> int:
                 target.begin()
         target.commit()
         target.end(f"imported from {imported.program}", time.monotonic_ns(), 0)
-    except BaseException:
-        target.abandon()
-        raise
     if not args.quiet:
         for note in imported.notes:
             say(note)

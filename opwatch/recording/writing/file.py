@@ -20,7 +20,7 @@ class RecordingFile(RecordingWriter):
         try:
             super().__init__(self._new, header)
         except BaseException:
-            self._new.abandon()
+            self._new.remove()
             raise
 
     def device(self) -> int:
@@ -38,6 +38,10 @@ class RecordingFile(RecordingWriter):
         """End it cleanly; there is one file afterwards."""
         super().end(reason, mono_ns, left_out)
         self._new.close()
+
+    def remove(self) -> None:
+        """Leave nothing of it."""
+        self._new.remove()
 
     def abandon(self) -> None:
         """Leave it as it is, without an end."""

@@ -9,7 +9,8 @@ import stat
 from pathlib import Path
 from urllib.parse import quote
 
-from opwatch.errors import OpwatchError, RefusedError
+from opwatch.errors import BadInput, OpwatchError, RefusedError
+from opwatch.recording.reading.leftovers import is_being_written, regular_file
 from opwatch.recording.schema import (
     APPLICATION_ID,
     INDEXES,
@@ -33,14 +34,13 @@ class NewDatabase:
         # The folder is opened once: its name may lead elsewhere a moment later.
         self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            self._refuse_what_is_there()
             self._refuse_leftovers()
             # Kept open until SQLite has closed its own: closing any descriptor of a file gives up its locks.
             self._descriptor = os.open(path.name, _FLAGS, 0o600, dir_fd=self._folder)
         except FileExistsError:
             os.close(self._folder)
-            raise RefusedError(
-                f"{path} exists: a recording never overwrites anything. Name another file, or remove this one"
-            ) from None
+            raise self._there_already() from None
         except BaseException:
             os.close(self._folder)
             raise
@@ -51,6 +51,23 @@ class NewDatabase:
             if isinstance(error, sqlite3.Error):
                 raise OpwatchError(f"{path} cannot be written: {error}") from error
             raise
+
+    def _refuse_what_is_there(self) -> None:
+        """Before what lies beside it: the log of another recorder must not be removed."""
+        with contextlib.suppress(FileNotFoundError):
+            status = os.stat(self.path.name, dir_fd=self._folder, follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
+                raise RefusedError(f"{self.path} is a folder: name a file in it that does not exist yet")
+            raise self._there_already()
+
+    def _there_already(self) -> RefusedError:
+        with contextlib.suppress(OSError, BadInput), regular_file(self.path) as descriptor:
+            if is_being_written(descriptor):
+                return RefusedError(f"{self.path} is being written by another recorder: name another file")
+        return RefusedError(
+            f"{self.path} exists: a recording never overwrites anything. Name another file, or remove this "
+            "one"
+        )
 
     def _refuse_leftovers(self) -> None:
         for side in SIDES:
@@ -127,6 +144,18 @@ class NewDatabase:
                 os.unlink(self.path.name, dir_fd=self._folder)
         os.close(self._descriptor)
         os.close(self._folder)
+        self._descriptor = -1
+
+    def remove(self) -> None:
+        """Leave nothing of it, once it was made."""
+        if self._descriptor < 0:
+            return
+        with contextlib.suppress(sqlite3.Error):
+            self.connection.close()
+        for side in SIDES:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path.name + side, dir_fd=self._folder)
+        self._give_up()
 
     def device(self) -> int:
         """The number of the device that the file lies on."""

@@ -22,7 +22,7 @@ from opwatch.sinks.terminal import say
 from opwatch.tools.arguments import time_between
 from opwatch.tools.commands.flight.keep import add_ring_argument
 from opwatch.tools.commands.record import add_recording_argument
-from opwatch.tools.kept_run import made
+from opwatch.tools.kept_run import made, whole
 
 # So many entries are written and committed together.
 _TOGETHER = 64
@@ -52,11 +52,8 @@ def run(args: argparse.Namespace) -> int:
             entries = between(joined.entries(), begin_ns, None) if args.last else ended(joined.entries())
             headline = joined.header | {"dumped": datetime.now(UTC).isoformat(timespec="seconds")}
             target = made(args.output, headline)
-            try:
+            with whole(target):
                 _write(entries, [event for event in joined.events if event.mono_ns >= begin_ns], target)
-            except BaseException:
-                target.abandon()
-                raise
     if not args.quiet:
         say(f"{args.output}: {units.capacity(args.output.stat().st_size)}")
     return 0

@@ -1,0 +1,89 @@
+"""A recording that is to be made where something is already: what it is, and what to do, are said."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from opwatch.clock import read_anchor
+from opwatch.errors import OpwatchError, RefusedError
+from opwatch.recording.writing.newfile import NewDatabase
+from opwatch.recording.writing.writer import RecordingWriter
+from opwatch.tools.cli import main
+from opwatch.tools.kept_run import made
+from tests.unit.support.recordings import HEADER
+
+REPORT = Path(__file__).parents[2] / "fixtures" / "good" / "fio" / "two.txt"
+
+
+def test_the_log_of_a_recorder_that_lives_is_not_to_be_removed(tmp_path: Path) -> None:
+    path = tmp_path / "a.opw"
+    with closing(NewDatabase(path)):
+        assert (tmp_path / "a.opw-wal").exists()
+        with pytest.raises(RefusedError) as refused:
+            NewDatabase(path)
+    assert str(refused.value) == f"{path} is being written by another recorder: name another file"
+    with pytest.raises(RefusedError, match=r"a\.opw exists: a recording never overwrites anything"):
+        NewDatabase(path)
+
+
+def test_a_recorder_that_was_killed_left_the_file_that_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.opw").write_bytes(b"x")
+    (tmp_path / "a.opw-wal").write_bytes(b"x")
+    with pytest.raises(RefusedError, match=r"a\.opw exists"):
+        NewDatabase(tmp_path / "a.opw")
+    (tmp_path / "a.opw").unlink()
+    with pytest.raises(RefusedError, match=r"a\.opw-wal exists, and would be taken for a part"):
+        NewDatabase(tmp_path / "a.opw")
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match=r"is a folder: name a file in it"):
+        NewDatabase(tmp_path)
+
+
+@pytest.mark.parametrize("target", ["nowhere", "there"])
+def test_a_link_is_not_followed(tmp_path: Path, target: str) -> None:
+    (tmp_path / "there").touch()
+    (tmp_path / "a.opw").symlink_to(tmp_path / target)
+    with pytest.raises(RefusedError, match=r"a\.opw exists"):
+        NewDatabase(tmp_path / "a.opw")
+    assert sorted(os.listdir(tmp_path)) == ["a.opw", "there"]
+    assert (tmp_path / "there").stat().st_size == 0
+
+
+def is_full(*_: object) -> None:
+    raise sqlite3.OperationalError("database or disk is full")
+
+
+@pytest.mark.parametrize("call", ["_write_header", "put", "commit", "end"])
+def test_of_an_import_onto_a_full_disk_nothing_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    monkeypatch.setattr(RecordingWriter, call, is_full)
+    path = tmp_path / "a.opw"
+    assert main(["import", str(REPORT), "-o", str(path)]) == 1
+    assert f"{path} cannot be written: database or disk is full" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_recording_without_samples_on_a_full_disk_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RecordingWriter, "clock", is_full)
+    with pytest.raises(OpwatchError, match="cannot be written"):
+        made(tmp_path / "a.opw", HEADER, read_anchor())
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_took_its_name_is_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "a.opw"
+    new = NewDatabase(path)
+    path.rename(tmp_path / "mine")
+    path.write_text("another's")
+    new.remove()
+    assert path.read_text() == "another's"

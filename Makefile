@@ -30,6 +30,7 @@ help:
 	@echo "make bench-trim  what following a trim costs, against fstrim"
 	@echo "make bench-saturation  IOPS of null_blk in a guest, traced by us and others [KERNEL=6.12]"
 	@echo "make test-kernel only the tests that need root"
+	@echo "make test-kills  kill -9 at 50 moments of record and of flight [KILLS=50] [SEED=14]"
 	@echo "make test-vm     stock kernels and real drivers in QEMU [KERNEL=6.12] [TEST=nvme] [TIER=ci]"
 	@echo "make test-arm64  a smoke test on arm64 in QEMU"
 	@echo "make fuzz        ten million operations on the simulated drive"
@@ -132,6 +133,11 @@ fuzz-counters: build
 fuzz-all: build
 	$(PY) -m tests.fuzz $(or $(INPUTS),10000000) $(or $(SEED),$$RANDOM) $(or $(BEGIN),0)
 
+# By hand, some ten minutes: record and flight are killed at that many moments each, which SEED decides.
+test-kills: build
+	OPWATCH_KILLS=$(or $(KILLS),50) OPWATCH_SEED=$(or $(SEED),$$RANDOM) OPWATCH_REQUIRE=kernel \
+		$(PY) -m pytest -v -n 0 tests/kernel/recording -k "recorder_that_is_killed"
+
 # The table of docs/method-waf.md: by hand, some twenty minutes.
 waf-runs: build
 	$(PY) -m tests.bench.waf_runs
@@ -207,4 +213,4 @@ clean:
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 
-.PHONY: format help packages build demo test test-kernel test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-drive bench-counters bench-mounts fuzz fuzz-state fuzz-counters fuzz-all waf-runs test-analysis clean
+.PHONY: format help packages build demo test test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-drive bench-counters bench-mounts fuzz fuzz-state fuzz-counters fuzz-all waf-runs test-analysis clean

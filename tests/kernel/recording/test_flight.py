@@ -17,7 +17,7 @@ from opwatch.host.scratch import ScratchDisk
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.samples.entries import Began, RunEntry
 from opwatch.samples.entry_parts import first_moment
-from tests.kernel.recording.test_record import entries_in, load
+from tests.kernel.recording.test_record import KILLS, KILLS_SEED, entries_in, load
 from tests.kernel.support.filesystems import fill, make, mounted
 from tests.kernel.support.watching import lines, opwatch
 
@@ -87,8 +87,8 @@ def test_a_part_of_the_ring(disk: ScratchDisk, tmp_path: Path) -> None:
 
 
 def test_a_recorder_that_is_killed_has_lost_a_second_at_most(disk: ScratchDisk, tmp_path: Path) -> None:
-    chance = random.Random(15)
-    for number in range(6):
+    chance = random.Random(KILLS_SEED)
+    for number in range(KILLS):
         ring, path = tmp_path / f"ring{number}", tmp_path / f"{number}.opw"
         with load(disk.node), recorder(disk, ring, "--keep", "2s") as process:
             time.sleep(chance.uniform(0.5, 3.5))

@@ -37,6 +37,8 @@ from opwatch.trace.trust import Reading
 
 _STRETCH = 64
 _MASK = MODULUS - 1
+# What a varint begins to take two bytes at.
+_ONE_BYTE = 0x80
 # Histograms of the format: bits of precision of times and of sizes, and the unit of a size.
 _LATENCY_BITS, _SIZE_BITS, _SECTOR = 5, 3, 512
 
@@ -68,17 +70,35 @@ def _expected(layout: Layout, changed: Sequence[Sequence[tuple[int, int]]]) -> d
     """Place of a counter -> what it has grown by, if the slots that have changed tell all of it."""
     latency, queue, sizes = changed[:3]
     times, widths = _middles(_LATENCY_BITS, layout.slots[0]), _lows(_SIZE_BITS, layout.slots[2])
-    ended, issued = (sum(by for _, by in slots) for slots in (latency, sizes))
+    ended, ended_ns = _totals(latency, times)
+    issued, sectors = _totals(sizes, widths)
+    queued, queued_ns = _totals(queue, times)
     guesses = {
         "completed": ended,
         "ends": ended,
         "issued": issued,
-        "bytes": _SECTOR * sum(by * widths[slot] for slot, by in sizes),
-        "sum_ns": sum(by * times[slot] for slot, by in latency),
-        "queued": sum(by for _, by in queue),
-        "queue_sum_ns": sum(by * times[slot] for slot, by in queue),
+        "bytes": _SECTOR * sectors,
+        "sum_ns": ended_ns,
+        "queued": queued,
+        "queue_sum_ns": queued_ns,
     }
-    return {layout.counters.index(name): by for name, by in guesses.items() if name in layout.counters}
+    return {place: guesses[name] for place, name in _guessed(layout)}
+
+
+@cache
+def _guessed(layout: Layout) -> tuple[tuple[int, str], ...]:
+    """The counters that follow from slots, each with its place."""
+    names = ("completed", "ends", "issued", "bytes", "sum_ns", "queued", "queue_sum_ns")
+    return tuple((layout.counters.index(name), name) for name in names if name in layout.counters)
+
+
+def _totals(slots: Sequence[tuple[int, int]], values: Sequence[int]) -> tuple[int, int]:
+    """(how many there are, the sum of what each is about)."""
+    count = amount = 0
+    for slot, by in slots:
+        count += by
+        amount += by * values[slot]
+    return count, amount
 
 
 class FrameWriter:
@@ -174,11 +194,13 @@ def _put_slots(
         if not row:
             continue
         put(slots, len(row))
-        before = -1
+        after = 0
+        # Nearly all of them take one byte, and there are dozens a sample.
         for slot, by in row:
-            put(slots, slot - before - 1)
-            put(counts, by)
-            before = slot
+            gap = slot - after
+            slots.append(gap) if gap < _ONE_BYTE else put(slots, gap)
+            counts.append(by) if by < _ONE_BYTE else put(counts, by)
+            after = slot + 1
     return rows
 
 

@@ -17,6 +17,8 @@ from opwatch.trace.abi import TargetSample
 from opwatch.trace.stat import StatSample
 
 GROUPS = ("read", "write", "flush", "discard")
+_GROUPS, _FLAGS = frozenset(GROUPS), {group: 1 << at for at, group in enumerate(GROUPS)}
+_NOTHING = (0, 0)
 # When it ended, how long it took; of each statistic when it began, how long it took, requests in flight.
 CLOCKS = 8
 MASK = MODULUS - 1
@@ -136,14 +138,15 @@ def _put_stat(
     counted: Mapping[str, tuple[int, int]],
 ) -> None:
     for unit, (kind, values) in enumerate((("requests", stat.requests), ("bytes", stat.bytes))):
-        if not values.keys() <= set(GROUPS):
+        if not values.keys() <= _GROUPS:
             raise ValueError(f"a group of statistics that has no place in a recording: {sorted(values)}")
-        put(facts, sum(1 << at for at, group in enumerate(GROUPS) if group in values))
-        for group in GROUPS:
-            if group in values:
-                grown = counted[group][unit] - state.counted.get(group, (0, 0))[unit]
-                put_change(facts, values[group] - before.get((kind, group), 0) - grown)
-                before[kind, group] = values[group]
+        there = [group for group in GROUPS if group in values]
+        put(facts, sum(_FLAGS[group] for group in there))
+        for group in there:
+            value = values[group]
+            grown = counted[group][unit] - state.counted.get(group, _NOTHING)[unit]
+            put_change(facts, value - before.get((kind, group), 0) - grown)
+            before[kind, group] = value
 
 
 def read_times(

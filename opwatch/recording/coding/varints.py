@@ -8,6 +8,8 @@ MODULUS = 1 << 64
 _MASK = MODULUS - 1
 _SIGN = 1 << 63
 _MOST_BYTES = 10
+# What a change begins to take two bytes at.
+_ONE_BYTE = 0x40
 
 
 def put(out: bytearray, value: int) -> None:
@@ -20,6 +22,10 @@ def put(out: bytearray, value: int) -> None:
 
 def put_change(out: bytearray, change: int) -> None:
     """Append a difference modulo 2^64: small ones take little room, whichever way they go."""
+    if 0 <= change < _ONE_BYTE:
+        # Most of them.
+        out.append(change << 1)
+        return
     change &= _MASK
     put(out, (MODULUS - change << 1) - 1 if change & _SIGN else change << 1)
 

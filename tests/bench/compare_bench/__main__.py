@@ -9,6 +9,7 @@ In FOLDER recordings are kept: those that are there are not made again.
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import tempfile
 import time
@@ -17,9 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import NormalDist, fmean, median, pstdev
 
 from opwatch.compare.comparing import RunComparison, compared
-from opwatch.compare.differences import Statement
+from opwatch.compare.differences import BEGINNING, FAMILY_CHANCE, Statement
 from opwatch.compare.pairing import paired
 from opwatch.compare.sampling import sampled
 from opwatch.counters.catalogue.families import standard_catalogue
@@ -29,16 +31,19 @@ from tests.unit.compare.counted_disk import Second, entries, write_recording
 
 from . import bursty_runs, virtual_drive_runs
 
-PAIRS, SECONDS, FIRST_SEED = 200, 60, 20_261_122
+PAIRS, SECONDS, LONGER, FIRST_SEED = 200, 60, 300, 20_261_122
 WORSE = 1.10
 MOST_FALSE, LEAST_RIGHT = 0.05, 0.95
 TABLE = Section("method-compare.md", "measured")
 
 Making = Callable[[int, int, float], Iterator[Second]]
-KINDS: dict[str, Making] = {
-    f"the simulated drive ({virtual_drive_runs.PROFILE}) in virtual time": virtual_drive_runs.runs,
-    "bursts that last: 0.5 a second": functools.partial(bursty_runs.runs, lasting=0.5),
-    "bursts that last: 0.8 a second": functools.partial(bursty_runs.runs, lasting=0.8),
+_HALF, _MOST_OF_IT = (functools.partial(bursty_runs.runs, lasting=lasting) for lasting in (0.5, 0.8))
+KINDS: dict[str, tuple[Making, int]] = {
+    f"the simulated drive ({virtual_drive_runs.PROFILE}) in virtual time": (virtual_drive_runs.runs, SECONDS),
+    "bursts that last: 0.5 a second": (_HALF, SECONDS),
+    "bursts that last: 0.8 a second": (_MOST_OF_IT, SECONDS),
+    "the same, 0.5, in longer runs": (_HALF, LONGER),
+    "the same, 0.8, in longer runs": (_MOST_OF_IT, LONGER),
 }
 
 
@@ -51,6 +56,10 @@ class Tally:
     right: int = 0
     false_by_metric: Counter[str] = field(default_factory=Counter)
     unknown: int = 0
+    # The logarithms of the ratios of p99, and how many figures shared the chance of an error.
+    equal: list[float] = field(default_factory=list, repr=False)
+    worse: list[float] = field(default_factory=list, repr=False)
+    judged: list[int] = field(default_factory=list, repr=False)
 
     def add(self, comparison: RunComparison) -> None:
         """Of a run with one that does not differ, and with one that does."""
@@ -59,9 +68,20 @@ class Tally:
         claimed = {f"{row.op} {row.metric}" for row in rows if row.differences[0].is_real}
         self.false += bool(claimed)
         self.false_by_metric.update(claimed)
-        (p99,) = [row.differences[1] for row in rows if (row.op, row.metric) == ("read", "p99")]
+        self.judged.append(sum(row.differences[1].statement is not Statement.UNKNOWN for row in rows))
+        ((equal, p99),) = [row.differences for row in rows if (row.op, row.metric) == ("read", "p99")]
         self.right += p99.statement is Statement.HIGHER
         self.unknown += p99.statement is Statement.UNKNOWN
+        self.equal.append(math.log(equal.ratio or 1.0))
+        self.worse.append(math.log(p99.ratio or 1.0))
+
+    def knowing(self) -> float:
+        """The share of the worse that would be found by who knows, from all pairs that do not differ, how far
+        p99 scatters: nobody who has two runs alone can surely find more."""
+        scatter = math.hypot(pstdev(self.equal), fmean(self.equal))
+        chance = FAMILY_CHANCE / median(self.judged)
+        limit = NormalDist().inv_cdf(1 - chance / 2) * scatter + BEGINNING
+        return sum(one > limit for one in self.worse) / len(self.worse)
 
 
 def compare(paths: Sequence[Path]) -> RunComparison:
@@ -81,7 +101,8 @@ def recorded(folder: Path, kind: str, seed: int, worse: float) -> Path:
     if not path.exists():
         begun = path.with_suffix(".begun")
         begun.unlink(missing_ok=True)
-        write_recording(begun, entries(KINDS[kind](seed, SECONDS, worse)))
+        making, seconds = KINDS[kind]
+        write_recording(begun, entries(making(seed, seconds, worse)))
         begun.rename(path)
     return path
 
@@ -101,18 +122,21 @@ def measure(kind: str, pairs: int, seed: int, folder: Path) -> Tally:
 
 def table(tallies: dict[str, Tally], seed: int) -> list[str]:
     rows = [
-        f"On {datetime.now(UTC):%Y-%m-%d}, seeds from {seed}, runs of {SECONDS} s:",
+        f"On {datetime.now(UTC):%Y-%m-%d}, seeds from {seed}:",
         "",
-        "| runs | pairs | equal, said to differ in any figure | bound | read p99 10 % worse, found | bound |",
-        "|---|---|---|---|---|---|",
+        "| runs | of | pairs | equal, said to differ in any figure | bound | read p99 10 % worse, found | "
+        "bound | by who knows the scatter |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for kind, tally in tallies.items():
         false, right = tally.false / tally.pairs, tally.right / tally.pairs
         is_kept = false <= MOST_FALSE, right >= LEAST_RIGHT
         words = ["" if kept else ", missed" for kept in is_kept]
         rows.append(
-            f"| {kind} | {tally.pairs} | {tally.false} ({100 * false:.1f} %{words[0]}) | {MOST_FALSE:.0%} | "
-            f"{tally.right} ({100 * right:.1f} %{words[1]}) | {LEAST_RIGHT:.0%} |"
+            f"| {kind} | {KINDS[kind][1]} s | {tally.pairs} | "
+            f"{tally.false} ({100 * false:.1f} %{words[0]}) | {MOST_FALSE:.0%} | "
+            f"{tally.right} ({100 * right:.1f} %{words[1]}) | {LEAST_RIGHT:.0%} | "
+            f"{100 * tally.knowing():.1f} % |"
         )
     return rows
 

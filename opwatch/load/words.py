@@ -54,13 +54,20 @@ def round_words(
 
 
 def fill_words(window: LoadWindow, seed: int, logs: str | None = None) -> list[str]:
-    """Arguments of fio that write all of a window once, in order."""
-    return [
-        *_common(window, logs),
-        "--name=fill",
-        *("--rw=write", f"--bs={_FILL_BYTES}", "--ioengine=libaio", "--direct=1", "--iodepth=8"),
-        *("--refill_buffers=1", f"--randseed={seed}", f"--io_size={window.size_bytes}"),
+    """Arguments of fio that write all of a window once, in order, and nothing behind it: fio's last request
+    is a whole one, wherever the window ends, so that the rest is a job of its own."""
+    whole = window.size_bytes // _FILL_BYTES * _FILL_BYTES
+    parts = [
+        (window.offset_bytes, whole, _FILL_BYTES),
+        (window.offset_bytes + whole, window.size_bytes - whole, _UNIT),
     ]
+    words = _common(window, logs)
+    for number, (offset, size, block) in enumerate(part for part in parts if part[1]):
+        words += [f"--name=fill{number}", *(["--stonewall"] if number else [])]
+        words += [f"--offset={offset}", f"--size={size}", f"--io_size={size}", f"--bs={block}"]
+        words += ["--rw=write", "--ioengine=libaio", "--direct=1", "--iodepth=8"]
+        words += ["--refill_buffers=1", f"--randseed={seed + number}"]
+    return words
 
 
 def _common(window: LoadWindow, logs: str | None) -> list[str]:

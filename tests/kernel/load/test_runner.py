@@ -32,10 +32,12 @@ def written(disk: ScratchDisk, words: list[str]) -> list[int]:
     return [at for at in range(len(content) // 4096) if content[at * 4096 : at * 4096 + 4096].count(0) < 4000]
 
 
-def test_a_fill_writes_every_byte_of_its_window_and_no_other() -> None:
+@pytest.mark.parametrize("units_short", [0, 14, 4090])
+def test_a_fill_writes_every_byte_of_its_window_and_no_other(units_short: int) -> None:
+    """A level ends anywhere: fio would end it with a whole request, or leave a part out."""
     with ScratchDisk(32 * MIB) as disk:
-        units = written(disk, fill_words(window(disk), 5))
-        assert units == list(range(1024, 1024 + 4096))
+        units = written(disk, fill_words(window(disk, 16 * MIB - units_short * 4096), 5))
+        assert units == list(range(1024, 1024 + 4096 - units_short))
 
 
 def test_another_round_writes_other_places_and_the_same_one_the_same() -> None:

@@ -1,0 +1,42 @@
+"""What a sweep of a block device comes to, against what theory says of such a drive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opwatch.ftl import models
+from opwatch.ftl.drive import Policy
+from tests.kernel.support.drives import MIB, drive
+from tests.kernel.sweep.test_sweep import levels_of, sweep
+
+_PAGES = 256
+_OPS = (0.12, 0.28)
+_USER = 512 * MIB
+
+
+def exact(policy: Policy, alpha: float) -> float:
+    return models.greedy(alpha, _PAGES) if policy is Policy.GREEDY else models.fifo(alpha)
+
+
+@pytest.mark.parametrize("policy", [Policy.GREEDY, Policy.FIFO])
+def test_waf_of_each_level_is_that_of_the_exact_model(policy: Policy, tmp_path: Path) -> None:
+    config = {"policy": policy, "superblock_bytes": _PAGES * 4096}
+    with drive(_USER, "7%", config=config, no_data=True) as target:
+        flash = target.truth()["physical_bytes"]
+        sizes = [int(flash / (1 + op)) // 4096 * 4096 for op in _OPS]
+        levels = ("--op", ",".join(map(str, sizes)), "--rounds", "20")
+        pace = ("--settle", "0", "--refresh", "0", "--fill", "1")
+        done = sweep("run", target, tmp_path, "--dev", target.device, *levels, *pace)
+        assert done.returncode in (0, 6), done.stderr
+    for level, size in zip(levels_of(done.stdout), sizes, strict=True):
+        figures, verdict = level["figures"], level["opwatch"]
+        assert figures["waf"] == pytest.approx(exact(policy, flash / size), rel=0.01)
+        # The window is of all that the rounds say of it, to the byte.
+        begin, end = verdict["window"]
+        rounds = level["rounds"][begin - 1 : end]
+        assert figures["nand_bytes"] == sum(one["nand_bytes"] for one in rounds)
+        # A busy host may leave IOPS and their tail unproven, and nothing else.
+        met = {check["name"]: check["is_met"] for check in verdict["checks"]}
+        assert met["host writes"] and met["coverage"]

@@ -43,8 +43,10 @@ class Scenario:
         aged = 0.0
         if self.refresh_s:
             # With a middle that is wrong by half of it at most; rates vary by a half.
-            waits = self.settle or not model.is_one_page
-            aged = (self.refresh_s + 2 * self.every_s) / 2 if waits else 2 * self.every_s
+            aged = (self.refresh_s + 2 * self.every_s) / 2
+            if not self.settle:
+                # On two pages that is so at the end as well; one page is of one moment at either end.
+                aged = 2 * self.every_s if model.is_one_page else 2 * aged
             aged *= 1.5 / self.seconds
         return steps + aged
 

@@ -52,7 +52,13 @@ def require_free(target: Drive) -> None:
     while fios_on(target) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert fios_on(target) == []
-    os.close(os.open(target.device, os.O_RDWR | os.O_EXCL))
+    while True:
+        # What a killed process had open is closed a moment after it has gone from /proc.
+        try:
+            return os.close(os.open(target.device, os.O_RDWR | os.O_EXCL))
+        except OSError:
+            assert time.monotonic() < deadline, "somebody has it still"
+            time.sleep(0.05)
 
 
 def state_of(folder: Path) -> SweepState:

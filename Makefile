@@ -12,7 +12,7 @@ VM_PACKAGES := kmod zstd nvme-cli mdadm dmsetup python3-bpfcc \
 ARM64_PACKAGES := qemu-system-arm gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 BENCH_PACKAGES := libbpf-tools bpfcc-tools
 PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* pytest-xdist==3.* hypothesis==6.* \
-	duckdb==2.* jsonschema==4.* prometheus-client==0.26.*
+	duckdb==2.* textual==8.* jsonschema==4.* prometheus-client==0.26.*
 
 # What the extension is made of: a change of any of these rebuilds it.
 NATIVE := setup.py pyproject.toml bpf/Makefile $(wildcard bpf/*/* opwatch/_native/* opwatch/_native/*/* opwatch/ftl/*/*.[ch] \
@@ -37,6 +37,7 @@ help:
 	@echo "make fuzz-state  a million damaged saved drives"
 	@echo "make fuzz-counters [INPUTS=10000000]; make fuzz-all [INPUTS=10000000]"
 	@echo "make test-analysis  a data set of recordings in DuckDB, Spark and ClickHouse (needs java; 500 MB)"
+	@echo "make learn-counters ROWS=FILE [OUT=FILE]  units of drives that nobody catalogued"
 	@echo "make waf-runs    3,600 runs against the truth, for docs/method-waf.md"
 	@echo "make exactness   the table of docs/exactness.md; make clean"
 
@@ -81,6 +82,8 @@ install: build
 		-w build/wheel .
 	@$(PYTHON) -m venv --clear $(OWN)
 	@$(OWN)/bin/python -m pip install -q --disable-pip-version-check --no-index --no-deps build/wheel/*.whl
+	@$(OWN)/bin/python -m pip install -q --disable-pip-version-check 'textual>=8,<9' 2>/dev/null \
+		|| echo "opwatch: installed without the dashboard: textual cannot be fetched" >&2
 	@mkdir -p $(PREFIX)/bin $(PREFIX)/share/man/man1
 	@ln -sfn $(OWN)/bin/opwatch $(PREFIX)/bin/opwatch
 	@install -m 644 docs/man/opwatch.1 $(PREFIX)/share/man/man1/opwatch.1
@@ -138,6 +141,10 @@ test-kills: build
 	OPWATCH_KILLS=$(or $(KILLS),50) OPWATCH_SEED=$(or $(SEED),$$RANDOM) OPWATCH_REQUIRE=kernel \
 		$(PY) -m pytest -v -n 0 tests/kernel/recording -k "recorder_that_is_killed"
 
+# Units of SATA drives from rows of drives (docs/method-waf.md), and what to expect of them; two minutes.
+learn-counters: build
+	$(PY) -m tests.learning $(or $(ROWS),$(error ROWS=FILE: drives as JSON, one a line, maybe packed by gzip)) $(OUT)
+
 # The table of docs/method-waf.md: by hand, some twenty minutes.
 waf-runs: build
 	$(PY) -m tests.bench.waf_runs
@@ -170,7 +177,7 @@ docs: build
 	mandoc -T lint -W warning docs/man/opwatch.1
 	mandoc -T html docs/man/opwatch.1 > build/docs/opwatch.1.html
 
-bench: bench-tracing bench-drive bench-counters bench-mounts
+bench: bench-tracing bench-drive bench-counters bench-mounts bench-dashboard
 
 bench-tracing: build
 	$(call install_packages,$(BENCH_PACKAGES))
@@ -209,8 +216,11 @@ bench-counters: build
 bench-mounts: build
 	$(PY) -m tests.bench.mounts_bench
 
+bench-dashboard: build
+	$(PY) -m tests.bench.dashboard_bench
+
 clean:
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 
-.PHONY: format help packages build demo test test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-drive bench-counters bench-mounts fuzz fuzz-state fuzz-counters fuzz-all waf-runs test-analysis clean
+.PHONY: format help packages build demo test test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all learn-counters waf-runs test-analysis clean

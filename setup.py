@@ -115,14 +115,16 @@ setup(
     license="MIT AND (GPL-2.0-only OR MIT)",
     python_requires=">=3.11",
     # Nothing of opwatch itself needs it: it writes Parquet.
-    extras_require={"analysis": ["duckdb>=2,<3"]},
+    extras_require={"analysis": ["duckdb>=2,<3"], "tui": ["textual>=8,<9"]},
     packages=list(PACKAGES),
     package_dir=PACKAGES,
     package_data={
         "opwatch": ["py.typed", "_native.pyi"],
-        "opwatch.counters.catalogue": ["*.toml", "trims/*.toml"],
+        "opwatch.counters.catalogue": ["*.toml", "trims/*.toml", "learned/*.toml"],
         "opwatch.ftl": ["profiles/*.toml"],
+        "opwatch.sinks.report": ["style.css"],
         "opwatch.load": ["workloads/*.toml"],
+        "opwatch.scenarios": ["published/*.toml"],
         "opwatch.trim.stack": ["causes.toml"],
         "opwatch.tools": ["bcc/*", "bt/*"],
     },

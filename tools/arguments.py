@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 from opwatch.errors import UsageError
 from opwatch.quantities import parse_count, parse_percentage, parse_size
 from opwatch.sinks.folding import columns, folded
+from opwatch.sinks.plain.ink import CHOICES
 from opwatch.sinks.terminal import data, say
 from opwatch.times import FORMS, parse_time, spell
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
+# A parser, or a group of its options.
+Options = argparse._ActionsContainer
 _USAGE = "usage: "
 # No place to fold a line at.
 _JOINT = "\N{OPEN BOX}"
@@ -95,6 +98,15 @@ def file_name(text: str) -> Path:
     if text == "-":
         raise argparse.ArgumentTypeError("a recording is a file, no stream (./- is a file of that name)")
     return Path(text)
+
+
+def add_color_argument(parser: Options) -> None:
+    parser.add_argument(
+        "--color",
+        choices=CHOICES,
+        default="auto",
+        help="colour lines: on a terminal unless NO_COLOR is set (auto), always or never",
+    )
 
 
 class Once(argparse.Action):

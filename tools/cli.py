@@ -30,10 +30,25 @@ COMMANDS = {
     "dump": "recordings as tables for other programs: CSV, JSON lines, OpenMetrics, Parquet",
     "import": "what fio, iostat or blktrace measured, as a recording that can be compared",
     "flight": "keep the last minutes of a watch always, and write them into a recording afterwards",
+    "report": "recordings as one page: sentences, tables and plots; as Markdown, JSON",
     "compare": "recordings side by side, and which of their differences are real",
     "counters": "bytes written by host and to NAND, and wear, from firmware counters with proven units",
     "waf": "write amplification of an interval or a command, with its error",
     "sweep": "a drive at levels of over-provisioning, to a proven steady state, or simulated: plan, run",
+}
+# What they are for -> which; one that is in none of these is listed as well.
+_GROUPS = {
+    "look at this machine": ("watch", "devices", "doctor", "overhead"),
+    "keep it, look again, compare": (*("record", "note", "replay", "dump", "import", "flight", "compare"),),
+    "what the drive does with writes and trims": ("counters", "waf", "trim"),
+    "try it on a drive": ("drive", "sweep"),
+}
+_EXAMPLES = {
+    "sudo opwatch": "all disks, a table a second",
+    "sudo opwatch --dev nvme0n1 --slow 10ms": "one disk, and who asked for what took longer than 10 ms",
+    "sudo opwatch -o run.opw --dev nvme0n1 -- fio job.fio": "a command, watched and recorded until it ends",
+    "opwatch replay run.opw 1m": "the same again, by minutes",
+    "sudo opwatch waf --dev nvme0n1 --for 10m": "write amplification of ten minutes, with its error",
 }
 # Those whose arguments begin with a verb of theirs.
 _WITH_VERBS = ("drive", "flight", "sweep", "trim")
@@ -42,9 +57,17 @@ _RUN_COMMANDS = ("watch", "record", "waf", "trim")
 
 
 def _overview() -> str:
+    """Commands by what they are for, and what a newcomer types first."""
     lines = ["commands (each has its own --help; opwatch help CMD shows it):"]
-    for name, purpose in COMMANDS.items():
-        lines += folded(purpose, f"  {name:<10} ")
+    grouped = [name for names in _GROUPS.values() for name in names]
+    rest = tuple(name for name in COMMANDS if name not in grouped)
+    for title, names in (_GROUPS | ({"more": rest} if rest else {})).items():
+        lines.append(f" {title}")
+        for name in names:
+            lines += folded(COMMANDS[name], f"  {name:<10} ")
+    lines += ["", "examples:"]
+    for line, purpose in _EXAMPLES.items():
+        lines += [f"  {line}", *folded(purpose, "      ")]
     lines.append("")
     lines += folded(
         "Without a command: opwatch watch. What stands behind -- is run, and watched till it ends."

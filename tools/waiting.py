@@ -82,6 +82,10 @@ class Waiter:
         self._pidfd = os.pidfd_open(process.pid)
         self._poll.register(self._pidfd, select.POLLIN)
 
+    def stop(self) -> None:
+        """End a wait as a signal does; from any thread."""
+        os.write(self._write, bytes([signal.SIGINT]))
+
     def now(self) -> float:
         return time.monotonic()
 
@@ -92,8 +96,8 @@ class Waiter:
         for descriptor in ready:
             if descriptor == self._pidfd:
                 return End.COMMAND
-            if descriptor == self._read:
-                os.read(self._read, 512)
+            # Others may handle signals as well, such as that of a terminal that was resized.
+            if descriptor == self._read and any(number in _ENDING for number in os.read(self._read, 512)):
                 return End.SIGNAL
         return End.NEWS if ready else End.TICK
 

@@ -1,5 +1,5 @@
-"""Plain lines of at most 80 columns: an iostat-like table while it runs, histograms and the trust line at
-the end."""
+"""Plain lines of at most 80 columns, or 120 on a wide terminal: an iostat-like table while it runs, and
+histograms and the trust line at the end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from opwatch import units
 from opwatch.samples.observation import Event, Observation
 from opwatch.samples.slow import SlowIo, SlowRequest
 from opwatch.samples.slow_tally import slowest
+from opwatch.sinks.plain import wide
+from opwatch.sinks.plain.painting import LineKind, painted
 from opwatch.sinks.terminal import COLUMNS, Writer
 from opwatch.trace.derive import OpInterval
 from opwatch.trace.hist import Histogram
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from opwatch.waf.live import Live
 
 HEADER = "op           /s   MB/s  mean   p50   p90   p99 p99.9   max    qd size seq% err"
+# What a person is told once on a terminal; a pipe gets the table alone.
+LEGEND = "requests and MB a second; latency in the device (n, u, m: ns, us, ms); qd: queue"
 REPEAT_HEADER = 20
 BAR = 40
 # An interval that lacks more than this share of its length is another one than was asked for.
@@ -207,15 +211,19 @@ def _stay(observation: Observation) -> str:
 
 class Lines:
     """Writes to a stream; idle devices and idle operations take no line. `every_s` is how long an interval is
-    to be: one that is shorter says its length."""
+    to be: one that is shorter says its length. `inked`: with colours, and with a legend first."""
 
-    def __init__(self, stream: TextIO, *, quiet: bool = False, every_s: float = 0.0) -> None:
+    def __init__(
+        self, stream: TextIO, *, quiet: bool = False, every_s: float = 0.0, inked: bool = False
+    ) -> None:
         self._writer = Writer(stream)
-        self._quiet = quiet
+        self._quiet, self._inked = quiet, inked
         self._every_s = every_s
+        self._is_wide = False
+        self._needs_legend = inked
         self._since_header = REPEAT_HEADER
         # Lines of an observation wait here until all are there: one write is cheaper than thirty.
-        self._pending: list[str] = []
+        self._pending: list[tuple[str, LineKind]] = []
         # When the drive of each device was looked at last: a line for each look.
         self._looked: dict[str, int] = {}
 
@@ -225,6 +233,9 @@ class Lines:
         self._flush()
 
     def write(self, observation: Observation) -> None:
+        is_wide = (self._writer.width or 0) >= wide.LEAST_COLUMNS
+        if is_wide is not self._is_wide:
+            self._is_wide, self._since_header = is_wide, REPEAT_HEADER
         if observation.final:
             self._summary(observation)
         elif not self._quiet:
@@ -234,22 +245,32 @@ class Lines:
     def tell(self, event: Event) -> None:
         """Say nothing: that is talk here, and the command says it on stderr."""
 
-    def _print(self, text: str = "") -> None:
+    def _print(self, text: str = "", kind: LineKind = LineKind.TEXT) -> None:
         text = units.printable(text)
-        long = len(text) > COLUMNS
-        self._pending += textwrap.wrap(text, COLUMNS, subsequent_indent="    ") if long else [text]
+        most = wide.LEAST_COLUMNS if self._is_wide else COLUMNS
+        lines = textwrap.wrap(text, most, subsequent_indent="    ") if len(text) > most else [text]
+        self._pending += [(line, kind) for line in lines]
 
     def _flush(self) -> None:
         lines, self._pending = self._pending, []
-        if lines:
-            self._writer.lines(lines)
+        if lines and self._inked:
+            self._writer.inked(painted(*line) for line in lines)
+        elif lines:
+            self._writer.lines(text for text, _ in lines)
+
+    def _header(self) -> None:
+        if self._needs_legend:
+            self._needs_legend = False
+            self._print(LEGEND + (wide.LEGEND if self._is_wide else ""), LineKind.REMARK)
+        self._print(HEADER + (wide.HEADER.rstrip() if self._is_wide else ""), LineKind.HEADER)
 
     def _table(self, observation: Observation) -> None:
         for name, op in observation.interval.ops.items():
-            self._print(_row(name, op, observation.interval.seconds, observation.absent))
+            row = _row(name, op, observation.interval.seconds, observation.absent)
+            self._print(row + (wide.columns(op) if self._is_wide else ""), LineKind.ROW)
             queue = _queue_row(op)
             if queue:
-                self._print(queue)
+                self._print(queue, LineKind.ROW)
 
     def _time(self, observation: Observation) -> str:
         """When an interval ended, to the millisecond where several end in a second, and how long it was if
@@ -265,15 +286,16 @@ class Lines:
         if not observation.interval.ops:
             self._print(
                 f"{time} {observation.label}: idle"
-                + (mark if observation.arrival or observation.leaving else "")
+                + (mark if observation.arrival or observation.leaving else ""),
+                LineKind.REMARK,
             )
             self._live(observation)
             return
         if self._since_header >= REPEAT_HEADER:
-            self._print(HEADER)
+            self._header()
             self._since_header = 0
         self._since_header += len(observation.interval.ops)
-        self._print(f"{time} {observation.label}{mark}")
+        self._print(f"{time} {observation.label}{mark}", LineKind.TITLE)
         self._table(observation)
         self._slow(observation)
         self._discards(observation)
@@ -297,18 +319,21 @@ class Lines:
     def _summary(self, observation: Observation) -> None:
         self._print()
         seconds = observation.interval.seconds
-        self._print(f"== {observation.label}, {observation.level}, {seconds:.1f} s{_stay(observation)}")
+        self._print(
+            f"== {observation.label}, {observation.level}, {seconds:.1f} s{_stay(observation)}",
+            LineKind.TITLE,
+        )
         if observation.interval.ops:
-            self._print(HEADER)
+            self._header()
             self._table(observation)
             for name, op in observation.interval.ops.items():
                 for line in _histogram(name, "latency", op.latency.histogram):
-                    self._print(line)
+                    self._print(line, LineKind.BAR)
                 if op.queue:
                     for line in _histogram(name, "time in queue", op.queue.histogram):
-                        self._print(line)
+                        self._print(line, LineKind.BAR)
                 for status, count in op.statuses.items():
-                    self._print(f"{name} errors, {status}: {count}")
+                    self._print(f"{name} errors, {status}: {count}", LineKind.ALARM)
             self._print()
         else:
             self._print("no I/O")
@@ -322,9 +347,10 @@ class Lines:
             for sentence in observation.lacks:
                 self._print(f"not known: {sentence}")
             return
-        for line in trust_lines(observation.trust, observation.in_flight_at_start):
-            self._print(line)
+        head = LineKind.ALARM if observation.unexplained else LineKind.TRUST
+        for place, line in enumerate(trust_lines(observation.trust, observation.in_flight_at_start)):
+            self._print(line, LineKind.TEXT if place else head)
         if observation.blind:
             self._print(f"  {observation.blind}")
         for line in observation.unexplained:
-            self._print(f"  UNEXPLAINED: {line}")
+            self._print(f"  UNEXPLAINED: {line}", LineKind.ALARM)

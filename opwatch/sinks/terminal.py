@@ -12,11 +12,12 @@ import stat
 import sys
 import textwrap
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TextIO
 
 from opwatch import units
 from opwatch.errors import OpwatchError
+from opwatch.sinks.plain.ink import END, Ink, Span
 
 COLUMNS = 80
 # How long a pipe may stay full once somebody has asked us to end.
@@ -24,7 +25,9 @@ PATIENCE_S = 1.0
 _LOOK_S = 0.2
 _CHUNK_BYTES = 4096
 # What stands for these where the encoding lacks them; every other character becomes a question mark.
-_ASCII = str.maketrans({"±": "+-", "µ": "u", "├": "|", "└": "`", "─": "-", "│": "|", "…": "~"})
+_SIGNS = {"±": "+-", "µ": "u", "├": "|", "└": "`", "─": "-", "│": "|", "…": "~"}
+_BARS_FROM_THE_LOWEST = dict(zip("▁▂▃▄▅▆▇█", ".:-=+*#@", strict=True))
+_ASCII = str.maketrans(_SIGNS | _BARS_FROM_THE_LOWEST)
 
 
 class OutputLost(OpwatchError):
@@ -170,6 +173,14 @@ class Writer:
     def lines(self, texts: Iterable[str]) -> None:
         self._put("".join(encodable(text, self._encoding) + "\n" for text in texts))
 
+    def inked(self, lines: Iterable[Iterable[Span]]) -> None:
+        """Lines of pieces with colours, which come from here alone: one in a text is shown, not obeyed."""
+        self._put("".join("".join(map(self._inked, line)) + "\n" for line in lines))
+
+    def _inked(self, span: Span) -> str:
+        text, ink = encodable(span[0], self._encoding), span[1]
+        return text if ink is Ink.PLAIN or not text else f"{ink.value}{text}{END}"
+
     def json(self, document: object, indent: int | None = None) -> None:
         """One document. JSON has its own escapes, for all but DEL."""
         self._put(json.dumps(document, indent=indent).replace("\x7f", "\\u007f") + "\n")
@@ -201,8 +212,27 @@ def data() -> Writer:
     return Writer(sys.stdout)
 
 
+class _Listener:
+    """Who hears talk in place of standard error, while the terminal is all theirs."""
+
+    hears: Callable[[str], None] | None = None
+
+
+@contextlib.contextmanager
+def hearing(listener: Callable[[str], None]) -> Iterator[None]:
+    """Have this called with all that is said meanwhile, by any thread."""
+    _Listener.hears = listener
+    try:
+        yield
+    finally:
+        _Listener.hears = None
+
+
 def say(text: str, head: str = "opwatch: ") -> None:
     """A line of talk to standard error, folded on a terminal. That nobody listens is no reason to fail."""
+    if _Listener.hears:
+        _Listener.hears(text)
+        return
     try:
         writer = Writer(sys.stderr)
         width = writer.width

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, compress
+from itertools import accumulate, chain, compress
 from operator import add, sub
 from typing import NamedTuple, TypeGuard
 
@@ -181,6 +181,16 @@ def _list_of(counts: Sequence[int]) -> list[int]:
 def _is_raw(counts: Sequence[int]) -> TypeGuard[memoryview]:
     """Whether they are as the kernel's half keeps them."""
     return isinstance(counts, memoryview) and counts.format == "Q"
+
+
+def grown(now: Sequence[int], then: Sequence[int]) -> Iterable[tuple[int, int]] | None:
+    """(slot, by how much) of what is more in a later reading of the same counters. None where that is not to
+    be had at once: the counters are in another form, or one of them is less."""
+    ranks = _of_views(now, then) if _of_views and _is_raw(now) and _is_raw(then) else None
+    if ranks is None:
+        return None
+    slots, running = ranks
+    return zip(slots, map(sub, running, chain((0,), running)), strict=False)
 
 
 def _grown(now: Sequence[int], then: Sequence[int]) -> Ranks:

@@ -26,10 +26,12 @@ from opwatch.samples.source import show
 from opwatch.samples.story import Story
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
+from opwatch.sinks.plain.ink import is_wanted
 from opwatch.sinks.terminal import data, say
 from opwatch.times import parse_time
-from opwatch.tools.arguments import file_name, time_between
+from opwatch.tools.arguments import add_color_argument, file_name, time_between
 from opwatch.tools.commands.counters import add_catalogue_argument
+from opwatch.tools.dashboard.choice import add_screen_arguments, shows_dashboard
 from opwatch.tools.kept_audits import is_of_audit, show_audits
 from opwatch.tools.kept_run import show_rest
 from opwatch.tools.waf_outcome import is_of_waf, recorded_waf, show_run
@@ -61,7 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help='JSON lines, "schema":"opwatch/1"')
-    form.add_argument("--plain", action="store_true", help="lines of at most 80 columns (the default)")
+    add_screen_arguments(form)
+    add_color_argument(parser)
     add_catalogue_argument(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="only the summary")
     parser.add_argument("-v", "--verbose", action="store_true", help="say what the file says of itself")
@@ -278,6 +281,13 @@ def made_without_intervals(run: RecordedRun) -> str | None:
     return "it is of opwatch trim audit, which has no intervals" if is_of_audit(run) else None
 
 
+def _unless(args: argparse.Namespace) -> str | None:
+    """What was asked for that a dashboard cannot show."""
+    if args.step:
+        return "--step is for lines"
+    return "--at shows one interval, as lines" if args.at else None
+
+
 def run(args: argparse.Namespace) -> int:
     if args.at and (args.begin or args.end):
         raise UsageError("--at shows one interval: leave out --from and --to")
@@ -288,7 +298,14 @@ def run(args: argparse.Namespace) -> int:
         if _shown_whole(kept, args):
             return 0
         replay = Replay(kept, args)
-        sink: Sink = Lines(sys.stdout, quiet=args.quiet, every_s=replay.step_ns / 1e9)
+        inked = is_wanted(args.color, sys.stdout)
+        if shows_dashboard(args, unless=_unless(args)):
+            # Not before it is needed: this is much to import.
+            from opwatch.tools.dashboard.showing import show_file
+
+            show_file(replay, kept, is_coloured=inked)
+            return 0
+        sink: Sink = Lines(sys.stdout, quiet=args.quiet, every_s=replay.step_ns / 1e9, inked=inked)
         if args.json:
             sink = JsonLines(sys.stdout, quiet=args.quiet)
         show(replay, Story(), sink, say)

@@ -24,9 +24,11 @@ from opwatch.samples.source import show
 from opwatch.samples.story import Story
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
+from opwatch.sinks.plain.ink import is_wanted
 from opwatch.sinks.terminal import data, say
-from opwatch.tools.arguments import count_between, file_name, time_between
+from opwatch.tools.arguments import Options, add_color_argument, count_between, file_name, time_between
 from opwatch.tools.backends import BACKENDS, attach
+from opwatch.tools.dashboard.choice import add_screen_arguments, shows_dashboard
 from opwatch.tools.waiting import Waiter
 from opwatch.tools.watching import Watching
 from opwatch.trace.tracer_set import TracerSet
@@ -40,8 +42,9 @@ _NO_DISK = "there is no disk to watch: none with a medium in /sys/block; opwatch
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch [--dev D]... [options] [INTERVAL [COUNT]] [-- CMD...]"
-    add_device_argument(parser)
-    parser.add_argument(
+    what = parser.add_argument_group("what to watch, and for how long")
+    add_device_argument(what)
+    what.add_argument(
         "interval",
         nargs="?",
         type=time_between(0.01, 86400),
@@ -50,26 +53,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time between lines (1s)",
     )
     whole = count_between(1, 10**9)
-    parser.add_argument("count", nargs="?", type=whole, metavar="COUNT", help="stop after so many intervals")
-    parser.add_argument(
+    what.add_argument("count", nargs="?", type=whole, metavar="COUNT", help="stop after so many intervals")
+    add_measuring_arguments(parser.add_argument_group("what to measure besides"))
+    _add_form_arguments(parser.add_argument_group("how it is shown"))
+    kept = parser.add_argument_group("keep it")
+    kept.add_argument(
         "-o",
         "--output",
         type=file_name,
         metavar="FILE",
         help="record as well, into a new file: opwatch replay FILE shows the same again",
     )
-    add_keeping_arguments(parser)
-    add_measuring_arguments(parser)
-    _add_form_arguments(parser)
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="exit with 1 when the trust line leaves anything unexplained",
-    )
-    add_tracing_arguments(parser)
+    add_keeping_arguments(kept)
+    add_tracing_arguments(parser.add_argument_group("how it is traced"))
 
 
-def add_device_argument(parser: argparse.ArgumentParser) -> None:
+def add_device_argument(parser: Options) -> None:
     parser.add_argument(
         "--dev",
         action="append",
@@ -79,7 +78,7 @@ def add_device_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_keeping_arguments(parser: argparse.ArgumentParser) -> None:
+def add_keeping_arguments(parser: Options) -> None:
     """What to keep in a recording besides."""
     parser.add_argument(
         "--note",
@@ -95,7 +94,7 @@ def add_keeping_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_measuring_arguments(parser: argparse.ArgumentParser) -> None:
+def add_measuring_arguments(parser: Options) -> None:
     """What to count besides."""
     parser.add_argument(
         "--queue",
@@ -124,15 +123,21 @@ def add_measuring_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_form_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_form_arguments(parser: Options) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help='JSON lines, "schema":"opwatch/1"')
-    form.add_argument("--plain", action="store_true", help="lines of at most 80 columns (the default)")
+    add_screen_arguments(form)
+    add_color_argument(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="only the summary")
     parser.add_argument("-v", "--verbose", action="store_true", help="say which hooks are attached")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit with 1 when the trust line leaves anything unexplained",
+    )
 
 
-def add_tracing_arguments(parser: argparse.ArgumentParser) -> None:
+def add_tracing_arguments(parser: Options) -> None:
     """How to attach."""
     parser.add_argument(
         "--backend",
@@ -174,6 +179,10 @@ class LiveRun:
     def leaves(self) -> list[Leaf]:
         """What is watched now."""
         return self._watching.leaves
+
+    def stop(self) -> None:
+        """End it; from any thread."""
+        self._waiter.stop()
 
     def start(self, *, quiet_stdout: bool) -> None:
         """Start the command, where there is one."""
@@ -275,12 +284,15 @@ def attached(args: argparse.Namespace, stack: ExitStack) -> LiveRun:
 
 
 def run(args: argparse.Namespace) -> int:
-    sink: Sink = Lines(sys.stdout, quiet=args.quiet, every_s=args.interval)
+    inked = is_wanted(args.color, sys.stdout)
+    sink: Sink = Lines(sys.stdout, quiet=args.quiet, every_s=args.interval, inked=inked)
     if args.json:
         sink = JsonLines(sys.stdout, quiet=args.quiet)
     kept: KeptRun | None = None
     if args.note and not args.output:
         raise UsageError("--note keeps a text in a recording: add -o FILE")
+    if shows_dashboard(args, unless=_unless(args)):
+        return _run_dashboard(args, sink, inked=inked)
     with ExitStack() as stack:
         live, story = attached(args, stack), Story()
         if args.output:
@@ -295,6 +307,30 @@ def run(args: argparse.Namespace) -> int:
             return live.finish()
     if kept:
         kept.show_rest(data().lines, as_json=args.json)
+    return _status(args, live, story, kept)
+
+
+def _unless(args: argparse.Namespace) -> str | None:
+    """What was asked for that a dashboard cannot show."""
+    if args.command:
+        return "the command behind -- has the terminal; record it by -o FILE, and replay that"
+    return "COUNT is for lines" if args.count else None
+
+
+def _run_dashboard(args: argparse.Namespace, sink: Sink, *, inked: bool) -> int:
+    # Not before it is needed: this is much to import.
+    from opwatch.tools.dashboard.showing import LiveScreen
+
+    story = Story()
+    with ExitStack() as stack:
+        screen = stack.enter_context(LiveScreen(is_coloured=inked))
+        live = attached(args, stack)
+        kept = stack.enter_context(keep(live, args)) if args.output else None
+        screen.show(live, kept, story, sink, args.interval)
+    return _status(args, live, story, kept)
+
+
+def _status(args: argparse.Namespace, live: LiveRun, story: Story, kept: KeptRun | None) -> int:
     if live.gone:
         say(f"{live.gone} has gone; the summary ends there")
         return 1

@@ -32,6 +32,7 @@ from opwatch.recording.coding.times import (
 from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.abi import OPS, SCALARS, SLOTS, OpSample
+from opwatch.trace.hist import grown
 from opwatch.trace.stat import StatSample
 from opwatch.trace.trust import Reading
 
@@ -145,6 +146,8 @@ def goes_back(then: DiskSample, now: DiskSample) -> bool:
         if _is_same(earlier, op):
             continue
         for counts, first in zip(_slots(op), _slots(earlier), strict=True):
+            if grown(counts, first) is not None:
+                continue
             for at in range(0, len(counts), _STRETCH):
                 some, others = counts[at : at + _STRETCH], first[at : at + _STRETCH]
                 if some != others and any(one < other for one, other in zip(some, others, strict=True)):
@@ -171,6 +174,9 @@ def _changes(then: Sequence[int] | None, now: Sequence[int]) -> list[tuple[int, 
     """(slot, by how much) of what has changed. Most stretches have not."""
     if then is None:
         return [(slot, count) for slot, count in enumerate(now) if count]
+    more = grown(now, then)
+    if more is not None:
+        return list(more)
     changes = []
     for begin in range(0, len(now), _STRETCH):
         some, others = now[begin : begin + _STRETCH], then[begin : begin + _STRETCH]

@@ -16,8 +16,8 @@ from opwatch.trace.derive import Interval, derive
 from opwatch.trace.trust import Trust, trust
 
 # Some virtual machines skip BPF programs while PID 1 is current and count it nowhere. A completion that
-# meets it is lost, and the drift says so; a workload is then run again. A fault of ours would lose it
-# every time.
+# meets it is lost, and the drift says so; of an issue that does, the completion is left without a match. A
+# workload is then run again. A fault of ours would lose it every time.
 ATTEMPTS = 4
 # For a reading with nothing completing meanwhile. A slow guest may need longer for one than opwatch waits.
 REST_S = 5.0
@@ -53,7 +53,8 @@ def _once(
 
 
 def _host_lost_events(watched: list[Seen]) -> bool:
-    return any(drift.drift > 0 for one in watched for drift in one.trust.drift.values())
+    lost = [drift for one in watched for drift in one.trust.drift.values() if drift.drift > 0]
+    return bool(lost) or any(one.trust.unmatched for one in watched)
 
 
 def watch(

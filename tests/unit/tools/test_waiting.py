@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
+import threading
 import time
 
 from opwatch.collectors.block.uevents import BlockEvents
@@ -79,3 +81,24 @@ def test_without_announcements_nothing_is_heard() -> None:
     events = BlockEvents()
     events.close()
     assert not events.drain()
+
+
+def test_a_signal_of_others_ends_no_wait() -> None:
+    """A screen handles that of a terminal that was resized; whoever waits for an interval is not to end."""
+    old = signal.signal(signal.SIGWINCH, lambda *_: None)
+    try:
+        with Waiter() as waiter:
+            os.kill(os.getpid(), signal.SIGWINCH)
+            assert waiter.wait(time.monotonic() + 0.2) is not End.SIGNAL
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert waiter.wait(time.monotonic() + 5) is End.SIGNAL
+    finally:
+        signal.signal(signal.SIGWINCH, old)
+
+
+def test_a_wait_is_ended_from_another_thread() -> None:
+    with Waiter() as waiter:
+        thread = threading.Thread(target=waiter.stop)
+        thread.start()
+        assert waiter.wait(time.monotonic() + 5) is End.SIGNAL
+        thread.join()

@@ -1,0 +1,40 @@
+"""What a ring has, or a part of it, into a recording like any other."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable
+
+from opwatch.recording.reading.reader import RecordedEvent
+from opwatch.recording.schema import FILE
+from opwatch.recording.writing.recorder import RecordingTarget
+from opwatch.samples.entries import RunEntry
+from opwatch.samples.entry_parts import first_moment
+
+# So many entries are written and committed together.
+_TOGETHER = 64
+
+
+def write_run(entries: Iterable[RunEntry], events: Iterable[RecordedEvent], target: RecordingTarget) -> None:
+    """Write entries and events. These stand behind the last entry that became known before them."""
+    waiting = deque(events)
+    target.begin()
+    for count, entry in enumerate(entries, 1):
+        at_ns = first_moment(entry)
+        while waiting and waiting[0].mono_ns <= at_ns:
+            _put(waiting.popleft(), target)
+        target.put(entry)
+        if count % _TOGETHER == 0:
+            target.commit()
+            target.begin()
+    for event in waiting:
+        _put(event, target)
+    target.commit()
+    target.end("written from the ring of a flight recorder", time.monotonic_ns(), 0)
+
+
+def _put(event: RecordedEvent, target: RecordingTarget) -> None:
+    # The contents that a file's event names are those of its segment.
+    if event.kind != FILE:
+        target.event(event.kind, event.words, event.mono_ns, event.status)

@@ -1,0 +1,167 @@
+"""An interval of one disk in few bytes, so that an hour of many disks can be kept: every number that is shown
+of it, and how its latencies are spread."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from opwatch.samples.observation import Observation
+from opwatch.trace.abi import LATENCY
+from opwatch.trace.derive import Latency, OpInterval
+from opwatch.trace.hist import Histogram
+
+if TYPE_CHECKING:
+    from opwatch.samples.slow import SlowIo
+    from opwatch.trim.audit.live import Discards
+    from opwatch.waf.live import Live
+
+# A heat map has four buckets an octave, whose edges are edges of slots.
+BUCKETS_AN_OCTAVE = 4
+_BITS = BUCKETS_AN_OCTAVE.bit_length() - 1
+_NUMBERS = struct.Struct("<22d")
+_BUCKET = struct.Struct("<BQ")
+
+
+def bucket_of(value: int) -> int:
+    """The bucket of a latency: octave by octave, each in equal parts."""
+    octave = max(value, BUCKETS_AN_OCTAVE).bit_length() - 1
+    return (
+        octave * BUCKETS_AN_OCTAVE + (max(value, BUCKETS_AN_OCTAVE) >> (octave - _BITS)) % BUCKETS_AN_OCTAVE
+    )
+
+
+def edge_of(bucket: int) -> int:
+    """The least latency of a bucket, in ns."""
+    octave, part = divmod(bucket, BUCKETS_AN_OCTAVE)
+    return (BUCKETS_AN_OCTAVE + part << octave) >> _BITS
+
+
+_OF_SLOT = [bucket_of(LATENCY.low(slot)) for slot in range(LATENCY.slots)]
+
+
+class Times(NamedTuple):
+    """A latency distribution as it is shown, in ns. None where nobody knows."""
+
+    mean: float | None
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    p99_9: float | None
+    max: float | None
+    max_slack: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpMoment:
+    """One operation in an interval. `queue` is None where it was not measured."""
+
+    count: int
+    bytes: int
+    errors: int
+    queue_depth: float
+    size_p50: float | None
+    sequential_ratio: float | None
+    latency: Times
+    queue: Times | None
+    heat: dict[int, int]
+
+
+def _times(latency: Latency | None) -> Iterable[float | None]:
+    if latency is None:
+        return [None] * 7
+    return (latency.mean, *latency.quantiles.values(), latency.max, latency.max_slack_ns)
+
+
+def _packed(op: OpInterval) -> bytes:
+    numbers = [op.count, op.bytes, op.errors, op.queue_depth, op.size_p50(), op.sequential_ratio]
+    numbers += [*_times(op.latency), *_times(op.queue), op.queue is not None, 0]
+    raw = _NUMBERS.pack(*(math.nan if number is None else number for number in numbers))
+    return raw + b"".join(_BUCKET.pack(*pair) for pair in _heat(op.latency.histogram).items())
+
+
+def _heat(histogram: Histogram) -> dict[int, int]:
+    buckets: dict[int, int] = {}
+    for slot, count in histogram.hits():
+        bucket = _OF_SLOT[slot]
+        buckets[bucket] = buckets.get(bucket, 0) + count
+    return buckets
+
+
+def heat_of(raw: bytes) -> dict[int, int]:
+    """The buckets of what was packed, without the rest."""
+    return dict(_BUCKET.iter_unpack(memoryview(raw)[_NUMBERS.size :]))
+
+
+def _unpacked(raw: bytes) -> OpMoment:
+    numbers = [None if math.isnan(number) else number for number in _NUMBERS.unpack_from(raw)]
+    return OpMoment(
+        count=int(numbers[0] or 0),
+        bytes=int(numbers[1] or 0),
+        errors=int(numbers[2] or 0),
+        queue_depth=numbers[3] or 0.0,
+        size_p50=numbers[4],
+        sequential_ratio=numbers[5],
+        latency=Times(*numbers[6:13]),
+        queue=Times(*numbers[13:20]) if numbers[20] else None,
+        heat=heat_of(raw),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DiskMoment:
+    """An interval of one disk. `packed` has its operations by name."""
+
+    at: datetime
+    begin_ns: int
+    end_ns: int
+    packed: dict[str, bytes]
+    in_flight: int
+    unexplained: tuple[str, ...]
+    absent: tuple[str, ...]
+    live: Live | None
+    discards: Discards | None
+    slow: SlowIo | None
+
+    @property
+    def seconds(self) -> float:
+        return (self.end_ns - self.begin_ns) / 1e9
+
+    def op(self, name: str) -> OpMoment | None:
+        """One of its operations, None where there was none."""
+        raw = self.packed.get(name)
+        return None if raw is None else _unpacked(raw)
+
+    def ops(self) -> dict[str, OpMoment]:
+        return {name: _unpacked(raw) for name, raw in self.packed.items()}
+
+    def totals(self) -> tuple[int, int, float]:
+        """Requests, bytes that were read or written, and mean requests in the device, of all operations."""
+        requests, bytes_, depth = 0, 0, 0.0
+        for name, raw in self.packed.items():
+            numbers = _NUMBERS.unpack_from(raw)
+            requests += int(numbers[0])
+            bytes_ += int(numbers[1]) if name in ("read", "write") else 0
+            depth += numbers[3]
+        return requests, bytes_, depth
+
+
+def moment_of(observation: Observation) -> DiskMoment:
+    """What is kept of an interval."""
+    interval, discards = observation.interval, observation.discards
+    return DiskMoment(
+        at=observation.at,
+        begin_ns=interval.begin_ns,
+        end_ns=interval.end_ns,
+        packed={name: _packed(op) for name, op in interval.ops.items()},
+        in_flight=observation.trust.in_flight,
+        unexplained=tuple(observation.unexplained),
+        absent=tuple(observation.absent),
+        live=observation.live,
+        discards=discards if discards and (discards.bios or discards.lost or discards.unseen) else None,
+        slow=observation.slow if observation.slow and observation.slow.count else None,
+    )

@@ -1,0 +1,177 @@
+"""The parts of a screen beside its map: numbers of one interval, and what is said in words."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Collection, Sequence
+
+from opwatch import units
+from opwatch.counters.decode.smart_log import SmartLog
+from opwatch.sinks.dashboard.moment import DiskMoment, OpMoment, Times
+from opwatch.sinks.dashboard.past import DiskPast, EventMark, Past
+from opwatch.sinks.dashboard.rows import OPS, Piece, Row, Tone, clean, length
+from opwatch.sinks.lines import HEADER, discard_lines, live_line, slow_lines
+from opwatch.trace.lacking import ERRORS, ISSUED, TRUST
+
+_BY_UNIT = {"n": Tone.FAINT, "u": Tone.PLAIN, "m": Tone.SLOW, "s": Tone.SLOWEST}
+_SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
+# Of a drive's spare and wear that it guarantees.
+_LEAST_SPARE, _WORN = 10, 100
+# What a row of a disk takes beside its name, and how long that may be.
+_RATES, _LONGEST_NAME = 70, 22
+
+
+def _time(ns: float | None, width: int, mark: str = "") -> Piece:
+    text = units.duration(ns)
+    return f"{mark + text:>{width}}", _BY_UNIT.get(text[-1], Tone.PLAIN)
+
+
+def _times(times: Times) -> Row:
+    row: Row = []
+    for ns in (times.mean, times.p50, times.p90, times.p99, times.p99_9):
+        row += [(" ", Tone.PLAIN), _time(ns, 5)]
+    # A maximum known only to its slot is marked: it is at most this.
+    mark = "<" if times.max_slack and times.max is not None else ""
+    return [*row, (" ", Tone.PLAIN), _time(times.max, 6, mark)]
+
+
+def _op_row(name: str, op: OpMoment, seconds: float, absent: Collection[str], chosen: str) -> Row:
+    rates = (op.count / seconds, op.bytes / seconds) if seconds else (0.0, 0.0)
+    sequential = "-"
+    if op.sequential_ratio is not None and ISSUED not in absent:
+        sequential = f"{op.sequential_ratio * 100:.0f}"
+    size = None if op.size_p50 is None else int(op.size_p50)
+    errors = "-" if ERRORS in absent else str(op.errors) if op.errors < 1000 else "many"
+    return [
+        (f"{_SHORT.get(name, name):<7}", Tone.CHOSEN if name == chosen else OPS.get(name, Tone.STRONG)),
+        (f" {units.rate(rates[0]):>6} {units.megabytes(rates[1]):>6}", Tone.PLAIN),
+        *_times(op.latency),
+        (f"{op.queue_depth:>6.1f} {units.size(size):>4} {sequential:>4} ", Tone.PLAIN),
+        (f"{errors:>3}", Tone.ALARM if op.errors else Tone.PLAIN),
+    ]
+
+
+def table(moment: DiskMoment | None, chosen: str) -> list[Row]:
+    """Every operation of an interval, as plain lines have them. `chosen` is the one in the map."""
+    rows: list[Row] = [[(HEADER, Tone.STRONG)]]
+    if moment is None:
+        return [*rows, [("no interval yet", Tone.FAINT)]]
+    for name, op in moment.ops().items():
+        rows.append(_op_row(name, op, moment.seconds, moment.absent, chosen))
+        if op.queue and op.queue.mean is not None:
+            rows.append([(f"{' in queue':<21}", Tone.FAINT), *_times(op.queue)])
+    return rows if len(rows) > 1 else [*rows, [("idle", Tone.FAINT)]]
+
+
+def trust_row(disk: DiskPast, moment: DiskMoment | None) -> Row:
+    """Whether everything is accounted for: in this interval, and in all of them."""
+    if moment is None:
+        return [("trust: nothing was counted yet", Tone.FAINT)]
+    if TRUST in moment.absent:
+        return [("trust: its source keeps no account", Tone.FAINT)]
+    if moment.unexplained:
+        return [("! ", Tone.ALARM), (clean("; ".join(moment.unexplained)), Tone.ALARM)]
+    good: Row = [("trust: ", Tone.GOOD), ("all accounted for", Tone.GOOD)]
+    if disk.doubtful:
+        intervals = "interval" if disk.doubtful == 1 else "intervals"
+        return [*good, (f"  ! not so in {disk.doubtful} {intervals} of the watch", Tone.ALARM)]
+    return [*good, (f", {moment.in_flight} in flight", Tone.FAINT)]
+
+
+def drive_rows(past: Past, disk: DiskPast, moment: DiskMoment | None, width: int) -> list[Row]:
+    """What the drive says of itself, and how much of what is written goes to flash: a row, or two."""
+    if moment is None:
+        return []
+    health, row = past.health(disk, moment.end_ns), []
+    if health:
+        row = _health(health)
+    if not moment.live:
+        return [row] if row else []
+    write = moment.op("write")
+    host = write.bytes / moment.seconds if write and moment.seconds else 0.0
+    flash: Row = [(f"host {units.megabytes(host)} MB/s  ", Tone.WRITE)]
+    flash.append((clean(live_line(moment.live)), Tone.STRONG))
+    return [[*row, *flash]] if length(row) + length(flash) <= width or not row else [row, flash]
+
+
+def _health(health: SmartLog) -> Row:
+    row: Row = []
+    if health.temperature_celsius is not None:
+        row.append((f"{health.temperature_celsius} °C  ", Tone.PLAIN))
+    if health.available_spare is not None:
+        least = health.spare_threshold or _LEAST_SPARE
+        tone = Tone.ALARM if health.available_spare <= least else Tone.PLAIN
+        row.append((f"spare {health.available_spare} %  ", tone))
+    if health.percentage_used is not None:
+        tone = Tone.ALARM if health.percentage_used >= _WORN else Tone.PLAIN
+        row.append((f"worn {health.percentage_used} %  ", tone))
+    if health.critical_warning:
+        row.append((f"critical warning {health.critical_warning:#04x}  ", Tone.ALARM))
+    return row
+
+
+def disk_rows(past: Past, chosen: DiskPast, until_ns: int | None, most: int, width: int) -> list[Row]:
+    """A row for each of several disks: the chosen one, and those around it."""
+    disks = list(past.disks.values())
+    if len(disks) < 2 or most < 1:
+        return []
+    place = next(number for number, disk in enumerate(disks) if disk is chosen)
+    first = min(max(place - most // 2, 0), max(len(disks) - most, 0))
+    names = min(max(width - _RATES, 8), _LONGEST_NAME)
+    return [_disk_row(disk, disk is chosen, until_ns, names) for disk in disks[first : first + most]]
+
+
+def _disk_row(disk: DiskPast, is_chosen: bool, until_ns: int | None, names: int) -> Row:
+    place = len(disk.moments) - 1 if until_ns is None else disk.place_before(until_ns)
+    name = clean(disk.label)[:names]
+    row: Row = [(f"{'▸' if is_chosen else ' '} {name:<{names}}", Tone.CHOSEN if is_chosen else Tone.PLAIN)]
+    if disk.has_left:
+        return [*row, (" has left", Tone.FAINT)]
+    moment = disk.moments[place] if place >= 0 else None
+    for name in ("read", "write"):
+        op = moment.op(name) if moment else None
+        row.append((f" {name[0]}", OPS[name]))
+        if op is None or moment is None or not moment.seconds:
+            row.append((f"{'-':>7}/s{'-':>7} MB/s p99 {'-':>5}", Tone.FAINT))
+            continue
+        rates = units.rate(op.count / moment.seconds), units.megabytes(op.bytes / moment.seconds)
+        row += [(f"{rates[0]:>7}/s{rates[1]:>7} MB/s p99 ", Tone.PLAIN), _time(op.latency.p99, 5)]
+    if moment and moment.unexplained:
+        row.append((" !", Tone.ALARM))
+    return row
+
+
+def _folded(lines: Sequence[str], width: int, tone: Tone) -> list[Row]:
+    rows: list[Row] = []
+    for line in lines:
+        folded = textwrap.wrap(clean(line), max(width, 20), subsequent_indent="    ")
+        rows += [[(part, tone)] for part in folded]
+    return rows
+
+
+def words(
+    moments: Sequence[DiskMoment], marks: Sequence[EventMark], width: int, most_slow: int = 6
+) -> list[Row]:
+    """What is said beside the numbers of the last of these moments: what happened in all of them, and which
+    requests were slow, the newest first; who discarded in the last one."""
+    rows = _folded([f"▲ {mark.text}" for mark in reversed(marks[-5:])], width, Tone.MARK)
+    rows += _folded(_slow(moments, most_slow), width, Tone.SLOW)
+    if moments and moments[-1].discards:
+        rows += _folded(discard_lines(moments[-1].discards), width, Tone.DISCARD)
+    return rows
+
+
+def _slow(moments: Sequence[DiskMoment], most: int) -> list[str]:
+    """How many requests were slow, and the newest of those that were noted one by one."""
+    lines: list[str] = []
+    count, left_out, limit_ns = 0, 0, 0
+    for moment in reversed(moments):
+        if not moment.slow:
+            continue
+        count, limit_ns = count + moment.slow.count, moment.slow.limit_ns
+        left_out += moment.slow.left_out
+        if len(lines) < most:
+            lines += slow_lines(moment.slow, moment.at, moment.end_ns)[1:]
+    head = f"slow: {count} in view took longer than {units.duration(limit_ns)}"
+    head += f", {left_out} of them left out: too many at a time" if left_out else ""
+    return [head, *lines[:most]] if count else []

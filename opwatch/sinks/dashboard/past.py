@@ -1,0 +1,164 @@
+"""What a dashboard has been given: an hour of each disk, what happened beside it, and what its drive says."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from opwatch.counters.decode.pages import BadPage
+from opwatch.counters.decode.smart_log import LID, SmartLog, decode_smart_log
+from opwatch.counters.looks.sample import CommandKind, FirmwareSample
+from opwatch.samples.entries import Began, Looked, RunEntry
+from opwatch.samples.observation import Event, Observation
+from opwatch.sinks.dashboard.moment import DiskMoment, moment_of
+
+# An hour by the second.
+MOST_MOMENTS = 3600
+_MOST_MARKS = 500
+_NOTED_NS = 10 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class EventMark:
+    """Something that happened beside the disks."""
+
+    at_ns: int
+    text: str
+
+
+@dataclass(slots=True)
+class DiskPast:
+    """One disk. `doubtful` counts intervals that left something unexplained, of all there were; `dropped`,
+    those that are too old to be kept."""
+
+    name: str
+    label: str
+    level: str
+    drive: str | None
+    moments: list[DiskMoment] = field(default_factory=list)
+    doubtful: int = 0
+    dropped: int = 0
+    has_left: bool = False
+
+    def place_before(self, end_ns: int) -> int:
+        """The place of the newest moment that ended by then, -1 where there is none."""
+        return bisect_right(self.moments, end_ns, key=lambda moment: moment.end_ns) - 1
+
+
+@dataclass(slots=True)
+class _Health:
+    """What a drive says of itself, and since when it has said so."""
+
+    since_ns: list[int] = field(default_factory=list)
+    logs: list[SmartLog] = field(default_factory=list)
+
+
+class Past:
+    """Takes what a sink is given, and the entries for what a sink is not told."""
+
+    def __init__(self, most: int = MOST_MOMENTS) -> None:
+        self.disks: dict[str, DiskPast] = {}
+        self.marks: list[EventMark] = []
+        self._note: tuple[int, str] | None = None
+        self.finals: list[Observation] = []
+        self._most = most
+        self._drives: dict[str, str] = {}
+        self._health: dict[str, _Health] = {}
+
+    def take(self, entry: RunEntry) -> None:
+        """An entry, before what follows from it."""
+        if isinstance(entry, Began):
+            if entry.drive:
+                self._drives[entry.sample.disk.device] = entry.drive
+            disk = entry.sample.disk
+            label = disk.device if disk.device == disk.origin else f"{disk.device} (of {disk.origin})"
+            self._disk(disk.device, label, disk.level)
+        elif isinstance(entry, Looked):
+            self._look(entry.sample)
+
+    def write(self, observation: Observation) -> None:
+        """An interval, or the summary of a disk."""
+        if observation.final:
+            self.finals.append(observation)
+            return
+        disk = self._disk(observation.device, observation.label, observation.level)
+        disk.moments.append(moment_of(observation))
+        if len(disk.moments) > self._most:
+            del disk.moments[0]
+            disk.dropped += 1
+        disk.has_left = observation.leaving is not None
+        disk.doubtful += bool(observation.unexplained)
+
+    def tell(self, event: Event) -> None:
+        self.mark(event.at_ns, event.text)
+
+    def mark(self, at_ns: int, text: str) -> None:
+        """Something happened; moments come in any order."""
+        place = bisect_right(self.marks, at_ns, key=lambda mark: mark.at_ns)
+        self.marks.insert(place, EventMark(at_ns, text))
+        del self.marks[: max(len(self.marks) - _MOST_MARKS, 0)]
+
+    def say(self, text: str) -> None:
+        """Talk, which has no moment: it is shown for a while."""
+        self._note = self.span_ns[1], text
+
+    def note(self) -> str | None:
+        """What was said last, unless that was long ago."""
+        if self._note is None:
+            return None
+        at_ns, text = self._note
+        if not at_ns:
+            # What was said before anything was counted is shown from then on.
+            self._note = self.span_ns[1], text
+            return text
+        return text if self.span_ns[1] - at_ns <= _NOTED_NS else None
+
+    def forget_note(self) -> None:
+        self._note = None
+
+    def health(self, disk: DiskPast, at_ns: int) -> SmartLog | None:
+        """What its drive had said of itself by then."""
+        health = self._health.get(disk.drive or "")
+        place = bisect_right(health.since_ns, at_ns) - 1 if health else -1
+        return health.logs[place] if health and place >= 0 else None
+
+    def marks_between(self, begin_ns: int, end_ns: int) -> Sequence[EventMark]:
+        """Those that lie behind the begin, up to the end."""
+        first, last = (
+            bisect_right(self.marks, at_ns, key=lambda mark: mark.at_ns) for at_ns in (begin_ns, end_ns)
+        )
+        return self.marks[first:last]
+
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """From the oldest moment that is kept to the newest, of all disks; 0 and 0 before there is one."""
+        kept = [disk.moments for disk in self.disks.values() if disk.moments]
+        if not kept:
+            return 0, 0
+        return min(moments[0].end_ns for moments in kept), max(moments[-1].end_ns for moments in kept)
+
+    def _disk(self, name: str, label: str, level: str) -> DiskPast:
+        if name not in self.disks:
+            drive = self._drives.get(name)
+            self.disks[name] = DiskPast(name, label, level, drive)
+        return self.disks[name]
+
+    def _look(self, sample: FirmwareSample) -> None:
+        for given in sample.answers:
+            command = given.command
+            if (
+                command.kind is not CommandKind.LOG
+                or command.number != LID
+                or not isinstance(given.answer, bytes)
+            ):
+                continue
+            try:
+                log = decode_smart_log(given.answer)
+            except BadPage:
+                continue
+            health = self._health.setdefault(sample.disk, _Health())
+            if not health.logs or health.logs[-1] != log:
+                health.since_ns.append(sample.end_ns)
+                health.logs.append(log)
+                del health.since_ns[:-MOST_MOMENTS], health.logs[:-MOST_MOMENTS]

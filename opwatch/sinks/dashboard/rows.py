@@ -1,0 +1,89 @@
+"""What a screen is made of: rows of pieces, each with what it means. Who paints it knows the colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum, auto
+from typing import NamedTuple
+
+from opwatch.units import printable
+
+
+class Tone(Enum):
+    """What a piece is."""
+
+    PLAIN = auto()
+    STRONG = auto()
+    FAINT = auto()
+    GOOD = auto()
+    ALARM = auto()
+    MARK = auto()
+    CHOSEN = auto()
+    BAR = auto()
+    READ = auto()
+    WRITE = auto()
+    FLUSH = auto()
+    DISCARD = auto()
+    SLOW = auto()
+    SLOWEST = auto()
+
+
+class Line(Enum):
+    """A line over the heat map."""
+
+    NONE = auto()
+    P50 = auto()
+    P99 = auto()
+
+
+class Heat(NamedTuple):
+    """Two cells of a heat map, one upon the other: how hot each is, 0 for empty; and a line over them."""
+
+    upper: int
+    lower: int
+    line: Line = Line.NONE
+
+
+Piece = tuple[str, Tone | Heat]
+Row = list[Piece]
+OPS = {"read": Tone.READ, "write": Tone.WRITE, "flush": Tone.FLUSH, "discard": Tone.DISCARD}
+
+
+def clean(text: str) -> str:
+    """Text from outside: nothing in it commands a terminal."""
+    return printable(text)
+
+
+def length(row: Iterable[Piece]) -> int:
+    return sum(len(text) for text, _ in row)
+
+
+def fit(row: Sequence[Piece], width: int) -> Row:
+    """The row in exactly so many columns: what is too long ends with a mark."""
+    room, fitted = width, []
+    for text, tone in row:
+        if len(text) > room:
+            fitted.append((text[: max(room - 1, 0)] + "…" * (room > 0), tone))
+            return fitted
+        fitted.append((text, tone))
+        room -= len(text)
+    return [*fitted, (" " * room, Tone.PLAIN)] if room else fitted
+
+
+def apart(left: Sequence[Piece], right: Sequence[Piece], width: int) -> Row:
+    """One at the left end and one at the right, which stays whole where not both have room."""
+    room = max(width - length(right) - 1, 0)
+    return fit([*fit(left, room), (" ", Tone.PLAIN), *right], width)
+
+
+def beside(left: Sequence[Row], right: Sequence[Row], width: int) -> list[Row]:
+    """Two blocks side by side, each in half of the width."""
+    half = (width - 2) // 2
+    tall = max(len(left), len(right))
+    empty: Row = []
+    lefts = [*left, *[empty] * (tall - len(left))]
+    rights = [*right, *[empty] * (tall - len(right))]
+    return [
+        [*fit(one, half), ("  ", Tone.PLAIN), *fit(other, width - half - 2)]
+        for one, other in zip(lefts, rights, strict=True)
+    ]

@@ -1,0 +1,1 @@
+"""Colour and shape of plain lines."""

@@ -1,0 +1,30 @@
+"""What a row has room for on a terminal of 120 columns or more, behind its 80."""
+
+from __future__ import annotations
+
+from opwatch import units
+from opwatch.trace.derive import OpInterval
+from opwatch.trace.hist import Histogram
+
+LEAST_COLUMNS = 120
+_BARS = " ▁▂▃▄▅▆▇█"
+# An octave a character: 1 us, 1 ms and 1 s are ten apart.
+_LOWEST, _OCTAVES = 10, 24
+HEADER = "  mean size  1u        1m        1s  "
+LEGEND = "; bars: how many took so long"
+
+
+def shape(histogram: Histogram) -> str:
+    """How latencies are spread, a bar an octave: those below a microsecond are in the first, those above ten
+    seconds in the last. A bar is as high as its share of the highest, and never empty where there is one."""
+    counts = [0] * _OCTAVES
+    for low, _, count in histogram.octaves():
+        counts[min(max(low.bit_length() - 1 - _LOWEST, 0), _OCTAVES - 1)] += count
+    most = max(counts)
+    return "".join(_BARS[-(-count * (len(_BARS) - 1) // most)] if count else " " for count in counts)
+
+
+def columns(op: OpInterval) -> str:
+    """The further columns of a row."""
+    mean = round(op.bytes / op.count) if op.count else None
+    return f"  {units.size(mean):>9}  {shape(op.latency.histogram)}".rstrip()

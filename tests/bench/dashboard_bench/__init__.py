@@ -1,0 +1,1 @@
+"""What a dashboard of four disks costs."""

@@ -1,0 +1,143 @@
+"""`python -m tests.bench.dashboard_bench`: what a dashboard of four disks under load costs. Needs root.
+
+CPU time is that of the process, so that other work on the machine weighs little; lines of the same disks are
+measured beside it. Memory is taken once as many intervals are kept as an hour has seconds.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from opwatch.host.scratch import ScratchDisk
+from opwatch.sinks.dashboard.past import MOST_MOMENTS
+from tests.bench.figure import Figure, table
+from tests.bench.figures import OPWATCH, machine
+
+DISKS, WARM_S, SECONDS = 4, 5.0, 20.0
+# An hour of intervals in a minute and a half.
+_FAST_S = 0.025
+_TICKS = os.sysconf("SC_CLK_TCK")
+_LOAD = (
+    "--ioengine=libaio",
+    "--direct=1",
+    "--rw=randrw",
+    "--bs=4k",
+    "--iodepth=4",
+    "--time_based",
+    "--thread",
+)
+_FIRST = b"trust:"
+
+
+@dataclass
+class Shown:
+    """A program on a terminal of its own."""
+
+    process: int
+    terminal: int
+    begun_s: float
+    first_s: float = float("inf")
+    first_cpu_s: float = float("inf")
+    written: int = 0
+
+    def read_for(self, seconds: float) -> None:
+        """Read what it writes, as a terminal does."""
+        until, recent = time.monotonic() + seconds, b""
+        while (left := until - time.monotonic()) > 0:
+            ready, _, _ = select.select([self.terminal], [], [], left)
+            data = os.read(self.terminal, 1 << 20) if ready else b""
+            self.written += len(data)
+            recent = recent[-len(_FIRST) :] + data
+            if self.first_s == float("inf") and _FIRST in recent:
+                self.first_s, self.first_cpu_s = time.monotonic() - self.begun_s, self.cpu_s()
+
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(") ")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    def memory_mb(self) -> float:
+        """The most it has had resident."""
+        status = Path(f"/proc/{self.process}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024 / 1e6
+
+
+@contextmanager
+def shown(width: int, height: int, *arguments: str) -> Iterator[Shown]:
+    begun = time.monotonic()
+    process, terminal = pty.fork()
+    if not process:
+        # The terminal has its size before anybody asks for it.
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+        os.environ["TERM"] = "xterm-256color"
+        os.execv(OPWATCH[0], [*OPWATCH, *arguments])
+    try:
+        yield Shown(process, terminal, begun)
+    finally:
+        os.kill(process, signal.SIGTERM)
+        os.close(terminal)
+        os.waitpid(process, 0)
+
+
+def _share(width: int, height: int, *arguments: str) -> tuple[float, Shown]:
+    """The share of a core that it takes, in percent, once it is warm."""
+    with shown(width, height, *arguments) as one:
+        one.read_for(WARM_S)
+        before, begun, written = one.cpu_s(), time.monotonic(), one.written
+        one.read_for(SECONDS)
+        share = 100 * (one.cpu_s() - before) / (time.monotonic() - begun)
+        one.written -= written
+        return share, one
+
+
+def figures(nodes: list[str]) -> Iterator[Figure]:
+    devices = [word for node in nodes for word in ("--dev", node)]
+    lines, _ = _share(80, 24, "--plain", *devices)
+    for width, height in ((80, 24), (120, 40), (250, 60)):
+        share, one = _share(width, height, *devices)
+        text = (
+            f"% of a core, {share / lines:.1f} times lines, {one.written / SECONDS / 1000:.1f} kB/s written"
+        )
+        yield Figure(f"dashboard of {DISKS} disks at {width} x {height}", share, 5, text)
+        text = f"s of CPU; it was there after {one.first_s:.2f} s, at load {os.getloadavg()[0]:.1f}"
+        yield Figure(f"first screen at {width} x {height}", one.first_cpu_s, 1, text)
+    with shown(120, 40, *devices, str(_FAST_S)) as one:
+        one.read_for(WARM_S + MOST_MOMENTS * _FAST_S)
+        yield Figure(
+            f"memory with {MOST_MOMENTS} intervals kept", one.memory_mb(), 120, "MB at most, resident"
+        )
+
+
+def main() -> int:
+    with ExitStack() as stack:
+        disks = [stack.enter_context(ScratchDisk(1 << 27)) for _ in range(DISKS)]
+        jobs = [f"--name=j{place} --filename={disk.node}".split() for place, disk in enumerate(disks)]
+        command = ["fio", *_LOAD, "--rate_iops=300,150", "--runtime=3600"]
+        load = subprocess.Popen(
+            [*command, *(word for job in jobs for word in job)], stdout=subprocess.DEVNULL
+        )
+        try:
+            print(f"on {machine()}, load {os.getloadavg()[0]:.1f}")
+            measured = list(figures([disk.node for disk in disks]))
+        finally:
+            load.terminate()
+            load.wait()
+    print("\n".join(table(measured)))
+    return 0 if all(figure.holds for figure in measured) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""A program on a terminal of its own."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import time
+
+
+def screen_of(argv: list[str], typed: dict[bytes, bytes], environment: dict[str, str]) -> tuple[int, str]:
+    """What a program writes to a terminal of 80 columns of its own. Keys are typed once it has written what
+    they wait for, one after the other."""
+    process, terminal = pty.fork()
+    if not process:
+        os.environ.update(environment)
+        os.execv(argv[0], argv)
+    subprocess.run(["stty", "rows", "24", "cols", "80"], stdin=terminal, check=True)
+    written, deadline, waits = b"", time.monotonic() + 60, list(typed)
+    while time.monotonic() < deadline:
+        ready, _, _ = select.select([terminal], [], [], 0.2)
+        try:
+            written += os.read(terminal, 65536) if ready else b""
+        except OSError:
+            break
+        if waits and waits[0] in written:
+            os.write(terminal, typed[waits.pop(0)])
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), written.decode(errors="replace")

@@ -1,0 +1,44 @@
+"""Screens of made-up runs, and of a drive that says how it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from opwatch.counters.decode.smart_log import LENGTH
+from opwatch.samples.entries import RunEntry
+from opwatch.samples.observation import Event, Observation
+from opwatch.samples.story import Story
+from opwatch.sinks.dashboard.past import Past
+from opwatch.sinks.dashboard.rows import Row
+from opwatch.sinks.dashboard.screen import Frame, screen
+from opwatch.sinks.dashboard.view import View
+
+
+def shown_past(run: Iterable[RunEntry], past: Past | None = None) -> tuple[Past, list[Observation]]:
+    """A past that was given a run, and the intervals in it."""
+    past, story, intervals = past or Past(), Story(), []
+    for entry in run:
+        past.take(entry)
+        for news in story.take(entry):
+            if isinstance(news, Event):
+                past.tell(news)
+                continue
+            past.write(news)
+            intervals += [] if news.final else [news]
+    return past, intervals
+
+
+def text_of(rows: Sequence[Row]) -> list[str]:
+    return ["".join(text for text, _ in row) for row in rows]
+
+
+def screen_text(past: Past, view: View, width: int, height: int, *, is_file: bool = False) -> list[str]:
+    return text_of(screen(past, view, Frame(width, height, is_file=is_file)))
+
+
+def smart_page(*, celsius: int, spare: int, used: int) -> bytes:
+    """Log page 02h of a drive that feels like this."""
+    page = bytearray(LENGTH)
+    page[1:3] = (celsius + 273).to_bytes(2, "little")
+    page[3], page[4], page[5] = spare, 10, used
+    return bytes(page)

@@ -1,0 +1,81 @@
+"""The map: where a latency lies in it, and that nothing that was counted is left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from opwatch.sinks.dashboard.heat import LEVELS, Column, column_of, heat_rows, scale_of
+from opwatch.sinks.dashboard.moment import bucket_of, moment_of
+from opwatch.sinks.dashboard.rows import Heat, Line, Row, Tone, length
+from opwatch.sinks.dashboard.spark import spark_rows
+from tests.unit.sinks.test_jsonl import observation
+from tests.unit.support.samples import Op
+
+
+def cells(rows: list[Row]) -> list[list[Heat | None]]:
+    """Each cell by itself."""
+    return [[tone if isinstance(tone, Heat) else None for text, tone in row for _ in text] for row in rows]
+
+
+@pytest.mark.parametrize("height", [1, 2, 5, 9, 40])
+@pytest.mark.parametrize("spread", [[1000], [1000, 10**9], [900, 10_000, 10**6]])
+def test_every_bucket_has_a_cell_and_none_is_torn(height: int, spread: list[int]) -> None:
+    columns = [Column({bucket_of(value): 1 for value in spread}, None, None)]
+    scale = scale_of(columns, 2 * height)
+    lit = [set(scale.cells_of(bucket)) for bucket in columns[0].buckets]
+    assert all(lit)
+    assert all(0 <= cell < 2 * height for some in lit for cell in some)
+    # Where there are more cells than buckets none between two buckets that follow each other stays empty.
+    first, last = scale.low * 4, scale.high * 4
+    whole = [cell for bucket in range(first, last) for cell in scale.cells_of(bucket)]
+    assert set(whole) == set(range(2 * height))
+
+
+def test_the_newest_is_at_the_right_and_the_slowest_at_the_top() -> None:
+    quick = Column({bucket_of(1000): 900}, 1000.0, 1000.0)
+    slow = Column({bucket_of(1000): 1, bucket_of(500_000): 1}, 1000.0, 500_000.0)
+    rows, _ = heat_rows([quick, slow], 10, 8)
+    assert [length(row) for row in rows] == [10] * 8
+    grid = cells(rows)
+    assert all(row[:8] == [None] * 8 for row in grid)
+    assert grid[0][8] == Heat(0, 0)
+    assert grid[0][9] is not None and grid[0][9].line is Line.P99
+    assert max(max(cell.upper, cell.lower) for row in grid if (cell := row[8])) == LEVELS
+    # One among nine hundred is barely warm, and not nothing.
+    assert max(max(cell.upper, cell.lower) for row in grid if (cell := row[9])) == 1
+
+
+def test_both_lines_in_one_cell_are_p99() -> None:
+    rows, _ = heat_rows([Column({bucket_of(1000): 5}, 1000.0, 1001.0)], 1, 4)
+    lines = [cell.line for row in cells(rows) for cell in row if cell]
+    assert lines.count(Line.P99) == 1
+    assert Line.P50 not in lines
+
+
+def test_a_column_of_several_intervals_has_all_of_them() -> None:
+    moments = [
+        moment_of(observation(read=Op([1000] * 99, [4096] * 99))),
+        moment_of(observation(write=Op([1000], [4096]))),
+        moment_of(observation(read=Op([10**6] * 2, [4096] * 2))),
+    ]
+    column = column_of(moments, "read")
+    assert column.buckets == {bucket_of(1000): 99, bucket_of(10**6): 2}
+    assert column.p50 is not None and column.p99 is not None
+    assert bucket_of(int(column.p50)) == bucket_of(1000)
+    assert bucket_of(int(column.p99)) == bucket_of(10**6)
+    assert column_of(moments[1:2], "read").buckets == {}
+
+
+def test_without_anything_there_is_a_map_all_the_same() -> None:
+    rows, _ = heat_rows([], 7, 3)
+    assert [length(row) for row in rows] == [7] * 3
+
+
+def test_bars_are_as_high_as_values() -> None:
+    [row] = spark_rows([0, 1, 4, 8, None], 6, 1, Tone.BAR)
+    assert row == [("  ▁▄█ ", Tone.BAR)]
+    upper, lower = spark_rows([8, 16], 2, 2, Tone.BAR)
+    assert (upper[0][0], lower[0][0]) == (" █", "██")
+    assert spark_rows([], 3, 1, Tone.BAR) == [[("   ", Tone.BAR)]]
+    # What is more than nothing can be told from nothing.
+    assert spark_rows([1, 10**9], 2, 1, Tone.BAR)[0][0][0] == "▁█"

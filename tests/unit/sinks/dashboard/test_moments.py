@@ -1,0 +1,65 @@
+"""An interval in few bytes: its numbers are those of the interval, and its heat is its histogram's."""
+
+from __future__ import annotations
+
+import pytest
+
+from opwatch.sinks.dashboard.moment import bucket_of, edge_of, moment_of
+from opwatch.sinks.jsonl import document
+from opwatch.trace.abi import LATENCY
+from tests.unit.sinks.dashboard.shown import shown_past
+from tests.unit.sinks.test_jsonl import BUSY, observation
+from tests.unit.support.runs import a_run
+from tests.unit.support.samples import Op
+
+
+@pytest.mark.parametrize("value", [4, 5, 7, 8, 9, 127, 128, 1000, 123_456, 10**9, 2**35])
+def test_a_bucket_begins_where_a_slot_does(value: int) -> None:
+    bucket = bucket_of(value)
+    assert edge_of(bucket) <= value < edge_of(bucket + 1)
+    slot = LATENCY.slot(edge_of(bucket))
+    assert edge_of(bucket) < 1 << LATENCY.bits or LATENCY.low(slot) == edge_of(bucket)
+
+
+def test_a_moment_has_the_numbers_of_the_json_document() -> None:
+    """Of every interval of a run: what is kept in few bytes is what is printed."""
+    _, intervals = shown_past(a_run(20, seed=3))
+    busy = [observation(read=BUSY, write=Op([20_000] * 7, [4096] * 7), discard=Op([9], [512]))]
+    assert len(intervals) > 40
+    for one in [*intervals, *busy]:
+        tree, moment = document(one), moment_of(one)
+        assert moment.seconds == tree["interval_s"]
+        assert list(moment.unexplained) == tree["unexplained"]
+        for name, op in moment.ops().items():
+            of_json = tree["ops"][name]
+            assert (op.count, op.bytes, op.errors) == tuple(
+                of_json[key] for key in ("count", "bytes", "errors")
+            )
+            assert op.queue_depth == of_json["queue_depth"]
+            assert op.size_p50 == of_json["size_bytes"]["p50"]
+            assert op.sequential_ratio == of_json["sequential_ratio"]
+            assert op.latency._asdict() == {
+                "max_slack": of_json["latency_ns"].pop("max_slack"),
+                **of_json["latency_ns"],
+            }
+            assert (op.queue is None) == ("queue_ns" not in of_json)
+            assert op.queue is None or op.queue.mean == of_json["queue_ns"]["mean"]
+        assert set(moment.packed) == {name for name, op in one.interval.ops.items() if not op.is_idle}
+        totals = moment.totals()
+        assert totals[0] == sum(op["count"] for op in tree["ops"].values())
+        assert totals[1] == tree["ops"]["read"]["bytes"] + tree["ops"]["write"]["bytes"]
+
+
+def test_heat_counts_every_request_once() -> None:
+    values = [3, 1000, 1023, 1024, 1279, 1280, 5_000_000]
+    op = moment_of(observation(read=Op(values, [4096] * len(values)))).op("read")
+    assert op is not None
+    assert op.heat == {bucket_of(3): 1, bucket_of(1000): 2, bucket_of(1024): 2, bucket_of(1280): 1} | {
+        bucket_of(5_000_000): 1
+    }
+
+
+def test_an_hour_of_a_disk_is_a_few_megabytes() -> None:
+    """Four disks must stay small beside the rest: a kilobyte and a half an interval."""
+    one = moment_of(observation(read=BUSY, write=BUSY, discard=BUSY))
+    assert sum(len(raw) for raw in one.packed.values()) < 1500

@@ -1,0 +1,184 @@
+"""Whole screens: their size, their numbers, that nothing in them commands a terminal, and how they look."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from opwatch import units
+from opwatch.samples.entries import Looked, RunEntry
+from opwatch.sinks.dashboard.past import Past
+from opwatch.sinks.dashboard.rows import Tone, fit
+from opwatch.sinks.dashboard.screen import Frame, screen
+from opwatch.sinks.dashboard.view import View
+from opwatch.sinks.jsonl import document
+from tests.unit.sinks.dashboard.shown import screen_text, shown_past, smart_page
+from tests.unit.sinks.test_jsonl import BUSY, observation
+from tests.unit.support.runs import MadeUpRun, a_run
+
+SCREENS = Path(__file__).parents[3] / "fixtures" / "good" / "dashboard"
+
+
+@pytest.fixture(autouse=True)
+def one_time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def _with_health(run: Iterator[RunEntry]) -> Iterator[RunEntry]:
+    """The same with a drive whose log tells how warm it is."""
+    for entry in run:
+        if isinstance(entry, Looked):
+            first, *rest = entry.sample.answers
+            warm = replace(first, answer=smart_page(celsius=41, spare=100, used=3))
+            entry = Looked(replace(entry.sample, answers=(warm, *rest)))
+        yield entry
+
+
+@cache
+def busy_past() -> Past:
+    return shown_past(_with_health(a_run(90, seed=5)))[0]
+
+
+@pytest.mark.parametrize("is_help", [False, True])
+@pytest.mark.parametrize("height", [1, 2, 5, 10, 16, 24, 40, 60])
+@pytest.mark.parametrize("width", [1, 20, 60, 80, 120, 149, 150, 250])
+def test_a_screen_is_as_large_as_its_terminal(width: int, height: int, is_help: bool) -> None:
+    past = busy_past()
+    for view in (View(is_help=is_help), View(disk_place=1, zoom_place=3), View(until_ns=past.span_ns[0])):
+        for is_file in (False, True):
+            lines = screen_text(past, view, width, height, is_file=is_file)
+            assert [len(line) for line in lines] == [width] * height
+    assert len(screen_text(Past(), View(), width, height)) == height
+
+
+def test_numbers_are_those_of_json() -> None:
+    """Interval by interval, as somebody scrolls: what stands in the table is what JSON says."""
+    past, intervals = shown_past(a_run(40, seed=7))
+    of_disk = [one for one in intervals if one.device == "nvme0n1"]
+    view = View()
+    for one in of_disk:
+        view.until_ns = one.interval.end_ns
+        tree, lines = document(one), screen_text(past, view, 80, 24)
+        rows = {line.split()[0]: line.split()[1:] for line in lines if line.startswith(("read ", "write "))}
+        assert set(rows) == {name for name, op in tree["ops"].items() if op["count"]}
+        for name, shown in rows.items():
+            op = tree["ops"][name]
+            times = [op["latency_ns"][key] for key in ("mean", "p50", "p90", "p99", "p99_9", "max")]
+            mark = "<" if op["latency_ns"]["max_slack"] else ""
+            assert shown[:2] == [units.rate(op["per_s"]), units.megabytes(op["bytes_per_s"])]
+            assert shown[2:7] == [units.duration(value) for value in times[:5]]
+            assert shown[7] == mark + units.duration(times[5])
+            assert shown[8:10] == [f"{op['queue_depth']:.1f}", units.size(op["size_bytes"]["p50"])]
+        total = sum(op["per_s"] for op in tree["ops"].values())
+        assert any(line.lstrip().startswith(f"{units.rate(total)} IO/s") for line in lines)
+
+
+def test_what_is_unexplained_is_always_in_sight() -> None:
+    past, _ = shown_past(a_run(3))
+    lost = observation(read=BUSY)
+    past.write(replace(lost, trust=replace(lost.trust, overwritten=2, no_drift=None)))
+    view = View(disk_place=list(past.disks).index("sda"))
+    for width, height in ((80, 24), (250, 60), (60, 12)):
+        rows = screen(past, view, Frame(width, height))
+        assert ("2 completions missed", Tone.ALARM) in [piece for row in rows for piece in row]
+    past.write(replace(lost, trust=replace(lost.trust, no_drift=None)))
+    lines = screen_text(past, view, 80, 24)
+    assert "trust: all accounted for  ! not so in 1 interval of the watch" in lines[1]
+
+
+def test_what_a_drive_says_is_shown_as_it_was_then() -> None:
+    run = MadeUpRun()
+    entries: list[RunEntry] = [run.begin(0, "nvme0n1"), run.tick([0])]
+    for celsius in (35, 70):
+        look = run.look("nvme0n1", 2)
+        warm = replace(look.sample.answers[0], answer=smart_page(celsius=celsius, spare=9, used=101))
+        entries += [Looked(replace(look.sample, answers=(warm,))), run.tick([0])]
+    past, intervals = shown_past(entries)
+    for one, text in zip(intervals, ("", "35 °C  spare 9 %  worn 101 %", "70 °C"), strict=True):
+        screen_now = "\n".join(screen_text(past, View(until_ns=one.interval.end_ns), 80, 24))
+        assert text in screen_now
+        assert ("°C" in screen_now) is bool(text)
+    pieces = [piece for row in screen(past, View(), Frame(80, 24)) for piece in row]
+    assert ("spare 9 %  ", Tone.ALARM) in pieces
+    assert ("worn 101 %  ", Tone.ALARM) in pieces
+
+
+EVIL = "sd\x1b[31mA\u202eB\nC\x07\x9b|<script>"
+
+
+def test_nothing_from_outside_commands_a_terminal() -> None:
+    past = Past()
+    evil = replace(observation(read=BUSY), device=EVIL, origin=EVIL + "2", level=EVIL)
+    evil = replace(evil, trust=replace(evil.trust, no_drift=EVIL))
+    past.write(evil)
+    past.write(replace(evil, device="sdb\x1b", origin="sdb\x1b"))
+    run = MadeUpRun()
+    list(run.tick([]).samples)
+    past.mark(evil.interval.end_ns, EVIL)
+    past.say(EVIL)
+    for view in (View(), View(disk_place=1), View(until_ns=evil.interval.end_ns)):
+        for width in (80, 250):
+            for line in screen_text(past, view, width, 40, is_file=True):
+                assert line.isprintable(), line
+    shown = "\n".join(screen_text(past, View(), 250, 40))
+    assert "sd?[31mA?B?C??|<script>" in shown
+
+
+def test_slow_requests_of_evil_names_are_escaped() -> None:
+    past, _ = shown_past(a_run(60, seed=2))
+    shown = "\n".join(screen_text(past, View(), 120, 60))
+    assert "took longer than 10.0m" in shown
+    assert all(line.isprintable() for line in shown.split("\n"))
+
+
+def test_marks_stand_below_their_column() -> None:
+    past, intervals = shown_past(a_run(30, seed=1))
+    ends = [one.interval.end_ns for one in intervals if one.device == "sda"]
+    past = shown_past(a_run(30, seed=1), Past())[0]
+    past.marks.clear()
+    past.mark(ends[-3] - 1000, "fio began")
+    lines = screen_text(past, View(disk_place=1), 120, 40)
+    rule = next(line for line in lines if "└" in line)
+    assert rule.rstrip().rindex("▲") == len(rule.rstrip()) - 3
+    assert any("▲ fio began" in line for line in lines)
+
+
+def test_an_hour_is_kept_and_no_more() -> None:
+    past = Past(most=10)
+    _, intervals = shown_past(a_run(30, seed=1), past)
+    ends = [one.interval.end_ns for one in intervals if one.device == "sda"]
+    assert [moment.end_ns for moment in past.disks["sda"].moments] == ends[-10:]
+
+
+def test_what_is_too_long_ends_with_a_mark() -> None:
+    assert fit([("abcdef", Tone.PLAIN)], 4) == [("abc…", Tone.PLAIN)]
+    assert fit([("ab", Tone.GOOD), ("cdef", Tone.PLAIN)], 2)[:1] == [("ab", Tone.GOOD)]
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "height", "view"),
+    [
+        ("80x24", 80, 24, View()),
+        ("120x40", 120, 40, View()),
+        ("250x60", 250, 60, View()),
+        ("80x24-zoomed", 80, 24, View(zoom_place=2, chosen_op="write")),
+        ("80x24-help", 80, 24, View(is_help=True)),
+    ],
+)
+def test_screens_look_as_they_did(name: str, width: int, height: int, view: View) -> None:
+    """What is kept beside the tests was looked at: OPWATCH_WRITE_SCREENS=1 writes it anew."""
+    lines = [line.rstrip() for line in screen_text(busy_past(), view, width, height)]
+    path = SCREENS / f"{name}.txt"
+    if os.environ.get("OPWATCH_WRITE_SCREENS"):
+        path.write_text("\n".join(lines) + "\n")
+    assert lines == path.read_text().splitlines()

@@ -1,0 +1,168 @@
+"""Colour and shape of plain lines: they add to the text and never change it."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+
+from opwatch.samples.observation import Observation
+from opwatch.sinks.lines import HEADER, LEGEND, Lines
+from opwatch.sinks.plain import wide
+from opwatch.sinks.plain.ink import Ink, is_wanted
+from opwatch.sinks.plain.painting import LineKind, painted
+from opwatch.trace.abi import LATENCY
+from opwatch.trace.hist import Histogram
+from tests.unit.sinks.test_jsonl import BUSY, observation
+from tests.unit.support.samples import Op
+
+_SGR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class _Terminal(io.StringIO):
+    """A terminal, whose width COLUMNS tells."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(observations: list[Observation], *, stream: io.StringIO | None = None, inked: bool = False) -> str:
+    stream = stream or io.StringIO()
+    lines = Lines(stream, every_s=1.0, inked=inked)
+    for one in observations:
+        lines.write(one)
+    return stream.getvalue()
+
+
+@pytest.fixture
+def watched() -> list[Observation]:
+    busy = observation(read=Op([20_000], [4096]), write=replace(BUSY, statuses={7: 3}))
+    busy = replace(busy, trust=replace(busy.trust, no_drift=None))
+    lost = replace(busy, trust=replace(busy.trust, overwritten=2))
+    return [busy, lost, observation(), replace(lost, final=True), replace(busy, final=True)]
+
+
+@pytest.mark.parametrize("kind", LineKind)
+def test_painting_keeps_the_text(kind: LineKind, watched: list[Observation]) -> None:
+    for line in [*shown(watched).splitlines(), "", "|", " in queue", "a|b|c", "x  ! y  ! z"]:
+        assert "".join(text for text, _ in painted(line, kind)) == line
+
+
+def test_without_colours_they_are_the_same_text(watched: list[Observation]) -> None:
+    plain = shown(watched)
+    assert "\x1b" not in plain
+    assert LEGEND not in plain
+    assert _SGR.sub("", shown(watched, inked=True)).replace(LEGEND + "\n", "") == plain
+    assert len(LEGEND) <= 80
+
+
+def test_a_terminal_of_80_columns_is_shown_what_a_pipe_is(
+    watched: list[Observation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for columns in ("80", "119"):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert shown(watched, stream=_Terminal()) == shown(watched)
+
+
+def test_what_went_wrong_stands_out(watched: list[Observation]) -> None:
+    text = shown(watched, inked=True)
+    for wrong in (
+        "  ! 2 completions missed",
+        "write errors, medium: 3",
+        "  UNEXPLAINED: 2 completions missed",
+    ):
+        assert f"{Ink.ALARM.value}{wrong}" in text
+    assert f"{Ink.ALARM.value}trust:" in text
+    assert f"{Ink.GOOD.value}trust:" in text
+    rows = [line for line in text.splitlines() if "write\x1b" in line or "write  " in line]
+    assert any(f"{Ink.ALARM.value}3" in row for row in rows)
+
+
+def test_the_errors_of_a_row_are_in_its_last_column() -> None:
+    row = f"{'write':<7}" + " " * (len(HEADER) - 8) + "7"
+    assert painted(row, LineKind.ROW)[-1] == ("7", Ink.ALARM)
+    assert painted(row[:-1] + "0", LineKind.ROW)[-1] == ("0", Ink.PLAIN)
+    assert painted(f"{row}         4k", LineKind.ROW)[-1] == ("4k", Ink.PLAIN)
+
+
+def test_a_wide_terminal_gets_more_columns(
+    watched: list[Observation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    narrow, lines = shown(watched).splitlines(), shown(watched, stream=_Terminal()).splitlines()
+    assert HEADER + wide.HEADER.rstrip() in lines
+    assert max(map(len, lines)) <= 120
+    assert all(wider.startswith(line) for line, wider in zip(narrow[:3], lines, strict=False))
+    assert lines[2].startswith("read ")
+    assert len(lines[2]) > 80
+
+
+def test_bars_say_how_latencies_are_spread() -> None:
+    values = [500, 1500, 1500, 1_100_000, 1_100_000_000, 60_000_000_000]
+    bars = wide.shape(Histogram.of(LATENCY, values))
+    ruler = wide.HEADER.removeprefix("  mean size  ")
+    # Those below a microsecond are with the first octave.
+    assert bars[ruler.index("1u")] == "█"
+    assert bars[ruler.index("1m")] == bars[ruler.index("1s")] == bars[-1] == "▃"
+    assert bars.count(" ") == len(bars) - 4
+    assert wide.shape(Histogram.of(LATENCY, [10**6] * 10_000 + [10**9])).count("▁") == 1
+
+
+def test_nothing_from_outside_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    evil = replace(observation(read=BUSY), device="sd\x1b[2J\u202e\n", origin="sd\x1b[2J\u202e\n")
+    text = shown([evil, replace(evil, final=True)], stream=_Terminal(), inked=True)
+    assert set(_SGR.findall(text)) <= {ink.value for ink in Ink} | {"\x1b[0m"}
+    assert "\x1b" not in _SGR.sub("", text)
+    assert "\u202e" not in text
+    assert "sd?[2J??" in text
+
+
+def test_where_bars_cannot_be_said_they_are_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    Lines(stream).write(observation(read=BUSY))
+    assert raw.getvalue().isascii()
+    assert b"?" not in raw.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("choice", "environment", "terminal", "wanted"),
+    [
+        ("auto", {"TERM": "xterm"}, True, True),
+        ("auto", {"TERM": "xterm"}, False, False),
+        ("auto", {"TERM": "dumb"}, True, False),
+        ("auto", {}, True, False),
+        ("auto", {"TERM": "xterm", "NO_COLOR": "1"}, True, False),
+        ("auto", {"TERM": "xterm", "NO_COLOR": ""}, True, True),
+        ("always", {"NO_COLOR": "1"}, False, True),
+        ("never", {"TERM": "xterm"}, True, False),
+    ],
+)
+def test_when_lines_are_coloured(
+    choice: str,
+    environment: dict[str, str],
+    terminal: bool,
+    wanted: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("TERM", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert is_wanted(choice, _Terminal() if terminal else io.StringIO()) is wanted
+
+
+def test_help_lists_every_command_once(capsys: pytest.CaptureFixture[str]) -> None:
+    from opwatch.tools.cli import COMMANDS, parse
+
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    text = capsys.readouterr().out
+    for name in COMMANDS:
+        assert len(re.findall(rf"^  {name:<10} \S", text, re.MULTILINE)) == 1
+    assert max(map(len, text.splitlines())) <= 80

@@ -1,0 +1,302 @@
+"""The dashboard in a terminal: keys, colours, who gets it; and a run behind it that ends well."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import io
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from opwatch.errors import UsageError
+from opwatch.recording.ring.folder import RingFolder
+from opwatch.samples.entries import RunEntry
+from opwatch.samples.story import Story
+from opwatch.sinks.dashboard.past import Past
+from opwatch.sinks.dashboard.rows import Heat, Line, Tone
+from opwatch.sinks.dashboard.screen import Frame
+from opwatch.sinks.dashboard.view import View
+from opwatch.tools.dashboard import choice, keeping
+from opwatch.tools.dashboard.app import Board, DashboardApp
+from opwatch.tools.dashboard.paint import Painter, colours_of
+from opwatch.tools.dashboard.running import DashboardRun
+from tests.terminals import screen_of
+from tests.unit.sinks.dashboard.shown import shown_past
+from tests.unit.support.runs import a_run
+
+RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "2.opw.gz"
+PAST, _ = shown_past(a_run(40, seed=6))
+
+
+def app_of(view: View) -> DashboardApp:
+    return DashboardApp(PAST, view, Frame, is_coloured=True)
+
+
+def after(keys: str, view: View, size: tuple[int, int] = (80, 24)) -> list[str]:
+    """What stands on the screen after these keys."""
+
+    async def press() -> list[str]:
+        app = app_of(view)
+        async with app.run_test(size=size) as pilot:
+            await pilot.press(*keys.split())
+            await pilot.pause()
+            board = app.query_one(Board)
+            return [board.render_line(y).text for y in range(size[1])]
+
+    return asyncio.run(press())
+
+
+def test_keys_move_through_the_past() -> None:
+    view = View()
+    assert any(line.startswith("op  ") for line in after("", view))
+    assert "PAUSED" in after("space", view)[0]
+    until_ns = view.until_ns
+    assert until_ns is not None
+    after("left left", view)
+    assert view.until_ns is not None and view.until_ns < until_ns
+    after("end w plus tab", view)
+    assert view == View(disk_place=1, chosen_op="write", zoom_place=1)
+    after("a minus up", view)
+    assert view == View()
+    assert after("question_mark", view)[0].startswith("opwatch: what is shown")
+    after("escape home", view)
+    assert not view.is_help
+    assert view.until_ns == PAST.span_ns[0]
+
+
+@pytest.mark.parametrize("size", [(20, 6), (80, 24), (120, 40), (250, 60)])
+def test_the_screen_fills_its_terminal(size: tuple[int, int]) -> None:
+    assert [len(line) for line in after("", View(), size)] == [size[0]] * size[1]
+
+
+def test_it_follows_a_terminal_that_is_resized() -> None:
+    async def resize() -> tuple[int, int]:
+        app = app_of(View())
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.resize_terminal(130, 30)
+            await pilot.pause()
+            board = app.query_one(Board)
+            return len(board.render_line(0).text), sum(bool(board.render_line(y).text) for y in range(40))
+
+    assert asyncio.run(resize()) == (130, 40) or asyncio.run(resize())[0] == 130
+
+
+def sent(colours: int, rows: list[tuple[str, Tone | Heat]]) -> str:
+    """What a terminal of so many colours is sent."""
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, color_system="256", width=100)
+    for segment in Painter(colours).strip(rows, sum(len(text) for text, _ in rows)):
+        console.print(segment.text, style=segment.style, end="", highlight=False, markup=False)
+    return stream.getvalue()
+
+
+ROW: list[tuple[str, Tone | Heat]] = [
+    *((tone.name, tone) for tone in Tone),
+    *(("▀", Heat(upper, lower, line)) for upper in (0, 1, 8) for lower in (0, 1, 8) for line in Line),
+]
+
+
+def test_without_colours_no_colour_is_sent() -> None:
+    codes = re.findall(r"\x1b\[([0-9;]*)m", sent(0, ROW))
+    assert {code for given in codes for code in given.split(";")} <= {"", "0", "1", "2", "7"}
+    # What is hot can be told from what is warm all the same.
+    assert len({sent(0, [("▀", Heat(level, 0))]) for level in (0, 1, 3, 5, 7)}) == 5
+
+
+def test_sixteen_colours_are_enough() -> None:
+    assert "38;5" not in sent(16, ROW)
+    assert "48;5" not in sent(16, ROW)
+    assert len({sent(16, [("▀", Heat(level, 0))]) for level in range(9)}) >= 6
+
+
+def test_with_many_colours_each_half_has_its_own() -> None:
+    assert sent(256, [("▀", Heat(8, 1))]) != sent(256, [("▀", Heat(8, 2))])
+    assert "▄" in sent(256, [("▀", Heat(0, 1))])
+    for upper, lower in ((0, 8), (8, 8), (8, 0)):
+        assert "━" in sent(256, [("▀", Heat(upper, lower, Line.P50))])
+
+
+@pytest.mark.parametrize(
+    ("system", "wanted", "colours"),
+    [
+        ("truecolor", True, 256),
+        ("256", True, 256),
+        ("standard", True, 16),
+        (None, True, 0),
+        ("256", False, 0),
+    ],
+)
+def test_how_many_colours_there_are(system: str | None, wanted: bool, colours: int) -> None:
+    assert colours_of(system, is_wanted=wanted) == colours
+
+
+class _Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def asked(**options: bool) -> argparse.Namespace:
+    return argparse.Namespace(**({"tui": False, "plain": False, "json": False, "quiet": False} | options))
+
+
+def on_terminal(patch: pytest.MonkeyPatch, but: str | None = None) -> None:
+    """Have all three streams be a terminal, but for one. In the test itself: pytest has its own before."""
+    for name in ("stdin", "stdout", "stderr"):
+        patch.setattr(sys, name, io.StringIO() if name == but else _Terminal())
+    patch.setenv("TERM", "xterm-256color")
+
+
+def test_a_terminal_gets_it_unless_something_else_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_terminal(monkeypatch)
+    assert choice.shows_dashboard(asked())
+    for option in ("plain", "json", "quiet"):
+        assert not choice.shows_dashboard(asked(**{option: True}))
+    assert not choice.shows_dashboard(asked(), unless="COUNT is for lines")
+
+
+@pytest.mark.parametrize("name", ["stdin", "stdout", "stderr"])
+def test_a_pipe_gets_lines(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    on_terminal(monkeypatch, but=name)
+    assert not choice.shows_dashboard(asked())
+    with pytest.raises(UsageError, match="is no terminal"):
+        choice.shows_dashboard(asked(tui=True))
+
+
+def test_without_textual_there_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_terminal(monkeypatch)
+    monkeypatch.setitem(sys.modules, "textual", None)
+    assert not choice.shows_dashboard(asked())
+    with pytest.raises(UsageError, match=r"opwatch\[tui\]"):
+        choice.shows_dashboard(asked(tui=True))
+
+
+def test_a_terminal_that_cannot_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_terminal(monkeypatch)
+    monkeypatch.setenv("TERM", "dumb")
+    assert not choice.shows_dashboard(asked())
+    on_terminal(monkeypatch)
+    monkeypatch.setattr(_Terminal, "encoding", "iso8859-1")
+    assert not choice.shows_dashboard(asked())
+
+
+class _Run:
+    """A source that goes on until it is stopped."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.stopped, self._fails = False, fails
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def entries(self) -> Iterator[RunEntry]:
+        *entries, end = a_run(8, seed=1)
+        yield from entries
+        if self._fails:
+            raise UsageError("the drive burns")
+        while not self.stopped:
+            time.sleep(0.01)
+        yield end
+
+
+def run_headless(run: DashboardRun, keys: str) -> None:
+    async def press() -> None:
+        async with run.app.run_test(size=(80, 24)) as pilot:
+            await pilot.pause(0.5)
+            await pilot.press(*keys.split())
+            for _ in range(300):
+                if run.app._exit:
+                    break
+                await pilot.pause(0.01)
+
+    run.app.run = lambda **_: asyncio.run(press())  # type: ignore[method-assign]
+    run.run()
+
+
+def test_whoever_quits_gets_the_summary() -> None:
+    source, past = _Run(), Past()
+    run_headless(DashboardRun(source, Story(), past, stop=source.stop), "q")
+    assert source.stopped
+    assert sorted(one.device for one in past.finals) == ["nvme0n1", "sda", "sdb"]
+    assert len(past.disks["sda"].moments) == 8
+
+
+def test_a_recording_is_in_view_as_a_whole_until_somebody_moves() -> None:
+    looked = threading.Event()
+
+    class File:
+        def entries(self) -> Iterator[RunEntry]:
+            yield from a_run(150, seed=1)
+            # It must not end before the keys were pressed.
+            looked.wait(30)
+
+    for keys, zoom in (("", 5), ("r", 1)):
+        looked.clear()
+        run = DashboardRun(File(), Story(), Past(), is_file=True)
+
+        async def look(run: DashboardRun = run, keys: str = keys) -> None:
+            async with run.app.run_test(size=(80, 24)) as pilot:
+                await pilot.pause(0.2)
+                await pilot.press(*keys.split())
+                looked.set()
+                for _ in range(500):
+                    await pilot.pause(0.02)
+                    if run.app.view.zoom > 1 or (run.app.has_moved and run.has_ended):
+                        break
+
+        run.app.run = lambda **_: asyncio.run(look())  # type: ignore[method-assign]
+        run.run()
+        assert run.app.view.zoom == zoom
+
+
+def test_what_goes_wrong_in_the_run_is_raised() -> None:
+    past = Past()
+    with pytest.raises(UsageError, match="the drive burns"):
+        run_headless(DashboardRun(_Run(fails=True), Story(), past), "")
+    assert past.disks["sda"].moments
+
+
+def test_a_recording_is_replayed_on_a_real_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "run.opw"
+    path.write_bytes(gzip.decompress(RECORDING.read_bytes()))
+    argv = [sys.executable, "-m", "opwatch", "replay", str(path)]
+    status, written = screen_of(argv, {b"q quit": b" ", b"PAUSED": b"q"}, {"TERM": "xterm-256color"})
+    assert status == 0
+    assert "PAUSED" in written
+    # The terminal is given back as it was: its own screen, with a cursor.
+    assert written.index("\x1b[?1049h") < written.index("\x1b[?1049l")
+    assert "\x1b[?25h" in written
+    status, plain = screen_of(argv, {}, {"TERM": "dumb"})
+    assert status == 0
+    assert "\x1b" not in plain
+    assert "== nvme0n1" in plain
+
+
+def test_what_a_killed_dashboard_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not what one that runs holds, what was just made, nor what only looks like it."""
+    monkeypatch.setattr(keeping, "_IN_MEMORY", (tmp_path,))
+    left, shown, young, other = (
+        tmp_path / f"opwatch-{name}" for name in ("shown-a", "shown-b", "shown-c", "x")
+    )
+    for folder in (left, shown, young, other):
+        folder.mkdir(mode=0o700)
+        (folder / "0000000001.opw").write_bytes(b"a segment")
+    (tmp_path / "opwatch-shown-d").symlink_to(other)
+    with closing(RingFolder(shown)) as ring:
+        ring.own()
+        for folder in (left, shown, other):
+            os.utime(folder, (1, 1))
+        keeping._forget_killed(tmp_path)
+    assert [folder.exists() for folder in (left, shown, young, other)] == [False, True, True, True]
+    assert (other / "0000000001.opw").exists()

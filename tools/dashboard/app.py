@@ -1,0 +1,152 @@
+"""The screen in a terminal: keys in, rows out. What is on it is worked out by opwatch.sinks.dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.app import App, ComposeResult
+from textual.events import Key, Resize
+from textual.strip import Strip
+from textual.widget import Widget
+
+from opwatch.sinks.dashboard.past import Past
+from opwatch.sinks.dashboard.screen import MARGIN, Frame, screen
+from opwatch.sinks.dashboard.view import View
+from opwatch.tools.dashboard.paint import Painter, colours_of, strips
+
+# However much comes in, the screen is drawn no more often, in seconds.
+_REDRAW_S = 0.1
+_OPS = {"r": "read", "w": "write", "d": "discard", "f": "flush", "x": "other", "a": None}
+_SCROLL = {"left": -1, "right": 1, "pageup": -60, "pagedown": 60}
+_DISKS = {"up": -1, "down": 1, "tab": 1, "shift+tab": -1}
+_ZOOM = {"plus": 1, "equals_sign": 1, "minus": -1}
+
+
+class Board(Widget):
+    """The whole screen as lines."""
+
+    can_focus = True
+    DEFAULT_CSS = "Board { width: 100%; height: 100%; background: ansi_default; color: ansi_default; }"
+
+    def __init__(self, past: Past, view: View, frame: Callable[[int, int], Frame], painter: Painter) -> None:
+        super().__init__()
+        self._past, self._view, self._frame, self._painter = past, view, frame, painter
+        self._lines: list[Strip] = []
+
+    def draw(self) -> None:
+        """Work out what is seen now, and have those lines drawn that have changed."""
+        width, height = self.size
+        if not width or not height:
+            return
+        rows = screen(self._past, self._view, self._frame(width, height))
+        self._lines = strips(self._painter, rows, width)
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        return self._lines[y] if y < len(self._lines) else Strip.blank(self.size.width)
+
+    def on_resize(self, event: Resize) -> None:
+        self.draw()
+
+
+class DashboardApp(App[None]):
+    """Shows a past to somebody. `stop` asks the run to end; `keep` writes what is kept into a recording, and
+    says where. Both return at once."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = "Screen { background: ansi_default; color: ansi_default; overflow: hidden; }"
+    BINDINGS: ClassVar = []
+
+    def __init__(
+        self,
+        past: Past,
+        view: View,
+        frame: Callable[[int, int], Frame],
+        *,
+        is_coloured: bool,
+        begin: Callable[[], None] = lambda: None,
+        stop: Callable[[], None] = lambda: None,
+        keep: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(ansi_color=True)
+        self.past, self.view = past, view
+        self._frame, self._begin, self._stop, self._keep = frame, begin, stop, keep
+        colours = colours_of(self.console.color_system, is_wanted=is_coloured)
+        self._painter = Painter(colours)
+        self._is_due = False
+        self._asked_to_stop = 0
+        # Whether somebody has chosen what to look at.
+        self.has_moved = False
+
+    def compose(self) -> ComposeResult:
+        yield Board(self.past, self.view, self._frame, self._painter)
+
+    def on_mount(self) -> None:
+        self._begin()
+
+    def news(self) -> None:
+        """Something was added to the past: draw it soon."""
+        if not self._is_due:
+            self._is_due = True
+            self.set_timer(_REDRAW_S, self._draw)
+
+    def _draw(self) -> None:
+        self._is_due = False
+        # A key may come before the board is there, and a timer when it has gone.
+        for board in self.query(Board):
+            board.draw()
+
+    def on_key(self, event: Key) -> None:
+        event.stop()
+        event.prevent_default()
+        key = event.key
+        if key in ("q", "ctrl+c", "ctrl+q"):
+            self._quit()
+        elif key in ("question_mark", "h", "f1"):
+            self.view.is_help = not self.view.is_help
+        elif key == "escape":
+            self.view.is_help = False
+            self.past.forget_note()
+        elif key == "o":
+            self._keep_it()
+        else:
+            self._move(key)
+        self._draw()
+
+    def _move(self, key: str) -> None:
+        view, past = self.view, self.past
+        self.has_moved = True
+        if key in _OPS:
+            view.chosen_op = _OPS[key]
+        elif key in _SCROLL:
+            view.scroll(past, _SCROLL[key])
+        elif key in _DISKS:
+            view.next_disk(past, _DISKS[key])
+        elif key in _ZOOM:
+            view.zoom_by(_ZOOM[key])
+        elif key == "space":
+            view.pause(past)
+        elif key == "home":
+            view.oldest(past)
+        elif key == "end":
+            view.newest()
+
+    def _keep_it(self) -> None:
+        if self._keep:
+            self._keep()
+        else:
+            self.past.say("o: this is a recording already")
+
+    def _quit(self) -> None:
+        """Ask the run to end; whoever asks again does not wait for it."""
+        self._asked_to_stop += 1
+        if self._asked_to_stop > 1:
+            self.exit()
+            return
+        self._stop()
+
+    @property
+    def chart_width(self) -> int:
+        """How many columns a map has."""
+        return max(self.size.width - MARGIN - 1, 10)

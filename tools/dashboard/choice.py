@@ -1,0 +1,47 @@
+"""Whether a dashboard is shown: where there is a terminal for it, somebody to look, and textual."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+
+from opwatch.errors import UsageError
+from opwatch.tools.arguments import Options
+
+_INSTALL = "install it (pip install 'opwatch[tui]'), or leave --tui out: lines are shown then"
+
+
+def add_screen_arguments(form: Options) -> None:
+    """Add lines or a screen, which exclude each other."""
+    form.add_argument(
+        "--plain", action="store_true", help="plain lines (the default, but for a terminal with textual)"
+    )
+    form.add_argument(
+        "--tui", action="store_true", help="the dashboard (the default on a terminal with textual)"
+    )
+
+
+def shows_dashboard(args: argparse.Namespace, *, unless: str | None = None) -> bool:
+    """Whether it is to be shown. `unless` is what was asked for that a dashboard cannot show. UsageError
+    where a dashboard was asked for and cannot be."""
+    reason = unless or _reason()
+    if args.tui and reason:
+        raise UsageError(f"--tui: {reason}")
+    return not (reason or args.plain or args.json or args.quiet)
+
+
+def _reason() -> str | None:
+    """Why there can be no dashboard here, None where there can."""
+    streams = {"standard input": sys.stdin, "standard output": sys.stdout, "standard error": sys.stderr}
+    for name, stream in streams.items():
+        if not stream.isatty():
+            return f"{name} is no terminal"
+    if os.environ.get("TERM", "dumb") == "dumb":
+        return "TERM names no terminal that can be written over"
+    if "utf" not in (sys.stdout.encoding or "").lower():
+        return "this terminal's encoding is not UTF-8"
+    if importlib.util.find_spec("textual") is None:
+        return f"textual is not there: {_INSTALL}"
+    return None

@@ -1,0 +1,102 @@
+"""What is kept of a live dashboard, so that its user can have it as a recording afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+
+from opwatch.errors import OpwatchError
+from opwatch.recording.reading.window import ended
+from opwatch.recording.ring.dumping import write_run
+from opwatch.recording.ring.folder import RingFolder
+from opwatch.recording.ring.joined import JoinedRun
+from opwatch.recording.ring.ring import Ring, RingBounds
+from opwatch.samples.entries import RunEntry
+from opwatch.tools.kept_run import KeptRun, LiveSource, header, made, whole
+
+# As long as a dashboard keeps what it shows, and in memory: a disk that is watched must not be written to.
+_KEEP = RingBounds(keep_s=3600, most_bytes=64 << 20)
+_IN_MEMORY = (Path("/run"), Path("/dev/shm"))
+_NAME = "opwatch-shown-"
+# One that has just been made is not its recorder's yet.
+_YOUNG_S = 60.0
+
+
+class KeptHour:
+    """A source of which the last hour is kept, from entering to leaving."""
+
+    def __init__(self, live: LiveSource, interval_s: float) -> None:
+        memory = _memory()
+        _forget_killed(memory)
+        self._path = Path(tempfile.mkdtemp(prefix=_NAME, dir=memory))
+        self._folder = RingFolder(self._path)
+        try:
+            self._folder.own()
+            self._kept = KeptRun(live, Ring(self._folder, header(interval_s), _KEEP))
+        except BaseException:
+            self._remove()
+            raise
+
+    def entries(self) -> Iterator[RunEntry]:
+        return self._kept.entries()
+
+    def write(self, tell: Callable[[str], None]) -> None:
+        """Write what is kept into a new recording in the folder where we are, and say what it is called."""
+        path = Path(f"opwatch-{datetime.now():%Y%m%d-%H%M%S}.opw")
+        try:
+            self._write(path)
+        except (OpwatchError, OSError) as error:
+            tell(f"no recording was written: {error}")
+        else:
+            tell(f"written: {path.resolve()}; opwatch replay shows it")
+
+    def _write(self, path: Path) -> None:
+        with closing(RingFolder(self._path)) as folder, folder.kept():
+            folder.request()
+            with closing(JoinedRun(folder)) as joined:
+                target = made(
+                    path, joined.header | {"dumped": datetime.now(UTC).isoformat(timespec="seconds")}
+                )
+                with whole(target):
+                    write_run(ended(joined.entries()), joined.events, target)
+
+    def __enter__(self) -> KeptHour:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._kept.__exit__(kind, error, trace)
+        finally:
+            self._remove()
+
+    def _remove(self) -> None:
+        self._folder.close()
+        shutil.rmtree(self._path, ignore_errors=True)
+
+
+def _memory() -> Path:
+    """A folder in memory, or the usual one for what is temporary."""
+    usual = Path(tempfile.gettempdir())
+    return next((path for path in _IN_MEMORY if path.is_dir() and os.access(path, os.W_OK)), usual)
+
+
+def _forget_killed(memory: Path) -> None:
+    """Remove what dashboards of ours that were killed have left: nobody holds it any more."""
+    for path in memory.glob(f"{_NAME}*"):
+        # Another dashboard may be about to remove the same.
+        with contextlib.suppress(OpwatchError, OSError), closing(RingFolder(path)) as folder:
+            if time.time() - path.stat().st_mtime > _YOUNG_S and not folder.is_owned():
+                shutil.rmtree(path, ignore_errors=True)

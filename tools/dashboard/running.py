@@ -1,0 +1,145 @@
+"""A run with a dashboard before it: the run in a thread of its own, the terminal in the main one."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+from opwatch.samples.entries import RunEntry
+from opwatch.samples.observation import Event
+from opwatch.samples.source import Source
+from opwatch.samples.story import News, Story
+from opwatch.sinks.dashboard.past import Past
+from opwatch.sinks.dashboard.screen import Frame
+from opwatch.sinks.dashboard.view import View
+from opwatch.tools.dashboard.app import DashboardApp
+
+# Of a file that is read faster than it is shown, so many entries wait.
+_MOST_WAITING = 256
+
+
+class DashboardRun:
+    """Shows a source until its user has seen enough. `is_file`: the screen stays when the source ends."""
+
+    def __init__(
+        self,
+        source: Source,
+        story: Story,
+        past: Past,
+        *,
+        title: str = "live",
+        is_file: bool = False,
+        is_coloured: bool = True,
+        stop: Callable[[], None] = lambda: None,
+        keep: Callable[[Callable[[str], None]], None] | None = None,
+    ) -> None:
+        self._source, self._story, self._past = source, story, past
+        self._is_file, self._ask_to_stop, self._keep = is_file, stop, keep
+        self._waiting: queue.Queue[tuple[RunEntry, list[News]] | str] = queue.Queue(_MOST_WAITING)
+        self._error: BaseException | None = None
+        self._is_over = self._is_abandoned = False
+        self._thread = threading.Thread(target=self._feed, name="run", daemon=True)
+        self.app = DashboardApp(
+            past,
+            View(),
+            lambda width, height: Frame(width, height, title, is_file),
+            is_coloured=is_coloured,
+            begin=self._thread.start,
+            stop=self._stop,
+            keep=self._write_recording if keep else None,
+        )
+
+    def run(self) -> None:
+        """Until the run has ended, or who looks has gone. What went wrong in the run is raised here."""
+        self.app.run(mouse=False)
+        self._is_abandoned = True
+        if not self._is_file and not self._is_over:
+            self._ask_to_stop()
+        if self._thread.ident and not self._is_file:
+            self._drain_until_over()
+        if self._error:
+            raise self._error
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all there is has come."""
+        return self._is_over and self._waiting.empty()
+
+    def _feed(self) -> None:
+        try:
+            for entry in self._source.entries():
+                if self._is_abandoned and self._is_file:
+                    return
+                self._put((entry, self._story.take(entry)))
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._is_over = True
+            self._wake()
+
+    def _put(self, what: tuple[RunEntry, list[News]] | str) -> None:
+        while not (self._is_abandoned and self._is_file):
+            try:
+                self._waiting.put(what, timeout=0.2)
+            except queue.Full:
+                continue
+            self._wake()
+            return
+
+    def _wake(self) -> None:
+        if not self._is_abandoned:
+            self.app.call_later(self._take)
+
+    def _take(self) -> None:
+        """Add what waits to the past."""
+        if self._take_what_waits():
+            self.app.news()
+        if not self.has_ended:
+            return
+        if self._error or not self._is_file:
+            self.app.exit()
+        elif not self.app.has_moved:
+            # All of a recording is in view, as far as columns can stand for so much.
+            intervals = max((len(disk.moments) for disk in self._past.disks.values()), default=0)
+            self.app.view.zoom_to_fit(intervals, self.app.chart_width)
+            self.app.news()
+
+    def _take_what_waits(self) -> bool:
+        taken = False
+        while True:
+            try:
+                what = self._waiting.get_nowait()
+            except queue.Empty:
+                return taken
+            taken = True
+            if isinstance(what, str):
+                self._past.say(what)
+                continue
+            entry, news = what
+            self._past.take(entry)
+            for one in news:
+                if isinstance(one, Event):
+                    self._past.tell(one)
+                else:
+                    self._past.write(one)
+
+    def _drain_until_over(self) -> None:
+        """Wait for the rest of the run, which has its summary."""
+        while self._thread.is_alive():
+            self._take_what_waits()
+            self._thread.join(0.02)
+        self._take_what_waits()
+
+    def _hear(self, text: str) -> None:
+        self._put(text)
+
+    def _stop(self) -> None:
+        if self._is_file or self._is_over:
+            self.app.exit()
+        else:
+            self._ask_to_stop()
+
+    def _write_recording(self) -> None:
+        if self._keep:
+            threading.Thread(target=self._keep, args=(self._hear,), name="keep", daemon=True).start()

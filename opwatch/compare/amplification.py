@@ -13,11 +13,11 @@ from opwatch.waf.polls import poll_of_look
 from opwatch.waf.trail import Trail
 
 NOT_READ = "no counters of the drive were recorded"
-_MOVED = "what the drive's counters were compared with changed during the run"
+MOVED = "what the drive's counters were compared with changed during the run"
 # They are long: what lasts from one second to the next lies within one of them.
 LEAST_STRETCHES = 5
 # A page that is refreshed now and then tells of some moment since it was read last.
-_HALFWAY = 0.5
+HALFWAY = 0.5
 
 
 def _trail(looks: Sequence[FirmwareSample], catalogue: Callable[[], Catalogue]) -> Trail:
@@ -34,7 +34,7 @@ def amplification(looks: Sequence[FirmwareSample], catalogue: Callable[[], Catal
     if not looks:
         return Estimate(None, reason=NOT_READ)
     if any(look.counted_on != looks[0].counted_on for look in looks):
-        return Estimate(None, reason=_MOVED)
+        return Estimate(None, reason=MOVED)
     trail = _trail(looks, catalogue)
     if len(trail.moments) < 2:
         return Estimate(None, reason=NOT_THERE)
@@ -43,7 +43,7 @@ def amplification(looks: Sequence[FirmwareSample], catalogue: Callable[[], Catal
     waf, error, stretch = measured.waf, measured.error, measured.stretch
     if waf is None or error is None or stretch is None:
         return Estimate(None, reason=measured.reason)
-    parts = list(measurement.intervals(stretch, _HALFWAY))
+    parts = list(measurement.intervals(stretch, HALFWAY))
     nand = [part.nand_bytes for part in parts]
     host = [part.host_bytes for part in parts]
     bounds = (waf - error, waf + error)

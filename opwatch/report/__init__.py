@@ -1,0 +1,1 @@
+"""What a report of recordings shows, and which changes in them have a name. Pure."""

@@ -1,0 +1,172 @@
+"""A course of intervals for drawing: neighbours are added up until there are few enough of them.
+
+Counts, bytes and histograms of neighbours add up exactly; of rates, the least and the most of the intervals
+are kept, so that what is thinned hides no outlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from opwatch.samples.observation import Observation
+from opwatch.trace.abi import LATENCY
+from opwatch.trace.derive import OpInterval
+from opwatch.trace.hist import Histogram
+
+MOST_BINS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RateRange:
+    """The least and the most of intervals that were added up."""
+
+    least: float
+    most: float
+
+    def with_(self, other: RateRange) -> RateRange:
+        return RateRange(min(self.least, other.least), max(self.most, other.most))
+
+
+_NO_RATE = RateRange(0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class OpBin:
+    """One operation in some time. `device_s` is the time that requests spent in the device, all together;
+    `most_ns` the longest, None where nothing completed; `slots`, how many latencies lie in which slot."""
+
+    count: int = 0
+    bytes: int = 0
+    device_s: float = 0.0
+    most_ns: int | None = None
+    per_s: RateRange = _NO_RATE
+    bytes_per_s: RateRange = _NO_RATE
+    slots: dict[int, int] = field(default_factory=dict)
+
+    def with_(self, other: OpBin) -> OpBin:
+        slots = dict(self.slots)
+        for slot, count in other.slots.items():
+            slots[slot] = slots.get(slot, 0) + count
+        return OpBin(
+            count=self.count + other.count,
+            bytes=self.bytes + other.bytes,
+            device_s=self.device_s + other.device_s,
+            most_ns=max((most for most in (self.most_ns, other.most_ns) if most is not None), default=None),
+            per_s=self.per_s.with_(other.per_s),
+            bytes_per_s=self.bytes_per_s.with_(other.bytes_per_s),
+            slots=slots,
+        )
+
+    def quantile_ns(self, share: float) -> float | None:
+        """The latency that this share of the requests did not exceed; None where none completed."""
+        quantile = histogram_of(self.slots).quantile(share, self.most_ns) if self.slots else None
+        return quantile.value if quantile else None
+
+
+_IDLE = OpBin()
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBin:
+    """All operations of a disk from one moment to another: so many intervals of so many seconds in all."""
+
+    begin_ns: int
+    end_ns: int
+    seconds: float
+    intervals: int
+    ops: dict[str, OpBin]
+
+    @property
+    def middle_ns(self) -> int:
+        return (self.begin_ns + self.end_ns) // 2
+
+    def op(self, name: str) -> OpBin:
+        """What there was of an operation; nothing of one that was not there."""
+        return self.ops.get(name, _IDLE)
+
+    def per_s(self, name: str) -> float:
+        return self.op(name).count / self.seconds
+
+    def bytes_per_s(self, name: str) -> float:
+        return self.op(name).bytes / self.seconds
+
+    def depth(self, name: str) -> float:
+        """How many requests were in the device on the average."""
+        return self.op(name).device_s / self.seconds
+
+    def with_(self, later: TimeBin) -> TimeBin:
+        names = dict.fromkeys((*self.ops, *later.ops))
+        return TimeBin(
+            begin_ns=self.begin_ns,
+            end_ns=later.end_ns,
+            seconds=self.seconds + later.seconds,
+            intervals=self.intervals + later.intervals,
+            ops={name: self.op(name).with_(later.op(name)) for name in names},
+        )
+
+
+def histogram_of(slots: dict[int, int]) -> Histogram:
+    """Latencies as the histogram that all quantiles are taken from."""
+    counts = [0] * LATENCY.slots
+    for slot, count in slots.items():
+        counts[slot] = count
+    return Histogram(LATENCY, counts)
+
+
+def _op_bin(op: OpInterval, seconds: float) -> OpBin:
+    per_s, bytes_per_s = op.count / seconds, op.bytes / seconds
+    return OpBin(
+        count=op.count,
+        bytes=op.bytes,
+        device_s=op.queue_depth * seconds,
+        most_ns=op.latency.max,
+        per_s=RateRange(per_s, per_s),
+        bytes_per_s=RateRange(bytes_per_s, bytes_per_s),
+        slots=op.latency.histogram.in_use(),
+    )
+
+
+def bin_of(observation: Observation) -> TimeBin | None:
+    """An interval as it was shown; None of no time."""
+    interval = observation.interval
+    if interval.seconds <= 0:
+        return None
+    ops = {name: _op_bin(op, interval.seconds) for name, op in interval.ops.items()}
+    return TimeBin(interval.begin_ns, interval.end_ns, interval.seconds, 1, ops)
+
+
+def merged(bins: Iterable[TimeBin]) -> TimeBin:
+    """Neighbours as one; there must be some."""
+    whole, *others = bins
+    for other in others:
+        whole = whole.with_(other)
+    return whole
+
+
+def thinned(bins: Sequence[TimeBin], most: int) -> list[TimeBin]:
+    """The same in no more bins than that: as many neighbours as it takes become one."""
+    together = -(-len(bins) // max(most, 1)) or 1
+    if together == 1:
+        return list(bins)
+    return [merged(bins[at : at + together]) for at in range(0, len(bins), together)]
+
+
+class BinnedCourse:
+    """Takes intervals one after the other, and never keeps many."""
+
+    def __init__(self, most: int = 2 * MOST_BINS) -> None:
+        self.bins: list[TimeBin] = []
+        self._most = most
+        self._together = 1
+        self._waiting = 0
+
+    def add(self, newest: TimeBin) -> None:
+        if self._waiting and self.bins:
+            self.bins[-1] = self.bins[-1].with_(newest)
+        else:
+            self.bins.append(newest)
+        self._waiting = (self._waiting + 1) % self._together
+        if len(self.bins) >= self._most and not self._waiting:
+            self.bins = thinned(self.bins, self._most // 2)
+            self._together *= 2

@@ -1,0 +1,133 @@
+"""What changed in the course of a run, by name: cliffs, steps, levels at rest and periods. Pure.
+
+A course is looked at phase by phase, where there are phases: what a job does differently from the one before
+is no change of the drive's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from opwatch.compare.amplification import LEAST_STRETCHES
+from opwatch.recording.reading.phases import Phase
+from opwatch.report.bins import TimeBin, thinned
+from opwatch.report.drive_course import DriveCourse
+from opwatch.report.gathering import DiskPicture
+from opwatch.report.levels import Levels, LevelSeries, levels_of
+from opwatch.report.periods import Period, period_of
+
+# More intervals than this are added up: a change that lasts is seen all the same.
+_MOST_INTERVALS = 360
+RATE, P99, WAF = "rate", "p99", "waf"
+
+
+@dataclass(frozen=True, slots=True)
+class CourseChanges:
+    """What was named in one figure of one operation (None: of the drive) in one phase, or in all of the run.
+    `interval_s` is how long the intervals were that it was looked for in; `period`, of its last level."""
+
+    figure: str
+    op: str | None
+    phase: str | None
+    levels: Levels
+    period: Period | None
+    interval_s: float
+
+
+def disk_changes(
+    disk: DiskPicture, drive: DriveCourse | None, phases: Sequence[Phase]
+) -> tuple[CourseChanges, ...]:
+    """All that can be named of a disk. Only reads and writes are looked at: of others there are few."""
+    changes = list[CourseChanges]()
+    for phase in phases or (None,):
+        bins = [one for one in disk.bins if phase is None or _is_within(one.begin_ns, one.end_ns, phase)]
+        for op in disk.ops:
+            if op in ("read", "write"):
+                changes += _op_changes(op, bins, phase)
+        if drive:
+            changes += _drive_changes(drive, phase)
+    return tuple(changes)
+
+
+def _is_within(begin_ns: int, end_ns: int, phase: Phase) -> bool:
+    return begin_ns >= phase.begin_ns and (phase.end_ns is None or end_ns <= phase.end_ns)
+
+
+def _op_changes(op: str, bins: Sequence[TimeBin], phase: Phase | None) -> Iterator[CourseChanges]:
+    """Of the requests a second and of p99, without the time before the first request and after the last."""
+    busy = [place for place, one in enumerate(bins) if one.op(op).count]
+    if not busy:
+        return
+    few = thinned(bins[busy[0] : busy[-1] + 1], _MOST_INTERVALS)
+    yield _named(RATE, op, phase, few, lambda one: one.op(op).count, lambda one: one.seconds)
+    known = [one for one in few if one.op(op).quantile_ns(0.99)]
+    yield _named(P99, op, phase, known, lambda one: one.op(op).quantile_ns(0.99) or 0.0, lambda one: 1.0)
+
+
+def _named(
+    figure: str,
+    op: str,
+    phase: Phase | None,
+    bins: Sequence[TimeBin],
+    over: Callable[[TimeBin], float],
+    under: Callable[[TimeBin], float],
+) -> CourseChanges:
+    series = LevelSeries(
+        over=[over(one) for one in bins],
+        under=[under(one) for one in bins],
+        begins_ns=[one.begin_ns for one in bins],
+        ends_ns=[one.end_ns for one in bins],
+    )
+    return _changes(figure, op, phase, series)
+
+
+def _drive_changes(drive: DriveCourse, phase: Phase | None) -> Iterator[CourseChanges]:
+    """Of write amplification, where its counters moved often enough."""
+    flows = [
+        flow
+        for flow in drive.parts
+        if phase is None or _is_within(flow.end_ns - round(flow.seconds * 1e9), flow.end_ns, phase)
+    ]
+    every = -(-len(flows) // _MOST_INTERVALS) or 1
+    groups = [flows[at : at + every] for at in range(0, len(flows), every)]
+    series = LevelSeries(
+        over=[sum(flow.nand_bytes for flow in group) for group in groups],
+        under=[sum(flow.host_bytes for flow in group) for group in groups],
+        begins_ns=[group[0].end_ns - round(group[0].seconds * 1e9) for group in groups],
+        ends_ns=[group[-1].end_ns for group in groups],
+        least=LEAST_STRETCHES,
+    )
+    yield _changes(WAF, None, phase, series)
+
+
+def _changes(figure: str, op: str | None, phase: Phase | None, series: LevelSeries) -> CourseChanges:
+    levels = levels_of(series)
+    begin = levels.levels[-1].place if levels.levels else 0
+    last = series.part(begin, len(series))
+    length = (series.ends_ns[-1] - series.begins_ns[0]) / 1e9 / len(series) if len(series) else 0.0
+    # What still rises or falls has no level to go up and down around.
+    is_level = levels.rest is not None and levels.rest.is_steady is not False
+    is_level = is_level and not any(step.is_beyond for step in levels.steps)
+    period = period_of(last.values) if is_level else None
+    return CourseChanges(figure, op, phase.name if phase else None, levels, period, length)
+
+
+def with_steps(changes: Sequence[CourseChanges]) -> list[CourseChanges]:
+    """Those in which a level gave way to another, the earliest first."""
+    stepped = [change for change in changes if change.levels.steps]
+    return sorted(stepped, key=lambda change: change.levels.steps[0].at_ns)
+
+
+def at_once(change: CourseChanges, others: Sequence[CourseChanges], at_ns: int) -> list[CourseChanges]:
+    """Other figures that changed at about the same moment, each with that one step only."""
+    near_ns = round(3 * change.interval_s * 1e9)
+    found_near = []
+    for other in others:
+        if other is change:
+            continue
+        reach = max(near_ns, round(1.5 * other.interval_s * 1e9))
+        steps = tuple(step for step in other.levels.steps if abs(step.at_ns - at_ns) <= reach)
+        if steps:
+            found_near.append(replace(other, levels=replace(other.levels, steps=steps[:1])))
+    return found_near

@@ -1,0 +1,141 @@
+"""What looks at a drive say of the time they were taken in: bytes of host and NAND, and its temperature."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from opwatch.compare.amplification import HALFWAY, MOVED, NOT_READ
+from opwatch.counters.catalogue.families import Catalogue
+from opwatch.counters.looks.reading import report_of
+from opwatch.counters.looks.sample import FirmwareSample
+from opwatch.counters.reading import DriveFacts
+from opwatch.waf.measure import NOT_THERE, Measured, Measurement
+from opwatch.waf.polls import poll_of_look
+from opwatch.waf.span import IntervalBytes
+from opwatch.waf.trail import Trail
+
+# A point of write amplification covers as long as its error needs to be no more than this part of it.
+MOST_ERROR = 0.05
+# A fit that leaves over more than this part of what went to NAND fits nothing.
+_MOST_LEFT_OVER = 0.1
+_HEALTH = ("temperature", "percentage_used", "available_spare")
+
+
+@dataclass(frozen=True, slots=True)
+class HealthPoint:
+    """What a drive said of itself at a moment; None for what it did not."""
+
+    at_ns: int
+    temperature: int | None
+    percentage_used: int | None
+    available_spare: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AmplifiedPart:
+    """Write amplification of a part of a run. `written` is what the host had written by its end, since the
+    first look."""
+
+    end_ns: int
+    seconds: float
+    host_bytes: int
+    nand_bytes: int
+    error_bytes: int
+    written: int
+
+    @property
+    def waf(self) -> float | None:
+        """None of a part in which the host wrote nothing."""
+        return self.nand_bytes / self.host_bytes if self.host_bytes else None
+
+    @property
+    def error(self) -> float:
+        return self.error_bytes / self.host_bytes if self.host_bytes else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DriveCourse:
+    """A drive during a run. `measured` is of all of it, None with a `reason`. `flows` are bytes between
+    changes of its counters; `parts`, the same added up until they tell enough."""
+
+    name: str
+    facts: DriveFacts
+    health: tuple[HealthPoint, ...] = ()
+    measured: Measured | None = None
+    reason: str | None = None
+    flows: tuple[IntervalBytes, ...] = ()
+    parts: tuple[AmplifiedPart, ...] = ()
+
+    @property
+    def is_even(self) -> bool:
+        """Whether what the host caused and what time caused explain the bytes of all flows: a split of a
+        drive that works in another way half-way through would say nothing."""
+        split = self.measured.split if self.measured else None
+        if split is None or split.a is None:
+            return False
+        squares = math.fsum(float(flow.nand_bytes) ** 2 for flow in self.flows)
+        return split.residual <= _MOST_LEFT_OVER**2 * squares
+
+    @property
+    def waf(self) -> float | None:
+        return self.measured.waf if self.measured else None
+
+    @property
+    def error(self) -> float | None:
+        return self.measured.error if self.measured else None
+
+
+def drive_course(
+    name: str, looks: Sequence[FirmwareSample], catalogue: Callable[[], Catalogue]
+) -> DriveCourse | None:
+    """What all looks at a drive say; None without any. The figure of the whole is that of a comparison."""
+    if not looks:
+        return None
+    trail, health, facts = Trail(), list[HealthPoint](), looks[0].drive
+    for look in looks:
+        read = report_of(look, Catalogue(()) if look.refused else catalogue())
+        if read.denied:
+            continue
+        trail.add(poll_of_look(look, read.report))
+        facts = read.report.drive
+        readings = (read.report.readings.get(reading) for reading in _HEALTH)
+        values = [reading.value if reading else None for reading in readings]
+        if any(value is not None for value in values):
+            health.append(HealthPoint(look.end_ns, *values))
+    if any(look.counted_on != looks[0].counted_on for look in looks):
+        return DriveCourse(name, facts, tuple(health), reason=MOVED)
+    if len(trail.moments) < 2:
+        return DriveCourse(name, facts, tuple(health), reason=NOT_THERE if trail.moments else NOT_READ)
+    return _measured(name, facts, tuple(health), trail)
+
+
+def _measured(name: str, facts: DriveFacts, health: tuple[HealthPoint, ...], trail: Trail) -> DriveCourse:
+    measurement = Measurement(trail, 0, len(trail.moments) - 1)
+    measured = measurement.result()
+    flows = tuple(measurement.intervals(measured.stretch, HALFWAY)) if measured.stretch else ()
+    return DriveCourse(
+        name=name,
+        facts=facts,
+        health=health,
+        measured=measured,
+        reason=measured.reason,
+        flows=flows,
+        parts=tuple(added_up(flows)),
+    )
+
+
+def added_up(flows: Iterable[IntervalBytes]) -> Iterable[AmplifiedPart]:
+    """Neighbours together until the error is small against the bytes. What is left over at the end is no
+    part."""
+    written = host = nand = error = 0
+    seconds = 0.0
+    for flow in flows:
+        host, nand, seconds = host + flow.host_bytes, nand + flow.nand_bytes, seconds + flow.seconds
+        written += flow.host_bytes
+        # The steps of a counter are lost at both ends only, however much lies between.
+        error = max(error, flow.error_bytes)
+        if host and nand and error <= MOST_ERROR * nand:
+            yield AmplifiedPart(flow.end_ns, seconds, host, nand, error, written)
+            host, nand, error, seconds = 0, 0, 0, 0.0

@@ -1,0 +1,131 @@
+"""Entries of a run -> all that a report draws of it, read once. What is shown follows from a Story, as it
+does live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from opwatch.compare.sampling import SampledRun, sampled
+from opwatch.report.bins import BinnedCourse, TimeBin, bin_of, histogram_of
+from opwatch.samples.entries import RunEntry
+from opwatch.samples.observation import Event, Observation
+from opwatch.samples.slow import SlowRequest
+from opwatch.samples.slow_tally import slowest
+from opwatch.samples.story import Story
+from opwatch.trace.abi import OPS
+from opwatch.trace.hist import Histogram
+
+# More points of slow requests than this tell nothing more.
+MOST_SLOW = 2000
+
+
+@dataclass(slots=True)
+class DiskPicture:
+    """One disk of a run. `finals` are its summaries, several where it left and came again; `intervals` is how
+    many the bins consist of; `slow`, requests that were told one by one, the slowest of them if there were
+    very many, of `slow_count` in all."""
+
+    device: str
+    label: str
+    course: BinnedCourse = field(default_factory=BinnedCourse)
+    finals: list[Observation] = field(default_factory=list)
+    intervals: int = 0
+    slow: list[SlowRequest] = field(default_factory=list)
+    slow_count: int = 0
+    slow_limit_ns: int | None = None
+
+    @property
+    def bins(self) -> list[TimeBin]:
+        return self.course.bins
+
+    @property
+    def ops(self) -> list[str]:
+        """Operations of which any completed, in the order of the counters."""
+        return [
+            name
+            for name in OPS
+            if any(name in final.interval.ops and final.interval.ops[name].count for final in self.finals)
+        ]
+
+    def latencies(self, op: str) -> Histogram:
+        """All latencies of an operation."""
+        whole = histogram_of({})
+        for final in self.finals:
+            if op in final.interval.ops:
+                whole = whole.merged(final.interval.ops[op].latency.histogram)
+        return whole
+
+    def sizes(self, op: str) -> list[tuple[int, int, int]]:
+        """(least, most, count) of the sizes of requests in bytes, by powers of two."""
+        amounts: dict[tuple[int, int], int] = {}
+        for final in self.finals:
+            if op in final.interval.ops:
+                for low, high, count in final.interval.ops[op].sizes.octaves():
+                    amounts[low, high] = amounts.get((low, high), 0) + count
+        return [(512 * low, 512 * high, count) for (low, high), count in sorted(amounts.items()) if count]
+
+    def take(self, observation: Observation) -> None:
+        """One more interval, or its summary."""
+        slow = observation.slow
+        if observation.final:
+            self.finals.append(observation)
+            if slow:
+                self.slow_count += slow.count
+                self.slow_limit_ns = slow.limit_ns
+            return
+        newest = bin_of(observation)
+        if newest:
+            self.course.add(newest)
+            self.intervals += 1
+        if slow:
+            self.slow += slow.requests
+            if len(self.slow) > 2 * MOST_SLOW:
+                self.slow = list(slowest(self.slow, MOST_SLOW))
+
+
+@dataclass(slots=True)
+class RunPicture:
+    """A run as it is drawn. `sampled` is what comparisons are made of."""
+
+    disks: dict[str, DiskPicture] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    unexplained: list[str] = field(default_factory=list)
+    sampled: SampledRun = field(default_factory=SampledRun)
+
+    @property
+    def begin_ns(self) -> int:
+        begins = [disk.bins[0].begin_ns for disk in self.disks.values() if disk.bins]
+        return min(begins, default=0)
+
+    @property
+    def end_ns(self) -> int:
+        return max((disk.bins[-1].end_ns for disk in self.disks.values() if disk.bins), default=0)
+
+    @property
+    def seconds(self) -> float:
+        return (self.end_ns - self.begin_ns) / 1e9
+
+    def take(self, news: Observation | Event) -> None:
+        if isinstance(news, Event):
+            self.events.append(news)
+            return
+        # The same disk can be below two devices that were named: each is watched for itself.
+        if news.label not in self.disks:
+            self.disks[news.label] = DiskPicture(news.device, news.label)
+        self.disks[news.label].take(news)
+
+
+def _passing(entries: Iterable[RunEntry], story: Story, picture: RunPicture) -> Iterator[RunEntry]:
+    for entry in entries:
+        for news in story.take(entry):
+            picture.take(news)
+        yield entry
+
+
+def gathered(entries: Iterable[RunEntry]) -> RunPicture:
+    """All of a run, in one reading."""
+    story, picture = Story(), RunPicture()
+    picture.sampled = sampled(_passing(entries, story, picture))
+    picture.unexplained = story.unexplained
+    return picture

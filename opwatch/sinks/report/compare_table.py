@@ -1,0 +1,68 @@
+"""Figures of several recordings side by side, as `opwatch compare` has them."""
+
+from __future__ import annotations
+
+from opwatch.compare.comparing import ComparedDisk, RunComparison
+from opwatch.compare.estimates import QUANTILES, Estimate
+from opwatch.sinks.compare import (
+    MEANING,
+    Footnotes,
+    label,
+    shown_interval,
+    shown_ratio,
+    shown_value,
+    statement,
+    title,
+)
+from opwatch.sinks.report.plots import amounts, markup
+from opwatch.sinks.report.tables import WordTable
+
+_TITLES = {"iops": "a second", "max": "longest"}
+_LATENCIES = ("mean", *QUANTILES)
+
+
+def _shown(metric: str, estimate: Estimate) -> str:
+    """As the comparison shows it, with the unit spelled out."""
+    if metric in _LATENCIES:
+        return amounts.latency(estimate.value)
+    if metric == "max" and estimate.value is not None:
+        return ("≤ " if estimate.low < estimate.high else "") + amounts.latency(estimate.value)
+    return shown_value(metric, estimate)
+
+
+def _table(disk: ComparedDisk, runs: int, notes: Footnotes) -> WordTable:
+    head = ["operation", "figure", *(label(run) for run in range(runs))]
+    for run in range(1, runs):
+        head += [f"{label(run)}/A", f"{label(run)}/A between", f"{label(run)} is"]
+    rows = []
+    for row in disk.rows:
+        cells = [row.op or "drive", _TITLES.get(row.metric, title(row.metric))]
+        cells += [_shown(row.metric, estimate) for estimate in row.estimates]
+        for change in row.differences:
+            cells += [shown_ratio(change.ratio), shown_interval(change) or "-", statement(change, notes)]
+        rows.append(cells)
+    return WordTable(head, rows, words=2)
+
+
+def compare_tables(comparison: RunComparison) -> tuple[list[tuple[str, WordTable]], list[str]]:
+    """A table for each row of disks, with its title, and the reasons that its cells name by number."""
+    notes, tables = Footnotes(), []
+    for disk in comparison.disks:
+        names = ", ".join(
+            f"{label(run)} {file}: {course.device}"
+            for run, (file, course) in enumerate(zip(comparison.files, disk.courses, strict=True))
+        )
+        tables.append((names, _table(disk, len(comparison.files), notes)))
+    reasons = [f"[{number}] {reason}" for number, reason in enumerate(notes.reasons, 1)]
+    return tables, [*reasons, MEANING]
+
+
+def compare_section(comparison: RunComparison) -> str:
+    """The same as HTML."""
+    tables, reasons = compare_tables(comparison)
+    shown = "".join(
+        f"<h3>{markup.text(name)}</h3>{markup.table(table.head, table.rows, table.words)}"
+        for name, table in tables
+    )
+    notes = "".join(markup.paragraph(reason, "small") for reason in reasons)
+    return f"<section><h2>Side by side</h2>{shown}{notes}</section>\n"

@@ -1,0 +1,111 @@
+"""A plot as HTML: lines of SVG that stretch with the page, and around them words that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from opwatch.sinks.report.plots.markup import text
+from opwatch.sinks.report.plots.scales import EXTENT, AxisScale
+
+# Ticks that are closer to an end than this are written inside of it.
+_EDGE = 0.04
+
+
+@dataclass(frozen=True, slots=True)
+class Shaded:
+    """A part of the horizontal axis with a name, from one place to another."""
+
+    left: int
+    right: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A place of the horizontal axis at which something happened; `name` is short."""
+
+    place: int
+    name: str
+    kind: str = "event"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One plot. `layers` are pieces of SVG, from the back to the front; `legend`, kinds of lines with their
+    names; `note` says how it was drawn."""
+
+    title: str
+    x: AxisScale
+    y: AxisScale
+    x_title: str
+    y_title: str
+    layers: Sequence[str]
+    legend: Sequence[tuple[str, str]] = ()
+    note: str = ""
+    shaded: Sequence[Shaded] = ()
+    flags: Sequence[Flag] = ()
+    is_wide: bool = False
+    extra: str = field(default="", kw_only=True)
+
+    def html(self) -> str:
+        """The plot, nothing of one in which there is nothing."""
+        layers = "".join(self.layers)
+        if not layers:
+            return ""
+        kind = "plot wide" if self.is_wide else "plot"
+        names = "".join(f"<li><i class={kind_}></i>{text(name)}</li>" for kind_, name in self.legend)
+        note = f"<p class=note>{text(self.note)}</p>" if self.note else ""
+        return (
+            f"<figure class='{kind}'><figcaption><h4>{text(self.title)}</h4>"
+            f"{f'<ul class=legend>{names}</ul>' if names else ''}</figcaption>"
+            f"<div class=frame><div class=ys>{''.join(self._ys())}</div>"
+            f"<div class=area>{self._svg(layers)}{''.join(self._names())}</div>"
+            f"<div class=xs>{''.join(self._xs())}</div></div>"
+            f"<div class=axes><span>{text(self.y_title)}</span><span>{text(self.x_title)}</span></div>"
+            f"{self.extra}{note}</figure>\n"
+        )
+
+    def _svg(self, layers: str) -> str:
+        across = "".join(f"M0 {EXTENT - self.y.at(value)}H{EXTENT}" for value, _ in self.y.ticks)
+        down = "".join(f"M{self.x.at(value)} 0V{EXTENT}" for value, _ in self.x.ticks)
+        shaded = "".join(
+            f"<rect class=phase{number % 2} x={part.left} y=0 width={max(part.right - part.left, 1)} "
+            f"height={EXTENT} />"
+            for number, part in enumerate(self.shaded)
+        )
+        flags = "".join(
+            f'<path class="flag {flag.kind}" d="M{flag.place} 0V{EXTENT}"/>' for flag in self.flags
+        )
+        return (
+            f'<svg viewBox="0 0 {EXTENT} {EXTENT}" preserveAspectRatio=none role=img '
+            f'aria-label="{text(self.title)}">{shaded}<path class=grid d="{across}{down}"/>{layers}'
+            f"{flags}</svg>"
+        )
+
+    def _names(self) -> Iterator[str]:
+        for part in self.shaded:
+            share = (part.right - part.left) / EXTENT
+            # What is too narrow for its name stands in the table of phases.
+            if share >= 0.08:
+                yield (
+                    f'<span class=phase style="left:{100 * part.left / EXTENT:.2f}%;'
+                    f'width:{100 * share:.2f}%">{text(part.name)}</span>'
+                )
+        last = -EXTENT
+        for flag in self.flags:
+            if flag.name and flag.place - last >= EXTENT // 20:
+                left = 100 * min(max(flag.place / EXTENT, 0.015), 0.985)
+                yield f'<span class="flag {flag.kind}" style="left:{left:.2f}%">{text(flag.name)}</span>'
+                last = flag.place
+
+    def _ys(self) -> Iterator[str]:
+        for value, name in self.y.ticks:
+            yield f'<span style="bottom:{self.y.at(value) / EXTENT * 100:.2f}%">{text(name)}</span>'
+
+    def _xs(self) -> Iterator[str]:
+        for value, name in self.x.ticks:
+            share = self.x.at(value) / EXTENT
+            kind = " class=first" if share < _EDGE else " class=last" if share > 1 - _EDGE else ""
+            side = f"right:{100 * (1 - share):.2f}%" if share > 1 - _EDGE else f"left:{100 * share:.2f}%"
+            yield f'<span{kind} style="{side}">{text(name)}</span>'

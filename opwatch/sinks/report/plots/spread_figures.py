@@ -1,0 +1,99 @@
+"""Plots of how latencies and sizes of one disk are spread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opwatch.sinks.report.plots import amounts
+from opwatch.sinks.report.plots.figure import Figure
+from opwatch.sinks.report.plots.markup import boxes, line
+from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, linear, logarithmic, nines
+from opwatch.trace.hist import Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """All latencies of one operation of one run."""
+
+    kind: str
+    name: str
+    histogram: Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """(least, most, count) of the sizes of one operation of one run, in bytes."""
+
+    kind: str
+    name: str
+    octaves: Sequence[tuple[int, int, int]]
+
+
+def _curve(latencies: Latencies, x: AxisScale, y: AxisScale) -> list[tuple[int, int] | None]:
+    histogram, running = latencies.histogram, 0
+    points: list[tuple[int, int] | None] = []
+    total = histogram.total
+    for slot, count in histogram.hits():
+        low, high = histogram.scale.edges(slot)
+        points.append((x.at(max(low, 1)), EXTENT - y.at(running / total)))
+        running += count
+        points.append((x.at(high + 1), EXTENT - y.at(running / total)))
+    return points
+
+
+def curve_figure(spreads: Sequence[Latencies]) -> Figure | None:
+    """Which share of the requests was faster; None where no latency is known."""
+    known = [one for one in spreads if one.histogram.total]
+    if not known:
+        return None
+    edges = [one.histogram.scale.edges(slot) for one in known for slot, _ in one.histogram.hits()]
+    x = logarithmic(max(min(low for low, _ in edges), 1), max(high + 1 for _, high in edges), amounts.latency)
+    y = nines(max(one.histogram.total for one in known))
+    return Figure(
+        title="Latencies, as shares of the requests",
+        x=x,
+        y=y,
+        x_title="latency",
+        y_title="share that was faster",
+        layers=[line(_curve(one, x, y), one.kind) for one in known],
+        legend=[(one.kind, one.name) for one in known],
+        note="Each further nine takes the same room, so that the slowest are seen.",
+    )
+
+
+def size_figure(spreads: Sequence[Sizes]) -> Figure | None:
+    """How large the requests were; None where that is not known."""
+    known = [one for one in spreads if one.octaves]
+    if not known:
+        return None
+    lows = sorted({low for one in known for low, _, _ in one.octaves})
+    first, last = lows[0].bit_length(), lows[-1].bit_length()
+    count = last - first + 1
+    every = -(-count // 6)
+    names = [1 << (first + place - 1) if first + place else 0 for place in range(count)]
+    x = AxisScale(
+        lambda value: value / count,
+        tuple((place + 0.5, amounts.size(names[place])) for place in range(0, count, every)),
+    )
+    tops = [n / sum(all_ for *_, all_ in one.octaves) for one in known for *_, n in one.octaves]
+    y = linear(100 * max(tops), " %")
+    layers = []
+    width = EXTENT / count * 0.8 / len(known)
+    for place, one in enumerate(known):
+        total = sum(n for *_, n in one.octaves)
+        bars = []
+        for low, _, n in one.octaves:
+            left = round(EXTENT * (low.bit_length() - first + 0.1) / count + place * width)
+            height = max(y.at(100 * n / total), 1)
+            bars.append((left, EXTENT - height, round(width), height))
+        layers.append(boxes(bars, f"bar {one.kind}"))
+    return Figure(
+        title="Sizes of requests",
+        x=x,
+        y=y,
+        x_title="size, from this to the next power of two",
+        y_title="share of the operation's requests",
+        layers=layers,
+        legend=[(one.kind, one.name) for one in known],
+    )

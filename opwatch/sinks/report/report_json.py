@@ -1,0 +1,174 @@
+"""A report as one JSON document: docs/schema/report.json."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from opwatch import SCHEMA
+from opwatch.compare.comparing import RunComparison
+from opwatch.report.bins import TimeBin
+from opwatch.report.changes import CourseChanges
+from opwatch.report.drive_course import DriveCourse
+from opwatch.report.gathering import DiskPicture
+from opwatch.report.subject import ReportedRun
+from opwatch.sinks.compare import document as compared_document
+from opwatch.sinks.jsonl import document
+from opwatch.sinks.report.change_words import step_name
+from opwatch.sinks.report.sentences import summary, trust_sentences
+
+
+def report_document(runs: Sequence[ReportedRun], comparison: RunComparison | None) -> dict[str, Any]:
+    """Recordings as a report shows them, and how they compare where there are several."""
+    return {
+        "schema": SCHEMA,
+        "type": "report",
+        "runs": [_run(run) for run in runs],
+        "comparison": compared_document(comparison, ()) if comparison else None,
+    }
+
+
+def _run(run: ReportedRun) -> dict[str, Any]:
+    """A recording. Summaries are those of a replay."""
+    _, is_well = trust_sentences(run)
+    begin = run.wall(run.picture.begin_ns)
+    return {
+        "file": run.name,
+        "header": run.header,
+        "time": begin.isoformat(timespec="milliseconds") if begin else None,
+        "begin_mono_ns": run.picture.begin_ns,
+        "seconds": run.picture.seconds,
+        "ending": run.ending,
+        "sentences": summary(run),
+        "is_accounted_for": is_well,
+        "unexplained": run.picture.unexplained,
+        "devices": [_disk(run, disk) for disk in run.picture.disks.values()],
+        "drives": [_drive(course) for course in run.drives.values()],
+        "phases": [
+            {"name": phase.name, "begin_mono_ns": phase.begin_ns, "end_mono_ns": phase.end_ns}
+            for phase in run.phases
+        ],
+        "events": [{"mono_ns": mark.at_ns, "kind": mark.kind, "text": mark.text} for mark in run.marks],
+        "notes": list(run.notes),
+    }
+
+
+def _disk(run: ReportedRun, disk: DiskPicture) -> dict[str, Any]:
+    drive = run.drive_of(disk.device)
+    return {
+        "device": disk.device,
+        "label": disk.label,
+        "drive": drive.name if drive else None,
+        "intervals": disk.intervals,
+        "summaries": [document(final) for final in disk.finals],
+        "changes": [_change(change) for change in run.changes[disk.label]],
+        "bins": [_bin(one) for one in disk.bins],
+    }
+
+
+def _change(change: CourseChanges) -> dict[str, Any]:
+    rest, period = change.levels.rest, change.period
+    return {
+        "figure": change.figure,
+        "op": change.op,
+        "phase": change.phase,
+        "reason": change.levels.reason,
+        "levels": [
+            {
+                "begin_mono_ns": level.begin_ns,
+                "end_mono_ns": level.end_ns,
+                "intervals": level.intervals,
+                "value": level.value,
+                "p5": level.usual_low,
+                "p95": level.usual_high,
+            }
+            for level in change.levels.levels
+        ],
+        "steps": [
+            {
+                "name": step_name(change, step),
+                "mono_ns": step.at_ns,
+                "ratio": step.difference.ratio,
+                "ratio_low": step.difference.low,
+                "ratio_high": step.difference.high,
+            }
+            for step in change.levels.steps
+        ],
+        "is_steady": rest.is_steady if rest else None,
+        "halves_low": rest.low if rest else None,
+        "halves_high": rest.high if rest else None,
+        "rest_reason": rest.reason if rest else None,
+        "period_s": period.intervals * change.interval_s if period else None,
+        "period_likeness": period.likeness if period else None,
+    }
+
+
+def _bin(one: TimeBin) -> dict[str, Any]:
+    return {
+        "begin_mono_ns": one.begin_ns,
+        "end_mono_ns": one.end_ns,
+        "intervals": one.intervals,
+        "ops": {
+            name: {
+                "count": op.count,
+                "bytes": op.bytes,
+                "per_s": {"mean": one.per_s(name), "least": op.per_s.least, "most": op.per_s.most},
+                "bytes_per_s": {
+                    "mean": one.bytes_per_s(name),
+                    "least": op.bytes_per_s.least,
+                    "most": op.bytes_per_s.most,
+                },
+                "queue_depth": one.depth(name),
+                "latency_ns": {"p50": op.quantile_ns(0.5), "p99": op.quantile_ns(0.99), "max": op.most_ns},
+            }
+            for name, op in one.ops.items()
+        },
+    }
+
+
+def _drive(course: DriveCourse) -> dict[str, Any]:
+    return {
+        "name": course.name,
+        "model": course.facts.model,
+        "serial": course.facts.serial,
+        "firmware": course.facts.firmware,
+        "capacity_bytes": course.facts.capacity_bytes,
+        "waf": course.waf,
+        "waf_error": course.error,
+        "reason": course.reason,
+        "split": _split(course),
+        "parts": [
+            {
+                "end_mono_ns": part.end_ns,
+                "seconds": part.seconds,
+                "host_bytes": part.host_bytes,
+                "nand_bytes": part.nand_bytes,
+                "error_bytes": part.error_bytes,
+                "written_bytes": part.written,
+            }
+            for part in course.parts
+        ],
+        "health": [
+            {
+                "mono_ns": point.at_ns,
+                "temperature_celsius": point.temperature,
+                "percentage_used": point.percentage_used,
+                "available_spare": point.available_spare,
+            }
+            for point in course.health
+        ],
+    }
+
+
+def _split(course: DriveCourse) -> dict[str, Any] | None:
+    split = course.measured.split if course.measured else None
+    if split is None:
+        return None
+    return {
+        "is_even": course.is_even,
+        "per_host_byte": split.a,
+        "per_host_byte_error": split.a_error,
+        "bytes_per_s": split.b_bytes_per_s,
+        "bytes_per_s_error": split.b_error,
+        "reason": split.reason,
+    }

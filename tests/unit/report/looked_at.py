@@ -1,0 +1,85 @@
+"""A page as a browser lays it out: what sticks out, what overlaps, and which plots are empty."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+from opwatch.tools.pictures.browser import Browser
+
+# The page is shown in a frame, so that it can be as narrow as a telephone.
+_HARNESS = """<!doctype html><meta charset=utf-8><body style="margin:0"><pre id=answer></pre><script>
+const began = performance.now(), frame = document.createElement("iframe");
+frame.style = "border:0;width:%(width)dpx;height:2000px";
+const visible = box => box.width > 0 && box.height > 0;
+const meet = (a, b) =>
+  a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+frame.onload = () => {
+  const page = frame.contentDocument, wide = page.documentElement.clientWidth, problems = [];
+  const loaded = performance.now() - began;
+  if (page.documentElement.scrollWidth > wide) problems.push("it is wider than its window");
+  for (const element of page.querySelectorAll("main *")) {
+    const box = element.getBoundingClientRect();
+    if (!element.closest("svg") && visible(box) && (box.right > wide + 1 || box.left < -1))
+      problems.push(element.tagName + " sticks out: " + element.textContent.slice(0, 40));
+  }
+  for (const names of page.querySelectorAll(".xs, .ys")) {
+    const boxes = [...names.children].map(one => [one.textContent, one.getBoundingClientRect()]);
+    for (let at = 1; at < boxes.length; at++)
+      if (meet(boxes[at - 1][1], boxes[at][1])) problems.push(boxes[at - 1][0] + " meets " + boxes[at][0]);
+  }
+  const plots = [...page.querySelectorAll("svg")].map(svg => ({
+    name: svg.getAttribute("aria-label"),
+    size: [svg.getBoundingClientRect().width, svg.getBoundingClientRect().height],
+    traces: [...svg.querySelectorAll("path")].filter(path =>
+      !path.matches(".grid, .flag") && path.getTotalLength && path.getAttribute("d")).length,
+  }));
+  document.getElementById("answer").textContent = JSON.stringify({problems, plots, loaded});
+};
+frame.src = "%(page)s";
+document.body.append(frame);
+</script>"""
+_CONSOLE = re.compile(r"CONSOLE.*")
+_REQUEST = re.compile(r"\"initiator\":\"(?!not an origin)[^\"]*\".*?\"url\":\"(https?://[^\"]*)\"")
+
+
+@dataclass(frozen=True)
+class LookedAt:
+    """`problems` of the layout, `plots` with their names, sizes and traces, how long it took to open, what
+    the console says, and which addresses outside were asked for."""
+
+    problems: list[str]
+    plots: list[dict[str, Any]]
+    seconds: float
+    console: list[str]
+    requests: list[str]
+
+
+def looked_at(browser: Browser, page: Path, width: int, *options: str) -> LookedAt:
+    """Open a page that wide, and look at all that is in it."""
+    harness, log = page.with_name("harness.html"), page.with_name("network.json")
+    harness.write_text(_HARNESS % {"width": width, "page": page.absolute().as_uri()})
+    done = browser.run(
+        harness,
+        [
+            *("--allow-file-access-from-files", "--enable-logging=stderr", f"--log-net-log={log}"),
+            *(f"--window-size={max(width, 500)},2000", "--virtual-time-budget=60000", "--dump-dom", *options),
+        ],
+    )
+    out, err = done.stdout.decode(), done.stderr.decode(errors="replace")
+    answer = re.search(r'<pre id="answer">(.*?)</pre>', out, re.DOTALL)
+    assert answer and answer[1], err
+    document = json.loads(unescape(answer[1]))
+    # What the browser asks of its own accord has no origin.
+    asked = _REQUEST.findall(log.read_text(errors="replace"))
+    return LookedAt(
+        problems=document["problems"],
+        plots=document["plots"],
+        seconds=document["loaded"] / 1e3,
+        console=_CONSOLE.findall(err),
+        requests=asked,
+    )

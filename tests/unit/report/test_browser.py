@@ -1,0 +1,99 @@
+"""Pages as a browser shows them: nothing sticks out or overlaps, every plot has lines, nothing is asked of
+any network. Skipped where there is no Chromium."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import Unsupported
+from opwatch.tools.cli import main
+from opwatch.tools.pictures.browser import Browser, browser
+from tests.requirements import unmet
+from tests.unit.compare.counted_disk import entries, write_recording
+from tests.unit.report.looked_at import looked_at
+from tests.unit.support.a_run import a_run
+from tests.unit.support.recordings import record
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "good" / "recordings"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Browser:
+    try:
+        return browser()
+    except Unsupported as error:
+        unmet("browser", str(error))
+
+
+def recordings(folder: Path) -> list[list[str]]:
+    """What pages are made of: names that are long, a cliff, a drive's counters, two at once."""
+    rates = [20_000 + 31 * (at % 5) if at < 30 else 600 + 7 * (at % 4) for at in range(70)]
+    write_recording(folder / "cliff.opw", entries([{"write": {400_000: rate}} for rate in rates]))
+    long_name = "a-device-with-a-name-that-no-page-has-room-for-" * 3
+    write_recording(folder / "long.opw", entries([{"read": {90_000: 500}, "discard": {5_000_000: 3}}] * 40))
+    record(folder / "drive.opw", a_run(ticks=9))
+    write_recording(folder / "named.opw", entries([{"read": {10**9: 1}}] * 30, long_name))
+    (folder / "kept.opw").write_bytes(gzip.decompress((FIXTURES / "3.opw.gz").read_bytes()))
+    return [["cliff"], ["drive"], ["named"], ["kept"], ["cliff", "long"]]
+
+
+def test_pages_are_whole_at_every_width(chromium: Browser, tmp_path: Path) -> None:
+    for names in recordings(tmp_path):
+        page = tmp_path / f"{'-'.join(names)}.html"
+        words = [*(str(tmp_path / f"{name}.opw") for name in names), "-o", str(page), "-q"]
+        assert main(["report", *words]) == 0
+        for width in (1280, 390):
+            look = looked_at(chromium, page, width)
+            assert look.problems == [], (names, width)
+            assert look.console == [], (names, width)
+            assert look.requests == [], (names, width)
+            assert len(look.plots) >= 4
+            assert [plot["name"] for plot in look.plots if not plot["traces"]] == []
+            assert all(min(plot["size"]) > 100 for plot in look.plots)
+
+
+def test_what_is_wrong_with_a_page_is_noticed(chromium: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "bad.html"
+    page.write_text(
+        "<!doctype html><main><div style='width:3000px'>wide</div><img src=https://example.invalid/x.png>"
+        "<div class=xs style='position:relative;height:20px'><b style='position:absolute'>one</b>"
+        "<b style='position:absolute'>two</b></div><svg aria-label=empty><path class=grid d='M0 0h1'/></svg>"
+    )
+    look = looked_at(chromium, page, 390)
+    assert "it is wider than its window" in look.problems
+    assert "one meets two" in look.problems
+    assert [plot["traces"] for plot in look.plots] == [0]
+    assert look.requests
+    assert set(look.requests) == {"https://example.invalid/x.png"}
+
+
+def test_each_plot_is_a_picture(
+    chromium: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_recording(
+        tmp_path / "a.opw", entries([{"read": {90_000: 500 + at % 3}} for at in range(30)], "a/../<b>")
+    )
+    folder = tmp_path / "pictures"
+    assert main(["report", str(tmp_path / "a.opw"), "--png", str(folder)]) == 0
+    pictures = sorted(folder.iterdir())
+    assert f"{len(pictures)} pictures" in capsys.readouterr().err
+    assert "a-b-requests.png" in [picture.name for picture in pictures]
+    for picture in pictures:
+        content = picture.read_bytes()
+        assert content.startswith(b"\x89PNG")
+        assert struct.unpack(">I", content[16:20]) == (1800,)
+    assert main(["report", str(tmp_path / "a.opw"), "--png", str(folder)]) == 2
+
+
+def test_without_a_browser_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_recording(tmp_path / "a.opw", entries([{}] * 3))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["report", str(tmp_path / "a.opw"), "--png", str(tmp_path / "new")]) == 5
+    assert "sudo apt-get install chromium" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()

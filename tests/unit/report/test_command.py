@@ -1,0 +1,237 @@
+"""`opwatch report` as a user meets it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.samples.entries import RunEntry, Slowed
+from opwatch.tools.cli import main
+from tests.unit.compare.counted_disk import Second, entries, write_recording
+from tests.unit.report.pages import ReadPage
+from tests.unit.support.recordings import record, short_run
+from tests.unit.support.runs import a_run
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "good" / "recordings"
+HOSTILE = "a\x1b[31m\u202e<script>alert(1)</script>|\n**b**\"'&amp;"
+
+Shown = Callable[..., tuple[int, str, str]]
+
+
+def steady(count: int = 40) -> list[Second]:
+    return [
+        {"read": {90_000: 3900 - 7 * (at % 5), 2_000_000: 100}, "write": {40_000: 50 + at % 3}}
+        for at in range(count)
+    ]
+
+
+@pytest.fixture
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shown:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str, command: str = "report") -> tuple[int, str, str]:
+        try:
+            status = main([command, *words])
+        except SystemExit as end:
+            status = int(str(end.code))
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+def test_the_numbers_are_those_of_a_replay_and_a_comparison(report: Shown) -> None:
+    write_recording(Path("a.opw"), entries(steady()))
+    _, replayed, _ = report("a.opw", "--json", command="replay")
+    summary = next(line for line in map(json.loads, replayed.splitlines()) if line["type"] == "summary")
+    status, out, err = report("a.opw", "--json")
+    document: dict[str, Any] = json.loads(out)
+    assert (status, err, document["schema"], document["type"]) == (0, "", "opwatch/1", "report")
+    assert document["comparison"] is None
+    (disk,) = document["runs"][0]["devices"]
+    assert disk["summaries"] == [summary]
+    _, compared, _ = report("a.opw", "a.opw", "--json", command="compare")
+    figures = {
+        (figure["op"], figure["metric"]): figure["runs"][0]
+        for figure in json.loads(compared)["disks"][0]["figures"]
+    }
+    reads = disk["summaries"][0]["ops"]["read"]
+    assert figures["read", "iops"]["value"] == pytest.approx(reads["per_s"])
+    # A comparison looks for the place within a slot; of both the truth is within the same slot.
+    for name in ("p50", "p99"):
+        assert figures["read", name]["low"] <= reads["latency_ns"][name] <= figures["read", name]["high"]
+    # Each interval is drawn as it was shown.
+    shown = [line for line in map(json.loads, replayed.splitlines()) if line["type"] == "interval"]
+    assert [one["ops"]["read"]["per_s"]["mean"] for one in disk["bins"]] == [
+        line["ops"]["read"]["per_s"] for line in shown
+    ]
+    assert [one["ops"]["read"]["latency_ns"]["p99"] for one in disk["bins"]] == [
+        line["ops"]["read"]["latency_ns"]["p99"] for line in shown
+    ]
+
+
+def test_the_page_has_the_numbers_of_the_document(report: Shown) -> None:
+    write_recording(Path("a.opw"), entries(steady()))
+    _, out, _ = report("a.opw", "--json")
+    reads = json.loads(out)["runs"][0]["devices"][0]["summaries"][0]["ops"]["read"]
+    assert report("a.opw", "-o", "a.html")[0] == 0
+    page = Path("a.html").read_text()
+    _, markdown, _ = report("a.opw", "--markdown")
+    assert f">{reads['count']:,}<" in page
+    assert f"| {reads['count']:,} |" in markdown
+    assert f">{reads['latency_ns']['p99'] / 1e6:.2f} ms<" in page
+
+
+@pytest.mark.parametrize("name", ["1", "2", "2-fio", "3", "1-killed", "3-killed"])
+def test_every_kept_recording_has_a_sound_page(report: Shown, name: str) -> None:
+    Path("kept.opw").write_bytes(gzip.decompress((FIXTURES / f"{name}.opw.gz").read_bytes()))
+    assert report("kept.opw", "-o", "kept.html")[0] == 0
+    text = Path("kept.html").read_text()
+    page = ReadPage(text)
+    assert page.problems == []
+    assert page.count("script") == 0
+    assert page.count("figure", "plot") >= 4
+    # Nothing is loaded from anywhere.
+    assert not re.search(r"(?:src|href)=(?!\"data:,\")|url\(|@import|https?:", text)
+    # Every plot has something in it, and no number that is none.
+    assert page.count("svg") == page.count("figure")
+    assert not re.search(r"\b(?:nan|inf|None)\b", " ".join(page.words))
+    assert "NaN" not in text
+    for part in text.split("<svg")[1:]:
+        assert re.search(r'<path class="(?:dots|line|heat|bar)[^"]*" d="M', part.partition("</svg>")[0])
+    assert report("kept.opw", "--markdown")[0] == 0
+    assert report("kept.opw", "--json")[0] == 0
+
+
+def hostile_run() -> Iterator[RunEntry]:
+    """Names from outside, as bad as they come."""
+    for entry in a_run(9):
+        if isinstance(entry, Slowed):
+            requests = tuple(replace(one, name=HOSTILE, cgroup=f"/{HOSTILE}") for one in entry.requests)
+            yield replace(entry, requests=requests)
+        else:
+            yield entry
+
+
+def test_nothing_from_outside_is_markup(report: Shown) -> None:
+    name = "a<b>|*x*\u202e.opw"
+    record(Path(name), hostile_run())
+    assert report(name, "-o", "page.html")[0] == 0
+    text = Path("page.html").read_text()
+    page = ReadPage(text)
+    assert page.problems == []
+    assert page.count("script") == page.count("b") == 0
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert any("<script>alert(1)</script>|?**b**" in words for words in page.words)
+    assert not {"\x1b", "\u202e"} & set(text)
+    _, markdown, _ = report(name, "--markdown")
+    assert "\\<script\\>alert\\(1\\)\\</script\\>\\|?\\*\\*b\\*\\*" in markdown
+    assert not {"\x1b", "\u202e"} & set(markdown)
+    # A row has as many cells as its head, whatever is in them.
+    rows = [line for line in markdown.splitlines() if line.startswith("| ") and "alert" in line]
+    assert rows
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {9}
+
+
+def test_where_it_goes(report: Shown) -> None:
+    record(Path("a.opw"), short_run())
+    status, _, err = report("a.opw")
+    assert status == 2
+    assert "-o report.html" in err
+    assert report("a.opw", "-o", "x.html", "--json")[0] == 2
+    assert report("a.opw", "-o", "a.opw")[0] == 3
+    assert report("a.opw", "-o", ".")[0] == 2
+    assert report("a.opw", "-o", "nowhere/x.html")[0] == 1
+    assert report("missing.opw", "-o", "x.html")[0] == 2
+    os.umask(0o022)
+    status, out, err = report("a.opw", "-o", "x.html")
+    assert (status, out) == (0, "")
+    assert "x.html: " in err
+    assert stat.S_IMODE(Path("x.html").stat().st_mode) == 0o644
+    # Again, over the report that is there, and the same to the byte.
+    before = Path("x.html").read_bytes()
+    assert report("a.opw", "-o", "x.html", "-q") == (0, "", "")
+    assert Path("x.html").read_bytes() == before
+    Path("link.html").symlink_to("elsewhere.html")
+    assert report("a.opw", "-o", "link.html")[0] == 3
+    assert not Path("elsewhere.html").exists()
+
+
+def test_a_part_of_a_recording(report: Shown) -> None:
+    write_recording(Path("a.opw"), entries(steady()))
+    _, out, _ = report("a.opw", "--json", "--from", "10", "--to", "20")
+    (document,) = json.loads(out)["runs"]
+    assert document["seconds"] == pytest.approx(10, abs=0.01)
+    assert document["devices"][0]["intervals"] == 10
+
+
+def test_what_has_no_intervals_is_refused(report: Shown) -> None:
+    for name in ("2-waf", "3-audit"):
+        Path("kept.opw").write_bytes(gzip.decompress((FIXTURES / f"{name}.opw.gz").read_bytes()))
+        status, _, err = report("kept.opw", "-o", "x.html")
+        assert status == 6
+        assert "opwatch replay shows it" in err
+        assert not Path("x.html").exists()
+
+
+def test_sentences(report: Shown) -> None:
+    write_recording(Path("a.opw"), entries(steady()))
+    write_recording(Path("idle.opw"), entries([{}] * 5))
+    _, out, _ = report("a.opw", "--json")
+    (document,) = json.loads(out)["runs"]
+    assert document["is_accounted_for"]
+    assert document["sentences"][0].startswith(
+        "nvme0n1, 40.0 s: 159,440 reads (3,986 a second, 16.3 MB/s; half"
+    )
+    status, out, _ = report("idle.opw", "--markdown")
+    assert status == 0
+    assert "nvme0n1, 5\\.0 s" not in out
+    assert "nvme0n1, 5.0 s: no I/O." in out
+
+
+def test_several_are_drawn_over_each_other(report: Shown) -> None:
+    write_recording(Path("a.opw"), entries(steady()))
+    write_recording(Path("b.opw"), entries([{"read": {180_000: 1900 + at % 7}} for at in range(50)], "sda"))
+    assert report("a.opw", "b.opw", "-o", "ab.html") == (0, "", report("a.opw", "b.opw", "-o", "ab.html")[2])
+    text = Path("ab.html").read_text()
+    page = ReadPage(text)
+    assert page.problems == []
+    assert {"A a.opw", "B b.opw"} <= set(page.words)
+    assert page.count("path", "run0") and page.count("path", "run1")
+    _, compared, _ = report("a.opw", "b.opw", "--json", command="compare")
+    status, out, _ = report("a.opw", "b.opw", "--json")
+    document = json.loads(out)
+    assert (status, document["comparison"]) == (0, json.loads(compared))
+    assert [run["file"] for run in document["runs"]] == ["a.opw", "b.opw"]
+    assert report("a.opw", "b.opw", "--markdown")[1].startswith("# Side by side")
+    assert report("a.opw", "--dev", "sda", "--json")[0] == 2
+    assert report(*["a.opw"] * 7, "--json")[0] == 2
+
+
+def test_a_cliff_is_named_marked_and_explained(report: Shown) -> None:
+    rates = [2000 + 13 * (at % 5) if at < 30 else 600 + 7 * (at % 4) for at in range(70)]
+    write_recording(Path("a.opw"), entries([{"write": {400_000: rate}} for rate in rates]))
+    _, out, _ = report("a.opw", "--json")
+    (run,) = json.loads(out)["runs"]
+    change = next(one for one in run["devices"][0]["changes"] if one["figure"] == "rate")
+    (step,) = change["steps"]
+    assert step["name"] == "cliff"
+    assert (step["mono_ns"] - run["begin_mono_ns"]) / 1e9 == pytest.approx(30, abs=0.01)
+    assert step["ratio"] == pytest.approx(0.301, abs=0.01)
+    assert change["is_steady"] is True
+    cliff = next(words for words in run["sentences"] if "cliff" in words)
+    assert "writes fell from 2,026 a second to 610 a second, a cliff" in cliff
+    assert report("a.opw", "-o", "a.html")[0] == 0
+    text = Path("a.html").read_text()
+    assert 'class="flag change"' in text
+    assert ">cliff</span>" in text
+    assert "means of 30 and 40 intervals" in text

@@ -1,0 +1,146 @@
+"""Changes of made-up courses whose truth is known are named, and none in noise."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from opwatch.report.levels import MOST_STEPS, LevelSeries, levels_of
+from opwatch.report.periods import period_of
+
+S = 10**9
+Noise = Callable[[random.Random, int], list[float]]
+
+
+def series(values: list[float]) -> LevelSeries:
+    count = len(values)
+    return LevelSeries(
+        over=values,
+        under=[1.0] * count,
+        begins_ns=[at * S for at in range(count)],
+        ends_ns=[(at + 1) * S for at in range(count)],
+    )
+
+
+def noisy(levels: list[tuple[int, float]], spread: float, seed: int = 1) -> list[float]:
+    """So many seconds at each level."""
+    chance = random.Random(seed)
+    return [
+        max(level * (1 + spread * chance.gauss(0, 1)), 1.0)
+        for seconds, level in levels
+        for _ in range(seconds)
+    ]
+
+
+def white(spread: float) -> Noise:
+    return lambda chance, count: [max(1 + spread * chance.gauss(0, 1), 0.01) for _ in range(count)]
+
+
+def alike(share: float) -> Noise:
+    """Neighbours have this much in common."""
+
+    def values(chance: random.Random, count: int) -> list[float]:
+        off, made = chance.gauss(0, 1), list[float]()
+        for _ in range(count):
+            made.append(max(1 + 0.3 * off, 0.01))
+            off = share * off + math.sqrt(1 - share**2) * chance.gauss(0, 1)
+        return made
+
+    return values
+
+
+def heavy(chance: random.Random, count: int) -> list[float]:
+    """Now and then nothing for a second."""
+    return [math.exp(chance.gauss(0, 0.5)) if chance.random() > 0.03 else 0.01 for _ in range(count)]
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.02, 0.1, 0.3])
+def test_a_cliff_is_where_it_is(spread: float) -> None:
+    levels = levels_of(series(noisy([(50, 1000), (70, 300)], spread)))
+    (step,) = levels.steps
+    assert abs(step.at_ns - 50 * S) <= 2 * S
+    assert step.is_cliff
+    low, high = step.difference.low, step.difference.high
+    assert low is not None and high is not None
+    assert low <= 0.3 <= high
+    assert step.before.value == pytest.approx(1000, rel=0.15)
+
+
+def test_two_steps_and_one_up() -> None:
+    levels = levels_of(series(noisy([(40, 1000), (50, 400), (60, 250)], 0.1)))
+    assert [round(step.at_ns / S) for step in levels.steps] == [40, 90]
+    assert [step.is_cliff for step in levels.steps] == [True, False]
+    (step,) = levels_of(series(noisy([(40, 1000), (50, 1500)], 0.1))).steps
+    assert step.after.value > step.before.value
+    assert not step.is_cliff
+
+
+def test_what_is_less_than_a_quarter_is_no_step() -> None:
+    assert levels_of(series(noisy([(60, 1000), (60, 1150)], 0.02))).steps == ()
+
+
+@pytest.mark.parametrize(
+    ("noise", "most"),
+    [(white(0.1), 0), (white(0.4), 0), (alike(0.5), 1), (alike(0.9), 2), (heavy, 0)],
+    ids=["white", "wide", "alike", "very alike", "heavy"],
+)
+def test_noise_has_no_steps_and_no_period(noise: Noise, most: int) -> None:
+    """Neighbours that are very alike make waves that are levels for whoever has seen no more of them."""
+    steps = periods = 0
+    for seed in range(30):
+        values = noise(random.Random(seed), 80)
+        steps += bool(levels_of(series(values)).steps)
+        periods += period_of(values) is not None
+    assert steps <= most
+    assert periods == 0
+
+
+def test_ups_and_downs_are_no_levels() -> None:
+    levels = levels_of(series(noisy([(14, 1000), (14, 100)] * (MOST_STEPS + 1), 0.05)))
+    assert levels.steps == ()
+    assert levels.reason
+    assert "goes up and down" in levels.reason
+
+
+def test_where_a_rise_begins() -> None:
+    chance = random.Random(2)
+    ramp = [1.0] * 20 + [1.5 + 0.08 * at + 0.1 * chance.random() for at in range(30)]
+    (step,) = levels_of(series(ramp)).steps
+    assert (step.at_ns, step.is_beyond, step.before.intervals) == (20 * S, True, 20)
+    assert step.difference.low is not None and step.difference.low >= 1.25
+    # One that comes back was none.
+    assert levels_of(series([*ramp, 1.1])).steps == ()
+
+
+def test_a_slow_wave_of_a_day_is_no_period() -> None:
+    chance = random.Random(4)
+    wave = [1000 * math.sin(math.pi * (at + 20) / 340) + 15 * chance.gauss(0, 1) for at in range(250)]
+    assert period_of(wave) is None
+    rising = [100 + 3 * at + 10 * chance.gauss(0, 1) for at in range(250)]
+    assert period_of(rising) is None
+
+
+def test_rest() -> None:
+    rest = levels_of(series(noisy([(60, 1000), (60, 300)], 0.05))).rest
+    assert rest and rest.is_steady and rest.level.begin_ns == 60 * S
+    falling = [1000 * 0.997**second * (1 + 0.01 * (second % 3)) for second in range(100)]
+    rest = levels_of(series(falling)).rest
+    assert rest is None or rest.is_steady is not True
+    rest = levels_of(series(noisy([(60, 1000)], 0.5))).rest
+    assert rest and rest.is_steady is None and rest.reason
+    short = levels_of(series([1.0] * 23))
+    assert short.reason == "23 intervals are too few, 24 are needed"
+    assert levels_of(series([0.0] * 50)).reason == "there was none of it"
+
+
+@pytest.mark.parametrize("length", [4, 8, 12, 20])
+def test_a_period_is_as_long_as_it_is(length: int) -> None:
+    chance = random.Random(length)
+    dips = [(1.0 if at % length < length - 2 else 0.4) * (1 + 0.1 * chance.gauss(0, 1)) for at in range(200)]
+    period = period_of(dips)
+    assert period and period.intervals == length
+    assert levels_of(series(dips)).steps == ()
+    assert period_of(dips[: 3 * length]) is None

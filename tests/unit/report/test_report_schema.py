@@ -1,0 +1,46 @@
+"""docs/schema/report.json, held against what is really printed, and the other way round."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.tools.cli import main
+from tests.unit.compare.counted_disk import entries, write_recording
+from tests.unit.sinks.test_schema import strict
+from tests.unit.support.a_run import a_run
+from tests.unit.support.recordings import record, short_run
+
+SCHEMA: dict[str, Any] = json.loads(
+    (Path(__file__).parents[3] / "docs" / "schema" / "report.json").read_text()
+)
+
+
+def documents(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    rates = [2000 + at % 5 if at < 30 else 600 + at % 4 for at in range(70)]
+    write_recording(folder / "cliff.opw", entries([{"write": {400_000: rate}} for rate in rates]))
+    record(folder / "short.opw", short_run())
+    record(folder / "drive.opw", a_run(ticks=9))
+    printed = []
+    for names in (["cliff"], ["short"], ["drive"], ["cliff", "cliff"]):
+        assert main(["report", *(str(folder / f"{name}.opw") for name in names), "--json"]) == 0
+        printed.append(json.loads(capsys.readouterr().out))
+    return printed
+
+
+def test_all_that_is_printed_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    validator = importlib.import_module("jsonschema").Draft202012Validator
+    validator.check_schema(SCHEMA)
+    every = documents(tmp_path, capsys)
+    for document in every:
+        errors = validator(strict(SCHEMA)).iter_errors(document)
+        assert [f"{list(error.path)}: {error.message}" for error in errors] == []
+    runs = [run for document in every for run in document["runs"]]
+    assert any(change["steps"] for run in runs for disk in run["devices"] for change in disk["changes"])
+    assert any(drive["health"] and drive["split"] for run in runs for drive in run["drives"])
+    assert any(run["events"] for run in runs)
+    assert list(validator(SCHEMA).iter_errors({**every[0], "schema": "opwatch/2"}))

@@ -1,0 +1,174 @@
+"""`opwatch report FILE... -o PAGE`: what recordings kept, as one page that can be sent, printed and kept."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Iterable
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from opwatch import units
+from opwatch.compare.comparing import RunComparison, compared
+from opwatch.compare.pairing import DiskPairs, paired
+from opwatch.counters.catalogue.families import standard_catalogue
+from opwatch.errors import OpwatchError, RefusedError, UsageError
+from opwatch.report.gathering import gathered
+from opwatch.report.subject import ReportedRun, reported
+from opwatch.safefile import write_anew
+from opwatch.sinks.report.overlay_section import MOST_OVERLAID
+from opwatch.sinks.report.page import BEGIN, page
+from opwatch.sinks.report.report_json import report_document
+from opwatch.sinks.report.report_markdown import report_lines
+from opwatch.sinks.report.single_figure import WIDTH, SingleFigure, single_figures
+from opwatch.sinks.terminal import data, say
+from opwatch.tools.arguments import file_name
+from opwatch.tools.commands.replay import Replay, add_bounds_arguments, notes_of, open_run
+from opwatch.tools.pictures.browser import browser
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "opwatch report FILE... -o PAGE.html | --png DIR | --markdown | --json [--from T] [--to T] [-q]"
+    )
+    parser.add_argument(
+        "files",
+        nargs="+",
+        type=file_name,
+        metavar="FILE",
+        help=f"a recording; or several, up to {MOST_OVERLAID}, drawn over each other and compared",
+    )
+    parser.add_argument(
+        "--dev",
+        action="append",
+        default=[],
+        metavar="D[/D...]",
+        help="of several recordings, these disks, as with opwatch compare",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=file_name,
+        metavar="PAGE",
+        help="write the page here; an older report of this name is written over, nothing else is",
+    )
+    parser.add_argument(
+        "--png",
+        type=file_name,
+        metavar="DIR",
+        help="also, or instead, write each plot as a PNG into this new folder (needs Chromium)",
+    )
+    add_bounds_arguments(parser)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help='one JSON document, "schema":"opwatch/1"')
+    form.add_argument("--markdown", action="store_true", help="sentences and tables for a ticket")
+    parser.add_argument("-q", "--quiet", action="store_true", help="do not say what was written")
+    parser.set_defaults(interval=None, at=None, speed=None, step=False)
+
+
+def _check(args: argparse.Namespace) -> None:
+    goes_out = args.json or args.markdown
+    if len(args.files) > MOST_OVERLAID:
+        raise UsageError(
+            f"{len(args.files)} recordings: no more than {MOST_OVERLAID} can be told apart in one plot; "
+            "opwatch compare takes more"
+        )
+    if args.dev and len(args.files) == 1:
+        raise UsageError("--dev pairs disks of several recordings: a report of one has them all")
+    if not (args.output or args.png or goes_out):
+        raise UsageError("say where the page is to go: -o report.html (or --png DIR, --markdown, --json)")
+    if (args.output or args.png) and goes_out:
+        raise UsageError("--markdown and --json go to standard output: write them to a file with >")
+    if args.output:
+        _check_place(args.output)
+    if args.png:
+        # Before anything is read, which may take long.
+        browser()
+        if args.png.exists():
+            raise UsageError(f"{args.png} is there already: name a new folder for the pictures")
+
+
+def _check_place(path: Path) -> None:
+    """Refuse a name under which there is something else than a report."""
+    try:
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder: name a file in it, as in -o {path / 'report.html'}")
+        with path.open("rb") as there:
+            begin = there.read(len(BEGIN))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise OpwatchError(f"{path}: {error.strerror}") from error
+    if begin and begin != BEGIN.encode():
+        raise RefusedError(f"{path} is there already, and is no report of opwatch: name another file")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        descriptor = write_anew(path, [text.encode("utf-8", "replace")])
+    except OSError as error:
+        raise OpwatchError(
+            f"{path} cannot be written: {error.strerror}; name a file in a folder with room for it"
+        ) from error
+    # A page is there to be read, as far as its user lets others read new files.
+    umask = os.umask(0)
+    os.umask(umask)
+    os.fchmod(descriptor, 0o666 & ~umask)
+    os.close(descriptor)
+
+
+def _reported(stack: ExitStack, path: Path, args: argparse.Namespace) -> ReportedRun:
+    kept = stack.enter_context(closing(open_run(path)))
+    for note in notes_of(kept):
+        say(note)
+    picture = gathered(Replay(kept, args).entries())
+    return reported(kept, picture, standard_catalogue, path.name)
+
+
+def _compared(
+    runs: list[ReportedRun], args: argparse.Namespace
+) -> tuple[RunComparison, DiskPairs] | tuple[None, None]:
+    if len(runs) == 1:
+        return None, None
+    sampled, files = [run.picture.sampled for run in runs], [str(path) for path in args.files]
+    pairs = paired(sampled, args.dev, files)
+    for note in pairs.notes:
+        say(note)
+    return compared(sampled, files, pairs, (), standard_catalogue), pairs
+
+
+def _draw(folder: Path, figures: Iterable[SingleFigure]) -> int:
+    """Write a picture of each; returns how many there are."""
+    drawer, count = browser(), 0
+    try:
+        folder.mkdir()
+    except OSError as error:
+        raise OpwatchError(f"{folder} cannot be made: {error.strerror}") from error
+    with tempfile.TemporaryDirectory(prefix="opwatch-") as place:
+        for figure in figures:
+            single = Path(place) / "figure.html"
+            single.write_text(figure.html, "utf-8", "replace")
+            drawer.picture(single, folder / f"{figure.name}.png", WIDTH, figure.height)
+            count += 1
+    return count
+
+
+def run(args: argparse.Namespace) -> int:
+    _check(args)
+    with ExitStack() as stack:
+        runs = [_reported(stack, path, args) for path in args.files]
+        comparison, pairs = _compared(runs, args)
+        if args.json:
+            data().json(report_document(runs, comparison))
+        elif args.markdown:
+            data().lines(report_lines(runs, comparison))
+        if args.output:
+            _write(args.output, page(runs, comparison, pairs))
+        if args.png:
+            count = _draw(args.png, single_figures(runs, pairs))
+            if not args.quiet:
+                say(f"{args.png}: {count} pictures")
+    if args.output and not args.quiet:
+        say(f"{args.output}: {units.capacity(args.output.stat().st_size)}")
+    return 0

@@ -72,6 +72,14 @@ def _no_firmware(disk: BlockDevice) -> str | None:
     return None
 
 
+def printed_of(node: Path, kind: str | None = None) -> SmartctlOutput:
+    """What smartctl prints of a drive; of one behind a controller with its kind."""
+    # What only other drives need is not imported for all: it would be half of the time that they take.
+    from opwatch.collectors.firmware.smart import ask_smartctl
+
+    return ask_smartctl(node, kind)
+
+
 class Counting:
     """One drive, whose counters are looked at again and again. `denied` is why the last look has not read the
     drive's own, None when it has; `reads_pages`, whether they come from log pages and not from smartctl;
@@ -190,10 +198,7 @@ class Counting:
                 raise self._refused
             if self._transport:
                 return self._ask_pages(self._transport), None, None
-            # What only other drives need is not imported for this one: it would be half of the time it takes.
-            from opwatch.collectors.firmware.smart import ask_smartctl
-
-            return (), ask_smartctl(Path("/dev") / self.disk.name), None
+            return (), printed_of(Path("/dev") / self.disk.name), None
         except OpwatchError as error:
             return (), None, refusal_of(error)
         except ImportError as error:

@@ -24,20 +24,21 @@ def _run(argv: list[str]) -> SmartctlOutput:
     return SmartctlOutput(done.returncode, done.stdout)
 
 
-def ask_smartctl(node: Path) -> SmartctlOutput:
-    """What smartctl prints of a device. Unsupported where there is no smartctl."""
+def ask_smartctl(node: Path, kind: str | None = None) -> SmartctlOutput:
+    """What smartctl prints of a device; `kind` is its -d. Unsupported where there is no smartctl."""
     program = shutil.which("smartctl") or shutil.which("smartctl", path="/usr/sbin:/sbin")
     if not program:
         raise Unsupported("smartctl is not installed; opwatch doctor says which package has it")
-    output = _run([program, *_OPTIONS, str(node)])
+    behind = ("-d", kind) if kind else ()
+    output = _run([program, *_OPTIONS, *behind, str(node)])
     if output.status & USAGE:
         # Before version 7.5 there are no general statistics.
         options = [option for option in _OPTIONS if option not in ("-l", "genstats")]
-        output = _run([program, *options, str(node)])
+        output = _run([program, *options, *behind, str(node)])
     return output
 
 
-def collect_smart(node: Path) -> Evidence:
+def collect_smart(node: Path, kind: str | None = None) -> Evidence:
     """What smartctl reads from a device. Unsupported without smartctl or without SMART data."""
-    output = ask_smartctl(node)
+    output = ask_smartctl(node, kind)
     return parse_output(output.status, output.text)

@@ -90,6 +90,8 @@ class Evidence:
     scsi: ScsiCounters | None = None
     power_on_hours: int | None = None
     temperature_celsius: int | None = None
+    # What the drive says of itself: SMART passed, or failing.
+    passed: bool | None = None
     asleep: bool = False
     failures: tuple[str, ...] = ()
 
@@ -146,6 +148,7 @@ def merge(ours: Evidence, theirs: Evidence) -> Evidence:
         temperature_celsius=(
             theirs.temperature_celsius if ours.temperature_celsius is None else ours.temperature_celsius
         ),
+        passed=_one(ours.passed, theirs.passed, "its self-assessment"),
         asleep=ours.asleep or theirs.asleep,
         failures=ours.failures + theirs.failures,
         **records,

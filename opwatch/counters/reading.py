@@ -12,6 +12,7 @@ class Proof(StrEnum):
     SPEC = "spec"
     CALIBRATED = "calibrated"
     CATALOGUE = "catalogue"
+    LEARNED = "learned"
     CANDIDATE = "candidate"
 
 
@@ -61,6 +62,34 @@ class DriveFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class HealthNote:
+    """One sentence about a drive's health. What is serious wants somebody to act."""
+
+    says: str
+    source: str
+    serious: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WearOutlook:
+    """Hours powered on until 100 % of something. `most_hours` is None where nothing bounds it."""
+
+    by: str
+    least_hours: int
+    most_hours: int | None
+    assumes: str
+
+
+@dataclass(frozen=True, slots=True)
+class LifetimeRatio:
+    """NAND bytes for each byte of the host since the drive was new, with what the steps leave open."""
+
+    ratio: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Everything about one drive. `others` are further counters of the same quantity, by its name."""
 
@@ -68,3 +97,6 @@ class Report:
     readings: dict[str, CounterReading]
     others: dict[str, list[CounterReading]] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
+    health: tuple[HealthNote, ...] = ()
+    outlooks: tuple[WearOutlook, ...] = ()
+    lifetime: LifetimeRatio | None = None

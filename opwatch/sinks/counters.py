@@ -13,6 +13,7 @@ HEADER = ("COUNTER", "VALUE", "STEP", "PROOF", "SOURCE, OR WHY NOT")
 _WIDTHS = (21, 11, 9, 11)
 # Less room than this for the source is a column of single words.
 _LEAST_ROOM = 20
+_YEAR_H = 8766
 _UNITS = {"percent": "%", "celsius": "C", "hours": "h"}
 
 
@@ -53,6 +54,22 @@ def document(report: Report, age_s: float | None) -> dict[str, Any]:
         for name, readings in report.others.items()
         if readings
     }
+    lifetime = report.lifetime
+    report_document["lifetime_waf"] = (
+        {"ratio": lifetime.ratio, "least": lifetime.least, "most": lifetime.most} if lifetime else None
+    )
+    report_document["health"] = [
+        {"says": note.says, "source": note.source, "serious": note.serious} for note in report.health
+    ]
+    report_document["outlook"] = [
+        {
+            "by": outlook.by,
+            "least_hours": outlook.least_hours,
+            "most_hours": outlook.most_hours,
+            "assumes": outlook.assumes,
+        }
+        for outlook in report.outlooks
+    ]
     report_document["failures"] = list(report.failures)
     return report_document
 
@@ -88,6 +105,29 @@ def _has_table() -> bool:
     return folding.columns() - sum(_WIDTHS) >= _LEAST_ROOM
 
 
+def _years(hours: int) -> str:
+    return f"{hours / _YEAR_H:.1f} years" if hours >= _YEAR_H else f"{hours // 24} days"
+
+
+def _of_health(report: Report) -> list[str]:
+    """What the drive says of its health, and when its rated life ends."""
+    shown: list[str] = []
+    if report.lifetime:
+        life = report.lifetime
+        says = f"{life.ratio:.3g} ({life.least:.3g} to {life.most:.3g}) NAND bytes for a byte of the host"
+        shown += _folded(f"lifetime WAF: {says} since it was new: its past, not a workload's", indent=2)
+    for note in report.health:
+        shown += _folded(f"{'HEALTH' if note.serious else 'health'}: {note.says} ({note.source})", indent=2)
+    for outlook in report.outlooks:
+        least = f"{outlook.least_hours} hours powered on ({_years(outlook.least_hours)} without a pause)"
+        when = f"not before {least}"
+        if outlook.most_hours is not None:
+            when = f"in {outlook.least_hours} to {outlook.most_hours} hours powered on"
+            when += f" ({_years(outlook.least_hours)} to {_years(outlook.most_hours)} without a pause)"
+        shown += _folded(f"100 %: {when}, by {outlook.by}, if {outlook.assumes}", indent=2)
+    return shown
+
+
 def lines(report: Report) -> Sequence[str]:
     """The report for people. What is known only to be unknown in the same way is one line."""
     drive = report.drive
@@ -104,6 +144,7 @@ def lines(report: Report) -> Sequence[str]:
     missing = [name for name in missing if name not in ("host_written", "nand_written")]
     if missing:
         shown += _folded(f"not told: {', '.join(missing)}", indent=2)
+    shown += _of_health(report)
     for failure in report.failures:
         shown += _folded(f"failed: {failure}", indent=2)
     return shown

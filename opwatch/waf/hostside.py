@@ -141,15 +141,16 @@ def _shown(trail: Trail, track: Track, begin: Mark, end: Mark) -> Iterator[_Witn
             yield _Witness(None, None, kernel.high - grown.low + left, fewer)
 
 
-def _allowed(kernel: Span, drive: Span, witnesses: Sequence[_Witness]) -> Span | None:
-    """What the drive allows, and the kernel's count with all by which the two may have differed in the whole
-    time: it counts writes that failed and Write Zeroes, and does not see other writers."""
+def _allowed(kernel: Span, drive: Span, witnesses: Sequence[_Witness]) -> Span:
+    """Of two counts that agree: what the drive allows, and the kernel's count with all by which the two may
+    have differed in the whole time: it counts writes that failed and Write Zeroes, and does not see other
+    writers."""
     more = min(witness.more for witness in witnesses)
     fewer = min(witness.fewer for witness in witnesses)
     if not drive.known:
         # Of others nothing is known yet, and that is said.
         fewer = 0
-    return drive.meet(Span(kernel.low - more, kernel.high + fewer))
+    return Span(max(drive.low, kernel.low - more), min(drive.high, kernel.high + fewer))
 
 
 def _candidates(trail: Trail, nand: Track) -> Sequence[Track]:
@@ -199,7 +200,7 @@ def host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, periods: Peri
     if compared.agrees is False:
         return compared
     looks = [look for candidate in candidates for look in _shown(trail, candidate, begin, end)]
-    compared = replace(compared, span=_allowed(kernel, drive, [*witnesses, *looks]) or compared.span)
+    compared = replace(compared, span=_allowed(kernel, drive, [*witnesses, *looks]))
     confirmed = any(witness.confirms for witness in witnesses)
     return replace(compared, agrees=True, why=None) if confirmed and compared.agrees is None else compared
 
@@ -235,10 +236,8 @@ def _witnessed(between: Span, drive: Span, track: Track) -> HostSide:
 def _compared(kernel: Span, drive: Span, track: Track, *, waits: bool, learned: bool) -> HostSide:
     source = track.source
     side = _beside(kernel, drive, track)
-    both = kernel.meet(drive)
-    if both is None:
+    if kernel.meet(drive) is None:
         return replace(side, agrees=False, why=_explain(kernel, drive, source))
-    side = replace(side, span=both)
     if not drive.known:
         side = replace(side, source=KERNEL)
         if kernel.known and drive.low + 2 * (track.quantum - 1) >= kernel.low:

@@ -362,7 +362,8 @@ class Measurement:
             grown = int(mark.value.low - last.value.low)
             written = mark.written.at(share) - last.written.at(share)
             likely = int(min(max(written, host.low), host.high))
-            yield IntervalBytes(likely, grown, seconds, track.quantum - 1 + int(ratio * host.error))
+            error = track.quantum - 1 + int(ratio * host.error)
+            yield IntervalBytes(likely, grown, seconds, error, moments[mark.poll].begin_ns)
             last = mark
 
 

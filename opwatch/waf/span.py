@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 # An error as large as the value itself is no statement.
 MAX_RELATIVE_ERROR = 1.0
@@ -97,12 +98,13 @@ def amplify(nand: Span, host: Span, target: float = 0.01) -> Amplification:
 
 @dataclass(frozen=True, slots=True)
 class IntervalBytes:
-    """Bytes and seconds of one of many intervals, with the error of its NAND bytes."""
+    """Bytes and seconds of one of many intervals, with the error of its NAND bytes, and when it ended."""
 
     host_bytes: int
     nand_bytes: int
     seconds: float
     error_bytes: int = 0
+    end_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +118,14 @@ class Split:
     reason: str | None = None
     # Sum of the squares of what the fit leaves over, in bytes.
     residual: float = math.inf
+    # How far what is left over has strayed to one side meanwhile, by how far chance would take it.
+    strayed: float = 0.0
 
 
 MIN_INTERVALS = 8
 _CLOSE = 4.0
+# Chance strays further in one of a hundred runs: the supremum of a Brownian bridge.
+_MOST_STRAYED = 1.63
 
 
 def split(intervals: Sequence[IntervalBytes]) -> Split:
@@ -136,9 +142,8 @@ def split(intervals: Sequence[IntervalBytes]) -> Split:
     if determinant <= 1e-3 * hh * tt:
         return Split(None, None, reason="the rate was too even: the two cannot be told apart")
     a, b = (hn * tt - tn * ht) / determinant, (tn * hh - hn * ht) / determinant
-    residual = math.fsum(
-        (interval.nand_bytes - a * interval.host_bytes - b * interval.seconds) ** 2 for interval in intervals
-    )
+    left = [interval.nand_bytes - a * interval.host_bytes - b * interval.seconds for interval in intervals]
+    residual = math.fsum(bytes_**2 for bytes_ in left)
     # A step that is spread evenly has a third of its square as variance, at both ends.
     steps = math.fsum(interval.error_bytes**2 for interval in intervals) / 6
     variance = max(residual, steps) / (count - 2)
@@ -149,14 +154,23 @@ def split(intervals: Sequence[IntervalBytes]) -> Split:
         student * math.sqrt(variance * tt / determinant),
         student * math.sqrt(variance * hh / determinant),
         residual=residual,
+        strayed=max(map(abs, accumulate(left))) / math.sqrt(variance * count) if variance else 0.0,
     )
 
 
 def closest(fits: Sequence[Split]) -> Split:
-    """The fit that leaves least over. What others give that are about as close is within its error."""
+    """The fit that leaves least over, if it holds all the time. What others give that are about as close is
+    within its error."""
     best = min(fits, key=lambda fit: fit.residual)
     if best.a is None or best.b_bytes_per_s is None:
         return best
+    if best.strayed > _MOST_STRAYED:
+        return Split(
+            None,
+            None,
+            reason="the drive worked in another way in one part of the time than in another: no one number a "
+            "host byte is right for all of it",
+        )
     close = [fit for fit in fits if fit.residual <= _CLOSE * best.residual]
     spread_a = max(abs((fit.a or 0) - best.a) for fit in close)
     spread_b = max(abs((fit.b_bytes_per_s or 0) - best.b_bytes_per_s) for fit in close)

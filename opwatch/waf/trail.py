@@ -150,11 +150,10 @@ class Track:
     def hid(self, begin: int, end: int, bytes_: int) -> int:
         """For how many polls up to `end` a page that stood still since `begin` lacked so much of the host's
         writes. While nothing is written it shows as much when it is refreshed as when it is not."""
-        before = self._moments[begin].written.high
-        for poll in range(begin, end):
-            if self._moments[poll + 1].written.low - before >= bytes_:
-                return end - poll
-        return 0
+        enough = self._moments[begin].written.high + bytes_
+        # What the host has written by a poll only grows.
+        shows = bisect_left(self._moments, enough, begin + 1, end + 1, key=lambda moment: moment.written.low)
+        return end + 1 - shows
 
     def at(self, poll: int) -> int | None:
         """What this poll has read."""

@@ -18,17 +18,20 @@ from pathlib import Path
 
 from opwatch.collectors.firmware.recorded import evidence_of
 from opwatch.counters.catalogue.families import load_catalogue
+from opwatch.counters.catalogue.fingerprints import PACKAGED, parse_rules
 from opwatch.counters.decode import identify, ocp
 from opwatch.counters.decode.vendor_page import LAYOUTS
-from opwatch.counters.evidence import Evidence
+from opwatch.counters.evidence import Evidence, Statistics
 from opwatch.counters.looks.pages import page_evidence
 from opwatch.counters.prove.report import report
 from opwatch.counters.reading import DriveFacts, Proof
 from opwatch.sinks.counters import document, lines
+from tests.learning.rows import read_rows
 
 from .rules import refused_or_sound
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
+ROWS = GOOD.parent / "smart_rows" / "drives.jsonl"
 _LIDS = (0x02, 0x09, 0x22, 0xC0, 0xCA, 0xD0, 0xFB, 0xC4)
 _MODELS = (None, "INTEL SSDPEDME016T4F", "XM1441-1AB112048", "Micron_9300_MTFDHAL3T8TDP", "HFS512GDE9X083N")
 _EDGES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
@@ -41,13 +44,16 @@ class Fuzz:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._catalogue = load_catalogue(system=Path("/nonexistent"))
+        self._learned = PACKAGED.read_bytes().splitlines(keepends=True)[8:-1]
+        self._rows = list(read_rows(ROWS))
         texts = [path for path in sorted(GOOD.rglob("*")) if path.is_file() and path.suffix != ".json"]
         self._lines = [path.read_bytes().splitlines(keepends=True) for path in texts]
         self._documents = [json.loads(path.read_text()) for path in sorted(GOOD.rglob("*.json"))]
 
     def run(self, inputs: int) -> None:
         """Try that many inputs; the first that breaks a rule raises."""
-        targets: list[Callable[[], Evidence | None]] = [self._page] * 12 + [self._text] * 3 + [self._json]
+        targets: list[Callable[[], Evidence | None]] = [self._page] * 12 + [self._text] * 3
+        targets += [self._json, self._rules, self._row]
         for index in range(inputs):
             target = self._random.choice(targets)
             with refused_or_sound(target.__name__):
@@ -136,6 +142,38 @@ class Fuzz:
         if isinstance(value, int) and not isinstance(value, bool) and chance.random() < 0.05:
             return value * chance.choice((0, -1, 512, 1 << 25, 1 << 60))
         return value
+
+    def _rules(self) -> None:
+        """Learned rules with damaged lines are read, or refused; what is read answers."""
+        chance = self._random
+        begin = chance.randrange(len(self._learned))
+        lines_ = self._learned[begin : begin + 5]
+        damaged = b"".join(self._bytes(line) if chance.random() < 0.3 else line for line in lines_)
+        rules = parse_rules(b"core = [\n" + damaged + b"]\n", "fuzz")
+        ids = next(iter(rules.core), frozenset())
+        assert rules.of(ids) in (None, rules.core.get(ids)) and rules.near(ids) is None
+
+    def _row(self) -> Evidence:
+        """A real drive whose attributes and statistics are changed, come twice or are those of another."""
+        chance = self._random
+        drive, other = chance.choice(self._rows), chance.choice(self._rows)
+        some = [
+            replace(
+                attribute,
+                raw=chance.choice((attribute.raw, None, 0, (1 << 48) - 1, chance.randrange(1 << 48))),
+            )
+            for attribute in drive.attributes
+            if chance.random() < 0.97
+        ]
+        values = drive.statistics.values if drive.statistics else {}
+        factor = chance.choice((0, 1, 1, 2, 10, 1 << 40))
+        return replace(
+            drive,
+            drive=chance.choice((drive.drive, other.drive)),
+            attributes=tuple(some + [chance.choice(drive.attributes)] * chance.randrange(2)),
+            statistics=Statistics({where: value * factor for where, value in values.items()}),
+            power_on_hours=chance.choice((drive.power_on_hours, None, 0, 1 << 70)),
+        )
 
     def _json(self) -> Evidence | None:
         damaged = self._damaged(self._random.choice(self._documents))

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from opwatch.collectors.firmware.counting import Counting
+from opwatch.collectors.firmware.counting import Counting, printed_of
 from opwatch.counters.catalogue.families import Catalogue, load_catalogue
+from opwatch.counters.looks.smartctl import parse_output
+from opwatch.counters.prove.health import rated_outlook
 from opwatch.counters.prove.report import report
 from opwatch.counters.reading import CounterReading, Proof, Report
+from opwatch.counters.reports.numbers import scaled
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import SECTOR, Devices
 from opwatch.sinks.counters import document, lines
 from opwatch.sinks.terminal import Writer, data
+
+# An exabyte, which no drive is rated for.
+_MOST_RATED_GB = 10**9
+_KIND = re.compile(r"(?:sat\+|scsi\+)?[a-z0-9]{2,12}(?:,[0-9]{1,4}(?:/[0-9]{1,3})?){0,3}")
 
 
 def add_catalogue_argument(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +39,9 @@ def add_catalogue_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "opwatch counters (--dev D... | --from FILE...) [--counters FILE] [--json]"
+    parser.usage = (
+        "opwatch counters (--dev D... [--type T] | --from FILE...) [--counters FILE] [--tbw TB] [--json]"
+    )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
         "--dev",
@@ -48,8 +58,51 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read what tools wrote of one drive: smartctl --json or -x, nvme-cli JSON, log pages, or a "
         "folder of these; - is standard input",
     )
+    parser.add_argument(
+        "--type",
+        dest="kind",
+        metavar="T",
+        type=_drive_kind,
+        help="a drive behind the RAID controller of --dev, as smartctl -d has it: megaraid,3 or cciss,0",
+    )
     add_catalogue_argument(parser)
+    parser.add_argument(
+        "--tbw",
+        metavar="TB",
+        type=rated_bytes,
+        help="what the drive is rated for, in 10^12 bytes written: when it is reached, at its average so far",
+    )
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+
+
+def _drive_kind(text: str) -> str:
+    """What smartctl's -d takes: a name, and where the drive is."""
+    if not _KIND.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no kind of drive for smartctl -d, such as megaraid,3")
+    return text
+
+
+def read_behind(devices: Devices, name: str, kind: str, catalogue: Catalogue) -> Report:
+    """The report of a drive behind a controller, of which the kernel has no count."""
+    disk = devices.resolve(name).disk
+    output = printed_of(Path("/dev") / disk.name, kind)
+    evidence = parse_output(output.status, output.text)
+    return report(replace(evidence, drive=replace(evidence.drive, name=f"{disk.name} {kind}")), catalogue)
+
+
+def rated_bytes(text: str) -> int:
+    """Terabytes as makers rate drives, in bytes."""
+    value = scaled(text, 3)
+    if not value or value > _MOST_RATED_GB:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of terabytes above 0, such as 600 or 1.2")
+    return value * 10**9
+
+
+def with_rating(drive_report: Report, rated: int) -> Report:
+    """The report with one outlook more: when the host will have written what the drive is rated for."""
+    readings = drive_report.readings
+    outlook = rated_outlook(readings["host_written"], readings["power_on_hours"], rated)
+    return replace(drive_report, outlooks=(*drive_report.outlooks, outlook)) if outlook else drive_report
 
 
 def kernel_written(counting: Counting) -> CounterReading | None:
@@ -76,6 +129,8 @@ def read_device(devices: Devices, name: str, catalogue: Catalogue) -> tuple[Repo
 
 def show(drive_report: Report, age_s: float | None, args: argparse.Namespace, stream: TextIO) -> None:
     """Write the report as it was asked for."""
+    if args.tbw:
+        drive_report = with_rating(drive_report, args.tbw)
     if args.json:
         # One document for people to read, or one on each line.
         several = args.dev and len(args.dev) > 1
@@ -96,6 +151,8 @@ def run(args: argparse.Namespace) -> int:
         if not path.is_file():
             raise UsageError(f"{path}: there is no such file")
     catalogue = load_catalogue(args.counters)
+    if args.files and args.kind:
+        raise UsageError("--type is for a drive that is read now: a file of smartctl's is of one already")
     if args.files:
         # For --from alone: it brings the readers of six forms.
         from opwatch.collectors.firmware.recorded import read_recorded
@@ -103,6 +160,13 @@ def run(args: argparse.Namespace) -> int:
         show(report(read_recorded(args.files), catalogue), None, args, sys.stdout)
         return 0
     devices, first = Devices(), None
+    if args.kind:
+        if len(args.dev) > 1:
+            raise UsageError(
+                "--type is for one --dev: each drive behind a controller has a number of its own"
+            )
+        show(read_behind(devices, args.dev[0], args.kind, catalogue), 0.0, args, sys.stdout)
+        return 0
     # All are looked for before any is read: a name that is wrong is no reason to wake a drive.
     for name in args.dev:
         devices.resolve(name)

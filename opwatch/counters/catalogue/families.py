@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from opwatch.counters.catalogue.fingerprints import UnitRules, packaged_rules
 from opwatch.counters.decode.vendor_page import LAYOUTS
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput, UsageError
@@ -56,6 +57,7 @@ class Entry:
     trims: Counter | None = None
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     requires: tuple[int, ...] = ()
+    forbids: tuple[int, ...] = ()
     equal: tuple[tuple[int, ...], ...] = ()
     sum_of: tuple[int, int, tuple[int, ...]] | None = None
     erase: tuple[str, ...] = ()
@@ -66,6 +68,8 @@ class Entry:
     below_host: bool = False
     statistics_wrap: bool = False
     tight: bool = False
+    # Whether the user wrote it: nothing that was learned of others' drives speaks against it.
+    own: bool = False
 
     def matches(self, drive: DriveFacts) -> bool:
         """Whether the drive is one of these. What the entry asks for and the drive does not tell is a no."""
@@ -80,10 +84,15 @@ class Entry:
 
 
 class Catalogue:
-    """The entries, the user's before ours."""
+    """The entries, the user's before ours, and what was learned of drives that nobody catalogued."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
+    def __init__(self, entries: Iterable[Entry], rules: UnitRules | None = None) -> None:
         self.entries = tuple(entries)
+        self._rules = rules
+
+    @property
+    def rules(self) -> UnitRules:
+        return packaged_rules() if self._rules is None else self._rules
 
     def matching(self, drive: DriveFacts, protocol: str) -> list[Entry]:
         """The entries for this drive, in the order of the files."""
@@ -220,6 +229,7 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
         trims=_counter(table.table("trims")),
         names=_names(table.table("names")),
         requires=table.ids("requires"),
+        forbids=table.ids("forbids"),
         equal=_equal(table),
         sum_of=_sum_of(table.table("sum_of")),
         erase=table.terms("erase"),
@@ -288,7 +298,8 @@ def _read(path: Path) -> list[Entry]:
 def load_catalogue(extra: Iterable[Path] = (), system: Path = SYSTEM) -> Catalogue:
     """The files named by the user, then those of the machine, then our own."""
     folders = [sorted(folder.glob("*.toml")) for folder in (system, PACKAGED)]
-    return Catalogue(entry for path in (*extra, *folders[0], *folders[1]) for entry in _read(path))
+    own = [replace(entry, own=True) for path in (*extra, *folders[0]) for entry in _read(path)]
+    return Catalogue((*own, *(entry for path in folders[1] for entry in _read(path))))
 
 
 @cache

@@ -30,6 +30,9 @@ class SmartLog:
     spare_threshold: int | None = None
     percentage_used: int | None = None
     temperature_celsius: int | None = None
+    error_entries: int | None = None
+    warm_minutes: int | None = None
+    hot_minutes: int | None = None
 
 
 def celsius(kelvin: int | None) -> int | None:
@@ -55,4 +58,7 @@ def decode_smart_log(raw: bytes) -> SmartLog:
         spare_threshold=page[4] if page[4] <= 100 else None,
         percentage_used=page[5],
         temperature_celsius=celsius(number(page, 1, 2)),
+        error_entries=number(page, 176, 16),
+        warm_minutes=number(page, 192, 4),
+        hot_minutes=number(page, 196, 4),
     )

@@ -9,6 +9,8 @@ from opwatch.counters.decode.smart_log import UNIT_BYTES
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.prove import sanity
 from opwatch.counters.prove.ata import AtaProof
+from opwatch.counters.prove.health import health_notes, wear_outlook
+from opwatch.counters.prove.lifetime import lifetime_ratio
 from opwatch.counters.prove.nvme import NvmeProof
 from opwatch.counters.reading import CounterReading, Proof, Report, unknown
 
@@ -195,9 +197,15 @@ def _credible(reading: CounterReading) -> CounterReading:
 def report(evidence: Evidence, catalogue: Catalogue) -> Report:
     """Every counter of the drive. A drive whose protocol nothing tells gets reasons only."""
     unchecked = _by_protocol(evidence, catalogue)
+    readings = {name: _credible(reading) for name, reading in unchecked.readings.items()}
+    used = readings["percentage_used"]
+    outlook = wear_outlook(used, readings["power_on_hours"])
     return replace(
         unchecked,
-        readings={name: _credible(reading) for name, reading in unchecked.readings.items()},
+        readings=readings,
+        health=health_notes(evidence, used),
+        outlooks=(outlook,) if outlook else (),
+        lifetime=lifetime_ratio(readings["host_written"], readings["nand_written"]),
         others={name: [_credible(reading) for reading in some] for name, some in unchecked.others.items()},
     )
 

@@ -18,8 +18,12 @@ _SATA, _SAS, _NVME = 600_000_000, 4_800_000_000, 32_000_000_000
 FASTEST = {"ata": _SATA, "scsi": _SAS, "nvme": _NVME}
 
 
+# 22 years: an attribute that says more counts seconds, minutes or something else.
+MOST_HOURS = 200_000
+# Drives that were written to all the time for years have 30,000.
+_MOST_DRIVE_WRITES = 40_000
 # Beyond these a number is noise, whatever its source.
-_LIMITS = {"bytes": (0, 10**20), "celsius": (-60, 150), "percent": (0, 255)}
+_LIMITS = {"bytes": (0, 10**20), "celsius": (-60, 150), "percent": (0, 255), "hours": (0, MOST_HOURS)}
 _COUNTS = (0, 1 << 64)
 
 
@@ -57,14 +61,33 @@ def mean_write(n_bytes: int, commands: int | None, lba_bytes: int | None, limit:
 
 def too_fast(n_bytes: int, hours: int | None, protocol: str) -> str | None:
     """A drive cannot have taken more than its interface carries in the hours it was on."""
-    if hours is None or n_bytes <= (hours + 24) * _HOUR_S * FASTEST[protocol]:
+    if hours is None or hours > MOST_HOURS or n_bytes <= (hours + 24) * _HOUR_S * FASTEST[protocol]:
         return None
     return f"{n_bytes} bytes in {hours} hours are more than the interface can carry: the unit is another"
 
 
+def too_often(n_bytes: int, capacity: int | None) -> str | None:
+    """A limit that holds where no hours are known: no drive was filled that often."""
+    if not capacity or n_bytes <= _MOST_DRIVE_WRITES * capacity:
+        return None
+    return f"{n_bytes} bytes are more than {_MOST_DRIVE_WRITES} times the capacity: the unit is another"
+
+
+def beyond_erases(
+    n_bytes: int, average_erases: int | None, capacity: int | None, most: float = ERASE_RATIO[1]
+) -> str | None:
+    """Bytes of the host have to be held by erases of the flash, even where the drive compresses."""
+    if not average_erases or average_erases < _MIN_ERASES or not capacity:
+        return None
+    fit = min(n_bytes, _CEILING) / (average_erases * capacity)
+    if fit <= most:
+        return None
+    return f"{fit:.3g} times what {average_erases} erases of the drive hold: the counter or its unit is wrong"
+
+
 def too_little(n_bytes: int, hours: int | None, unit: int) -> str | None:
     """A counter of small units that hardly moved in weeks of use counts in larger ones."""
-    if unit > 4096 or hours is None or hours < 500 or n_bytes >= hours * 100_000:
+    if unit > 4096 or hours is None or not 500 <= hours <= MOST_HOURS or n_bytes >= hours * 100_000:
         return None
     return f"{n_bytes} bytes in {hours} hours are too few to tell the unit: it may be a larger one"
 

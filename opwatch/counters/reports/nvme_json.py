@@ -35,6 +35,9 @@ _SMART = {
     "available_spare": "avail_spare",
     "spare_threshold": "spare_thresh",
     "percentage_used": "percent_used",
+    "error_entries": "num_err_log_entries",
+    "warm_minutes": "warning_temp_time",
+    "hot_minutes": "critical_comp_time",
 }
 _ENDURANCE = {
     "data_units_read": "data_units_read",
@@ -163,7 +166,11 @@ def _namespace(identity: Mapping[str, Any]) -> Namespace:
 
 def _smart(fields: Mapping[str, Any]) -> SmartLog:
     kelvin = json_number(fields.get("temperature"))
-    return SmartLog(**_named(fields, _SMART), temperature_celsius=celsius(kelvin))
+    warning = fields.get("critical_warning")
+    # Newer versions print the byte and its bits.
+    byte = json_number(warning.get("value") if isinstance(warning, dict) else warning)
+    log = SmartLog(**_named(fields, _SMART), temperature_celsius=celsius(kelvin))
+    return replace(log, critical_warning=byte if byte is not None and byte < 256 else None)
 
 
 def _known(fields: Mapping[str, Any]) -> dict[str, Any]:

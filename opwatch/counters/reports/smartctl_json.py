@@ -24,6 +24,10 @@ _SMART_KEYS = {
     "available_spare": "available_spare",
     "spare_threshold": "available_spare_threshold",
     "percentage_used": "percentage_used",
+    "critical_warning": "critical_warning",
+    "error_entries": "num_err_log_entries",
+    "warm_minutes": "warning_temp_time",
+    "hot_minutes": "critical_comp_time",
 }
 # Bits of the exit status after which the document tells nothing of the drive.
 _NOT_OPENED = 0b011
@@ -162,6 +166,7 @@ def parse_smartctl_json(document: Mapping[str, Any]) -> Evidence:
     failures = tuple(f"smartctl: {text}" for text in said if text and status & _NOT_OPENED and not asleep)
     table = _items(mapping(document.get("ata_smart_attributes")).get("table"))
     temperature = mapping(document.get("temperature")).get("current")
+    passed = mapping(document.get("smart_status")).get("passed")
     return Evidence(
         drive=_drive(document),
         smart=_smart(document),
@@ -171,6 +176,7 @@ def parse_smartctl_json(document: Mapping[str, Any]) -> Evidence:
         scsi=_scsi(document),
         power_on_hours=json_number(mapping(document.get("power_on_time")).get("hours")),
         temperature_celsius=temperature if type(temperature) is int else None,
+        passed=passed if isinstance(passed, bool) else None,
         asleep=asleep,
         failures=failures,
     )

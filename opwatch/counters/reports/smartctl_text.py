@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from opwatch.counters.decode.smart_log import SmartLog
+from opwatch.counters.decode.smart_log import UNIT_BYTES, SmartLog
 from opwatch.counters.evidence import Attribute, Evidence, ScsiCounters, Statistics
 from opwatch.counters.reading import DriveFacts
 from opwatch.counters.reports.numbers import scaled, whole_number
@@ -25,7 +25,11 @@ _SMART_LABELS = {
     "Available Spare Threshold": "spare_threshold",
     "Percentage Used": "percentage_used",
     "Temperature": "temperature_celsius",
+    "Error Information Log Entries": "error_entries",
+    "Warning  Comp. Temperature Time": "warm_minutes",
+    "Critical Comp. Temperature Time": "hot_minutes",
 }
+_DATA_UNITS = ("Data Units Read", "Data Units Written")
 # Both tables of attributes: with flags as letters, or as a number, a type and an update policy.
 _ATTRIBUTE = re.compile(
     r"\s{0,2}(?P<id>\d{1,3})\s+(?P<name>\S+)\s+"
@@ -38,6 +42,12 @@ _STATISTIC = re.compile(
 )
 _ERRORS = re.compile(r"(?P<kind>read|write):(?:\s+\d+){5}\s+(?P<gb>\d+[.,]\d{3})\s+\d+\s*$")
 _LABEL = re.compile(r"(?P<label>[A-Z][A-Za-z0-9 ./-]{1,50}?):\s+(?P<text>\S.*)")
+# Thousands may be apart by a blank, as some languages have it. What stands after it has three digits then.
+_LEADING = re.compile(
+    r"(?:[0-9]{1,3}(?: [0-9]{3})+|[0-9](?:[0-9,.'\u2019\u00a0\u202f]*[0-9])?)(?=\s|%|$)(?!\s[0-9])"
+)
+_REMARK = re.compile(r"\[(\d{1,4}(?:[.,]\d{1,3})?) ([KMGTPE]?)B\]", re.ASCII)
+_PREFIXES = ("", "K", "M", "G", "T", "P", "E")
 MARKER = "=== START OF "
 
 
@@ -46,10 +56,17 @@ def is_smartctl_text(text: str) -> bool:
     return MARKER in text and ("smartctl " in text[:2000] or "SECTION ===" in text)
 
 
-def _leading(text: str) -> int | None:
-    """The number before a unit, a percent sign or a remark: "1,803,919 [923 GB]", "100%", "34 Celsius"."""
-    number = re.match(r"\d(?:[\d,.'\u2019\u00a0\u202f]*\d)?(?=\s|%|$)", text)
-    return whole_number(number[0]) if number else None
+def _leading(text: str, unit_bytes: int = 1) -> int | None:
+    """The number before a unit, a percent sign or a remark: "1,803,919 [923 GB]", "100%", "34 Celsius".
+    None where the remark says another number of bytes: then this one is not whole."""
+    number = _LEADING.match(text)
+    value = whole_number(number[0]) if number else None
+    remark = _REMARK.search(text)
+    if value is None or not remark:
+        return value
+    rounded = float(remark[1].replace(",", ".")) * 1000 ** _PREFIXES.index(remark[2])
+    # Three digits: 1.00 may be 0.995 to 1.005.
+    return value if abs(value * unit_bytes - rounded) <= 0.01 * rounded + unit_bytes else None
 
 
 def _labels(lines: list[str]) -> dict[str, str]:
@@ -146,8 +163,12 @@ def _smart(lines: list[str]) -> SmartLog | None:
     if begin is None:
         return None
     labels = _labels(lines[begin : begin + 40])
-    numbers = {name: _leading(labels.get(label, "")) for label, name in _SMART_LABELS.items()}
-    return SmartLog(**numbers)
+    numbers = {
+        name: _leading(labels.get(label, ""), UNIT_BYTES if label in _DATA_UNITS else 1)
+        for label, name in _SMART_LABELS.items()
+    }
+    warning = whole_number(labels.get("Critical Warning", ""))
+    return SmartLog(**numbers, critical_warning=warning if warning is not None and warning < 256 else None)
 
 
 def _scsi(lines: list[str], labels: dict[str, str]) -> ScsiCounters | None:
@@ -173,6 +194,15 @@ def _power_on_hours(text: str, attributes: tuple[Attribute, ...]) -> int | None:
     return int(minutes[1]) // 60 if minutes else None
 
 
+def _passed(labels: dict[str, str]) -> bool | None:
+    """The drive's own verdict; None where it gives none, or one that nobody knows."""
+    for label in ("SMART overall-health self-assessment test result", "SMART Health Status"):
+        words = labels.get(label, "").split()
+        if words:
+            return {"PASSED": True, "OK": True, "FAILED!": False}.get(words[0])
+    return None
+
+
 def parse_smartctl_text(text: str) -> Evidence:
     """The drive of the report. A line that is not quite what it should be is left out."""
     if text.count("=== START OF INFORMATION SECTION") > 1:
@@ -194,5 +224,6 @@ def parse_smartctl_text(text: str) -> Evidence:
         scsi=_scsi(lines, labels) if drive.protocol != "nvme" else None,
         power_on_hours=_power_on_hours(text, attributes),
         temperature_celsius=temperature,
+        passed=_passed(labels),
         asleep="Device is in STANDBY" in text or "Device is in SLEEP" in text,
     )

@@ -12,8 +12,8 @@ import pytest
 from opwatch.collectors.firmware.recorded import evidence_of, read_recorded
 from opwatch.counters.catalogue.families import Catalogue, load_catalogue
 from opwatch.counters.evidence import Evidence, ScsiCounters, merge
-from opwatch.counters.prove.ata import UNITS, close
 from opwatch.counters.prove.report import report
+from opwatch.counters.prove.statistics import UNITS, close
 from opwatch.counters.reading import DriveFacts, Proof, Report
 
 GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "counters"

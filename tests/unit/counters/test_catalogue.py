@@ -7,16 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.counters.catalogue.families import Entry, load_catalogue, parse_catalogue
+from opwatch.counters.catalogue.families import Catalogue, Entry, load_catalogue, parse_catalogue
+from opwatch.counters.catalogue.fingerprints import UnitRules
 from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.evidence import Attribute, Evidence, Statistics, VendorPage
 from opwatch.counters.prove.report import report
 from opwatch.counters.reading import DriveFacts, Proof, Report
 from opwatch.errors import UsageError
 
-CATALOGUE = load_catalogue(system=Path("/nonexistent"))
+# Without what was learned: that is another witness.
+CATALOGUE = Catalogue(load_catalogue(system=Path("/nonexistent")).entries, UnitRules())
 # Entry -> model, firmware, family of a drive that exists; then one that must not match.
 EXAMPLES = {
+    "supermicro-superdom": ("SuperMicro SSD", "SOB20R", "Supermicro SATA DOM (SuperDOM)", "Supermicro SSD"),
     "supermicro-satadom": ("SuperMicro SSD", "SOB20R", None, "Supermicro SSD"),
     "dell-micron": ("MTFDDAK1T9TDT", "D3DJ004", None, "MTFDHBA960TDF"),
     "dell-samsung": ("MZ7LH480HAHQ0D3", "HE57", None, "MZ7LH480HAHQ-00005"),
@@ -35,8 +38,15 @@ EXAMPLES = {
     "crucial-micron-client": ("CT1000MX500SSD1", "M3CR033", None, "CT1000P1SSD8"),
     "wd-blue-3d": ("WDC WDS100T2B0A-00SM50", "401000WD", None, "WDC WDS100T3B0A-00AXR0"),
     "sandisk-3d": ("SanDisk SDSSDH3 512G", "40101000", None, "SanDisk SDSSDP128G"),
+    "sandisk-x400-1006": (
+        "SanDisk SD8SB8U-128G-1006",
+        "X4120006",
+        "Marvell based SanDisk SSDs",
+        "SanDisk SD6SB1M128G",
+    ),
     "sandisk-marvell": ("SanDisk SDSSDHII480G", "X31200RL", "Marvell based SanDisk SSDs", None),
     "phison": ("KINGSTON SA400S37240G", "SBFKB1D1", "Phison Driven SSDs", None),
+    "phison-host": ("GIGABYTE GP-GSTFS31240GNTD", "SBFM61.3", "Phison Driven SSDs", None),
     "phison-a400-old": ("KINGSTON SA400S37240G", "SBFKJ4.3", "Phison Driven SSDs", None),
     "kingston-dc-default": ("KINGSTON SEDC500M960G", "SCEKJ2.7", None, "KINGSTON SEDC400S37960G"),
     "kingston-uv": ("KINGSTON SUV500480G", "003056RI", None, "KINGSTON SUV300S37A240G"),
@@ -45,6 +55,7 @@ EXAMPLES = {
     "seagate-nytro": ("XA960LE10063", "SF450042", None, "XF1230-1A0480"),
     "seagate-xf1230": ("XF1230-1A0480", "ST200334", None, "XA960LE10063"),
     "hynix-gold-s31": ("SHGS31-1000GS-2", "90000Q00", None, "SHGP31-1000GM-2"),
+    "hynix-sc311": ("SK hynix SC311 SATA 128GB", "70000P10", None, "SK hynix SC308 SATA 128GB"),
     "toshiba-hk4": ("TOSHIBA THNSN81Q92CSE", "8EET6101", None, "TOSHIBA THNSNJ256GCSU"),
     "kioxia-exceria": ("KIOXIA-EXCERIA SATA SSD", "SBFA13.1", None, "KIOXIA-EXCERIA PLUS SSD"),
     "smi-brands": ("TEAM T253A3001T", "T0805A0", None, "KingDian S280"),

@@ -19,6 +19,7 @@ from opwatch.counters.looks.transport import IdentifyOnce
 from opwatch.counters.prove.report import report
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.tools import cli
+from opwatch.tools.cli import main
 from tests.unit.support.sysfs import machine
 
 CATALOGUE = load_catalogue(system=Path("/nonexistent"))
@@ -142,6 +143,33 @@ def test_smartctl_is_asked_to_leave_sleepers_asleep(tmp_path: Path, monkeypatch:
     counters = report(collect_smart(Path("/dev/sda")), CATALOGUE)
     assert counters.readings["host_written"].value == 398 << 30
     assert "-n standby" in (tmp_path / "calls").read_text()
+
+
+def test_a_drive_behind_a_controller_is_asked_by_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = GOOD / "smartctl_exporter" / "HITACHI_H109060SESUN600G_9.json"
+    smartctl(
+        tmp_path,
+        monkeypatch,
+        f"case \"$*\" in *genstats*) echo '{{}}'; exit 1;; *'-d megaraid,3 /dev/sda') cat '{path}';; esac",
+    )
+    assert collect_smart(Path("/dev/sda"), "megaraid,3").scsi
+    with pytest.raises(OpwatchError):
+        collect_smart(Path("/dev/sda"))
+
+
+@pytest.mark.parametrize("kind", ["-H", "megaraid,3;reboot", "megaraid,", "MEGARAID,1", "", "a b"])
+def test_a_kind_of_drive_that_smartctl_does_not_have(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["counters", "--dev", "sda", f"--type={kind}"])
+    assert "megaraid,3" in capsys.readouterr().err
+
+
+def test_a_kind_is_for_one_drive_that_is_read_now(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["counters", "--dev", "sda", "--dev", "sdb", "--type", "megaraid,3"]) == 2
+    assert main(["counters", "--from", "x", "--type", "megaraid,3"]) == 2
+    assert "--type" in capsys.readouterr().err
 
 
 def test_an_old_smartctl_is_asked_again_without_what_it_lacks(

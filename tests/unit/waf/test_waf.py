@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch.waf.span import IntervalBytes, Span, amplify, needed, split
+from opwatch.waf.span import IntervalBytes, Span, amplify, closest, needed, split
 
 QUANTA = (1, 512_000, 1 << 25, 1 << 30, 10**9)
 
@@ -86,11 +86,24 @@ def test_the_split_finds_both_parts(seed: int) -> None:
         host, seconds = chance.randrange(10**9), 1 + chance.random()
         nand = 2.5 * host + 3e6 * seconds + chance.gauss(0, 1e6)
         intervals.append(IntervalBytes(host, int(nand), seconds))
-    parts = split(intervals)
+    parts = closest([split(intervals)])
     assert parts.a is not None and parts.a_error is not None
     assert parts.b_bytes_per_s is not None and parts.b_error is not None
     assert abs(parts.a - 2.5) < 2 * parts.a_error < 0.1
     assert abs(parts.b_bytes_per_s - 3e6) < 2 * parts.b_error
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("begin", [10, 20, 30])
+def test_the_split_refuses_a_drive_that_changes_its_way(seed: int, begin: int) -> None:
+    """A new drive moves nothing until its flash was written once: no one number is right for both times."""
+    chance, intervals = random.Random(seed), []
+    for place in range(40):
+        host = chance.randrange(10**8, 10**9)
+        nand = round(host * (1.0 if place < begin else 4.2) * chance.gauss(1, 0.01))
+        intervals.append(IntervalBytes(host, nand, 1.0))
+    parts = closest([split(intervals)])
+    assert parts.a is None and "worked in another way" in (parts.reason or "")
 
 
 def test_the_split_refuses_what_cannot_be_told_apart() -> None:

@@ -1,0 +1,125 @@
+"""Units learned from many drives: the set of attribute ids names a controller's firmware, and so a unit.
+
+The rules are data that `make learn-counters` writes. A set whose drives disagree is contested: it says
+nothing, and nothing is said of sets that are like it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from opwatch.errors import BadInput, UsageError
+from opwatch.foreign import read_bytes
+from opwatch.settings import parse_toml
+
+PACKAGED = Path(__file__).parent / "learned" / "ata.toml"
+# All makers have these, and firmwares of one controller differ in them.
+COMMON = frozenset((1, 2, 3, 5, *range(7, 14), 183, 184, *range(187, 202), 240, 254))
+# Fewer ids than these tell no firmware from another.
+_LEAST_CORE = 4
+# Sets that have so much in common are of one kind, if all that are near say the same.
+_ALIKE = 0.8
+_MOST_UNIT = 1 << 40
+_LINE = re.compile(
+    r"(?:(?P<of>[0-9]{1,3}) x (?P<unit>[0-9]{1,13})|contested), (?P<drives>[0-9]{1,9}) drives, "
+    r"(?P<models>[0-9]{1,9}) models, (?P<share>[01]\.[0-9]{1,6}): (?P<ids>[0-9]{1,3}(?: [0-9]{1,3}){0,254})"
+)
+Ids = frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRule:
+    """What one set of ids counts in: attribute `of` times `unit`. Unit 0: its drives disagree."""
+
+    of: int
+    unit: int
+    drives: int
+    models: int
+    share: float = 1.0
+
+    @property
+    def contested(self) -> bool:
+        return self.unit == 0
+
+    @property
+    def evidence(self) -> str:
+        return f"{self.drives} drives of {self.models} models with these attributes, {self.share:.1%} agree"
+
+
+def core_of(ids: Iterable[int]) -> Ids:
+    """The ids that tell one firmware from another."""
+    return frozenset(ids) - COMMON
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRules:
+    """UnitRules by all ids of a drive, and by those that tell firmwares apart."""
+
+    exact: Mapping[Ids, UnitRule] = field(default_factory=dict)
+    core: Mapping[Ids, UnitRule] = field(default_factory=dict)
+
+    def of(self, ids: Ids) -> UnitRule | None:
+        """The rule of drives that have the same attributes; None where nobody knows, or they disagree."""
+        rule = self.exact.get(ids) or self.core.get(core_of(ids))
+        return None if rule is None or rule.contested else rule
+
+    def near(self, ids: Ids) -> UnitRule | None:
+        """The rule that all sets which are almost the same have; None where one of them has another."""
+        core = core_of(ids)
+        if len(core) < _LEAST_CORE or ids in self.exact or core in self.core:
+            return None
+        alike = [rule for other, rule in self.core.items() if len(core & other) >= _ALIKE * len(core | other)]
+        if not alike or len({(rule.of, rule.unit) for rule in alike}) != 1 or alike[0].contested:
+            return None
+        drives, models = sum(rule.drives for rule in alike), sum(rule.models for rule in alike)
+        return UnitRule(alike[0].of, alike[0].unit, drives, models, min(rule.share for rule in alike))
+
+
+def _rule(line: object, where: str) -> tuple[Ids, UnitRule]:
+    words = _LINE.fullmatch(line) if isinstance(line, str) else None
+    ids = frozenset(int(word) for word in words["ids"].split()) if words else frozenset()
+    if words is None or not all(0 < number < 256 for number in ids):
+        raise UsageError(
+            f'{where} must be as "241 x 512, 10 drives, 2 models, 1.0: 5 9 12 241", not {line!r:.60}'
+        )
+    of, unit = int(words["of"] or 0), int(words["unit"] or 0)
+    if words["of"] and not (0 < of < 256 and 0 < unit <= _MOST_UNIT):
+        raise UsageError(f"{where}: there is no attribute {of} with a unit of {unit} bytes")
+    return ids, UnitRule(of, unit, int(words["drives"]), int(words["models"]), float(words["share"]))
+
+
+def line_of(ids: Ids, rule: UnitRule) -> str:
+    """A rule as a line of the file."""
+    what = "contested" if rule.contested else f"{rule.of} x {rule.unit}"
+    numbers = " ".join(str(number) for number in sorted(ids))
+    return f"{what}, {rule.drives} drives, {rule.models} models, {rule.share}: {numbers}"
+
+
+def parse_rules(raw: bytes, where: str) -> UnitRules:
+    """The rules of a file; UsageError when it is none."""
+    try:
+        document = parse_toml(raw, where)
+    except BadInput as error:
+        raise UsageError(str(error)) from error
+    kinds: dict[str, dict[Ids, UnitRule]] = {"exact": {}, "core": {}}
+    for kind, lines in document.items():
+        if kind not in kinds or not isinstance(lines, list):
+            raise UsageError(f"{where}: there is no kind of rule {kind!r}; lists are called exact and core")
+        rules = [_rule(line, f"{where}: {kind} {index + 1}") for index, line in enumerate(lines)]
+        kinds[kind] = dict(rules)
+        if len(kinds[kind]) != len(rules):
+            raise UsageError(f"{where}: a set of {kind} is there twice")
+    return UnitRules(kinds["exact"], kinds["core"])
+
+
+@cache
+def packaged_rules() -> UnitRules:
+    """The rules that come with opwatch. They are read once, and only for a drive that needs them."""
+    try:
+        return parse_rules(read_bytes(PACKAGED), str(PACKAGED))
+    except OSError as error:
+        raise UsageError(f"{PACKAGED}: {error.strerror}") from error

@@ -1,0 +1,140 @@
+"""What a drive says of its health, with the page that says it; and how long its wear may go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opwatch.counters.decode.smart_log import SmartLog
+from opwatch.counters.evidence import Evidence, Statistics
+from opwatch.counters.prove.sanity import MOST_HOURS
+from opwatch.counters.reading import CounterReading, HealthNote, WearOutlook
+
+_LOG = "log 02h"
+# Bits of the critical warning, as the specification has them.
+_WARNINGS = (
+    "the spare is below its threshold",
+    "a temperature is beyond its threshold",
+    "its reliability is degraded by errors of the medium or inside",
+    "the medium is read-only",
+    "the backup of its volatile memory has failed",
+    "its persistent memory is read-only or unreliable",
+)
+# Only under these names, for makers use the numbers for other things too.
+_ATTRIBUTES = {
+    (5, "Reallocated_Sector_Ct"): "reallocated sectors",
+    (187, "Reported_Uncorrect"): "errors that could not be corrected",
+    (197, "Current_Pending_Sector"): "sectors that wait to be reallocated",
+    (198, "Offline_Uncorrectable"): "sectors that could not be read in a test",
+    (199, "UDMA_CRC_Error_Count"): "errors on the cable",
+}
+_STATISTICS = {
+    (3, 0x20): "reallocated sectors",
+    (4, 0x08): "errors that could not be corrected",
+    (5, 0x50): "minutes above the temperature that it is made for",
+}
+_MANY = 1 << 32
+
+
+def _own_verdict(evidence: Evidence) -> Iterator[HealthNote]:
+    if evidence.passed is not None:
+        says = "the drive says that it is well" if evidence.passed else "the drive says that it is failing"
+        yield HealthNote(says, "its self-assessment", not evidence.passed)
+
+
+def _warnings(smart: SmartLog) -> Iterator[HealthNote]:
+    warning = smart.critical_warning
+    if warning == 0:
+        yield HealthNote("no critical warning", _LOG)
+    for bit, says in enumerate(_WARNINGS) if warning else ():
+        if (warning or 0) >> bit & 1:
+            yield HealthNote(f"critical warning: {says}", _LOG, serious=True)
+
+
+def _spare(smart: SmartLog) -> Iterator[HealthNote]:
+    spare, threshold = smart.available_spare, smart.spare_threshold
+    if spare is None:
+        return
+    if threshold is not None and spare < threshold:
+        yield HealthNote(f"{spare} % of the spare is left, below the threshold of {threshold} %", _LOG, True)
+    elif spare < 100:
+        yield HealthNote(f"{spare} % of the spare is left, threshold {threshold} %", _LOG)
+
+
+def _of_smart(smart: SmartLog) -> Iterator[HealthNote]:
+    yield from _warnings(smart)
+    yield from _spare(smart)
+    if smart.media_errors:
+        yield HealthNote(
+            f"{smart.media_errors} errors of data that could not be recovered", _LOG, serious=True
+        )
+    if smart.error_entries:
+        yield HealthNote(f"{smart.error_entries} entries in the error log, refused commands among them", _LOG)
+    if smart.unsafe_shutdowns:
+        cycles = f" in {smart.power_cycles} power cycles" if smart.power_cycles is not None else ""
+        yield HealthNote(f"{smart.unsafe_shutdowns} unsafe shutdowns{cycles}", _LOG)
+    if smart.warm_minutes:
+        yield HealthNote(f"{smart.warm_minutes} minutes above the warning temperature", _LOG)
+    if smart.hot_minutes:
+        yield HealthNote(f"{smart.hot_minutes} minutes above the critical temperature", _LOG, serious=True)
+
+
+def _of_statistics(statistics: Statistics) -> Iterator[HealthNote]:
+    for (page, offset), what in _STATISTICS.items():
+        count = statistics.values.get((page, offset), 0)
+        if 0 < count < _MANY:
+            source = f"device statistics {page:02x}h/{offset:03x}h"
+            yield HealthNote(f"{count} {what}", source, serious=page == 4)
+
+
+def _of_attributes(evidence: Evidence) -> Iterator[HealthNote]:
+    for (number, name), what in _ATTRIBUTES.items():
+        attribute = evidence.attribute(number)
+        if attribute and attribute.name == name and attribute.raw and attribute.raw < _MANY:
+            yield HealthNote(f"{attribute.raw} {what}", f"attribute {number} {name}", number in (197, 198))
+
+
+def health_notes(evidence: Evidence, used: CounterReading) -> tuple[HealthNote, ...]:
+    """What the drive says of its health, what is serious first. Empty where it says nothing."""
+    notes = list(_own_verdict(evidence))
+    if evidence.smart:
+        notes += _of_smart(evidence.smart)
+    if evidence.statistics:
+        notes += _of_statistics(evidence.statistics)
+    notes += _of_attributes(evidence)
+    if used.value is not None and used.value >= 100:
+        says = f"{used.value} % of the life that its maker rates it for is used"
+        notes.append(HealthNote(says, used.source, serious=True))
+    return tuple(sorted(notes, key=lambda note: not note.serious))
+
+
+def wear_outlook(used: CounterReading, hours: CounterReading) -> WearOutlook | None:
+    """When the percentage used will be 100, by what it is after these hours; None where one is not known.
+
+    The percentage is an integer, and nothing says how it is rounded: the wear is less than 1 away from it."""
+    percent, on = used.value, hours.value
+    if percent is None or not on or on > MOST_HOURS or percent >= 100:
+        return None
+    least = on * (99 - percent) // (percent + 1)
+    most = None if percent <= 1 else on * (101 - percent) // (percent - 1) + 1
+    return WearOutlook(
+        f"{percent} % used in {on} hours",
+        least,
+        most,
+        "it wears as it did on average since it was new; 100 % ends its rated life, not the drive",
+    )
+
+
+def rated_outlook(written: CounterReading, hours: CounterReading, rated_bytes: int) -> WearOutlook | None:
+    """When the host will have written what the drive is rated for; None where either count is not known."""
+    value, on = written.value, hours.value
+    if not value or not on or on > MOST_HOURS:
+        return None
+    high, low = value + written.quantum, max(value - written.quantum, 1)
+    least = max((rated_bytes - high) * on // high, 0)
+    most = max((rated_bytes - low) * (on + 1) // low + 1, 0)
+    return WearOutlook(
+        f"{value} of {rated_bytes} rated bytes written in {on} hours",
+        least,
+        most,
+        "the host writes as it did on average since the drive was new; the rating is the maker's",
+    )

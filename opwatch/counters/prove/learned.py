@@ -1,0 +1,58 @@
+"""Host writes by a unit that was learned: of drives that have the same attributes."""
+
+from __future__ import annotations
+
+from opwatch.counters.catalogue.families import Catalogue
+from opwatch.counters.catalogue.fingerprints import UnitRule, UnitRules
+from opwatch.counters.evidence import Evidence
+from opwatch.counters.prove import sanity
+from opwatch.counters.prove.limits import WriteLimits
+from opwatch.counters.reading import CounterReading, Proof
+
+# A count of sectors below this may be one of larger units.
+_LEAST_SECTORS = 1 << 21
+
+
+class LearnedProof:
+    """What was learned of the attributes of one drive."""
+
+    def __init__(self, evidence: Evidence, catalogue: Catalogue, limits: WriteLimits) -> None:
+        self._evidence = evidence
+        self._limits = limits
+        ids = frozenset(attribute.id for attribute in evidence.attributes)
+        rules = catalogue.rules if ids else UnitRules()
+        self._same = rules.of(ids)
+        self._rule = self._same or rules.near(ids)
+
+    def _raw(self, rule: UnitRule) -> int | None:
+        attribute = self._evidence.attribute(rule.of)
+        return attribute.raw if attribute and attribute.raw and attribute.raw < (1 << 48) - 1 else None
+
+    def written(self) -> CounterReading | None:
+        """Bytes that the host wrote, or why not; None where nothing was learned of such drives."""
+        rule = self._rule
+        raw = self._raw(rule) if rule else None
+        if rule is None or raw is None:
+            return None
+        value = raw * rule.unit
+        attribute = self._evidence.attribute(rule.of)
+        name = attribute.name if attribute else ""
+        source = f"attribute {rule.of} {name} x {rule.unit} B (learned: {rule.evidence})"
+        reading = CounterReading(value, "bytes", rule.unit, source, Proof.LEARNED)
+        reason = sanity.first(
+            self._limits.broken_by(value),
+            self._limits.beyond_likely_erases(value),
+            f"{raw} sectors are too few to tell the unit"
+            if raw < _LEAST_SECTORS and rule.unit == 512
+            else None,
+            sanity.too_little(value, self._limits.hours, rule.unit),
+        )
+        return reading.refused(reason) if reason else reading
+
+    def agrees(self, value: int) -> bool | None:
+        """Whether drives with just these attributes count so; None where that is not known."""
+        rule = self._same
+        raw = self._raw(rule) if rule else None
+        if rule is None or raw is None:
+            return None
+        return abs(raw * rule.unit - value) <= 0.02 * value + 2 * rule.unit

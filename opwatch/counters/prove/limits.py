@@ -1,0 +1,51 @@
+"""What one SATA drive can have written at most, by what it says of its hours, its erases and its size."""
+
+from __future__ import annotations
+
+import re
+
+from opwatch.counters.evidence import Attribute, Evidence
+from opwatch.counters.prove import sanity
+
+# Names say nothing certain of a unit. These say enough to refuse what is 30 times too much.
+_ERASES = re.compile(r"(?!.*SLC)(?:Av(?:e|g|erage)[_-].*(?:Erase|PE_)|Wear_Leveling_Count$).*")
+# What most makers count erases in, where smartctl has no name for it.
+_ERASE_IDS, _UNNAMED = (167, 173, 177), re.compile("Unkn(?:own)?_.*")
+# A unit 32 times too large would be above; drives with a cache of SLC write 5 capacities an erase.
+_LIKELY = 10
+# More than this is several numbers in one.
+MOST_ERASES = 1 << 20
+
+
+def _most(attributes: tuple[Attribute, ...], names: re.Pattern[str]) -> int | None:
+    """The largest erase count that an attribute of such a name shows."""
+    counts = (attribute.raw for attribute in attributes if names.fullmatch(attribute.name))
+    return max((raw for raw in counts if raw is not None and raw < MOST_ERASES), default=None)
+
+
+class WriteLimits:
+    """The limits of one drive. `hours` is None where nothing credible tells them."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.capacity = evidence.drive.capacity_bytes
+        self.lba = evidence.drive.lba_bytes or 512
+        statistics = evidence.statistics
+        counts = (evidence.power_on_hours, statistics.power_on_hours if statistics else None)
+        credible = [hours for hours in counts if hours is not None and hours <= sanity.MOST_HOURS]
+        self.hours = max(credible) if credible else None
+        self._erases = _most(evidence.attributes, _ERASES)
+        self._unnamed_erases = self._erases or _most(
+            tuple(attribute for attribute in evidence.attributes if attribute.id in _ERASE_IDS), _UNNAMED
+        )
+
+    def broken_by(self, n_bytes: int) -> str | None:
+        """Why the host cannot have written so much, None when it can."""
+        return sanity.first(
+            sanity.too_fast(n_bytes, self.hours, "ata"),
+            sanity.too_often(n_bytes, self.capacity),
+            sanity.beyond_erases(n_bytes, self._erases, self.capacity),
+        )
+
+    def beyond_likely_erases(self, n_bytes: int) -> str | None:
+        """Why a unit that was only learned is too large: by what is an erase count on most drives."""
+        return sanity.beyond_erases(n_bytes, self._unnamed_erases, self.capacity, _LIKELY)

@@ -1,0 +1,152 @@
+"""ATA device statistics: what the standard calls sectors written, held against the rest of the drive."""
+
+from __future__ import annotations
+
+from opwatch.counters.evidence import Attribute, Evidence, Statistics
+from opwatch.counters.prove import sanity
+from opwatch.counters.prove.limits import WriteLimits
+from opwatch.counters.reading import CounterReading, Proof, unknown
+
+WRAP = 1 << 32
+RAW_BITS = 48
+# Units that host counters of real SATA drives have. Those of other protocols would agree by chance.
+UNITS = (512, 1 << 24, 1 << 25, 10**9, 1 << 30)
+# SandForce controllers save their attributes now and then, and lose what came after.
+_LAG = 0.15
+# Smaller counts may be equal by chance.
+_CHANCE = 10_000
+_SLACK_SECTORS = 1 << 20
+_WRAPS = "device statistics of these drives wrap at 2^32 sectors (2.2 TB)"
+
+
+def close(ours: int, theirs: int, quantum: int, tolerance: float = 0.02) -> bool:
+    """S1: two counts of the same within 2 % and two steps."""
+    return abs(ours - theirs) <= tolerance * max(ours, theirs) + 2 * quantum
+
+
+def lags(attribute: int, statistics: int, quantum: int) -> bool:
+    """Whether an attribute is what the statistics say, or behind by what the drive did not save yet."""
+    return -_LAG * statistics - 2 * quantum <= attribute - statistics <= 0.005 * statistics + 2 * quantum
+
+
+def is_wrapped(statistics: int, attribute: int, quantum: int) -> bool:
+    """Whether sectors of the device statistics are those of an attribute, modulo 2^32."""
+    if statistics >= WRAP or attribute < WRAP:
+        return False
+    apart = (statistics - attribute) % WRAP
+    return min(apart, WRAP - apart) <= 2 * quantum // 512 + _SLACK_SECTORS // 64
+
+
+def wrapped(statistics: CounterReading) -> CounterReading:
+    """Statistics that an attribute proves to have wrapped."""
+    return statistics.refused("wrapped at 2^32 sectors (2.2 TB)")
+
+
+class StatisticsProof:
+    """The device statistics of one drive. `wraps` is for drives of which that is known."""
+
+    def __init__(self, evidence: Evidence, limits: WriteLimits, *, wraps: bool) -> None:
+        self._evidence = evidence
+        self._limits = limits
+        self._wraps = wraps
+
+    def written(self) -> CounterReading | None:
+        """Bytes that the host wrote, not yet held against attributes; None where there are no statistics."""
+        statistics = self._evidence.statistics
+        sectors = statistics.sectors_written if statistics else None
+        if sectors is None or statistics is None:
+            return None
+        lba = self._limits.lba
+        source = "device statistics 01h/018h, logical sectors written"
+        reading = CounterReading(sectors * lba, "bytes", lba, source, Proof.SPEC)
+        if sectors >= (1 << RAW_BITS) - 1:
+            return reading.refused("all ones: saturated or not supported")
+        if not sectors and statistics.write_commands != 0:
+            return reading.refused("the counter is 0: nothing was written, or the drive does not count")
+        reason = self._limits.broken_by(sectors * lba) or self._copied(statistics)
+        return reading.refused(reason) if reason else reading
+
+    def _copied(self, statistics: Statistics) -> str | None:
+        """Some firmwares fill the page with their attributes, whatever the standard wants there."""
+        commands = statistics.write_commands or 0
+        attribute = self._evidence.attribute(241)
+        if commands < _CHANCE or commands not in (attribute and attribute.raw, statistics.sectors_written):
+            return None
+        return "their count of commands is another counter: the page is not what the standard says"
+
+    def alone(self, reading: CounterReading) -> CounterReading:
+        """Statistics that no attribute of a known unit confirms."""
+        value, lba = reading.value or 0, self._limits.lba
+        if self._wraps and value < WRAP * lba:
+            return reading.refused(_WRAPS)
+        statistics = self._evidence.statistics
+        commands = statistics.write_commands if statistics else None
+        reason = sanity.first(
+            self._contradicted(value),
+            sanity.mean_write(value, commands, lba, 32 << 20),
+        )
+        return reading.refused(reason) if reason else reading
+
+    def _contradicted(self, value: int) -> str | None:
+        """What speaks against statistics: an attribute of host writes that equals them in no unit."""
+        attributes = (self._evidence.attribute(number) for number in (241, 246, 225))
+        names = ("LBA", "Host", "Write", "Wts")
+        shown = [
+            attribute
+            for attribute in attributes
+            if attribute and attribute.raw and any(name in attribute.name for name in names)
+        ]
+        if not shown or self._confirmed(value, shown) or self._repeated(value):
+            return None
+        source = f"attribute {shown[0].id} {shown[0].name}"
+        if value < WRAP * self._limits.lba:
+            return f"{source} is in no unit what they say: they may have wrapped"
+        return f"{source} is in no unit what they say: one of them counts something else"
+
+    def _confirmed(self, value: int, attributes: list[Attribute]) -> bool:
+        """Whether one of them is the statistics in some unit, or is behind by what is not saved yet."""
+        return any(
+            lags((attribute.raw or 0) * unit, value, unit) for attribute in attributes for unit in UNITS
+        )
+
+    def _repeated(self, value: int) -> bool:
+        """Whether an attribute where some makers put host writes repeats the statistics to the step."""
+        attributes = (self._evidence.attribute(number) for number in (233, 235))
+        raws = [
+            attribute.raw for attribute in attributes if attribute and attribute.raw and attribute.raw >= 1000
+        ]
+        return any(abs(raw * unit - value) <= 2 * unit for raw in raws for unit in UNITS)
+
+    def unwrapped(self, statistics: CounterReading) -> CounterReading | None:
+        """An attribute of a drive not in the catalogue that shows the statistics before they wrapped."""
+        readings: list[CounterReading] = []
+        for number in (241, 246):
+            attribute = self._evidence.attribute(number)
+            if not attribute or attribute.raw is None or statistics.value is None:
+                continue
+            for unit in UNITS:
+                value = attribute.raw * unit
+                if close(value, statistics.value, unit, 0.005):
+                    return None
+                if unit > 1 << 25 or not is_wrapped(statistics.value // 512, value // 512, unit):
+                    continue
+                if not self._limits.broken_by(value):
+                    source = f"attribute {number} {attribute.name} x {unit} B"
+                    readings.append(CounterReading(value, "bytes", unit, source, Proof.CALIBRATED))
+        return readings[0] if len(readings) == 1 else None
+
+    def read(self) -> CounterReading:
+        """Bytes that the host read."""
+        statistics = self._evidence.statistics
+        sectors = statistics.sectors_read if statistics else None
+        if sectors is None or statistics is None:
+            return unknown("no device statistics")
+        lba = self._limits.lba
+        source = "device statistics 01h/028h, logical sectors read"
+        reading = CounterReading(sectors * lba, "bytes", lba, source, Proof.SPEC)
+        if self._wraps and sectors < WRAP:
+            return reading.refused(_WRAPS)
+        if sectors >= (1 << RAW_BITS) - 1:
+            return reading.refused("all ones")
+        reason = sanity.too_fast(sectors * lba, self._limits.hours, "ata")
+        return reading.refused(reason) if reason else reading

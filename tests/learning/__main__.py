@@ -1,0 +1,92 @@
+"""Learn the units of SATA drives from rows, and say what to expect of them.
+
+    python -m tests.learning ROWS [OUT]
+
+ROWS is a file of drives as JSON, one a line, maybe packed by gzip; OUT is where the rules go, those of the
+package if it is not named. Nothing depends on the order of the drives, on time or on chance.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from opwatch.counters.catalogue.families import Catalogue, load_catalogue
+from opwatch.counters.catalogue.fingerprints import PACKAGED, UnitRules, core_of, line_of
+from opwatch.counters.evidence import Evidence
+from opwatch.counters.prove.statistics import UNITS
+from tests.learning.judge import KINDS, Verdicts, perturbations, validations
+from tests.learning.learn import CANDIDATES, learn
+from tests.learning.rows import read_rows
+from tests.learning.truth import is_right, sound_sectors
+
+_HEAD = """\
+# Learned by `make learn-counters` from device statistics of real drives; not written by hand: which attribute
+# is what the host wrote, in which unit, and how many of how many drives agree, by the ids of attributes.
+# What is contested says nothing. `core` leaves out the ids that all makers have.
+# From the public collections linuxhw/EnterpriseDrive and bsdhw/SMART by the Linux Hardware and BSD Hardware
+# projects, CC-BY-4.0.
+"""
+
+
+def text_of(rules: UnitRules) -> str:
+    """The rules as a file. What the core of a set says already is not said of the whole set."""
+    exact = {
+        ids: rule
+        for ids, rule in rules.exact.items()
+        if not ((core := rules.core.get(core_of(ids))) and (core.of, core.unit) == (rule.of, rule.unit))
+    }
+    parts = [_HEAD]
+    for kind, some in (("core", rules.core), ("exact", exact)):
+        rows = sorted(line_of(ids, rule) for ids, rule in some.items())
+        parts.append("".join([f"\n{kind} = [\n", *(f'    "{row}",\n' for row in rows), "]\n"]))
+    return "".join(parts)
+
+
+def _lines(verdicts: dict[str, Verdicts]) -> list[str]:
+    head = ["| drives | number | right | wrong | no number |", "| --- | --- | --- | --- | --- |"]
+    return head + [
+        " | ".join((f"| {name}", str(one.drives), *(f"{one.share(kind):.2%}" for kind in KINDS))) + " |"
+        for name, one in verdicts.items()
+    ]
+
+
+def _has_attribute(drive: Evidence) -> bool:
+    """Whether any attribute could be right: a drive without one has no number in any case."""
+    sectors = sound_sectors(drive) or 0
+    attributes = (drive.attribute(number) for number in CANDIDATES)
+    raws = [attribute.raw for attribute in attributes if attribute and attribute.raw]
+    return any(is_right(raw * unit, sectors, unit) for raw in raws for unit in UNITS)
+
+
+def main() -> int:
+    if len(sys.argv) < 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        drives = list(read_rows(Path(sys.argv[1])))
+    except (OSError, ValueError, LookupError) as error:
+        print(
+            f"{sys.argv[1]}: not rows of drives ({error!r}); tests/learning/rows.py says how they look",
+            file=sys.stderr,
+        )
+        return 2
+    catalogue = load_catalogue(system=Path("/nonexistent"))
+    kept_back = validations(drives, catalogue)
+    rules = learn(drives)
+    (Path(sys.argv[2]) if len(sys.argv) > 2 else PACKAGED).write_text(text_of(rules))
+    changed = perturbations(drives, Catalogue(catalogue.entries, rules))
+    shown = sum(_has_attribute(drive) for drive in drives if sound_sectors(drive))
+    print("\n".join([*_lines(kept_back), "", *_lines(changed)]))
+    print(f"\n{shown} of these drives show an attribute that is what they wrote in one of the units")
+    for name, verdicts in (*kept_back.items(), *changed.items()):
+        worst = ", ".join(
+            f"{model} {firmware} ({n})" for (model, firmware), n in verdicts.wrong.most_common(12)
+        )
+        print(f"\nwrong of {name}: {worst or 'none'}")
+    print(f"\n{len(rules.exact)} sets of attributes, {len(rules.core)} by what tells firmwares apart")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""Judging what was learned: on drives and models kept back, and on drives in which one thing is changed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from opwatch.counters.catalogue.families import Catalogue
+from opwatch.counters.evidence import Attribute, Evidence, Statistics
+from opwatch.counters.prove.report import report
+from opwatch.counters.reading import CounterReading
+from tests.learning.learn import CANDIDATES, learn
+from tests.learning.rows import blind
+from tests.learning.truth import is_right, sound_sectors
+
+FOLDS = 5
+KINDS = ("right", "wrong", "none")
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """How many drives had a right number, a wrong one, or none; and which were wrong."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    wrong: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def add(self, drive: Evidence, reading: CounterReading, sectors: int) -> None:
+        """One more drive, of which this reading was made."""
+        if reading.value is None:
+            self.counts["none"] += 1
+        elif is_right(reading.value, sectors, reading.quantum):
+            self.counts["right"] += 1
+        else:
+            self.counts["wrong"] += 1
+            self.wrong[drive.drive.model or "", drive.drive.firmware or ""] += 1
+
+    @property
+    def drives(self) -> int:
+        return sum(self.counts.values())
+
+    def share(self, kind: str) -> float:
+        return self.counts[kind] / self.drives if self.drives else 0.0
+
+
+def _fold(text: str) -> int:
+    return int(hashlib.sha256(text.encode()).hexdigest(), 16) % FOLDS
+
+
+def _by_model(drive: Evidence) -> int:
+    return _fold(drive.drive.model or "")
+
+
+def _by_drive(drive: Evidence) -> int:
+    return _fold(f"{drive.drive.model} {[attribute.text for attribute in drive.attributes]}")
+
+
+def host(drive: Evidence, catalogue: Catalogue) -> CounterReading:
+    return report(drive, catalogue).readings["host_written"]
+
+
+def cross_validate(
+    drives: Sequence[Evidence], catalogue: Catalogue, fold_of: Callable[[Evidence], int]
+) -> Verdicts:
+    """Learn from four fifths, and answer the last by attributes alone; for each fifth."""
+    verdicts = Verdicts()
+    for fold in range(FOLDS):
+        rules = learn(drive for drive in drives if fold_of(drive) != fold)
+        theirs = Catalogue(catalogue.entries, rules)
+        for drive in drives:
+            sectors = sound_sectors(drive) if fold_of(drive) == fold else None
+            if sectors:
+                verdicts.add(drive, host(blind(drive), theirs), sectors)
+    return verdicts
+
+
+def validations(drives: Sequence[Evidence], catalogue: Catalogue) -> dict[str, Verdicts]:
+    """Both ways of keeping drives back, with the catalogue's entries and without."""
+    without = Catalogue(())
+    return {
+        "drives of known models": cross_validate(drives, catalogue, _by_drive),
+        "models never seen": cross_validate(drives, catalogue, _by_model),
+        "drives of known models, learned alone": cross_validate(drives, without, _by_drive),
+        "models never seen, learned alone": cross_validate(drives, without, _by_model),
+    }
+
+
+# --- one thing changed ---
+
+
+def _statistics(drive: Evidence, factor: float) -> Evidence:
+    values = drive.statistics.values if drive.statistics else {}
+    changed = {
+        where: round(value * factor) if where == (1, 0x18) else value for where, value in values.items()
+    }
+    return replace(drive, statistics=Statistics(changed))
+
+
+def _attributes(drive: Evidence, factor: float) -> Evidence:
+    def scaled(attribute: Attribute) -> Attribute:
+        raw = attribute.raw
+        return attribute if raw is None or attribute.id < 200 else replace(attribute, raw=round(raw * factor))
+
+    return replace(drive, attributes=tuple(map(scaled, drive.attributes)))
+
+
+def _twice(drive: Evidence) -> Evidence:
+    number = max(
+        (attribute.id for attribute in drive.attributes if attribute.id in (225, 241, 246)), default=0
+    )
+    again = tuple(
+        replace(attribute, raw=(attribute.raw or 0) * 3)
+        for attribute in drive.attributes
+        if attribute.id == number
+    )
+    return replace(drive, attributes=(*drive.attributes, *again))
+
+
+def _other_model(drive: Evidence, other: Evidence) -> Evidence:
+    facts = other.drive
+    return replace(
+        drive,
+        drive=replace(drive.drive, model=facts.model, firmware=facts.firmware, family=facts.family),
+    )
+
+
+def _capacity(drive: Evidence, factor: float) -> Evidence:
+    capacity = drive.drive.capacity_bytes
+    return replace(
+        drive, drive=replace(drive.drive, capacity_bytes=round(capacity * factor) if capacity else None)
+    )
+
+
+def _has_witness(drive: Evidence) -> bool:
+    """Whether an attribute stands where makers put host writes: without one nothing could contradict."""
+    attributes = (drive.attribute(number) for number in CANDIDATES)
+    return any(attribute and attribute.raw and attribute.raw >= 20 for attribute in attributes)
+
+
+def perturbations(drives: Sequence[Evidence], catalogue: Catalogue) -> dict[str, Verdicts]:
+    """One thing changed in each drive, statistics and attributes both there unless it says otherwise."""
+    sound = [(drive, sectors) for drive in drives if (sectors := sound_sectors(drive))]
+    others = [drive for drive, _ in sound]
+    count = len(others)
+    changes: dict[str, Callable[[int, Evidence], Evidence]] = {
+        "statistics x 0.1": lambda _, drive: _statistics(drive, 0.1),
+        "statistics x 2": lambda _, drive: _statistics(drive, 2),
+        "statistics x 10": lambda _, drive: _statistics(drive, 10),
+        "attributes x 0.1": lambda _, drive: _attributes(drive, 0.1),
+        "attributes x 2": lambda _, drive: _attributes(drive, 2),
+        "attributes x 10": lambda _, drive: _attributes(drive, 10),
+        "another model": lambda index, drive: _other_model(drive, others[(index * 7919 + 13) % count]),
+        "another model, no statistics": lambda index, drive: blind(
+            _other_model(drive, others[(index * 7919 + 13) % count])
+        ),
+        "capacity x 0.1": lambda _, drive: _capacity(drive, 0.1),
+        "capacity x 10": lambda _, drive: _capacity(drive, 10),
+        "capacity x 10, no statistics": lambda _, drive: blind(_capacity(drive, 10)),
+        "the attribute twice": lambda _, drive: _twice(drive),
+        "the attribute twice, no statistics": lambda _, drive: blind(_twice(drive)),
+    }
+    witnessed = [(drive, sectors) for drive, sectors in sound if _has_witness(drive)]
+    alone = [(drive, sectors) for drive, sectors in sound if not _has_witness(drive)]
+    verdicts = {name: _changed(witnessed, catalogue, change) for name, change in changes.items()}
+    lonely = _changed(alone, catalogue, changes["statistics x 2"])
+    return verdicts | {"statistics x 2, and no attribute that could be host writes": lonely}
+
+
+def _changed(
+    sound: Iterable[tuple[Evidence, int]],
+    catalogue: Catalogue,
+    change: Callable[[int, Evidence], Evidence],
+) -> Verdicts:
+    verdicts = Verdicts()
+    for index, (drive, sectors) in enumerate(sound):
+        verdicts.add(drive, host(change(index, drive), catalogue), sectors)
+    return verdicts

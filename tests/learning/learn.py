@@ -1,0 +1,75 @@
+"""From drives to rules: which set of attribute ids has one that counts the host's writes, in what."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from opwatch.counters.catalogue.fingerprints import Ids, UnitRule, UnitRules, core_of
+from opwatch.counters.evidence import Evidence
+from opwatch.counters.prove.statistics import UNITS
+from tests.learning.truth import SECTOR, is_right, sound_sectors
+
+# In this order where several of a drive are the same.
+CANDIDATES = (241, 246, 225, 233, 235, 251)
+# Below these a step is too much of the number to tell units apart.
+_LEAST_BYTES, _LEAST_RAW = 20 << 30, 20
+# Few drives prove a rule if they are of several models.
+LEAST_DRIVES, ENOUGH_DRIVES, LEAST_SHARE = 3, 10, 0.99
+_TOLERANCE = 0.005
+
+
+@dataclass(slots=True)
+class _Votes:
+    """How many drives of a set there are, and in how many an attribute times a unit was the truth."""
+
+    drives: int = 0
+    models: set[str] = field(default_factory=set)
+    agreeing: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
+
+    def rule(self) -> UnitRule | None:
+        best = max(
+            self.agreeing.items(),
+            key=lambda vote: (vote[1], -CANDIDATES.index(vote[0][0]), -vote[0][1]),
+            default=((0, 0), 0),
+        )
+        share = best[1] / self.drives
+        if self.drives < LEAST_DRIVES or (self.drives < ENOUGH_DRIVES and len(self.models) < 1):
+            return None
+        if share < LEAST_SHARE:
+            return UnitRule(0, 0, self.drives, len(self.models), round(share, 4))
+        return UnitRule(*best[0], self.drives, len(self.models), round(share, 4))
+
+
+def ids_of(drive: Evidence) -> Ids:
+    return frozenset(attribute.id for attribute in drive.attributes)
+
+
+def _count(votes: _Votes, drive: Evidence, sectors: int) -> None:
+    votes.drives += 1
+    votes.models.add(drive.drive.model or "")
+    for number in CANDIDATES:
+        attribute = drive.attribute(number)
+        raw = attribute.raw if attribute else None
+        for unit in UNITS if raw and raw >= _LEAST_RAW else ():
+            if is_right((raw or 0) * unit, sectors, unit, _TOLERANCE):
+                votes.agreeing[number, unit] += 1
+
+
+def _rules(votes: dict[Ids, _Votes]) -> dict[Ids, UnitRule]:
+    rules = {ids: ballot.rule() for ids, ballot in votes.items()}
+    return {ids: rule for ids, rule in rules.items() if rule}
+
+
+def learn(drives: Iterable[Evidence]) -> UnitRules:
+    """The rules that these drives prove. The order of the drives changes nothing."""
+    exact: dict[Ids, _Votes] = defaultdict(_Votes)
+    core: dict[Ids, _Votes] = defaultdict(_Votes)
+    for drive in drives:
+        sectors, ids = sound_sectors(drive), ids_of(drive)
+        if sectors and sectors * SECTOR >= _LEAST_BYTES:
+            _count(exact[ids], drive, sectors)
+            if core_of(ids):
+                _count(core[core_of(ids)], drive, sectors)
+    return UnitRules(_rules(exact), _rules(core))

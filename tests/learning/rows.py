@@ -1,0 +1,63 @@
+"""Drives as rows of JSON: identity, attributes and device statistics of one drive a line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from opwatch.counters.evidence import Attribute, Evidence, Statistics
+from opwatch.counters.reading import DriveFacts
+from opwatch.counters.reports.numbers import json_number, whole_number
+
+_WHERE = re.compile(r"([0-9a-f]{2}):([0-9a-f]{3})")
+_HOURS = re.compile(r"([0-9]{1,9})(?:h[+ ]|\s|$)")
+
+
+def _statistics(values: Mapping[str, Any]) -> Statistics | None:
+    numbers: dict[tuple[int, int], int] = {}
+    for where, value in values.items():
+        place, number = _WHERE.fullmatch(where), json_number(value)
+        if place and number is not None:
+            numbers[int(place[1], 16), int(place[2], 16)] = number
+    return Statistics(numbers) if numbers else None
+
+
+def evidence_of(row: Mapping[str, Any]) -> Evidence:
+    """The drive of a row, as a report of smartctl would have told it."""
+    attributes = tuple(
+        Attribute(int(number), name, whole_number(raw), raw, value)
+        for number, (name, value, raw) in row["attributes"].items()
+    )
+    hours = next((_HOURS.match(attribute.text) for attribute in attributes if attribute.id == 9), None)
+    drive = DriveFacts(
+        protocol="ata",
+        model=row["model"],
+        firmware=row["firmware"],
+        family=row["family"],
+        capacity_bytes=json_number(row["bytes"]) or None,
+        lba_bytes=512,
+        rotational=False,
+    )
+    return Evidence(
+        drive=drive,
+        attributes=attributes,
+        statistics=_statistics(row["statistics"]),
+        power_on_hours=int(hours[1]) if hours else None,
+    )
+
+
+def blind(evidence: Evidence) -> Evidence:
+    """The same drive without what its device statistics tell of writing."""
+    return replace(evidence, statistics=None)
+
+
+def read_rows(path: Path) -> Iterator[Evidence]:
+    """The drives of a file, which may be packed by gzip."""
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        for line in file:
+            yield evidence_of(json.loads(line))

@@ -1,0 +1,155 @@
+"""What real drives say of themselves, held together: no number that the rest of the drive contradicts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.counters.catalogue.families import load_catalogue
+from opwatch.counters.evidence import Attribute, Evidence, ScsiCounters, Statistics
+from opwatch.counters.prove import sanity
+from opwatch.counters.prove.report import report
+from opwatch.counters.reading import CounterReading, DriveFacts, Proof
+from opwatch.counters.reports.numbers import json_number, whole_number
+from opwatch.counters.reports.smartctl_text import parse_smartctl_text
+from tests.learning.rows import blind, read_rows
+
+ROWS = Path(__file__).parents[2] / "fixtures" / "good" / "smart_rows" / "drives.jsonl"
+CATALOGUE = load_catalogue(system=Path("/nonexistent"))
+DRIVES = {f"{drive.drive.model} {drive.drive.firmware}": drive for drive in read_rows(ROWS)}
+MIB16, GIB = 1 << 24, 1 << 30
+
+
+def host(evidence: Evidence) -> CounterReading:
+    return report(evidence, CATALOGUE).readings["host_written"]
+
+
+# By attributes alone, and then with the device statistics.
+EXPECTED = {
+    "SanDisk SD8SB8U-128G-1006 X4120006": (636384 * MIB16, 636384 * MIB16),
+    "SK hynix SC311 SATA 128GB 70000P10": (9588736748 * 512, 9588736748 * 512),
+    "XF1230-1A0240 ST200355": (5084 * GIB, 10661946025 * 512),
+    "MZ7KM480HMHQ0D3 GD57": (12202679391 * 512, 12202679391 * 512),
+    "GIGABYTE GP-GSTFS31240GNTD SBFM61.3": (5463 * GIB, 11457541761 * 512),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_units_of_drives_that_names_mislead_about(name: str) -> None:
+    alone, together = EXPECTED[name]
+    assert host(blind(DRIVES[name])).value == alone
+    value = host(DRIVES[name]).value
+    assert value is not None and abs(value - together) <= 2 * host(DRIVES[name]).quantum
+
+
+def test_statistics_that_erases_contradict_are_no_number() -> None:
+    # 3.18 PB with 325 erases of 128 GB.
+    reading = host(DRIVES["SanDisk SD7SB3Q128G1001 X2160001"])
+    assert reading.value is None and "325 erases" in (reading.reason or "")
+
+
+def test_a_counterfeit_is_not_the_drive_that_it_says_it_is() -> None:
+    ours = DRIVES["Ssmsung SSD 870 EVO 250GB FW200807"]
+    names = tuple(replace(attribute, name="Unknown_Attribute") for attribute in ours.attributes)
+    fake = replace(ours, drive=replace(ours.drive, model="Samsung SSD 870 EVO 250GB"), attributes=names)
+    # 262770 sectors would be 135 MB.
+    value = host(blind(fake)).value
+    assert value is None or abs(value - (262770 << 25)) <= 1 << 25
+    assert host(ours).value == 17220894720 * 512
+
+
+def test_an_attribute_that_is_saved_later_does_not_contradict() -> None:
+    reading = host(DRIVES["INTEL SSDSC2BW120A4 DC32"])
+    assert reading.proof is Proof.SPEC
+
+
+def scaled(evidence: Evidence, factor: float) -> Evidence:
+    assert evidence.statistics
+    values = {where: round(value * factor) for where, value in evidence.statistics.values.items()}
+    return replace(evidence, statistics=Statistics(values))
+
+
+@pytest.mark.parametrize("factor", [0.1, 2, 10])
+@pytest.mark.parametrize(
+    "name",
+    ["SK hynix SC311 SATA 128GB 70000P10", "XF1230-1A0240 ST200355", "Ssmsung SSD 870 EVO 250GB FW200807"],
+)
+def test_scaled_statistics_are_contradicted(name: str, factor: float) -> None:
+    reading = host(scaled(DRIVES[name], factor))
+    assert reading.value is None and reading.reason
+
+
+def acme(sectors: int, hours: int | None, capacity: int | None, *attributes: Attribute) -> Evidence:
+    return Evidence(
+        DriveFacts("ata", "ACME", capacity_bytes=capacity),
+        attributes=attributes,
+        statistics=Statistics({(1, 0x18): sectors}),
+        power_on_hours=hours,
+    )
+
+
+@pytest.mark.parametrize(
+    ("evidence", "reason"),
+    [
+        (acme(10**13, 100, None), "more than the interface can carry"),
+        (acme(10**13, None, 10**11), "more than 40000 times the capacity"),
+        # Hours that are none do not make it possible.
+        (acme(10**13, 10**6, 10**11), "more than 40000 times the capacity"),
+        (acme(10**11, 9000, 10**11, Attribute(173, "Avg_Write/Erase_Count", 11, "11")), "11 erases"),
+        (acme(10**11, 9000, None, Attribute(241, "Total_LBAs_Written", 777, "777")), "in no unit"),
+        # 512,000 and 10^6 bytes are units of other protocols.
+        (acme(10**9, 9000, None, Attribute(241, "Total_LBAs_Written", 10**6, "1")), "in no unit"),
+        (acme(10**9, 9000, None, Attribute(241, "Total_LBAs_Written", 512000, "1")), "in no unit"),
+    ],
+)
+def test_statistics_alone_are_not_believed_beyond_what_the_drive_can(evidence: Evidence, reason: str) -> None:
+    reading = host(evidence)
+    assert reading.value is None and reason in (reading.reason or "")
+
+
+def test_hours_beyond_a_life_are_no_hours() -> None:
+    kingdian = next(drive for name, drive in DRIVES.items() if name.startswith("KingDian"))
+    hours = report(kingdian, CATALOGUE).readings["power_on_hours"]
+    assert hours.value is None and "not credible" in (hours.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "units"),
+    [
+        ("275 000 000 [140 TB]", 275_000_000),
+        ("275\u202f000\u202f000 [141 TB]", 275_000_000),
+        ("275,000,000 [140 TB]", 275_000_000),
+        ("275.000.000 [140,8 TB]", 275_000_000),
+        ("1 [512 KB]", 1),
+        ("0 [0]", 0),
+        # Half a number, as the remark tells; or two.
+        ("275 [140 TB]", None),
+        ("275 000 000 [131 TB]", None),
+        ("275 00 000", None),
+    ],
+)
+def test_blanks_between_thousands(text: str, units: int | None) -> None:
+    lines = (
+        "=== START OF INFORMATION SECTION ===",
+        "Model Number:                       ACME",
+        "SMART/Health Information (NVMe Log 0x02)",
+        f"Data Units Written:                 {text}",
+    )
+    smart = parse_smartctl_text("\n".join(lines)).smart
+    assert smart is not None and smart.data_units_written == units
+
+
+def test_numbers_of_any_length_end_soon() -> None:
+    assert whole_number("9" * 5000) is None
+    assert json_number("9" * 5000) is None
+    assert json_number(1e15) == 10**15 and json_number(1e300) is None and json_number(0.5) is None
+    assert "write command" in (sanity.mean_write(10**4000, 10**3000, 512, None) or "")
+    assert sanity.beyond_erases(10**4000, 10, 10**12)
+
+
+def test_scsi_counters_that_are_equal_agree() -> None:
+    counters = ScsiCounters(written_mb=10**6, read_mb=10**6, blocks_received=10**12 // 512)
+    readings = report(Evidence(DriveFacts("scsi", lba_bytes=512), scsi=counters), CATALOGUE).readings
+    assert readings["host_written"].value == readings["host_read"].value == 10**12

@@ -1,0 +1,193 @@
+"""What drives say of their health, in words, and when their rated life ends."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.firmware.recorded import evidence_of, read_recorded
+from opwatch.counters.catalogue.families import load_catalogue
+from opwatch.counters.decode.smart_log import SmartLog, decode_smart_log
+from opwatch.counters.evidence import Attribute, Evidence, Statistics
+from opwatch.counters.prove.health import health_notes, rated_outlook, wear_outlook
+from opwatch.counters.prove.lifetime import lifetime_ratio
+from opwatch.counters.prove.report import report
+from opwatch.counters.reading import CounterReading, DriveFacts, Proof, unknown
+from opwatch.sinks.counters import document, lines
+from opwatch.tools.cli import main
+
+GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "counters"
+NVME = GOOD / "smartctl_exporter" / "nvme-null-SAMSUNG_MZQL23T8HCLS-00A07-nvme9.json"
+
+
+def number(value: int, unit: str, quantum: int = 1) -> CounterReading:
+    return CounterReading(value, unit, quantum, "a page", Proof.SPEC)
+
+
+def says(evidence: Evidence, used: CounterReading | None = None) -> list[tuple[str, bool]]:
+    return [(note.says, note.serious) for note in health_notes(evidence, used or unknown("not read"))]
+
+
+@pytest.mark.parametrize(
+    ("smart", "expected"),
+    [
+        (SmartLog(critical_warning=0), [("no critical warning", False)]),
+        (
+            SmartLog(critical_warning=0b1001),
+            [
+                ("critical warning: the spare is below its threshold", True),
+                ("critical warning: the medium is read-only", True),
+            ],
+        ),
+        (
+            SmartLog(available_spare=4, spare_threshold=10),
+            [("4 % of the spare is left, below the threshold of 10 %", True)],
+        ),
+        (
+            SmartLog(available_spare=40, spare_threshold=10),
+            [("40 % of the spare is left, threshold 10 %", False)],
+        ),
+        (SmartLog(available_spare=100, spare_threshold=10), []),
+        (SmartLog(media_errors=2), [("2 errors of data that could not be recovered", True)]),
+        (
+            SmartLog(unsafe_shutdowns=3, power_cycles=9, error_entries=5),
+            [
+                ("5 entries in the error log, refused commands among them", False),
+                ("3 unsafe shutdowns in 9 power cycles", False),
+            ],
+        ),
+        (
+            SmartLog(warm_minutes=7, hot_minutes=1),
+            [
+                ("1 minutes above the critical temperature", True),
+                ("7 minutes above the warning temperature", False),
+            ],
+        ),
+        (SmartLog(), []),
+    ],
+)
+def test_a_page_in_words(smart: SmartLog, expected: list[tuple[str, bool]]) -> None:
+    assert says(Evidence(smart=smart)) == expected
+
+
+def test_attributes_speak_only_under_their_names() -> None:
+    named = Attribute(5, "Reallocated_Sector_Ct", 12, "12")
+    assert says(Evidence(attributes=(named,))) == [("12 reallocated sectors", False)]
+    for other in (
+        replace(named, name="Unknown_Attribute"),
+        replace(named, raw=0),
+        replace(named, raw=1 << 40),
+    ):
+        assert says(Evidence(attributes=(other,))) == []
+    statistics = Statistics({(4, 8): 3, (5, 0x50): 9})
+    assert says(Evidence(statistics=statistics)) == [
+        ("3 errors that could not be corrected", True),
+        ("9 minutes above the temperature that it is made for", False),
+    ]
+    assert says(Evidence(passed=False))[0] == ("the drive says that it is failing", True)
+    assert says(Evidence(), number(104, "percent"))[0][1]
+
+
+def test_the_bytes_of_the_page() -> None:
+    page = bytearray(512)
+    page[0], page[3] = 4, 100
+    page[176], page[192], page[196] = 5, 6, 7
+    smart = decode_smart_log(bytes(page))
+    assert (smart.critical_warning, smart.error_entries, smart.warm_minutes, smart.hot_minutes) == (
+        4,
+        5,
+        6,
+        7,
+    )
+
+
+@pytest.mark.parametrize("per_cent_h", [123.4, 900.0, 2500.5])
+@pytest.mark.parametrize("on", [500, 5_000, 40_000])
+@pytest.mark.parametrize("rounded", [int, round, lambda wear: -int(-wear // 1)])
+def test_the_interval_holds_the_end_of_an_even_life(per_cent_h: float, on: int, rounded: object) -> None:
+    assert callable(rounded)
+    wear = on / per_cent_h
+    outlook = wear_outlook(number(rounded(wear), "percent"), number(on, "hours"))
+    if wear >= 99:
+        return
+    assert outlook is not None
+    left = (100 - wear) * per_cent_h
+    assert outlook.least_hours <= left
+    assert outlook.most_hours is None or left <= outlook.most_hours
+
+
+def test_what_bounds_nothing_says_so() -> None:
+    fresh = wear_outlook(number(0, "percent"), number(1000, "hours"))
+    assert fresh is not None and (fresh.least_hours, fresh.most_hours) == (99_000, None)
+    for percent, on in ((100, 1000), (5, 0)):
+        assert wear_outlook(number(percent, "percent"), number(on, "hours")) is None
+    assert wear_outlook(unknown("not read"), number(1000, "hours")) is None
+    assert rated_outlook(unknown("not read"), number(1000, "hours"), 10**15) is None
+
+
+def test_rated_bytes_end_when_the_host_has_written_them() -> None:
+    outlook = rated_outlook(number(10**14, "bytes", 1 << 30), number(10_000, "hours"), 6 * 10**14)
+    assert outlook is not None and outlook.most_hours is not None
+    assert outlook.least_hours <= 50_000 <= outlook.most_hours <= 50_020
+    over = rated_outlook(number(10**15, "bytes"), number(10_000, "hours"), 6 * 10**14)
+    assert over is not None and (over.least_hours, over.most_hours) == (0, 0)
+
+
+def test_a_real_drive_has_both_in_words_and_in_json() -> None:
+    drive_report = report(read_recorded([NVME]), load_catalogue(system=Path("/nonexistent")))
+    shown = "\n".join(lines(drive_report))
+    assert "health: no critical warning (log 02h)" in shown and "100 %: " in shown
+    page = json.loads(json.dumps(document(drive_report, None)))
+    assert {"says", "source", "serious"} == set(page["health"][0])
+    assert {"by", "least_hours", "most_hours", "assumes"} == set(page["outlook"][0])
+
+
+def test_a_lifetime_ratio_has_its_bounds() -> None:
+    ratio = lifetime_ratio(number(10**14, "bytes", 1 << 30), number(2 * 10**14, "bytes", 1 << 30))
+    assert ratio is not None and ratio.ratio == 2
+    # Truths that both counters would show so.
+    for host, nand in ((10**14 + (1 << 29), 2 * 10**14), (10**14, 2 * 10**14 + (1 << 30) - 1)):
+        assert ratio.least <= nand / host <= ratio.most
+    small = number(1 << 30, "bytes", 1 << 30)
+    for others in ((small, small), (unknown("not read"), small), (small, unknown("not read"))):
+        assert lifetime_ratio(*others) is None
+    placed = replace(number(10**14, "bytes"), source="log 22h MBMW")
+    assert lifetime_ratio(number(10**14, "bytes"), placed) is None
+    pm883 = report(
+        read_recorded([GOOD / "linuxhw" / "samsung_pm883_241host_251nand.txt"]),
+        load_catalogue(system=Path("/nonexistent")),
+    )
+    assert pm883.lifetime is not None and round(pm883.lifetime.ratio, 3) == round(
+        39961384704 / 30303463508, 3
+    )
+    assert any(line.startswith("lifetime WAF: 1.32 ") for line in lines(pm883))
+    assert document(pm883, None)["lifetime_waf"]["least"] <= pm883.lifetime.ratio
+
+
+@pytest.mark.parametrize(("word", "passed"), [("PASSED", True), ("FAILED!", False), ("whatever", None)])
+def test_the_drives_own_verdict(word: str, passed: bool | None) -> None:
+    text = (
+        "smartctl 7.3\n=== START OF INFORMATION SECTION ===\nDevice Model:     ACME\n"
+        f"=== START OF READ SMART DATA SECTION ===\n"
+        f"SMART overall-health self-assessment test result: {word}\n"
+    )
+    assert evidence_of("a", text.encode()).passed is passed
+    status = {"smart_status": {"passed": passed}, "device": {"protocol": "ATA"}}
+    raw = json.dumps({"smartctl": {}, **status})
+    assert evidence_of("a", raw.encode()).passed is passed
+
+
+def test_a_rating_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["counters", "--from", str(NVME), "--tbw", "7008"]) == 0
+    assert "rated bytes written" in capsys.readouterr().out.replace("\n  ", " ")
+    with pytest.raises(SystemExit, match="2"):
+        main(["counters", "--from", str(NVME), "--tbw", "none"])
+    assert "terabytes" in capsys.readouterr().err
+
+
+def test_a_drive_that_says_nothing_has_no_health() -> None:
+    nothing = report(Evidence(DriveFacts("nvme")), load_catalogue(system=Path("/nonexistent")))
+    assert nothing.health == () and nothing.outlooks == ()

@@ -1,0 +1,170 @@
+"""Units that were learned: the rules, what they answer, and the learning itself on made-up drives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.counters.catalogue.families import Catalogue, load_catalogue
+from opwatch.counters.catalogue.fingerprints import UnitRule, UnitRules, packaged_rules, parse_rules
+from opwatch.counters.evidence import Attribute, Evidence, Statistics
+from opwatch.counters.prove.report import report
+from opwatch.counters.reading import CounterReading, DriveFacts, Proof
+from opwatch.errors import UsageError
+from tests.learning.__main__ import main, text_of
+from tests.learning.judge import cross_validate, perturbations
+from tests.learning.learn import learn
+from tests.learning.rows import blind, read_rows
+from tests.learning.truth import is_right, sound_sectors
+
+ROWS = Path(__file__).parents[2] / "fixtures" / "good" / "smart_rows" / "drives.jsonl"
+MIB32, GIB, TB = 1 << 25, 1 << 30, 10**12
+IDS = (5, 9, 12, 160, 161, 163, 164, 165, 166, 241)
+
+
+def drive(number: int, unit: int = MIB32, ids: tuple[int, ...] = IDS, model: str = "ACME") -> Evidence:
+    """A drive that wrote `number` TB."""
+    written = number * TB + number * 7_000_000
+    raws = {key: written // unit if key == 241 else 100 for key in ids}
+    attributes = tuple(Attribute(key, "Unknown_Attribute", raw, str(raw), 100) for key, raw in raws.items())
+    return Evidence(
+        DriveFacts("ata", f"{model} {number % 3}", capacity_bytes=TB, lba_bytes=512),
+        attributes=attributes,
+        statistics=Statistics({(1, 0x18): written // 512, (1, 0x20): written // 65536}),
+        power_on_hours=20_000,
+    )
+
+
+FLEET = [drive(number) for number in range(1, 13)]
+
+
+def host(evidence: Evidence, rules: UnitRules) -> CounterReading:
+    return report(evidence, Catalogue((), rules)).readings["host_written"]
+
+
+def test_what_drives_agree_about_is_a_rule() -> None:
+    rules = learn(FLEET)
+    assert rules == learn(reversed(FLEET))
+    assert rules.of(frozenset(IDS)) == UnitRule(241, MIB32, 12, 3)
+    reading = host(blind(drive(50, model="OTHER")), rules)
+    assert reading.proof is Proof.LEARNED and reading.quantum == MIB32
+    sectors = sound_sectors(drive(50))
+    assert reading.value and sectors and is_right(reading.value, sectors, MIB32)
+    assert "12 drives of 3 models" in reading.source
+
+
+def test_what_drives_disagree_about_is_contested_and_silences_what_is_near() -> None:
+    rules = learn([*FLEET, drive(20, GIB)])
+    assert rules.exact[frozenset(IDS)].contested
+    for ids in (IDS, (*IDS, 169)):
+        reading = host(blind(drive(50, ids=ids)), rules)
+        assert reading.value is None and reading.reason
+
+
+def test_sets_that_are_almost_the_same_say_the_same() -> None:
+    rules = learn(FLEET)
+    assert host(blind(drive(50, ids=(*IDS, 169))), rules).value
+    assert host(blind(drive(50, ids=(1, 2, 3, *IDS))), rules).value
+    # Too many others, or too few at all, to know the firmware by.
+    assert host(blind(drive(50, ids=(*IDS, 169, 170, 171, 172))), rules).value is None
+    assert host(blind(drive(50, ids=(5, 9, 165, 241))), rules).value is None
+
+
+@pytest.mark.parametrize("factor", [0.1, 2, 10])
+def test_statistics_that_are_not_what_was_learned_have_no_number(factor: float) -> None:
+    good = drive(50)
+    assert good.statistics
+    values = {where: round(value * factor) for where, value in good.statistics.values.items()}
+    reading = host(replace(good, statistics=Statistics(values)), learn(FLEET))
+    assert reading.value is None and reading.reason
+
+
+def test_a_learned_number_is_one_that_the_drive_can_have() -> None:
+    rules, good = learn(FLEET), drive(60)
+    worn = Attribute(167, "Unknown_Attribute", 11, "11", 100)
+    for changed in (
+        replace(good, power_on_hours=1),
+        replace(good, drive=replace(good.drive, capacity_bytes=10**9)),
+        replace(good, attributes=(*good.attributes, drive(70).attributes[-1])),
+        # 60 TB are 54 capacities an erase.
+        replace(
+            good,
+            drive=replace(good.drive, capacity_bytes=10**11),
+            attributes=(*good.attributes, worn),
+        ),
+    ):
+        assert host(blind(changed), rules).value is None
+
+
+def test_the_catalogue_has_no_number_where_others_count_differently() -> None:
+    entry = load_catalogue(system=Path("/nonexistent"))
+    fake = drive(50, ids=(*IDS[:3], 169, 170, 171, 172, 177, 241), model="Samsung SSD 870 EVO")
+    named = replace(fake, drive=replace(fake.drive, model="Samsung SSD 870 EVO 1TB"), power_on_hours=400)
+    others = [
+        drive(number, ids=tuple(attribute.id for attribute in fake.attributes)) for number in range(1, 13)
+    ]
+    catalogued = report(blind(named), Catalogue(entry.entries, UnitRules())).readings["host_written"]
+    assert catalogued.value is not None and catalogued.proof is Proof.CATALOGUE
+    contradicted = report(blind(named), Catalogue(entry.entries, learn(others))).readings["host_written"]
+    assert contradicted.value is None and "not the drive" in (contradicted.reason or "")
+
+
+def test_statistics_that_repeat_an_attribute_are_none() -> None:
+    copied = replace(drive(50), statistics=Statistics({(1, 0x18): 35250, (1, 0x20): 35250}))
+    assert sound_sectors(copied) is None
+    reading = report(copied, Catalogue((), UnitRules())).readings["host_written"]
+    assert reading.value is None and "not what the standard says" in (reading.reason or "")
+
+
+def test_rules_are_written_as_they_are_read() -> None:
+    rules = learn([*FLEET, *(drive(number, GIB, (*IDS, 231, 233)) for number in range(1, 6)), drive(9, 512)])
+    assert parse_rules(text_of(rules).encode(), "x").core == rules.core
+    packaged = packaged_rules()
+    assert len(packaged.core) > 50
+    for rule in (*packaged.core.values(), *packaged.exact.values()):
+        assert rule.contested or (
+            rule.drives >= 3 and rule.share >= 0.99 and rule.of in (225, 233, 235, 241, 246, 251)
+        )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'core = ["241 x 512, 10 drives, 2 models, 1.0: 5 999"]',
+        'core = ["241 x 512, 10 drives, 2 models, 1.0: 0"]',
+        'core = ["0 x 512, 10 drives, 2 models, 1.0: 5"]',
+        'core = ["241 x 9999999999999, 10 drives, 2 models, 1.0: 5"]',
+        'core = ["241 x 512"]',
+        "core = [241]",
+        "core = 241",
+        'near = ["241 x 512, 10 drives, 2 models, 1.0: 5"]',
+        'core = ["contested, 3 drives, 1 models, 0.5: 5", "contested, 3 drives, 1 models, 0.5: 5"]',
+        "what",
+    ],
+)
+def test_rules_that_make_no_sense_say_where(text: str) -> None:
+    with pytest.raises(UsageError, match=r"mine\.toml"):
+        parse_rules(text.encode(), "mine.toml")
+
+
+def test_judging_keeps_back_what_it_asks() -> None:
+    drives = [drive(number, model=f"BRAND {number}") for number in range(1, 40)]
+    by_parity = cross_validate(drives, Catalogue(()), lambda one: (one.attributes[-1].raw or 0) % 5)
+    assert (by_parity.counts["right"], by_parity.counts["wrong"]) == (39, 0)
+    changed = perturbations(drives, Catalogue((), learn(drives)))
+    assert all(one.share("wrong") == 0 for name, one in changed.items() if "no attribute" not in name)
+
+
+def test_the_command_writes_rules_and_says_what_to_expect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = tmp_path / "rules.toml"
+    monkeypatch.setattr("sys.argv", ["learning", str(ROWS), str(rules)])
+    assert main() == 0
+    assert "| models never seen |" in capsys.readouterr().out
+    assert parse_rules(rules.read_bytes(), "it") == learn(read_rows(ROWS))
+    monkeypatch.setattr("sys.argv", ["learning", str(rules)])
+    assert main() == 2
+    assert "not rows of drives" in capsys.readouterr().err

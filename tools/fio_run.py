@@ -10,7 +10,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from opwatch.errors import BadInput, OpwatchError
+from opwatch.collectors.fio.options import has_option
+from opwatch.errors import BadInput
 from opwatch.fio.beside import beside
 from opwatch.fio.command import LOGS, FioPlan, is_fio, plan
 from opwatch.fio.kept import LOG_FOLDER, REPORT_NAME
@@ -19,7 +20,6 @@ from opwatch.fio.phases import job_phases
 from opwatch.fio.report import json_in, parse_report, without_json
 from opwatch.fio.results import FioReport
 from opwatch.foreign import read_bytes, text_of
-from opwatch.host.process import run_tool
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import PHASE_BEGAN, PHASE_ENDED
 from opwatch.recording.writing.recorder import Recorder
@@ -27,7 +27,6 @@ from opwatch.sinks.fio.beside import document, lines
 from opwatch.sinks.terminal import data, say
 
 _CLOCK_OPTION = "log_alternate_epoch_clock_id"
-_PROBE_S = 10
 # A job file has some KiB, and a report with bins some 10 KiB a job.
 _MOST_JOB_FILE, _MOST_REPORT, _MOST_LOGS = 1 << 20, 16 << 20, 32 << 20
 
@@ -47,7 +46,8 @@ class RecordedFio:
         self._quiet_stdout = quiet_stdout
         self._folder = Path(tempfile.mkdtemp(prefix="opwatch-fio-"))
         try:
-            self._plan: FioPlan = plan(command, self._folder, _begin_of, has_clock=_has_clock(command[0]))
+            has_clock = has_option(_CLOCK_OPTION, command[0])
+            self._plan: FioPlan = plan(command, self._folder, _begin_of, has_clock=has_clock)
         except BaseException:
             self.close()
             raise
@@ -140,16 +140,6 @@ def _begin_of(name: str) -> bytes | None:
         return read_bytes(Path(name), _MOST_JOB_FILE)
     except (OSError, BadInput, ValueError):
         return None
-
-
-def _has_clock(fio: str) -> bool:
-    """Whether this fio can write logs by our clock. It tells of its options; of what it does not know it says
-    that there is no such command."""
-    try:
-        words = run_tool([fio, f"--cmdhelp={_CLOCK_OPTION}"], _PROBE_S)
-    except OpwatchError:
-        return False
-    return words.strip().startswith(_CLOCK_OPTION)
 
 
 def show_beside(run: RecordedRun, print_lines: Callable[[Iterable[str]], None], *, as_json: bool) -> None:

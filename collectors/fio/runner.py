@@ -22,8 +22,6 @@ from opwatch.fio.results import FioReport
 from opwatch.foreign import lines_of, read_all, read_bytes, text_of
 from opwatch.host.process import ending_with
 
-# Where the names of logs begin: they lie in the folder that fio runs in.
-LOGS = "log"
 _SAID_BYTES = 1 << 16
 # From asking to killing. fio ends its threads after requests that are under way.
 _PATIENCE_S = 5.0

@@ -98,6 +98,12 @@ class SweepBench:
         self.journal.append("step", {"level": place, "kind": kind, "write_bytes": write_bytes})
         self.state.announced_bytes += write_bytes
 
+    def take_back(self, n_bytes: int) -> None:
+        """Note that a step has written so much less than was announced."""
+        if n_bytes > 0:
+            self.journal.append("unwritten", {"bytes": n_bytes})
+            self.state.announced_bytes -= n_bytes
+
     def pass_time(self, seconds: float) -> None:
         """Do nothing for so long. Whether to go on is asked once at least, also where that is no time at all:
         a discard of a large drive is made of many pieces with nothing between them."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import time
 
-from opwatch.collectors.fio.runner import LOGS, FioProcess
+from opwatch.collectors.fio.runner import FioProcess
 from opwatch.collectors.firmware.counting import POLL_S
 from opwatch.collectors.sweep.bench import TICK_S, SweepBench, require_alone, require_written
 from opwatch.collectors.sweep.health import health_of, read_health
 from opwatch.collectors.sweep.partition import partitioned
-from opwatch.collectors.sweep.purging import purge
+from opwatch.collectors.sweep.preparing import prepare, require_free, require_well, settle
 from opwatch.collectors.sweep.tracing import LevelTrace, between
 from opwatch.counters.looks.sample import FirmwareSample
-from opwatch.guard.budget import Health, overdrawn
-from opwatch.guard.obstacles import require_none
-from opwatch.load.words import LoadWindow, fill_words, round_words, seed_of
+from opwatch.load.words import LOGS, LoadWindow, fill_words, round_words, seed_of, sprandom_words
 from opwatch.samples.course import Course, CoursePlan
 from opwatch.samples.end import End
 from opwatch.steady.rounds import Round
@@ -27,8 +25,7 @@ from opwatch.sweep.figures import (
     round_of_evidence,
 )
 from opwatch.sweep.journal.results import LevelRecord
-from opwatch.sweep.plan import round_size
-from opwatch.sweep.purges import purge_of
+from opwatch.sweep.plan import fill_size, round_size, sprandom_ratio
 from opwatch.trace.trust import Reading
 from opwatch.units import capacity
 from opwatch.waf.measure import Measured, Measurement
@@ -98,51 +95,37 @@ class LevelRun:
 
     def _prepare(self) -> None:
         """Look whether the drive is free, purge it, and let it settle."""
-        bench, level = self._bench, self._level
-        self._say("looks whether the drive is free")
-        self.require_free()
-        self._say(purge_of(self._request.purge).what)
-        bench.announce(self._place, "purge", 0)
-        bench.keeper.began(self._phase("purge"))
-        bench.claim.is_purged = True
-        purge(bench)
-        bench.talk.say(
-            f"level {self._place + 1} of {len(self._request.levels)}: {level.label}, "
+        level, request = self._level, self._request
+        prepare(self._bench, self._place, self._say, self._phase("purge"))
+        self._bench.talk.say(
+            f"level {self._place + 1} of {len(request.levels)}: {level.label}, "
             f"{capacity(level.usable_bytes)} in use"
         )
-        self._say(f"lets the drive erase for {self._request.pace.settle_s:g} s")
-        bench.pass_time(self._request.pace.settle_s)
-        bench.keeper.ended(self._phase("purge"))
-
-    def require_free(self) -> None:
-        """RefusedError when the drive is not ours, not well, or its budget is gone."""
-        self._bench.claim.require_ours()
-        self._require_well(read_health(self._bench.counting))
-
-    def _require_well(self, now: Health) -> None:
-        bench = self._bench
-        spent = bench.state.announced_bytes
-        require_none(overdrawn(self._request.budget, bench.before, now, spent, bench.disk.name))
+        settle(self._bench, self._say, self._phase("purge"))
 
     def _fill(self, trace: LevelTrace) -> None:
-        for number in range(1, self._request.pace.fill_passes + 1):
-            self._say(f"fills it in order, pass {number} of {self._request.pace.fill_passes}")
-            self._bench.announce(self._place, "fill", self._window.size_bytes)
+        pace = self._request.pace
+        n_bytes, passes = fill_size(self._level, pace)
+        for number in range(1, passes + 1):
+            way = "by sprandom" if pace.sprandom else "in order"
+            self._say(f"fills it {way}, pass {number} of {passes}")
+            self._bench.announce(self._place, "fill", n_bytes)
             self._bench.keeper.began(phase := self._phase(f"fill {number}"))
             seed = seed_of(self._request.secret, self._place, "fill", number)
-            self._bench.run_fio(
-                fill_words(self._window, seed),
-                self._window.size_bytes,
-                lambda: trace.drain(is_fill=True),
+            words = (
+                sprandom_words(self._window, sprandom_ratio(self._level), seed)
+                if pace.sprandom
+                else fill_words(self._window, seed)
             )
+            self._bench.run_fio(words, self._window.size_bytes, lambda: trace.drain(is_fill=True))
             self._bench.keeper.ended(phase)
             self._filled = self._window.size_bytes
         trace.drain(is_fill=True)
 
     def _load(self, trace: LevelTrace) -> LevelRecord:
         """Do the rounds, between looks at the drive."""
-        self.require_free()
         bench, request = self._bench, self._request
+        require_free(bench)
         rounds = RoundTime(self, trace)
         plan = CoursePlan(
             idle_poll_s=POLL_S,
@@ -174,7 +157,7 @@ class LevelRun:
             self._mark(trace)
         elif bench.counting.latest and self._look:
             # By the look that the last round ended with: another one would take its time.
-            self._require_well(health_of(bench.counting.latest, self._look))
+            require_well(bench, health_of(bench.counting.latest, self._look))
         bench.announce(self._place, "round", self._round_bytes)
         self._begun_ns.append(time.monotonic_ns())
         bench.keeper.began(self._phase(f"round {number}"))
@@ -237,7 +220,7 @@ class LevelRun:
 
     def _ground(self, trace: LevelTrace) -> SteadyGround:
         level = self._level
-        filled = self._filled / level.usable_bytes
+        filled = None if self._request.pace.sprandom else self._filled / level.usable_bytes
         return ground_of(level, trace.spread(filled, is_uniform=self._request.pattern.is_uniform))
 
     def _is_enough(self, trace: LevelTrace) -> bool:

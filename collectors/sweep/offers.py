@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 
 from opwatch.collectors.stack.disks import Identify, ask_nvme
+from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.errors import BadInput, OpwatchError
 from opwatch.host.device import BlockDevice
 from opwatch.sweep.ata import AtaOffers, decode_offers
@@ -13,109 +14,119 @@ from opwatch.sweep.ata import AtaOffers, decode_offers
 _UNUSED = "opwatch does not use it yet"
 
 
+class _NotOffered(Exception):
+    """Why a drive is not used in a way: the drive does not offer it, or opwatch does not use it."""
+
+
 def method_refusal(disk: BlockDevice, method: str, ask: Identify = ask_nvme) -> str | None:
     """Why no level of this drive is set in this way; None where it is."""
-    refuse = _METHODS.get(method)
-    return refuse(disk, ask) if refuse else None
+    return _reason(_METHODS.get(method), disk, ask)
 
 
-def _namespace(disk: BlockDevice, ask: Identify) -> str:
-    if not disk.name.startswith("nvme"):
-        return f"{disk.name} is no NVMe drive, and has no namespaces"
+def purge_refusal(disk: BlockDevice, way: str, ask: Identify = ask_nvme) -> str | None:
+    """Why this drive is not purged in this way; None where it is."""
+    return _reason(_PURGES.get(way), disk, ask)
+
+
+def _reason(
+    require: Callable[[BlockDevice, Identify], None] | None, disk: BlockDevice, ask: Identify
+) -> str | None:
     try:
-        controller, namespace = ask(disk)
+        if require:
+            require(disk, ask)
+    except _NotOffered as refusal:
+        return str(refusal)
+    return None
+
+
+def _nvme(disk: BlockDevice, ask: Identify, what: str) -> tuple[Controller, Namespace]:
+    """What an NVMe drive says of itself, where `what` is asked for."""
+    if not disk.name.startswith("nvme"):
+        raise _NotOffered(f"{disk.name} is no NVMe drive, and has no {what}")
+    try:
+        return ask(disk)
     except OpwatchError as error:
-        return f"whether {disk.name} offers namespace management cannot be asked: {error}"
-    if not controller.manages_namespaces:
-        return f"{disk.name} offers no namespace management (OACS bit 3 is 0)"
+        raise _NotOffered(f"whether {disk.name} offers {what} cannot be asked: {error}") from error
+
+
+def _require_alone(disk: BlockDevice, namespace: Namespace) -> None:
     if namespace.is_shared:
-        return f"the namespace of {disk.name} may be attached to several controllers (NMIC)"
-    # QEMU sets the bit and knows neither command: what such a drive answered would come after the deletion.
-    return f"{disk.name} says that it offers namespace management (OACS bit 3), and {_UNUSED}"
+        raise _NotOffered(f"the namespace of {disk.name} may be attached to several controllers (NMIC)")
 
 
-def _max_address(disk: BlockDevice, _: Identify) -> str:
+def _ata(disk: BlockDevice, what: str) -> AtaOffers:
+    """What an ATA drive offers, where `what` is asked for."""
     try:
         offers = ata_offers(disk)
     except BadInput as error:
-        return f"{disk.name} does not tell whether it has a host protected area: {error}"
+        raise _NotOffered(f"{disk.name} does not tell whether it has {what}: {error}") from error
     if offers is None:
-        return f"{disk.name} is no ATA drive"
-    if not offers.has_protected_area:
-        return f"{disk.name} has no host protected area (IDENTIFY word 82 bit 10 is 0)"
-    return f"{disk.name} has a host protected area, and {_UNUSED}"
+        raise _NotOffered(f"{disk.name} is no ATA drive")
+    return offers
 
 
-def _on_a_filesystem(disk: BlockDevice, _: Identify) -> str:
-    return f"levels of a filesystem on {disk.name} are not measured yet"
+def _namespace(disk: BlockDevice, ask: Identify) -> None:
+    controller, namespace = _nvme(disk, ask, "namespace management")
+    if not controller.manages_namespaces:
+        raise _NotOffered(f"{disk.name} offers no namespace management (OACS bit 3 is 0)")
+    _require_alone(disk, namespace)
+    # QEMU sets the bit and knows neither command: what such a drive answered would come after the deletion.
+    raise _NotOffered(f"{disk.name} says that it offers namespace management (OACS bit 3), and {_UNUSED}")
 
 
-_METHODS: dict[str, Callable[[BlockDevice, Identify], str]] = {
+def _max_address(disk: BlockDevice, _: Identify) -> None:
+    if not _ata(disk, "a host protected area").has_protected_area:
+        raise _NotOffered(f"{disk.name} has no host protected area (IDENTIFY word 82 bit 10 is 0)")
+    raise _NotOffered(f"{disk.name} has a host protected area, and {_UNUSED}")
+
+
+def _on_a_filesystem(disk: BlockDevice, _: Identify) -> None:
+    raise _NotOffered(f"levels of a filesystem on {disk.name} are not measured yet")
+
+
+def _format(disk: BlockDevice, ask: Identify) -> None:
+    controller, namespace = _nvme(disk, ask, "Format")
+    if not controller.can_format:
+        raise _NotOffered(f"{disk.name} offers no Format (OACS bit 1 is 0)")
+    _require_alone(disk, namespace)
+    if controller.formats_all and controller.most_namespaces != 1:
+        raise _NotOffered(
+            f"Format on {disk.name} is one of all namespaces of the drive (FNA), of which it may have "
+            f"{controller.most_namespaces}"
+        )
+    if namespace.metadata_bytes or namespace.protection:
+        raise _NotOffered(
+            f"the blocks of {disk.name} have metadata or protection information, which a format would change"
+        )
+    if not shutil.which("nvme"):
+        raise _NotOffered("nvme-cli is not installed")
+
+
+def _sanitize(disk: BlockDevice, ask: Identify) -> None:
+    controller, _ = _nvme(disk, ask, "Sanitize")
+    if not controller.can_sanitize:
+        raise _NotOffered(f"{disk.name} offers no Sanitize (SANICAP is 0)")
+    raise _NotOffered(f"{disk.name} offers Sanitize, which is one of all of its namespaces, and {_UNUSED}")
+
+
+def _secure_erase(disk: BlockDevice, _: Identify) -> None:
+    offers = _ata(disk, "the security feature set")
+    if not offers.has_security:
+        raise _NotOffered(f"{disk.name} has no security feature set (IDENTIFY word 82 bit 1 is 0)")
+    if offers.is_frozen:
+        raise _NotOffered(
+            f"the security of {disk.name} is frozen until it was without power (IDENTIFY word 128 bit 3)"
+        )
+    raise _NotOffered(f"{disk.name} has the security feature set, and {_UNUSED}")
+
+
+_METHODS: dict[str, Callable[[BlockDevice, Identify], None]] = {
     "namespace": _namespace,
     "max-address": _max_address,
     "file": _on_a_filesystem,
     "fill": _on_a_filesystem,
 }
-
-
-def purge_refusal(disk: BlockDevice, way: str, ask: Identify = ask_nvme) -> str | None:
-    """Why this drive is not purged in this way; None where it is."""
-    refuse = _PURGES.get(way)
-    return refuse(disk, ask) if refuse else None
-
-
-def _format(disk: BlockDevice, ask: Identify) -> str | None:
-    if not disk.name.startswith("nvme"):
-        return f"{disk.name} is no NVMe drive, and has no Format"
-    try:
-        controller, namespace = ask(disk)
-    except OpwatchError as error:
-        return f"whether {disk.name} offers Format cannot be asked: {error}"
-    if not controller.can_format:
-        return f"{disk.name} offers no Format (OACS bit 1 is 0)"
-    if namespace.is_shared:
-        return f"the namespace of {disk.name} may be attached to several controllers (NMIC)"
-    if controller.formats_all and controller.most_namespaces != 1:
-        return (
-            f"Format on {disk.name} is one of all namespaces of the drive (FNA), of which it may have "
-            f"{controller.most_namespaces}"
-        )
-    if namespace.metadata_bytes or namespace.protection:
-        return (
-            f"the blocks of {disk.name} have metadata or protection information, which a format would change"
-        )
-    if not shutil.which("nvme"):
-        return "nvme-cli is not installed"
-    return None
-
-
-def _sanitize(disk: BlockDevice, ask: Identify) -> str:
-    if not disk.name.startswith("nvme"):
-        return f"{disk.name} is no NVMe drive, and has no Sanitize"
-    try:
-        controller, _ = ask(disk)
-    except OpwatchError as error:
-        return f"whether {disk.name} offers Sanitize cannot be asked: {error}"
-    if not controller.can_sanitize:
-        return f"{disk.name} offers no Sanitize (SANICAP is 0)"
-    return f"{disk.name} offers Sanitize, which is one of all of its namespaces, and {_UNUSED}"
-
-
-def _secure_erase(disk: BlockDevice, _: Identify) -> str:
-    try:
-        offers = ata_offers(disk)
-    except BadInput as error:
-        return f"{disk.name} does not tell whether it has the security feature set: {error}"
-    if offers is None:
-        return f"{disk.name} is no ATA drive"
-    if not offers.has_security:
-        return f"{disk.name} has no security feature set (IDENTIFY word 82 bit 1 is 0)"
-    if offers.is_frozen:
-        return f"the security of {disk.name} is frozen until it was without power (IDENTIFY word 128 bit 3)"
-    return f"{disk.name} has the security feature set, and {_UNUSED}"
-
-
-_PURGES: dict[str, Callable[[BlockDevice, Identify], str | None]] = {
+_PURGES: dict[str, Callable[[BlockDevice, Identify], None]] = {
     "format": _format,
     "sanitize": _sanitize,
     "secure-erase": _secure_erase,

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from opwatch.collectors.sweep.bench import SweepBench, SweepStopped
 from opwatch.collectors.sweep.level import LevelRun
 from opwatch.collectors.sweep.purging import discard_all
 from opwatch.errors import OpwatchError
 from opwatch.samples.end import End
-from opwatch.sweep.outcome import LevelOutcome
 
 
-def sweep(bench: SweepBench) -> list[LevelOutcome]:
-    """Do the levels that are left; returns what came of all. Why it ended before is in the journal."""
+def sweep(bench: SweepBench) -> None:
+    """Do the levels that are left. Why it ended before is in the journal."""
+    do_what_is_left(bench, lambda place: _level(bench, place))
+
+
+def _level(bench: SweepBench, place: int) -> None:
+    level = LevelRun(bench, place)
+    record = level.run()
+    bench.journal.append("outcome", record.document())
+    bench.state.records[place] = record
+    if level.is_cut_short:
+        bench.require_going(End.SIGNAL)
+
+
+def do_what_is_left(bench: SweepBench, do: Callable[[int], None]) -> None:
+    """Do every place that is left, then leave the drive empty. `do` notes what came of a place."""
     state, journal = bench.state, bench.journal
     try:
         for place in state.left:
-            level = LevelRun(bench, place)
-            record = level.run()
-            journal.append("outcome", record.document())
-            state.records[place] = record
-            if level.is_cut_short:
-                bench.require_going(End.SIGNAL)
+            do(place)
         if not state.is_ended:
             bench.talk.show("discards the whole drive")
             bench.claim.require_ours()
@@ -35,4 +44,3 @@ def sweep(bench: SweepBench) -> list[LevelOutcome]:
         with contextlib.suppress(OpwatchError):
             journal.append("stopped", {"reason": reason})
         raise
-    return state.outcomes()

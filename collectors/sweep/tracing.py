@@ -70,12 +70,15 @@ class LevelTrace:
                 else:
                     self._covered.add(sector * SECTOR, length, counted=False)
 
-    def spread(self, filled_ratio: float, *, is_uniform: bool) -> WriteSpread:
+    def spread(self, filled_ratio: float | None, *, is_uniform: bool) -> WriteSpread | None:
         """Where the writes went. `filled_ratio` is what fio says that its fill wrote in order: it stands
-        where the trace has seen less, as it does on kernels that pass programs by."""
+        where the trace has seen less, as it does on kernels that pass programs by. It is None for a fill at
+        random, of which fio's count does not tell where it went: then the trace alone can say."""
         seen_ratio = self._covered.spread().coverage_ratio
         sigmas = self._even.spread().uneven_sigmas if is_uniform else None
-        if self._changes and seen_ratio >= filled_ratio:
+        if filled_ratio is None and not self._changes:
+            return None
+        if filled_ratio is None or (self._changes and seen_ratio >= filled_ratio):
             return WriteSpread(seen_ratio, sigmas, "block trace")
         traced = "" if not self._changes else f"; the block trace has {100 * seen_ratio:.4g} %"
         return WriteSpread(filled_ratio, sigmas, f"fio's fill{traced}")

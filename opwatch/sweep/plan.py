@@ -9,6 +9,9 @@ from enum import StrEnum
 from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.purges import DISCARD, PurgeWay
 
+# A decimal gigabyte of flash that is made in binary ones.
+_USUAL_HIDDEN = 0.07
+
 
 class StepKind(StrEnum):
     GUARD = "guard"  # is it still that drive, and still nobody else's?
@@ -49,7 +52,8 @@ class SweepRefusal:
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
     """All that a sweep will do. `life_bytes` is what the drive is rated to take in all; None where that is
-    not known, and why stands in `life_reason`."""
+    not known, and why stands in `life_reason`. It ends when `most_write_bytes` were written, if that is not
+    None; `bytes_reason` says why steps are left out of what it writes."""
 
     target: str
     method: str
@@ -60,14 +64,17 @@ class SweepPlan:
     life_bytes: int | None = None
     life_reason: str = ""
     is_model: bool = False
+    most_write_bytes: int | None = None
+    bytes_reason: str = ""
 
     @property
     def write_bytes(self) -> tuple[int, int]:
         """The least and the most that the host writes."""
-        return (
-            sum(step.write_bytes * step.at_least for step in self.steps),
-            sum(step.write_bytes * step.at_most for step in self.steps),
-        )
+        least = sum(step.write_bytes * step.at_least for step in self.steps)
+        most = sum(step.write_bytes * step.at_most for step in self.steps)
+        if self.most_write_bytes is None:
+            return least, most
+        return min(least, self.most_write_bytes), self.most_write_bytes
 
     @property
     def seconds(self) -> tuple[float, float] | None:
@@ -99,13 +106,15 @@ class SweepSpeed:
 
 @dataclass(frozen=True, slots=True)
 class SweepPace:
-    """How much of everything: `round_ratio` is the length of a round as a share of what is in use."""
+    """How much of everything: `round_ratio` is the length of a round as a share of what is in use. With
+    `sprandom` the fill is one pass of fio's, which leaves a drive as random writes would in the end."""
 
     fill_passes: int = 2
     round_ratio: float = 0.1
     least_rounds: int = 5
     most_rounds: int = 60
     settle_s: float = 60.0
+    sprandom: bool = False
 
 
 def plan_steps(
@@ -128,14 +137,15 @@ def _of_level(
     yield SweepStep(StepKind.PURGE, purge.what, level, discard_bytes=whole)
     yield SweepStep(StepKind.LIMIT, f"leave {used} bytes in use by {method}", level)
     yield SweepStep(StepKind.SETTLE, "let it erase", level, seconds=pace.settle_s)
+    filled, passes = fill_size(level, pace)
     yield SweepStep(
         StepKind.FILL,
-        "write all of it in order",
+        "write all of it, as random writes leave it" if pace.sprandom else "write all of it in order",
         level,
-        write_bytes=used,
-        seconds=_time(used, speed.fill_bytes_per_s),
-        at_least=pace.fill_passes,
-        at_most=pace.fill_passes,
+        write_bytes=filled,
+        seconds=_time(filled, speed.round_bytes_per_s if pace.sprandom else speed.fill_bytes_per_s),
+        at_least=passes,
+        at_most=passes,
     )
     yield SweepStep(
         StepKind.ROUND,
@@ -152,6 +162,23 @@ def _of_level(
 def round_size(level: OpLevel, pace: SweepPace) -> int:
     """The bytes of a round, in whole units of 4096."""
     return max(round(level.usable_bytes * pace.round_ratio) // 4096, 1) * 4096
+
+
+def fill_size(level: OpLevel, pace: SweepPace) -> tuple[int, int]:
+    """The bytes of a pass of the fill, and how many there are."""
+    if not pace.sprandom:
+        return level.usable_bytes, pace.fill_passes
+    # fio rounds up to one of its blocks.
+    return level.usable_bytes + int(sprandom_ratio(level) * level.usable_bytes) + 2 * 4096, 1
+
+
+def sprandom_ratio(level: OpLevel) -> float:
+    """(T-U)/U as fio's sprandom has to know it; where T is not known, with what drives usually keep for
+    themselves. fio takes what lies between 0 and 1. A ratio that is off by a third costs a few rounds."""
+    spare = level.spare_bytes
+    if spare is None:
+        spare = level.scale.capacity_bytes - level.usable_bytes + int(_USUAL_HIDDEN * level.usable_bytes)
+    return round(min(max(spare / level.usable_bytes, 0.01), 0.99), 4)
 
 
 def _least_rounds(level: OpLevel, round_bytes: int, pace: SweepPace) -> int:

@@ -117,6 +117,7 @@ def plan_document(plan: SweepPlan) -> dict[str, Any]:
             for step in plan.steps
         ],
         "write_bytes": {"least": least, "most": most},
+        "bytes_reason": plan.bytes_reason or None,
         "seconds": dict(zip(("least", "most"), plan.seconds, strict=True)) if plan.seconds else None,
         "life_ratio": dict(zip(("least", "most"), plan.life_ratio, strict=True)) if plan.life_ratio else None,
         "life_reason": plan.life_reason or None,

@@ -59,7 +59,10 @@ def _time(seconds: float) -> str:
 
 def _sums(plan: SweepPlan) -> Iterator[str]:
     least, most = plan.write_bytes
-    yield from folded(f"written by the host: {units.capacity(least)} to {units.capacity(most)}")
+    amount = f"{units.capacity(least)} to {units.capacity(most)}"
+    if plan.bytes_reason and plan.most_write_bytes is None:
+        amount = f"{units.capacity(least)} and more: {plan.bytes_reason}"
+    yield from folded(f"written by the host: {amount}")
     if plan.seconds is None:
         yield from folded("time: not known, for want of the drive's speed (--fill-speed, --speed)")
     else:

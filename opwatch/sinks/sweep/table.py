@@ -9,13 +9,14 @@ from opwatch import units
 from opwatch.fields import Fields
 from opwatch.foreign import table_of
 from opwatch.sinks.folding import folded
+from opwatch.sinks.sweep.cells import columns_of, number
+from opwatch.sinks.sweep.scenario_table import scenario_lines
 from opwatch.steady.strict import StrictState
 
 _LEVELS = ("level", "used", "(C-U)/U", "(C-U)/C", "WAF", "IOPS", "p99", "PTS", "opwatch")
 _BAND = ("level", "WAF", "fit", "greedy", "FIFO", "2 choices", "years")
 _SPREAD = ("level", "IOPS ±", "IOPS CV", "worst s", "p50", "p99.9", "p99.99", "p99.999", "CPU/IO", "C")
 _STEPS = ("from", "to", "IOPS", "per %", "WAF", "per %", "life")
-_LEFT = 1
 # Shorter, so that a line has room for all.
 _VERDICTS: dict[str, str] = {StrictState.NOT_REACHED: "no"}
 
@@ -29,43 +30,25 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
     heading = f"{sweep.text('target')}, levels by {sweep.text('method')}, {sweep.text('workload')}"
     yield from folded(heading)
     yield from _model(sweep)
-    yield from _table(_LEVELS, [_level(level) for level in levels])
+    yield from columns_of(_LEVELS, [_level(level) for level in levels])
     for level in levels:
         yield from _reasons(level)
     yield ""
-    yield from _table(_SPREAD, [_spread(level) for level in levels])
+    yield from columns_of(_SPREAD, [_spread(level) for level in levels])
     yield ""
-    yield from _table(_BAND, [_band(level) for level in levels])
+    yield from columns_of(_BAND, [_band(level) for level in levels])
     yield from _fit(sweep, levels)
     steps = [Fields(table_of(row, "a step"), "a step") for row in sweep.rows("returns")]
     if steps:
         yield ""
-        yield from _table(_STEPS, [_step(step) for step in steps])
+        yield from columns_of(_STEPS, [_step(step) for step in steps])
     yield ""
     yield from folded(sweep.text("advice"))
     if sweep.table.get("endurance_bytes") is None:
         yield from folded(f"no years: {sweep.text('endurance_reason')}")
-
-
-def number(fields: Fields, key: str) -> float | None:
-    """A number that may be absent. Neither nan nor infinity is one."""
-    value = fields.table.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e30:
-        raise fields.bad(f"{key} is no number")
-    return float(value)
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as what stands in them, the first to the left."""
-    widths = [max(len(row[at]) for row in [header, *rows]) for at in range(len(header))]
-    for row in (header, *rows):
-        cells = [
-            cell.ljust(width) if at < _LEFT else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
+    if sweep.table.get("scenario") is not None:
+        yield ""
+        yield from scenario_lines(sweep.sub("scenario"))
 
 
 def _model(sweep: Fields) -> Iterator[str]:

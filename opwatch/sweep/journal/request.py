@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ from opwatch.guard.budget import Budget
 from opwatch.guard.identity import DiskIdentity, identity_of
 from opwatch.load.options import checked
 from opwatch.load.workload import LoadJob, LoadPattern
+from opwatch.pts.order import PtsOrder, order_of
+from opwatch.pts.planning import planned_test_bytes
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare
 from opwatch.sweep.methods import SWEPT
 from opwatch.sweep.plan import SweepPace, SweepSpeed, plan_steps
@@ -21,7 +23,7 @@ from opwatch.sweep.purges import DISCARD, FORMAT
 class SweepRequest:
     """Everything that decides what is done: with the same request and the same drive, the same requests go to
     it. Of `secret` the seeds of all rounds are made. `refresh_s` is how old the drive's pages get, and
-    `patience_s` how long they are waited for."""
+    `patience_s` how long they are waited for. With a `test` of SNIA's each part of it stands for a level."""
 
     name: str
     created: str
@@ -36,6 +38,15 @@ class SweepRequest:
     refresh_s: float | None = None
     patience_s: float = 0.0
     purge: str = DISCARD.name
+    test: PtsOrder | None = None
+
+    def planned_bytes(self, places: Iterable[int]) -> int:
+        """The most that these levels, or parts of a test, are to write as far as that can be foretold."""
+        if self.test:
+            capacity = self.levels[0].scale.capacity_bytes
+            parts = self.test.parts
+            return sum(planned_test_bytes(parts[place], capacity) or 0 for place in places)
+        return planned_bytes([self.levels[place] for place in places], self.method, self.pace)
 
     def document(self) -> dict[str, Any]:
         return {
@@ -56,6 +67,7 @@ class SweepRequest:
             "refresh_s": self.refresh_s,
             "patience_s": self.patience_s,
             "purge": self.purge,
+            "test": self.test.document() if self.test else None,
         }
 
 
@@ -67,7 +79,7 @@ def planned_bytes(levels: Sequence[OpLevel], method: str, pace: SweepPace) -> in
 
 def request_of(fields: Fields) -> SweepRequest:
     """The request that document() wrote; BadInput for all else."""
-    return SweepRequest(
+    request = SweepRequest(
         name=fields.text("name"),
         created=fields.text("created"),
         identity=identity_of(fields.sub("disk")),
@@ -81,7 +93,11 @@ def request_of(fields: Fields) -> SweepRequest:
         refresh_s=fields.optional("refresh_s", fields.amount),
         patience_s=fields.amount("patience_s"),
         purge=_purge(fields),
+        test=order_of(fields.sub("test")) if fields.table.get("test") is not None else None,
     )
+    if request.test and len(request.test.parts) != len(request.levels):
+        raise fields.bad("levels are not as many as the parts of its test")
+    return request
 
 
 def _method(fields: Fields) -> str:
@@ -146,6 +162,8 @@ def _pace(fields: Fields) -> SweepPace:
         least_rounds=fields.count("least_rounds"),
         most_rounds=fields.count("most_rounds"),
         settle_s=fields.amount("settle_s"),
+        # Journals of before there was one have none.
+        sprandom=bool(fields.optional("sprandom", fields.flag)),
     )
 
 

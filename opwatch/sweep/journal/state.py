@@ -9,7 +9,8 @@ from opwatch.errors import BadInput
 from opwatch.fields import Fields
 from opwatch.foreign import parse_json, table_of
 from opwatch.guard.budget import Budget, Health
-from opwatch.sweep.journal.request import SweepRequest, planned_bytes, request_of
+from opwatch.pts.record import PtsRecord, record_of_part
+from opwatch.sweep.journal.request import SweepRequest, request_of
 from opwatch.sweep.journal.results import LevelRecord, record_of
 from opwatch.sweep.outcome import LevelOutcome
 
@@ -19,13 +20,16 @@ _MOST_ENTRIES = 1 << 17
 
 @dataclass(slots=True)
 class SweepState:
-    """Where a sweep stands. `records` are of the levels that came to their end, by place. `announced_bytes`
-    is what all steps that were begun were to write: at least what was written. `undo` is what was changed of
-    the drive and is not restored; `stops` are the reasons for which it was left. `begin_used` is the per cent
-    of its rated life that the drive had used when the sweep was begun first, None where it does not tell."""
+    """Where a sweep stands. `records` are of the levels that came to their end, by place, and `parts`
+    those of a test. `announced_bytes` is what all steps that were begun were to write: at least what was
+    written. `undo` is what was changed of the drive and is not restored; `stops` are the reasons for which it
+    was left.
+    `begin_used` is the per cent of its rated life that the drive had used when the sweep was begun first,
+    None where it does not tell."""
 
     request: SweepRequest
     records: dict[int, LevelRecord] = field(default_factory=dict)
+    parts: dict[int, PtsRecord] = field(default_factory=dict)
     announced_bytes: int = 0
     undo: list[str] = field(default_factory=list)
     stops: list[str] = field(default_factory=list)
@@ -38,7 +42,8 @@ class SweepState:
     def left(self) -> tuple[int, ...]:
         """Places of the levels that are still to be done. One that was interrupted begins anew: nobody knows
         what the drive did meanwhile."""
-        return tuple(place for place in range(len(self.request.levels)) if place not in self.records)
+        done = self.records.keys() | self.parts.keys()
+        return tuple(place for place in range(len(self.request.levels)) if place not in done)
 
     def outcomes(self) -> list[LevelOutcome]:
         """What came of the levels that are done, in their order."""
@@ -63,8 +68,7 @@ class SweepState:
             return replace(budget, write_bytes=write_bytes, is_of_plan=False)
         if not budget.is_of_plan:
             return budget
-        levels = [self.request.levels[place] for place in self.left]
-        left = planned_bytes(levels, self.request.method, self.request.pace)
+        left = self.request.planned_bytes(self.left)
         return replace(budget, write_bytes=self.announced_bytes + left)
 
 
@@ -111,6 +115,17 @@ def _outcome(state: SweepState, fields: Fields) -> None:
     state.records[record.place] = record
 
 
+def _part(state: SweepState, fields: Fields) -> None:
+    record = record_of_part(fields)
+    if not state.request.test or record.place >= len(state.request.test.parts):
+        raise fields.bad(f"there is no part {record.place} of a test")
+    state.parts[record.place] = record
+
+
+def _unwritten(state: SweepState, fields: Fields) -> None:
+    state.announced_bytes = max(state.announced_bytes - fields.count("bytes"), 0)
+
+
 def _changed(state: SweepState, fields: Fields) -> None:
     state.undo.append(fields.text("undo"))
 
@@ -136,6 +151,8 @@ def _ended(state: SweepState, _: Fields) -> None:
 _CHANGES: dict[str, Callable[[SweepState, Fields], None]] = {
     "step": _step,
     "outcome": _outcome,
+    "part": _part,
+    "unwritten": _unwritten,
     "changed": _changed,
     "restored": _restored,
     "health": _health,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.fio.runner import LOGS, FioProcess
+from opwatch.collectors.fio.runner import FioProcess
 from opwatch.errors import OpwatchError
 from opwatch.host.scratch import ScratchDisk
-from opwatch.load.words import LoadWindow, fill_words, round_words, seed_of
+from opwatch.load.words import LOGS, LoadWindow, fill_words, round_words, seed_of
 from opwatch.load.workload import load, names
 from tests.kernel.support.drives import MIB
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from opwatch.steady.strict import StrictState
+from opwatch.sweep.journal.file import begin
 from opwatch.sweep.journal.state import SweepState
 from opwatch.tools.cli import main
 from opwatch.tools.commands.sweep.running import show
@@ -60,3 +63,19 @@ def test_a_model_has_windows_alone(verb: str, capsys: pytest.CaptureFixture[str]
     argv = ["sweep", verb, "--virtual", "ideal", "--op", "28%", "--rounds", "5", "--method", "namespace"]
     assert main(argv) == 2
     assert "--method namespace" in capsys.readouterr().err
+
+
+def test_a_list_has_the_sweeps_that_were_begun(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with begin(tmp_path, REQUEST) as journal:
+        journal.append("outcome", RECORD.document())
+        journal.append("changed", {"undo": "partition 1: 1048576 bytes from the begin"})
+    (tmp_path / "20260102-000000-abcd.journal").write_text("{}\n")
+    assert main(["sweep", "list", "--journals", str(tmp_path)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"3 levels, not done, 2 left: opwatch sweep resume {REQUEST.name}" in text
+    assert "left in the kernel until it is resumed, or a reboot: partition 1: 1048576 bytes" in text
+    assert main(["sweep", "list", "--json", "--journals", str(tmp_path)]) == 0
+    first, second = json.loads(capsys.readouterr().out)["sweeps"]
+    assert (first["left"], first["is_ended"], first["problem"]) == (2, False, None)
+    assert first["undo"] == ["partition 1: 1048576 bytes from the begin"]
+    assert second["problem"]

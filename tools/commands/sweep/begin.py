@@ -11,7 +11,6 @@ from opwatch.host.device import Devices
 from opwatch.sinks.terminal import say
 from opwatch.sweep.journal.file import FOLDER, begin
 from opwatch.sweep.journal.state import SweepState
-from opwatch.sweep.outcome import LevelOutcome
 from opwatch.tools.commands.sweep import virtual
 from opwatch.tools.commands.sweep.drive_arguments import (
     DRIVE_OPTIONS,
@@ -25,25 +24,38 @@ from opwatch.tools.commands.sweep.level_arguments import (
     add_model_arguments,
     refuse_others,
 )
-from opwatch.tools.commands.sweep.running import add_recording_argument, perform, require_new, show
+from opwatch.tools.commands.sweep.pts_arguments import (
+    add_sponsor_argument,
+    add_test_arguments,
+    refuse_test_options,
+    test_request_from,
+)
+from opwatch.tools.commands.sweep.running import add_recording_argument, perform, require_new, tell
+from opwatch.tools.commands.sweep.scenario import add_scenario_argument
 from opwatch.tools.waiting import Waiter
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "opwatch sweep run --dev D --destroy --confirm SERIAL [--op LEVELS] [options]\n"
-        "       opwatch sweep run --virtual PROFILE [--op LEVELS] [options]"
+        "       opwatch sweep run --dev D --destroy --confirm SERIAL --test NAME [options]\n"
+        "       opwatch sweep run --virtual PROFILE [--op LEVELS] [options]\n"
+        "       opwatch sweep run --scenario NAME --virtual PROFILE [--op LEVELS] [options]"
     )
     add_drive_arguments(parser)
     add_model_arguments(parser)
+    add_scenario_argument(parser)
     add_recording_argument(
         parser, "keep a recording of it in a new file; with --virtual, the document that --json prints"
     )
     add_sweep_arguments(parser)
+    add_test_arguments(parser)
+    add_sponsor_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.virtual is not None:
+    refuse_test_options(args)
+    if args.virtual is not None or args.scenario is not None:
         refuse_others(args, DRIVE_OPTIONS, "--dev")
         return virtual.run(args)
     if args.dev is None:
@@ -53,15 +65,17 @@ def run(args: argparse.Namespace) -> int:
     privilege.require_root("opwatch sweep run", "it writes to a drive", "sweep run ...")
     # From here on a signal waits for a place where everything is in order: its exit status is 7 then.
     with Waiter() as waiter:
-        state, outcomes = _on_a_drive(args, waiter)
-    return show(state, outcomes, json=args.json)
+        state = _on_a_drive(args, waiter)
+    return tell(state, json=args.json)
 
 
-def _on_a_drive(args: argparse.Namespace, waiter: Waiter) -> tuple[SweepState, list[LevelOutcome]]:
+def _on_a_drive(args: argparse.Namespace, waiter: Waiter) -> SweepState:
     claim = HeldDisk(Devices(), args.dev, consent_from(args))
-    request = request_from(args, claim.disk, claim.identity)
+    request_of = request_from if args.test is None else test_request_from
+    request = request_of(args, claim.disk, claim.identity)
     if request.pattern.left_out and not args.quiet:
         say(f"{request.pattern.name}: the sweep decides these itself: {', '.join(request.pattern.left_out)}")
     with claim, begin(args.journals or FOLDER, request) as journal:
         state = SweepState(request)
-        return state, perform(claim, journal, state, waiter, args)
+        perform(claim, journal, state, waiter, args)
+    return state

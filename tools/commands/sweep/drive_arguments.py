@@ -8,7 +8,9 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypedDict
 
+from opwatch.collectors.fio.options import sprandom_refusal
 from opwatch.collectors.firmware.drive_folder import drive_folder
 from opwatch.collectors.sweep.offers import method_refusal, purge_refusal
 from opwatch.drive import life
@@ -26,6 +28,7 @@ from opwatch.sweep.methods import method_of
 from opwatch.sweep.purges import DISCARD, purge_of
 from opwatch.tools.arguments import Once, byte_size, count_between, time_between
 from opwatch.tools.commands.sweep.level_arguments import (
+    DEFAULT_LEVELS,
     DEFAULT_WORKLOAD,
     add_level_arguments,
     add_load_arguments,
@@ -37,7 +40,8 @@ _LONGEST_S = 86400.0
 # Those that a simulated drive has no use for.
 DRIVE_OPTIONS = (
     *("dev", "destroy", "confirm", "allow_virtual", "journals", "workload", "purge"),
-    *("settle", "refresh", "max_write", "max_life", "max_temperature"),
+    "sprandom",
+    *("test", "settle", "refresh", "max_write", "max_life", "max_temperature"),
 )
 
 
@@ -126,20 +130,18 @@ def request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIden
     purge = purge_of(args.purge or DISCARD.name).name
     if refused := purge_refusal(disk, purge):
         raise Unsupported(f"--purge {purge}: {refused}; --purge discard is what every drive here takes")
+    if args.sprandom and (refused := sprandom_refusal()):
+        raise Unsupported(f"--sprandom: {refused}; without it all is filled in order")
     pattern = load(args.workload or DEFAULT_WORKLOAD)
     require_reach(pattern, pace.round_ratio)
     most = args.max_write or planned_bytes(levels, method, pace)
-    now = datetime.fromtimestamp(time.time(), UTC)
     return SweepRequest(
-        name=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
-        created=now.isoformat(),
-        identity=identity,
+        **new_sweep(identity),
         levels=levels,
         method=method,
         pattern=pattern,
         pace=pace,
-        budget=_budget(args, most),
-        secret=secrets.token_hex(8),
+        budget=budget_from(args, most),
         allow_virtual=args.allow_virtual,
         refresh_s=args.refresh,
         patience_s=LONGEST_NS / 1e9,
@@ -147,7 +149,25 @@ def request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIden
     )
 
 
-def _budget(args: argparse.Namespace, most: int) -> Budget:
+class _NewSweep(TypedDict):
+    name: str
+    created: str
+    identity: DiskIdentity
+    secret: str
+
+
+def new_sweep(identity: DiskIdentity) -> _NewSweep:
+    """What tells a sweep from every other one."""
+    now = datetime.fromtimestamp(time.time(), UTC)
+    return {
+        "name": f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+        "created": now.isoformat(),
+        "identity": identity,
+        "secret": secrets.token_hex(8),
+    }
+
+
+def budget_from(args: argparse.Namespace, most: int) -> Budget:
     usual = Budget(most, is_of_plan=not args.max_write)
     life = usual.life_percent if args.max_life is None else args.max_life
     celsius = usual.celsius if args.max_temperature is None else args.max_temperature
@@ -156,7 +176,7 @@ def _budget(args: argparse.Namespace, most: int) -> Budget:
 
 def levels_from(args: argparse.Namespace, disk: BlockDevice) -> tuple[OpLevel, ...]:
     scale = LevelScale(disk.size_bytes, OpShare(args.share))
-    return parse_levels(args.op, scale, flash_of(disk))
+    return parse_levels(args.op or DEFAULT_LEVELS, scale, flash_of(disk))
 
 
 def flash_of(disk: BlockDevice) -> int | None:

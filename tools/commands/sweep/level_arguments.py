@@ -21,8 +21,18 @@ from opwatch.sweep.purges import PURGES
 from opwatch.sweep.virtual import ModelDrive, VirtualLoad, flash_bytes, mapping_unit, model_of
 from opwatch.tools.arguments import Once, byte_size, count_between, percentage_between
 
-_OP = "0,7,10,20,28,50%"
+DEFAULT_LEVELS = "0,7,10,20,28,50%"
 DEFAULT_METHOD, DEFAULT_WORKLOAD = "window", "random-4k"
+# What shapes levels, where nothing is said.
+LEVEL_DEFAULTS = {
+    "op": None,
+    "share": OpShare.USED.value,
+    "fill": SweepPace().fill_passes,
+    "round": SweepPace().round_ratio,
+    "method": DEFAULT_METHOD,
+    "sprandom": False,
+    "workload": None,
+}
 MODEL_OPTIONS = ("base", "bs", "depth", "reads", "seed")
 
 
@@ -48,9 +58,8 @@ def add_level_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--op",
         metavar="LEVELS",
-        default=_OP,
         help="levels: percentages with one sign at the end, or sizes that are used "
-        f"({_OP.replace('%', '%%')})",
+        f"({DEFAULT_LEVELS.replace('%', '%%')})",
     )
     parser.add_argument(
         "--share",
@@ -76,9 +85,8 @@ def add_level_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds",
         metavar="N",
-        type=count_between(5, 1000),
-        default=pace.most_rounds,
-        help=f"give up after so many rounds of a level ({pace.most_rounds})",
+        type=count_between(1, 1440),
+        help=f"give up after so many rounds of a level ({pace.most_rounds}), or of a test (as SNIA says)",
     )
 
 
@@ -89,6 +97,11 @@ def add_load_arguments(parser: argparse.ArgumentParser) -> None:
         "--purge",
         metavar="WAY",
         help=f"of a drive, before each level: {', '.join(way.name for way in PURGES)} (discard)",
+    )
+    parser.add_argument(
+        "--sprandom",
+        action="store_true",
+        help="fill a drive in one pass, as random writes leave it in the end (a fio that has it: 3.41)",
     )
     parser.add_argument(
         "--workload",
@@ -136,7 +149,12 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def pace_from(args: argparse.Namespace) -> SweepPace:
-    return SweepPace(fill_passes=args.fill, round_ratio=args.round, most_rounds=args.rounds)
+    if args.sprandom and args.fill != SweepPace().fill_passes:
+        raise UsageError("--fill: not with --sprandom, which is one pass")
+    most = args.rounds or SweepPace().most_rounds
+    if most < SweepPace().least_rounds:
+        raise UsageError(f"--rounds {most}: no verdict on a level has less than {SweepPace().least_rounds}")
+    return SweepPace(fill_passes=args.fill, round_ratio=args.round, most_rounds=most, sprandom=args.sprandom)
 
 
 def refuse_others(args: argparse.Namespace, names: Sequence[str], only_with: str) -> None:
@@ -147,7 +165,7 @@ def refuse_others(args: argparse.Namespace, names: Sequence[str], only_with: str
         raise UsageError(f"{options}: only with {only_with}")
 
 
-def _profile(text: str) -> profiles.Profile:
+def profile_of(text: str) -> profiles.Profile:
     """The drive that a person means: by name, by a file, or as a sweep has measured it."""
     if not text.startswith(PREFIX):
         return profiles.load(text)
@@ -160,6 +178,8 @@ def _profile(text: str) -> profiles.Profile:
             f"--virtual {text}: {path}: {error.strerror}; take the name of a sweep (opwatch sweep list), or "
             "the path of its journal"
         ) from error
+    if state.request.test:
+        raise UsageError(f"--virtual {text}: it is a test of SNIA's, which has no levels to fit a drive to")
     return fitted_profile(result_of(state, state.outcomes()), name)
 
 
@@ -169,7 +189,7 @@ def virtual_from(args: argparse.Namespace) -> VirtualSweep:
         raise UsageError(
             f"--method {args.method}: a simulated drive has its levels by {DEFAULT_METHOD} alone"
         )
-    profile = _profile(args.virtual)
+    profile = profile_of(args.virtual)
     bs = mapping_unit(profile) if args.bs is None else args.bs
     model = model_of(profile, bs)
     flash = flash_bytes(model)
@@ -178,7 +198,7 @@ def virtual_from(args: argparse.Namespace) -> VirtualSweep:
     scale = LevelScale(
         flash if base is OpBase.FLASH else visible, OpShare(args.share), base, mapping_unit(profile)
     )
-    levels = parse_levels(args.op, scale, flash)
+    levels = parse_levels(args.op or DEFAULT_LEVELS, scale, flash)
     for level in levels:
         # A window that is rounded to the unit of the model may not reach beyond what is shown.
         if level.usable_bytes > visible + mapping_unit(profile):

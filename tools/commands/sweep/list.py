@@ -1,32 +1,42 @@
-"""`opwatch sweep list`: what can be named: ways to set a level, tests of SNIA's, drives to simulate."""
+"""`opwatch sweep list`: what can be named (methods, tests, experiments, drives), and what was begun here."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from opwatch import SCHEMA
+from opwatch.errors import BadInput
 from opwatch.ftl import profiles
+from opwatch.scenarios.scenario import scenario_names, scenario_of
 from opwatch.sinks.folding import folded
 from opwatch.sinks.terminal import data
 from opwatch.steady.pts_tests import HEADER_FIELDS, PTS_TESTS, STEADY_FIELDS
+from opwatch.sweep.journal.file import FOLDER, states
+from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.methods import METHODS
 from opwatch.sweep.purges import PURGES
 
+# A sweep by name, or why its journal cannot be read.
+KeptState = tuple[str, SweepState | BadInput]
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--journals", metavar="DIR", type=Path, help=f"where sweeps are kept ({FOLDER})")
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
 
 
 def run(args: argparse.Namespace) -> int:
+    kept = list(states(args.journals or FOLDER))
     if args.json:
-        data().json(_document())
+        data().json(_document(kept))
     else:
-        data().lines(_lines())
+        data().lines([*_lines(), *_kept_lines(kept)])
     return 0
 
 
-def _document() -> dict[str, object]:
+def _document(kept: Sequence[KeptState]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "type": "sweep-list",
@@ -41,10 +51,48 @@ def _document() -> dict[str, object]:
             }
             for test in PTS_TESTS
         ],
+        "scenarios": [
+            {"name": name, "title": scenario_of(name).title, "source": scenario_of(name).source}
+            for name in scenario_names()
+        ],
         "profiles": [
             {"name": name, "description": profiles.load(name).description} for name in profiles.names()
         ],
+        "sweeps": [_kept(name, state) for name, state in kept],
     }
+
+
+def _kept(name: str, state: SweepState | BadInput) -> dict[str, object]:
+    if isinstance(state, BadInput):
+        return {"name": name, "problem": str(state)}
+    request = state.request
+    return {
+        "name": name,
+        "problem": None,
+        "created": request.created,
+        "disk": request.identity.document(),
+        "test": request.test.name if request.test else None,
+        "parts": len(request.levels),
+        "left": len(state.left),
+        "is_ended": state.is_ended,
+        "undo": list(state.undo),
+    }
+
+
+def _kept_lines(kept: Sequence[KeptState]) -> Iterator[str]:
+    if kept:
+        yield "sweeps that were begun here:"
+    for name, state in kept:
+        head = f"  {name:<22} "
+        if isinstance(state, BadInput):
+            yield from folded(str(state), head)
+            continue
+        identity, test = state.request.identity, state.request.test
+        what = f"{test.name} of SNIA's" if test else f"{len(state.request.levels)} levels"
+        how = "done" if state.is_ended else f"not done, {len(state.left)} left: opwatch sweep resume {name}"
+        yield from folded(f"{identity.name}, {identity.serial or 'no serial number'}: {what}, {how}", head)
+        for undo in state.undo:
+            yield from folded(f"left in the kernel until it is resumed, or a reboot: {undo}", " " * len(head))
 
 
 def _lines() -> Iterator[str]:
@@ -54,9 +102,12 @@ def _lines() -> Iterator[str]:
     yield "ways to make a drive empty before each level (--purge):"
     for way in PURGES:
         yield from folded(f"{way.what}. Needs {way.needs}", f"  {way.name:<22} ")
-    yield "tests of SNIA's PTS 2.0.2:"
+    yield "tests of SNIA's PTS 2.0.2 (--test; throughput is both of its name):"
     for test in PTS_TESTS:
         yield from folded(test.title, f"  {test.name:<22} ")
+    yield "published experiments (--scenario):"
+    for name in scenario_names():
+        yield from folded(scenario_of(name).title, f"  {name:<22} ")
     yield "drives that can be simulated (--virtual):"
     for name in profiles.names():
         yield from folded(profiles.load(name).description, f"  {name:<22} ")

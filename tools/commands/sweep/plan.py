@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import argparse
 
+from opwatch.collectors.fio.options import sprandom_refusal
 from opwatch.collectors.guard.looking import identity_of_disk
 from opwatch.collectors.sweep.refusals import refusals
 from opwatch.errors import UsageError
-from opwatch.host.device import Devices
+from opwatch.host.device import BlockDevice, Devices
 from opwatch.load.workload import load, require_reach
+from opwatch.pts.planning import part_steps, planned_test_bytes
 from opwatch.sinks.sweep.document import plan_document
 from opwatch.sinks.sweep.plan import plan_lines
 from opwatch.sinks.terminal import data
 from opwatch.sweep.levels import LevelScale, OpBase, OpShare, parse_levels
 from opwatch.sweep.methods import method_of
-from opwatch.sweep.plan import SweepPlan, SweepSpeed, plan_steps
+from opwatch.sweep.plan import SweepPlan, SweepRefusal, SweepSpeed, plan_steps
 from opwatch.sweep.purges import DISCARD, purge_of
 from opwatch.tools.arguments import byte_size
 from opwatch.tools.commands.sweep.drive_arguments import add_allowance_argument, add_device_argument
 from opwatch.tools.commands.sweep.level_arguments import (
+    DEFAULT_LEVELS,
     DEFAULT_WORKLOAD,
     MODEL_OPTIONS,
     add_level_arguments,
@@ -28,15 +31,24 @@ from opwatch.tools.commands.sweep.level_arguments import (
     refuse_others,
     virtual_from,
 )
+from opwatch.tools.commands.sweep.pts_arguments import (
+    add_test_arguments,
+    levels_of_parts,
+    order_from,
+    refuse_level_options,
+    refuse_test_options,
+    test_pace,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "opwatch sweep plan --dev D|--virtual PROFILE [--op LEVELS] [options]"
+    parser.usage = "opwatch sweep plan --dev D|--virtual PROFILE [--op LEVELS|--test NAME] [options]"
     add_device_argument(parser)
     add_allowance_argument(parser)
     add_model_arguments(parser)
     add_level_arguments(parser)
     add_load_arguments(parser)
+    add_test_arguments(parser)
     parser.add_argument(
         "--flash", metavar="SIZE", type=byte_size, help="what the drive has in all, where you know it"
     )
@@ -55,7 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if (args.dev is None) == (args.virtual is None):
         raise UsageError("say of what: --dev D or --virtual PROFILE, and one of them")
-    plan = _of_device(args) if args.dev is not None else _of_model(args)
+    refuse_test_options(args)
+    if args.test is not None:
+        plan = _of_test(args)
+    else:
+        plan = _of_device(args) if args.dev is not None else _of_model(args)
     if args.json:
         data().json(plan_document(plan))
     else:
@@ -68,7 +84,7 @@ def _speed(args: argparse.Namespace) -> SweepSpeed:
 
 
 def _of_model(args: argparse.Namespace) -> SweepPlan:
-    refuse_others(args, ["workload", "purge"], "--dev")
+    refuse_others(args, ["workload", "purge", "sprandom"], "--dev")
     sweep = virtual_from(args)
     return SweepPlan(
         target=f"{sweep.profile.name} (simulated)",
@@ -82,19 +98,64 @@ def _of_model(args: argparse.Namespace) -> SweepPlan:
     )
 
 
-def _of_device(args: argparse.Namespace) -> SweepPlan:
-    devices = Devices()
-    device = devices.resolve(args.dev)
+def _drive(devices: Devices, named: str) -> BlockDevice:
+    """The whole drive of a name."""
+    device = devices.resolve(named)
     if device.is_partition:
         raise UsageError(f"{device.name} is a partition: a level is one of the whole drive; name that")
     if not device.size_bytes:
         raise UsageError(f"{device.name} has no size: there is no medium in it, or it cannot be read")
+    return device
+
+
+def _target(devices: Devices, device: BlockDevice) -> str:
+    identity = identity_of_disk(devices, device)
+    serial = identity.serial or "not told"
+    return f"{device.name}, {identity.model or 'no model'}, serial number {serial}"
+
+
+def _of_test(args: argparse.Namespace) -> SweepPlan:
+    """The plan of a test of SNIA's."""
+    refuse_others(args, ["virtual"], "levels (--op): a test is one of minutes, and of a drive")
+    refuse_others(args, MODEL_OPTIONS, "--virtual")
+    refuse_level_options(args)
+    devices = Devices()
+    device = _drive(devices, args.dev)
+    order, purge = order_from(args, device), purge_of(args.purge or DISCARD.name)
+    levels = levels_of_parts(order, device)
+    planned = [planned_test_bytes(part, device.size_bytes) for part in order.parts]
+    return SweepPlan(
+        target=_target(devices, device),
+        method="window",
+        workload=f"SNIA PTS 2.0.2 {order.name}",
+        levels=levels,
+        steps=part_steps(order, levels, test_pace(args), _speed(args), purge),
+        refusals=tuple(refusals(devices, args.dev, allow_virtual=args.allow_virtual, purge=purge.name)),
+        life_bytes=args.rated,
+        life_reason="--rated says what the host may write in its life",
+        most_write_bytes=None if None in planned else sum(one or 0 for one in planned),
+        bytes_reason=""
+        if args.speed
+        else "how much its loads write takes the drive's speed to tell (--speed)",
+    )
+
+
+def _without_sprandom(args: argparse.Namespace) -> list[SweepRefusal]:
+    refused = sprandom_refusal() if args.sprandom else None
+    return [SweepRefusal("fill", refused, "without --sprandom all is filled in order")] if refused else []
+
+
+def _of_device(args: argparse.Namespace) -> SweepPlan:
+    devices = Devices()
+    device = _drive(devices, args.dev)
     refuse_others(args, [name for name in MODEL_OPTIONS if name != "base"], "--virtual")
     base = OpBase(args.base or OpBase.VISIBLE)
     if base is OpBase.FLASH and args.flash is None:
         raise UsageError(f"--base {base}: say how much flash {device.name} has (--flash SIZE)")
     capacity = args.flash if base is OpBase.FLASH else device.size_bytes
-    levels = parse_levels(args.op, LevelScale(capacity, OpShare(args.share), base), args.flash)
+    levels = parse_levels(
+        args.op or DEFAULT_LEVELS, LevelScale(capacity, OpShare(args.share), base), args.flash
+    )
     for level in levels:
         if level.usable_bytes > device.size_bytes:
             raise UsageError(
@@ -104,16 +165,15 @@ def _of_device(args: argparse.Namespace) -> SweepPlan:
     method, purge = method_of(args.method).name, purge_of(args.purge or DISCARD.name)
     pattern, pace = load(args.workload or DEFAULT_WORKLOAD), pace_from(args)
     require_reach(pattern, pace.round_ratio)
-    identity = identity_of_disk(devices, device)
-    serial = identity.serial or "not told"
     return SweepPlan(
-        target=f"{device.name}, {identity.model or 'no model'}, serial number {serial}",
+        target=_target(devices, device),
         method=method,
         workload=pattern.name,
         levels=levels,
         steps=plan_steps(levels, method, pace, _speed(args), purge),
-        refusals=tuple(
-            refusals(devices, args.dev, allow_virtual=args.allow_virtual, method=method, purge=purge.name)
+        refusals=(
+            *refusals(devices, args.dev, allow_virtual=args.allow_virtual, method=method, purge=purge.name),
+            *_without_sprandom(args),
         ),
         life_bytes=args.rated,
         life_reason="--rated says what the host may write in its life",

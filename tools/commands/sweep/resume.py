@@ -18,7 +18,7 @@ from opwatch.tools.commands.sweep.drive_arguments import (
     add_wear_arguments,
     consent_from,
 )
-from opwatch.tools.commands.sweep.running import add_recording_argument, perform, require_new, show
+from opwatch.tools.commands.sweep.running import add_recording_argument, perform, require_new, tell
 from opwatch.tools.waiting import Waiter
 
 
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     journal, state = again(args.journals or FOLDER, args.name)
     with journal:
         if not state.left and state.is_ended:
-            return show(state, state.outcomes(), json=args.json)
+            return tell(state, json=args.json)
         devices = Devices()
         consent = replace(consent_from(args), planned=state.request.identity)
         name = drive_now(devices, state.request.identity)
@@ -45,8 +45,8 @@ def run(args: argparse.Namespace) -> int:
         with Waiter() as waiter:
             undo_all(devices, name, consent, journal, state)
             with HeldDisk(devices, name, consent) as claim:
-                outcomes = perform(claim, journal, state, waiter, args)
-    return show(state, outcomes, json=args.json)
+                perform(claim, journal, state, waiter, args)
+    return tell(state, json=args.json)
 
 
 def drive_now(devices: Devices, planned: DiskIdentity) -> str:

@@ -9,14 +9,17 @@ from pathlib import Path
 
 from opwatch.collectors.firmware.counting import Counting
 from opwatch.collectors.guard.held_disk import HeldDisk
+from opwatch.collectors.pts.part import run_tests
 from opwatch.collectors.sweep.bench import KeepsNothing, SweepBench
 from opwatch.collectors.sweep.health import read_health
 from opwatch.collectors.sweep.purging import require_discards
 from opwatch.collectors.sweep.sweeping import sweep
 from opwatch.counters.catalogue.families import load_catalogue
-from opwatch.errors import UsageError
+from opwatch.errors import NotEnoughData, UsageError
 from opwatch.host.device import Presence
 from opwatch.sinks.sweep.levels import document, lines
+from opwatch.sinks.sweep.pts_document import pts_document
+from opwatch.sinks.sweep.pts_table import pts_lines
 from opwatch.sinks.terminal import data
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
@@ -40,7 +43,7 @@ def require_new(path: Path | None) -> None:
 
 def perform(
     claim: HeldDisk, journal: JournalFile, state: SweepState, waiter: Waiter, args: argparse.Namespace
-) -> list[LevelOutcome]:
+) -> None:
     """Do what is left of it. The disk is ours already, and so are signals: one that came before ends it."""
     disk, quiet = claim.disk, args.quiet
     require_discards(disk)
@@ -54,7 +57,7 @@ def perform(
         if state.begin_used is None and before.percentage_used is not None:
             journal.append("health", {"percentage_used": before.percentage_used})
             state.begin_used = before.percentage_used
-        talk.say(f"sweep {state.request.name}: {len(state.left)} levels of {disk.name} are left")
+        talk.say(f"sweep {state.request.name}: {_left(state)} of {disk.name} are left")
         bench = SweepBench(
             claim=claim,
             counting=counting,
@@ -67,7 +70,23 @@ def perform(
             folder=Path(folder),
             keeper=kept or KeepsNothing(),
         )
-        return sweep(bench)
+        (run_tests if state.request.test else sweep)(bench)
+
+
+def _left(state: SweepState) -> str:
+    return f"{len(state.left)} {'parts of a test' if state.request.test else 'levels'}"
+
+
+def tell(state: SweepState, *, json: bool) -> int:
+    """Print what came of it, of levels or of a test; returns the exit status."""
+    if not state.request.test:
+        return show(state, state.outcomes(), json=json)
+    answer = pts_document(state.request, state.parts, is_ended=state.is_ended)
+    if json:
+        data().json(answer, indent=2)
+    else:
+        data().lines(pts_lines(answer))
+    return 0 if answer["is_whole"] else NotEnoughData.exit_status
 
 
 def show(state: SweepState, outcomes: list[LevelOutcome], *, json: bool) -> int:

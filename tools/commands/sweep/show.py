@@ -1,4 +1,4 @@
-"""`opwatch sweep show FILE`: the table of a sweep that was kept as JSON, by -o or --json."""
+"""`opwatch sweep show FILE`: the table of a sweep or of a test that was kept as JSON, by -o or --json."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from opwatch.errors import UsageError
 from opwatch.foreign import parse_json, read_bytes, table_of
+from opwatch.sinks.sweep.pts_table import pts_lines
 from opwatch.sinks.sweep.table import lines
 from opwatch.sinks.terminal import data
 from opwatch.tools.arguments import file_name
@@ -25,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     document = table_of(parse_json(raw, str(path)), str(path))
     # All of it is read before the first line: half a table would look like a whole one.
-    shown = list(lines(document))
+    shown = list((pts_lines if document.get("type") == "sweep-test" else lines)(document))
     if args.json:
         data().json(document)
     else:

@@ -18,6 +18,7 @@ from opwatch.sweep.side_by_side import run_levels
 from opwatch.tools.commands.sweep.exit_status import exit_status
 from opwatch.tools.commands.sweep.level_arguments import VirtualSweep, virtual_from
 from opwatch.tools.commands.sweep.running import require_new
+from opwatch.tools.commands.sweep.scenario import scenario_from
 
 
 class _Progress(Progress):
@@ -38,7 +39,8 @@ class _Progress(Progress):
 
 
 def run(args: argparse.Namespace) -> int:
-    sweep = virtual_from(args)
+    experiment = scenario_from(args) if args.scenario else None
+    sweep = experiment.sweep if experiment else virtual_from(args)
     require_new(args.output)
     with closing(_Progress(sweep.pace.most_rounds, quiet=args.quiet)) as progress:
         outcomes = run_levels(sweep.model, sweep.levels, sweep.load, sweep.pace, progress.tell)
@@ -53,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
         model=_scale(sweep),
     )
     answer = document(result)
+    if experiment:
+        answer["scenario"] = experiment.fields(outcomes)
     if args.output:
         _keep(args.output, json.dumps(answer) + "\n")
     if args.json:

@@ -1,0 +1,100 @@
+"""What a test does, load after load, with its times as they were scaled. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from opwatch.pts.order import PtsOrder
+from opwatch.steady.pts_tests import PtsPoint, PtsTest
+
+# fio takes about as long to begin: a load that is shorter would measure that.
+LEAST_S = 0.1
+# A figure of less would be one of chance.
+_LEAST_TIMES = 3
+_MINUTE_S = 60.0
+# Of host idle recovery: so many bursts with a pause behind them, then minutes without any.
+_BURSTS, _BASELINE_MINUTES = 360, 30
+_BURST_S = 5.0
+ROUND = "round"
+
+
+class PtsLoad(NamedTuple):
+    """Requests of one kind for a time; then `pause_s` without any. `stage` is what it is a part of, and
+    `times` how often it is done there. With `every_s` its figures are wanted for stretches of that length."""
+
+    stage: str
+    read_percent: int
+    block_bytes: int
+    is_random: bool
+    seconds: float
+    depth: int
+    threads: int
+    pause_s: float = 0.0
+    times: int = 1
+    every_s: float | None = None
+
+    @property
+    def point(self) -> str:
+        """Its point of a round, by the name that the specification has for it."""
+        return f"{self.read_percent}/{100 - self.read_percent} {self.block_bytes}"
+
+
+def round_loads(order: PtsOrder, part: PtsTest, logical_bytes: int) -> list[PtsLoad]:
+    """The loads of one round, without those that are smaller than a block of the drive. Of idle recovery it
+    is the workload that brings it to its steady state; none for a test that has no rounds."""
+    if not part.steady:
+        return []
+    points = part.points
+    if part.name == "hir":
+        points = (PtsPoint(0, part.points[0].block_bytes, True, _MINUTE_S),)
+    return [_load(order, part, ROUND, point) for point in points if point.block_bytes >= logical_bytes]
+
+
+def left_out(part: PtsTest, logical_bytes: int) -> list[PtsPoint]:
+    """Points that this drive cannot do."""
+    return [point for point in part.points if point.block_bytes < logical_bytes]
+
+
+def stage_loads(order: PtsOrder, part: PtsTest) -> Iterator[PtsLoad]:
+    """What comes behind the rounds: of idle recovery bursts with pauses, and the way back; of cross stimulus
+    recovery its three stretches, each with a figure for every minute."""
+    if part.name == "hir":
+        for point in part.points:
+            burst = _load(order, part, f"pause {point.pause_s:g} s", point)
+            pause = point.pause_s * burst.seconds / _BURST_S
+            times = _times(_BURSTS * _BURST_S * order.scale, burst.seconds)
+            yield burst._replace(pause_s=pause, times=times)
+            minute = _load(
+                order,
+                part,
+                f"baseline after {point.pause_s:g} s",
+                point._replace(seconds=_MINUTE_S, pause_s=0.0),
+            )
+            times = _times(_BASELINE_MINUTES * _MINUTE_S * order.scale, minute.seconds)
+            yield minute._replace(times=times)
+    elif not part.steady:
+        for number, point in enumerate(part.points, 1):
+            load = _load(order, part, f"stretch {number}", point)
+            seconds = max(load.seconds, _LEAST_TIMES * LEAST_S)
+            yield load._replace(seconds=seconds, every_s=max(_MINUTE_S * order.scale, LEAST_S))
+
+
+def _load(order: PtsOrder, part: PtsTest, stage: str, point: PtsPoint) -> PtsLoad:
+    depth, threads = order.drive_class.depth, order.drive_class.threads
+    if part.name == "latency":
+        depth = threads = 1
+    return PtsLoad(
+        stage=stage,
+        read_percent=point.read_percent,
+        block_bytes=point.block_bytes,
+        is_random=point.is_random,
+        seconds=max(point.seconds * order.scale, LEAST_S),
+        depth=depth,
+        # Two threads in order would be two streams, and begin at the same byte.
+        threads=threads if point.is_random else 1,
+    )
+
+
+def _times(seconds: float, one_s: float) -> int:
+    return max(round(seconds / one_s), _LEAST_TIMES)

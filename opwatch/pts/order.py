@@ -1,0 +1,107 @@
+"""One of SNIA's tests as it was asked for, and as a journal keeps it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from opwatch.errors import UsageError
+from opwatch.fields import Fields
+from opwatch.steady.pts_tests import PTS_TESTS, PtsTest
+
+_UNIT = 4096
+NAMES = (*dict.fromkeys(test.name.partition("-")[0] for test in PTS_TESTS),)
+
+
+class PtsClass(NamedTuple):
+    """What the specification recommends for one kind of drives: outstanding I/Os of each thread, threads, the
+    share of the drive that is used, and whether its write cache is on."""
+
+    name: str
+    depth: int
+    threads: int
+    active_ratio: float
+    has_write_cache: bool
+
+
+PTS_CLASSES = (
+    PtsClass("enterprise", depth=32, threads=4, active_ratio=1.0, has_write_cache=False),
+    PtsClass("client", depth=16, threads=2, active_ratio=0.75, has_write_cache=True),
+)
+
+
+def pts_class(name: str) -> PtsClass:
+    """The class of that name."""
+    for one in PTS_CLASSES:
+        if one.name == name:
+            return one
+    raise UsageError(
+        f"there is no class {name!r:.60}: there are {', '.join(one.name for one in PTS_CLASSES)}"
+    )
+
+
+def parts_of(name: str) -> tuple[PtsTest, ...]:
+    """The runs that a test is made of, each with a purge of its own."""
+    parts = tuple(test for test in PTS_TESTS if name in (test.name, test.name.partition("-")[0]))
+    if not parts:
+        raise UsageError(f"there is no test {name!r:.60} of SNIA's: there are {', '.join(NAMES)}")
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class PtsOrder:
+    """What was asked for. All times of the specification are taken times `scale`, and no more than `rounds`
+    are done where that is not None. `header` is what a report says of the drive and its host, by name."""
+
+    name: str
+    class_name: str = PTS_CLASSES[0].name
+    scale: float = 1.0
+    rounds: int | None = None
+    sponsor: str | None = None
+    header: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> tuple[PtsTest, ...]:
+        return parts_of(self.name)
+
+    @property
+    def drive_class(self) -> PtsClass:
+        return pts_class(self.class_name)
+
+    def most_rounds(self, part: PtsTest) -> int:
+        return min(part.most_rounds, self.rounds or part.most_rounds)
+
+    def active_bytes(self, capacity_bytes: int) -> int:
+        """The bytes from the begin of the drive that are written and read."""
+        return int(capacity_bytes * self.drive_class.active_ratio) // _UNIT * _UNIT
+
+    def fill_passes(self, part: PtsTest, capacity_bytes: int) -> int:
+        """How often the active range is written in order before: twice the capacity in all, at least."""
+        if part.precondition_block_bytes is None:
+            return 0
+        return -(-2 * capacity_bytes // self.active_bytes(capacity_bytes))
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self) | {"header": dict(self.header)}
+
+
+def order_of(fields: Fields) -> PtsOrder:
+    """The order that document() wrote; BadInput for all else."""
+    header = fields.sub("header")
+    try:
+        parts_of(fields.text("name"))
+        pts_class(fields.text("class_name"))
+    except UsageError as error:
+        raise fields.bad(str(error)) from error
+    scale = fields.amount("scale")
+    if not 0 < scale <= 1:
+        raise fields.bad("scale is none from 0 to 1")
+    return PtsOrder(
+        name=fields.text("name"),
+        class_name=fields.text("class_name"),
+        scale=scale,
+        rounds=fields.optional("rounds", fields.count),
+        sponsor=fields.optional("sponsor", fields.text),
+        header={key: header.optional(key, header.text) for key in header.table},
+    )

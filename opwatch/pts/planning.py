@@ -1,0 +1,89 @@
+"""What a test takes, before anything of it is done. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from opwatch.pts.loads import PtsLoad, round_loads, stage_loads
+from opwatch.pts.order import PtsOrder
+from opwatch.steady.pts_tests import PtsTest
+from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, SweepStep
+from opwatch.sweep.purges import DISCARD, PurgeWay
+
+# Saturation ends when so many capacities were written.
+SATURATED = 4
+_WINDOW = 5
+
+
+def planned_test_bytes(part: PtsTest, capacity_bytes: int) -> int | None:
+    """The most that a part writes; None where only the drive's speed decides that."""
+    if part.name != "wsat":
+        return None
+    return SATURATED * capacity_bytes
+
+
+def part_levels(order: PtsOrder, whole: OpLevel) -> tuple[OpLevel, ...]:
+    """The active range of every part, as a level that is used."""
+    used = order.active_bytes(whole.scale.capacity_bytes)
+    return tuple(OpLevel(part.name, used, whole.scale, whole.flash_bytes) for part in order.parts)
+
+
+def part_steps(
+    order: PtsOrder, levels: Sequence[OpLevel], pace: SweepPace, speed: SweepSpeed, purge: PurgeWay = DISCARD
+) -> tuple[SweepStep, ...]:
+    """Every step of a test, in order. What loads write is known where the drive's speed is."""
+    steps = [
+        step
+        for part, level in zip(order.parts, levels, strict=True)
+        for step in _of_part(order, part, level, pace, speed, purge)
+    ]
+    return (*steps, SweepStep(StepKind.RESTORE, "discard the whole drive, and undo what was changed of it"))
+
+
+def _of_part(
+    order: PtsOrder, part: PtsTest, level: OpLevel, pace: SweepPace, speed: SweepSpeed, purge: PurgeWay
+) -> Iterable[SweepStep]:
+    capacity = level.scale.capacity_bytes
+    yield SweepStep(StepKind.GUARD, "the same drive, and nobody else's", level)
+    yield SweepStep(StepKind.PURGE, purge.what, level, discard_bytes=capacity)
+    yield SweepStep(StepKind.SETTLE, "let it erase", level, seconds=pace.settle_s)
+    passes = order.fill_passes(part, capacity)
+    if passes:
+        yield SweepStep(
+            StepKind.FILL,
+            f"write the active range in order, {part.precondition_block_bytes} bytes at a time",
+            level,
+            write_bytes=level.usable_bytes,
+            seconds=level.usable_bytes / speed.fill_bytes_per_s if speed.fill_bytes_per_s else None,
+            at_least=passes,
+            at_most=passes,
+        )
+    if rounds := round_loads(order, part, 0):
+        yield SweepStep(
+            StepKind.ROUND,
+            f"{len(rounds)} test points" if len(rounds) > 1 else "one test point",
+            level,
+            write_bytes=_written(rounds, speed),
+            seconds=sum(load.seconds for load in rounds),
+            at_least=_WINDOW,
+            at_most=order.most_rounds(part),
+        )
+    for load in stage_loads(order, part):
+        yield SweepStep(
+            StepKind.ROUND,
+            load.stage,
+            level,
+            write_bytes=_written([load], speed),
+            seconds=load.seconds + load.pause_s,
+            at_least=load.times,
+            at_most=load.times,
+        )
+    verdict = "steady or not, by SNIA's rule" if part.steady else "the way back, stretch by stretch"
+    yield SweepStep(StepKind.VERDICT, verdict, level)
+
+
+def _written(loads: Iterable[PtsLoad], speed: SweepSpeed) -> int:
+    """What is written once, of a drive that takes as much of every load. 0 where that is not known."""
+    writing_s = sum(load.seconds * (100 - load.read_percent) / 100 for load in loads)
+    return round(writing_s * (speed.round_bytes_per_s or 0))

@@ -1,0 +1,124 @@
+"""What a part of a test comes to: the tables that its report has to have. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from opwatch.pts.order import PtsOrder
+from opwatch.pts.record import PtsEnd, PtsRecord, verdict_of
+from opwatch.pts.samples import PtsSample
+from opwatch.steady.pts import PtsVerdict
+from opwatch.steady.pts_tests import PtsTest
+
+# What of a stretch's rate has to be there again, and over which share of the stretch that is taken.
+_RECOVERED, _TAIL = 0.9, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class PtsFigures:
+    """One test point over the rounds of the window, or one stage. The largest of maxima, and of the 99.999 %
+    latencies the largest that could be told; everything else is a mean over these `loads`."""
+
+    name: str
+    read_percent: int
+    block_bytes: int
+    loads: int
+    iops: float
+    megabytes_per_s: float
+    mean_ns: float | None
+    five_nines_ns: float | None
+    max_ns: int | None
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class PtsPart:
+    """One part of a test, with all that follows from what was measured. `verdict` is None where there is
+    none, and why stands in `unjudged`. `figures` are those of `window`, the first and last round of it."""
+
+    part: PtsTest
+    record: PtsRecord
+    verdict: PtsVerdict | None
+    unjudged: str
+    window: tuple[int, int] | None
+    figures: tuple[PtsFigures, ...]
+    stages: tuple[PtsFigures, ...]
+    recovery_s: float | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it was done to its end, and was steady where it has to be."""
+        if not self.part.steady:
+            return self.record.end is PtsEnd.DONE
+        return self.verdict is not None and self.verdict.is_steady and self.record.end is not PtsEnd.BUDGET
+
+
+def part_of(order: PtsOrder, part: PtsTest, record: PtsRecord) -> PtsPart:
+    rounds = record.rounds()
+    verdict = verdict_of(order, part, rounds)
+    window = verdict.window if verdict else None
+    chosen = rounds[window[0] - 1 : window[1]] if window else rounds[-1:]
+    by_point: dict[str, list[PtsSample]] = {}
+    for sample in (sample for samples in chosen for sample in samples):
+        by_point.setdefault(sample.point, []).append(sample)
+    stages = tuple(
+        figures_of_loads(name, samples, [total for total in record.totals if total.stage == name])
+        for name, samples in record.stages().items()
+    )
+    return PtsPart(
+        part=part,
+        record=record,
+        verdict=verdict,
+        unjudged=_unjudged(part, verdict, len(rounds)),
+        window=window,
+        figures=tuple(figures_of_loads(name, samples) for name, samples in by_point.items()),
+        stages=stages,
+        recovery_s=_recovery(list(record.stages().values())) if not part.steady else None,
+    )
+
+
+def _unjudged(part: PtsTest, verdict: PtsVerdict | None, rounds: int) -> str:
+    if verdict:
+        return ""
+    if not part.steady:
+        return "this test has no steady state: it is of what one workload leaves to the next"
+    return f"{rounds} rounds were done: the rule of SNIA needs 5"
+
+
+def figures_of_loads(name: str, samples: Sequence[PtsSample], totals: Sequence[PtsSample] = ()) -> PtsFigures:
+    """What loads of one kind come to. Of loads that were logged in stretches the tail is in `totals`."""
+    seconds = sum(sample.seconds for sample in samples)
+    tails = [*samples, *totals]
+    means = [(sample.mean_ns, sample.ios) for sample in samples if sample.mean_ns is not None]
+    weight = sum(ios for _, ios in means)
+    return PtsFigures(
+        name=name,
+        read_percent=samples[0].read_percent,
+        block_bytes=samples[0].block_bytes,
+        loads=len(samples),
+        iops=sum(sample.ios for sample in samples) / seconds,
+        megabytes_per_s=sum(sample.read_bytes + sample.write_bytes for sample in samples) / seconds / 1e6,
+        mean_ns=sum(mean * ios for mean, ios in means) / weight if weight else None,
+        five_nines_ns=max(
+            (one.five_nines_ns for one in tails if one.five_nines_ns is not None), default=None
+        ),
+        max_ns=max((one.max_ns for one in tails if one.max_ns is not None), default=None),
+    )
+
+
+def _recovery(stages: Sequence[Sequence[PtsSample]]) -> float | None:
+    """Seconds into the last stretch until it has 90 % of the rate at the end of the first one; None where it
+    never has. How long that takes is for the reader to define by the specification; this is our measure."""
+    if len(stages) < 2:
+        return None
+    first, last = stages[0], stages[-1]
+    tail = first[-max(round(len(first) * _TAIL), 1) :]
+    wanted = _RECOVERED * sum(sample.megabytes_per_s for sample in tail) / len(tail)
+    for sample in last:
+        if sample.megabytes_per_s >= wanted:
+            return sample.begin_s - last[0].begin_s
+    return None

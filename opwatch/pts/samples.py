@@ -1,0 +1,143 @@
+"""What one load of a test came to, from fio's report and logs of it. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from opwatch.fields import Fields
+from opwatch.fio.logs import FioLog, FioLogKind
+from opwatch.fio.results import FioReport
+from opwatch.pts.loads import PtsLoad
+from opwatch.sweep.figures import quantile_of
+
+_MEGABYTE = 1e6
+_FIVE_NINES = 0.99999
+
+
+@dataclass(frozen=True, slots=True)
+class PtsSample:
+    """What a load came to, or a stretch of one. `number` is its round, or its place in its stage, from 1;
+    `begin_s` is when it began, by the begin of the part. Latencies are those from submission to completion,
+    and None where too few requests were made to tell."""
+
+    stage: str
+    number: int
+    read_percent: int
+    block_bytes: int
+    begin_s: float
+    seconds: float
+    ios: int
+    read_bytes: int
+    write_bytes: int
+    mean_ns: float | None = None
+    five_nines_ns: float | None = None
+    max_ns: int | None = None
+
+    @property
+    def point(self) -> str:
+        return f"{self.read_percent}/{100 - self.read_percent} {self.block_bytes}"
+
+    @property
+    def iops(self) -> float:
+        return self.ios / self.seconds
+
+    @property
+    def megabytes_per_s(self) -> float:
+        return (self.read_bytes + self.write_bytes) / self.seconds / _MEGABYTE
+
+    def value(self, variable: str) -> float:
+        """What SNIA's rule follows: by the name that the test has for it."""
+        if variable == "IOPS":
+            return self.iops
+        if variable == "MB/s":
+            return self.megabytes_per_s
+        return self.mean_ns or 0.0
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def sample_of(fields: Fields) -> PtsSample:
+    """The sample that document() wrote; BadInput for all else."""
+    sample = PtsSample(
+        stage=fields.text("stage"),
+        number=fields.count("number"),
+        read_percent=fields.count("read_percent"),
+        block_bytes=fields.count("block_bytes"),
+        begin_s=fields.amount("begin_s"),
+        seconds=fields.amount("seconds"),
+        ios=fields.count("ios"),
+        read_bytes=fields.count("read_bytes"),
+        write_bytes=fields.count("write_bytes"),
+        mean_ns=fields.optional("mean_ns", fields.amount),
+        five_nines_ns=fields.optional("five_nines_ns", fields.amount),
+        max_ns=fields.optional("max_ns", fields.count),
+    )
+    if not sample.seconds:
+        raise fields.bad("a load took no time")
+    return sample
+
+
+def sample_of_report(load: PtsLoad, number: int, begin_s: float, report: FioReport) -> PtsSample:
+    """The whole of a load."""
+    total = report.total
+    bins: Counter[int] = Counter()
+    weighted, count, largest = 0.0, 0, None
+    for job in report.jobs:
+        for name in ("read", "write"):
+            operation = job.operations.get(name)
+            latency = operation.latency if operation else None
+            if latency and latency.requests:
+                bins.update(dict(latency.bins or ()))
+                weighted += latency.mean_ns * latency.requests
+                count += latency.requests
+                largest = max(largest or 0, latency.max_ns)
+    return PtsSample(
+        stage=load.stage,
+        number=number,
+        read_percent=load.read_percent,
+        block_bytes=load.block_bytes,
+        begin_s=begin_s,
+        # fio tells milliseconds.
+        seconds=max(total.seconds, 0.001),
+        ios=sum(total.requests.values()),
+        read_bytes=total.bytes["read"],
+        write_bytes=total.bytes["write"],
+        mean_ns=weighted / count if count else None,
+        five_nines_ns=quantile_of(bins, _FIVE_NINES),
+        max_ns=largest,
+    )
+
+
+def samples_of_logs(load: PtsLoad, begin_s: float, logs: Sequence[FioLog]) -> Iterator[PtsSample]:
+    """One for each stretch of a load that was logged: of writes alone. The last row is of less than one."""
+    every_s = load.every_s or load.seconds
+    rates = _by_row(log for log in logs if log.kind is FioLogKind.RATE)
+    latencies = _by_row(log for log in logs if log.kind is FioLogKind.LATENCY)
+    for at in sorted(rates)[:-1]:
+        ios = round(sum(rates[at]) * every_s)
+        times = latencies.get(at)
+        yield PtsSample(
+            stage=load.stage,
+            number=at + 1,
+            read_percent=load.read_percent,
+            block_bytes=load.block_bytes,
+            begin_s=begin_s + at * every_s,
+            seconds=every_s,
+            ios=ios,
+            read_bytes=0,
+            write_bytes=ios * load.block_bytes,
+            mean_ns=sum(times) / len(times) if times else None,
+        )
+
+
+def _by_row(logs: Iterator[FioLog]) -> dict[int, list[int]]:
+    """The values of all threads, by the place of their row."""
+    rows: dict[int, list[int]] = defaultdict(list)
+    for log in logs:
+        for at, row in enumerate(log.rows()):
+            rows[at].append(row.value)
+    return rows

@@ -1,0 +1,148 @@
+"""Free space: throughput of random writes into files that fill more and more of a drive, once as it is and
+once with a part of it reserved. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from opwatch.ftl import models
+from opwatch.scenarios.scenario import ScenarioVerdict
+from opwatch.sweep.outcome import LevelOutcome
+
+# So near are the two lines where free space alone matters.
+_COINCIDE_RATIO = 0.03
+# Of what an author measured, and what comes out here: as near is reproduced.
+_ALIKE_RATIO = 0.10
+_LEAST_ALPHA, _MOST_ALPHA = 1.0001, 100.0
+
+
+class FilePoint(NamedTuple):
+    """A file by its size: bytes a second at rest on the whole drive and on what is left of it, and how far
+    these are apart; by the rate of the smallest file, here and as it was published. None without rest."""
+
+    label: str
+    used_bytes: int
+    whole: float | None
+    reserved: float | None
+    apart_ratio: float | None
+    relative: float | None
+    published: float | None
+
+
+class AuthorsWord(NamedTuple):
+    """Something that the author found, and whether it is so here."""
+
+    what: str
+    verdict: ScenarioVerdict
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class FilledDrive:
+    points: tuple[FilePoint, ...]
+    statements: tuple[AuthorsWord, ...]
+    # With so much flash for its files the author's drive would have lost what it lost, by the FIFO model.
+    flash_as_published: float | None
+
+
+def free_space(
+    whole: Sequence[LevelOutcome],
+    reserved: Sequence[LevelOutcome],
+    io_bytes: int,
+    published: Sequence[float],
+) -> FilledDrive:
+    """Both lines, the smallest file first; `published` are rates in any unit, at the same files or none."""
+    first = _rate(whole[0], io_bytes)
+    known = published if len(published) == len(whole) else ()
+    points = tuple(
+        _point(one, other, io_bytes, first, known[place] / known[0] if known else None)
+        for place, (one, other) in enumerate(zip(whole, reserved, strict=True))
+    )
+    return FilledDrive(points, (_coincide(points), _fall(points), _alike(points)), _flash_of(points))
+
+
+def _rate(outcome: LevelOutcome, io_bytes: int) -> float | None:
+    return None if outcome.figures.iops is None else outcome.figures.iops * io_bytes
+
+
+def _point(
+    whole: LevelOutcome, reserved: LevelOutcome, io_bytes: int, first: float | None, published: float | None
+) -> FilePoint:
+    one, other = _rate(whole, io_bytes), _rate(reserved, io_bytes)
+    return FilePoint(
+        label=whole.level.label,
+        used_bytes=whole.level.usable_bytes,
+        whole=one,
+        reserved=other,
+        apart_ratio=other / one - 1 if one and other is not None else None,
+        relative=one / first if first and one is not None else None,
+        published=published,
+    )
+
+
+def _coincide(points: Sequence[FilePoint]) -> AuthorsWord:
+    what = "the two lines coincide"
+    apart = [abs(point.apart_ratio) for point in points if point.apart_ratio is not None]
+    if len(apart) < len(points):
+        return AuthorsWord(what, ScenarioVerdict.UNTOLD, "not every file came to rest")
+    is_so = max(apart) <= _COINCIDE_RATIO
+    return AuthorsWord(
+        what,
+        ScenarioVerdict.REPRODUCED if is_so else ScenarioVerdict.NOT_REPRODUCED,
+        f"they are {100 * max(apart):.2g} % apart at most, {100 * _COINCIDE_RATIO:g} % are wanted"
+        + (": for the drive all that is not written is free, reserved or not" if is_so else ""),
+    )
+
+
+def _fall(points: Sequence[FilePoint]) -> AuthorsWord:
+    what = "the larger the file, the slower"
+    rates = [point.relative for point in points if point.relative is not None]
+    if len(rates) < len(points):
+        return AuthorsWord(what, ScenarioVerdict.UNTOLD, "not every file came to rest")
+    if rates[-1] > 1 - _COINCIDE_RATIO:
+        return AuthorsWord(
+            what,
+            ScenarioVerdict.UNTOLD,
+            "all are about as fast: the interface or the spare area is large enough for each of them",
+        )
+    is_so = all(later <= earlier for earlier, later in itertools.pairwise(rates))
+    verdict = ScenarioVerdict.REPRODUCED if is_so else ScenarioVerdict.NOT_REPRODUCED
+    return AuthorsWord(what, verdict, f"the largest has {rates[-1]:.2f} of the rate of the smallest")
+
+
+def _alike(points: Sequence[FilePoint]) -> AuthorsWord:
+    what = "by as much as there"
+    pairs = [(point.relative, point.published) for point in points]
+    if any(here is None or there is None for here, there in pairs):
+        return AuthorsWord(
+            what, ScenarioVerdict.UNTOLD, "not every file came to rest, or nothing was published"
+        )
+    worst = max(abs((here or 0.0) / (there or math.inf) - 1) for here, there in pairs)
+    if worst <= _ALIKE_RATIO:
+        return AuthorsWord(what, ScenarioVerdict.REPRODUCED, f"within {100 * worst:.2g} %")
+    flash = _flash_of(points)
+    why = f"the rates fall to {pairs[-1][0]:.2f}, there to {pairs[-1][1]:.2f}"
+    if flash is not None:
+        why += (
+            f": that drive was as one with {flash / 1e9:.0f} GB of flash for its files. What else it had was "
+            "data that nobody had discarded, or flash that was never there"
+        )
+    return AuthorsWord(what, ScenarioVerdict.NOT_REPRODUCED, why)
+
+
+def _flash_of(points: Sequence[FilePoint]) -> float | None:
+    """The T with which FIFO falls from the smallest file to the largest as it was published."""
+    small, large = points[0].used_bytes, points[-1].used_bytes
+    wanted = points[-1].published
+    if wanted is None or not 0 < wanted < 1 or small >= large:
+        return None
+    low, high = _LEAST_ALPHA, _MOST_ALPHA
+    for _ in range(60):
+        alpha = math.sqrt(low * high)
+        kept = models.fifo(alpha * large / small) / models.fifo(alpha)
+        low, high = (alpha, high) if kept < wanted else (low, alpha)
+    return math.sqrt(low * high) * large

@@ -1,0 +1,152 @@
+"""Write saturation: what random writes from a purged drive on show. Where the cliff is, what is left at rest,
+and whether more over-provisioning gives what the models say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from opwatch.scenarios.scenario import ScenarioVerdict
+from opwatch.steady.rounds import Round, joined
+from opwatch.steady.strict import StrictState
+from opwatch.sweep.band import band_at
+from opwatch.sweep.outcome import LevelOutcome
+
+# A fresh drive moves nothing: from the round on in which it moves more than this, it is fresh no longer.
+_FRESH_WAF = 1.02
+# Within so much of what a fresh drive does, collection is not what limits it.
+_LIMIT_RATIO = 0.98
+
+
+class Cliff(NamedTuple):
+    """Where collection began: what the host had written by then, and the time. It lies within one round of
+    that."""
+
+    host_bytes: float
+    seconds: float
+    within_bytes: float
+
+
+class GainBand(NamedTuple):
+    """By what a level is faster than the first, as far as models of collectors say."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Saturated:
+    """What a level of the experiment came to, in bytes and seconds of the drive that the model stands for.
+    `gain` is its IOPS at rest by those of the first level, with its error; None without rest."""
+
+    outcome: LevelOutcome
+    fresh_iops: float | None
+    cliff: Cliff | None
+    predicted_bytes: int | None
+    gain: float | None
+    gain_error: float | None
+    expected: GainBand | None
+    likeness: ScenarioVerdict
+    why: str
+
+
+def saturated(outcomes: Sequence[LevelOutcome], scale: float, *, has_cache: bool = False) -> list[Saturated]:
+    """The levels of the experiment, the first of which is what the others are compared with; `scale` is the
+    size of the model by that of the drive. With `has_cache` some cells are written as others at first, and
+    moved from there: where that begins does not follow from the size of the flash."""
+    return [_level(outcomes[0], outcome, scale, has_cache=has_cache) for outcome in outcomes]
+
+
+def _level(first: LevelOutcome, outcome: LevelOutcome, scale: float, *, has_cache: bool) -> Saturated:
+    place = _first_collecting(outcome.rounds)
+    fresh = _rate(outcome.rounds[:place])
+    gain, error = _gain(first, outcome)
+    expected = _expected(first, outcome)
+    likeness, why = _likeness(outcome, fresh, gain, error, expected)
+    return Saturated(
+        outcome=outcome,
+        fresh_iops=fresh,
+        cliff=_cliff(outcome.rounds, place, scale),
+        predicted_bytes=None if has_cache else outcome.level.flash_bytes,
+        gain=gain,
+        gain_error=error,
+        expected=expected,
+        likeness=likeness,
+        why=why,
+    )
+
+
+def _first_collecting(rounds: Sequence[Round]) -> int | None:
+    """The place of the first round in which data were moved; None where none were."""
+    places = (at for at, one in enumerate(rounds) if one.waf is not None and one.waf > _FRESH_WAF)
+    return next(places, None)
+
+
+def _rate(rounds: Sequence[Round]) -> float | None:
+    return joined(rounds).iops if rounds else None
+
+
+def _cliff(rounds: Sequence[Round], place: int | None, scale: float) -> Cliff | None:
+    if place is None:
+        return None
+    before = joined(rounds[:place]) if place else Round(0, 0.0, 0)
+    return Cliff(before.host_bytes / scale, before.seconds / scale, rounds[place].host_bytes / scale)
+
+
+def _gain(first: LevelOutcome, outcome: LevelOutcome) -> tuple[float | None, float | None]:
+    """(by what it is faster than the first, the error of that); None where one of them is not at rest."""
+    then, now = first.figures.iops, outcome.figures.iops
+    if then is None or now is None or not then:
+        return None, None
+    if outcome is first:
+        return 1.0, 0.0
+    return now / then, (_error_ratio(first) + _error_ratio(outcome)) * now / then
+
+
+def _error_ratio(outcome: LevelOutcome) -> float:
+    """How far the IOPS of a level may be off: by chance, and as its WAF is, for the size of the model."""
+    window, figures = outcome.strict.window, outcome.figures
+    by_chance = window.iops.error if window and window.iops else None
+    by_size = figures.waf_error / figures.waf if figures.waf and figures.waf_error else None
+    return max(by_chance or 0.0, by_size or 0.0)
+
+
+def _expected(first: LevelOutcome, outcome: LevelOutcome) -> GainBand | None:
+    if first.level.alpha is None or outcome.level.alpha is None:
+        return None
+    then, now = band_at(first.level.alpha), band_at(outcome.level.alpha)
+    gains = [
+        then.small_greedy / now.small_greedy,
+        then.greedy / now.greedy,
+        then.fifo / now.fifo,
+        then.two_choices / now.two_choices,
+    ]
+    return GainBand(min(gains), max(gains))
+
+
+def _likeness(
+    outcome: LevelOutcome,
+    fresh: float | None,
+    gain: float | None,
+    error: float | None,
+    expected: GainBand | None,
+) -> tuple[ScenarioVerdict, str]:
+    """Whether a level has gained what the models say, and why that is so or is not to be told."""
+    if gain == 1.0 and error == 0.0:
+        return ScenarioVerdict.REPRODUCED, "at rest; the others are compared with it"
+    if gain is None or error is None or expected is None:
+        state = outcome.strict.state
+        if state is StrictState.PASS:
+            return ScenarioVerdict.UNTOLD, "the first level, which it is compared with, did not come to rest"
+        return ScenarioVerdict.UNTOLD, f"{state.value}: {outcome.strict.reason}"
+    iops = outcome.figures.iops or 0.0
+    if fresh and iops >= _LIMIT_RATIO * fresh and gain < expected.low:
+        return (
+            ScenarioVerdict.UNTOLD,
+            "as fast as when it was new: its interface limits it, and not its flash",
+        )
+    if expected.low - error <= gain <= expected.high + error:
+        return ScenarioVerdict.REPRODUCED, "within what the models say"
+    side = "less" if gain < expected.low else "more"
+    return ScenarioVerdict.NOT_REPRODUCED, f"{side} than any of the models says"

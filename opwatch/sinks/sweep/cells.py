@@ -1,0 +1,30 @@
+"""Cells of the tables of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from opwatch.fields import Fields
+
+_LEFT = 1
+
+
+def number(fields: Fields, key: str) -> float | None:
+    """A number that may be absent. Neither nan nor infinity is one."""
+    value = fields.table.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e30:
+        raise fields.bad(f"{key} is no number")
+    return float(value)
+
+
+def columns_of(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns as wide as what stands in them, the first to the left."""
+    widths = [max(len(row[at]) for row in [header, *rows]) for at in range(len(header))]
+    for row in (header, *rows):
+        cells = [
+            cell.ljust(width) if at < _LEFT else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()

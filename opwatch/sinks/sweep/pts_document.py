@@ -1,0 +1,140 @@
+"""The JSON document of a test of SNIA's, docs/schema/sweep-test.json: every field that the specification
+wants in its report, by names that all tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from opwatch import SCHEMA
+from opwatch.pts.loads import left_out
+from opwatch.pts.order import PtsOrder
+from opwatch.pts.record import PtsEnd, PtsRecord
+from opwatch.pts.results import PtsPart, part_of
+from opwatch.pts.samples import PtsSample
+from opwatch.steady.pts_tests import PtsTest
+from opwatch.sweep.journal.request import SweepRequest
+from opwatch.sweep.purges import DISCARD, purge_of
+
+_SPECIFICATION = "SNIA SSS PTS 2.0.2"
+
+
+def pts_document(
+    request: SweepRequest, records: Mapping[int, PtsRecord], *, is_ended: bool
+) -> dict[str, Any]:
+    """All that a test has come to so far."""
+    order = request.test or PtsOrder("wsat")
+    parts = [part_of(order, order.parts[place], records[place]) for place in sorted(records)]
+    deviations = list(_deviations(request, order, parts))
+    return {
+        "schema": SCHEMA,
+        "type": "sweep-test",
+        "specification": _SPECIFICATION,
+        "test": order.name,
+        "class": order.class_name,
+        "scale": order.scale,
+        "is_conforming": not deviations,
+        "deviations": deviations,
+        "header": _header(request, order, parts),
+        "parts": [_part(order, part) for part in parts],
+        "is_whole": is_ended and bool(parts) and all(part.is_whole for part in parts),
+        "sweep": request.name,
+        "created": request.created,
+        "disk": request.identity.document(),
+        "is_ended": is_ended,
+    }
+
+
+def _deviations(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) -> Iterator[str]:
+    """In what it is not what the specification says, as far as that is known here."""
+    if order.scale != 1:
+        yield f"all times are {100 * order.scale:g} % of those of the specification"
+    for part in order.parts:
+        if order.most_rounds(part) < part.most_rounds:
+            yield f"{part.name}: at most {order.most_rounds(part)} rounds, not {part.most_rounds}"
+    if request.purge == DISCARD.name:
+        yield "purged by a discard, which is none of the commands that the specification names"
+    cache, wanted = order.header.get("write_cache"), order.drive_class.has_write_cache
+    if cache != ("write back" if wanted else "write through"):
+        state = "on" if wanted else "off"
+        yield f"the write cache of {order.class_name} drives has to be {state}: {cache or 'not known'}"
+    if order.header.get("kind") != "disk":
+        yield f"it is no drive of its own, but {order.header.get('kind') or 'not known'}"
+    for part_done in parts:
+        if points := left_out(part_done.part, part_done.record.logical_bytes):
+            yield (
+                f"{part_done.part.name}: {len(points)} test points are smaller than a block of this drive "
+                f"({part_done.record.logical_bytes} bytes), and were left out"
+            )
+        if part_done.record.end is PtsEnd.BUDGET:
+            yield f"{part_done.part.name}: it ended when all was written that may be (--max-write)"
+
+
+def _header(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) -> dict[str, Any]:
+    """What every report has to say, whatever the test; null where nobody tells."""
+    drive_class, header = order.drive_class, order.header
+    fio = next((part.record.fio_version for part in parts), None)
+    software = header.get("software") or ""
+    level = request.levels[0]
+    single = order.name == "latency"
+    return {
+        "test_sponsor": order.sponsor,
+        "device": header.get("device") or request.identity.model,
+        "serial": request.identity.serial,
+        "firmware": header.get("firmware"),
+        "capacity_bytes": request.identity.size_bytes,
+        "interface": header.get("interface"),
+        "platform": header.get("platform"),
+        "software_version": f"{software}, {fio}" if fio else software,
+        "purge_method": purge_of(request.purge).what,
+        "preconditioning": [_precondition(order, part, request.identity.size_bytes) for part in order.parts],
+        "active_range_bytes": level.usable_bytes,
+        "active_range_ratio": drive_class.active_ratio,
+        "outstanding_ios_per_thread": 1 if single else drive_class.depth,
+        "threads": 1 if single else drive_class.threads,
+        "threads_in_order": 1,
+        "data_pattern": "random, drawn anew for every request",
+        "write_cache": header.get("write_cache"),
+    }
+
+
+def _precondition(order: PtsOrder, part: PtsTest, capacity_bytes: int) -> str:
+    passes = order.fill_passes(part, capacity_bytes)
+    if not passes:
+        return f"{part.name}: none beforehand"
+    return (
+        f"{part.name}: the active range written in order {passes} times, {part.precondition_block_bytes} "
+        "bytes at a time"
+    )
+
+
+def _part(order: PtsOrder, part: PtsPart) -> dict[str, Any]:
+    record = part.record
+    return {
+        "name": part.part.name,
+        "title": part.part.title,
+        "ended_by": record.end.value,
+        "is_whole": part.is_whole,
+        "variable": part.part.variable,
+        "most_rounds": order.most_rounds(part.part),
+        "pts": part.verdict.report() if part.verdict else None,
+        "pts_reason": part.unjudged or None,
+        "figures": [figures.document() for figures in part.figures],
+        "figures_of_rounds": list(part.window) if part.window else None,
+        "stages": [figures.document() for figures in part.stages],
+        "recovery_s": part.recovery_s,
+        "outputs": list(part.part.outputs),
+        "samples": list(_samples(record)),
+    }
+
+
+def _samples(record: PtsRecord) -> Iterator[dict[str, Any]]:
+    """What was measured, load by load, with what all loads up to its end have written."""
+    written = 0
+    for sample in record.samples:
+        written += sample.write_bytes
+        yield sample.document() | _rates(sample) | {"written_bytes": written}
+
+
+def _rates(sample: PtsSample) -> dict[str, float]:
+    return {"iops": sample.iops, "megabytes_per_s": sample.megabytes_per_s}

@@ -1,0 +1,53 @@
+"""What an experiment adds to the document of its sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from opwatch.scenarios.free_space import FilledDrive
+from opwatch.scenarios.saturation import Saturated
+from opwatch.scenarios.scenario import Scenario
+
+
+def _head(scenario: Scenario) -> dict[str, Any]:
+    return {
+        "name": scenario.name,
+        "kind": scenario.kind.value,
+        "title": scenario.title,
+        "source": scenario.source,
+        "remark": scenario.remark,
+    }
+
+
+def saturation_fields(scenario: Scenario, levels: Sequence[Saturated], time_ratio: float) -> dict[str, Any]:
+    """`time_ratio`: seconds of the rounds by seconds of the drive that they stand for."""
+    return _head(scenario) | {"time_ratio": time_ratio, "levels": [_saturated(level) for level in levels]}
+
+
+def _saturated(level: Saturated) -> dict[str, Any]:
+    return {
+        "label": level.outcome.level.label,
+        "fresh_iops": level.fresh_iops,
+        "cliff": level.cliff._asdict() if level.cliff else None,
+        "predicted_cliff_bytes": level.predicted_bytes,
+        "steady_iops": level.outcome.figures.iops,
+        "iops_cv": level.outcome.figures.iops_cv,
+        "gain": level.gain,
+        "gain_error": level.gain_error,
+        "expected_gain": level.expected._asdict() if level.expected else None,
+        "likeness": level.likeness.value,
+        "why": level.why,
+    }
+
+
+def free_space_fields(scenario: Scenario, result: FilledDrive) -> dict[str, Any]:
+    """Rates are in bytes a second."""
+    return _head(scenario) | {
+        "reserved_ratio": scenario.reserved_ratio,
+        "points": [point._asdict() for point in result.points],
+        "statements": [
+            statement._asdict() | {"verdict": statement.verdict.value} for statement in result.statements
+        ],
+        "flash_as_published": result.flash_as_published,
+    }

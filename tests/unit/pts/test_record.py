@@ -1,0 +1,225 @@
+"""What a test comes to: verdicts, tables, and in what it does not conform."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.errors import BadInput
+from opwatch.fields import Fields
+from opwatch.pts.loads import ROUND, round_loads, stage_loads
+from opwatch.pts.order import PtsOrder
+from opwatch.pts.planning import part_levels
+from opwatch.pts.record import PtsEnd, PtsRecord, record_of_part
+from opwatch.pts.results import part_of
+from opwatch.pts.samples import PtsSample
+from opwatch.sinks.sweep.pts_document import pts_document
+from opwatch.sinks.sweep.pts_table import pts_lines
+from opwatch.sweep.journal.request import SweepRequest
+from opwatch.sweep.journal.state import SweepState, parse_journal
+from opwatch.sweep.levels import LevelScale, OpLevel
+from tests.unit.sweep.test_journal import REQUEST
+
+SCHEMA: dict[str, Any] = json.loads(
+    (Path(__file__).parents[3] / "docs" / "schema" / "sweep-test.json").read_text()
+)
+HEADER = {"device": "M", "kind": "disk", "write_cache": "write through", "software": "opwatch"}
+
+
+def sample(
+    block: int, read: int, ios: int, number: int, stage: str = ROUND, begin_s: float = 0.0
+) -> PtsSample:
+    return PtsSample(
+        stage=stage,
+        number=number,
+        read_percent=read,
+        block_bytes=block,
+        begin_s=begin_s,
+        seconds=60.0,
+        ios=ios,
+        read_bytes=ios * block * read // 100,
+        write_bytes=ios * block * (100 - read) // 100,
+        mean_ns=1e9 / ios,
+        five_nines_ns=None if number == 1 else 1e6 * number,
+        max_ns=number * 10**7,
+    )
+
+
+def rounds_of(name: str, rates: Sequence[float]) -> tuple[PtsSample, ...]:
+    order = PtsOrder(name)
+    return tuple(
+        sample(load.block_bytes, load.read_percent, int(rate), number)
+        for number, rate in enumerate(rates, 1)
+        for load in round_loads(order, order.parts[0], 512)
+    )
+
+
+def record(samples: tuple[PtsSample, ...], end: PtsEnd = PtsEnd.STEADY, place: int = 0) -> PtsRecord:
+    return PtsRecord(place, end, samples, (), 512, "fio-3.33")
+
+
+def request_of(order: PtsOrder, purge: str = "format") -> SweepRequest:
+    size = REQUEST.identity.size_bytes
+    levels = part_levels(order, OpLevel("all", size, LevelScale(size)))
+    return replace(REQUEST, levels=levels, method="window", purge=purge, test=order)
+
+
+def test_the_matrix_is_of_the_window_alone() -> None:
+    rates = [9e6, 5e6, 3e6, 3.0e6, 3.1e6, 3.0e6, 3.1e6]
+    order = PtsOrder("iops")
+    done = part_of(order, order.parts[0], record(rounds_of("iops", rates)))
+    assert done.is_whole
+    assert done.verdict
+    assert done.window == (3, 7)
+    assert [fit.variable for fit in done.verdict.fits] == [
+        "IOPS, 0/100 4096",
+        "IOPS, 65/35 65536",
+        "IOPS, 100/0 1048576",
+    ]
+    assert len(done.figures) == 56
+    [point] = [one for one in done.figures if one.name == "0/100 4096"]
+    assert point.iops == pytest.approx(sum(rates[2:]) / 5 / 60)
+    assert (point.max_ns, point.five_nines_ns, point.loads) == (7 * 10**7, 7e6, 5)
+
+
+def test_a_round_that_was_not_done_whole_counts_for_nothing() -> None:
+    order = PtsOrder("iops")
+    samples = rounds_of("iops", [3e6] * 5)
+    assert part_of(order, order.parts[0], record(samples)).is_whole
+    cut = part_of(order, order.parts[0], record(samples[:-1], PtsEnd.BUDGET))
+    assert (cut.verdict, cut.is_whole) == (None, False)
+    assert "needs 5" in cut.unjudged
+
+
+def test_latency_follows_latency_and_throughput_bytes() -> None:
+    order = PtsOrder("latency")
+    slow = part_of(order, order.parts[0], record(rounds_of("latency", [1e5, 1e5, 1e5, 1e5, 2e5])))
+    assert slow.verdict
+    assert not slow.verdict.is_steady
+    assert slow.verdict.fits[0].values[0] == pytest.approx(1e4)
+    order = PtsOrder("throughput")
+    fast = part_of(order, order.parts[0], record(rounds_of("throughput", [6e4] * 5)))
+    assert fast.verdict
+    assert fast.verdict.fits[0].average == pytest.approx(1000 * (128 << 10) / 1e6)
+
+
+def test_saturation_that_its_bytes_ended_is_not_steady() -> None:
+    order = PtsOrder("wsat")
+    falling = record(rounds_of("wsat", [9e6, 7e6, 5e6, 3e6, 2e6, 1e6]), PtsEnd.CAPACITY)
+    done = part_of(order, order.parts[0], falling)
+    assert done.verdict
+    assert (done.verdict.is_steady, done.is_whole, done.window) == (False, False, (2, 6))
+
+
+def crossing(last: Sequence[int]) -> PtsRecord:
+    first = [sample(1 << 20, 0, 6000, at, "stretch 1", 60.0 * at) for at in range(1, 11)]
+    mixed = [sample(8192, 0, 9000, at, "stretch 2", 60.0 * (10 + at)) for at in range(1, 4)]
+    third = [sample(1 << 20, 0, ios, at, "stretch 3", 60.0 * (13 + at)) for at, ios in enumerate(last, 1)]
+    whole = replace(sample(1 << 20, 0, 60000, 1, "stretch 1"), max_ns=10**9, five_nines_ns=7e8)
+    return PtsRecord(0, PtsEnd.DONE, (*first, *mixed, *third), (whole,), 512, "fio-3.33")
+
+
+@pytest.mark.parametrize(
+    ("last", "seconds"), [((6000, 6000), 0), ((3000, 5000, 5400), 120), ((10, 20), None)]
+)
+def test_recovery_is_until_the_rate_is_there_again(last: tuple[int, ...], seconds: float | None) -> None:
+    order = PtsOrder("xsr")
+    done = part_of(order, order.parts[0], crossing(last))
+    assert done.recovery_s == seconds
+    assert done.is_whole
+    assert done.stages[0].max_ns == 10**9
+    text = "\n".join(pts_lines(pts_document(request_of(order), {0: crossing(last)}, is_ended=True)))
+    assert "stretch 3" in text
+    assert ("never had 90 %" in text) is (seconds is None)
+
+
+def documents() -> list[dict[str, Any]]:
+    orders = [PtsOrder(name, header=HEADER) for name in ("iops", "wsat", "latency")]
+    measured = [record(rounds_of(order.name, [3e6] * 5)) for order in orders]
+    answers = [
+        pts_document(request_of(order), {0: one}, is_ended=True)
+        for order, one in zip(orders, measured, strict=True)
+    ]
+    order = PtsOrder("xsr", "client", 0.01, header=HEADER)
+    answers.append(pts_document(request_of(order, "discard"), {0: crossing([1])}, is_ended=False))
+    order = PtsOrder("throughput")
+    return [*answers, pts_document(request_of(order), {}, is_ended=False)]
+
+
+def test_the_document_is_as_its_schema_says() -> None:
+    validator = importlib.import_module("jsonschema").Draft202012Validator(SCHEMA)
+    for answer in documents():
+        raw = json.loads(json.dumps(answer))
+        assert [error.message for error in validator.iter_errors(raw)] == []
+        assert set(raw) == set(SCHEMA["properties"])
+        assert all(len(line) <= 80 for line in pts_lines(raw))
+        assert list(validator.iter_errors(raw | {"parts": 3}))
+
+
+def test_a_report_says_in_what_it_does_not_conform() -> None:
+    plain, *_, scaled, _ = documents()
+    assert (plain["is_conforming"], plain["deviations"], plain["is_whole"]) == (True, [], True)
+    assert "NOT CONFORMING" not in "\n".join(pts_lines(plain))
+    assert not scaled["is_conforming"]
+    assert not scaled["is_whole"]
+    text = " ".join(scaled["deviations"])
+    for reason in ("1 % of those of the specification", "purged by a discard", "has to be on: write through"):
+        assert reason in text
+    order = PtsOrder("iops", rounds=7, header=HEADER | {"kind": "loop"})
+    large = replace(record(rounds_of("iops", [1e6] * 5), PtsEnd.BUDGET), logical_bytes=4096)
+    text = " ".join(pts_document(request_of(order), {0: large}, is_ended=True)["deviations"])
+    for reason in ("at most 7 rounds, not 25", "but loop", "7 test points are smaller", "--max-write"):
+        assert reason in text
+
+
+def test_another_document_is_none() -> None:
+    with pytest.raises(BadInput, match="not written by opwatch sweep run --test"):
+        list(pts_lines({"type": "sweep"}))
+    with pytest.raises(BadInput):
+        list(pts_lines(documents()[0] | {"parts": [{"name": 3}]}))
+
+
+def test_a_journal_has_it_as_it_was(tmp_path: Path) -> None:
+    request = request_of(PtsOrder("throughput", "client", 0.5, header=HEADER))
+    done = record(rounds_of("throughput", [6e4] * 5))
+    entries = [
+        {"entry": "request", "schema": "opwatch-sweep/1", **request.document()},
+        {"entry": "step", "level": 0, "kind": "round", "write_bytes": 1000},
+        {"entry": "unwritten", "bytes": 400},
+        {"entry": "part", **done.document()},
+    ]
+    raw = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
+    state = parse_journal(raw, "it")
+    assert state.request == request
+    assert state.parts == {0: done}
+    assert (state.left, state.announced_bytes) == ((1,), 600)
+    with pytest.raises(BadInput, match="no part 2"):
+        parse_journal(
+            raw + json.dumps({"entry": "part", **done.document(), "part": 2}).encode() + b"\n", "it"
+        )
+    with pytest.raises(BadInput, match="not as many"):
+        first = entries[0] | {"levels": []}
+        parse_journal(json.dumps(first).encode() + b"\n", "it")
+
+
+def test_a_damaged_record_is_none() -> None:
+    fine = record(rounds_of("wsat", [1e6])).document()
+    assert record_of_part(Fields(fine, "it")).samples
+    for change in ({"end": "x"}, {"samples": 3}, {"samples": [3]}, {"logical_bytes": -1}):
+        with pytest.raises(BadInput):
+            record_of_part(Fields(fine | change, "it"))
+    with pytest.raises(BadInput, match="no time"):
+        record_of_part(Fields(fine | {"samples": [fine["samples"][0] | {"seconds": 0}]}, "it"))
+
+
+def test_what_is_left_of_a_plan_is_of_the_parts_that_are_left() -> None:
+    request = request_of(PtsOrder("wsat"))
+    state = SweepState(replace(request, budget=replace(request.budget, is_of_plan=True)))
+    assert state.allowed(None).write_bytes == 4 * REQUEST.identity.size_bytes
+    assert [load.stage for load in stage_loads(PtsOrder("wsat"), request.test.parts[0])] == []  # type: ignore[union-attr]

@@ -1,0 +1,104 @@
+"""Free space: two lines that coincide or do not, and what an author's rates say of the flash he had."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from opwatch.ftl import models
+from opwatch.scenarios.free_space import FilledDrive, free_space
+from opwatch.scenarios.scenario import ScenarioVerdict
+from opwatch.steady.strict import StrictState, StrictVerdict
+from opwatch.sweep.levels import LevelScale, OpShare, parse_levels
+from opwatch.sweep.outcome import LevelFigures, LevelOutcome
+from opwatch.tools.cli import main
+from tests.unit.scenarios.test_saturation import DRIVE
+
+PASSED = StrictVerdict(StrictState.PASS, (), None)
+SCALE = LevelScale(400 << 20, OpShare.WHOLE)
+
+
+def _line(*iops: float | None) -> list[LevelOutcome]:
+    levels = parse_levels("75,50,25%", SCALE)
+    return [
+        LevelOutcome(level, (), LevelFigures(iops=rate), None, PASSED)
+        for level, rate in zip(levels, iops, strict=True)
+    ]
+
+
+def _verdicts(result: FilledDrive) -> list[ScenarioVerdict]:
+    return [statement.verdict for statement in result.statements]
+
+
+def _space(
+    whole: Sequence[float | None], reserved: Sequence[float | None], published: Sequence[float] = (10, 8, 4)
+) -> FilledDrive:
+    return free_space(_line(*whole), _line(*reserved), 4096, published)
+
+
+def test_what_an_author_found_is_reproduced() -> None:
+    result = _space((1000.0, 800.0, 400.0), (1010.0, 800.0, 396.0))
+    assert _verdicts(result) == [ScenarioVerdict.REPRODUCED] * 3
+    point = result.points[2]
+    assert (point.whole, point.relative, point.published) == (400 * 4096, 0.4, 0.4)
+    assert point.apart_ratio == pytest.approx(-0.01)
+
+
+def test_lines_that_part_are_not_the_same() -> None:
+    result = _space((1000.0, 800.0, 400.0), (1000.0, 850.0, 400.0))
+    assert result.statements[0].verdict is ScenarioVerdict.NOT_REPRODUCED
+    assert "6.2 % apart" in result.statements[0].why
+
+
+def test_rates_that_rise_again_are_no_fall() -> None:
+    assert _verdicts(_space((1000.0, 500.0, 600.0), (1000.0, 500.0, 600.0)))[1] is (
+        ScenarioVerdict.NOT_REPRODUCED
+    )
+
+
+def test_where_nothing_falls_nothing_is_told() -> None:
+    fall = _space((1000.0, 1000.0, 999.0), (1000.0, 1000.0, 999.0)).statements[1]
+    assert fall.verdict is ScenarioVerdict.UNTOLD and "interface" in fall.why
+
+
+def test_without_rest_nothing_is_told() -> None:
+    assert _verdicts(_space((1000.0, None, 400.0), (1000.0, 800.0, 400.0))) == [ScenarioVerdict.UNTOLD] * 3
+
+
+def test_other_levels_than_the_authors_have_nothing_to_be_compared_with() -> None:
+    result = _space((1000.0, 800.0, 400.0), (1000.0, 800.0, 400.0), published=(10, 4))
+    assert result.statements[2].verdict is ScenarioVerdict.UNTOLD and result.flash_as_published is None
+
+
+@pytest.mark.parametrize("flash", [350 << 20, 420 << 20, 700 << 20])
+def test_the_flash_behind_published_rates_is_that_of_the_model(flash: int) -> None:
+    waf = [models.fifo(flash / level.level.usable_bytes) for level in _line(1.0, 1.0, 1.0)]
+    result = _space((1000.0, 990.0, 960.0), (1000.0, 990.0, 960.0), published=[1 / one for one in waf])
+    assert result.flash_as_published == pytest.approx(flash, rel=1e-6)
+
+
+def test_the_lines_coincide_on_a_small_drive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drive, kept = tmp_path / "small.toml", tmp_path / "kept.json"
+    drive.write_text(DRIVE)
+    words = ("--scenario", "free-space", "--virtual", str(drive), "--bs", "4K", "-q", "-o", str(kept))
+    assert main(["sweep", "run", *words]) == 0
+    shown = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    scenario = json.loads(kept.read_text())["scenario"]
+    rates = [point["whole"] for point in scenario["points"]]
+    assert rates == sorted(rates, reverse=True)
+    assert all(abs(point["apart_ratio"]) < 0.03 for point in scenario["points"])
+    assert [one["verdict"] for one in scenario["statements"]][:2] == ["reproduced", "reproduced"]
+    assert main(["sweep", "show", str(kept)]) == 0
+    assert capsys.readouterr().out == shown
+
+
+def test_a_file_beyond_what_is_left_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drive = tmp_path / "small.toml"
+    drive.write_text(DRIVE)
+    words = ("--scenario", "free-space", "--virtual", str(drive), "--bs", "4K", "-q", "--op", "60,10%")
+    assert main(["sweep", "run", *words]) == 2
+    assert "in reserve the drive shows" in capsys.readouterr().err

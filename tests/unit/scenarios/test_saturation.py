@@ -1,0 +1,147 @@
+"""Write saturation: where the cliff is, what is gained, and what is said where that cannot be told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.scenarios.saturation import saturated
+from opwatch.scenarios.scenario import ScenarioVerdict, scenario_names, scenario_of
+from opwatch.steady.rounds import Round
+from opwatch.steady.strict import StrictState, StrictVerdict
+from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
+from opwatch.sweep.outcome import LevelFigures, LevelOutcome
+from opwatch.tools.cli import main
+
+FLASH = 1 << 30
+PASSED = StrictVerdict(StrictState.PASS, (), None)
+NOT_REACHED = StrictVerdict(StrictState.NOT_REACHED, (), None)
+# Flash that writes 4 KiB in 0.1 ms, and moves nothing until all of it was written.
+FRESH = Round(1 << 20, 0.0256, 256, nand_bytes=1 << 20)
+DRIVE = """\
+description = "A small drive"
+source = "Made up"
+[drive]
+user_bytes = 1073741824
+physical_bytes = 1153433600
+superblock_bytes = 1048576
+policy = "greedy"
+dies = 8
+[timing]
+dies = 8
+planes = 1
+channels = 2
+page_bytes = 16384
+block_bytes = 2097152
+read_ns = 60000
+program_ns = 600000
+erase_ns = 3000000
+channel_bytes_per_s = 400000000
+host_bytes_per_s = 500000000
+command_ns = 4000
+latency_ns = 20000
+buffer_bytes = 4194304
+"""
+
+
+def _level(percent: str) -> OpLevel:
+    [level] = parse_levels(percent, LevelScale(FLASH, OpShare.WHOLE, OpBase.FLASH, 4096), FLASH)
+    return level
+
+
+def _outcome(
+    percent: str, iops: float | None, verdict: StrictVerdict = PASSED, fresh: int = 1024
+) -> LevelOutcome:
+    moving = replace(FRESH, nand_bytes=3 << 20)
+    figures = LevelFigures(iops=iops, missing={"waf": "not asked for"})
+    return LevelOutcome(_level(percent), (*(FRESH,) * fresh, moving, moving), figures, None, verdict)
+
+
+def test_the_cliff_is_where_more_is_moved_than_written() -> None:
+    [level] = saturated([_outcome("7%", 1000.0)], 0.5)
+    assert level.cliff is not None and level.predicted_bytes == FLASH
+    # A model of half the size: twice the bytes, and twice the time.
+    assert level.cliff.host_bytes == 2 * FLASH
+    assert level.cliff.seconds == pytest.approx(2 * 1024 * 0.0256)
+    assert level.cliff.within_bytes == 2 << 20
+    assert level.fresh_iops == pytest.approx(10_000)
+
+
+def test_of_a_drive_with_a_cache_no_cliff_is_predicted() -> None:
+    [level] = saturated([_outcome("7%", 1000.0)], 1.0, has_cache=True)
+    assert level.cliff is not None and level.predicted_bytes is None
+
+
+def test_a_drive_that_moves_nothing_has_no_cliff() -> None:
+    outcome = replace(_outcome("7%", 1000.0), rounds=(FRESH,) * 20)
+    [level] = saturated([outcome], 1.0)
+    assert level.cliff is None
+
+
+@pytest.mark.parametrize(
+    ("iops", "likeness", "why"),
+    [
+        (2400.0, ScenarioVerdict.REPRODUCED, "within"),
+        (1500.0, ScenarioVerdict.NOT_REPRODUCED, "less"),
+        (4000.0, ScenarioVerdict.NOT_REPRODUCED, "more"),
+    ],
+)
+def test_a_gain_is_held_against_the_models(iops: float, likeness: ScenarioVerdict, why: str) -> None:
+    first, second = saturated([_outcome("7%", 1000.0), _outcome("18%", iops)], 1.0)
+    assert (first.gain, first.likeness) == (1.0, ScenarioVerdict.REPRODUCED)
+    assert second.gain == pytest.approx(iops / 1000)
+    assert second.likeness is likeness and why in second.why
+
+
+def test_a_level_that_its_interface_limits_tells_nothing() -> None:
+    _, second = saturated([_outcome("7%", 9000.0), _outcome("18%", 9900.0)], 1.0)
+    assert second.likeness is ScenarioVerdict.UNTOLD and "interface" in second.why
+
+
+def test_what_did_not_come_to_rest_is_not_compared() -> None:
+    tired = _outcome("7%", None, NOT_REACHED)
+    first, second = saturated([tired, _outcome("18%", 2400.0)], 1.0)
+    assert (first.gain, second.gain) == (None, None)
+    assert first.likeness is second.likeness is ScenarioVerdict.UNTOLD
+    assert "first level" in second.why and "not reached" in first.why
+
+
+def test_every_scenario_can_be_read() -> None:
+    for name in scenario_names():
+        assert scenario_of(name).levels.endswith("%")
+
+
+def test_a_small_drive_gains_what_the_models_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drive, kept = tmp_path / "small.toml", tmp_path / "kept.json"
+    drive.write_text(DRIVE)
+    words = ("--scenario", "write-saturation", "--virtual", str(drive), "-q", "-o", str(kept))
+    assert main(["sweep", "run", *words, "--op", "7,18%"]) == 0
+    shown = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    scenario = json.loads(kept.read_text())["scenario"]
+    for level in scenario["levels"]:
+        assert abs(level["cliff"]["host_bytes"] / level["predicted_cliff_bytes"] - 1) < 0.02
+        assert level["likeness"] == "reproduced"
+    assert scenario["levels"][1]["gain"] == pytest.approx(2.45, rel=0.05)
+    # What was kept is shown again as it was.
+    assert main(["sweep", "show", str(kept)]) == 0
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--scenario", "nothing", "--virtual", "ideal"), "write-saturation"),
+        (("--scenario", "write-saturation"), "add --virtual intel-520-240"),
+        (("--scenario", "write-saturation", "--virtual", "ideal", "--fill", "1"), "decides these itself"),
+        (("--scenario", "write-saturation", "--virtual", "ideal", "--reads", "3%"), "no scenario"),
+    ],
+)
+def test_what_a_scenario_decides_itself_is_refused(
+    words: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sweep", "run", *words]) == 2
+    assert why in capsys.readouterr().err

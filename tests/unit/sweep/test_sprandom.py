@@ -1,0 +1,146 @@
+"""A fill by fio's sprandom: only where fio has it, with the bytes that it takes, and in the journal."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from opwatch.collectors.fio.options import has_option, sprandom_refusal
+from opwatch.collectors.sweep.tracing import LevelTrace
+from opwatch.errors import Unsupported
+from opwatch.fields import Fields
+from opwatch.load.words import LoadWindow, sprandom_words
+from opwatch.steady.coverage import WriteMap
+from opwatch.sweep.journal.request import request_of
+from opwatch.sweep.levels import LevelScale, OpLevel
+from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, fill_size, plan_steps, sprandom_ratio
+from opwatch.tools.cli import main
+from opwatch.tools.commands.sweep import drive_arguments
+from tests.unit.sweep.test_journal import REQUEST
+from tests.unit.sweep.test_offers import a_disk
+
+_GIB = 1 << 30
+
+
+def a_fio(folder: Path, says: str) -> str:
+    """A program that says this of any option, and ends with 0."""
+    path = folder / "fio"
+    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_fio_is_asked_whether_it_has_it(tmp_path: Path) -> None:
+    old = a_fio(tmp_path, "No such command: sprandom")
+    assert not has_option("sprandom", old)
+    assert "no sprandom" in (sprandom_refusal(old) or "")
+    new = a_fio(tmp_path, "            sprandom: Sprandom option for ssd preconditioning")
+    assert has_option("sprandom", new)
+    assert sprandom_refusal(new) is None
+    assert not has_option("sprandom", str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize(
+    ("used", "flash", "ratio"),
+    [
+        (_GIB, 2 * _GIB, 0.99),  # fio takes less than 1
+        (_GIB, int(1.28 * _GIB), 0.28),
+        (_GIB, _GIB, 0.01),
+        (_GIB, None, 0.07),  # nobody tells: what drives usually keep
+        (_GIB // 2, None, 0.99),
+        (_GIB * 4 // 5, None, 0.32),
+    ],
+)
+def test_the_spare_area_is_that_of_the_drive_or_the_usual_one(
+    used: int, flash: int | None, ratio: float
+) -> None:
+    level = OpLevel("it", used, LevelScale(_GIB), flash)
+    assert sprandom_ratio(level) == pytest.approx(ratio, abs=1e-3)
+
+
+def test_a_plan_has_one_pass_of_all_that_is_written() -> None:
+    pace = SweepPace(sprandom=True)
+    level = OpLevel("it", _GIB, LevelScale(_GIB), int(1.28 * _GIB))
+    steps = plan_steps([level], "window", pace, SweepSpeed(1e9, 1e8))
+    [fill] = [step for step in steps if step.kind is StepKind.FILL]
+    assert (fill.at_least, fill.at_most) == (1, 1)
+    # At random it is as slow as the workload.
+    assert fill.seconds == fill.write_bytes / 1e8
+    assert 1.28 * _GIB <= fill.write_bytes <= 1.281 * _GIB
+    assert fill_size(level, SweepPace()) == (_GIB, 2)
+
+
+def test_words_are_those_that_it_needs() -> None:
+    words = sprandom_words(LoadWindow("/proc/1/fd/3", _GIB), 0.28, 7)
+    assert {"--sprandom=1", "--spr_op=0.28", "--rw=randwrite", "--norandommap=1"} <= set(words)
+    assert {"--random_generator=lfsr", f"--size={_GIB}", "--randseed=7"} <= set(words)
+    # One job, and an end that it knows itself.
+    assert sum(word.startswith("--name") for word in words) == 1
+    assert not any(word.startswith("--io_size") for word in words)
+
+
+def test_a_journal_has_it_and_one_of_before_has_not() -> None:
+    request = replace(REQUEST, pace=SweepPace(sprandom=True))
+    document = request.document()
+    assert request_of(Fields(document, "it")).pace.sprandom
+    pace = asdict(REQUEST.pace)
+    del pace["sprandom"]
+    assert not request_of(Fields(document | {"pace": pace}, "it")).pace.sprandom
+
+
+def test_without_it_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_fio(tmp_path, "No such command: sprandom")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    parser = argparse.ArgumentParser()
+    drive_arguments.add_drive_arguments(parser)
+    drive_arguments.add_sweep_arguments(parser)
+    args = parser.parse_args(["--sprandom", "--op", "28%"])
+    disk = a_disk(tmp_path / "sys", "sda")
+    (disk.sysfs / "size").write_text(f"{_GIB // 512}\n")
+    with pytest.raises(Unsupported, match="has no sprandom"):
+        drive_arguments.request_from(args, disk, REQUEST.identity)
+    a_fio(tmp_path, "            sprandom: Sprandom option")
+    request = drive_arguments.request_from(args, disk, REQUEST.identity)
+    assert request.pace.sprandom
+    assert request.budget.write_bytes > 1.28 * request.levels[0].usable_bytes
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--virtual", "ideal", "--sprandom"), "--sprandom: only with --dev"),
+        (("--dev", "sdzz", "--test", "iops", "--sprandom"), "--sprandom: not with --test"),
+    ],
+)
+def test_it_is_of_levels_of_a_drive(
+    words: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sweep", "plan", *words]) == 2
+    assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("is_traced", "filled_ratio", "source", "ratio"),
+    [
+        (True, None, "block trace", 0.5),
+        (True, 1.0, "fio's fill; the block trace has 50 %", 1.0),
+        (True, 0.5, "block trace", 0.5),
+        (False, 1.0, "fio's fill", 1.0),
+    ],
+)
+def test_of_a_fill_at_random_the_trace_alone_says_where_it_went(
+    is_traced: bool, filled_ratio: float | None, source: str, ratio: float
+) -> None:
+    trace = LevelTrace.__new__(LevelTrace)
+    trace._covered, trace._even = WriteMap(1 << 20), WriteMap(1 << 20)
+    trace._covered.add(0, 1 << 19, counted=False)
+    trace._changes = SimpleNamespace() if is_traced else None  # type: ignore[assignment]  # whether there is one
+    spread = trace.spread(filled_ratio, is_uniform=True)
+    assert spread
+    assert (spread.source, spread.coverage_ratio) == (source, ratio)
+    trace._changes = None
+    assert trace.spread(None, is_uniform=True) is None

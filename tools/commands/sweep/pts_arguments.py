@@ -1,0 +1,123 @@
+"""Options of SNIA's tests by name, and what they are made into."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+from opwatch.collectors.pts.header import header_of
+from opwatch.collectors.sweep.offers import purge_refusal
+from opwatch.errors import Unsupported, UsageError
+from opwatch.guard.identity import DiskIdentity
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.load.workload import LoadJob, LoadPattern
+from opwatch.pts.order import NAMES, PTS_CLASSES, PtsOrder, parts_of
+from opwatch.pts.planning import part_levels, planned_test_bytes
+from opwatch.sweep.journal.request import SweepRequest
+from opwatch.sweep.levels import LevelScale, OpLevel
+from opwatch.sweep.plan import SweepPace
+from opwatch.sweep.purges import DISCARD, purge_of
+from opwatch.tools.arguments import percentage_between
+from opwatch.tools.commands.sweep.drive_arguments import budget_from, new_sweep
+from opwatch.tools.commands.sweep.level_arguments import LEVEL_DEFAULTS, refuse_others
+
+_LEAST_PERCENT = 0.01
+
+
+def add_test_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add which test of SNIA's is done in place of levels, and how."""
+    parser.add_argument(
+        "--test",
+        metavar="NAME",
+        help=f"of a drive, in place of levels: a test of SNIA's PTS 2.0.2: {', '.join(NAMES)}",
+    )
+    parser.add_argument(
+        "--class",
+        dest="drive_class",
+        choices=[one.name for one in PTS_CLASSES],
+        help="of a test: what SNIA recommends for such drives (enterprise)",
+    )
+    parser.add_argument(
+        "--scale",
+        metavar="P%",
+        type=percentage_between(_LEAST_PERCENT, 100),
+        help="of a test: take all of its times times this; its report then says that it does not conform",
+    )
+
+
+def add_sponsor_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sponsor", metavar="TEXT", help="of a test: who has it done, for its report")
+
+
+def refuse_level_options(args: argparse.Namespace) -> None:
+    """UsageError for options that shape levels, where a test says all of that itself."""
+    given = [name for name, usual in LEVEL_DEFAULTS.items() if getattr(args, name) != usual]
+    if given:
+        options = ", ".join(f"--{name}" for name in given)
+        raise UsageError(f"{options}: not with --test, which says itself what is done")
+
+
+def refuse_test_options(args: argparse.Namespace) -> None:
+    """UsageError for a test that there is not, and for options of one where none was asked for."""
+    if args.test is not None:
+        parts_of(args.test)
+    else:
+        refuse_others(args, ["scale", *(["sponsor"] if "sponsor" in args else [])], "--test")
+        if args.drive_class is not None:
+            raise UsageError("--class: only with --test")
+
+
+def order_from(args: argparse.Namespace, disk: BlockDevice) -> PtsOrder:
+    """The test that was asked for."""
+    return PtsOrder(
+        name=args.test,
+        class_name=args.drive_class or PTS_CLASSES[0].name,
+        scale=args.scale or 1.0,
+        rounds=args.rounds,
+        sponsor=getattr(args, "sponsor", None),
+        header=header_of(Devices(), disk),
+    )
+
+
+def levels_of_parts(order: PtsOrder, disk: BlockDevice) -> tuple[OpLevel, ...]:
+    whole = OpLevel("all", disk.size_bytes, LevelScale(disk.size_bytes))
+    return part_levels(order, whole)
+
+
+def test_pace(args: argparse.Namespace) -> SweepPace:
+    """How long the drive is left alone; all else is the test's own."""
+    settle = getattr(args, "settle", None)
+    return SweepPace() if settle is None else replace(SweepPace(), settle_s=settle)
+
+
+def test_request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity) -> SweepRequest:
+    """The request that was made, in bytes. Nothing is written."""
+    refuse_level_options(args)
+    refuse_others(args, ["refresh"], "levels (--op)")
+    order = order_from(args, disk)
+    purge = purge_of(args.purge or DISCARD.name).name
+    if refused := purge_refusal(disk, purge):
+        raise Unsupported(f"--purge {purge}: {refused}; --purge discard is what every drive here takes")
+    planned = [planned_test_bytes(part, disk.size_bytes) for part in order.parts]
+    if args.max_write is None and None in planned:
+        raise UsageError(
+            f"--test {order.name}: it writes for as long as SNIA says, so that the drive's speed decides how "
+            "much: say --max-write SIZE; opwatch sweep plan --test ... --speed SIZE says what to expect"
+        )
+    return SweepRequest(
+        **new_sweep(identity),
+        levels=levels_of_parts(order, disk),
+        method="window",
+        pattern=_pattern(order),
+        pace=test_pace(args),
+        budget=budget_from(args, args.max_write or sum(one or 0 for one in planned)),
+        allow_virtual=args.allow_virtual,
+        purge=purge,
+        test=order,
+    )
+
+
+def _pattern(order: PtsOrder) -> LoadPattern:
+    """The workload, in a word: its journal has one, and loads are by their points."""
+    name = f"pts {order.name}"
+    return LoadPattern(name, order.parts[0].title, (LoadJob({"rw": "randwrite"}),))

@@ -1,0 +1,117 @@
+"""A published experiment on simulated flash, from the words to the sweep."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+
+from opwatch.errors import UsageError
+from opwatch.ftl.profiles import Profile
+from opwatch.scenarios.free_space import free_space
+from opwatch.scenarios.saturation import saturated
+from opwatch.scenarios.scenario import Scenario, ScenarioKind, scenario_names, scenario_of
+from opwatch.sinks.sweep.scenario_document import free_space_fields, saturation_fields
+from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
+from opwatch.sweep.outcome import LevelOutcome
+from opwatch.sweep.plan import SweepPace
+from opwatch.sweep.side_by_side import run_levels
+from opwatch.sweep.virtual import ModelDrive, VirtualLoad, flash_bytes, mapping_unit, model_of
+from opwatch.tools.arguments import Once
+from opwatch.tools.commands.sweep.level_arguments import (
+    VirtualSweep,
+    pace_from,
+    profile_of,
+    refuse_others,
+)
+
+# Nothing is written before; a round is short, for it says where the cliff is.
+_SATURATION_PACE = SweepPace(fill_passes=0, round_ratio=0.01, most_rounds=1200)
+# A file is made before it is written at random.
+_FILE_PACE = SweepPace(fill_passes=1)
+# Times in a profile that begin when the drive does: a model that is smaller is there sooner.
+_SINCE_BEGIN = ("throttle_after_ns", "throttle_pause_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioRun:
+    """An experiment, as it was asked for."""
+
+    scenario: Scenario
+    sweep: VirtualSweep
+
+    def fields(self, outcomes: list[LevelOutcome]) -> dict[str, object]:
+        """What the document has besides, once the levels were run."""
+        if self.scenario.kind is ScenarioKind.SATURATION:
+            ratio, has_cache = self.sweep.model.ratio, bool(self.sweep.profile.drive.get("slc_bytes"))
+            return saturation_fields(self.scenario, saturated(outcomes, ratio, has_cache=has_cache), ratio)
+        lines = free_space(
+            outcomes, self._reserved(), self.sweep.load.io_bytes, self.scenario.published_rates
+        )
+        return free_space_fields(self.scenario, lines)
+
+    def _reserved(self) -> list[LevelOutcome]:
+        """The same levels on a drive that shows less, with writes that go to other places."""
+        sweep, unit = self.sweep, mapping_unit(self.sweep.profile)
+        shown = round(sweep.profile.drive["user_bytes"] * (1 - self.scenario.reserved_ratio))
+        most = max(level.usable_bytes for level in sweep.levels)
+        if shown < most:
+            raise UsageError(
+                f"--op: {most} bytes are to be used, and with {100 * self.scenario.reserved_ratio:g} % in "
+                f"reserve the drive shows {shown}"
+            )
+        # The same flash at the same size of the model: another would have an error of its own.
+        small = round(shown * sweep.model.ratio) // unit * unit
+        smaller = replace(sweep.model, profile=sweep.model.profile.with_user_bytes(small))
+        load = replace(sweep.load, seed=sweep.load.seed + 1)
+        return run_levels(smaller, sweep.levels, load, sweep.pace, lambda level, rounds: None)
+
+
+def add_scenario_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--scenario",
+        action=Once,
+        metavar="NAME",
+        help=f"repeat a published experiment, with --virtual: {', '.join(scenario_names())}",
+    )
+
+
+def scenario_from(args: argparse.Namespace) -> ScenarioRun:
+    """What `--scenario` asks for; UsageError for what the experiment decides itself."""
+    scenario = scenario_of(args.scenario)
+    if args.virtual is None:
+        raise UsageError(
+            f"--scenario {scenario.name} runs on simulated flash: add --virtual {scenario.profile}"
+        )
+    refuse_others(args, ("base", "reads"), "a sweep that is no scenario")
+    if pace_from(args) != SweepPace() or args.share != OpShare.USED.value:
+        raise UsageError("--fill, --round, --rounds, --share: a scenario decides these itself")
+    return ScenarioRun(scenario, _sweep(args, scenario))
+
+
+def _sweep(args: argparse.Namespace, scenario: Scenario) -> VirtualSweep:
+    sold = profile_of(args.virtual)
+    unit = mapping_unit(sold)
+    bs = args.bs or max(scenario.io_bytes, unit)
+    flash = flash_bytes(model_of(sold, bs))
+    is_of_files = scenario.kind is ScenarioKind.FREE_SPACE
+    base = OpBase.VISIBLE if is_of_files else OpBase.FLASH
+    capacity = sold.drive["user_bytes"] if is_of_files else flash
+    scale = LevelScale(capacity, OpShare.WHOLE, base, unit)
+    levels = parse_levels(args.op or scenario.levels, scale, flash)
+    profile = sold if is_of_files else _showing(sold, levels, unit)
+    load = VirtualLoad(bs, args.depth or scenario.queue_depth, seed=args.seed or VirtualLoad().seed)
+    pace = _FILE_PACE if is_of_files else _SATURATION_PACE
+    return VirtualSweep(profile, _on_time(model_of(profile, bs)), levels, load, pace)
+
+
+def _showing(profile: Profile, levels: tuple[OpLevel, ...], unit: int) -> Profile:
+    """The same flash behind a drive that shows enough of it for every level."""
+    most = -(-max(level.usable_bytes for level in levels) // unit) * unit
+    return profile.with_user_bytes(max(most, profile.drive["user_bytes"]))
+
+
+def _on_time(model: ModelDrive) -> ModelDrive:
+    """The model with what happens after a time after as much less of it as it is smaller."""
+    timing = dict(model.profile.timing)
+    timing |= {key: round(timing[key] * model.ratio) for key in _SINCE_BEGIN if key in timing}
+    return replace(model, profile=replace(model.profile, timing=timing))

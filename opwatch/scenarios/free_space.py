@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from opwatch.ftl import models
-from opwatch.scenarios.scenario import ScenarioVerdict
+from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 from opwatch.sweep.outcome import LevelOutcome
 
 # So near are the two lines where free space alone matters.
@@ -31,14 +31,6 @@ class FilePoint(NamedTuple):
     apart_ratio: float | None
     relative: float | None
     published: float | None
-
-
-class AuthorsWord(NamedTuple):
-    """Something that the author found, and whether it is so here."""
-
-    what: str
-    verdict: ScenarioVerdict
-    why: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.result import ModelScale, SweepResult
 from opwatch.sweep.side_by_side import run_levels
 from opwatch.tools.commands.sweep.exit_status import exit_status
+from opwatch.tools.commands.sweep.experiment import experiment_answer, experiment_table
 from opwatch.tools.commands.sweep.level_arguments import VirtualSweep, virtual_from
 from opwatch.tools.commands.sweep.running import require_new
 from opwatch.tools.commands.sweep.scenario import scenario_from
@@ -36,6 +37,19 @@ class _Progress(Progress):
 
     def close(self) -> None:
         self.clear()
+
+
+def run_experiment(args: argparse.Namespace) -> int:
+    """Run a published experiment that has no levels."""
+    require_new(args.output)
+    answer = experiment_answer(args)
+    if args.output:
+        _keep(args.output, json.dumps(answer) + "\n")
+    if args.json:
+        data().json(answer)
+    else:
+        data().lines(experiment_table(answer))
+    return 0
 
 
 def run(args: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ class ScenarioKind(StrEnum):
     SATURATION = "saturation"
     FREE_SPACE = "free space"
     UNTRIMMED = "untrimmed cliff"
+    IOMETER = "iometer"
 
 
 class ScenarioVerdict(StrEnum):
@@ -43,7 +44,8 @@ class AuthorsWord(NamedTuple):
 class Scenario:
     """One experiment. `levels` are shares that the host leaves unused: of the whole flash in a saturation, of
     what the drive shows where it is about free space. `reserved_ratio` is what the second line has less, and
-    `published_rates` are what the author measured at the levels. What has no levels has a `setup`."""
+    `published_rates` are what the author measured at the levels. Other kinds have numbers of their own in
+    `setup`, and other figures in `published`."""
 
     kind: ScenarioKind
     name: str
@@ -57,6 +59,7 @@ class Scenario:
     reserved_ratio: float = 0.0
     published_rates: tuple[float, ...] = ()
     setup: Fields = field(default_factory=lambda: Fields({}, "no setup"))
+    published: Fields = field(default_factory=lambda: Fields({}, "nothing published"))
 
     def with_setup(self, changes: Mapping[str, float]) -> Scenario:
         """The same with other numbers; UsageError for what it has none of."""
@@ -95,5 +98,10 @@ def scenario_of(name: str) -> Scenario:
         levels=fields.optional("levels", fields.text) or "",
         reserved_ratio=(fields.optional("reserved_percent", fields.amount) or 0.0) / 100,
         published_rates=tuple(float(rate) for rate in rates),
-        setup=fields.sub("setup") if "setup" in fields.table else Fields({}, where),
+        setup=_part(fields, "setup"),
+        published=_part(fields, "published"),
     )
+
+
+def _part(fields: Fields, key: str) -> Fields:
+    return fields.sub(key) if key in fields.table else Fields({}, fields.where)

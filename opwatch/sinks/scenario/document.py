@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from opwatch import SCHEMA
+from opwatch.scenarios.iometer import NO_CPU, IometerResult, OpRate
 from opwatch.scenarios.scenario import AuthorsWord, Scenario
 from opwatch.scenarios.untrimmed import UntrimmedRun
 
@@ -57,4 +58,34 @@ def _untrimmed(run: UntrimmedRun) -> dict[str, Any]:
         "first_bytes_per_s": run.fresh_rate,
         "last_bytes_per_s": run.last_rate,
         "rounds": [one._asdict() for one in run.rounds],
+    }
+
+
+def iometer_fields(
+    result: IometerResult, io_bytes: int, published: dict[str, Any], statements: Iterable[AuthorsWord]
+) -> dict[str, Any]:
+    """`published`: by read and write a row a level, of MB/s, I/Os a second, milliseconds, per cent of CPU."""
+    return {
+        "rates": [_rate(rate, io_bytes) for rate in result.rates],
+        "gains": [
+            {**gain.kind._asdict(), "gain": gain.gain, "error": gain.error, "foretold": gain.foretold}
+            for gain in result.gains
+        ],
+        "published": published,
+        "is_at_rest": result.is_at_rest,
+        "statements": statement_fields(statements),
+    }
+
+
+def _rate(rate: OpRate, io_bytes: int) -> dict[str, Any]:
+    return {
+        **rate.kind._asdict(),
+        "level": rate.level.label,
+        "used_bytes": rate.level.usable_bytes,
+        "bytes_per_s": None if rate.iops is None else rate.iops * io_bytes,
+        "iops": rate.iops,
+        "mean_ns": rate.mean_ns,
+        "error_ratio": rate.error_ratio,
+        "cpu_ratio": None,
+        "missing": {"cpu_ratio": NO_CPU} | ({"iops": rate.why} if rate.why else {}),
     }

@@ -123,7 +123,7 @@ def test_the_command_its_document_and_its_table(tmp_path: Path, capsys: pytest.C
         (("--virtual", "intel-545s-256", "--set", "rounds=many"), "no whole number"),
         (("--virtual", "intel-545s-256", "--set", "rounds=0"), "1 to"),
         (("--virtual", "intel-545s-256", "--set", "filesystem_bytes=1TB"), "more than"),
-        (("--virtual", "intel-545s-256", "--op", "7%"), "no scenario"),
+        (("--virtual", "intel-545s-256", "--op", "7%"), "has levels"),
         ((), "add --virtual intel-545s-256"),
     ],
 )

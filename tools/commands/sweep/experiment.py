@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from opwatch.errors import UsageError
+from opwatch.fields import Fields
 from opwatch.ftl.profiles import Profile
 from opwatch.quantities import parse_count, parse_size
+from opwatch.scenarios.iometer import iometer_statements, run_iometer
 from opwatch.scenarios.scenario import Scenario, ScenarioKind, scenario_of
 from opwatch.scenarios.untrimmed import run_untrimmed, statements, untrimmed_setup
-from opwatch.sinks.scenario.document import experiment_document, untrimmed_fields
+from opwatch.sinks.scenario.document import experiment_document, iometer_fields, untrimmed_fields
 from opwatch.sinks.scenario.table import experiment_lines
+from opwatch.sweep.levels import LevelScale, OpBase, OpShare, parse_levels
 from opwatch.sweep.plan import SweepPace
-from opwatch.sweep.virtual import ModelDrive, VirtualLoad, model_of
+from opwatch.sweep.virtual import ModelDrive, VirtualLoad, flash_bytes, mapping_unit, model_of
 from opwatch.times import parse_time
 from opwatch.tools.commands.sweep.level_arguments import pace_from, profile_of, refuse_others
+from opwatch.tools.commands.sweep.progress import LevelProgress
 
 # What is decided by the experiment, and is an option of sweeps that have levels.
-_LEVEL_OPTIONS = ("base", "reads", "op")
+_LEVEL_OPTIONS = ("base", "reads")
 
 Experiment = Callable[[Scenario, argparse.Namespace], dict[str, Any]]
 
@@ -87,6 +92,7 @@ def _document(scenario: Scenario, profile: Profile, model: ModelDrive, workload:
 
 
 def _untrimmed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
+    refuse_others(args, ["op"], "a scenario that has levels")
     profile, model, io_bytes, depth, seed = _virtual(scenario, args)
     setup = untrimmed_setup(scenario.setup, io_bytes, depth, seed)
     runs = run_untrimmed(setup, model)
@@ -96,4 +102,23 @@ def _untrimmed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
     return document | untrimmed_fields(runs, statements(runs, setup, profile))
 
 
-_EXPERIMENTS: dict[ScenarioKind, Experiment] = {ScenarioKind.UNTRIMMED: _untrimmed}
+def _iometer(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
+    profile, model, io_bytes, depth, seed = _virtual(scenario, args)
+    visible, flash = profile.drive["user_bytes"], flash_bytes(model)
+    scale = LevelScale(visible, OpShare.WHOLE, OpBase.VISIBLE, mapping_unit(profile))
+    levels = parse_levels(args.op or scenario.levels, scale, flash)
+    load = VirtualLoad(io_bytes, depth, seed=seed)
+    with closing(LevelProgress(SweepPace().most_rounds, quiet=args.quiet)) as progress:
+        result = run_iometer(model, levels, load, progress.tell)
+    workload = f"random reads and writes of {io_bytes} bytes, queue depth {depth}"
+    # Another level than the author's has nothing to be compared with.
+    published = Fields({}, "nothing published") if args.op else scenario.published
+    words = iometer_statements(result, published, profile)
+    document = _document(scenario, profile, model, workload)
+    return document | iometer_fields(result, io_bytes, published.table, words)
+
+
+_EXPERIMENTS: dict[ScenarioKind, Experiment] = {
+    ScenarioKind.UNTRIMMED: _untrimmed,
+    ScenarioKind.IOMETER: _iometer,
+}

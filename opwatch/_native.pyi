@@ -38,6 +38,7 @@ class Tracer:
         queue_time: bool = False,
         programs: WantedPrograms = (),
         slow_ns: int = 0,
+        by: int = 0,
     ) -> None: ...
     @property
     def lanes(self) -> tuple[int, int]:
@@ -47,6 +48,8 @@ class Tracer:
     def programs(self) -> list[ProgramInfo]: ...
     def slow(self) -> tuple[bytes, bytes]:
         """Slow requests (struct ow_slow) out of their ring, and by target how many it had no room for."""
+    def owners(self, target: int, /) -> bytes:
+        """What each owner did on a target (struct ow_owner_sample), absolute, summed over CPUs."""
     def chain(self, issued: int, done: int, /) -> None:
         """Programs, by descriptor, that go on with the issue and the end of discards; -1 for none."""
     def close(self) -> None: ...

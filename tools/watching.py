@@ -10,10 +10,12 @@ from opwatch.clock import read_anchor
 from opwatch.collectors.audit.live_discards import LiveDiscards
 from opwatch.collectors.block.arrivals import Unwatched
 from opwatch.collectors.block.contexts import ContextProbe
+from opwatch.collectors.block.owners import LiveOwners
 from opwatch.collectors.block.slow import LiveSlow
 from opwatch.collectors.firmware.live import LiveWaf
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Leaf
+from opwatch.owners.cells import By
 from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Ticked
 from opwatch.samples.membership import Change, Departure, Member, Membership, Why
 from opwatch.samples.observation import Arrival, Event, Leaving
@@ -57,9 +59,11 @@ class Watching:
         contexts: ContextProbe | None = None,
         *,
         slow_ns: int = 0,
+        by: By | None = None,
     ) -> None:
         self._membership, self._tracers = membership, tracers
         self._slow = LiveSlow(tracers, slow_ns)
+        self._owners = LiveOwners(tracers, by)
         self._contexts = contexts
         self._live, self._discards = live, discards
         self._unwatched = Unwatched()
@@ -111,11 +115,11 @@ class Watching:
         is_due = time.monotonic() - self._looked > _FRESH_S
         entries = self.look() if is_due else []
         samples = self._samples(self._rows, self._tracers.read())
-        discards = self._discards.read()
+        discards, owners = self._discards.read(), self._owners.read(samples)
         # What became known meanwhile is in this interval; nothing of it is worked out before the samples are
         # taken.
         looks = self._looks_at_drives()
-        return [*entries, *looks, *self._slowed(samples), Ticked(samples, discards)]
+        return [*entries, *looks, *self._slowed(samples), Ticked(samples, discards, owners)]
 
     def summary(self, *, with_rest: bool) -> list[RunEntry]:
         """End it. `with_rest`: what came after the last interval is to be shown as one, if anything did, so
@@ -137,6 +141,7 @@ class Watching:
             leaving=leaving,
             with_rest=with_rest,
             is_blind=self._is_blind(self._rows, readings),
+            owners=self._owners.read(samples),
         )
         return [*entries, *self._slowed(samples), ended]
 
@@ -171,6 +176,7 @@ class Watching:
         in_flight = {place: _in_flight(leaf.device) for place, leaf in leaves.items()}
         readings = self._tracers.read_first(places)
         misses, anchor = self._tracers.misses(), read_anchor()
+        owners = self._owners.read(places)
         if are_late:
             self._add_discards(leaves, may_fail=True)
         self._live.add(list(leaves.values()))
@@ -189,6 +195,7 @@ class Watching:
                     discards=discards.get(place),
                     arrival=arrival,
                     text=_words_of_arrival(member.leaf, arrival) if arrival else "",
+                    owners=owners.get(place),
                 )
             )
         return entries + self._slowed({row.place: row.first for row in self._rows})
@@ -232,6 +239,7 @@ class Watching:
         rows = [row for row in self._rows if row.member in why]
         readings = self._tracers.read([row.place for row in rows])
         samples, discards = self._samples(rows, readings), self._discards.read()
+        owners = self._owners.read(samples)
         is_blind = self._is_blind(rows, readings)
         entries = [*self._looks_at_drives(), *self._slowed(samples)]
         for row in rows:
@@ -245,6 +253,7 @@ class Watching:
                     text=_words_of_leaving(row.leaf, why[row.member]),
                     discards=discards.get(row.place),
                     is_blind=is_blind,
+                    owners=owners.get(row.place),
                 )
             )
             self._rows.remove(row)

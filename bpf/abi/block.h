@@ -195,7 +195,7 @@ struct ow_settings {
 	__u32 flush_sequence; /* RQF_FLUSH_SEQ of the running kernel */
 	__u32 rq_arg;	      /* the request's place among the arguments of a tracepoint */
 	__u32 bio_arg;	      /* a bio's */
-	__u64 slow_ns;	      /* requests slower than this are told one by one; 0: none */
+	__u64 slow_ns;	      /* requests slower than this are told one by one */
 	__u8 shared_lanes;
 	__u8 any_hidden;
 	__u8 any_partition; /* some target is a part of its disk */
@@ -204,7 +204,9 @@ struct ow_settings {
 	__u8 hot_way;	      /* none of these but any_hidden */
 	__u8 own_queue_stamp; /* block_io_start is there, so the entry to the queue has our own
 				 stamp */
-	__u8 pad[9];
+	__u8 by_owner;	      /* enum ow_by of owners.h */
+	__u32 owner_places;   /* for each CPU */
+	__u8 pad[4];
 };
 
 /* Where a key lies in the table; the user side picks the multiplier so that no two watched disks

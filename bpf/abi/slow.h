@@ -23,6 +23,7 @@ struct ow_submitter {
 	__u64 key; /* the request's address, or that of its bio; 0 when it has ended */
 	__u64 time;
 	__u64 cgroup; /* of the process */
+	__u64 start;  /* when it began, which tells it from another of its number */
 	__u32 pid;
 	__u32 kind;
 	char name[OW_SUBMITTER_NAME];
@@ -30,6 +31,8 @@ struct ow_submitter {
 
 /* No time in the queue is so long: it is not known. */
 #define OW_NO_QUEUE_TIME (~0ULL)
+/* Nothing is slower. */
+#define OW_NEVER_SLOW (~0ULL)
 
 /* A slow request as it ended. */
 struct ow_slow {

@@ -84,9 +84,9 @@ static __always_inline int on_bio_queue(struct bio *bio, bool raw)
 	return 0;
 }
 
-static __always_inline int on_bio_complete(struct bio *bio, bool raw)
+static __always_inline int on_bio_complete(struct bio *bio, bool raw, bool owned)
 {
-	__u64 key = (__u64)bio;
+	__u64 key = (__u64)bio, ns;
 	struct bio_stamp *stamped = bpf_map_lookup_elem(&bios, &key);
 	struct bio_stamp stamp;
 	struct ow_counts *c;
@@ -110,7 +110,9 @@ static __always_inline int on_bio_complete(struct bio *bio, bool raw)
 	error = READ(raw, bio, bi_status);
 	if (error)
 		count_error(&c->complete, &at, error, stamp.bytes);
-	count_completion(&c->complete, &at, stamp.ns, stamp.bytes, 0);
+	ns = count_completion(&c->complete, &at, stamp.ns, stamp.bytes, 0);
+	if (owned)
+		count_owner_of_bio(&at, bio, stamp.bytes, ns, raw);
 	return 0;
 }
 
@@ -135,13 +137,26 @@ int bio_queue_raw(__u64 *ctx)
 SEC("tp_btf/block_bio_complete")
 int bio_complete(__u64 *ctx)
 {
-	return on_bio_complete((struct bio *)ctx[1], false);
+	return on_bio_complete((struct bio *)ctx[1], false, false);
 }
 
 SEC("raw_tp/block_bio_complete")
 int bio_complete_raw(__u64 *ctx)
 {
-	return on_bio_complete((struct bio *)ctx[1], true);
+	return on_bio_complete((struct bio *)ctx[1], true, false);
+}
+
+/* These are attached in place of the two above where owners are asked for. */
+SEC("tp_btf/block_bio_complete")
+int bio_owned(__u64 *ctx)
+{
+	return on_bio_complete((struct bio *)ctx[1], false, true);
+}
+
+SEC("raw_tp/block_bio_complete")
+int bio_owned_raw(__u64 *ctx)
+{
+	return on_bio_complete((struct bio *)ctx[1], true, true);
 }
 
 #endif

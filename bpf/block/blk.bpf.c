@@ -3,7 +3,7 @@
 #include "lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
-#include "abi/slow.h"
+#include "abi/owners.h"
 #include "lib/read.h"
 #include "lib/core.h"
 #include "lib/hist.h"
@@ -11,6 +11,7 @@
 #include "lib/disk.h"
 #include "target.h"
 #include "inflight.h"
+#include "owners.h"
 #include "slow.h"
 #include "rq.h"
 #include "hot.h"
@@ -65,7 +66,7 @@ int rq_complete_raw(__u64 *ctx)
 	return on_complete((struct request *)ctx[0], (__s32)ctx[1], (__u32)ctx[2], true, false);
 }
 
-/* This one is attached in place of those above where slow requests are asked for. */
+/* This one is attached in place of those above where slow requests or owners are asked for. */
 SEC("tp_btf/block_rq_complete")
 int rq_slow(__u64 *ctx)
 {

@@ -87,15 +87,16 @@ static __always_inline bool issue_hot(struct request *rq, __u32 op)
 	return true;
 }
 
-/* What is slow is told, and what is known of its submitter no longer holds. */
+/* Its owner is counted, what is slow is told, and its submitter is forgotten. */
 static __always_inline void end_hot(struct hot *at, struct request *rq, __u32 op, __u64 issued,
-				    __u64 ns)
+				    __u64 ns, __u32 bytes)
 {
 	struct place place = {at->disk->index, op, 0, NULL};
 
-	/* It ends in one part here, so that its bytes are still those of the request. */
+	if (settings.by_owner)
+		count_owner(&place, rq, owner_of(rq, at->submitter), 1, bytes, ns, false);
 	if (seldom(ns > settings.slow_ns))
-		tell_slow(&place, rq, at->submitter, issued, ns, rq->__data_len);
+		tell_slow(&place, rq, at->submitter, issued, ns, bytes);
 	end_submitter(at->submitter, rq);
 }
 
@@ -132,7 +133,7 @@ static __always_inline bool complete_hot(struct request *rq, __u32 op, __s32 err
 	slot = hist_slot(ns, OW_LAT_BITS, OW_LAT_SLOTS);
 	at.row->hists.op[op].latency.slots[opaque(slot) & (OW_LAT_SLOTS - 1)]++;
 	if (slow)
-		end_hot(&at, rq, op, issued >> OW_NOTE_BITS, ns);
+		end_hot(&at, rq, op, issued >> OW_NOTE_BITS, ns, bytes);
 	return true;
 }
 

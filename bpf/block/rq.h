@@ -172,13 +172,13 @@ static __always_inline void on_end(struct ow_complete_counts *c, struct where *a
 	} else {
 		ns = count_completion(c, &at->place, issued >> OW_NOTE_BITS, bytes, issued);
 		if (slow)
-			on_measured(at, rq, issued >> OW_NOTE_BITS, ns, bytes);
+			on_measured(at, rq, issued >> OW_NOTE_BITS, ns, bytes, raw);
 	}
 	if (slow)
 		on_ended(at, rq);
 }
 
-/* @slow: what was slow is told one by one as well, see slow.h. */
+/* @slow: what was slow is told one by one as well, and whose each is is counted, see slow.h. */
 static __always_inline int on_complete(struct request *rq, __s32 error, __u32 bytes, bool raw,
 				       bool slow)
 {
@@ -211,10 +211,13 @@ static __always_inline int on_complete(struct request *rq, __s32 error, __u32 by
 		return 0;
 	}
 	c->partial++;
-	if (issued)
+	if (issued) {
 		c->bytes += bytes;
-	else
+		if (slow)
+			on_part(&at, rq, bytes, raw);
+	} else {
 		c->unseen_bytes += bytes;
+	}
 	return 0;
 }
 

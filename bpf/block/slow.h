@@ -75,6 +75,8 @@ static __always_inline void fill_submitter(struct ow_submitter *by, __u64 key)
 	by->key = 0;
 	by->pid = bpf_get_current_pid_tgid() >> 32;
 	by->cgroup = bpf_get_current_cgroup_id();
+	if (settings.by_owner == OW_BY_PROCESS)
+		by->start = BPF_CORE_READ(task, group_leader, start_boottime);
 	if (flags & PF_WQ_WORKER) {
 		by->kind = OW_KERNEL_WORK;
 		name_of_work(task, by->name);
@@ -82,7 +84,8 @@ static __always_inline void fill_submitter(struct ow_submitter *by, __u64 key)
 		by->kind = flags & PF_KTHREAD ? OW_KERNEL_THREAD : OW_PROCESS;
 		bpf_get_current_comm(by->name, 16);
 	}
-	by->time = bpf_ktime_get_ns();
+	/* Of a request at its place only the time in the queue is asked for. */
+	by->time = own_queue_stamp && settings.slow_ns == OW_NEVER_SLOW ? 0 : bpf_ktime_get_ns();
 	by->key = key;
 }
 
@@ -211,12 +214,31 @@ static __always_inline void end_submitter(struct ow_submitter *placed, struct re
 		placed->key = 0;
 }
 
+/* Who asked for a request, where owners are processes. */
+static __always_inline struct ow_submitter *owner_of(struct request *rq,
+						     struct ow_submitter *placed)
+{
+	return settings.by_owner == OW_BY_PROCESS ? submitter_of(rq, placed) : NULL;
+}
+
+/* A part of a request has ended, and not the last. */
+static __always_inline void on_part(struct where *at, struct request *rq, __u32 bytes, bool raw)
+{
+	if (settings.by_owner)
+		count_owner(&at->place, rq, owner_of(rq, submitter_at(at->stamp)), 0, bytes, 0,
+			    raw);
+}
+
 /* A request has ended that was issued at @issued, after @ns. */
 static __always_inline void on_measured(struct where *at, struct request *rq, __u64 issued,
-					__u64 ns, __u32 bytes)
+					__u64 ns, __u32 bytes, bool raw)
 {
+	struct ow_submitter *placed = submitter_at(at->stamp);
+
+	if (settings.by_owner)
+		count_owner(&at->place, rq, owner_of(rq, placed), 1, bytes, ns, raw);
 	if (ns > settings.slow_ns)
-		tell_slow(&at->place, rq, submitter_at(at->stamp), issued, ns, bytes);
+		tell_slow(&at->place, rq, placed, issued, ns, bytes);
 }
 
 static __always_inline void on_ended(struct where *at, struct request *rq)

@@ -39,6 +39,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PROG_ARRAY = 3,
 	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_QUEUE = 22,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
@@ -186,6 +187,8 @@ struct files_struct {
 struct task_struct {
 	unsigned int flags;
 	int tgid;
+	struct task_struct *group_leader;
+	__u64 start_boottime;
 	struct files_struct *files;
 	void *worker_private;
 };

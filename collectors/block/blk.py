@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from opwatch.errors import (
 )
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.host.privilege import missing
+from opwatch.owners.cells import By, ReadCells, decode_cells, fitted
 from opwatch.trace import abi
 from opwatch.trace.programs import Way, first_loaded, tracer_ways
 from opwatch.trace.slow import SlowRecord, decode_left_out, decode_slow
@@ -37,6 +39,8 @@ BIOS = 16384
 MOST_STAMPS = 1 << 17
 # The same for all disks of a watch.
 MOST_STAMPS_IN_ALL = 1 << 22
+# A CPU that is taken away between counting a request for its disk and for its owner is waited for so long.
+_OWNED_S = 0.05
 # No rights or no memory is the same for programs of another kind.
 _FINAL = (errno.EPERM, errno.ENOMEM)
 
@@ -156,6 +160,7 @@ class BlockTracer:
         queue_time: bool = False,
         raw_tp: bool = False,
         slow_ns: int = 0,
+        by: By | None = None,
     ) -> None:
         self.leaves = list(leaves)
         self.plan = plan(self.leaves)
@@ -164,16 +169,23 @@ class BlockTracer:
             bios=self.plan.bios > 0,
             queue_time=queue_time,
             slow=slow_ns > 0,
+            owners=by is not None,
+            submitters=by is By.PROCESS,
         )
         if raw_tp:
             del ways["tp_btf"]
-        self._native, way = self._loaded([*ways.values()], queue_time=queue_time, slow_ns=slow_ns)
+        self._native, way = self._loaded([*ways.values()], queue_time=queue_time, slow_ns=slow_ns, by=by)
         self._hooks = next(name for name in ways if ways[name] is way)
         self.notes = self._notes_of_lanes()
         self._stats = [StatReader(leaf.device) for leaf in self.leaves]
         self._counted = [Counted(stat.read) for stat in self._stats]
+        self._has_owners = by is not None
+        # Of each leaf, at its last reading; nothing where nobody asked.
+        self.owned: list[ReadCells] = []
 
-    def _loaded(self, ways: Sequence[Way], *, queue_time: bool, slow_ns: int) -> tuple[Tracer, Way]:
+    def _loaded(
+        self, ways: Sequence[Way], *, queue_time: bool, slow_ns: int, by: By | None
+    ) -> tuple[Tracer, Way]:
         """The programs of the first way that the kernel takes, attached."""
         try:
             from opwatch._native import ProbeError, Tracer
@@ -189,6 +201,7 @@ class BlockTracer:
                 queue_time=queue_time,
                 programs=way,
                 slow_ns=slow_ns,
+                by=by.number if by else 0,
             )
 
         try:
@@ -212,12 +225,29 @@ class BlockTracer:
 
     def read(self) -> list[Reading]:
         """One reading per leaf, each between two readings of the kernel's statistics."""
-        readings = []
+        readings, owned = [], []
         for index, (stat, counted) in enumerate(zip(self._stats, self._counted, strict=True)):
             before = stat.read()
-            sample = abi.decode_sample(self._native.sample(index))
+            if self._has_owners:
+                sample, cells = self._sample_with_owners(index)
+                owned.append(cells)
+            else:
+                sample = abi.decode_sample(self._native.sample(index))
             readings.append(counted.reading(Reading(sample, before, stat.read(), stat.reason)))
+        self.owned = owned
         return readings
+
+    def _sample_with_owners(self, index: int) -> tuple[abi.TargetSample, ReadCells]:
+        """A sample, and its owners as they were at the same moment."""
+        before = decode_cells(self._native.owners(index)).cells
+        sample = abi.decode_sample(self._native.sample(index))
+        deadline = time.monotonic() + _OWNED_S
+        while True:
+            after = decode_cells(self._native.owners(index))
+            cells, is_short = fitted(sample, before, after.cells)
+            if not is_short or time.monotonic() > deadline:
+                return sample, replace(after, cells=cells)
+            time.sleep(0.001)
 
     def read_settled(self, patience_s: float = 0.2) -> list[Reading]:
         """A reading with nothing completing meanwhile, if there is such a moment soon; else the last."""

@@ -15,13 +15,15 @@ from opwatch.samples.slow import SlowRequest
 
 if TYPE_CHECKING:
     from opwatch.counters.looks.sample import FirmwareSample
+    from opwatch.owners.sample import OwnerSample
     from opwatch.trim.audit.live import DiscardSample
 
 
 @dataclass(frozen=True, slots=True)
 class Began:
     """A disk is watched from here. `place` is its number in this run and no other disk's; `drive`, the disk
-    whose firmware counters tell of it, None where they are not read; `discards`, where they are followed.
+    whose firmware counters tell of it, None where they are not read; `discards`, where they are followed;
+    `owners`, where requests are told apart by them.
     One that came while the watch was going on has an `arrival`, and `text` says so to a person."""
 
     place: int
@@ -30,6 +32,7 @@ class Began:
     discards: DiscardSample | None = None
     arrival: Arrival | None = None
     text: str = ""
+    owners: OwnerSample | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class Ticked:
 
     samples: Mapping[int, DiskSample]
     discards: Mapping[int, DiscardSample] = field(default_factory=dict)
+    owners: Mapping[int, OwnerSample] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Left:
     text: str
     discards: DiscardSample | None = None
     is_blind: bool = False
+    owners: OwnerSample | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,7 @@ class Ended:
     leaving: Mapping[int, Leaving] = field(default_factory=dict)
     with_rest: bool = False
     is_blind: bool = False
+    owners: Mapping[int, OwnerSample] = field(default_factory=dict)
 
 
 RunEntry = Began | Ticked | Left | NotWatched | Looked | Slowed | Ended

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from opwatch.owners.sample import OwnerSample
 from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
 from opwatch.samples.sample import DiskSample
 from opwatch.trim.audit.live import DiscardSample
@@ -17,6 +18,7 @@ class Newest:
     _began: dict[int, Began] = field(default_factory=dict)
     _samples: dict[int, DiskSample] = field(default_factory=dict)
     _discards: dict[int, DiscardSample] = field(default_factory=dict)
+    _owners: dict[int, OwnerSample] = field(default_factory=dict)
     # What a drive said last is what its figures begin with.
     _looks: dict[str, Looked] = field(default_factory=dict)
     _slowed: Slowed | None = None
@@ -27,12 +29,14 @@ class Newest:
                 self._began[entry.place] = entry
                 self._samples[entry.place] = entry.sample
                 self._discards |= {entry.place: entry.discards} if entry.discards else {}
+                self._owners |= {entry.place: entry.owners} if entry.owners else {}
             case Ticked() | Ended():
                 self._samples |= entry.samples
                 self._discards |= entry.discards
+                self._owners |= entry.owners
                 self.has_ended = isinstance(entry, Ended)
             case Left():
-                for kept in (self._began, self._samples, self._discards):
+                for kept in (self._began, self._samples, self._discards, self._owners):
                     kept.pop(entry.place, None)
             case Slowed():
                 self._slowed = entry
@@ -53,6 +57,7 @@ class Newest:
                 began,
                 sample=self._samples[place],
                 discards=self._discards.get(place) if began.discards else None,
+                owners=self._owners.get(place) if began.owners else None,
                 arrival=None,
                 text="",
             )
@@ -69,4 +74,4 @@ class Newest:
 
     def as_ended(self) -> Ended:
         """An end as if each disk had ended with its newest sample."""
-        return Ended(dict(self._samples), dict(self._discards))
+        return Ended(dict(self._samples), dict(self._discards), owners=dict(self._owners))

@@ -12,6 +12,7 @@ from opwatch.trace.surplus import SurplusBounds
 from opwatch.trace.trust import Trust
 
 if TYPE_CHECKING:
+    from opwatch.owners.sample import Owners
     from opwatch.samples.slow import SlowIo
     from opwatch.trim.audit.live import Discards
     from opwatch.waf.live import Live
@@ -98,7 +99,7 @@ class Observation:
     and what waited for them, None where nobody asked; `arrival`, of a disk that came meanwhile, in its first
     interval and in the summary; `leaving`, of one that left, in its last and in the summary; `blind`, where
     this kernel runs no programs and what that means for the counts; `slow`, what took longer than a limit,
-    None where nobody asked."""
+    None where nobody asked; `owners`, whose the requests were, likewise."""
 
     device: str
     origin: str
@@ -117,6 +118,7 @@ class Observation:
     leaving: Leaving | None = None
     blind: str | None = None
     slow: SlowIo | None = None
+    owners: Owners | None = None
 
     @property
     def label(self) -> str:

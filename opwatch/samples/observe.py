@@ -10,6 +10,7 @@ from opwatch.trace.derive import derive
 from opwatch.trace.trust import trust
 
 if TYPE_CHECKING:
+    from opwatch.owners.sample import Owners
     from opwatch.samples.slow import SlowIo
     from opwatch.trim.audit.live import Discards
     from opwatch.waf.live import Live
@@ -25,6 +26,7 @@ def observe(
     arrival: Arrival | None = None,
     leaving: Leaving | None = None,
     slow: SlowIo | None = None,
+    owners: Owners | None = None,
 ) -> Observation:
     """What a sink is given of the time between two samples of one disk, with what else is known of it.
     `final`: it is the whole watch."""
@@ -46,6 +48,7 @@ def observe(
         arrival=arrival,
         leaving=leaving,
         slow=slow,
+        owners=owners,
     )
 
 

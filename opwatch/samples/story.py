@@ -3,11 +3,12 @@ lies in a file give the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from opwatch.errors import BadInput
+from opwatch.owners.sample import Owners, OwnerSample, owners_between
 from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
 from opwatch.samples.observe import observe
@@ -35,6 +36,7 @@ class _Moment:
 
     sample: DiskSample
     discards: DiscardSample | None
+    owners: OwnerSample | None
 
 
 @dataclass(slots=True)
@@ -91,7 +93,7 @@ class Story:
             case Began():
                 return self._begin(entry)
             case Ticked():
-                return self._intervals(entry.samples, entry.discards)
+                return self._intervals(entry)
             case Left():
                 return self._leave(entry)
             case NotWatched():
@@ -109,7 +111,7 @@ class Story:
     def _begin(self, entry: Began) -> list[News]:
         if entry.place in self._disks:
             raise BadInput(f"a disk began at place {entry.place}, where another is")
-        moment = _Moment(entry.sample, entry.discards)
+        moment = _Moment(entry.sample, entry.discards, entry.owners)
         is_late = entry.arrival is not None
         disk = _Disk(
             moment, moment, entry.drive, entry.arrival, bounds(entry.sample.reading), is_news=is_late
@@ -121,7 +123,7 @@ class Story:
         disk = self._disk(entry.place)
         disk.leaving = entry.leaving
         event = _event("left", entry.sample, entry.leaving, entry.text)
-        now = _Moment(entry.sample, entry.discards)
+        now = _Moment(entry.sample, entry.discards, entry.owners)
         interval = self._interval(disk, now)
         self._past.append(self._final(disk, now, is_blind=entry.is_blind))
         del self._disks[entry.place]
@@ -157,12 +159,10 @@ class Story:
         if entry.with_rest and any(
             self._disk(place).has_news(sample) for place, sample in entry.samples.items()
         ):
-            news += self._intervals(entry.samples, entry.discards)
+            news += self._intervals(entry)
         finals = [
-            self._final(
-                self._disk(place), _Moment(sample, entry.discards.get(place)), is_blind=entry.is_blind
-            )
-            for place, sample in entry.samples.items()
+            self._final(self._disk(place), _moment(entry, place), is_blind=entry.is_blind)
+            for place in entry.samples
         ]
         news += self._finals([*self._past, *finals])
         self._past = []
@@ -180,13 +180,8 @@ class Story:
             raise BadInput(f"there is no disk at place {place}")
         return self._disks[place]
 
-    def _intervals(
-        self, samples: Mapping[int, DiskSample], discards: Mapping[int, DiscardSample]
-    ) -> list[News]:
-        return [
-            self._interval(self._disk(place), _Moment(sample, discards.get(place)))
-            for place, sample in samples.items()
-        ]
+    def _intervals(self, entry: Ticked | Ended) -> list[News]:
+        return [self._interval(self._disk(place), _moment(entry, place)) for place in entry.samples]
 
     def _interval(self, disk: _Disk, now: _Moment) -> Observation:
         disk.learn(now.sample)
@@ -199,6 +194,7 @@ class Story:
             arrival=disk.arrival if disk.is_news else None,
             leaving=disk.leaving,
             slow=disk.slow.interval() if disk.slow else None,
+            owners=_owners(disk.last, now),
         )
         disk.last, disk.is_news = now, False
         return observation
@@ -214,6 +210,7 @@ class Story:
             arrival=disk.arrival,
             leaving=disk.leaving,
             slow=disk.slow.summary() if disk.slow else None,
+            owners=_owners(disk.first, now),
         )
         blind = missing_there(observation.trust.drift) if is_blind else None
         return replace(observation, blind=blind) if blind else observation
@@ -221,6 +218,17 @@ class Story:
     def _figure(self, disk: _Disk) -> Live | None:
         trail = self._trails.get(disk.drive) if disk.drive else None
         return trail.figure if trail else None
+
+
+def _moment(entry: Ticked | Ended, place: int) -> _Moment:
+    return _Moment(entry.samples[place], entry.discards.get(place), entry.owners.get(place))
+
+
+def _owners(then: _Moment, now: _Moment) -> Owners | None:
+    if not then.owners or not now.owners:
+        return None
+    begin, end = (moment.sample.reading.sample for moment in (then, now))
+    return owners_between(then.owners, now.owners, begin, end)
 
 
 def _discards(then: _Moment, now: _Moment, *, final: bool) -> Discards | None:

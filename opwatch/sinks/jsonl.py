@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from opwatch import SCHEMA
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
+from opwatch.sinks.owners.document import owners_document
 from opwatch.sinks.terminal import Writer
 from opwatch.trace.abi import OPS
 from opwatch.trace.derive import Latency, OpInterval, idle_op
@@ -188,6 +189,7 @@ def document(observation: Observation) -> dict[str, Any]:
         "slow": (
             _slow(observation.slow, observation.at, observation.interval.end_ns) if observation.slow else None
         ),
+        "owners": owners_document(observation.owners) if observation.owners else None,
         "arrival": _arrival(observation.arrival) if observation.arrival else None,
         "leaving": _leaving(observation.leaving) if observation.leaving else None,
     }

@@ -12,6 +12,7 @@ from opwatch import units
 from opwatch.samples.observation import Event, Observation
 from opwatch.samples.slow import SlowIo, SlowRequest
 from opwatch.samples.slow_tally import slowest
+from opwatch.sinks.owners.words import owner_lines
 from opwatch.sinks.plain import wide
 from opwatch.sinks.plain.painting import LineKind, painted
 from opwatch.sinks.terminal import COLUMNS, Writer
@@ -34,7 +35,7 @@ BAR = 40
 _SHORTER = 0.95
 # A disk in trouble has hundreds: JSON has them all.
 _MOST_SLOW = 10
-SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
+_SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
 
 
 def _errors(count: int) -> str:
@@ -53,7 +54,7 @@ def _row(name: str, op: OpInterval, seconds: float, absent: Collection[str] = ()
     # A maximum known only to its slot is marked: it is at most this.
     maximum = ("<" if latency.max_slack_ns and latency.max is not None else "") + units.duration(latency.max)
     return (
-        f"{SHORT.get(name, name):<7} {units.rate(op.count / seconds if seconds else 0):>6} "
+        f"{_SHORT.get(name, name):<7} {units.rate(op.count / seconds if seconds else 0):>6} "
         f"{units.megabytes(op.bytes / seconds if seconds else 0):>6} "
         + " ".join(f"{units.duration(time):>5}" for time in times)
         + f" {maximum:>6}{op.queue_depth:>6.1f} {units.size(op.size_p50()):>4} {sequential:>4} "
@@ -297,9 +298,15 @@ class Lines:
         self._since_header += len(observation.interval.ops)
         self._print(f"{time} {observation.label}{mark}", LineKind.TITLE)
         self._table(observation)
+        self._owners(observation)
         self._slow(observation)
         self._discards(observation)
         self._live(observation)
+
+    def _owners(self, observation: Observation) -> None:
+        if observation.owners:
+            for line in owner_lines(observation.owners, observation.interval.seconds, COLUMNS):
+                self._print(line)
 
     def _slow(self, observation: Observation) -> None:
         if observation.slow:
@@ -337,6 +344,7 @@ class Lines:
             self._print()
         else:
             self._print("no I/O")
+        self._owners(observation)
         self._slow(observation)
         self._discards(observation)
         if observation.live:

@@ -34,15 +34,19 @@ Way = Sequence[Program]
 _IO_START = "btf_trace_block_io_start"
 # Each has a twin that reads by helper calls, for kernels that refuse what reads the arguments by their types.
 REQUEST_PROGRAMS = ("rq_issue", "rq_complete", "rq_requeue", "rq_queue")
-# With slow requests the end has a program of its own, and who asks for a request is noted.
+# With slow requests or owners the end has a program of its own; who asks for a request is noted where that is
+# asked for.
 SLOW_PROGRAMS = ("rq_slow", "rq_submit", "rq_getrq")
 BIO_PROGRAMS = ("bio_queue", "bio_complete")
+# With owners that end has a program of its own, too.
+OWNED_BIO = "bio_owned"
 # Ends before beginnings, so that nothing is seen to begin that could end unseen.
 _ORDER = (
     "rq_complete",
     "rq_slow",
     "rq_requeue",
     "bio_complete",
+    "bio_owned",
     "rq_queue",
     "rq_submit",
     "rq_getrq",
@@ -56,14 +60,28 @@ _NEEDS = {"rq_queue": _IO_START, "rq_submit": _IO_START, "rq_getrq": f"!{_IO_STA
 TWIN = "_raw"
 
 
-def tracer_ways(*, requests: bool, bios: bool, queue_time: bool, slow: bool = False) -> dict[str, Way]:
-    """The ways to count what completes, by the kind of their hooks, the cheapest first."""
+def tracer_ways(
+    *,
+    requests: bool,
+    bios: bool,
+    queue_time: bool,
+    slow: bool = False,
+    owners: bool = False,
+    submitters: bool = False,
+) -> dict[str, Way]:
+    """The ways to count what completes, by the kind of their hooks, the cheapest first. `submitters`: owners
+    are who asked for a request."""
     wanted = {*(REQUEST_PROGRAMS if requests else ()), *(BIO_PROGRAMS if bios else ())}
     if not queue_time:
         wanted.discard("rq_queue")
-    if slow and requests:
-        wanted |= {*SLOW_PROGRAMS}
+    if (slow or owners) and requests:
+        wanted.add("rq_slow")
         wanted.discard("rq_complete")
+    if (slow or submitters) and requests:
+        wanted |= {*SLOW_PROGRAMS}
+    if owners and bios:
+        wanted.add(OWNED_BIO)
+        wanted.discard("bio_complete")
     names = [name for name in _ORDER if name in wanted]
     return {
         "tp_btf": tuple(Program(name, _NEEDS.get(name, "")) for name in names),

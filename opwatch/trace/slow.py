@@ -57,7 +57,8 @@ class SlowRecord:
 _NOBODY, _PROCESS, _THREAD, _WORK = range(4)
 
 
-def _submitter(kind: int, name: str) -> Submitter | None:
+def submitter_of(kind: int, name: str) -> Submitter | None:
+    """What a kind of the kernel side's with this name is; None where nobody was seen."""
     if kind == _NOBODY:
         return None
     if kind == _PROCESS:
@@ -79,7 +80,7 @@ def decode_slow(raw: bytes) -> list[SlowRecord]:
                 bytes=size,
                 latency_ns=latency,
                 queue_ns=None if queue == _NONE else queue,
-                submitter=_submitter(kind, text),
+                submitter=submitter_of(kind, text),
                 pid=pid if kind in (_PROCESS, _THREAD) else None,
                 name=text or None,
                 cgroup=cgroup if 0 < cgroup <= _MOST else None,

@@ -71,9 +71,10 @@ enum {
 	flush_sequence = RQF_FLUSH_SEQ,
 };
 
-/* Slow requests are told by libbpf's programs alone. */
-#define on_measured(at, rq, issued, ns, bytes) ((void)(ns))
-#define on_ended(at, rq)		       ((void)0)
+/* Slow requests and owners are told by libbpf's programs alone. */
+#define on_measured(at, rq, issued, ns, bytes, raw) ((void)(ns))
+#define on_part(at, rq, bytes, raw)		    ((void)0)
+#define on_ended(at, rq)			    ((void)0)
 
 typedef __u64 ow_status_counts[OW_NR_STATUS];
 

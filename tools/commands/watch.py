@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from opwatch.collectors.audit.live_discards import LiveDiscards, offers_discards
 from opwatch.collectors.block.contexts import ContextProbe
+from opwatch.collectors.block.owners import note_of_groups
 from opwatch.collectors.block.uevents import BlockEvents
 from opwatch.collectors.firmware.live import LiveWaf, drives_of
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices, Leaf
+from opwatch.owners.cells import By
 from opwatch.samples.end import End
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.membership import Membership
@@ -107,6 +109,12 @@ def add_measuring_arguments(parser: Options) -> None:
         default=0.0,
         metavar="T",
         help="note each request that takes longer than this in the device, and who asked for it",
+    )
+    parser.add_argument(
+        "--by",
+        choices=(*(by.value for by in By), "none"),
+        default="none",
+        help="whose the requests are: by control group, as the kernel accounts them, or by process",
     )
     parser.add_argument(
         "--discards",
@@ -226,6 +234,11 @@ class LiveRun:
                 return End.COUNT
 
 
+def by_of(args: argparse.Namespace) -> By | None:
+    """What owners are to be told apart by; None where nobody asks for them."""
+    return None if args.by == "none" else By(args.by)
+
+
 def live_waf(devices: Devices, args: argparse.Namespace) -> LiveWaf:
     """The reader of firmware counters: by default of the drives named, if they have log pages."""
     wanted = args.waf != 0 and (args.dev or args.waf is not None)
@@ -260,9 +273,11 @@ def _notes(selection: Selection, tracers: TracerSet, *, verbose: bool) -> list[s
 def attached(args: argparse.Namespace, stack: ExitStack) -> LiveRun:
     """The watch that was asked for, until the stack is closed: attached, and its command not yet started."""
     devices = Devices()
-    slow_ns, raw_tp = round(args.slow * 1e9), args.hooks == "raw_tp"
+    slow_ns, raw_tp, by = round(args.slow * 1e9), args.hooks == "raw_tp", by_of(args)
     tracers = TracerSet(
-        lambda leaves: attach(args.backend, leaves, queue_time=args.queue, raw_tp=raw_tp, slow_ns=slow_ns)
+        lambda leaves: attach(
+            args.backend, leaves, queue_time=args.queue, raw_tp=raw_tp, slow_ns=slow_ns, by=by
+        )
     )
     # We listen before the disks are listed: a disk that comes after that is heard of.
     events = stack.enter_context(closing(BlockEvents()))
@@ -273,9 +288,9 @@ def attached(args: argparse.Namespace, stack: ExitStack) -> LiveRun:
     stack.callback(tracers.close)
     live, contexts = live_waf(devices, args), ContextProbe()
     watching = stack.enter_context(
-        closing(Watching(membership, tracers, live, live_discards(args), contexts, slow_ns=slow_ns))
+        closing(Watching(membership, tracers, live, live_discards(args), contexts, slow_ns=slow_ns, by=by))
     )
-    for note in _notes(selection, tracers, verbose=args.verbose):
+    for note in [*_notes(selection, tracers, verbose=args.verbose), *note_of_groups(by)]:
         say(note)
     waiter = stack.enter_context(Waiter(events.fileno()))
     live.start()

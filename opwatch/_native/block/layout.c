@@ -61,12 +61,26 @@ int ow_possible_cpus(void)
 	return cpus ? (int)cpus : -ENODATA;
 }
 
+/* How many owners there is room for. */
+static __u32 owners_of(const struct ow_tracer_config *config, const struct ow_shape *shape)
+{
+	__u32 most = OW_OWNER_BYTES / sizeof(struct ow_owner_counts) / shape->nr_cpus;
+
+	if (config->by == OW_BY_NOBODY)
+		return 1;
+	if (most > OW_MOST_OWNERS)
+		return OW_MOST_OWNERS;
+	return most < OW_LEAST_OWNERS ? OW_LEAST_OWNERS : most;
+}
+
 struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struct ow_shape *shape)
 {
 	__u32 queue = ow_queue_per_target(shape->nr_lanes, shape->spread);
 	__u32 stamps = config->nr_stamps ? config->nr_stamps : 1;
 	__u32 rows = config->nr_targets * shape->nr_cpus;
 	bool shared = ow_shares_lanes(shape);
+	bool submitters = config->slow_ns || config->by == OW_BY_PROCESS;
+	__u32 owners = owners_of(config, shape);
 
 	return (struct map_sizes){
 		.own_rows = shared ? 1 : rows,
@@ -79,9 +93,12 @@ struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struc
 		.stamps = stamps,
 		.queue_stamps = config->queue_time ? stamps : 1,
 		.bios = config->nr_bios ? config->nr_bios : 1,
-		.submitters = config->slow_ns ? stamps : 1,
-		.bio_submitters = config->slow_ns ? OW_SLOW_BIOS : 1,
+		.submitters = submitters ? stamps : 1,
+		.bio_submitters = submitters ? OW_SLOW_BIOS : 1,
 		.slow_ring = config->slow_ns ? OW_SLOW_RING_BYTES : (__u32)sysconf(_SC_PAGESIZE),
+		.owners = owners,
+		.owner_counts = config->by ? (OW_SHARED_PLACES + owners) * shape->nr_cpus : 1,
+		.owner_places = config->by ? OW_SHARED_PLACES + owners : 1,
 	};
 }
 
@@ -99,7 +116,8 @@ static __u64 map_bytes(const struct ow_tracer_config *config, const struct ow_sh
 	       (__u64)(n.stamps + n.queue_stamps) * sizeof(struct ow_stamp) +
 	       n.bios * HASHED(__u64[4]) + n.slow_ring +
 	       (__u64)n.submitters * sizeof(struct ow_submitter) +
-	       n.bio_submitters * HASHED(struct ow_submitter) +
+	       n.bio_submitters * HASHED(struct ow_submitter) + n.owners * HASHED(struct ow_owner) +
+	       (__u64)n.owner_counts * sizeof(struct ow_owner_counts) +
 	       OW_HASHED_STAMPS * HASHED(__u64[2]) + OW_TABLE_SIZE * sizeof(struct ow_disk) +
 	       OW_MAX_TARGETS * sizeof(struct ow_target);
 }

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "abi/slow.h"
+#include "abi/owners.h"
 #include "_native/common/programs.h"
 
 /* What the maps may take before CPUs share histograms, and the highest number a CPU may have. */
@@ -24,6 +24,7 @@ struct ow_tracer_config {
 			    machine */
 	bool queue_time;
 	__u64 slow_ns; /* requests slower than this are told one by one; 0: none */
+	enum ow_by by; /* whose requests are counted apart */
 	struct ow_wanted_list wanted;
 };
 
@@ -43,7 +44,8 @@ static inline bool ow_shares_lanes(const struct ow_shape *shape)
 /* How many entries each map needs. */
 struct map_sizes {
 	__u32 own_rows, bare_rows, used_rows, hot_hists, cold_hists, queue_latency, statuses,
-		stamps, queue_stamps, bios, submitters, bio_submitters, slow_ring;
+		stamps, queue_stamps, bios, submitters, bio_submitters, slow_ring, owners,
+		owner_counts, owner_places; /* the places of each CPU */
 };
 
 struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struct ow_shape *shape);

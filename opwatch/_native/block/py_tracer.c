@@ -18,13 +18,14 @@ static int parse_config(PyObject *args, PyObject *kwargs, Py_buffer *targets, Py
 			struct ow_tracer_config *config)
 {
 	static char *names[] = {"targets",    "disks",	  "stamps",  "bios", "cpus",
-				"queue_time", "programs", "slow_ns", NULL};
+				"queue_time", "programs", "slow_ns", "by",   NULL};
 	int queue_time = 0;
+	unsigned int by = OW_BY_NOBODY;
 	unsigned long long slow_ns = 0;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*y*II|I$pO&K", names, targets, disks,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*y*II|I$pO&KI", names, targets, disks,
 					 &config->nr_stamps, &config->nr_bios, &config->nr_cpus,
-					 &queue_time, ow_py_wanted, &config->wanted, &slow_ns))
+					 &queue_time, ow_py_wanted, &config->wanted, &slow_ns, &by))
 		return -1;
 	config->targets = targets->buf;
 	config->nr_targets = targets->len / sizeof(struct ow_target);
@@ -32,6 +33,7 @@ static int parse_config(PyObject *args, PyObject *kwargs, Py_buffer *targets, Py
 	config->nr_disks = disks->len / sizeof(struct ow_disk_key);
 	config->queue_time = queue_time;
 	config->slow_ns = slow_ns;
+	config->by = by;
 	if (config->nr_targets && config->nr_targets <= OW_MAX_TARGETS &&
 	    targets->len % sizeof(struct ow_target) == 0 &&
 	    disks->len % sizeof(struct ow_disk_key) == 0)
@@ -120,6 +122,21 @@ static PyObject *tracer_slow(PyObject *self, PyObject *Py_UNUSED(arg))
 			     (char *)left_out, (Py_ssize_t)sizeof(left_out));
 }
 
+static PyObject *tracer_owners(PyObject *self, PyObject *arg)
+{
+	unsigned long target = PyLong_AsUnsignedLong(arg);
+	struct ow_tracer *tracer = opened(self);
+	const struct ow_owner_sample *owners;
+	int n;
+
+	if (PyErr_Occurred() || !tracer)
+		return NULL;
+	n = ow_tracer_owners(tracer, target, &owners);
+	if (n < 0)
+		return ow_py_raise(n, "cannot read whose the requests are");
+	return PyBytes_FromStringAndSize((const char *)owners, n * sizeof(*owners));
+}
+
 static PyObject *tracer_chain(PyObject *self, PyObject *args)
 {
 	struct ow_tracer *tracer = opened(self);
@@ -175,6 +192,7 @@ static PyMethodDef tracer_methods[] = {
 	{"sample", tracer_sample, METH_O, NULL},
 	{"programs", tracer_programs, METH_NOARGS, NULL},
 	{"slow", tracer_slow, METH_NOARGS, NULL},
+	{"owners", tracer_owners, METH_O, NULL},
 	{"chain", tracer_chain, METH_VARARGS, NULL},
 	{"close", tracer_close, METH_NOARGS, NULL},
 	{},

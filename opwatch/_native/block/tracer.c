@@ -5,8 +5,6 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "blk.skel.h"
 #include "_native/common/atomics.h"
@@ -29,6 +27,9 @@ static int set_map_sizes(struct opwatch_blk *skel, const struct map_sizes *n)
 	err = err ?: bpf_map__set_max_entries(skel->maps.submitters, n->submitters);
 	err = err ?: bpf_map__set_max_entries(skel->maps.bio_submitters, n->bio_submitters);
 	err = err ?: bpf_map__set_max_entries(skel->maps.slow_ring, n->slow_ring);
+	err = err ?: bpf_map__set_max_entries(skel->maps.owners, n->owners);
+	err = err ?: bpf_map__set_max_entries(skel->maps.owner_places, n->owners);
+	err = err ?: bpf_map__set_max_entries(skel->maps.owner_counts, n->owner_counts);
 	return err ?: bpf_map__set_max_entries(skel->maps.bios, n->bios);
 }
 
@@ -62,7 +63,7 @@ static int fill_disks(struct opwatch_blk__rodata *ro, const struct ow_tracer_con
 
 /* Fill what the programs see as constants. */
 static int configure(struct ow_tracer *t, const struct ow_tracer_config *config,
-		     const struct ow_types *types)
+		     const struct ow_types *types, const struct map_sizes *sizes)
 {
 	struct opwatch_blk__rodata *ro = t->skel->rodata;
 	__u64 multiplier = ow_find_multiplier(config->disks, config->nr_disks);
@@ -83,7 +84,9 @@ static int configure(struct ow_tracer *t, const struct ow_tracer_config *config,
 	ro->settings.bio_arg = types->bio_arg;
 	ro->settings.flush_sequence = types->flush_sequence;
 	ro->settings.queue_time = config->queue_time;
-	ro->settings.slow_ns = config->slow_ns;
+	ro->settings.slow_ns = config->slow_ns ?: OW_NEVER_SLOW;
+	ro->settings.by_owner = config->by;
+	ro->settings.owner_places = sizes->owner_places;
 	ro->settings.hot_way = !ro->settings.shared_lanes && !ro->settings.any_partition &&
 			       !ro->settings.any_crowded && !config->queue_time;
 	ro->settings.own_queue_stamp = bpf_program__autoload(t->skel->progs.rq_queue) ||
@@ -103,31 +106,16 @@ static int attach(struct ow_tracer *t)
 	return 0;
 }
 
-/* Map the whole of an mmapable array read-only. */
-static int map_memory(struct mapping *ret, struct bpf_map *map)
-{
-	size_t page = sysconf(_SC_PAGESIZE);
-	size_t bytes = (size_t)bpf_map__value_size(map) * bpf_map__max_entries(map);
-	void *at;
-
-	bytes = (bytes + page - 1) / page * page;
-	at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, bpf_map__fd(map), 0);
-	if (at == MAP_FAILED)
-		return -errno;
-	*ret = (struct mapping){at, bytes};
-	return 0;
-}
-
 static int map_all(struct ow_tracer *t)
 {
 	bool shared = ow_shares_lanes(&t->shape);
-	int err = map_memory(&t->rows, shared ? t->skel->maps.bare_rows : t->skel->maps.rows);
+	int err = ow_mapping_open(&t->rows, shared ? t->skel->maps.bare_rows : t->skel->maps.rows);
 
-	err = err ?: map_memory(&t->used_rows, t->skel->maps.used_rows);
-	err = err ?: map_memory(&t->hot_hists, t->skel->maps.hot_hists);
-	err = err ?: map_memory(&t->cold_hists, t->skel->maps.cold_hists);
-	err = err ?: map_memory(&t->queue_latency, t->skel->maps.queue_latency);
-	return err ?: map_memory(&t->statuses, t->skel->maps.statuses);
+	err = err ?: ow_mapping_open(&t->used_rows, t->skel->maps.used_rows);
+	err = err ?: ow_mapping_open(&t->hot_hists, t->skel->maps.hot_hists);
+	err = err ?: ow_mapping_open(&t->cold_hists, t->skel->maps.cold_hists);
+	err = err ?: ow_mapping_open(&t->queue_latency, t->skel->maps.queue_latency);
+	return err ?: ow_mapping_open(&t->statuses, t->skel->maps.statuses);
 }
 
 static int replace_atomics(const struct ow_chosen *chosen)
@@ -155,20 +143,15 @@ static int load_and_attach(struct ow_tracer *t, const struct ow_tracer_config *c
 	if (!t->skel)
 		return -errno;
 	err = ow_choose(t->skel->obj, &config->wanted, &t->chosen);
-	err = err ?: configure(t, config, types);
+	err = err ?: configure(t, config, types, &sizes);
 	err = err ?: set_map_sizes(t->skel, &sizes);
 	if (!err && !ow_has_atomics())
 		err = replace_atomics(&t->chosen);
 	err = err ?: opwatch_blk__load(t->skel);
 	err = err ?: map_all(t);
 	err = err ?: ow_slow_open(t, config->slow_ns);
+	err = err ?: ow_owners_open(t, config->by);
 	return err ?: attach(t);
-}
-
-static void unmap(const struct mapping *m)
-{
-	if (m->at)
-		munmap((void *)m->at, m->size);
 }
 
 int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret, char *log)
@@ -207,12 +190,13 @@ void ow_tracer_close(struct ow_tracer *t)
 	while (t->nr_attached)
 		bpf_link__destroy(t->links[--t->nr_attached]);
 	ow_slow_close(t);
-	unmap(&t->rows);
-	unmap(&t->used_rows);
-	unmap(&t->hot_hists);
-	unmap(&t->cold_hists);
-	unmap(&t->queue_latency);
-	unmap(&t->statuses);
+	ow_owners_close(t);
+	ow_mapping_close(&t->rows);
+	ow_mapping_close(&t->used_rows);
+	ow_mapping_close(&t->hot_hists);
+	ow_mapping_close(&t->cold_hists);
+	ow_mapping_close(&t->queue_latency);
+	ow_mapping_close(&t->statuses);
 	opwatch_blk__destroy(t->skel);
 	free(t);
 }

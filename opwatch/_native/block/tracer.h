@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "abi/slow.h"
+#include "abi/owners.h"
 #include "_native/common/log.h"
 #include "_native/common/programs.h"
 #include "layout.h"
@@ -27,6 +27,16 @@ struct ow_sample {
 	struct ow_op_sample op[OW_NR_OPS];
 };
 
+/* What an owner did since the tracer was attached; a key without `by` stands for all that there was
+ * no place for. */
+struct ow_owner_sample {
+	struct ow_owner_key key;
+	char name[OW_SUBMITTER_NAME];
+	__u64 requests;
+	__u64 bytes;
+	__u64 sum_ns;
+};
+
 struct ow_tracer;
 
 /*
@@ -42,6 +52,11 @@ void ow_tracer_sample(const struct ow_tracer *tracer, __u32 target, struct ow_sa
  */
 int ow_tracer_slow(struct ow_tracer *tracer, struct ow_slow *ret, size_t room,
 		   __u64 left_out[OW_MAX_TARGETS]);
+/*
+ * The owners of what was counted of a target. Returns their number or -errno; @ret is theirs, until
+ * the next call.
+ */
+int ow_tracer_owners(struct ow_tracer *tracer, __u32 target, const struct ow_owner_sample **ret);
 /* Let programs of these descriptors go on with discards, -1 for none. Typed programs only. */
 int ow_tracer_chain(struct ow_tracer *tracer, int issued, int done);
 /* The lanes that a tracer has, and how many CPUs there are. */

@@ -8,6 +8,7 @@
 #include "tracer.h"
 
 struct opwatch_blk;
+struct ow_owners;
 struct ring_buffer;
 
 struct mapping {
@@ -27,10 +28,19 @@ struct ow_tracer {
 	struct ow_slow *slow_into;
 	size_t slow_taken, slow_room;
 	struct mapping rows, used_rows, hot_hists, cold_hists, queue_latency, statuses;
+	struct ow_owners *owners; /* NULL where nobody asks for them */
 };
 
 /* Read slow requests from a tracer that is loaded, if @slow_ns. Returns 0 or -errno. */
 int ow_slow_open(struct ow_tracer *tracer, __u64 slow_ns);
 void ow_slow_close(struct ow_tracer *tracer);
+
+/* Read owners from a tracer that is loaded, if any are counted. Returns 0 or -errno. */
+int ow_owners_open(struct ow_tracer *tracer, enum ow_by by);
+void ow_owners_close(struct ow_tracer *tracer);
+
+/* Map the whole of an mmapable array read-only. */
+int ow_mapping_open(struct mapping *ret, const struct bpf_map *map);
+void ow_mapping_close(const struct mapping *m);
 
 #endif

@@ -19,6 +19,7 @@ from typing import Any
 
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.errors import BadInput
+from opwatch.owners.sample import OwnerSample
 from opwatch.trim.audit.accounts import Account
 from opwatch.trim.audit.flow import Trace
 from opwatch.trim.audit.live import DiscardSample
@@ -37,7 +38,10 @@ _MOST_ITEMS = 1 << 16
 # Names in annotations that their modules import for the type checker only.
 _LATE = {
     kind.__name__: kind
-    for kind in (FirmwareSample, DiscardSample, Account, Trace, SentinelMap, DmTarget, Stack, Seen, Count)
+    for kind in (
+        *(FirmwareSample, DiscardSample, OwnerSample, Account, Trace, SentinelMap, DmTarget, Stack, Seen),
+        Count,
+    )
 }
 # Where a field is of one of these classes, its value may be of any that is listed with it, whose name is
 # written before it.

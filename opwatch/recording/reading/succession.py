@@ -44,6 +44,8 @@ class Succession:
             raise BadInput(f"{where}: a sample of a disk that is not watched")
         if isinstance(entry, Ticked | Ended) and not entry.discards.keys() <= samples.keys():
             raise BadInput(f"{where}: discards of a disk that has no sample")
+        if isinstance(entry, Ticked | Ended) and not entry.owners.keys() <= samples.keys():
+            raise BadInput(f"{where}: owners of a disk that has no sample")
         for place, sample in samples.items():
             before = self._newest.get(place)
             if before and goes_back(before, sample):

@@ -61,4 +61,5 @@ def in_steps(entries: Iterable[RunEntry], steps: Steps) -> Iterator[RunEntry]:
 def _without(entry: Ticked, place: int) -> Ticked:
     """An entry without a disk that left: what there was to show of it was shown then."""
     samples = {other: sample for other, sample in entry.samples.items() if other != place}
-    return Ticked(samples, {other: sample for other, sample in entry.discards.items() if other != place})
+    discards = {other: sample for other, sample in entry.discards.items() if other != place}
+    return Ticked(samples, discards, {other: one for other, one in entry.owners.items() if other != place})

@@ -166,7 +166,7 @@ class RecordingWriter:
         """Write what an entry has besides its samples."""
         kind = type(entry).__name__
         is_frequent = isinstance(entry, Ticked | Looked | Slowed)
-        if isinstance(entry, Ticked) and self._samples and not entry.discards:
+        if isinstance(entry, Ticked) and self._samples and not (entry.discards or entry.owners):
             return
         self._discards.may_refer = is_frequent
         values = self._to_plain.values(entry)

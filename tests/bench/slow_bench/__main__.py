@@ -1,5 +1,5 @@
-"""The tracer without --slow, with a limit that nothing reaches, and with one that everything does, in turn on
-one disk: net ns an I/O, and medians.
+"""The tracer by itself, with --slow of a limit that nothing reaches and of one that everything does, and with
+--by, in turn on one disk: net ns an I/O, and medians.
 
     python -m tests.bench.slow_bench [ROUNDS [SECONDS]]
 """
@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import statistics
 import sys
+from typing import Any
 
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.fio.fio import run_fio
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
+from opwatch.owners.cells import By
 from opwatch.sinks.terminal import data
 from opwatch.tools.commands.overhead import LOAD, Cost, CostMeter, program_statistics
 from opwatch.tools.commands.watch import choose_leaves
 
-LIMITS = {"without": 0, "--slow 60s, none is slow": 60 * 10**9, "--slow 0.001ms, all are": 1000}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "without": {},
+    "--slow 60s, none is slow": {"slow_ns": 60 * 10**9},
+    "--slow 0.001ms, all are": {"slow_ns": 1000},
+    "--by cgroup": {"by": By.CGROUP},
+    "--by process": {"by": By.PROCESS},
+}
 
 
-def measure(node: str, slow_ns: int, seconds: float) -> Cost:
+def measure(node: str, variant: dict[str, Any], seconds: float) -> Cost:
     """The cost under load."""
     leaves, _ = choose_leaves(Devices(), [node])
-    tracer = BlockTracer(leaves, slow_ns=slow_ns)
+    tracer = BlockTracer(leaves, **variant)
     try:
         meter = CostMeter(tracer)
         try:
@@ -36,12 +44,12 @@ def measure(node: str, slow_ns: int, seconds: float) -> Cost:
 
 
 def main(rounds: int = 7, seconds: float = 2.0) -> None:
-    net: dict[str, list[float]] = {name: [] for name in LIMITS}
+    net: dict[str, list[float]] = {name: [] for name in VARIANTS}
     with ScratchDisk(1 << 30) as disk, program_statistics():
         run_fio(disk.node, [*LOAD, "--runtime=1"])
         for _ in range(rounds):
-            for name, limit in LIMITS.items():
-                net[name].append(measure(disk.node, limit, seconds).per_io_ns)
+            for name, variant in VARIANTS.items():
+                net[name].append(measure(disk.node, variant, seconds).per_io_ns)
     plain = net["without"]
     lines = []
     for name, costs in net.items():

@@ -9,6 +9,15 @@ from typing import Any
 
 import pytest
 
+from opwatch.owners.cells import (
+    CELL_BYTES,
+    By,
+    OwnedCounts,
+    OwnerKey,
+    OwnerKind,
+    ReadCells,
+    decode_cells,
+)
 from opwatch.trace import abi
 from opwatch.trace.slow import SLOW_BYTES, SlowRecord, Submitter, decode_slow
 
@@ -86,6 +95,21 @@ def test_operations_are_numbered_as_in_the_header(structs: dict[str, dict[str, A
     body = header.split("enum ow_op {")[1].split("}")[0]
     names = [line.strip().rstrip(",") for line in body.strip().splitlines()]
     assert names == [f"OW_{op.upper()}" for op in abi.OPS] + ["OW_NR_OPS"]
+
+
+def test_an_owner_is_laid_out_alike(structs: dict[str, dict[str, Any]]) -> None:
+    key, owner, counts = (structs[name] for name in ("ow_owner_key", "ow_owner", "ow_owner_counts"))
+    # struct ow_owner_sample is the key, the name, and the counters without what fills their line.
+    assert key["size"] + (owner["size"] - 8) + (counts["size"] - 8) == CELL_BYTES
+    assert members(counts) == ["requests", "bytes", "sum_ns", "pad"]
+    raw = bytearray(CELL_BYTES)
+    values = {"id": 7, "pid": 9, "target": 1, "op": 1, "kind": 1, "by": By.PROCESS.number}
+    for member in key["members"]:
+        raw[member["bits_offset"] // 8] = values[member["name"]]
+    raw[key["size"]] = ord("x")
+    raw[-24], raw[-16], raw[-8] = 3, 4, 5
+    process = OwnerKey(OwnerKind.PROCESS, 9, 7)
+    assert decode_cells(bytes(raw)) == ReadCells({(process, "write"): OwnedCounts(3, 4, 5)}, {process: "x"})
 
 
 def test_a_slow_request_is_laid_out_alike(structs: dict[str, dict[str, Any]]) -> None:

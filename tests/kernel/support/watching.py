@@ -38,7 +38,8 @@ def _once(
     names: Sequence[str], workload: Callable[[], None], backend: str, options: dict[str, bool]
 ) -> list[Seen]:
     leaves, _ = choose_leaves(Devices(), names)
-    tracer = attach(backend, leaves, **options)
+    queue_time, raw_tp = (options.get(name, False) for name in ("queue_time", "raw_tp"))
+    tracer = attach(backend, leaves, queue_time=queue_time, raw_tp=raw_tp)
     try:
         first, misses = tracer.read_settled(REST_S), tracer.misses()
         workload()

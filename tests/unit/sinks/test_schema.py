@@ -64,7 +64,7 @@ def test_the_schema_is_one() -> None:
 def test_every_line_is_as_described_and_has_nothing_else() -> None:
     every = lines()
     assert {line["type"] for line in every} == {"interval", "summary", "event"}
-    for name in ("waf", "discards", "slow", "arrival", "leaving"):
+    for name in ("waf", "discards", "slow", "owners", "arrival", "leaving"):
         assert any(line.get(name) for line in every), name
     assert any(line["discards"]["senders"] for line in every if line.get("discards"))
     for line in every:

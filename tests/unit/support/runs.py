@@ -19,6 +19,8 @@ from opwatch.counters.looks.sample import (
     SmartctlOutput,
 )
 from opwatch.counters.reading import DriveFacts
+from opwatch.owners.cells import By, OwnedCounts, OwnerKind
+from opwatch.owners.sample import OwnerRow, OwnerSample
 from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
 from opwatch.samples.entry_parts import first_moment
 from opwatch.samples.observation import Arrival, Event, Leaving
@@ -116,6 +118,19 @@ class MadeUpRun:
             is_chained=True,
         )
 
+    def owners(self, place: int) -> OwnerSample:
+        """Half of it is one group's, a third another's that has gone, and the rest nobody knows whose."""
+        counts: dict[int, dict[str, OwnedCounts]] = {2: {}, 3: {}}
+        for number, op in enumerate(("read", "write")):
+            begin = 2 + number * WIDTH
+            row = self._words[place][begin : begin + len(SCALARS)]
+            values = [row[SCALARS.index(name)] for name in ("completed", "bytes", "sum_ns")]
+            for part, ops in counts.items():
+                ops[op] = OwnedCounts(*(value // part for value in values))
+        names = {2: "/system.slice/db\x1b.service", 3: None}
+        rows = (OwnerRow(OwnerKind.CGROUP, part, 0, names[part], ops) for part, ops in counts.items())
+        return OwnerSample(By.CGROUP, tuple(rows))
+
     def begin(self, place: int, name: str, *, late: bool = False) -> Began:
         self._disks[place] = WatchedDisk(name, name, "requests by tp_btf", flush_queues=4)
         self._words[place] = [0] * (2 + len(OPS) * WIDTH)
@@ -126,7 +141,8 @@ class MadeUpRun:
             arrival = Arrival(
                 first.anchor.wall(at_ns), at_ns, at_ns - S, {"read": 3}, None, "none is counted"
             )
-        return Began(place, first, name, self.discards(place), arrival, f"{name} is watched" if late else "")
+        text = f"{name} is watched" if late else ""
+        return Began(place, first, name, self.discards(place), arrival, text, self.owners(place))
 
     def tick(self, places: list[int]) -> Ticked:
         self._at_ns += S
@@ -135,7 +151,9 @@ class MadeUpRun:
         if self._chance.random() < 0.3:
             self._discarded += 1
         return Ticked(
-            {place: self.sample(place) for place in places}, {place: self.discards(place) for place in places}
+            {place: self.sample(place) for place in places},
+            {place: self.discards(place) for place in places},
+            {place: self.owners(place) for place in places},
         )
 
     def look(self, name: str, written: int) -> Looked:
@@ -192,7 +210,7 @@ class MadeUpRun:
         last = self.sample(place)
         at_ns = last.reading.sample.end_ns
         leaving = Leaving(last.anchor.wall(at_ns), at_ns, "gone", "some of it may be another's")
-        return Left(place, last, leaving, "it has gone", self.discards(place), is_blind=True)
+        return Left(place, last, leaving, "it has gone", self.discards(place), True, self.owners(place))
 
     def refuse(self) -> NotWatched:
         at = datetime.fromtimestamp(1_760_007_000.25, UTC)
@@ -203,6 +221,7 @@ class MadeUpRun:
             {place: self.sample(place) for place in places},
             {place: self.discards(place) for place in places},
             with_rest=True,
+            owners={place: self.owners(place) for place in places},
         )
 
 

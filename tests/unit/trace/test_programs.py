@@ -58,6 +58,13 @@ def test_slow_requests_have_programs_of_their_own() -> None:
     )
 
 
+def test_owners_are_counted_by_programs_of_their_own() -> None:
+    by_group = tracer_ways(requests=True, bios=True, queue_time=False, owners=True)["tp_btf"]
+    assert names(by_group) == ["rq_slow", "rq_requeue", "bio_owned", "rq_issue", "bio_queue"]
+    by_process = tracer_ways(requests=True, bios=False, queue_time=False, owners=True, submitters=True)
+    assert {*names(by_process["raw_tp"])} >= {"rq_slow_raw", "rq_submit_raw", "rq_getrq_raw"}
+
+
 def test_the_queue_is_entered_unseen_where_the_kernel_tells_nothing() -> None:
     way = tracer_ways(requests=True, bios=False, queue_time=True)["tp_btf"]
     assert [program for program in way if program.needs] == [Program("rq_queue", "btf_trace_block_io_start")]
@@ -66,7 +73,7 @@ def test_the_queue_is_entered_unseen_where_the_kernel_tells_nothing() -> None:
 def test_every_name_is_that_of_a_program() -> None:
     blk = section_of("block/blk.bpf.c", "block/rq.h", "block/bio.h")
     ways = tracer_ways(requests=True, bios=True, queue_time=True)
-    slow = tracer_ways(requests=True, bios=True, queue_time=True, slow=True)
+    slow = tracer_ways(requests=True, bios=True, queue_time=True, slow=True, owners=True)
     chosen = {name for which in (ways, slow) for way in which.values() for name in names(way)}
     assert chosen == blk.keys()
     for hook, way in (*ways.items(), *slow.items()):

@@ -8,7 +8,6 @@ from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.errors import UsageError
 from opwatch.host import privilege
 from opwatch.host.device import Devices
-from opwatch.scenarios.scenario import scenario_of
 from opwatch.sinks.terminal import say
 from opwatch.sweep.journal.file import FOLDER, begin
 from opwatch.sweep.journal.state import SweepState
@@ -20,7 +19,6 @@ from opwatch.tools.commands.sweep.drive_arguments import (
     consent_from,
     request_from,
 )
-from opwatch.tools.commands.sweep.experiment import experiment_of
 from opwatch.tools.commands.sweep.level_arguments import (
     MODEL_OPTIONS,
     add_model_arguments,
@@ -57,12 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     refuse_test_options(args)
-    if args.set and args.scenario is None:
-        raise UsageError("--set: only with --scenario")
     if args.virtual is not None or args.scenario is not None:
         refuse_others(args, DRIVE_OPTIONS, "--dev")
-        has_levels = args.scenario is None or experiment_of(scenario_of(args.scenario)) is None
-        return virtual.run(args) if has_levels else virtual.run_experiment(args)
+        return virtual.run(args)
     if args.dev is None:
         raise UsageError("say on what: --dev D is a drive, --virtual PROFILE simulates one (sweep list)")
     refuse_others(args, MODEL_OPTIONS, "--virtual")

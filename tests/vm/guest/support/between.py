@@ -54,7 +54,8 @@ def observe_between(
 ) -> list[tuple[Seen, Between]]:
     """What each disk saw of a workload as a whole, and at readings meanwhile."""
     leaves, _ = choose_leaves(Devices(), names)
-    tracer = attach(backend, leaves, **options)
+    queue_time, raw_tp = (options.get(name, False) for name in ("queue_time", "raw_tp"))
+    tracer = attach(backend, leaves, queue_time=queue_time, raw_tp=raw_tp)
     try:
         first, misses = tracer.read_settled(REST_S), tracer.misses()
         with ThreadPoolExecutor(1) as pool:

@@ -1,0 +1,79 @@
+"""Whose the requests are, from the tracers of a watch to samples of its run, with the names of owners."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from opwatch.collectors.block.blk import BlockTracer
+from opwatch.collectors.block.cgroups import cgroup_names
+from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind, ReadCells
+from opwatch.owners.sample import OwnerRow, OwnerSample
+from opwatch.trace.tracer_set import TracerSet
+
+# Names are looked for no more often: it is a walk of all control groups.
+_NAMES_S = 5.0
+_GROUPS = Path("/sys/fs/cgroup")
+
+
+def note_of_groups(by: By | None, root: Path = _GROUPS) -> list[str]:
+    """What a person should know of control groups before the first line."""
+    if by is not By.CGROUP:
+        return []
+    control = root / "cgroup.subtree_control"
+    if not control.exists():
+        return [f"{root} is no cgroup2: what a request is accounted to has a number in place of a name there"]
+    if "io" in control.read_text().split():
+        return []
+    return [
+        "the kernel accounts all requests to /, because no group has the io controller: write +io to "
+        f"{control}, or have systemd do it (IOAccounting=yes)"
+    ]
+
+
+class LiveOwners:
+    """Reads what tracers counted by owner that were attached for it; nothing where `by` is None."""
+
+    def __init__(self, tracers: TracerSet, by: By | None) -> None:
+        self._tracers, self._by = tracers, by
+        self._names: dict[OwnerKey, str] = {}
+        self._groups: dict[int, str] = {}
+        self._looked = float("-inf")
+
+    def read(self, places: Collection[int]) -> dict[int, OwnerSample]:
+        """The owners at the last readings of these places."""
+        if self._by is None:
+            return {}
+        cells = {
+            place: owned
+            for tracer, all_places in self._tracers.with_places()
+            if isinstance(tracer, BlockTracer)
+            for place, owned in zip(all_places, tracer.owned, strict=True)
+            if place in places
+        }
+        self._look_up(cells)
+        return {place: OwnerSample(self._by, self._rows(owned)) for place, owned in cells.items()}
+
+    def _rows(self, owned: ReadCells) -> tuple[OwnerRow, ...]:
+        counts: dict[OwnerKey, dict[str, OwnedCounts]] = {}
+        for (key, op), counted in owned.cells.items():
+            if key and any(counted):
+                counts.setdefault(key, {})[op] = counted
+        return tuple(OwnerRow(*key, self._names.get(key), counts[key]) for key in sorted(counts, key=_order))
+
+    def _look_up(self, cells: Mapping[int, ReadCells]) -> None:
+        """Find the names of owners that have none. One that has gone keeps its name."""
+        keys = {key for owned in cells.values() for key, _ in owned.cells if key}
+        for owned in cells.values():
+            self._names |= {key: name for key, name in owned.names.items() if key not in self._names}
+        unnamed = {key for key in keys - self._names.keys() if key.kind is OwnerKind.CGROUP}
+        now = time.monotonic()
+        if unnamed - {key for key in unnamed if key.number in self._groups} and now - self._looked > _NAMES_S:
+            self._groups |= cgroup_names()
+            self._looked = now
+        self._names |= {key: self._groups[key.number] for key in unnamed if key.number in self._groups}
+
+
+def _order(key: OwnerKey) -> tuple[str, int, int]:
+    return key.kind.value, key.number, key.since_ns

@@ -1,0 +1,1 @@
+"""Whose the requests are: by control group or by process, beside the totals of a disk."""

@@ -1,0 +1,134 @@
+"""What each owner did on one target, as the tracer counted it; bpf/abi/owners.h as Python sees it.
+
+tests/kernel/block/test_abi.py compares the layout here with the BTF of the built object.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from opwatch.foreign import text_of
+from opwatch.trace.abi import TargetSample
+from opwatch.trace.ops import OPS
+from opwatch.trace.slow import Submitter, submitter_of
+
+# struct ow_owner_sample of opwatch/_native/block/tracer.h
+_CELL = struct.Struct("=QIBBBB24sQQQ")
+CELL_BYTES = _CELL.size
+
+
+class By(enum.Enum):
+    """What owners are told apart by; enum ow_by has them in this order, from 1."""
+
+    CGROUP = "cgroup"
+    PROCESS = "process"
+
+    @property
+    def number(self) -> int:
+        return list(By).index(self) + 1
+
+
+class OwnerKind(enum.Enum):
+    """What an owner is. NOBODY stands for requests that no group or process asked for, as far as it was
+    seen."""
+
+    CGROUP = "cgroup"
+    PROCESS = Submitter.PROCESS.value
+    WRITE_BACK = Submitter.WRITE_BACK.value
+    KERNEL = Submitter.KERNEL.value
+    NOBODY = "nobody"
+
+
+class OwnerKey(NamedTuple):
+    """What tells an owner from all others. `number` is a group's; the number of a process, which `since_ns`
+    tells from a later one of the same number; or made of the name of a kernel's work."""
+
+    kind: OwnerKind
+    number: int
+    since_ns: int = 0
+
+
+class OwnedCounts(NamedTuple):
+    """Requests that ended, their bytes, and their time in the device."""
+
+    requests: int = 0
+    bytes: int = 0
+    sum_ns: int = 0
+
+
+# By owner, None for those that there was no room for, and operation.
+Cells = Mapping[tuple[OwnerKey | None, str], OwnedCounts]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCells:
+    """Cells of one target, with the names that owners had when they were first seen."""
+
+    cells: Cells
+    names: Mapping[OwnerKey, str]
+
+
+def decode_cells(raw: bytes) -> ReadCells:
+    """Cells as the extension gives them. Pure."""
+    cells: dict[tuple[OwnerKey | None, str], OwnedCounts] = {}
+    names: dict[OwnerKey, str] = {}
+    for number, pid, _, op, kind, by, name, *counts in _CELL.iter_unpack(raw):
+        key = _key(number, pid, kind, by, text_of(name.split(b"\0", 1)[0]))
+        if key and name[0]:
+            names[key] = text_of(name.split(b"\0", 1)[0])
+        before = cells.get((key, OPS[op]), OwnedCounts())
+        cells[key, OPS[op]] = OwnedCounts(*map(sum, zip(before, counts, strict=True)))
+    return ReadCells(cells, names)
+
+
+def _key(number: int, pid: int, kind: int, by: int, name: str) -> OwnerKey | None:
+    if not by:
+        return None
+    if by == By.CGROUP.number:
+        return OwnerKey(OwnerKind.CGROUP if number else OwnerKind.NOBODY, number)
+    submitter = submitter_of(kind, name)
+    if submitter is None:
+        return OwnerKey(OwnerKind.NOBODY, 0)
+    return OwnerKey(OwnerKind(submitter.value), pid or number, number if pid else 0)
+
+
+class FittedCells(NamedTuple):
+    """Cells that add up to a sample. `short` says that they do not quite: a CPU had counted a request for the
+    disk and not yet for its owner."""
+
+    cells: Cells
+    short: bool
+
+
+def fitted(sample: TargetSample, before: Cells, after: Cells) -> FittedCells:
+    """The cells at the moment of a sample, by those that were read before and after it. A request is counted
+    for the disk first, so that the sample lies between the two: what it has more than the cells before is
+    given to owners that have it in the cells after. Between two samples no cell shrinks."""
+    if before == after and all(_sums(before, op) == _totals(sample, op) for op in sample.ops):
+        return FittedCells(before, short=False)
+    cells = {key: list(before.get(key, OwnedCounts())) for key in after}
+    short = False
+    for op in sample.ops:
+        need = [total - own for total, own in zip(_totals(sample, op), _sums(before, op), strict=True)]
+        for key in cells:
+            if key[1] == op:
+                for at, most in enumerate(after[key]):
+                    more = max(0, min(most - cells[key][at], need[at]))
+                    cells[key][at] += more
+                    need[at] -= more
+        short |= any(left > 0 for left in need)
+    return FittedCells({key: OwnedCounts(*counts) for key, counts in cells.items()}, short)
+
+
+def _totals(sample: TargetSample, op: str) -> OwnedCounts:
+    counted = sample.ops[op]
+    return OwnedCounts(counted.completed, counted.bytes, counted.sum_ns)
+
+
+def _sums(cells: Cells, op: str) -> OwnedCounts:
+    own = [counts for key, counts in cells.items() if key[1] == op]
+    return OwnedCounts(*map(sum, zip(*own, strict=True))) if own else OwnedCounts()

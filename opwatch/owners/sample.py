@@ -1,0 +1,107 @@
+"""Owners of a disk's requests at one moment, and between two: what all together did is exactly what the disk
+did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind
+from opwatch.trace.abi import TargetSample
+
+_NOTHING = OwnedCounts()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerRow:
+    """What an owner did since the tracer was attached, by operation. `name` is the path of a group, or what a
+    process or the kernel's work is called; None where it had gone before it was asked."""
+
+    kind: OwnerKind
+    number: int
+    since_ns: int
+    name: str | None
+    counts: Mapping[str, OwnedCounts]
+
+    @property
+    def key(self) -> OwnerKey:
+        return OwnerKey(self.kind, self.number, self.since_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerSample:
+    """The owners of one disk, with the moment of its sample. What they lack of it is others'."""
+
+    by: By
+    rows: tuple[OwnerRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """What an owner did in an interval, by operation: none of them is idle."""
+
+    key: OwnerKey
+    name: str | None
+    ops: Mapping[str, OwnedCounts]
+
+    @property
+    def total(self) -> OwnedCounts:
+        """Of all operations."""
+        return _sum(self.ops.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """Whose a disk's requests were, the most bytes first. `other`, by operation, closes the sum: with it each
+    column is exactly the disk's."""
+
+    by: By
+    owners: tuple[Owned, ...]
+    other: Mapping[str, OwnedCounts]
+
+
+def _sum(counts: Iterable[OwnedCounts]) -> OwnedCounts:
+    rows = list(counts)
+    return OwnedCounts(*map(sum, zip(*rows, strict=True))) if rows else _NOTHING
+
+
+def owners_between(then: OwnerSample, now: OwnerSample, begin: TargetSample, end: TargetSample) -> Owners:
+    """Whose the requests between two samples were. `begin` and `end` are the disk's, of the same moments."""
+    before = {row.key: row.counts for row in then.rows}
+    grown: dict[OwnerKey, dict[str, list[int]]] = {}
+    for row in now.rows:
+        was = before.get(row.key, {})
+        grown[row.key] = {
+            op: [max(0, more - less) for more, less in zip(counts, was.get(op, _NOTHING), strict=True)]
+            for op, counts in row.counts.items()
+        }
+    other = {op: _closed(op, [ops[op] for ops in grown.values() if op in ops], begin, end) for op in end.ops}
+    owners = [
+        Owned(row.key, row.name, {op: OwnedCounts(*counts) for op, counts in ops.items() if any(counts)})
+        for row in now.rows
+        if (ops := grown[row.key])
+    ]
+    return Owners(
+        by=now.by,
+        owners=tuple(sorted((one for one in owners if one.ops), key=_largest_first)),
+        other={op: counts for op, counts in other.items() if any(counts)},
+    )
+
+
+def _closed(op: str, owned: list[list[int]], begin: TargetSample, end: TargetSample) -> OwnedCounts:
+    """What is left for others of an operation. What owners have too much of, by a request that was on its way
+    from the disk's count to theirs, is taken from those who have most."""
+    then, now = begin.ops[op], end.ops[op]
+    left = [now.completed - then.completed, now.bytes - then.bytes, now.sum_ns - then.sum_ns]
+    for at in range(len(left)):
+        left[at] -= sum(counts[at] for counts in owned)
+        for counts in sorted(owned, key=lambda one: -one[at]) if left[at] < 0 else ():
+            less = min(counts[at], -left[at])
+            counts[at] -= less
+            left[at] += less
+    return OwnedCounts(*left)
+
+
+def _largest_first(owned: Owned) -> tuple[int, ...]:
+    total = owned.total
+    return (-total.bytes, -total.requests, -total.sum_ns, owned.key.number)

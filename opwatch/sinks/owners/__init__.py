@@ -1,0 +1,1 @@
+"""Whose the requests were, in words and in JSON."""

@@ -1,0 +1,43 @@
+"""Whose the requests were, as the part of an observation's JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opwatch.owners.cells import OwnedCounts, OwnerKind
+from opwatch.owners.sample import Owned, Owners
+
+
+def owners_document(owners: Owners) -> dict[str, Any]:
+    """All owners, the most bytes first, and what closes the sum."""
+    return {
+        "by": owners.by.value,
+        "owners": [_owned(one) for one in owners.owners],
+        "other": {"ops": _ops(owners.other)},
+    }
+
+
+def _owned(one: Owned) -> dict[str, Any]:
+    is_group = one.key.kind is OwnerKind.CGROUP
+    # Work of the kernel's and nobody have no number that means anything.
+    is_process = one.key.kind is OwnerKind.PROCESS or (one.key.kind is OwnerKind.KERNEL and one.key.since_ns)
+    return {
+        "kind": one.key.kind.value,
+        "name": one.name,
+        "cgroup_number": one.key.number if is_group else None,
+        "pid": one.key.number if is_process else None,
+        "ops": _ops(one.ops),
+    }
+
+
+def _ops(ops: Mapping[str, OwnedCounts]) -> dict[str, dict[str, Any]]:
+    return {
+        op: {
+            "count": counts.requests,
+            "bytes": counts.bytes,
+            "time_ns": counts.sum_ns,
+            "mean_ns": counts.sum_ns / counts.requests if counts.requests else None,
+        }
+        for op, counts in ops.items()
+    }

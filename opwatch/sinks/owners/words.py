@@ -1,0 +1,71 @@
+"""Whose the requests were, as lines: for each operation those with the most bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from opwatch import units
+from opwatch.owners.cells import OwnedCounts, OwnerKey, OwnerKind
+from opwatch.owners.sample import Owned, Owners
+
+# JSON has them all.
+MOST_SHOWN = 5
+_SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
+
+
+def owner_words(key: OwnerKey, name: str | None) -> str:
+    """What a person calls an owner."""
+    match key.kind:
+        case OwnerKind.CGROUP:
+            return name or f"cgroup {key.number}"
+        case OwnerKind.PROCESS:
+            return f"{name or 'process'} ({key.number})"
+        case OwnerKind.WRITE_BACK:
+            return f"write-back ({name})"
+        case OwnerKind.KERNEL:
+            return f"the kernel's {name or 'unnamed work'}" + (f" ({key.number})" if key.since_ns else "")
+        case OwnerKind.NOBODY:
+            return "nobody's"
+
+
+def shortened(text: str, width: int) -> str:
+    """The text in so many columns: the end of a path says more than what is above it."""
+    text = units.printable(text)
+    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
+
+
+def owner_lines(owners: Owners, seconds: float, columns: int = 80) -> list[str]:
+    """A row for each of the largest owners of each operation, and one that closes the sum; of so many columns
+    at most."""
+    ops = dict.fromkeys(op for one in owners.owners for op in one.ops) | dict.fromkeys(owners.other)
+    if not ops:
+        return []
+    lines = [f"by {owners.by.value:<8} {'/s':>6}   MB/s  mean    qd"]
+    for op in ops:
+        own = sorted((one for one in owners.owners if op in one.ops), key=lambda one: _rank(one, op))
+        shown, rest = own[:MOST_SHOWN], own[MOST_SHOWN:]
+        for one in shown:
+            lines.append(_row(op, one.ops[op], owner_words(one.key, one.name), seconds, columns))
+        other = _sum([owners.other.get(op, OwnedCounts()), *(one.ops[op] for one in rest)])
+        if any(other):
+            words = f"other: {len(rest)} more" if rest else "other"
+            lines.append(_row(op, other, words, seconds, columns))
+    return lines
+
+
+def _row(op: str, counts: OwnedCounts, words: str, seconds: float, columns: int) -> str:
+    per_s, bytes_per_s = (one / seconds if seconds else 0 for one in (counts.requests, counts.bytes))
+    depth = counts.sum_ns / (seconds * 1e9) if seconds else 0.0
+    mean = units.duration(counts.sum_ns / counts.requests if counts.requests else None)
+    row = f"  {_SHORT.get(op, op):<9} {units.rate(per_s):>6} {units.megabytes(bytes_per_s):>6} "
+    row += f"{mean:>5} {depth:>5.1f}  "
+    return row + shortened(words, columns - len(row))
+
+
+def _rank(one: Owned, op: str) -> tuple[int, int, int]:
+    counts = one.ops[op]
+    return -counts.bytes, -counts.requests, -counts.sum_ns
+
+
+def _sum(rows: Iterable[OwnedCounts]) -> OwnedCounts:
+    return OwnedCounts(*map(sum, zip(*rows, strict=True)))

@@ -1,1 +1,0 @@
-"""Published experiments that have no levels: their documents, and tables out of these."""

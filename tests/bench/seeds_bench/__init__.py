@@ -1,1 +1,0 @@
-"""Published experiments in more variants than a test has time for."""

@@ -1,0 +1,128 @@
+"""Cells that were read around a sample become its owners: no more and no less than the disk did."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import struct
+from collections.abc import Mapping
+
+import pytest
+
+from opwatch.owners.cells import By, Cells, OwnedCounts, OwnerKey, OwnerKind, fitted
+from opwatch.owners.sample import OwnerRow, OwnerSample, owners_between
+from opwatch.trace.abi import OPS, SCALARS, SLOTS, TargetSample, decode_sample
+
+A, B, C = (OwnerKey(OwnerKind.CGROUP, number) for number in (1, 2, 3))
+PLACES = [SCALARS.index(name) for name in ("completed", "bytes", "sum_ns")]
+
+
+def sample(**ops: OwnedCounts) -> TargetSample:
+    width = len(SCALARS) + sum(SLOTS)
+    words = [0] * (2 + len(OPS) * width)
+    for op, counts in ops.items():
+        for place, value in zip(PLACES, counts, strict=True):
+            words[2 + OPS.index(op) * width + place] = value
+    return decode_sample(struct.pack(f"={len(words)}Q", *words))
+
+
+def reads(counts: Mapping[OwnerKey | None, int]) -> Cells:
+    return {(key, "read"): OwnedCounts(n, n * 4096, n * 1000) for key, n in counts.items()}
+
+
+def test_cells_at_rest_are_taken_as_they_are() -> None:
+    cells = reads({A: 3, B: 4})
+    assert fitted(sample(read=OwnedCounts(7, 7 * 4096, 7000)), cells, cells) == (cells, False)
+
+
+def test_a_sample_between_two_readings_is_shared_within_them() -> None:
+    before, after = reads({A: 3, B: 4}), reads({A: 5, B: 4, C: 2, None: 1})
+    cells, short = fitted(sample(read=OwnedCounts(9, 9 * 4096, 9000)), before, after)
+    assert not short
+    assert sum(counts.requests for counts in cells.values()) == 9
+    for key, counts in cells.items():
+        least, most = before.get(key, OwnedCounts()), after[key]
+        assert all(low <= own <= high for low, own, high in zip(least, counts, most, strict=True))
+
+
+def test_a_request_on_its_way_is_said() -> None:
+    before, after = reads({A: 3}), reads({A: 4})
+    cells, short = fitted(sample(read=OwnedCounts(5, 5 * 4096, 5000)), before, after)
+    assert short
+    assert cells == after
+
+
+def rows(cells: Cells) -> OwnerSample:
+    counts: dict[OwnerKey, dict[str, OwnedCounts]] = {}
+    for (key, op), own in cells.items():
+        if key:
+            counts.setdefault(key, {})[op] = own
+    return OwnerSample(By.CGROUP, tuple(OwnerRow(*key, None, ops) for key, ops in counts.items()))
+
+
+def test_other_closes_the_sum() -> None:
+    begin, end = sample(), sample(read=OwnedCounts(10, 81920, 9000), write=OwnedCounts(1, 512, 7))
+    owners = owners_between(rows({}), rows(reads({A: 3, B: 6})), begin, end)
+    assert [(one.key, one.total.requests) for one in owners.owners] == [(B, 6), (A, 3)]
+    assert owners.other == {
+        "read": OwnedCounts(1, 81920 - 9 * 4096, 0),
+        "write": OwnedCounts(1, 512, 7),
+    }
+
+
+def test_what_owners_have_too_much_of_is_no_negative_rest() -> None:
+    begin, end = sample(), sample(read=OwnedCounts(8, 8 * 4096, 8000))
+    owners = owners_between(rows({}), rows(reads({A: 3, B: 6})), begin, end)
+    assert [one.total for one in owners.owners] == [
+        OwnedCounts(5, 5 * 4096, 5000),
+        OwnedCounts(3, 3 * 4096, 3000),
+    ]
+    assert owners.other == {}
+
+
+def test_an_owner_that_is_no_longer_told_apart_is_one_of_the_others() -> None:
+    begin, end = sample(read=OwnedCounts(5, 5 * 4096, 5000)), sample(read=OwnedCounts(9, 9 * 4096, 9000))
+    owners = owners_between(rows(reads({A: 5})), rows(reads({B: 1})), begin, end)
+    assert [one.key for one in owners.owners] == [B]
+    assert owners.other == {"read": OwnedCounts(3, 3 * 4096, 3000)}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_columns_are_the_disks_whenever_it_is_read(seed: int) -> None:
+    """Requests of four owners end while somebody reads: the disk is counted first, its owner later."""
+    chance = random.Random(seed)
+    keys: list[OwnerKey | None] = [A, B, C, None]
+    waiting: list[tuple[OwnerKey | None, int, int]] = []
+    disk, own = [0, 0, 0], {key: [0, 0, 0] for key in keys}
+
+    def work(steps: int) -> None:
+        for _ in range(steps):
+            if waiting and chance.random() < 0.5:
+                key, size, ns = waiting.pop(chance.randrange(len(waiting)))
+                own[key] = [a + b for a, b in zip(own[key], (1, size, ns), strict=True)]
+            else:
+                one = (chance.choice(keys), 512 << chance.randrange(8), chance.randrange(1, 10**6))
+                disk[:] = [a + b for a, b in zip(disk, (1, *one[1:]), strict=True)]
+                waiting.append(one)
+
+    def cells() -> Cells:
+        return {(key, "read"): OwnedCounts(*counts) for key, counts in own.items()}
+
+    readings: list[tuple[TargetSample, OwnerSample]] = []
+    for _ in range(30):
+        work(chance.randrange(40))
+        before = cells()
+        work(chance.randrange(5))
+        now = sample(read=OwnedCounts(*disk))
+        work(chance.randrange(5))
+        readings.append((now, rows(fitted(now, before, cells()).cells)))
+    for (begin, then), (end, now_owners) in itertools.pairwise(readings):
+        owners = owners_between(then, now_owners, begin, end)
+        parts = [*(one.ops.get("read", OwnedCounts()) for one in owners.owners), *owners.other.values()]
+        assert all(value >= 0 for part in parts for value in part)
+        grown = (
+            end.ops["read"].completed - begin.ops["read"].completed,
+            end.ops["read"].bytes - begin.ops["read"].bytes,
+            end.ops["read"].sum_ns - begin.ops["read"].sum_ns,
+        )
+        assert tuple(map(sum, zip(*parts, strict=True))) == grown or (not parts and not any(grown))

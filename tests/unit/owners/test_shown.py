@@ -1,0 +1,73 @@
+"""Owners as lines: the largest, and one row that closes the sum; nothing in a name commands a terminal."""
+
+from __future__ import annotations
+
+import io
+
+from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind
+from opwatch.owners.sample import Owned, Owners
+from opwatch.sinks.owners.document import owners_document
+from opwatch.sinks.owners.words import MOST_SHOWN, owner_lines, owner_words
+from opwatch.sinks.terminal import Writer
+
+
+def owned(number: int, name: str | None, requests: int) -> Owned:
+    key = OwnerKey(OwnerKind.CGROUP, number)
+    return Owned(key, name, {"read": OwnedCounts(requests, requests * 4096, requests * 1000)})
+
+
+def test_the_largest_are_shown_and_the_others_are_one_row() -> None:
+    many = tuple(owned(number, f"/group-{number}", 1000 - number) for number in range(MOST_SHOWN + 3))
+    lines = owner_lines(Owners(By.CGROUP, many, {"read": OwnedCounts(1, 4096, 1000)}), 1.0)
+    assert len(lines) == 1 + MOST_SHOWN + 1
+    assert lines[1].split() == ["read", "1000", "4.10", "1.00u", "0.0", "/group-0"]
+    assert lines[-1].endswith("other: 3 more")
+    # Those that are not shown, and the one that nobody knows whose it was.
+    assert lines[-1].split()[1] == str(995 + 994 + 993 + 1)
+
+
+def test_nobody_is_shown_where_there_was_nothing() -> None:
+    assert owner_lines(Owners(By.CGROUP, (), {}), 1.0) == []
+
+
+def test_names_are_shortened_and_escaped() -> None:
+    evil = "/a/" + "b" * 90 + "\x1b]0;x\x07\u202e.service"
+    lines = owner_lines(Owners(By.CGROUP, (owned(1, evil, 5),), {}), 0.0)
+    assert max(len(line) for line in lines) <= 80
+    assert lines[-1].endswith("?]0;x??.service")
+    out = io.StringIO()
+    Writer(out).lines(lines)
+    assert "\x1b" not in out.getvalue()
+
+
+def test_what_a_person_calls_them() -> None:
+    words = [
+        owner_words(OwnerKey(kind, number, since), name)
+        for kind, number, since, name in (
+            (OwnerKind.CGROUP, 5, 0, None),
+            (OwnerKind.PROCESS, 77, 1, "fio"),
+            (OwnerKind.WRITE_BACK, 9, 0, "flush-8:0"),
+            (OwnerKind.KERNEL, 12, 3, "jbd2/sda1-8"),
+            (OwnerKind.KERNEL, 12345, 0, "loop0"),
+            (OwnerKind.NOBODY, 0, 0, None),
+        )
+    ]
+    assert words == [
+        "cgroup 5",
+        "fio (77)",
+        "write-back (flush-8:0)",
+        "the kernel's jbd2/sda1-8 (12)",
+        "the kernel's loop0",
+        "nobody's",
+    ]
+
+
+def test_a_work_of_the_kernels_has_no_number() -> None:
+    keys = (OwnerKey(OwnerKind.KERNEL, 12, 3), OwnerKey(OwnerKind.WRITE_BACK, 12345))
+    owners = tuple(Owned(key, "x", {"write": OwnedCounts(2, 8192, 10)}) for key in keys)
+    document = owners_document(Owners(By.PROCESS, owners, {}))
+    assert [(one["kind"], one["pid"], one["cgroup_number"]) for one in document["owners"]] == [
+        ("kernel", 12, None),
+        ("write-back", None, None),
+    ]
+    assert document["owners"][0]["ops"]["write"]["mean_ns"] == 5.0

@@ -1,0 +1,1 @@
+"""Whose the requests are, held against the kernel's own account."""

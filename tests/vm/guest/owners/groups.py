@@ -1,0 +1,63 @@
+"""Control groups of a test, and what the kernel accounts to them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.vm.guest.support.shell import call, mounted, put
+
+ROOT = Path("/sys/fs/cgroup")
+# Bytes of io.stat, by the operation that we count them under.
+_FIELDS = {"read": "rbytes", "write": "wbytes", "discard": "dbytes"}
+
+
+@dataclass(frozen=True)
+class Group:
+    """A version 2 group with the io controller, in which commands can run."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return f"/{self.folder.name}"
+
+    @property
+    def number(self) -> int:
+        return self.folder.stat().st_ino
+
+    def argv(self, *argv: str) -> list[str]:
+        """A command line that runs this one in the group."""
+        return ["sh", "-c", f'echo $$ >{self.folder}/cgroup.procs; exec "$@"', "sh", *argv]
+
+    def run(self, *argv: str) -> str:
+        return call(*self.argv(*argv))
+
+    def accounted(self, dev: str) -> dict[str, int]:
+        """Bytes that the kernel accounts to it on a device, by number, without what is 0."""
+        for line in (self.folder / "io.stat").read_text().splitlines():
+            name, *pairs = line.split()
+            if name == dev:
+                values = dict(pair.split("=") for pair in pairs)
+                counts = {op: int(values.get(field, 0)) for op, field in _FIELDS.items()}
+                return {op: count for op, count in counts.items() if count}
+        return {}
+
+
+@contextlib.contextmanager
+def groups(names: Sequence[str]) -> Iterator[list[Group]]:
+    """Groups of these names, and none of them after that."""
+    if not (ROOT / "cgroup.controllers").exists():
+        mounted("cgroup2", ROOT)
+    for controller in ("memory", "io"):
+        put(ROOT / "cgroup.subtree_control", f"+{controller}")
+    made = [Group(ROOT / f"opw-{name}") for name in names]
+    for group in made:
+        group.folder.mkdir()
+    try:
+        yield made
+    finally:
+        for group in made:
+            group.folder.rmdir()

@@ -52,7 +52,7 @@ class PartRun:
             raise OpwatchError(f"{bench.journal.name} is no test of SNIA's")
         self._bench, self._place, self._order = bench, place, order
         self._part: PtsTest = order.parts[place]
-        self._window = LoadWindow(bench.claim.path, bench.state.request.levels[place].usable_bytes)
+        self._window = LoadWindow(bench.whole_disk.path, bench.state.request.levels[place].usable_bytes)
         self._logical = bench.disk.number("queue/logical_block_size") or 512
         self._samples: list[PtsSample] = []
         self._totals: list[PtsSample] = []

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import struct
+from collections.abc import Callable
 
 from opwatch.collectors.space.mount_handle import opened
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported, UsageError
@@ -15,6 +16,7 @@ from opwatch.trim.audit.question import Asked, FitrimAnswer
 FITRIM = 0xC0185879
 _RANGE = struct.Struct("=3Q")
 _EVERYTHING = Asked()
+_PIECE_BYTES = 4 << 30
 
 # The server or the host trims these, or nobody can.
 _ELSEWHERE = ("nfs", "nfs4", "cifs", "smb3", "ceph", "glusterfs", "9p", "virtiofs", "afs", "lustre", "fuse")
@@ -71,6 +73,24 @@ def fitrim(mount: Mount, asked: Asked = _EVERYTHING) -> int:
     if answer.claimed is None:
         raise _explained(answer.error, mount)
     return answer.claimed
+
+
+def trim_in_pieces(
+    descriptor: int, mount: Mount, size_bytes: int, go_on: Callable[[], None], piece_bytes: int = _PIECE_BYTES
+) -> int:
+    """Trim all of a mount that is open, so that it can be ended in between: `go_on` is asked before each
+    piece, and ends it by raising. Returns the bytes that the kernel claims to have trimmed."""
+    claimed = 0
+    for begin in range(0, size_bytes, piece_bytes):
+        go_on()
+        answer = ask(descriptor, Asked(begin, piece_bytes))
+        # A file system may end before its device does.
+        if begin and answer.error == errno.EINVAL:
+            break
+        if answer.claimed is None:
+            raise _explained(answer.error, mount)
+        claimed += answer.claimed
+    return claimed
 
 
 def _explained(error: int, mount: Mount) -> OpwatchError:

@@ -52,10 +52,16 @@ def free_landings(
 
 def file_extents(descriptor: int) -> list[FileExtent]:
     """Where the file lies, in the addresses of its file system."""
-    buffer = fiemap.question(_EXTENTS)
+    extents: list[FileExtent] = []
     try:
-        fcntl.ioctl(descriptor, _FIEMAP, buffer)
-        return fiemap.decode(buffer)
+        while True:
+            end = extents[-1].logical + extents[-1].length if extents else 0
+            buffer = fiemap.question(_EXTENTS, end)
+            fcntl.ioctl(descriptor, _FIEMAP, buffer)
+            more = fiemap.decode(buffer)
+            extents += more
+            if len(more) < _EXTENTS:
+                return extents
     except OSError as error:
         raise Unsupported(f"the file system does not tell where its files lie: {error.strerror}") from error
     except ValueError as error:

@@ -11,6 +11,7 @@ from typing import Protocol
 from opwatch.collectors.fio.runner import FioProcess, FioRun
 from opwatch.collectors.firmware.counting import Counting
 from opwatch.collectors.guard.held_disk import HeldDisk
+from opwatch.collectors.guard.held_mount import HeldMount
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.guard.budget import Health
@@ -70,7 +71,7 @@ class SweepBench:
     """All that a sweep works with. `before` is the drive's health when the sweep began; `folder` is where
     fio's logs lie meanwhile; `keeper` keeps a recording of it."""
 
-    claim: HeldDisk
+    claim: HeldDisk | HeldMount
     counting: Counting
     holds: Callable[[], bool]
     journal: JournalFile
@@ -84,6 +85,20 @@ class SweepBench:
     @property
     def disk(self) -> BlockDevice:
         return self.claim.disk
+
+    @property
+    def whole_disk(self) -> HeldDisk:
+        """The claim of a sweep that has the whole disk, whose contents are lost."""
+        if isinstance(self.claim, HeldDisk):
+            return self.claim
+        raise OpwatchError(f"{self.disk.name} is not ours alone: a file system on it is in use")
+
+    @property
+    def mount(self) -> HeldMount:
+        """The claim of a sweep on a file system."""
+        if isinstance(self.claim, HeldMount):
+            return self.claim
+        raise OpwatchError(f"{self.disk.name} has no file system: all of it is ours")
 
     def announce(self, place: int, kind: str, write_bytes: int) -> None:
         """Write a step into the journal before it is done. One that would overdraw the budget is not
@@ -145,12 +160,13 @@ def require_written(run: FioRun, least_bytes: int, name: str) -> None:
         raise OpwatchError(f"{name}: fio wrote {written} bytes, not the {least_bytes} that it was to write")
 
 
-def require_alone(counted: int | None, written: int, name: str) -> None:
+def require_alone(counted: int | None, written: int, name: str, *, is_mounted: bool = False) -> None:
     """The kernel lets anybody write who asks for no claim. `counted` is what it counted while fio wrote, None
     where that is not known."""
     if counted is not None and counted - written > _MOST_FOREIGN * written:
+        who = "the file system or somebody else" if is_mounted else "somebody else"
         raise RefusedError(
-            f"{name}: somebody else wrote {counted - written} bytes while fio wrote {written}: the figures "
+            f"{name}: {who} wrote {counted - written} bytes while fio wrote {written}: the figures "
             "are not those of the workload; find out who (opwatch --dev ... shows the processes), end that, "
             "and resume"
         )

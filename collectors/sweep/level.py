@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 
 from opwatch.collectors.fio.runner import FioProcess
 from opwatch.collectors.firmware.counting import POLL_S
 from opwatch.collectors.sweep.bench import TICK_S, SweepBench, require_alone, require_written
+from opwatch.collectors.sweep.files import files_of_level
 from opwatch.collectors.sweep.health import health_of, read_health
 from opwatch.collectors.sweep.partition import partitioned
 from opwatch.collectors.sweep.preparing import prepare, require_free, require_well, settle
@@ -15,6 +18,7 @@ from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.load.words import LOGS, LoadWindow, fill_words, round_words, seed_of, sprandom_words
 from opwatch.samples.course import Course, CoursePlan
 from opwatch.samples.end import End
+from opwatch.steady.placing import FileRun
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import SteadyGround, StrictState, StrictVerdict, judge_strict
 from opwatch.sweep.figures import (
@@ -25,6 +29,7 @@ from opwatch.sweep.figures import (
     round_of_evidence,
 )
 from opwatch.sweep.journal.results import LevelRecord
+from opwatch.sweep.methods import ON_FILES
 from opwatch.sweep.plan import fill_size, round_size, sprandom_ratio
 from opwatch.trace.trust import Reading
 from opwatch.units import capacity
@@ -43,7 +48,7 @@ class LevelRun:
         self._bench, self._place = bench, place
         self._level = request.levels[place]
         self._request = request
-        self._window = LoadWindow(bench.claim.path, self._level.usable_bytes)
+        self._window = LoadWindow("", 0)
         self._round_bytes = round_size(self._level, request.pace)
         self._filled = 0
         self._evidence: list[RoundEvidence] = []
@@ -67,17 +72,28 @@ class LevelRun:
         keeper, phase = self._bench.keeper, f"level {self._level.label}"
         keeper.began(phase)
         self._prepare()
-        if self._request.method != "partition":
-            record = self._measure()
-        else:
-            with partitioned(self._bench, self._level.usable_bytes) as path:
-                self._window = LoadWindow(path, self._level.usable_bytes)
-                record = self._measure()
+        with self._limited() as (window, runs):
+            self._window = window
+            record = self._measure(runs)
         keeper.ended(phase)
         return record
 
-    def _measure(self) -> LevelRecord:
-        trace = LevelTrace(self._bench.claim.devices, self._bench.disk, self._level.usable_bytes)
+    @contextlib.contextmanager
+    def _limited(self) -> Iterator[tuple[LoadWindow, list[FileRun]]]:
+        """Set the level, by the method that was asked for; yields where the workload goes."""
+        bench, level, method = self._bench, self._level, self._request.method
+        if method in ON_FILES:
+            with files_of_level(bench, self._place, level) as (window, runs):
+                yield window, runs
+        elif method == "partition":
+            with partitioned(bench, level.usable_bytes) as path:
+                yield LoadWindow(path, level.usable_bytes), []
+        else:
+            yield LoadWindow(bench.whole_disk.path, level.usable_bytes), []
+
+    def _measure(self, runs: list[FileRun]) -> LevelRecord:
+        bench = self._bench
+        trace = LevelTrace(bench.claim.devices, bench.disk, self._level.load_bytes, runs)
         try:
             self._fill(trace)
             return self._load(trace)
@@ -187,7 +203,8 @@ class LevelRun:
         assert run.report
         then, now = self._counted[-2:]
         counted = None if then is None or now is None else now - then
-        require_alone(counted, run.report.total.bytes["write"], self._bench.disk.name)
+        is_mounted = self._request.place is not None
+        require_alone(counted, run.report.total.bytes["write"], self._bench.disk.name, is_mounted=is_mounted)
         self._evidence.append(RoundEvidence(run.report, run.logs, run.cpu_s))
         measured = self._measured(len(self._polls) - 2, len(self._polls) - 1)
         self._rounds.append(round_of_evidence(self._evidence[-1], measured))
@@ -220,7 +237,7 @@ class LevelRun:
 
     def _ground(self, trace: LevelTrace) -> SteadyGround:
         level = self._level
-        filled = None if self._request.pace.sprandom else self._filled / level.usable_bytes
+        filled = None if self._request.pace.sprandom else self._filled / level.load_bytes
         return ground_of(level, trace.spread(filled, is_uniform=self._request.pattern.is_uniform))
 
     def _is_enough(self, trace: LevelTrace) -> bool:

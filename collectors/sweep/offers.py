@@ -80,10 +80,6 @@ def _max_address(disk: BlockDevice, _: Identify) -> None:
     raise _NotOffered(f"{disk.name} has a host protected area, and {_UNUSED}")
 
 
-def _on_a_filesystem(disk: BlockDevice, _: Identify) -> None:
-    raise _NotOffered(f"levels of a filesystem on {disk.name} are not measured yet")
-
-
 def _format(disk: BlockDevice, ask: Identify) -> None:
     controller, namespace = _nvme(disk, ask, "Format")
     if not controller.can_format:
@@ -123,8 +119,6 @@ def _secure_erase(disk: BlockDevice, _: Identify) -> None:
 _METHODS: dict[str, Callable[[BlockDevice, Identify], None]] = {
     "namespace": _namespace,
     "max-address": _max_address,
-    "file": _on_a_filesystem,
-    "fill": _on_a_filesystem,
 }
 _PURGES: dict[str, Callable[[BlockDevice, Identify], None]] = {
     "format": _format,

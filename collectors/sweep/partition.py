@@ -16,6 +16,7 @@ from pathlib import Path
 from opwatch.collectors.guard.looking import look_at
 from opwatch.collectors.space.raw_disk import open_device
 from opwatch.collectors.sweep.bench import SweepBench
+from opwatch.collectors.sweep.changes import note_changed, note_restored
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.guard.facts import without_part
 from opwatch.guard.obstacles import Consent, obstacles, require_none
@@ -64,28 +65,22 @@ def _ask(descriptor: int, operation: int, length: int = 0) -> None:
 def partitioned(bench: SweepBench, length: int) -> Iterator[str]:
     """A partition of so many bytes; yields a path to it. The journal knows of it before it is there, and as
     long as it is."""
-    undo, disk = PartitionUndo(length), bench.disk
-    bench.journal.append("changed", {"undo": str(undo)})
-    bench.state.undo.append(str(undo))
+    undo, disk, claim = PartitionUndo(length), bench.disk, bench.whole_disk
+    note_changed(bench.journal, bench.state, undo)
     try:
-        _ask(bench.claim.fileno(), _ADD, length)
+        _ask(claim.fileno(), _ADD, length)
     except OSError as error:
         raise OpwatchError(f"{disk.name}: the kernel makes no partition on it: {error.strerror}") from error
     try:
-        descriptor, bench.claim.own_part = _open(bench.claim.devices, disk, undo)
+        descriptor, claim.own_part = _open(claim.devices, disk, undo)
         try:
             yield f"/proc/{os.getpid()}/fd/{descriptor}"
         finally:
             os.close(descriptor)
-            bench.claim.own_part = None
+            claim.own_part = None
     finally:
-        _delete(bench.claim.fileno(), disk)
-        _note(bench.journal, bench.state, undo)
-
-
-def _note(journal: JournalFile, state: SweepState, undo: PartitionUndo) -> None:
-    journal.append("restored", {"undo": str(undo)})
-    state.undo = [text for text in state.undo if text != str(undo)]
+        _delete(claim.fileno(), disk)
+        note_restored(bench.journal, bench.state, undo)
 
 
 def _made(devices: Devices, disk: BlockDevice, undo: PartitionUndo) -> BlockDevice | None:
@@ -128,10 +123,14 @@ def _delete(descriptor: int, disk: BlockDevice) -> None:
             time.sleep(0.1)
 
 
-def undo_all(devices: Devices, named: str, consent: Consent, journal: JournalFile, state: SweepState) -> None:
+def undo_partitions(
+    devices: Devices, named: str, consent: Consent, journal: JournalFile, state: SweepState
+) -> None:
     """Undo what a sweep left that was killed. RefusedError where anything but that speaks against it: a
     partition that somebody uses by now is none of ours any more."""
     for undo in [parse_undo(text) for text in state.undo]:
+        if not isinstance(undo, PartitionUndo):
+            continue
         disk = devices.resolve(named).disk
         part = _made(devices, disk, undo)
         if part:
@@ -142,4 +141,4 @@ def undo_all(devices: Devices, named: str, consent: Consent, journal: JournalFil
                 _delete(descriptor, disk)
             finally:
                 os.close(descriptor)
-        _note(journal, state, undo)
+        note_restored(journal, state, undo)

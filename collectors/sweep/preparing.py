@@ -27,10 +27,10 @@ def prepare(bench: SweepBench, place: int, say: Callable[[str], None], phase: st
     """Look whether the drive is free, and purge it. `phase` begins, and ends when it has settled."""
     say("looks whether the drive is free")
     require_free(bench)
-    say(purge_of(bench.state.request.purge).what)
+    is_on_files = bench.state.request.place is not None
+    say("trims what is free" if is_on_files else purge_of(bench.state.request.purge).what)
     bench.announce(place, "purge", 0)
     bench.keeper.began(phase)
-    bench.claim.is_purged = True
     purge(bench)
 
 

@@ -9,6 +9,8 @@ import struct
 import subprocess
 from collections.abc import Callable
 
+from opwatch.collectors.guard.held_mount import HeldMount
+from opwatch.collectors.space.fitrim import trim_in_pieces
 from opwatch.collectors.stack.disks import ask_nvme
 from opwatch.collectors.sweep.bench import SweepBench
 from opwatch.collectors.sweep.offers import purge_refusal
@@ -48,12 +50,22 @@ def discard_all(descriptor: int, disk: BlockDevice, go_on: Callable[[], None]) -
 
 
 def purge(bench: SweepBench) -> None:
-    """Purge the drive in the way that the sweep was asked for."""
-    way = purge_of(bench.state.request.purge)
-    if way is FORMAT:
-        _format(bench)
+    """Purge the drive in the way that the sweep was asked for; on a file system, what is free there."""
+    if bench.state.request.place:
+        return empty(bench)
+    bench.whole_disk.is_purged = True
+    if purge_of(bench.state.request.purge) is FORMAT:
+        return _format(bench)
+    return empty(bench)
+
+
+def empty(bench: SweepBench) -> None:
+    """Discard all that is ours to discard."""
+    claim = bench.claim
+    if isinstance(claim, HeldMount):
+        trim_in_pieces(claim.fileno(), claim.mount, claim.device.size_bytes, lambda: bench.pass_time(0))
     else:
-        discard_all(bench.claim.fileno(), bench.disk, lambda: bench.pass_time(0))
+        discard_all(claim.fileno(), bench.disk, lambda: bench.pass_time(0))
 
 
 def _format(bench: SweepBench) -> None:
@@ -65,7 +77,7 @@ def _format(bench: SweepBench) -> None:
     _, before = ask_nvme(disk)
     # By the descriptor, whatever its name leads to by now. It is ours exclusively, which nvme would take for
     # somebody else's use: --force.
-    argv = ["nvme", "format", bench.claim.path, f"--lbaf={before.lba_format}", "--ses=0", "--force"]
+    argv = ["nvme", "format", bench.whole_disk.path, f"--lbaf={before.lba_format}", "--ses=0", "--force"]
     done = subprocess.run(argv, capture_output=True, check=False, start_new_session=True)
     if done.returncode:
         raise OpwatchError(

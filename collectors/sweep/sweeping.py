@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from opwatch.collectors.sweep.bench import SweepBench, SweepStopped
 from opwatch.collectors.sweep.level import LevelRun
-from opwatch.collectors.sweep.purging import discard_all
+from opwatch.collectors.sweep.purging import empty
 from opwatch.errors import OpwatchError
 from opwatch.samples.end import End
 
@@ -33,9 +33,10 @@ def do_what_is_left(bench: SweepBench, do: Callable[[int], None]) -> None:
         for place in state.left:
             do(place)
         if not state.is_ended:
-            bench.talk.show("discards the whole drive")
+            is_on_files = state.request.place is not None
+            bench.talk.show("trims what is free" if is_on_files else "discards the whole drive")
             bench.claim.require_ours()
-            discard_all(bench.claim.fileno(), bench.disk, lambda: bench.pass_time(0))
+            empty(bench)
             journal.append("end", {})
             state.is_ended = True
     except OpwatchError as error:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.history.changes import ChangeTracer, disk_of_requests
 from opwatch.errors import OpwatchError
 from opwatch.host.device import SECTOR, BlockDevice, Devices, Leaf
 from opwatch.steady.coverage import WriteMap, WriteSpread
+from opwatch.steady.placing import FileMap, FileRun
 from opwatch.trace.derive import Interval, derive
 from opwatch.trace.trust import Reading
 from opwatch.trim.history.changes import RECORD, ChangeKind
@@ -22,14 +24,17 @@ _FILL_UNIT = 128 << 10
 
 
 class LevelTrace:
-    """Traces a level from construction to close(). What cannot be traced has its reason in one of the two
-    texts."""
+    """Traces a level from construction to close(). `runs` is where the file of a level lies. What cannot be
+    traced has its reason in one of the two texts."""
 
-    def __init__(self, devices: Devices, disk: BlockDevice, active_bytes: int) -> None:
+    def __init__(
+        self, devices: Devices, disk: BlockDevice, active_bytes: int, runs: Sequence[FileRun] = ()
+    ) -> None:
         unit = _UNIT
         while active_bytes // unit > _MOST_UNITS and unit < _FILL_UNIT:
             unit *= 2
         self._covered, self._even = WriteMap(active_bytes, unit), WriteMap(active_bytes, _UNIT)
+        self._map = FileMap(runs)
         self._sampled_at = time.monotonic()
         self._tracer: BlockTracer | None = None
         self._changes: ChangeTracer | None = None
@@ -64,11 +69,11 @@ class LevelTrace:
         for place in places:
             sector, _, _, sectors, kind, status, _ = RECORD.unpack_from(raw, place * RECORD.size)
             if kind == ChangeKind.WRITE and not status:
-                length = sectors * SECTOR
-                if counted:
-                    self._even.add(sector * SECTOR, length)
-                else:
-                    self._covered.add(sector * SECTOR, length, counted=False)
+                for begin, length in self._map.parts(sector * SECTOR, sectors * SECTOR):
+                    if counted:
+                        self._even.add(begin, length)
+                    else:
+                        self._covered.add(begin, length, counted=False)
 
     def spread(self, filled_ratio: float | None, *, is_uniform: bool) -> WriteSpread | None:
         """Where the writes went. `filled_ratio` is what fio says that its fill wrote in order: it stands

@@ -24,6 +24,7 @@ class LoadWindow:
     path: str
     size_bytes: int
     offset_bytes: int = 0
+    is_file: bool = False
 
 
 def seed_of(secret: str, *places: object) -> int:
@@ -93,6 +94,8 @@ def common_words(window: LoadWindow, logs: str | None) -> list[str]:
         f"--size={window.size_bytes}",
         *("--thread", "--randrepeat=0", "--allow_mounted_write=0", "--exitall_on_error=1"),
         f"--percentile_list={':'.join(f'{share:g}' for share in PERCENTILES)}",
+        # A file is there, and as long as it is to be: fio lays out none of its own.
+        *(("--allow_file_create=0", "--overwrite=1", "--fallocate=none") if window.is_file else ()),
         *(log_words(names=logs) if logs else ()),
     ]
 

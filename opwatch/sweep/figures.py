@@ -62,7 +62,7 @@ def ground_of(level: OpLevel, spread: WriteSpread | None) -> SteadyGround:
     """What a verdict on a level stands on. Of a drive that does not tell its flash, the spare area is the
     most that it can be."""
     return SteadyGround(
-        active_bytes=level.usable_bytes,
+        active_bytes=level.active_bytes,
         spare_bytes=level.most_spare_bytes,
         spread=spread,
         spare_is_bound=level.spare_bytes is None,

@@ -47,17 +47,47 @@ class LevelScale:
 
 
 @dataclass(frozen=True, slots=True)
+class LevelFiles:
+    """A level that is made of files: `load_bytes` are written by the workload, `ballast_bytes` once."""
+
+    load_bytes: int
+    ballast_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class OpLevel:
     """One level: `usable_bytes` are used from the begin of the drive, the rest is left to it.
 
     `flash_bytes` is what may hold data in all, reserve and open superblocks not counted; None where nobody
-    knows, which is so for nearly every drive that is sold.
+    knows, which is so for nearly every drive that is sold. With `files`, `usable_bytes` is the most that is
+    in use: what the file system keeps besides may never have been written.
     """
 
     label: str
     usable_bytes: int
     scale: LevelScale
     flash_bytes: int | None = None
+    files: LevelFiles | None = None
+
+    @property
+    def load_bytes(self) -> int:
+        """What the workload writes to."""
+        return self.files.load_bytes if self.files else self.usable_bytes
+
+    @property
+    def ballast_bytes(self) -> int:
+        """What is written once, and is in use."""
+        return self.files.ballast_bytes if self.files else 0
+
+    @property
+    def active_bytes(self) -> int:
+        """The least that is in use: all that the sweep itself has written."""
+        return self.load_bytes + self.ballast_bytes
+
+    @property
+    def active_flash_bytes(self) -> int | None:
+        """T without what may be in use besides: what there is for `active_bytes`, at least."""
+        return None if self.flash_bytes is None else self.flash_bytes - self.usable_bytes + self.active_bytes
 
     @property
     def of_used_ratio(self) -> float:
@@ -76,11 +106,17 @@ class OpLevel:
 
     @property
     def most_spare_bytes(self) -> int:
-        """T-U; where T is not known, the most that it can be: what is shown and not used, and what may be
+        """T-U, the most that it can be; where T is not known: what is shown and not used, and what may be
         hidden."""
-        hidden = int(_MOST_HIDDEN * self.scale.capacity_bytes)
-        most = self.scale.capacity_bytes - self.usable_bytes + hidden
-        return most if self.spare_bytes is None else self.spare_bytes
+        flash = self.flash_bytes
+        if flash is None:
+            flash = self.scale.capacity_bytes + int(_MOST_HIDDEN * self.scale.capacity_bytes)
+        return flash - self.active_bytes
+
+    @property
+    def most_of_used_ratio(self) -> float:
+        """(C-U)/U where nothing is in use but what the sweep has written."""
+        return (self.scale.capacity_bytes - self.active_bytes) / self.active_bytes
 
     @property
     def alpha(self) -> float | None:

@@ -49,23 +49,26 @@ METHODS = (
     ),
     LevelMethod(
         "file",
-        "on a filesystem: one file of that size, the rest trimmed",
-        "a filesystem that passes trims on; its own writes are in the figures",
-        "the file is deleted",
+        "on a file system (--dir): one file as large as the level leaves, and the rest trimmed",
+        "ext4 or xfs on a drive or a partition that obeys discards",
+        "the file is deleted; nothing else there is touched",
         True,
     ),
     LevelMethod(
         "fill",
-        "on a filesystem: fill it up to that size, and write what was filled",
-        "a filesystem that passes trims on; its own writes are in the figures",
-        "the files are deleted",
+        "on a file system (--dir): files that fill it up to the level, and one beside them, of the same size "
+        "at each level, that is written",
+        "ext4 or xfs on a drive or a partition that obeys discards",
+        "the files are deleted; nothing else there is touched",
         True,
     ),
 )
 
 
 # Those that a sweep goes by; collectors/sweep/offers.py says why by no other.
-SWEPT = ("window", "partition")
+SWEPT = ("window", "partition", "file", "fill")
+# Those of a file system that stays as it is.
+ON_FILES = ("file", "fill")
 
 
 def method_of(name: str) -> LevelMethod:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.levels import LevelFiles, OpLevel
 from opwatch.sweep.purges import DISCARD, PurgeWay
 
 # A decimal gigabyte of flash that is made in binary ones.
@@ -16,8 +16,8 @@ _USUAL_HIDDEN = 0.07
 class StepKind(StrEnum):
     GUARD = "guard"  # is it still that drive, and still nobody else's?
     PURGE = "purge"  # as if never used, as far as the way that was chosen goes
-    LIMIT = "limit"  # set the level: window, partition, namespace, highest address
     SETTLE = "settle"  # leave it alone until it has erased what was purged
+    LIMIT = "limit"  # set the level: window, partition, files
     FILL = "fill"  # write all that the level leaves, in order
     ROUND = "round"  # the workload
     VERDICT = "verdict"  # steady or not
@@ -122,21 +122,32 @@ def plan_steps(
 ) -> tuple[SweepStep, ...]:
     """Every step of a sweep, in order."""
     steps = [step for level in levels for step in _of_level(level, method, pace, speed, purge)]
-    last = SweepStep(StepKind.RESTORE, "discard the whole drive, and undo what was changed of it")
+    is_on_files = any(level.files for level in levels)
+    last = SweepStep(
+        StepKind.RESTORE,
+        "trim what is free again"
+        if is_on_files
+        else "discard the whole drive, and undo what was changed of it",
+    )
     return (*steps, last)
 
 
 def _of_level(
     level: OpLevel, method: str, pace: SweepPace, speed: SweepSpeed, purge: PurgeWay
 ) -> Iterable[SweepStep]:
-    used = level.usable_bytes
     round_bytes = round_size(level, pace)
     least = _least_rounds(level, round_bytes, pace)
-    whole = level.scale.capacity_bytes
-    yield SweepStep(StepKind.GUARD, "the same drive, and nobody else's", level)
-    yield SweepStep(StepKind.PURGE, purge.what, level, discard_bytes=whole)
-    yield SweepStep(StepKind.LIMIT, f"leave {used} bytes in use by {method}", level)
+    limits = _of_files(level, level.files, speed) if level.files else _of_drive(level, method, purge)
+    yield SweepStep(
+        StepKind.GUARD,
+        "the same drive and file system, and nobody else's writes"
+        if level.files
+        else "the same drive, and nobody else's",
+        level,
+    )
+    yield next(limits)
     yield SweepStep(StepKind.SETTLE, "let it erase", level, seconds=pace.settle_s)
+    yield from limits
     filled, passes = fill_size(level, pace)
     yield SweepStep(
         StepKind.FILL,
@@ -159,15 +170,35 @@ def _of_level(
     yield SweepStep(StepKind.VERDICT, "steady or not, by SNIA's rule and by ours", level)
 
 
+def _of_drive(level: OpLevel, method: str, purge: PurgeWay) -> Iterator[SweepStep]:
+    """How a level is made of a whole drive: the purge first."""
+    yield SweepStep(StepKind.PURGE, purge.what, level, discard_bytes=level.scale.capacity_bytes)
+    yield SweepStep(StepKind.LIMIT, f"leave {level.usable_bytes} bytes in use by {method}", level)
+
+
+def _of_files(level: OpLevel, files: LevelFiles, speed: SweepSpeed) -> Iterator[SweepStep]:
+    """How a level is made of files: the trim first."""
+    free = level.scale.capacity_bytes - level.usable_bytes + level.active_bytes
+    yield SweepStep(StepKind.PURGE, "trim all that is free there", level, discard_bytes=free)
+    ballast = f", and {files.ballast_bytes} bytes of ballast beside it" if files.ballast_bytes else ""
+    yield SweepStep(
+        StepKind.LIMIT,
+        f"a file of {files.load_bytes} bytes{ballast}",
+        level,
+        write_bytes=files.ballast_bytes,
+        seconds=_time(files.ballast_bytes, speed.fill_bytes_per_s) if files.ballast_bytes else 0.0,
+    )
+
+
 def round_size(level: OpLevel, pace: SweepPace) -> int:
     """The bytes of a round, in whole units of 4096."""
-    return max(round(level.usable_bytes * pace.round_ratio) // 4096, 1) * 4096
+    return max(round(level.active_bytes * pace.round_ratio) // 4096, 1) * 4096
 
 
 def fill_size(level: OpLevel, pace: SweepPace) -> tuple[int, int]:
     """The bytes of a pass of the fill, and how many there are."""
     if not pace.sprandom:
-        return level.usable_bytes, pace.fill_passes
+        return level.load_bytes, pace.fill_passes
     # fio rounds up to one of its blocks.
     return level.usable_bytes + int(sprandom_ratio(level) * level.usable_bytes) + 2 * 4096, 1
 
@@ -185,7 +216,7 @@ def _least_rounds(level: OpLevel, round_bytes: int, pace: SweepPace) -> int:
     """No verdict of ours comes before T-U, or the most that it can be, and once what is in use were written:
     its window lies behind the rounds that used the spare area first."""
     before = -(-level.most_spare_bytes // round_bytes)
-    window = -(-level.usable_bytes // round_bytes)
+    window = -(-level.active_bytes // round_bytes)
     return before + max(pace.least_rounds, window)
 
 

@@ -58,13 +58,13 @@ class SweepResult:
         """Of the T that is known, else of the fitted one."""
         if not self.is_uniform:
             return None
-        used = outcome.level.usable_bytes
-        flash = outcome.level.flash_bytes or (fit.flash_bytes if fit else None)
+        used = outcome.level.active_bytes
+        flash = outcome.level.active_flash_bytes or (fit.flash_bytes if fit else None)
         return None if flash is None else band_at(flash / used, self.superblock_pages)
 
     def predicted(self, outcome: LevelOutcome, fit: SpareFit | None) -> float | None:
         """The WAF that the fit has for this level, whether it was measured or not."""
-        return fit.model.waf(fit.flash_bytes / outcome.level.usable_bytes) if fit else None
+        return fit.model.waf(fit.flash_bytes / outcome.level.active_bytes) if fit else None
 
     def returns(self) -> tuple[LevelReturn, ...]:
         return level_returns(self.steady(), self.endurance_bytes)
@@ -83,4 +83,4 @@ class SweepResult:
 
     def _measured(self, outcome: LevelOutcome) -> MeasuredLevel:
         figures = outcome.figures
-        return MeasuredLevel(outcome.level.usable_bytes, figures.waf or 0.0, figures.waf_error or 0.0)
+        return MeasuredLevel(outcome.level.active_bytes, figures.waf or 0.0, figures.waf_error or 0.0)

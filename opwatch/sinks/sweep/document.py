@@ -7,7 +7,7 @@ from typing import Any
 
 from opwatch import SCHEMA
 from opwatch.sweep.band import SpareFit
-from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.levels import LevelFiles, OpLevel
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.plan import SweepPlan
 from opwatch.sweep.result import ModelScale, SweepResult
@@ -46,6 +46,17 @@ def level_fields(level: OpLevel) -> dict[str, Any]:
         "flash_bytes": level.flash_bytes,
         "of_used_ratio": level.of_used_ratio,
         "of_whole_ratio": level.of_whole_ratio,
+        "files": _files(level, level.files) if level.files else None,
+    }
+
+
+def _files(level: OpLevel, files: LevelFiles) -> dict[str, Any]:
+    """What a level on a file system is made of. `used_bytes` is the most that is in use, and this the
+    least."""
+    return {
+        **asdict(files),
+        "least_used_bytes": level.active_bytes,
+        "most_of_used_ratio": level.most_of_used_ratio,
     }
 
 
@@ -71,7 +82,7 @@ def _fit(result: SweepResult, fit: SpareFit | None) -> dict[str, Any] | None:
     return {
         "flash_bytes": round(fit.flash_bytes),
         "level": largest.label,
-        "spare_ratio": fit.spare_ratio(largest.usable_bytes),
+        "spare_ratio": fit.spare_ratio(largest.active_bytes),
         "collector": fit.model.name,
         "alike": list(fit.alike),
         "rms_ratio": fit.rms_ratio,

@@ -21,7 +21,8 @@ def result_of(state: SweepState, outcomes: Sequence[LevelOutcome]) -> SweepResul
         method=request.method,
         workload=request.pattern.name,
         outcomes=tuple(outcomes),
-        is_uniform=request.pattern.is_uniform,
+        # Ballast is written once: to the drive that is no workload that goes everywhere alike.
+        is_uniform=request.pattern.is_uniform and not any(level.ballast_bytes for level in request.levels),
     )
 
 

@@ -34,6 +34,12 @@ def _level(step: SweepStep) -> str:
         return ""
     used = f"{level.usable_bytes} bytes in use ({units.capacity(level.usable_bytes)})"
     shares = f"{100 * level.of_used_ratio:.2f} % as (C-U)/U, {100 * level.of_whole_ratio:.2f} % as (C-U)/C"
+    if level.files:
+        used = f"at most {used}"
+        shares += (
+            f"; at least {level.active_bytes} bytes, which is {100 * level.most_of_used_ratio:.2f} %: what "
+            "the file system and other files keep may be in use or not"
+        )
     return f"level {level.label}: {used}, {shares}"
 
 

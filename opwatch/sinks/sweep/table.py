@@ -32,6 +32,7 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
     yield from _model(sweep)
     yield from columns_of(_LEVELS, [_level(level) for level in levels])
     for level in levels:
+        yield from _of_files(level)
         yield from _reasons(level)
     yield ""
     yield from columns_of(_SPREAD, [_spread(level) for level in levels])
@@ -132,6 +133,24 @@ def _pts(level: Fields) -> str:
     return "pass" if level.sub("pts").flag("is_steady") else "no"
 
 
+def _of_files(level: Fields) -> Iterator[str]:
+    """What a level on a file system is made of, and between what its over-provisioning lies."""
+    if level.table.get("files") is None:
+        return
+    files = level.sub("files")
+    ballast = files.count("ballast_bytes")
+    least, most = number(level, "of_used_ratio"), number(files, "most_of_used_ratio")
+    if least is None or most is None:
+        raise files.bad("most_of_used_ratio is missing")
+    beside = f" beside {units.capacity(ballast)} of ballast" if ballast else ""
+    least_used, most_used = files.count("least_used_bytes"), level.count("used_bytes")
+    yield from folded(
+        f"{level.text('label')}: a file of {units.capacity(files.count('load_bytes'))}{beside}; "
+        f"{units.capacity(least_used)} to {units.capacity(most_used)} of the drive are in use: (C-U)/U is "
+        f"{100 * least:.2f} to {100 * most:.2f} %"
+    )
+
+
 def _reasons(level: Fields) -> Iterator[str]:
     label, verdict = level.text("label"), level.sub("opwatch")
     if verdict.table.get("reason") is not None:
@@ -167,9 +186,12 @@ def _life(years: float | None) -> str:
 def _fit(sweep: Fields, levels: Sequence[Fields]) -> Iterator[str]:
     if sweep.table.get("fit") is None:
         if sweep.table.get("is_uniform") is False:
-            why = (
-                "this workload does not write everywhere alike: no model here tells the spare area by its WAF"
+            what = (
+                "what is in use is not written"
+                if sweep.text("method") == "fill"
+                else "this workload does not write"
             )
+            why = f"{what} everywhere alike: no model here tells the spare area by its WAF"
         elif all(number(_figures(level), "waf") is None for level in levels):
             is_hidden = any(number(level.sub("figures"), "waf") is not None for level in levels)
             lacking = "no level is steady" if is_hidden else "no WAF was measured"

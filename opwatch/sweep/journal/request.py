@@ -13,17 +13,19 @@ from opwatch.load.options import checked
 from opwatch.load.workload import LoadJob, LoadPattern
 from opwatch.pts.order import PtsOrder, order_of
 from opwatch.pts.planning import planned_test_bytes
-from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare
-from opwatch.sweep.methods import SWEPT
+from opwatch.sweep.levels import LevelFiles, LevelScale, OpBase, OpLevel, OpShare
+from opwatch.sweep.methods import ON_FILES, SWEPT
 from opwatch.sweep.plan import SweepPace, SweepSpeed, plan_steps
 from opwatch.sweep.purges import DISCARD, FORMAT
+from opwatch.sweep.room import FilesPlace
 
 
 @dataclass(frozen=True, slots=True)
 class SweepRequest:
     """Everything that decides what is done: with the same request and the same drive, the same requests go to
     it. Of `secret` the seeds of all rounds are made. `refresh_s` is how old the drive's pages get, and
-    `patience_s` how long they are waited for. With a `test` of SNIA's each part of it stands for a level."""
+    `patience_s` how long they are waited for. With a `test` of SNIA's each part of it stands for a level.
+    `place` is where its files lie, None of a sweep that has the whole drive."""
 
     name: str
     created: str
@@ -39,6 +41,7 @@ class SweepRequest:
     patience_s: float = 0.0
     purge: str = DISCARD.name
     test: PtsOrder | None = None
+    place: FilesPlace | None = None
 
     def planned_bytes(self, places: Iterable[int]) -> int:
         """The most that these levels, or parts of a test, are to write as far as that can be foretold."""
@@ -68,6 +71,7 @@ class SweepRequest:
             "patience_s": self.patience_s,
             "purge": self.purge,
             "test": self.test.document() if self.test else None,
+            "place": asdict(self.place) if self.place else None,
         }
 
 
@@ -94,7 +98,10 @@ def request_of(fields: Fields) -> SweepRequest:
         patience_s=fields.amount("patience_s"),
         purge=_purge(fields),
         test=order_of(fields.sub("test")) if fields.table.get("test") is not None else None,
+        place=_place(fields.sub("place")) if fields.table.get("place") is not None else None,
     )
+    if (request.place is not None) != (request.method in ON_FILES):
+        raise fields.bad("place does not go with its method")
     if request.test and len(request.test.parts) != len(request.levels):
         raise fields.bad("levels are not as many as the parts of its test")
     return request
@@ -134,10 +141,23 @@ def _level(fields: Fields) -> OpLevel:
             align_bytes=scale.count("align_bytes"),
         ),
         flash_bytes=fields.optional("flash_bytes", fields.count),
+        # Journals of before there were levels of files have none.
+        files=_files(fields.sub("files")) if fields.table.get("files") is not None else None,
     )
-    if not 0 < level.usable_bytes <= level.scale.capacity_bytes:
+    if not 0 < level.active_bytes <= level.usable_bytes <= level.scale.capacity_bytes:
         raise fields.bad("usable_bytes is more than there is, or nothing")
     return level
+
+
+def _files(fields: Fields) -> LevelFiles:
+    files = LevelFiles(fields.count("load_bytes"), fields.count("ballast_bytes"))
+    if not files.load_bytes:
+        raise fields.bad("load_bytes is nothing")
+    return files
+
+
+def _place(fields: Fields) -> FilesPlace:
+    return FilesPlace(fields.text("point"), fields.count("begin_bytes"), fields.count("size_bytes"))
 
 
 def _pattern(fields: Fields) -> LoadPattern:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from opwatch.errors import BadInput
 
-_TEXT = re.compile(r"partition 1: ([0-9]{1,20}) bytes from the begin", re.ASCII)
+_PARTITION = re.compile(r"partition 1: ([0-9]{1,20}) bytes from the begin", re.ASCII)
+_FILES = re.compile(r"files in (\.opwatch-sweep-[0-9A-Za-z-]{1,100})", re.ASCII)
+# Behind these words stands the name of the sweep.
+FOLDER_PREFIX = ".opwatch-sweep-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +23,20 @@ class PartitionUndo:
         return f"partition 1: {self.length_bytes} bytes from the begin"
 
 
-def parse_undo(text: str) -> PartitionUndo:
+@dataclass(frozen=True, slots=True)
+class FilesUndo:
+    """Files that have to go, and the folder that they lie in: one at the mount point, of this name."""
+
+    folder: str
+
+    def __str__(self) -> str:
+        return f"files in {self.folder}"
+
+
+def parse_undo(text: str) -> PartitionUndo | FilesUndo:
     """What the text of an entry stands for; BadInput for what no opwatch up to this one has changed."""
-    match = _TEXT.fullmatch(text)
-    if not match:
-        raise BadInput(f"the journal has a change that this opwatch cannot undo: {text!r:.100}")
-    return PartitionUndo(int(match[1]))
+    if match := _PARTITION.fullmatch(text):
+        return PartitionUndo(int(match[1]))
+    if match := _FILES.fullmatch(text):
+        return FilesUndo(match[1])
+    raise BadInput(f"the journal has a change that this opwatch cannot undo: {text!r:.100}")

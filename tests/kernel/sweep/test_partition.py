@@ -48,7 +48,8 @@ class Bench:
     """What a partition needs of a sweep's bench, with a journal that is a list."""
 
     def __init__(self, claim: object, disk: object) -> None:
-        self.claim, self.disk, self.entries = claim, disk, list[tuple[str, str]]()
+        self.claim, self.whole_disk, self.disk = claim, claim, disk
+        self.entries = list[tuple[str, str]]()
         self.journal, self.state = self, SweepState(REQUEST)
 
     def append(self, entry: str, fields: dict[str, str]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 
 from opwatch.collectors.guard.held_disk import HeldDisk
+from opwatch.collectors.guard.held_mount import HeldMount
 from opwatch.errors import UsageError
 from opwatch.host import privilege
 from opwatch.host.device import Devices
 from opwatch.sinks.terminal import say
 from opwatch.sweep.journal.file import FOLDER, begin
 from opwatch.sweep.journal.state import SweepState
+from opwatch.sweep.methods import ON_FILES
 from opwatch.tools.commands.sweep import virtual
 from opwatch.tools.commands.sweep.drive_arguments import (
     DRIVE_OPTIONS,
@@ -19,6 +21,7 @@ from opwatch.tools.commands.sweep.drive_arguments import (
     consent_from,
     request_from,
 )
+from opwatch.tools.commands.sweep.file_arguments import FILE_OPTIONS, refuse_file_options
 from opwatch.tools.commands.sweep.level_arguments import (
     MODEL_OPTIONS,
     add_model_arguments,
@@ -38,6 +41,7 @@ from opwatch.tools.waiting import Waiter
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "opwatch sweep run --dev D --destroy --confirm SERIAL [--op LEVELS] [options]\n"
+        "       opwatch sweep run --dev D --confirm SERIAL --method file|fill --dir MOUNT [options]\n"
         "       opwatch sweep run --dev D --destroy --confirm SERIAL --test NAME [options]\n"
         "       opwatch sweep run --virtual PROFILE [--op LEVELS] [options]\n"
         "       opwatch sweep run --scenario NAME --virtual PROFILE [--op LEVELS] [options]"
@@ -61,6 +65,10 @@ def run(args: argparse.Namespace) -> int:
     if args.dev is None:
         raise UsageError("say on what: --dev D is a drive, --virtual PROFILE simulates one (sweep list)")
     refuse_others(args, MODEL_OPTIONS, "--virtual")
+    if args.test is None:
+        refuse_file_options(args)
+    else:
+        refuse_others(args, FILE_OPTIONS, "levels (--op)")
     require_new(args.output)
     privilege.require_root("opwatch sweep run", "it writes to a drive", "sweep run ...")
     # From here on a signal waits for a place where everything is in order: its exit status is 7 then.
@@ -70,9 +78,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _on_a_drive(args: argparse.Namespace, waiter: Waiter) -> SweepState:
-    claim = HeldDisk(Devices(), args.dev, consent_from(args))
-    request_of = request_from if args.test is None else test_request_from
-    request = request_of(args, claim.disk, claim.identity)
+    claim: HeldDisk | HeldMount
+    if args.test is not None:
+        claim = HeldDisk(Devices(), args.dev, consent_from(args))
+        request = test_request_from(args, claim.disk, claim.identity)
+    elif args.method in ON_FILES:
+        claim = HeldMount(Devices(), args.dev, args.dir, consent_from(args))
+        request = request_from(args, claim.disk, claim.identity, claim)
+    else:
+        claim = HeldDisk(Devices(), args.dev, consent_from(args))
+        request = request_from(args, claim.disk, claim.identity)
     if request.pattern.left_out and not args.quiet:
         say(f"{request.pattern.name}: the sweep decides these itself: {', '.join(request.pattern.left_out)}")
     with claim, begin(args.journals or FOLDER, request) as journal:

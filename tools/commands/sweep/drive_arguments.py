@@ -12,6 +12,7 @@ from typing import TypedDict
 
 from opwatch.collectors.fio.options import sprandom_refusal
 from opwatch.collectors.firmware.drive_folder import drive_folder
+from opwatch.collectors.guard.held_mount import HeldMount, room_of
 from opwatch.collectors.sweep.offers import method_refusal, purge_refusal
 from opwatch.drive import life
 from opwatch.drive.place import Place
@@ -27,6 +28,12 @@ from opwatch.sweep.levels import LevelScale, OpLevel, OpShare, parse_levels
 from opwatch.sweep.methods import method_of
 from opwatch.sweep.purges import DISCARD, purge_of
 from opwatch.tools.arguments import Once, byte_size, count_between, time_between
+from opwatch.tools.commands.sweep.file_arguments import (
+    FILE_LEVELS,
+    FILE_OPTIONS,
+    add_file_arguments,
+    file_levels,
+)
 from opwatch.tools.commands.sweep.level_arguments import (
     DEFAULT_LEVELS,
     DEFAULT_WORKLOAD,
@@ -41,6 +48,7 @@ _LONGEST_S = 86400.0
 DRIVE_OPTIONS = (
     *("dev", "destroy", "confirm", "allow_virtual", "journals", "workload", "purge"),
     "sprandom",
+    *FILE_OPTIONS,
     *("test", "settle", "refresh", "max_write", "max_life", "max_temperature"),
 )
 
@@ -83,6 +91,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what is done at which levels."""
     add_level_arguments(parser)
     add_load_arguments(parser)
+    add_file_arguments(parser)
     parser.add_argument(
         "--settle",
         metavar="T",
@@ -118,9 +127,11 @@ def add_wear_arguments(parser: argparse.ArgumentParser, life: str, celsius: str)
     )
 
 
-def request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity) -> SweepRequest:
+def request_from(
+    args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity, mount: HeldMount | None = None
+) -> SweepRequest:
     """The request that was made, in bytes. Nothing is written."""
-    levels = levels_from(args, disk)
+    levels = levels_from(args, disk, mount)
     pace = pace_from(args)
     if args.settle is not None:
         pace = replace(pace, settle_s=args.settle)
@@ -146,6 +157,7 @@ def request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIden
         refresh_s=args.refresh,
         patience_s=LONGEST_NS / 1e9,
         purge=purge,
+        place=mount.place if mount else None,
     )
 
 
@@ -174,9 +186,11 @@ def budget_from(args: argparse.Namespace, most: int) -> Budget:
     return replace(usual, life_percent=life, celsius=celsius)
 
 
-def levels_from(args: argparse.Namespace, disk: BlockDevice) -> tuple[OpLevel, ...]:
+def levels_from(args: argparse.Namespace, disk: BlockDevice, mount: HeldMount | None) -> tuple[OpLevel, ...]:
     scale = LevelScale(disk.size_bytes, OpShare(args.share))
-    return parse_levels(args.op or DEFAULT_LEVELS, scale, flash_of(disk))
+    usual = FILE_LEVELS if mount else DEFAULT_LEVELS
+    levels = parse_levels(args.op or usual, scale, flash_of(disk))
+    return file_levels(args, levels, room_of(disk, mount.mount.point)) if mount else levels
 
 
 def flash_of(disk: BlockDevice) -> int | None:

@@ -15,11 +15,19 @@ from opwatch.sinks.sweep.document import plan_document
 from opwatch.sinks.sweep.plan import plan_lines
 from opwatch.sinks.terminal import data
 from opwatch.sweep.levels import LevelScale, OpBase, OpShare, parse_levels
-from opwatch.sweep.methods import method_of
+from opwatch.sweep.methods import ON_FILES, method_of
 from opwatch.sweep.plan import SweepPlan, SweepRefusal, SweepSpeed, plan_steps
 from opwatch.sweep.purges import DISCARD, purge_of
 from opwatch.tools.arguments import byte_size
 from opwatch.tools.commands.sweep.drive_arguments import add_allowance_argument, add_device_argument
+from opwatch.tools.commands.sweep.file_arguments import (
+    FILE_LEVELS,
+    FILE_OPTIONS,
+    add_file_arguments,
+    file_levels,
+    plan_of_mount,
+    refuse_file_options,
+)
 from opwatch.tools.commands.sweep.level_arguments import (
     DEFAULT_LEVELS,
     DEFAULT_WORKLOAD,
@@ -48,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
     add_level_arguments(parser)
     add_load_arguments(parser)
+    add_file_arguments(parser)
     add_test_arguments(parser)
     parser.add_argument(
         "--flash", metavar="SIZE", type=byte_size, help="what the drive has in all, where you know it"
@@ -69,8 +78,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("say of what: --dev D or --virtual PROFILE, and one of them")
     refuse_test_options(args)
     if args.test is not None:
+        refuse_others(args, FILE_OPTIONS, "levels (--op)")
         plan = _of_test(args)
     else:
+        refuse_file_options(args)
         plan = _of_device(args) if args.dev is not None else _of_model(args)
     if args.json:
         data().json(plan_document(plan))
@@ -147,15 +158,16 @@ def _without_sprandom(args: argparse.Namespace) -> list[SweepRefusal]:
 
 def _of_device(args: argparse.Namespace) -> SweepPlan:
     devices = Devices()
-    device = _drive(devices, args.dev)
+    is_on_files = args.method in ON_FILES
+    named = devices.resolve(args.dev) if is_on_files else _drive(devices, args.dev)
+    device = named.disk
     refuse_others(args, [name for name in MODEL_OPTIONS if name != "base"], "--virtual")
     base = OpBase(args.base or OpBase.VISIBLE)
     if base is OpBase.FLASH and args.flash is None:
         raise UsageError(f"--base {base}: say how much flash {device.name} has (--flash SIZE)")
     capacity = args.flash if base is OpBase.FLASH else device.size_bytes
-    levels = parse_levels(
-        args.op or DEFAULT_LEVELS, LevelScale(capacity, OpShare(args.share), base), args.flash
-    )
+    usual = FILE_LEVELS if is_on_files else DEFAULT_LEVELS
+    levels = parse_levels(args.op or usual, LevelScale(capacity, OpShare(args.share), base), args.flash)
     for level in levels:
         if level.usable_bytes > device.size_bytes:
             raise UsageError(
@@ -165,16 +177,20 @@ def _of_device(args: argparse.Namespace) -> SweepPlan:
     method, purge = method_of(args.method).name, purge_of(args.purge or DISCARD.name)
     pattern, pace = load(args.workload or DEFAULT_WORKLOAD), pace_from(args)
     require_reach(pattern, pace.round_ratio)
+    if is_on_files:
+        room, refused = plan_of_mount(args, devices, named)
+        levels = file_levels(args, levels, room)
+    else:
+        refused = refusals(
+            devices, args.dev, allow_virtual=args.allow_virtual, method=method, purge=purge.name
+        )
     return SweepPlan(
         target=_target(devices, device),
         method=method,
         workload=pattern.name,
         levels=levels,
         steps=plan_steps(levels, method, pace, _speed(args), purge),
-        refusals=(
-            *refusals(devices, args.dev, allow_virtual=args.allow_virtual, method=method, purge=purge.name),
-            *_without_sprandom(args),
-        ),
+        refusals=(*refused, *_without_sprandom(args)),
         life_bytes=args.rated,
         life_reason="--rated says what the host may write in its life",
     )

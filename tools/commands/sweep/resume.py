@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.collectors.guard.looking import identity_of_disk
-from opwatch.collectors.sweep.partition import undo_all
+from opwatch.collectors.sweep.files import undo_files
+from opwatch.collectors.sweep.partition import undo_partitions
 from opwatch.errors import RefusedError
 from opwatch.guard.identity import DiskIdentity, differences
 from opwatch.host import privilege
@@ -18,6 +19,7 @@ from opwatch.tools.commands.sweep.drive_arguments import (
     add_wear_arguments,
     consent_from,
 )
+from opwatch.tools.commands.sweep.file_arguments import claim_again
 from opwatch.tools.commands.sweep.running import add_recording_argument, perform, require_new, tell
 from opwatch.tools.waiting import Waiter
 
@@ -43,9 +45,14 @@ def run(args: argparse.Namespace) -> int:
         budget = state.allowed(args.max_write, args.max_life, args.max_temperature)
         state.request = replace(state.request, budget=budget)
         with Waiter() as waiter:
-            undo_all(devices, name, consent, journal, state)
-            with HeldDisk(devices, name, consent) as claim:
-                perform(claim, journal, state, waiter, args)
+            if state.request.place:
+                with claim_again(devices, name, state.request, consent) as mount:
+                    undo_files(mount, journal, state)
+                    perform(mount, journal, state, waiter, args)
+            else:
+                undo_partitions(devices, name, consent, journal, state)
+                with HeldDisk(devices, name, consent) as claim:
+                    perform(claim, journal, state, waiter, args)
     return tell(state, json=args.json)
 
 

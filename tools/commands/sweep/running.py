@@ -9,6 +9,7 @@ from pathlib import Path
 
 from opwatch.collectors.firmware.counting import Counting
 from opwatch.collectors.guard.held_disk import HeldDisk
+from opwatch.collectors.guard.held_mount import HeldMount
 from opwatch.collectors.pts.part import run_tests
 from opwatch.collectors.sweep.bench import KeepsNothing, SweepBench
 from opwatch.collectors.sweep.health import read_health
@@ -42,7 +43,11 @@ def require_new(path: Path | None) -> None:
 
 
 def perform(
-    claim: HeldDisk, journal: JournalFile, state: SweepState, waiter: Waiter, args: argparse.Namespace
+    claim: HeldDisk | HeldMount,
+    journal: JournalFile,
+    state: SweepState,
+    waiter: Waiter,
+    args: argparse.Namespace,
 ) -> None:
     """Do what is left of it. The disk is ours already, and so are signals: one that came before ends it."""
     disk, quiet = claim.disk, args.quiet

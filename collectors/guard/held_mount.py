@@ -1,0 +1,110 @@
+"""A mounted file system on which a sweep may make files: opened once, locked, and known by its descriptor."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import ExitStack
+from dataclasses import replace
+from types import TracebackType
+
+from opwatch.collectors.guard.looking import look_at
+from opwatch.collectors.space.fitrim import check_mount
+from opwatch.collectors.space.free_space import settle
+from opwatch.collectors.space.mount_handle import mount_number, opened
+from opwatch.errors import OpwatchError, RefusedError
+from opwatch.guard.facts import GuardFacts
+from opwatch.guard.mounted import obstacles_of_mount, of_other_parts
+from opwatch.guard.obstacles import Consent, Obstacle, obstacles, require_none
+from opwatch.host.device import SECTOR, BlockDevice, Devices
+from opwatch.host.usage import Mount, read_usage
+from opwatch.sweep.room import FilesPlace, FilesystemRoom
+
+
+def room_of(disk: BlockDevice, at: int | str) -> FilesystemRoom:
+    """What the file system of a path or a descriptor has by now."""
+    try:
+        status = os.statvfs(at)
+    except OSError as error:
+        raise OpwatchError(f"{disk.name}: its file system tells nothing: {error.strerror}") from error
+    unit = status.f_frsize
+    return FilesystemRoom(
+        disk.size_bytes, status.f_blocks * unit, status.f_bfree * unit, status.f_bavail * unit
+    )
+
+
+def place_of(device: BlockDevice, point: str) -> FilesPlace:
+    return FilesPlace(point, (device.number("start") or 0) * SECTOR, device.size_bytes)
+
+
+def reasons_against(
+    devices: Devices, device: BlockDevice, mount: Mount, consent: Consent
+) -> tuple[GuardFacts, list[Obstacle]]:
+    """(what the drive is, everything that speaks against files on this mount). It reads, and writes
+    nothing."""
+    facts = look_at(devices, device.disk.name, is_ours=True, reads_contents=False)
+    facts = of_other_parts(facts, device.name)
+    return facts, [*obstacles_of_mount(mount, device.name, device.dev), *obstacles(facts, consent)]
+
+
+class HeldMount:
+    """A mount that stays while this is entered, and whose drive is the one that was named. Others may use it
+    meanwhile: what they write is counted. RefusedError where anything speaks against it."""
+
+    def __init__(self, devices: Devices, named: str, point: str, consent: Consent) -> None:
+        # Nothing of others is destroyed: that is no word which has to be said.
+        self.devices, self._consent = devices, replace(consent, destroy=True)
+        self.device = devices.resolve(named)
+        self.mount = check_mount(point)
+        require_none([*obstacles_of_mount(self.mount, self.device.name, self.device.dev)])
+        with opened(self.mount) as descriptor:
+            # What it would write down by itself within seconds is none of somebody else's.
+            settle(descriptor)
+        self.facts, reasons = reasons_against(devices, self.device, self.mount, self._consent)
+        require_none(reasons)
+        self.identity, self.disk = self.facts.identity, self.device.disk
+        self.place = place_of(self.device, self.mount.point)
+        self._stack = ExitStack()
+        self._descriptor = -1
+
+    def __enter__(self) -> HeldMount:
+        with ExitStack() as stack:
+            self._descriptor = stack.enter_context(opened(self.mount))
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RefusedError(f"{self.mount.point} is locked by another program (flock)") from None
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._descriptor = -1
+        self._stack.close()
+
+    def fileno(self) -> int:
+        if self._descriptor < 0:
+            raise OpwatchError(f"{self.mount.point} is not open")
+        return self._descriptor
+
+    def room(self) -> FilesystemRoom:
+        """What there is once everything that was deleted is free."""
+        settle(self.fileno())
+        return room_of(self.disk, self.fileno())
+
+    def require_ours(self) -> None:
+        """RefusedError when it is another drive, is mounted there no longer, or anything speaks against going
+        on by now. Asked before every step that writes, while nothing of ours does."""
+        settle(self.fileno())
+        number = mount_number(self.fileno())
+        if not any(self._is_same(mount, number) for mount in read_usage().mounts):
+            raise RefusedError(f"{self.mount.point} is not the mount any more that was looked at")
+        device = self.devices.by_number(*self.device.dev)
+        if device is None:
+            raise RefusedError(f"{self.device.name} has gone; another drive may have its name by now")
+        consent = replace(self._consent, planned=self.identity)
+        require_none(reasons_against(self.devices, device, self.mount, consent)[1])
+
+    def _is_same(self, mount: Mount, number: int | None) -> bool:
+        return (mount.number, mount.point, mount.dev) == (number, self.mount.point, self.mount.dev)

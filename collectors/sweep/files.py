@@ -1,0 +1,152 @@
+"""The files of a level on a mounted file system: made in a folder of their own, and deleted whatever happens.
+Nothing else there is opened, written or deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+
+from opwatch.collectors.guard.held_mount import HeldMount
+from opwatch.collectors.space.free_space import settle
+from opwatch.collectors.space.lowest import file_extents
+from opwatch.collectors.sweep.bench import SweepBench
+from opwatch.collectors.sweep.changes import note_changed, note_restored
+from opwatch.errors import OpwatchError, RefusedError
+from opwatch.load.words import LoadWindow, fill_words, seed_of
+from opwatch.steady.placing import FileRun, joined_runs
+from opwatch.sweep.journal.file import JournalFile
+from opwatch.sweep.journal.state import SweepState
+from opwatch.sweep.journal.undo import FOLDER_PREFIX, FilesUndo, parse_undo
+from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.room import require_as_planned
+
+_LOAD, _BALLAST = "load", "ballast"
+_MODE = 0o600
+
+
+@contextlib.contextmanager
+def files_of_level(
+    bench: SweepBench, place: int, level: OpLevel
+) -> Iterator[tuple[LoadWindow, list[FileRun]]]:
+    """The files of a level, ballast written; yields where the workload goes, and where on the drive that is.
+    The journal knows of them before they are there, and as long as they are."""
+    claim = bench.mount
+    undo = FilesUndo(f"{FOLDER_PREFIX}{bench.journal.name}")
+    note_changed(bench.journal, bench.state, undo)
+    try:
+        with contextlib.ExitStack() as stack:
+            folder = _new_folder(claim, undo.folder)
+            stack.callback(os.close, folder)
+            if level.ballast_bytes:
+                ballast = stack.enter_context(_file(claim, folder, _BALLAST, level.ballast_bytes))
+                _write_ballast(bench, place, LoadWindow(_path(ballast), level.ballast_bytes, is_file=True))
+            load = stack.enter_context(_file(claim, folder, _LOAD, level.load_bytes))
+            require_as_planned(level, claim.room(), claim.mount.point)
+            runs = _runs(claim, load)
+            yield LoadWindow(_path(load), level.load_bytes, is_file=True), runs
+            if _runs(claim, load) != runs:
+                raise OpwatchError(
+                    f"{claim.mount.point}: the file was moved while it was written, and its level is none of "
+                    "such a file; find out by what (a defragmenter?), and resume"
+                )
+    finally:
+        remove_files(claim, undo.folder)
+        note_restored(bench.journal, bench.state, undo)
+
+
+def undo_files(claim: HeldMount, journal: JournalFile, state: SweepState) -> None:
+    """Delete what a sweep left that was killed."""
+    for undo in [parse_undo(text) for text in state.undo]:
+        if isinstance(undo, FilesUndo):
+            remove_files(claim, undo.folder)
+            note_restored(journal, state, undo)
+
+
+def remove_files(claim: HeldMount, name: str) -> None:
+    """Delete the files of a level and their folder, where there is one. What else lies in it stays, and is an
+    error."""
+    try:
+        folder = os.open(
+            name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=claim.fileno()
+        )
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _left(claim, name, error) from error
+    try:
+        status, own = os.fstat(folder), os.fstat(claim.fileno())
+        if (status.st_uid, status.st_dev) != (os.geteuid(), own.st_dev):
+            raise RefusedError(f"{claim.mount.point}/{name} is not the folder that a sweep has made there")
+        for file in (_LOAD, _BALLAST):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(file, dir_fd=folder)
+        os.rmdir(name, dir_fd=claim.fileno())
+    except OSError as error:
+        raise _left(claim, name, error) from error
+    finally:
+        os.close(folder)
+    settle(claim.fileno())
+
+
+def _left(claim: HeldMount, name: str, error: OSError) -> OpwatchError:
+    return OpwatchError(
+        f"{claim.mount.point}/{name} cannot be deleted ({error.strerror}): once that is mended, resume the "
+        "sweep, or delete it"
+    )
+
+
+def _new_folder(claim: HeldMount, name: str) -> int:
+    """A folder that nobody had before, open."""
+    try:
+        os.mkdir(name, 0o700, dir_fd=claim.fileno())
+        return os.open(
+            name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=claim.fileno()
+        )
+    except OSError as error:
+        raise OpwatchError(f"{claim.mount.point}: no folder can be made: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _file(claim: HeldMount, folder: int, name: str, n_bytes: int) -> Iterator[int]:
+    """A new file of so many bytes, all of them allocated."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(name, flags, _MODE, dir_fd=folder)
+        try:
+            os.posix_fallocate(descriptor, 0, n_bytes)
+        except BaseException:
+            os.close(descriptor)
+            raise
+    except OSError as error:
+        raise OpwatchError(
+            f"{claim.mount.point}: there is no room for a file of {n_bytes} bytes: {error.strerror}"
+        ) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _path(descriptor: int) -> str:
+    """A path that leads to the file, whatever lies at its name by then."""
+    return f"/proc/{os.getpid()}/fd/{descriptor}"
+
+
+def _write_ballast(bench: SweepBench, place: int, window: LoadWindow) -> None:
+    bench.talk.show("writes the ballast")
+    bench.announce(place, "limit", window.size_bytes)
+    seed = seed_of(bench.state.request.secret, place, "ballast")
+    bench.run_fio(fill_words(window, seed), window.size_bytes, lambda: None)
+
+
+def _runs(claim: HeldMount, descriptor: int) -> list[FileRun]:
+    """Where on the drive the file lies, in the order of the file."""
+    settle(claim.fileno())
+    begin = claim.place.begin_bytes
+    extents = file_extents(descriptor)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode) or not extents:
+        raise OpwatchError(f"{claim.mount.point}: the file system does not tell where its file lies")
+    return joined_runs(FileRun(begin + one.physical, one.logical, one.length) for one in extents)

@@ -1,0 +1,85 @@
+"""On which mounts files are made, and on which not: one row a reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from opwatch.guard.facts import ForeignIo, PartFacts
+from opwatch.guard.mounted import obstacles_of_mount, of_other_parts
+from opwatch.guard.obstacles import obstacles
+from opwatch.host.usage import Mount
+from tests.unit.guard.test_obstacles import CONSENT, FACTS
+
+MOUNT = Mount("259:5", "/mnt", "ext4", "/dev/nvme0n1p2", ("rw",), ("rw",), 31)
+PARTS = (
+    PartFacts("nvme0n1", contents="gpt"),
+    PartFacts("nvme0n1p1", contents="vfat"),
+    PartFacts("nvme0n1p2", mounts=("/mnt", "/mnt in the mount namespace of process 7"), contents="ext4"),
+)
+MOUNTED = replace(FACTS, parts=PARTS, partition="nvme0n1p2", named="nvme0n1p2")
+
+
+def test_the_file_system_that_was_named_may_have_files() -> None:
+    assert list(obstacles_of_mount(MOUNT, "nvme0n1p2", (259, 5))) == []
+    assert obstacles(of_other_parts(MOUNTED, "nvme0n1p2"), CONSENT) == []
+
+
+@pytest.mark.parametrize(
+    ("mount", "what"),
+    [
+        (replace(MOUNT, dev="259:6"), "it is no mount of nvme0n1p2, but of /dev/nvme0n1p2"),
+        (replace(MOUNT, root="/home"), "only its folder /home is mounted there"),
+        (replace(MOUNT, filesystem="btrfs"), "btrfs may write a block of a file elsewhere"),
+        (replace(MOUNT, filesystem="f2fs"), "f2fs may write a block of a file elsewhere"),
+        (replace(MOUNT, super_options=("rw", "data=journal")), "writes all data twice"),
+    ],
+)
+def test_another_mount_is_none(mount: Mount, what: str) -> None:
+    [obstacle] = obstacles_of_mount(mount, "nvme0n1p2", (259, 5))
+    assert what in obstacle.what
+    assert (obstacle.where, bool(obstacle.remedy)) == ("/mnt", True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        (replace(PARTS[1], mounts=("/boot2",)), "it is mounted at /boot2"),
+        (replace(PARTS[1], is_swap=True), "it is swap"),
+        (replace(PARTS[1], holders=("dm-3",)), "dm-3 stands on it"),
+    ],
+)
+def test_who_uses_the_rest_of_the_drive_is_in_the_way(changed: PartFacts, what: str) -> None:
+    facts = of_other_parts(replace(MOUNTED, parts=(PARTS[0], changed, PARTS[2])), "nvme0n1p2")
+    [obstacle] = obstacles(facts, CONSENT)
+    assert obstacle.what == what
+
+
+def test_a_few_requests_are_the_file_systems_own() -> None:
+    few, many = ForeignIo(1.0, 0, 12, 0), ForeignIo(1.0, 60, 60, 0)
+    assert obstacles(of_other_parts(replace(MOUNTED, foreign=few), "nvme0n1p2"), CONSENT) == []
+    [obstacle] = obstacles(of_other_parts(replace(MOUNTED, foreign=many), "nvme0n1p2"), CONSENT)
+    assert "somebody else uses it" in obstacle.what
+
+
+@pytest.mark.parametrize(
+    ("facts", "what"),
+    [
+        (replace(MOUNTED, system=("/",)), "this host runs from it"),
+        (replace(MOUNTED, is_virtual=True), "it is no drive"),
+        (replace(MOUNTED, kind="dm-crypt", below=("sda",)), "dm-crypt on sda"),
+        (replace(MOUNTED, shared=("NMIC",)), "others can write to it"),
+        (replace(MOUNTED, openers=("process 9 (dd)",)), "process 9 (dd) has it open"),
+    ],
+)
+def test_what_is_asked_of_a_whole_drive_is_asked_here(facts: object, what: str) -> None:
+    reasons = obstacles(of_other_parts(facts, "nvme0n1p2"), CONSENT)  # type: ignore[arg-type]  # of the table
+    assert [what in reason.what for reason in reasons] == [True]
+
+
+def test_the_drive_has_to_be_confirmed() -> None:
+    facts = of_other_parts(MOUNTED, "nvme0n1p2")
+    for word, what in ((None, "has not been confirmed"), ("S12", "is another drive's")):
+        [obstacle] = obstacles(facts, replace(CONSENT, serial=word))
+        assert what in obstacle.what

@@ -1,0 +1,30 @@
+"""Writes to the drive are those to the file, wherever it lies."""
+
+from __future__ import annotations
+
+import random
+
+from opwatch.steady.placing import FileMap, FileRun, joined_runs
+
+
+def test_pieces_that_follow_each_other_in_both_are_one() -> None:
+    runs = [FileRun(500, 200, 50), FileRun(100, 0, 100), FileRun(200, 100, 100), FileRun(300, 250, 10)]
+    assert joined_runs(runs) == [FileRun(100, 0, 200), FileRun(500, 200, 50), FileRun(300, 250, 10)]
+
+
+def test_without_a_file_the_drive_is_what_is_written() -> None:
+    assert list(FileMap().parts(8192, 4096)) == [(8192, 4096)]
+
+
+def test_each_byte_of_a_write_is_where_the_file_has_it() -> None:
+    rng = random.Random(1)
+    places = rng.sample(range(0, 2000, 20), 30)
+    runs = [FileRun(place, 20 * at, 20) for at, place in enumerate(places)]
+    byte_of = {
+        run.disk_bytes + offset: run.file_bytes + offset for run in runs for offset in range(run.length)
+    }
+    placed = FileMap(runs)
+    for _ in range(500):
+        begin, length = rng.randrange(2000), rng.randrange(1, 200)
+        parts = [byte for first, count in placed.parts(begin, length) for byte in range(first, first + count)]
+        assert parts == [byte_of[byte] for byte in range(begin, begin + length) if byte in byte_of]

@@ -1,0 +1,148 @@
+"""Levels as files: how many bytes, between what the over-provisioning lies, and what does not fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from opwatch.errors import BadInput, RefusedError, UsageError
+from opwatch.fields import Fields
+from opwatch.steady.coverage import WriteSpread
+from opwatch.sweep.figures import ground_of
+from opwatch.sweep.journal.request import request_of
+from opwatch.sweep.journal.undo import FilesUndo, parse_undo
+from opwatch.sweep.levels import LevelFiles, LevelScale, parse_levels
+from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, plan_steps
+from opwatch.sweep.room import (
+    FilesPlace,
+    FilesystemRoom,
+    levels_of_file,
+    levels_of_fill,
+    require_as_planned,
+)
+from opwatch.tools.cli import main
+from tests.unit.sweep.test_journal import REQUEST
+
+GIB, MIB = 1 << 30, 1 << 20
+# 3 % metadata, other files and a partition in front; 5 % for root.
+ROOM = FilesystemRoom(100 * GIB, 98 * GIB, 97 * GIB, 92 * GIB)
+LEVELS = parse_levels("10,28%", LevelScale(100 * GIB), flash_bytes=110 * GIB)
+
+
+def test_a_file_is_what_a_level_leaves_and_the_rest_is_an_interval() -> None:
+    for level, planned in zip(levels_of_file(LEVELS, ROOM), LEVELS, strict=True):
+        assert level.usable_bytes == planned.usable_bytes
+        assert level.load_bytes == level.active_bytes == planned.usable_bytes - 3 * GIB
+        assert level.of_used_ratio == planned.of_used_ratio
+        assert level.most_of_used_ratio == pytest.approx(100 * GIB / level.load_bytes - 1)
+        # What the models get: what the file system keeps is in use, and never written again.
+        assert level.active_flash_bytes == 107 * GIB
+        ground = ground_of(level, WriteSpread(1.0, None, "fio"))
+        # No verdict before all that can be spare was used, and the file was written once more.
+        assert (ground.active_bytes, ground.spare_bytes) == (level.load_bytes, 110 * GIB - level.load_bytes)
+
+
+def test_ballast_fills_up_to_the_level_beside_a_file_of_one_size() -> None:
+    levels = levels_of_fill(LEVELS, ROOM, None)
+    assert {level.load_bytes for level in levels} == {(LEVELS[1].usable_bytes - 3 * GIB) // 2 // 4096 * 4096}
+    for level, planned in zip(levels, LEVELS, strict=True):
+        assert level.active_bytes == planned.usable_bytes - 3 * GIB == level.load_bytes + level.ballast_bytes
+    assert {level.load_bytes for level in levels_of_fill(LEVELS, ROOM, 20 * GIB)} == {20 * GIB}
+    for size in (1 << 20, 80 * GIB):
+        with pytest.raises(UsageError, match="--file-size"):
+            levels_of_fill(LEVELS, ROOM, size)
+
+
+def test_what_does_not_fit_says_what_would() -> None:
+    levels = parse_levels("5%", LevelScale(100 * GIB))
+    with pytest.raises(UsageError, match=r"some stays free: name at least ([0-9.]+)%") as refusal:
+        levels_of_file(levels, ROOM)
+    least = str(refusal.value).rpartition("at least ")[2].partition("%")[0]
+    levels_of_file(parse_levels(f"{least}%", LevelScale(100 * GIB)), ROOM)
+    with pytest.raises(UsageError, match="name a smaller percentage"):
+        levels_of_file(parse_levels("900%", LevelScale(100 * GIB)), replace(ROOM, free_bytes=85 * GIB))
+
+
+def test_other_files_that_come_make_it_another_level() -> None:
+    [level, _] = levels_of_file(LEVELS, ROOM)
+    full = replace(ROOM, free_bytes=100 * GIB - level.usable_bytes)
+    require_as_planned(level, full, "/mnt")
+    for moved in (-1, 1):
+        require_as_planned(level, replace(full, free_bytes=full.free_bytes + moved * 50 * MIB), "/mnt")
+        with pytest.raises(RefusedError, match="other files came or went"):
+            require_as_planned(level, replace(full, free_bytes=full.free_bytes + moved * 200 * MIB), "/mnt")
+
+
+@pytest.mark.parametrize("ballast", [False, True])
+def test_a_plan_has_each_byte(ballast: bool) -> None:
+    levels = levels_of_fill(LEVELS, ROOM, 20 * GIB) if ballast else levels_of_file(LEVELS, ROOM)
+    pace = SweepPace(fill_passes=2)
+    steps = plan_steps(levels, "fill" if ballast else "file", pace, SweepSpeed())
+    for level in levels:
+        own = [step for step in steps if step.level is level]
+        assert [step.kind for step in own[:5]] == [
+            *(StepKind.GUARD, StepKind.PURGE, StepKind.SETTLE, StepKind.LIMIT, StepKind.FILL)
+        ]
+        _, purge, _, limit, fill, rounds, _ = own
+        assert purge.discard_bytes == 97 * GIB
+        assert limit.write_bytes == level.ballast_bytes
+        assert (fill.write_bytes, fill.at_most) == (level.load_bytes, 2)
+        assert rounds.write_bytes == pytest.approx(0.1 * level.active_bytes, abs=4096)
+        assert rounds.at_least * rounds.write_bytes >= 110 * GIB
+    assert steps[-1].kind is StepKind.RESTORE
+
+
+def of_journal(change: Mapping[str, object]) -> bool:
+    levels = levels_of_fill(LEVELS, ROOM, None)
+    place = FilesPlace("/mnt/a b", MIB, 98 * GIB)
+    request = replace(REQUEST, method="fill", levels=levels, place=place)
+    document = json.loads(json.dumps(request.document())) | dict(change)
+    return request_of(Fields(document, "a journal")) == request
+
+
+def test_a_journal_keeps_where_the_files_lie_and_how_large_they_are() -> None:
+    assert of_journal({}) is True
+    changes: list[Mapping[str, object]] = [{"place": None}, {"method": "window"}, {"place": {"point": 3}}]
+    for change in changes:
+        with pytest.raises(BadInput):
+            of_journal(change)
+    levels = json.loads(json.dumps(replace(REQUEST, levels=levels_of_file(LEVELS, ROOM)).document()))[
+        "levels"
+    ]
+    for files in ({"load_bytes": 0, "ballast_bytes": 0}, {"load_bytes": 1 << 50, "ballast_bytes": 0}):
+        with pytest.raises(BadInput):
+            of_journal({"levels": [levels[0] | {"files": files}]})
+
+
+def test_what_is_undone_is_a_folder_at_the_mount_point_and_nothing_else() -> None:
+    undo = FilesUndo(".opwatch-sweep-20260101-000000-abcd")
+    assert parse_undo(str(undo)) == undo
+    for text in ("files in /etc", "files in .opwatch-sweep-../..", "files in .opwatch-sweep-", "files in ."):
+        with pytest.raises(BadInput):
+            parse_undo(text)
+
+
+def test_the_smallest_level_of_nothing_is_no_level() -> None:
+    assert replace(LEVELS[0], files=LevelFiles(GIB)).spare_bytes == LEVELS[0].spare_bytes
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--method", "file"), "--dir MOUNT"),
+        (("--dir", "/mnt"), "--dir: only with --method file or fill"),
+        (("--method", "file", "--dir", "/mnt", "--file-size", "1G"), "--file-size: only with --method fill"),
+        (("--method", "fill", "--dir", "/mnt", "--sprandom"), "--sprandom: only with"),
+        (("--method", "file", "--dir", "/mnt", "--purge", "format"), "--purge: only with"),
+        (("--test", "wsat", "--dir", "/mnt"), "--dir: only with levels"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["plan", "run"])
+def test_words_that_do_not_go_together(
+    verb: str, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sweep", verb, "--dev", "loop0", *words]) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,92 @@
+"""Levels on a mounted file system, from the words to bytes: --dir, --file-size."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from opwatch.collectors.guard.held_mount import HeldMount, reasons_against, room_of
+from opwatch.collectors.space.fitrim import check_mount
+from opwatch.errors import RefusedError, UsageError
+from opwatch.guard.obstacles import Consent, require_none, without_consent
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.sweep.journal.request import SweepRequest
+from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.methods import ON_FILES
+from opwatch.sweep.plan import SweepRefusal
+from opwatch.sweep.room import FilesystemRoom, levels_of_file, levels_of_fill
+from opwatch.tools.arguments import Once, byte_size
+from opwatch.tools.commands.sweep.level_arguments import refuse_others
+
+# A file system keeps some for root, and has its own: nothing is 0 % there.
+FILE_LEVELS = "10,20,28,50%"
+FILE_OPTIONS = ("dir", "file_size")
+
+
+def add_file_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dir",
+        action=Once,
+        metavar="MOUNT",
+        help=f"the mount point, for --method {' and '.join(ON_FILES)}: only files of the sweep's own are "
+        "written there, and deleted again",
+    )
+    parser.add_argument(
+        "--file-size",
+        metavar="SIZE",
+        type=byte_size,
+        help="with --method fill, the file that is written (half of what the smallest level leaves)",
+    )
+
+
+def refuse_file_options(args: argparse.Namespace) -> None:
+    """UsageError for options that do not go with the method."""
+    if args.method not in ON_FILES:
+        refuse_others(args, FILE_OPTIONS, f"--method {' or '.join(ON_FILES)}")
+    elif args.dir is None:
+        raise UsageError(f"--method {args.method}: say where: --dir MOUNT, the mount point of a file system")
+    else:
+        refuse_others(args, ["sprandom", "purge"], "--method window or partition")
+        if args.method != "fill":
+            refuse_others(args, ["file_size"], "--method fill")
+
+
+def file_levels(
+    args: argparse.Namespace, levels: Sequence[OpLevel], room: FilesystemRoom
+) -> tuple[OpLevel, ...]:
+    if args.method == "fill":
+        return levels_of_fill(levels, room, args.file_size)
+    return levels_of_file(levels, room)
+
+
+def plan_of_mount(
+    args: argparse.Namespace, devices: Devices, device: BlockDevice
+) -> tuple[FilesystemRoom, list[SweepRefusal]]:
+    """(what there is, everything that is in the way), for a plan. RefusedError for a path that is none of a
+    mount of the device: of that nothing can be planned."""
+    mount = check_mount(args.dir)
+    consent = Consent(destroy=True, allow_virtual=args.allow_virtual)
+    _, reasons = reasons_against(devices, device, mount, consent)
+    if mount.dev != f"{device.dev[0]}:{device.dev[1]}":
+        require_none(reasons)
+    listed = [
+        SweepRefusal("guard", f"{reason.where}: {reason.what}", reason.remedy)
+        for reason in without_consent(reasons)
+    ]
+    return room_of(device.disk, mount.point), listed
+
+
+def claim_again(devices: Devices, name: str, request: SweepRequest, consent: Consent) -> HeldMount:
+    """The mount that a sweep lies on, once more; RefusedError where something else is there by now."""
+    place = request.place
+    if place is None:
+        raise RefusedError(f"{request.name} is a sweep of a whole drive")
+    mount = check_mount(place.point)
+    major, _, minor = mount.dev.partition(":")
+    device = devices.by_number(int(major), int(minor))
+    if device is None or device.disk.name != name:
+        raise RefusedError(f"{place.point}: what is mounted there is not on {name}, the drive of this sweep")
+    claim = HeldMount(devices, device.name, place.point, consent)
+    if claim.place != place:
+        raise RefusedError(f"{place.point}: another part of {name} is mounted there than was: plan anew")
+    return claim

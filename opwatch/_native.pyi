@@ -5,6 +5,7 @@ and reads them.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from typing_extensions import Buffer
 
@@ -13,6 +14,15 @@ from typing_extensions import Buffer
 def grown(now: Buffer, then: Buffer) -> tuple[list[int], list[int]] | None:
     """Two readings of the same 64-bit counters: the numbers of those that are larger now, and the running
     totals up to each. None where one is smaller, or the total has no room in 64 bits."""
+
+def operation_change(
+    then_counters: tuple[Any, ...] | None,
+    then_slots: tuple[Any, ...] | None,
+    counters: tuple[Any, ...],
+    slots: tuple[Any, ...],
+) -> tuple[bytes, bytes, bytes]:
+    """The streams of opwatch.recording.coding.operations, of plain counters and views of histograms in 64-bit
+    words; None and None stand for zeros. TypeError for histograms that are no views."""
 
 # --- tracer (absent when built without BPF) ---
 

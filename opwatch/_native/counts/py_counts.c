@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Counters as Python has them: views of 64-bit words. */
 #include "_native/binding/native.h"
+#include "operation.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -87,7 +88,87 @@ release_now:
 	return answer;
 }
 
+/* The plain counters, whatever they are modulo 2^64. Returns 0 or -1 with an exception set. */
+static int take_counters(PyObject *object, uint64_t *counters)
+{
+	if (!PyTuple_Check(object) || PyTuple_GET_SIZE(object) != OW_PLAIN_COUNTERS) {
+		PyErr_SetString(PyExc_ValueError, "a tuple of the plain counters is wanted");
+		return -1;
+	}
+	for (int i = 0; i < OW_PLAIN_COUNTERS; i++) {
+		counters[i] = PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(object, i));
+		if (counters[i] == (uint64_t)-1 && PyErr_Occurred())
+			return -1;
+	}
+	return 0;
+}
+
+/* The histograms; views[] are released by the caller, as many as *nr says. */
+static int take_slots(PyObject *object, struct ow_slots *slots, Py_buffer *views, int *nr)
+{
+	if (!PyTuple_Check(object) || PyTuple_GET_SIZE(object) != OW_HISTOGRAMS) {
+		PyErr_SetString(PyExc_ValueError, "a tuple of the histograms is wanted");
+		return -1;
+	}
+	for (int i = 0; i < OW_HISTOGRAMS; i++) {
+		size_t bytes = ow_recorded_slots(i) * sizeof(uint64_t);
+
+		if (words_of(PyTuple_GET_ITEM(object, i), &views[i]))
+			return -1;
+		++*nr;
+		if ((size_t)views[i].len != bytes) {
+			PyErr_Format(PyExc_ValueError, "histogram %d has %zu bytes, not %zd", i,
+				     bytes, views[i].len);
+			return -1;
+		}
+		slots[i] = (struct ow_slots){views[i].buf, ow_recorded_slots(i)};
+	}
+	return 0;
+}
+
+/* None stands for zeros. */
+static int take_operation(PyObject *counters, PyObject *slots, struct ow_operation *ret,
+			  Py_buffer *views, int *nr)
+{
+	*ret = (struct ow_operation){};
+	if (counters == Py_None && slots == Py_None)
+		return 0;
+	if (take_counters(counters, ret->counters))
+		return -1;
+	return take_slots(slots, ret->slots, views, nr);
+}
+
+static PyObject *operation_change(PyObject *Py_UNUSED(module), PyObject *args)
+{
+	PyObject *objects[4], *answer = NULL;
+	Py_buffer before[OW_HISTOGRAMS], after[OW_HISTOGRAMS];
+	struct ow_operation_change change;
+	struct ow_operation then, now;
+	int nr_before = 0, nr_after = 0;
+
+	if (!PyArg_ParseTuple(args, "OOOO:operation_change", &objects[0], &objects[1], &objects[2],
+			      &objects[3]))
+		return NULL;
+	if (!take_operation(objects[0], objects[1], &then, before, &nr_before) &&
+	    !take_operation(objects[2], objects[3], &now, after, &nr_after)) {
+		ow_write_change(&change, &then, &now);
+		answer = Py_BuildValue("y#y#y#", change.counters.at,
+				       (Py_ssize_t)change.counters.length, change.slots.at,
+				       (Py_ssize_t)change.slots.length, change.counts.at,
+				       (Py_ssize_t)change.counts.length);
+	}
+	while (nr_before)
+		PyBuffer_Release(&before[--nr_before]);
+	while (nr_after)
+		PyBuffer_Release(&after[--nr_after]);
+	return answer;
+}
+
 static PyMethodDef functions[] = {
+	{"operation_change", operation_change, METH_VARARGS,
+	 "operation_change(then_counters, then_slots, counters, slots): how an operation has "
+	 "changed, as "
+	 "a recording has it; None and None stand for zeros."},
 	{"grown", grown, METH_VARARGS,
 	 "grown(now, then): the words that are larger now, and the running totals up to each; None "
 	 "where one is "

@@ -1,24 +1,22 @@
 """Samples of one disk as differences, each to the one before it; the first of a minute to nothing at all.
 
-A difference is five streams of numbers (see varints): clocks, facts with the kernel's statistics, plain
-counters, which slots of the histograms have changed, and by how much. Counters that follow from the slots are
-written as what is left after that. Disks that are read together share an anchor, which is written once for
-all of them. All arithmetic is modulo 2^64: whatever the bytes are, the result is a sample.
+A difference is five streams of numbers (see varints): clocks, facts with the kernel's statistics, and three
+of its operations. Disks that are read together share an anchor, which is written once for all of them. All
+arithmetic is modulo 2^64: whatever the bytes are, the result is a sample.
 
 What is computed here is part of the format: it may not change with the rest of the program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
 
 from opwatch.clock import Anchor
 from opwatch.errors import BadInput
 from opwatch.recording.coding.first_times import read_first_times
 from opwatch.recording.coding.layout import Layout
+from opwatch.recording.coding.operations import expected, slots_of, written
 from opwatch.recording.coding.times import (
     GROUPS,
     ChangeReader,
@@ -29,77 +27,18 @@ from opwatch.recording.coding.times import (
     put_facts,
     read_times,
 )
-from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
+from opwatch.recording.coding.varints import MODULUS, Varints, put
 from opwatch.samples.sample import DiskSample, WatchedDisk
-from opwatch.trace.abi import OPS, SCALARS, SLOTS, OpSample
+from opwatch.trace.abi import OPS, SCALARS, OpSample
 from opwatch.trace.hist import grown
 from opwatch.trace.stat import StatSample
 from opwatch.trace.trust import Reading
 
 _STRETCH = 64
 _MASK = MODULUS - 1
-# What a varint begins to take two bytes at.
-_ONE_BYTE = 0x80
-# Histograms of the format: bits of precision of times and of sizes, and the unit of a size.
-_LATENCY_BITS, _SIZE_BITS, _SECTOR = 5, 3, 512
 
 # Clocks, facts, counters, slots, counts. In version 1 the first two are one.
 Streams = tuple[bytes, ...]
-
-
-@cache
-def _middles(bits: int, slots: int) -> list[int]:
-    """What a value in each slot is about."""
-    middles = []
-    for slot in range(slots):
-        octave = max((slot >> bits) - 1, 0)
-        low = slot if slot < 1 << bits else ((1 << bits) + (slot & ((1 << bits) - 1))) << octave
-        middles.append(low + ((1 << octave) - 1 >> 1))
-    return middles
-
-
-@cache
-def _lows(bits: int, slots: int) -> list[int]:
-    lows = []
-    for slot in range(slots):
-        octave = max((slot >> bits) - 1, 0)
-        lows.append(slot if slot < 1 << bits else ((1 << bits) + (slot & ((1 << bits) - 1))) << octave)
-    return lows
-
-
-def _expected(layout: Layout, changed: Sequence[Sequence[tuple[int, int]]]) -> dict[int, int]:
-    """Place of a counter -> what it has grown by, if the slots that have changed tell all of it."""
-    latency, queue, sizes = changed[:3]
-    times, widths = _middles(_LATENCY_BITS, layout.slots[0]), _lows(_SIZE_BITS, layout.slots[2])
-    ended, ended_ns = _totals(latency, times)
-    issued, sectors = _totals(sizes, widths)
-    queued, queued_ns = _totals(queue, times)
-    guesses = {
-        "completed": ended,
-        "ends": ended,
-        "issued": issued,
-        "bytes": _SECTOR * sectors,
-        "sum_ns": ended_ns,
-        "queued": queued,
-        "queue_sum_ns": queued_ns,
-    }
-    return {place: guesses[name] for place, name in _guessed(layout)}
-
-
-@cache
-def _guessed(layout: Layout) -> tuple[tuple[int, str], ...]:
-    """The counters that follow from slots, each with its place."""
-    names = ("completed", "ends", "issued", "bytes", "sum_ns", "queued", "queue_sum_ns")
-    return tuple((layout.counters.index(name), name) for name in names if name in layout.counters)
-
-
-def _totals(slots: Sequence[tuple[int, int]], values: Sequence[int]) -> tuple[int, int]:
-    """(how many there are, the sum of what each is about)."""
-    count = amount = 0
-    for slot, by in slots:
-        count += by
-        amount += by * values[slot]
-    return count, amount
 
 
 class FrameWriter:
@@ -122,8 +61,10 @@ class FrameWriter:
         put(counters, sum(1 << at for at in changed))
         for at in changed:
             op = OPS[at]
-            rows = _put_slots(slots, counts, self._ops.get(op), now.ops[op])
-            _put_counters(counters, self._ops.get(op), now.ops[op], rows)
+            of_counters, of_slots, of_counts = written(self._ops.get(op), now.ops[op])
+            counters += of_counters
+            slots += of_slots
+            counts += of_counts
         put_clocks(clocks, self._times, sample)
         put_facts(facts, self._times, number, sample, reason, is_shared=sample.anchor == shared)
         self._ops = dict(now.ops)
@@ -131,8 +72,10 @@ class FrameWriter:
 
     def _has_changed(self, name: str, now: OpSample) -> bool:
         then = self._ops.get(name)
+        if then is now:
+            return False
         if then is None:
-            return any(now[: len(SCALARS)]) or any(map(any, _slots(now)))
+            return any(now[: len(SCALARS)]) or any(map(any, slots_of(now)))
         return not _is_same(then, now)
 
 
@@ -145,7 +88,7 @@ def goes_back(then: DiskSample, now: DiskSample) -> bool:
         earlier = before.ops[name]
         if _is_same(earlier, op):
             continue
-        for counts, first in zip(_slots(op), _slots(earlier), strict=True):
+        for counts, first in zip(slots_of(op), slots_of(earlier), strict=True):
             if grown(counts, first) is not None:
                 continue
             for at in range(0, len(counts), _STRETCH):
@@ -157,73 +100,7 @@ def goes_back(then: DiskSample, now: DiskSample) -> bool:
 
 def _is_same(then: OpSample, now: OpSample) -> bool:
     """Whether two samples of an operation are equal, without the list that == makes of each histogram."""
-    return then[: len(SCALARS)] == now[: len(SCALARS)] and _slots(then) == _slots(now)
-
-
-def _plain(op: OpSample) -> list[int]:
-    """The plain counters."""
-    values: list[Any] = list(op[: len(SCALARS)])
-    return values
-
-
-def _slots(op: OpSample) -> tuple[Sequence[int], ...]:
-    return op.latency.counts, op.queue.counts, op.sizes.counts, op.statuses
-
-
-def _changes(then: Sequence[int] | None, now: Sequence[int]) -> list[tuple[int, int]]:
-    """(slot, by how much) of what has changed. Most stretches have not."""
-    if then is None:
-        return [(slot, count) for slot, count in enumerate(now) if count]
-    more = grown(now, then)
-    if more is not None:
-        return list(more)
-    changes = []
-    for begin in range(0, len(now), _STRETCH):
-        some, others = now[begin : begin + _STRETCH], then[begin : begin + _STRETCH]
-        if some != others:
-            changes += [
-                (begin + at, (one - other) & _MASK)
-                for at, (one, other) in enumerate(zip(some, others, strict=True))
-                if one != other
-            ]
-    return changes
-
-
-def _put_slots(
-    slots: bytearray, counts: bytearray, then: OpSample | None, now: OpSample
-) -> list[list[tuple[int, int]]]:
-    """Write which slots have changed, and by how much. That is returned as well."""
-    earlier: Sequence[Sequence[int] | None] = (None,) * len(SLOTS) if then is None else _slots(then)
-    rows = [_changes(first, second) for first, second in zip(earlier, _slots(now), strict=True)]
-    put(slots, sum(1 << at for at, row in enumerate(rows) if row))
-    for row in rows:
-        if not row:
-            continue
-        put(slots, len(row))
-        after = 0
-        # Nearly all of them take one byte, and there are dozens a sample.
-        for slot, by in row:
-            gap = slot - after
-            slots.append(gap) if gap < _ONE_BYTE else put(slots, gap)
-            counts.append(by) if by < _ONE_BYTE else put(counts, by)
-            after = slot + 1
-    return rows
-
-
-def _put_counters(
-    counters: bytearray, then: OpSample | None, now: OpSample, rows: Sequence[Sequence[tuple[int, int]]]
-) -> None:
-    """Write what the slots do not tell of the plain counters."""
-    expected = _expected(Layout(), rows)
-    before = [0] * len(SCALARS) if then is None else _plain(then)
-    left = [
-        (value - first - expected.get(at, 0)) & _MASK
-        for at, (value, first) in enumerate(zip(_plain(now), before, strict=True))
-    ]
-    put(counters, sum(1 << at for at, by in enumerate(left) if by))
-    for by in left:
-        if by:
-            put_change(counters, by)
+    return then[: len(SCALARS)] == now[: len(SCALARS)] and slots_of(then) == slots_of(now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,10 +193,10 @@ class FrameReader:
                 words[begin + slot] = (words[begin + slot] + by) & _MASK
                 rows[-1].append((slot, by))
             begin += width
-        expected = _expected(layout, rows)
+        counted = expected(layout, rows)
         left = counters.up_to((1 << len(layout.counters)) - 1, "the mask of counters")
         for place in range(len(layout.counters)):
-            by = expected.get(place, 0) + (counters.change() if left >> place & 1 else 0)
+            by = counted.get(place, 0) + (counters.change() if left >> place & 1 else 0)
             if by:
                 words[place] = (words[place] + by) & _MASK
 

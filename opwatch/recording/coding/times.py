@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Protocol
 
 from opwatch.clock import Anchor
@@ -17,7 +18,9 @@ from opwatch.trace.abi import TargetSample
 from opwatch.trace.stat import StatSample
 
 GROUPS = ("read", "write", "flush", "discard")
-_GROUPS, _FLAGS = frozenset(GROUPS), {group: 1 << at for at, group in enumerate(GROUPS)}
+_GROUPS = frozenset(GROUPS)
+# What a group is known by among the statistics before.
+_REQUESTS, _BYTES = ({group: (kind, group) for group in GROUPS} for kind in ("requests", "bytes"))
 _NOTHING = (0, 0)
 # When it ended, how long it took; of each statistic when it began, how long it took, requests in flight.
 CLOCKS = 8
@@ -137,16 +140,23 @@ def _put_stat(
     before: dict[tuple[str, str], int],
     counted: Mapping[str, tuple[int, int]],
 ) -> None:
-    for unit, (kind, values) in enumerate((("requests", stat.requests), ("bytes", stat.bytes))):
+    for unit, (keys, values) in enumerate(((_REQUESTS, stat.requests), (_BYTES, stat.bytes))):
         if not values.keys() <= _GROUPS:
             raise ValueError(f"a group of statistics that has no place in a recording: {sorted(values)}")
-        there = [group for group in GROUPS if group in values]
-        put(facts, sum(_FLAGS[group] for group in there))
+        mask, there = _there(tuple(values))
+        facts.append(mask)
         for group in there:
-            value = values[group]
+            value, key = values[group], keys[group]
             grown = counted[group][unit] - state.counted.get(group, _NOTHING)[unit]
-            put_change(facts, value - before.get((kind, group), 0) - grown)
-            before[kind, group] = value
+            put_change(facts, value - before.get(key, 0) - grown)
+            before[key] = value
+
+
+@cache
+def _there(names: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+    """The mask of these groups, which fits a byte, and the groups in their order."""
+    there = tuple(group for group in GROUPS if group in names)
+    return sum(1 << GROUPS.index(group) for group in there), there
 
 
 def read_times(

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+#include "operation.h"
+
+#include <string.h>
+
+/* The format's own, as is all of this: it may not change with the rest of the program. */
+enum {
+	LATENCY,
+	QUEUE,
+	SIZES,
+	STATUSES,
+};
+
+static const size_t nr_slots[OW_HISTOGRAMS] = {1024, 1024, 256, 32};
+
+#define LATENCY_BITS 5
+#define SIZE_BITS    3
+#define SECTOR	     512
+
+/* The plain counters that mostly follow from slots, by their places. */
+enum {
+	COMPLETED = 0,
+	ISSUED = 1,
+	ENDS = 4,
+	BYTES = 5,
+	SUM_NS = 6,
+	QUEUED = 28,
+	QUEUE_SUM_NS = 29,
+};
+
+/* What the slots of one histogram have grown by: how many, and the sum of what each is about. */
+struct total {
+	uint64_t count, amount;
+};
+
+size_t ow_recorded_slots(int histogram)
+{
+	return nr_slots[histogram];
+}
+
+static void put(struct ow_stream *out, uint64_t value)
+{
+	for (; value > 0x7f; value >>= 7)
+		out->at[out->length++] = (value & 0x7f) | 0x80;
+	out->at[out->length++] = value;
+}
+
+/* Small differences take little room, whichever way they go. */
+static void put_change(struct ow_stream *out, uint64_t change)
+{
+	put(out, change >> 63 ? -change * 2 - 1 : change * 2);
+}
+
+static uint64_t word_at(const struct ow_slots *slots, size_t at)
+{
+	uint64_t word = 0;
+
+	if (slots->words)
+		memcpy(&word, (const char *)slots->words + at * sizeof(word), sizeof(word));
+	return word;
+}
+
+/* The least that lies in a slot, and what it is about. */
+static uint64_t low_of(size_t slot, int bits, int *octave)
+{
+	uint64_t one = 1ULL << bits;
+
+	*octave = slot >> bits ? (int)(slot >> bits) - 1 : 0;
+	return slot < one ? slot : (one + (slot & (one - 1))) << *octave;
+}
+
+static uint64_t value_of(int histogram, size_t slot)
+{
+	uint64_t low;
+	int octave;
+
+	if (histogram == SIZES)
+		return low_of(slot, SIZE_BITS, &octave);
+	low = low_of(slot, LATENCY_BITS, &octave);
+	return low + (((1ULL << octave) - 1) >> 1);
+}
+
+static size_t nr_changed(const struct ow_slots *then, const struct ow_slots *now, size_t nr)
+{
+	size_t changed = 0;
+
+	if (then->words && now->words && !memcmp(then->words, now->words, nr * sizeof(uint64_t)))
+		return 0;
+	for (size_t i = 0; i < nr; i++)
+		changed += word_at(then, i) != word_at(now, i);
+	return changed;
+}
+
+/* Which slots of a histogram have changed, and by how much. */
+static struct total put_histogram(struct ow_operation_change *ret, int histogram,
+				  const struct ow_slots *then, const struct ow_slots *now)
+{
+	struct total total = {0, 0};
+	size_t after = 0;
+	uint64_t by;
+
+	for (size_t i = 0; i < nr_slots[histogram]; i++) {
+		by = word_at(now, i) - word_at(then, i);
+		if (!by)
+			continue;
+		put(&ret->slots, i - after);
+		put(&ret->counts, by);
+		after = i + 1;
+		if (histogram == STATUSES)
+			continue;
+		total.count += by;
+		total.amount += by * value_of(histogram, i);
+	}
+	return total;
+}
+
+/* What the slots do not tell of the plain counters. */
+static void put_counters(struct ow_operation_change *ret, const struct ow_operation *then,
+			 const struct ow_operation *now, const struct total *totals)
+{
+	uint64_t left[OW_PLAIN_COUNTERS], mask = 0;
+
+	for (int i = 0; i < OW_PLAIN_COUNTERS; i++)
+		left[i] = now->counters[i] - then->counters[i];
+	left[COMPLETED] -= totals[LATENCY].count;
+	left[ENDS] -= totals[LATENCY].count;
+	left[SUM_NS] -= totals[LATENCY].amount;
+	left[QUEUED] -= totals[QUEUE].count;
+	left[QUEUE_SUM_NS] -= totals[QUEUE].amount;
+	left[ISSUED] -= totals[SIZES].count;
+	left[BYTES] -= totals[SIZES].amount * SECTOR;
+	for (int i = 0; i < OW_PLAIN_COUNTERS; i++)
+		mask |= (uint64_t) !!left[i] << i;
+	put(&ret->counters, mask);
+	for (int i = 0; i < OW_PLAIN_COUNTERS; i++)
+		if (left[i])
+			put_change(&ret->counters, left[i]);
+}
+
+void ow_write_change(struct ow_operation_change *ret, const struct ow_operation *then,
+		     const struct ow_operation *now)
+{
+	struct total totals[OW_HISTOGRAMS] = {};
+	size_t changed[OW_HISTOGRAMS];
+	uint64_t mask = 0;
+
+	ret->counters = (struct ow_stream){ret->of_counters, 0};
+	ret->slots = (struct ow_stream){ret->of_slots, 0};
+	ret->counts = (struct ow_stream){ret->of_counts, 0};
+	for (int i = 0; i < OW_HISTOGRAMS; i++) {
+		changed[i] = nr_changed(&then->slots[i], &now->slots[i], nr_slots[i]);
+		mask |= (uint64_t) !!changed[i] << i;
+	}
+	put(&ret->slots, mask);
+	for (int i = 0; i < OW_HISTOGRAMS; i++) {
+		if (!changed[i])
+			continue;
+		put(&ret->slots, changed[i]);
+		totals[i] = put_histogram(ret, i, &then->slots[i], &now->slots[i]);
+	}
+	put_counters(ret, then, now, totals);
+}

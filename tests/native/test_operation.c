@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+/* Changes of an operation as a recording has them: what was written, read again here, gives the
+ * later reading back. */
+#include "check.h"
+#include "_native/counts/operation.h"
+
+static uint64_t random_state = 14;
+
+static uint64_t random_word(void)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return random_state;
+}
+
+/* One byte more than the words, so that they can begin anywhere. */
+struct reading {
+	struct ow_operation operation;
+	uint8_t memory[OW_RECORDED_SLOTS * sizeof(uint64_t) + 1];
+};
+
+static void lay_out(struct reading *reading, size_t offset)
+{
+	uint8_t *at = reading->memory + offset;
+
+	for (int i = 0; i < OW_HISTOGRAMS; i++) {
+		reading->operation.slots[i] = (struct ow_slots){at, ow_recorded_slots(i)};
+		at += ow_recorded_slots(i) * sizeof(uint64_t);
+	}
+	CHECK(at == reading->memory + offset + OW_RECORDED_SLOTS * sizeof(uint64_t));
+}
+
+static uint64_t number(struct ow_stream *stream)
+{
+	uint64_t value = 0;
+	int shift = 0;
+	uint8_t byte;
+
+	do {
+		CHECK(stream->length);
+		stream->length--;
+		byte = *stream->at++;
+		value |= (uint64_t)(byte & 0x7f) << shift;
+		shift += 7;
+	} while (byte & 0x80);
+	return value;
+}
+
+static uint64_t word_at(const struct ow_slots *slots, size_t at)
+{
+	uint64_t word;
+
+	memcpy(&word, (const char *)slots->words + at * sizeof(word), sizeof(word));
+	return word;
+}
+
+/* Every slot of @now is that of @then and what was written; the streams end there. */
+static void check_slots(struct ow_operation_change *change, const struct reading *then,
+			const struct reading *now)
+{
+	uint64_t mask = number(&change->slots);
+
+	for (int i = 0; i < OW_HISTOGRAMS; i++) {
+		size_t left = mask >> i & 1 ? number(&change->slots) : 0, next = SIZE_MAX;
+
+		next = left ? number(&change->slots) : SIZE_MAX;
+		for (size_t slot = 0; slot < ow_recorded_slots(i); slot++) {
+			uint64_t value = word_at(&then->operation.slots[i], slot);
+
+			if (slot == next) {
+				value += number(&change->counts);
+				next = --left ? slot + 1 + number(&change->slots) : SIZE_MAX;
+			}
+			CHECK(value == word_at(&now->operation.slots[i], slot));
+		}
+		CHECK(!left);
+	}
+	CHECK(!change->slots.length && !change->counts.length);
+}
+
+static void check_counters(struct ow_operation_change *change)
+{
+	uint64_t mask = number(&change->counters);
+
+	CHECK(mask >> OW_PLAIN_COUNTERS == 0);
+	for (; mask; mask &= mask - 1)
+		CHECK(number(&change->counters));
+	CHECK(!change->counters.length);
+}
+
+static void check(const struct reading *then, const struct reading *now)
+{
+	struct ow_operation_change change;
+
+	ow_write_change(&change, &then->operation, &now->operation);
+	check_slots(&change, then, now);
+	check_counters(&change);
+}
+
+static void test_what_changed_comes_back(void)
+{
+	static struct reading then, now;
+
+	for (int round = 0; round < 200; round++) {
+		memset(then.memory, 0, sizeof(then.memory));
+		for (int i = 0; i < 40; i++)
+			then.memory[random_word() % sizeof(then.memory)] = random_word();
+		now = then;
+		lay_out(&then, round % 2);
+		lay_out(&now, round % 2);
+		for (int i = 0; i < round; i++)
+			now.memory[random_word() % sizeof(now.memory)] = random_word();
+		for (int i = 0; i < OW_PLAIN_COUNTERS; i++)
+			now.operation.counters[i] = random_word() >> random_word() % 64;
+		check(&then, &now);
+	}
+}
+
+/* As long as it can be: every number takes all the bytes that a number can take. */
+static void test_there_is_room_for_the_longest(void)
+{
+	static struct reading then, now;
+	struct ow_operation_change change;
+
+	memset(now.memory, 0xff, sizeof(now.memory));
+	lay_out(&then, 0);
+	lay_out(&now, 0);
+	for (int i = 0; i < OW_PLAIN_COUNTERS; i++)
+		now.operation.counters[i] = 1ULL << 63;
+	check(&then, &now);
+	ow_write_change(&change, &then.operation, &now.operation);
+	CHECK(change.counts.length == sizeof(change.of_counts));
+}
+
+static void test_nothing_is_zeros(void)
+{
+	static struct reading zeros, now;
+	struct ow_operation nothing = {};
+	struct ow_operation_change one, other;
+
+	lay_out(&zeros, 0);
+	lay_out(&now, 1);
+	for (int i = 0; i < 99; i++)
+		now.memory[1 + random_word() % (sizeof(now.memory) - 1)] = 1;
+	ow_write_change(&one, &nothing, &now.operation);
+	ow_write_change(&other, &zeros.operation, &now.operation);
+	CHECK(one.slots.length == other.slots.length && one.counts.length == other.counts.length);
+	CHECK(!memcmp(one.of_slots, other.of_slots, one.slots.length));
+	CHECK(!memcmp(one.of_counts, other.of_counts, one.counts.length));
+	check(&zeros, &now);
+}
+
+int main(void)
+{
+	test_what_changed_comes_back();
+	test_there_is_room_for_the_longest();
+	test_nothing_is_zeros();
+	return 0;
+}

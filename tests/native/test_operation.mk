@@ -1,0 +1,1 @@
+CFLAGS_test_operation := $(ROOT)/opwatch/_native/counts/operation.c

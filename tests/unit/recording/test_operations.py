@@ -1,0 +1,70 @@
+"""What changed of an operation, written by the extension and without it: the same bytes."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch import _native
+from opwatch.recording.coding.operations import plainly_written, slots_of, written
+from opwatch.trace.abi import SAMPLE_BYTES, SCALARS, SLOTS, OpSample, decode_sample, words
+from opwatch.trace.hist import Histogram
+
+_MOST = 2**64 - 1
+_WIDTH = len(SCALARS) + sum(SLOTS)
+
+
+def _sample(chance: random.Random, before: list[int]) -> OpSample:
+    """Some words are others now: more, less, anything."""
+    for _ in range(chance.choice((0, 1, 40, 3000))):
+        at = chance.randrange(_WIDTH)
+        before[at] = chance.choice((before[at] + 1, before[at] + (1 << 40), before[at] - 1, _MOST)) & _MOST
+    count = SAMPLE_BYTES // 8 - 2 - _WIDTH
+    return decode_sample(struct.pack(f"={2 + _WIDTH + count}Q", 1, 2, *before, *bytes(count))).ops["read"]
+
+
+@given(st.integers(0, 1 << 32))
+def test_the_extension_writes_what_python_does(seed: int) -> None:
+    chance = random.Random(seed)
+    values = [0] * _WIDTH
+    then, now = (_sample(chance, values) for _ in range(2))
+    for before in (None, then):
+        plain = plainly_written(before, now)
+        assert written(before, now) == plain
+        counters, slots = (None, None) if before is None else (before[: len(SCALARS)], slots_of(before))
+        assert _native.operation_change(counters, slots, now[: len(SCALARS)], slots_of(now)) == plain
+
+
+def test_counters_in_another_form_are_written_all_the_same() -> None:
+    now = _sample(random.Random(1), [7] * _WIDTH)
+    listed = now._replace(latency=Histogram(now.latency.scale, list(now.latency.counts)))
+    assert written(listed, now) == written(now, now) == plainly_written(now, now)
+    assert written(None, listed) == written(None, now)
+
+
+_COUNTERS = (0,) * len(SCALARS)
+_HISTOGRAMS = tuple(words([0] * slots) for slots in SLOTS)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        (_COUNTERS[1:], _HISTOGRAMS),
+        (list(_COUNTERS), _HISTOGRAMS),
+        (("1", *_COUNTERS[1:]), _HISTOGRAMS),
+        (_COUNTERS, _HISTOGRAMS[1:]),
+        (_COUNTERS, (_HISTOGRAMS[0][1:], *_HISTOGRAMS[1:])),
+        (_COUNTERS, (*_HISTOGRAMS[:3], "statuses")),
+        (None, _HISTOGRAMS),
+        (_COUNTERS, None),
+    ],
+)
+def test_what_is_no_operation_is_refused(wrong: tuple[object, object]) -> None:
+    right = (_COUNTERS, _HISTOGRAMS)
+    for arguments in ((*wrong, *right), (*right, *wrong)):
+        with pytest.raises((ValueError, TypeError)):
+            _native.operation_change(*arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 APPLICATION_ID = 0x6F707731  # "opw1"
@@ -133,6 +134,7 @@ def columns(name: str, version: int = VERSION) -> tuple[str, ...]:
     return tuple(column.split()[0] for column in declarations(name, version))
 
 
+@cache
 def insertion(name: str) -> str:
     """The statement that adds a row to a table."""
     return f"INSERT INTO {name} VALUES ({', '.join('?' * len(TABLES[name]))})"

@@ -21,6 +21,8 @@ _FIRST_STREAMS = 4
 _FIRST_LENGTHS = struct.Struct(f"<{_FIRST_STREAMS}I")
 # Small numbers follow small ones: a byte is told from the one before it.
 _FILTERS = [{"id": lzma.FILTER_LZMA1, "dict_size": 1 << 16, "lc": 4, "lp": 0, "pb": 0}]
+# A third of the time, for a tenth more bytes; whoever reads them does not see a difference.
+_QUICKLY = [_FILTERS[0] | {"mode": lzma.MODE_FAST, "mf": lzma.MF_HC4}]
 
 
 def one_after_another(differences: Iterable[Streams]) -> Streams:
@@ -33,16 +35,17 @@ def joined(streams: Streams) -> bytes:
     return _lengths(streams) + b"".join(streams)
 
 
-def compressed(streams: Streams) -> bytes:
+def compressed(streams: Streams, *, quickly: bool = False) -> bytes:
     """The streams as one blob: the lengths of the columns and of all other streams, the columns, then the
-    others together."""
-    return closed((packed(streams[0], CLOCKS), *streams[1:]))
+    others together. `quickly`: it is not kept for long."""
+    return closed((packed(streams[0], CLOCKS), *streams[1:]), quickly=quickly)
 
 
-def closed(streams: Streams) -> bytes:
+def closed(streams: Streams, *, quickly: bool = False) -> bytes:
     """The streams as one blob. The first is in columns already; the others are compressed together."""
     columns, *others = streams
-    rest = lzma.compress(b"".join(others), format=lzma.FORMAT_RAW, filters=_FILTERS)
+    filters = _QUICKLY if quickly else _FILTERS
+    rest = lzma.compress(b"".join(others), format=lzma.FORMAT_RAW, filters=filters)
     return _lengths(streams) + columns + rest
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from opwatch.errors import BadInput
-from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
+from opwatch.recording.coding.varints import MODULUS, Varints, changes_in, put, put_change
 
 _MASK = MODULUS - 1
 _SIGN = 1 << 63
@@ -42,9 +42,7 @@ class Changes:
 
 def packed(raw: bytes, width: int) -> bytes:
     """Rows of `width` changes, as put_change() wrote them one after another."""
-    numbers, values = Varints(raw, "columns"), []
-    while not numbers.is_at_end:
-        values.append(numbers.change())
+    values = changes_in(raw)
     out, bits = bytearray(), []
     put(out, len(values) // width)
     for at in range(width):
@@ -81,10 +79,10 @@ def _folded(change: int) -> int:
 
 
 def _length(folded: Sequence[int], low_bits: int) -> int:
-    return sum(
-        ones + 1 + low_bits if (ones := value >> low_bits) < _MOST_ONES else _MOST_ONES + _WHOLE_BITS
-        for value in folded
-    )
+    ones = [value >> low_bits for value in folded]
+    if max(ones) < _MOST_ONES:
+        return sum(ones) + len(ones) * (1 + low_bits)
+    return sum(count + 1 + low_bits if count < _MOST_ONES else _MOST_ONES + _WHOLE_BITS for count in ones)
 
 
 def _rice(value: int, low_bits: int) -> str:

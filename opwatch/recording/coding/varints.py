@@ -30,6 +30,20 @@ def put_change(out: bytearray, change: int) -> None:
     put(out, (MODULUS - change << 1) - 1 if change & _SIGN else change << 1)
 
 
+def changes_in(raw: bytes) -> list[int]:
+    """What put_change() has written here: nothing is looked for that it would not write."""
+    changes = []
+    value = shift = 0
+    for byte in raw:
+        value |= (byte & 0x7F) << shift
+        if byte & 0x80:
+            shift += 7
+        else:
+            changes.append(-(value >> 1) - 1 if value & 1 else value >> 1)
+            value = shift = 0
+    return changes
+
+
 class Varints:
     """Reads what put() and put_change() wrote. BadInput, with the place, where there is none."""
 

@@ -107,7 +107,7 @@ class Ring:
         self._count += 1
         self._begun = time.monotonic()
         header = self._header | {SEGMENT: self._count, CARRIED: carried}
-        return RecordingFile(self._folder.new_path(), header)
+        return RecordingFile(self._folder.new_path(), header, quickly=True)
 
     def _forget(self) -> None:
         """Remove the oldest: what ended before the time that is kept, and what is beyond the bytes."""

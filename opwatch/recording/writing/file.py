@@ -14,11 +14,11 @@ class RecordingFile(RecordingWriter):
 
     pause_s: float | None = None
 
-    def __init__(self, path: Path, header: Mapping[str, str | int]) -> None:
+    def __init__(self, path: Path, header: Mapping[str, str | int], *, quickly: bool = False) -> None:
         self.path = path
         self._new = NewDatabase(path)
         try:
-            super().__init__(self._new, header)
+            super().__init__(self._new, header, quickly=quickly)
         except BaseException:
             self._new.remove()
             raise

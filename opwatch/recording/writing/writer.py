@@ -45,10 +45,12 @@ class _Place:
 
 class RecordingWriter:
     """Writes to a file that has just been made. Every call is a transaction of its own, or part of the one
-    that the caller began."""
+    that the caller began. `quickly`: the file is not kept for long, and may be larger for less work."""
 
-    def __init__(self, database: NewDatabase, header: Mapping[str, str | int]) -> None:
-        self._database = database
+    def __init__(
+        self, database: NewDatabase, header: Mapping[str, str | int], *, quickly: bool = False
+    ) -> None:
+        self._database, self._quickly = database, quickly
         self._execute = database.connection.execute
         self._places: dict[int, _Place] = {}
         self._facts: dict[object, int] = {}
@@ -195,7 +197,7 @@ class RecordingWriter:
         self._anchored, self._others, self._rows = [], [], 0
 
     def _write_frames(self, place: int, at: _Place) -> None:
-        body = compressed(one_after_another(at.written))
+        body = compressed(one_after_another(at.written), quickly=self._quickly)
         row = (self._block, place, at.fact, len(at.written), body)
         self._execute(insertion("frames"), row)
         at.writer.reset()

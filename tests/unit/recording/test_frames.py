@@ -29,7 +29,7 @@ from opwatch.recording.coding.frames import (
     goes_back,
 )
 from opwatch.recording.coding.layout import Layout
-from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
+from opwatch.recording.coding.varints import MODULUS, Varints, changes_in, put, put_change
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.abi import decode_sample
 from opwatch.trace.stat import StatSample
@@ -60,8 +60,10 @@ def test_numbers_come_back(numbers: list[int], changes: list[int]) -> None:
         put_change(out, change)
     read = Varints(bytes(out), "it")
     assert [read.number() for _ in numbers] == numbers
+    at = read.at
     assert [read.change() for _ in changes] == changes
     assert read.is_at_end
+    assert changes_in(bytes(out)[at:]) == changes
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x80", b"\xff" * 9 + b"\x02", b"\x80" * 10 + b"\x01", b"\xff" * 500])
@@ -121,7 +123,8 @@ def test_random_samples_come_back(seed: int) -> None:
     streams = one_after_another(written(samples, shared))
     expected = [(3 * at, sample) for at, sample in enumerate(samples)]
     assert read_back(readers([streams], "it"), 3, shared) == expected
-    assert read_back(expanded(compressed(streams), 3, "it"), 3, shared) == expected
+    for quickly in (False, True):
+        assert read_back(expanded(compressed(streams, quickly=quickly), 3, "it"), 3, shared) == expected
     assert split(joined(streams), "it") == streams
 
 

@@ -38,6 +38,7 @@ help:
 	@echo "make fuzz-counters [INPUTS=10000000]; make fuzz-all [INPUTS=10000000]"
 	@echo "make test-analysis  a data set of recordings in DuckDB, Spark and ClickHouse (needs java; 500 MB)"
 	@echo "make learn-counters ROWS=FILE [OUT=FILE]  units of drives that nobody catalogued"
+	@echo "make pictures    the pictures of docs, from a run on a simulated drive (root)"
 	@echo "make waf-runs    3,600 runs against the truth, for docs/method-waf.md"
 	@echo "make exactness   the table of docs/exactness.md; make clean"
 
@@ -167,6 +168,11 @@ format: build
 	$(PY) -m ruff format .
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
+# What README and docs/tour.md show, from a run on a simulated drive; all pages for looking at are in build/pictures.
+pictures: build
+	$(call install_packages,chromium)
+	TEXTUAL_COLOR_SYSTEM=truecolor $(PY) -m tests.pictures
+
 # What is generated or checked by machine: the support matrix, the manual.
 docs: build
 	$(call install_packages,mandoc)
@@ -223,4 +229,4 @@ clean:
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 
-.PHONY: format help packages build demo test test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all learn-counters waf-runs test-analysis clean
+.PHONY: format pictures help packages build demo test test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all learn-counters waf-runs test-analysis clean

@@ -1,0 +1,70 @@
+"""Draw README's and the tour's pictures from a run that is made now, and every page for looking at.
+
+    python -m tests.pictures [RECORDING]
+
+What is kept goes to docs/pictures, all of it to build/pictures. With a recording, that is drawn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from opwatch.errors import OpwatchError
+from opwatch.tools import cli
+from opwatch.tools.pictures.browser import Browser, browser
+
+from .run import record_run
+from .screen import draw_screen, past_of
+
+ROOT = Path(__file__).parents[2]
+KEPT, ALL = ROOT / "docs" / "pictures", ROOT / "build" / "pictures"
+# Columns and rows of terminals, from the least to a wide one.
+_SCREENS = {"dashboard-80": (80, 24), "dashboard": (120, 36), "dashboard-250": (250, 60)}
+_WIDTHS = (1280, 390)
+_PAGE_HEIGHT = 4800
+# What a reader of README and of the tour sees, by its name there.
+_KEPT = {
+    "dashboard.png": ALL / "dashboard.png",
+    "latency.png": ALL / "plots" / "{disk}-latency-of-write.png",
+    "requests.png": ALL / "plots" / "{disk}-requests.png",
+}
+
+
+def _draw_page(chromium: Browser, recording: Path) -> None:
+    page = ALL / "page.html"
+    page.unlink(missing_ok=True)
+    _run("report", str(recording), "-o", str(page))
+    for width in _WIDTHS:
+        chromium.picture(page, ALL / f"page-{width}.png", width, _PAGE_HEIGHT)
+    plots = ALL / "plots"
+    shutil.rmtree(plots, ignore_errors=True)
+    _run("report", str(recording), "--png", str(plots))
+
+
+def _run(*words: str) -> None:
+    if status := cli.main([*words, "-q"]):
+        raise OpwatchError(f"opwatch {' '.join(words)} ended with status {status}")
+
+
+def main() -> int:
+    chromium = browser()
+    ALL.mkdir(parents=True, exist_ok=True)
+    KEPT.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="opwatch-") as folder:
+        recording = Path(sys.argv[1]) if len(sys.argv) > 1 else record_run(Path(folder))
+        past = past_of(recording)
+        for name, (columns, rows) in _SCREENS.items():
+            asyncio.run(draw_screen(chromium, past, ALL / f"{name}.png", columns, rows))
+        _draw_page(chromium, recording)
+        disk = next(iter(past.disks.values())).name
+    for name, picture in _KEPT.items():
+        shutil.copy(str(picture).format(disk=disk), KEPT / name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

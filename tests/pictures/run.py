@@ -1,0 +1,74 @@
+"""The run that is drawn: a drive that is filled, written to at random past its cliff, and read beside it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+from opwatch.drive.spec import physical_bytes
+from opwatch.errors import OpwatchError
+from opwatch.host.loop import LoopDevice
+from opwatch.host.process import run_tool
+from opwatch.sinks.terminal import say
+from opwatch.tools import cli
+from opwatch.tools.demo_drive import own_drive, remove_leftovers
+
+USER_BYTES = 256 << 20
+_OWN_OP = Fraction(12, 100)
+_SUPERBLOCK_BYTES = 256 << 10
+_DIES, _BUFFER_BYTES = 4, 256 << 10
+# Long enough for a cliff, what is left after it, and reads that wait behind it.
+_JOB = """\
+[global]
+filename={device}
+thread=1
+direct=1
+ioengine=libaio
+randrepeat=0
+norandommap=1
+time_based=1
+
+[random-writes]
+rw=randwrite
+bs=4k
+iodepth=16
+runtime=40
+
+[reads-beside]
+stonewall
+rw=randrw
+rwmixread=70
+bs=4k
+iodepth=8
+rate_iops=2100,900
+runtime=30
+"""
+
+
+def _load(device: LoopDevice, folder: Path, target: Path) -> None:
+    device.require_same()
+    run_tool(["blkdiscard", "--force", device.path], ends_with_us=True)
+    fill = ["fio", "--name=fill", "--rw=write", "--bs=1m", "--direct=1", f"--filename={device.path}"]
+    run_tool(fill, timeout_s=120, ends_with_us=True)
+    job = folder / "tour.fio"
+    job.write_text(_JOB.format(device=device.path))
+    device.require_same()
+    words = ["record", "-o", str(target), "--dev", device.node, "--", "fio", str(job)]
+    if status := cli.main([*words, "--output-format=normal,json+"]):
+        raise OpwatchError(f"opwatch {' '.join(words)} ended with status {status}")
+
+
+def record_run(folder: Path) -> Path:
+    """Make a drive, load it, and keep what was watched."""
+    remove_leftovers(say)
+    target = folder / "tour.opw"
+    config = {
+        "user_bytes": USER_BYTES,
+        "physical_bytes": physical_bytes(USER_BYTES, _OWN_OP),
+        "superblock_bytes": _SUPERBLOCK_BYTES,
+        "service.dies": _DIES,
+        "service.buffer_bytes": _BUFFER_BYTES,
+    }
+    with own_drive(config, ("timing",), say) as (_, device):
+        _load(device, folder, target)
+    return target

@@ -1,0 +1,45 @@
+"""A dashboard as a picture: what a terminal of this size would show."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.samples.observation import Event
+from opwatch.samples.story import Story
+from opwatch.sinks.dashboard.past import Past
+from opwatch.sinks.dashboard.screen import Frame
+from opwatch.sinks.dashboard.view import View
+from opwatch.tools.dashboard.app import DashboardApp
+from opwatch.tools.pictures.browser import Browser
+
+# Of textual's own pictures, which have a frame around them: so much a column and a row, and for the frame.
+_COLUMN, _ROW, _FRAME_WIDTH, _FRAME_HEIGHT = 12.2, 24.4, 20, 90
+
+
+def past_of(recording: Path) -> Past:
+    """All of a recording, as a dashboard keeps it."""
+    past, story = Past(), Story()
+    with closing(RecordedRun(recording)) as run:
+        for entry in run.entries():
+            past.take(entry)
+            for news in story.take(entry):
+                if isinstance(news, Event):
+                    past.tell(news)
+                else:
+                    past.write(news)
+    return past
+
+
+async def draw_screen(chromium: Browser, past: Past, target: Path, columns: int, rows: int) -> None:
+    """Draw the newest moments of a past."""
+    app = DashboardApp(past, View(chosen_op="write"), Frame, is_coloured=True)
+    async with app.run_test(size=(columns, rows)) as pilot:
+        await pilot.pause()
+        disk = next(iter(past.disks.values()))
+        svg = app.export_screenshot(title=f"sudo opwatch --dev {disk.name}")
+    page = target.with_suffix(".html")
+    page.write_text(f"<!doctype html><body style='margin:0;background:#fff'>{svg}")
+    width, height = int(columns * _COLUMN) + _FRAME_WIDTH, int(rows * _ROW) + _FRAME_HEIGHT
+    chromium.picture(page, target, width, height)

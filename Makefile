@@ -212,6 +212,7 @@ bench-drive: build build/ftl_speed
 	$(PY) -m tests.bench.drive_bench
 	$(PY) -m tests.bench.stale_bench
 	$(PY) -m tests.bench.history_bench
+	$(PY) -m tests.bench.seeds_bench.cliff
 
 bench-trim: build
 	$(PY) -m tests.bench.trim_bench

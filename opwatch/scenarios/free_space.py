@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from opwatch.ftl import models
-from opwatch.scenarios.scenario import ScenarioVerdict
+from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
+from opwatch.scenarios.spare import flash_behind
 from opwatch.sweep.outcome import LevelOutcome
 
 # So near are the two lines where free space alone matters.
 _COINCIDE_RATIO = 0.03
 # Of what an author measured, and what comes out here: as near is reproduced.
 _ALIKE_RATIO = 0.10
-_LEAST_ALPHA, _MOST_ALPHA = 1.0001, 100.0
 
 
 class FilePoint(NamedTuple):
@@ -31,14 +30,6 @@ class FilePoint(NamedTuple):
     apart_ratio: float | None
     relative: float | None
     published: float | None
-
-
-class AuthorsWord(NamedTuple):
-    """Something that the author found, and whether it is so here."""
-
-    what: str
-    verdict: ScenarioVerdict
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +127,4 @@ def _alike(points: Sequence[FilePoint]) -> AuthorsWord:
 
 def _flash_of(points: Sequence[FilePoint]) -> float | None:
     """The T with which FIFO falls from the smallest file to the largest as it was published."""
-    small, large = points[0].used_bytes, points[-1].used_bytes
-    wanted = points[-1].published
-    if wanted is None or not 0 < wanted < 1 or small >= large:
-        return None
-    low, high = _LEAST_ALPHA, _MOST_ALPHA
-    for _ in range(60):
-        alpha = math.sqrt(low * high)
-        kept = models.fifo(alpha * large / small) / models.fifo(alpha)
-        low, high = (alpha, high) if kept < wanted else (low, alpha)
-    return math.sqrt(low * high) * large
+    return flash_behind(points[0].used_bytes, points[-1].used_bytes, points[-1].published)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import resources
+from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
@@ -18,6 +20,8 @@ class ScenarioKind(StrEnum):
 
     SATURATION = "saturation"
     FREE_SPACE = "free space"
+    UNTRIMMED = "untrimmed cliff"
+    IOMETER = "iometer"
 
 
 class ScenarioVerdict(StrEnum):
@@ -28,11 +32,20 @@ class ScenarioVerdict(StrEnum):
     UNTOLD = "cannot be told"
 
 
+class AuthorsWord(NamedTuple):
+    """Something that the author found, and whether it is so here."""
+
+    what: str
+    verdict: ScenarioVerdict
+    why: str
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """One experiment. `levels` are shares that the host leaves unused: of the whole flash in a saturation, of
     what the drive shows where it is about free space. `reserved_ratio` is what the second line has less, and
-    `published_rates` are what the author measured at the levels."""
+    `published_rates` are what the author measured at the levels. Other kinds have numbers of their own in
+    `setup`, and other figures in `published`."""
 
     kind: ScenarioKind
     name: str
@@ -41,10 +54,22 @@ class Scenario:
     profile: str
     io_bytes: int
     queue_depth: int
-    levels: str
     remark: str
+    levels: str = ""
     reserved_ratio: float = 0.0
     published_rates: tuple[float, ...] = ()
+    setup: Fields = field(default_factory=lambda: Fields({}, "no setup"))
+    published: Fields = field(default_factory=lambda: Fields({}, "nothing published"))
+
+    def with_setup(self, changes: Mapping[str, float]) -> Scenario:
+        """The same with other numbers; UsageError for what it has none of."""
+        unknown = sorted(set(changes) - set(self.setup.table))
+        if unknown:
+            known = ", ".join(
+                key for key, value in self.setup.table.items() if isinstance(value, int | float)
+            )
+            raise UsageError(f"--set {unknown[0]}: scenario {self.name} has {known or 'nothing to set'}")
+        return replace(self, setup=replace(self.setup, table=self.setup.table | dict(changes)))
 
 
 def scenario_names() -> list[str]:
@@ -69,8 +94,14 @@ def scenario_of(name: str) -> Scenario:
         profile=fields.text("profile"),
         io_bytes=fields.count("io_bytes"),
         queue_depth=fields.count("queue_depth"),
-        levels=fields.text("levels"),
         remark=fields.text("remark"),
+        levels=fields.optional("levels", fields.text) or "",
         reserved_ratio=(fields.optional("reserved_percent", fields.amount) or 0.0) / 100,
         published_rates=tuple(float(rate) for rate in rates),
+        setup=_part(fields, "setup"),
+        published=_part(fields, "published"),
     )
+
+
+def _part(fields: Fields, key: str) -> Fields:
+    return fields.sub(key) if key in fields.table else Fields({}, fields.where)

@@ -13,9 +13,9 @@ from opwatch.compare.differences import FAMILY_CHANCE, Difference, Statement
 from opwatch.compare.estimates import Estimate
 from opwatch.rules.rule import LimitKind
 from opwatch.sinks.folding import folded
+from opwatch.sinks.lines import SHORT
 
 TITLES = {"iops": "/s", "mbps": "MB/s", WAF: "WAF", CPU: "CPU"}
-_SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
 _STATEMENTS = {
     Statement.HIGHER: "HIGHER",
     Statement.LOWER: "LOWER",
@@ -100,7 +100,7 @@ def _row(row: ComparedRow, run: int, op: str, notes: Footnotes) -> str:
     difference = row.differences[run - 1]
     first, other = (shown_value(row.metric, row.estimates[place]) for place in (0, run))
     return (
-        f"{_SHORT.get(op, op):<8}{title(row.metric):<6}{first:>13} {other:>13}"
+        f"{SHORT.get(op, op):<8}{title(row.metric):<6}{first:>13} {other:>13}"
         f"{shown_ratio(difference.ratio):>8}  {shown_interval(difference):<15}{statement(difference, notes)}"
     ).rstrip()
 

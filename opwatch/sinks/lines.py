@@ -35,7 +35,7 @@ BAR = 40
 _SHORTER = 0.95
 # A disk in trouble has hundreds: JSON has them all.
 _MOST_SLOW = 10
-_SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
+SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
 
 
 def _errors(count: int) -> str:
@@ -54,7 +54,7 @@ def _row(name: str, op: OpInterval, seconds: float, absent: Collection[str] = ()
     # A maximum known only to its slot is marked: it is at most this.
     maximum = ("<" if latency.max_slack_ns and latency.max is not None else "") + units.duration(latency.max)
     return (
-        f"{_SHORT.get(name, name):<7} {units.rate(op.count / seconds if seconds else 0):>6} "
+        f"{SHORT.get(name, name):<7} {units.rate(op.count / seconds if seconds else 0):>6} "
         f"{units.megabytes(op.bytes / seconds if seconds else 0):>6} "
         + " ".join(f"{units.duration(time):>5}" for time in times)
         + f" {maximum:>6}{op.queue_depth:>6.1f} {units.size(op.size_p50()):>4} {sequential:>4} "

@@ -126,6 +126,10 @@ MIN_INTERVALS = 8
 _CLOSE = 4.0
 # Chance strays further in one of a hundred runs: the supremum of a Brownian bridge.
 _MOST_STRAYED = 1.63
+CHANGED_WAY = (
+    "the drive worked in another way in one part of the time than in another: no one number a host byte is "
+    "right for all of it"
+)
 
 
 def split(intervals: Sequence[IntervalBytes]) -> Split:
@@ -165,12 +169,7 @@ def closest(fits: Sequence[Split]) -> Split:
     if best.a is None or best.b_bytes_per_s is None:
         return best
     if best.strayed > _MOST_STRAYED:
-        return Split(
-            None,
-            None,
-            reason="the drive worked in another way in one part of the time than in another: no one number a "
-            "host byte is right for all of it",
-        )
+        return Split(None, None, reason=CHANGED_WAY)
     close = [fit for fit in fits if fit.residual <= _CLOSE * best.residual]
     spread_a = max(abs((fit.a or 0) - best.a) for fit in close)
     spread_b = max(abs((fit.b_bytes_per_s or 0) - best.b_bytes_per_s) for fit in close)

@@ -10,11 +10,10 @@ from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.sinks.dashboard.moment import DiskMoment, OpMoment, Times
 from opwatch.sinks.dashboard.past import DiskPast, EventMark, Past
 from opwatch.sinks.dashboard.rows import OPS, Piece, Row, Tone, clean, length
-from opwatch.sinks.lines import HEADER, discard_lines, live_line, slow_lines
+from opwatch.sinks.lines import HEADER, SHORT, discard_lines, live_line, slow_lines
 from opwatch.trace.lacking import ERRORS, ISSUED, TRUST
 
 _BY_UNIT = {"n": Tone.FAINT, "u": Tone.PLAIN, "m": Tone.SLOW, "s": Tone.SLOWEST}
-_SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
 # Of a drive's spare and wear that it guarantees.
 _LEAST_SPARE, _WORN = 10, 100
 # What a row of a disk takes beside its name, and how long that may be.
@@ -43,7 +42,7 @@ def _op_row(name: str, op: OpMoment, seconds: float, absent: Collection[str], ch
     size = None if op.size_p50 is None else int(op.size_p50)
     errors = "-" if ERRORS in absent else str(op.errors) if op.errors < 1000 else "many"
     return [
-        (f"{_SHORT.get(name, name):<7}", Tone.CHOSEN if name == chosen else OPS.get(name, Tone.STRONG)),
+        (f"{SHORT.get(name, name):<7}", Tone.CHOSEN if name == chosen else OPS.get(name, Tone.STRONG)),
         (f" {units.rate(rates[0]):>6} {units.megabytes(rates[1]):>6}", Tone.PLAIN),
         *_times(op.latency),
         (f"{op.queue_depth:>6.1f} {units.size(size):>4} {sequential:>4} ", Tone.PLAIN),

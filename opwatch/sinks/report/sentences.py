@@ -13,6 +13,7 @@ from opwatch.sinks.report.change_words import change_sentences
 from opwatch.sinks.report.plots import amounts
 from opwatch.trace.derive import OpInterval
 from opwatch.trace.lacking import TRUST
+from opwatch.waf.span import CHANGED_WAY
 
 _PLURALS = {
     **{"read": "reads", "write": "writes", "flush": "flushes", "discard": "discards"},
@@ -72,7 +73,7 @@ def drive_sentences(course: DriveCourse) -> Iterator[str]:
             f"Of that the host caused {a} bytes for each byte, and the drive {b} ± {error} MB/s on its own "
             "(a fit over the time; a write costs the former, an hour the latter)."
         )
-    elif split.a is not None:
+    elif split.a is not None or split.reason == CHANGED_WAY:
         yield (
             f"{course.name} did not work in the same way throughout: what the host caused and what the drive "
             "did on its own cannot be told apart over the whole time."

@@ -9,6 +9,7 @@ from opwatch.collectors.guard.held_mount import HeldMount
 from opwatch.errors import UsageError
 from opwatch.host import privilege
 from opwatch.host.device import Devices
+from opwatch.scenarios.scenario import scenario_of
 from opwatch.sinks.terminal import say
 from opwatch.sweep.journal.file import FOLDER, begin
 from opwatch.sweep.journal.state import SweepState
@@ -21,6 +22,7 @@ from opwatch.tools.commands.sweep.drive_arguments import (
     consent_from,
     request_from,
 )
+from opwatch.tools.commands.sweep.experiment import experiment_of
 from opwatch.tools.commands.sweep.file_arguments import FILE_OPTIONS, refuse_file_options
 from opwatch.tools.commands.sweep.level_arguments import (
     MODEL_OPTIONS,
@@ -59,9 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     refuse_test_options(args)
+    if args.set and args.scenario is None:
+        raise UsageError("--set: only with --scenario")
     if args.virtual is not None or args.scenario is not None:
         refuse_others(args, DRIVE_OPTIONS, "--dev")
-        return virtual.run(args)
+        has_levels = args.scenario is None or experiment_of(scenario_of(args.scenario)) is None
+        return virtual.run(args) if has_levels else virtual.run_experiment(args)
     if args.dev is None:
         raise UsageError("say on what: --dev D is a drive, --virtual PROFILE simulates one (sweep list)")
     refuse_others(args, MODEL_OPTIONS, "--virtual")

@@ -52,7 +52,12 @@ def _document(kept: Sequence[KeptState]) -> dict[str, object]:
             for test in PTS_TESTS
         ],
         "scenarios": [
-            {"name": name, "title": scenario_of(name).title, "source": scenario_of(name).source}
+            {
+                "name": name,
+                "title": scenario_of(name).title,
+                "source": scenario_of(name).source,
+                "setup": scenario_of(name).setup.table,
+            }
             for name in scenario_names()
         ],
         "profiles": [
@@ -108,6 +113,8 @@ def _lines() -> Iterator[str]:
     yield "published experiments (--scenario):"
     for name in scenario_names():
         yield from folded(scenario_of(name).title, f"  {name:<22} ")
+        setup = [f"--set {key}={value}" for key, value in scenario_of(name).setup.table.items()]
+        yield from folded(" ".join(setup), " " * 25) if setup else ()
     yield "drives that can be simulated (--virtual):"
     for name in profiles.names():
         yield from folded(profiles.load(name).description, f"  {name:<22} ")

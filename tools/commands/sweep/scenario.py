@@ -17,6 +17,7 @@ from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.side_by_side import run_levels
 from opwatch.sweep.virtual import ModelDrive, VirtualLoad, flash_bytes, mapping_unit, model_of
 from opwatch.tools.arguments import Once
+from opwatch.tools.commands.sweep.experiment import with_changes
 from opwatch.tools.commands.sweep.level_arguments import (
     VirtualSweep,
     pace_from,
@@ -73,11 +74,18 @@ def add_scenario_argument(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"repeat a published experiment, with --virtual: {', '.join(scenario_names())}",
     )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a number of the scenario that is another than the published one (opwatch sweep list)",
+    )
 
 
 def scenario_from(args: argparse.Namespace) -> ScenarioRun:
     """What `--scenario` asks for; UsageError for what the experiment decides itself."""
-    scenario = scenario_of(args.scenario)
+    scenario = with_changes(scenario_of(args.scenario), args.set)
     if args.virtual is None:
         raise UsageError(
             f"--scenario {scenario.name} runs on simulated flash: add --virtual {scenario.profile}"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from opwatch.errors import UsageError
 from opwatch.foreign import parse_json, read_bytes, table_of
+from opwatch.sinks.scenario.document import TYPE
+from opwatch.sinks.scenario.table import experiment_lines
 from opwatch.sinks.sweep.pts_table import pts_lines
 from opwatch.sinks.sweep.table import lines
 from opwatch.sinks.terminal import data
@@ -26,7 +28,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     document = table_of(parse_json(raw, str(path)), str(path))
     # All of it is read before the first line: half a table would look like a whole one.
-    shown = list((pts_lines if document.get("type") == "sweep-test" else lines)(document))
+    of_type = {"sweep-test": pts_lines, TYPE: experiment_lines}
+    shown = list(of_type.get(str(document.get("type")), lines)(document))
     if args.json:
         data().json(document)
     else:

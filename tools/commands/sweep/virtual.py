@@ -7,42 +7,40 @@ import json
 from contextlib import closing
 from pathlib import Path
 
-from opwatch.errors import OpwatchError
+from opwatch.errors import NotEnoughData, OpwatchError
 from opwatch.safefile import safe_write
 from opwatch.sinks.sweep.document import document
 from opwatch.sinks.sweep.table import lines
-from opwatch.sinks.terminal import Progress, data
-from opwatch.sweep.levels import OpLevel
+from opwatch.sinks.terminal import data
 from opwatch.sweep.result import ModelScale, SweepResult
 from opwatch.sweep.side_by_side import run_levels
 from opwatch.tools.commands.sweep.exit_status import exit_status
+from opwatch.tools.commands.sweep.experiment import experiment_answer, experiment_table
 from opwatch.tools.commands.sweep.level_arguments import VirtualSweep, virtual_from
+from opwatch.tools.commands.sweep.progress import LevelProgress
 from opwatch.tools.commands.sweep.running import require_new
 from opwatch.tools.commands.sweep.scenario import scenario_from
 
 
-class _Progress(Progress):
-    """The rounds of every level in one line."""
-
-    def __init__(self, most_rounds: int, *, quiet: bool) -> None:
-        super().__init__(quiet=quiet)
-        self._most = most_rounds
-        self._rounds: dict[str, int] = {}
-
-    def tell(self, level: OpLevel, rounds: int) -> None:
-        self._rounds[level.label] = rounds
-        done = ", ".join(f"{label}: round {count}" for label, count in sorted(self._rounds.items()))
-        self.show(f"{done} (of at most {self._most})")
-
-    def close(self) -> None:
-        self.clear()
+def run_experiment(args: argparse.Namespace) -> int:
+    """Run a published experiment that has no levels."""
+    require_new(args.output)
+    answer = experiment_answer(args)
+    if args.output:
+        _keep(args.output, json.dumps(answer) + "\n")
+    if args.json:
+        data().json(answer)
+    else:
+        data().lines(experiment_table(answer))
+    # What did not come to rest is no figure.
+    return 0 if answer.get("is_at_rest", True) else NotEnoughData.exit_status
 
 
 def run(args: argparse.Namespace) -> int:
     experiment = scenario_from(args) if args.scenario else None
     sweep = experiment.sweep if experiment else virtual_from(args)
     require_new(args.output)
-    with closing(_Progress(sweep.pace.most_rounds, quiet=args.quiet)) as progress:
+    with closing(LevelProgress(sweep.pace.most_rounds, quiet=args.quiet)) as progress:
         outcomes = run_levels(sweep.model, sweep.levels, sweep.load, sweep.pace, progress.tell)
     result = SweepResult(
         target=f"{sweep.profile.name} (simulated)",

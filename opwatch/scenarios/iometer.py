@@ -1,0 +1,275 @@
+"""Reads and writes at random on the whole drive, and with a part of it left free: on a drive that is empty,
+and on one that was filled and has come to rest. On simulated flash, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from opwatch.errors import UsageError
+from opwatch.fields import Fields
+from opwatch.ftl.drive import Drive, Workload, Zone
+from opwatch.ftl.profiles import Profile
+from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
+from opwatch.scenarios.spare import flash_behind
+from opwatch.steady.strict import StrictState
+from opwatch.sweep.band import greedy_model
+from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.outcome import LevelOutcome
+from opwatch.sweep.plan import SweepPace
+from opwatch.sweep.side_by_side import run_levels
+from opwatch.sweep.virtual import ModelDrive, VirtualLoad, make_drive, mapping_unit
+
+# So near to each other reads are the same.
+ALIKE_RATIO = 0.03
+# So near to what constants of the profile say a gain is as foretold, beside its own error.
+FORETOLD_RATIO = 0.03
+_READS = 50_000
+# The time of a stretch; a new drive is new for some of them.
+_STRETCH_S = 0.02
+_NEW_RATIO = 0.02
+NO_CPU = "a model in virtual time uses no CPU of a host"
+
+
+class OpKind(NamedTuple):
+    """What was done on what: reads or writes of an empty drive, or of a full one."""
+
+    op: str
+    is_full: bool
+
+
+READ_EMPTY, READ_FULL = OpKind("read", is_full=False), OpKind("read", is_full=True)
+WRITE_EMPTY, WRITE_FULL = OpKind("write", is_full=False), OpKind("write", is_full=True)
+KINDS = (READ_EMPTY, READ_FULL, WRITE_EMPTY, WRITE_FULL)
+
+
+@dataclass(frozen=True, slots=True)
+class OpRate:
+    """I/Os a second of a level and their mean response time; None with the reason in `why`. `error_ratio` is
+    by chance, and for the size of the model."""
+
+    kind: OpKind
+    level: OpLevel
+    iops: float | None
+    mean_ns: float | None
+    error_ratio: float = 0.0
+    why: str = ""
+
+
+class OpGain(NamedTuple):
+    """By what the later level is faster, with its error; and what the constants of the profile say of it."""
+
+    kind: OpKind
+    gain: float | None
+    error: float
+    foretold: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class IometerResult:
+    rates: tuple[OpRate, ...]
+    gains: tuple[OpGain, ...]
+    is_at_rest: bool
+
+    def gain(self, kind: OpKind) -> OpGain:
+        return next(gain for gain in self.gains if gain.kind == kind)
+
+    def rate(self, kind: OpKind) -> OpRate:
+        """Of the first level."""
+        return next(rate for rate in self.rates if rate.kind == kind)
+
+
+def run_iometer(
+    model: ModelDrive,
+    levels: Sequence[OpLevel],
+    load: VirtualLoad,
+    progress: Callable[[OpLevel, int], None],
+) -> IometerResult:
+    """All four at each level; writes to a full drive until they are at rest."""
+    outcomes = run_levels(model, levels, load, SweepPace(), progress)
+    rates = [rate for level in levels for rate in _at_once(model, level, load)]
+    rates += [_at_rest(outcome, load) for outcome in outcomes]
+    gains = [_gain(kind, rates, model.profile, load) for kind in KINDS]
+    at_rest = all(outcome.strict.state is StrictState.PASS for outcome in outcomes)
+    return IometerResult(tuple(rates), tuple(gains), at_rest)
+
+
+def _at_once(model: ModelDrive, level: OpLevel, load: VirtualLoad) -> list[OpRate]:
+    """Of the three that need no rest."""
+    unit = mapping_unit(model.profile)
+    used = max(round(level.usable_bytes * model.ratio) // unit, 1) * unit
+    place = (Zone(0, used),)
+    empty, full = make_drive(model.profile), make_drive(model.profile)
+    full.run(Workload(place, sequential=True), used // unit)
+    full.pause(60.0)
+    # As long as a drive is new: a small part of its flash, and of its cache.
+    new = min(used * _NEW_RATIO, full.core.config()["slc_bytes"] / 2 or used) // load.io_bytes
+    return [
+        _rate(READ_EMPTY, level, empty, place, load, _READS),
+        _rate(WRITE_EMPTY, level, make_drive(model.profile), place, load, int(new) or 1),
+        _rate(READ_FULL, level, full, place, load, _READS),
+    ]
+
+
+def _rate(
+    kind: OpKind, level: OpLevel, drive: Drive, place: tuple[Zone, ...], load: VirtualLoad, ios: int
+) -> OpRate:
+    """The closed loop until so many I/Os were done."""
+    state, done, summed_ns, begun_ns = Workload(place, rng=load.seed), 0, 0, drive.now_ns()
+    while done < ios:
+        run = drive.run_timed(
+            state,
+            _STRETCH_S,
+            io_bytes=load.io_bytes,
+            queue_depth=load.queue_depth,
+            read_ppm=10**6 if kind.op == "read" else 0,
+            interval_ns=round(_STRETCH_S * 1e9),
+        )
+        done += sum(one.ios for one in run.intervals)
+        summed_ns += sum(one.latency_sum_ns for one in run.intervals)
+    seconds = (drive.now_ns() - begun_ns) / 1e9
+    return OpRate(kind, level, done / seconds, summed_ns / done)
+
+
+def _at_rest(outcome: LevelOutcome, load: VirtualLoad) -> OpRate:
+    iops, window = outcome.figures.iops, outcome.strict.window
+    if iops is None:
+        why = f"{outcome.strict.state.value}: {outcome.strict.reason}"
+        return OpRate(WRITE_FULL, outcome.level, None, None, why=why)
+    by_chance = window.iops.error if window and window.iops else None
+    waf, waf_error = outcome.figures.waf, outcome.figures.waf_error
+    by_size = waf_error / waf if waf and waf_error else None
+    # In a closed loop as many are outstanding as the queue is deep, always.
+    mean_ns = load.queue_depth * 1e9 / iops
+    return OpRate(WRITE_FULL, outcome.level, iops, mean_ns, max(by_chance or 0.0, by_size or 0.0))
+
+
+def _gain(kind: OpKind, rates: Sequence[OpRate], profile: Profile, load: VirtualLoad) -> OpGain:
+    own = [rate for rate in rates if rate.kind == kind]
+    first, last = own[0], own[-1]
+    speeds = [foretold_iops(profile, kind, rate.level, load) for rate in (first, last)]
+    foretold = speeds[1] / speeds[0]
+    if not first.iops or last.iops is None:
+        return OpGain(kind, None, 0.0, foretold)
+    gain = last.iops / first.iops
+    return OpGain(kind, gain, gain * (first.error_ratio + last.error_ratio), foretold)
+
+
+def foretold_iops(profile: Profile, kind: OpKind, level: OpLevel, load: VirtualLoad) -> float:
+    """I/Os a second out of the constants of a profile alone: as many as its commands allow, and as its flash
+    does behind them, which programs WAF times as much; WAF is that of greedy collection."""
+    on_wire_ns = _time_of(profile, "command_ns") + load.io_bytes * 1e9 / _time_of(profile, "host_bytes_per_s")
+    alone_ns = on_wire_ns + _time_of(profile, "latency_ns")
+    if kind == READ_FULL:
+        alone_ns += _time_of(profile, "read_ns")
+        alone_ns += load.io_bytes * 1e9 / _time_of(profile, "channel_bytes_per_s")
+    commands = min(load.queue_depth / alone_ns, 1 / on_wire_ns) * 1e9
+    if kind.op == "read":
+        return commands
+    return min(commands, _programmed_bytes_per_s(profile, kind, level) / load.io_bytes)
+
+
+def _time_of(profile: Profile, key: str) -> int:
+    """A constant of the profile; UsageError where it has none."""
+    if key not in profile.timing:
+        raise UsageError(
+            f"drive profile {profile.name} has no {key} in [timing]: nothing of its speed can be foretold"
+        )
+    return profile.timing[key]
+
+
+def _programmed_bytes_per_s(profile: Profile, kind: OpKind, level: OpLevel) -> float:
+    """What the host may write of what all dies program in a second."""
+    is_cached = not kind.is_full and bool(profile.drive.get("slc_bytes"))
+    own = profile.drive.get("superblock_bytes")
+    pages = own // mapping_unit(profile) if own else None
+    waf = greedy_model(pages).waf(level.alpha or 1.0) if kind.is_full else 1.0
+    page_bytes = _time_of(profile, "page_bytes")
+    # A block is erased for so many pages; what is moved is read before.
+    die_ns = 1.0 * _time_of(profile, "program_slc_ns" if is_cached else "program_ns")
+    die_ns += _time_of(profile, "erase_ns") * page_bytes / _time_of(profile, "block_bytes")
+    die_ns += (waf - 1) / waf * _time_of(profile, "read_ns")
+    unit = _time_of(profile, "planes") * page_bytes
+    return _time_of(profile, "dies") * unit * 1e9 / die_ns / waf
+
+
+def iometer_statements(result: IometerResult, published: Fields, profile: Profile) -> tuple[AuthorsWord, ...]:
+    """What the model foretells of the gain, and what the author found."""
+    return (
+        _foretold(result),
+        _reads_gain_nothing(result, published),
+        _write_gain(result, published),
+        _read_time(result, published, profile),
+    )
+
+
+def published_gain(published: Fields, op: str) -> float | None:
+    """The ratio of the rates in the author's own table."""
+    rows = published.rows(op, 4) if op in published.table else []
+    return rows[-1][1] / rows[0][1] if len(rows) > 1 else None
+
+
+def _foretold(result: IometerResult) -> AuthorsWord:
+    what = "writes at rest gain what the constants of the profile say"
+    gain = result.gain(WRITE_FULL)
+    if gain.gain is None or gain.foretold is None:
+        return AuthorsWord(what, ScenarioVerdict.UNTOLD, "not at rest")
+    is_so = abs(gain.gain - gain.foretold) <= gain.error + FORETOLD_RATIO * gain.foretold
+    verdict = ScenarioVerdict.REPRODUCED if is_so else ScenarioVerdict.NOT_REPRODUCED
+    return AuthorsWord(what, verdict, f"x {gain.gain:.2f}, foretold x {gain.foretold:.2f}")
+
+
+def _reads_gain_nothing(result: IometerResult, published: Fields) -> AuthorsWord:
+    gains = [result.gain(kind).gain for kind in (READ_EMPTY, READ_FULL)]
+    worst = max(abs(gain - 1) for gain in gains if gain is not None)
+    there = published_gain(published, "read")
+    verdict = ScenarioVerdict.REPRODUCED if worst <= ALIKE_RATIO else ScenarioVerdict.NOT_REPRODUCED
+    why = f"they are {100 * worst:.2g} % apart; there {_percent(there)}"
+    return AuthorsWord("reads gain nothing", verdict, why)
+
+
+def _write_gain(result: IometerResult, published: Fields) -> AuthorsWord:
+    """Whether writes gain as much as the author's own table says."""
+    there, gain = published_gain(published, "write"), result.gain(WRITE_FULL)
+    what = f"writes gain {_percent(there)}"
+    if gain.gain is None or there is None:
+        return AuthorsWord(what, ScenarioVerdict.UNTOLD, "not at rest, or nothing was published")
+    if abs(gain.gain - there) <= gain.error + ALIKE_RATIO * there:
+        return AuthorsWord(what, ScenarioVerdict.REPRODUCED, f"here {_percent(gain.gain)}")
+    if abs((gain.foretold or 1.0) - 1) <= ALIKE_RATIO:
+        why = "its interface limits this drive at both, and not its flash: a deeper queue may tell (--depth)"
+        return AuthorsWord(what, ScenarioVerdict.UNTOLD, why)
+    new = result.gain(WRITE_EMPTY).gain
+    levels = [rate.level for rate in result.rates if rate.kind == WRITE_FULL]
+    flash = flash_behind(levels[-1].usable_bytes, levels[0].usable_bytes, 1 / there)
+    why = f"here {_percent(gain.gain)} at rest, and {_percent(new)} while new"
+    if flash is not None:
+        why += (
+            f": at rest, what gains as much has {flash / levels[0].usable_bytes:.2f} of what it shows "
+            "in flash, so that one was not at rest, or not all of it had been written"
+        )
+    return AuthorsWord(what, ScenarioVerdict.NOT_REPRODUCED, why)
+
+
+def _read_time(result: IometerResult, published: Fields, profile: Profile) -> AuthorsWord:
+    """Whether the author's reads can have come from flash."""
+    rows = published.rows("read", 4) if "read" in published.table else []
+    if not rows:
+        return AuthorsWord("a read takes as long", ScenarioVerdict.UNTOLD, "nothing was published")
+    there_us, flash_us = 1e6 / rows[0][1], _time_of(profile, "read_ns") / 1e3
+    what = f"a read takes {there_us:.0f} us"
+    empty, full = (result.rate(kind).mean_ns or 0.0 for kind in (READ_EMPTY, READ_FULL))
+    here = f"here {full / 1e3:.0f} us where data are, {empty / 1e3:.0f} us where nothing is"
+    if abs(full / 1e3 / there_us - 1) <= ALIKE_RATIO:
+        return AuthorsWord(what, ScenarioVerdict.REPRODUCED, here)
+    if flash_us > there_us:
+        here += (
+            f". Flash of this class takes {flash_us:.0f} us for itself: reads of {there_us:.0f} us are of "
+            "places that hold nothing, or that a cache has"
+        )
+    return AuthorsWord(what, ScenarioVerdict.UNTOLD, f"{here}; these times are those of the class")
+
+
+def _percent(ratio: float | None) -> str:
+    return "nothing that is known" if ratio is None else f"{100 * (ratio - 1):+.1f} %"

@@ -1,0 +1,91 @@
+"""The JSON document of an experiment that has no levels, docs/schema/sweep-scenario.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from opwatch import SCHEMA
+from opwatch.scenarios.iometer import NO_CPU, IometerResult, OpRate
+from opwatch.scenarios.scenario import AuthorsWord, Scenario
+from opwatch.scenarios.untrimmed import UntrimmedRun
+
+TYPE = "sweep-scenario"
+
+
+def scenario_head(scenario: Scenario) -> dict[str, Any]:
+    return {
+        "name": scenario.name,
+        "kind": scenario.kind.value,
+        "title": scenario.title,
+        "source": scenario.source,
+        "remark": scenario.remark,
+    }
+
+
+def statement_fields(statements: Iterable[AuthorsWord]) -> list[dict[str, Any]]:
+    return [statement._asdict() | {"verdict": statement.verdict.value} for statement in statements]
+
+
+def experiment_document(
+    scenario: Scenario, target: str, workload: str, model: dict[str, Any] | None
+) -> dict[str, Any]:
+    """What every one of them has; results and statements come besides."""
+    return {
+        "schema": SCHEMA,
+        "type": TYPE,
+        "scenario": scenario_head(scenario),
+        "target": target,
+        "workload": workload,
+        "model": model,
+    }
+
+
+def untrimmed_fields(runs: Sequence[UntrimmedRun], statements: Iterable[AuthorsWord]) -> dict[str, Any]:
+    return {"runs": [_untrimmed(run) for run in runs], "statements": statement_fields(statements)}
+
+
+def _untrimmed(run: UntrimmedRun) -> dict[str, Any]:
+    return {
+        "name": run.filling.name,
+        "free_bytes": run.free_bytes,
+        "stale_bytes": run.stale_bytes,
+        "room_bytes": run.foretold.room_bytes,
+        "cache_bytes": run.foretold.cache_bytes,
+        "foretold_cliff_bytes": run.foretold.cliff_bytes,
+        "cliff_bytes": run.cliff_bytes,
+        "error_ratio": run.error_ratio,
+        "first_bytes_per_s": run.fresh_rate,
+        "last_bytes_per_s": run.last_rate,
+        "rounds": [one._asdict() for one in run.rounds],
+    }
+
+
+def iometer_fields(
+    result: IometerResult, io_bytes: int, published: dict[str, Any], statements: Iterable[AuthorsWord]
+) -> dict[str, Any]:
+    """`published`: by read and write a row a level, of MB/s, I/Os a second, milliseconds, per cent of CPU."""
+    return {
+        "rates": [_rate(rate, io_bytes) for rate in result.rates],
+        "gains": [
+            {**gain.kind._asdict(), "gain": gain.gain, "error": gain.error, "foretold": gain.foretold}
+            for gain in result.gains
+        ],
+        "published": published,
+        "is_at_rest": result.is_at_rest,
+        "statements": statement_fields(statements),
+    }
+
+
+def _rate(rate: OpRate, io_bytes: int) -> dict[str, Any]:
+    return {
+        **rate.kind._asdict(),
+        "level": rate.level.label,
+        "used_bytes": rate.level.usable_bytes,
+        "bytes_per_s": None if rate.iops is None else rate.iops * io_bytes,
+        "iops": rate.iops,
+        "mean_ns": rate.mean_ns,
+        "error_ratio": rate.error_ratio,
+        "cpu_ratio": None,
+        "missing": {"cpu_ratio": NO_CPU} | ({"iops": rate.why} if rate.why else {}),
+    }

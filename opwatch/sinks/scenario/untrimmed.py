@@ -1,0 +1,62 @@
+"""The section of an untrimmed cliff: each run before and after, and its rounds side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opwatch import units
+from opwatch.fields import Fields
+from opwatch.foreign import table_of
+from opwatch.sinks.folding import folded
+from opwatch.sinks.sweep.cells import columns_of, number
+
+_RUNS = ("run", "fs free", "stale", "room", "foretold", "came at", "off by", "first", "last")
+
+
+def untrimmed_lines(document: Fields) -> Iterator[str]:
+    """Speeds are in MB/s."""
+    runs = [Fields(table_of(row, "a run"), "a run") for row in document.rows("runs")]
+    yield from columns_of(_RUNS, [_run(run) for run in runs])
+    yield from folded(
+        "stale: of what the file system has free, that the drive still holds as data; room: flash that holds "
+        "nothing; foretold, came at: bytes written until data are moved; first, last: MB/s of the first "
+        "round and of the last tenth"
+    )
+    yield ""
+    names = [run.text("name").partition(" ")[0] for run in runs]
+    header = ("round", *(f"{name} {unit}" for name in names for unit in ("GB", "MB/s")))
+    rounds = [[Fields(table_of(one, "a round"), "a round") for one in run.rows("rounds")] for run in runs]
+    most = max((len(row) for row in rounds), default=0)
+    yield from columns_of(header, [_round(place, rounds) for place in range(most)])
+
+
+def _run(run: Fields) -> tuple[str, ...]:
+    error = number(run, "error_ratio")
+    return (
+        run.text("name"),
+        *(
+            _capacity(number(run, key))
+            for key in ("free_bytes", "stale_bytes", "room_bytes", "foretold_cliff_bytes", "cliff_bytes")
+        ),
+        "-" if error is None else f"{100 * error:+.2f} %",
+        *(_speed(number(run, key)) for key in ("first_bytes_per_s", "last_bytes_per_s")),
+    )
+
+
+def _round(place: int, rounds: list[list[Fields]]) -> tuple[str, ...]:
+    cells = [str(place + 1)]
+    for row in rounds:
+        one = row[place] if place < len(row) else None
+        written = number(one, "host_bytes") if one else None
+        seconds = number(one, "seconds") if one else None
+        cells.append("-" if written is None else f"{written / 1e9:.2f}")
+        cells.append(_speed(written / seconds if written is not None and seconds else None))
+    return tuple(cells)
+
+
+def _capacity(n_bytes: float | None) -> str:
+    return "-" if n_bytes is None else units.capacity(round(n_bytes))
+
+
+def _speed(rate: float | None) -> str:
+    return "-" if rate is None else units.megabytes(rate)

@@ -1,0 +1,1 @@
+"""Published experiments in more variants than a test has time for."""

@@ -1,0 +1,157 @@
+"""Random reads and writes on a whole drive, and on less of it: gains beside what the constants say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import UsageError
+from opwatch.fields import Fields
+from opwatch.ftl import profiles
+from opwatch.scenarios.iometer import (
+    KINDS,
+    READ_FULL,
+    WRITE_EMPTY,
+    WRITE_FULL,
+    IometerResult,
+    OpGain,
+    OpRate,
+    foretold_iops,
+    iometer_statements,
+    published_gain,
+)
+from opwatch.scenarios.scenario import ScenarioVerdict, scenario_of
+from opwatch.scenarios.spare import flash_behind
+from opwatch.sweep.levels import LevelScale, OpShare, parse_levels
+from opwatch.sweep.virtual import VirtualLoad
+from opwatch.tools.cli import main
+from tests.unit.scenarios.test_saturation import DRIVE
+from tests.unit.scenarios.test_untrimmed import problems
+
+PROFILE = profiles.load("wd-blue-1tb")
+PUBLISHED = scenario_of("iometer-op10").published
+LEVELS = parse_levels(
+    "0,10%",
+    LevelScale(PROFILE.drive["user_bytes"], OpShare.WHOLE, align_bytes=4096),
+    PROFILE.drive["physical_bytes"],
+)
+LOAD = VirtualLoad(queue_depth=1)
+
+
+def _result(gain: float | None = 1.25, foretold: float = 1.25, read: float = 1.0) -> IometerResult:
+    rates = tuple(OpRate(kind, level, 7500.0, 132e3) for level in LEVELS for kind in KINDS)
+    gains = {kind: OpGain(kind, read if kind.op == "read" else 1.0, 0.0, 1.0) for kind in KINDS}
+    gains[WRITE_FULL] = OpGain(WRITE_FULL, gain, 0.01, foretold)
+    return IometerResult(rates, tuple(gains.values()), gain is not None)
+
+
+def _verdicts(result: IometerResult) -> list[ScenarioVerdict]:
+    return [statement.verdict for statement in iometer_statements(result, PUBLISHED, PROFILE)]
+
+
+def test_the_authors_own_table_says_more_than_he_does() -> None:
+    gain = published_gain(PUBLISHED, "write")
+    assert gain is not None and gain == pytest.approx(1.246, abs=0.0005)
+    assert "12.5 %" in scenario_of("iometer-op10").remark and "24.6 %" in scenario_of("iometer-op10").remark
+
+
+def test_what_is_as_published_is_reproduced() -> None:
+    assert _verdicts(_result())[:3] == [ScenarioVerdict.REPRODUCED] * 3
+
+
+def test_other_gains_are_not() -> None:
+    verdicts = _verdicts(_result(1.9, 1.2, read=1.05))
+    assert verdicts[:3] == [ScenarioVerdict.NOT_REPRODUCED] * 3
+    why = iometer_statements(_result(1.9, 1.9), PUBLISHED, PROFILE)[2].why
+    # So much flash that a tenth less in use gives a quarter.
+    assert "1.34 of what it shows" in why
+
+
+def test_without_rest_and_at_its_interface_nothing_is_told() -> None:
+    verdicts = _verdicts(_result(None))
+    assert verdicts[0] is verdicts[2] is ScenarioVerdict.UNTOLD
+    limited = iometer_statements(_result(1.0, 1.0), PUBLISHED, PROFILE)[2]
+    assert limited.verdict is ScenarioVerdict.UNTOLD and "interface" in limited.why
+
+
+def test_a_read_that_is_faster_than_flash_is_none_of_it() -> None:
+    word = iometer_statements(_result(), PUBLISHED, PROFILE)[3]
+    assert word.verdict is ScenarioVerdict.UNTOLD and "hold nothing" in word.why
+
+
+def test_constants_say_where_the_interface_ends_and_the_flash_begins() -> None:
+    whole, less = LEVELS
+    # 307 MB/s on flash, divided by what each byte of the host costs there.
+    assert foretold_iops(PROFILE, WRITE_FULL, whole, LOAD) == pytest.approx(12_950, rel=0.001)
+    assert foretold_iops(PROFILE, WRITE_FULL, less, LOAD) == pytest.approx(25_150, rel=0.001)
+    # While new, and at one outstanding: the time of a command, and of its bytes.
+    assert foretold_iops(PROFILE, WRITE_EMPTY, whole, LOAD) == pytest.approx(1e9 / 32_015, rel=0.001)
+    deep = replace(LOAD, queue_depth=32)
+    assert foretold_iops(PROFILE, READ_FULL, whole, deep) == pytest.approx(99_844, rel=0.001)
+
+
+def test_a_profile_without_times_foretells_nothing() -> None:
+    with pytest.raises(UsageError, match="no command_ns"):
+        foretold_iops(profiles.load("ideal"), WRITE_FULL, LEVELS[0], LOAD)
+
+
+def test_flash_behind_a_fall() -> None:
+    assert flash_behind(90, 100, None) is None
+    assert flash_behind(90, 100, 1.0) is None
+    flash = flash_behind(900, 1000, 1 / 1.246)
+    assert flash == pytest.approx(1340, rel=0.01)
+
+
+def test_a_small_drive_gains_what_was_foretold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drive, kept = tmp_path / "small.toml", tmp_path / "kept.json"
+    drive.write_text(
+        DRIVE.replace("user_bytes = 1073741824", "user_bytes = 536870912").replace("1153433600", "576716800")
+    )
+    words = ("--scenario", "iometer-op10", "--virtual", str(drive), "-q", "-o", str(kept))
+    assert main(["sweep", "run", *words, "--depth", "8"]) == 0
+    shown = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    document = json.loads(kept.read_text())
+    assert problems(document) == []
+    for gain in document["gains"]:
+        assert gain["gain"] == pytest.approx(gain["foretold"], rel=0.03)
+        if gain["op"] == "read":
+            assert gain["gain"] == pytest.approx(1.0, abs=0.03)
+    [write] = [gain for gain in document["gains"] if gain["op"] == "write" and gain["is_full"]]
+    assert write["gain"] > 1.5
+    assert all(
+        rate["cpu_ratio"] is None and "CPU" in rate["missing"]["cpu_ratio"] for rate in document["rates"]
+    )
+    assert main(["sweep", "show", str(kept)]) == 0
+    assert capsys.readouterr().out == shown
+
+
+def test_other_levels_than_the_authors_have_nothing_published(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drive = tmp_path / "small.toml"
+    drive.write_text(
+        DRIVE.replace("user_bytes = 1073741824", "user_bytes = 268435456").replace("1153433600", "288358400")
+    )
+    words = (
+        "--scenario",
+        "iometer-op10",
+        "--virtual",
+        str(drive),
+        "-q",
+        "--json",
+        "--op",
+        "0,20%",
+        "--depth",
+        "8",
+    )
+    assert main(["sweep", "run", *words]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["published"] == {} and document["statements"][2]["verdict"] == "cannot be told"
+
+
+def test_the_fields_of_a_published_table_are_read_as_they_are() -> None:
+    assert published_gain(Fields({}, "nothing"), "write") is None

@@ -1,0 +1,134 @@
+"""The untrimmed cliff: foretold from addresses and flash, found by what the drive moves."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.ftl import profiles
+from opwatch.scenarios.scenario import ScenarioVerdict, scenario_of
+from opwatch.scenarios.untrimmed import (
+    NEAR_RATIO,
+    UntrimmedSetup,
+    fillings,
+    foretell,
+    run_untrimmed,
+    seeded,
+    statements,
+    untrimmed_setup,
+)
+from opwatch.sweep.virtual import model_of
+from opwatch.tools.cli import main
+from tests.unit.sinks.test_schema import strict
+
+SCHEMA = Path(__file__).parents[3] / "docs" / "schema" / "sweep-scenario.json"
+PROFILE = profiles.load("intel-545s-256")
+MODEL = model_of(PROFILE, 4096)
+
+
+def _setup(**changes: float) -> UntrimmedSetup:
+    scenario = scenario_of("untrimmed-cliff").with_setup(changes)
+    return untrimmed_setup(scenario.setup, scenario.io_bytes, scenario.queue_depth, 1)
+
+
+def problems(answer: dict[str, Any]) -> list[str]:
+    """What is wrong with the document of an experiment."""
+    validator = importlib.import_module("jsonschema").Draft202012Validator(
+        strict(json.loads(SCHEMA.read_text()))
+    )
+    return [f"{list(error.path)}: {error.message}" for error in validator.iter_errors(answer)]
+
+
+def test_what_its_author_found_comes_out() -> None:
+    setup = _setup()
+    runs = run_untrimmed(setup, MODEL)
+    verdicts = [statement.verdict for statement in statements(runs, setup, PROFILE)]
+    assert verdicts[:3] == [ScenarioVerdict.REPRODUCED] * 3
+    # Which of its flash and its cache ends at 5 GB is nothing that this profile can tell.
+    assert verdicts[3] is ScenarioVerdict.UNTOLD
+    untrimmed, shrunk, trimmed = runs
+    assert untrimmed.free_bytes == pytest.approx(116e9, rel=0.01)
+    assert untrimmed.stale_bytes == pytest.approx(111e9, rel=0.01)
+    assert trimmed.free_bytes == untrimmed.free_bytes and trimmed.stale_bytes == 0
+    assert shrunk.cliff_bytes is None and trimmed.cliff_bytes is None
+
+
+@pytest.mark.parametrize("name", ["intel-545s-256", "intel-520-240", "wd-blue-1tb"])
+def test_the_cliff_is_where_it_was_foretold_in_any_layout(name: str) -> None:
+    model = model_of(profiles.load(name), 4096)
+    setup = _setup(rounds=100, round_s=10)
+    for run in seeded(setup, model, range(2, 6)):
+        assert run.error_ratio is not None and abs(run.error_ratio) < NEAR_RATIO / 2
+
+
+def test_trimmed_space_is_room_and_comes_to_its_end_where_it_was_foretold() -> None:
+    *_, trimmed = run_untrimmed(_setup(rounds=100), MODEL)
+    assert trimmed.error_ratio is not None and abs(trimmed.error_ratio) < NEAR_RATIO / 2
+
+
+def test_a_seed_is_a_layout() -> None:
+    first, second = (fillings(replace(_setup(), seed=seed), MODEL)[0] for seed in (2, 3))
+    assert first.files != second.files
+    assert first == fillings(replace(_setup(), seed=2), MODEL)[0]
+    assert first.files_bytes == pytest.approx(second.files_bytes, rel=1e-3)
+    zones = sorted((*first.files, *first.removed))
+    assert all(one.start_bytes + one.len_bytes == two.start_bytes for one, two in itertools.pairwise(zones))
+
+
+def test_a_drive_without_a_cache_has_room_for_what_it_holds_nothing_on() -> None:
+    model = model_of(profiles.load("intel-520-240"), 4096)
+    whole = fillings(_setup(), model)[0]
+    foretold = foretell(whole, model)
+    assert foretold.cache_bytes is None
+    # 267 GB of flash less 240 GB, and 5 GB that nothing was written to.
+    assert foretold.cliff_bytes == foretold.room_bytes == pytest.approx(31.9e9, rel=0.01)
+
+
+def test_too_few_rounds_tell_nothing() -> None:
+    setup = _setup(rounds=2)
+    words = statements(run_untrimmed(setup, MODEL), setup, PROFILE)
+    assert words[0].verdict is words[2].verdict is ScenarioVerdict.UNTOLD
+    assert "more rounds" in words[0].why
+
+
+def test_the_command_its_document_and_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "kept.json"
+    words = ["--scenario", "untrimmed-cliff", "--virtual", "intel-545s-256", "-o", str(kept)]
+    assert (
+        main(["sweep", "run", *words, "--seed", "7", "--set", "files_bytes=120GB", "--set", "round_s=4s"])
+        == 0
+    )
+    shown = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    document = json.loads(kept.read_text())
+    assert problems(document) == []
+    assert document["runs"][0]["stale_bytes"] == pytest.approx(131e9, rel=0.01)
+    assert main(["sweep", "show", str(kept)]) == 0
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--virtual", "ideal"), "more than ideal shows"),
+        (("--virtual", "intel-545s-256", "--set", "files_bytes=250GB"), "no room for copies"),
+        (("--virtual", "intel-545s-256", "--set", "speed=1"), "files_bytes"),
+        (("--virtual", "intel-545s-256", "--set", "rounds"), "write KEY=VALUE"),
+        (("--virtual", "intel-545s-256", "--set", "rounds=many"), "no whole number"),
+        (("--virtual", "intel-545s-256", "--set", "rounds=0"), "1 to"),
+        (("--virtual", "intel-545s-256", "--set", "filesystem_bytes=1TB"), "more than"),
+        (("--virtual", "intel-545s-256", "--op", "7%"), "has levels"),
+        ((), "add --virtual intel-545s-256"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    words: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sweep", "run", "--scenario", "untrimmed-cliff", *words]) == 2
+    assert why in capsys.readouterr().err

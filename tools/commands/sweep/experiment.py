@@ -1,0 +1,124 @@
+"""A published experiment that has no levels, from the words to the table."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from opwatch.errors import UsageError
+from opwatch.fields import Fields
+from opwatch.ftl.profiles import Profile
+from opwatch.quantities import parse_count, parse_size
+from opwatch.scenarios.iometer import iometer_statements, run_iometer
+from opwatch.scenarios.scenario import Scenario, ScenarioKind, scenario_of
+from opwatch.scenarios.untrimmed import run_untrimmed, statements, untrimmed_setup
+from opwatch.sinks.scenario.document import experiment_document, iometer_fields, untrimmed_fields
+from opwatch.sinks.scenario.table import experiment_lines
+from opwatch.sweep.levels import LevelScale, OpBase, OpShare, parse_levels
+from opwatch.sweep.plan import SweepPace
+from opwatch.sweep.virtual import ModelDrive, VirtualLoad, flash_bytes, mapping_unit, model_of
+from opwatch.times import parse_time
+from opwatch.tools.commands.sweep.level_arguments import pace_from, profile_of, refuse_others
+from opwatch.tools.commands.sweep.progress import LevelProgress
+
+# What is decided by the experiment, and is an option of sweeps that have levels.
+_LEVEL_OPTIONS = ("base", "reads")
+
+Experiment = Callable[[Scenario, argparse.Namespace], dict[str, Any]]
+
+
+def with_changes(scenario: Scenario, words: list[str]) -> Scenario:
+    """The experiment with what `--set KEY=VALUE` says."""
+    changes: dict[str, float] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise UsageError(f"--set {word}: write KEY=VALUE")
+        try:
+            changes[key] = _value(key, text)
+        except UsageError as error:
+            raise UsageError(f"--set {word}: {error}") from None
+    return scenario.with_setup(changes)
+
+
+def _value(key: str, text: str) -> float:
+    if key.endswith("_bytes"):
+        return parse_size(text)
+    return parse_time(text) if key.endswith("_s") else parse_count(text)
+
+
+def experiment_of(scenario: Scenario) -> Experiment | None:
+    """How it is run; None of one that has levels."""
+    return _EXPERIMENTS.get(scenario.kind)
+
+
+def experiment_answer(args: argparse.Namespace) -> dict[str, Any]:
+    """The document of what `--scenario` asks for, once it was run."""
+    scenario = with_changes(scenario_of(args.scenario), args.set)
+    experiment = experiment_of(scenario)
+    if experiment is None:
+        raise UsageError(f"scenario {scenario.name} has levels")
+    refuse_others(args, _LEVEL_OPTIONS, "a sweep that is no scenario")
+    if pace_from(args) != SweepPace():
+        raise UsageError("--fill, --round, --rounds: a scenario has its own (--set KEY=VALUE)")
+    return experiment(scenario, args)
+
+
+def experiment_table(answer: dict[str, Any]) -> list[str]:
+    return list(experiment_lines(answer))
+
+
+def _virtual(scenario: Scenario, args: argparse.Namespace) -> tuple[Profile, ModelDrive, int, int, int]:
+    """(the drive, its model, bytes of an I/O, queue depth, seed)."""
+    if args.virtual is None:
+        raise UsageError(
+            f"--scenario {scenario.name} runs on simulated flash: add --virtual {scenario.profile}"
+        )
+    profile = profile_of(args.virtual)
+    io_bytes = args.bs or scenario.io_bytes
+    depth, seed = args.depth or scenario.queue_depth, args.seed or VirtualLoad().seed
+    return profile, model_of(profile, io_bytes), io_bytes, depth, seed
+
+
+def _document(scenario: Scenario, profile: Profile, model: ModelDrive, workload: str) -> dict[str, Any]:
+    return experiment_document(
+        scenario,
+        f"{profile.name} (simulated)",
+        workload,
+        {"profile": profile.name, "ratio": model.ratio, "source": profile.source},
+    )
+
+
+def _untrimmed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
+    refuse_others(args, ["op"], "a scenario that has levels")
+    profile, model, io_bytes, depth, seed = _virtual(scenario, args)
+    setup = untrimmed_setup(scenario.setup, io_bytes, depth, seed)
+    runs = run_untrimmed(setup, model)
+    rounds = f"{setup.rounds} rounds of {setup.round_s:g} s"
+    workload = f"{rounds}, random writes of {io_bytes} bytes, queue depth {depth}"
+    document = _document(scenario, profile, model, workload)
+    return document | untrimmed_fields(runs, statements(runs, setup, profile))
+
+
+def _iometer(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
+    profile, model, io_bytes, depth, seed = _virtual(scenario, args)
+    visible, flash = profile.drive["user_bytes"], flash_bytes(model)
+    scale = LevelScale(visible, OpShare.WHOLE, OpBase.VISIBLE, mapping_unit(profile))
+    levels = parse_levels(args.op or scenario.levels, scale, flash)
+    load = VirtualLoad(io_bytes, depth, seed=seed)
+    with closing(LevelProgress(SweepPace().most_rounds, quiet=args.quiet)) as progress:
+        result = run_iometer(model, levels, load, progress.tell)
+    workload = f"random reads and writes of {io_bytes} bytes, queue depth {depth}"
+    # Another level than the author's has nothing to be compared with.
+    published = Fields({}, "nothing published") if args.op else scenario.published
+    words = iometer_statements(result, published, profile)
+    document = _document(scenario, profile, model, workload)
+    return document | iometer_fields(result, io_bytes, published.table, words)
+
+
+_EXPERIMENTS: dict[ScenarioKind, Experiment] = {
+    ScenarioKind.UNTRIMMED: _untrimmed,
+    ScenarioKind.IOMETER: _iometer,
+}

@@ -22,6 +22,7 @@ class ScenarioKind(StrEnum):
     FREE_SPACE = "free space"
     UNTRIMMED = "untrimmed cliff"
     IOMETER = "iometer"
+    MIXED = "mixed"
 
 
 class ScenarioVerdict(StrEnum):

@@ -7,6 +7,7 @@ from typing import Any
 
 from opwatch import SCHEMA
 from opwatch.scenarios.iometer import NO_CPU, IometerResult, OpRate
+from opwatch.scenarios.mixed import MixConfiguration, MixRate
 from opwatch.scenarios.scenario import AuthorsWord, Scenario
 from opwatch.scenarios.untrimmed import UntrimmedRun
 
@@ -88,4 +89,43 @@ def _rate(rate: OpRate, io_bytes: int) -> dict[str, Any]:
         "error_ratio": rate.error_ratio,
         "cpu_ratio": None,
         "missing": {"cpu_ratio": NO_CPU} | ({"iops": rate.why} if rate.why else {}),
+    }
+
+
+def mixed_fields(
+    configurations: Sequence[MixConfiguration], statements: Iterable[AuthorsWord]
+) -> dict[str, Any]:
+    return {
+        "configurations": [
+            {
+                "name": one.name,
+                "folder": one.folder,
+                "device": one.device,
+                "kind": one.kind,
+                "file_bytes": one.file_bytes,
+                "rates": [_mix_rate(rate) for rate in one.rates],
+            }
+            for one in configurations
+        ],
+        "statements": statement_fields(statements),
+    }
+
+
+def _mix_rate(rate: MixRate) -> dict[str, Any]:
+    return {
+        "load": rate.load.name,
+        "rdpct": rate.load.rdpct,
+        "seekpct": rate.load.seekpct,
+        "xfersize": rate.load.xfersize,
+        "seconds": rate.seconds,
+        "reads": rate.reads,
+        "writes": rate.writes,
+        "iops": rate.iops,
+        "bytes_per_s": rate.moved_bytes / rate.seconds,
+        "mean_ns": rate.mean_ns,
+        "cpu_ratio": rate.cpu_ratio,
+        "members": [
+            {"name": name} | (count._asdict() | {"mean_ns": count.mean_ns} if count else {})
+            for name, count in rate.members.items()
+        ],
     }

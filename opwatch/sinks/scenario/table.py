@@ -11,9 +11,14 @@ from opwatch.scenarios.scenario import ScenarioKind
 from opwatch.sinks.folding import folded
 from opwatch.sinks.scenario.document import TYPE
 from opwatch.sinks.scenario.iometer import iometer_lines
+from opwatch.sinks.scenario.mixed import mixed_lines
 from opwatch.sinks.scenario.untrimmed import untrimmed_lines
 
-_SECTIONS = {ScenarioKind.UNTRIMMED: untrimmed_lines, ScenarioKind.IOMETER: iometer_lines}
+_SECTIONS = {
+    ScenarioKind.UNTRIMMED: untrimmed_lines,
+    ScenarioKind.IOMETER: iometer_lines,
+    ScenarioKind.MIXED: mixed_lines,
+}
 
 
 def experiment_lines(document: dict[str, Any]) -> Iterator[str]:

@@ -46,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "       opwatch sweep run --dev D --confirm SERIAL --method file|fill --dir MOUNT [options]\n"
         "       opwatch sweep run --dev D --destroy --confirm SERIAL --test NAME [options]\n"
         "       opwatch sweep run --virtual PROFILE [--op LEVELS] [options]\n"
-        "       opwatch sweep run --scenario NAME --virtual PROFILE [--op LEVELS] [options]"
+        "       opwatch sweep run --scenario NAME --virtual PROFILE [--op LEVELS] [options]\n"
+        "       opwatch sweep run --scenario mixed-io --on NAME=DIR [--on NAME=DIR] [options]"
     )
     add_drive_arguments(parser)
     add_model_arguments(parser)
@@ -61,8 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     refuse_test_options(args)
-    if args.set and args.scenario is None:
-        raise UsageError("--set: only with --scenario")
+    if args.scenario is None:
+        refuse_others(args, ["set", "on"], "--scenario")
     if args.virtual is not None or args.scenario is not None:
         refuse_others(args, DRIVE_OPTIONS, "--dev")
         has_levels = args.scenario is None or experiment_of(scenario_of(args.scenario)) is None

@@ -21,7 +21,8 @@ from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.virtual import ModelDrive, VirtualLoad, flash_bytes, mapping_unit, model_of
 from opwatch.times import parse_time
 from opwatch.tools.commands.sweep.level_arguments import pace_from, profile_of, refuse_others
-from opwatch.tools.commands.sweep.progress import LevelProgress
+from opwatch.tools.commands.sweep.mixed import mixed
+from opwatch.tools.talk import LevelProgress
 
 # What is decided by the experiment, and is an option of sweeps that have levels.
 _LEVEL_OPTIONS = ("base", "reads")
@@ -72,6 +73,8 @@ def experiment_table(answer: dict[str, Any]) -> list[str]:
 
 def _virtual(scenario: Scenario, args: argparse.Namespace) -> tuple[Profile, ModelDrive, int, int, int]:
     """(the drive, its model, bytes of an I/O, queue depth, seed)."""
+    if args.on:
+        raise UsageError(f"--on: scenario {scenario.name} runs on simulated flash (--virtual)")
     if args.virtual is None:
         raise UsageError(
             f"--scenario {scenario.name} runs on simulated flash: add --virtual {scenario.profile}"
@@ -121,4 +124,5 @@ def _iometer(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
 _EXPERIMENTS: dict[ScenarioKind, Experiment] = {
     ScenarioKind.UNTRIMMED: _untrimmed,
     ScenarioKind.IOMETER: _iometer,
+    ScenarioKind.MIXED: mixed,
 }

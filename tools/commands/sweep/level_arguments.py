@@ -159,7 +159,7 @@ def pace_from(args: argparse.Namespace) -> SweepPace:
 
 def refuse_others(args: argparse.Namespace, names: Sequence[str], only_with: str) -> None:
     """Raise UsageError for options that mean nothing here."""
-    given = [name for name in names if getattr(args, name) is not None and getattr(args, name) is not False]
+    given = [name for name in names if getattr(args, name) not in (None, False, [])]
     if given:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(f"{options}: only with {only_with}")

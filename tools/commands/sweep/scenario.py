@@ -72,7 +72,7 @@ def add_scenario_argument(parser: argparse.ArgumentParser) -> None:
         "--scenario",
         action=Once,
         metavar="NAME",
-        help=f"repeat a published experiment, with --virtual: {', '.join(scenario_names())}",
+        help=f"repeat a published experiment: {', '.join(scenario_names())}",
     )
     parser.add_argument(
         "--set",
@@ -81,11 +81,20 @@ def add_scenario_argument(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a number of the scenario that is another than the published one (opwatch sweep list)",
     )
+    parser.add_argument(
+        "--on",
+        action="append",
+        default=[],
+        metavar="NAME=DIR",
+        help="of scenario mixed-io: a folder to make load in, by a name of yours; as often as wanted. "
+        "Nothing that is there is touched",
+    )
 
 
 def scenario_from(args: argparse.Namespace) -> ScenarioRun:
     """What `--scenario` asks for; UsageError for what the experiment decides itself."""
     scenario = with_changes(scenario_of(args.scenario), args.set)
+    refuse_others(args, ["on"], "scenario mixed-io")
     if args.virtual is None:
         raise UsageError(
             f"--scenario {scenario.name} runs on simulated flash: add --virtual {scenario.profile}"

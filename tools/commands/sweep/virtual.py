@@ -17,9 +17,9 @@ from opwatch.sweep.side_by_side import run_levels
 from opwatch.tools.commands.sweep.exit_status import exit_status
 from opwatch.tools.commands.sweep.experiment import experiment_answer, experiment_table
 from opwatch.tools.commands.sweep.level_arguments import VirtualSweep, virtual_from
-from opwatch.tools.commands.sweep.progress import LevelProgress
 from opwatch.tools.commands.sweep.running import require_new
 from opwatch.tools.commands.sweep.scenario import scenario_from
+from opwatch.tools.talk import LevelProgress
 
 
 def run_experiment(args: argparse.Namespace) -> int:

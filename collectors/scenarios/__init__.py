@@ -1,0 +1,1 @@
+"""Published experiments on file systems that are there."""

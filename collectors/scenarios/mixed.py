@@ -1,0 +1,156 @@
+"""Mixed I/O in a file without a name, and what the kernel counts of the devices below meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from opwatch.collectors.fio.runner import FioProcess, FioRun
+from opwatch.collectors.sweep.bench import SweepStopped, SweepTime
+from opwatch.errors import OpwatchError, RefusedError, Unsupported, UsageError
+from opwatch.foreign import numbers
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.samples.course import Talk
+from opwatch.samples.end import End
+from opwatch.scenarios.mixed import MemberCount, MixConfiguration, MixLoad, MixRate, MixSetup
+
+_MIB, _SECTOR = 1 << 20, 512
+_LEAST_BYTES = 8 * _MIB
+# A wait has an end, though nothing is to be done then.
+_LOOK_S = 3600.0
+_FILL = ("--name=fill", "--rw=write", f"--bs={_MIB}")
+
+
+@dataclass(frozen=True, slots=True)
+class MixPlace:
+    """A folder that load is to be made in: its file system's device, and the disks that do the I/O."""
+
+    configuration: MixConfiguration
+    members: tuple[BlockDevice, ...]
+
+
+def mix_place(devices: Devices, name: str, folder: Path, setup: MixSetup) -> MixPlace:
+    """Look at a folder; refuse what would be in somebody's way. Writes nothing."""
+    try:
+        status, space = folder.stat(), os.statvfs(folder)
+    except OSError as error:
+        raise UsageError(f"--on {name}={folder}: {error.strerror}") from error
+    if status.st_dev == Path("/").stat().st_dev:
+        raise RefusedError(
+            f"--on {name}={folder}: it is on the root file system, which would be full meanwhile; take one "
+            "that is for this alone"
+        )
+    device = devices.by_number(os.major(status.st_dev), os.minor(status.st_dev))
+    if device is None:
+        raise Unsupported(
+            f"--on {name}={folder}: its file system is on no block device of its own (tmpfs, overlay, btrfs)"
+        )
+    whole = space.f_bavail * space.f_frsize * setup.space_percent // 100 // _MIB * _MIB
+    if whole < _LEAST_BYTES:
+        raise RefusedError(
+            f"--on {name}={folder}: {setup.space_percent} % of what it has free are {whole} bytes, and less "
+            f"than {_LEAST_BYTES} tell nothing"
+        )
+    members = tuple(leaf.device for leaf in devices.leaves(device))
+    return MixPlace(MixConfiguration(name, str(folder), device.name, device.kind(), whole), members)
+
+
+@contextmanager
+def _nameless(folder: str, n_bytes: int) -> Iterator[str]:
+    """A file that nobody finds and that is gone with us, whatever ends us; the path by which fio opens it."""
+    try:
+        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR):
+            raise Unsupported(f"{folder}: no files without a name there (O_TMPFILE)") from error
+        raise OpwatchError(f"{folder}: cannot make a file there: {error.strerror}") from error
+    try:
+        os.ftruncate(descriptor, n_bytes)
+        yield f"/proc/{os.getpid()}/fd/{descriptor}"
+    except OSError as error:
+        raise OpwatchError(f"{folder}: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+
+
+def member_count(device: BlockDevice) -> MemberCount | None:
+    """What the kernel has counted of a device; None where it does not count."""
+    if device.disk.is_request_based and device.disk.number("queue/iostats") == 0:
+        return None
+    fields = numbers((device.attribute("stat") or "").split())
+    if fields is None or len(fields) < 11:
+        return None
+    return MemberCount(
+        fields[0], fields[4], fields[2] * _SECTOR, fields[6] * _SECTOR, busy_ms=fields[3] + fields[7]
+    )
+
+
+def run_mix(
+    place: MixPlace, loads: Sequence[MixLoad], setup: MixSetup, time: SweepTime, talk: Talk
+) -> MixConfiguration:
+    """Fill the file, then one load after the other on it."""
+    one = place.configuration
+    rates = []
+    with _nameless(one.folder, one.file_bytes) as path:
+        common = [
+            *("--thread", f"--filename={path}", f"--size={one.file_bytes}", "--direct=1"),
+            *("--ioengine=libaio", f"--iodepth={setup.threads}", "--allow_file_create=0"),
+        ]
+        talk.show(f"{one.name}: fill {one.file_bytes} bytes")
+        # What was never written is no data: reads of it would not reach a drive.
+        _fio([*_FILL, *common], time)
+        for place_of_load, load in enumerate(loads, 1):
+            talk.show(f"{one.name}: {load.name} ({place_of_load} of {len(loads)})")
+            before = {member.name: member_count(member) for member in place.members}
+            words = ["--name=load", *common, *load.words(), "--time_based", f"--runtime={setup.run_s:g}"]
+            run = _fio([*words, f"--randseed={place_of_load}"], time)
+            rates.append(_rate(load, run, place.members, before))
+    return replace(one, rates=tuple(rates))
+
+
+def _fio(words: list[str], time: SweepTime) -> FioRun:
+    with FioProcess(words) as process:
+        time.follow(process.process)
+        while True:
+            end = time.wait(time.now() + _LOOK_S)
+            if end is End.COMMAND:
+                time.reap()
+                return process.result()
+            if end is End.SIGNAL:
+                process.stop()
+                raise SweepStopped("stopped; the file that it was done in is gone, and nothing is kept")
+
+
+def _rate(
+    load: MixLoad, run: FioRun, members: Sequence[BlockDevice], before: dict[str, MemberCount | None]
+) -> MixRate:
+    if run.report is None:
+        raise OpwatchError(f"{load.name}: fio wrote no report")
+    counts = {member.name: member_count(member) for member in members}
+    total = run.report.total
+    summed_ns, timed = 0.0, 0
+    for job in run.report.jobs:
+        for operation in job.operations.values():
+            # Flushes have no bytes, and a latency of their own.
+            latency = operation.latencies.get("lat")
+            if latency and operation.bytes is not None:
+                summed_ns += latency.mean_ns * latency.requests
+                timed += latency.requests
+    return MixRate(
+        load=load,
+        reads=total.requests["read"],
+        writes=total.requests["write"],
+        moved_bytes=total.bytes["read"] + total.bytes["write"],
+        seconds=total.seconds,
+        mean_ns=summed_ns / timed if timed else None,
+        cpu_ratio=run.cpu_s / ((run.end_ns - run.begin_ns) / 1e9),
+        members={name: _grown(now, before.get(name)) for name, now in counts.items()},
+    )
+
+
+def _grown(now: MemberCount | None, then: MemberCount | None) -> MemberCount | None:
+    return None if now is None or then is None else now.since(then)

@@ -1,0 +1,142 @@
+"""Mixed I/O on file systems, side by side: rates of each, what its members did for them, and how the sets
+compare. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from opwatch.errors import UsageError
+from opwatch.fields import Fields
+from opwatch.foreign import table_of
+from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
+
+# So near to the published ratio two sets are as they were there: their members are other drives.
+ALIKE_RATIO = 0.15
+# fio that has a processor for itself is what limits the rate.
+_BUSY_RATIO = 0.9
+_MOST_THREADS, _MOST_RUN_S, _MOST_PERCENT = 1024, 86_400, 95
+
+
+class MixLoad(NamedTuple):
+    """A workload by vdbench's names: per cent of reads and of random places, bytes of an I/O."""
+
+    name: str
+    rdpct: int
+    seekpct: int
+    xfersize: int
+
+    def words(self) -> list[str]:
+        """The same for fio."""
+        if self.rdpct in (0, 100):
+            order = "read" if self.rdpct else "write"
+            direction = f"rand{order}" if self.seekpct else order
+        else:
+            direction = "randrw" if self.seekpct else "rw"
+        return [f"--rw={direction}", f"--rwmixread={self.rdpct}", f"--bs={self.xfersize}"]
+
+
+class MixSetup(NamedTuple):
+    threads: int
+    space_percent: int
+    run_s: float
+
+
+class MemberCount(NamedTuple):
+    """What the kernel has counted of a device: requests, bytes, and the time that they took in all."""
+
+    reads: int
+    writes: int
+    read_bytes: int
+    write_bytes: int
+    busy_ms: int
+
+    def since(self, earlier: MemberCount) -> MemberCount:
+        return MemberCount(*(now - then for now, then in zip(self, earlier, strict=True)))
+
+    @property
+    def mean_ns(self) -> float | None:
+        """Mean time of a request; None without any."""
+        requests = self.reads + self.writes
+        return self.busy_ms * 1e6 / requests if requests else None
+
+
+@dataclass(frozen=True, slots=True)
+class MixRate:
+    """What came of a load on a configuration. `members` has None where the kernel keeps no count; `cpu_ratio`
+    is fio's own share of a processor."""
+
+    load: MixLoad
+    reads: int
+    writes: int
+    moved_bytes: int
+    seconds: float
+    mean_ns: float | None
+    cpu_ratio: float
+    members: dict[str, MemberCount | None]
+
+    @property
+    def iops(self) -> float:
+        return (self.reads + self.writes) / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class MixConfiguration:
+    """A file system under a name: the device that it is on, what kind of device that is, and what does the
+    I/O of it in the end."""
+
+    name: str
+    folder: str
+    device: str
+    kind: str
+    file_bytes: int
+    rates: tuple[MixRate, ...] = ()
+
+
+def mix_setup(fields: Fields) -> MixSetup:
+    setup = MixSetup(fields.count("threads"), fields.count("space_percent"), fields.amount("run_s"))
+    if not 1 <= setup.threads <= _MOST_THREADS:
+        raise UsageError(f"--set threads={setup.threads}: 1 to {_MOST_THREADS}")
+    if not 1 <= setup.space_percent <= _MOST_PERCENT:
+        raise UsageError(f"--set space_percent={setup.space_percent}: 1 to {_MOST_PERCENT}")
+    if not 1 <= setup.run_s <= _MOST_RUN_S:
+        raise UsageError(f"--set run_s={setup.run_s:g}: from 1s to 24h")
+    return setup
+
+
+def mix_loads(published: Fields) -> tuple[MixLoad, ...]:
+    loads = [Fields(table_of(row, "a load"), "a load") for row in published.rows("loads")]
+    return tuple(
+        MixLoad(load.text("name"), load.count("rdpct"), load.count("seekpct"), load.count("xfersize"))
+        for load in loads
+    )
+
+
+def mix_statements(configurations: Sequence[MixConfiguration], published: Fields) -> tuple[AuthorsWord, ...]:
+    """The ratios of sets that the author has measured, and these."""
+    rows = [Fields(table_of(row, "a ratio"), "a ratio") for row in published.rows("ratios")]
+    return tuple(_ratio(row, configurations) for row in rows)
+
+
+def _ratio(row: Fields, configurations: Sequence[MixConfiguration]) -> AuthorsWord:
+    upper, lower, load = row.text("upper"), row.text("lower"), row.text("load")
+    above, below = (float(rate) for rate in row.rows("rates"))
+    what = f"{load}: {upper} does {above / below:.2f} times what {lower} does"
+    pair = [_rate_of(kind, load, configurations) for kind in (upper, lower)]
+    if pair[0] is None or pair[1] is None:
+        missing = upper if pair[0] is None else lower
+        return AuthorsWord(what, ScenarioVerdict.UNTOLD, f"there is no {missing} among the configurations")
+    busy = max(rate.cpu_ratio for rate in pair if rate)
+    here = pair[0].iops / pair[1].iops
+    if abs(here / (above / below) - 1) <= ALIKE_RATIO:
+        return AuthorsWord(what, ScenarioVerdict.REPRODUCED, f"here {here:.2f} times")
+    if busy >= _BUSY_RATIO:
+        why = f"here {here:.2f} times, and fio took {busy:.2f} of a processor: that is the limit"
+        return AuthorsWord(what, ScenarioVerdict.UNTOLD, why)
+    return AuthorsWord(what, ScenarioVerdict.NOT_REPRODUCED, f"here {here:.2f} times")
+
+
+def _rate_of(kind: str, load: str, configurations: Sequence[MixConfiguration]) -> MixRate | None:
+    rates = (rate for one in configurations if one.kind == kind for rate in one.rates)
+    return next((rate for rate in rates if rate.load.name == load and rate.iops), None)

@@ -1,0 +1,128 @@
+"""Mixed I/O side by side: fio's words, ratios of sets, and where no load is made."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import UsageError
+from opwatch.scenarios.mixed import (
+    MemberCount,
+    MixConfiguration,
+    MixLoad,
+    MixRate,
+    mix_loads,
+    mix_setup,
+    mix_statements,
+)
+from opwatch.scenarios.scenario import ScenarioVerdict, scenario_of
+from opwatch.sinks.scenario.document import experiment_document, mixed_fields
+from opwatch.sinks.scenario.table import experiment_lines
+from opwatch.tools.cli import main
+from tests.unit.scenarios.test_untrimmed import problems
+
+SCENARIO = scenario_of("mixed-io")
+LOADS = mix_loads(SCENARIO.published)
+COUNT = MemberCount(75, 25, 75 << 13, 25 << 13, busy_ms=500)
+
+
+def _set(kind: str, iops: float, cpu: float = 0.2) -> MixConfiguration:
+    rates = [
+        MixRate(load, int(iops), 0, int(iops) * load.xfersize, 1.0, 5e6, cpu, {"sda": COUNT, "sdb": None})
+        for load in LOADS
+    ]
+    return MixConfiguration(f"my {kind}", "/mnt", "md0", kind, 1 << 30, tuple(rates))
+
+
+def _verdicts(*sets: MixConfiguration) -> list[ScenarioVerdict]:
+    return [statement.verdict for statement in mix_statements(sets, SCENARIO.published)]
+
+
+@pytest.mark.parametrize(
+    ("rdpct", "seekpct", "direction"),
+    [(75, 100, "randrw"), (25, 0, "rw"), (100, 0, "read"), (0, 0, "write"), (100, 100, "randread")],
+)
+def test_words_of_vdbench_are_words_of_fio(rdpct: int, seekpct: int, direction: str) -> None:
+    words = MixLoad("a load", rdpct, seekpct, 8192).words()
+    assert words == [f"--rw={direction}", f"--rwmixread={rdpct}", "--bs=8192"]
+
+
+def test_the_loads_are_those_that_were_published() -> None:
+    assert [(load.rdpct, load.seekpct, load.xfersize) for load in LOADS] == [
+        *((75, 100, 8192), (25, 100, 8192), (75, 0, 8192), (25, 0, 8192)),
+        *((100, 0, 131072), (0, 0, 131072)),
+    ]
+    assert mix_setup(SCENARIO.setup).threads == 16
+
+
+def test_sets_are_compared_as_they_were_there() -> None:
+    assert _verdicts(_set("md-raid1", 200), _set("md-raid10", 400)) == [ScenarioVerdict.REPRODUCED] * 2
+    assert _verdicts(_set("md-raid1", 200), _set("md-raid10", 200)) == [ScenarioVerdict.NOT_REPRODUCED] * 2
+    assert _verdicts(_set("md-raid1", 200), _set("disk", 400)) == [ScenarioVerdict.UNTOLD] * 2
+
+
+def test_a_rate_that_the_processor_limits_tells_nothing() -> None:
+    sets = (_set("md-raid1", 200), _set("md-raid10", 200, cpu=0.95))
+    assert _verdicts(*sets) == [ScenarioVerdict.UNTOLD] * 2
+    assert "processor" in mix_statements(sets, SCENARIO.published)[0].why
+
+
+def test_counts_of_a_member_are_differences() -> None:
+    grown = COUNT._replace(reads=175, busy_ms=900).since(COUNT)
+    assert grown == MemberCount(100, 0, 0, 0, 400) and grown.mean_ns == 4e6
+    assert COUNT.since(COUNT).mean_ns is None
+
+
+def test_the_document_and_its_table() -> None:
+    sets = [_set("md-raid1", 200), replace(_set("md-raid10", 400), name="tenth")]
+    document = experiment_document(SCENARIO, "two", "some loads", None)
+    document |= mixed_fields(sets, mix_statements(sets, SCENARIO.published))
+    assert problems(document) == []
+    shown = list(experiment_lines(document))
+    assert all(len(line) <= 80 for line in shown)
+    # A hundred requests for two hundred I/Os; and a disk that keeps no count.
+    words = [line.split() for line in shown]
+    assert ["8k", "random", "75r", "sda", "75", "25", "0.82", "5.00m", "0.50"] in words
+    assert ["8k", "random", "75r", "sdb", *"-----"] in words
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"threads": 0}, {"threads": 5000}, {"space_percent": 99}, {"space_percent": 0}, {"run_s": 0.1}],
+)
+def test_numbers_out_of_range_are_refused(changes: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match="--set"):
+        mix_setup(SCENARIO.with_setup(changes).setup)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "why"),
+    [
+        ((), 2, "say where (--on NAME=DIR)"),
+        (("--virtual", "ideal"), 2, "no model of a set"),
+        (("--on", "here"), 2, "write NAME=DIR"),
+        (("--on", "a=/", "--on", "a=/tmp"), 2, "there is a a already"),
+        (("--on", "a=/nowhere/at/all"), 2, "No such file"),
+        (("--on", "a=/"), 3, "root file system"),
+        (("--on", "a=/proc"), 5, "no block device"),
+        (("--on", "a=/", "--depth", "3"), 2, "simulated flash"),
+    ],
+)
+def test_no_load_is_made_in_the_way_of_others(
+    words: tuple[str, ...], status: int, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sweep", "run", "--scenario", "mixed-io", *words]) == status
+    assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("scenario", ["untrimmed-cliff", "write-saturation"])
+def test_other_scenarios_are_on_no_folder(
+    scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--scenario", scenario, "--virtual", "intel-545s-256", "--on", f"a={tmp_path}")
+    assert main(["sweep", "run", *words]) == 2
+    assert "--on" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []

@@ -7,7 +7,7 @@ import fcntl
 import os
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from opwatch.collectors.audit import fitrim_process
 from opwatch.collectors.audit.accounts import DriveAccounts
+from opwatch.collectors.audit.backing_files import BackingFiles
 from opwatch.collectors.audit.discard_programs import Loading
 from opwatch.collectors.audit.discards import LOOK_S, DiscardTracer
 from opwatch.collectors.audit.kernel_log import LogTail
@@ -115,7 +116,7 @@ class _Proof:
 
         self._stack = stack
         self._sizes = prove_sizes(stack)
-        self._sentinels = Sentinels(mount, stack, self._sizes)
+        self._sentinels = Sentinels(mount, stack, self._sizes, copies=True)
         self._before = _counted(stack)
         self._written: Mapping[str, int] = {}
         self._unproven: str | None = None
@@ -145,11 +146,13 @@ class _Proof:
         if self._maps:
             self._maps.wait(PROVE_WAIT_S)
         blocks_by_reading: Counter[Seen] = Counter()
+        by_device: defaultdict[str, Counter[Seen]] = defaultdict(Counter)
         notes = []
         sentinels = self._sentinels.judge(end - time.monotonic())
         for sentinel in sentinels:
             for kind, blocks in sentinel.inside.items():
                 blocks_by_reading[kind] += blocks * BLOCK
+                by_device[sentinel.device][kind] += blocks * BLOCK
             if sentinel.reason:
                 notes.append(f"the sentinel of {sentinel.size_bytes} B: {sentinel.reason}")
         judged = (
@@ -159,7 +162,8 @@ class _Proof:
         )
         reason = None if judged else "no block of a sentinel could be judged"
         maps = self._maps.judge(sentinels) if self._maps else {}
-        return ReadBack(dict(blocks_by_reading), reason, tuple(notes), self._count(), maps)
+        read = {device: dict(counts) for device, counts in by_device.items()}
+        return ReadBack(dict(blocks_by_reading), reason, tuple(notes), self._count(), maps, read)
 
     def _count(self) -> Count | None:
         """The count of the only drive around its sentinels; None where there are several or it tells none."""
@@ -195,6 +199,7 @@ class _Witnesses:
         self._counted = _counted(before)
         self._written = {name: _written(name) for name in self._counted}
         self._accounts = DriveAccounts(before)
+        self._files = BackingFiles(before)
         self._log = LogTail(before)
 
     def add_to(self, evidence: AuditEvidence, mount: Mount | None) -> AuditEvidence:
@@ -203,6 +208,7 @@ class _Witnesses:
             self._with_counts(evidence),
             after=_after(self._before, mount),
             accounts=tuple(self._accounts.since()),
+            files=self._files.since(),
             log=self._log.read(),
         )
 
@@ -251,6 +257,8 @@ def trim(
         before = LayerReader().mount(mount)
         entered.enter_context(alone_on(before, say))
         proof = entered.enter_context(_Proof(mount, before)) if prove else None
+        if proof:
+            before = LayerReader().mount(mount)  # with what its sentinels took
         witnesses = _Witnesses(before, is_early)
         with tracer_of(before, programs=loading.programs()) as tracer:
             answer = fitrim_process.trim(mount, asked, _follower(tracer, meanwhile))

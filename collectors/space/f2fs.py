@@ -18,8 +18,8 @@ _MOST_BYTES = 2 << 30
 
 def read_free(device: BlockDevice) -> tuple[int, Extents, tuple[str, ...]]:
     """(block size, free bytes, what is not in them) of the f2fs on a block device."""
-    geometry = _geometry(device)
-    if geometry.several:
+    geometry = read_geometry(device)
+    if geometry.devices:
         raise Unsupported(
             f"{device.name}: this f2fs lies on several devices, of which it names the first alone"
         )
@@ -36,7 +36,8 @@ def read_free(device: BlockDevice) -> tuple[int, Extents, tuple[str, ...]]:
     return geometry.block_bytes, free, tuple(notes)
 
 
-def _geometry(device: BlockDevice) -> f2fs.F2fsGeometry:
+def read_geometry(device: BlockDevice) -> f2fs.F2fsGeometry:
+    """What the superblock tells."""
     descriptor = open_device(device)
     try:
         return f2fs.superblock(os.pread(descriptor, f2fs.SUPERBLOCK_BYTES, f2fs.SUPERBLOCK_AT))

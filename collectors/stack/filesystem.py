@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from opwatch.errors import UsageError
+from opwatch.collectors.space.f2fs import read_geometry
+from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage
 from opwatch.trim.stack.facts import BtrfsFacts, F2fsFacts, FilesystemFacts
@@ -53,6 +54,15 @@ def _btrfs(usage: Usage, sys: Path, first: BlockDevice, zoned: str | None) -> tu
     )
 
 
+def _f2fs_devices(devices: Devices, first: BlockDevice) -> tuple[list[str], dict[str, str]]:
+    """The devices that the superblock on the first one names, and why not all of them are known."""
+    try:
+        paths = read_geometry(first).devices
+        return [devices.resolve(path).name for path in paths], {}
+    except (OSError, OpwatchError) as error:
+        return [], {"devices": str(error)}
+
+
 def _zoned(devices: list[BlockDevice]) -> str | None:
     """How the devices of a filesystem are zoned; that of the last where they differ."""
     kinds = [device.disk.attribute("queue/zoned") for device in devices]
@@ -64,12 +74,14 @@ def read_filesystem(devices: Devices, usage: Usage, mount: Mount, sys: Path) -> 
     sources = list(_sources(devices, mount))
     names = [device.name for device in sources]
     zoned = _zoned(sources)
-    facts = FilesystemFacts(zoned)
+    facts, unknown = FilesystemFacts(zoned), dict[str, str]()
     if mount.filesystem == "btrfs" and sources:
         names, facts = _btrfs(usage, sys, sources[0], zoned)
     elif mount.filesystem == "f2fs" and sources:
         folder = sys / "fs" / "f2fs" / sources[0].name
         facts = F2fsFacts(zoned, _number(folder / "discard_granularity"), _number(folder / "unusable"))
+        more, unknown = _f2fs_devices(devices, sources[0])
+        names += [name for name in more if name not in names]
     options = tuple(dict.fromkeys((*mount.options, *mount.super_options)))
     return Filesystem(
         point=mount.point,
@@ -79,4 +91,5 @@ def read_filesystem(devices: Devices, usage: Usage, mount: Mount, sys: Path) -> 
         options=options,
         devices=tuple(names),
         facts=facts,
+        unknown=unknown,
     )

@@ -10,7 +10,7 @@ import os
 import stat
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.stack.discard_limits import limits_of
@@ -258,6 +258,7 @@ class LayerReader:
             layout=device.number("md/layout"),
             degraded=device.number("md/degraded"),
             raid_disks=device.number("md/raid_disks"),
+            **_md_members(device),
         )
         layer = _Reading(Kind.MD, below, facts)
         if facts.level in ("raid4", "raid5", "raid6"):
@@ -277,7 +278,11 @@ class LayerReader:
             if file is None:
                 layer.unknown[Unread.BACKING_FILE] = "no file is attached"
             return layer
-        facts = LoopFacts(backing_file=file, simulated_drive=True if find_simulated(device) else None)
+        facts = LoopFacts(
+            backing_file=file,
+            simulated_drive=True if find_simulated(device) else None,
+            offset_bytes=device.number("loop/offset") or None,
+        )
         layer = _Reading(Kind.LOOP, (), facts)
         try:
             status = Path(file).stat()
@@ -290,3 +295,19 @@ class LayerReader:
         elif mount := mount_of(os.path.realpath(file), self._usage.mounts):
             layer.facts = replace(facts, backing_filesystem=mount.filesystem, backing_mount=mount.point)
         return layer
+
+
+class _Members(TypedDict, total=False):
+    members: tuple[str, ...]
+    data_offsets: tuple[int, ...]
+
+
+def _md_members(device: BlockDevice) -> _Members:
+    """The members of an array by their slots, and where the data of each begins."""
+    places = {}
+    for folder in (device.sysfs / "md").glob("dev-*"):
+        slot, offset = (device.number(f"md/{folder.name}/{name}") for name in ("slot", "offset"))
+        if slot is not None and offset is not None:  # a spare has no slot
+            places[slot] = (folder.name.removeprefix("dev-"), offset * SECTOR)
+    slots = [places.get(slot, ("-", 0)) for slot in range(max(places, default=-1) + 1)]
+    return _Members(members=tuple(name for name, _ in slots), data_offsets=tuple(at for _, at in slots))

@@ -1,17 +1,19 @@
-"""What SCSI disks have of sentinels by their own maps: before the trim, and after it."""
+"""What SCSI disks, and files of loop devices, have of sentinels by their maps: before a trim and after it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
 
+from opwatch.collectors.space.backing import map_of
 from opwatch.collectors.space.lba_status import held_by_map
 from opwatch.collectors.stale.sentinels import Sentinels, granule_of
 from opwatch.errors import OpwatchError
-from opwatch.host.device import Devices
+from opwatch.host.device import BlockDevice, Devices
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.lba_status import SentinelMap
-from opwatch.trim.stack.layers import Stack
+from opwatch.trim.stack.facts import LoopFacts
+from opwatch.trim.stack.layers import Kind, Stack
 from opwatch.trim.stale.sentinel import Judgement
 
 _LOOK_S = 0.2
@@ -33,12 +35,19 @@ class SentinelMaps:
         for name in names:
             device = devices.by_name(name)
             try:
-                mapped = held_by_map(device, where=self._places[name]) if device else None
+                mapped = self._mapped(device, self._places[name]) if device else None
             except OpwatchError:
                 mapped = None
             if mapped is not None:
                 maps[name] = mapped
         return maps
+
+    def _mapped(self, device: BlockDevice, place: Extents) -> Extents | None:
+        layer = self._stack.layer(device.name)
+        if layer and layer.kind is Kind.LOOP and not layer.facts_as(LoopFacts).simulated_drive:
+            file = map_of(device)
+            return file.mapped & place if file else None
+        return held_by_map(device, where=place)
 
     def wait(self, seconds: float) -> None:
         """Wait until the sentinels are gone from the maps. A disk that takes its time is asked again for so

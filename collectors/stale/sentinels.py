@@ -67,9 +67,17 @@ class Sentinels:
     the caller trims (or trim() does, these ranges only), and judge() reads. Closing deletes what is left."""
 
     def __init__(
-        self, mount: Mount, stack: Stack, sizes: Sequence[int], devices: Devices | None = None
+        self,
+        mount: Mount,
+        stack: Stack,
+        sizes: Sequence[int],
+        devices: Devices | None = None,
+        *,
+        copies: bool = False,
     ) -> None:
+        """`copies`: read each copy that an array has of a block, not the one that it answers with."""
         self._mount = mount
+        self._copies = copies
         self._stack = stack
         self._sizes = sizes
         self._devices = devices or Devices()
@@ -174,14 +182,15 @@ class Sentinels:
         device = self._devices.by_number(*on)
         if device is None or last - first != BLOCK:
             return
-        for landing in descend(self._stack, device.name, Extents.of([(first, last)])):
+        place = Extents.of([(first, last)])
+        for landing in descend(self._stack, device.name, place, copies=self._copies):
             offset, end = next(iter(landing.extents))
             if end - offset != BLOCK:
                 continue  # cut in two by a layer's edge
             data = self._disk(landing.device).read(offset, BLOCK)
             if data is None or not any(data):
                 self._reasons[number] = "its blocks cannot be read back where they should lie"
-            elif not landing.encrypted and digest(data) not in expected:
+            elif digest(data) not in (self._shown(device.name, place) if landing.encrypted else expected):
                 self._reasons[number] = "other data lie where its blocks should: the way down is not exact"
             else:
                 yield Block(
@@ -193,6 +202,12 @@ class Sentinels:
                     encrypted=landing.encrypted,
                     before=digest(data),
                 )
+
+    def _shown(self, device: str, place: Extents) -> set[bytes]:
+        """What the lowest devices give for a place below encryption, an array with one of its copies."""
+        landings = descend(self._stack, device, place)
+        reads = [self._disk(one.device).read(next(iter(one.extents))[0], BLOCK) for one in landings]
+        return {digest(data) for data in reads if data is not None}
 
     def _disk(self, device: str) -> RawDisk:
         if device not in self._disks:
@@ -274,9 +289,10 @@ class Sentinels:
                 freed = [block for block in there if states[block] is not Seen.REALLOCATED]
                 extents = Extents.of((block.offset, block.offset + BLOCK) for block in freed)
                 whole = extents.granules(*granule_of(self._stack.layer(device)))
+                sent = self._whole_above(freed)
                 inside, edges = Counter[Seen](), Counter[Seen]()
                 for block in there:
-                    is_inside = whole.covers(block.offset, block.offset + BLOCK)
+                    is_inside = whole.covers(block.offset, block.offset + BLOCK) and block in sent
                     (inside if is_inside else edges)[states[block]] += 1
                 yield Judgement(
                     size_bytes=size,
@@ -299,6 +315,17 @@ class Sentinels:
                     edges=Counter(),
                     reason=reason,
                 )
+
+    def _whole_above(self, blocks: Sequence[Block]) -> set[Block]:
+        """Blocks in whole granules of the file system's own device: of others none need be sent at all."""
+        whole: set[Block] = set()
+        for number in {block.number for block in blocks}:
+            mine = [block for block in blocks if block.number == number]
+            dev = f"{number[0]}:{number[1]}"
+            top = next((layer for layer in self._stack.layers if layer.dev == dev), None)
+            granules = Extents.of((block.at, block.at + BLOCK) for block in mine).granules(*granule_of(top))
+            whole.update(block for block in mine if granules.covers(block.at, block.at + BLOCK))
+        return whole
 
     def _free(self) -> FreeSpace | None:
         """The free space now; None where the file system does not tell, and nothing can be checked."""

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from opwatch import SCHEMA, units
 from opwatch.sinks.terminal import COLUMNS, Writer
 from opwatch.trim.audit.accounts import Told
-from opwatch.trim.audit.audit import ALL, MEANING, Audit, ReadBack, Row
+from opwatch.trim.audit.audit import ALL, MEANING, Audit, ReadBack, Row, Standing
 from opwatch.trim.audit.flow import Origin, Trace, Who
 from opwatch.trim.audit.kernel_log import of_device
 from opwatch.trim.space.lba_status import SentinelMap
@@ -99,13 +99,26 @@ def _device_side(audit: Audit) -> Iterator[str]:
         for note in answer.notes:
             yield f"    left out: {units.printable(note)}"
         for device, map_ in answer.maps.items():
-            yield f"  sentinels in the map of {device} (SCSI GET LBA STATUS): {_map(map_)}"
+            yield f"  sentinels in the map of {device}: {_map(map_)}"
     for device, in_use in audit.evidence.in_use.items():
         yield f"  in use by the count of {device}: {in_use.before:,} B before, {in_use.after:,} B after"
     for witness in audit.counters:
         account = witness.account
         yield f"  counted by {account.device}, {units.printable(account.source)}: {witness.bearing.value}"
         yield f"    {witness.words}"
+
+
+def _proofs(audit: Audit) -> Iterator[str]:
+    """What is proven of each disk, and how far down."""
+    for proof in audit.proofs:
+        if proof.standing is Standing.ACCEPTED and not proof.by:
+            continue
+        down_to = f", to {units.printable(proof.down_to)}" if proof.down_to else ""
+        yield f"  {proof.device}: {proof.standing.value}{down_to}"
+        for witness in proof.by:
+            yield f"    by: {units.printable(witness)}"
+        if proof.beyond:
+            yield f"    not: {units.printable(proof.beyond)}"
 
 
 def _map(blocks: SentinelMap) -> str:
@@ -126,6 +139,7 @@ def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
         yield f"  asked: {length}{minimum}"
     yield f"  claimed (what fstrim prints): {units.printable(audit.claim)}"
     yield f"  reached: {audit.reached_bytes:,} B completed in whole granules"
+    yield from _proofs(audit)
     yield from _device_side(audit)
     yield ""
     shown: set[str] = set()
@@ -181,6 +195,7 @@ def _read_back(answer: ReadBack | None) -> dict[str, Any] | None:
         return None
     return {
         "bytes": dict(answer.bytes),
+        "by_device": {name: dict(counts) for name, counts in answer.by_device.items()},
         "reason": answer.reason,
         "notes": list(answer.notes),
         "maps": {
@@ -237,6 +252,7 @@ def _evidence(audit: Audit) -> dict[str, Any]:
     return {
         "settled": evidence.settled,
         "read_back": _read_back(evidence.read_back),
+        "files": {name: asdict(file) for name, file in evidence.files.items()},
         "held_bytes": {name: asdict(in_use) for name, in_use in evidence.in_use.items()},
         "counters": [_counter(witness) for witness in audit.counters],
         "trace": _trace(evidence.trace),
@@ -262,6 +278,7 @@ def document(audit: Audit, blind: str | None = None) -> dict[str, Any]:
         "claim": audit.claim,
         "claims": [asdict(claim) for claim in audit.claims],
         "reached_bytes": audit.reached_bytes,
+        "proofs": [asdict(proof) for proof in audit.proofs],
         "ledger": [_row_document(row) for row in audit.rows],
         "reasons": [reason.document() for reason in audit.reasons],
         "unexplained_bytes": audit.unexplained_bytes,

@@ -28,6 +28,7 @@ class Verdict(enum.StrEnum):
     """Whether the trim reached the drive."""
 
     PROVEN = "PROVEN"
+    PROVEN_PARTWAY = "PROVEN PARTWAY"
     ACCEPTED = "ACCEPTED"
     PARTIAL = "PARTIAL"
     REJECTED = "REJECTED"
@@ -37,7 +38,8 @@ class Verdict(enum.StrEnum):
 
 
 MEANING = {
-    Verdict.PROVEN: "read back as gone, or counted as trimmed by the drive",
+    Verdict.PROVEN: "each drive gives it as gone, or counts it as trimmed",
+    Verdict.PROVEN_PARTWAY: "gone as far down as can be seen; something below may still hold it",
     Verdict.ACCEPTED: "every discard completed; the drive may still keep the data",
     Verdict.PARTIAL: "a part of it did not reach the drive",
     Verdict.REJECTED: "every discard that reached the drive failed",
@@ -58,7 +60,7 @@ class RowKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """What became of sentinels, in bytes by how they read.
+    """What became of sentinels, in bytes by how they read; `by_device` where they were read.
     `reason` says why nothing could be proven, None when it could; `notes` what was left out. `count`: what
     the drive itself counts around the sentinels, None where it does not tell; `maps`: what the maps of drives
     have of them, by device."""
@@ -68,6 +70,7 @@ class ReadBack:
     notes: tuple[str, ...] = ()
     count: Count | None = None
     maps: Mapping[str, SentinelMap] = field(default_factory=dict)
+    by_device: Mapping[str, Mapping[Seen, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +84,18 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class BackingFile:
+    """What a trim took off the file behind a loop device: blocks that were its own, and blocks that other
+    files have as well, which their filesystem keeps."""
+
+    own_bytes: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class AuditEvidence:
     """All that the ledger is made of. `answer` is None when others trimmed and we watched; `accounts`: what
-    drives count by themselves."""
+    drives count by themselves; `files`: those behind loop devices, where they can be seen."""
 
     before: Stack
     after: Stack
@@ -95,6 +107,7 @@ class AuditEvidence:
     log: KernelLog = field(default_factory=KernelLog)
     in_use: Mapping[str, Held] = field(default_factory=dict)
     accounts: tuple[Account, ...] = ()
+    files: Mapping[str, BackingFile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +133,34 @@ class Row:
     commands: tuple[SentCommand, ...] = ()
 
 
+class Standing(enum.StrEnum):
+    """What is known of one disk after the discards that it completed, the weakest first."""
+
+    CONTRADICTED = "contradicted"
+    ACCEPTED = "accepted"
+    PARTWAY = "proven partway"
+    PROVEN = "proven"
+
+
+@dataclass(frozen=True, slots=True)
+class LeafProof:
+    """What is proven of one disk, and by what (`by`). `down_to` is the last thing that it is proven of, and
+    `beyond` what lies below that and is not known. Of sentinels, `gone_bytes` and `kept_bytes` by the
+    strongest witness that this disk has itself."""
+
+    device: str
+    standing: Standing
+    by: tuple[str, ...] = ()
+    down_to: str | None = None
+    beyond: str | None = None
+    gone_bytes: int = 0
+    kept_bytes: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Audit:
     """The result for one filesystem or device. `claims` are those of others, of a watch; `counters` what to
-    think of each account of a drive."""
+    think of each account of a drive, and `proofs` what is proven of each."""
 
     subject: str
     verdict: Verdict
@@ -138,3 +175,4 @@ class Audit:
     changes: tuple[FactChange, ...] = ()
     claims: tuple[Claim, ...] = ()
     counters: tuple[Told, ...] = ()
+    proofs: tuple[LeafProof, ...] = ()

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from opwatch.trace.derive import STATUS_NAMES
 from opwatch.trim.audit import losses, verdicts
 from opwatch.trim.audit.accounts import judge_all
-from opwatch.trim.audit.audit import Audit, AuditEvidence, Row, RowKind, Verdict
+from opwatch.trim.audit.audit import Audit, AuditEvidence, LeafProof, Row, RowKind, Verdict
 from opwatch.trim.audit.claims import claims_of, total_claimed
 from opwatch.trim.audit.commands import commands_of
 from opwatch.trim.audit.flow import Amount, Origin, Stage, Who, total
-from opwatch.trim.check.rules import RAID456
+from opwatch.trim.audit.proof import proofs as prove
+from opwatch.trim.check.rules import RAID456, leaves_of, lower_of
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.layers import Kind, Layer, changes
+from opwatch.trim.stack.threads import is_threaded
 
-# These hand what they get to a thread of their own: below them everybody is a kernel thread.
-_THREADED = (Kind.THIN, Kind.THIN_POOL, Kind.LOOP)
-# Mirrors with a bitmap do so when the sender sleeps before its plug is emptied.
-_THREADED_LEVELS = ("raid1", "raid10", *RAID456)
-# Of device mapper these hand on in the sender's own call; every other target may have threads.
-_DIRECT_TARGETS = (
-    *("linear", "striped", "unstriped", "switch", "crypt", "flakey", "log-writes", "multipath"),
-    *("snapshot", "snapshot-origin", "snapshot-merge", "zero", "error", "verity"),
-)
 # Filesystems that discard in a thread of theirs what FITRIM asked for.
 _THREADED_FILESYSTEMS = ("f2fs", "bcachefs")
 # Errors of FITRIM that come before it looks at any block group.
@@ -54,7 +47,8 @@ class Walker:
         rows += [row for leaf in self.leaves() for row in self._granule_rows(leaf)]
         reached = self.reached()
         sent = self._sent(filesystem, tops)
-        verdict = verdicts.verdict(self.evidence, rows, sent, reached)
+        proofs = prove(self.evidence, verdicts.still_counted(self.evidence, reached))
+        verdict = verdicts.verdict(self.evidence, rows, sent, reached, proofs)
         answer = self.evidence.answer
         others_claims = () if answer else claims_of(self.trace, self.stack)
         return Audit(
@@ -66,16 +60,17 @@ class Walker:
             rows=tuple(rows),
             unexplained_bytes=sum(row.unexplained_bytes for row in rows),
             evidence=self.evidence,
-            reasons=(*self._general(verdict, reached), *self._meanwhile()),
+            reasons=(*self._general(verdict, proofs), *self._meanwhile()),
             notes=tuple(self._notes()),
             changes=tuple(changes(self.evidence.before, self.evidence.after)),
             claims=others_claims,
             counters=judge_all(self.evidence.accounts, self.trace),
+            proofs=proofs,
         )
 
-    def _general(self, verdict: Verdict, reached: int) -> tuple[Reason, ...]:
+    def _general(self, verdict: Verdict, proofs: Sequence[LeafProof]) -> tuple[Reason, ...]:
         ended = [leaf for leaf in self.leaves() if self._done(leaf, 0).bytes]
-        return verdicts.general(self.evidence, verdict, ended, reached)
+        return verdicts.general(self.evidence, verdict, ended, proofs)
 
     def _meanwhile(self) -> Iterator[Reason]:
         """Others that trimmed the same devices."""
@@ -95,11 +90,16 @@ class Walker:
         ]
 
     def leaves(self) -> list[Layer]:
-        return self.stack.leaves()
+        return leaves_of(self.stack)
 
     def reached(self) -> int:
-        """What completed on the disks, in whole granules."""
-        return sum(self._done(leaf, 0).granule_bytes for leaf in self.leaves())
+        """What completed on the disks, in whole granules, and is nobody else's as well."""
+        return sum(self._done(leaf, 0).granule_bytes - self._shared(leaf) for leaf in self.leaves())
+
+    def _shared(self, leaf: Layer) -> int:
+        """What a loop device's file gave up of it, and other files keep."""
+        file = self.evidence.files.get(leaf.device)
+        return min(file.shared_bytes, self._done(leaf, 0).granule_bytes) if file else 0
 
     def _sent(self, filesystem: Row | None, tops: list[Layer]) -> int:
         """What left the filesystem; for a bare device, what it was sent."""
@@ -118,7 +118,7 @@ class Walker:
         senders = {layer.device: ours for layer in self.stack.tops()}
         for layer in self.stack.layers:
             mine = senders.get(layer.device, ours)
-            below = tuple(dict.fromkeys((*mine, Who.KERNEL))) if _is_threaded(layer) else mine
+            below = tuple(dict.fromkeys((*mine, Who.KERNEL))) if is_threaded(layer) else mine
             for name in layer.below:
                 senders[name] = tuple(dict.fromkeys((*senders.get(name, ()), *below)))
         return senders
@@ -247,7 +247,7 @@ class Walker:
     def _stacked_row(self, layer: Layer, came: int, arrived: Amount, reasons: list[Reason]) -> Row:
         members = {
             member.device: self._arrived(member, op=_op_below(layer)).bytes
-            for member in self.stack.below(layer)
+            for member in lower_of(self.stack, layer)
         }
         if layer.kind is Kind.PARTITION:
             members = {layer.below[0]: arrived.bytes}
@@ -260,6 +260,7 @@ class Walker:
         lost = (arrived.bytes - _bytes(failed)) * copies - passed
         if lost > 0:
             reasons += losses.inside(self.evidence, layer, arrived, members, lost)
+        reasons += losses.rebuilding(self.evidence, layer)
         explained = sum(why.lost_bytes or 0 for why in reasons)
         return Row(
             kind=RowKind.LAYER,
@@ -313,16 +314,16 @@ class Walker:
         ok = self._done(leaf, 0)
         if not ok.bytes:
             return
-        lost = ok.bytes - ok.granule_bytes
+        shared = self._shared(leaf)
         granule = leaf.granule
         yield Row(
             RowKind.GRANULES,
             "granules",
             leaf.device,
             ok.bytes,
-            ok.granule_bytes,
+            ok.granule_bytes - shared,
             requests=ok.ranges,
-            reasons=tuple(losses.rounded(leaf, lost)),
+            reasons=tuple(losses.at_the_end(leaf, ok.bytes - ok.granule_bytes, shared)),
             note=f"whole granules of {granule[0]} B; requests are the ranges that the device was told"
             if granule
             else "the device tells no granularity: every byte counts",
@@ -334,10 +335,8 @@ class Walker:
                 f"not counted: {other.bytes} B of {other.op} on {other.disk} ({other.dev}) by {other.comm}, "
                 f"cgroup {other.cgroup}"
             )
-        filesystem = self.stack.filesystem
-        for option in filesystem.options if filesystem else ():
-            if option.startswith("rtdev="):
-                yield f"the realtime device {option[6:]} of XFS is not followed, nor in the verdict"
+        if unseen := verdicts.unseen_devices(self.evidence):
+            yield unseen
         if not self.evidence.settled:
             yield "discards were still on their way when the wait for them ended"
         lost = {name: count for name, count in self.trace.loss._asdict().items() if count}
@@ -346,14 +345,6 @@ class Walker:
             if self.trace.misses:
                 parts.append(f"skipped by the kernel {self.trace.misses}")
             yield "not counted: " + ", ".join(parts)
-
-
-def _is_threaded(layer: Layer) -> bool:
-    return (
-        layer.kind in _THREADED
-        or layer.level in _THREADED_LEVELS
-        or (layer.kind is Kind.DM and not set((layer.target or "").split("+")) <= set(_DIRECT_TARGETS))
-    )
 
 
 def _bytes(amounts: Mapping[int, Amount]) -> int:
@@ -391,7 +382,7 @@ def exit_status(verdicts: Iterable[Verdict]) -> int:
     """What fstrim(8) would exit with: 0 all reached or nothing was left, 32 none, 64 some; 6 when nothing can
     be said."""
     kinds = set(verdicts)
-    good = {Verdict.PROVEN, Verdict.ACCEPTED, Verdict.NOTHING_LEFT}
+    good = {Verdict.PROVEN, Verdict.PROVEN_PARTWAY, Verdict.ACCEPTED, Verdict.NOTHING_LEFT}
     if kinds <= good:
         return 0
     if kinds <= {Verdict.REJECTED, Verdict.NOT_SENT}:

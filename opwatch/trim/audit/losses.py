@@ -13,10 +13,12 @@ from opwatch.trim.audit.claims import Claim, total_claimed, words
 from opwatch.trim.audit.flow import Amount, Stage, total
 from opwatch.trim.check import rules
 from opwatch.trim.stack.causes import Reason, reason
-from opwatch.trim.stack.facts import DiskFacts, DmFacts, LoopFacts, ThinFacts, ThinPoolFacts
+from opwatch.trim.stack.facts import DiskFacts, DmFacts, LoopFacts, MdFacts, ThinFacts, ThinPoolFacts
 from opwatch.trim.stack.layers import Kind, Layer
 
 _MIRRORED = ("raid1", "raid10")
+# What md does of itself that writes its members.
+WRITING = {"resync", "recover", "repair", "reshape"}
 _NOT_SUPPORTED = 1
 
 
@@ -129,6 +131,19 @@ def left_out(evidence: AuditEvidence, layer: Layer) -> Iterator[Reason]:
     if filesystem and filesystem.kind == "btrfs" and len(filesystem.devices) > 1:
         observed = f"{layer.device} takes no discards, and btrfs passes it over without a word"
         yield reason("btrfs-device-no-discards", layer.device, observed, disk=layer.device)
+    elif filesystem and len(filesystem.devices) > 1:
+        observed = (
+            f"it is one of {len(filesystem.devices)} devices of the {filesystem.kind}, and takes no discards"
+        )
+        yield _stopped(evidence, layer, observed)
+
+
+def rebuilding(evidence: AuditEvidence, layer: Layer) -> Iterator[Reason]:
+    """An array that writes its members by itself, before the trim or after it."""
+    doing = {state.facts_as(MdFacts).sync_action for state in (layer, _later(evidence, layer))} & WRITING
+    if doing:
+        observed = f"sync_action of {layer.device} is {' and '.join(sorted(filter(None, doing)))}"
+        yield reason("array-writes", layer.device, observed, None, device=layer.device)
 
 
 def lost_by_tracing(evidence: AuditEvidence, layer: Layer, lost: int) -> Iterator[Reason]:
@@ -307,18 +322,26 @@ def cut(layer: Layer, splits: Amount) -> Iterator[Reason]:
         yield reason("ata-splits", layer.device, f"{splits.count} pieces were cut off longer discards")
 
 
-def rounded(layer: Layer, lost: int) -> Iterator[Reason]:
-    """What a device cannot free because it is no whole granule."""
-    if not lost:
-        return
+def at_the_end(layer: Layer, lost: int, shared: int) -> Iterator[Reason]:
+    """What a device completed and cannot free: what is no whole granule, and what is not its own."""
+    if shared:
+        loop = layer.facts_as(LoopFacts)
+        observed = f"its file gave up {shared} B that other files on {loop.backing_filesystem} have still"
+        blanks = {"file": loop.backing_file or layer.device}
+        yield reason("loop-file-shared", layer.device, observed, shared, **blanks)
+    if lost:
+        yield _rounded(layer, lost)
+
+
+def _rounded(layer: Layer, lost: int) -> Reason:
+    """What is no whole granule of a device."""
     granule = layer.granule
     assert granule
     observed = f"{lost} B lie in no whole granule of {granule[0]} B"
     loop = layer.facts_as(LoopFacts)
     if layer.kind is Kind.LOOP and not loop.simulated_drive:
         file = loop.backing_file or "its file"
-        yield reason("loop-partial-block", layer.device, observed, lost, file=file)
-        return
+        return reason("loop-partial-block", layer.device, observed, lost, file=file)
     hidden = (layer.facts_as(DiskFacts).deallocate_bytes or 0) > (layer.limits.granularity or 0)
     code = "nvme-granularity-hidden" if hidden else "device-rounds"
-    yield reason(code, layer.device, observed, lost, device=layer.device)
+    return reason(code, layer.device, observed, lost, device=layer.device)

@@ -4,44 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from opwatch.trim.audit.accounts import Bearing, judge_all
-from opwatch.trim.audit.audit import AuditEvidence, ReadBack, Row, RowKind, Verdict
-from opwatch.trim.audit.flow import Stage, Who, total
+from opwatch.trim.audit.audit import AuditEvidence, LeafProof, Row, RowKind, Standing, Verdict
+from opwatch.trim.audit.flow import Stage, Who
+from opwatch.trim.audit.proof import IN_MEMORY, weakest
 from opwatch.trim.stack.causes import Effect, Reason, reason
 from opwatch.trim.stack.facts import DiskFacts, LoopFacts
 from opwatch.trim.stack.layers import Kind, Layer
-from opwatch.trim.stale.sentinel import Seen
 
 
 def general(
-    evidence: AuditEvidence, verdict: Verdict, leaves: Sequence[Layer], reached: int
+    evidence: AuditEvidence, verdict: Verdict, leaves: Sequence[Layer], proofs: Sequence[LeafProof]
 ) -> tuple[Reason, ...]:
-    """What is to be said of a trim that seems to have arrived, of the disks where it did."""
-    proven = evidence.read_back and not evidence.read_back.reason
-    if proven:
-        return tuple(of_read_back(evidence, leaves, reached))
-    if counted := still_counted(evidence, reached):
-        return tuple(_held_back(leaves, counted))
-    if verdict not in (Verdict.ACCEPTED, Verdict.PARTIAL):
-        return ()
-    doubts = []
+    """What is to be said of a trim that seems to have arrived, of the disks where it did. What is proven of a
+    disk answers a doubt of that disk alone, and none of what stands below it."""
+    by_device = {proof.device: proof for proof in proofs}
+    doubts: list[Reason] = []
     for leaf in leaves:
-        if leaf.facts_as(DiskFacts).virtual:
-            observed = "a virtual disk: its host decides, and a guest cannot see it"
-            doubts.append(reason("host-may-drop", leaf.device, observed, device=leaf.device))
-        elif leaf.kind is Kind.LOOP and not (loop := leaf.facts_as(LoopFacts)).simulated_drive:
-            if loop.backing_filesystem not in (None, "tmpfs", "ramfs"):
-                blanks = {"mount": loop.backing_mount or "/", "file": loop.backing_file or leaf.device}
-                observed = f"its file lies on {loop.backing_filesystem}"
-                doubts.append(reason("loop-frees-file", leaf.device, observed, None, **blanks))
-        else:
-            observed = "a completed discard is advice that the drive may ignore or put off"
-            doubts.append(reason("advisory", leaf.device, observed))
+        proof = by_device.get(leaf.device)
+        if proof and proof.standing is Standing.CONTRADICTED:
+            code = "host-may-drop" if leaf.facts_as(DiskFacts).virtual else "advisory"
+            doubts.append(reason(code, leaf.device, "; ".join(proof.by), device=leaf.device))
+        elif verdict in _ARRIVED:
+            doubts += _doubts(leaf, proven=bool(proof and proof.standing is Standing.PROVEN))
     return tuple(doubts)
 
 
-def verdict(evidence: AuditEvidence, rows: Sequence[Row], sent: int, reached: int) -> Verdict:
-    """Whether it reached the drive."""
+_ARRIVED = (Verdict.ACCEPTED, Verdict.PARTIAL, Verdict.PROVEN, Verdict.PROVEN_PARTWAY)
+
+
+def _doubts(leaf: Layer, *, proven: bool) -> Iterator[Reason]:
+    """What a disk that completed its discards leaves open."""
+    loop = leaf.facts_as(LoopFacts)
+    if leaf.facts_as(DiskFacts).virtual:
+        observed = "a virtual disk: its host decides, and a guest cannot see it"
+        yield reason("host-may-drop", leaf.device, observed, device=leaf.device)
+    elif leaf.kind is Kind.LOOP and not loop.simulated_drive:
+        if loop.backing_filesystem not in (None, *IN_MEMORY):
+            blanks = {"mount": loop.backing_mount or "/", "file": loop.backing_file or leaf.device}
+            observed = f"its file lies on {loop.backing_filesystem}"
+            yield reason("loop-frees-file", leaf.device, observed, None, **blanks)
+    elif not proven:
+        observed = "a completed discard is advice that the drive may ignore or put off"
+        yield reason("advisory", leaf.device, observed)
+
+
+def verdict(
+    evidence: AuditEvidence, rows: Sequence[Row], sent: int, reached: int, proofs: Sequence[LeafProof]
+) -> Verdict:
+    """Whether it reached the drive. Without a loss that was seen, what is proven of the weakest disk."""
     below = [why for row in rows if row.kind is not RowKind.FILESYSTEM for why in row.reasons]
     if any(why.code == "trace-lost" for why in below):
         return Verdict.UNKNOWN
@@ -56,37 +66,30 @@ def verdict(evidence: AuditEvidence, rows: Sequence[Row], sent: int, reached: in
     ended_early = bool(evidence.answer and evidence.answer.interrupted)
     if failures or lost or unexplained or ended_early:
         return Verdict.PARTIAL
-    answer = _read_back(evidence, reached)
-    if answer is not Verdict.ACCEPTED:
-        return answer
-    if still_counted(evidence, reached):
-        return Verdict.UNKNOWN
-    return Verdict.PROVEN if accounted(evidence) else Verdict.ACCEPTED
+    standing = weakest(proofs)
+    if standing is Standing.CONTRADICTED:
+        return Verdict.PARTIAL if any(proof.gone_bytes for proof in proofs) else Verdict.UNKNOWN
+    return _BY_STANDING[Standing.ACCEPTED if unseen_devices(evidence) else standing]
 
 
-def accounted(evidence: AuditEvidence) -> bool:
-    """Whether each disk that completed discards counts as trimmed what completed, to the byte."""
-    trace = evidence.trace
-    ended = {
-        leaf.device
-        for leaf in evidence.before.leaves()
-        for stage in (Stage.DONE, Stage.BIO_DONE)
-        if total(trace.select(stage, disk=leaf.device[:16])).bytes
-    }
-    proven = {
-        account.account.device
-        for account in judge_all(evidence.accounts, trace)
-        if account.bearing is Bearing.PROVES
-    }
-    return bool(ended) and ended <= proven
-
-
-def _of_maps(answer: ReadBack) -> tuple[int, int] | None:
-    """Bytes of sentinels that maps lost, and those that they still have; None where none can be believed."""
-    telling = [map_ for map_ in answer.maps.values() if map_.gone_bytes is not None]
-    if not telling:
+def unseen_devices(evidence: AuditEvidence) -> str | None:
+    """Devices of the filesystem that are not among the layers, so that nothing can be proven of them."""
+    filesystem = evidence.before.filesystem
+    if filesystem is None:
         return None
-    return sum(map_.gone_bytes or 0 for map_ in telling), sum(map_.after_bytes or 0 for map_ in telling)
+    realtime = next((option[6:] for option in filesystem.options if option.startswith("rtdev=")), None)
+    if realtime:
+        return f"the realtime device {realtime} of XFS is not followed, nor in the verdict"
+    if why := filesystem.unknown.get("devices"):
+        return f"whether the {filesystem.kind} lies on other devices as well is not known: {why}"
+    return None
+
+
+_BY_STANDING = {
+    Standing.ACCEPTED: Verdict.ACCEPTED,
+    Standing.PARTWAY: Verdict.PROVEN_PARTWAY,
+    Standing.PROVEN: Verdict.PROVEN,
+}
 
 
 def _nothing_left(evidence: AuditEvidence, rows: Sequence[Row]) -> bool:
@@ -153,51 +156,6 @@ def _once(evidence: AuditEvidence) -> bool:
     each once. In a watch the same space may be trimmed again and again."""
     filesystem = evidence.before.filesystem
     return evidence.answer is not None and filesystem is not None and filesystem.kind not in _MORE_THAN_ONCE
-
-
-def of_read_back(evidence: AuditEvidence, leaves: Sequence[Layer], reached: int) -> Iterator[Reason]:
-    """Data that can still be read, or are still counted, although their discard completed."""
-    answer = evidence.read_back
-    assert answer
-    kept = answer.bytes.get(Seen.UNCHANGED, 0)
-    counted = still_counted(evidence, reached)
-    maps = _of_maps(answer)
-    if maps and maps[1]:
-        observed = f"{maps[1]} B of sentinels are still in the map of what the drive holds"
-    elif maps:
-        return  # A drive may give old data for blocks that it has given up.
-    elif kept:
-        observed = f"{kept} B of sentinels still read as they were written"
-    elif counted:
-        observed = counted
-    else:
-        return
-    yield from _held_back(leaves, observed)
-
-
-def _held_back(leaves: Sequence[Layer], observed: str) -> Iterator[Reason]:
-    """Discards that completed, and something shows that the data are still there."""
-    for leaf in leaves:
-        code = "host-may-drop" if leaf.facts_as(DiskFacts).virtual else "advisory"
-        yield reason(code, leaf.device, observed, device=leaf.device)
-
-
-def _read_back(evidence: AuditEvidence, reached: int) -> Verdict:
-    """A clean trace, held against what was read back."""
-    answer = evidence.read_back
-    if not answer or answer.reason:
-        return Verdict.ACCEPTED
-    gone = answer.bytes.get(Seen.ZEROS, 0) + answer.bytes.get(Seen.ONES, 0)
-    kept = answer.bytes.get(Seen.UNCHANGED, 0)
-    maps = _of_maps(answer)
-    if maps:  # the drive's own word on these very blocks
-        gone, kept = maps
-    if gone and not kept:
-        # It may read as gone, and the drive still count it as data.
-        return Verdict.UNKNOWN if still_counted(evidence, reached) else Verdict.PROVEN
-    if gone:
-        return Verdict.PARTIAL
-    return Verdict.UNKNOWN if kept else Verdict.ACCEPTED
 
 
 def foreign(evidence: AuditEvidence) -> int:

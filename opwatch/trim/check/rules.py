@@ -29,13 +29,33 @@ _GOES_ON = {
 
 
 def lower_of(stack: Stack, layer: Layer) -> list[Layer]:
-    """The layers that a discard goes on to: of a thin pool the data device, of a cache the origin."""
+    """The layers a discard goes on to: of a thin pool the data device, of a cache the origin, of an array
+    those with a place in it, and not its journal."""
     lowers = stack.below(layer)
+    members = layer.facts_as(MdFacts).members
+    if members or any(lower.facts.bcache_discard is not None for lower in lowers):
+        # Only a cache device has the attribute.
+        return [
+            lower
+            for lower in lowers
+            if (not members or lower.device in members) and lower.facts.bcache_discard is None
+        ] or lowers
     place = _GOES_ON.get(layer.target or "")
     if place is None or not layer.table or len(layer.table[0].arguments) <= place:
         return lowers
     dev = layer.table[0].arguments[place]
     return [lower for lower in lowers if lower.dev == dev] or lowers
+
+
+def leaves_of(stack: Stack) -> list[Layer]:
+    """The disks that a discard goes on to in the end, without those that only help a layer above."""
+    names: set[str] = set()
+    waiting = stack.tops()
+    while waiting:
+        layer = waiting.pop()
+        names.add(layer.device)
+        waiting += [lower for lower in lower_of(stack, layer) if lower.device not in names]
+    return [leaf for leaf in stack.leaves() if leaf.device in names]
 
 
 def own_zero(stack: Stack, layer: Layer) -> Reason:

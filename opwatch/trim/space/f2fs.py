@@ -16,7 +16,7 @@ _MAGIC = 0xF2F52010
 _HEAD = struct.Struct("<I2H4I")
 _AREAS_AT = 68  # segment_count_main and the six addresses behind it
 _AREAS = struct.Struct("<7I")
-_DEVICES_AT, _DEVICE_BYTES = 2201, 68
+_DEVICES_AT, _DEVICE_BYTES, _PATH_BYTES, _MOST_DEVICES = 2201, 68, 64, 8
 # The map of a segment has 64 bytes, whatever the size of a block.
 _SEGMENT_LOG = 9
 _SEGMENT_BLOCKS = 1 << _SEGMENT_LOG
@@ -26,13 +26,13 @@ _NOT_VALID = re.compile("0+")
 
 @dataclass(frozen=True, slots=True)
 class F2fsGeometry:
-    """Where the blocks that hold files lie; all else is the file system's own. `several` when there are
-    more devices than one."""
+    """Where the blocks that hold files lie; all else is the file system's own. `devices` are the paths of all
+    its devices as they were when it was made; none when it lies on one alone."""
 
     block_bytes: int
     main_bytes: int
     segments: int
-    several: bool
+    devices: tuple[str, ...]
 
 
 def superblock(raw: bytes) -> F2fsGeometry:
@@ -43,8 +43,10 @@ def superblock(raw: bytes) -> F2fsGeometry:
     segments, *_, main = _AREAS.unpack_from(raw, _AREAS_AT)
     if magic != _MAGIC or not 12 <= log_block <= 16 or log_segment != _SEGMENT_LOG:
         raise BadInput("this is no superblock of f2fs")
-    several = raw[_DEVICES_AT + _DEVICE_BYTES] != 0
-    return F2fsGeometry(1 << log_block, main << log_block, segments, several)
+    places = (_DEVICES_AT + number * _DEVICE_BYTES for number in range(_MOST_DEVICES))
+    paths = [raw[at : at + _PATH_BYTES].split(b"\0")[0].decode(errors="surrogateescape") for at in places]
+    devices = tuple(path for path in paths if path) if paths[1] else ()
+    return F2fsGeometry(1 << log_block, main << log_block, segments, devices)
 
 
 def free_of_segments(text: str, geometry: F2fsGeometry) -> tuple[Extents, int]:

@@ -10,6 +10,7 @@ from opwatch.errors import BadInput
 _HEAD = struct.Struct("=2Q4I")
 _EXTENT = struct.Struct("=3Q16xI12x")
 _SYNC, LAST = 1, 1
+SHARED = 0x2000
 _UNUSABLE = {
     0x2: "not placed yet",
     0x4: "to be allocated",
@@ -19,7 +20,7 @@ _UNUSABLE = {
     0x200: "inside its inode",
     0x400: "packed with others",
     0x800: "preallocated",
-    0x2000: "shared",
+    SHARED: "shared",
 }
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.stack.facts import PartitionFacts
+from opwatch.trim.stack.facts import MdFacts, PartitionFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 
 _SECTOR = 512
@@ -44,24 +45,64 @@ def still(before: Iterable[Landing], later: Iterable[Landing]) -> list[Landing]:
     ]
 
 
-def descend(stack: Stack, device: str, extents: Extents, *, encrypted: bool = False) -> Iterator[Landing]:
-    """Where `extents` of a device of the stack lie."""
+def descend(
+    stack: Stack, device: str, extents: Extents, *, encrypted: bool = False, copies: bool = False
+) -> Iterator[Landing]:
+    """Where `extents` of a device of the stack lie; with `copies`, each copy that an array has of them."""
     layer = stack.layer(device)
     if not extents:
         return
     if layer is None:
         yield Landing(device, extents, encrypted, f"{device} is not among the layers below the file system")
     elif layer.below and (first := layer.facts_as(PartitionFacts).start_bytes) is not None:
-        yield from descend(stack, layer.below[0], extents.shift(first), encrypted=encrypted)
+        yield from descend(stack, layer.below[0], extents.shift(first), encrypted=encrypted, copies=copies)
     elif layer.table:
-        yield from _through_table(stack, layer, extents, encrypted)
+        yield from _through_table(stack, layer, extents, encrypted=encrypted, copies=copies)
+    elif copies and (members := list(_on_members(layer, extents))):
+        for member, part in members:
+            yield from descend(stack, member, part, encrypted=encrypted, copies=True)
     else:
         stop = _STOPS.get(layer.kind)
         words = stop.format(device, layer.target or "its target is unknown") if stop else None
         yield Landing(device, extents, encrypted, words)
 
 
-def _through_table(stack: Stack, layer: Layer, extents: Extents, encrypted: bool) -> Iterator[Landing]:
+def _on_members(layer: Layer, extents: Extents) -> Iterator[tuple[str, Extents]]:
+    """Where an array of md without parity has these bytes. Nothing of one whose layout is not known."""
+    array = layer.facts_as(MdFacts)
+    names, offsets = array.members or (), array.data_offsets or ()
+    pieces: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for start, end in extents:
+        for slot, first, last in on_slots(array, start, end):
+            if slot < len(names):
+                pieces[slot].append((first + offsets[slot], last + offsets[slot]))
+    for slot, pairs in sorted(pieces.items()):
+        if names[slot] in layer.below:
+            yield names[slot], Extents.of(pairs)
+
+
+def on_slots(array: MdFacts, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """(slot, first, last) of each copy of these bytes, from the beginning of the members' data on."""
+    disks, chunk = array.raid_disks or 0, array.chunk_bytes or 0
+    if array.level == "raid1":
+        yield from ((slot, start, end) for slot in range(disks))
+        return
+    layout = array.layout or 0
+    copies = {"raid0": 1, "raid10": layout & 0xFF if layout >> 8 == 1 else 0}.get(array.level or "", 0)
+    if not (disks and chunk and copies):
+        return
+    while start < end:
+        cut = min(end, start + chunk - start % chunk)
+        for copy in range(copies):
+            row, slot = divmod(start // chunk * copies + copy, disks)
+            first = row * chunk + start % chunk
+            yield slot, first, first + cut - start
+        start = cut
+
+
+def _through_table(
+    stack: Stack, layer: Layer, extents: Extents, *, encrypted: bool, copies: bool
+) -> Iterator[Landing]:
     by_number = {layer.dev: layer.device for layer in stack.layers}
     for target in layer.table:
         first = target.first * _SECTOR
@@ -70,7 +111,7 @@ def _through_table(stack: Stack, layer: Layer, extents: Extents, encrypted: bool
         if below and below[0] in by_number:
             moved = part.shift(below[1] * _SECTOR - first)
             crypt = encrypted or target.kind == "crypt"
-            yield from descend(stack, by_number[below[0]], moved, encrypted=crypt)
+            yield from descend(stack, by_number[below[0]], moved, encrypted=crypt, copies=copies)
         elif part:
             stop = _STOPS.get(layer.kind, _STOPS[Kind.DM])
             yield Landing(layer.device, part, encrypted, stop.format(layer.device, target.kind))

@@ -96,7 +96,8 @@ class DmRaidFacts(DmFacts):
 
 @dataclass(frozen=True, slots=True)
 class MdFacts(LayerFacts):
-    """Facts of an array of md."""
+    """Facts of an array of md. `members` are in the order of its slots, "-" where one is empty; the data of
+    each begins at its place in `data_offsets`, in bytes."""
 
     level: str | None = None
     array_state: str | None = None
@@ -106,6 +107,8 @@ class MdFacts(LayerFacts):
     layout: int | None = None
     degraded: int | None = None
     raid_disks: int | None = None
+    members: tuple[str, ...] | None = None
+    data_offsets: tuple[int, ...] | None = None
     handles_discard_safely: bool | None = None
 
 
@@ -114,13 +117,15 @@ ArrayFacts = MdFacts | DmRaidFacts
 
 @dataclass(frozen=True, slots=True)
 class LoopFacts(LayerFacts):
-    """Facts of a loop device. `simulated_drive` and `backing_is_device` are True or not said."""
+    """Facts of a loop device. `simulated_drive` and `backing_is_device` are True or not said; `offset_bytes`:
+    where in its file it begins, None at its start."""
 
     backing_file: str | None = None
     simulated_drive: bool | None = None
     backing_is_device: bool | None = None
     backing_filesystem: str | None = None
     backing_mount: str | None = None
+    offset_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +183,7 @@ def known(facts: LayerFacts | FilesystemFacts) -> dict[str, Fact]:
     names = sorted((field.name for field in fields(facts)), key=lambda name: name in _GENERAL)
     values = {name: getattr(facts, name) for name in names}
     return {
-        name: " ".join(value) if isinstance(value, tuple) else value
+        name: " ".join(map(str, value)) if isinstance(value, tuple) else value
         for name, value in values.items()
         if value is not None
     }

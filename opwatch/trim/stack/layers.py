@@ -10,7 +10,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from opwatch.trim.stack.facts import ArrayFacts, DiskFacts, Fact, FilesystemFacts, LayerFacts, Unread, known
+from opwatch.trim.stack.facts import (
+    ArrayFacts,
+    DiskFacts,
+    Fact,
+    FilesystemFacts,
+    LayerFacts,
+    LoopFacts,
+    Unread,
+    known,
+)
 from opwatch.trim.stack.limits import QueueLimits
 
 if TYPE_CHECKING:
@@ -73,7 +82,10 @@ class Layer:
     @property
     def granule(self) -> tuple[int, int] | None:
         """(bytes, offset) of what it frees as a whole, None when it tells none."""
-        return self.limits.granule(self.facts_as(DiskFacts).deallocate_bytes)
+        granule = self.limits.granule(self.facts_as(DiskFacts).deallocate_bytes)
+        offset = self.facts_as(LoopFacts).offset_bytes
+        # Blocks are those of the file: a loop device may begin in the middle of one, and tells no alignment.
+        return (granule[0], -offset % granule[0]) if granule and offset else granule
 
     def document(self) -> dict[str, Any]:
         """The document for --json."""

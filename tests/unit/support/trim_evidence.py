@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from opwatch.trim.audit.audit import Asked, AuditEvidence, ReadBack
 from opwatch.trim.audit.flow import Amount, Flow, Stage, Trace, Who
 from opwatch.trim.audit.question import FitrimAnswer
+from opwatch.trim.space.lba_status import SentinelMap
 from opwatch.trim.stack import facts as kinds
 from opwatch.trim.stack.facts import LayerFacts
 from opwatch.trim.stack.layers import Filesystem, Kind, Layer, Stack
 from opwatch.trim.stack.limits import QueueLimits
+from opwatch.trim.stale.sentinel import Seen
 
 GRANULE = 4096
 Said = str | int | bool | tuple[str, ...]
@@ -110,6 +112,16 @@ def evidence(
     trace = Trace(tuple(flows), absent=frozenset(absent), stats=stats or {})
     answer = FitrimAnswer(claimed, error, interrupted)
     return AuditEvidence(before, after or before, trace, Asked(), answer, True, read_back)
+
+
+def read_on(
+    by_device: Mapping[str, Mapping[Seen, int]], maps: Mapping[str, SentinelMap] | None = None
+) -> ReadBack:
+    """Sentinels as they read on these devices."""
+    total: Counter[Seen] = Counter()
+    for amounts in by_device.values():
+        total.update(amounts)
+    return ReadBack(dict(total), maps=maps or {}, by_device=by_device)
 
 
 def with_facts(one: Stack, device: str, **facts: Said) -> Stack:

@@ -14,6 +14,7 @@ from typing import Any
 from opwatch import SCHEMA
 from opwatch.collectors.check.fstrim_timer import read_schedule
 from opwatch.collectors.check.open_files import deleted_files
+from opwatch.collectors.space.ext4 import read_groups
 from opwatch.collectors.space.free_space import read_free_space
 from opwatch.collectors.space.mount_handle import referred
 from opwatch.collectors.stack.layers import LayerReader
@@ -26,7 +27,6 @@ from opwatch.sinks.trim_check import Checked, document, headline, lines, schedul
 from opwatch.sinks.unseen import Unseen, unseen_document, unseen_lines
 from opwatch.tools.arguments import byte_size
 from opwatch.trim.check.deleted import DeletedFile, DeletedFiles
-from opwatch.trim.check.dryrun import ext4_groups
 from opwatch.trim.check.forecast import Outlook, Space, forecast
 from opwatch.trim.check.schedule import Schedule, entry_of, schedule_reasons
 from opwatch.trim.stack.causes import Reason, reason
@@ -223,7 +223,7 @@ def _space_of(place: int, mount: Mount, stack: Stack, deleted: Sequence[DeletedF
     except OpwatchError as error:
         return Space(why_not=str(error), free_bytes=free, deleted=open_files)
     extents = {f"{major}:{minor}": part for (major, minor), part in space.extents.items()}
-    cuts = ext4_groups(space.block_bytes) if mount.filesystem in ("ext2", "ext3", "ext4") else None
+    cuts = read_groups(mount, space.block_bytes) if mount.filesystem in ("ext2", "ext3", "ext4") else None
     return Space(extents, notes=space.notes, free_bytes=free, cuts=cuts, deleted=open_files)
 
 

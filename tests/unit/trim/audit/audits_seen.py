@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from opwatch.recording.coding.audits import SeenAudit
 from opwatch.trim.audit.accounts import Account, Counts
-from opwatch.trim.audit.audit import AuditEvidence, Held, ReadBack
+from opwatch.trim.audit.audit import AuditEvidence, BackingFile, Held, ReadBack
 from opwatch.trim.audit.flow import Origin, Stage, Trace, Who
 from opwatch.trim.audit.kernel_log import KernelLog
 from opwatch.trim.space.lba_status import SentinelMap
@@ -33,6 +33,7 @@ def _disk_with_everything() -> AuditEvidence:
         ("4096 B lie in the journal",),
         Count(0, 4 * MIB, 0, 4 * MIB),
         {"sda": SentinelMap(4 * MIB, 4 * MIB, 0)},
+        {"sda": {Seen.ZEROS: 4 * MIB, Seen.UNCHANGED: 4096}},
     )
     audited = evidence(
         stack(*parts),
@@ -46,6 +47,7 @@ def _disk_with_everything() -> AuditEvidence:
         audited,
         log=KernelLog(("sda: a message of the kernel's",)),
         in_use={"sda": Held(90 * MIB, 82 * MIB, None)},
+        files={"loop0": BackingFile(MIB, 4096)},
         accounts=(Account("sda", "SMART 241", Counts.TRIMMED, 512, 5, 5 + 8 * MIB // 512),),
     )
 

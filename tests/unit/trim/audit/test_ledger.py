@@ -24,6 +24,7 @@ from tests.unit.support.trim_evidence import (
     flow,
     flows_of_log,
     layer,
+    read_on,
     stack,
     through,
     with_facts,
@@ -360,9 +361,9 @@ def test_a_signal_in_the_middle() -> None:
 @pytest.mark.parametrize(
     ("read_back", "verdict"),
     [
-        (ReadBack({Seen.ZEROS: MIB}), Verdict.PROVEN),
-        (ReadBack({Seen.ZEROS: MIB, Seen.UNCHANGED: 4096}), Verdict.PARTIAL),
-        (ReadBack({Seen.UNCHANGED: MIB}), Verdict.UNKNOWN),
+        (read_on({"sda": {Seen.ZEROS: MIB}}), Verdict.PROVEN),
+        (read_on({"sda": {Seen.ZEROS: MIB, Seen.UNCHANGED: 4096}}), Verdict.PARTIAL),
+        (read_on({"sda": {Seen.UNCHANGED: MIB}}), Verdict.UNKNOWN),
         (ReadBack({}, "no head-room"), Verdict.ACCEPTED),
     ],
 )

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch.errors import BadInput
-from opwatch.trim.space import btrfs, f2fs, fsmap
+from opwatch.trim.space import btrfs, ext4, f2fs, fsmap
 from opwatch.trim.space.extents import Extents
 from tests.fuzz.trim import Fuzz
 
@@ -198,7 +198,7 @@ def test_f2fs_claims_no_segments_that_take_all_memory() -> None:
 
 def test_f2fs_tells_its_blocks_in_proc() -> None:
     geometry, text = f2fs_of_128_mib()
-    assert geometry == f2fs.F2fsGeometry(4096, 16 << 20, 56, several=False)
+    assert geometry == f2fs.F2fsGeometry(4096, 16 << 20, 56, ())
     free, changed = f2fs.free_of_segments(text, geometry)
     assert changed == 0
     assert free.end == 128 << 20
@@ -230,5 +230,22 @@ def test_what_is_no_superblock_of_f2fs(path: Path) -> None:
 
 def test_f2fs_on_several_devices_says_so() -> None:
     raw = bytearray((GOOD / "f2fs.superblock").read_bytes())
-    raw[2201 + 68 : 2201 + 76] = b"/dev/sdb"
-    assert f2fs.superblock(bytes(raw)).several
+    for number, path in enumerate((b"/dev/sda", b"/dev/sdb")):
+        at = 2201 + number * 68
+        raw[at : at + len(path)] = path
+    assert f2fs.superblock(bytes(raw)).devices == ("/dev/sda", "/dev/sdb")
+
+
+def test_groups_of_ext4_are_those_of_its_superblock() -> None:
+    """With bigalloc a group has as many clusters as there are bits in a block."""
+    raw = bytearray(1024)
+    struct.pack_into("<2I4xI20xH", raw, 20, 0, 0, 131072, 0xEF53)
+    assert ext4.groups(bytes(raw)) == (128 << 20, 0)
+    struct.pack_into("<2I4xI", raw, 20, 1, 0, 8192)
+    assert ext4.groups(bytes(raw)) == (8 << 20, 1024)
+
+
+@pytest.mark.parametrize("raw", [b"", bytes(1024)])
+def test_what_is_no_superblock_of_ext4(raw: bytes) -> None:
+    with pytest.raises(ValueError, match="superblock of ext4"):
+        ext4.groups(raw)

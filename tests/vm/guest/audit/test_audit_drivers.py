@@ -128,8 +128,9 @@ def test_reached_is_what_reads_as_zeros(serial: str) -> None:
 def test_sentinels_tell_a_host_that_drops_discards(serial: str) -> None:
     with filesystem(sysfs.disk(serial), "ext4") as point:
         result = audit_mount(mount_at(point), Asked(), prove=True)
-    assert result.verdict is (Verdict.PROVEN if READ_BACK[serial] else Verdict.UNKNOWN)
-    assert list(codes(result)) == ([] if READ_BACK[serial] else ["host-may-drop"])
+    # What the image on the host does with it cannot be seen from here, however the disk reads.
+    assert result.verdict is (Verdict.PROVEN_PARTWAY if READ_BACK[serial] else Verdict.UNKNOWN)
+    assert list(codes(result)) == ["host-may-drop"]
 
 
 def test_a_lowered_limit_splits_and_nvme_joins_again() -> None:

@@ -1,0 +1,108 @@
+"""What the file behind a loop device has blocks for: the loop device's own map."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from opwatch.collectors.space.raw_disk import open_device
+from opwatch.errors import OpwatchError
+from opwatch.host.device import BlockDevice
+from opwatch.host.loop import backing_of
+from opwatch.trim.space import fiemap
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.fiemap import FileExtent
+
+_FIEMAP = 0xC020660B
+_AT_ONCE = 2048
+_NO_FIEMAP = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL)
+
+
+@dataclass(frozen=True, slots=True)
+class BackingMap:
+    """Where a file has blocks, in bytes of the loop device, and where others have the same blocks."""
+
+    mapped: Extents
+    shared: Extents
+
+
+def map_of(device: BlockDevice) -> BackingMap | None:
+    """The map of the file behind a loop device; None where that is not to be seen, or is another file."""
+    try:
+        file = _open_backing(device)
+    except (OSError, OpwatchError):
+        return None
+    if file is None:
+        return None
+    try:
+        mapped, shared = _maps(file)
+    except (OSError, OpwatchError):
+        return None
+    finally:
+        os.close(file)
+    offset = device.number("loop/offset") or 0
+    return BackingMap(*(part.shift(-offset).clip(0, device.size_bytes) for part in (mapped, shared)))
+
+
+def _open_backing(device: BlockDevice) -> int | None:
+    """A descriptor of the very file that the loop device stands on."""
+    path = device.attribute("loop/backing_file")
+    if not path or not stat.S_ISREG(Path(path).stat().st_mode):
+        return None
+    node = open_device(device)
+    try:
+        backing = backing_of(node)
+    finally:
+        os.close(node)
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    status = os.fstat(file)
+    if backing == (status.st_dev, status.st_ino):
+        return file
+    os.close(file)
+    return None
+
+
+def _maps(file: int) -> tuple[Extents, Extents]:
+    """(what has blocks, what of it is shared), in bytes of the file."""
+    try:
+        extents = list(_every_extent(file))
+    except OSError as error:
+        if error.errno not in _NO_FIEMAP:
+            raise
+        return Extents.of(_data(file)), Extents()  # files in memory: nothing shares their blocks
+    mapped, shared = (
+        Extents.of((extent.logical, extent.logical + extent.length) for extent in some)
+        for some in (extents, [extent for extent in extents if extent.flags & fiemap.SHARED])
+    )
+    return mapped, shared
+
+
+def _every_extent(file: int) -> Iterator[FileExtent]:
+    at = 0
+    while True:
+        buffer = fiemap.question(_AT_ONCE, at)
+        fcntl.ioctl(file, _FIEMAP, buffer)
+        extents = fiemap.decode(buffer)
+        yield from extents
+        if not extents or extents[-1].flags & fiemap.LAST:
+            return
+        at = extents[-1].logical + extents[-1].length
+
+
+def _data(file: int) -> Iterator[tuple[int, int]]:
+    """Where the file is no hole."""
+    end = 0
+    while True:
+        try:
+            start = os.lseek(file, end, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return  # nothing but a hole from there on
+            raise
+        end = os.lseek(file, start, os.SEEK_HOLE)
+        yield start, end

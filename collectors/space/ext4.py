@@ -1,0 +1,30 @@
+"""The block groups of a mounted ext4, by the superblock on its device."""
+
+from __future__ import annotations
+
+import os
+
+from opwatch.collectors.space.raw_disk import open_device
+from opwatch.errors import OpwatchError
+from opwatch.host.device import Devices
+from opwatch.host.usage import Mount
+from opwatch.trim.check.dryrun import ext4_groups
+from opwatch.trim.space import ext4
+
+
+def read_groups(mount: Mount, block_bytes: int) -> tuple[int, int]:
+    """(size, offset) of the groups; where the device may not be read, as mke2fs makes them by default."""
+    major, _, minor = mount.dev.partition(":")
+    device = Devices().by_number(int(major), int(minor))
+    if device:
+        try:
+            descriptor = open_device(device)
+        except OpwatchError:
+            return ext4_groups(block_bytes)
+        try:
+            return ext4.groups(os.pread(descriptor, ext4.SUPERBLOCK_BYTES, ext4.SUPERBLOCK_AT))
+        except (OSError, ValueError):
+            return ext4_groups(block_bytes)
+        finally:
+            os.close(descriptor)
+    return ext4_groups(block_bytes)

@@ -1,0 +1,274 @@
+"""What is proven of each disk, and how far down: never of a disk that shows nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch.sinks.trim_audit import document, lines
+from opwatch.trim.audit.audit import Audit, BackingFile, ReadBack, Standing, Verdict
+from opwatch.trim.audit.flow import Stage, Who
+from opwatch.trim.audit.ledger import audit
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.lba_status import SentinelMap
+from opwatch.trim.space.remap import descend, on_slots
+from opwatch.trim.stack.facts import MdFacts
+from opwatch.trim.stack.layers import Kind, Layer, Stack
+from opwatch.trim.stale.sentinel import Seen
+from tests.unit.support.trim_evidence import evidence, extents, flow, layer, read_on, stack, through
+
+MIB = 1 << 20
+GONE, KEPT = {Seen.ZEROS: MIB}, {Seen.UNCHANGED: MIB}
+DISKS = (layer("sda", "8:0"), layer("sdb", "8:16"))
+MIRROR = layer("md0", "9:0", Kind.MD, "sda", "sdb", level="raid1", raid_disks=2)
+
+
+def audited(
+    top: Layer, leaves: tuple[Layer, ...], read_back: ReadBack | None, *between: Layer, copies: int = 1
+) -> Audit:
+    """An audit in which each disk completed what the filesystem sent."""
+    layers = (top, *between, *leaves)
+    flows = [extents(top.dev, MIB)]
+    flows += [flow(Stage.BIO, one.dev, MIB, disk=one.device) for one in (top, *between)]
+    share = MIB * copies // len(leaves)
+    flows += [part for leaf in leaves for part in through(leaf.device, leaf.dev, share)]
+    return audit(evidence(stack(*layers), flows, MIB, read_back=read_back), "/m")
+
+
+@pytest.mark.parametrize(
+    ("read", "verdict"),
+    [
+        ({"sda": GONE, "sdb": GONE}, Verdict.PROVEN),
+        ({"sda": GONE, "sdb": KEPT}, Verdict.PARTIAL),
+        ({"sda": KEPT, "sdb": KEPT}, Verdict.UNKNOWN),
+        ({"sda": GONE}, Verdict.ACCEPTED),
+        ({"md0": GONE}, Verdict.ACCEPTED),  # any of its legs may have answered
+        ({"md0": KEPT}, Verdict.UNKNOWN),
+        ({}, Verdict.ACCEPTED),
+    ],
+)
+def test_each_leg_of_a_mirror_on_its_own(read: Mapping[str, Mapping[Seen, int]], verdict: Verdict) -> None:
+    result = audited(MIRROR, DISKS, read_on(read), copies=2)
+    assert result.verdict is verdict
+    if read.get("sdb") is KEPT:
+        assert "still read as they were written" in str([why.observed for why in result.reasons])
+
+
+def test_a_thin_volume_proves_nothing_of_the_disk_below() -> None:
+    thin = layer("dm-3", "253:3", Kind.THIN, "dm-2", target="thin")
+    pool = layer("dm-2", "253:2", Kind.THIN_POOL, "sda", target="thin-pool")
+    result = audited(thin, DISKS[:1], read_on({"dm-3": GONE}), pool)
+    assert result.verdict is Verdict.PROVEN_PARTWAY
+    [proof] = result.proofs
+    assert (proof.device, proof.down_to) == ("sda", "thin dm-3")
+    assert {why.code for why in result.reasons} == {"advisory"}
+    [entry] = document(result)["proofs"]
+    assert entry["standing"] == "proven partway"
+    assert list(entry["by"]) == [f"{MIB} B of sentinels read as gone on dm-3"]
+    assert any("not: what lies below dm-3" in line for line in lines(result))
+
+
+@pytest.mark.parametrize(
+    ("facts", "verdict", "down_to"),
+    [
+        ({"virtual": True}, Verdict.PROVEN_PARTWAY, "the virtual disk sda"),
+        ({"drivers": ("sd", "megaraid_sas")}, Verdict.PROVEN_PARTWAY, "sda of a RAID controller"),
+        ({"transport": "iscsi"}, Verdict.PROVEN_PARTWAY, "the logical unit sda"),
+        ({"transport": "nvme-tcp"}, Verdict.PROVEN_PARTWAY, "the logical unit sda"),
+        ({"transport": "sata"}, Verdict.PROVEN, "the drive sda"),
+    ],
+)
+def test_what_hides_others_behind_it(facts: dict[str, Any], verdict: Verdict, down_to: str) -> None:
+    disk = layer("sda", "8:0", **facts)
+    result = _alone(disk, read_on({"sda": GONE}))
+    assert (result.verdict, result.proofs[0].down_to) == (verdict, down_to)
+
+
+def _alone(disk: Layer, read_back: ReadBack | None, files: Mapping[str, BackingFile] | None = None) -> Audit:
+    evident = evidence(stack(disk), [extents(disk.dev, MIB), *through(disk.device, disk.dev, MIB)], MIB)
+    return audit(replace(evident, read_back=read_back, files=files or {}), "/m")
+
+
+def loop(filesystem: str | None = "ext4") -> Layer:
+    place: dict[str, Any] = {"backing_filesystem": filesystem, "backing_mount": "/srv"} if filesystem else {}
+    return layer("loop0", "7:0", Kind.LOOP, backing_file="/srv/image", **place)
+
+
+HOLE = {"loop0": SentinelMap(MIB, MIB, 0)}
+
+
+@pytest.mark.parametrize(
+    ("filesystem", "maps", "verdict", "down_to"),
+    [
+        ("ext4", HOLE, Verdict.PROVEN_PARTWAY, "the file /srv/image"),
+        ("tmpfs", HOLE, Verdict.PROVEN, "the file /srv/image in memory"),
+        # Zeros may be blocks full of zeros.
+        ("ext4", {}, Verdict.PROVEN_PARTWAY, "loop device loop0"),
+        ("tmpfs", {}, Verdict.PROVEN_PARTWAY, "loop device loop0"),
+        ("ext4", {"loop0": SentinelMap(MIB, 0, 0)}, Verdict.PROVEN_PARTWAY, "loop device loop0"),
+        (None, {}, Verdict.PROVEN_PARTWAY, "loop device loop0"),
+    ],
+)
+def test_a_loop_device_is_proven_to_its_file(
+    filesystem: str | None, maps: dict[str, SentinelMap], verdict: Verdict, down_to: str
+) -> None:
+    result = _alone(loop(filesystem), read_on({"loop0": GONE}, maps))
+    assert (result.verdict, result.proofs[0].down_to) == (verdict, down_to)
+
+
+def test_zeros_that_take_blocks_of_the_file_are_not_freed() -> None:
+    result = _alone(loop(), read_on({"loop0": GONE}, {"loop0": SentinelMap(MIB, MIB, MIB)}))
+    assert result.verdict is Verdict.UNKNOWN
+
+
+def test_a_doubt_about_what_lies_below_stays() -> None:
+    without = _alone(loop(), None)
+    proven = _alone(loop(), read_on({"loop0": GONE}, HOLE))
+    assert (
+        {why.code for why in without.reasons} == {why.code for why in proven.reasons} == {"loop-frees-file"}
+    )
+
+
+def test_blocks_that_others_have_are_not_freed() -> None:
+    """Of 1 MiB that the file gave up, its filesystem freed a quarter."""
+    files = {"loop0": BackingFile(MIB // 4, MIB * 3 // 4)}
+    result = _alone(loop("xfs"), read_on({"loop0": GONE}, HOLE), files)
+    assert (result.verdict, result.reached_bytes) == (Verdict.PARTIAL, MIB // 4)
+    [granules] = [row for row in result.rows if row.layer == "granules"]
+    assert [(why.code, why.lost_bytes) for why in granules.reasons] == [("loop-file-shared", MIB * 3 // 4)]
+
+
+def test_several_paths_are_one_drive() -> None:
+    head = layer("nvme0n1", "259:0", Kind.MULTIPATH, "nvme0c0n1", "nvme0c1n1")
+    paths = (layer("nvme0c0n1", "0:0"), layer("nvme0c1n1", "0:0"))
+    flows = [extents("259:0", MIB), flow(Stage.BIO, "259:0", MIB, disk="nvme0n1")]
+    flows += [flow(Stage.REMAPPED, "259:0", MIB, disk="nvme0c0n1")]
+    flows += [flow(stage, "259:0", MIB, disk="nvme0c0n1") for stage in (Stage.ISSUED, Stage.DONE)]
+    evident = evidence(stack(head, *paths), flows, MIB, read_back=read_on({"nvme0n1": GONE}))
+    assert audit(evident, "/m").verdict is Verdict.PROVEN
+
+
+_READS = st.sampled_from([{}, GONE, KEPT, {Seen.ZEROS: MIB, Seen.UNCHANGED: 4096}, {Seen.OTHER: MIB}])
+_LAYERS = st.sampled_from(["thin", "linear", "cache", "raid1", "crypt"])
+
+
+@given(st.lists(_LAYERS, max_size=3), st.integers(1, 3), st.data(), st.booleans(), st.booleans())
+def test_no_stack_is_proven_without_every_disk(
+    kinds: list[str], disks: int, data: st.DataObject, virtual: bool, answered: bool
+) -> None:
+    """Whatever stands above, and whatever is read there."""
+    leaves = tuple(layer(f"sd{'abc'[at]}", f"8:{at}", virtual=virtual) for at in range(disks))
+    uppers: list[Layer] = []
+    below = tuple(leaf.device for leaf in leaves)
+    for at, kind in enumerate(kinds):
+        name = f"dm-{at}"
+        if kind == "raid1":
+            uppers.insert(0, layer(name, f"253:{at}", Kind.MD, *below, level="raid1", raid_disks=len(below)))
+        elif kind in ("thin", "crypt"):
+            uppers.insert(0, layer(name, f"253:{at}", Kind(kind), *below, target=kind))
+        else:
+            uppers.insert(0, layer(name, f"253:{at}", Kind.DM, *below, target=kind))
+        below = (name,)
+    layers = (*uppers, *leaves)
+    read = {one.device: data.draw(_READS) for one in layers} if answered else {}
+    flows = [part for leaf in leaves for part in through(leaf.device, leaf.dev, MIB)]
+    whole = stack(*layers, tops=below)
+    result = audit(evidence(whole, flows, None, read_back=read_on(read) if read else None), "/m")
+    gone = [Seen.ZEROS in read.get(leaf.device, {}) for leaf in leaves]
+    kept = [Seen.UNCHANGED in one for one in read.values()]
+    assert result.verdict is not Verdict.PROVEN or (all(gone) and not any(kept) and not virtual)
+    for proof, is_gone in zip(result.proofs, gone, strict=True):
+        assert proof.standing is not Standing.PROVEN or is_gone
+
+
+# --- disks that only help, and arrays that write ---
+
+
+def test_the_journal_of_an_array_is_no_part_of_a_trim() -> None:
+    """It is discarded as it empties, by the array itself."""
+    names = ("sda", "sdb", "sdc")
+    disks = tuple(layer(name, f"8:{at}") for at, name in enumerate((*names, "sdj")))
+    array = layer(
+        "md0",
+        "9:0",
+        Kind.MD,
+        *names,
+        "sdj",
+        level="raid5",
+        raid_disks=3,
+        chunk_bytes=65536,
+        members=names,
+    )
+    flows = [extents("9:0", 2 * MIB), flow(Stage.BIO, "9:0", 2 * MIB, disk="md0")]
+    flows += [part for one in disks[:3] for part in through(one.device, one.dev, MIB, who=Who.KERNEL)]
+    flows += through("sdj", "8:3", 77 * MIB, who=Who.KERNEL)
+    result = audit(evidence(stack(array, *disks), flows, 2 * MIB), "/m")
+    assert (result.reached_bytes, result.unexplained_bytes) == (3 * MIB, 0)
+    assert [proof.device for proof in result.proofs] == list(names)
+
+
+@pytest.mark.parametrize("doing", ["idle", "recover", "resync", "reshape"])
+def test_an_array_that_writes_its_members_proves_nothing(doing: str) -> None:
+    array = replace(MIRROR, facts=MdFacts(level="raid1", raid_disks=2, sync_action=doing))
+    result = audited(array, DISKS, read_on({"sda": GONE, "sdb": GONE}), copies=2)
+    writes = doing != "idle"
+    assert result.verdict is (Verdict.ACCEPTED if writes else Verdict.PROVEN)
+    assert ("array-writes" in {why.code for row in result.rows for why in row.reasons}) is writes
+
+
+def test_each_device_of_a_filesystem_counts() -> None:
+    """One takes none, and the filesystem says nothing of it."""
+    disks = (layer("sda", "8:0"), layer("sdb", "8:16", max_bytes=0))
+    both = stack(*disks, kind="f2fs", tops=("sda", "sdb"))
+    flows = [extents("8:0", MIB), *through("sda", "8:0", MIB)]
+    result = audit(evidence(both, flows, MIB, read_back=read_on({"sda": GONE})), "/m")
+    assert result.verdict is Verdict.PARTIAL
+    assert both.filesystem
+    unknown = replace(both.filesystem, unknown={"devices": "no superblock"}, devices=("sda",))
+    alone = evidence(Stack(unknown, disks[:1]), flows, MIB, read_back=read_on({"sda": GONE}))
+    assert audit(alone, "/m").verdict is Verdict.ACCEPTED
+
+
+# --- where an array has its copies ---
+
+
+@pytest.mark.parametrize(
+    ("array", "where"),
+    [
+        (MdFacts(level="raid1", raid_disks=2), [(0, 8192, 12288), (1, 8192, 12288)]),
+        (MdFacts(level="raid0", raid_disks=2, chunk_bytes=4096), [(0, 4096, 8192)]),
+        (
+            MdFacts(level="raid10", raid_disks=3, chunk_bytes=4096, layout=0x102),
+            [(1, 4096, 8192), (2, 4096, 8192)],
+        ),
+        (MdFacts(level="raid10", raid_disks=4, chunk_bytes=4096, layout=0x201), []),
+        (MdFacts(level="raid5", raid_disks=3, chunk_bytes=4096, layout=2), []),
+        (MdFacts(level="raid0"), []),
+    ],
+)
+def test_copies_of_an_array(array: MdFacts, where: list[tuple[int, int, int]]) -> None:
+    assert list(on_slots(array, 8192, 12288)) == where
+
+
+def test_each_copy_is_a_landing_where_it_is_asked_for() -> None:
+    array = replace(
+        MIRROR,
+        facts=MdFacts(level="raid1", raid_disks=3, members=("sdb", "-", "sda"), data_offsets=(MIB, 0, 4096)),
+    )
+    whole = Stack(None, (array, *DISKS))
+    place = Extents.of([(8192, 12288)])
+    landings = {one.device: list(one.extents) for one in descend(whole, "md0", place, copies=True)}
+    assert landings == {"sdb": [(MIB + 8192, MIB + 12288)], "sda": [(12288, 16384)]}
+    assert [one.device for one in descend(whole, "md0", place)] == ["md0"]
+
+
+@pytest.mark.parametrize(("offset", "granule"), [(None, (4096, 0)), (512, (4096, 3584)), (8192, (4096, 0))])
+def test_blocks_are_those_of_the_file(offset: int | None, granule: tuple[int, int]) -> None:
+    """A loop device that begins within a block of its file, and tells no alignment."""
+    facts: dict[str, Any] = {"offset_bytes": offset} if offset else {}
+    assert layer("loop0", "7:0", Kind.LOOP, **facts).granule == granule

@@ -1,0 +1,175 @@
+"""PROVEN down to the last layer: stacks where something below keeps what a layer above gives as gone.
+
+The oracle is never a map of ours: blocks with a mark, read raw from each disk; the blocks of a file, and the
+free blocks of a filesystem, as the kernel counts them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.space.raw_disk import RawDisk
+from opwatch.tools.commands.trim.audit import audit_mount
+from opwatch.trim.audit.audit import Asked
+from tests.kernel.support import trims
+from tests.kernel.support.trims import mount_at
+from tests.vm.guest.support import stacked, sysfs
+from tests.vm.guest.support.audits import MIB, Audit, Verdict, audit, codes, filesystem, full_loop
+from tests.vm.guest.support.shell import call
+
+DEVICES = ("nvme", "virtio-blk", "virtio-blk-ignored")
+# By hand: they would take CI beyond its time.
+TIERS = ()
+TIMEOUT_S = 1800
+MARKED = 32 * MIB
+# What is audited with proof writes at most as much where marks lay.
+SENTINELS = 10 * MIB
+
+
+def proven(point: Path) -> Audit:
+    return audit_mount(mount_at(point), Asked(), prove=True)
+
+
+def marked(disk: str, mark: bytes) -> int:
+    """Bytes of a disk that still hold what was deleted, as whoever reads it raw finds them."""
+    with RawDisk(disk, MIB) as raw:
+        size = stacked.sectors(disk) * 512 // MIB * MIB
+        return sum(4096 * (raw.read(at, MIB) or b"").count(mark) for at in range(0, size, MIB))
+
+
+def leave_marks(point: Path, size: int = MARKED) -> bytes:
+    """A file of one block again and again, written to the disks and deleted; the block, which no other has: a
+    disk that drops discards has those of earlier tests."""
+    mark = os.urandom(16).hex().encode().ljust(4096, b"\n")
+    victim = point / "victim"
+    with victim.open("wb") as file:
+        for _ in range(size // MIB):
+            file.write(mark * (MIB // 4096))
+        os.fsync(file.fileno())
+    os.sync()
+    victim.unlink()
+    os.sync()
+    return mark
+
+
+@contextlib.contextmanager
+def attached(image: Path, offset: int = 0) -> Iterator[str]:
+    """A loop device on a file, from an offset on; its name."""
+    node = call("losetup", "--find", "--show", "--offset", str(offset), str(image)).strip()
+    try:
+        yield node.removeprefix("/dev/")
+    finally:
+        call("losetup", "--detach", node)
+
+
+@pytest.mark.parametrize("dropping", [(), (0,), (1,), (0, 1)], ids=["none", "first", "second", "both"])
+def test_a_mirror_of_which_a_leg_drops_discards(dropping: tuple[int, ...]) -> None:
+    with contextlib.ExitStack() as opened:
+        frees, drops = sysfs.disk("opw-virtio-blk"), sysfs.disk("opw-virtio-ignored")
+        # Two legs of each kind are two windows on one disk.
+        halves = [
+            opened.enter_context(
+                stacked.mapped("linear", f"0 114688 linear /dev/{disk} {at * 114688}", "dm_mod")
+            )
+            for at, disk in enumerate(drops if leg in dropping else frees for leg in range(2))
+        ]
+        top = opened.enter_context(stacked.md(1, [half.name for half in halves]))
+        with filesystem(top, "ext4") as point:
+            mark = leave_marks(point, 16 * MIB)
+            before = [marked(half.name, mark) for half in halves]
+            result = proven(point)
+            after = [marked(half.name, mark) for half in halves]
+    assert before == [16 * MIB] * 2
+    for leg, left in enumerate(after):
+        assert left >= 16 * MIB - SENTINELS if leg in dropping else left == 0
+    expected = (Verdict.PROVEN_PARTWAY, Verdict.PARTIAL, Verdict.UNKNOWN)[len(dropping)]
+    assert result.verdict is expected, result
+    assert "host-may-drop" in codes(result)
+
+
+def test_a_thin_pool_of_whole_chunks_on_a_disk_that_drops() -> None:
+    drops = sysfs.disk("opw-virtio-ignored")
+    with full_loop(32 * MIB) as metadata, stacked.thin(drops, metadata, 192 * MIB // 512) as volume:
+        # Of a chunk of the pool no part is ever free alone.
+        call(*trims.MKFS["ext4"], "-O", "bigalloc,^resize_inode", "-C", "65536", f"/dev/{volume.name}")
+        with filesystem(volume.name, "ext4", make=False) as point:
+            mark = leave_marks(point)
+            before = marked(drops, mark)
+            result = proven(point)
+            after = marked(drops, mark)
+    assert before == MARKED
+    assert after >= MARKED - SENTINELS
+    assert result.verdict is Verdict.PROVEN_PARTWAY, result
+    assert "host-may-drop" in codes(result)
+
+
+def test_a_loop_device_on_a_file_that_shares_its_blocks() -> None:
+    disk = sysfs.disk("opw-nvme")
+    call("mkfs.xfs", "-q", "-f", "-K", "-m", "reflink=1", f"/dev/{disk}")
+    with filesystem(disk, "xfs", make=False) as outer:
+        image = outer / "image"
+        with image.open("wb") as file:
+            for _ in range(96):
+                file.write(os.urandom(MIB))
+        call("cp", "--reflink=always", str(image), str(outer / "copy"))
+        with attached(image) as loop, filesystem(loop, "ext4") as point:
+            leave_marks(point, 16 * MIB)
+            free, blocks = os.statvfs(outer).f_bfree * 4096, trims.allocated(image)
+            result = proven(point)
+            os.sync()
+            freed = os.statvfs(outer).f_bfree * 4096 - free
+            lost = blocks - trims.allocated(image)
+    # The file gave up nearly all, the filesystem only what the copy does not have.
+    assert lost > 64 * MIB
+    assert 0 < freed < 40 * MIB
+    assert result.verdict is Verdict.PARTIAL, result
+    assert abs(result.reached_bytes - freed) <= 256 << 10, codes(result)
+    assert {"loop-file-shared", "loop-frees-file"} <= codes(result).keys()
+
+
+def test_a_loop_device_on_a_filesystem_that_holds_its_blocks() -> None:
+    disk = sysfs.disk("opw-nvme")
+    with filesystem(disk, "ext4") as outer:
+        image = outer / "image"
+        with image.open("wb") as file:
+            file.truncate(192 * MIB)
+        with attached(image) as loop, filesystem(loop, "ext4") as point:
+            mark = leave_marks(point)
+            blocks, before = trims.allocated(image), marked(disk, mark)
+            result = proven(point)
+            os.sync()
+            lost, after = blocks - trims.allocated(image), marked(disk, mark)
+        assert lost >= MARKED
+        assert before == MARKED
+        assert after >= MARKED - SENTINELS
+        assert result.verdict is Verdict.PROVEN_PARTWAY, result
+        assert "loop-frees-file" in codes(result)
+        # What the verdict says is to be done.
+        assert proven(outer).verdict is Verdict.PROVEN_PARTWAY
+        assert marked(disk, mark) == 0
+
+
+@pytest.mark.parametrize(("offset", "block"), [(0, 4096), (2048, 4096), (1536, 1024)])
+def test_a_loop_device_at_an_offset(offset: int, block: int) -> None:
+    with trims.file_of(96 * MIB, Path("/dev/shm")) as image, attached(image, offset) as loop:
+        call(*trims.MKFS["ext4"], "-b", str(block), f"/dev/{loop}")
+        with filesystem(loop, "ext4", make=False) as point:
+            for number in range(300):
+                (point / f"f{number}").write_bytes(bytes([number % 255 + 1]) * block)
+            os.sync()
+            for number in range(0, 300, 3):
+                (point / f"f{number}").unlink()
+            os.sync()
+            blocks = trims.fill_holes(image)
+            result = audit(point)
+            freed = blocks - trims.allocated(image)
+    assert result.reached_bytes == freed, codes(result)
+    lost = codes(result).get("loop-partial-block", 0) or 0
+    assert result.claimed_bytes == freed + lost
+    assert result.verdict is (Verdict.PARTIAL if lost else Verdict.ACCEPTED)
+    assert (lost > 0) == (offset % 4096 != 0 or block < 4096)

@@ -16,7 +16,7 @@ from opwatch.collectors.space.fitrim import check_mount, mounted_at
 from opwatch.errors import OpwatchError, RefusedError, UsageError
 from opwatch.host.device import Devices, Presence
 from opwatch.host.privilege import require_root
-from opwatch.host.usage import Mount, read_usage
+from opwatch.host.usage import Mount, Usage, read_usage
 from opwatch.samples.end import End
 from opwatch.sinks.terminal import say
 from opwatch.tools.arguments import Once, byte_size, file_name, time_between
@@ -83,21 +83,39 @@ def _chosen(args: argparse.Namespace) -> list[Mount]:
         return [check_mount(text, usage) for text in args.mounts]
     if args.dev:
         device = Devices().resolve(args.dev)
-        mounts = usage.mounts_of(device)
-        if not mounts:
-            raise UsageError(f"{device.name} is mounted nowhere; --watch follows blkdiscard and others on it")
-        return [check_mount(mounts[0].point, usage)]
+        mounts, refusals = _first_of_each(usage, usage.mounts_of(device))
+        if mounts:
+            return mounts[:1]
+        if refusals:
+            raise refusals[0]
+        raise UsageError(f"{device.name} is mounted nowhere; --watch follows blkdiscard and others on it")
+    mounts, refusals = _first_of_each(
+        usage, [mount for mount in usage.mounts if mount.source.startswith("/dev/")]
+    )
+    for refusal in refusals:
+        say(f"left out: {refusal}")
+    if not mounts:
+        raise UsageError("no filesystem here can be trimmed")
+    return mounts
+
+
+def _first_of_each(usage: Usage, mounts: Sequence[Mount]) -> tuple[list[Mount], list[OpwatchError]]:
+    """(of each filesystem the first mount to trim it by, why there is none of the others): one may
+    be read-only, or lie under a mount of something else."""
     chosen: dict[str, Mount] = {}
-    for mount in usage.mounts:
-        if mount.dev in chosen or not mount.source.startswith("/dev/"):
+    refusals: dict[str, OpwatchError] = {}
+    for mount in mounts:
+        if mount.dev in chosen:
             continue
         try:
-            chosen[mount.dev] = check_mount(mount.point, usage)
+            top = check_mount(mount.point, usage)
+            if top.dev != mount.dev:
+                covered = f"{mount.point}: {mount.source} lies under another mount there, of {top.source}"
+                raise RefusedError(f"{covered}; mount it elsewhere as well")
+            chosen[mount.dev] = top
         except (RefusedError, UsageError) as error:
-            say(f"left out: {error}")
-    if not chosen:
-        raise UsageError("no filesystem here can be trimmed")
-    return list(chosen.values())
+            refusals.setdefault(mount.dev, error)
+    return list(chosen.values()), [why for dev, why in refusals.items() if dev not in chosen]
 
 
 def _import_the_rest() -> None:

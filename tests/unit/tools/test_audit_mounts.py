@@ -1,0 +1,52 @@
+"""Which mounts `opwatch trim audit` trims with --all and --dev: each filesystem once, where it can be."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import RefusedError
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.usage import Mount, Usage
+from opwatch.tools.commands.trim import audit
+
+
+def mount(dev: str, point: Path, *options: str) -> Mount:
+    return Mount(dev, str(point), "ext4", f"/dev/{dev.replace(':', '-')}", options)
+
+
+def chosen(
+    monkeypatch: pytest.MonkeyPatch, mounts: list[Mount], **arguments: object
+) -> list[tuple[str, str]]:
+    monkeypatch.setattr(audit, "read_usage", lambda: Usage(mounts, [], {}))
+    monkeypatch.setattr(
+        Devices, "resolve", lambda self, text: BlockDevice("sda", (8, 0), Path("/sys/block/sda"))
+    )
+    options = {"mounts": [], "dev": None, "all": False} | arguments
+    return [(one.dev, one.point) for one in audit._chosen(argparse.Namespace(**options))]
+
+
+def test_a_covered_filesystem_is_not_taken_for_what_covers_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mounts = [mount("8:0", tmp_path), mount("8:16", tmp_path)]
+    assert chosen(monkeypatch, mounts, all=True) == [("8:16", str(tmp_path))]
+    assert "/dev/8-0 lies under another mount there, of /dev/8-16" in capsys.readouterr().err
+    with pytest.raises(RefusedError, match="lies under another mount"):
+        chosen(monkeypatch, mounts, dev="sda")
+
+
+def test_a_mount_that_can_be_written_is_preferred(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    points = [tmp_path / name for name in ("first", "second")]
+    for point in points:
+        point.mkdir()
+    mounts = [mount("8:0", points[0], "ro"), mount("8:0", points[1], "rw")]
+    for how in ({"all": True}, {"dev": "sda"}):
+        assert chosen(monkeypatch, mounts, **how) == [("8:0", str(points[1]))]
+    assert capsys.readouterr().err == ""
+    with pytest.raises(RefusedError, match="read-only"):
+        chosen(monkeypatch, mounts[:1], dev="sda")

@@ -26,3 +26,11 @@ def spell(seconds: float) -> str:
             return f"{seconds / _UNITS[unit]:.0f}{unit}"
     value, unit = (seconds * 1000, "ms") if seconds < 1 else (seconds, "s")
     return f"{value:.6f}".rstrip("0").rstrip(".") + unit
+
+
+def roughly(seconds: float) -> str:
+    """A time as people estimate it."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s"

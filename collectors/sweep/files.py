@@ -88,7 +88,12 @@ def remove_files(claim: HeldMount, name: str) -> None:
         raise _left(claim, name, error) from error
     finally:
         os.close(folder)
-    settle(claim.fileno())
+    try:
+        settle(claim.fileno())
+    except OpwatchError as error:
+        raise OpwatchError(
+            f"{claim.mount.point}/{name} may still be there: {error}; once that is mended, resume the sweep"
+        ) from error
 
 
 def _left(claim: HeldMount, name: str, error: OSError) -> OpwatchError:

@@ -30,7 +30,8 @@ from opwatch.sweep.figures import (
 )
 from opwatch.sweep.journal.results import LevelRecord
 from opwatch.sweep.methods import ON_FILES
-from opwatch.sweep.plan import fill_size, round_size, sprandom_ratio
+from opwatch.sweep.plan import SweepSpeed, fill_size, round_size, seconds_left, sprandom_ratio
+from opwatch.times import roughly
 from opwatch.trace.trust import Reading
 from opwatch.units import capacity
 from opwatch.waf.measure import Measured, Measurement
@@ -50,7 +51,7 @@ class LevelRun:
         self._request = request
         self._window = LoadWindow("", 0)
         self._round_bytes = round_size(self._level, request.pace)
-        self._filled = 0
+        self._filled, self._fill_s = 0, 0.0
         self._evidence: list[RoundEvidence] = []
         self._rounds: list[Round] = []
         # Polls of the course, and readings of the trace, at the begin of each round and at the end.
@@ -127,6 +128,7 @@ class LevelRun:
             self._say(f"fills it {way}, pass {number} of {passes}")
             self._bench.announce(self._place, "fill", n_bytes)
             self._bench.keeper.began(phase := self._phase(f"fill {number}"))
+            begun = time.monotonic()
             seed = seed_of(self._request.secret, self._place, "fill", number)
             words = (
                 sprandom_words(self._window, sprandom_ratio(self._level), seed)
@@ -135,7 +137,7 @@ class LevelRun:
             )
             self._bench.run_fio(words, self._window.size_bytes, lambda: trace.drain(is_fill=True))
             self._bench.keeper.ended(phase)
-            self._filled = self._window.size_bytes
+            self._filled, self._fill_s = self._window.size_bytes, time.monotonic() - begun
         trace.drain(is_fill=True)
 
     def _load(self, trace: LevelTrace) -> LevelRecord:
@@ -188,7 +190,19 @@ class LevelRun:
             return ""
         last = self._rounds[-1]
         waf = f", WAF {last.waf:.3g}" if last.waf is not None else ""
-        return f", {last.iops:.0f} IOPS{waf}"
+        return f", {last.iops:.0f} IOPS{waf}{self._time_left()}"
+
+    def _time_left(self) -> str:
+        """What the rest of the sweep takes by the pace of this level, as far as that can be told."""
+        request, rounds = self._request, len(self._rounds)
+        round_s = (time.monotonic_ns() - self._begun_ns[0]) / 1e9 / rounds
+        speed = SweepSpeed(
+            fill_bytes_per_s=self._filled / self._fill_s if self._fill_s else None,
+            round_bytes_per_s=self._round_bytes / round_s,
+        )
+        levels = [request.levels[place] for place in self._bench.state.left]
+        left = seconds_left(levels, request.method, request.pace, speed, rounds)
+        return f", {roughly(left[0])} to {roughly(left[1])} left" if left else ""
 
     def end_round(self, trace: LevelTrace) -> bool:
         """Take in what fio has done; returns whether it was the last round."""

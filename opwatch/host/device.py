@@ -252,6 +252,8 @@ class Devices:
     def resolve(self, text: str) -> BlockDevice:
         """The device a person means: a kernel name, a node, or a link such as /dev/disk/by-id/..."""
         path = Path(text) if "/" in text else self._dev / text
+        if not text:
+            raise UsageError(f"'' names no block device. Block devices here: {', '.join(self._names())}")
         try:
             status = path.stat()
         except OSError as error:

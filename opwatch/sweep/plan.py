@@ -212,6 +212,31 @@ def sprandom_ratio(level: OpLevel) -> float:
     return round(min(max(spare / level.usable_bytes, 0.01), 0.99), 4)
 
 
+def seconds_left(
+    levels: Sequence[OpLevel], method: str, pace: SweepPace, speed: SweepSpeed, rounds: int
+) -> tuple[float, float] | None:
+    """The least and the most time of these levels, of the first of which so many rounds are done; None where
+    the speed is not known."""
+    here, *later = levels
+    round_bytes = round_size(here, pace)
+    seconds = _time(round_bytes, speed.round_bytes_per_s)
+    times = [(step.seconds, step) for step in plan_steps(later, method, pace, speed)]
+    if seconds is None or any(of_step is None for of_step, _ in times):
+        return None
+    most = max(pace.most_rounds - rounds, 1)
+    least = min(max(_least_rounds(here, round_bytes, pace) - rounds, 1), most)
+    return (
+        seconds * least + sum((of_step or 0.0) * step.at_least for of_step, step in times),
+        seconds * most + sum((of_step or 0.0) * step.at_most for of_step, step in times),
+    )
+
+
+def least_bytes(level: OpLevel, method: str, pace: SweepPace) -> int:
+    """The least that a level writes until there can be a verdict, or there are too many rounds."""
+    steps = plan_steps([level], method, pace, SweepSpeed())
+    return sum(step.write_bytes * step.at_least for step in steps)
+
+
 def _least_rounds(level: OpLevel, round_bytes: int, pace: SweepPace) -> int:
     """No verdict of ours comes before T-U, or the most that it can be, and once what is in use were written:
     its window lies behind the rounds that used the spare area first."""

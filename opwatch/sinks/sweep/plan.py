@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from opwatch import units
 from opwatch.sinks.folding import folded
 from opwatch.sweep.plan import SweepPlan, SweepStep
+from opwatch.times import roughly
 
 
 def plan_lines(plan: SweepPlan) -> Iterator[str]:
@@ -52,15 +53,8 @@ def _step(step: SweepStep) -> Iterator[str]:
     if step.discard_bytes:
         amount += f", {units.capacity(step.discard_bytes)} discarded"
     if step.seconds:
-        amount += f", {_time(step.seconds)}"
+        amount += f", {roughly(step.seconds)}"
     yield from folded(f"{step.what}{amount}{times}", f"  {step.kind.value:<8} ")
-
-
-def _time(seconds: float) -> str:
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _sums(plan: SweepPlan) -> Iterator[str]:
@@ -72,7 +66,7 @@ def _sums(plan: SweepPlan) -> Iterator[str]:
     if plan.seconds is None:
         yield from folded("time: not known, for want of the drive's speed (--fill-speed, --speed)")
     else:
-        begin, end = (_time(seconds) for seconds in plan.seconds)
+        begin, end = (roughly(seconds) for seconds in plan.seconds)
         yield from folded(f"time: {begin} to {end}")
     if plan.life_ratio is None:
         yield from folded(f"share of rated life: not known: {plan.life_reason}")

@@ -164,6 +164,18 @@ def test_after_a_kill_the_resumption_deletes_its_file_and_no_other(tmp_path: Pat
         assert [len(level["rounds"]) for level in levels_of(done.stdout)] == [5, 5]
 
 
+def test_a_drive_that_dies_ends_it_and_what_is_left_is_said(tmp_path: Path) -> None:
+    with drive(_SIZE, "20%") as target, filesystem(target, tmp_path) as point:
+        with begun(target, tmp_path, point) as process:
+            target.kill()
+            _, said = process.communicate(timeout=60)
+        assert process.returncode == 1, said
+        assert f"{point}/.opwatch-sweep-" in said
+        assert "resume the sweep" in said and "Traceback" not in said
+        [undo] = state_of(tmp_path / "kept").undo
+        assert undo.startswith("files in .opwatch-sweep-")
+
+
 def test_it_is_not_resumed_where_something_else_is_mounted(tmp_path: Path) -> None:
     with drive(_SIZE, "20%") as target:
         with filesystem(target, tmp_path) as point, begun(target, tmp_path, point) as process:

@@ -242,6 +242,11 @@ def test_resolve_wants_a_block_device(tree: Tree) -> None:
             tree.devices.resolve(text)
 
 
+def test_no_name_is_no_device(tree: Tree) -> None:
+    with pytest.raises(UsageError, match=r"^'' names no block device\. Block devices here: "):
+        tree.devices.resolve("")
+
+
 def test_resolve_follows_links_to_a_node(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     link = tree.dev / "disk" / "by-id" / "ata-SAMSUNG-part2"
     link.parent.mkdir(parents=True)

@@ -7,7 +7,16 @@ from opwatch.steady.rounds import Round
 from opwatch.steady.strict import StrictState, judge_strict
 from opwatch.sweep.figures import ground_of
 from opwatch.sweep.levels import LevelScale, OpLevel, parse_levels
-from opwatch.sweep.plan import StepKind, SweepPace, SweepPlan, SweepSpeed, SweepStep, plan_steps
+from opwatch.sweep.plan import (
+    StepKind,
+    SweepPace,
+    SweepPlan,
+    SweepSpeed,
+    SweepStep,
+    plan_steps,
+    seconds_left,
+)
+from opwatch.times import roughly
 
 GIB = 1 << 30
 LEVELS = parse_levels("0,28%", LevelScale(64 * GIB), flash_bytes=70 * GIB)
@@ -37,6 +46,30 @@ def test_bytes_are_those_of_fills_and_rounds() -> None:
         assert step.write_bytes == pytest.approx(0.1 * level.usable_bytes, abs=4096)
         # No verdict before the spare area and once more what is in use were written, each in whole rounds.
         assert step.at_least * step.write_bytes >= 70 * GIB > (step.at_least - 2) * step.write_bytes
+
+
+def test_the_time_left_is_that_of_the_plan_less_what_is_done() -> None:
+    speed = SweepSpeed(GIB, GIB / 4)
+    whole = _plan(speed).seconds
+    [first, _] = [step for step in _plan(speed).steps if step.kind is StepKind.ROUND]
+    assert whole and first.seconds
+    # The settling and the fills of the first level are over when its rounds have begun.
+    before = PACE.settle_s + 2 * LEVELS[0].usable_bytes / GIB
+    for rounds in (0, 3):
+        left = seconds_left(LEVELS, "window", PACE, speed, rounds)
+        assert left == pytest.approx([one - before - rounds * first.seconds for one in whole])
+    # One more at least, however many there were.
+    least, most = seconds_left(LEVELS[:1], "window", PACE, speed, PACE.most_rounds - 1) or (0, 0)
+    assert least == most == pytest.approx(first.seconds)
+    assert seconds_left(LEVELS, "window", PACE, SweepSpeed(), 3) is None
+    assert seconds_left(LEVELS, "window", PACE, SweepSpeed(None, GIB), 3) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(3, "3 s"), (90, "1.5 min"), (3 * 3600, "3.0 h"), (86400 * 2.25, "2.2 d")]
+)
+def test_a_time_is_as_people_estimate_it(seconds: float, said: str) -> None:
+    assert roughly(seconds) == said
 
 
 def _rounds_of(levels: tuple[OpLevel, ...], pace: SweepPace) -> list[SweepStep]:

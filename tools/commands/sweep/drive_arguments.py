@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from opwatch.collectors.guard.held_mount import HeldMount, room_of
 from opwatch.collectors.sweep.offers import method_refusal, purge_refusal
 from opwatch.drive import life
 from opwatch.drive.place import Place
-from opwatch.errors import OpwatchError, Unsupported
+from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from opwatch.guard.budget import MOST_CELSIUS, MOST_LIFE_PERCENT, Budget
 from opwatch.guard.identity import DiskIdentity
 from opwatch.guard.obstacles import Consent
@@ -26,6 +27,7 @@ from opwatch.sweep.journal.file import FOLDER
 from opwatch.sweep.journal.request import SweepRequest, planned_bytes
 from opwatch.sweep.levels import LevelScale, OpLevel, OpShare, parse_levels
 from opwatch.sweep.methods import method_of
+from opwatch.sweep.plan import SweepPace, least_bytes
 from opwatch.sweep.purges import DISCARD, purge_of
 from opwatch.tools.arguments import Once, byte_size, count_between, time_between
 from opwatch.tools.commands.sweep.file_arguments import (
@@ -145,6 +147,7 @@ def request_from(
         raise Unsupported(f"--sprandom: {refused}; without it all is filled in order")
     pattern = load(args.workload or DEFAULT_WORKLOAD)
     require_reach(pattern, pace.round_ratio)
+    _require_enough(args.max_write, levels, method, pace)
     most = args.max_write or planned_bytes(levels, method, pace)
     return SweepRequest(
         **new_sweep(identity),
@@ -159,6 +162,16 @@ def request_from(
         purge=purge,
         place=mount.place if mount else None,
     )
+
+
+def _require_enough(most: int | None, levels: Sequence[OpLevel], method: str, pace: SweepPace) -> None:
+    """RefusedError where no level could come to a verdict: everything would be destroyed for nothing."""
+    least = min(least_bytes(level, method, pace) for level in levels)
+    if most is not None and most < least:
+        raise RefusedError(
+            f"nothing was written: --max-write {most}: no level comes to a verdict with less than {least} "
+            "bytes; allow more of them, or take smaller levels (--op) or fewer passes (--fill 1)"
+        )
 
 
 class _NewSweep(TypedDict):

@@ -11,6 +11,7 @@ import pytest
 from opwatch.steady.strict import StrictState
 from opwatch.sweep.journal.file import begin
 from opwatch.sweep.journal.state import SweepState
+from opwatch.sweep.room import FilesPlace
 from opwatch.tools.cli import main
 from opwatch.tools.commands.sweep.running import show
 from tests.unit.sweep.test_journal import RECORD, REQUEST
@@ -79,3 +80,12 @@ def test_a_list_has_the_sweeps_that_were_begun(tmp_path: Path, capsys: pytest.Ca
     assert (first["left"], first["is_ended"], first["problem"]) == (2, False, None)
     assert first["undo"] == ["partition 1: 1048576 bytes from the begin"]
     assert second["problem"]
+
+
+def test_a_list_says_where_files_were_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    request = replace(REQUEST, method="file", place=FilesPlace("/data", 0, 1 << 30))
+    with begin(tmp_path, request) as journal:
+        journal.append("changed", {"undo": "files in .opwatch-sweep-20260101-000000-abcd"})
+    assert main(["sweep", "list", "--journals", str(tmp_path)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "left at /data until it is resumed: files in .opwatch-sweep-20260101-000000-abcd" in text

@@ -97,7 +97,9 @@ def _kept_lines(kept: Sequence[KeptState]) -> Iterator[str]:
         how = "done" if state.is_ended else f"not done, {len(state.left)} left: opwatch sweep resume {name}"
         yield from folded(f"{identity.name}, {identity.serial or 'no serial number'}: {what}, {how}", head)
         for undo in state.undo:
-            yield from folded(f"left in the kernel until it is resumed, or a reboot: {undo}", " " * len(head))
+            where = f"at {state.request.place.point}" if state.request.place else "in the kernel"
+            until = "it is resumed" if state.request.place else "it is resumed, or a reboot"
+            yield from folded(f"left {where} until {until}: {undo}", " " * len(head))
 
 
 def _lines() -> Iterator[str]:

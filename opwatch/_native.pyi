@@ -60,6 +60,8 @@ class Tracer:
         """Slow requests (struct ow_slow) out of their ring, and by target how many it had no room for."""
     def owners(self, target: int, /) -> bytes:
         """What each owner did on a target (struct ow_owner_sample), absolute, summed over CPUs."""
+    def forget_owners(self, keep: int, idle_ns: int, /) -> int:
+        """Where there are more owners than this, make room by idle ones; how many were forgotten."""
     def chain(self, issued: int, done: int, /) -> None:
         """Programs, by descriptor, that go on with the issue and the end of discards; -1 for none."""
     def close(self) -> None: ...

@@ -19,6 +19,7 @@ from opwatch.tools.command import Command
 # Command -> what it is for. Each lives in the module of its name, imported when it is called.
 COMMANDS = {
     "watch": "latency, rates and sizes of every block operation, live (the default)",
+    "top": "whose the requests are, on all disks: processes or control groups, the largest first",
     "devices": "every block device: what it stands on, its queue limits, discard support",
     "doctor": "what this machine lacks for opwatch, and the command that mends it",
     "overhead": "what tracing costs on this machine",
@@ -38,7 +39,7 @@ COMMANDS = {
 }
 # What they are for -> which; one that is in none of these is listed as well.
 _GROUPS = {
-    "look at this machine": ("watch", "devices", "doctor", "overhead"),
+    "look at this machine": ("watch", "top", "devices", "doctor", "overhead"),
     "keep it, look again, compare": (*("record", "note", "replay", "dump", "import", "flight", "compare"),),
     "what the drive does with writes and trims": ("counters", "waf", "trim"),
     "try it on a drive": ("drive", "sweep"),

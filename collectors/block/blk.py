@@ -41,6 +41,8 @@ MOST_STAMPS = 1 << 17
 MOST_STAMPS_IN_ALL = 1 << 22
 # A CPU that is taken away between counting a request for its disk and for its owner is waited for so long.
 _OWNED_S = 0.05
+# Of more owners, those that did nothing for so long make room: processes come and go.
+_KEPT_OWNERS, _IDLE_NS = 512, 30 * 10**9
 # No rights or no memory is the same for programs of another kind.
 _FINAL = (errno.EPERM, errno.ENOMEM)
 
@@ -235,6 +237,8 @@ class BlockTracer:
                 sample = abi.decode_sample(self._native.sample(index))
             readings.append(counted.reading(Reading(sample, before, stat.read(), stat.reason)))
         self.owned = owned
+        if self._has_owners:
+            self._native.forget_owners(_KEPT_OWNERS, _IDLE_NS)
         return readings
 
     def _sample_with_owners(self, index: int) -> tuple[abi.TargetSample, ReadCells]:

@@ -8,12 +8,15 @@ from pathlib import Path
 
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.block.cgroups import cgroup_names
+from opwatch.collectors.block.processes import find_process
 from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind, ReadCells
 from opwatch.owners.sample import OwnerRow, OwnerSample
 from opwatch.trace.tracer_set import TracerSet
 
 # Names are looked for no more often: it is a walk of all control groups.
 _NAMES_S = 5.0
+# Names of owners that were forgotten are kept for as many.
+_MOST_NAMES = 1 << 14
 _GROUPS = Path("/sys/fs/cgroup")
 
 
@@ -39,6 +42,8 @@ class LiveOwners:
         self._tracers, self._by = tracers, by
         self._names: dict[OwnerKey, str] = {}
         self._groups: dict[int, str] = {}
+        # Of processes, the groups that they were in.
+        self._inside: dict[OwnerKey, str] = {}
         self._looked = float("-inf")
 
     def read(self, places: Collection[int]) -> dict[int, OwnerSample]:
@@ -60,19 +65,36 @@ class LiveOwners:
         for (key, op), counted in owned.cells.items():
             if key and any(counted):
                 counts.setdefault(key, {})[op] = counted
-        return tuple(OwnerRow(*key, self._names.get(key), counts[key]) for key in sorted(counts, key=_order))
+        return tuple(
+            OwnerRow(*key, self._names.get(key), counts[key], self._inside.get(key))
+            for key in sorted(counts, key=_order)
+        )
 
     def _look_up(self, cells: Mapping[int, ReadCells]) -> None:
         """Find the names of owners that have none. One that has gone keeps its name."""
         keys = {key for owned in cells.values() for key, _ in owned.cells if key}
+        if len(self._names) > _MOST_NAMES:
+            self._names = {key: name for key, name in self._names.items() if key in keys}
+            self._inside = {key: group for key, group in self._inside.items() if key in keys}
+        new = keys - self._names.keys()
         for owned in cells.values():
-            self._names |= {key: name for key, name in owned.names.items() if key not in self._names}
-        unnamed = {key for key in keys - self._names.keys() if key.kind is OwnerKind.CGROUP}
+            self._names |= {key: name for key, name in owned.names.items() if key in new}
+        for key in new:
+            if key.kind is OwnerKind.PROCESS:
+                self._look_for(key)
+        unnamed = {key for key in new if key.kind is OwnerKind.CGROUP}
         now = time.monotonic()
         if unnamed - {key for key in unnamed if key.number in self._groups} and now - self._looked > _NAMES_S:
             self._groups |= cgroup_names()
             self._looked = now
         self._names |= {key: self._groups[key.number] for key in unnamed if key.number in self._groups}
+
+    def _look_for(self, key: OwnerKey) -> None:
+        """A process is called what it calls itself, and not what the thread is called that was seen."""
+        process = find_process(key.number, key.since_ns)
+        if process:
+            self._names[key] = process.name
+            self._inside |= {key: process.group} if process.group else {}
 
 
 def _order(key: OwnerKey) -> tuple[str, int, int]:

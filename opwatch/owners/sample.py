@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind
+from opwatch.owners.containers import Container, container_of
 from opwatch.trace.abi import TargetSample
 
 _NOTHING = OwnedCounts()
@@ -15,13 +16,15 @@ _NOTHING = OwnedCounts()
 @dataclass(frozen=True, slots=True)
 class OwnerRow:
     """What an owner did since the tracer was attached, by operation. `name` is the path of a group, or what a
-    process or the kernel's work is called; None where it had gone before it was asked."""
+    process or the kernel's work is called; None where it had gone before it was asked. `group` is the path of
+    the control group that a process was in, likewise."""
 
     kind: OwnerKind
     number: int
     since_ns: int
     name: str | None
     counts: Mapping[str, OwnedCounts]
+    group: str | None = None
 
     @property
     def key(self) -> OwnerKey:
@@ -43,6 +46,13 @@ class Owned:
     key: OwnerKey
     name: str | None
     ops: Mapping[str, OwnedCounts]
+    group: str | None = None
+
+    @property
+    def container(self) -> Container | None:
+        """The container that it is, or lies in; None where it is in none, or nobody knows."""
+        path = self.name if self.key.kind is OwnerKind.CGROUP else self.group
+        return container_of(path) if path else None
 
     @property
     def total(self) -> OwnedCounts:
@@ -77,7 +87,12 @@ def owners_between(then: OwnerSample, now: OwnerSample, begin: TargetSample, end
         }
     other = {op: _closed(op, [ops[op] for ops in grown.values() if op in ops], begin, end) for op in end.ops}
     owners = [
-        Owned(row.key, row.name, {op: OwnedCounts(*counts) for op, counts in ops.items() if any(counts)})
+        Owned(
+            row.key,
+            row.name,
+            {op: OwnedCounts(*counts) for op, counts in ops.items() if any(counts)},
+            row.group,
+        )
         for row in now.rows
         if (ops := grown[row.key])
     ]
@@ -86,6 +101,23 @@ def owners_between(then: OwnerSample, now: OwnerSample, begin: TargetSample, end
         owners=tuple(sorted((one for one in owners if one.ops), key=_largest_first)),
         other={op: counts for op, counts in other.items() if any(counts)},
     )
+
+
+def together(parts: Iterable[Owners], by: By) -> Owners:
+    """Owners of several disks as those of one."""
+    owners: dict[OwnerKey, Owned] = {}
+    other: dict[str, OwnedCounts] = {}
+    for part in parts:
+        other = _added(other, part.other)
+        for one in part.owners:
+            before = owners.get(one.key)
+            ops = _added(before.ops, one.ops) if before else one.ops
+            owners[one.key] = Owned(one.key, one.name, ops, one.group)
+    return Owners(by, tuple(sorted(owners.values(), key=_largest_first)), other)
+
+
+def _added(one: Mapping[str, OwnedCounts], more: Mapping[str, OwnedCounts]) -> dict[str, OwnedCounts]:
+    return {op: _sum(part[op] for part in (one, more) if op in part) for op in dict.fromkeys([*one, *more])}
 
 
 def _closed(op: str, owned: list[list[int]], begin: TargetSample, end: TargetSample) -> OwnedCounts:

@@ -181,6 +181,10 @@ class Writer:
         text, ink = encodable(span[0], self._encoding), span[1]
         return text if ink is Ink.PLAIN or not text else f"{ink.value}{text}{END}"
 
+    def page(self, texts: Iterable[str]) -> None:
+        """Lines in place of all that the terminal shows; only for a terminal."""
+        self._put("\x1b[H\x1b[J" + "".join(encodable(text, self._encoding) + "\n" for text in texts))
+
     def json(self, document: object, indent: int | None = None) -> None:
         """One document. JSON has its own escapes, for all but DEL."""
         self._put(json.dumps(document, indent=indent).replace("\x7f", "\\u007f") + "\n")

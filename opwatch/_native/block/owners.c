@@ -10,6 +10,13 @@
 
 #include "blk.skel.h"
 
+/* What was counted at a place for owners before, and when its owner was seen to do anything. */
+struct past {
+	struct ow_owner_counts before;
+	__u64 requests, bytes;
+	__u64 changed_ns;
+};
+
 /* The map as it was when it was looked at last: a key and its owner at each number. */
 struct ow_owners {
 	struct mapping counts;
@@ -18,6 +25,9 @@ struct ow_owners {
 	struct ow_owner_key *keys;
 	struct ow_owner *owners;
 	struct ow_owner_sample *samples;
+	struct past *past; /* by place */
+	/* Places of owners that were forgotten: a program may still be counting there. */
+	__u32 *leaving, nr_leaving;
 };
 
 static void free_owners(struct ow_owners *o)
@@ -26,6 +36,8 @@ static void free_owners(struct ow_owners *o)
 	free(o->keys);
 	free(o->owners);
 	free(o->samples);
+	free(o->past);
+	free(o->leaving);
 	free(o);
 }
 
@@ -56,7 +68,9 @@ int ow_owners_open(struct ow_tracer *t, enum ow_by by)
 	o->keys = calloc(o->room, sizeof(*o->keys));
 	o->owners = calloc(o->room, sizeof(*o->owners));
 	o->samples = calloc(o->room + OW_NR_OPS, sizeof(*o->samples));
-	err = o->keys && o->owners && o->samples ? 0 : -ENOMEM;
+	o->past = calloc(o->places, sizeof(*o->past));
+	o->leaving = calloc(o->room, sizeof(*o->leaving));
+	err = o->keys && o->owners && o->samples && o->past && o->leaving ? 0 : -ENOMEM;
 	err = err ?: ow_mapping_open(&o->counts, t->skel->maps.owner_counts);
 	err = err ?: offer_places(t->skel->maps.owner_places, o->room);
 	if (err)
@@ -99,16 +113,34 @@ static int look_again(struct ow_tracer *t)
 	return 0;
 }
 
-/* Add what all CPUs counted at a place. False where that is nothing. */
-static bool add_place(const struct ow_tracer *t, __u32 place, struct ow_owner_sample *to)
+/* What all CPUs ever counted at a place. */
+static struct ow_owner_counts sum_of_place(const struct ow_tracer *t, __u32 place)
 {
 	const struct ow_owner_counts *counts = t->owners->counts.at, *c;
+	struct ow_owner_counts sum = {};
 
 	for (__u32 cpu = 0; cpu < t->shape.nr_cpus; cpu++) {
 		c = &counts[(size_t)cpu * t->owners->places + place];
-		to->requests += __atomic_load_n(&c->requests, __ATOMIC_RELAXED);
-		to->bytes += __atomic_load_n(&c->bytes, __ATOMIC_RELAXED);
-		to->sum_ns += __atomic_load_n(&c->sum_ns, __ATOMIC_RELAXED);
+		sum.requests += __atomic_load_n(&c->requests, __ATOMIC_RELAXED);
+		sum.bytes += __atomic_load_n(&c->bytes, __ATOMIC_RELAXED);
+		sum.sum_ns += __atomic_load_n(&c->sum_ns, __ATOMIC_RELAXED);
+	}
+	return sum;
+}
+
+/* What the owner of a place did. False where that is nothing. */
+static bool fill(const struct ow_tracer *t, __u32 place, struct ow_owner_sample *to)
+{
+	struct ow_owner_counts sum = sum_of_place(t, place);
+	struct past *past = &t->owners->past[place];
+
+	to->requests = sum.requests - past->before.requests;
+	to->bytes = sum.bytes - past->before.bytes;
+	to->sum_ns = sum.sum_ns - past->before.sum_ns;
+	if (sum.requests != past->requests || sum.bytes != past->bytes) {
+		past->requests = sum.requests;
+		past->bytes = sum.bytes;
+		past->changed_ns = ow_monotonic_ns();
 	}
 	return to->requests || to->bytes;
 }
@@ -131,13 +163,59 @@ int ow_tracer_owners(struct ow_tracer *t, __u32 target, const struct ow_owner_sa
 			continue;
 		*to = (struct ow_owner_sample){.key = o->keys[i]};
 		memcpy(to->name, o->owners[i].name, sizeof(to->name));
-		n += add_place(t, o->owners[i].place, to);
+		n += fill(t, o->owners[i].place, to);
 	}
 	for (__u8 op = 0; op < OW_NR_OPS; op++) {
 		o->samples[n] = (struct ow_owner_sample){.key = {.target = target, .op = op}};
-		n += add_place(t, ow_shared_place(target, op), &o->samples[n]);
+		n += fill(t, ow_shared_place(target, op), &o->samples[n]);
 	}
 	*ret = o->samples;
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	return n;
+}
+
+/* Whoever is counted there next begins with nothing. */
+static int free_places(struct ow_tracer *t)
+{
+	struct ow_owners *o = t->owners;
+
+	while (o->nr_leaving) {
+		__u32 place = o->leaving[o->nr_leaving - 1];
+		struct past *past = &o->past[place];
+
+		past->before = sum_of_place(t, place);
+		if (bpf_map_update_elem(bpf_map__fd(t->skel->maps.owner_places), NULL, &place,
+					BPF_ANY))
+			return -errno;
+		o->nr_leaving--;
+	}
+	return 0;
+}
+
+int ow_tracer_forget_owners(struct ow_tracer *t, __u32 keep, __u64 idle_ns)
+{
+	struct ow_owners *o = t->owners;
+	__u64 now = ow_monotonic_ns();
+	int err, forgotten = 0;
+
+	if (!o)
+		return -ENOTSUP;
+	err = free_places(t);
+	if (err)
+		return err;
+	for (__u32 i = o->nr; i-- && o->nr > keep;) {
+		__u64 changed_ns = o->past[o->owners[i].place].changed_ns;
+
+		/* One that was never read is new. */
+		if (!changed_ns || now - changed_ns < idle_ns)
+			continue;
+		if (bpf_map_delete_elem(bpf_map__fd(t->skel->maps.owners), &o->keys[i]))
+			return -errno;
+		o->leaving[o->nr_leaving++] = o->owners[i].place;
+		o->nr--;
+		o->keys[i] = o->keys[o->nr];
+		o->owners[i] = o->owners[o->nr];
+		forgotten++;
+	}
+	return forgotten;
 }

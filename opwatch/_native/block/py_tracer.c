@@ -137,6 +137,19 @@ static PyObject *tracer_owners(PyObject *self, PyObject *arg)
 	return PyBytes_FromStringAndSize((const char *)owners, n * sizeof(*owners));
 }
 
+static PyObject *tracer_forget_owners(PyObject *self, PyObject *args)
+{
+	struct ow_tracer *tracer = opened(self);
+	unsigned long long idle_ns;
+	unsigned int keep;
+	int n;
+
+	if (!tracer || !PyArg_ParseTuple(args, "IK", &keep, &idle_ns))
+		return NULL;
+	n = ow_tracer_forget_owners(tracer, keep, idle_ns);
+	return n < 0 ? ow_py_raise(n, "cannot make room for owners") : PyLong_FromLong(n);
+}
+
 static PyObject *tracer_chain(PyObject *self, PyObject *args)
 {
 	struct ow_tracer *tracer = opened(self);
@@ -193,6 +206,7 @@ static PyMethodDef tracer_methods[] = {
 	{"programs", tracer_programs, METH_NOARGS, NULL},
 	{"slow", tracer_slow, METH_NOARGS, NULL},
 	{"owners", tracer_owners, METH_O, NULL},
+	{"forget_owners", tracer_forget_owners, METH_VARARGS, NULL},
 	{"chain", tracer_chain, METH_VARARGS, NULL},
 	{"close", tracer_close, METH_NOARGS, NULL},
 	{},

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-static __u64 monotonic_ns(void)
+__u64 ow_monotonic_ns(void)
 {
 	struct timespec now;
 
@@ -135,8 +135,8 @@ static void sample_op(const struct ow_tracer *t, __u32 target, __u32 op, struct 
 void ow_tracer_sample(const struct ow_tracer *t, __u32 target, struct ow_sample *ret)
 {
 	memset(ret, 0, sizeof(*ret));
-	ret->begin_ns = monotonic_ns();
+	ret->begin_ns = ow_monotonic_ns();
 	for (__u32 op = 0; op < OW_NR_OPS; op++)
 		sample_op(t, target, op, &ret->op[op]);
-	ret->end_ns = monotonic_ns();
+	ret->end_ns = ow_monotonic_ns();
 }

@@ -57,6 +57,11 @@ int ow_tracer_slow(struct ow_tracer *tracer, struct ow_slow *ret, size_t room,
  * the next call.
  */
 int ow_tracer_owners(struct ow_tracer *tracer, __u32 target, const struct ow_owner_sample **ret);
+/*
+ * Where there are more than @keep owners, make room by those that did nothing for @idle_ns. One
+ * that comes again begins anew. Returns how many were forgotten, or -errno.
+ */
+int ow_tracer_forget_owners(struct ow_tracer *tracer, __u32 keep, __u64 idle_ns);
 /* Let programs of these descriptors go on with discards, -1 for none. Typed programs only. */
 int ow_tracer_chain(struct ow_tracer *tracer, int issued, int done);
 /* The lanes that a tracer has, and how many CPUs there are. */

@@ -39,6 +39,9 @@ void ow_slow_close(struct ow_tracer *tracer);
 int ow_owners_open(struct ow_tracer *tracer, enum ow_by by);
 void ow_owners_close(struct ow_tracer *tracer);
 
+/* CLOCK_MONOTONIC. */
+__u64 ow_monotonic_ns(void);
+
 /* Map the whole of an mmapable array read-only. */
 int ow_mapping_open(struct mapping *ret, const struct bpf_map *map);
 void ow_mapping_close(const struct mapping *m);

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opwatch.owners.cells import OwnedCounts, OwnerKind
+from opwatch.owners.containers import Container
 from opwatch.owners.sample import Owned, Owners
 
 
@@ -25,10 +26,18 @@ def _owned(one: Owned) -> dict[str, Any]:
     return {
         "kind": one.key.kind.value,
         "name": one.name,
+        "group": one.name if is_group else one.group,
+        "container": _container(one.container),
         "cgroup_number": one.key.number if is_group else None,
         "pid": one.key.number if is_process else None,
         "ops": _ops(one.ops),
     }
+
+
+def _container(container: Container | None) -> dict[str, Any] | None:
+    if container is None:
+        return None
+    return {"engine": container.engine, "id": container.number, "pod": container.pod}
 
 
 def _ops(ops: Mapping[str, OwnedCounts]) -> dict[str, dict[str, Any]]:

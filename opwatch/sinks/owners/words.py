@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from opwatch import units
-from opwatch.owners.cells import OwnedCounts, OwnerKey, OwnerKind
+from opwatch.owners.cells import OwnedCounts, OwnerKind
 from opwatch.owners.sample import Owned, Owners
 
 # JSON has them all.
@@ -13,13 +13,14 @@ MOST_SHOWN = 5
 _SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
 
 
-def owner_words(key: OwnerKey, name: str | None) -> str:
-    """What a person calls an owner."""
+def owner_words(owner: Owned) -> str:
+    """What a person calls an owner: a container by its engine and number, all else by its path or name."""
+    key, name, container = owner.key, owner.name, owner.container
     match key.kind:
         case OwnerKind.CGROUP:
-            return name or f"cgroup {key.number}"
+            return container.words if container else name or f"cgroup {key.number}"
         case OwnerKind.PROCESS:
-            return f"{name or 'process'} ({key.number})"
+            return f"{name or 'process'} ({key.number})" + (f" in {container.words}" if container else "")
         case OwnerKind.WRITE_BACK:
             return f"write-back ({name})"
         case OwnerKind.KERNEL:
@@ -45,7 +46,7 @@ def owner_lines(owners: Owners, seconds: float, columns: int = 80) -> list[str]:
         own = sorted((one for one in owners.owners if op in one.ops), key=lambda one: _rank(one, op))
         shown, rest = own[:MOST_SHOWN], own[MOST_SHOWN:]
         for one in shown:
-            lines.append(_row(op, one.ops[op], owner_words(one.key, one.name), seconds, columns))
+            lines.append(_row(op, one.ops[op], owner_words(one), seconds, columns))
         other = _sum([owners.other.get(op, OwnedCounts()), *(one.ops[op] for one in rest)])
         if any(other):
             words = f"other: {len(rest)} more" if rest else "other"

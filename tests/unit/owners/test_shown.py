@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind
-from opwatch.owners.sample import Owned, Owners
+from opwatch.owners.sample import Owned, Owners, together
 from opwatch.sinks.owners.document import owners_document
+from opwatch.sinks.owners.table import Sort, table_lines
 from opwatch.sinks.owners.words import MOST_SHOWN, owner_lines, owner_words
 from opwatch.sinks.terminal import Writer
 
@@ -42,7 +44,7 @@ def test_names_are_shortened_and_escaped() -> None:
 
 def test_what_a_person_calls_them() -> None:
     words = [
-        owner_words(OwnerKey(kind, number, since), name)
+        owner_words(Owned(OwnerKey(kind, number, since), name, {}))
         for kind, number, since, name in (
             (OwnerKind.CGROUP, 5, 0, None),
             (OwnerKind.PROCESS, 77, 1, "fio"),
@@ -71,3 +73,55 @@ def test_a_work_of_the_kernels_has_no_number() -> None:
         ("write-back", None, None),
     ]
     assert document["owners"][0]["ops"]["write"]["mean_ns"] == 5.0
+
+
+DOCKER = "/system.slice/docker-" + "1a" * 32 + ".scope"
+
+
+def test_a_container_is_called_by_its_engine() -> None:
+    group = Owned(OwnerKey(OwnerKind.CGROUP, 5), DOCKER, {})
+    process = Owned(OwnerKey(OwnerKind.PROCESS, 77, 1), "postgres", {}, DOCKER)
+    assert owner_words(group) == "docker 1a1a1a1a1a1a"
+    assert owner_words(process) == "postgres (77) in docker 1a1a1a1a1a1a"
+    [first, second] = owners_document(
+        Owners(
+            By.PROCESS,
+            tuple(replace(one, ops={"read": OwnedCounts(1, 512, 9)}) for one in (group, process)),
+            {},
+        )
+    )["owners"]
+    assert first["group"] == second["group"] == DOCKER
+    assert first["container"] == second["container"] == {"engine": "docker", "id": "1a" * 32, "pod": None}
+
+
+def several() -> Owners:
+    """Two owners on two disks, and what nobody knows whose it was."""
+    one = Owners(By.CGROUP, (owned(1, "/small", 10), owned(2, "/large", 100)), {})
+    two = Owners(By.CGROUP, (owned(1, "/small", 500),), {"discard": OwnedCounts(1, 10**6, 5)})
+    return together([one, two], By.CGROUP)
+
+
+def test_owners_of_several_disks_are_one_table() -> None:
+    lines = table_lines(several(), 1.0, Sort.BYTES, 9)
+    assert [line.split()[-1] for line in lines] == ["cgroup", "/small", "/large", "other", "all"]
+    assert [line.split()[3] for line in lines[1:]] == ["510", "100", "1.00", "611"]
+    assert lines[3].split()[2] == "1.00"
+    assert max(map(len, lines)) <= 80
+
+
+def test_what_is_not_shown_is_among_the_others() -> None:
+    lines = table_lines(several(), 1.0, Sort.REQUESTS, 1)
+    assert [line.split()[3] for line in lines[1:]] == ["510", "101", "611"]
+    assert lines[2].endswith("other: 1 more")
+
+
+def test_the_first_has_most_of_what_is_asked_for() -> None:
+    slow = Owned(OwnerKey(OwnerKind.CGROUP, 3), "/slow", {"write": OwnedCounts(1, 512, 10**9)})
+    owners = Owners(By.CGROUP, (owned(2, "/busy", 100), slow), {})
+    first = {sort: table_lines(owners, 1.0, sort, 9)[1].split()[-1] for sort in Sort}
+    assert first == {
+        Sort.BYTES: "/busy",
+        Sort.REQUESTS: "/busy",
+        Sort.TIME: "/slow",
+        Sort.LATENCY: "/slow",
+    }

@@ -127,7 +127,7 @@ class MadeUpRun:
             values = [row[SCALARS.index(name)] for name in ("completed", "bytes", "sum_ns")]
             for part, ops in counts.items():
                 ops[op] = OwnedCounts(*(value // part for value in values))
-        names = {2: "/system.slice/db\x1b.service", 3: None}
+        names = {2: f"/system.slice/docker-{'5a' * 32}.scope", 3: None}
         rows = (OwnerRow(OwnerKind.CGROUP, part, 0, names[part], ops) for part, ops in counts.items())
         return OwnerSample(By.CGROUP, tuple(rows))
 

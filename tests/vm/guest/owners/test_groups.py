@@ -7,20 +7,19 @@ import itertools
 import json
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.vm.guest.owners.closing import assert_all_closed, assert_closed, totals
 from tests.vm.guest.owners.groups import Group, groups
 from tests.vm.guest.support import sysfs
 from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
 from tests.vm.guest.support.shell import call
 from tests.vm.guest.support.stacked import zram
 from tests.vm.guest.support.sysfs import SYS_BLOCK
-from tests.vm.guest.support.watcher import Watcher, watching
+from tests.vm.guest.support.watcher import watching
 from tests.vm.guest.support.workload import Fio
 from tests.vm.requirements import need_tool
 
@@ -31,59 +30,6 @@ TIMEOUT_S = 1800
 HOOKS = ("auto", "raw_tp")
 DIRECT, BUFFERED, READS = 509, 613, 307
 PAGE = 4096
-Document = dict[str, Any]
-
-
-def totals(line: Document) -> dict[str, dict[str, tuple[int, int]]]:
-    """Requests and bytes by owner and operation: by the name of a group, or its number where it had gone."""
-    rows = [
-        (one["name"] or f"{one['kind']} {one['cgroup_number'] or ''}", one["ops"])
-        for one in line["owners"]["owners"]
-    ]
-    rows.append(("other", line["owners"]["other"]["ops"]))
-    return {name: {op: (own["count"], own["bytes"]) for op, own in ops.items()} for name, ops in rows if ops}
-
-
-def number_of(owner: Document) -> str:
-    """What does not change when a name becomes known."""
-    return f"{owner['kind']} {owner['cgroup_number']} {owner['pid']}"
-
-
-def assert_closed(line: Document) -> None:
-    """Each column of a line is the disk's."""
-    sums: Counter[tuple[str, str]] = Counter()
-    parts = [one["ops"] for one in line["owners"]["owners"]] + [line["owners"]["other"]["ops"]]
-    for ops in parts:
-        for op, own in ops.items():
-            for name in ("count", "bytes", "time_ns"):
-                assert own[name] >= 0, line
-                sums[op, name] += own[name]
-    for op, whole in line["ops"].items():
-        assert sums[op, "count"] == whole["count"], (op, line)
-        assert sums[op, "bytes"] == whole["bytes"], (op, line)
-        time_ns = (whole["latency_ns"]["mean"] or 0) * whole["count"]
-        assert sums[op, "time_ns"] == pytest.approx(time_ns, abs=0.5 + time_ns * 1e-12), (op, line)
-
-
-def assert_all_closed(watcher: Watcher) -> Document:
-    """Each line is closed, and the intervals add up to the summary, which is returned."""
-    assert watcher.end() == 0, watcher.words
-    lines = [line for line in watcher.lines if line["type"] in ("interval", "summary")]
-    for line in lines:
-        assert_closed(line)
-    [summary] = [line for line in lines if line["type"] == "summary"]
-    assert summary["unexplained"] == [], summary["trust"]
-    sums: Counter[tuple[str, str]] = Counter()
-    for line in lines:
-        for one in line["owners"]["owners"] if line["type"] == "interval" else ():
-            sums.update({(number_of(one), op): own["count"] for op, own in one["ops"].items()})
-    whole = {
-        (number_of(one), op): own["count"]
-        for one in summary["owners"]["owners"]
-        for op, own in one["ops"].items()
-    }
-    assert sums == whole
-    return dict(summary)
 
 
 @contextlib.contextmanager
@@ -140,7 +86,7 @@ def test_groups_have_what_the_kernel_accounts_to_them(kind: str, hooks: str) -> 
     assert ours[mixed.name] == {"read": READS * PAGE, "discard": 16 << 20}
     assert "other" not in totals(summary)
     known = {one["name"]: one["cgroup_number"] for one in summary["owners"]["owners"]}
-    assert {name: known[name] for name in numbers} == numbers
+    assert {name: known[name] for name in ours} == {name: numbers[name] for name in ours}
 
 
 def buffered_writes(node: str) -> list[str]:

@@ -1,0 +1,64 @@
+"""What a path of control groups says of a container: whose it is, its number, and its pod. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# So many characters of a number are what people type.
+SHORT = 12
+_ID = "[0-9a-f]{64}"
+_POD = "[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32}"
+# What engines call the scope of a container, as systemd's unit, as a folder, or as containerd's
+# SLICE:PREFIX:ID.
+_ENGINES = {
+    "docker": "docker",
+    "libpod": "podman",
+    "libpod-payload": "podman",
+    "crio": "cri-o",
+    "cri-containerd": "containerd",
+    "nerdctl": "containerd",
+}
+_NAMED = re.compile(rf"(?:^|[:/])(?P<engine>{'|'.join(_ENGINES)})[-:/](?P<id>{_ID})(?:\.scope)?$")
+_BARE = re.compile(rf"^{_ID}$")
+_OF_POD = re.compile(rf"(?:^|-)pod(?P<pod>{_POD})(?:\.slice)?(?:$|:)")
+_MACHINE = re.compile(r"^machine-(?P<name>.+)\.scope$|^lxc\.payload\.(?P<lxc>.+)$")
+_ESCAPE = re.compile(r"\\x([0-9a-f]{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """`engine` is what runs it, None where the path does not say; `number` its ID, or the name of a machine;
+    `pod` the UID of its pod, None where it is in none. A pod's own processes have no `number`."""
+
+    engine: str | None
+    number: str | None
+    pod: str | None
+
+    @property
+    def words(self) -> str:
+        """What a person calls it."""
+        pod = f"pod {self.pod[:8]}" if self.pod else ""
+        own = f"{self.engine or 'container'} {self.number[:SHORT]}" if self.number else ""
+        return " ".join(filter(None, (pod, own)))
+
+
+def container_of(path: str) -> Container | None:
+    """The innermost container that a path lies in; None where it lies in none."""
+    pod, container = None, None
+    for before, part in zip(["", *path.split("/")], path.split("/"), strict=False):
+        if of_pod := _OF_POD.search(part):
+            pod, container = of_pod["pod"].replace("_", "-"), None
+        if named := _NAMED.search(part):
+            container = Container(_ENGINES[named["engine"]], named["id"], pod)
+        elif _BARE.match(part) and (pod or before in _ENGINES):
+            container = Container(_ENGINES.get(before), part, pod)
+        elif machine := _MACHINE.match(part):
+            name = machine["name"] or machine["lxc"]
+            container = Container("lxc" if machine["lxc"] else "machine", _unescaped(name), None)
+    return container or (Container(None, None, pod) if pod else None)
+
+
+def _unescaped(name: str) -> str:
+    """A part of a unit's name as it was before systemd escaped it."""
+    return _ESCAPE.sub(lambda code: chr(int(code[1], 16)), name)

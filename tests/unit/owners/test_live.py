@@ -1,0 +1,83 @@
+"""Owners of tracers as samples, with names: of groups by their number, of processes while they are there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from opwatch.collectors.block.blk import BlockTracer
+from opwatch.collectors.block.owners import LiveOwners, note_of_groups
+from opwatch.collectors.block.processes import FoundProcess, find_process
+from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind, ReadCells
+
+if TYPE_CHECKING:
+    from opwatch.trace.tracer_set import TracerSet
+
+ONE = OwnedCounts(1, 4096, 1000)
+
+
+class CellsByHand(BlockTracer):
+    """A tracer of one disk, whose owners a test writes."""
+
+    def __init__(self, owned: ReadCells) -> None:
+        self.owned = [owned]
+
+
+class _Places:
+    def __init__(self, tracer: CellsByHand) -> None:
+        self.tracer = tracer
+
+    def with_places(self) -> list[tuple[CellsByHand, list[int]]]:
+        return [(self.tracer, [7])]
+
+
+def live(owned: ReadCells, by: By) -> LiveOwners:
+    return LiveOwners(cast("TracerSet", _Places(CellsByHand(owned))), by)
+
+
+def stat_of(pid: int, ticks: int, name: str = "a (b) c", group: str = "/x.service") -> dict[str, str]:
+    before = " ".join("0" for _ in range(19))
+    return {"stat": f"{pid} ({name}) {before} {ticks} 0\n", "cgroup": f"1:name=systemd:/y\n0::{group}\n"}
+
+
+def folder(proc: Path, pid: int, files: dict[str, str]) -> None:
+    (proc / str(pid)).mkdir()
+    for name, text in files.items():
+        (proc / str(pid) / name).write_text(text)
+
+
+def test_a_process_is_the_one_that_began_then(tmp_path: Path) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    folder(tmp_path, 5, stat_of(5, 77))
+    began_ns = 77 * 10**9 // ticks + 3
+    assert find_process(5, began_ns, tmp_path) == FoundProcess("a (b) c", "/x.service")
+    assert find_process(5, began_ns + 10**9, tmp_path) is None
+    assert find_process(6, began_ns, tmp_path) is None
+    folder(tmp_path, 8, {"stat": "8 (cut", "cgroup": ""})
+    assert find_process(8, 0, tmp_path) is None
+
+
+def test_a_process_that_has_gone_keeps_the_name_of_its_thread() -> None:
+    gone = OwnerKey(OwnerKind.PROCESS, 2**22 + 1, 5)
+    owned = ReadCells({(gone, "read"): ONE, (None, "read"): ONE}, {gone: "dd"})
+    samples = live(owned, By.PROCESS).read([7])
+    [row] = samples[7].rows
+    assert (row.name, row.group, row.counts) == ("dd", None, {"read": ONE})
+    assert live(owned, By.PROCESS).read([8]) == {}
+
+
+def test_nothing_is_read_where_nobody_asks() -> None:
+    assert LiveOwners(cast("TracerSet", None), None).read([7]) == {}
+
+
+def test_a_person_is_told_where_the_kernel_accounts_all_to_one(tmp_path: Path) -> None:
+    assert note_of_groups(None, tmp_path) == note_of_groups(By.PROCESS, tmp_path) == []
+    [note] = note_of_groups(By.CGROUP, tmp_path)
+    assert "is no cgroup2" in note
+    control = tmp_path / "cgroup.subtree_control"
+    control.write_text("memory pids\n")
+    [note] = note_of_groups(By.CGROUP, tmp_path)
+    assert "write +io" in note
+    control.write_text("io memory\n")
+    assert note_of_groups(By.CGROUP, tmp_path) == []

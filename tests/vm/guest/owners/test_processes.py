@@ -1,0 +1,100 @@
+"""Requests by process: each is who asked for it, and what the kernel writes back is nobody's worker's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.vm.guest.owners.closing import assert_all_closed
+from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.stacked import zram
+from tests.vm.guest.support.watcher import watching
+
+CPUS = 2
+TIMEOUT_S = 1800
+
+HOOKS = ("auto", "raw_tp")
+COUNTS = (101, 103, 107, 109, 113)
+PAGE = 4096
+IN_MEMORY = NullBlk(size=256, memory_backed=1, irqmode=Irq.SOFTIRQ)
+
+
+def write(disk: str, count: int, *how: str) -> list[str]:
+    return ["dd", "if=/dev/zero", f"of=/dev/{disk}", "bs=4k", f"count={count}", *how]
+
+
+@pytest.mark.parametrize("hooks", HOOKS)
+def test_each_process_has_what_it_asked_for(hooks: str) -> None:
+    with (
+        null_blk(IN_MEMORY) as disk,
+        watching("--dev", disk, "--waf", "0", "--by", "process", "--hooks", hooks, "0.2") as watcher,
+    ):
+        running = {
+            count: subprocess.Popen(write(disk, count, "oflag=direct"), stderr=subprocess.DEVNULL)
+            for count in COUNTS
+        }
+        assert [one.wait(600) for one in running.values()] == [0] * len(COUNTS)
+        summary = assert_all_closed(watcher)
+    owners = {one["pid"]: one for one in summary["owners"]["owners"] if one["kind"] == "process"}
+    for count, process in running.items():
+        own = owners[process.pid]
+        assert own["name"] == "dd"
+        assert (own["ops"]["write"]["count"], own["ops"]["write"]["bytes"]) == (count, count * PAGE)
+    assert "write" not in summary["owners"]["other"]["ops"]
+
+
+@pytest.mark.parametrize("hooks", HOOKS)
+def test_what_the_kernel_writes_back_is_called_so(hooks: str) -> None:
+    with (
+        null_blk(IN_MEMORY) as disk,
+        watching("--dev", disk, "--waf", "0", "--by", "process", "--hooks", hooks, "0.2") as watcher,
+    ):
+        with open(f"/dev/{disk}", "wb", buffering=0) as file:
+            # As long as it is open nobody else has to write it.
+            file.write(b"x" * (211 * PAGE))
+            call("sync")
+        summary = assert_all_closed(watcher)
+    written = {one["kind"]: one for one in summary["owners"]["owners"] if "write" in one["ops"]}
+    assert written["write-back"]["ops"]["write"]["bytes"] == 211 * PAGE
+    assert written["write-back"]["name"].startswith("flush-")
+    assert written.keys() == {"write-back"}
+    assert not [one for one in summary["owners"]["owners"] if "kworker" in (one["name"] or "")]
+
+
+def test_of_a_device_without_requests_nobody_is_known() -> None:
+    with zram(64 << 20) as disk, watching("--dev", disk, "--waf", "0", "--by", "process", "0.2") as watcher:
+        call(*write(disk, 211, "oflag=direct"))
+        summary = assert_all_closed(watcher)
+    [own] = [one for one in summary["owners"]["owners"] if "write" in one["ops"]]
+    assert (own["kind"], own["ops"]["write"]["count"]) == ("nobody", 211)
+
+
+def test_top_shows_the_largest_first() -> None:
+    with null_blk(IN_MEMORY) as disk:
+        tables = subprocess.Popen(
+            [sys.executable, "-m", "opwatch", "top", "--dev", disk, "30", "1"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            with watching("--dev", disk, "--waf", "0", "0.5"):
+                for count in (103, 1009):
+                    call(*write(disk, count, "oflag=direct"))
+        finally:
+            shown, _ = tables.communicate(timeout=300)
+    assert tables.returncode == 0
+    rows = [line.split() for line in shown.split("== ")[-1].splitlines() if "dd (" in line]
+    assert [row[-2] for row in rows] == ["dd", "dd"]
+    assert float(rows[0][1]) > float(rows[1][1])
+
+
+def test_json_of_top_is_that_of_a_watch() -> None:
+    with null_blk(IN_MEMORY) as disk:
+        text = call(sys.executable, "-m", "opwatch", "top", "--json", "--dev", disk, "0.5", "2")
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert [line["type"] for line in lines] == ["interval", "interval", "summary"]
+    assert all(line["owners"]["by"] == "process" for line in lines)

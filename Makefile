@@ -217,6 +217,11 @@ bench-drive: build build/ftl_speed
 bench-trim: build
 	$(PY) -m tests.bench.trim_bench
 
+# Random stacks of SEEDS=FIRST:LAST: on this machine as root, or with KERNEL= in a guest that has more layers.
+trim-stacks: build
+	$(if $(KERNEL),OPWATCH_VM_GUEST=$(KERNEL) $(PY) -m tests.vm.run --kernel $(KERNEL) --)\
+		$(PY) -m tests.stacks $(or $(SEEDS),0:20)
+
 bench-counters: build
 	$(PY) -m tests.bench.counters_bench
 
@@ -230,4 +235,4 @@ clean:
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 
-.PHONY: format pictures help packages build demo test test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all learn-counters waf-runs test-analysis clean
+.PHONY: format pictures help packages build demo test test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all learn-counters waf-runs test-analysis trim-stacks clean

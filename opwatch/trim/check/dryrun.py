@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.stack.facts import DiskFacts, PartitionFacts
+from opwatch.trim.space.remap import descend
+from opwatch.trim.stack.facts import DiskFacts, LoopFacts, PartitionFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 
+_SECTOR = 512
 # Which filesystems pass over extents shorter than the granularity of the device they lie on.
 _HEEDS_GRANULARITY = ("ext4", "xfs", "btrfs", "f2fs")
 
@@ -42,7 +44,18 @@ def granule(stack: Stack, top: Layer) -> tuple[int, int]:
         start = 0 if disk is top else top.facts_as(PartitionFacts).start_bytes
         if start is not None:
             return unit, -start % unit
-    return size, offset % size
+    return size, (_blocks_of_a_file(stack, top) or offset) % size
+
+
+def _blocks_of_a_file(stack: Stack, top: Layer) -> int | None:
+    """Where blocks of the file begin whose loop device lies below, and begins within one of them; None where
+    there is none, or the way down is not exact."""
+    for landing in descend(stack, top.device, Extents.of([(0, _SECTOR)])):
+        loop = stack.layer(landing.device)
+        begins = loop.facts_as(LoopFacts).offset_bytes if loop else None
+        if begins:
+            return -begins - next(iter(landing.extents))[0]
+    return None
 
 
 def ext4_groups(block_bytes: int) -> tuple[int, int]:

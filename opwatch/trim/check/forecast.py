@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from opwatch.trim.check.dryrun import DeviceRun, dry_run
@@ -32,7 +32,8 @@ class Outlook(enum.StrEnum):
 class Space:
     """Free extents by major:minor, or the reason why there are none. `notes` say what is not in them;
     `free_bytes` is what statfs tells. `cuts` are (size, offset) of borders that no discard crosses.
-    `deleted` is (bytes, words) of deleted files that are still open."""
+    `deleted` is (bytes, words) of deleted files that are still open; `shared`: bytes of files behind loop
+    devices that others have as well, by device."""
 
     extents: Mapping[str, Extents] | None = None
     why_not: str | None = None
@@ -40,6 +41,7 @@ class Space:
     free_bytes: int | None = None
     cuts: tuple[int, int] | None = None
     deleted: tuple[int, str] | None = None
+    shared: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,8 @@ class _Walk:
     def _find(self, layer: Layer) -> Outlook:
         if any(reason.cause.effect is Effect.STOPS for reason in self.reasons[layer.device]):
             return Outlook.NOTHING
+        if layer.facts_as(LoopFacts).backing_is_device:
+            return Outlook.UNKNOWN  # writes of zeroes: what these do below is another question
         below = [self.reach(lower) for lower in lower_of(self._stack, layer)]
         if layer.limits.offered is False:
             return Outlook.NOTHING
@@ -158,6 +162,19 @@ def _not_free(stack: Stack, space: Space | None) -> list[Reason]:
         return []
     lost, words = space.deleted
     return [because("not-free-yet", stack.filesystem.point, words, lost)]
+
+
+def _shared(stack: Stack, space: Space | None) -> list[Reason]:
+    """What a file behind a loop device can lose, and its filesystem does not free. How much of it lies in the
+    free space is not looked at."""
+    reasons = []
+    for device, shared in space.shared.items() if space else ():
+        layer = stack.layer(device)
+        if layer and shared:
+            file = layer.facts_as(LoopFacts).backing_file or device
+            observed = f"{size(shared)} of {file} are shared with others"
+            reasons.append(because("loop-file-shared", device, observed, None, file=file))
+    return reasons
 
 
 def _outside(stack: Stack) -> list[Reason]:
@@ -243,6 +260,7 @@ def forecast(
     arriving = [run for run in runs if (top := stack.layer(run.device)) and walk.reach(top) in _ARRIVES]
     below = [reason for layer in stack.layers for reason in walk.reasons[layer.device]]
     reasons = [*first, *below, *_device_losses(stack, arriving), *_not_free(stack, space), *_outside(stack)]
+    reasons += _shared(stack, space)
     doubts = [doubt for layer in stack.layers for doubt in doubts_of(layer)]
     too_short = outlook is not Outlook.NOTHING and _all_too_short(stack, walk, runs)
     if too_short:

@@ -14,6 +14,7 @@ from typing import Any
 from opwatch import SCHEMA
 from opwatch.collectors.check.fstrim_timer import read_schedule
 from opwatch.collectors.check.open_files import deleted_files
+from opwatch.collectors.space.backing import map_of
 from opwatch.collectors.space.ext4 import read_groups
 from opwatch.collectors.space.free_space import read_free_space
 from opwatch.collectors.space.mount_handle import referred
@@ -30,7 +31,7 @@ from opwatch.trim.check.deleted import DeletedFile, DeletedFiles
 from opwatch.trim.check.forecast import Outlook, Space, forecast
 from opwatch.trim.check.schedule import Schedule, entry_of, schedule_reasons
 from opwatch.trim.stack.causes import Reason, reason
-from opwatch.trim.stack.layers import Stack
+from opwatch.trim.stack.layers import Kind, Stack
 from opwatch.units import size
 
 # fstrim(8) has these for several filesystems.
@@ -224,7 +225,21 @@ def _space_of(place: int, mount: Mount, stack: Stack, deleted: Sequence[DeletedF
         return Space(why_not=str(error), free_bytes=free, deleted=open_files)
     extents = {f"{major}:{minor}": part for (major, minor), part in space.extents.items()}
     cuts = read_groups(mount, space.block_bytes) if mount.filesystem in ("ext2", "ext3", "ext4") else None
-    return Space(extents, notes=space.notes, free_bytes=free, cuts=cuts, deleted=open_files)
+    return Space(
+        extents,
+        notes=space.notes,
+        free_bytes=free,
+        cuts=cuts,
+        deleted=open_files,
+        shared=_shared_files(stack),
+    )
+
+
+def _shared_files(stack: Stack) -> dict[str, int]:
+    """Bytes of files behind loop devices that others have as well, of those that can be seen."""
+    devices = (Devices().by_name(leaf.device) for leaf in stack.leaves() if leaf.kind is Kind.LOOP)
+    maps = {device.name: map_of(device) for device in devices if device}
+    return {name: file.shared.total for name, file in maps.items() if file}
 
 
 def exit_status(outlooks: list[Outlook]) -> int:

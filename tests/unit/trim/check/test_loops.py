@@ -1,0 +1,40 @@
+"""What is foretold of trims on loop devices: the blocks of their files, and who else has them."""
+
+from __future__ import annotations
+
+from opwatch.trim.check.dryrun import dry_run
+from opwatch.trim.check.forecast import Outlook, Space, forecast
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.stack.layers import Kind, Stack
+from tests.unit.support.trim_evidence import layer, stack
+
+MIB = 1 << 20
+
+
+def _on_a_loop(offset_bytes: int = 0) -> Stack:
+    place = {"backing_file": "/srv/image", "backing_filesystem": "xfs", "backing_mount": "/srv"}
+    return stack(layer("loop0", "7:0", Kind.LOOP, offset_bytes=offset_bytes, **place))  # type: ignore[arg-type]
+
+
+def test_blocks_that_others_have_are_foretold() -> None:
+    foretold = forecast(_on_a_loop(), Space({"7:0": Extents.of([(0, MIB)])}, shared={"loop0": 3 * MIB}))
+    [shared] = [why for why in foretold.reasons if why.code == "loop-file-shared"]
+    assert (shared.observed, shared.blanks) == (
+        "3M of /srv/image are shared with others",
+        {"file": "/srv/image"},
+    )
+    without = forecast(_on_a_loop(), Space({"7:0": Extents.of([(0, MIB)])}, shared={"loop0": 0}))
+    assert "loop-file-shared" not in {why.code for why in without.reasons}
+
+
+def test_a_loop_device_that_begins_within_a_block_of_its_file() -> None:
+    """Its blocks begin 3,584 bytes on: the ends of the range lie in no whole one."""
+    [run] = dry_run(_on_a_loop(512), {"7:0": Extents.of([(0, MIB)])}, 0, None)
+    assert (run.rounded_bytes, run.expected_bytes) == (4096, MIB - 4096)
+    [aligned] = dry_run(_on_a_loop(), {"7:0": Extents.of([(0, MIB)])}, 0, None)
+    assert aligned.rounded_bytes == 0
+
+
+def test_a_loop_device_on_a_device_is_not_foretold() -> None:
+    loop = layer("loop1", "7:1", Kind.LOOP, "sda", backing_file="/dev/sda", backing_is_device=True)
+    assert forecast(stack(loop, layer("sda", "8:0"))).outlook is Outlook.UNKNOWN

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
-import importlib
 import os
 import sys
 
@@ -14,7 +12,7 @@ from opwatch.sinks.folding import folded
 from opwatch.sinks.terminal import OutputLost, abandon, say
 from opwatch.times import parse_time
 from opwatch.tools.arguments import Parser, meant
-from opwatch.tools.command import Command
+from opwatch.tools.command import Command, imported
 
 # Command -> what it is for. Each lives in the module of its name, imported when it is called.
 COMMANDS = {
@@ -107,21 +105,6 @@ def _chosen(words: list[str]) -> tuple[str, list[str]]:
     return "watch", words
 
 
-def _imported(module: str) -> Command:
-    """Import a module without looking for garbage. What is imported stays: to look for garbage in it would be
-    an eighth of a start's CPU time, and a part of every later search."""
-    collects = gc.isenabled() and module not in sys.modules
-    if collects:
-        gc.disable()
-    try:
-        command: Command = importlib.import_module(module)
-    finally:
-        if collects:
-            gc.freeze()
-            gc.enable()
-    return command
-
-
 def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
     """The command and its arguments; what stands behind `--` is args.command."""
     before, behind = argv, None
@@ -129,7 +112,7 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
         split = argv.index("--")
         before, behind = argv[:split], argv[split + 1 :]
     name, rest = _chosen(before)
-    command = _imported(f"opwatch.tools.commands.{name}")
+    command: Command = imported(f"opwatch.tools.commands.{name}")
     parser = _parser(name, command)
     if behind == []:
         parser.error("there is no command behind --")

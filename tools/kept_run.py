@@ -161,8 +161,12 @@ class KeptRun:
 
     def entries(self) -> Iterator[RunEntry]:
         for entry in self._live.entries():
-            self._recorder.take(entry)
+            self.take(entry)
             yield entry
+
+    def take(self, entry: RunEntry) -> None:
+        """Keep an entry of the run; nobody waits for the disk."""
+        self._recorder.take(entry)
 
     def show_rest(self, print_lines: Callable[[Iterable[str]], None], *, as_json: bool) -> None:
         """Show notes, as JSON, and fio's own figures beside ours, once all is written: they are read from

@@ -301,7 +301,7 @@ def run(args: argparse.Namespace) -> int:
         inked = is_wanted(args.color, sys.stdout)
         if shows_dashboard(args, unless=_unless(args)):
             # Not before it is needed: this is much to import.
-            from opwatch.tools.dashboard.showing import show_file
+            from opwatch.tools.dashboard.replaying import show_file
 
             show_file(replay, kept, is_coloured=inked)
             return 0

@@ -75,6 +75,7 @@ class DashboardApp(App[None]):
         colours = colours_of(self.console.color_system, is_wanted=is_coloured)
         self._painter = Painter(colours)
         self._is_due = False
+        self._is_first = True
         self._asked_to_stop = 0
         # Whether somebody has chosen what to look at.
         self.has_moved = False
@@ -87,7 +88,11 @@ class DashboardApp(App[None]):
 
     def news(self) -> None:
         """Something was added to the past: draw it soon."""
-        if not self._is_due:
+        if self._is_first:
+            # It is waited for.
+            self._is_first = False
+            self._draw()
+        elif not self._is_due:
             self._is_due = True
             self.set_timer(_REDRAW_S, self._draw)
 

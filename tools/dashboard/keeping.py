@@ -7,11 +7,10 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 
 from opwatch.errors import OpwatchError
 from opwatch.recording.reading.window import ended
@@ -31,7 +30,7 @@ _YOUNG_S = 60.0
 
 
 class KeptHour:
-    """A source of which the last hour is kept, from entering to leaving."""
+    """Keeps the last hour of a run, from construction to close()."""
 
     def __init__(self, live: LiveSource, interval_s: float) -> None:
         memory = _memory()
@@ -45,8 +44,8 @@ class KeptHour:
             self._remove()
             raise
 
-    def entries(self) -> Iterator[RunEntry]:
-        return self._kept.entries()
+    def take(self, entry: RunEntry) -> None:
+        self._kept.take(entry)
 
     def write(self, tell: Callable[[str], None]) -> None:
         """Write what is kept into a new recording in the folder where we are, and say what it is called."""
@@ -68,17 +67,10 @@ class KeptHour:
                 with whole(target):
                     write_run(ended(joined.entries()), joined.events, target)
 
-    def __enter__(self) -> KeptHour:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Forget it; nobody is left who could ask for it."""
         try:
-            self._kept.__exit__(kind, error, trace)
+            self._kept.__exit__(None, None, None)
         finally:
             self._remove()
 

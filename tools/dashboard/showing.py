@@ -1,32 +1,83 @@
-"""Dashboards of a live watch and of a recording, each with what is said and summed up when it has gone."""
+"""The dashboard of a live watch, with what is said and summed up when it has gone."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from opwatch.recording.reading.reader import RecordedRun
-from opwatch.recording.schema import FILE, NOTE, PHASE_BEGAN, PHASE_ENDED
+from opwatch.samples.end import End
+from opwatch.samples.entries import RunEntry, Ticked
 from opwatch.samples.observation import Sink
 from opwatch.samples.source import Source
 from opwatch.samples.story import Story
 from opwatch.sinks.dashboard.past import Past
 from opwatch.sinks.terminal import hearing, say
-from opwatch.tools.dashboard.keeping import KeptHour
-from opwatch.tools.dashboard.running import DashboardRun
-from opwatch.tools.kept_run import KeptRun, LiveSource
+from opwatch.tools.command import imported
 
-# A day by the second.
-_MOST_OF_A_FILE = 86_400
+if TYPE_CHECKING:
+    from opwatch.host.device import Leaf
+    from opwatch.tools.dashboard.keeping import KeptHour
+    from opwatch.tools.kept_run import KeptRun
+
 _MOST_TALK = 200
-_WORDS = {NOTE: "note: ", PHASE_BEGAN: "begins: ", PHASE_ENDED: "ends: "}
+_RUNNING = "opwatch.tools.dashboard.running"
 
 
-class StoppableSource(LiveSource, Source, Protocol):
+class StoppableSource(Source, Protocol):
     """A watch that goes on until it is asked to end."""
 
+    end: End | None
+    status: int
+
+    @property
+    def leaves(self) -> list[Leaf]: ...
     def stop(self) -> None: ...
+
+
+class LateHour:
+    """A run of which the last hour is kept, once the first interval is on the screen: what keeps it is as
+    much to import as the screen itself."""
+
+    def __init__(self, live: StoppableSource, interval_s: float) -> None:
+        self._live, self._interval_s = live, interval_s
+        self._hour: KeptHour | None = None
+        # Or is over before it began.
+        self._is_begun = threading.Event()
+
+    def entries(self) -> Iterator[RunEntry]:
+        waiting: list[RunEntry] = []
+        for entry in self._live.entries():
+            yield entry
+            waiting.append(entry)
+            if not (self._hour or isinstance(entry, Ticked)):
+                continue
+            hour = self._hour = self._hour or self._begun()
+            for one in waiting:
+                hour.take(one)
+            waiting.clear()
+            self._is_begun.set()
+
+    def _begun(self) -> KeptHour:
+        # Not before it is needed: this is much to import.
+        from opwatch.tools.dashboard.keeping import KeptHour
+
+        return KeptHour(self._live, self._interval_s)
+
+    def write(self, tell: Callable[[str], None]) -> None:
+        """Write what is kept into a recording, and say what it is called; from a thread that may wait for the
+        first interval."""
+        self._is_begun.wait()
+        if self._hour:
+            self._hour.write(tell)
+
+    def close(self) -> None:
+        self._is_begun.set()
+        if self._hour:
+            self._hour.close()
 
 
 class LiveScreen:
@@ -45,6 +96,8 @@ class LiveScreen:
 
     def __enter__(self) -> LiveScreen:
         self._hearing.__enter__()
+        # While the programs of the watch are loaded, which is done by the kernel.
+        threading.Thread(target=_prepare, name="import").start()
         return self
 
     def __exit__(
@@ -62,24 +115,23 @@ class LiveScreen:
     ) -> None:
         """Show it until it ends or who looks has seen enough; then its summary. `kept`: it is recorded as it
         is, and needs no hour of its own."""
-        with ExitStack() as stack:
-            hour = None if kept else stack.enter_context(KeptHour(live, interval_s))
+        from opwatch.tools.dashboard.running import DashboardRun  # see _prepare()
+
+        with closing(LateHour(live, interval_s)) as hour:
             DashboardRun(
-                kept or hour or live,
+                kept or hour,
                 story,
                 self._past,
                 is_coloured=self._is_coloured,
                 stop=live.stop,
-                keep=hour.write if hour else None,
+                keep=None if kept else hour.write,
             ).run()
         for summary in self._past.finals:
             sink.write(summary)
 
 
-def show_file(source: Source, run: RecordedRun, *, is_coloured: bool) -> None:
-    """A recording, with what happened beside the disks as marks."""
-    past = Past(_MOST_OF_A_FILE)
-    for event in run.events:
-        if event.kind != FILE and event.mono_ns:
-            past.mark(event.mono_ns, f"{_WORDS.get(event.kind, event.kind + ': ')}{event.words}")
-    DashboardRun(source, Story(), past, title="replay", is_file=True, is_coloured=is_coloured).run()
+def _prepare() -> None:
+    """Import the screen, which is much, and may take as long as it takes to attach."""
+    # Where it cannot be imported, who needs it says so.
+    with contextlib.suppress(ImportError):
+        imported(_RUNNING)

@@ -44,8 +44,12 @@ def _imported(program: str) -> set[str]:
     [
         ("sys.argv[1:] = ['--version']; from opwatch.__main__ import main; main()", NOTHING),
         ("import opwatch.tools.commands.watch", HEAVY),
+        (
+            "import opwatch.tools.dashboard.showing",
+            ("textual", "opwatch.recording.reading.reader", "opwatch.tools.kept_run"),
+        ),
     ],
-    ids=["version", "watch"],
+    ids=["version", "watch", "dashboard"],
 )
 def test_a_start_imports_no_more_than_it_needs(program: str, spared: tuple[str, ...]) -> None:
     # An interpreter imports some on its own, as a .pth file wants it.
@@ -72,6 +76,9 @@ LATE = {
     # The dashboard has textual, which is much, and need not be there.
     "opwatch.tools.commands.replay": 1,
     "opwatch.tools.commands.watch": 2,
+    # Textual is half of what a first screen takes, and is imported while programs are loaded; what keeps the
+    # last hour would take nearly as long, and is imported once an interval is shown.
+    "opwatch.tools.dashboard.showing": 2,
 }
 
 

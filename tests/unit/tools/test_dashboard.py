@@ -19,8 +19,11 @@ import pytest
 from rich.console import Console
 
 from opwatch.errors import UsageError
+from opwatch.host.device import Leaf
+from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.ring.folder import RingFolder
-from opwatch.samples.entries import RunEntry
+from opwatch.samples.end import End
+from opwatch.samples.entries import Began, RunEntry, Ticked
 from opwatch.samples.story import Story
 from opwatch.sinks.dashboard.past import Past
 from opwatch.sinks.dashboard.rows import Heat, Line, Tone
@@ -30,6 +33,7 @@ from opwatch.tools.dashboard import choice, keeping
 from opwatch.tools.dashboard.app import Board, DashboardApp
 from opwatch.tools.dashboard.paint import Painter, colours_of
 from opwatch.tools.dashboard.running import DashboardRun
+from opwatch.tools.dashboard.showing import LateHour
 from tests.terminals import screen_of
 from tests.unit.sinks.dashboard.shown import shown_past
 from tests.unit.support.runs import a_run
@@ -281,6 +285,46 @@ def test_a_recording_is_replayed_on_a_real_terminal(tmp_path: Path) -> None:
     assert status == 0
     assert "\x1b" not in plain
     assert "== nvme0n1" in plain
+
+
+class _Live(_Run):
+    """A run as a recorder knows it."""
+
+    end: End | None = None
+    status = 0
+
+    @property
+    def leaves(self) -> list[Leaf]:
+        return []
+
+
+def test_what_is_kept_begins_once_an_interval_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "_IN_MEMORY", (tmp_path,))
+    monkeypatch.chdir(tmp_path)
+    live, answers, shown = _Live(), list[str](), list[RunEntry]()
+    with closing(LateHour(live, 1.0)) as hour:
+        for entry in hour.entries():
+            shown.append(entry)
+            before, ticks = (sum(isinstance(one, Ticked) for one in some) for some in (shown[:-1], shown))
+            assert len([*tmp_path.glob("opwatch-shown-*")]) == bool(before)
+            if len(shown) == 1:
+                # Asked for at once, and written when there is something.
+                asking = threading.Thread(target=hour.write, args=(answers.append,))
+                asking.start()
+            if (before, ticks) == (7, 8):
+                asking.join()
+                time.sleep(1)
+                hour.write(answers.append)
+            live.stopped = ticks == 8
+    assert not [*tmp_path.glob("opwatch-shown-*")]
+    assert [text.partition(":")[0] for text in answers] == ["written", "written"]
+    # Nothing is missing, although the first of it was shown before anybody kept it.
+    with closing(RecordedRun(Path(answers[-1].removeprefix("written: ").partition(";")[0]))) as run:
+        entries = [*run.entries()]
+    for kind, count in ((Began, 3), (Ticked, 7)):
+        assert sum(isinstance(entry, kind) for entry in entries) == count
 
 
 def test_what_a_killed_dashboard_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

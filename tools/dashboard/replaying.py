@@ -1,0 +1,23 @@
+"""The dashboard of a recording."""
+
+from __future__ import annotations
+
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.schema import FILE, NOTE, PHASE_BEGAN, PHASE_ENDED
+from opwatch.samples.source import Source
+from opwatch.samples.story import Story
+from opwatch.sinks.dashboard.past import Past
+from opwatch.tools.dashboard.running import DashboardRun
+
+# A day by the second.
+_MOST_OF_A_FILE = 86_400
+_WORDS = {NOTE: "note: ", PHASE_BEGAN: "begins: ", PHASE_ENDED: "ends: "}
+
+
+def show_file(source: Source, run: RecordedRun, *, is_coloured: bool) -> None:
+    """A recording, with what happened beside the disks as marks."""
+    past = Past(_MOST_OF_A_FILE)
+    for event in run.events:
+        if event.kind != FILE and event.mono_ns:
+            past.mark(event.mono_ns, f"{_WORDS.get(event.kind, event.kind + ': ')}{event.words}")
+    DashboardRun(source, Story(), past, title="replay", is_file=True, is_coloured=is_coloured).run()

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from opwatch.collectors.fio.runner import FioProcess, FioRun
-from opwatch.collectors.sweep.bench import SweepStopped, SweepTime
+from opwatch.collectors.fio.runner import FioRun
+from opwatch.collectors.scenarios.nameless import FILL_WORDS, fio_to_its_end, nameless, words_for
+from opwatch.collectors.sweep.bench import SweepTime
 from opwatch.errors import OpwatchError, RefusedError, Unsupported, UsageError
 from opwatch.foreign import numbers
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.samples.course import Talk
-from opwatch.samples.end import End
 from opwatch.scenarios.mixed import MemberCount, MixConfiguration, MixLoad, MixRate, MixSetup
 
 _MIB, _SECTOR = 1 << 20, 512
 _LEAST_BYTES = 8 * _MIB
-# A wait has an end, though nothing is to be done then.
-_LOOK_S = 3600.0
-_FILL = ("--name=fill", "--rw=write", f"--bs={_MIB}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +54,6 @@ def mix_place(devices: Devices, name: str, folder: Path, setup: MixSetup) -> Mix
     return MixPlace(MixConfiguration(name, str(folder), device.name, device.kind(), whole), members)
 
 
-@contextmanager
-def _nameless(folder: str, n_bytes: int) -> Iterator[str]:
-    """A file that nobody finds and that is gone with us, whatever ends us; the path by which fio opens it."""
-    try:
-        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR):
-            raise Unsupported(f"{folder}: no files without a name there (O_TMPFILE)") from error
-        raise OpwatchError(f"{folder}: cannot make a file there: {error.strerror}") from error
-    try:
-        os.ftruncate(descriptor, n_bytes)
-        yield f"/proc/{os.getpid()}/fd/{descriptor}"
-    except OSError as error:
-        raise OpwatchError(f"{folder}: {error.strerror}") from error
-    finally:
-        os.close(descriptor)
-
-
 def member_count(device: BlockDevice) -> MemberCount | None:
     """What the kernel has counted of a device; None where it does not count."""
     if device.disk.is_request_based and device.disk.number("queue/iostats") == 0:
@@ -85,7 +62,12 @@ def member_count(device: BlockDevice) -> MemberCount | None:
     if fields is None or len(fields) < 11:
         return None
     return MemberCount(
-        fields[0], fields[4], fields[2] * _SECTOR, fields[6] * _SECTOR, busy_ms=fields[3] + fields[7]
+        fields[0],
+        fields[4],
+        fields[2] * _SECTOR,
+        fields[6] * _SECTOR,
+        busy_ms=fields[3] + fields[7],
+        active_ms=fields[9],
     )
 
 
@@ -95,34 +77,18 @@ def run_mix(
     """Fill the file, then one load after the other on it."""
     one = place.configuration
     rates = []
-    with _nameless(one.folder, one.file_bytes) as path:
-        common = [
-            *("--thread", f"--filename={path}", f"--size={one.file_bytes}", "--direct=1"),
-            *("--ioengine=libaio", f"--iodepth={setup.threads}", "--allow_file_create=0"),
-        ]
+    with nameless(one.folder, one.file_bytes) as path:
+        common = words_for(path, one.file_bytes, setup.threads)
         talk.show(f"{one.name}: fill {one.file_bytes} bytes")
         # What was never written is no data: reads of it would not reach a drive.
-        _fio([*_FILL, *common], time)
+        fio_to_its_end([*FILL_WORDS, *common], time)
         for place_of_load, load in enumerate(loads, 1):
             talk.show(f"{one.name}: {load.name} ({place_of_load} of {len(loads)})")
             before = {member.name: member_count(member) for member in place.members}
             words = ["--name=load", *common, *load.words(), "--time_based", f"--runtime={setup.run_s:g}"]
-            run = _fio([*words, f"--randseed={place_of_load}"], time)
+            run = fio_to_its_end([*words, f"--randseed={place_of_load}"], time)
             rates.append(_rate(load, run, place.members, before))
     return replace(one, rates=tuple(rates))
-
-
-def _fio(words: list[str], time: SweepTime) -> FioRun:
-    with FioProcess(words) as process:
-        time.follow(process.process)
-        while True:
-            end = time.wait(time.now() + _LOOK_S)
-            if end is End.COMMAND:
-                time.reap()
-                return process.result()
-            if end is End.SIGNAL:
-                process.stop()
-                raise SweepStopped("stopped; the file that it was done in is gone, and nothing is kept")
 
 
 def _rate(

@@ -14,7 +14,7 @@ from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 
 # So near to the published ratio two sets are as they were there: their members are other drives.
 ALIKE_RATIO = 0.15
-# fio that has a processor for itself is what limits the rate.
+# fio that has a processor for itself is what limits the rate, and so is whatever leaves members waiting.
 _BUSY_RATIO = 0.9
 _MOST_THREADS, _MOST_RUN_S, _MOST_PERCENT = 1024, 86_400, 95
 
@@ -44,13 +44,15 @@ class MixSetup(NamedTuple):
 
 
 class MemberCount(NamedTuple):
-    """What the kernel has counted of a device: requests, bytes, and the time that they took in all."""
+    """What the kernel has counted of a device: requests, bytes, the time that they took in all, and the time
+    that at least one was under way."""
 
     reads: int
     writes: int
     read_bytes: int
     write_bytes: int
     busy_ms: int
+    active_ms: int = 0
 
     def since(self, earlier: MemberCount) -> MemberCount:
         return MemberCount(*(now - then for now, then in zip(self, earlier, strict=True)))
@@ -79,6 +81,14 @@ class MixRate:
     @property
     def iops(self) -> float:
         return (self.reads + self.writes) / self.seconds
+
+    @property
+    def active_ratio(self) -> float | None:
+        """The share of the time that its members had something to do, None where one keeps no count."""
+        counts = [count.active_ms for count in self.members.values() if count is not None]
+        if not counts or len(counts) < len(self.members):
+            return None
+        return sum(counts) / len(counts) / 1e3 / self.seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +144,10 @@ def _ratio(row: Fields, configurations: Sequence[MixConfiguration]) -> AuthorsWo
     if busy >= _BUSY_RATIO:
         why = f"here {here:.2f} times, and fio took {busy:.2f} of a processor: that is the limit"
         return AuthorsWord(what, ScenarioVerdict.UNTOLD, why)
+    active = min(rate.active_ratio or 0.0 for rate in pair if rate)
+    if active < _BUSY_RATIO:
+        why = f"here {here:.2f} times, and members had work {100 * active:.0f} % of the time: not they are "
+        return AuthorsWord(what, ScenarioVerdict.UNTOLD, f"{why}the limit")
     return AuthorsWord(what, ScenarioVerdict.NOT_REPRODUCED, f"here {here:.2f} times")
 
 

@@ -13,14 +13,8 @@ from typing import NamedTuple
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.ftl.drive import Drive, Workload, Zone
-from opwatch.ftl.profiles import Profile
-from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 from opwatch.sweep.virtual import ModelDrive, make_drive, mapping_unit
 
-# So near the foretold byte the drive has to be out of room.
-NEAR_RATIO = 0.02
-# What the author calls a collapse: less than so much of the speed before.
-_COLLAPSE_RATIO = 0.5
 _MOST_PARTS = 8
 _MOST_ROUNDS, _MOST_ROUND_S = 1000, 600
 _STEPS = 2000
@@ -31,8 +25,10 @@ _PARTS_OF_ROUND = 200
 @dataclass(frozen=True, slots=True)
 class UntrimmedSetup:
     """The experiment in bytes of the drive: files, addresses that nothing was ever written to, the smaller
-    file system of the second run, and rounds by their length."""
+    file system of the second run, and rounds by their length. Of another drive than one of
+    `capacity_bytes` the same shares are taken where nothing else is said."""
 
+    capacity_bytes: int
     files_bytes: int
     unwritten_bytes: int
     filesystem_bytes: int
@@ -53,6 +49,7 @@ def untrimmed_setup(fields: Fields, io_bytes: int, queue_depth: int, seed: int) 
             f"{_MOST_ROUND_S} s each"
         )
     return UntrimmedSetup(
+        capacity_bytes=max(fields.count("capacity_bytes"), 1),
         files_bytes=fields.count("files_bytes"),
         unwritten_bytes=fields.count("unwritten_bytes"),
         filesystem_bytes=fields.count("filesystem_bytes"),
@@ -105,17 +102,36 @@ class WrittenRound(NamedTuple):
     seconds: float
 
 
+class Moved(NamedTuple):
+    """What had been written, and what a drive had moved, at a moment."""
+
+    written_bytes: int
+    moved_bytes: int
+
+
+def began_moving(last: Moved, first: Moved, later: Moved) -> float | None:
+    """After how many bytes a drive began to move data: between the last look at which it did not and the
+    first at which it did, as much before that as it moves for a byte from there on. None until more is."""
+    written, moved = later.written_bytes - first.written_bytes, later.moved_bytes - first.moved_bytes
+    if written <= 0 or moved <= 0:
+        return None
+    began = first.written_bytes - (first.moved_bytes - last.moved_bytes) * written / moved
+    return max(began, float(last.written_bytes))
+
+
 @dataclass(frozen=True, slots=True)
 class UntrimmedRun:
     """A run of all rounds, in bytes and seconds of the drive that the model stands for. `cliff_bytes` is what
-    had been written when data were moved first, None where none were."""
+    had been written when data were moved first, None where none were; `idle_bytes` is what the drive moved
+    between the rounds, when nobody asked for anything."""
 
-    filling: Filling
+    name: str
     free_bytes: float
     stale_bytes: float
     foretold: Foretold
     rounds: tuple[WrittenRound, ...]
     cliff_bytes: float | None
+    idle_bytes: float = 0.0
 
     @property
     def written_bytes(self) -> float:
@@ -248,7 +264,7 @@ def _run(filling: Filling, setup: UntrimmedSetup, model: ModelDrive) -> Untrimme
             cliff = written + _cliff_within(Drive.load(before, model.profile.timing), again, setup, model)
         written += one.host_bytes
     return UntrimmedRun(
-        filling,
+        filling.name,
         (filling.filesystem_bytes - filling.files_bytes) / model.ratio,
         filling.stale_bytes / model.ratio,
         foretold,
@@ -295,82 +311,6 @@ def _cliff_within(drive: Drive, load: Workload, setup: UntrimmedSetup, model: Mo
     while not _moved(drive):
         _play(drive, load, setup, setup.round_s * model.ratio / _PARTS_OF_ROUND)
     return (drive.counters()["host_write_bytes"] - begin) / model.ratio
-
-
-def statements(
-    runs: Sequence[UntrimmedRun], setup: UntrimmedSetup, profile: Profile
-) -> tuple[AuthorsWord, ...]:
-    """What the author found, and what was foretold."""
-    untrimmed, shrunk = runs[:2]
-    return (_collapse(untrimmed), _without(shrunk), _foretold(runs), _at_five(untrimmed, setup, profile))
-
-
-def _collapse(run: UntrimmedRun) -> AuthorsWord:
-    what = "untrimmed, it collapses"
-    if run.cliff_bytes is None:
-        return AuthorsWord(
-            what,
-            ScenarioVerdict.UNTOLD,
-            f"the rounds wrote {_gb(run.written_bytes)}, it comes after {_gb(run.foretold.cliff_bytes)}: "
-            "more rounds, or longer ones (--set rounds=, round_s=)",
-        )
-    if run.fresh_rate is None:
-        return AuthorsWord(what, ScenarioVerdict.UNTOLD, "it came within the first round: take shorter ones")
-    kept = run.last_rate / run.fresh_rate
-    verdict = ScenarioVerdict.REPRODUCED if kept < _COLLAPSE_RATIO else ScenarioVerdict.NOT_REPRODUCED
-    return AuthorsWord(what, verdict, f"at the end it has {kept:.2f} of the speed of its first round")
-
-
-def _without(run: UntrimmedRun) -> AuthorsWord:
-    what = "trimmed and shrunk, it does not"
-    if run.cliff_bytes is not None:
-        return AuthorsWord(what, ScenarioVerdict.NOT_REPRODUCED, f"it does after {_gb(run.cliff_bytes)}")
-    return AuthorsWord(
-        what,
-        ScenarioVerdict.REPRODUCED,
-        f"the same rounds wrote {_gb(run.written_bytes)}; it would after {_gb(run.foretold.cliff_bytes)}",
-    )
-
-
-def _foretold(runs: Sequence[UntrimmedRun]) -> AuthorsWord:
-    what = "the cliff came where it was foretold"
-    errors = [abs(run.error_ratio) for run in runs if run.error_ratio is not None]
-    early = [
-        run for run in runs if run.error_ratio is None and run.written_bytes > 1.02 * run.foretold.cliff_bytes
-    ]
-    if early:
-        return AuthorsWord(what, ScenarioVerdict.NOT_REPRODUCED, f"{early[0].filling.name}: it did not come")
-    if not errors:
-        return AuthorsWord(what, ScenarioVerdict.UNTOLD, "no run wrote as much")
-    verdict = ScenarioVerdict.REPRODUCED if max(errors) <= NEAR_RATIO else ScenarioVerdict.NOT_REPRODUCED
-    return AuthorsWord(what, verdict, f"{100 * max(errors):.2g} % off; {100 * NEAR_RATIO:g} % are wanted")
-
-
-def _at_five(run: UntrimmedRun, setup: UntrimmedSetup, profile: Profile) -> AuthorsWord:
-    """Whether the collapse is where the author's account of free blocks ends."""
-    published = setup.published_cliff_bytes
-    what = f"shortly after {_gb(published)}, the blocks that were free"
-    if run.cliff_bytes is None:
-        return AuthorsWord(what, ScenarioVerdict.UNTOLD, "it did not come")
-    if published <= run.cliff_bytes <= 1.5 * published:
-        return AuthorsWord(what, ScenarioVerdict.REPRODUCED, f"after {_gb(run.cliff_bytes)}")
-    hidden = profile.drive["physical_bytes"] - profile.drive["user_bytes"]
-    why = (
-        f"after {_gb(run.cliff_bytes)}: beside the addresses that nothing was written to, this drive has "
-        f"{_gb(hidden)} of flash that it never shows"
-    )
-    cache = run.foretold.cache_bytes
-    if cache is None:
-        return AuthorsWord(what, ScenarioVerdict.NOT_REPRODUCED, why)
-    why += (
-        f". Its cache is full after {_gb(cache)}; which of both the author met, he could not see, and the "
-        f"cache of this profile proves nothing of it ({profile.source})"
-    )
-    return AuthorsWord(what, ScenarioVerdict.UNTOLD, why)
-
-
-def _gb(n_bytes: float) -> str:
-    return f"{n_bytes / 1e9:.1f} GB"
 
 
 def seeded(setup: UntrimmedSetup, model: ModelDrive, seeds: Sequence[int]) -> Iterator[UntrimmedRun]:

@@ -48,7 +48,7 @@ def untrimmed_fields(runs: Sequence[UntrimmedRun], statements: Iterable[AuthorsW
 
 def _untrimmed(run: UntrimmedRun) -> dict[str, Any]:
     return {
-        "name": run.filling.name,
+        "name": run.name,
         "free_bytes": run.free_bytes,
         "stale_bytes": run.stale_bytes,
         "room_bytes": run.foretold.room_bytes,
@@ -58,6 +58,7 @@ def _untrimmed(run: UntrimmedRun) -> dict[str, Any]:
         "error_ratio": run.error_ratio,
         "first_bytes_per_s": run.fresh_rate,
         "last_bytes_per_s": run.last_rate,
+        "idle_moved_bytes": run.idle_bytes,
         "rounds": [one._asdict() for one in run.rounds],
     }
 

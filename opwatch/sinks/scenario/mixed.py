@@ -11,7 +11,7 @@ from opwatch.sinks.folding import folded
 from opwatch.sinks.sweep.cells import columns_of, number
 
 _RATES = ("load", "configuration", "IOPS", "MB/s", "mean", "CPU")
-_MEMBERS = ("load", "member", "reads/s", "writes/s", "MB/s", "mean", "of I/Os")
+_MEMBERS = ("load", "member", "reads/s", "writes/s", "MB/s", "mean", "busy", "of I/Os")
 
 
 def mixed_lines(document: Fields) -> Iterator[str]:
@@ -41,7 +41,7 @@ def mixed_lines(document: Fields) -> Iterator[str]:
         yield from columns_of(_MEMBERS, [row for rate in _rates(one) for row in _members(rate)])
     yield from folded(
         "mean: of an I/O of the load, as fio measured it, and of a request of a member; CPU: fio's, of one "
-        "processor; of I/Os: requests of the member for each I/O of the load"
+        "processor; busy: the time that it had work; of I/Os: requests of the member for each I/O of the load"
     )
 
 
@@ -64,7 +64,7 @@ def _members(rate: Fields) -> Iterator[tuple[str, ...]]:
         member = Fields(table_of(row, "a member"), "a member")
         reads, writes = number(member, "reads"), number(member, "writes")
         if reads is None or writes is None:
-            yield rate.text("load"), member.text("name"), "-", "-", "-", "-", "-"
+            yield rate.text("load"), member.text("name"), "-", "-", "-", "-", "-", "-"
             continue
         moved = (number(member, "read_bytes") or 0.0) + (number(member, "write_bytes") or 0.0)
         yield (
@@ -74,5 +74,6 @@ def _members(rate: Fields) -> Iterator[tuple[str, ...]]:
             f"{writes / seconds:.0f}",
             units.megabytes(moved / seconds),
             units.duration(number(member, "mean_ns")),
+            f"{(number(member, 'active_ms') or 0.0) / 10 / seconds:.0f} %",
             f"{(reads + writes) / ios:.2f}" if ios else "-",
         )

@@ -7,7 +7,8 @@ import sys
 
 from opwatch.ftl import profiles
 from opwatch.scenarios.scenario import scenario_of
-from opwatch.scenarios.untrimmed import NEAR_RATIO, seeded, untrimmed_setup
+from opwatch.scenarios.untrimmed import seeded, untrimmed_setup
+from opwatch.scenarios.untrimmed_words import NEAR_RATIO
 from opwatch.sweep.virtual import model_of
 
 SEEDS = range(2, 22)

@@ -26,14 +26,12 @@ from tests.unit.scenarios.test_untrimmed import problems
 
 SCENARIO = scenario_of("mixed-io")
 LOADS = mix_loads(SCENARIO.published)
-COUNT = MemberCount(75, 25, 75 << 13, 25 << 13, busy_ms=500)
+COUNT = MemberCount(75, 25, 75 << 13, 25 << 13, busy_ms=500, active_ms=950)
 
 
-def _set(kind: str, iops: float, cpu: float = 0.2) -> MixConfiguration:
-    rates = [
-        MixRate(load, int(iops), 0, int(iops) * load.xfersize, 1.0, 5e6, cpu, {"sda": COUNT, "sdb": None})
-        for load in LOADS
-    ]
+def _set(kind: str, iops: float, cpu: float = 0.2, **more: MemberCount | None) -> MixConfiguration:
+    members: dict[str, MemberCount | None] = {"sda": COUNT, **more}
+    rates = [MixRate(load, int(iops), 0, int(iops) * load.xfersize, 1.0, 5e6, cpu, members) for load in LOADS]
     return MixConfiguration(f"my {kind}", "/mnt", "md0", kind, 1 << 30, tuple(rates))
 
 
@@ -70,14 +68,23 @@ def test_a_rate_that_the_processor_limits_tells_nothing() -> None:
     assert "processor" in mix_statements(sets, SCENARIO.published)[0].why
 
 
+def test_a_rate_at_which_members_wait_tells_nothing() -> None:
+    idle = COUNT._replace(active_ms=400)
+    sets = (_set("md-raid1", 200), _set("md-raid10", 200, sdb=idle))
+    assert _verdicts(*sets) == [ScenarioVerdict.UNTOLD] * 2
+    assert "work 68 % of the time" in mix_statements(sets, SCENARIO.published)[0].why
+    uncounted = (_set("md-raid1", 200), _set("md-raid10", 200, sdb=None))
+    assert _verdicts(*uncounted) == [ScenarioVerdict.UNTOLD] * 2
+
+
 def test_counts_of_a_member_are_differences() -> None:
     grown = COUNT._replace(reads=175, busy_ms=900).since(COUNT)
-    assert grown == MemberCount(100, 0, 0, 0, 400) and grown.mean_ns == 4e6
+    assert grown == MemberCount(100, 0, 0, 0, 400, 0) and grown.mean_ns == 4e6
     assert COUNT.since(COUNT).mean_ns is None
 
 
 def test_the_document_and_its_table() -> None:
-    sets = [_set("md-raid1", 200), replace(_set("md-raid10", 400), name="tenth")]
+    sets = [_set("md-raid1", 200, sdb=None), replace(_set("md-raid10", 400), name="tenth")]
     document = experiment_document(SCENARIO, "two", "some loads", None)
     document |= mixed_fields(sets, mix_statements(sets, SCENARIO.published))
     assert problems(document) == []
@@ -85,8 +92,8 @@ def test_the_document_and_its_table() -> None:
     assert all(len(line) <= 80 for line in shown)
     # A hundred requests for two hundred I/Os; and a disk that keeps no count.
     words = [line.split() for line in shown]
-    assert ["8k", "random", "75r", "sda", "75", "25", "0.82", "5.00m", "0.50"] in words
-    assert ["8k", "random", "75r", "sdb", *"-----"] in words
+    assert ["8k", "random", "75r", "sda", "75", "25", "0.82", "5.00m", "95", "%", "0.50"] in words
+    assert ["8k", "random", "75r", "sdb", *"------"] in words
 
 
 @pytest.mark.parametrize(
@@ -118,7 +125,7 @@ def test_no_load_is_made_in_the_way_of_others(
     assert why in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("scenario", ["untrimmed-cliff", "write-saturation"])
+@pytest.mark.parametrize("scenario", ["iometer-op10", "write-saturation"])
 def test_other_scenarios_are_on_no_folder(
     scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,15 +14,16 @@ import pytest
 from opwatch.ftl import profiles
 from opwatch.scenarios.scenario import ScenarioVerdict, scenario_of
 from opwatch.scenarios.untrimmed import (
-    NEAR_RATIO,
+    Moved,
     UntrimmedSetup,
+    began_moving,
     fillings,
     foretell,
     run_untrimmed,
     seeded,
-    statements,
     untrimmed_setup,
 )
+from opwatch.scenarios.untrimmed_words import NEAR_RATIO, statements, statements_of_device
 from opwatch.sweep.virtual import model_of
 from opwatch.tools.cli import main
 from tests.unit.sinks.test_schema import strict
@@ -95,6 +96,32 @@ def test_too_few_rounds_tell_nothing() -> None:
     words = statements(run_untrimmed(setup, MODEL), setup, PROFILE)
     assert words[0].verdict is words[2].verdict is ScenarioVerdict.UNTOLD
     assert "more rounds" in words[0].why
+
+
+def test_a_drive_that_moves_in_time_of_its_own_is_not_foretold() -> None:
+    setup = _setup()
+    runs = run_untrimmed(setup, MODEL)
+    busy = [replace(runs[0], idle_bytes=0.1 * runs[0].foretold.room_bytes), *runs[1:]]
+    word = statements(busy, setup, PROFILE)[2]
+    assert word.verdict is ScenarioVerdict.UNTOLD and "time of its own" in word.why
+
+
+def test_of_a_device_that_answers_at_once_or_for_a_moment_no_speed_is_told() -> None:
+    runs = run_untrimmed(_setup(), MODEL)
+    assert statements_of_device(runs, is_timed=True)[0].verdict is ScenarioVerdict.REPRODUCED
+    at_once = statements_of_device(runs, is_timed=False)[0]
+    assert at_once.verdict is ScenarioVerdict.UNTOLD and "--timing real" in at_once.why
+    short = [replace(run, rounds=tuple(one._replace(seconds=0.1) for one in run.rounds)) for run in runs]
+    word = statements_of_device(short, is_timed=True)[0]
+    assert word.verdict is ScenarioVerdict.UNTOLD and "too short" in word.why
+
+
+def test_where_moving_began_lies_between_two_looks() -> None:
+    # Three bytes are moved for one that is written, from 140 on.
+    assert began_moving(Moved(100, 7), Moved(150, 37), Moved(170, 97)) == pytest.approx(140)
+    # It began slower than it went on: not before the look at which there was nothing yet.
+    assert began_moving(Moved(100, 0), Moved(150, 90), Moved(250, 190)) == 100
+    assert began_moving(Moved(100, 0), Moved(150, 30), Moved(150, 30)) is None
 
 
 def test_the_command_its_document_and_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

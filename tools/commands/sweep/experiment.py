@@ -13,15 +13,21 @@ from opwatch.ftl.profiles import Profile
 from opwatch.quantities import parse_count, parse_size
 from opwatch.scenarios.iometer import iometer_statements, run_iometer
 from opwatch.scenarios.scenario import Scenario, ScenarioKind, scenario_of
-from opwatch.scenarios.untrimmed import run_untrimmed, statements, untrimmed_setup
+from opwatch.scenarios.untrimmed import fillings, run_untrimmed, untrimmed_setup
+from opwatch.scenarios.untrimmed_words import statements
 from opwatch.sinks.scenario.document import experiment_document, iometer_fields, untrimmed_fields
 from opwatch.sinks.scenario.table import experiment_lines
-from opwatch.sweep.levels import LevelScale, OpBase, OpShare, parse_levels
-from opwatch.sweep.plan import SweepPace
+from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
+from opwatch.sweep.plan import SweepPace, SweepPlan, SweepSpeed, plan_steps
 from opwatch.sweep.virtual import ModelDrive, VirtualLoad, flash_bytes, mapping_unit, model_of
 from opwatch.times import parse_time
 from opwatch.tools.commands.sweep.level_arguments import pace_from, profile_of, refuse_others
-from opwatch.tools.commands.sweep.mixed import mixed
+from opwatch.tools.commands.sweep.mixed import (
+    filling_steps,
+    mixed,
+    planned_on_mounts,
+    untrimmed_on_mount,
+)
 from opwatch.tools.talk import LevelProgress
 
 # What is decided by the experiment, and is an option of sweeps that have levels.
@@ -73,8 +79,7 @@ def experiment_table(answer: dict[str, Any]) -> list[str]:
 
 def _virtual(scenario: Scenario, args: argparse.Namespace) -> tuple[Profile, ModelDrive, int, int, int]:
     """(the drive, its model, bytes of an I/O, queue depth, seed)."""
-    if args.on:
-        raise UsageError(f"--on: scenario {scenario.name} runs on simulated flash (--virtual)")
+    refuse_others(args, ["on"], "scenario mixed-io, or untrimmed-cliff")
     if args.virtual is None:
         raise UsageError(
             f"--scenario {scenario.name} runs on simulated flash: add --virtual {scenario.profile}"
@@ -96,6 +101,8 @@ def _document(scenario: Scenario, profile: Profile, model: ModelDrive, workload:
 
 def _untrimmed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
     refuse_others(args, ["op"], "a scenario that has levels")
+    if args.on:
+        return untrimmed_on_mount(scenario, args)
     profile, model, io_bytes, depth, seed = _virtual(scenario, args)
     setup = untrimmed_setup(scenario.setup, io_bytes, depth, seed)
     runs = run_untrimmed(setup, model)
@@ -105,11 +112,17 @@ def _untrimmed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
     return document | untrimmed_fields(runs, statements(runs, setup, profile))
 
 
-def _iometer(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
-    profile, model, io_bytes, depth, seed = _virtual(scenario, args)
+def _levels(
+    scenario: Scenario, profile: Profile, model: ModelDrive, args: argparse.Namespace
+) -> tuple[OpLevel, ...]:
     visible, flash = profile.drive["user_bytes"], flash_bytes(model)
     scale = LevelScale(visible, OpShare.WHOLE, OpBase.VISIBLE, mapping_unit(profile))
-    levels = parse_levels(args.op or scenario.levels, scale, flash)
+    return parse_levels(args.op or scenario.levels, scale, flash)
+
+
+def _iometer(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
+    profile, model, io_bytes, depth, seed = _virtual(scenario, args)
+    levels = _levels(scenario, profile, model, args)
     load = VirtualLoad(io_bytes, depth, seed=seed)
     with closing(LevelProgress(SweepPace().most_rounds, quiet=args.quiet)) as progress:
         result = run_iometer(model, levels, load, progress.tell)
@@ -126,3 +139,45 @@ _EXPERIMENTS: dict[ScenarioKind, Experiment] = {
     ScenarioKind.IOMETER: _iometer,
     ScenarioKind.MIXED: mixed,
 }
+
+
+def planned_experiment(args: argparse.Namespace) -> SweepPlan:
+    """What `--scenario` would do of one that has no levels."""
+    scenario = with_changes(scenario_of(args.scenario), args.set)
+    if args.on:
+        return planned_on_mounts(scenario, args)
+    if scenario.kind is ScenarioKind.MIXED:
+        raise UsageError(f"--scenario {scenario.name}: say where (--on NAME=DIR)")
+    profile, model, io_bytes, depth, seed = _virtual(scenario, args)
+    if scenario.kind is ScenarioKind.IOMETER:
+        levels = _levels(scenario, profile, model, args)
+        return SweepPlan(
+            target=f"{profile.name} (simulated)",
+            method="window",
+            workload=f"random reads and writes of {io_bytes} bytes, queue depth {depth}",
+            levels=levels,
+            steps=plan_steps(levels, "window", SweepPace(), SweepSpeed()),
+            is_model=True,
+            life_reason="a model has none",
+        )
+    setup = untrimmed_setup(scenario.setup, io_bytes, depth, seed)
+    steps = tuple(
+        step
+        for filling in fillings(setup, model)
+        for step in filling_steps(
+            filling.name,
+            round(filling.files_bytes / model.ratio),
+            round(filling.removed_bytes / model.ratio),
+            setup,
+        )
+    )
+    return SweepPlan(
+        target=f"{profile.name} (simulated)",
+        method="files",
+        workload=f"random writes of {io_bytes} bytes, queue depth {depth}",
+        levels=(),
+        steps=steps,
+        is_model=True,
+        bytes_reason="how much a round writes takes the drive's speed to tell",
+        life_reason="a model has none",
+    )

@@ -1,18 +1,31 @@
-"""Mixed I/O on file systems side by side, from the words to the document."""
+"""Experiments on file systems that are there, from the words to the document."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from opwatch.collectors.scenarios.mixed import mix_place, run_mix
+from opwatch.collectors.scenarios.untrimmed import planned_fillings, run_on_mount, untrimmed_place
 from opwatch.errors import UsageError
+from opwatch.host import privilege
 from opwatch.host.device import Devices
-from opwatch.scenarios.mixed import mix_loads, mix_setup, mix_statements
-from opwatch.scenarios.scenario import Scenario
-from opwatch.sinks.scenario.document import experiment_document, mixed_fields
+from opwatch.scenarios.mixed import (
+    MixConfiguration,
+    MixLoad,
+    MixSetup,
+    mix_loads,
+    mix_setup,
+    mix_statements,
+)
+from opwatch.scenarios.scenario import Scenario, ScenarioKind
+from opwatch.scenarios.untrimmed import UntrimmedSetup, untrimmed_setup
+from opwatch.scenarios.untrimmed_words import statements_of_device
+from opwatch.sinks.scenario.document import experiment_document, mixed_fields, untrimmed_fields
+from opwatch.sweep.plan import StepKind, SweepPlan, SweepStep
 from opwatch.tools.commands.sweep.level_arguments import MODEL_OPTIONS, refuse_others
 from opwatch.tools.talk import ProgressTalk
 from opwatch.tools.waiting import Waiter
@@ -30,7 +43,7 @@ def mixed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
     setup, loads = mix_setup(scenario.setup), mix_loads(scenario.published)
     devices = Devices()
     # All of them are looked at before anything is written to one.
-    places = [mix_place(devices, name, folder, setup) for name, folder in _folders(args.on)]
+    places = [mix_place(devices, name, folder, setup) for name, folder in _folders(args.on, scenario.name)]
     with Waiter() as waiter, closing(ProgressTalk(quiet=args.quiet)) as talk:
         results = [run_mix(place, loads, setup, waiter, talk) for place in places]
     workload = f"{len(loads)} loads of {setup.run_s:g} s, {setup.threads} I/Os outstanding"
@@ -38,7 +51,74 @@ def mixed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
     return document | mixed_fields(results, mix_statements(results, scenario.published))
 
 
-def _folders(words: list[str]) -> list[tuple[str, Path]]:
+def untrimmed_on_mount(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
+    """The untrimmed cliff on a file system of a simulated drive; its document."""
+    if args.virtual is not None:
+        raise UsageError("--virtual: not with --on, which is a file system that is there")
+    folders = _folders(args.on, scenario.name)
+    if len(folders) > 1:
+        raise UsageError(f"--on: scenario {scenario.name} is of one file system")
+    privilege.require_root("opwatch sweep run", "it trims a file system", "sweep run ...")
+    depth, seed = args.depth or scenario.queue_depth, args.seed or 1
+    setup = untrimmed_setup(scenario.setup, args.bs or scenario.io_bytes, depth, seed)
+    place = untrimmed_place(Devices(), folders[0][1])
+    with Waiter() as waiter, closing(ProgressTalk(quiet=args.quiet)) as talk:
+        runs = run_on_mount(place, setup, waiter, talk)
+    workload = f"{setup.rounds} rounds of random writes of {setup.io_bytes} bytes, queue depth {depth}"
+    target = f"{place.mount.filesystem} on {place.device}, a simulated drive"
+    document = experiment_document(scenario, target, workload, None)
+    return document | untrimmed_fields(runs, statements_of_device(runs, is_timed=place.is_timed))
+
+
+def filling_steps(name: str, files: int, copies: int, setup: UntrimmedSetup) -> tuple[SweepStep, ...]:
+    """What one run of the untrimmed cliff writes."""
+    return (
+        SweepStep(StepKind.FILL, f"{name}: files", write_bytes=files, seconds=None),
+        SweepStep(StepKind.FILL, f"{name}: copies, which are removed", write_bytes=copies, seconds=None),
+        SweepStep(
+            StepKind.ROUND,
+            f"{name}: random writes into the files",
+            seconds=setup.round_s,
+            at_least=setup.rounds,
+            at_most=setup.rounds,
+        ),
+    )
+
+
+def planned_on_mounts(scenario: Scenario, args: argparse.Namespace) -> SweepPlan:
+    """What would be done on file systems that are there. Looks at them, and writes nothing."""
+    folders = _folders(args.on, scenario.name)
+    if scenario.kind is ScenarioKind.MIXED:
+        setup, loads = mix_setup(scenario.setup), mix_loads(scenario.published)
+        places = [mix_place(Devices(), name, folder, setup).configuration for name, folder in folders]
+        steps = [step for one in places for step in _mix_steps(one, loads, setup)]
+        target = ", ".join(f"{one.name} ({one.kind})" for one in places)
+    elif scenario.kind is ScenarioKind.UNTRIMMED and len(folders) == 1:
+        drive = untrimmed_setup(scenario.setup, scenario.io_bytes, scenario.queue_depth, 1)
+        place = untrimmed_place(Devices(), folders[0][1])
+        parts = planned_fillings(place, drive)
+        steps = [step for name, files, copies in parts for step in filling_steps(name, files, copies, drive)]
+        target = f"{place.mount.filesystem} on {place.device}, a simulated drive"
+    else:
+        raise UsageError(f"--on: scenario {scenario.name} is of no file systems, or of one")
+    return SweepPlan(
+        target=target,
+        method="files without a name",
+        workload=scenario.title,
+        levels=(),
+        steps=tuple(steps),
+        bytes_reason="how much a load writes takes the drive's speed to tell",
+        life_reason="nobody says what it is rated for",
+    )
+
+
+def _mix_steps(one: MixConfiguration, loads: tuple[MixLoad, ...], setup: MixSetup) -> Iterator[SweepStep]:
+    yield SweepStep(StepKind.FILL, f"{one.name}: a file", write_bytes=one.file_bytes, seconds=None)
+    for load in loads:
+        yield SweepStep(StepKind.ROUND, f"{one.name}: {load.name}", seconds=setup.run_s)
+
+
+def _folders(words: list[str], scenario: str) -> list[tuple[str, Path]]:
     folders: dict[str, Path] = {}
     for word in words:
         name, equals, folder = word.partition("=")
@@ -48,5 +128,5 @@ def _folders(words: list[str]) -> list[tuple[str, Path]]:
             raise UsageError(f"--on {word}: there is a {name} already")
         folders[name] = Path(folder)
     if not folders:
-        raise UsageError("--scenario mixed-io: say where (--on NAME=DIR), once a configuration")
+        raise UsageError(f"--scenario {scenario}: say where (--on NAME=DIR), once a configuration")
     return list(folders.items())

@@ -11,6 +11,7 @@ from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.load.workload import load, require_reach
 from opwatch.pts.planning import part_steps, planned_test_bytes
+from opwatch.scenarios.scenario import scenario_of
 from opwatch.sinks.sweep.document import plan_document
 from opwatch.sinks.sweep.plan import plan_lines
 from opwatch.sinks.terminal import data
@@ -20,6 +21,7 @@ from opwatch.sweep.plan import SweepPlan, SweepRefusal, SweepSpeed, plan_steps
 from opwatch.sweep.purges import DISCARD, purge_of
 from opwatch.tools.arguments import byte_size
 from opwatch.tools.commands.sweep.drive_arguments import add_allowance_argument, add_device_argument
+from opwatch.tools.commands.sweep.experiment import experiment_of, planned_experiment
 from opwatch.tools.commands.sweep.file_arguments import (
     FILE_LEVELS,
     FILE_OPTIONS,
@@ -32,6 +34,7 @@ from opwatch.tools.commands.sweep.level_arguments import (
     DEFAULT_LEVELS,
     DEFAULT_WORKLOAD,
     MODEL_OPTIONS,
+    VirtualSweep,
     add_level_arguments,
     add_load_arguments,
     add_model_arguments,
@@ -47,10 +50,14 @@ from opwatch.tools.commands.sweep.pts_arguments import (
     refuse_test_options,
     test_pace,
 )
+from opwatch.tools.commands.sweep.scenario import add_scenario_argument, scenario_from
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "opwatch sweep plan --dev D|--virtual PROFILE [--op LEVELS|--test NAME] [options]"
+    parser.usage = (
+        "opwatch sweep plan --dev D|--virtual PROFILE [--op LEVELS|--test NAME] [options]\n"
+        "       opwatch sweep plan --scenario NAME --virtual PROFILE|--on NAME=DIR [options]"
+    )
     add_device_argument(parser)
     add_allowance_argument(parser)
     add_model_arguments(parser)
@@ -58,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_load_arguments(parser)
     add_file_arguments(parser)
     add_test_arguments(parser)
+    add_scenario_argument(parser)
     parser.add_argument(
         "--flash", metavar="SIZE", type=byte_size, help="what the drive has in all, where you know it"
     )
@@ -74,6 +82,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.scenario is not None:
+        refuse_others(args, ["dev", "test", *FILE_OPTIONS], "a sweep that is no scenario")
+        return _show(_of_scenario(args), args)
+    refuse_others(args, ["set", "on"], "--scenario")
     if (args.dev is None) == (args.virtual is None):
         raise UsageError("say of what: --dev D or --virtual PROFILE, and one of them")
     refuse_test_options(args)
@@ -83,11 +95,21 @@ def run(args: argparse.Namespace) -> int:
     else:
         refuse_file_options(args)
         plan = _of_device(args) if args.dev is not None else _of_model(args)
+    return _show(plan, args)
+
+
+def _show(plan: SweepPlan, args: argparse.Namespace) -> int:
     if args.json:
         data().json(plan_document(plan))
     else:
         data().lines(plan_lines(plan))
     return 0
+
+
+def _of_scenario(args: argparse.Namespace) -> SweepPlan:
+    if experiment_of(scenario_of(args.scenario)):
+        return planned_experiment(args)
+    return _of_sweep(scenario_from(args).sweep, args)
 
 
 def _speed(args: argparse.Namespace) -> SweepSpeed:
@@ -96,13 +118,18 @@ def _speed(args: argparse.Namespace) -> SweepSpeed:
 
 def _of_model(args: argparse.Namespace) -> SweepPlan:
     refuse_others(args, ["workload", "purge", "sprandom"], "--dev")
-    sweep = virtual_from(args)
+    return _of_sweep(virtual_from(args), args)
+
+
+def _of_sweep(sweep: VirtualSweep, args: argparse.Namespace) -> SweepPlan:
+    steps = plan_steps(sweep.levels, method_of(args.method).name, sweep.pace, _speed(args))
     return SweepPlan(
         target=f"{sweep.profile.name} (simulated)",
         method=method_of(args.method).name,
         workload=sweep.load.name,
         levels=sweep.levels,
-        steps=plan_steps(sweep.levels, method_of(args.method).name, sweep.pace, _speed(args)),
+        # A drive that is written to while it is new is not filled before.
+        steps=tuple(step for step in steps if step.at_most),
         life_bytes=args.rated,
         life_reason="--rated says what the host may write in its life",
         is_model=True,

@@ -86,7 +86,7 @@ def add_scenario_argument(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=DIR",
-        help="of scenario mixed-io: a folder to make load in, by a name of yours; as often as wanted. "
+        help="of scenarios mixed-io and untrimmed-cliff: a folder to make load in, by a name of yours. "
         "Nothing that is there is touched",
     )
 

@@ -1,0 +1,64 @@
+"""Load in a file that has no name: nobody finds it, and it is gone with us, whatever ends us."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from opwatch.collectors.fio.runner import FioProcess, FioRun
+from opwatch.collectors.sweep.bench import SweepStopped, SweepTime
+from opwatch.errors import OpwatchError, Unsupported
+from opwatch.samples.end import End
+
+# A wait has an end, though nothing is to be done then.
+_LONG_S = 3600.0
+FILL_WORDS = ("--name=fill", "--rw=write", "--bs=1M")
+
+
+@contextmanager
+def nameless(folder: str, n_bytes: int) -> Iterator[str]:
+    """Such a file; the path by which fio opens it."""
+    try:
+        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR):
+            raise Unsupported(f"{folder}: no files without a name there (O_TMPFILE)") from error
+        raise OpwatchError(f"{folder}: cannot make a file there: {error.strerror}") from error
+    try:
+        os.ftruncate(descriptor, n_bytes)
+        yield f"/proc/{os.getpid()}/fd/{descriptor}"
+    except OSError as error:
+        raise OpwatchError(f"{folder}: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+
+
+def words_for(path: str, n_bytes: int, depth: int) -> list[str]:
+    """What every run of fio on it has."""
+    return [
+        *("--thread", f"--filename={path}", f"--size={n_bytes}", "--direct=1"),
+        *("--ioengine=libaio", f"--iodepth={depth}", "--allow_file_create=0", "--randrepeat=0"),
+    ]
+
+
+def fio_to_its_end(
+    words: Sequence[str],
+    time: SweepTime,
+    meanwhile: Callable[[], None] | None = None,
+    tick_s: float = _LONG_S,
+) -> FioRun:
+    """Run fio from its start to its end. `meanwhile` is called each tick."""
+    with FioProcess(words) as process:
+        time.follow(process.process)
+        while True:
+            end = time.wait(time.now() + tick_s)
+            if meanwhile:
+                meanwhile()
+            if end is End.COMMAND:
+                time.reap()
+                return process.result()
+            if end is End.SIGNAL:
+                process.stop()
+                raise SweepStopped("stopped; the file that it was done in is gone, and nothing is kept")

@@ -1,0 +1,240 @@
+"""The untrimmed cliff on a file system that is there, on a simulated drive: its flash is known, and its own
+counters say when it moves data."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from opwatch.collectors.firmware.drive_folder import drive_folder
+from opwatch.collectors.scenarios.nameless import FILL_WORDS, fio_to_its_end, nameless, words_for
+from opwatch.collectors.space.fitrim import check_mount, fitrim
+from opwatch.collectors.sweep.bench import SweepTime
+from opwatch.drive.life import truth
+from opwatch.drive.place import Place
+from opwatch.errors import OpwatchError, RefusedError, Unsupported
+from opwatch.host.device import Devices
+from opwatch.host.usage import Mount
+from opwatch.samples.course import Talk
+from opwatch.scenarios.untrimmed import (
+    Foretold,
+    Moved,
+    UntrimmedRun,
+    UntrimmedSetup,
+    WrittenRound,
+    began_moving,
+)
+
+_MIB = 1 << 20
+_LEAST_BYTES = 64 * _MIB
+# All rounds together write so much of the room that the first run has.
+_ROOM_TIMES = 1.5
+# A drive that answers at once is written to so slowly that its room lasts for this.
+_ROOM_S = 5
+_TICK_S = 0.01
+# Data are moved from where the drive moves this share of what is written: single pages that the file system
+# wrote again and again are no cliff.
+_MOVING_RATIO = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class UntrimmedPlace:
+    """A mount on a simulated drive, and what may be written there."""
+
+    mount: Mount
+    drive: Place
+    device: str
+    free_bytes: int
+    is_timed: bool
+
+
+class _Looks:
+    """What a drive had written and moved at moments of a run."""
+
+    def __init__(self, drive: Place) -> None:
+        self._drive = drive
+        first = truth(drive)
+        self._begin = first["host_write_bytes"]
+        # The last look at which it moved nothing to speak of, and the first at which it did.
+        self._last = Moved(0, first["nand_write_gc_bytes"])
+        self._first: Moved | None = None
+        self.cliff_bytes: float | None = None
+        self.idle_bytes = 0
+
+    def begin_round(self) -> None:
+        """Note what was moved since the last look, while nothing was asked for."""
+        if self._first is None:
+            moved = truth(self._drive)["nand_write_gc_bytes"]
+            self.idle_bytes += moved - self._last.moved_bytes
+            self._last = self._last._replace(moved_bytes=moved)
+
+    def look(self) -> None:
+        if self.cliff_bytes is not None:
+            return
+        now = truth(self._drive)
+        here = Moved(now["host_write_bytes"] - self._begin, now["nand_write_gc_bytes"])
+        if self._first is not None:
+            self.cliff_bytes = began_moving(self._last, self._first, here)
+        elif here.moved_bytes - self._last.moved_bytes > _MOVING_RATIO * max(
+            here.written_bytes - self._last.written_bytes, 1
+        ):
+            self._first = here
+        else:
+            self._last = here
+
+
+def untrimmed_place(devices: Devices, folder: Path) -> UntrimmedPlace:
+    """Look at a folder; refuse what nothing could be foretold of. Writes nothing."""
+    mount = check_mount(str(folder))
+    status, space = folder.stat(), os.statvfs(folder)
+    device = devices.by_number(os.major(status.st_dev), os.minor(status.st_dev))
+    pages = drive_folder(device) if device else None
+    if device is None or pages is None:
+        raise Unsupported(
+            f"{folder}: it is on no simulated drive, and how much flash another has, of which all here "
+            "follows, nobody tells: opwatch drive create makes one, --virtual needs none"
+        )
+    drive = Place(pages.parent.name, pages.parent.parent)
+    now = truth(drive, "sweep run")
+    if now["slc_limit_bytes"]:
+        raise Unsupported(f"{folder}: drive {drive.name} has a cache, of which --virtual tells more")
+    free = space.f_bavail * space.f_frsize
+    if free < _LEAST_BYTES:
+        raise RefusedError(f"{folder}: {free} bytes are free, and less than {_LEAST_BYTES} tell nothing")
+    return UntrimmedPlace(mount, drive, device.name, free, bool(now.get("timing")))
+
+
+def run_on_mount(
+    place: UntrimmedPlace, setup: UntrimmedSetup, time: SweepTime, talk: Talk
+) -> list[UntrimmedRun]:
+    """The author's two runs, and one that is trimmed and not made smaller. In place of a smaller file system
+    less of this one is ever written, which is the same to the drive."""
+    runs: list[UntrimmedRun] = []
+    round_bytes = None
+    for name, whole, is_trimmed in _runs(setup):
+        _trim(place)
+        one = _Run(
+            place,
+            setup,
+            time=time,
+            talk=talk,
+            name=name,
+            whole=whole,
+            round_bytes=round_bytes,
+            is_trimmed=is_trimmed,
+        )
+        runs.append(one.run())
+        round_bytes = one.round_bytes
+    _trim(place)
+    return runs
+
+
+def _trim(place: UntrimmedPlace) -> None:
+    """Give all that is free back to the drive. What was removed is free once it is on the drive."""
+    _sync(place)
+    fitrim(place.mount)
+
+
+def _sync(place: UntrimmedPlace) -> None:
+    descriptor = os.open(place.mount.point, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sizes(place: UntrimmedPlace, setup: UntrimmedSetup, whole: float) -> tuple[int, int]:
+    """Bytes of files and of copies where this share of the file system may be written."""
+
+    def part(share: float) -> int:
+        return int(place.free_bytes * share) // _MIB * _MIB
+
+    files = part(setup.files_bytes / setup.capacity_bytes)
+    copies = part(whole) - files - part(setup.unwritten_bytes / setup.capacity_bytes)
+    if min(files, copies) < _MIB:
+        raise RefusedError(f"{place.mount.point}: there is no room for files and copies of them")
+    return files, copies
+
+
+def planned_fillings(place: UntrimmedPlace, setup: UntrimmedSetup) -> list[tuple[str, int, int]]:
+    """(name of a run, bytes of its files, bytes of its copies)."""
+    return [(name, *_sizes(place, setup, whole)) for name, whole, _ in _runs(setup)]
+
+
+def _runs(setup: UntrimmedSetup) -> tuple[tuple[str, float, bool], ...]:
+    """(name, share of the file system that may be written, whether what is removed is trimmed)."""
+    share = setup.filesystem_bytes / setup.capacity_bytes
+    return (("A untrimmed", 1.0, False), ("B shrunk", share, False), ("C trimmed", 1.0, True))
+
+
+class _Run:
+    """One filling, and its rounds."""
+
+    def __init__(
+        self,
+        place: UntrimmedPlace,
+        setup: UntrimmedSetup,
+        *,
+        time: SweepTime,
+        talk: Talk,
+        name: str,
+        whole: float,
+        round_bytes: int | None,
+        is_trimmed: bool,
+    ) -> None:
+        self._place, self._setup, self._time, self._talk = place, setup, time, talk
+        self._name, self._is_trimmed = name, is_trimmed
+        self.round_bytes = round_bytes
+        self._rate_words: list[str] = []
+        self._files, self._copies = _sizes(place, setup, whole)
+
+    def run(self) -> UntrimmedRun:
+        point = self._place.mount.point
+        with nameless(point, self._files) as path:
+            self._talk.show(f"{self._name}: files and copies")
+            self._fill(path, self._files)
+            with nameless(point, self._copies) as copies:
+                self._fill(copies, self._copies)
+            # As umount does: what was removed is free for the file system from here on.
+            _sync(self._place)
+            if self._is_trimmed:
+                _trim(self._place)
+            space, now = os.statvfs(point), truth(self._place.drive)
+            room = now["physical_bytes"] - now["valid_bytes"]
+            if not self._place.is_timed:
+                # How fast it is tells nothing then: slow enough that looks are near to each other.
+                self._rate_words = [f"--rate={max(room // _ROOM_S, _MIB)}"]
+            if self.round_bytes is None:
+                io_bytes = self._setup.io_bytes
+                self.round_bytes = int(_ROOM_TIMES * room / self._setup.rounds) // io_bytes * io_bytes
+            looks = _Looks(self._place.drive)
+            rounds = [self._round(path, number, looks) for number in range(self._setup.rounds)]
+        return UntrimmedRun(
+            name=self._name,
+            free_bytes=space.f_bfree * space.f_frsize,
+            stale_bytes=0 if self._is_trimmed else self._copies,
+            foretold=Foretold(room, None, room),
+            rounds=tuple(rounds),
+            cliff_bytes=looks.cliff_bytes,
+            idle_bytes=looks.idle_bytes,
+        )
+
+    def _fill(self, path: str, n_bytes: int) -> None:
+        fio_to_its_end([*FILL_WORDS, *words_for(path, n_bytes, self._setup.queue_depth)], self._time)
+
+    def _round(self, path: str, number: int, looks: _Looks) -> WrittenRound:
+        self._talk.show(f"{self._name}: round {number + 1} of {self._setup.rounds}")
+        words = [
+            *("--name=round", "--rw=randwrite", "--norandommap", f"--bs={self._setup.io_bytes}"),
+            *(f"--io_size={self.round_bytes}", f"--randseed={self._setup.seed * 10_000 + number}"),
+            *words_for(path, self._files, self._setup.queue_depth),
+            *self._rate_words,
+        ]
+        looks.begin_round()
+        run = fio_to_its_end(words, self._time, looks.look, _TICK_S)
+        looks.look()
+        if run.report is None:
+            raise OpwatchError(f"{self._name}: fio wrote no report")
+        total = run.report.total
+        return WrittenRound(float(total.bytes["write"]), max(total.seconds, 1e-3))

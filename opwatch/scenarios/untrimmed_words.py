@@ -1,0 +1,111 @@
+"""What was found of an untrimmed drive, and whether it is so here. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opwatch import units
+from opwatch.ftl.profiles import Profile
+from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
+from opwatch.scenarios.untrimmed import UntrimmedRun, UntrimmedSetup
+
+# So near the foretold byte the drive has to be out of room.
+NEAR_RATIO = 0.02
+# What the author calls a collapse: less than so much of the speed before.
+_COLLAPSE_RATIO = 0.5
+# Of a device that is beside other work: a buffer, and whoever else runs, is most of what is shorter.
+_LEAST_ROUND_S = 1.0
+
+
+def statements(
+    runs: Sequence[UntrimmedRun], setup: UntrimmedSetup, profile: Profile
+) -> tuple[AuthorsWord, ...]:
+    """What the author found, and what was foretold."""
+    untrimmed, shrunk = runs[:2]
+    return (_collapse(untrimmed), _without(shrunk), _foretold(runs), _at_five(untrimmed, setup, profile))
+
+
+def statements_of_device(runs: Sequence[UntrimmedRun], *, is_timed: bool) -> tuple[AuthorsWord, ...]:
+    """The same of runs on a device: where it falls its author's account of blocks is of another drive."""
+    untrimmed, shrunk = runs[:2]
+    collapse = _collapse(untrimmed)
+    if not is_timed and untrimmed.cliff_bytes is not None:
+        why = "this drive answers at once, whatever it moves: make it with --timing real"
+        collapse = AuthorsWord(collapse.what, ScenarioVerdict.UNTOLD, why)
+    shortest = min(one.seconds for run in runs for one in run.rounds)
+    if is_timed and shortest < _LEAST_ROUND_S:
+        why = f"a round of {shortest:.2g} s is too short for a speed: take a larger drive, or fewer rounds"
+        collapse = AuthorsWord(collapse.what, ScenarioVerdict.UNTOLD, why)
+    return (collapse, _without(shrunk), _foretold(runs))
+
+
+def _collapse(run: UntrimmedRun) -> AuthorsWord:
+    what = "untrimmed, it collapses"
+    if run.cliff_bytes is None:
+        return AuthorsWord(
+            what,
+            ScenarioVerdict.UNTOLD,
+            f"the rounds wrote {_gb(run.written_bytes)}, it comes after {_gb(run.foretold.cliff_bytes)}: "
+            "more rounds, or longer ones (--set rounds=, round_s=)",
+        )
+    if run.fresh_rate is None:
+        return AuthorsWord(what, ScenarioVerdict.UNTOLD, "it came within the first round: take shorter ones")
+    kept = run.last_rate / run.fresh_rate
+    verdict = ScenarioVerdict.REPRODUCED if kept < _COLLAPSE_RATIO else ScenarioVerdict.NOT_REPRODUCED
+    return AuthorsWord(what, verdict, f"at the end it has {kept:.2f} of the speed of its first round")
+
+
+def _without(run: UntrimmedRun) -> AuthorsWord:
+    what = "trimmed and shrunk, it does not"
+    if run.cliff_bytes is not None:
+        return AuthorsWord(what, ScenarioVerdict.NOT_REPRODUCED, f"it does after {_gb(run.cliff_bytes)}")
+    return AuthorsWord(
+        what,
+        ScenarioVerdict.REPRODUCED,
+        f"the same rounds wrote {_gb(run.written_bytes)}; it would after {_gb(run.foretold.cliff_bytes)}",
+    )
+
+
+def _foretold(runs: Sequence[UntrimmedRun]) -> AuthorsWord:
+    what = "the cliff came where it was foretold"
+    idle = max((run.idle_bytes / run.foretold.room_bytes for run in runs), default=0.0)
+    if idle > NEAR_RATIO:
+        why = f"the drive moved {100 * idle:.0f} % of its room between rounds, in time of its own"
+        return AuthorsWord(what, ScenarioVerdict.UNTOLD, f"{why}: one that moves when it has to is foretold")
+    errors = [abs(run.error_ratio) for run in runs if run.error_ratio is not None]
+    early = [
+        run for run in runs if run.error_ratio is None and run.written_bytes > 1.02 * run.foretold.cliff_bytes
+    ]
+    if early:
+        return AuthorsWord(what, ScenarioVerdict.NOT_REPRODUCED, f"{early[0].name}: it did not come")
+    if not errors:
+        return AuthorsWord(what, ScenarioVerdict.UNTOLD, "no run wrote as much")
+    verdict = ScenarioVerdict.REPRODUCED if max(errors) <= NEAR_RATIO else ScenarioVerdict.NOT_REPRODUCED
+    return AuthorsWord(what, verdict, f"{100 * max(errors):.2g} % off; {100 * NEAR_RATIO:g} % are wanted")
+
+
+def _at_five(run: UntrimmedRun, setup: UntrimmedSetup, profile: Profile) -> AuthorsWord:
+    """Whether the collapse is where the author's account of free blocks ends."""
+    published = setup.published_cliff_bytes
+    what = f"shortly after {_gb(published)}, the blocks that were free"
+    if run.cliff_bytes is None:
+        return AuthorsWord(what, ScenarioVerdict.UNTOLD, "it did not come")
+    if published <= run.cliff_bytes <= 1.5 * published:
+        return AuthorsWord(what, ScenarioVerdict.REPRODUCED, f"after {_gb(run.cliff_bytes)}")
+    hidden = profile.drive["physical_bytes"] - profile.drive["user_bytes"]
+    why = (
+        f"after {_gb(run.cliff_bytes)}: beside the addresses that nothing was written to, this drive has "
+        f"{_gb(hidden)} of flash that it never shows"
+    )
+    cache = run.foretold.cache_bytes
+    if cache is None:
+        return AuthorsWord(what, ScenarioVerdict.NOT_REPRODUCED, why)
+    why += (
+        f". Its cache is full after {_gb(cache)}; which of both the author met, he could not see, and the "
+        f"cache of this profile proves nothing of it ({profile.source})"
+    )
+    return AuthorsWord(what, ScenarioVerdict.UNTOLD, why)
+
+
+def _gb(n_bytes: float) -> str:
+    return units.capacity(round(n_bytes))

@@ -1,0 +1,96 @@
+"""Mixed I/O on md sets and dm over drives that serve one request at a time, 5 ms each: what each set makes of
+that is known."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.vm.guest.support.audits import filesystem
+from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.stacked import linear, md
+from tests.vm.requirements import need_tool
+
+# Five configurations, six loads each: by hand.
+TIERS = ()
+TIMEOUT_S = 1800
+DRIVE = NullBlk(
+    size=48, memory_backed=1, submit_queues=1, hw_queue_depth=1, irqmode=Irq.TIMER, completion_nsec=5_000_000
+)
+# What a drive does: 200 requests a second, and a little less for its driver.
+MOST_IOPS = 200
+
+
+def _run(points: dict[str, str], run_s: int) -> dict[str, Any]:
+    need_tool("fio")
+    words = [word for name, point in points.items() for word in ("--on", f"{name}={point}")]
+    argv = [sys.executable, "-m", "opwatch", "sweep", "run", "--scenario", "mixed-io", "-q", "--json"]
+    done = subprocess.run(
+        [*argv, *words, "--set", f"run_s={run_s}s", "--set", "space_percent=60"],
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def _rate(document: dict[str, Any], name: str, load: str) -> dict[str, Any]:
+    [one] = [one for one in document["configurations"] if one["name"] == name]
+    rate: dict[str, Any]
+    [rate] = [rate for rate in one["rates"] if rate["load"] == load]
+    return rate
+
+
+def _made(stack: contextlib.ExitStack) -> dict[str, str]:
+    """A mount point of each configuration."""
+    drives = [stack.enter_context(null_blk(DRIVE)) for _ in range(11)]
+    devices = {
+        "single": drives[0],
+        "raid1": stack.enter_context(md(1, drives[1:3])),
+        "raid10": stack.enter_context(md(10, drives[3:7])),
+        "raid5": stack.enter_context(md(5, drives[7:10])),
+        "dm": stack.enter_context(linear(drives[10])).name,
+    }
+    return {name: str(stack.enter_context(filesystem(device, "ext4"))) for name, device in devices.items()}
+
+
+def _requests(rate: dict[str, Any]) -> float:
+    """Of members, for each I/O of the load."""
+    work = sum(member["reads"] + member["writes"] for member in rate["members"])
+    return float(work / (rate["reads"] + rate["writes"]))
+
+
+def test_sets_side_by_side() -> None:
+    with contextlib.ExitStack() as stack:
+        points = _made(stack)
+        document = _run(points, 5)
+    print(json.dumps(document))
+    kinds = [one["kind"] for one in document["configurations"]]
+    assert kinds == ["disk", "md-raid1", "md-raid10", "md-raid5", "dm"]
+    members = [len(one["rates"][0]["members"]) for one in document["configurations"]]
+    assert members == [1, 2, 4, 3, 1]
+    # A read goes to one of two, a write to both, however busy this machine is.
+    for name, load, requests in (
+        ("single", "8k random 75r", 1.0),
+        ("raid1", "8k random 75r", 1.25),
+        ("raid10", "8k random 75r", 1.25),
+        ("raid1", "8k random 25r", 1.75),
+        ("dm", "8k random 25r", 1.0),
+    ):
+        assert _requests(_rate(document, name, load)) == pytest.approx(requests, abs=0.1)
+    # A short write of RAID 5 reads what it is to be checked with.
+    assert _requests(_rate(document, "raid5", "8k random 25r")) > 2.2
+    loads = [(name, load) for name in points for load in ("8k random 25r", "128k seq read")]
+    for rate in (_rate(document, name, load) for name, load in loads):
+        for member in rate["members"]:
+            # None serves more than one at a time, nor any in less than 5 ms.
+            assert member["reads"] + member["writes"] <= 1.05 * MOST_IOPS * rate["seconds"] + 20
+            assert member["mean_ns"] is None or member["mean_ns"] >= 4.5e6

@@ -22,6 +22,7 @@ MODULES = {
     "raid10": "raid10",
 }
 _LEAST, _MOST = 1, 3
+_ONCE = ("thin", "reflink")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ def recipe(seed: int, usable: Collection[str]) -> Recipe:
     count = chance.randint(_LEAST, _MOST)
     layers: list[str] = []
     for _ in range(count):
-        # An array stands on files in memory, and thin pools do not stand upon each other.
-        choices = [name for name in LAYERS if name in usable and not (name == "thin" and "thin" in layers)]
+        # Files that are shared need room for all of their blocks again.
+        choices = [name for name in LAYERS if name in usable and not (name in _ONCE and name in layers)]
         layers.append(chance.choice(sorted(choices)))
     arrays = sorted(name for name in ARRAYS if name in usable)
     if arrays and chance.random() < 0.5:

@@ -25,11 +25,12 @@ SEC("tp_btf/block_rq_issue")
 int rq_issue(__u64 *ctx)
 {
 	struct request *rq = RQ_ARG(ctx);
+	struct gendisk *disk = disk_of_request(rq, false);
 	__u32 op = hot_op(rq->cmd_flags);
 
-	if (often(op < OW_NR_HOT_OPS && issue_hot(rq, op)))
+	if (often(op < OW_NR_HOT_OPS && issue_hot(rq, disk, op)))
 		return 0;
-	on_issue(rq, false);
+	on_issue(rq, disk, false);
 	if (is_trim(op_of(rq->cmd_flags)))
 		bpf_tail_call(ctx, &discard_issued, 0);
 	return 0;
@@ -38,17 +39,21 @@ int rq_issue(__u64 *ctx)
 SEC("raw_tp/block_rq_issue")
 int rq_issue_raw(__u64 *ctx)
 {
-	return on_issue(RQ_ARG(ctx), true);
+	struct request *rq = RQ_ARG(ctx);
+
+	return on_issue(rq, disk_of_request(rq, true), true);
 }
 
 static __always_inline int complete(__u64 *ctx, bool slow)
 {
 	struct request *rq = (struct request *)ctx[0];
-	__u32 op = hot_op(rq->cmd_flags);
+	struct gendisk *disk = disk_of_request(rq, false);
+	__u32 op = hot_op(rq->cmd_flags), bytes = (__u32)ctx[2];
+	__s32 error = (__s32)ctx[1];
 
-	if (often(op < OW_NR_HOT_OPS && complete_hot(rq, op, (__s32)ctx[1], (__u32)ctx[2], slow)))
+	if (often(op < OW_NR_HOT_OPS && complete_hot(rq, disk, op, error, bytes, slow)))
 		return 0;
-	on_complete(rq, (__s32)ctx[1], (__u32)ctx[2], false, slow);
+	on_complete(rq, disk, error, bytes, false, slow);
 	if (is_trim(op_of(rq->cmd_flags)))
 		bpf_tail_call(ctx, &discard_done, 0);
 	return 0;
@@ -63,7 +68,10 @@ int rq_complete(__u64 *ctx)
 SEC("raw_tp/block_rq_complete")
 int rq_complete_raw(__u64 *ctx)
 {
-	return on_complete((struct request *)ctx[0], (__s32)ctx[1], (__u32)ctx[2], true, false);
+	struct request *rq = (struct request *)ctx[0];
+
+	return on_complete(rq, disk_of_request(rq, true), (__s32)ctx[1], (__u32)ctx[2], true,
+			   false);
 }
 
 /* This one is attached in place of those above where slow requests or owners are asked for. */
@@ -76,13 +84,16 @@ int rq_slow(__u64 *ctx)
 SEC("raw_tp/block_rq_complete")
 int rq_slow_raw(__u64 *ctx)
 {
-	return on_complete((struct request *)ctx[0], (__s32)ctx[1], (__u32)ctx[2], true, true);
+	struct request *rq = (struct request *)ctx[0];
+
+	return on_complete(rq, disk_of_request(rq, true), (__s32)ctx[1], (__u32)ctx[2], true, true);
 }
 
 SEC("tp_btf/block_rq_requeue")
 int rq_requeue(__u64 *ctx)
 {
-	return on_requeue(RQ_ARG(ctx), false);
+	/* Seldom: see READ_SELDOM(). */
+	return on_requeue(RQ_ARG(ctx), true);
 }
 
 SEC("raw_tp/block_rq_requeue")

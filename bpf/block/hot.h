@@ -30,10 +30,10 @@ static __always_inline __u32 hot_op(__u32 cmd_flags)
 }
 
 /* False where there is more to it, or nothing: the disk is not watched. */
-static __always_inline bool find_hot(struct hot *at, struct request *rq, bool slow)
+static __always_inline bool find_hot(struct hot *at, struct request *rq, struct gendisk *disk,
+				     bool slow)
 {
 	__u32 row = bpf_get_smp_processor_id(), queue, tag, depth, stamp;
-	struct gendisk *disk = disk_of_request(rq, false);
 	const struct ow_target *t;
 
 	if (seldom(!disk))
@@ -61,14 +61,14 @@ static __always_inline bool find_hot(struct hot *at, struct request *rq, bool sl
 	return often(at->stamp);
 }
 
-static __always_inline bool issue_hot(struct request *rq, __u32 op)
+static __always_inline bool issue_hot(struct request *rq, struct gendisk *disk, __u32 op)
 {
 	struct ow_issue_counts *c;
 	__u32 bytes, slot;
 	__u64 sector, time;
 	struct hot at;
 
-	if (!settings.hot_way || !find_hot(&at, rq, false))
+	if (!settings.hot_way || !find_hot(&at, rq, disk, false))
 		return false;
 	c = &at.row->row.op[op].counts.issue;
 	bytes = rq->__data_len;
@@ -100,8 +100,8 @@ static __always_inline void end_hot(struct hot *at, struct request *rq, __u32 op
 	end_submitter(at->submitter, rq);
 }
 
-static __always_inline bool complete_hot(struct request *rq, __u32 op, __s32 error, __u32 bytes,
-					 bool slow)
+static __always_inline bool complete_hot(struct request *rq, struct gendisk *disk, __u32 op,
+					 __s32 error, __u32 bytes, bool slow)
 {
 	struct ow_complete_counts *c;
 	__u64 issued, ns;
@@ -112,7 +112,7 @@ static __always_inline bool complete_hot(struct request *rq, __u32 op, __s32 err
 		return false;
 	if (op == OW_WRITE && seldom(rq->rq_flags & flush_sequence))
 		return false;
-	if (!find_hot(&at, rq, slow))
+	if (!find_hot(&at, rq, disk, slow))
 		return false;
 	c = &at.row->row.op[op].counts.complete;
 	issued = at.stamp->time;

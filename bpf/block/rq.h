@@ -12,15 +12,15 @@ static __always_inline __u64 place_of(struct request *rq, bool raw)
 {
 	__u64 sector;
 
-	if (!READ(raw, rq, __data_len) && partition_start(rq, &sector, raw))
+	if (!READ(raw, rq, __data_len) && partition_start(rq, &sector))
 		return sector;
 	return READ(raw, rq, __sector);
 }
 
-/* Find the target of @rq; false when nobody watches it. */
-static __always_inline bool find(struct where *at, struct request *rq, bool raw)
+/* Find the target of @rq, which is for @disk; false when nobody watches it. */
+static __always_inline bool find(struct where *at, struct request *rq, struct gendisk *disk,
+				 bool raw)
 {
-	struct gendisk *disk = disk_of_request(rq, raw);
 	const struct ow_target *t;
 
 	if (!disk)
@@ -67,13 +67,13 @@ static __always_inline void queue_time_of(struct ow_entry_counts *c, struct wher
 		count_queue_time(c, &at->place, now - since);
 }
 
-static __always_inline int on_issue(struct request *rq, bool raw)
+static __always_inline int on_issue(struct request *rq, struct gendisk *disk, bool raw)
 {
 	struct ow_counts *c;
 	struct where at;
 	__u64 now;
 
-	if (!find(&at, rq, raw))
+	if (!find(&at, rq, disk, raw))
 		return 0;
 	c = counts_of(&at.place);
 	if (!c)
@@ -179,8 +179,8 @@ static __always_inline void on_end(struct ow_complete_counts *c, struct where *a
 }
 
 /* @slow: what was slow is told one by one as well, and whose each is is counted, see slow.h. */
-static __always_inline int on_complete(struct request *rq, __s32 error, __u32 bytes, bool raw,
-				       bool slow)
+static __always_inline int on_complete(struct request *rq, struct gendisk *disk, __s32 error,
+				       __u32 bytes, bool raw, bool slow)
 {
 	struct ow_complete_counts *c;
 	struct ow_counts *counts;
@@ -188,7 +188,7 @@ static __always_inline int on_complete(struct request *rq, __s32 error, __u32 by
 	__u64 issued;
 	bool final;
 
-	if (!find(&at, rq, raw))
+	if (!find(&at, rq, disk, raw))
 		return 0;
 	counts = counts_of(&at.place);
 	if (!counts)
@@ -230,7 +230,7 @@ static __always_inline int on_requeue(struct request *rq, bool raw)
 	struct ow_counts *c;
 	struct where at;
 
-	if (!find(&at, rq, raw))
+	if (!find(&at, rq, disk_of_request(rq, raw), raw))
 		return 0;
 	c = counts_of(&at.place);
 	if (!c || !recall(&at, rq, true))
@@ -245,7 +245,7 @@ static __always_inline int on_queue(struct request *rq, bool raw)
 	struct ow_stamp *stamp;
 	struct where at;
 
-	if (!find(&at, rq, raw))
+	if (!find(&at, rq, disk_of_request(rq, raw), raw))
 		return 0;
 	stamp = queue_stamp_at(at.stamp);
 	if (stamp) {

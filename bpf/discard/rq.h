@@ -36,7 +36,7 @@ bool any_behind;
 
 static __always_inline void count_busy(struct request *rq, __s64 change, bool raw)
 {
-	__u64 queue = (__u64)READ(raw, rq, q);
+	__u64 queue = (__u64)READ_SELDOM(rq, q);
 	__s64 *count = bpf_map_lookup_elem(&busy, &queue), none = 0;
 
 	if (!count && change > 0) {
@@ -78,7 +78,7 @@ static __always_inline int on_other_issue(struct request *rq, bool raw)
 	op = op_of(READ(raw, rq, cmd_flags));
 	if (op != OW_READ && op != OW_WRITE)
 		return 0;
-	queue = (__u64)READ(raw, rq, q);
+	queue = (__u64)READ_SELDOM(rq, q);
 	count = bpf_map_lookup_elem(&busy, &queue);
 	if (!count || *count <= 0)
 		return 0;
@@ -95,7 +95,6 @@ static __always_inline int on_other_done(struct request *rq, __u32 bytes, bool r
 	__u64 address = (__u64)rq, *since, begin;
 	struct ow_flow_key key = {.stage = OW_BEHIND, .who = OW_WHO_OTHER};
 	struct ow_flow_cell *cell;
-	struct request_queue *q;
 	struct gendisk *disk;
 
 	if (!any_behind)
@@ -105,8 +104,7 @@ static __always_inline int on_other_done(struct request *rq, __u32 bytes, bool r
 		return 0;
 	begin = *since;
 	bpf_map_delete_elem(&behind, &address);
-	q = READ(raw, rq, q);
-	disk = READ(raw, q, disk);
+	disk = BPF_CORE_READ(rq, q, disk);
 	bpf_probe_read_kernel(key.disk, OW_DISK_NAME, &disk->disk_name);
 	key.op = op_of(READ(raw, rq, cmd_flags));
 	cell = flow_of(&key);

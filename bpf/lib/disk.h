@@ -10,32 +10,38 @@
 static __always_inline struct gendisk *disk_of_request(struct request *rq, bool raw)
 {
 	struct request_queue *q;
+	struct gendisk *disk;
 
 	if (!bpf_core_field_exists(struct request_queue, disk))
 		return READ(raw, (struct request___with_disk *)rq, rq_disk);
 	q = READ(raw, rq, q);
-	return READ(raw, q, disk);
+	disk = READ(raw, q, disk);
+	/* Followed here, where a program begins, and not again on each way where it is needed: see
+	 * READ_SELDOM(). */
+	asm volatile("" : "+r"(disk));
+	return disk;
 }
 
 /*
- * Where the partition begins that @rq was sent to; false when it names none. Since Linux kernel
+ * Where the partition begins that @rq was sent to; false when it names none. It is asked for of
+ * requests without data, which are seldom. Since Linux kernel
  * commit 0d02129e76ed ("block: merge struct block_device and struct hd_struct") (in v5.11) a
  * partition is a block_device; before, it was a structure of its own.
  */
-static __always_inline bool partition_start(struct request *rq, __u64 *sector, bool raw)
+static __always_inline bool partition_start(struct request *rq, __u64 *sector)
 {
 	struct block_device *part;
 	struct hd_struct *before;
 
 	if (!bpf_core_field_exists(struct block_device, bd_start_sect)) {
-		before = READ(raw, (struct request___with_disk *)rq, part);
+		before = READ_SELDOM((struct request___with_disk *)rq, part);
 		if (before)
-			*sector = READ(raw, before, start_sect);
+			*sector = READ_SELDOM(before, start_sect);
 		return before;
 	}
-	part = READ(raw, rq, part);
+	part = READ_SELDOM(rq, part);
 	if (part)
-		*sector = READ(raw, part, bd_start_sect);
+		*sector = READ_SELDOM(part, bd_start_sect);
 	return part;
 }
 

@@ -38,12 +38,12 @@ static __always_inline struct gendisk *disk_of_request(struct request *rq, bool 
 	return READ(raw, q, disk);
 }
 
-static __always_inline bool partition_start(struct request *rq, __u64 *sector, bool raw)
+static __always_inline bool partition_start(struct request *rq, __u64 *sector)
 {
-	struct block_device *part = READ(raw, rq, part);
+	struct block_device *part = READ_SELDOM(rq, part);
 
 	if (part)
-		*sector = READ(raw, part, bd_start_sect);
+		*sector = READ_SELDOM(part, bd_start_sect);
 	return part;
 }
 

@@ -4,12 +4,16 @@
 
 int owb_issue(struct bpf_raw_tracepoint_args *ctx)
 {
-	return on_issue((struct request *)ctx->args[0], true);
+	struct request *rq = (struct request *)ctx->args[0];
+
+	return on_issue(rq, disk_of_request(rq, true), true);
 }
 
 int owb_complete(struct bpf_raw_tracepoint_args *ctx)
 {
-	return on_complete((struct request *)ctx->args[0], (__s32)ctx->args[1], (__u32)ctx->args[2],
+	struct request *rq = (struct request *)ctx->args[0];
+
+	return on_complete(rq, disk_of_request(rq, true), (__s32)ctx->args[1], (__u32)ctx->args[2],
 			   true, false);
 }
 

@@ -69,14 +69,26 @@ static __always_inline void name_of_work(struct task_struct *task, char *name)
 /* Who asks now for what @key stands for. */
 static __always_inline void fill_submitter(struct ow_submitter *by, __u64 key)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
-	__u32 flags = BPF_CORE_READ(task, flags);
+	struct task_struct *task;
+	__u32 flags;
+
+	/* What is typed is read without a helper's call for each step. */
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_current_task_btf)) {
+		task = bpf_get_current_task_btf();
+		flags = task->flags;
+		if (settings.by_owner == OW_BY_PROCESS)
+			by->start = task->group_leader->start_boottime;
+	} else {
+		task = (void *)bpf_get_current_task();
+		flags = BPF_CORE_READ(task, flags);
+		if (settings.by_owner == OW_BY_PROCESS)
+			by->start = BPF_CORE_READ(task, group_leader, start_boottime);
+	}
 
 	by->key = 0;
 	by->pid = bpf_get_current_pid_tgid() >> 32;
-	by->cgroup = bpf_get_current_cgroup_id();
-	if (settings.by_owner == OW_BY_PROCESS)
-		by->start = BPF_CORE_READ(task, group_leader, start_boottime);
+	/* It is told with slow requests alone. */
+	by->cgroup = settings.slow_ns == OW_NEVER_SLOW ? 0 : bpf_get_current_cgroup_id();
 	if (flags & PF_WQ_WORKER) {
 		by->kind = OW_KERNEL_WORK;
 		name_of_work(task, by->name);

@@ -51,8 +51,10 @@ enum {
 };
 
 /* bpf_loop() is there since Linux kernel commit e6f2dd0f8067 ("bpf: Add bpf_loop helper") (in
- * v5.17). */
+ * v5.17), and the typed current task since 3ca1032ab7ab ("bpf: Implement get_current_task_btf and
+ * RET_PTR_TO_BTF_ID") (in v5.11). */
 enum bpf_func_id {
+	BPF_FUNC_get_current_task_btf = 158,
 	BPF_FUNC_loop = 181,
 };
 

@@ -9,10 +9,13 @@ import sys
 import pytest
 
 from tests.vm.guest.owners.closing import assert_all_closed
+from tests.vm.guest.support import sysfs
 from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
 from tests.vm.guest.support.shell import call
 from tests.vm.guest.support.stacked import zram
+from tests.vm.guest.support.sysfs import wait_for
 from tests.vm.guest.support.watcher import watching
+from tests.vm.guest.support.workload import eager_write_back
 
 CPUS = 2
 TIMEOUT_S = 1800
@@ -51,12 +54,14 @@ def test_each_process_has_what_it_asked_for(hooks: str) -> None:
 def test_what_the_kernel_writes_back_is_called_so(hooks: str) -> None:
     with (
         null_blk(IN_MEMORY) as disk,
+        eager_write_back(),
         watching("--dev", disk, "--waf", "0", "--by", "process", "--hooks", hooks, "0.2") as watcher,
     ):
+        before = sysfs.stat(disk)
+        # As long as it is open nobody else has to write it.
         with open(f"/dev/{disk}", "wb", buffering=0) as file:
-            # As long as it is open nobody else has to write it.
             file.write(b"x" * (211 * PAGE))
-            call("sync")
+            wait_for("write-back", lambda: (sysfs.stat(disk) - before).write_bytes == 211 * PAGE)
         summary = assert_all_closed(watcher)
     written = {one["kind"]: one for one in summary["owners"]["owners"] if "write" in one["ops"]}
     assert written["write-back"]["ops"]["write"]["bytes"] == 211 * PAGE
@@ -76,20 +81,22 @@ def test_of_a_device_without_requests_nobody_is_known() -> None:
 def test_top_shows_the_largest_first() -> None:
     with null_blk(IN_MEMORY) as disk:
         tables = subprocess.Popen(
-            [sys.executable, "-m", "opwatch", "top", "--dev", disk, "30", "1"],
+            [sys.executable, "-m", "opwatch", "top", "--sort", "requests", "--dev", disk, "3", "3"],
             stdout=subprocess.PIPE,
             text=True,
         )
-        try:
-            with watching("--dev", disk, "--waf", "0", "0.5"):
-                for count in (103, 1009):
-                    call(*write(disk, count, "oflag=direct"))
-        finally:
-            shown, _ = tables.communicate(timeout=300)
+        # It is attached some time after it was started: whoever writes meanwhile goes on.
+        while tables.poll() is None:
+            for count in (13, 211):
+                call(*write(disk, count, "oflag=direct"))
+        assert tables.stdout
+        shown = tables.stdout.read()
     assert tables.returncode == 0
-    rows = [line.split() for line in shown.split("== ")[-1].splitlines() if "dd (" in line]
-    assert [row[-2] for row in rows] == ["dd", "dd"]
-    assert float(rows[0][1]) > float(rows[1][1])
+    *rows, whole = [line.split() for line in shown.split("== ")[-1].splitlines()[2:] if line]
+    assert [row for row in rows if row[6] == "dd"]
+    requests = [float(row[3]) for row in rows if row[6] != "other:"]
+    assert requests == sorted(requests, reverse=True)
+    assert sum(float(row[3]) for row in rows) == pytest.approx(float(whole[3]), rel=0.02)
 
 
 def test_json_of_top_is_that_of_a_watch() -> None:

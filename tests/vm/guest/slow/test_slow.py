@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
 from tests.vm.guest.support.shell import call, mounted, put
 from tests.vm.guest.support.sysfs import SYS_BLOCK
 from tests.vm.guest.support.watcher import watching
-from tests.vm.guest.support.workload import Fio
+from tests.vm.guest.support.workload import Fio, eager_write_back
 
 TIMEOUT_S = 1800
 CPUS = 2
@@ -110,22 +108,6 @@ def test_the_queue_is_not_the_device() -> None:
     # The scheduler takes two at a time: one waits while the other is in the device.
     assert waited[len(waited) // 2] > DELAY_NS // 2
     assert {(one["submitter"], one["name"]) for one in listed} == {("process", "fio")}
-
-
-@contextlib.contextmanager
-def eager_write_back() -> Iterator[None]:
-    """What is dirty is written soon, by the kernel alone."""
-    knobs = {
-        Path("/proc/sys/vm") / name: 10 for name in ("dirty_writeback_centisecs", "dirty_expire_centisecs")
-    }
-    before = {knob: knob.read_text().strip() for knob in knobs}
-    for knob, value in knobs.items():
-        put(knob, value)
-    try:
-        yield
-    finally:
-        for knob, text in before.items():
-            put(knob, text)
 
 
 def test_write_back_is_nobodys_worker() -> None:

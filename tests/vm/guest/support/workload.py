@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.shell import call, put
 from tests.vm.requirements import need_tool
 
 
@@ -105,3 +108,19 @@ def discard(device: str, offset_bytes: int, length_bytes: int) -> None:
 def flush(device: str) -> None:
     """Flushes a device's cache, as fsync on it does."""
     call("sync", f"/dev/{device}")
+
+
+@contextlib.contextmanager
+def eager_write_back() -> Iterator[None]:
+    """What is dirty is written soon, by the kernel alone."""
+    knobs = {
+        Path("/proc/sys/vm") / name: 10 for name in ("dirty_writeback_centisecs", "dirty_expire_centisecs")
+    }
+    before = {knob: knob.read_text().strip() for knob in knobs}
+    for knob, value in knobs.items():
+        put(knob, value)
+    try:
+        yield
+    finally:
+        for knob, text in before.items():
+            put(knob, text)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +42,17 @@ def mounted(device: str, point: Path, options: str = "nodiscard") -> Iterator[Pa
     try:
         yield point
     finally:
-        run("umount", str(point))
+        _unmount(point)
+
+
+def _unmount(point: Path) -> None:
+    """Unmount it, once those that were killed have closed their files: that is a moment after they have."""
+    deadline = time.monotonic() + 20
+    while subprocess.run(["umount", str(point)], capture_output=True, check=False).returncode:
+        if time.monotonic() > deadline:
+            run("umount", str(point))
+            return
+        time.sleep(0.05)
 
 
 def use(point: Path, seed: int, written: int = 24, kept: int = 8) -> None:

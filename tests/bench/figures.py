@@ -127,7 +127,7 @@ def start_up(rounds: int = 11) -> tuple[Figure, str]:
                 process.stdout.readline()
                 times.append(time.monotonic() - begin - 0.1)
                 process.stdout.read()
-    figure = Figure("start to first line", statistics.median(times), 0.5, f"median of {rounds}, s")
+    figure = Figure("start to first line", statistics.median(times), 0.25, f"median of {rounds}, s")
     return figure, _bcc_start_up()
 
 

@@ -24,6 +24,8 @@ from opwatch.recording.schema import (
     tables,
 )
 
+# What SQLite can hold as a number.
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 # What SQLite says of a damaged file may repeat bytes of it that are no text.
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _MAGIC = b"SQLite format 3\0"
@@ -67,6 +69,9 @@ class CheckedFile:
 
     def rows(self, table: str, behind: str = "", values: tuple[int, ...] = ()) -> Iterator[tuple[Any, ...]]:
         """All rows of a table, or those that `behind` (the rest of the statement) selects."""
+        if not all(_LEAST <= value <= _MOST for value in values):
+            # Whatever is damaged may ask for a number that no row can have.
+            return
         names = columns(table, self.version)
         checks = [_check_of(column) for column in declarations(table, self.version)]
         statement = f"SELECT {', '.join(names)} FROM {table} {behind}"

@@ -8,6 +8,7 @@ import re
 import sqlite3
 import struct
 import tracemalloc
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from opwatch.errors import BadInput
 from opwatch.recording.coding.blocks import compressed
 from opwatch.recording.coding.contents import deflated
+from opwatch.recording.reading.opening import CheckedFile
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import PHASE_BEGAN, PHASE_ENDED
 from opwatch.recording.writing.newfile import NewDatabase
@@ -287,3 +289,10 @@ def test_a_minute_that_stands_for_very_much_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", tuple(Fuzz(0).targets))
 def test_every_other_recording_is_refused_or_sound(target: str) -> None:
     Fuzz(5).run(60, target)
+
+
+@pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 10**40])
+def test_no_row_has_a_number_that_sqlite_cannot_hold(number: int, tmp_path: Path) -> None:
+    with closing(CheckedFile(unpacked("good/recordings/3.opw.gz", tmp_path))) as file:
+        assert list(file.rows("contents", "WHERE content = ?", (1,)))
+        assert list(file.rows("contents", "WHERE content = ?", (number,))) == []

@@ -108,15 +108,15 @@ def new_recording(args: argparse.Namespace) -> RecordingFile:
     return made(args.output, header(args.interval))
 
 
-def notes_for(target: RecordingFile, recorder: Recorder) -> NoteTaker:
-    """Takes the notes that come while a recording is written."""
+def notes_for(target: RecordingTarget, recorder: Recorder) -> NoteTaker:
+    """Take the notes that come while a recording, or a ring, is written."""
 
     def take(text: str) -> str | None:
         if not recorder.problem:
             recorder.event(NOTE, text)
         return recorder.problem
 
-    taker = NoteTaker(target.device(), target.inode(), take)
+    taker = NoteTaker(target.device(), target.inode(), take, target.kept_s)
     if taker.problem:
         say(f"{target.path}: {taker.problem}")
     return taker
@@ -137,7 +137,7 @@ class KeptRun:
         # It is ours to close.
         self.fio = fio
         self._recorder = Recorder(target, say)
-        self._taker = notes_for(target, self._recorder) if isinstance(target, RecordingFile) else None
+        self._taker = notes_for(target, self._recorder)
         warn_of_own_disk(self._recorder, self.path, (leaf.device.disk.name for leaf in live.leaves))
         if self._command:
             self._recorder.event("command started", shlex.join(self._command))
@@ -184,8 +184,7 @@ class KeptRun:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._taker:
-            self._taker.close()
+        self._taker.close()
         end = self._live.end
         if self._command and end:
             self._recorder.event("command ended", shlex.join(self._command), self._live.status)

@@ -18,6 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     try:
+        if args.file.is_dir():
+            raise UsageError(
+                f"{args.file} is a folder: a note into the ring of a flight recorder is written by opwatch "
+                "flight note TEXT --ring DIR"
+            )
         with regular_file(args.file) as descriptor:
             if not is_being_written(descriptor):
                 raise UsageError(

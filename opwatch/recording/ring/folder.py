@@ -95,9 +95,16 @@ class RingFolder:
         """Whether a recorder writes to it now."""
         return self._is_locked(_OWNER, fcntl.LOCK_SH)
 
+    @property
+    def descriptor(self) -> int:
+        return self._folder
+
     def device(self) -> int:
         """The number of the device that it lies on."""
         return os.fstat(self._folder).st_dev
+
+    def inode(self) -> int:
+        return os.fstat(self._folder).st_ino
 
     def segments(self) -> list[Segment]:
         """All segments, the oldest first."""

@@ -51,8 +51,15 @@ class Ring:
         folder.answer()
         self._file = self._next_file()
 
+    @property
+    def kept_s(self) -> float | None:
+        return self._bounds.keep_s
+
     def device(self) -> int:
         return self._folder.device()
+
+    def inode(self) -> int:
+        return self._folder.inode()
 
     def begin(self) -> None:
         self._file.begin()

@@ -13,6 +13,7 @@ class RecordingFile(RecordingWriter):
     """A recording that is open from construction to end() or abandon()."""
 
     pause_s: float | None = None
+    kept_s: float | None = None
 
     def __init__(self, path: Path, header: Mapping[str, str | int], *, quickly: bool = False) -> None:
         self.path = path

@@ -12,13 +12,17 @@ import os
 import socket
 import struct
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 
 from opwatch.errors import OpwatchError, RefusedError, UsageError
 from opwatch.foreign import text_of
+from opwatch.times import spell
 
 MOST_BYTES = 4096
-# A recording has room for more events than these.
+# A recording has room for more events than these. What goes on for ever takes as many in the time that
+# it keeps.
 MOST_NOTES = 4096
 _ANSWER_BYTES = 1024
 # Whoever connects and says nothing is not waited for.
@@ -26,6 +30,7 @@ _PATIENCE_S = 1.0
 # struct ucred: process, user, group.
 _PEER = struct.Struct("@iII")
 KEPT = b"kept"
+_now = time.monotonic
 
 
 def _name(device: int, inode: int) -> bytes:
@@ -44,10 +49,15 @@ def _new_socket() -> socket.socket:
 
 class NoteTaker:
     """Takes notes in a thread of its own, from construction to close(). `take` gives the reason why a note
-    cannot be kept, or None. `problem` is why none can be taken."""
+    cannot be kept, or None; `within_s`, for how long notes stay, None for ever. `problem` is why none can be
+    taken."""
 
-    def __init__(self, device: int, inode: int, take: Callable[[str], str | None]) -> None:
-        self._take, self._count = take, 0
+    def __init__(
+        self, device: int, inode: int, take: Callable[[str], str | None], within_s: float | None = None
+    ) -> None:
+        self._take, self._within_s = take, within_s
+        # When those were taken that are still kept.
+        self._moments: deque[float] = deque()
         self.problem: str | None = None
         self._socket = _new_socket()
         try:
@@ -85,11 +95,20 @@ class NoteTaker:
         raw = peer.recv(MOST_BYTES + 1)
         if not raw or len(raw) > MOST_BYTES:
             return f"a note has 1 to {MOST_BYTES} bytes".encode()
-        if self._count >= MOST_NOTES:
-            return f"it has {MOST_NOTES} notes already, and takes no more".encode()
-        self._count += 1
-        reason = self._take(text_of(raw))
+        reason = self._no_room() or self._take(text_of(raw))
         return reason.encode("utf-8", "replace") if reason else KEPT
+
+    def _no_room(self) -> str | None:
+        """Why another note has no room, or None, and then it has."""
+        now = _now()
+        if self._within_s is not None:
+            while self._moments and now - self._moments[0] > self._within_s:
+                self._moments.popleft()
+        if len(self._moments) >= MOST_NOTES:
+            of_time = f" of the last {spell(self._within_s)}" if self._within_s is not None else ""
+            return f"it has {MOST_NOTES} notes{of_time} already, and takes no more"
+        self._moments.append(now)
+        return None
 
 
 def send_note(descriptor: int, name: str, text: str) -> None:

@@ -41,7 +41,8 @@ class _File:
 
 
 class RecordingTarget(Protocol):
-    """Where entries are written. After its construction one thread alone uses it, but for `device`."""
+    """Where entries are written. After its construction one thread alone uses it, but for `device`, `inode`
+    and `kept_s`."""
 
     @property
     def path(self) -> Path: ...
@@ -49,7 +50,12 @@ class RecordingTarget(Protocol):
     # However little there is to write, it is called so often, in seconds; None for never.
     pause_s: float | None
 
+    @property
+    def kept_s(self) -> float | None:
+        """For how long it keeps what it was given, in seconds; None for ever."""
+
     def device(self) -> int: ...
+    def inode(self) -> int: ...
     def begin(self) -> None: ...
     def put(self, entry: RunEntry) -> None: ...
     def event(self, kind: str, words: str, mono_ns: int, status: int | None = None) -> None: ...

@@ -10,10 +10,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from opwatch.host.scratch import ScratchDisk
+from opwatch.recording.reading.notes import kept_notes
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.samples.entries import Began, RunEntry
 from opwatch.samples.entry_parts import first_moment
@@ -68,6 +69,27 @@ def test_a_dump_has_the_last_of_it_while_it_goes_on(disk: ScratchDisk, tmp_path:
     assert status["is_written"] is True
     assert status["disks"] == [disk.name]
     assert status["seconds"] > 1.5
+
+
+def test_a_note_is_in_the_dump_with_its_time(disk: ScratchDisk, tmp_path: Path) -> None:
+    ring, path = tmp_path / "ring", tmp_path / "run.opw"
+    with recorder(disk, ring, "--keep", "1m"):
+        time.sleep(0.5)
+        before_ns = time.monotonic_ns()
+        noted = opwatch("flight", "note", "deploy", "begins", "\x1b[31m", "--ring", str(ring))
+        after_ns = time.monotonic_ns()
+        assert (noted.returncode, noted.stderr) == (0, "")
+        assert opwatch("note", str(ring), "x").returncode == 2
+        time.sleep(0.5)
+        assert opwatch("flight", "dump", "-o", str(path), "--ring", str(ring)).returncode == 0
+    with closing(RecordedRun(path)) as run:
+        [note] = kept_notes(run)
+    assert note.text == "deploy begins \x1b[31m"
+    assert before_ns <= note.mono_ns <= after_ns
+    assert note.at
+    late = opwatch("flight", "note", "too late", "--ring", str(ring))
+    assert late.returncode == 2
+    assert "no flight recorder writes to" in late.stderr
 
 
 def test_a_part_of_the_ring(disk: ScratchDisk, tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ import pytest
 from opwatch.errors import OpwatchError, RefusedError, UsageError
 from opwatch.recording.reading.notes import kept_notes
 from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.ring.folder import RingFolder
+from opwatch.recording.ring.joined import JoinedRun
+from opwatch.recording.ring.ring import Ring, RingBounds
 from opwatch.recording.schema import NOTE
 from opwatch.recording.writing import notes
 from opwatch.recording.writing.file import RecordingFile
@@ -26,11 +29,11 @@ from tests.unit.support.runs import a_run
 
 
 @contextmanager
-def taking(path: Path, take: Callable[[str], str | None]) -> Iterator[int]:
+def taking(path: Path, take: Callable[[str], str | None], within_s: float | None = None) -> Iterator[int]:
     """A file whose notes are taken, open."""
     path.touch()
     status = path.stat()
-    taker = NoteTaker(status.st_dev, status.st_ino, take)
+    taker = NoteTaker(status.st_dev, status.st_ino, take, within_s)
     assert taker.problem is None
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -60,6 +63,39 @@ def test_a_note_comes_in_while_it_is_written(tmp_path: Path) -> None:
     assert note.text == "the backup began\x1b \N{SNOWMAN}"
     assert before_ns <= note.mono_ns <= after_ns
     assert note.at is not None
+
+
+def test_a_ring_takes_notes_by_its_folder(tmp_path: Path) -> None:
+    with closing(RingFolder(tmp_path / "ring", make=True)) as folder:
+        folder.own()
+        ring = Ring(folder, HEADER, RingBounds(keep_s=900, most_bytes=64 << 20))
+        recorder = Recorder(ring, pytest.fail)
+        taker = notes_for(ring, recorder)
+        for entry in a_run(3):
+            recorder.take(entry)
+        with closing(RingFolder(tmp_path / "ring")) as again:
+            send_note(again.descriptor, "ring", "the backup began")
+        taker.close()
+        recorder.finish("done")
+    with closing(RingFolder(tmp_path / "ring")) as folder, closing(JoinedRun(folder)) as joined:
+        assert [(event.kind, event.words) for event in joined.events] == [(NOTE, "the backup began")]
+
+
+def test_what_goes_on_for_ever_takes_notes_again_when_old_ones_have_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(notes, "MOST_NOTES", 2)
+    monkeypatch.setattr(notes, "_now", lambda: now[0])
+    with taking(tmp_path / "a", lambda text: None, within_s=10) as descriptor:
+        for moment in (100, 105, 110.5):
+            now[0] = moment
+            send_note(descriptor, "a", "x")
+        now[0] = 111
+        with pytest.raises(OpwatchError, match="has 2 notes of the last 10s already"):
+            send_note(descriptor, "a", "y")
+        now[0] = 115.5
+        send_note(descriptor, "a", "z")
 
 
 def test_many_at_once_are_all_kept_in_their_order(tmp_path: Path) -> None:

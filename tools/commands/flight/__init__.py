@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from opwatch.tools.commands.flight import dump, keep, status
+from opwatch.tools.commands.flight import dump, keep, note, status
 
 VERBS = {
     "dump": (dump, "write what the ring has into a recording"),
+    "note": (note, "note something in the ring, with its time"),
     "status": (status, "what the ring has, and whether somebody writes to it"),
 }
 
@@ -16,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "opwatch flight [--keep T] [--dev D]... [--every T] [options]\n"
         "       opwatch flight dump -o FILE [--last T] [--ring DIR]\n"
+        "       opwatch flight note TEXT... [--ring DIR]\n"
         "       opwatch flight status [--json] [--ring DIR]"
     )
     keep.add_arguments(parser)

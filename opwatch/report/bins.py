@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from opwatch.samples.observation import Observation
 from opwatch.trace.abi import LATENCY
 from opwatch.trace.derive import OpInterval
 from opwatch.trace.hist import Histogram
 
+_Item = TypeVar("_Item")
 MOST_BINS = 1024
 
 
@@ -144,12 +146,15 @@ def merged(bins: Iterable[TimeBin]) -> TimeBin:
     return whole
 
 
+def grouped(items: Sequence[_Item], most: int) -> list[Sequence[_Item]]:
+    """Neighbours in no more groups than that, as few in each as it takes. Only the last may have fewer."""
+    together = -(-len(items) // max(most, 1)) or 1
+    return [items[at : at + together] for at in range(0, len(items), together)]
+
+
 def thinned(bins: Sequence[TimeBin], most: int) -> list[TimeBin]:
     """The same in no more bins than that: as many neighbours as it takes become one."""
-    together = -(-len(bins) // max(most, 1)) or 1
-    if together == 1:
-        return list(bins)
-    return [merged(bins[at : at + together]) for at in range(0, len(bins), together)]
+    return [merged(group) for group in grouped(bins, most)]
 
 
 class BinnedCourse:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from opwatch.compare.amplification import LEAST_STRETCHES
 from opwatch.recording.reading.phases import Phase
-from opwatch.report.bins import TimeBin, thinned
+from opwatch.report.bins import TimeBin, grouped, thinned
 from opwatch.report.drive_course import DriveCourse
 from opwatch.report.gathering import DiskPicture
 from opwatch.report.levels import Levels, LevelSeries, levels_of
@@ -89,8 +89,7 @@ def _drive_changes(drive: DriveCourse, phase: Phase | None) -> Iterator[CourseCh
         for flow in drive.parts
         if phase is None or _is_within(flow.end_ns - round(flow.seconds * 1e9), flow.end_ns, phase)
     ]
-    every = -(-len(flows) // _MOST_INTERVALS) or 1
-    groups = [flows[at : at + every] for at in range(0, len(flows), every)]
+    groups = grouped(flows, _MOST_INTERVALS)
     series = LevelSeries(
         over=[sum(flow.nand_bytes for flow in group) for group in groups],
         under=[sum(flow.host_bytes for flow in group) for group in groups],

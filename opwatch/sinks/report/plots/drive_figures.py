@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
+from opwatch.report.bins import grouped
 from opwatch.report.drive_course import MOST_ERROR, AmplifiedPart, DriveCourse
 from opwatch.sinks.report.plots.figure import Figure
 from opwatch.sinks.report.plots.markup import dots, line, uprights
 from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, capacities, linear
-from opwatch.sinks.report.plots.traces import SINCE_BEGIN, Backdrop
+from opwatch.sinks.report.plots.traces import Backdrop
 from opwatch.waf.span import IntervalBytes
+
+# The kind of line that a drive is drawn in, its name, its course, and when its run began.
+NamedCourse: TypeAlias = tuple[str, str, DriveCourse, int]
 
 _MOST_POINTS = 600
 _WAF_NOTE = f"A dot covers as much as its error (the upright line) takes to be no more than {MOST_ERROR:.0%}."
 
 
-def drive_figures(courses: Sequence[tuple[str, str, DriveCourse, int]], back: Backdrop) -> Iterator[Figure]:
-    """All of one drive, or of the drives of several runs: (kind, name, course, begin of the run)."""
+def drive_figures(courses: Sequence[NamedCourse], back: Backdrop) -> Iterator[Figure]:
+    """All of one drive, or of the drives of several runs."""
     yield _amplification(courses, back)
     yield _by_bytes(courses)
     for kind, name, course, begin_ns in courses:
@@ -24,13 +29,17 @@ def drive_figures(courses: Sequence[tuple[str, str, DriveCourse, int]], back: Ba
     yield _temperature(courses, back)
 
 
+def _legend(courses: Sequence[NamedCourse]) -> list[tuple[str, str]]:
+    """Each drive by its name, where there are several."""
+    return [(kind, name) for kind, name, *_ in courses] if len(courses) > 1 else []
+
+
 def _parts(course: DriveCourse) -> list[AmplifiedPart]:
-    """No more than can be told apart; the last of neighbours stands for them."""
-    every = -(-len(course.parts) // _MOST_POINTS) or 1
-    return list(course.parts[::every])
+    """No more than can be told apart; the first of neighbours stands for them."""
+    return [part for part, *_ in grouped(course.parts, _MOST_POINTS)]
 
 
-def _waf_scale(courses: Sequence[tuple[str, str, DriveCourse, int]]) -> AxisScale:
+def _waf_scale(courses: Sequence[NamedCourse]) -> AxisScale:
     tops = [(part.waf or 0.0) + part.error for _, _, course, _ in courses for part in _parts(course)]
     return linear(max(tops, default=1.0))
 
@@ -46,28 +55,24 @@ def _waf_layers(
     yield dots(((x, EXTENT - y.at(waf)) for x, waf, _ in both), f"big {kind}")
 
 
-def _amplification(courses: Sequence[tuple[str, str, DriveCourse, int]], back: Backdrop) -> Figure:
+def _amplification(courses: Sequence[NamedCourse], back: Backdrop) -> Figure:
     y = _waf_scale(courses)
     layers: list[str] = []
     for kind, _, course, begin_ns in courses:
         parts = _parts(course)
         middles = [(part.end_ns - begin_ns) / 1e9 - part.seconds / 2 for part in parts]
         layers += _waf_layers([back.time.at(middle) for middle in middles], parts, y, kind)
-    return Figure(
-        title="Write amplification over time",
-        x=back.time,
-        y=y,
-        x_title=SINCE_BEGIN,
+    return back.figure(
+        "Write amplification over time",
+        y,
         y_title="NAND bytes for each byte of the host",
         layers=layers,
-        legend=[(kind, name) for kind, name, *_ in courses] if len(courses) > 1 else (),
+        legend=_legend(courses),
         note=_WAF_NOTE,
-        shaded=back.shaded,
-        flags=back.flags,
     )
 
 
-def _by_bytes(courses: Sequence[tuple[str, str, DriveCourse, int]]) -> Figure:
+def _by_bytes(courses: Sequence[NamedCourse]) -> Figure:
     most = max((part.written for _, _, course, _ in courses for part in course.parts), default=1)
     x = capacities(most)
     y = _waf_scale(courses)
@@ -83,15 +88,13 @@ def _by_bytes(courses: Sequence[tuple[str, str, DriveCourse, int]]) -> Figure:
         x_title="bytes that the host has written since the first look at the drive",
         y_title="NAND bytes for each byte of the host",
         layers=layers,
-        legend=[(kind, name) for kind, name, *_ in courses] if len(courses) > 1 else (),
+        legend=_legend(courses),
         note=_WAF_NOTE,
     )
 
 
 def _thinned(flows: Sequence[IntervalBytes]) -> list[IntervalBytes]:
     """Neighbours added up: no more than can be told apart."""
-    together = -(-len(flows) // _MOST_POINTS) or 1
-    groups = (flows[at : at + together] for at in range(0, len(flows), together))
     return [
         IntervalBytes(
             host_bytes=sum(flow.host_bytes for flow in group),
@@ -99,7 +102,7 @@ def _thinned(flows: Sequence[IntervalBytes]) -> list[IntervalBytes]:
             seconds=sum(flow.seconds for flow in group),
             end_ns=group[-1].end_ns,
         )
-        for group in groups
+        for group in grouped(flows, _MOST_POINTS)
     ]
 
 
@@ -116,48 +119,34 @@ def _flows(name: str, kind: str, course: DriveCourse, begin_ns: int, back: Backd
         )
         for which in (0, 1)
     ]
-    return Figure(
-        title=f"Writes of host and to NAND{f', {name}' if name else ''}",
-        x=back.time,
-        y=y,
-        x_title=SINCE_BEGIN,
+    return back.figure(
+        f"Writes of host and to NAND{f', {name}' if name else ''}",
+        y,
         y_title="MB/s",
         layers=layers,
         legend=(("host", "host"), ("nand", "NAND")),
         note="Between changes of the drive's counters.",
-        shaded=back.shaded,
-        flags=back.flags,
     )
 
 
-def _temperature(courses: Sequence[tuple[str, str, DriveCourse, int]], back: Backdrop) -> Figure:
-    known = [
-        (kind, name, [(point.at_ns - begin_ns, point.temperature) for point in course.health], begin_ns)
-        for kind, name, course, begin_ns in courses
+def _temperature(courses: Sequence[NamedCourse], back: Backdrop) -> Figure:
+    values = [
+        point.temperature
+        for _, _, course, _ in courses
+        for point in course.health
+        if point.temperature is not None
     ]
-    values = [value for _, _, points, _ in known for _, value in points if value is not None]
     low, high = min(values, default=0), max(values, default=1)
     y = linear(max(high, low + 4), " °C", min(low, high - 4))
     layers = []
-    for kind, _, points, _ in known:
-        every = -(-len(points) // _MOST_POINTS) or 1
-        layers.append(
-            line(
-                [
-                    None if value is None else (back.time.at(at / 1e9), EXTENT - y.at(value))
-                    for at, value in points[::every]
-                ],
-                kind,
-            )
-        )
-    return Figure(
-        title="Temperature",
-        x=back.time,
-        y=y,
-        x_title=SINCE_BEGIN,
-        y_title="by the drive's own sensor",
-        layers=layers,
-        legend=[(kind, name) for kind, name, *_ in known] if len(known) > 1 else (),
-        shaded=back.shaded,
-        flags=back.flags,
+    for kind, _, course, begin_ns in courses:
+        places = [
+            None
+            if point.temperature is None
+            else (back.time.at((point.at_ns - begin_ns) / 1e9), EXTENT - y.at(point.temperature))
+            for point, *_ in grouped(course.health, _MOST_POINTS)
+        ]
+        layers.append(line(places, kind))
+    return back.figure(
+        "Temperature", y, y_title="by the drive's own sensor", layers=layers, legend=_legend(courses)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from opwatch.report.bins import OpBin, RateRange, TimeBin, thinned
 from opwatch.report.heat import SHADES, HeatCell, heat_cells
@@ -11,7 +12,15 @@ from opwatch.sinks.report.plots import amounts
 from opwatch.sinks.report.plots.figure import Figure
 from opwatch.sinks.report.plots.markup import boxes, dots, line, text
 from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, logarithmic
-from opwatch.sinks.report.plots.traces import SINCE_BEGIN, Backdrop, OpTrace, Quantity, dot_kind, scatter
+from opwatch.sinks.report.plots.traces import (
+    SINCE_BEGIN,
+    Backdrop,
+    OpTrace,
+    Quantity,
+    dot_kind,
+    legend_of,
+    scatter,
+)
 
 DISCARDS = ("discard", "write_zeroes", "secure_erase")
 _MOST_COLUMNS = 240
@@ -63,7 +72,7 @@ def _cell_boxes(
 
 def heat_figure(trace: OpTrace, back: Backdrop) -> Figure | None:
     """Latencies of one operation over time, with p50 and p99; None where none is known."""
-    few = OpTrace(trace.kind, trace.name, trace.op, thinned(trace.bins, _MOST_COLUMNS), trace.begin_ns)
+    few = replace(trace, bins=thinned(trace.bins, _MOST_COLUMNS))
     cells = list(heat_cells(few.bins, trace.op))
     if not cells:
         return None
@@ -75,20 +84,15 @@ def heat_figure(trace: OpTrace, back: Backdrop) -> Figure | None:
     layers += [_quantile_line(few, 0.5, back, y, "p50"), _quantile_line(few, 0.99, back, y, "p99")]
     together = max(one.intervals for one in few.bins)
     note = f"A column is {together} intervals. " if together > 1 else ""
-    return Figure(
-        title=f"Latency of {trace.name}",
-        x=back.time,
-        y=y,
-        x_title=SINCE_BEGIN,
+    figure = back.figure(
+        f"Latency of {trace.name}",
+        y,
         y_title="latency",
         layers=layers,
         legend=[("p50", "p50"), ("p99", "p99")],
         note=note + "Shades: the share of a column's requests that took so long.",
-        shaded=back.shaded,
-        flags=back.flags,
-        is_wide=True,
-        extra=_shades(),
     )
+    return replace(figure, is_wide=True, extra=_shades())
 
 
 def _shades() -> str:
@@ -107,14 +111,12 @@ def quantile_figures(traces: Sequence[OpTrace], back: Backdrop) -> Iterator[Figu
             if (value := one.op(trace.op).quantile_ns(share)) is not None
         ]
         y = _latency_scale([max(value, 1) for value in values], values)
-        yield Figure(
-            title=f"{name} of latency",
-            x=back.time,
-            y=y,
-            x_title=SINCE_BEGIN,
+        yield back.figure(
+            f"{name} of latency",
+            y,
             y_title="latency",
             layers=[_quantile_line(trace, share, back, y, trace.kind) for trace in traces],
-            legend=[(trace.kind, trace.name) for trace in traces],
+            legend=legend_of(traces),
         )
 
 
@@ -136,15 +138,12 @@ def slow_figure(
         )
         layers.append(dots(places, dot_kind(f"op-{op}", len(requests))))
     shown = "" if count == len(requests) else f"{len(requests)} of {count} are drawn. "
-    return Figure(
-        title="Slow requests",
-        x=back.time,
-        y=y,
-        x_title=f"{SINCE_BEGIN}, at which it ended",
+    return back.figure(
+        "Slow requests",
+        y,
         y_title="latency",
         layers=layers,
         legend=[(f"op-{op}", op) for op in ops],
         note=f"{shown}Slower than {amounts.latency(limit_ns)}.",
-        shaded=back.shaded,
-        flags=back.flags,
+        x_title=f"{SINCE_BEGIN}, at which it ended",
     )

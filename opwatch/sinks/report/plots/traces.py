@@ -44,6 +44,31 @@ class Backdrop:
     shaded: Sequence[Shaded] = ()
     flags: Sequence[Flag] = ()
 
+    def figure(
+        self,
+        title: str,
+        y: AxisScale,
+        *,
+        y_title: str,
+        layers: Sequence[str],
+        legend: Sequence[tuple[str, str]] = (),
+        note: str = "",
+        x_title: str = SINCE_BEGIN,
+    ) -> Figure:
+        """A plot in front of this."""
+        return Figure(
+            title=title,
+            x=self.time,
+            y=y,
+            x_title=x_title,
+            y_title=y_title,
+            layers=layers,
+            legend=legend,
+            note=note,
+            shaded=self.shaded,
+            flags=self.flags,
+        )
+
 
 def thinning(traces: Sequence[OpTrace]) -> str:
     """Says so where a dot stands for more than one interval."""
@@ -51,6 +76,11 @@ def thinning(traces: Sequence[OpTrace]) -> str:
     if most == 1:
         return ""
     return f"A dot is the mean of {most} intervals, its line reaches from the least to the most of them."
+
+
+def legend_of(traces: Sequence[OpTrace]) -> list[tuple[str, str]]:
+    """Each trace by its name."""
+    return [(trace.kind, trace.name) for trace in traces]
 
 
 def dot_kind(kind: str, count: int) -> str:
@@ -80,17 +110,13 @@ def scatter(quantity: Quantity, traces: Sequence[OpTrace], back: Backdrop) -> Fi
         if trace.is_thinned and quantity.extremes:
             layers.append(uprights(_ranges(quantity, trace, places, y), trace.kind))
         layers.append(dots(zip(places, values, strict=True), dot_kind(trace.kind, len(values))))
-    return Figure(
-        title=quantity.title,
-        x=back.time,
-        y=y,
-        x_title=SINCE_BEGIN,
+    return back.figure(
+        quantity.title,
+        y,
         y_title=quantity.unit,
         layers=layers,
-        legend=[(trace.kind, trace.name) for trace in traces],
+        legend=legend_of(traces),
         note=thinning(traces) if quantity.extremes else "",
-        shaded=back.shaded,
-        flags=back.flags,
     )
 
 

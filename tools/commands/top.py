@@ -15,8 +15,8 @@ from opwatch.samples.story import Story
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.owners.table import Sort, table_lines
 from opwatch.sinks.terminal import COLUMNS, Writer, data, say
-from opwatch.tools.arguments import count_between, time_between
-from opwatch.tools.commands.watch import add_device_argument, attached
+from opwatch.tools.arguments import count_between
+from opwatch.tools.commands.watch import add_device_argument, add_interval_arguments, attached
 
 _ROWS = 20
 # Above the owners stand a title and the header, below them the others, all, and what is unexplained.
@@ -26,16 +26,7 @@ _AROUND = 6
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch top [--dev D]... [options] [INTERVAL [COUNT]]"
     add_device_argument(parser)
-    parser.add_argument(
-        "interval",
-        nargs="?",
-        type=time_between(0.01, 86400),
-        default=2.0,
-        metavar="INTERVAL",
-        help="time between tables (2s)",
-    )
-    whole = count_between(1, 10**9)
-    parser.add_argument("count", nargs="?", type=whole, metavar="COUNT", help="stop after so many tables")
+    add_interval_arguments(parser, 2.0, between="tables", counted="tables")
     parser.add_argument(
         "--by",
         choices=[by.value for by in By],

@@ -46,16 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch [--dev D]... [options] [INTERVAL [COUNT]] [-- CMD...]"
     what = parser.add_argument_group("what to watch, and for how long")
     add_device_argument(what)
-    what.add_argument(
-        "interval",
-        nargs="?",
-        type=time_between(0.01, 86400),
-        default=1.0,
-        metavar="INTERVAL",
-        help="time between lines (1s)",
-    )
-    whole = count_between(1, 10**9)
-    what.add_argument("count", nargs="?", type=whole, metavar="COUNT", help="stop after so many intervals")
+    add_interval_arguments(what, 1.0, between="lines", counted="intervals")
     add_measuring_arguments(parser.add_argument_group("what to measure besides"))
     _add_form_arguments(parser.add_argument_group("how it is shown"))
     kept = parser.add_argument_group("keep it")
@@ -77,6 +68,25 @@ def add_device_argument(parser: Options) -> None:
         metavar="D",
         help="a disk, partition, dm or md "
         "device, by name, node or link; several times for several. Default: all disks",
+    )
+
+
+def add_interval_arguments(parser: Options, default_s: float, *, between: str, counted: str) -> None:
+    """How often, and how many times: `between` and `counted` are what comes so often, and what is counted."""
+    parser.add_argument(
+        "interval",
+        nargs="?",
+        type=time_between(0.01, 86400),
+        default=default_s,
+        metavar="INTERVAL",
+        help=f"time between {between} ({default_s:g}s)",
+    )
+    parser.add_argument(
+        "count",
+        nargs="?",
+        type=count_between(1, 10**9),
+        metavar="COUNT",
+        help=f"stop after so many {counted}",
     )
 
 

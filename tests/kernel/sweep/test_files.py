@@ -21,6 +21,7 @@ from opwatch.ftl.drive import Policy
 from opwatch.sweep.journal.file import journals
 from tests.kernel.support.drives import MIB, Drive, drive, run
 from tests.kernel.support.filesystems import fill, make, mounted
+from tests.kernel.support.open_files import users_of
 from tests.kernel.sweep.test_sweep import _NOT_REACHED, levels_of, state_of
 
 _PAGES = 256
@@ -51,17 +52,6 @@ def sweep(argv: list[str]) -> subprocess.CompletedProcess[str]:
 
 def on(target: Drive, point: Path, method: str = "file") -> tuple[str, ...]:
     return ("--dev", target.device, "--method", method, "--dir", str(point))
-
-
-def users_of(point: Path) -> list[str]:
-    """Processes that have a file of it open."""
-    users = []
-    for folder in Path("/proc").glob("[0-9]*/fd"):
-        # A process that ends meanwhile has none.
-        with contextlib.suppress(OSError):
-            if any(f"{path.readlink()}/".startswith(f"{point}/") for path in folder.iterdir()):
-                users.append((folder.parent / "comm").read_text().strip())
-    return users
 
 
 def contents(point: Path) -> dict[str, str]:

@@ -17,6 +17,7 @@ import pytest
 from opwatch.sweep.journal.file import again, journals
 from opwatch.sweep.journal.state import SweepState
 from tests.kernel.support.drives import MIB, Drive, drive
+from tests.kernel.support.open_files import users_of
 
 # Two levels, each of so few rounds that its verdict is "not reached" for certain.
 _SHORT = ("--op", "0,28%", "--settle", "0", "--rounds", "5", "--refresh", "0", "--fill", "1")
@@ -34,24 +35,12 @@ def sweep(verb: str, target: Drive, folder: Path, *more: str) -> subprocess.Comp
     return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
 
 
-def fios_on(target: Drive) -> list[str]:
-    """Processes of fio that have the drive open."""
-    users = []
-    for folder in Path("/proc").glob("[0-9]*/fd"):
-        try:
-            if any(str(path.readlink()) == target.device for path in folder.iterdir()):
-                users.append((folder.parent / "comm").read_text().strip())
-        except OSError:
-            continue
-    return users
-
-
 def require_free(target: Drive) -> None:
-    """Nobody has it: not us, no fio, and the kernel gives it away."""
+    """Nobody has it open, and the kernel gives it away."""
     deadline = time.monotonic() + 10
-    while fios_on(target) and time.monotonic() < deadline:
+    while users_of(target.device) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert fios_on(target) == []
+    assert users_of(target.device) == []
     while True:
         # What a killed process had open is closed a moment after it has gone from /proc.
         try:

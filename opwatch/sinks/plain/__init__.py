@@ -1,1 +1,1 @@
-"""Colour and shape of plain lines."""
+"""Colour, columns and shape of plain lines."""

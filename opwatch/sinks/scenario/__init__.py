@@ -1,1 +1,1 @@
-"""Published experiments that have no levels: their documents, and tables out of these."""
+"""Published experiments: their documents, what they add to that of a sweep, and tables out of these."""

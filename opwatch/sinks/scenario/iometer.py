@@ -8,7 +8,7 @@ from opwatch import units
 from opwatch.fields import Fields
 from opwatch.foreign import table_of
 from opwatch.sinks.folding import folded
-from opwatch.sinks.sweep.cells import columns_of, number
+from opwatch.sinks.plain.cells import columns_of, number
 
 _RATES = ("run", "left free", "MB/s", "IOPS", "mean ms", "CPU %")
 _GAINS = ("ratio", "here", "foretold", "published")

@@ -8,7 +8,7 @@ from opwatch import units
 from opwatch.fields import Fields
 from opwatch.foreign import table_of
 from opwatch.sinks.folding import folded
-from opwatch.sinks.sweep.cells import columns_of, number
+from opwatch.sinks.plain.cells import columns_of, number
 
 _RATES = ("load", "configuration", "IOPS", "MB/s", "mean", "CPU")
 _MEMBERS = ("load", "member", "reads/s", "writes/s", "MB/s", "mean", "busy", "of I/Os")

@@ -9,7 +9,7 @@ from opwatch import units
 from opwatch.fields import Fields
 from opwatch.foreign import table_of
 from opwatch.sinks.folding import folded
-from opwatch.sinks.sweep.cells import columns_of, number
+from opwatch.sinks.plain.cells import columns_of, number
 
 # So many samples of a stage are shown; the document has all.
 _MOST_ROWS = 16

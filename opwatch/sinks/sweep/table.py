@@ -9,8 +9,8 @@ from opwatch import units
 from opwatch.fields import Fields
 from opwatch.foreign import table_of
 from opwatch.sinks.folding import folded
-from opwatch.sinks.sweep.cells import columns_of, number
-from opwatch.sinks.sweep.scenario_table import scenario_lines
+from opwatch.sinks.plain.cells import columns_of, number
+from opwatch.sinks.scenario.sweep_section import scenario_lines
 from opwatch.steady.strict import StrictState
 
 _LEVELS = ("level", "used", "(C-U)/U", "(C-U)/C", "WAF", "IOPS", "p99", "PTS", "opwatch")

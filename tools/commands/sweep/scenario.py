@@ -10,7 +10,7 @@ from opwatch.ftl.profiles import Profile
 from opwatch.scenarios.free_space import free_space
 from opwatch.scenarios.saturation import saturated
 from opwatch.scenarios.scenario import Scenario, ScenarioKind, scenario_names, scenario_of
-from opwatch.sinks.sweep.scenario_document import free_space_fields, saturation_fields
+from opwatch.sinks.scenario.sweep_fields import free_space_fields, saturation_fields
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.plan import SweepPace

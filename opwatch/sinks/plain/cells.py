@@ -1,4 +1,4 @@
-"""Cells of the tables of a sweep."""
+"""Tables of plain lines: numbers of a document as cells, and cells as columns."""
 
 from __future__ import annotations
 

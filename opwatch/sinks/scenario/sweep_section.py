@@ -9,7 +9,7 @@ from opwatch.fields import Fields
 from opwatch.foreign import table_of
 from opwatch.scenarios.scenario import ScenarioKind
 from opwatch.sinks.folding import folded
-from opwatch.sinks.sweep.cells import columns_of, number
+from opwatch.sinks.plain.cells import columns_of, number
 
 _LEVELS = ("level", "new IOPS", "cliff at", "predicted", "after", "at rest", "gain", "models")
 _POINTS = ("file", "MiB/s", "reserved", "apart", "of first", "published")

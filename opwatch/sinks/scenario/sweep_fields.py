@@ -8,21 +8,15 @@ from typing import Any
 from opwatch.scenarios.free_space import FilledDrive
 from opwatch.scenarios.saturation import Saturated
 from opwatch.scenarios.scenario import Scenario
-
-
-def _head(scenario: Scenario) -> dict[str, Any]:
-    return {
-        "name": scenario.name,
-        "kind": scenario.kind.value,
-        "title": scenario.title,
-        "source": scenario.source,
-        "remark": scenario.remark,
-    }
+from opwatch.sinks.scenario.document import scenario_head, statement_fields
 
 
 def saturation_fields(scenario: Scenario, levels: Sequence[Saturated], time_ratio: float) -> dict[str, Any]:
     """`time_ratio`: seconds of the rounds by seconds of the drive that they stand for."""
-    return _head(scenario) | {"time_ratio": time_ratio, "levels": [_saturated(level) for level in levels]}
+    return scenario_head(scenario) | {
+        "time_ratio": time_ratio,
+        "levels": [_saturated(level) for level in levels],
+    }
 
 
 def _saturated(level: Saturated) -> dict[str, Any]:
@@ -43,11 +37,9 @@ def _saturated(level: Saturated) -> dict[str, Any]:
 
 def free_space_fields(scenario: Scenario, result: FilledDrive) -> dict[str, Any]:
     """Rates are in bytes a second."""
-    return _head(scenario) | {
+    return scenario_head(scenario) | {
         "reserved_ratio": scenario.reserved_ratio,
         "points": [point._asdict() for point in result.points],
-        "statements": [
-            statement._asdict() | {"verdict": statement.verdict.value} for statement in result.statements
-        ],
+        "statements": statement_fields(result.statements),
         "flash_as_published": result.flash_as_published,
     }

@@ -113,6 +113,7 @@ class StrictVerdict:
             "state": self.state.value,
             "reason": self.reason or None,
             "window": [window.first_round, window.first_round + window.rounds - 1] if window else None,
+            "is_waf_proven": self.is_amplification_proven,
             "iops_error_ratio": window.iops.error if window and window.iops else None,
             "checks": [
                 {

@@ -79,7 +79,12 @@ class SweepResult:
         return advice(self.steady(), restless)
 
     def _with_waf(self) -> Sequence[LevelOutcome]:
-        return [one for one in self.steady() if one.figures.waf is not None]
+        return [
+            one
+            for one in self.outcomes
+            if one.figures.waf is not None
+            and (one.strict.state is not StrictState.NOT_REACHED or one.strict.is_amplification_proven)
+        ]
 
     def _measured(self, outcome: LevelOutcome) -> MeasuredLevel:
         figures = outcome.figures

@@ -72,11 +72,20 @@ def _model(sweep: Fields) -> Iterator[str]:
 
 
 def _figures(level: Fields) -> Fields:
-    """The figures of a level; none where a steady state was not reached, for they are none of the drive."""
+    """The figures of a level. Where a steady state was not reached they are none of the drive, but for a WAF
+    that is proven by itself."""
     figures = level.sub("figures")
     if level.sub("opwatch").text("state") != StrictState.NOT_REACHED:
         return figures
-    return Fields({"latency_by_trace": {}, "latency_by_fio": {}}, figures.where)
+    kept = {key: figures.table.get(key) for key in ("waf", "waf_error")} if _is_waf_alone(level) else {}
+    return Fields({"latency_by_trace": {}, "latency_by_fio": {}, **kept}, figures.where)
+
+
+def _is_waf_alone(level: Fields) -> bool:
+    """Whether a level has a WAF and nothing else."""
+    verdict = level.sub("opwatch")
+    is_proven = verdict.table.get("is_waf_proven") is True
+    return is_proven and verdict.text("state") == StrictState.NOT_REACHED
 
 
 def _level(level: Fields) -> tuple[str, ...]:
@@ -155,6 +164,8 @@ def _reasons(level: Fields) -> Iterator[str]:
     label, verdict = level.text("label"), level.sub("opwatch")
     if verdict.table.get("reason") is not None:
         yield from folded(f"{label}, {verdict.text('state')}: {verdict.text('reason')}")
+    if _is_waf_alone(level):
+        yield from folded(f"{label}: its WAF is proven by itself, which noise of the host does not touch")
     missing = level.sub("figures").sub("missing")
     if number(level.sub("figures"), "waf") is None and "waf" in missing.table:
         yield from folded(f"{label}, no WAF: {missing.text('waf')}")

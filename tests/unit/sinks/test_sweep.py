@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from opwatch.errors import BadInput
 from opwatch.sinks.sweep.document import document, plan_document
 from opwatch.sinks.sweep.plan import plan_lines
 from opwatch.sinks.sweep.table import lines
-from opwatch.steady.strict import judge_strict
+from opwatch.steady.strict import StrictState, judge_strict
 from opwatch.sweep.levels import LevelScale, parse_levels
 from opwatch.sweep.outcome import LevelFigures, LevelOutcome
 from opwatch.sweep.plan import SweepPace, SweepPlan, SweepRefusal, SweepSpeed, plan_steps
@@ -224,3 +225,24 @@ def test_a_level_that_is_not_steady_has_no_number_and_leads_to_none() -> None:
     assert shown["returns"] == [] and shown["fit"]["rms_ratio"] is None
     assert shown["advice"] == "one level says nothing of what others give"
     assert all(len(line) <= 80 for line in text.split("\n"))
+
+
+def test_a_level_that_only_a_busy_host_disturbs_has_its_waf_and_nothing_else() -> None:
+    steady, other = _result(5.713, 3.522).outcomes
+    draw = random.Random(7)
+    rounds = [replace(ROUND, ios=round(ROUND.ios * draw.gauss(1, 0.3))) for _ in range(40)]
+    verdict = judge_strict(rounds, GROUND)
+    assert verdict.state is StrictState.NOT_REACHED
+    outcome = replace(other, figures=replace(other.figures, iops=4321.0), strict=verdict)
+    shown = document(SweepResult("sda", "window", "w", (steady, outcome)))
+    assert _problems(shown) == []
+    text = "\n".join(lines(shown))
+    row = next(line for line in text.split("\n") if line.startswith("7 %") and line.endswith("no"))
+    assert "3.52 ± 0.01" in row and "4321" not in text
+    assert "7 %: its WAF is proven by itself, which noise of the host does not touch" in text
+    # Both levels are what the fit stands on, and IOPS of one tell of no gain.
+    assert shown["fit"]["rms_ratio"] is not None and shown["returns"] == []
+    # A document of before, which does not say so, shows none.
+    for level in shown["levels"]:
+        del level["opwatch"]["is_waf_proven"]
+    assert "3.52 ±" not in "\n".join(lines(shown))

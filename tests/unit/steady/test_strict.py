@@ -173,6 +173,18 @@ def test_nothing_passes_earlier_for_the_noise_of_a_host(
     assert whole.iops == pytest.approx(series.true_iops, rel=0.02 + verdict.window.iops.error)
 
 
+@pytest.mark.parametrize("is_filled", [True, False], ids=["filled", "fresh"])
+@pytest.mark.parametrize("op_ratio", [0.07, 0.28])
+def test_amplification_that_is_proven_by_itself_is_near_the_truth(op_ratio: float, is_filled: bool) -> None:
+    series, count = Series(op_ratio, is_filled, 0.1, noise=0.5), 0
+    for rounds, ground in series.rounds(10):
+        verdict = judge_strict(rounds, ground)
+        if verdict.is_amplification_proven:
+            assert verdict.window and verdict.window.whole.waf == pytest.approx(series.truth, rel=0.02)
+            count += verdict.state is StrictState.NOT_REACHED
+    assert count > 10
+
+
 UNITS = 30_000
 
 

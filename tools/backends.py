@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from opwatch.collectors.block.blk import BlockTracer
-from opwatch.errors import UsageError
+from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import Leaf
 from opwatch.owners.cells import By
+from opwatch.trace.lacking import OWNERS
 from opwatch.trace.tracing import Tracer
 
 BACKENDS = ("libbpf", "bcc", "bpftrace")
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """By what owners are to be told apart. `is_offered`: nobody asked for it, and a watch goes on without it
+    where the kernel refuses."""
+
+    by: By | None
+    is_offered: bool = False
 
 
 def attach(
@@ -20,12 +31,12 @@ def attach(
     queue_time: bool = False,
     raw_tp: bool = False,
     slow_ns: int = 0,
-    by: By | None = None,
+    owners: Attribution = Attribution(None),
 ) -> Tracer:
     """The tracer of this name, attached."""
     if name == "libbpf":
-        return BlockTracer(leaves, queue_time=queue_time, raw_tp=raw_tp, slow_ns=slow_ns, by=by)
-    if by:
+        return _attach_ours(leaves, owners, queue_time=queue_time, raw_tp=raw_tp, slow_ns=slow_ns)
+    if owners.by:
         raise UsageError(f"--by is for the libbpf backend; {name} tells nobody's requests apart")
     if slow_ns:
         raise UsageError(f"--slow is for the libbpf backend; {name} tells no request by itself")
@@ -38,3 +49,22 @@ def attach(
     from opwatch.collectors.block.bpftrace import BpftraceTracer
 
     return BpftraceTracer(leaves)
+
+
+def _attach_ours(
+    leaves: Sequence[Leaf], owners: Attribution, *, queue_time: bool, raw_tp: bool, slow_ns: int
+) -> Tracer:
+    """Our own; it lacks owners where they are not needed and cannot be told apart."""
+
+    def tracer(by: By | None) -> BlockTracer:
+        return BlockTracer(leaves, queue_time=queue_time, raw_tp=raw_tp, slow_ns=slow_ns, by=by)
+
+    try:
+        return tracer(owners.by)
+    except OpwatchError as error:
+        if not owners.is_offered:
+            raise
+        # What goes wrong without owners as well is raised from here.
+        plain = tracer(None)
+        plain.lacks = (f"{OWNERS}: {error}",)
+        return plain

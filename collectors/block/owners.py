@@ -53,7 +53,8 @@ class LiveOwners:
         cells = {
             place: owned
             for tracer, all_places in self._tracers.with_places()
-            if isinstance(tracer, BlockTracer)
+            # One that was attached without has none.
+            if isinstance(tracer, BlockTracer) and tracer.owned
             for place, owned in zip(all_places, tracer.owned, strict=True)
             if place in places
         }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 ERRORS, ISSUED, DEPTH, MAXIMUM, TRUST = "errors", "issued", "queue_depth", "max", "trust"
-PERCENTILES, SEQUENTIAL = "percentiles", "sequential"
-NAMES = (ERRORS, ISSUED, DEPTH, MAXIMUM, TRUST, PERCENTILES, SEQUENTIAL)
+PERCENTILES, SEQUENTIAL, OWNERS = "percentiles", "sequential", "owners"
+NAMES = (ERRORS, ISSUED, DEPTH, MAXIMUM, TRUST, PERCENTILES, SEQUENTIAL, OWNERS)
 
 
 def lacking(lacks: Iterable[str]) -> dict[str, str]:

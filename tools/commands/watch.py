@@ -29,10 +29,11 @@ from opwatch.sinks.lines import Lines
 from opwatch.sinks.plain.ink import is_wanted
 from opwatch.sinks.terminal import data, say
 from opwatch.tools.arguments import Options, add_color_argument, count_between, file_name, time_between
-from opwatch.tools.backends import BACKENDS, attach
+from opwatch.tools.backends import BACKENDS, Attribution, attach
 from opwatch.tools.dashboard.choice import add_screen_arguments, shows_dashboard
 from opwatch.tools.waiting import Waiter
 from opwatch.tools.watching import Watching
+from opwatch.trace.lacking import OWNERS, lacking
 from opwatch.trace.tracer_set import TracerSet
 
 if TYPE_CHECKING:
@@ -123,8 +124,8 @@ def add_measuring_arguments(parser: Options) -> None:
     parser.add_argument(
         "--by",
         choices=(*(by.value for by in By), "none"),
-        default="none",
-        help="whose the requests are: by control group, as the kernel accounts them, or by process",
+        help="whose the requests are: by control group, as the kernel accounts them (the default of a "
+        "dashboard), or by process (none)",
     )
     parser.add_argument(
         "--discards",
@@ -246,7 +247,7 @@ class LiveRun:
 
 def by_of(args: argparse.Namespace) -> By | None:
     """What owners are to be told apart by; None where nobody asks for them."""
-    return None if args.by == "none" else By(args.by)
+    return By(args.by) if args.by not in (None, "none") else None
 
 
 def live_waf(devices: Devices, args: argparse.Namespace) -> LiveWaf:
@@ -280,13 +281,17 @@ def _notes(selection: Selection, tracers: TracerSet, *, verbose: bool) -> list[s
     return notes
 
 
-def attached(args: argparse.Namespace, stack: ExitStack) -> LiveRun:
-    """The watch that was asked for, until the stack is closed: attached, and its command not yet started."""
+def attached(args: argparse.Namespace, stack: ExitStack, offered: By | None = None) -> LiveRun:
+    """The watch that was asked for, until the stack is closed: attached, and its command not yet started.
+    `offered`: what owners are told apart by where nobody said, if that can be done."""
     devices = Devices()
-    slow_ns, raw_tp, by = round(args.slow * 1e9), args.hooks == "raw_tp", by_of(args)
+    slow_ns, raw_tp = round(args.slow * 1e9), args.hooks == "raw_tp"
+    is_offered = args.by is None and args.backend == "libbpf"
+    by = offered if is_offered else by_of(args)
+    owners = Attribution(by, is_offered)
     tracers = TracerSet(
         lambda leaves: attach(
-            args.backend, leaves, queue_time=args.queue, raw_tp=raw_tp, slow_ns=slow_ns, by=by
+            args.backend, leaves, queue_time=args.queue, raw_tp=raw_tp, slow_ns=slow_ns, owners=owners
         )
     )
     # We listen before the disks are listed: a disk that comes after that is heard of.
@@ -300,7 +305,8 @@ def attached(args: argparse.Namespace, stack: ExitStack) -> LiveRun:
     watching = stack.enter_context(
         closing(Watching(membership, tracers, live, live_discards(args), contexts, slow_ns=slow_ns, by=by))
     )
-    for note in [*_notes(selection, tracers, verbose=args.verbose), *note_of_groups(by)]:
+    told_apart = None if OWNERS in lacking(tracers.lacks) else by
+    for note in [*_notes(selection, tracers, verbose=args.verbose), *note_of_groups(told_apart)]:
         say(note)
     waiter = stack.enter_context(Waiter(events.fileno()))
     live.start()
@@ -349,7 +355,7 @@ def _run_dashboard(args: argparse.Namespace, sink: Sink, *, inked: bool) -> int:
     story = Story()
     with ExitStack() as stack:
         screen = stack.enter_context(LiveScreen(is_coloured=inked))
-        live = attached(args, stack)
+        live = attached(args, stack, By.CGROUP)
         kept = stack.enter_context(keep(live, args)) if args.output else None
         screen.show(live, kept, story, sink, args.interval)
     return _status(args, live, story, kept)

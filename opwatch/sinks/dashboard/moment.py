@@ -11,9 +11,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from opwatch.samples.observation import Observation
+from opwatch.sinks.dashboard.owners import OwnersMoment, owners_moment
 from opwatch.trace.abi import LATENCY
 from opwatch.trace.derive import Latency, OpInterval
 from opwatch.trace.hist import Histogram
+from opwatch.trace.lacking import OWNERS
 
 if TYPE_CHECKING:
     from opwatch.samples.slow import SlowIo
@@ -126,6 +128,9 @@ class DiskMoment:
     live: Live | None
     discards: Discards | None
     slow: SlowIo | None
+    owners: OwnersMoment | None = None
+    # Why there are none where there should be.
+    no_owners: str | None = None
 
     @property
     def seconds(self) -> float:
@@ -164,4 +169,6 @@ def moment_of(observation: Observation) -> DiskMoment:
         live=observation.live,
         discards=discards if discards and (discards.bios or discards.lost or discards.unseen) else None,
         slow=observation.slow if observation.slow and observation.slow.count else None,
+        owners=owners_moment(observation.owners) if observation.owners else None,
+        no_owners=observation.absent.get(OWNERS),
     )

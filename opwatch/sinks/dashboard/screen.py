@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from opwatch import units
 from opwatch.sinks.dashboard.heat import axis, column_of, heat_rows
 from opwatch.sinks.dashboard.moment import DiskMoment
+from opwatch.sinks.dashboard.owners import owner_rows, rows_wanted
 from opwatch.sinks.dashboard.panels import disk_rows, drive_rows, table, trust_row, words
 from opwatch.sinks.dashboard.past import DiskPast, EventMark, Past
 from opwatch.sinks.dashboard.rows import OPS, Piece, Row, Tone, apart, beside, clean, fit
@@ -18,34 +19,29 @@ from opwatch.sinks.dashboard.view import View
 # What stands before a map and bars.
 MARGIN = 13
 _LEAST_HEAT = 4
+_LEAST_OWNERS = 4
 _WIDE = 150
 _TALL = 40
 # A time of the clock stands below every so many columns.
 _EVERY = 20
 KEYS = "q quit  space pause  ←→ time  +- zoom  ↑↓ disk  rwdf op  o record  ? help"
 HELP = (
-    (
-        "the map",
-        "a column is an interval, latencies grow upwards; the brighter, the more requests took so long",
-    ),
-    ("", "━ is the median (p50), ┅ the 99th of a hundred (p99) of the column"),
-    (
-        "the table",
-        "of the interval at the right end of the map: requests and MB a second, latency in the device,",
-    ),
-    (
-        "",
-        "qd = mean requests in the device, size = median size, seq% = share of sequential ones, err = errors",
-    ),
-    ("n u m s", "nano-, micro-, milliseconds, seconds; <: known to its slot only, at most this"),
-    ("trust", "green: tracer and kernel agree on every request; red: what nothing explains"),
+    ("the map", "a column is an interval, latencies grow upwards; the brighter,"),
+    ("", "the more requests took so long; ━ median, ┅ 99th of a hundred"),
+    ("the table", "the interval at the right end of the map: requests and MB a"),
+    ("", "second, latency in the device, qd mean requests in the device,"),
+    ("", "median size, seq% of them sequential, err errors"),
+    ("owners", "whose they were, the most bytes first; other closes the sum"),
+    ("n u m s", "nano-, micro-, milliseconds, seconds; <: at most this"),
+    ("trust", "green: tracer and kernel agree on all; red: what nothing explains"),
     ("", ""),
     ("space", "stop, and go on where it is live"),
-    ("← → PgUp PgDn", "back and forth in time; Home the oldest, End the newest: the last hour is kept"),
+    ("← → PgUp PgDn", "back and forth in time, an hour at most; Home oldest, End newest"),
     ("+ -", "more or less to a column"),
     ("↑ ↓ Tab", "another disk"),
-    ("r w d f x a", "reads, writes, discards, flushes, all other in the map; a: whatever is busiest"),
-    ("o", "write all that is kept into a recording, which opwatch replay shows"),
+    ("r w d f x a", "reads, writes, discards, flushes, all other in the map;"),
+    ("", "a: whatever is busiest"),
+    ("o", "write all that is kept into a recording: opwatch replay shows it"),
     ("q Ctrl-C", "end, with the summary"),
 )
 
@@ -100,15 +96,12 @@ class _Composed:
         self._marks = self._marks_in_view()
 
     def rows(self) -> list[Row]:
-        frame, below = self._frame, self._below()
-        head = self._head()
+        frame, head = self._frame, self._head()
         bar = self._time_bar() if frame.is_file or self._view.is_paused else []
         # Title, rule and times of the map; the last row has the keys.
         room = frame.height - len(head) - len(bar) - 4
         least = min(_LEAST_HEAT, max(room, 0))
-        # What is said in words gives way to the map, down to a third of the rows.
-        wanted = max(least, frame.height // 3)
-        below = below[: max(room - wanted, 0)]
+        below = self._below(room, least)
         tall = room - len(below)
         heat = self._heat(tall) if tall >= least and tall > 0 else []
         return [*head, *heat, *below, *bar]
@@ -176,15 +169,44 @@ class _Composed:
             marks.setdefault(place, []).append(mark)
         return marks
 
-    def _below(self) -> list[Row]:
-        numbers = table(self._moment, self._op)
+    def _below(self, room: int, least: int) -> list[Row]:
+        """What stands below the map, in so many rows with it."""
+        numbers, sparks = table(self._moment, self._op), self._sparks()
         shown = [moment for moments in self._columns for moment in moments]
         marks = [mark for place in sorted(self._marks) for mark in self._marks[place]]
+        owners = rows_wanted(moment.owners for moment in shown) or self._reason_rows()
+        few = min(owners, max(self._frame.height // 6, _LEAST_OWNERS))
         if self._frame.width < _WIDE:
-            said = words(shown, marks, self._frame.width)
-            return [*numbers, *self._sparks(), *said]
-        said = words(shown, marks, self._frame.width // 2 - 1)
-        return [*self._sparks(), *beside(numbers, said, self._frame.width)]
+            most = self._most_below(room, least, len(numbers) + len(sparks) + few, owners)
+            panel = self._owners(min(few, most - len(numbers)), self._frame.width)
+            return [*numbers, *panel, *sparks, *words(shown, marks, self._frame.width)][:most]
+        most = self._most_below(room, least, len(sparks) + max(len(numbers), few), owners)
+        left, right = numbers, words(shown, marks, self._frame.width // 2 - 1)
+        if owners:
+            half = self._frame.width - self._frame.width // 2 - 2
+            left, right = [*left, *right], self._owners(min(owners, most - len(sparks)), half)
+        return [*sparks, *beside(left, right, self._frame.width)][:most]
+
+    def _most_below(self, room: int, least: int, needed: int, owners: int) -> int:
+        """Rows below the map. What is said in words gives way to it, down to a third of the screen; owners
+        do not, unless the map has the least already."""
+        wanted = self._frame.height // 3
+        if owners:
+            wanted = min(wanted, room - needed)
+        return max(room - max(least, wanted), 0)
+
+    def _reason_rows(self) -> int:
+        return int(bool(self._moment and self._moment.no_owners))
+
+    def _owners(self, most: int, width: int) -> list[Row]:
+        """Whose the requests of the interval were, in as many rows as there are for any interval in view."""
+        moment, rows = self._moment, list[Row]()
+        if moment and moment.no_owners and most:
+            rows = [[(clean(f"owners are not known: {moment.no_owners}"), Tone.FAINT)]]
+        elif moment:
+            rows = owner_rows(moment.owners, moment.seconds, most, width)
+        blank: Row = []
+        return [*rows, *[blank] * (most - len(rows))]
 
     def _sparks(self) -> list[Row]:
         """Rates of all operations together, below the columns of the map."""

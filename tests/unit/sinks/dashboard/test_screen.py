@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from opwatch import units
+from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind
+from opwatch.owners.sample import Owned, Owners
 from opwatch.samples.entries import Looked, RunEntry
 from opwatch.sinks.dashboard.past import Past
 from opwatch.sinks.dashboard.rows import Tone, fit
 from opwatch.sinks.dashboard.screen import Frame, screen
 from opwatch.sinks.dashboard.view import View
 from opwatch.sinks.jsonl import document
+from opwatch.trace.lacking import OWNERS
 from tests.unit.sinks.dashboard.shown import screen_text, shown_past, smart_page
 from tests.unit.sinks.test_jsonl import BUSY, observation
 from tests.unit.support.runs import MadeUpRun, a_run
@@ -81,6 +84,60 @@ def test_numbers_are_those_of_json() -> None:
             assert shown[8:10] == [f"{op['queue_depth']:.1f}", units.size(op["size_bytes"]["p50"])]
         total = sum(op["per_s"] for op in tree["ops"].values())
         assert any(line.lstrip().startswith(f"{units.rate(total)} IO/s") for line in lines)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (150, 24), (250, 60)])
+def test_owners_are_those_of_json(width: int, height: int) -> None:
+    """Interval by interval: the owners of that moment, and all rows together what the disk did."""
+    past, intervals = shown_past(a_run(20, seed=7))
+    for one in (one for one in intervals if one.device == "nvme0n1"):
+        tree, owners = document(one), document(one)["owners"]
+        lines = screen_text(past, View(until_ns=one.interval.end_ns), width, height)
+        begin = next(place for place, line in enumerate(lines) if "trim/s" in line)
+        at = lines[begin].index("read/s")
+        panel = [line[at:].split() for line in lines[begin + 1 : begin + 4]]
+        parts = [*owners["owners"], owners["other"]]
+        for row, part in zip(panel, (part for part in parts if part["ops"]), strict=False):
+            ops, seconds = part["ops"], tree["interval_s"]
+            moved = [ops[op]["bytes"] / seconds if op in ops else 0 for op in ("read", "write")]
+            count = sum(op["count"] for op in ops.values())
+            mean = sum(op["time_ns"] for op in ops.values()) / count
+            assert row[:2] == [units.megabytes(value) for value in moved]
+            assert row[3:5] == [units.rate(count / seconds), units.duration(mean)]
+        counted = sum(op["count"] for part in parts for op in part["ops"].values())
+        assert counted == sum(op["count"] for op in tree["ops"].values())
+        assert ["docker", "5a5a5a5a5a5a"] in [row[-2:] for row in panel]
+
+
+def test_a_panel_of_many_owners_closes_the_sum() -> None:
+    key = OwnerKey(OwnerKind.PROCESS, 1, 5)
+    rows = [
+        Owned(key._replace(number=number), EVIL, {"write": OwnedCounts(1, 4096 * (99 - number), 1000)})
+        for number in range(1, 41)
+    ]
+    whole = replace(observation(read=BUSY), owners=Owners(By.PROCESS, tuple(rows), {}))
+    past = Past()
+    past.write(whole)
+    for width, height, most in ((80, 24, 2), (80, 60, 8), (250, 60, 16)):
+        lines = screen_text(past, View(), width, height)
+        assert all(line.isprintable() for line in lines)
+        panel = [line for line in lines if "sd?[31mA?B?C??|<script> (" in line]
+        assert len(panel) == most
+        other = next(line for line in lines if f"other: {40 - most} more" in line)
+        seconds = whole.interval.seconds
+        left = sum(4096 * (99 - number) for number in range(most + 1, 41))
+        assert units.megabytes(left / seconds) in other
+        assert units.rate((40 - most) / seconds) in other
+
+
+def test_why_there_are_no_owners_is_one_line() -> None:
+    past = Past()
+    past.write(replace(observation(read=BUSY), lacks=(f"{OWNERS}: the kernel {EVIL} refused",)))
+    for width, height in ((80, 24), (250, 60)):
+        lines = screen_text(past, View(), width, height)
+        assert sum("owners are not known: the kernel sd?[31m" in line for line in lines) == 1
+    past.write(observation(read=BUSY))
+    assert not any("owners" in line for line in screen_text(past, View(), 80, 24))
 
 
 def test_what_is_unexplained_is_always_in_sight() -> None:
@@ -163,6 +220,12 @@ def test_an_hour_is_kept_and_no_more() -> None:
 def test_what_is_too_long_ends_with_a_mark() -> None:
     assert fit([("abcdef", Tone.PLAIN)], 4) == [("abc…", Tone.PLAIN)]
     assert fit([("ab", Tone.GOOD), ("cdef", Tone.PLAIN)], 2)[:1] == [("ab", Tone.GOOD)]
+
+
+def test_help_is_whole_at_80_columns() -> None:
+    lines = screen_text(busy_past(), View(is_help=True), 80, 24)
+    assert not any("…" in line for line in lines)
+    assert any(line.startswith("q Ctrl-C") for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,68 @@
+"""Whose the requests of an interval were, in few bytes, and as the rows of a panel."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from opwatch.owners.sample import Owners
+from opwatch.sinks.dashboard.rows import Row, Tone
+from opwatch.sinks.owners.shares import HEADER, OwnedShare, RankedShares, ranked_shares, share_row
+
+# The highest screen has room for no more; all others are one.
+MOST_KEPT = 16
+# A header, and one row at least.
+_LEAST_ROWS = 2
+_SHARE = struct.Struct("<5Q")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnersMoment:
+    """The owners of one disk in an interval, the most bytes first. `packed` has what each did, and others,
+    `more` in number, behind them."""
+
+    by: str
+    words: tuple[str, ...]
+    packed: bytes
+    more: int
+
+    def shares(self) -> RankedShares:
+        *first, other = (OwnedShare(*numbers) for numbers in _SHARE.iter_unpack(self.packed))
+        return RankedShares(list(zip(self.words, first, strict=True)), other, self.more)
+
+    @property
+    def rows(self) -> int:
+        """How many rows it takes to show them all."""
+        return max(1 + len(self.words) + any(self.packed[-_SHARE.size :]), _LEAST_ROWS)
+
+
+def owners_moment(owners: Owners) -> OwnersMoment:
+    """What is kept of the owners of an interval."""
+    kept = ranked_shares(owners).cut(MOST_KEPT)
+    packed = b"".join(_SHARE.pack(*share) for share in (*(share for _, share in kept.first), kept.other))
+    # The same few names stand in all intervals of an hour.
+    return OwnersMoment(
+        owners.by.value, tuple(sys.intern(words) for words, _ in kept.first), packed, kept.more
+    )
+
+
+def rows_wanted(moments: Iterable[OwnersMoment | None]) -> int:
+    """As many as the largest of these needs, 0 where nobody is told apart: a panel that is as high for all
+    that is in view stands still."""
+    return max((one.rows for one in moments if one), default=0)
+
+
+def owner_rows(owners: OwnersMoment | None, seconds: float, most: int, width: int) -> list[Row]:
+    """A header, the largest owners and the others as one: at most so many rows."""
+    if owners is None or most < _LEAST_ROWS:
+        return []
+    shares = owners.shares()
+    rows: list[Row] = [[(f"{HEADER}by {owners.by}, MB/s", Tone.STRONG)]]
+    room = most - 1 if owners.rows <= most else most - 2
+    shown = shares.cut(room)
+    rows += [[(share_row(share, words, seconds, width), Tone.PLAIN)] for words, share in shown.first]
+    if shown.other != OwnedShare():
+        rows.append([(share_row(shown.other, shown.other_words, seconds, width), Tone.FAINT)])
+    return rows if len(rows) > 1 else [*rows, [("idle", Tone.FAINT)]]

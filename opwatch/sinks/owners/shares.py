@@ -1,0 +1,81 @@
+"""What owners did in a stretch of time, all operations of each together: the rows of a table of owners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from opwatch import units
+from opwatch.owners.cells import OwnedCounts
+from opwatch.owners.sample import Owned, Owners
+from opwatch.sinks.owners.words import owner_words, shortened
+
+HEADER = "read/s write/s trim/s   reqs/s  mean    qd  "
+_TRIMS = ("discard", "write_zeroes", "secure_erase")
+
+
+class OwnedShare(NamedTuple):
+    """Bytes that were read, written and trimmed, requests of all kinds, and their time in the device."""
+
+    read: int = 0
+    write: int = 0
+    trim: int = 0
+    requests: int = 0
+    sum_ns: int = 0
+
+    @property
+    def mean_ns(self) -> float | None:
+        return self.sum_ns / self.requests if self.requests else None
+
+
+def share_of(ops: Mapping[str, OwnedCounts]) -> OwnedShare:
+    """All operations of an owner together."""
+    nothing = OwnedCounts()
+    return OwnedShare(
+        read=ops.get("read", nothing).bytes,
+        write=ops.get("write", nothing).bytes,
+        trim=sum(ops.get(op, nothing).bytes for op in _TRIMS),
+        requests=sum(counts.requests for counts in ops.values()),
+        sum_ns=sum(counts.sum_ns for counts in ops.values()),
+    )
+
+
+def share_sum(shares: Iterable[OwnedShare]) -> OwnedShare:
+    """All of them as one."""
+    return OwnedShare(*map(sum, zip(OwnedShare(), *shares, strict=True)))
+
+
+class RankedShares(NamedTuple):
+    """The first owners by what they did, and all others as one: `more` owners, and whatever has none."""
+
+    first: list[tuple[str, OwnedShare]]
+    other: OwnedShare
+    more: int
+
+    def cut(self, most: int) -> RankedShares:
+        """At most so many first ones."""
+        rest = self.first[most:]
+        other = share_sum([self.other, *(share for _, share in rest)])
+        return RankedShares(self.first[:most], other, self.more + len(rest))
+
+    @property
+    def other_words(self) -> str:
+        return f"other: {self.more} more" if self.more else "other"
+
+
+def ranked_shares(owners: Owners, ranked: Iterable[Owned] | None = None) -> RankedShares:
+    """Owners with what people call them, in their order or in another one."""
+    order = owners.owners if ranked is None else ranked
+    return RankedShares([(owner_words(one), share_of(one.ops)) for one in order], share_of(owners.other), 0)
+
+
+def share_row(share: OwnedShare, words: str, seconds: float, columns: int) -> str:
+    """An owner as a row of so many columns, below the header."""
+
+    def per_s(amount: float) -> float:
+        return amount / seconds if seconds else 0.0
+
+    read, write, trim = (units.megabytes(per_s(amount)) for amount in share[:3])
+    row = f"{read:>6} {write:>7} {trim:>6}   {units.rate(per_s(share.requests)):>6} "
+    row += f"{units.duration(share.mean_ns):>5} {per_s(share.sum_ns) / 1e9:>5.1f}  "
+    return row + shortened(words, max(columns - len(row), 8))

@@ -92,7 +92,7 @@ int rq_slow_raw(__u64 *ctx)
 SEC("tp_btf/block_rq_requeue")
 int rq_requeue(__u64 *ctx)
 {
-	/* Seldom: see READ_SELDOM(). */
+	/* A requeue is seldom, so every step may be a call: see READ_SELDOM(). */
 	return on_requeue(RQ_ARG(ctx), true);
 }
 

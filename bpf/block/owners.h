@@ -13,7 +13,7 @@ struct {
 	__type(value, struct ow_owner);
 } owners SEC(".maps");
 
-/* By CPU and place. */
+/* What was counted for owners, by CPU and place. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

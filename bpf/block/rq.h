@@ -29,7 +29,7 @@ static __always_inline bool find(struct where *at, struct request *rq, struct ge
 	if (!t)
 		return false;
 	at->disk = t->index;
-	/* Here, where few paths lead to: see READ_SELDOM(). A disk's targets have it in common. */
+	/* It is looked up where few paths lead to, for all of the disk: see READ_SELDOM(). */
 	at->stamp = stamp_index(t, rq, raw);
 	at->sector = place_of(rq, raw);
 	t = range_target(t, at->sector);

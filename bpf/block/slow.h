@@ -87,7 +87,7 @@ static __always_inline void fill_submitter(struct ow_submitter *by, __u64 key)
 
 	by->key = 0;
 	by->pid = bpf_get_current_pid_tgid() >> 32;
-	/* It is told with slow requests alone. */
+	/* The control group is told with slow requests alone. */
 	by->cgroup = settings.slow_ns == OW_NEVER_SLOW ? 0 : bpf_get_current_cgroup_id();
 	if (flags & PF_WQ_WORKER) {
 		by->kind = OW_KERNEL_WORK;
@@ -96,7 +96,7 @@ static __always_inline void fill_submitter(struct ow_submitter *by, __u64 key)
 		by->kind = flags & PF_KTHREAD ? OW_KERNEL_THREAD : OW_PROCESS;
 		bpf_get_current_comm(by->name, 16);
 	}
-	/* Of a request at its place only the time in the queue is asked for. */
+	/* Nobody asks for it where no request is slow, and the entry has a stamp of its own. */
 	by->time = own_queue_stamp && settings.slow_ns == OW_NEVER_SLOW ? 0 : bpf_ktime_get_ns();
 	by->key = key;
 }
@@ -117,7 +117,7 @@ static __always_inline int on_submit(struct request *rq, bool raw)
 	return 0;
 }
 
-/* So is block_getrq, which tells the bio alone that the request is for. */
+/* block_getrq is raised by the same task, and tells the bio alone that the request is for. */
 static __always_inline int on_getrq(struct bio *bio, bool raw)
 {
 	struct gendisk *disk;

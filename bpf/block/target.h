@@ -64,8 +64,8 @@ static __always_inline struct ow_counts *counts_of(struct place *at)
 		at->row = (void *)map_lookup(rows, &index);
 	if (!at->row || op >= OW_NR_OPS)
 		return NULL;
-	/* Must not be scaled before it is compared: the verifier of 6.1 and earlier then knows no
-	 * bound. */
+	/* It must not be scaled before it is compared: the verifier of 6.1 and earlier then knows
+	 * no bound. */
 	asm volatile("" : "+r"(op));
 	return &at->row->op[op].counts;
 }
@@ -100,9 +100,9 @@ static __always_inline struct ow_hist *hot_hist(const struct place *at)
 	/* The compiler would add to the pointer first and look at it afterwards. */
 	asm volatile("" : "+r"(hists));
 	/*
-	 * Nor the number: the compiler, which knows that it is below, would leave the mask away,
-	 * and the verifier of 6.1 and earlier has forgotten when the number comes back from the
-	 * stack.
+	 * The number is hidden from the compiler as well, which knows that it is below and would
+	 * leave the mask away: the verifier of 6.1 and earlier has forgotten that when the number
+	 * comes back from the stack.
 	 */
 	asm volatile("" : "+r"(op));
 	return &hists->op[op & (OW_NR_HOT_OPS - 1)];

@@ -34,8 +34,8 @@ struct {
 __u32 nr_flows;
 
 /*
- * Where the flow was that was met last, by stage and device. Only a guess, which the key in the
- * cell confirms: a run of discards of one kind looks nothing up.
+ * Where the flow was that was met last, by stage and device. It is only a guess, which the key in
+ * the cell confirms: a run of discards of one kind looks nothing up.
  */
 #define NR_GUESSES 256
 __u32 guesses[NR_GUESSES];

@@ -66,7 +66,7 @@ static __always_inline void end_busy(struct request *rq, bool raw)
 		count_busy(rq, -1, raw);
 }
 
-/* A read or write goes to the driver: behind a discard? */
+/* Note when a read or write goes to the driver while a discard of its queue is in flight. */
 static __always_inline int on_other_issue(struct request *rq, bool raw)
 {
 	__u64 queue, address = (__u64)rq, now;
@@ -156,7 +156,7 @@ int discard_requeued(__u64 *ctx)
 	return 0;
 }
 
-/* Not static: the verifier then takes any number for its result, not a path for each. */
+/* It is not static: the verifier then takes any number for its result, not a path for each. */
 __noinline int status_number(__s32 error)
 {
 	return status_of(error);

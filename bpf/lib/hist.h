@@ -27,7 +27,7 @@ static inline __attribute__((always_inline)) __u32 highest_bit(__u64 v)
 {
 	__u64 bit = 0, step;
 
-	/* More than four seconds, or a terabyte: seldom. */
+	/* More than four seconds, or a terabyte, is seldom. */
 	if (__builtin_expect(v >> 32 != 0, 0)) {
 		v >>= 32;
 		bit = 32;

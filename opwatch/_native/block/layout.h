@@ -28,14 +28,14 @@ struct ow_tracer_config {
 	struct ow_wanted_list wanted;
 };
 
-/* How much of what is kept by CPU. */
+/* How many copies there are of what is kept by CPU. */
 struct ow_shape {
 	__u32 nr_cpus;
 	__u32 nr_lanes; /* of histograms: one a CPU, or a lower power of two to save memory */
 	__u32 spread;	/* histograms of OW_OTHER */
 };
 
-/* Else the histograms of a CPU lie behind its row. */
+/* Whether CPUs share histograms; where they do not, those of a CPU lie behind its row. */
 static inline bool ow_shares_lanes(const struct ow_shape *shape)
 {
 	return shape->nr_lanes < shape->nr_cpus;

@@ -100,7 +100,7 @@ static PyObject *tracer_sample(PyObject *self, PyObject *arg)
 	return bytes;
 }
 
-/* More than the ring has room for. */
+/* The ring has room for no more than these. */
 #define SLOW_ROOM (OW_SLOW_RING_BYTES / sizeof(struct ow_slow))
 
 static PyObject *tracer_slow(PyObject *self, PyObject *Py_UNUSED(arg))

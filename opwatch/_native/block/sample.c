@@ -88,7 +88,7 @@ static void add_hot(const struct ow_tracer *t, __u32 target, __u32 op, struct ow
 	}
 }
 
-/* Only OW_OTHER has more than one. */
+/* The histograms of all other classes, of which only OW_OTHER has more than one. */
 static void add_cold(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
 {
 	const struct ow_hist *hists = t->cold_hists.at;

@@ -186,7 +186,7 @@ void ow_tracer_close(struct ow_tracer *t)
 {
 	if (!t)
 		return;
-	/* Beginnings first. */
+	/* The programs of beginnings, which were attached last, go first. */
 	while (t->nr_attached)
 		bpf_link__destroy(t->links[--t->nr_attached]);
 	ow_slow_close(t);

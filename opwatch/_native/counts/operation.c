@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* The format's own, as is all of this: it may not change with the rest of the program. */
+/* The order of the format, which as all of this may not change with the rest of the program. */
 enum {
 	LATENCY,
 	QUEUE,

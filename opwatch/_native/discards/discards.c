@@ -42,7 +42,7 @@ bool ow_may_attach_to_functions(void)
 	return fd >= 0 || errno != EPERM;
 }
 
-/* What XFS gives its discard events: the kernel's own, or that of its module. */
+/* Whether XFS, in the kernel or as a module, gives its discard events the group first. */
 static bool xfs_by_group(const struct ow_types *types)
 {
 	struct btf *vmlinux, *module;

@@ -194,7 +194,7 @@ static PyType_Spec service_spec = {
 
 int ow_py_add_service(PyObject *module)
 {
-	/* Kept for good: a service asks whether it was given such a drive. */
+	/* The type is kept for good: a service asks whether it was given such a drive. */
 	drive_type = (PyTypeObject *)PyObject_GetAttrString(module, "Ftl");
 	return drive_type ? ow_py_add_type(module, &service_spec) : -1;
 }

@@ -8,7 +8,7 @@
 #define OPCODE_GET_LOG	0x02
 #define OPCODE_IDENTIFY 0x06
 
-/* Without it the drive takes what is read for handled, and drops the event that it announced. */
+/* Without this bit the drive takes what is read for handled, and drops the event it announced. */
 #define RETAIN_EVENT (1u << 15)
 #define LSP_MASK     (0x7fu << 8)
 #define TIMEOUT_MS   10000

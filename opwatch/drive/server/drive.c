@@ -215,8 +215,8 @@ int ow_drive_trim(struct ow_drive *drive, uint64_t offset, uint64_t len, uint64_
 	if (!ret && drive->faults.trim_keeps)
 		return 0;
 	/*
-	 * Also when trims are ignored: the loop driver punches a hole for "write zeroes, may unmap"
-	 * as it does for a discard, and what was zeroed must read so.
+	 * This is done also when trims are ignored: the loop driver punches a hole for "write
+	 * zeroes, may unmap" as it does for a discard, and what was zeroed must read so.
 	 */
 	return ret ? ret : zero(drive, offset, len);
 }
@@ -292,7 +292,7 @@ void ow_drive_truth(struct ow_drive *drive, struct ow_page_facts *facts)
 	pthread_mutex_unlock(&drive->lock);
 }
 
-/* Needs the lock. */
+/* Leave the drive a tick of time to itself. Needs the lock. */
 static void be_idle(struct ow_drive *drive)
 {
 	ow_ftl_idle(drive->ftl, TICK_NS);

@@ -328,7 +328,7 @@ static int serve(struct fuse_session *session, const struct ow_fs_options *optio
 }
 
 /*
- * Ended by a signal it stays mounted, as after a crash: without the mount the loop device could not
+ * What a signal ended stays mounted, as after a crash: without the mount the loop device could not
  * be told from any other.
  */
 static int mount_and_serve(struct fuse_session *session, const struct ow_fs_options *options)

@@ -93,7 +93,7 @@ int main(int argc, char **argv)
 	ret = ow_fs_run(&drive, &options.fs);
 	if (ret)
 		return fail("cannot mount or serve a FUSE file system", ret);
-	/* Ended by a signal, without being asked to save. */
+	/* A signal has ended it without asking it to save. */
 	if (options.drive.state && !drive.saved)
 		ret = ow_state_save(&drive);
 	ow_drive_close(&drive);

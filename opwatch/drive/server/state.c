@@ -92,7 +92,7 @@ static int save_contents(const struct ow_drive *drive, FILE *file, uint64_t sum)
 	return ret ? ret : put(file, &run, sizeof(run));
 }
 
-/* Whole units of the drive, behind the ranges before. */
+/* A range must be whole units of the drive, and lie behind those before it. */
 static bool run_is_sane(const struct ow_drive *drive, const struct ow_saved_run *run, uint64_t from)
 {
 	uint64_t unit = drive->options.config.iu_bytes, bytes = drive->store.bytes;
@@ -172,7 +172,7 @@ static int load_contents(struct ow_drive *drive, FILE *file, uint64_t sum,
 	}
 }
 
-/* Needs the lock. */
+/* Write the header, the FTL and the contents. Needs the lock. */
 static int save_all(struct ow_drive *drive, FILE *file)
 {
 	struct ow_saved_header header = {
@@ -198,7 +198,7 @@ static int save_all(struct ow_drive *drive, FILE *file)
 	return ret ? ret : save_contents(drive, file, sum);
 }
 
-/* Needs the lock: whatever the drive is asked waits for it. */
+/* Save the drive in the file's place. Needs the lock: whatever the drive is asked waits for it. */
 static int save_to_file(struct ow_drive *drive)
 {
 	_cleanup_file_ FILE *file = ow_state_file_begin(&drive->file);
@@ -285,7 +285,7 @@ static uint64_t memory_needed(const struct ow_ftl_config *config, bool no_data)
 	return (no_data ? 0 : config->user_bytes) + units * 4 + flash * 33 / 8;
 }
 
-/* Is called before anything of the size that the file tells is asked for. */
+/* Refuse what takes too much memory, before anything as large as the file tells is asked for. */
 static int check_memory(const struct ow_drive *drive, FILE *file, bool no_data, const char **why)
 {
 	static char words[160];

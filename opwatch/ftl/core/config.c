@@ -77,7 +77,7 @@ static const char *wrong_choices(const struct ow_ftl_config *config)
 	return NULL;
 }
 
-/* Whole hundredths of a percent, rounded up, of the user size. */
+/* Says the least in hundredths of a percent of the user size, rounded up. */
 static const char *too_little_spare(const struct ow_ftl_config *config, uint64_t least)
 {
 	static _Thread_local char words[200];
@@ -99,7 +99,7 @@ static const char *wrong_spare(const struct ow_ftl_config *config)
 	least += ow_frontier_count(config) + 1;
 	if (config->reserve_superblocks < ow_frontier_count(config) + 1)
 		return "the reserve must hold every frontier and one superblock more";
-	/* Divided, as the product may be more than 64 bits. */
+	/* One side is divided, as the product may be more than 64 bits. */
 	if (config->physical_bytes < config->user_bytes || spare / config->superblock_bytes < least)
 		return too_little_spare(config, least);
 	return NULL;

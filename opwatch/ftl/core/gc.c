@@ -163,7 +163,7 @@ int ow_gc_make_room(struct ow_ftl *ftl)
 	return ftl->read_only ? -EROFS : 0;
 }
 
-/* Must be called before @pages are moved into T from outside of it. */
+/* Make room for @pages that are about to be moved into T from outside of it. */
 int ow_gc_make_room_for(struct ow_ftl *ftl, uint32_t pages)
 {
 	int ret = collect_until(ftl, ftl->low_room + pages);

@@ -13,7 +13,7 @@ static bool outside(const struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t le
 	       len_bytes > user - offset_bytes;
 }
 
-/* Less than a unit: the rest of it is read and programmed again, at once or out of the buffer. */
+/* Write less than a unit: its rest is read and programmed again, at once or out of the buffer. */
 static int write_part(struct ow_ftl *ftl, uint32_t stream, uint64_t offset_bytes, uint32_t len)
 {
 	uint32_t page = offset_bytes >> ftl->iu_shift;

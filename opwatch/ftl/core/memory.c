@@ -21,7 +21,7 @@ void *ow_pages_alloc(size_t bytes)
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (base == MAP_FAILED)
 		return NULL;
-	/* Aligned, or the first and last part cannot be a huge page; cut off what is too much. */
+	/* An aligned begin lets the first part be a huge page; what is too much is cut off. */
 	start = (char *)(((uintptr_t)base + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1));
 	slack = start - base;
 	if (slack)
@@ -29,8 +29,9 @@ void *ow_pages_alloc(size_t bytes)
 	if (HUGE_BYTES - slack)
 		munmap(start + len, HUGE_BYTES - slack);
 	/*
-	 * Advice only: random access to a 1 GiB table is 60 % faster with fewer TLB misses, and
-	 * even the valid bits of a 16 GiB drive have more small pages than the TLB's first level.
+	 * The kernel may ignore this advice: random access to a 1 GiB table is 60 % faster with
+	 * fewer TLB misses, and even the valid bits of a 16 GiB drive have more small pages than
+	 * the TLB's first level.
 	 */
 	if (bytes >= HUGE_BYTES / 4)
 		madvise(start, len, MADV_HUGEPAGE);

@@ -25,7 +25,7 @@ static void list_add(struct ow_candidates *list, uint32_t sb, uint32_t valid)
 	list->head[valid] = sb;
 	list->next[sb] = first;
 	list->prev[sb] = 0;
-	list->prev[first] = sb; /* of superblock 0, if there was none: nobody reads that */
+	list->prev[first] = sb; /* in an empty list that of superblock 0, which nobody reads */
 	list->low = valid < list->low ? valid : list->low;
 	list->count++;
 }

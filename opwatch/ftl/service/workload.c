@@ -39,7 +39,7 @@ static uint32_t next_random(const struct ow_ftl *ftl, const struct ow_plan *plan
 	uint64_t state = *rng, span = plan->pages[0], start = plan->start[0];
 	uint32_t n = most < OW_BATCH ? most : OW_BATCH, zone;
 
-	/* Kept apart: the choice of a zone would cost the common case a fifth of its speed. */
+	/* One zone is a case of its own: to choose a zone would cost it a fifth of its speed. */
 	if (plan->count == 1) {
 		for (uint32_t i = 0; i < n; i++) {
 			pages[i] = start + ow_rng_below(&state, span);

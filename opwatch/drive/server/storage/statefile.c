@@ -168,7 +168,8 @@ static int name_newer(struct ow_state_file *file)
 	return 0;
 }
 
-/* Locked from the first, or another would take it for a leftover. Returns it or -errno. */
+/* Make a file that is locked from the first, or another would take it for a leftover. Returns it
+ * or -errno. */
 static int make_newer(struct ow_state_file *file)
 {
 	int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
@@ -225,13 +226,13 @@ void ow_state_file_drop(struct ow_state_file *file)
 	unlinkat(file->folder, file->newer, 0);
 }
 
-/* Must never replace a file that somebody else has put there since. */
+/* Give the new file its name, and never replace one that somebody else has put there since. */
 static int replace(const struct ow_state_file *file)
 {
 	if (file->locked < 0) {
 		if (!linkat(file->folder, file->newer, file->folder, file->name, 0))
 			return unlinkat(file->folder, file->newer, 0) ? -errno : 0;
-		/* A file system without hard links. */
+		/* The file system has no hard links. */
 		if (errno != EPERM && errno != EOPNOTSUPP)
 			return -errno;
 		return renameat2(file->folder, file->newer, file->folder, file->name,

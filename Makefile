@@ -30,7 +30,7 @@ help:
 	@echo "make bench-trim  what following a trim costs, against fstrim"
 	@echo "make bench-saturation  IOPS of null_blk in a guest, traced by us and others [KERNEL=6.12]"
 	@echo "make test-kernel only the tests that need root"
-	@echo "make test-kills  kill -9 at 50 moments of record and of flight [KILLS=50] [SEED=14]"
+	@echo "make test-kills  50 moments at which record, flight and a sweep are ended [KILLS=50] [SEED=14]"
 	@echo "make test-vm     stock kernels and real drivers in QEMU [KERNEL=6.12] [TEST=nvme] [TIER=ci]"
 	@echo "make test-arm64  a smoke test on arm64 in QEMU"
 	@echo "make fuzz        ten million operations on the simulated drive"
@@ -137,10 +137,12 @@ fuzz-counters: build
 fuzz-all: build
 	$(PY) -m tests.fuzz $(or $(INPUTS),10000000) $(or $(SEED),$$RANDOM) $(or $(BEGIN),0)
 
-# By hand, some ten minutes: record and flight are killed at that many moments each, which SEED decides.
+# By hand, half an hour: record and flight are killed and a sweep is ended at that many moments each, which SEED
+# decides.
 test-kills: build
 	OPWATCH_KILLS=$(or $(KILLS),50) OPWATCH_SEED=$(or $(SEED),$$RANDOM) OPWATCH_REQUIRE=kernel \
-		$(PY) -m pytest -v -n 0 tests/kernel/recording -k "recorder_that_is_killed"
+		$(PY) -m pytest -v -n 0 tests/kernel/recording tests/kernel/sweep/test_sweep.py \
+		-k "recorder_that_is_killed or ended_at_any_moment"
 
 # Units of SATA drives from rows of drives (docs/method-waf.md), and what to expect of them; two minutes.
 learn-counters: build

@@ -19,6 +19,10 @@ from opwatch.sweep.journal.state import SweepState
 from tests.kernel.support.drives import MIB, Drive, drive
 from tests.kernel.support.open_files import users_of
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+# `make test-kills` has more of them, at other moments.
+_ENDS = int(os.environ.get("OPWATCH_KILLS", "3"))
+_SEED = int(os.environ.get("OPWATCH_SEED", "15"))
 # Two levels, each of so few rounds that its verdict is "not reached" for certain.
 _SHORT = ("--op", "0,28%", "--settle", "0", "--rounds", "5", "--refresh", "0", "--fill", "1")
 _NOT_REACHED = 6
@@ -117,9 +121,9 @@ def test_a_signal_while_it_still_looks_ends_it_in_order(tmp_path: Path) -> None:
         require_free(target)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_ended_at_any_moment_it_leaves_nothing_and_goes_on(number: signal.Signals, tmp_path: Path) -> None:
-    chance = random.Random(int(number))
+@pytest.mark.parametrize("moment", range(_ENDS))
+def test_ended_at_any_moment_it_leaves_nothing_and_goes_on(moment: int, tmp_path: Path) -> None:
+    number, chance = _SIGNALS[moment % len(_SIGNALS)], random.Random(f"{_SEED} {moment}")
     with drive(64 * MIB, "10%") as target:
         argv = words("run", target, tmp_path, "--dev", target.device, *_SHORT, "-q")
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:

@@ -36,7 +36,7 @@ class Unsupported(OpwatchError):
 
 
 class TracerMissing(Unsupported):
-    """Is raised where our own part that talks to the kernel is not there."""
+    """Our own part that talks to the kernel is not there."""
 
     def __init__(self) -> None:
         super().__init__("this opwatch was built without its tracer; opwatch doctor says what to install")

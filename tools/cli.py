@@ -49,9 +49,9 @@ _EXAMPLES = {
     "opwatch replay run.opw 1m": "the same again, by minutes",
     "sudo opwatch waf --dev nvme0n1 --for 10m": "write amplification of ten minutes, with its error",
 }
-# Those whose arguments begin with a verb of theirs.
+# The arguments of these commands begin with a verb of theirs.
 _WITH_VERBS = ("drive", "flight", "sweep", "trim")
-# Those that run what stands behind `--`.
+# These commands run what stands behind `--`.
 _RUN_COMMANDS = ("watch", "record", "waf", "trim")
 
 
@@ -118,7 +118,7 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
         parser.error("there is no command behind --")
     if behind and name not in _RUN_COMMANDS:
         parser.error(f"{name} takes no command behind --")
-    # So that `replay FILE --json 60` is read as it is meant.
+    # Words may stand between options, so that `replay FILE --json 60` is read as it is meant.
     args = parser.parse_args(rest) if name in _WITH_VERBS else parser.parse_intermixed_args(rest)
     args.command = behind
     return command, args

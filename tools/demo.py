@@ -124,7 +124,7 @@ def show() -> int:
         "physical_bytes": PHYSICAL_BYTES,
         "superblock_bytes": SUPERBLOCK_PAGES * PAGE_BYTES,
         "service.dies": DIES,
-        # Of a drive of this size, what fits into a usual buffer would be most of a round.
+        # What fits into a usual buffer would be most of a round of a drive of this size.
         "service.buffer_bytes": BUFFER_BYTES,
     }
     with own_drive(config, ("timing",), say) as (drive, device):

@@ -53,7 +53,7 @@ class KeptSweep:
         tracers = TracerSet(BlockTracer)
         stack.callback(tracers.close)
         membership = Membership(devices, Selection(devices, [self._disk.name]))
-        # Never started: it only says which drive is behind the disk.
+        # It is never started, and only says which drive is behind the disk.
         drive = LiveWaf(devices, lambda leaves: drives_of(leaves, all_kinds=True), EVERY_S)
         discards = LiveDiscards(lambda _: False)
         return stack.enter_context(closing(Watching(membership, tracers, drive, discards)))

@@ -24,7 +24,7 @@ from opwatch.sinks.terminal import say
 from opwatch.trace.tracer_set import TracerSet
 from opwatch.trace.trust import Reading, trust
 
-# However long the intervals are: what comes is unseen until somebody looks.
+# However long the intervals are, somebody looks so often: until then what comes is unseen.
 _LOOK_S = 1.0
 _SOON_S = 0.02
 # For the sake of short intervals nobody looks more often than this.
@@ -68,7 +68,7 @@ class Watching:
         self._live, self._discards = live, discards
         self._unwatched = Unwatched()
         self._unwatched.end_look(membership.registered)
-        # By the clock of the readings.
+        # When sysfs was looked at last, by the clock of the readings.
         self._looked = time.monotonic()
         self._rows: list[_Row] = []
         self._not_watched: set[str] = set()

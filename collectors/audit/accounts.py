@@ -44,7 +44,7 @@ def _mapped_bytes(device: BlockDevice) -> int | None:
     """How many bytes a SCSI disk holds by its map; None where it has none."""
     if not (device.sysfs / "device" / "scsi_disk").is_dir():
         return None
-    # For SCSI disks alone.
+    # This is imported for SCSI disks alone.
     from opwatch.collectors.space.lba_status import held_by_map
 
     mapped = held_by_map(device, MAP_WITHIN_S)
@@ -61,7 +61,7 @@ class DriveAccounts:
 
     @cached_property
     def _catalogue(self) -> Catalogue:
-        # For drives with pages alone: the families bring many modules.
+        # These are imported for drives with pages alone: the families bring many modules.
         from opwatch.counters.catalogue.families import load_trims
 
         return load_trims()
@@ -98,7 +98,7 @@ class DriveAccounts:
             with closing(KernelTransport(open_device(device))) as transport:
                 return self._nvme(transport, number)
         if device.attribute("device/vendor") == "ATA" and device.number("queue/rotational") == 0:
-            # For SATA drives alone: it brings what runs smartctl.
+            # It is imported for SATA drives alone: it brings what runs smartctl.
             from opwatch.collectors.firmware.smart import collect_smart
 
             evidence = collect_smart(node)

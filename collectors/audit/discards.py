@@ -39,7 +39,7 @@ class DiscardTracer:
         packed = b"".join(pack_granule(name, *granule) for name, granule in (granules or {}).items())
         self._native = programs or loader(following, stalls=stalls)()
         self._chain = chain
-        # Not at the top: what decodes works without the extension.
+        # It is not imported at the top: what decodes works without the extension.
         from opwatch._native import ProbeError
 
         try:

@@ -117,7 +117,7 @@ class LiveDiscards:
 
     def read(self) -> dict[int, DiscardSample]:
         """What was counted by now, by place: of a partition, what is told apart later."""
-        # Of each part, even where one before it has news.
+        # Each part is read, even where one before it has news.
         news = [part.read() for part in self._parts]
         if any(news):
             self._look_up_names()

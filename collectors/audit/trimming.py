@@ -32,7 +32,7 @@ from opwatch.trim.audit.programs import AUDITED, Following
 from opwatch.trim.audit.question import Asked
 from opwatch.trim.audit.settling import quiet_after_trim
 from opwatch.trim.stack.layers import Kind, Stack
-from opwatch.trim.stale.sentinel import BLOCK, Seen
+from opwatch.trim.stale.sentinel import BLOCK, ReadsAs
 
 if TYPE_CHECKING:
     from opwatch._native import Discards
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 # Only root may write here: in /run/lock anybody could hold an audit up.
 LOCKS = Path("/run/opwatch/audits")
-# A drive may put off what it was told: how long its old data are given to go away.
+# A drive may put off what it was told: its old data are given so long to go away.
 PROVE_WAIT_S = 5.0
 
 Say = Callable[[str], None]
@@ -111,7 +111,7 @@ class _Proof:
     """Sentinels around a trim, and what the drive itself counts of them."""
 
     def __init__(self, mount: Mount, stack: Stack) -> None:
-        # For --prove alone, as the others of this class: together they are 20 modules.
+        # These are imported for --prove alone, as the others of this class: together they are 20 modules.
         from opwatch.collectors.stale.sentinels import Sentinels, prove_sizes
 
         self._stack = stack
@@ -145,8 +145,8 @@ class _Proof:
         end = time.monotonic() + PROVE_WAIT_S
         if self._maps:
             self._maps.wait(PROVE_WAIT_S)
-        blocks_by_reading: Counter[Seen] = Counter()
-        by_device: defaultdict[str, Counter[Seen]] = defaultdict(Counter)
+        blocks_by_reading: Counter[ReadsAs] = Counter()
+        by_device: defaultdict[str, Counter[ReadsAs]] = defaultdict(Counter)
         notes = []
         sentinels = self._sentinels.judge(end - time.monotonic())
         for sentinel in sentinels:
@@ -157,8 +157,8 @@ class _Proof:
                 notes.append(f"the sentinel of {sentinel.size_bytes} B: {sentinel.reason}")
         judged = (
             blocks_by_reading.total()
-            - blocks_by_reading[Seen.REALLOCATED]
-            - blocks_by_reading[Seen.UNREADABLE]
+            - blocks_by_reading[ReadsAs.REALLOCATED]
+            - blocks_by_reading[ReadsAs.UNREADABLE]
         )
         reason = None if judged else "no block of a sentinel could be judged"
         maps = self._maps.judge(sentinels) if self._maps else {}

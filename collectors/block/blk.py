@@ -37,11 +37,11 @@ BIOS = 16384
 # although the queues share them: above these some tags have a place in common, and who finds it taken goes to
 # the hash.
 MOST_STAMPS = 1 << 17
-# The same for all disks of a watch.
+# All disks of a watch together have no more places than these.
 MOST_STAMPS_IN_ALL = 1 << 22
 # A CPU that is taken away between counting a request for its disk and for its owner is waited for so long.
 _OWNED_S = 0.05
-# Of more owners, those that did nothing for so long make room: processes come and go.
+# Where there are more owners, those that did nothing for so long make room: processes come and go.
 _KEPT_OWNERS, _IDLE_NS = 512, 30 * 10**9
 # No rights or no memory is the same for programs of another kind.
 _FINAL = (errno.EPERM, errno.ENOMEM)
@@ -182,7 +182,7 @@ class BlockTracer:
         self._stats = [StatReader(leaf.device) for leaf in self.leaves]
         self._counted = [Counted(stat.read) for stat in self._stats]
         self._has_owners = by is not None
-        # Of each leaf, at its last reading; nothing where nobody asked.
+        # The owners of each leaf at its last reading; none where nobody asked.
         self.owned: list[ReadCells] = []
 
     def _loaded(

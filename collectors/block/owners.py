@@ -42,7 +42,7 @@ class LiveOwners:
         self._tracers, self._by = tracers, by
         self._names: dict[OwnerKey, str] = {}
         self._groups: dict[int, str] = {}
-        # Of processes, the groups that they were in.
+        # The groups that processes were in.
         self._inside: dict[OwnerKey, str] = {}
         self._looked = float("-inf")
 

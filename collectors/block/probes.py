@@ -54,7 +54,7 @@ def check_programs(devices: Devices) -> list[Check]:
 
 def check_floor() -> Check:
     """The empty programs, which tell opwatch overhead what any program costs."""
-    # Not at the top: doctor tells of a missing extension, too.
+    # It is not imported at the top: doctor tells of a missing extension, too.
     from opwatch._native import Floor, ProbeError
 
     try:
@@ -85,7 +85,7 @@ def check_contexts() -> Check:
 
 def check_stats() -> Check:
     """Whether the kernel's statistics of BPF programs can be switched on."""
-    # Not at the top, as above.
+    # It is not imported at the top, as above.
     from opwatch._native import enable_stats
 
     try:

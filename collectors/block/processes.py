@@ -12,14 +12,14 @@ _PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
-class FoundProcess:
+class NamedProcess:
     """`name` is that of its first thread, `group` the path of its version 2 group, None where it has none."""
 
     name: str
     group: str | None
 
 
-def find_process(pid: int, began_ns: int, proc: Path = _PROC) -> FoundProcess | None:
+def find_process(pid: int, began_ns: int, proc: Path = _PROC) -> NamedProcess | None:
     """The process of this number that began then, by the clock that goes on in sleep; None where it has gone.
     The kernel tells when a process began in ticks, which is cut off."""
     folder = proc / str(pid)
@@ -37,4 +37,4 @@ def find_process(pid: int, began_ns: int, proc: Path = _PROC) -> FoundProcess | 
     if int(fields[19]) != began_ns * ticks // 10**9:
         return None
     group = next((line.removeprefix("0::") for line in groups if line.startswith("0::")), None)
-    return FoundProcess(name, group)
+    return NamedProcess(name, group)

@@ -46,7 +46,7 @@ class LiveSlow:
                 records, left_out = tracer.slow()
                 counts |= self._count(records, left_out, places, wanted)
                 self._look_up_names(records)
-                # Of a disk that came, the first look is where its counts begin.
+                # The counts of a disk that came begin at the first look.
                 requests += [
                     self._request(record, places[record.leaf])
                     for record in records

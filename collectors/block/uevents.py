@@ -7,7 +7,7 @@ import socket
 # NETLINK_KOBJECT_UEVENT, and the group in which the kernel itself speaks.
 _PROTOCOL = 15
 _KERNEL_GROUP = 1
-# As much as one buffer of the kernel's, which is more than one announcement takes.
+# We read as much as one buffer of the kernel's, which is more than one announcement takes.
 _BYTES = 8192
 _MOST_AT_ONCE = 1000
 

@@ -23,7 +23,7 @@ from opwatch.foreign import lines_of, read_all, read_bytes, text_of
 from opwatch.host.process import ending_with
 
 _SAID_BYTES = 1 << 16
-# From asking to killing. fio ends its threads after requests that are under way.
+# It is asked to end, and killed after so long. fio ends its threads after requests that are under way.
 _PATIENCE_S = 5.0
 
 

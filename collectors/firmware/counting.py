@@ -222,7 +222,7 @@ class Counting:
 
     def poll(self, keep: Callable[[FirmwareSample], None] = lambda _: None) -> Poll:
         """Look, and return it as a trail keeps it; `keep` is given the look as it was."""
-        # For a trail alone: it brings what divides an interval.
+        # It is imported for a trail alone: it brings what divides an interval.
         from opwatch.waf.polls import poll_of_look
 
         sample = self.look()

@@ -37,7 +37,7 @@ class LiveWaf:
         self, devices: Devices, drives: Callable[[Sequence[Leaf]], dict[str, BlockDevice]], every_s: float
     ) -> None:
         self._devices, self._drives_of, self._every_s = devices, drives, every_s
-        # Never changed in place: the thread may be going through it.
+        # It is never changed in place: the thread may be going through it.
         self._drives: dict[str, BlockDevice] = {}
         self._samples: deque[FirmwareSample] = deque()
         # Why the thread has ended by itself, and which drives have that for their reason.
@@ -96,8 +96,8 @@ class LiveWaf:
             self._looked.set()
 
     def _look_at_all(self) -> None:
-        # Not before it is needed: this is much to import, and whoever works out what the looks say needs the
-        # same, in a thread that has no time for it.
+        # It is not imported before it is needed: that takes long, and whoever works out what the looks say
+        # needs the same, in a thread that has no time for it.
         from opwatch.collectors.firmware.counting import Counting, counted_on
         from opwatch.counters.catalogue.families import standard_catalogue
         from opwatch.waf import live_trail  # noqa: F401

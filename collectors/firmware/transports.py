@@ -33,7 +33,7 @@ class KernelTransport:
     of a node. Only those that read are possible."""
 
     def __init__(self, node: Path | int) -> None:
-        # Not at the top: what decodes pages works without the extension.
+        # It is not imported at the top: what decodes pages works without the extension.
         from opwatch import _native
 
         self._native = _native

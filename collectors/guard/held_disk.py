@@ -28,7 +28,7 @@ class HeldDisk:
         self.facts = look_at(devices, named)
         require_none(obstacles(self.facts, consent))
         self.identity = self.facts.identity
-        # By its number: the name that was given may lead elsewhere by now.
+        # It is looked up by its number: the name that was given may lead elsewhere by now.
         disk = devices.by_number(*self.identity.dev)
         if disk is None:
             raise RefusedError(f"{named} has gone since it was looked at")

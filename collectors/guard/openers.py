@@ -28,7 +28,7 @@ class Openers:
     unseen: tuple[str, ...]
 
 
-# Of these a look at a file ends, whatever state a server or a network is in.
+# A look at a file of these ends, whatever state a server or a network is in.
 _LOCAL = frozenset(
     ("devtmpfs", "tmpfs", "ramfs", "overlay", "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs")
 )

@@ -18,7 +18,7 @@ from opwatch.trim.history.journal import Saved
 
 # A file is written anew when it has grown by this much, and to several times its size.
 _GROWTH_BYTES, _GROWTH, _MOST_GROWTH_BYTES = 1 << 20, 2, 64 << 20
-# As many runs as a map has room for, grown by as much as a file may.
+# This has as many runs as a map has room for, grown by as much as a file may.
 _MOST_BYTES = 256 << 20
 
 

@@ -15,7 +15,7 @@ _MOST_BYTES = 1 << 20
 
 
 def header_of(devices: Devices, disk: BlockDevice) -> dict[str, str | None]:
-    """By the names that a report has; None for what nobody tells."""
+    """What a report says, by the names that it has; None for what nobody tells."""
     identity = read_identity(devices, disk)
     return {
         "device": identity.model,

@@ -24,7 +24,7 @@ _FASTEST = 32 * 10**9
 _LEAST_BYTES = 1 << 20
 # How often the drive is asked for its health, between two loads.
 _HEALTH_S = 60.0
-# Of its bound: a load that wrote as much was ended by that, and not by its time.
+# A load that wrote so much of its bound was ended by that, and not by its time.
 _ALL_OF_IT = 0.99
 
 
@@ -138,7 +138,7 @@ class PartRun:
                 self._say(f"{load.stage}, {number} of {load.times}")
                 self._do(load, number, 0)
                 if load.pause_s:
-                    # From the end of the load on: what is done here meanwhile is a part of the pause.
+                    # It counts from the end of the load: what is done here meanwhile is a part of the pause.
                     self._bench.pass_time(max(self._ended + load.pause_s - time.monotonic(), 0.0))
             self._bench.keeper.ended(phase)
 

@@ -196,7 +196,7 @@ class _Run:
             self._fill(path, self._files)
             with nameless(point, self._copies) as copies:
                 self._fill(copies, self._copies)
-            # As umount does: what was removed is free for the file system from here on.
+            # This is done as umount does it: what was removed is free for the file system from here on.
             _sync(self._place)
             if self._is_trimmed:
                 _trim(self._place)

@@ -11,16 +11,16 @@ from opwatch.collectors.space.raw_disk import open_device
 from opwatch.counters.decode import identify
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice
-from opwatch.trim.stale.sentinel import Seen
+from opwatch.trim.stale.sentinel import ReadsAs
 
-_READS = {"zeros": Seen.ZEROS, "ones": Seen.ONES}
+_READS = {"zeros": ReadsAs.ZEROS, "ones": ReadsAs.ONES}
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
     """What blocks read as once they are trimmed, and who says so. `reads` is None when nobody does."""
 
-    reads: Seen | None
+    reads: ReadsAs | None
     words: str
 
 
@@ -47,10 +47,10 @@ def promise(device: BlockDevice) -> Promise:
         said = f"trimmed blocks read as {reads}" if reads else "nothing about how trimmed blocks read"
         return Promise(reads, f"the drive says {said} (NVMe DLFEAT)")
     if device.kind() in ("loop", "zram"):
-        return Promise(Seen.ZEROS, f"holes of a {device.kind()} device read as zeros")
+        return Promise(ReadsAs.ZEROS, f"holes of a {device.kind()} device read as zeros")
     page = device.raw("device/vpd_pgb2") or b""
     if len(page) > 5 and page[1] == 0xB2 and page[5] >> 2 & 7 == 1:
-        return Promise(Seen.ZEROS, "the drive says trimmed blocks read as zeros (SCSI LBPRZ)")
+        return Promise(ReadsAs.ZEROS, "the drive says trimmed blocks read as zeros (SCSI LBPRZ)")
     return Promise(None, "the drive does not say how trimmed blocks read")
 
 

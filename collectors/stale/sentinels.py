@@ -30,7 +30,7 @@ from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.free import FreeSpace, Number
 from opwatch.trim.space.remap import descend
 from opwatch.trim.stack.layers import Layer, Stack
-from opwatch.trim.stale.sentinel import BLOCK, Judgement, Seen, digest, pattern, state_of
+from opwatch.trim.stale.sentinel import BLOCK, Judgement, ReadsAs, digest, pattern, state_of
 
 _PREFIX = ".opwatch-sentinel-"
 _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)
@@ -263,7 +263,7 @@ class Sentinels:
         while True:
             judgements = self._judge()
             if (
-                not any(judgement.inside[Seen.UNCHANGED] for judgement in judgements)
+                not any(judgement.inside[ReadsAs.UNCHANGED] for judgement in judgements)
                 or time.monotonic() >= end
             ):
                 return judgements
@@ -275,22 +275,22 @@ class Sentinels:
         for disk in self._disks.values():
             disk.require_same()
         later = self._free()
-        states: dict[Block, Seen] = {}
+        states: dict[Block, ReadsAs] = {}
         for block, data in read:
             is_free = free is None or later is None or (_is_free(free, block) and _is_free(later, block))
-            states[block] = state_of(block.before, data) if is_free else Seen.REALLOCATED
+            states[block] = state_of(block.before, data) if is_free else ReadsAs.REALLOCATED
         return list(self._judgements(states))
 
-    def _judgements(self, states: dict[Block, Seen]) -> Iterator[Judgement]:
+    def _judgements(self, states: dict[Block, ReadsAs]) -> Iterator[Judgement]:
         for number, size in enumerate(self._sizes):
             mine = [block for block in states if block.file == number]
             for device in dict.fromkeys(block.device for block in mine):
                 there = [block for block in mine if block.device == device]
-                freed = [block for block in there if states[block] is not Seen.REALLOCATED]
+                freed = [block for block in there if states[block] is not ReadsAs.REALLOCATED]
                 extents = Extents.of((block.offset, block.offset + BLOCK) for block in freed)
                 whole = extents.granules(*granule_of(self._stack.layer(device)))
                 sent = self._whole_above(freed)
-                inside, edges = Counter[Seen](), Counter[Seen]()
+                inside, edges = Counter[ReadsAs](), Counter[ReadsAs]()
                 for block in there:
                     is_inside = whole.covers(block.offset, block.offset + BLOCK) and block in sent
                     (inside if is_inside else edges)[states[block]] += 1

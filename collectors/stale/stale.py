@@ -25,15 +25,15 @@ from opwatch.trim.stack.layers import Stack
 from opwatch.trim.stale.estimate import estimate
 from opwatch.trim.stale.judgement import ReadDevice, StaleJudgement, StaleQuestion
 from opwatch.trim.stale.sampling import BatchCount, Blocks, sample
-from opwatch.trim.stale.sentinel import BLOCK, Seen, verdict
+from opwatch.trim.stale.sentinel import BLOCK, ReadsAs, verdict
 from opwatch.trim.stale.stale import Calibration, Count, Mapped, calibrate
 
 _SENTINEL_BYTES, _SENTINEL_MOST = 1 << 20, 64 << 20
 _COUNT_FALLS_WITHIN_S = 2.5
-_READ_BACK: dict[Seen | None, str] = {
-    Seen.ZEROS: "as zeros",
-    Seen.ONES: "as ones",
-    Seen.UNCHANGED: "unchanged: trims do not reach the drive, or it gives old data",
+_READ_BACK: dict[ReadsAs | None, str] = {
+    ReadsAs.ZEROS: "as zeros",
+    ReadsAs.ONES: "as ones",
+    ReadsAs.UNCHANGED: "unchanged: trims do not reach the drive, or it gives old data",
 }
 # The thread of f2fs looks at what was filed once in 60 s, as measured on 6.1 and 6.12.
 _F2FS_FILES_TRIMS = (
@@ -49,7 +49,7 @@ class _Space:
         self.landings = landings
         self.unit = unit
         self.blocks = blocks or Blocks([landing.extents for landing in landings], unit)
-        self.readings: dict[int, Seen] = {}
+        self.readings: dict[int, ReadsAs] = {}
 
     def read(self, disks: Sequence[RawDisk], numbers: list[int]) -> BatchCount:
         """Look at these blocks. What is no data by any calibration is counted as not held."""
@@ -60,19 +60,19 @@ class _Space:
             for (number, _), data in zip(mine, contents, strict=True):
                 self.readings[number] = self._class(data)
         tally = Counter(self.readings[number] for number in numbers)
-        if tally[Seen.UNREADABLE] == len(numbers):
+        if tally[ReadsAs.UNREADABLE] == len(numbers):
             names = ", ".join(dict.fromkeys(disk.device for disk in disks))
             raise OpwatchError(
                 f"{names}: none of {len(numbers)} blocks could be read; is the drive still there?"
             )
-        return BatchCount(tally[Seen.OTHER], len(numbers) - tally[Seen.UNREADABLE])
+        return BatchCount(tally[ReadsAs.OTHER], len(numbers) - tally[ReadsAs.UNREADABLE])
 
-    def _class(self, data: bytes | None) -> Seen:
+    def _class(self, data: bytes | None) -> ReadsAs:
         if data is None:
-            return Seen.UNREADABLE
+            return ReadsAs.UNREADABLE
         if data == bytes(self.unit):
-            return Seen.ZEROS
-        return Seen.ONES if data == b"\xff" * self.unit else Seen.OTHER
+            return ReadsAs.ZEROS
+        return ReadsAs.ONES if data == b"\xff" * self.unit else ReadsAs.OTHER
 
     def keep_free(self, later: Sequence[Landing]) -> tuple[_Space, int]:
         """(the part that is still free, how many of the blocks that were read are not)."""
@@ -84,7 +84,7 @@ class _Space:
                 kept.readings[number] = reading
         return kept, len(self.readings) - len(kept.readings)
 
-    def tally(self, landing: int) -> Counter[Seen]:
+    def tally(self, landing: int) -> Counter[ReadsAs]:
         return Counter(
             reading for number, reading in self.readings.items() if self.blocks[number].landing == landing
         )
@@ -184,7 +184,7 @@ class StaleMeasurement:
     def _calibrate(self, landings: Sequence[Landing]) -> tuple[dict[str, Calibration], Count | None]:
         names = list(dict.fromkeys(landing.device for landing in landings))
         promises = {name: promise(self._device(name)) for name in names}
-        sentinel: dict[str, Seen | None] = {}
+        sentinel: dict[str, ReadsAs | None] = {}
         count, words = None, "no sentinel was written: there is no file system to put it in"
         if self._mount and self._asked.sentinel is False:
             words = "no sentinel was written, as asked"
@@ -205,7 +205,7 @@ class StaleMeasurement:
 
     def _run_sentinel(
         self, mount: Mount, names: Sequence[str]
-    ) -> tuple[dict[str, Seen | None], Count | None, str]:
+    ) -> tuple[dict[str, ReadsAs | None], Count | None, str]:
         granule = max(granule_of(self._stack.layer(name))[0] for name in names)
         size = min(max(_SENTINEL_BYTES, -(-4 * granule // BLOCK) * BLOCK), _SENTINEL_MOST)
         drive = self._device(names[0]) if len(names) == 1 else None
@@ -270,11 +270,11 @@ class StaleMeasurement:
         holding = samples = judged_bytes = unreadable = 0
         for index, drive in enumerate(drives):
             tally = space.tally(index)
-            unreadable += tally[Seen.UNREADABLE]
+            unreadable += tally[ReadsAs.UNREADABLE]
             reads = drive.calibration.reads
             if reads is None:
                 continue
-            counted = sum(tally.values()) - tally[Seen.UNREADABLE]
+            counted = sum(tally.values()) - tally[ReadsAs.UNREADABLE]
             samples, holding = samples + counted, holding + counted - tally[reads]
             judged_bytes += drive.landing.extents.total
         units = judged_bytes // space.unit

@@ -21,14 +21,14 @@ from opwatch.samples.end import End
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
 
-# So much time lies between two looks at what is traced.
+# The time between two looks at what is traced.
 TICK_S = 0.1
-# Of what a round writes: more than that of others' would show in its figures.
+# More than this share of what a round writes would show in its figures, if others wrote it.
 _MOST_FOREIGN = 0.01
 
 
 class SweepStopped(OpwatchError):
-    """Is raised when a signal has ended a sweep. What is done is written down."""
+    """A signal has ended a sweep. What is done is written down."""
 
     exit_status = 7
 
@@ -51,7 +51,7 @@ class SweepKeeper(Protocol):
 
 
 class KeepsNothing:
-    """Of a sweep that is not recorded."""
+    """The keeper of a sweep that is not recorded."""
 
     def look(self, sample: FirmwareSample) -> None:
         """Do nothing."""

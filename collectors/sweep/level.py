@@ -174,7 +174,7 @@ class LevelRun:
         if not self._polls:
             self._mark(trace)
         elif bench.counting.latest and self._look:
-            # By the look that the last round ended with: another one would take its time.
+            # Its health is that of the look that the last round ended with: another one would take its time.
             require_well(bench, health_of(bench.counting.latest, self._look))
         bench.announce(self._place, "round", self._round_bytes)
         self._begun_ns.append(time.monotonic_ns())

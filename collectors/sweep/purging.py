@@ -75,8 +75,8 @@ def _format(bench: SweepBench) -> None:
     if refused := purge_refusal(disk, FORMAT.name):
         raise Unsupported(f"--purge {FORMAT.name}: {refused}")
     _, before = ask_nvme(disk)
-    # By the descriptor, whatever its name leads to by now. It is ours exclusively, which nvme would take for
-    # somebody else's use: --force.
+    # It is named by the descriptor, whatever its name leads to by now. It is ours exclusively, which nvme
+    # would take for somebody else's use: --force.
     argv = ["nvme", "format", bench.whole_disk.path, f"--lbaf={before.lba_format}", "--ses=0", "--force"]
     done = subprocess.run(argv, capture_output=True, check=False, start_new_session=True)
     if done.returncode:

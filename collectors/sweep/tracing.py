@@ -15,7 +15,7 @@ from opwatch.trace.derive import Interval, derive
 from opwatch.trace.trust import Reading
 from opwatch.trim.history.changes import RECORD, ChangeKind
 
-# Of a second's random writes so many say how even they are: more would take the processor from fio.
+# So many of a second's random writes say how even they are: more would take the processor from fio.
 _SAMPLED = 2000
 _UNIT = 4096
 # Units of the map that shows coverage: of a large drive a unit is larger.

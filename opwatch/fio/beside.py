@@ -13,7 +13,7 @@ from opwatch.recording.reading.window import ended
 from opwatch.samples.observation import Observation
 from opwatch.samples.story import Story
 
-# Of those that a watch shows: fio prints them where it was not asked for others.
+# The percentiles of a watch that fio prints where it was not asked for others.
 PERCENTAGES = {"p50": 50.0, "p99": 99.0, "p99_9": 99.9}
 
 

@@ -13,9 +13,9 @@ from opwatch.guard.facts import GuardFacts, PartFacts
 from opwatch.guard.obstacles import Obstacle
 from opwatch.host.usage import Mount
 
-# Those that write a block of a file again where it was.
+# These file systems write a block of a file again where it was.
 _IN_PLACE = ("ext4", "xfs")
-# In a second: what a commit of its journal is at most, and what follows on it.
+# What a file system itself asks for in a second, at most: a commit of its journal, and what follows on it.
 _OWN_REQUESTS = 64
 
 

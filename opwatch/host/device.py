@@ -312,7 +312,7 @@ class Devices:
         name = re.fullmatch(r"nvme(\d+)n(\d+)", head.name)
         if not name or head.is_request_based:
             return []
-        # By their names alone: of 1,000 heads each is asked, and a look at every disk takes long.
+        # Their names alone say it: each of 1,000 heads is asked, and a look at every disk takes long.
         try:
             with os.scandir(self._sys / "block") as entries:
                 listed = "\n".join([entry.name for entry in entries])

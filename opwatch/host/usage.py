@@ -100,8 +100,8 @@ class Usage:
     swaps: list[str]
     members: dict[str, str]
     canonical: Callable[[str], str] = os.path.realpath
-    # Of 1,000 devices each is asked for, and there may be 10,000 mounts: places in the list by number, and by
-    # source for those that have a number of their own; and what a source is a link to.
+    # Each of 1,000 devices is asked for, and there may be 10,000 mounts: these are places in the list by
+    # number, and by source for mounts that have a number of their own; and what a source is a link to.
     _by_dev: dict[str, list[int]] = field(init=False, repr=False, compare=False)
     _by_source: dict[str, list[int]] = field(init=False, repr=False, compare=False)
     _targets: dict[str, str] = field(init=False, repr=False, compare=False)

@@ -22,7 +22,7 @@ from opwatch.trace.lacking import DEPTH, ERRORS, ISSUED, MAXIMUM, PERCENTILES, T
 
 _SECOND = 10**9
 _MS = 10**6
-# Of a log with a row for every request.
+# The steps into which a log with a row for every request is cut.
 _STEP_MS = 1000
 _MOST_STEPS = 1 << 16
 # Milliseconds since 1970 are more than these since 2001, and no clock that began at a boot comes near.

@@ -41,7 +41,7 @@ OURS = frozenset(
         *("disable_clat", "disable_slat", "gtod_reduce", "bwavgtime", "iopsavgtime", "eta", "eta-newline"),
     )
 )
-# Those that move data from memory to the device by the kernel. Others load libraries or open sockets.
+# These engines move data from memory to the device by the kernel. Others load libraries or open sockets.
 _ENGINES = ("libaio", "io_uring", "psync", "sync", "vsync", "pvsync", "pvsync2", "posixaio")
 # Kinds that are fio's own memory. Behind others a file may stand, or another disk: fio would have its buffers
 # there, and write to it whatever it writes.

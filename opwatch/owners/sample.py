@@ -56,7 +56,7 @@ class Owned:
 
     @property
     def total(self) -> OwnedCounts:
-        """Of all operations."""
+        """What it did in all operations together."""
         return _sum(self.ops.values())
 
 

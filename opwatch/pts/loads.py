@@ -13,7 +13,7 @@ LEAST_S = 0.1
 # A figure of less would be one of chance.
 _LEAST_TIMES = 3
 _MINUTE_S = 60.0
-# Of host idle recovery: so many bursts with a pause behind them, then minutes without any.
+# Host idle recovery has so many bursts with a pause behind them, then minutes without any.
 _BURSTS, _BASELINE_MINUTES = 360, 30
 _BURST_S = 5.0
 ROUND = "round"

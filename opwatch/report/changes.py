@@ -55,7 +55,7 @@ def _is_within(begin_ns: int, end_ns: int, phase: Phase) -> bool:
 
 
 def _op_changes(op: str, bins: Sequence[TimeBin], phase: Phase | None) -> Iterator[CourseChanges]:
-    """Of the requests a second and of p99, without the time before the first request and after the last."""
+    """What changed in requests a second and in p99, from the first request to the last."""
     busy = [place for place, one in enumerate(bins) if one.op(op).count]
     if not busy:
         return
@@ -83,7 +83,7 @@ def _named(
 
 
 def _drive_changes(drive: DriveCourse, phase: Phase | None) -> Iterator[CourseChanges]:
-    """Of write amplification, where its counters moved often enough."""
+    """What changed in write amplification, where its counters moved often enough."""
     flows = [
         flow
         for flow in drive.parts
@@ -113,7 +113,7 @@ def _changes(figure: str, op: str | None, phase: Phase | None, series: LevelSeri
 
 
 def with_steps(changes: Sequence[CourseChanges]) -> list[CourseChanges]:
-    """Those in which a level gave way to another, the earliest first."""
+    """The changes in which a level gave way to another, the earliest first."""
     stepped = [change for change in changes if change.levels.steps]
     return sorted(stepped, key=lambda change: change.levels.steps[0].at_ns)
 
@@ -121,12 +121,12 @@ def with_steps(changes: Sequence[CourseChanges]) -> list[CourseChanges]:
 def at_once(change: CourseChanges, others: Sequence[CourseChanges], at_ns: int) -> list[CourseChanges]:
     """Other figures that changed at about the same moment, each with that one step only."""
     near_ns = round(3 * change.interval_s * 1e9)
-    found_near = []
+    near = []
     for other in others:
         if other is change:
             continue
         reach = max(near_ns, round(1.5 * other.interval_s * 1e9))
         steps = tuple(step for step in other.levels.steps if abs(step.at_ns - at_ns) <= reach)
         if steps:
-            found_near.append(replace(other, levels=replace(other.levels, steps=steps[:1])))
-    return found_near
+            near.append(replace(other, levels=replace(other.levels, steps=steps[:1])))
+    return near

@@ -47,7 +47,7 @@ class AmplifiedPart:
 
     @property
     def waf(self) -> float | None:
-        """None of a part in which the host wrote nothing."""
+        """NAND bytes for each byte of the host; None where the host wrote nothing."""
         return self.nand_bytes / self.host_bytes if self.host_bytes else None
 
     @property

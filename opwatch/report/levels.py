@@ -227,7 +227,7 @@ def _difference(one: LevelSeries, other: LevelSeries) -> Difference:
 def _sureness(change: Difference) -> float:
     """How far a change is beyond what is a step; negative where it is none."""
     if not change.is_real or not change.ratio:
-        # From nothing, or to nothing: no logarithm, and no doubt.
+        # A step from nothing, or to nothing, has no logarithm, and leaves no doubt.
         return math.inf if change.is_real else -1.0
     return abs(math.log(change.ratio)) - math.log(LEAST_STEP)
 

@@ -134,7 +134,7 @@ class Course:
         if not self._holds():
             return End.VANISHED
         self.trail.add(self._poll())
-        # Not sooner than the time between two looks, however long this one took.
+        # It comes no sooner than the time between two looks, however long this one took.
         self._due = max(self._due + self._every_s, self._pastime.now() + min(self._every_s, 0.05))
         return end
 

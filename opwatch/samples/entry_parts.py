@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
 from opwatch.samples.sample import DiskSample
 
-# By the name under which a file has them.
+# The kinds of entries, by the name under which a file has them.
 KINDS: dict[str, type[RunEntry]] = {
     kind.__name__: kind for kind in (Began, Ticked, Left, NotWatched, Looked, Slowed, Ended)
 }

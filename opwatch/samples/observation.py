@@ -143,9 +143,9 @@ class Sink(Protocol):
     """Where observations go."""
 
     def begin(self, notes: list[str]) -> None:
-        """Is called once, with what the user should know beforehand."""
+        """Begin, with what the user should know beforehand. This is called once."""
 
     def write(self, observation: Observation) -> None: ...
 
     def tell(self, event: Event) -> None:
-        """Is called when disks came or left."""
+        """Tell that disks came or left."""

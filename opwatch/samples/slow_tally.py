@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from opwatch.samples.slow import SlowIo, SlowRequest
 
-# So many are told in a summary, and of an interval too, which may be all of a day.
+# A summary tells so many, and so does an interval, which may be all of a day.
 SLOWEST = 10
 MOST_REQUESTS = 1 << 12
 

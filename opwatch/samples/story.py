@@ -50,7 +50,7 @@ class _Disk:
     came: Arrival | None
     beside: SurplusBounds | None
     leaving: Leaving | None = None
-    # None until it is known that slow requests are noted.
+    # This is None until it is known that slow requests are noted.
     slow: SlowTally | None = None
     # Its arrival is news until its first interval is shown.
     is_news: bool = False
@@ -132,7 +132,7 @@ class Story:
         return [event, interval, *self._finals(oldest)]
 
     def _look(self, entry: Looked) -> None:
-        # Not before there is one: this is much to import.
+        # It is not imported before there is one: that takes long.
         from opwatch.counters.catalogue.families import standard_catalogue
         from opwatch.waf.live_trail import LiveTrail
 

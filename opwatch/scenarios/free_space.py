@@ -13,9 +13,9 @@ from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 from opwatch.scenarios.spare import flash_behind
 from opwatch.sweep.outcome import LevelOutcome
 
-# So near are the two lines where free space alone matters.
+# The two lines are so near each other where free space alone matters.
 _COINCIDE_RATIO = 0.03
-# Of what an author measured, and what comes out here: as near is reproduced.
+# What comes out here is so near what an author measured, where it is reproduced.
 _ALIKE_RATIO = 0.10
 
 

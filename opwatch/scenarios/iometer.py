@@ -21,9 +21,9 @@ from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.side_by_side import run_levels
 from opwatch.sweep.virtual import ModelDrive, VirtualLoad, make_drive, mapping_unit
 
-# So near to each other reads are the same.
+# Reads that are so near to each other are the same.
 ALIKE_RATIO = 0.03
-# So near to what constants of the profile say a gain is as foretold, beside its own error.
+# A gain is as foretold where it is so near what constants of the profile say, beside its own error.
 FORETOLD_RATIO = 0.03
 _READS = 50_000
 # The time of a stretch; a new drive is new for some of them.
@@ -76,7 +76,7 @@ class IometerResult:
         return next(gain for gain in self.gains if gain.kind == kind)
 
     def rate(self, kind: OpKind) -> OpRate:
-        """Of the first level."""
+        """The rate of the first level."""
         return next(rate for rate in self.rates if rate.kind == kind)
 
 
@@ -96,14 +96,14 @@ def run_iometer(
 
 
 def _at_once(model: ModelDrive, level: OpLevel, load: VirtualLoad) -> list[OpRate]:
-    """Of the three that need no rest."""
+    """The rates of the three operations that need no rest."""
     unit = mapping_unit(model.profile)
     used = max(round(level.usable_bytes * model.ratio) // unit, 1) * unit
     place = (Zone(0, used),)
     empty, full = make_drive(model.profile), make_drive(model.profile)
     full.run(Workload(place, sequential=True), used // unit)
     full.pause(60.0)
-    # As long as a drive is new: a small part of its flash, and of its cache.
+    # A drive is new for as long as a small part of its flash, and of its cache, is written.
     new = min(used * _NEW_RATIO, full.core.config()["slc_bytes"] / 2 or used) // load.io_bytes
     return [
         _rate(READ_EMPTY, level, empty, place, load, _READS),

@@ -12,7 +12,7 @@ from opwatch.fields import Fields
 from opwatch.foreign import table_of
 from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 
-# So near to the published ratio two sets are as they were there: their members are other drives.
+# Two sets compare as they were published where their ratio is so near: their members are other drives.
 ALIKE_RATIO = 0.15
 # fio that has a processor for itself is what limits the rate, and so is whatever leaves members waiting.
 _BUSY_RATIO = 0.9

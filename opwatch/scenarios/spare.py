@@ -1,4 +1,4 @@
-"""With how much flash a drive would have become slower as it did. Pure."""
+"""How much flash a drive has that became slower as it did. Pure."""
 
 from __future__ import annotations
 

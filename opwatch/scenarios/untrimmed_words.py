@@ -9,11 +9,11 @@ from opwatch.ftl.profiles import Profile
 from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 from opwatch.scenarios.untrimmed import UntrimmedRun, UntrimmedSetup
 
-# So near the foretold byte the drive has to be out of room.
+# The drive has to be out of room so near the foretold byte.
 NEAR_RATIO = 0.02
 # What the author calls a collapse: less than so much of the speed before.
 _COLLAPSE_RATIO = 0.5
-# Of a device that is beside other work: a buffer, and whoever else runs, is most of what is shorter.
+# A round on a device that is shorter tells most of a buffer, and of whoever else runs.
 _LEAST_ROUND_S = 1.0
 
 

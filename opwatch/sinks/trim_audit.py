@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from opwatch import SCHEMA, units
 from opwatch.sinks.terminal import COLUMNS, Writer
-from opwatch.trim.audit.accounts import Told
+from opwatch.trim.audit.accounts import JudgedAccount
 from opwatch.trim.audit.audit import ALL, MEANING, Audit, ReadBack, Row, Standing
 from opwatch.trim.audit.flow import Origin, Trace, Who
 from opwatch.trim.audit.kernel_log import of_device
@@ -205,7 +205,7 @@ def _read_back(answer: ReadBack | None) -> dict[str, Any] | None:
     }
 
 
-def _counter(witness: Told) -> dict[str, Any]:
+def _counter(witness: JudgedAccount) -> dict[str, Any]:
     account = witness.account
     return {
         "device": account.device,

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 _REGIONS = 256
-# So many standard deviations of chi squared: a uniform workload goes beyond it once in a million.
+# A uniform workload goes beyond so many standard deviations of chi squared once in a million.
 _MOST_SIGMAS = 5.0
 
 

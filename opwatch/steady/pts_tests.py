@@ -21,7 +21,7 @@ class PtsPoint(NamedTuple):
     block_bytes: int
     is_random: bool
     seconds: float
-    # For so long the drive is left alone afterwards.
+    # The drive is left alone for so long afterwards.
     pause_s: float = 0.0
 
 

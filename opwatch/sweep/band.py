@@ -55,7 +55,7 @@ def _mean_validity(rate: float) -> float:
 
 
 def _digamma(x: float) -> float:
-    """By its recurrence up to 10, and its series from there."""
+    """The digamma function: by its recurrence up to 10, and its series from there."""
     shift = 0.0
     while x < 10:
         shift -= 1 / x
@@ -73,7 +73,7 @@ def greedy_model(superblock_pages: int | None) -> CollectorModel:
 
 
 def collector_models(superblock_pages: int | None = None) -> tuple[CollectorModel, ...]:
-    """Those that a fit tries, the best collector first."""
+    """The models that a fit tries, the best collector first."""
     greedy = greedy_model(superblock_pages)
     fifo = () if greedy.waf is models.fifo else (CollectorModel("FIFO", models.fifo),)
     return (

@@ -22,7 +22,7 @@ _POLICIES = {"FIFO": Policy.FIFO, "two choices": Policy.D_CHOICES, "random": Pol
 # A die of usual flash: so many are taken as make the speed that was measured.
 _PLANES, _FLASH_PAGE, _BLOCK = 2, 16384, 4 << 20
 _PROGRAM_NS, _READ_NS, _ERASE_NS = 700_000, 60_000, 3_000_000
-# Of the model, which is small, a buffer of a usual size would hold much.
+# A buffer of a usual size would hold much of the model, which is small.
 _BUFFER = 1 << 20
 # What carries data is never what limits: what it takes is in the two times.
 _FAST = 1 << 40

@@ -65,9 +65,9 @@ METHODS = (
 )
 
 
-# Those that a sweep goes by; collectors/sweep/offers.py says why by no other.
+# A sweep goes by these; collectors/sweep/offers.py says why by no other.
 SWEPT = ("window", "partition", "file", "fill")
-# Those of a file system that stays as it is.
+# These leave a file system as it is.
 ON_FILES = ("file", "fill")
 
 

@@ -55,7 +55,7 @@ class SweepResult:
             return None
 
     def band(self, outcome: LevelOutcome, fit: SpareFit | None) -> ModelBand | None:
-        """Of the T that is known, else of the fitted one."""
+        """What models say of the T that is known, else of the fitted one."""
         if not self.is_uniform:
             return None
         used = outcome.level.active_bytes

@@ -17,9 +17,9 @@ _NO_AMPLIFICATION = 1.02
 
 @dataclass(frozen=True, slots=True)
 class LevelReturn:
-    """From one level to the next: ratios for the whole step, and for each of its `percents` of (C-U)/U.
-    `years` is what is gained in life, at the write rate that every level has reached. `iops_error` is that of
-    the ratio, as a share of it."""
+    """What the step from one level to the next gives: ratios for the whole step, and for each of its
+    `percents` of (C-U)/U. `years` is what is gained in life, at the write rate that every level has
+    reached. `iops_error` is that of the ratio, as a share of it."""
 
     begin: LevelOutcome
     end: LevelOutcome
@@ -59,7 +59,7 @@ class LevelReturn:
 
 
 def in_order(outcomes: Sequence[LevelOutcome]) -> list[LevelOutcome]:
-    """From the least over-provisioning on."""
+    """The levels from the least over-provisioning on."""
     return sorted(outcomes, key=lambda outcome: -outcome.level.usable_bytes)
 
 

@@ -12,7 +12,7 @@ from opwatch.units import capacity
 _UNIT = 4096
 # Smaller ones would be all metadata.
 _LEAST_FILE = 16 << 20
-# Of the file system this stays free, so that nobody else meets its end.
+# So much of the file system stays free, so that nobody else meets its end.
 _KEPT_RATIO, _KEPT_BYTES = 0.01, 16 << 20
 # A file system takes blocks for its own trees when a file comes.
 _SLACK_RATIO, _SLACK_BYTES = 0.001, 2 << 20

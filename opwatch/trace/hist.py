@@ -23,7 +23,7 @@ with contextlib.suppress(ImportError):
 
 # Quantiles are asked for to five decimals.
 _PARTS = 100_000
-# So many slots are compared at once.
+# Slots are compared so many at once.
 _STRETCH = 64
 
 

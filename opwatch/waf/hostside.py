@@ -142,13 +142,13 @@ def _shown(trail: Trail, track: Track, begin: Mark, end: Mark) -> Iterator[_Witn
 
 
 def _allowed(kernel: Span, drive: Span, witnesses: Sequence[_Witness]) -> Span:
-    """Of two counts that agree: what the drive allows, and the kernel's count with all by which the two may
-    have differed in the whole time: it counts writes that failed and Write Zeroes, and does not see other
-    writers."""
+    """The bounds by two counts that agree: what the drive allows, and the kernel's count with all by which
+    the two may have differed in the whole time: it counts writes that failed and Write Zeroes, and does not
+    see other writers."""
     more = min(witness.more for witness in witnesses)
     fewer = min(witness.fewer for witness in witnesses)
     if not drive.known:
-        # Of others nothing is known yet, and that is said.
+        # Nothing is known yet of other writers, and that is said.
         fewer = 0
     return Span(max(drive.low, kernel.low - more), min(drive.high, kernel.high + fewer))
 

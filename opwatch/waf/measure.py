@@ -20,7 +20,7 @@ _STEP = 0.01
 # A counter whose step is so many times what was written will not tell, however long one waits.
 _HOPELESS = 20
 _MIN_IDLE_S = 5.0
-# Of an interval's host bytes, so much may be uncertain.
+# So much of an interval's host bytes may be uncertain.
 _BLUR = 0.1
 _ENOUGH_INTERVALS = 400
 NOT_COUNTED = "no counter of NAND writes was read"

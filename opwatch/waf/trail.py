@@ -148,8 +148,9 @@ class Track:
         return min(self._longest_gap_ns, LONGEST_NS) if self._gaps >= _MIN_GAPS else None
 
     def hid(self, begin: int, end: int, bytes_: int) -> int:
-        """For how many polls up to `end` a page that stood still since `begin` lacked so much of the host's
-        writes. While nothing is written it shows as much when it is refreshed as when it is not."""
+        """How many polls up to `end` it was for which a page that stood still since `begin` lacked so much of
+        the host's writes. While nothing is written it shows as much when it is refreshed as when it is
+        not."""
         enough = self._moments[begin].written.high + bytes_
         # What the host has written by a poll only grows.
         shows = bisect_left(self._moments, enough, begin + 1, end + 1, key=lambda moment: moment.written.low)

@@ -13,7 +13,7 @@ from tests.kernel.support import trims
 from tests.stacks.build import Built, standing, usable
 from tests.stacks.recipe import MIB, Recipe, recipe, smaller
 from tests.vm.guest.support.shell import call
-from tests.vm.guest.support.trims import Told, check
+from tests.vm.guest.support.trims import CheckAnswer, check
 
 _GOOD = {Verdict.PROVEN, Verdict.PROVEN_PARTWAY, Verdict.ACCEPTED}
 _BY_OUTLOOK = {
@@ -38,7 +38,7 @@ def _ready(built: Built, one: Recipe) -> None:
         trims.fill_holes(drive)
 
 
-def _once(one: Recipe, *, prove: bool) -> tuple[Told, Audit, int]:
+def _once(one: Recipe, *, prove: bool) -> tuple[CheckAnswer, Audit, int]:
     """(what check says, the audit, bytes that it freed by the kernel's own count)."""
     for attempt in range(trims.ATTEMPTS):
         with standing(one) as built:

@@ -154,7 +154,7 @@ def run(args: argparse.Namespace) -> int:
     if args.files and args.kind:
         raise UsageError("--type is for a drive that is read now: a file of smartctl's is of one already")
     if args.files:
-        # For --from alone: it brings the readers of six forms.
+        # It is imported for --from alone: it brings the readers of six forms.
         from opwatch.collectors.firmware.recorded import read_recorded
 
         show(report(read_recorded(args.files), catalogue), None, args, sys.stdout)

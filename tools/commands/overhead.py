@@ -82,7 +82,7 @@ class CostMeter:
     """The tracer and empty programs on the same events; cost() is of the time since the meter was made."""
 
     def __init__(self, tracer: BlockTracer) -> None:
-        # Not at the top: program_statistics() says what is wrong without the extension.
+        # It is not imported at the top: program_statistics() says what is wrong without the extension.
         from opwatch._native import Floor, ProbeError
 
         self._tracer = tracer

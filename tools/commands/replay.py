@@ -300,7 +300,7 @@ def run(args: argparse.Namespace) -> int:
         replay = Replay(kept, args)
         inked = is_wanted(args.color, sys.stdout)
         if shows_dashboard(args, unless=_unless(args)):
-            # Not before it is needed: this is much to import.
+            # It is not imported before it is needed: that takes long.
             from opwatch.tools.dashboard.replaying import show_file
 
             show_file(replay, kept, is_coloured=inked)
@@ -310,7 +310,7 @@ def run(args: argparse.Namespace) -> int:
             sink = JsonLines(sys.stdout, quiet=args.quiet)
         show(replay, Story(), sink, say)
         if not (args.at or args.begin or args.end or args.step):
-            # Of jobs as a whole, and so of the recording as a whole.
+            # These figures are of jobs as a whole, and so of the recording as a whole.
             show_rest(kept, data().lines, as_json=args.json)
     finally:
         kept.close()

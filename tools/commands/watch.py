@@ -349,7 +349,7 @@ def _unless(args: argparse.Namespace) -> str | None:
 
 
 def _run_dashboard(args: argparse.Namespace, sink: Sink, *, inked: bool) -> int:
-    # Not before it is needed: this is much to import.
+    # It is not imported before it is needed: that takes long.
     from opwatch.tools.dashboard.showing import LiveScreen
 
     story = Story()
@@ -374,7 +374,7 @@ def _status(args: argparse.Namespace, live: LiveRun, story: Story, kept: KeptRun
 
 def keep(live: LiveRun, args: argparse.Namespace, *, quiet_stdout: bool = False) -> KeptRun:
     """The run with a recorder behind it. A command that is fio gets options that make it say more."""
-    # Not before it is needed: this is much to import.
+    # It is not imported before it is needed: that takes long.
     from opwatch.tools.kept_run import KeptRun, fio_under, new_recording
 
     target = new_recording(args)

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from opwatch.sinks.dashboard.heat import LEVELS
 from opwatch.sinks.dashboard.rows import Heat, Line, Row, Tone
 
-# From barely warm to hottest, of the 256 colours.
+# The tones from barely warm to hottest, of the 256 colours.
 _RAMP = (18, 55, 90, 125, 161, 202, 214, 228)
 _SIXTEEN = ("blue", "blue", "magenta", "magenta", "red", "red", "yellow", "bright_yellow")
 _DENSITY = " ░░▒▒▓▓██"

@@ -15,7 +15,7 @@ from opwatch.sinks.dashboard.screen import Frame
 from opwatch.sinks.dashboard.view import View
 from opwatch.tools.dashboard.app import DashboardApp
 
-# Of a file that is read faster than it is shown, so many entries wait.
+# So many entries wait of a file that is read faster than it is shown.
 _MOST_WAITING = 256
 
 
@@ -51,7 +51,7 @@ class DashboardRun:
         )
 
     def run(self) -> None:
-        """Until the run has ended, or who looks has gone. What went wrong in the run is raised here."""
+        """Show it until the run has ended, or who looks has gone. What goes wrong in it is raised here."""
         self.app.run(mouse=False)
         self._is_abandoned = True
         if not self._is_file and not self._is_over:

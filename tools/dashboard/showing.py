@@ -45,7 +45,7 @@ class LateHour:
     def __init__(self, live: StoppableSource, interval_s: float) -> None:
         self._live, self._interval_s = live, interval_s
         self._hour: KeptHour | None = None
-        # Or is over before it began.
+        # It is set when the first interval is on the screen, and when there will be none.
         self._is_begun = threading.Event()
 
     def entries(self) -> Iterator[RunEntry]:
@@ -62,7 +62,7 @@ class LateHour:
             self._is_begun.set()
 
     def _begun(self) -> KeptHour:
-        # Not before it is needed: this is much to import.
+        # It is not imported before it is needed: that takes long.
         from opwatch.tools.dashboard.keeping import KeptHour
 
         return KeptHour(self._live, self._interval_s)

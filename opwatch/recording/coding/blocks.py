@@ -14,14 +14,14 @@ from opwatch.recording.coding.times import CLOCKS
 from opwatch.recording.coding.varints import Varints, put
 
 STREAMS = 5
-# So long may one stream of one disk be within a block: a whole sample has 17,000 words of ten bytes at most.
+# One stream of one disk may be so long within a block: a whole sample has 17,000 words of ten bytes at most.
 MOST_STREAM = 4 << 20
 # In version 1 clocks are among the facts, and each stream is compressed for itself.
 _FIRST_STREAMS = 4
 _FIRST_LENGTHS = struct.Struct(f"<{_FIRST_STREAMS}I")
 # Small numbers follow small ones: a byte is told from the one before it.
 _FILTERS = [{"id": lzma.FILTER_LZMA1, "dict_size": 1 << 16, "lc": 4, "lp": 0, "pb": 0}]
-# A third of the time, for a tenth more bytes; whoever reads them does not see a difference.
+# This takes a third of the time, for a tenth more bytes; whoever reads them does not see a difference.
 _QUICKLY = [_FILTERS[0] | {"mode": lzma.MODE_FAST, "mf": lzma.MF_HC4}]
 
 

@@ -27,7 +27,7 @@ from opwatch.trim.space.lba_status import SentinelMap
 from opwatch.trim.stack import facts
 from opwatch.trim.stack.dmtable import DmTarget
 from opwatch.trim.stack.layers import Stack
-from opwatch.trim.stale.sentinel import Seen
+from opwatch.trim.stale.sentinel import ReadsAs
 from opwatch.trim.stale.stale import Count
 
 Plain = Any
@@ -39,7 +39,17 @@ _MOST_ITEMS = 1 << 16
 _LATE = {
     kind.__name__: kind
     for kind in (
-        *(FirmwareSample, DiscardSample, OwnerSample, Account, Trace, SentinelMap, DmTarget, Stack, Seen),
+        *(
+            FirmwareSample,
+            DiscardSample,
+            OwnerSample,
+            Account,
+            Trace,
+            SentinelMap,
+            DmTarget,
+            Stack,
+            ReadsAs,
+        ),
         Count,
     )
 }

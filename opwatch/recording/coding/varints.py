@@ -23,7 +23,7 @@ def put(out: bytearray, value: int) -> None:
 def put_change(out: bytearray, change: int) -> None:
     """Append a difference modulo 2^64: small ones take little room, whichever way they go."""
     if 0 <= change < _ONE_BYTE:
-        # Most of them.
+        # Most changes take this way.
         out.append(change << 1)
         return
     change &= _MASK

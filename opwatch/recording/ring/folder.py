@@ -18,7 +18,8 @@ from opwatch.safefile import is_locked
 
 _SUFFIX = ".opw"
 _DIGITS = 10
-# Held by whoever writes the ring; held, shared, by those that read it; made by who wants the newest segment.
+# Whoever writes the ring has the first locked, and those that read it share a lock on the second; who wants
+# the newest segment makes the third.
 _OWNER, _READERS, _REQUEST = "owner", "readers", "request"
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 # A recorder looks for requests four times a second; its disk may be slow.

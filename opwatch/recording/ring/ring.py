@@ -25,7 +25,7 @@ RUN, SEGMENT, CARRIED = "run", "segment", "carried"
 
 @dataclass(frozen=True, slots=True)
 class RingBounds:
-    """For how long entries are kept, and in how many bytes at most."""
+    """Says for how long entries are kept, and in how many bytes at most."""
 
     keep_s: float
     most_bytes: int

@@ -80,7 +80,7 @@ class NewDatabase:
                 )
 
     def _opened(self) -> sqlite3.Connection:
-        # By the folder that is open; SQLite follows no link as the last part of a name.
+        # The name is looked up in the folder that is open; SQLite follows no link as the last part of a name.
         address = f"file:/proc/self/fd/{self._folder}/{quote(os.fsencode(self.path.name))}?mode=rw"
         connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
         try:

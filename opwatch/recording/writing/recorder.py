@@ -17,7 +17,7 @@ from opwatch.samples.entry_parts import samples_in
 
 # A sample takes 136 KiB while it waits.
 MOST_WAITING = 512
-# So many slow requests take no more than one.
+# So many slow requests take no more memory than one sample.
 _AS_MUCH = 128
 # However short the intervals are, the file is committed no more often.
 _COMMIT_S = 0.25

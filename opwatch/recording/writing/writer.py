@@ -23,9 +23,9 @@ from opwatch.samples.slow import SlowRequest
 from opwatch.trim.audit.live import DiscardSample
 
 BLOCK_NS = 60 * 10**9
-# However short the intervals are.
+# No block has more rows than this, however short the intervals are.
 _MOST_ROWS = 1 << 14
-# Larger ones do not fit an integer of SQLite's.
+# Larger numbers do not fit an integer of SQLite's.
 _MOST = (1 << 63) - 1
 # So much of a file beside the samples stands in one row.
 _PART = 1 << 20

@@ -111,7 +111,7 @@ def _line(column: Column, scale: LatencyScale, height: int) -> dict[int, Line]:
 
 
 def heat_rows(columns: Sequence[Column], width: int, height: int) -> tuple[list[Row], LatencyScale]:
-    """So many rows of a map, from the top, each of so many columns: the newest at the right."""
+    """The rows of a map, from the top, each of so many columns: the newest at the right."""
     scale = scale_of(columns, 2 * height)
     hottest = max((count for column in columns for count in column.buckets.values()), default=1)
     empty = width - len(columns)

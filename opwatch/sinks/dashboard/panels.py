@@ -14,7 +14,7 @@ from opwatch.sinks.lines import HEADER, SHORT, discard_lines, live_line, slow_li
 from opwatch.trace.lacking import ERRORS, ISSUED, TRUST
 
 _BY_UNIT = {"n": Tone.FAINT, "u": Tone.PLAIN, "m": Tone.SLOW, "s": Tone.SLOWEST}
-# Of a drive's spare and wear that it guarantees.
+# A drive with less spare than this, or with more wear, in per cent, is beyond what its maker guarantees.
 _LEAST_SPARE, _WORN = 10, 100
 # What a row of a disk takes beside its name, and how long that may be.
 _RATES, _LONGEST_NAME = 70, 22

@@ -124,7 +124,7 @@ class Past:
         return health.logs[place] if health and place >= 0 else None
 
     def marks_between(self, begin_ns: int, end_ns: int) -> Sequence[EventMark]:
-        """Those that lie behind the begin, up to the end."""
+        """The marks that lie behind the begin, up to the end."""
         first, last = (
             bisect_right(self.marks, at_ns, key=lambda mark: mark.at_ns) for at_ns in (begin_ns, end_ns)
         )

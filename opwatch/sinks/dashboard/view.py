@@ -106,5 +106,5 @@ class View:
         self.zoom_place = min(max(self.zoom_place + steps, 0), len(ZOOMS) - 1)
 
     def zoom_to_fit(self, intervals: int, columns: int) -> None:
-        """As near as shows them all."""
+        """Go as near as shows all of them."""
         self.zoom_place = min(bisect_left(ZOOMS, -(-intervals // max(columns, 1))), len(ZOOMS) - 1)

@@ -14,7 +14,7 @@ _PLURALS = {"read": "reads", "write": "writes"}
 
 
 def figure_name(change: CourseChanges) -> str:
-    """Of what it is a change."""
+    """What it is a change of."""
     if change.figure == WAF:
         return "write amplification"
     return _PLURALS[change.op or ""] if change.figure == RATE else f"p99 of {_PLURALS[change.op or '']}"

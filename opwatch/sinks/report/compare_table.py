@@ -22,7 +22,7 @@ _LATENCIES = ("mean", *QUANTILES)
 
 
 def _shown(metric: str, estimate: Estimate) -> str:
-    """As the comparison shows it, with the unit spelled out."""
+    """The figure as the comparison shows it, with the unit spelled out."""
     if metric in _LATENCIES:
         return amounts.latency(estimate.value)
     if metric == "max" and estimate.value is not None:

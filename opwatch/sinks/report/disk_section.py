@@ -21,7 +21,7 @@ from opwatch.sinks.report.plots.traces import Backdrop, OpTrace
 from opwatch.sinks.report.tables import WordTable, flag_names, op_table, slow_table
 from opwatch.trace.lacking import TRUST
 
-# Of many disks each has fewer points: a page is to open at once.
+# Each of many disks has fewer points: a page is to open at once.
 _MOST_POINTS, _LEAST_POINTS = 4 * MOST_BINS, 128
 
 

@@ -17,7 +17,7 @@ _LEVELS = ("level", "used", "(C-U)/U", "(C-U)/C", "WAF", "IOPS", "p99", "PTS", "
 _BAND = ("level", "WAF", "fit", "greedy", "FIFO", "2 choices", "years")
 _SPREAD = ("level", "IOPS ±", "IOPS CV", "worst s", "p50", "p99.9", "p99.99", "p99.999", "CPU/IO", "C")
 _STEPS = ("from", "to", "IOPS", "per %", "WAF", "per %", "life")
-# Shorter, so that a line has room for all.
+# These words are shorter, so that a line has room for all.
 _VERDICTS: dict[str, str] = {StrictState.NOT_REACHED: "no"}
 
 

@@ -47,7 +47,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class JudgedAccount:
     """An account, and what to think of it."""
 
     account: Account
@@ -72,35 +72,37 @@ def _commands(trace: Trace, disk: str) -> int:
     return issued - requeued
 
 
-def judge_all(accounts: Iterable[Account], trace: Trace) -> tuple[Told, ...]:
+def judge_all(accounts: Iterable[Account], trace: Trace) -> tuple[JudgedAccount, ...]:
     """What to think of each."""
     return tuple(judge(account, trace) for account in accounts)
 
 
-def judge(account: Account, trace: Trace) -> Told:
+def judge(account: Account, trace: Trace) -> JudgedAccount:
     """Whether a counter moved by what completed on its drive."""
     moved, disk = account.moved, account.device[:16]
     done = _done(trace, disk)
     unit = "commands" if account.counts is Counts.COMMANDS else "B"
     if moved is None:
-        return Told(account, Bearing.SILENT, "it could not be read again")
+        return JudgedAccount(account, Bearing.SILENT, "it could not be read again")
     wanted = _commands(trace, disk) if account.counts is Counts.COMMANDS else done.bytes
     fits = moved == wanted or (account.counts is not Counts.COMMANDS and moved == done.granule_bytes)
     if not wanted:
-        return Told(account, Bearing.SILENT, "nothing completed that it could count")
+        return JudgedAccount(account, Bearing.SILENT, "nothing completed that it could count")
     if fits and account.counts is Counts.COMMANDS:
-        return Told(account, Bearing.CONFIRMS, f"it rose by {moved}, as many as the drive was given")
+        return JudgedAccount(account, Bearing.CONFIRMS, f"it rose by {moved}, as many as the drive was given")
     if fits:
         went = "fell" if account.counts is Counts.HELD else "rose"
-        return Told(account, Bearing.PROVES, f"it {went} by {moved} B, which is what completed")
+        return JudgedAccount(account, Bearing.PROVES, f"it {went} by {moved} B, which is what completed")
     if moved < 0:
-        return Told(account, Bearing.SILENT, f"it went the wrong way, by {-moved} {unit}")
+        return JudgedAccount(account, Bearing.SILENT, f"it went the wrong way, by {-moved} {unit}")
     if not moved:
-        return Told(account, Bearing.SILENT, "it did not move: it is late, or counts something else")
+        return JudgedAccount(account, Bearing.SILENT, "it did not move: it is late, or counts something else")
     if account.counts is Counts.HELD and moved < done.bytes:
         why = "the rest was not held before, or still is"
-        return Told(account, Bearing.SILENT, f"it fell by {moved} B where {done.bytes} B completed: {why}")
-    return Told(
+        return JudgedAccount(
+            account, Bearing.SILENT, f"it fell by {moved} B where {done.bytes} B completed: {why}"
+        )
+    return JudgedAccount(
         account,
         Bearing.SILENT,
         f"it moved by {moved} {unit} where {wanted} {unit} completed: it counts others, or something else",

@@ -13,14 +13,14 @@ from opwatch.trim.audit.question import Asked as Asked
 from opwatch.trim.audit.question import FitrimAnswer as Answer
 
 if TYPE_CHECKING:
-    from opwatch.trim.audit.accounts import Account, Told
+    from opwatch.trim.audit.accounts import Account, JudgedAccount
     from opwatch.trim.audit.claims import Claim
     from opwatch.trim.audit.commands import SentCommand
     from opwatch.trim.audit.flow import Trace
     from opwatch.trim.space.lba_status import SentinelMap
     from opwatch.trim.stack.causes import Reason
     from opwatch.trim.stack.layers import FactChange, Stack
-    from opwatch.trim.stale.sentinel import Seen
+    from opwatch.trim.stale.sentinel import ReadsAs
     from opwatch.trim.stale.stale import Count
 
 
@@ -65,12 +65,12 @@ class ReadBack:
     the drive itself counts around the sentinels, None where it does not tell; `maps`: what the maps of drives
     have of them, by device."""
 
-    bytes: Mapping[Seen, int]
+    bytes: Mapping[ReadsAs, int]
     reason: str | None = None
     notes: tuple[str, ...] = ()
     count: Count | None = None
     maps: Mapping[str, SentinelMap] = field(default_factory=dict)
-    by_device: Mapping[str, Mapping[Seen, int]] = field(default_factory=dict)
+    by_device: Mapping[str, Mapping[ReadsAs, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,5 +174,5 @@ class Audit:
     notes: tuple[str, ...] = ()
     changes: tuple[FactChange, ...] = ()
     claims: tuple[Claim, ...] = ()
-    counters: tuple[Told, ...] = ()
+    counters: tuple[JudgedAccount, ...] = ()
     proofs: tuple[LeafProof, ...] = ()

@@ -9,7 +9,7 @@ from opwatch.trace.abi import TargetSample
 from opwatch.trim.audit.flow import Amount, Origin, Stage, Trace, Who, total
 
 OPS = ("discard", "write_zeroes", "secure_erase")
-# So many bytes of a disk's name are kept by the programs.
+# The programs keep so many bytes of a disk's name.
 MOST_NAME = 16
 
 

@@ -251,7 +251,7 @@ def _gave_up(evidence: AuditEvidence, layer: Layer, observed: str, lost: int) ->
 
 
 def _in_thin(evidence: AuditEvidence, layer: Layer, arrived: Amount, lost: int) -> Iterator[Reason]:
-    """Whole chunks are passed on when they were mapped to this device alone."""
+    """Why a thin volume handed on less: only whole chunks that were mapped to this device alone go on."""
     pool = _pool_of(evidence, layer)
     name = (pool.label or pool.device) if pool else layer.device
     gave_up = list(_gave_up(evidence, layer, f"{lost} B completed and went nowhere", lost))

@@ -17,7 +17,7 @@ from opwatch.trim.audit.flow import Stage
 from opwatch.trim.check.rules import leaves_of
 from opwatch.trim.stack.facts import DiskFacts, LoopFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
-from opwatch.trim.stale.sentinel import Seen
+from opwatch.trim.stale.sentinel import ReadsAs
 
 IN_MEMORY = ("tmpfs", "ramfs")
 # Drivers whose disks may be logical drives: several disks behind one.
@@ -28,7 +28,8 @@ _REMOTE = ("iscsi", "fc", "network")
 
 
 def proofs(evidence: AuditEvidence, counted: str | None) -> tuple[LeafProof, ...]:
-    """For each disk that completed discards. `counted`: how the only drive's own count contradicts them."""
+    """What is proven of each disk that completed discards. `counted`: how the only drive's own count
+    contradicts them."""
     trace = evidence.trace
     ended = (
         leaf
@@ -93,12 +94,12 @@ def _words(gone: int, kept: int, left: str, stayed: str) -> str:
     return ", ".join(parts)
 
 
-def _amounts(read: Mapping[Seen, int]) -> tuple[int, int]:
+def _amounts(read: Mapping[ReadsAs, int]) -> tuple[int, int]:
     """(gone, kept) bytes of what was read."""
-    return read.get(Seen.ZEROS, 0) + read.get(Seen.ONES, 0), read.get(Seen.UNCHANGED, 0)
+    return read.get(ReadsAs.ZEROS, 0) + read.get(ReadsAs.ONES, 0), read.get(ReadsAs.UNCHANGED, 0)
 
 
-def _readings(evidence: AuditEvidence, leaf: Layer) -> Mapping[Seen, int]:
+def _readings(evidence: AuditEvidence, leaf: Layer) -> Mapping[ReadsAs, int]:
     """How sentinels read on a disk: several paths to one are the disk itself."""
     answer = evidence.read_back
     if not answer or answer.reason:

@@ -86,7 +86,7 @@ def _run(
         if end - start < minimum:
             continue
         sent += end - start
-        # From the first border of a granule in the piece to the last.
+        # What is freed lies from the first border of a granule in the piece to the last.
         first, last = start + (offset - start) % size, end - (end - offset) % size
         expected += max(0, last - first)
     free = extents.total

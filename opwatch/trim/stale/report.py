@@ -9,7 +9,7 @@ from opwatch import units
 from opwatch.trim.stale.estimate import Share
 from opwatch.trim.stale.judgement import ReadDevice, StaleJudgement, StaleQuestion
 from opwatch.trim.stale.remembered import Part, StaleSpace
-from opwatch.trim.stale.sentinel import Seen
+from opwatch.trim.stale.sentinel import ReadsAs
 from opwatch.trim.stale.stale import (
     Bounds,
     Count,
@@ -156,7 +156,7 @@ def _lower_bound(judgement: StaleJudgement) -> str | None:
     plain = [drive for drive in judgement.drives if drive.judged and not drive.landing.encrypted]
     if not plain:
         return None
-    name = "ones" if {drive.calibration.reads for drive in plain} == {Seen.ONES} else "zeros"
+    name = "ones" if {drive.calibration.reads for drive in plain} == {ReadsAs.ONES} else "zeros"
     return f"data that is all {name} looks like what was trimmed"
 
 

@@ -14,7 +14,7 @@ BLOCK = 4096
 _ZEROS, _ONES = bytes(BLOCK), b"\xff" * BLOCK
 
 
-class Seen(enum.StrEnum):
+class ReadsAs(enum.StrEnum):
     """How a block reads after the trim."""
 
     ZEROS = "zeros"
@@ -34,15 +34,15 @@ def digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def state_of(before: bytes, now: bytes | None) -> Seen:
+def state_of(before: bytes, now: bytes | None) -> ReadsAs:
     """What became of a block: `before` is the digest of what it held."""
     if now is None:
-        return Seen.UNREADABLE
+        return ReadsAs.UNREADABLE
     if digest(now) == before:
-        return Seen.UNCHANGED
+        return ReadsAs.UNCHANGED
     if now == _ZEROS[: len(now)]:
-        return Seen.ZEROS
-    return Seen.ONES if now == _ONES[: len(now)] else Seen.OTHER
+        return ReadsAs.ZEROS
+    return ReadsAs.ONES if now == _ONES[: len(now)] else ReadsAs.OTHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +55,26 @@ class Judgement:
     device: str
     encrypted: bool
     offsets: tuple[int, ...]
-    inside: Counter[Seen]
-    edges: Counter[Seen]
+    inside: Counter[ReadsAs]
+    edges: Counter[ReadsAs]
     reason: str | None = None
     free: Extents = field(default_factory=Extents)
 
     @property
     def judged(self) -> int:
         """Blocks of `inside` that say something."""
-        return sum(self.inside.values()) - self.inside[Seen.REALLOCATED] - self.inside[Seen.UNREADABLE]
+        return sum(self.inside.values()) - self.inside[ReadsAs.REALLOCATED] - self.inside[ReadsAs.UNREADABLE]
 
 
-def verdict(judgements: Iterable[Judgement], device: str | None = None) -> Seen | None:
+def verdict(judgements: Iterable[Judgement], device: str | None = None) -> ReadsAs | None:
     """The one way in which all judged blocks (of a device) read; OTHER when they do not agree, None when
     none was judged."""
-    total: Counter[Seen] = Counter()
+    total: Counter[ReadsAs] = Counter()
     for judgement in judgements:
         if device in (None, judgement.device):
             total += judgement.inside
-    for silent in (Seen.REALLOCATED, Seen.UNREADABLE):
+    for silent in (ReadsAs.REALLOCATED, ReadsAs.UNREADABLE):
         del total[silent]
     if not total:
         return None
-    return next(iter(total)) if len(total) == 1 else Seen.OTHER
+    return next(iter(total)) if len(total) == 1 else ReadsAs.OTHER

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from opwatch import units
 from opwatch.ftl import models
 from opwatch.trim.stale.estimate import Share
-from opwatch.trim.stale.sentinel import Seen
+from opwatch.trim.stale.sentinel import ReadsAs
 
-# Pages of a superblock in the greedy model; from 256 on it changes the figures by little.
+# Pages of a superblock in the greedy model: from 256 on their number changes the figures by little.
 SUPERBLOCK_PAGES = 256
 _FOLLOWS, _IGNORES = 0.8, 0.1
 
@@ -58,27 +58,27 @@ class Calibration:
     """What a trimmed block of this drive reads as, and how that is known. `reads` is None, and `words` say
     why, when the drive cannot be judged by reading."""
 
-    reads: Seen | None
+    reads: ReadsAs | None
     by: str | None  # sentinel or promise
     words: tuple[str, ...]
-    sentinel: Seen | None = None
+    sentinel: ReadsAs | None = None
 
 
 def calibrate(
-    promised: Seen | None,
+    promised: ReadsAs | None,
     promise_words: str,
-    sentinel: Seen | None,
+    sentinel: ReadsAs | None,
     sentinel_words: str,
     count: Count | None = None,
 ) -> Calibration:
     """What a sentinel proves, or else what the drive promises."""
     words = (sentinel_words, promise_words)
-    if sentinel in (Seen.ZEROS, Seen.ONES):
+    if sentinel in (ReadsAs.ZEROS, ReadsAs.ONES):
         if count and count.ignores:
             doubt = "but its own count of what it holds (NUSE) did not fall: it holds what reads as trimmed"
             return Calibration(None, None, (sentinel_words, doubt), sentinel)
         return Calibration(sentinel, "sentinel", words, sentinel)
-    if sentinel is Seen.OTHER:
+    if sentinel is ReadsAs.OTHER:
         return Calibration(None, None, words, sentinel)
     if promised:
         return Calibration(promised, "promise", words, sentinel)

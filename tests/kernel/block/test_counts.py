@@ -12,10 +12,10 @@ import pytest
 
 from opwatch.host.scratch import ScratchDisk
 from tests.kernel.support.load import BLKZEROOUT, BLOCK, discards, flushes, reads, writes
-from tests.kernel.support.watching import ATTEMPTS, Seen, lines, opwatch, watch
+from tests.kernel.support.watching import ATTEMPTS, Watched, lines, opwatch, watch
 
 
-def assert_nothing_lost(watched: Seen) -> None:
+def assert_nothing_lost(watched: Watched) -> None:
     assert watched.trust.unexplained(0) == []
     assert watched.trust.in_flight == 0
 

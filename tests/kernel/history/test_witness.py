@@ -10,7 +10,7 @@ import pytest
 
 from opwatch.collectors.audit import fitrim_process
 from opwatch.host.usage import Mount
-from opwatch.trim.audit.accounts import Bearing, Told
+from opwatch.trim.audit.accounts import Bearing, JudgedAccount
 from opwatch.trim.audit.audit import Asked, Audit, Verdict
 from opwatch.trim.audit.question import FitrimAnswer
 from tests.kernel.support import trims
@@ -39,7 +39,7 @@ def audited(*faults: str) -> tuple[Audit, dict[str, int], dict[str, int]]:
     return result, before, after
 
 
-def counter(result: Audit) -> Told:
+def counter(result: Audit) -> JudgedAccount:
     [account] = [candidate for candidate in result.counters if candidate.account.source == SOURCE]
     return account
 

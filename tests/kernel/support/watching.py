@@ -24,7 +24,7 @@ REST_S = 5.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class Watched:
     """What one workload did to one disk."""
 
     interval: Interval
@@ -36,7 +36,7 @@ class Seen:
 
 def _once(
     names: Sequence[str], workload: Callable[[], None], backend: str, options: dict[str, bool]
-) -> list[Seen]:
+) -> list[Watched]:
     leaves, _ = choose_leaves(Devices(), names)
     queue_time, raw_tp = (options.get(name, False) for name in ("queue_time", "raw_tp"))
     tracer = attach(backend, leaves, queue_time=queue_time, raw_tp=raw_tp)
@@ -48,12 +48,12 @@ def _once(
     finally:
         tracer.close()
     return [
-        Seen(derive(then.sample, now.sample), trust(then, now, missed))
+        Watched(derive(then.sample, now.sample), trust(then, now, missed))
         for then, now in zip(first, last, strict=True)
     ]
 
 
-def _host_lost_events(watched: list[Seen]) -> bool:
+def _host_lost_events(watched: list[Watched]) -> bool:
     lost = [drift for one in watched for drift in one.trust.drift.values() if drift.drift > 0]
     return bool(lost) or any(one.trust.unmatched for one in watched)
 
@@ -65,7 +65,7 @@ def watch(
     attempts: int = ATTEMPTS,
     backend: str = "libbpf",
     **options: bool,
-) -> list[Seen]:
+) -> list[Watched]:
     """What each disk saw of a workload."""
     for _ in range(attempts):
         watched = _once(names, workload, backend, options)

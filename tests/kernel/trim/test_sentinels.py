@@ -17,7 +17,7 @@ from opwatch.collectors.stack.layers import LayerReader
 from opwatch.collectors.stale.sentinels import Sentinels, prove_sizes
 from opwatch.errors import RefusedError, UsageError
 from opwatch.host.scratch import ScratchDisk
-from opwatch.trim.stale.sentinel import Seen, verdict
+from opwatch.trim.stale.sentinel import ReadsAs, verdict
 from tests.kernel.support.drives import MIB, drive
 from tests.kernel.support.filesystems import KINDS, fill, make, mounted
 from tests.requirements import require_drive
@@ -47,8 +47,8 @@ def test_sentinels_say_what_a_trim_did(kind: str, trim_mode: str, tmp_path: Path
             copies = Counter(offset for judgement in judgements for offset in judgement.offsets)
             assert max(copies.values()) == 1
             assert sum(judgement.judged for judgement in judgements) == (4096 + 9 * MIB) // 4096
-            assert verdict(untouched) is Seen.UNCHANGED
-            assert verdict(judgements) is (Seen.ZEROS if trim_mode == "honour" else Seen.UNCHANGED)
+            assert verdict(untouched) is ReadsAs.UNCHANGED
+            assert verdict(judgements) is (ReadsAs.ZEROS if trim_mode == "honour" else ReadsAs.UNCHANGED)
 
 
 def test_a_block_that_is_used_again_says_nothing(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_block_that_is_used_again_says_nothing(tmp_path: Path) -> None:
                 fill(tmp_path / "everything", 0)
                 [judgement] = sentinels.judge()
             assert judgement.judged == 0
-            assert judgement.inside[Seen.REALLOCATED] + judgement.edges[Seen.REALLOCATED] == 256
+            assert judgement.inside[ReadsAs.REALLOCATED] + judgement.edges[ReadsAs.REALLOCATED] == 256
             assert verdict([judgement]) is None
 
 

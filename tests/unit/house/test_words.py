@@ -6,9 +6,15 @@ import ast
 import re
 
 from tests.unit.house.imports import parsed
-from tests.unit.house.test_architecture import ROOT, tracked
+from tests.unit.house.test_architecture import ROOT, package, tracked
 
 EMPTY = frozenset(("found", "each", "seen", "told", "held"))
+# Recordings have this name of a class in them, and are read for ever.
+IN_RECORDINGS = ("Held",)
+# A docstring that begins with one of these hangs on something that the reader has to guess.
+HANGING = frozenset(("Of", "Nor", "Or", "And", "But", "Else", "Likewise", "Those", "None", "Same"))
+# What begins a sentence in small letters is the name of something.
+_SMALL = re.compile(r"(fio|bcc|bpftrace|libata|id|major:minor|struct \w+|enum \w+)\b|\w*[\d_.]")
 C_OUTSIDE_OF_CODE = re.compile(r'''/\*.*?\*/|//[^\n]*|'(?:\\.|[^'\\])'|"(?:\\.|[^"\\\n])*"''', re.DOTALL)
 
 
@@ -20,6 +26,8 @@ def _names_of(node: ast.AST) -> list[str | None]:
             return [name]
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             return [name]
+        case ast.ClassDef(name=name) if name not in IN_RECORDINGS:
+            return [name.lower()]
         case ast.MatchAs(name=name) | ast.MatchStar(name=name) | ast.MatchMapping(rest=name):
             return [name]
     return []
@@ -46,6 +54,23 @@ def empty_names_in_c(source: str) -> list[str]:
     ]
 
 
+def unfinished(source: str) -> list[str]:
+    """Docstrings that hang on something, begin or end in the middle of a sentence, by their first words."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    texts = [
+        text
+        for node in ast.walk(parsed(source))
+        if isinstance(node, documented) and (text := ast.get_docstring(node))
+    ]
+    return [
+        text[:40]
+        for text in texts
+        if text.split()[0].strip(",:;") in HANGING
+        or (text[0].islower() and not _SMALL.match(text))
+        or text.split("\n\n")[0].rstrip()[-1] not in ".?!"
+    ]
+
+
 def lone_ends(source: str) -> list[int]:
     """Lines of comments that end on a line of their own, but begin with words on their first line."""
     return [
@@ -63,6 +88,13 @@ def test_the_rules_find_such_names() -> None:
     assert empty_names("import os as found\ntry: ...\nexcept E as seen: ...") == ["1: found", "3: seen"]
     assert not empty_names("f(held=x.found, named='told')  # each, seen")
     assert empty_names_in_c('/* found\n * held */\nint found = \'"\' + "told"; // seen') == ["3: found"]
+    assert empty_names("class Seen: ...\nclass Held: ...\nclass HeldDisk: ...") == ["1: seen"]
+    assert unfinished('"""Of all."""') == ["Of all."]
+    assert unfinished('def f():\n    """what it is."""\nclass C:\n    """A thing"""') == [
+        "what it is.",
+        "A thing",
+    ]
+    assert not unfinished('"""fio as it is run."""\ndef f():\n    """struct ow_flow."""')
     assert lone_ends("/* One.\n */\n/*\n * Two.\n */\n/* Three.\n * Four. */") == [1]
 
 
@@ -74,6 +106,11 @@ def test_names_are_nouns_of_what_they_stand_for() -> None:
         if (names := (empty_names if path.suffix == ".py" else empty_names_in_c)(path.read_text()))
     }
     assert not places, f"name it by what it is: {places}"
+
+
+def test_docstrings_of_the_core_are_whole() -> None:
+    places = {name: texts for name, source in package().items() if (texts := unfinished(source))}
+    assert not places, f"say it as a sentence, with its subject: {places}"
 
 
 def test_comments_in_c_do_not_end_alone() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.block.owners import LiveOwners, note_of_groups
-from opwatch.collectors.block.processes import FoundProcess, find_process
+from opwatch.collectors.block.processes import NamedProcess, find_process
 from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind, ReadCells
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def test_a_process_is_the_one_that_began_then(tmp_path: Path) -> None:
     ticks = os.sysconf("SC_CLK_TCK")
     folder(tmp_path, 5, stat_of(5, 77))
     began_ns = 77 * 10**9 // ticks + 3
-    assert find_process(5, began_ns, tmp_path) == FoundProcess("a (b) c", "/x.service")
+    assert find_process(5, began_ns, tmp_path) == NamedProcess("a (b) c", "/x.service")
     assert find_process(5, began_ns + 10**9, tmp_path) is None
     assert find_process(6, began_ns, tmp_path) is None
     folder(tmp_path, 8, {"stat": "8 (cut", "cgroup": ""})

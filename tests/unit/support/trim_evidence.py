@@ -15,7 +15,7 @@ from opwatch.trim.stack import facts as kinds
 from opwatch.trim.stack.facts import LayerFacts
 from opwatch.trim.stack.layers import Filesystem, Kind, Layer, Stack
 from opwatch.trim.stack.limits import QueueLimits
-from opwatch.trim.stale.sentinel import Seen
+from opwatch.trim.stale.sentinel import ReadsAs
 
 GRANULE = 4096
 Said = str | int | bool | tuple[str, ...]
@@ -115,10 +115,10 @@ def evidence(
 
 
 def read_on(
-    by_device: Mapping[str, Mapping[Seen, int]], maps: Mapping[str, SentinelMap] | None = None
+    by_device: Mapping[str, Mapping[ReadsAs, int]], maps: Mapping[str, SentinelMap] | None = None
 ) -> ReadBack:
     """Sentinels as they read on these devices."""
-    total: Counter[Seen] = Counter()
+    total: Counter[ReadsAs] = Counter()
     for amounts in by_device.values():
         total.update(amounts)
     return ReadBack(dict(total), maps=maps or {}, by_device=by_device)

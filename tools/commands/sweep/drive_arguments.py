@@ -46,7 +46,7 @@ from opwatch.tools.commands.sweep.level_arguments import (
 from opwatch.waf.trail import LONGEST_NS
 
 _LONGEST_S = 86400.0
-# Those that a simulated drive has no use for.
+# A simulated drive has no use for these.
 DRIVE_OPTIONS = (
     *("dev", "destroy", "confirm", "allow_virtual", "journals", "workload", "purge"),
     "sprandom",

@@ -172,7 +172,7 @@ def _kept(args: argparse.Namespace, audited: Sequence[Mount | Stack]) -> Kept:
     """What keeps the audits: it is made before anything is trimmed."""
     if not args.output:
         return nullcontext()
-    # Not at the top: a trim of our own begins without these.
+    # These are not imported at the top: a trim of our own begins without them.
     from opwatch.tools.kept_audits import KeptAudits
 
     return KeptAudits(args.output, audited)
@@ -259,7 +259,7 @@ def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
 
 
 def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
-    # Not at the top: a trim of our own begins without these.
+    # These are not imported at the top: a trim of our own begins without them.
     from opwatch.collectors.audit import trimming
     from opwatch.trim.audit import ledger
     from opwatch.trim.audit.settling import quiet_after_watch

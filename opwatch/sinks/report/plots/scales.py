@@ -38,7 +38,7 @@ def _step(span: float, most: int) -> float:
 
 
 def linear(high: float, unit: str = "", low: float = 0.0, most: int = _MOST_TICKS) -> AxisScale:
-    """From `low` or less to a round value that is `high` or more, with names as fine as their step."""
+    """An axis from `low` or less to a round value of `high` or more, with names as fine as their step."""
     span = high - low if high > low else 1.0
     step = _step(span, most - 1)
     first = math.floor(low / step + 1e-9)
@@ -50,7 +50,7 @@ def linear(high: float, unit: str = "", low: float = 0.0, most: int = _MOST_TICK
 
 
 def capacities(high: float) -> AxisScale:
-    """From 0 to a round number of bytes."""
+    """An axis from 0 to a round number of bytes."""
     unit = max((power for power in _BYTES if high >= power), default=1)
     plain = linear(high / unit, f" {_BYTES[unit]}" if unit > 1 else " B", most=5)
     ticks = tuple((value * unit, name if value else "0") for value, name in plain.ticks)
@@ -58,7 +58,7 @@ def capacities(high: float) -> AxisScale:
 
 
 def logarithmic(low: float, high: float, show: Callable[[float], str]) -> AxisScale:
-    """From one value above 0 to another, with the powers of ten in between."""
+    """An axis from one value above 0 to another, with the powers of ten in between."""
     low, high = max(low, 1e-9), max(high, low * 2, 2e-9)
     bottom, width = math.log10(low), math.log10(high) - math.log10(low)
     first, last = math.ceil(bottom - 1e-9), math.floor(bottom + width + 1e-9)
@@ -76,7 +76,7 @@ def logarithmic(low: float, high: float, show: Callable[[float], str]) -> AxisSc
 
 
 def _apart(values: Sequence[float], place: Callable[[float], float]) -> list[float]:
-    """Those that have room for their names beside each other on a narrow screen."""
+    """The values that have room for their names beside each other on a narrow screen."""
     kept = list[float]()
     for value in values:
         if not kept or place(value) - place(kept[-1]) >= _LEAST_APART:

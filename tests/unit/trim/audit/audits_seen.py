@@ -14,7 +14,7 @@ from opwatch.trim.space.lba_status import SentinelMap
 from opwatch.trim.stack.dmtable import DmTarget, PoolMode
 from opwatch.trim.stack.facts import BtrfsFacts, Unread
 from opwatch.trim.stack.layers import Kind, Stack
-from opwatch.trim.stale.sentinel import Seen
+from opwatch.trim.stale.sentinel import ReadsAs
 from opwatch.trim.stale.stale import Count
 from tests.unit.support.trim_evidence import evidence, extents, flow, layer, stack, through
 
@@ -28,12 +28,12 @@ def _disk_with_everything() -> AuditEvidence:
         layer("sda", "8:0", model="A disk", drivers=("sd", "ata"), deallocate_bytes=8192),
     )
     read_back = ReadBack(
-        {Seen.ZEROS: 4 * MIB, Seen.UNCHANGED: 4096},
+        {ReadsAs.ZEROS: 4 * MIB, ReadsAs.UNCHANGED: 4096},
         None,
         ("4096 B lie in the journal",),
         Count(0, 4 * MIB, 0, 4 * MIB),
         {"sda": SentinelMap(4 * MIB, 4 * MIB, 0)},
-        {"sda": {Seen.ZEROS: 4 * MIB, Seen.UNCHANGED: 4096}},
+        {"sda": {ReadsAs.ZEROS: 4 * MIB, ReadsAs.UNCHANGED: 4096}},
     )
     audited = evidence(
         stack(*parts),

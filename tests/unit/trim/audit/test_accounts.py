@@ -15,7 +15,7 @@ from opwatch.trim.audit.flow import Flow, Stage, Trace, Who
 from opwatch.trim.audit.ledger import audit
 from opwatch.trim.space.lba_status import SentinelMap
 from opwatch.trim.stack.layers import Kind
-from opwatch.trim.stale.sentinel import Seen
+from opwatch.trim.stale.sentinel import ReadsAs
 from tests.unit.support.trim_evidence import evidence, extents, flow, layer, read_on, stack, through
 
 MIB = 1 << 20
@@ -180,7 +180,7 @@ def test_a_byte_that_may_be_discarded_twice_contradicts_nothing() -> None:
 
 
 def test_sentinels_that_can_still_be_read_outweigh_a_counter() -> None:
-    result = reached(FITS, read_back=read_on({"sda": {Seen.UNCHANGED: MIB}}))
+    result = reached(FITS, read_back=read_on({"sda": {ReadsAs.UNCHANGED: MIB}}))
     assert result.verdict is Verdict.UNKNOWN
 
 
@@ -203,7 +203,7 @@ def test_each_disk_must_be_proven() -> None:
 
 
 def by_map(sentinel_map: SentinelMap, **bytes_: int) -> Audit:
-    by_kind = {Seen(name): count for name, count in bytes_.items()}
+    by_kind = {ReadsAs(name): count for name, count in bytes_.items()}
     return reached(read_back=read_on({"sda": by_kind}, {"sda": sentinel_map}))
 
 

@@ -17,7 +17,7 @@ from opwatch.trim.stack.causes import causes
 from opwatch.trim.stack.dmtable import PoolMode
 from opwatch.trim.stack.facts import LoopFacts
 from opwatch.trim.stack.layers import Kind, Layer
-from opwatch.trim.stale.sentinel import Seen
+from opwatch.trim.stale.sentinel import ReadsAs
 from tests.unit.support.trim_evidence import (
     evidence,
     extents,
@@ -361,9 +361,9 @@ def test_a_signal_in_the_middle() -> None:
 @pytest.mark.parametrize(
     ("read_back", "verdict"),
     [
-        (read_on({"sda": {Seen.ZEROS: MIB}}), Verdict.PROVEN),
-        (read_on({"sda": {Seen.ZEROS: MIB, Seen.UNCHANGED: 4096}}), Verdict.PARTIAL),
-        (read_on({"sda": {Seen.UNCHANGED: MIB}}), Verdict.UNKNOWN),
+        (read_on({"sda": {ReadsAs.ZEROS: MIB}}), Verdict.PROVEN),
+        (read_on({"sda": {ReadsAs.ZEROS: MIB, ReadsAs.UNCHANGED: 4096}}), Verdict.PARTIAL),
+        (read_on({"sda": {ReadsAs.UNCHANGED: MIB}}), Verdict.UNKNOWN),
         (ReadBack({}, "no head-room"), Verdict.ACCEPTED),
     ],
 )

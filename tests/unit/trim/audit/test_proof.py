@@ -19,11 +19,11 @@ from opwatch.trim.space.lba_status import SentinelMap
 from opwatch.trim.space.remap import descend, on_slots
 from opwatch.trim.stack.facts import MdFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
-from opwatch.trim.stale.sentinel import Seen
+from opwatch.trim.stale.sentinel import ReadsAs
 from tests.unit.support.trim_evidence import evidence, extents, flow, layer, read_on, stack, through
 
 MIB = 1 << 20
-GONE, KEPT = {Seen.ZEROS: MIB}, {Seen.UNCHANGED: MIB}
+GONE, KEPT = {ReadsAs.ZEROS: MIB}, {ReadsAs.UNCHANGED: MIB}
 DISKS = (layer("sda", "8:0"), layer("sdb", "8:16"))
 MIRROR = layer("md0", "9:0", Kind.MD, "sda", "sdb", level="raid1", raid_disks=2)
 
@@ -52,7 +52,7 @@ def audited(
         ({}, Verdict.ACCEPTED),
     ],
 )
-def test_each_leg_of_a_mirror_on_its_own(read: Mapping[str, Mapping[Seen, int]], verdict: Verdict) -> None:
+def test_each_leg_of_a_mirror_on_its_own(read: Mapping[str, Mapping[ReadsAs, int]], verdict: Verdict) -> None:
     result = audited(MIRROR, DISKS, read_on(read), copies=2)
     assert result.verdict is verdict
     if read.get("sdb") is KEPT:
@@ -153,7 +153,9 @@ def test_several_paths_are_one_drive() -> None:
     assert audit(evident, "/m").verdict is Verdict.PROVEN
 
 
-_READS = st.sampled_from([{}, GONE, KEPT, {Seen.ZEROS: MIB, Seen.UNCHANGED: 4096}, {Seen.OTHER: MIB}])
+_READS = st.sampled_from(
+    [{}, GONE, KEPT, {ReadsAs.ZEROS: MIB, ReadsAs.UNCHANGED: 4096}, {ReadsAs.OTHER: MIB}]
+)
 _LAYERS = st.sampled_from(["thin", "linear", "cache", "raid1", "crypt"])
 
 
@@ -179,8 +181,8 @@ def test_no_stack_is_proven_without_every_disk(
     flows = [part for leaf in leaves for part in through(leaf.device, leaf.dev, MIB)]
     whole = stack(*layers, tops=below)
     result = audit(evidence(whole, flows, None, read_back=read_on(read) if read else None), "/m")
-    gone = [Seen.ZEROS in read.get(leaf.device, {}) for leaf in leaves]
-    kept = [Seen.UNCHANGED in one for one in read.values()]
+    gone = [ReadsAs.ZEROS in read.get(leaf.device, {}) for leaf in leaves]
+    kept = [ReadsAs.UNCHANGED in one for one in read.values()]
     assert result.verdict is not Verdict.PROVEN or (all(gone) and not any(kept) and not virtual)
     for proof, is_gone in zip(result.proofs, gone, strict=True):
         assert proof.standing is not Standing.PROVEN or is_gone

@@ -14,14 +14,14 @@ from opwatch.trim.stale.estimate import estimate
 from opwatch.trim.stale.judgement import ReadDevice, StaleJudgement, StaleQuestion
 from opwatch.trim.stale.remembered import Part, Remembered, StaleSpace
 from opwatch.trim.stale.report import Flash, report_of_histories, report_of_reading
-from opwatch.trim.stale.sentinel import Seen
+from opwatch.trim.stale.sentinel import ReadsAs
 from opwatch.trim.stale.stale import Calibration, Count
 
 MIB = 1 << 20
 FREE = Extents.of([(0, 40 * MIB)])
 LANDING = Landing("sda", FREE)
 FLASH = Flash(100 * MIB, 100 * MIB, 128 * MIB, "as given")
-READS_ZEROS = Calibration(Seen.ZEROS, "sentinel", ("it read as zeros",))
+READS_ZEROS = Calibration(ReadsAs.ZEROS, "sentinel", ("it read as zeros",))
 DRIVE = ReadDevice(LANDING, 100 * MIB, 4096, 0, READS_ZEROS)
 # Every fourth block held data, and every block was read.
 JUDGED = StaleJudgement(

@@ -26,7 +26,7 @@ from opwatch.trim.stale.estimate import Share, estimate
 from opwatch.trim.stale.judgement import ReadDevice
 from opwatch.trim.stale.report import StaleReport
 from opwatch.trim.stale.sampling import BatchCount, Blocks, sample
-from opwatch.trim.stale.sentinel import BLOCK, Judgement, Seen, digest, pattern, state_of, verdict
+from opwatch.trim.stale.sentinel import BLOCK, Judgement, ReadsAs, digest, pattern, state_of, verdict
 from opwatch.trim.stale.stale import (
     Bounds,
     Calibration,
@@ -196,25 +196,25 @@ def test_what_became_of_a_block() -> None:
     data = pattern(b"run", 1, 2)
     assert len({data, pattern(b"run", 1, 3), pattern(b"run", 2, 2), pattern(b"nur", 1, 2)}) == 4
     before = digest(data)
-    assert state_of(before, data) is Seen.UNCHANGED
-    assert state_of(before, bytes(BLOCK)) is Seen.ZEROS
-    assert state_of(before, b"\xff" * BLOCK) is Seen.ONES
-    assert state_of(before, data[:-1] + b"x") is Seen.OTHER
-    assert state_of(before, None) is Seen.UNREADABLE
+    assert state_of(before, data) is ReadsAs.UNCHANGED
+    assert state_of(before, bytes(BLOCK)) is ReadsAs.ZEROS
+    assert state_of(before, b"\xff" * BLOCK) is ReadsAs.ONES
+    assert state_of(before, data[:-1] + b"x") is ReadsAs.OTHER
+    assert state_of(before, None) is ReadsAs.UNREADABLE
 
 
 def judgement(device: str, **inside: int) -> Judgement:
     return Judgement(
-        BLOCK, device, False, (), Counter({Seen(name): n for name, n in inside.items()}), Counter()
+        BLOCK, device, False, (), Counter({ReadsAs(name): n for name, n in inside.items()}), Counter()
     )
 
 
 def test_a_verdict_is_what_all_judged_blocks_say() -> None:
     zeros, mixed = judgement("sda", zeros=3, reallocated=1), judgement("sdb", unchanged=2, unreadable=1)
     assert (zeros.judged, mixed.judged) == (3, 2)
-    assert verdict([zeros]) is Seen.ZEROS
-    assert verdict([zeros, mixed]) is Seen.OTHER
-    assert verdict([zeros, mixed], "sdb") is Seen.UNCHANGED
+    assert verdict([zeros]) is ReadsAs.ZEROS
+    assert verdict([zeros, mixed]) is ReadsAs.OTHER
+    assert verdict([zeros, mixed], "sdb") is ReadsAs.UNCHANGED
     assert verdict([judgement("sda", reallocated=1)]) is None
 
 
@@ -226,19 +226,23 @@ DEAF = Count(100 * MIB, 101 * MIB, 101 * MIB, MIB)
 @pytest.mark.parametrize(
     ("promised", "sentinel", "count", "reads", "by"),
     [
-        (None, Seen.ZEROS, None, Seen.ZEROS, "sentinel"),
-        (None, Seen.ONES, STATIC, Seen.ONES, "sentinel"),
-        (Seen.ZEROS, Seen.ZEROS, HONEST, Seen.ZEROS, "sentinel"),
-        (Seen.ZEROS, Seen.ZEROS, DEAF, None, None),
-        (Seen.ZEROS, Seen.UNCHANGED, DEAF, Seen.ZEROS, "promise"),
-        (None, Seen.UNCHANGED, None, None, None),
-        (Seen.ZEROS, Seen.OTHER, None, None, None),
-        (Seen.ZEROS, None, None, Seen.ZEROS, "promise"),
+        (None, ReadsAs.ZEROS, None, ReadsAs.ZEROS, "sentinel"),
+        (None, ReadsAs.ONES, STATIC, ReadsAs.ONES, "sentinel"),
+        (ReadsAs.ZEROS, ReadsAs.ZEROS, HONEST, ReadsAs.ZEROS, "sentinel"),
+        (ReadsAs.ZEROS, ReadsAs.ZEROS, DEAF, None, None),
+        (ReadsAs.ZEROS, ReadsAs.UNCHANGED, DEAF, ReadsAs.ZEROS, "promise"),
+        (None, ReadsAs.UNCHANGED, None, None, None),
+        (ReadsAs.ZEROS, ReadsAs.OTHER, None, None, None),
+        (ReadsAs.ZEROS, None, None, ReadsAs.ZEROS, "promise"),
         (None, None, None, None, None),
     ],
 )
 def test_calibration(
-    promised: Seen | None, sentinel: Seen | None, count: Count | None, reads: Seen | None, by: str | None
+    promised: ReadsAs | None,
+    sentinel: ReadsAs | None,
+    count: Count | None,
+    reads: ReadsAs | None,
+    by: str | None,
 ) -> None:
     calibration = calibrate(promised, "promise", sentinel, "sentinel", count)
     assert (calibration.reads, calibration.by, calibration.sentinel) == (reads, by, sentinel)
@@ -335,7 +339,7 @@ def report(**changes: object) -> StaleReport:
     landing = Landing(
         "dm-0", Extents.of([(0, 600 * MIB)]), True, "thin volume dm-0: what it holds is its pool's"
     )
-    drive = ReadDevice(landing, 1 << 30, MIB, 3 * MIB, Calibration(Seen.ZEROS, "sentinel", ("one", "two")))
+    drive = ReadDevice(landing, 1 << 30, MIB, 3 * MIB, Calibration(ReadsAs.ZEROS, "sentinel", ("one", "two")))
     stale = Bounds(300.0 * MIB, 280.0 * MIB, 320.0 * MIB)
     measured = StaleReport(
         subject="/a place",

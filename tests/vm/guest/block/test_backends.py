@@ -16,7 +16,7 @@ from opwatch.host.device import Devices
 from opwatch.tools.backends import BACKENDS
 from opwatch.tools.commands.watch import choose_leaves
 from tests.kernel.support.load import flushes, mixture, reads, writes
-from tests.kernel.support.watching import Seen, lines, opwatch
+from tests.kernel.support.watching import Watched, lines, opwatch
 from tests.vm.guest.support import stacked, sysfs
 from tests.vm.guest.support.agreement import Together, share_within_one_slot, together
 from tests.vm.guest.support.exact import assert_counted, assert_explained, observe, observe_themselves
@@ -55,13 +55,13 @@ def all_three(slow: str) -> Iterator[Together]:
 
 
 @pytest.fixture(scope="module")
-def timed(all_three: Together, slow: str) -> dict[str, Seen]:
+def timed(all_three: Together, slow: str) -> dict[str, Watched]:
     """One fio run on the slow disk, as each backend saw it."""
     watched = all_three.during(lambda: fio(slow, Fio("randrw", REQUESTS, iodepth=32)))
     return {backend: disks[slow] for backend, disks in watched.items()}
 
 
-def test_counts_and_bytes_are_equal(timed: dict[str, Seen]) -> None:
+def test_counts_and_bytes_are_equal(timed: dict[str, Watched]) -> None:
     [first, *others] = (disk.counts() for disk in timed.values())
     assert sum(count for count, _ in first.values()) == REQUESTS
     assert sum(size for _, size in first.values()) == REQUESTS * 4096
@@ -69,14 +69,14 @@ def test_counts_and_bytes_are_equal(timed: dict[str, Seen]) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_nothing_is_unexplained(timed: dict[str, Seen], backend: str) -> None:
+def test_nothing_is_unexplained(timed: dict[str, Watched], backend: str) -> None:
     assert timed[backend].trust.unexplained(0) == []
     assert timed[backend].trust.in_flight == 0
 
 
 @pytest.mark.parametrize("op", ["read", "write"])
 @pytest.mark.parametrize(("one", "other"), PAIRS)
-def test_histograms_agree(timed: dict[str, Seen], op: str, one: str, other: str) -> None:
+def test_histograms_agree(timed: dict[str, Watched], op: str, one: str, other: str) -> None:
     """At most one slot apart, for 99 % of the I/O."""
     first, second = timed[one].interval.ops[op], timed[other].interval.ops[op]
     share = share_within_one_slot(first.latency.histogram, second.latency.histogram)
@@ -87,7 +87,7 @@ def test_histograms_agree(timed: dict[str, Seen], op: str, one: str, other: str)
 
 @pytest.mark.parametrize("op", ["read", "write"])
 @pytest.mark.parametrize(("one", "other"), PAIRS)
-def test_quantiles_agree(timed: dict[str, Seen], op: str, one: str, other: str) -> None:
+def test_quantiles_agree(timed: dict[str, Watched], op: str, one: str, other: str) -> None:
     first, second = (timed[backend].interval.ops[op].latency for backend in (one, other))
     for name in ("p50", "p99"):
         ours, theirs = first.quantiles[name], second.quantiles[name]

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from opwatch.trace.derive import QUANTILES, Latency
-from tests.kernel.support.watching import Seen
+from tests.kernel.support.watching import Watched
 from tests.vm.guest.support import stacked
 from tests.vm.guest.support.agreement import together
 from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
@@ -71,7 +71,7 @@ def assert_sits_on(delay_ns: int, ours: Latency, witness: Latency) -> None:
         assert min(delay_ns, low) * (1 - SLOT) <= value <= max(delay_ns, high) * (1 + SLOT)
 
 
-def both(disks: list[str], job_on: str) -> dict[str, dict[str, Seen]]:
+def both(disks: list[str], job_on: str) -> dict[str, dict[str, Watched]]:
     need_tool("bpftrace")
     with together(disks, BACKENDS) as tracers:
         return tracers.during(lambda: fio(job_on, JOB))

@@ -14,7 +14,7 @@ from opwatch.trace.derive import derive
 from opwatch.trace.hist import Histogram
 from opwatch.trace.tracing import Tracer
 from opwatch.trace.trust import trust
-from tests.kernel.support.watching import REST_S, Seen
+from tests.kernel.support.watching import REST_S, Watched
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,17 @@ class Together:
 
     tracers: dict[str, Tracer]
 
-    def during(self, workload: Callable[[], object]) -> dict[str, dict[str, Seen]]:
+    def during(self, workload: Callable[[], object]) -> dict[str, dict[str, Watched]]:
         """What each backend saw of each disk."""
         first = {name: (one.read_settled(REST_S), one.misses()) for name, one in self.tracers.items()}
         workload()
-        by_backend: dict[str, dict[str, Seen]] = {}
+        by_backend: dict[str, dict[str, Watched]] = {}
         for name, one in self.tracers.items():
             then, before = first[name]
             now, after = one.read_settled(REST_S), one.misses()
             misses = None if before is None or after is None else after - before
             by_backend[name] = {
-                leaf.device.name: Seen(derive(a.sample, b.sample), trust(a, b, misses))
+                leaf.device.name: Watched(derive(a.sample, b.sample), trust(a, b, misses))
                 for leaf, a, b in zip(one.leaves, then, now, strict=True)
             }
         return by_backend

@@ -13,7 +13,7 @@ from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.derive import derive
 from opwatch.trace.tracing import Tracer
 from opwatch.trace.trust import Reading, trust
-from tests.kernel.support.watching import REST_S, Seen
+from tests.kernel.support.watching import REST_S, Watched
 
 # As often as a person's `opwatch --dev D 0.2` reads.
 INTERVAL_S = 0.2
@@ -51,7 +51,7 @@ def _read_while(tracer: Tracer, work: Future[None]) -> list[list[Reading]]:
 
 def observe_between(
     names: Sequence[str], workload: Callable[[], None], backend: str = "libbpf", **options: bool
-) -> list[tuple[Seen, Between]]:
+) -> list[tuple[Watched, Between]]:
     """What each disk saw of a workload as a whole, and at readings meanwhile."""
     leaves, _ = choose_leaves(Devices(), names)
     queue_time, raw_tp = (options.get(name, False) for name in ("queue_time", "raw_tp"))
@@ -66,7 +66,7 @@ def observe_between(
         tracer.close()
     return [
         (
-            Seen(derive(then.sample, now.sample), trust(then, now, missed)),
+            Watched(derive(then.sample, now.sample), trust(then, now, missed)),
             judge(readings),
         )
         for then, now, readings in zip(first, last, zip(first, *taken, last, strict=True), strict=True)

@@ -13,7 +13,7 @@ from opwatch.host.device import Devices, Leaf
 from opwatch.tools.backends import attach
 from opwatch.trace.derive import derive
 from opwatch.trace.trust import GROUPS, Trust, trust
-from tests.kernel.support.watching import REST_S, Seen, watch
+from tests.kernel.support.watching import REST_S, Watched, watch
 from tests.vm import exactness
 from tests.vm.guest.support.between import Between, observe_between
 from tests.vm.guest.support.workload import Fio, FioCounts, fio
@@ -31,14 +31,14 @@ ROWS = Path(exactness.IN_GUEST)
 
 def observe(
     names: Sequence[str], workload: Callable[[], None], backend: str = "libbpf", **options: bool
-) -> list[Seen]:
+) -> list[Watched]:
     """What each disk saw. Once: a stock kernel hides nothing, so nothing is tried again."""
     return watch(names, workload, attempts=1, backend=backend, **options)
 
 
 def observe_themselves(
     names: Sequence[str], workload: Callable[[], None], backend: str = "libbpf"
-) -> dict[str, Seen]:
+) -> dict[str, Watched]:
     """Disks as they are watched by default: each itself, whatever is below it."""
     leaves = [Leaf(device, device) for device in map(Devices().by_name, names) if device]
     with closing(attach(backend, leaves)) as tracer:
@@ -47,12 +47,12 @@ def observe_themselves(
         last, missed = tracer.read_settled(REST_S), tracer.misses()
     grown = None if misses is None or missed is None else missed - misses
     return {
-        leaf.device.name: Seen(derive(then.sample, now.sample), trust(then, now, grown))
+        leaf.device.name: Watched(derive(then.sample, now.sample), trust(then, now, grown))
         for leaf, then, now in zip(leaves, first, last, strict=True)
     }
 
 
-def record(driver: str, watched: Seen, between: Between | None = None) -> None:
+def record(driver: str, watched: Watched, between: Between | None = None) -> None:
     """Note what a driver did to the count: a row for each operation. `between`: the same of the intervals
     between readings during the workload; None where nobody read meanwhile."""
     losses = (
@@ -109,7 +109,7 @@ def record_summary(driver: str, summary: dict[str, Any], between: str | None = N
 
 
 def assert_explained(
-    driver: str, watched: Seen, between: Between | None = None, backend: str = "libbpf"
+    driver: str, watched: Watched, between: Between | None = None, backend: str = "libbpf"
 ) -> None:
     """Every request is accounted for: no drift, no loss, nothing in flight; and at no reading in between."""
     record(driver, watched, between)
@@ -137,7 +137,7 @@ def assert_skips_explain(account: Trust) -> None:
     assert account.map_full + account.clock_back == 0, account
 
 
-def assert_counted(watched: Seen, op: str, count: int, request_bytes: int = 4096) -> None:
+def assert_counted(watched: Watched, op: str, count: int, request_bytes: int = 4096) -> None:
     """So many requests of this size were seen to end; each run that the kernel skipped can hide one."""
     requests, bytes_ = watched.counts()[op]
     least = count - (watched.trust.misses or 0)
@@ -147,7 +147,7 @@ def assert_counted(watched: Seen, op: str, count: int, request_bytes: int = 4096
 
 def run_and_check(
     driver: str, disk: str, job: Fio, backend: str = "libbpf", **options: bool
-) -> tuple[FioCounts, Seen]:
+) -> tuple[FioCounts, Watched]:
     """Run a job; fio's counts, the kernel's and ours must be the same, and nothing unexplained meanwhile."""
     counts: list[FioCounts] = []
     [(watched, between)] = observe_between([disk], lambda: counts.append(fio(disk, job)), backend, **options)

@@ -27,7 +27,7 @@ _MAKE = {
 
 
 @dataclass(frozen=True)
-class Told:
+class CheckAnswer:
     """The document of a check, and its exit status."""
 
     status: int
@@ -61,7 +61,7 @@ class Told:
         return facts
 
 
-def check(*arguments: str | Path) -> Told:
+def check(*arguments: str | Path) -> CheckAnswer:
     """What the command says of one mount or device."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
@@ -69,7 +69,7 @@ def check(*arguments: str | Path) -> Told:
     document = json.loads(out.getvalue())
     [result] = document["checks"]
     assert document["exit_status"] == status
-    return Told(status, result)
+    return CheckAnswer(status, result)
 
 
 @dataclass(frozen=True)

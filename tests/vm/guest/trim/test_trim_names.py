@@ -14,7 +14,7 @@ import pytest
 
 from tests.vm.guest.support import stacked
 from tests.vm.guest.support.nullblk import NullBlk, null_blk
-from tests.vm.guest.support.trims import Told, check, mounted, trim
+from tests.vm.guest.support.trims import CheckAnswer, check, mounted, trim
 from tests.vm.requirements import need_module, need_tool
 
 # By hand: they would take CI beyond its time.
@@ -33,7 +33,7 @@ def _call(*argv: str, stdin: str = "") -> None:
     assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr}"
 
 
-def as_nobody(point: Path) -> Told:
+def as_nobody(point: Path) -> CheckAnswer:
     """A check by a user without any privilege."""
     # All that it needs is imported first: the checkout may be closed to others.
     code = "import os, sys\nfrom opwatch.tools import cli\ncli.parse(sys.argv[1:])\n"
@@ -41,7 +41,7 @@ def as_nobody(point: Path) -> Told:
     argv = [sys.executable, "-c", code, "trim", "check", str(point), "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
-    return Told(done.returncode, json.loads(done.stdout)["checks"][0])
+    return CheckAnswer(done.returncode, json.loads(done.stdout)["checks"][0])
 
 
 def _dm_name(label: str) -> str:

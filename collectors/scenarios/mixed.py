@@ -78,13 +78,13 @@ def run_mix(
     one = place.configuration
     rates = []
     with nameless(one.folder, one.file_bytes) as path:
-        common = words_for(path, one.file_bytes, setup.threads)
         talk.show(f"{one.name}: fill {one.file_bytes} bytes")
         # What was never written is no data: reads of it would not reach a drive.
-        fio_to_its_end([*FILL_WORDS, *common], time)
+        fio_to_its_end([*FILL_WORDS, *words_for(path, one.file_bytes, setup.threads)], time)
         for place_of_load, load in enumerate(loads, 1):
             talk.show(f"{one.name}: {load.name} ({place_of_load} of {len(loads)})")
             before = {member.name: member_count(member) for member in place.members}
+            common = words_for(path, one.file_bytes, load.threads or setup.threads)
             words = ["--name=load", *common, *load.words(), "--time_based", f"--runtime={setup.run_s:g}"]
             run = fio_to_its_end([*words, f"--randseed={place_of_load}"], time)
             rates.append(_rate(load, run, place.members, before))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import resources
@@ -12,7 +12,10 @@ from typing import Any
 from opwatch.errors import BadInput, UsageError
 from opwatch.fields import Fields
 from opwatch.foreign import lines_of, read_bytes, text_of
+from opwatch.load.icf import parse_icf
 from opwatch.load.options import checked
+from opwatch.load.plain import SYSBENCH_MODES, PlainLoad, plain_of
+from opwatch.load.vdbench import parse_vdbench
 from opwatch.settings import parse_toml
 
 _MOST_JOBS, _MOST_BYTES = 64, 1 << 16
@@ -64,6 +67,7 @@ class LoadPattern:
         """Whether its random writes are to go everywhere alike: of others, nothing can be said of that."""
         return all(
             job.options["rw"].startswith("rand")
+            and job.options.get("percentage_random", "100") == "100"
             and job.options.get("random_distribution", "random") == "random"
             for job in self.jobs
         )
@@ -90,20 +94,65 @@ def names() -> list[str]:
 
 
 def load(text: str) -> LoadPattern:
-    """The workload that a person means: one of ours by its name, or a file, .toml or fio's own."""
+    """The workload that a person means: one of ours by its name, one by the name that it has elsewhere, or a
+    file: .toml, or one of fio's, vdbench's or Iometer's."""
+    plain = plain_loads(text)
+    if plain:
+        return pattern_of(only(plain, text), text)
     if text in names():
         raw = resources.files("opwatch.load").joinpath("workloads", f"{text}.toml").read_bytes()
         return parse_workload(raw, text)
     path = Path(text)
     if path.suffix not in (".toml", ".fio"):
         raise UsageError(
-            f"there is no workload {text!r}: take one of {', '.join(names())}, or a file .toml or .fio"
+            f"there is no workload {text!r}: take one of {', '.join(names())}; of sysbench's "
+            f"{', '.join(SYSBENCH_MODES)}; SIZE-N-random or SIZE-N-random-N-read, as 4k-100-random; "
+            "vdbench's rdpct=75,seekpct=100,xfersize=8k,threads=16; or a file .toml, .fio, .vdb or .icf"
         )
-    try:
-        raw = read_bytes(path, _MOST_BYTES)
-    except OSError as error:
-        raise UsageError(f"{text}: {error.strerror}") from error
+    raw = _read(path)
     return parse_workload(raw, text) if path.suffix == ".toml" else parse_job_file(raw, text)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_bytes(path, _MOST_BYTES)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def plain_loads(text: str) -> list[PlainLoad]:
+    """The loads that a person means by a name or a file of sysbench, Iometer or vdbench; none of others."""
+    path = Path(text)
+    if path.suffix == ".vdb":
+        return parse_vdbench(_read(path), text)
+    if path.suffix == ".icf":
+        return parse_icf(_read(path), text)
+    plain = plain_of(text)
+    return [plain] if plain else []
+
+
+def only(loads: Sequence[PlainLoad], where: str) -> PlainLoad:
+    """The one load of what was named; UsageError where there are more."""
+    if len(loads) != 1:
+        known = ", ".join(load.name for load in loads[:_MOST_JOBS])
+        raise UsageError(f"{where}: it has {len(loads)} loads ({known}), and one is wanted: leave one in it")
+    return loads[0]
+
+
+def pattern_of(load: PlainLoad, where: str) -> LoadPattern:
+    """The same as a workload of a sweep, which has to write."""
+    if load.rdpct == 100:
+        raise UsageError(f"{where}: it only reads, and a sweep needs writes; scenario mixed-io takes it")
+    kind = "write" if load.rdpct == 0 else "rw"
+    options = {"rw": f"rand{kind}" if load.seekpct else kind, "bs": str(load.xfersize)}
+    if load.rdpct:
+        options["rwmixread"] = str(load.rdpct)
+    if 0 < load.seekpct < 100:
+        options["percentage_random"] = str(load.seekpct)
+    if load.threads:
+        options["iodepth"] = str(load.threads)
+    description = f"{load.rdpct} % reads, {load.seekpct} % random, {load.xfersize} bytes"
+    return _pattern(load.name, description, [options], where)
 
 
 def parse_workload(raw: bytes, where: str) -> LoadPattern:

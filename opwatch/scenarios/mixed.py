@@ -20,12 +20,14 @@ _MOST_THREADS, _MOST_RUN_S, _MOST_PERCENT = 1024, 86_400, 95
 
 
 class MixLoad(NamedTuple):
-    """A workload by vdbench's names: per cent of reads and of random places, bytes of an I/O."""
+    """A workload by vdbench's names: per cent of reads and of random places, bytes of an I/O. `threads` is
+    None where those of the setup are meant."""
 
     name: str
     rdpct: int
     seekpct: int
     xfersize: int
+    threads: int | None = None
 
     def words(self) -> list[str]:
         """The same for fio."""
@@ -34,7 +36,8 @@ class MixLoad(NamedTuple):
             direction = f"rand{order}" if self.seekpct else order
         else:
             direction = "randrw" if self.seekpct else "rw"
-        return [f"--rw={direction}", f"--rwmixread={self.rdpct}", f"--bs={self.xfersize}"]
+        some = [f"--percentage_random={self.seekpct}"] if 0 < self.seekpct < 100 else []
+        return [f"--rw={direction}", f"--rwmixread={self.rdpct}", f"--bs={self.xfersize}", *some]
 
 
 class MixSetup(NamedTuple):

@@ -13,7 +13,18 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.fuzz import audits, counters, formats, history, recordings, rule_texts, rules, trim, trim_tables
+from tests.fuzz import (
+    audits,
+    counters,
+    formats,
+    history,
+    loads,
+    recordings,
+    rule_texts,
+    rules,
+    trim,
+    trim_tables,
+)
 
 # What an input costs decides how many of them there are: all together take about as long for each.
 TARGETS: dict[str, tuple[Callable[[int, int], None], float]] = {
@@ -24,6 +35,7 @@ TARGETS: dict[str, tuple[Callable[[int, int], None], float]] = {
     "trim_tables": (trim_tables.run, 0.1),
     "audits": (lambda inputs, seed: audits.Fuzz(seed).run(inputs), 0.05),
     "history": (history.run, 0.05),
+    "loads": (loads.run, 0.05),
     "recordings": (lambda inputs, seed: recordings.Fuzz(seed).run(inputs), 0.01),
 }
 _ROUND = 100_000

@@ -19,7 +19,7 @@ from opwatch.sweep.journal.request import request_of
 from opwatch.sweep.levels import LevelScale, OpLevel
 from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, fill_size, plan_steps, sprandom_ratio
 from opwatch.tools.cli import main
-from opwatch.tools.commands.sweep import drive_arguments
+from opwatch.tools.commands.sweep.arguments import drive_arguments
 from tests.unit.sweep.test_journal import REQUEST
 from tests.unit.sweep.test_offers import a_disk
 

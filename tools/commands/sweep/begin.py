@@ -15,28 +15,29 @@ from opwatch.sweep.journal.file import FOLDER, begin
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.methods import ON_FILES
 from opwatch.tools.commands.sweep import virtual
-from opwatch.tools.commands.sweep.drive_arguments import (
+from opwatch.tools.commands.sweep.arguments.drive_arguments import (
     DRIVE_OPTIONS,
     add_drive_arguments,
     add_sweep_arguments,
     consent_from,
     request_from,
 )
-from opwatch.tools.commands.sweep.experiment import experiment_of
-from opwatch.tools.commands.sweep.file_arguments import FILE_OPTIONS, refuse_file_options
-from opwatch.tools.commands.sweep.level_arguments import (
+from opwatch.tools.commands.sweep.arguments.file_arguments import FILE_OPTIONS, refuse_file_options
+from opwatch.tools.commands.sweep.arguments.level_arguments import (
     MODEL_OPTIONS,
     add_model_arguments,
     refuse_others,
 )
-from opwatch.tools.commands.sweep.pts_arguments import (
+from opwatch.tools.commands.sweep.arguments.pts_arguments import (
     add_sponsor_argument,
     add_test_arguments,
     refuse_test_options,
     test_request_from,
 )
 from opwatch.tools.commands.sweep.running import add_recording_argument, perform, require_new, tell
-from opwatch.tools.commands.sweep.scenario import add_scenario_argument
+from opwatch.tools.commands.sweep.scenarios.experiment import experiment_of
+from opwatch.tools.commands.sweep.scenarios.plain_arguments import shaped
+from opwatch.tools.commands.sweep.scenarios.scenario import add_scenario_argument
 from opwatch.tools.waiting import Waiter
 
 
@@ -66,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
         refuse_others(args, ["set", "on"], "--scenario")
     if args.virtual is not None or args.scenario is not None:
         refuse_others(args, DRIVE_OPTIONS, "--dev")
+        args = shaped(args)
         has_levels = args.scenario is None or experiment_of(scenario_of(args.scenario)) is None
         return virtual.run(args) if has_levels else virtual.run_experiment(args)
     if args.dev is None:

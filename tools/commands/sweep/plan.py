@@ -20,9 +20,8 @@ from opwatch.sweep.methods import ON_FILES, method_of
 from opwatch.sweep.plan import SweepPlan, SweepRefusal, SweepSpeed, plan_steps
 from opwatch.sweep.purges import DISCARD, purge_of
 from opwatch.tools.arguments import byte_size
-from opwatch.tools.commands.sweep.drive_arguments import add_allowance_argument, add_device_argument
-from opwatch.tools.commands.sweep.experiment import experiment_of, planned_experiment
-from opwatch.tools.commands.sweep.file_arguments import (
+from opwatch.tools.commands.sweep.arguments.drive_arguments import add_allowance_argument, add_device_argument
+from opwatch.tools.commands.sweep.arguments.file_arguments import (
     FILE_LEVELS,
     FILE_OPTIONS,
     add_file_arguments,
@@ -30,7 +29,7 @@ from opwatch.tools.commands.sweep.file_arguments import (
     plan_of_mount,
     refuse_file_options,
 )
-from opwatch.tools.commands.sweep.level_arguments import (
+from opwatch.tools.commands.sweep.arguments.level_arguments import (
     DEFAULT_LEVELS,
     DEFAULT_WORKLOAD,
     MODEL_OPTIONS,
@@ -42,7 +41,7 @@ from opwatch.tools.commands.sweep.level_arguments import (
     refuse_others,
     virtual_from,
 )
-from opwatch.tools.commands.sweep.pts_arguments import (
+from opwatch.tools.commands.sweep.arguments.pts_arguments import (
     add_test_arguments,
     levels_of_parts,
     order_from,
@@ -50,7 +49,9 @@ from opwatch.tools.commands.sweep.pts_arguments import (
     refuse_test_options,
     test_pace,
 )
-from opwatch.tools.commands.sweep.scenario import add_scenario_argument, scenario_from
+from opwatch.tools.commands.sweep.scenarios.experiment import experiment_of, planned_experiment
+from opwatch.tools.commands.sweep.scenarios.plain_arguments import shaped
+from opwatch.tools.commands.sweep.scenarios.scenario import add_scenario_argument, scenario_from
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.scenario is not None:
         refuse_others(args, ["dev", "test", *FILE_OPTIONS], "a sweep that is no scenario")
-        return _show(_of_scenario(args), args)
+        return _show(_of_scenario(shaped(args)), args)
     refuse_others(args, ["set", "on"], "--scenario")
     if (args.dev is None) == (args.virtual is None):
         raise UsageError("say of what: --dev D or --virtual PROFILE, and one of them")
@@ -117,8 +118,8 @@ def _speed(args: argparse.Namespace) -> SweepSpeed:
 
 
 def _of_model(args: argparse.Namespace) -> SweepPlan:
-    refuse_others(args, ["workload", "purge", "sprandom"], "--dev")
-    return _of_sweep(virtual_from(args), args)
+    refuse_others(args, ["purge", "sprandom"], "--dev")
+    return _of_sweep(virtual_from(shaped(args)), args)
 
 
 def _of_sweep(sweep: VirtualSweep, args: argparse.Namespace) -> SweepPlan:

@@ -14,12 +14,12 @@ from opwatch.guard.identity import DiskIdentity, differences
 from opwatch.host import privilege
 from opwatch.host.device import Devices
 from opwatch.sweep.journal.file import FOLDER, again
-from opwatch.tools.commands.sweep.drive_arguments import (
+from opwatch.tools.commands.sweep.arguments.drive_arguments import (
     add_consent_arguments,
     add_wear_arguments,
     consent_from,
 )
-from opwatch.tools.commands.sweep.file_arguments import claim_again
+from opwatch.tools.commands.sweep.arguments.file_arguments import claim_again
 from opwatch.tools.commands.sweep.running import add_recording_argument, perform, require_new, tell
 from opwatch.tools.waiting import Waiter
 

@@ -14,11 +14,11 @@ from opwatch.sinks.sweep.table import lines
 from opwatch.sinks.terminal import data
 from opwatch.sweep.result import ModelScale, SweepResult
 from opwatch.sweep.side_by_side import run_levels
+from opwatch.tools.commands.sweep.arguments.level_arguments import VirtualSweep, virtual_from
 from opwatch.tools.commands.sweep.exit_status import exit_status
-from opwatch.tools.commands.sweep.experiment import experiment_answer, experiment_table
-from opwatch.tools.commands.sweep.level_arguments import VirtualSweep, virtual_from
 from opwatch.tools.commands.sweep.running import require_new
-from opwatch.tools.commands.sweep.scenario import scenario_from
+from opwatch.tools.commands.sweep.scenarios.experiment import experiment_answer, experiment_table
+from opwatch.tools.commands.sweep.scenarios.scenario import scenario_from
 from opwatch.tools.talk import LevelProgress
 
 

@@ -18,8 +18,8 @@ from opwatch.sweep.levels import LevelScale, OpLevel
 from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.purges import DISCARD, purge_of
 from opwatch.tools.arguments import percentage_between
-from opwatch.tools.commands.sweep.drive_arguments import budget_from, new_sweep
-from opwatch.tools.commands.sweep.level_arguments import LEVEL_DEFAULTS, refuse_others
+from opwatch.tools.commands.sweep.arguments.drive_arguments import budget_from, new_sweep
+from opwatch.tools.commands.sweep.arguments.level_arguments import LEVEL_DEFAULTS, refuse_others
 
 _LEAST_PERCENT = 0.01
 

@@ -17,13 +17,13 @@ from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.side_by_side import run_levels
 from opwatch.sweep.virtual import ModelDrive, VirtualLoad, flash_bytes, mapping_unit, model_of
 from opwatch.tools.arguments import Once
-from opwatch.tools.commands.sweep.experiment import with_changes
-from opwatch.tools.commands.sweep.level_arguments import (
+from opwatch.tools.commands.sweep.arguments.level_arguments import (
     VirtualSweep,
     pace_from,
     profile_of,
     refuse_others,
 )
+from opwatch.tools.commands.sweep.scenarios.experiment import with_changes
 
 # Nothing is written before; a round is short, for it says where the cliff is.
 _SATURATION_PACE = SweepPace(fill_passes=0, round_ratio=0.01, most_rounds=1200)

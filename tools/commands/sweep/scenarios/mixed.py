@@ -26,7 +26,8 @@ from opwatch.scenarios.untrimmed import UntrimmedSetup, untrimmed_setup
 from opwatch.scenarios.untrimmed_words import statements_of_device
 from opwatch.sinks.scenario.document import experiment_document, mixed_fields, untrimmed_fields
 from opwatch.sweep.plan import StepKind, SweepPlan, SweepStep
-from opwatch.tools.commands.sweep.level_arguments import MODEL_OPTIONS, refuse_others
+from opwatch.tools.commands.sweep.arguments.level_arguments import MODEL_OPTIONS, refuse_others
+from opwatch.tools.commands.sweep.scenarios.plain_arguments import mix_loads_of
 from opwatch.tools.talk import ProgressTalk
 from opwatch.tools.waiting import Waiter
 
@@ -40,13 +41,15 @@ def mixed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
             "--on NAME=DIR"
         )
     refuse_others(args, [*MODEL_OPTIONS, "op"], "a scenario on simulated flash")
-    setup, loads = mix_setup(scenario.setup), mix_loads(scenario.published)
+    setup, loads = mix_setup(scenario.setup), _loads(scenario, args)
     devices = Devices()
     # All of them are looked at before anything is written to one.
     places = [mix_place(devices, name, folder, setup) for name, folder in _folders(args.on, scenario.name)]
     with Waiter() as waiter, closing(ProgressTalk(quiet=args.quiet)) as talk:
         results = [run_mix(place, loads, setup, waiter, talk) for place in places]
-    workload = f"{len(loads)} loads of {setup.run_s:g} s, {setup.threads} I/Os outstanding"
+    depths = sorted({load.threads or setup.threads for load in loads})
+    outstanding = " or ".join(map(str, depths))
+    workload = f"{len(loads)} loads of {setup.run_s:g} s, {outstanding} I/Os outstanding"
     document = experiment_document(scenario, ", ".join(one.name for one in results), workload, None)
     return document | mixed_fields(results, mix_statements(results, scenario.published))
 
@@ -89,7 +92,7 @@ def planned_on_mounts(scenario: Scenario, args: argparse.Namespace) -> SweepPlan
     """What would be done on file systems that are there. Looks at them, and writes nothing."""
     folders = _folders(args.on, scenario.name)
     if scenario.kind is ScenarioKind.MIXED:
-        setup, loads = mix_setup(scenario.setup), mix_loads(scenario.published)
+        setup, loads = mix_setup(scenario.setup), _loads(scenario, args)
         places = [mix_place(Devices(), name, folder, setup).configuration for name, folder in folders]
         steps = [step for one in places for step in _mix_steps(one, loads, setup)]
         target = ", ".join(f"{one.name} ({one.kind})" for one in places)
@@ -110,6 +113,10 @@ def planned_on_mounts(scenario: Scenario, args: argparse.Namespace) -> SweepPlan
         bytes_reason="how much a load writes takes the drive's speed to tell",
         life_reason="nobody says what it is rated for",
     )
+
+
+def _loads(scenario: Scenario, args: argparse.Namespace) -> tuple[MixLoad, ...]:
+    return mix_loads(scenario.published) if args.workload is None else mix_loads_of(args.workload)
 
 
 def _mix_steps(one: MixConfiguration, loads: tuple[MixLoad, ...], setup: MixSetup) -> Iterator[SweepStep]:

@@ -106,7 +106,8 @@ def add_load_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workload",
         metavar="W",
-        help="of a drive: one by name, or a file .toml or .fio (random-4k)",
+        help="one by name (random-4k; of a model or scenario rndwr, 4k-100-random, rdpct=0,xfersize=8k), or "
+        "a file .toml, .fio, .vdb or .icf",
     )
 
 

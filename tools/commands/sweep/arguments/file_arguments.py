@@ -16,7 +16,7 @@ from opwatch.sweep.methods import ON_FILES
 from opwatch.sweep.plan import SweepRefusal
 from opwatch.sweep.room import FilesystemRoom, levels_of_file, levels_of_fill
 from opwatch.tools.arguments import Once, byte_size
-from opwatch.tools.commands.sweep.level_arguments import refuse_others
+from opwatch.tools.commands.sweep.arguments.level_arguments import refuse_others
 
 # A file system keeps some for root, and has its own: nothing is 0 % there.
 FILE_LEVELS = "10,20,28,50%"

@@ -30,13 +30,13 @@ from opwatch.sweep.methods import method_of
 from opwatch.sweep.plan import SweepPace, least_bytes
 from opwatch.sweep.purges import DISCARD, purge_of
 from opwatch.tools.arguments import Once, byte_size, count_between, time_between
-from opwatch.tools.commands.sweep.file_arguments import (
+from opwatch.tools.commands.sweep.arguments.file_arguments import (
     FILE_LEVELS,
     FILE_OPTIONS,
     add_file_arguments,
     file_levels,
 )
-from opwatch.tools.commands.sweep.level_arguments import (
+from opwatch.tools.commands.sweep.arguments.level_arguments import (
     DEFAULT_LEVELS,
     DEFAULT_WORKLOAD,
     add_level_arguments,
@@ -48,7 +48,7 @@ from opwatch.waf.trail import LONGEST_NS
 _LONGEST_S = 86400.0
 # A simulated drive has no use for these.
 DRIVE_OPTIONS = (
-    *("dev", "destroy", "confirm", "allow_virtual", "journals", "workload", "purge"),
+    *("dev", "destroy", "confirm", "allow_virtual", "journals", "purge"),
     "sprandom",
     *FILE_OPTIONS,
     *("test", "settle", "refresh", "max_write", "max_life", "max_temperature"),

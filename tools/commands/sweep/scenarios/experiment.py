@@ -21,8 +21,8 @@ from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_lev
 from opwatch.sweep.plan import SweepPace, SweepPlan, SweepSpeed, plan_steps
 from opwatch.sweep.virtual import ModelDrive, VirtualLoad, flash_bytes, mapping_unit, model_of
 from opwatch.times import parse_time
-from opwatch.tools.commands.sweep.level_arguments import pace_from, profile_of, refuse_others
-from opwatch.tools.commands.sweep.mixed import (
+from opwatch.tools.commands.sweep.arguments.level_arguments import pace_from, profile_of, refuse_others
+from opwatch.tools.commands.sweep.scenarios.mixed import (
     filling_steps,
     mixed,
     planned_on_mounts,

@@ -1,0 +1,135 @@
+"""Configuration files of Iometer, as far as they are of simple jobs: one size, one share of reads, one share
+of random places, no pauses. Pure.
+
+A line that begins with an apostrophe says what the lines behind it are. Where, for how long and what is shown
+meanwhile is for the sweep to say; what is neither that nor understood is refused with its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from opwatch.errors import BadInput
+from opwatch.foreign import lines_of, text_of
+from opwatch.load.plain import PlainLoad, number_of, plain_load
+
+_MOST_LOADS = 64
+_VERSION = "Version "
+_NAME = "access specification name,default assignment"
+_SHAPE = "size,% of size,% reads,% random,delay,burst,align,reply"
+_DEPTH = "number of outstanding ios"
+_ASSIGNED = "assigned access specs"
+_KIND = "test type"
+_WORKER = "worker type"
+# Parts of which nothing shapes a request, whatever they say.
+_DISPLAY = ("results display", "end results display")
+# What else is known: where, how often, for how long, and what is written beside it.
+_PASSED = (
+    *("test setup", "end test setup", "test description", "run time", "hours", "ramp up time", "end "),
+    *("default disk workers", "default network workers", "record results", "worker cycling", "start"),
+    *("disk cycling", "target cycling", "queue depth cycling", "access specifications", "manager"),
+    *("worker", "default target settings", "disk maximum size", "target", "target assignments"),
+)
+
+
+class _Line(NamedTuple):
+    where: str
+    label: str
+    text: str
+
+
+@dataclass(slots=True)
+class _Config:
+    """What was read by now."""
+
+    name: str = ""
+    shapes: dict[str, PlainLoad] = field(default_factory=dict)
+    assigned: list[_Line] = field(default_factory=list)
+    depths: list[int] = field(default_factory=list)
+
+
+def parse_icf(raw: bytes, where: str) -> list[PlainLoad]:
+    """The access specifications that its workers have, in their order; all where no worker has one."""
+    config = _Config()
+    for line in _values(raw, where):
+        _take(config, line)
+    for line in config.assigned:
+        if line.text not in config.shapes:
+            raise BadInput(f"{line.where}: there is no access specification {line.text!r:.60}")
+    names = list(dict.fromkeys(line.text for line in config.assigned)) or list(config.shapes)
+    if not 1 <= len(names) <= _MOST_LOADS:
+        raise BadInput(f"{where}: it has {len(names)} access specifications, not 1 to {_MOST_LOADS}")
+    # Each worker keeps so many outstanding.
+    threads = sum(config.depths) or None
+    loads = [config.shapes[name] for name in names]
+    return [
+        plain_load(*(load.name, load.rdpct, load.seekpct, load.xfersize), threads, where) for load in loads
+    ]
+
+
+def _values(raw: bytes, where: str) -> Iterator[_Line]:
+    """Lines that are no labels, each under its label."""
+    label, is_display = "", False
+    for number, line in enumerate(lines_of(text_of(raw)), 1):
+        text, place = line.strip(), f"{where}: line {number}"
+        if text.startswith("'"):
+            label = text[1:].strip().lower().rstrip("= ")
+            is_display = label == _DISPLAY[0] or (is_display and label != _DISPLAY[1])
+            if not is_display and not _is_known(label):
+                raise BadInput(f"{place}: {text!r:.60} is not understood")
+        elif text.startswith(_VERSION):
+            label = "version"
+        elif text and not is_display:
+            if not label:
+                raise BadInput(f"{place}: {text!r:.60} stands under nothing: it is no file of Iometer's")
+            yield _Line(place, label, text)
+
+
+def _is_known(label: str) -> bool:
+    return label in (_NAME, _SHAPE, _ASSIGNED, _KIND, *_DISPLAY) or label.startswith((_DEPTH, *_PASSED))
+
+
+def _take(config: _Config, line: _Line) -> None:
+    if line.label == _NAME:
+        config.name = line.text.rpartition(",")[0] or line.text
+        if config.name in config.shapes:
+            raise BadInput(f"{line.where}: there is an access specification {config.name!r:.60} already")
+    elif line.label == _SHAPE:
+        if not config.name or config.name in config.shapes:
+            raise BadInput(f"{line.where}: only one line of an access specification is understood")
+        config.shapes[config.name] = _shape(config.name, line)
+    elif line.label.startswith(_DEPTH):
+        config.depths.append(number_of(line.text.partition(",")[0].strip(), line.where))
+    elif line.label == _ASSIGNED:
+        config.assigned.append(line)
+    elif line.label == _KIND and line.text != "NORMAL":
+        raise BadInput(f"{line.where}: test type {line.text!r:.60}: only NORMAL is understood")
+    elif line.label == _WORKER and line.text != "DISK":
+        raise BadInput(f"{line.where}: worker type {line.text!r:.60}: only DISK is understood")
+
+
+def _shape(name: str, line: _Line) -> PlainLoad:
+    cells = [cell.strip() for cell in line.text.split(",")]
+    if len(cells) != _SHAPE.count(",") + 1:
+        raise BadInput(
+            f"{line.where}: it has {len(cells)} values, not the {_SHAPE.count(',') + 1} of {_SHAPE}"
+        )
+    size, share, reads, places, delay, burst, align, reply = (number_of(cell, line.where) for cell in cells)
+    if share != 100:
+        raise BadInput(
+            f"{line.where}: {share} % of its I/Os have this size: only loads of one size are understood"
+        )
+    if delay or burst != 1:
+        raise BadInput(
+            f"{line.where}: delay {delay}, burst {burst}: only loads without pauses are understood"
+        )
+    if reply:
+        raise BadInput(f"{line.where}: a reply of {reply} bytes is for networks")
+    if places and align != size:
+        raise BadInput(
+            f"{line.where}: align {align}: random places are whole I/Os here; write {size} in its place, and "
+            "know that Iometer with 0 has most of them across two pages of a drive"
+        )
+    return plain_load(name, reads, places, size, None, line.where)

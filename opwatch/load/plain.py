@@ -1,0 +1,106 @@
+"""A load that is the same all the time: a share of reads, a share of random places, one size. Users of other
+tools have names for it. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from opwatch.errors import BadInput, UsageError
+from opwatch.quantities import parse_size
+
+MOST_THREADS = 1024
+_MOST_BYTES = 64 << 20
+_SECTOR = 512
+_WHOLE = 100
+# Names of sysbench's modes of files: (share of reads, share of random places) in per cent. Of a mix it reads
+# three times while it writes twice.
+SYSBENCH_MODES = {
+    "rndwr": (0, 100),
+    "rndrd": (100, 100),
+    "rndrw": (60, 100),
+    "seqwr": (0, 0),
+    "seqrewr": (0, 0),
+    "seqrd": (100, 0),
+}
+_SYSBENCH_BYTES = 16384
+_BY_SHARES = re.compile(r"(\d{1,6}[kKmM]?)-(\d{1,3})-random(?:-(\d{1,3})-read)?", re.ASCII)
+_SHARES_OF_VDBENCH = ("rdpct", "seekpct", "xfersize", "threads")
+
+
+@dataclass(frozen=True, slots=True)
+class PlainLoad:
+    """Shares are in per cent, by vdbench's names. `threads` is how many I/Os are outstanding, None where
+    the name does not say."""
+
+    name: str
+    rdpct: int
+    seekpct: int
+    xfersize: int
+    threads: int | None = None
+
+
+def plain_load(
+    name: str, rdpct: int, seekpct: int, xfersize: int, threads: int | None, where: str
+) -> PlainLoad:
+    """The load, if there can be one like it; BadInput with `where` else."""
+    for key, share in (("rdpct", rdpct), ("seekpct", seekpct)):
+        if not 0 <= share <= _WHOLE:
+            raise BadInput(f"{where}: {key} is {share}: it is a share in per cent")
+    if not _SECTOR <= xfersize <= _MOST_BYTES or xfersize % _SECTOR:
+        raise BadInput(
+            f"{where}: I/Os of {xfersize} bytes: take whole sectors of {_SECTOR}, up to {_MOST_BYTES} bytes"
+        )
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise BadInput(f"{where}: threads is {threads}: 1 to {MOST_THREADS}")
+    return PlainLoad(name, rdpct, seekpct, xfersize, threads)
+
+
+def plain_of(text: str) -> PlainLoad | None:
+    """The load that a word means to users of sysbench (rndwr), of Iometer (4k-100-random) or of vdbench
+    (rdpct=75,seekpct=100,xfersize=8k,threads=16); None for a word of none of them."""
+    if text in SYSBENCH_MODES:
+        return PlainLoad(text, *SYSBENCH_MODES[text], _SYSBENCH_BYTES)
+    shares = _BY_SHARES.fullmatch(text)
+    if shares:
+        return plain_load(text, int(shares[3] or 0), int(shares[2]), parse_size(shares[1]), None, text)
+    if text.partition("=")[0] in _SHARES_OF_VDBENCH:
+        return _by_vdbench(text)
+    return None
+
+
+def _by_vdbench(text: str) -> PlainLoad:
+    values: dict[str, str] = {}
+    for word in text.split(","):
+        key, equals, value = word.partition("=")
+        if key not in _SHARES_OF_VDBENCH or not equals or key in values:
+            raise UsageError(f"{text:.200}: {word!r:.60}: write each of {', '.join(_SHARES_OF_VDBENCH)} once")
+        values[key] = value
+    # What vdbench takes where nothing is said.
+    return plain_load(
+        text,
+        number_of(values.get("rdpct", "100"), text),
+        seek_share(values.get("seekpct", "100"), text),
+        bytes_of(values.get("xfersize", "4k"), text),
+        number_of(values["threads"], text) if "threads" in values else None,
+        text,
+    )
+
+
+def number_of(text: str, where: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise BadInput(f"{where:.200}: {text!r:.60} is no whole number")
+    return int(text)
+
+
+def seek_share(text: str, where: str) -> int:
+    """Vdbench has words for all places at random, and for none."""
+    words = {"random": _WHOLE, "rand": _WHOLE, "sequential": 0, "seq": 0}
+    return words[text] if text in words else number_of(text, where)
+
+
+def bytes_of(text: str, where: str) -> int:
+    try:
+        return parse_size(text)
+    except UsageError:
+        raise BadInput(f"{where:.200}: {text!r:.60} is no size, such as 8k") from None

@@ -1,0 +1,156 @@
+"""Parameter files of vdbench, as far as they are of simple jobs. Pure.
+
+A statement is a line: `sd=` says where, `wd=` how requests look, `rd=` what is run. Where and for how long is
+for the sweep to say; what is neither that nor understood is refused with its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from opwatch.errors import BadInput
+from opwatch.foreign import lines_of, text_of
+from opwatch.load.plain import PlainLoad, bytes_of, number_of, plain_load, seek_share
+
+_MOST_LOADS = 64
+_COMMENTS = ("*", "#", "/")
+_DEFAULT = "default"
+# Which words a statement may have: those that are understood, and those that the sweep decides itself.
+_KEYS = {
+    "sd": frozenset(("sd", "threads", "openflags", "lun", "size")),
+    "wd": frozenset(("wd", "sd", "rdpct", "seekpct", "xfersize", "threads")),
+    "rd": frozenset(
+        (
+            *("rd", "wd", "sd", "threads", "forthreads", "iorate"),
+            *("elapsed", "interval", "warmup", "pause", "maxdata"),
+        )
+    ),
+}
+_DIRECT = ("o_direct", "directio")
+
+
+class _Statement(NamedTuple):
+    where: str
+    kind: str
+    words: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        return self.words[self.kind]
+
+
+@dataclass(slots=True)
+class _File:
+    """What was read by now. Statements called `default` are what those behind them begin with."""
+
+    defaults: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in _KEYS})
+    drives: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    workloads: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    loads: list[PlainLoad] = field(default_factory=list)
+
+
+def parse_vdbench(raw: bytes, where: str) -> list[PlainLoad]:
+    """The runs of the file, in their order."""
+    file = _File()
+    for statement in _statements(raw, where):
+        words = file.defaults[statement.kind] | dict(statement.words)
+        if statement.name == _DEFAULT:
+            file.defaults[statement.kind] = words
+        elif statement.kind == "rd":
+            file.loads.append(_run(statement, words, file))
+        else:
+            table = file.drives if statement.kind == "sd" else file.workloads
+            if statement.name in table:
+                raise BadInput(
+                    f"{statement.where}: there is a {statement.kind}={statement.name!r:.60} already"
+                )
+            table[statement.name] = words
+    if not 1 <= len(file.loads) <= _MOST_LOADS:
+        raise BadInput(f"{where}: it has {len(file.loads)} runs (rd=), not 1 to {_MOST_LOADS}")
+    return file.loads
+
+
+def _statements(raw: bytes, where: str) -> Iterator[_Statement]:
+    text, first = "", 0
+    for number, line in enumerate(lines_of(text_of(raw)), 1):
+        # What stands behind a blank is a comment, and so is a line that begins with one of these.
+        word = "" if line.startswith(_COMMENTS) else (line.split() or [""])[0]
+        if not word:
+            continue
+        text, first = text + word, first or number
+        if word.endswith(","):
+            continue
+        yield _statement(text, f"{where}: line {first}")
+        text, first = "", 0
+    if text:
+        raise BadInput(f"{where}: line {first}: it ends with a comma, and nothing follows")
+
+
+def _statement(text: str, where: str) -> _Statement:
+    kind = text.partition("=")[0]
+    if kind not in _KEYS:
+        raise BadInput(f"{where}: {text!r:.60}: only sd=, wd= and rd= are understood")
+    words: dict[str, str] = {}
+    for word in _split(text):
+        key, equals, value = word.partition("=")
+        if not equals or not value or key in words:
+            raise BadInput(f"{where}: {word!r:.60}: write KEY=VALUE, each once")
+        if key not in _KEYS[kind]:
+            raise BadInput(f"{where}: {key!r:.60} is not understood in {kind}=")
+        words[key] = _single(value, f"{where}: {key}")
+    if words.get("openflags", _DIRECT[0]) not in _DIRECT:
+        raise BadInput(f"{where}: openflags: only {' and '.join(_DIRECT)} are understood")
+    if words.get("iorate", "max") != "max":
+        raise BadInput(f"{where}: iorate: only max is understood: a load here is as fast as it goes")
+    return _Statement(where, kind, words)
+
+
+def _split(text: str) -> list[str]:
+    """Words between commas that stand in no parentheses."""
+    words, depth, begin = [], 0, 0
+    for at, char in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(char, 0)
+        if char == "," and not depth:
+            words.append(text[begin:at])
+            begin = at + 1
+    return [*words, text[begin:]]
+
+
+def _single(value: str, where: str) -> str:
+    """A value, or the only one of a list of them."""
+    if value.startswith("(") and value.endswith(")"):
+        value = value[1:-1]
+    if not value or any(char in value for char in "(),"):
+        raise BadInput(f"{where}: {value!r:.60}: only one value is understood, and no list")
+    return value
+
+
+def _run(statement: _Statement, words: Mapping[str, str], file: _File) -> PlainLoad:
+    where, wanted = statement.where, words.get("wd", "")
+    names = [name for name in file.workloads if fnmatchcase(name, wanted)]
+    if len(names) != 1:
+        raise BadInput(
+            f"{where}: wd={wanted!r:.60} is {len(names)} of the workloads before it: only runs of "
+            "one are understood"
+        )
+    shape = file.workloads[names[0]]
+    threads = [
+        *(words[key] for key in ("forthreads", "threads") if key in words),
+        *(table["threads"] for table in (shape, *_drives_of(words, shape, file)) if "threads" in table),
+    ]
+    return plain_load(
+        statement.name,
+        number_of(shape.get("rdpct", "100"), f"{where}: rdpct"),
+        seek_share(shape.get("seekpct", "100"), f"{where}: seekpct"),
+        bytes_of(shape.get("xfersize", "4k"), f"{where}: xfersize"),
+        number_of(threads[0], f"{where}: threads") if threads else None,
+        where,
+    )
+
+
+def _drives_of(words: Mapping[str, str], shape: Mapping[str, str], file: _File) -> list[Mapping[str, str]]:
+    wanted = words.get("sd", shape.get("sd", "*"))
+    return [drive for name, drive in file.drives.items() if fnmatchcase(name, wanted)]

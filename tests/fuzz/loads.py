@@ -1,0 +1,145 @@
+"""Loads by the names and in the files of other tools: words and values changed by type, lines moved and gone.
+
+python -m tests.fuzz.loads [INPUTS [SEED]]
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from pathlib import Path
+
+from opwatch.load.icf import parse_icf
+from opwatch.load.options import SHAPES
+from opwatch.load.plain import PlainLoad, plain_of
+from opwatch.load.vdbench import parse_vdbench
+from opwatch.load.workload import pattern_of
+
+from .rules import BOUND, refused_or_sound
+
+_FOLDER = Path(__file__).parents[1] / "fixtures" / "good" / "loads"
+_NAMES = (
+    "rndwr",
+    "seqrd",
+    "rndrw",
+    "4k-100-random",
+    "16K-50-random-70-read",
+    "rdpct=75,seekpct=100,xfersize=8k,threads=16",
+)
+_VALUES = (
+    *(
+        "0",
+        "1",
+        "-1",
+        "100",
+        "101",
+        "511",
+        "4096",
+        "8k",
+        "1.5k",
+        "9" * 30,
+        "9" * 5000,
+        "٣",
+        "²",
+        "",
+        "max",
+        "rand",
+    ),
+    *(
+        "(1,2)",
+        "(",
+        ")",
+        "((8k))",
+        "sd*",
+        "[",
+        "default",
+        "o_direct",
+        "a\x00b",
+        "\x1b[2J",
+        "\ud800",
+        "${HOME}",
+        "$(id)",
+        "=",
+        ",",
+    ),
+)
+_NUMBER = re.compile(r"\w+")
+_CHARACTERS = ",=()*'\t\r\n #/.-\x00\x1b\u2028é"
+
+
+class LoadTexts:
+    """One sequence of texts from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self._vdbench = (_FOLDER / "mixed.vdb").read_text()
+        self._icf = (_FOLDER / "whole-drive.icf").read_text()
+
+    def look(self) -> None:
+        """Read one; what is accepted is a load that fio can do without doing anything else."""
+        kind = self._chance.randrange(3)
+        if kind == 0:
+            name = self._changed(self._chance.choice(_NAMES))
+            plain = plain_of(name)
+            loads = [plain] if plain else []
+        else:
+            text, parse = ((self._vdbench, parse_vdbench), (self._icf, parse_icf))[kind - 1]
+            loads = parse(self._moved(text).encode("utf-8", "surrogatepass"), "it")
+            assert loads
+        for load in loads:
+            _require_sound(load)
+
+    def _moved(self, text: str) -> str:
+        """Lines gone, doubled and in another place, and words of them changed."""
+        lines = text.split("\n")
+        for _ in range(self._chance.choice((0, 0, 1, 2))):
+            at = self._chance.randrange(len(lines))
+            line = lines.pop(at) if self._chance.random() < 0.6 else lines[at]
+            if self._chance.random() < 0.6:
+                lines.insert(self._chance.randrange(len(lines) + 1), line)
+        at = self._chance.randrange(len(lines))
+        lines[at] = self._changed(lines[at])
+        return "\n".join(lines)
+
+    def _changed(self, text: str) -> str:
+        """Words replaced by others, of another type or size; characters where none belong."""
+        chance = self._chance
+        for _ in range(chance.choice((0, 1, 1, 3))):
+            words = list(_NUMBER.finditer(text))
+            if words and chance.random() < 0.7:
+                word = chance.choice(words)
+                text = text[: word.start()] + chance.choice(_VALUES) + text[word.end() :]
+            else:
+                at = chance.randrange(len(text) + 1)
+                text = text[:at] + chance.choice(_CHARACTERS) * chance.choice((1, 1, 40)) + text[at:]
+        return text
+
+
+def _require_sound(load: PlainLoad) -> None:
+    assert 0 <= load.rdpct <= 100
+    assert 0 <= load.seekpct <= 100
+    assert load.xfersize >= 512
+    assert load.threads is None or load.threads >= 1
+    for job in pattern_of(load, "it").jobs:
+        assert set(job.options) <= SHAPES
+        assert not any(set(value) & set("\n\0 $\\") for value in job.options.values())
+
+
+def run(inputs: int, seed: int) -> None:
+    """That many inputs; the first that breaks a rule raises."""
+    texts = LoadTexts(seed)
+    for _ in range(inputs):
+        with refused_or_sound("loads"):
+            texts.look()
+
+
+def main() -> int:
+    inputs, seed = (int(word) for word in (sys.argv[1:3] + ["100000", "0"][len(sys.argv) - 1 :]))
+    run(inputs, seed)
+    print(f"{inputs} inputs from seed {seed}: all refused or sound, none over {1000 * BOUND.seconds:.0f} ms")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

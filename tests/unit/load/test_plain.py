@@ -1,0 +1,163 @@
+"""Loads by the names, and in the files, that users of other tools know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import BadInput, OpwatchError, UsageError
+from opwatch.load.icf import parse_icf
+from opwatch.load.plain import PlainLoad, plain_of
+from opwatch.load.vdbench import parse_vdbench
+from opwatch.load.workload import LoadJob, LoadPattern, load, only, plain_loads
+from tests.fuzz.loads import run as fuzzed
+
+GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "loads"
+BAD = Path(__file__).parents[2] / "fixtures" / "bad" / "loads"
+VDBENCH = (GOOD / "mixed.vdb").read_text()
+ICF = (GOOD / "whole-drive.icf").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("rndwr", (0, 100, 16384, None)),
+        ("rndrd", (100, 100, 16384, None)),
+        ("rndrw", (60, 100, 16384, None)),
+        ("seqwr", (0, 0, 16384, None)),
+        ("4k-100-random", (0, 100, 4096, None)),
+        ("64K-0-random", (0, 0, 65536, None)),
+        ("4k-50-random-75-read", (75, 50, 4096, None)),
+        ("rdpct=75,seekpct=100,xfersize=8k,threads=16", (75, 100, 8192, 16)),
+        ("xfersize=128k,seekpct=seq", (100, 0, 131072, None)),
+    ],
+)
+def test_a_name_of_another_tool_is_that_load(text: str, shape: tuple[int, int, int, int | None]) -> None:
+    assert plain_of(text) == PlainLoad(text, *shape)
+
+
+def test_a_word_of_no_tool_is_none() -> None:
+    assert [plain_of(text) for text in ("random-4k", "rndxx", "4k-random", "mine.fio", "")] == [None] * 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("4k-101-random", "1-100-random", "100-100-random", "4k-100-random-200-read", "999999m-100-random"),
+        *("rdpct=75,rdpct=75", "rdpct=x", "rdpct=-1", "seekpct=", "xfersize=8q", "threads=0", "threads=9999"),
+        *("rdpct=75 seekpct=100", "rdpct=75,iorate=5", "xfersize=8k,50,4k,50", "rdpct=²"),
+    ],
+)
+def test_a_name_that_is_nearly_one_is_refused(text: str) -> None:
+    with pytest.raises(OpwatchError):
+        plain_of(text)
+
+
+def test_a_workload_of_a_sweep_by_such_a_name_is_what_fio_does() -> None:
+    assert load("4k-100-random").jobs[0].options.items() >= {("rw", "randwrite"), ("bs", "4096")}
+    mixed = load("rdpct=75,seekpct=30,xfersize=8k,threads=16").jobs[0]
+    assert mixed.options.items() >= {
+        ("rw", "randrw"),
+        ("rwmixread", "75"),
+        ("percentage_random", "30"),
+        ("iodepth", "16"),
+    }
+    assert load("seqwr").jobs[0].options["rw"] == "write"
+
+
+def test_a_load_that_only_reads_is_none_of_a_sweep() -> None:
+    with pytest.raises(UsageError, match=r"rndrd: it only reads.*mixed-io"):
+        load("rndrd")
+
+
+def test_a_load_of_which_some_places_follow_each_other_is_not_uniform() -> None:
+    options = {"rw": "randwrite", "percentage_random": "50"}
+    assert not LoadPattern("it", "", (LoadJob(options),)).is_uniform
+    assert LoadPattern("it", "", (LoadJob(options | {"percentage_random": "100"}),)).is_uniform
+
+
+def test_a_file_of_vdbench_has_the_loads_of_its_runs() -> None:
+    assert plain_loads(str(GOOD / "mixed.vdb")) == [
+        PlainLoad("small", 75, 100, 8192, 16),
+        PlainLoad("large", 0, 0, 131072, 4),
+    ]
+
+
+def test_of_a_file_of_several_loads_a_sweep_wants_one() -> None:
+    with pytest.raises(UsageError, match=r"mixed.vdb: it has 2 loads \(small, large\)"):
+        load(str(GOOD / "mixed.vdb"))
+    assert only([PlainLoad("a", 0, 100, 4096)], "it").name == "a"
+
+
+def test_a_file_of_iometer_has_the_specifications_of_its_workers() -> None:
+    assert plain_loads(str(GOOD / "whole-drive.icf")) == [
+        PlainLoad("4 KiB; 0% Read; 100% random", 0, 100, 4096, 32)
+    ]
+    without = ICF.replace("\t4 KiB; 0% Read; 100% random\n'End assigned", "'End assigned")
+    assert [one.name for one in parse_icf(without.encode(), "it")][1:] == ["64 KiB in order"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "what"),
+    [
+        ("rdpct=75", "rdpct=(75,25)", 4, "no list"),
+        ("rdpct=75", "rdpct=175", 8, "share in per cent"),
+        ("rdpct=75", "hotband=(1,2)", 4, "'hotband' is not understood"),
+        ("rdpct=75", "rdpct", 4, "write KEY=VALUE"),
+        ("rd=small", "fwd=small", 8, "only sd=, wd= and rd= are understood"),
+        ("iorate=max", "iorate=500", 7, "only max"),
+        ("openflags=o_direct", "openflags=o_sync", 2, "o_direct"),
+        ("wd=wd_small   ", "wd=wd_* ", 8, "is 2 of the workloads"),
+        ("wd=wd_small   ", "wd=wd_none ", 8, "is 0 of the workloads"),
+        ("forthreads=(4)", "forthreads=(4,8)", 10, "no list"),
+        ("wd=wd_large", "wd=wd_small", 5, "already"),
+        ("wd=wd_l*,forthreads=(4)", "wd=wd_l*,", 10, "ends with a comma"),
+        ("xfersize=8k", "xfersize=(4k,50,8k,50)", 4, "no list"),
+    ],
+)
+def test_what_is_not_understood_of_vdbench_is_refused_by_its_line(
+    old: str, new: str, line: int, what: str
+) -> None:
+    assert old in VDBENCH
+    with pytest.raises(BadInput, match=rf"it: line {line}\b.*{what}"):
+        parse_vdbench(VDBENCH.replace(old, new, 1).encode(), "it")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "what"),
+    [
+        ("4096,100,0,100,0,1,4096,0", "4096,100,0,100,0,1,0,0", 30, "write 4096 in its place"),
+        ("4096,100,0,100,0,1,4096,0", "4096,60,0,100,0,1,4096,0", 30, "one size"),
+        ("4096,100,0,100,0,1,4096,0", "4096,100,0,100,5,1,4096,0", 30, "without pauses"),
+        ("4096,100,0,100,0,1,4096,0", "4096,100,0,100,0,1,4096,64", 30, "networks"),
+        ("4096,100,0,100,0,1,4096,0", "4096,100,0,100,0,1", 30, "6 values"),
+        ("4096,100,0,100,0,1,4096,0", "4096,100,0,x,0,1,4096,0", 30, "no whole number"),
+        ("'Test Type\n\tNORMAL", "'Test Type\n\tWORKERS", 18, "only NORMAL"),
+        ("'Worker type\n\tDISK", "'Worker type\n\tNETWORK", 44, "only DISK"),
+        ("'Ramp Up Time (s)", "'Strange label", 8, "not understood"),
+        ("Version 1.1.0", "something", 1, "stands under nothing"),
+        ("specs\n\t4 KiB; 0% Read", "specs\n\t9 KiB; 0% Read", 52, "no access specification"),
+    ],
+)
+def test_what_is_not_understood_of_iometer_is_refused_by_its_line(
+    old: str, new: str, line: int, what: str
+) -> None:
+    assert old in ICF
+    with pytest.raises(BadInput, match=rf"it: line {line}: .*{what}"):
+        parse_icf(ICF.replace(old, new, 1).encode(), "it")
+
+
+@pytest.mark.parametrize("path", sorted(BAD.iterdir()), ids=lambda path: path.name)
+def test_a_file_of_another_kind_is_refused(path: Path) -> None:
+    with pytest.raises(BadInput):
+        plain_loads(str(path))
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(UsageError, match=r"nowhere.vdb: No such file"):
+        load("/nowhere.vdb")
+
+
+def test_changed_names_and_files_are_refused_or_sound() -> None:
+    fuzzed(1500, 3)

@@ -1,0 +1,76 @@
+"""Loads by the names of other tools where there is no drive: of models, and of scenarios."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from opwatch.scenarios.mixed import MixLoad
+from opwatch.tools.cli import main
+from opwatch.tools.commands.sweep.scenarios.plain_arguments import mix_loads_of
+
+LOADS = Path(__file__).parents[2] / "fixtures" / "good" / "loads"
+
+
+def _workload(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["sweep", "plan", *words, "--json"]) == 0
+    plan: dict[str, str] = json.loads(capsys.readouterr().out)
+    return plan["workload"]
+
+
+@pytest.mark.parametrize(
+    ("words", "workload"),
+    [
+        (["--workload", "rndwr"], "random writes of 16384 bytes, queue depth 32"),
+        (["--workload", "rndrw"], "random writes of 16384 bytes, 60 % reads, queue depth 32"),
+        (["--workload", "4k-100-random-30-read"], "random writes of 4096 bytes, 30 % reads, queue depth 32"),
+        (
+            ["--workload", "rdpct=25,seekpct=100,xfersize=8k,threads=4"],
+            "random writes of 8192 bytes, 25 % reads, queue depth 4",
+        ),
+        (["--workload", "rndwr", "--bs", "4K", "--depth", "2"], "random writes of 4096 bytes, queue depth 2"),
+        (["--workload", str(LOADS / "whole-drive.icf")], "random writes of 4096 bytes, queue depth 32"),
+        (
+            ["--scenario", "write-saturation", "--workload", "8k-100-random"],
+            "random writes of 8192 bytes, queue depth 32",
+        ),
+        (
+            ["--scenario", "untrimmed-cliff", "--workload", "4k-100-random"],
+            "random writes of 4096 bytes, queue depth 16",
+        ),
+        (
+            ["--scenario", "iometer-op10", "--workload", str(LOADS / "whole-drive.icf")],
+            "random reads and writes of 4096 bytes, queue depth 32",
+        ),
+    ],
+)
+def test_a_model_has_the_load_of_that_name(
+    words: list[str], workload: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _workload(capsys, "--virtual", "intel-545s-256", *words) == workload
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--workload", "seqwr"], "0 % of its places are random"),
+        (["--workload", "rndrd"], "it only reads"),
+        (["--workload", "random-4k"], "only with --dev is there 'random-4k'"),
+        (["--workload", str(LOADS / "mixed.vdb")], "it has 2 loads"),
+        (["--scenario", "free-space", "--workload", "rndrw"], "60 % of it reads"),
+    ],
+)
+def test_what_a_model_cannot_do_is_refused(
+    words: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sweep", "run", "--virtual", "intel-545s-256", *words]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_file_systems_get_all_loads_of_a_file() -> None:
+    small, large = mix_loads_of(str(LOADS / "mixed.vdb"))
+    assert small == MixLoad("small", 75, 100, 8192, 16)
+    assert large.words() == ["--rw=write", "--rwmixread=0", "--bs=131072"]
+    assert MixLoad("half", 0, 50, 4096).words()[-1] == "--percentage_random=50"

@@ -1,0 +1,1 @@
+"""Options of sweeps, and what they are made into."""

@@ -1,0 +1,1 @@
+"""Published experiments from the words to the document."""

@@ -1,0 +1,60 @@
+"""`--workload` where there is no drive: of a model, or on file systems, by the names of other tools."""
+
+from __future__ import annotations
+
+import argparse
+
+from opwatch.errors import UsageError
+from opwatch.load.plain import PlainLoad
+from opwatch.load.workload import only, plain_loads
+from opwatch.scenarios.mixed import MixLoad
+from opwatch.scenarios.scenario import ScenarioKind, scenario_of
+
+
+def shaped(args: argparse.Namespace) -> argparse.Namespace:
+    """The arguments with what `--workload` says of a model's load as if each option had been given; an option
+    that was given itself holds. Loads on file systems stay words until these are looked at."""
+    if args.workload is None or args.dev is not None or _is_mixed(args):
+        return args
+    load = only(_plain(args.workload), args.workload)
+    if load.seekpct != 100:
+        raise UsageError(
+            f"--workload {args.workload}: {load.seekpct} % of its places are random, and of a model all are; "
+            "scenario mixed-io and sweeps of a drive (--dev) take it"
+        )
+    if args.scenario is not None and load.rdpct:
+        raise UsageError(
+            f"--workload {args.workload}: {load.rdpct} % of it reads, and scenario {args.scenario} says "
+            "itself what reads and what writes: name a load of writes, for its size and its depth"
+        )
+    if load.rdpct == 100:
+        raise UsageError(f"--workload {args.workload}: it only reads, and a sweep needs writes")
+    reads = load.rdpct / 100 if load.rdpct else None
+    given = {
+        "bs": args.bs or load.xfersize,
+        "depth": args.depth or load.threads,
+        "reads": args.reads or reads,
+    }
+    return argparse.Namespace(**{**vars(args), **given, "workload": None})
+
+
+def mix_loads_of(words: str) -> tuple[MixLoad, ...]:
+    """The loads on file systems that are named, in place of those that were published."""
+    return tuple(
+        MixLoad(load.name, load.rdpct, load.seekpct, load.xfersize, load.threads) for load in _plain(words)
+    )
+
+
+def _is_mixed(args: argparse.Namespace) -> bool:
+    return args.scenario is not None and scenario_of(args.scenario).kind is ScenarioKind.MIXED
+
+
+def _plain(words: str) -> list[PlainLoad]:
+    loads = plain_loads(words)
+    if not loads:
+        raise UsageError(
+            f"--workload: only with --dev is there {words!r:.60}; without a drive take one of sysbench's "
+            "names (rndwr), SIZE-N-random, vdbench's rdpct=75,seekpct=100,xfersize=8k,threads=16, or a "
+            "file .vdb or .icf"
+        )
+    return loads

@@ -98,6 +98,12 @@ class Fields:
             raise self.bad(f"{key} is no list of {length} values each")
         return rows
 
+    def amounts(self, key: str, length: int) -> list[list[float]]:
+        """Lists of so many numbers from 0 each."""
+        names = [f"{key}, value {place}" for place in range(1, length + 1)]
+        rows = [Fields(dict(zip(names, row, strict=True)), self.where) for row in self.rows(key, length)]
+        return [[row.amount(name) for name in names] for row in rows]
+
     def texts(self, key: str) -> tuple[str, ...]:
         return tuple(self.text_of(value, key) for value in self.rows(key))
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from tests.fuzz import (
     audits,
     counters,
+    experiments,
     formats,
     history,
     loads,
@@ -30,6 +31,7 @@ from tests.fuzz import (
 TARGETS: dict[str, tuple[Callable[[int, int], None], float]] = {
     "counters": (lambda inputs, seed: counters.Fuzz(seed).run(inputs), 0.24),
     "rules": (rule_texts.run, 0.05),
+    "experiments": (experiments.run, 0.01),
     "formats": (lambda inputs, seed: formats.Fuzz(seed).run(inputs), 0.3),
     "trim": (lambda inputs, seed: trim.Fuzz(seed).run(inputs), 0.2),
     "trim_tables": (trim_tables.run, 0.1),

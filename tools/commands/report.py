@@ -25,6 +25,7 @@ from opwatch.sinks.report.single_figure import WIDTH, SingleFigure, single_figur
 from opwatch.sinks.terminal import data, say
 from opwatch.tools.arguments import file_name
 from opwatch.tools.commands.replay import Replay, add_bounds_arguments, notes_of, open_run
+from opwatch.tools.commands.sweep.scenarios.reporting import kept_experiments, report_experiments
 from opwatch.tools.pictures.browser import browser
 
 
@@ -37,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=file_name,
         metavar="FILE",
-        help=f"a recording; or several, up to {MOST_OVERLAID}, drawn over each other and compared",
+        help=f"a recording; or several, up to {MOST_OVERLAID}, drawn over each other and compared; or what "
+        "sweep run --scenario -o has kept",
     )
     parser.add_argument(
         "--dev",
@@ -156,6 +158,9 @@ def _draw(folder: Path, figures: Iterable[SingleFigure]) -> int:
 
 def run(args: argparse.Namespace) -> int:
     _check(args)
+    experiments = kept_experiments(args.files)
+    if experiments:
+        return report_experiments(experiments, args, _write, _draw)
     with ExitStack() as stack:
         runs = [_reported(stack, path, args) for path in args.files]
         comparison, pairs = _compared(runs, args)

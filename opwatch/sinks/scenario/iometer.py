@@ -27,7 +27,7 @@ def iometer_lines(document: Fields) -> Iterator[str]:
     rows = [
         (f"{op}, published", level, *(f"{value:g}" for value in row))
         for op in published.table
-        for level, row in zip(levels, published.rows(op, len(_RATES) - 2), strict=False)
+        for level, row in zip(levels, published.amounts(op, len(_RATES) - 2), strict=False)
     ]
     if rows:
         yield from columns_of(_RATES, rows)
@@ -65,8 +65,8 @@ def _gain(gain: Fields, published: Fields) -> tuple[str, ...]:
     here, foretold = number(gain, "gain"), number(gain, "foretold")
     error = number(gain, "error") or 0.0
     op = gain.text("op")
-    rows = published.rows(op, len(_RATES) - 2) if op in published.table else []
-    there = rows[-1][1] / rows[0][1] if len(rows) > 1 else None
+    rows = published.amounts(op, len(_RATES) - 2) if op in published.table else []
+    there = rows[-1][1] / rows[0][1] if len(rows) > 1 and rows[0][1] else None
     return (
         _name(gain),
         "-" if here is None else f"x {units.with_error(here, error)}" if error else f"x {here:.3f}",

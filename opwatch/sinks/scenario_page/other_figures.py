@@ -1,0 +1,171 @@
+"""Plots of the other experiments: speed against the size of a file, against what was written, ratios side by
+side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from opwatch.errors import BadInput
+from opwatch.fields import Fields
+from opwatch.sinks.plain.cells import number
+from opwatch.sinks.report.plots.figure import Figure, Flag
+from opwatch.sinks.report.plots.markup import boxes, dots, line
+from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, capacities, linear
+from opwatch.sinks.scenario_page.verdicts import rows_of
+
+_MOST_COLOURS = 6
+_GAP = 0.25
+
+
+def free_space_figures(document: Fields) -> Iterator[Figure]:
+    """Throughput against the size of the file, whole, reserved and as it was published."""
+    points = rows_of(document.sub("scenario"), "points")
+    first = next((rate for point in points if (rate := number(point, "whole")) is not None), None)
+    lines = [
+        ("run0", "whole drive", [number(point, "whole") for point in points]),
+        ("run1", "a part reserved", [number(point, "reserved") for point in points]),
+    ]
+    shares = [number(point, "published") for point in points]
+    if first is not None and any(share is not None for share in shares):
+        scaled = [None if share is None else share * first for share in shares]
+        lines.append(("run3", "published, by the smallest file", scaled))
+    rates = [rate for _, _, row in lines for rate in row if rate is not None]
+    if not rates:
+        return
+    x = capacities(max(point.amount("used_bytes") for point in points))
+    y = linear(max(rates) / 1e6)
+    layers = []
+    for kind, _, row in lines:
+        spots = [
+            (x.at(point.amount("used_bytes")), EXTENT - y.at(rate / 1e6))
+            for point, rate in zip(points, row, strict=True)
+            if rate is not None
+        ]
+        layers += [line(spots, kind), dots(spots, f"big {kind}")]
+    yield Figure(
+        title="Throughput against the size of the file",
+        x=x,
+        y=y,
+        x_title="size of the file",
+        y_title="MB/s",
+        layers=layers,
+        legend=[(kind, name) for kind, name, _ in lines],
+        note="Published rates are drawn by their ratios: it was another drive. Where two lines are one, the "
+        "reserve changes nothing.",
+    )
+
+
+def untrimmed_figures(document: Fields) -> Iterator[Figure]:
+    """Speed of each round against what was written by then."""
+    runs = rows_of(document, "runs")[:_MOST_COLOURS]
+    courses = [list(_rounds(run)) for run in runs]
+    spots = [spot for course in courses for spot in course]
+    if not spots:
+        return
+    x, y = capacities(max(at for at, _ in spots)), linear(max(rate for _, rate in spots) / 1e6)
+    layers, flags = [], []
+    for place, (run, course) in enumerate(zip(runs, courses, strict=True)):
+        places = [(x.at(at), EXTENT - y.at(rate / 1e6)) for at, rate in course]
+        layers += [line(places, f"run{place}"), dots(places, f"big run{place}")]
+        name = run.text("name").partition(" ")[0]
+        came, foretold = number(run, "cliff_bytes"), number(run, "foretold_cliff_bytes")
+        if came is not None:
+            flags.append(Flag(x.at(came), f"cliff {name}", "change"))
+            if foretold is not None:
+                flags.append(Flag(x.at(foretold), f"foretold {name}"))
+    yield Figure(
+        title="Speed of each round against what was written",
+        x=x,
+        y=y,
+        x_title="written by the rounds",
+        y_title="MB/s",
+        layers=layers,
+        legend=[(f"run{place}", run.text("name")) for place, run in enumerate(runs)],
+        note="A dot is a round. Cliff: data are moved from here on; foretold: before the first write.",
+        flags=sorted(flags, key=lambda flag: flag.place),
+        is_wide=True,
+    )
+
+
+def _rounds(run: Fields) -> Iterator[tuple[float, float]]:
+    """(what was written in the middle of a round, bytes a second)."""
+    written = 0.0
+    for row in rows_of(run, "rounds"):
+        n_bytes, seconds = row.amount("host_bytes"), row.amount("seconds")
+        if not seconds > 0:
+            raise BadInput(f"{row.where}: a round that took no time")
+        yield written + n_bytes / 2, n_bytes / seconds
+        written += n_bytes
+
+
+class _Bars(NamedTuple):
+    """Bars of one colour, one for each group; None where there is none."""
+
+    kind: str
+    name: str
+    values: Sequence[float | None]
+
+
+def iometer_figures(document: Fields) -> Iterator[Figure]:
+    """By what 10 % left free is faster: here, foretold, published."""
+    gains, published = rows_of(document, "gains"), document.sub("published")
+    groups = [f"{gain.text('op')}, {'full' if gain.flag('is_full') else 'empty'}" for gain in gains]
+    there = [_published(published, gain.text("op")) for gain in gains]
+    bars = [
+        _Bars("run0", "here", [number(gain, "gain") for gain in gains]),
+        _Bars("run2", "foretold", [number(gain, "foretold") for gain in gains]),
+        _Bars("run3", "published", there),
+    ]
+    yield from _bar_figure("By how much it is faster with a part left free", "times", groups, bars)
+
+
+def _published(published: Fields, op: str) -> float | None:
+    rates = [row[1] for row in published.amounts(op, 4)] if op in published.table else []
+    return rates[-1] / rates[0] if len(rates) > 1 and rates[0] else None
+
+
+def mixed_figures(document: Fields) -> Iterator[Figure]:
+    """I/Os a second of each load, a colour for each configuration."""
+    configurations = rows_of(document, "configurations")[:_MOST_COLOURS]
+    rates = [
+        {rate.text("load"): rate.amount("iops") for rate in rows_of(one, "rates")} for one in configurations
+    ]
+    groups = list(dict.fromkeys(load for row in rates for load in row))
+    bars = [
+        _Bars(f"run{place}", one.text("name"), [row.get(group) for group in groups])
+        for place, (one, row) in enumerate(zip(configurations, rates, strict=True))
+    ]
+    yield from _bar_figure("I/Os a second", "I/Os a second", groups, bars)
+
+
+def _bar_figure(title: str, unit: str, groups: Sequence[str], bars: Sequence[_Bars]) -> Iterator[Figure]:
+    highest = max((value for row in bars for value in row.values if value is not None), default=0.0)
+    if not groups or not highest > 0:
+        return
+    y, width = linear(highest), EXTENT / len(groups)
+    thick = width * (1 - _GAP) / len(bars)
+    layers = []
+    for number_, row in enumerate(bars):
+        areas = [
+            (
+                round(place * width + width * _GAP / 2 + number_ * thick),
+                EXTENT - y.at(value),
+                max(round(thick), 1),
+                y.at(value),
+            )
+            for place, value in enumerate(row.values)
+            if value is not None
+        ]
+        layers.append(boxes(areas, f"bar {row.kind}"))
+    ticks = tuple((place + 0.5, name) for place, name in enumerate(groups))
+    yield Figure(
+        title=title,
+        x=AxisScale(lambda value: value / len(groups), ticks),
+        y=y,
+        x_title="",
+        y_title=unit,
+        layers=layers,
+        legend=[(row.kind, row.name) for row in bars],
+        is_wide=len(groups) > 3,
+    )

@@ -1,0 +1,103 @@
+"""Experiments as one page: what was found and whether it is so here, the plots, and the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from opwatch.fields import Fields
+from opwatch.foreign import table_of
+from opwatch.scenarios.scenario import ScenarioKind
+from opwatch.sinks.report.page import document_of
+from opwatch.sinks.report.plots import markup
+from opwatch.sinks.report.plots.figure import Figure
+from opwatch.sinks.report.single_figure import SingleFigure
+from opwatch.sinks.scenario.document import TYPE
+from opwatch.sinks.scenario.table import experiment_lines
+from opwatch.sinks.scenario_page.other_figures import (
+    free_space_figures,
+    iometer_figures,
+    mixed_figures,
+    untrimmed_figures,
+)
+from opwatch.sinks.scenario_page.saturation_figures import saturation_figures
+from opwatch.sinks.scenario_page.verdicts import verdict_of_all, verdicts_of
+from opwatch.sinks.sweep.table import lines as sweep_lines
+
+_FIGURES: Mapping[ScenarioKind, Callable[[Fields], Iterator[Figure]]] = {
+    ScenarioKind.SATURATION: saturation_figures,
+    ScenarioKind.FREE_SPACE: free_space_figures,
+    ScenarioKind.UNTRIMMED: untrimmed_figures,
+    ScenarioKind.IOMETER: iometer_figures,
+    ScenarioKind.MIXED: mixed_figures,
+}
+_VERDICTS = ("what its author found", "here", "why")
+
+
+def experiment_page(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    """The page of some experiments, each with the name of the file that it was kept in. BadInput for a
+    document of another kind."""
+    body = "".join("".join(_section(name, document)) for name, document in documents)
+    names = ", ".join(name for name, _ in documents)
+    title = f"opwatch report: {names}"
+    return document_of(title, f"<header><h1>{markup.text(names)}</h1></header>\n{body}")
+
+
+def experiment_figures(document: Mapping[str, Any]) -> list[Figure]:
+    """Its plots, in their order."""
+    fields = _checked(document)
+    return list(_FIGURES[fields.sub("scenario").kind("kind", ScenarioKind)](fields))
+
+
+def single_experiment_figures(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[SingleFigure]:
+    """Each plot as a page of its own, named by its experiment and its place."""
+    taken: dict[str, int] = {}
+    for _, document in documents:
+        name = _checked(document).sub("scenario").kind("kind", ScenarioKind).value.replace(" ", "-")
+        for figure in experiment_figures(document):
+            taken[name] = taken.get(name, 0) + 1
+            unique = name if taken[name] == 1 else f"{name}-{taken[name]}"
+            page = document_of(figure.title, f"<div class=one>{figure.html()}</div>")
+            yield SingleFigure(unique, page, 520 if figure.is_wide else 430)
+
+
+def experiment_markdown(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
+    """The same as words, for a ticket."""
+    for name, document in documents:
+        scenario = _checked(document).sub("scenario")
+        verdicts = verdicts_of(_checked(document))
+        yield f"## {scenario.text('name')}: {verdict_of_all(verdicts)}"
+        yield f"From {name}."
+        yield ""
+        yield from (f"- {one.what}: **{one.verdict.value}**; {one.why}" for one in verdicts)
+        yield ""
+        yield "```"
+        yield from _lines(document)
+        yield "```"
+
+
+def _section(name: str, document: Mapping[str, Any]) -> Iterator[str]:
+    fields = _checked(document)
+    scenario, verdicts = fields.sub("scenario"), verdicts_of(fields)
+    words = verdict_of_all(verdicts)
+    yield f"<section><h2>{markup.text(scenario.text('name'))}: {markup.text(words)}</h2>"
+    yield markup.paragraph(scenario.text("title"), "lead")
+    yield markup.paragraph(f"{scenario.text('source')}. {scenario.text('remark')}")
+    yield markup.paragraph(f"{fields.text('target')}, {fields.text('workload')}; from {name}")
+    yield markup.table(_VERDICTS, [(one.what, one.verdict.value, one.why) for one in verdicts], words=3)
+    figures = "".join(figure.html() for figure in experiment_figures(document))
+    yield f"<div class=plots>{figures}</div>" if figures else ""
+    yield f"{markup.lines_of(_lines(document))}</section>\n"
+
+
+def _checked(document: Mapping[str, Any]) -> Fields:
+    where = "the experiment"
+    fields = Fields(table_of(document, where), where)
+    if fields.table.get("type") not in ("sweep", TYPE) or fields.table.get("scenario") is None:
+        raise fields.bad("it is none of a scenario: opwatch sweep run --scenario NAME -o FILE writes one")
+    return fields
+
+
+def _lines(document: Mapping[str, Any]) -> list[str]:
+    table = dict(document)
+    return list(experiment_lines(table) if table.get("type") == TYPE else sweep_lines(table))

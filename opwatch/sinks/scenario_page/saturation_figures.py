@@ -1,0 +1,196 @@
+"""Plots of a write saturation: I/Os a second against time and against bytes, each level in a colour, with
+cliff, steps, steady level and scatter by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from opwatch import units
+from opwatch.errors import BadInput
+from opwatch.fields import Fields
+from opwatch.report.levels import Levels, LevelSeries, levels_of
+from opwatch.sinks.plain.cells import number
+from opwatch.sinks.report.plots.figure import Figure, Flag
+from opwatch.sinks.report.plots.markup import dots, line
+from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, capacities, elapsed, linear
+from opwatch.sinks.scenario_page.verdicts import rows_of
+
+# So many colours can be told apart.
+MOST_COLOURS = 6
+# More rounds than this are added up before steps are looked for.
+_MOST_POINTS = 300
+_ONE_PLACE = EXTENT // 50
+
+
+class _Point(NamedTuple):
+    """A stretch of a level, in bytes and seconds of the drive; `at` is its middle."""
+
+    at_bytes: float
+    at_seconds: float
+    written_bytes: float
+    seconds: float
+    ios: float
+
+    @property
+    def iops(self) -> float:
+        return self.ios / self.seconds
+
+
+class _Course(NamedTuple):
+    """A level with its colour. `steady` is where its window of rest begins."""
+
+    kind: str
+    label: str
+    points: list[_Point]
+    changes: Levels
+    facts: Fields
+    steady: _Point | None
+
+
+def saturation_figures(document: Fields) -> Iterator[Figure]:
+    """Against time, and against what was written."""
+    scenario = document.sub("scenario")
+    ratio = scenario.amount("time_ratio") or 1.0
+    rows = list(zip(rows_of(document, "levels"), rows_of(scenario, "levels"), strict=False))
+    courses = [_course(place, *row, ratio) for place, row in enumerate(rows[:MOST_COLOURS])]
+    courses = [course for course in courses if course.points]
+    if not courses:
+        return
+    y = linear(max(point.iops for course in courses for point in course.points))
+    last = [course.points[-1] for course in courses]
+    time = elapsed(max(point.at_seconds + point.seconds / 2 for point in last))
+    yield _figure(courses, time, y, is_of_time=True)
+    size = capacities(max(point.at_bytes + point.written_bytes / 2 for point in last))
+    yield _figure(courses, size, y, is_of_time=False)
+
+
+def _course(place: int, level: Fields, facts: Fields, ratio: float) -> _Course:
+    rounds = [_numbers(row, ratio) for row in rows_of(level, "rounds")]
+    every = -(-len(rounds) // _MOST_POINTS) or 1
+    points = list(_points([rounds[at : at + every] for at in range(0, len(rounds), every)]))
+    window = level.sub("opwatch").table.get("window")
+    begin = window[0] if isinstance(window, list) and window and isinstance(window[0], int) else None
+    at = None if begin is None else max(begin - 1, 0) // every
+    return _Course(
+        kind=f"run{place}",
+        label=facts.text("label"),
+        points=points,
+        changes=_changes(points),
+        facts=facts,
+        steady=points[at] if at is not None and at < len(points) else None,
+    )
+
+
+def _numbers(row: Fields, ratio: float) -> tuple[float, float, float]:
+    """(bytes, seconds, I/Os), those of a model as those of the drive."""
+    seconds = row.amount("seconds")
+    if not seconds > 0:
+        raise BadInput(f"{row.where}: a round that took no time")
+    return row.amount("host_bytes") / ratio, seconds / ratio, row.amount("ios") / ratio
+
+
+def _points(groups: Sequence[Sequence[tuple[float, float, float]]]) -> Iterator[_Point]:
+    at_bytes = at_seconds = 0.0
+    for group in groups:
+        written, seconds, ios = (sum(column) for column in zip(*group, strict=True))
+        yield _Point(at_bytes + written / 2, at_seconds + seconds / 2, written, seconds, ios)
+        at_bytes, at_seconds = at_bytes + written, at_seconds + seconds
+
+
+def _changes(points: Sequence[_Point]) -> Levels:
+    """Steps by the byte, not by the second: a fast stretch is as long as a slow one then."""
+    return levels_of(
+        LevelSeries(
+            over=[point.ios for point in points],
+            under=[point.seconds for point in points],
+            begins_ns=list(range(len(points))),
+            ends_ns=list(range(1, len(points) + 1)),
+        )
+    )
+
+
+def _figure(courses: Sequence[_Course], x: AxisScale, y: AxisScale, *, is_of_time: bool) -> Figure:
+    def place(point: _Point) -> int:
+        return x.at(point.at_seconds if is_of_time else point.at_bytes)
+
+    layers = []
+    for course in courses:
+        size = "big " if len(course.points) <= 200 else ""
+        spots = [(place(point), EXTENT - y.at(point.iops)) for point in course.points]
+        layers.append(dots(spots, f"{size}{course.kind}"))
+    for course in courses:
+        rest = number(course.facts, "steady_iops")
+        if course.steady and rest is not None:
+            height = EXTENT - y.at(rest)
+            ends = [(place(course.steady), height), (place(course.points[-1]), height)]
+            layers.append(line(ends, f"level {course.kind}"))
+    return Figure(
+        title=f"I/Os a second against {'time' if is_of_time else 'what was written'}",
+        x=x,
+        y=y,
+        x_title="time of the drive" if is_of_time else "written by the host",
+        y_title="I/Os a second",
+        layers=layers,
+        legend=[(course.kind, _name(course)) for course in courses],
+        note=_note(courses),
+        flags=sorted(_flags(courses, x, is_of_time=is_of_time), key=lambda flag: flag.place),
+        is_wide=True,
+    )
+
+
+def _name(course: _Course) -> str:
+    rest, scatter = number(course.facts, "steady_iops"), number(course.facts, "iops_cv")
+    if rest is None:
+        return f"{course.label}: not at rest"
+    spread = "" if scatter is None else f", dispersion {100 * scatter:.2g} % (CV)"
+    return f"{course.label}: steady at {rest:,.0f}{spread}"
+
+
+def _flags(courses: Sequence[_Course], x: AxisScale, *, is_of_time: bool) -> Iterator[Flag]:
+    """The cliff of each level and where it was foretold, and the steps behind it."""
+    yield from _cliffs(courses, x, "seconds" if is_of_time else "host_bytes")
+    for course in courses:
+        foretold = number(course.facts, "predicted_cliff_bytes")
+        if foretold is not None and not is_of_time:
+            yield Flag(x.at(foretold), "", "event")
+        for step in course.changes.steps:
+            point = course.points[min(step.at_ns, len(course.points) - 1)]
+            middle, half = (
+                (point.at_seconds, point.seconds / 2)
+                if is_of_time
+                else (point.at_bytes, point.written_bytes / 2)
+            )
+            kind = "drop" if step.is_cliff else "step"
+            yield Flag(x.at(middle - half), f"{kind} {course.label}", "change")
+
+
+def _cliffs(courses: Sequence[_Course], x: AxisScale, key: str) -> Iterator[Flag]:
+    """One flag where all of them are at one place, for a purged drive has as much flash at every level."""
+    places = [
+        (x.at(course.facts.sub("cliff").amount(key)), course.label)
+        for course in courses
+        if course.facts.table.get("cliff") is not None
+    ]
+    if len(places) > 1 and max(places)[0] - min(places)[0] <= _ONE_PLACE:
+        yield Flag(min(places)[0], "cliff", "change")
+        return
+    yield from (Flag(place, f"cliff {label}", "change") for place, label in places)
+
+
+def _note(courses: Sequence[_Course]) -> str:
+    words = [
+        "A dot is a stretch of writes of the same size; the line is what is left at rest. Cliff: data are "
+        "moved from here on; step, drop: a change of level that lasts."
+    ]
+    for course in courses:
+        cliff = course.facts.sub("cliff") if course.facts.table.get("cliff") is not None else None
+        foretold = number(course.facts, "predicted_cliff_bytes")
+        if cliff:
+            said = f"{course.label}: cliff after {units.capacity(round(cliff.amount('host_bytes')))}"
+            if foretold is not None:
+                said += f", foretold {units.capacity(round(foretold))}"
+            words.append(f"{said}.")
+        if course.changes.reason:
+            words.append(f"{course.label}: no steps, {course.changes.reason}.")
+    return " ".join(words)

@@ -1,0 +1,57 @@
+"""What a document says of each thing that was found, and of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from opwatch.fields import Fields
+from opwatch.foreign import table_of
+from opwatch.scenarios.scenario import ScenarioKind, ScenarioVerdict
+
+
+class PageVerdict(NamedTuple):
+    """One thing that was found, whether it is so here, and why."""
+
+    what: str
+    verdict: ScenarioVerdict
+    why: str
+
+
+def rows_of(fields: Fields, key: str) -> list[Fields]:
+    """A list of tables."""
+    return [Fields(table_of(row, key), key) for row in fields.rows(key)]
+
+
+def holder_of(document: Fields) -> Fields:
+    """Where points and statements of an experiment stand: of one that has levels, in its own part."""
+    return document if document.table.get("type") != "sweep" else document.sub("scenario")
+
+
+def verdicts_of(document: Fields) -> list[PageVerdict]:
+    """In the order of the document."""
+    scenario = document.sub("scenario")
+    if scenario.kind("kind", ScenarioKind) is ScenarioKind.SATURATION:
+        return list(_of_levels(rows_of(scenario, "levels")))
+    return [
+        PageVerdict(row.text("what"), row.kind("verdict", ScenarioVerdict), row.text("why"))
+        for row in rows_of(holder_of(document), "statements")
+    ]
+
+
+def _of_levels(levels: Sequence[Fields]) -> Iterator[PageVerdict]:
+    """The first level is what the others are compared with: it is nothing that was found."""
+    for level in levels[1:]:
+        what = f"{level.text('label')} left unused gains what models of collectors say"
+        yield PageVerdict(what, level.kind("likeness", ScenarioVerdict), level.text("why"))
+
+
+def verdict_of_all(verdicts: Sequence[PageVerdict]) -> str:
+    """All of them in a word, and how many of each there are where they differ."""
+    counts = {kind: sum(one.verdict is kind for one in verdicts) for kind in ScenarioVerdict}
+    there = [kind for kind in ScenarioVerdict if counts[kind]]
+    if not there:
+        return ScenarioVerdict.UNTOLD.value
+    if len(there) == 1:
+        return there[0].value
+    return ", ".join(f"{counts[kind]} {kind.value}" for kind in there)

@@ -1,0 +1,94 @@
+"""Pages of kept experiments: values by type and size, anywhere in their documents.
+
+python -m tests.fuzz.experiments [INPUTS [SEED]]
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+from opwatch.sinks.scenario_page.page import experiment_markdown, experiment_page
+
+from .rules import BOUND, refused_or_sound
+
+_FOLDER = Path(__file__).parents[1] / "fixtures" / "good" / "scenarios"
+_VALUES: tuple[Any, ...] = (
+    *(
+        None,
+        True,
+        -1,
+        0,
+        1,
+        1e300,
+        5e-324,
+        float("nan"),
+        float("inf"),
+        10**30,
+        "",
+        "x\n",
+        "<script>",
+        "\x1b[2J",
+    ),
+    *([], {}, [[]], [None], [1], "reproduced", "saturation", "mixed", "sweep"),
+)
+
+
+class ExperimentDocuments:
+    """One sequence of documents from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self._documents = [_small(json.loads(path.read_bytes())) for path in sorted(_FOLDER.glob("*.json"))]
+
+    def look(self) -> None:
+        """Make a page of one that was changed; what nobody wrote becomes no markup."""
+        document = copy.deepcopy(self._chance.choice(self._documents))
+        for _ in range(self._chance.choice((0, 1, 1, 2))):
+            self._change(document)
+        page = experiment_page([("it", document)])
+        assert "<script" not in page
+        assert "\x1b" not in page
+        assert list(experiment_markdown([("it", document)]))
+
+    def _change(self, document: dict[str, Any]) -> None:
+        place: Any = document
+        while isinstance(place, dict | list) and place:
+            key = self._chance.choice(list(place) if isinstance(place, dict) else list(range(len(place))))
+            if not isinstance(place[key], dict | list) or self._chance.random() < 0.2:
+                if self._chance.random() < 0.2:
+                    del place[key]
+                else:
+                    place[key] = self._chance.choice(_VALUES)
+                return
+            place = place[key]
+
+
+def _small(value: Any) -> Any:  # noqa: ANN401
+    """The same with a few rounds, so that most of what is changed is something else."""
+    if isinstance(value, dict):
+        return {key: _small(member) for key, member in value.items()}
+    return [_small(member) for member in value[:26]] if isinstance(value, list) else value
+
+
+def run(inputs: int, seed: int) -> None:
+    """That many inputs; the first that breaks a rule raises."""
+    documents = ExperimentDocuments(seed)
+    for _ in range(inputs):
+        with refused_or_sound("experiments"):
+            documents.look()
+
+
+def main() -> int:
+    inputs, seed = (int(word) for word in (sys.argv[1:3] + ["100000", "0"][len(sys.argv) - 1 :]))
+    run(inputs, seed)
+    print(f"{inputs} inputs from seed {seed}: all refused or sound, none over {1000 * BOUND.seconds:.0f} ms")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

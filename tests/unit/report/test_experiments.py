@@ -1,0 +1,124 @@
+"""Pages of published experiments: what was found, in words, and where it is on the plots."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.errors import BadInput
+from opwatch.sinks.report.page import BEGIN
+from opwatch.sinks.scenario_page.page import experiment_figures, experiment_markdown, experiment_page
+from opwatch.tools.cli import main
+from tests.fuzz.experiments import run as fuzzed
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+GOOD = sorted((FIXTURES / "good" / "scenarios").glob("*.json"))
+BAD = sorted((FIXTURES / "bad" / "scenarios").glob("*.json"))
+
+
+def _document(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((FIXTURES / "good" / "scenarios" / f"{name}.json").read_text())
+    return document
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("write-saturation", "write-saturation: reproduced"),
+        ("free-space", "free-space: 2 reproduced, 1 not reproduced"),
+        ("iometer-op10", "iometer-op10: 2 reproduced, 1 not reproduced, 1 cannot be told"),
+        ("untrimmed-cliff", "untrimmed-cliff: 3 reproduced, 1 cannot be told"),
+        ("mixed-io", "mixed-io: reproduced"),
+    ],
+)
+def test_a_section_begins_with_its_verdict(name: str, verdict: str) -> None:
+    document = _document(name)
+    assert f"<h2>{verdict}</h2>" in experiment_page([(name, document)])
+    words = list(experiment_markdown([(name, document)]))
+    assert words[0] == f"## {verdict}"
+    assert any("**reproduced**" in line for line in words)
+
+
+def test_levels_of_a_saturation_have_colours_and_names() -> None:
+    """Against time and against bytes; normal and raised over-provisioning are over each other."""
+    time, size = experiment_figures(_document("write-saturation"))
+    assert [kind for kind, _ in time.legend] == ["run0", "run1", "run2"]
+    assert [name for _, name in size.legend] == [
+        "6.9 %: steady at 9,533, dispersion 1.1 % (CV)",
+        "17.5 %: steady at 23,226, dispersion 1.1 % (CV)",
+        "34.9 %: steady at 43,206, dispersion 3.5 % (CV)",
+    ]
+    assert [flag.name for flag in time.flags if flag.name.startswith("cliff")] == ["cliff"]
+    assert "6.9 %: cliff after 266 GB, foretold 267 GB." in size.note
+    # Behind the dots of three levels, what is left of each at rest.
+    assert [layer.count("dots") for layer in time.layers] == [1, 1, 1, 0, 0, 0]
+
+
+def test_a_level_that_falls_by_half_has_a_drop_where_it_falls() -> None:
+    document = _document("write-saturation")
+    for level in document["levels"]:
+        one = {"host_bytes": 1 << 20, "p99_ns": None, "nand_bytes": None}
+        fast, slow = (one | {"seconds": seconds, "ios": 256} for seconds in (0.01, 0.05))
+        level["rounds"] = [fast] * 30 + [slow] * 30
+    time, size = experiment_figures(document)
+    drops = [flag.place for flag in size.flags if flag.name == "drop 6.9 %"]
+    assert drops == [pytest.approx(4550, abs=100)]
+    assert [flag.place for flag in time.flags if flag.name == "drop 6.9 %"] == [pytest.approx(1667, abs=100)]
+
+
+def test_where_an_untrimmed_drive_falls_stands_beside_where_it_had_to() -> None:
+    (figure,) = experiment_figures(_document("untrimmed-cliff"))
+    assert {flag.name for flag in figure.flags} == {"cliff A", "foretold A"}
+    assert [name for _, name in figure.legend] == ["A untrimmed", "B shrunk", "C trimmed"]
+
+
+def test_lines_of_free_space_are_beside_the_published_one() -> None:
+    (figure,) = experiment_figures(_document("free-space"))
+    assert [name for _, name in figure.legend][2] == "published, by the smallest file"
+
+
+def test_ratios_are_bars_side_by_side() -> None:
+    (figure,) = experiment_figures(_document("iometer-op10"))
+    assert [name for _, name in figure.legend] == ["here", "foretold", "published"]
+    (figure,) = experiment_figures(_document("mixed-io"))
+    assert [name for _, name in figure.legend] == ["my md-raid1", "tenth"]
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
+def test_what_no_experiment_writes_is_refused(path: Path) -> None:
+    with pytest.raises(BadInput):
+        experiment_page([(path.name, json.loads(path.read_text()))])
+
+
+def test_the_command_makes_one_page_of_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page, files = tmp_path / "five.html", [str(path) for path in GOOD]
+    assert main(["report", *files, "-o", str(page)]) == 0
+    text = page.read_text()
+    assert text.startswith(BEGIN)
+    assert text.count("<section>") == len(GOOD)
+    assert "<script" not in text
+    assert main(["report", *files, "-o", str(page), "-q"]) == 0
+    assert main(["report", files[0], "--markdown"]) == 0
+    assert "free-space" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--json"], "these files are that already"),
+        (["--markdown", "--from", "5"], "reported as a whole"),
+        (["--markdown", str(FIXTURES / "good" / "recordings" / "2-fio.opw.gz")], "one kind at a time"),
+    ],
+)
+def test_what_is_for_recordings_is_refused(
+    words: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(GOOD[0]), *words]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_changed_documents_are_refused_or_sound() -> None:
+    fuzzed(300, 5)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from opwatch.report.owner_bins import OwnersBin, both, owners_bin
 from opwatch.samples.observation import Observation
 from opwatch.trace.abi import LATENCY
 from opwatch.trace.derive import OpInterval
@@ -78,6 +79,7 @@ class TimeBin:
     seconds: float
     intervals: int
     ops: dict[str, OpBin]
+    owners: OwnersBin | None = None
 
     @property
     def middle_ns(self) -> int:
@@ -105,6 +107,7 @@ class TimeBin:
             seconds=self.seconds + later.seconds,
             intervals=self.intervals + later.intervals,
             ops={name: self.op(name).with_(later.op(name)) for name in names},
+            owners=both(self.owners, later.owners),
         )
 
 
@@ -135,7 +138,8 @@ def bin_of(observation: Observation) -> TimeBin | None:
     if interval.seconds <= 0:
         return None
     ops = {name: _op_bin(op, interval.seconds) for name, op in interval.ops.items()}
-    return TimeBin(interval.begin_ns, interval.end_ns, interval.seconds, 1, ops)
+    owners = owners_bin(observation.owners) if observation.owners else None
+    return TimeBin(interval.begin_ns, interval.end_ns, interval.seconds, 1, ops, owners)
 
 
 def merged(bins: Iterable[TimeBin]) -> TimeBin:

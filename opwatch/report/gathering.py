@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from opwatch.compare.sampling import SampledRun, sampled
+from opwatch.owners.sample import Owners, together
 from opwatch.report.bins import BinnedCourse, TimeBin, bin_of, histogram_of
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.observation import Event, Observation
@@ -47,6 +48,14 @@ class DiskPicture:
             for name in OPS
             if any(name in final.interval.ops and final.interval.ops[name].count for final in self.finals)
         ]
+
+    @property
+    def owners(self) -> Owners | None:
+        """Whose the requests of all of the run were; None where it is not known of all."""
+        known = [final.owners for final in self.finals if final.owners]
+        if not known or len(known) < len(self.finals):
+            return None
+        return known[0] if len(known) == 1 else together(known, known[0].by)
 
     def latencies(self, op: str) -> Histogram:
         """All latencies of an operation."""

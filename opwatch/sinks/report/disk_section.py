@@ -10,10 +10,13 @@ from opwatch.report.changes import P99, RATE, WAF, CourseChanges
 from opwatch.report.gathering import DiskPicture
 from opwatch.report.subject import ReportedRun
 from opwatch.sinks.lines import discard_lines, trust_lines
+from opwatch.sinks.owners.words import owner_words, shortened
 from opwatch.sinks.report.change_words import change_table, step_name
+from opwatch.sinks.report.owner_table import owner_table, reason_of
 from opwatch.sinks.report.plots import markup
 from opwatch.sinks.report.plots.drive_figures import drive_figures
 from opwatch.sinks.report.plots.figure import Figure, Flag, Shaded
+from opwatch.sinks.report.plots.owner_figures import owner_figures
 from opwatch.sinks.report.plots.scales import EXTENT, elapsed
 from opwatch.sinks.report.plots.spread_figures import Latencies, Sizes, curve_figure, size_figure
 from opwatch.sinks.report.plots.time_figures import heat_figure, rate_figures, slow_figure
@@ -23,6 +26,8 @@ from opwatch.trace.lacking import TRUST
 
 # Each of many disks has fewer points: a page is to open at once.
 _MOST_POINTS, _LEAST_POINTS = 4 * MOST_BINS, 128
+# Of a name in a legend.
+_LONGEST = 40
 
 
 def points_for(disks: int) -> int:
@@ -100,8 +105,19 @@ def figures_of(run: ReportedRun, disk: DiskPicture, points: int) -> Iterator[Fig
         over_time, *others = drive_figures([("drive", course.name, course, begin_ns)], back)
         yield marked(over_time, _of(changes, WAF, None), begin_ns)
         yield from others
+    if disk.owners:
+        named = [(one.key, shortened(owner_words(one), _LONGEST)) for one in disk.owners.owners]
+        yield from owner_figures(named, bins, begin_ns, back)
     if disk.slow_limit_ns is not None:
         yield slow_figure(disk.slow, disk.slow_count, disk.slow_limit_ns, begin_ns, back)
+
+
+def owners_of(disk: DiskPicture, title: str) -> str:
+    """Whose the requests of a disk were, or why nobody knows."""
+    reason = reason_of(disk)
+    if reason:
+        return f"<h3>{markup.text(title)}</h3>{markup.paragraph(reason)}"
+    return word_table(owner_table(disk), title)
 
 
 def plots(figures: Iterable[Figure | None]) -> str:
@@ -131,6 +147,7 @@ def disk_section(run: ReportedRun, disk: DiskPicture, points: int) -> str:
     sent = f"<h3>Who discarded</h3>{markup.lines_of(discards)}" if discards else ""
     return (
         f"<section><h2>{markup.text(disk.label)}</h2>{tables}{plots(figures_of(run, disk, points))}"
+        f"{owners_of(disk, 'Whose the requests were')}"
         f"{word_table(change_table(run, run.changes[disk.label]), 'Changes, and how they were decided')}"
         f"{word_table(slow_table(run, disk), 'The slowest requests')}{sent}</section>\n"
     )

@@ -11,7 +11,7 @@ from opwatch.compare.pairing import DiskPairs
 from opwatch.report.subject import ReportedRun
 from opwatch.sinks.report.change_words import change_table
 from opwatch.sinks.report.compare_table import compare_section
-from opwatch.sinks.report.disk_section import account, disk_section, points_for, word_table
+from opwatch.sinks.report.disk_section import account, disk_section, owners_of, points_for, word_table
 from opwatch.sinks.report.overlay_section import overlay_sections, run_name
 from opwatch.sinks.report.plots import amounts, markup
 from opwatch.sinks.report.sentences import summary, trust_sentences
@@ -112,6 +112,7 @@ def _several(runs: Sequence[ReportedRun], comparison: RunComparison, pairs: Disk
             yield "".join(
                 word_table(op_table(final), disk.label) for final in disk.finals if final.interval.ops
             )
+            yield owners_of(disk, f"Whose the requests of {disk.label} were")
             yield word_table(change_table(run, run.changes[disk.label]), f"Changes of {disk.label}")
         yield word_table(phase_table(run), "Phases") + word_table(event_table(run), "Events")
         yield f"<h3>How it was made</h3>{markup.pairs(facts(run))}</section>"

@@ -7,14 +7,17 @@ from typing import Any
 
 from opwatch import SCHEMA
 from opwatch.compare.comparing import RunComparison
+from opwatch.owners.cells import OwnedCounts
 from opwatch.report.bins import TimeBin
 from opwatch.report.changes import CourseChanges
 from opwatch.report.drive_course import DriveCourse
 from opwatch.report.gathering import DiskPicture
+from opwatch.report.owner_bins import OwnersBin
 from opwatch.report.subject import ReportedRun
 from opwatch.sinks.compare import document as compared_document
 from opwatch.sinks.jsonl import document
 from opwatch.sinks.report.change_words import step_name
+from opwatch.sinks.report.owner_table import reason_of
 from opwatch.sinks.report.sentences import summary, trust_sentences
 
 
@@ -60,6 +63,7 @@ def _disk(run: ReportedRun, disk: DiskPicture) -> dict[str, Any]:
         "label": disk.label,
         "drive": drive.name if drive else None,
         "intervals": disk.intervals,
+        "owners_reason": reason_of(disk),
         "summaries": [document(final) for final in disk.finals],
         "changes": [_change(change) for change in run.changes[disk.label]],
         "bins": [_bin(one) for one in disk.bins],
@@ -123,7 +127,21 @@ def _bin(one: TimeBin) -> dict[str, Any]:
             }
             for name, op in one.ops.items()
         },
+        "owners": _owners(one.owners) if one.owners else None,
     }
+
+
+def _owners(owners: OwnersBin) -> list[dict[str, Any]]:
+    """By key, as summaries have them; what closes the sum has none."""
+    rows = [
+        {"kind": key.kind.value, "number": key.number, "since_ns": key.since_ns, **_amounts(counts)}
+        for key, counts in owners.owners.items()
+    ]
+    return [*rows, {"kind": None, "number": None, "since_ns": None, **_amounts(owners.other)}]
+
+
+def _amounts(counts: OwnedCounts) -> dict[str, int]:
+    return {"count": counts.requests, "moved_bytes": counts.bytes, "time_ns": counts.sum_ns}
 
 
 def _drive(course: DriveCourse) -> dict[str, Any]:

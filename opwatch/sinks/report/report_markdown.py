@@ -8,6 +8,7 @@ from opwatch.compare.comparing import RunComparison
 from opwatch.report.subject import ReportedRun
 from opwatch.sinks.compare_markdown import escaped, markdown
 from opwatch.sinks.report.change_words import change_table
+from opwatch.sinks.report.owner_table import owner_table, reason_of
 from opwatch.sinks.report.page import facts, lead
 from opwatch.sinks.report.sentences import summary, trust_sentences
 from opwatch.sinks.report.tables import WordTable, event_table, op_table, phase_table, slow_table
@@ -47,6 +48,9 @@ def _run_lines(run: ReportedRun) -> Iterator[str]:
         for final in disk.finals:
             if final.interval.ops:
                 yield from _table(op_table(final), disk.label)
+        reason = reason_of(disk)
+        yield from (escaped(reason), "") if reason else ()
+        yield from _table(owner_table(disk), f"Whose the requests of {disk.label} were")
         yield from _table(change_table(run, run.changes[disk.label]), f"Changes of {disk.label}")
         yield from _table(slow_table(run, disk), f"The slowest requests of {disk.label}")
     yield from _table(phase_table(run), "Phases")

@@ -10,6 +10,7 @@ from opwatch.report.gathering import DiskPicture
 from opwatch.report.subject import ReportedRun
 from opwatch.samples.observation import Observation
 from opwatch.sinks.report.change_words import change_sentences
+from opwatch.sinks.report.owner_table import owner_sentences
 from opwatch.sinks.report.plots import amounts
 from opwatch.trace.derive import OpInterval
 from opwatch.trace.lacking import TRUST
@@ -109,6 +110,7 @@ def summary(run: ReportedRun) -> list[str]:
     for disk in run.picture.disks.values():
         for final in disk.finals:
             sentences += disk_sentences(final)
+        sentences += owner_sentences(disk)
         sentences += change_sentences(run, disk.label, run.changes[disk.label])
         sentences += slow_sentences(run, disk)
     for course in run.drives.values():

@@ -1,0 +1,95 @@
+"""Whose the requests of a recording were, in words: a table, a sentence, or why nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opwatch.owners.sample import Owned, Owners
+from opwatch.report.gathering import DiskPicture
+from opwatch.sinks.owners.shares import OwnedShare, ranked_shares, share_sum
+from opwatch.sinks.owners.table import Sort, rank
+from opwatch.sinks.report.plots import amounts
+from opwatch.sinks.report.tables import WordTable
+from opwatch.trace.lacking import OWNERS, TRUST
+
+# The first by bytes, by requests, by time and by latency: whoever is first in any has a row.
+_MOST_BY_EACH = 10
+_MOST_NAMED = 3
+# What has less than this of all bytes is no news.
+_LEAST_RATIO = 0.01
+_NUMBERS = ("MB read", "MB written", "MB trimmed", "requests", "a second", "mean latency", "time in device")
+
+
+def reason_of(disk: DiskPicture) -> str | None:
+    """Why nobody knows whose the requests of a disk were; None where that is known, or there were none."""
+    if disk.owners or not disk.ops:
+        return None
+    absent = disk.finals[-1].absent
+    if OWNERS in absent:
+        return f"Whose the requests of {disk.label} were is not known: {absent[OWNERS]}."
+    if TRUST in absent:
+        return f"Whose the requests of {disk.label} were is not known: what was imported does not say."
+    return (
+        f"Whose the requests of {disk.label} were is not known: it was recorded without --by cgroup or "
+        "--by process."
+    )
+
+
+def shown_owners(owners: Owners) -> list[Owned]:
+    """Return those that have a row, the most bytes first."""
+    first = {
+        one.key
+        for sort in Sort
+        for one in sorted(owners.owners, key=lambda one: rank(one, sort))[:_MOST_BY_EACH]
+    }
+    return sorted((one for one in owners.owners if one.key in first), key=_by_bytes)
+
+
+def _by_bytes(one: Owned) -> tuple[float, ...]:
+    return rank(one, Sort.BYTES)
+
+
+def owner_table(disk: DiskPicture) -> WordTable | None:
+    """The largest owners, all others as one, and all together; None where they are not known."""
+    owners = disk.owners
+    if owners is None or not disk.ops:
+        return None
+    seconds = sum(final.interval.seconds for final in disk.finals)
+    shown = shown_owners(owners)
+    rest = sorted((one for one in owners.owners if one not in shown), key=_by_bytes)
+    shares = ranked_shares(owners, [*shown, *rest])
+    everything = share_sum([shares.other, *(share for _, share in shares.first)])
+    cut = shares.cut(len(shown))
+    rows = [_row(words, share, seconds) for words, share in cut.first]
+    if cut.other != OwnedShare():
+        rows.append(_row(cut.other_words, cut.other, seconds))
+    rows.append(_row("all", everything, seconds))
+    return WordTable((f"owner, by {owners.by.value}", *_NUMBERS), rows)
+
+
+def _row(words: str, share: OwnedShare, seconds: float) -> list[str]:
+    return [
+        words,
+        *(amounts.megabytes(moved) for moved in (share.read, share.write, share.trim)),
+        f"{share.requests:,}",
+        amounts.rate(share.requests / seconds if seconds else 0.0),
+        amounts.latency(share.mean_ns),
+        amounts.latency(share.sum_ns),
+    ]
+
+
+def owner_sentences(disk: DiskPicture) -> Iterator[str]:
+    """Who moved most of what was read and written."""
+    owners = disk.owners
+    if owners is None:
+        return
+    shares = ranked_shares(owners, sorted(owners.owners, key=_by_bytes))
+    every = share_sum([shares.other, *(share for _, share in shares.first)])
+    whole = every.read + every.write
+    named = [
+        f"{amounts.percent((share.read + share.write) / whole)} by {words}"
+        for words, share in shares.first[:_MOST_NAMED]
+        if whole and (share.read + share.write) / whole >= _LEAST_RATIO
+    ]
+    if named:
+        yield f"Of what was read and written on {disk.label}, {', '.join(named)}."

@@ -1,0 +1,205 @@
+"""Whose the requests of a recording were: the same numbers in a report, on the screen, in JSON and in a table
+of owners; and nothing in their names is more than a name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch import units
+from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind
+from opwatch.owners.sample import Owned, OwnerRow, Owners, OwnerSample
+from opwatch.report.owner_bins import MOST_APART, owners_bin
+from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
+from opwatch.samples.observation import Observation
+from opwatch.samples.story import Story
+from opwatch.sinks.dashboard.view import View
+from opwatch.sinks.owners.table import Sort, table_lines
+from opwatch.sinks.report.plots import amounts
+from opwatch.tools.cli import main
+from tests.unit.compare.counted_disk import entries, write_recording
+from tests.unit.report.pages import ReadPage
+from tests.unit.sinks.dashboard.shown import screen_text, shown_past
+from tests.unit.support.recordings import record
+from tests.unit.support.runs import a_run
+
+HOSTILE = "a\x1b[31m\u202e<script>alert(1)</script>|\n**b**\"'&amp;"
+Report = Callable[..., str]
+
+
+@pytest.fixture
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Report:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str, command: str = "report") -> str:
+        assert main([command, *words]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+def finals_of(run: Iterator[RunEntry]) -> dict[str, Observation]:
+    """The last summary of each disk."""
+    story = Story()
+    news = [one for entry in run for one in story.take(entry)]
+    return {one.device: one for one in news if isinstance(one, Observation) and one.final}
+
+
+def rows_of(markdown: str, title: str) -> list[list[str]]:
+    """The cells of a table of Markdown."""
+    lines = markdown.split(f"**{title}**")[1].strip().split("\n\n")[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_one_recording_has_the_same_numbers_everywhere(report: Report) -> None:
+    record(Path("a.opw"), a_run(12, seed=3))
+    final = finals_of(a_run(12, seed=3))["nvme0n1"]
+    replayed = [json.loads(line) for line in report("a.opw", "--json", command="replay").splitlines()]
+    summary = next(one for one in replayed if one["type"] == "summary" and one["device"] == "nvme0n1")
+    document = json.loads(report("a.opw", "--json"))
+    disk = next(one for one in document["runs"][0]["devices"] if one["device"] == "nvme0n1")
+    assert disk["owners_reason"] is None
+    assert disk["summaries"][0]["owners"] == summary["owners"]
+    rows = rows_of(report("a.opw", "--markdown"), "Whose the requests of nvme0n1 were")
+    parts = [*summary["owners"]["owners"], summary["owners"]["other"]]
+    assert final.owners
+    seconds = final.interval.seconds
+    table = table_lines(final.owners, seconds, Sort.BYTES, 9)[1:]
+    assert len(rows) == len(table) == len(parts) + 1 == 4
+    report("a.opw", "-o", "a.html", "-q")
+    page = Path("a.html").read_text()
+    for row, line, part in zip(rows, table, parts, strict=False):
+        ops = part["ops"]
+        count, time_ns = (sum(op[name] for op in ops.values()) for name in ("count", "time_ns"))
+        moved = [ops[name]["bytes"] if name in ops else 0 for name in ("read", "write")]
+        assert row[1:3] == [amounts.megabytes(value) for value in moved]
+        assert row[4:6] == [f"{count:,}", amounts.rate(count / seconds)]
+        assert row[6:] == [amounts.latency(time_ns / count), amounts.latency(time_ns)]
+        assert line.split()[:2] == [units.megabytes(value / seconds) for value in moved]
+        assert line.split()[3:5] == [units.rate(count / seconds), units.duration(time_ns / count)]
+        assert f">{count:,}<" in page
+    # All rows together are what the disk did.
+    assert rows[-1][4] == f"{sum(op['count'] for op in summary['ops'].values()):,}"
+
+
+def test_each_interval_is_the_one_on_the_screen(report: Report) -> None:
+    record(Path("a.opw"), a_run(12, seed=3))
+    past, _ = shown_past(a_run(12, seed=3))
+    document = json.loads(report("a.opw", "--json"))
+    disk = next(one for one in document["runs"][0]["devices"] if one["device"] == "nvme0n1")
+    assert len(disk["bins"]) == len(past.disks["nvme0n1"].moments)
+    for one in disk["bins"]:
+        lines = screen_text(past, View(until_ns=one["end_mono_ns"]), 120, 40)
+        begin = next(place for place, line in enumerate(lines) if "trim/s" in line)
+        seconds = (one["end_mono_ns"] - one["begin_mono_ns"]) / 1e9
+        rates = {units.rate(part["count"] / seconds) for part in one["owners"] if part["count"]}
+        assert {line.split()[3] for line in lines[begin + 1 : begin + 4] if line.strip()} == rates
+        for name in ("count", "time_ns"):
+            whole = sum(part[name] for part in one["owners"])
+            if name == "count":
+                assert whole == sum(op["count"] for op in one["ops"].values())
+        moved = sum(one["ops"][op]["bytes"] for op in ("read", "write") if op in one["ops"])
+        assert sum(part["moved_bytes"] for part in one["owners"]) == moved
+
+
+def with_owners(run: Iterator[RunEntry], change: Callable[[OwnerSample], OwnerSample]) -> Iterator[RunEntry]:
+    for entry in run:
+        if isinstance(entry, (Ticked, Ended)):
+            yield replace(entry, owners={at: change(one) for at, one in entry.owners.items()})
+        elif isinstance(entry, (Began, Left)) and entry.owners:
+            yield replace(entry, owners=change(entry.owners))
+        else:
+            yield entry
+
+
+def hostile(sample: OwnerSample) -> OwnerSample:
+    first, *rest = sample.rows
+    return replace(sample, rows=(replace(first, name=f"/{HOSTILE}"), *rest))
+
+
+def test_names_of_owners_are_no_markup(report: Report) -> None:
+    record(Path("a.opw"), with_owners(a_run(9), hostile))
+    report("a.opw", "-o", "page.html", "-q")
+    text = Path("page.html").read_text()
+    page = ReadPage(text)
+    assert page.problems == []
+    assert page.count("script") == page.count("b") == 0
+    # In the table, in the legends of the plots, and in the sentence.
+    assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;|?**b**") >= 5
+    assert not {"\x1b", "\u202e"} & set(text)
+    markdown = report("a.opw", "--markdown")
+    assert not {"\x1b", "\u202e"} & set(markdown)
+    rows = [line for line in markdown.splitlines() if line.startswith("| ") and "alert" in line]
+    assert rows
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {9}
+    assert "<script>" not in markdown
+
+
+def processes(sample: OwnerSample) -> OwnerSample:
+    """The same by process: one that runs, and write-back, which is nobody's of these."""
+    kinds = ((OwnerKind.PROCESS, 77, "postgres"), (OwnerKind.WRITE_BACK, 5, "flush-8:0"))
+    rows = (
+        OwnerRow(kind, number, 1 if number == 77 else 0, name, row.counts)
+        for row, (kind, number, name) in zip(sample.rows, kinds, strict=True)
+    )
+    return OwnerSample(By.PROCESS, tuple(rows))
+
+
+def test_write_back_is_shown_as_such(report: Report) -> None:
+    record(Path("a.opw"), with_owners(a_run(9), processes))
+    names = [row[0] for row in rows_of(report("a.opw", "--markdown"), "Whose the requests of nvme0n1 were")]
+    assert names == ["postgres \\(77\\)", "write\\-back \\(flush\\-8:0\\)", "other", "all"]
+
+
+@pytest.mark.parametrize(
+    ("lacks", "reason"),
+    [
+        ((), "it was recorded without --by cgroup or --by process"),
+        (("owners: the kernel refused <b>",), "the kernel refused <b>"),
+        (("trust: none is kept",), "what was imported does not say"),
+    ],
+)
+def test_where_nobody_knows_it_says_why(report: Report, lacks: tuple[str, ...], reason: str) -> None:
+    def run() -> Iterator[RunEntry]:
+        for entry in entries([{"read": {90_000: 100}}] * 5):
+            yield _lacking(entry, lacks)
+
+    write_recording(Path("a.opw"), run())
+    [disk] = json.loads(report("a.opw", "--json"))["runs"][0]["devices"]
+    assert reason in disk["owners_reason"]
+    assert all(one["owners"] is None for one in disk["bins"])
+    report("a.opw", "-o", "a.html", "-q")
+    page = ReadPage(Path("a.html").read_text())
+    assert any(reason in words for words in page.words)
+    assert "Throughput by owner" not in page.words
+    assert "nobody" not in report("a.opw", "--markdown")
+
+
+def _lacking(entry: RunEntry, lacks: tuple[str, ...]) -> Any:  # noqa: ANN401
+    def changed(sample: Any) -> Any:  # noqa: ANN401
+        return replace(sample, disk=replace(sample.disk, lacks=lacks))
+
+    if isinstance(entry, Began):
+        return replace(entry, sample=changed(entry.sample))
+    if isinstance(entry, (Ticked, Ended)):
+        return replace(entry, samples={at: changed(one) for at, one in entry.samples.items()})
+    return entry
+
+
+def test_small_owners_of_an_interval_are_others() -> None:
+    many = tuple(
+        Owned(OwnerKey(OwnerKind.PROCESS, number, 1), "x", {"write": OwnedCounts(1, 512 * number, 10)})
+        for number in range(1, 101)
+    )
+    cut = owners_bin(Owners(By.PROCESS, many, {"discard": OwnedCounts(1, 1 << 30, 5)}))
+    assert len(cut.owners) == MOST_APART
+    assert cut.other == OwnedCounts(37, 512 * sum(range(1, 37)), 365)
+    twice = cut.with_(cut)
+    assert twice.other == OwnedCounts(74, 2 * 512 * sum(range(1, 37)), 730)
+    assert twice.of(many[-1].key) == OwnedCounts(2, 2 * 51200, 20)

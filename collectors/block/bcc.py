@@ -142,7 +142,7 @@ class BccTracer:
             self._bpf.cleanup()
             raise
         self._stats = [StatReader(leaf.device) for leaf in self.leaves]
-        self._counted = [Counted(stat.read) for stat in self._stats]
+        self._counted = [Counted(stat.read_with_ticks) for stat in self._stats]
 
     def _compile(self, text: str) -> None:
         bcc = import_bcc()
@@ -202,7 +202,7 @@ class BccTracer:
         for index, (stat, counted) in enumerate(zip(self._stats, self._counted, strict=True)):
             before = stat.read()
             sample = abi.decode_sample(self._sample(index))
-            readings.append(counted.reading(Reading(sample, before, stat.read(), stat.reason)))
+            readings.append(counted.reading(Reading(sample, before, stat.read_with_ticks(), stat.reason)))
         return readings
 
     def read_settled(self, patience_s: float = 0.2) -> list[Reading]:

@@ -180,7 +180,7 @@ class BlockTracer:
         self._hooks = next(name for name in ways if ways[name] is way)
         self.notes = self._notes_of_lanes()
         self._stats = [StatReader(leaf.device) for leaf in self.leaves]
-        self._counted = [Counted(stat.read) for stat in self._stats]
+        self._counted = [Counted(stat.read_with_ticks) for stat in self._stats]
         self._has_owners = by is not None
         # The owners of each leaf at its last reading; none where nobody asked.
         self.owned: list[ReadCells] = []
@@ -235,7 +235,7 @@ class BlockTracer:
                 owned.append(cells)
             else:
                 sample = abi.decode_sample(self._native.sample(index))
-            readings.append(counted.reading(Reading(sample, before, stat.read(), stat.reason)))
+            readings.append(counted.reading(Reading(sample, before, stat.read_with_ticks(), stat.reason)))
         self.owned = owned
         if self._has_owners:
             self._native.forget_owners(_KEPT_OWNERS, _IDLE_NS)

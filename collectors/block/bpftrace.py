@@ -239,7 +239,7 @@ class BpftraceTracer:
             env=os.environ | {"BPFTRACE_MAX_MAP_KEYS": room, "BPFTRACE_MAP_KEYS_MAX": room},
         )
         self._stats = [StatReader(leaf.device) for leaf in self.leaves]
-        self._counted = [Counted(stat.read) for stat in self._stats]
+        self._counted = [Counted(stat.read_with_ticks) for stat in self._stats]
         try:
             while not self._frames.attached:
                 self._next_line(time.monotonic() + PATIENCE_S)
@@ -260,7 +260,7 @@ class BpftraceTracer:
         maps = self._ask()
         samples = decode(maps, len(self.leaves), begin, time.monotonic_ns(), self._frames.map_full)
         return [
-            counted.reading(Reading(sample, then, stat.read(), stat.reason))
+            counted.reading(Reading(sample, then, stat.read_with_ticks(), stat.reason))
             for sample, then, stat, counted in zip(samples, before, self._stats, self._counted, strict=True)
         ]
 

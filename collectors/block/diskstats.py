@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from opwatch.errors import BadInput
 from opwatch.foreign import numbers
 from opwatch.host.device import BlockDevice, LiveAttribute
-from opwatch.trace.stat import StatSample
+from opwatch.trace.stat import KernelTicks, StatSample
 
 SECTOR = 512
+# Of Linux, which Python has no name for.
+_MONOTONIC_COARSE = 6
 # The place of this count among the fields of a stat file.
 IN_FLIGHT = 8
 
@@ -37,6 +40,17 @@ def _groups(fields: list[int]) -> tuple[dict[str, int], dict[str, int]]:
     if len(fields) >= 17:
         requests["flush"] = fields[15]
     return requests, bytes_
+
+
+def decode_ticks(text: str, jiffy_ns: int) -> KernelTicks:
+    """The times among the same fields. Pure."""
+    fields = _fields(text)
+    groups = {"read": fields[3], "write": fields[7]}
+    if len(fields) >= 15:
+        groups["discard"] = fields[14]
+    if len(fields) >= 17:
+        groups["flush"] = fields[16]
+    return KernelTicks(groups, fields[9], fields[10], jiffy_ns)
 
 
 def without_what_is_not_kept(
@@ -76,6 +90,14 @@ class StatReader:
         self._text = ""
         self._in_flight = 0
         self._groups: tuple[dict[str, int], dict[str, int]] = {}, {}
+        self._ticks: KernelTicks | None = None
+        # A coarse clock goes on once a jiffy.
+        self._jiffy_ns = round(time.clock_getres(_MONOTONIC_COARSE) * 1e9)
+
+    def read_with_ticks(self) -> StatSample | None:
+        """The counters with their times."""
+        sample = self.read()
+        return replace(sample, ticks=self._ticks) if sample else None
 
     def read(self) -> StatSample | None:
         """The counters now; None when they mean nothing or the device is gone."""
@@ -99,6 +121,7 @@ class StatReader:
         fields = _fields(text)
         groups = _groups(fields)
         self._groups = groups if self._requests else without_what_is_not_kept(*groups)
+        self._ticks = decode_ticks(text, self._jiffy_ns)
         self._text, self._in_flight = text, fields[IN_FLIGHT]
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 APPLICATION_ID = 0x6F707731  # "opw1"
-VERSION = 3
+VERSION = 4
 # Every version that was ever written is read.
 FIRST_VERSION = 1
 # Blobs of some KiB lie in chains of pages, the last of which is half empty.

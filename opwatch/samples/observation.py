@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from opwatch.trace.derive import Interval
+from opwatch.trace.kernel_times import KernelTimes
 from opwatch.trace.lacking import TRUST, lacking
 from opwatch.trace.surplus import SurplusBounds
 from opwatch.trace.trust import Trust
@@ -99,7 +100,8 @@ class Observation:
     and what waited for them, None where nobody asked; `arrival`, of a disk that came meanwhile, in its first
     interval and in the summary; `leaving`, of one that left, in its last and in the summary; `blind`, where
     this kernel runs no programs and what that means for the counts; `slow`, what took longer than a limit,
-    None where nobody asked; `owners`, whose the requests were, likewise."""
+    None where nobody asked; `owners`, whose the requests were, likewise; `kernel_times`, what iostat would
+    say, None where the kernel does not."""
 
     device: str
     origin: str
@@ -119,6 +121,7 @@ class Observation:
     blind: str | None = None
     slow: SlowIo | None = None
     owners: Owners | None = None
+    kernel_times: KernelTimes | None = None
 
     @property
     def label(self) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from opwatch.samples.observation import Arrival, Leaving, Observation
 from opwatch.samples.sample import DiskSample
 from opwatch.trace.derive import derive
+from opwatch.trace.kernel_times import kernel_times
 from opwatch.trace.trust import trust
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def observe(
         leaving=leaving,
         slow=slow,
         owners=owners,
+        kernel_times=kernel_times(then.reading.after, now.reading.after),
     )
 
 

@@ -13,6 +13,7 @@ from opwatch.sinks.owners.document import owners_document
 from opwatch.sinks.terminal import Writer
 from opwatch.trace.abi import OPS
 from opwatch.trace.derive import Latency, OpInterval, idle_op
+from opwatch.trace.kernel_times import KernelTimes
 from opwatch.trace.lacking import DEPTH, ERRORS, ISSUED, SEQUENTIAL, TRUST
 from opwatch.trace.trust import Trust
 
@@ -164,6 +165,18 @@ def event_document(event: Event) -> dict[str, Any]:
     }
 
 
+def _kernel_times(times: KernelTimes) -> dict[str, Any]:
+    return {
+        "await_ns": {
+            group: {"mean": awaited.mean_ns, "error": awaited.error_ns}
+            for group, awaited in times.awaits.items()
+        },
+        "busy_ratio": times.busy_ratio,
+        "busy_error": times.busy_error,
+        "queue_size": times.queue_size,
+    }
+
+
 def document(observation: Observation) -> dict[str, Any]:
     """One observation as the object that is printed."""
     seconds, absent = observation.interval.seconds, observation.absent
@@ -189,6 +202,7 @@ def document(observation: Observation) -> dict[str, Any]:
         "slow": (
             _slow(observation.slow, observation.at, observation.interval.end_ns) if observation.slow else None
         ),
+        "kernel_times": _kernel_times(observation.kernel_times) if observation.kernel_times else None,
         "owners": owners_document(observation.owners) if observation.owners else None,
         "arrival": _arrival(observation.arrival) if observation.arrival else None,
         "leaving": _leaving(observation.leaving) if observation.leaving else None,

@@ -220,7 +220,8 @@ class Lines:
         self._writer = Writer(stream)
         self._quiet, self._inked = quiet, inked
         self._every_s = every_s
-        self._is_wide = False
+        # Columns, of which rows make more; 0 for those of 80.
+        self._wide = 0
         self._needs_legend = inked
         self._since_header = REPEAT_HEADER
         # Lines of an observation wait here until all are there: one write is cheaper than thirty.
@@ -234,9 +235,10 @@ class Lines:
         self._flush()
 
     def write(self, observation: Observation) -> None:
-        is_wide = (self._writer.width or 0) >= wide.LEAST_COLUMNS
-        if is_wide is not self._is_wide:
-            self._is_wide, self._since_header = is_wide, REPEAT_HEADER
+        width = self._writer.width or 0
+        fitting = max((most for most in (wide.LEAST_COLUMNS, wide.TIMES_COLUMNS) if most <= width), default=0)
+        if fitting != self._wide:
+            self._wide, self._since_header = fitting, REPEAT_HEADER
         if observation.final:
             self._summary(observation)
         elif not self._quiet:
@@ -248,7 +250,7 @@ class Lines:
 
     def _print(self, text: str = "", kind: LineKind = LineKind.TEXT) -> None:
         text = units.printable(text)
-        most = wide.LEAST_COLUMNS if self._is_wide else COLUMNS
+        most = self._wide or COLUMNS
         lines = textwrap.wrap(text, most, subsequent_indent="    ") if len(text) > most else [text]
         self._pending += [(line, kind) for line in lines]
 
@@ -262,13 +264,19 @@ class Lines:
     def _header(self) -> None:
         if self._needs_legend:
             self._needs_legend = False
-            self._print(LEGEND + (wide.LEGEND if self._is_wide else ""), LineKind.REMARK)
-        self._print(HEADER + (wide.HEADER.rstrip() if self._is_wide else ""), LineKind.HEADER)
+            self._print(LEGEND + (wide.LEGEND if self._wide else ""), LineKind.REMARK)
+        more = wide.HEADER if self._wide else ""
+        more += wide.TIMES_HEADER if self._wide >= wide.TIMES_COLUMNS else ""
+        self._print((HEADER + more).rstrip() if more else HEADER, LineKind.HEADER)
 
     def _table(self, observation: Observation) -> None:
-        for name, op in observation.interval.ops.items():
+        for place, (name, op) in enumerate(observation.interval.ops.items()):
             row = _row(name, op, observation.interval.seconds, observation.absent)
-            self._print(row + (wide.columns(op) if self._is_wide else ""), LineKind.ROW)
+            row += wide.columns(op) if self._wide else ""
+            if self._wide >= wide.TIMES_COLUMNS:
+                row = f"{row:<{len(HEADER) + len(wide.HEADER)}}"
+                row += wide.times(name, observation.kernel_times, is_first=not place)
+            self._print(row, LineKind.ROW)
             queue = _queue_row(op)
             if queue:
                 self._print(queue, LineKind.ROW)

@@ -7,11 +7,12 @@ sample has CLOCKS changes, of statistics that it has not as well: they are colum
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Protocol
 
 from opwatch.clock import Anchor
+from opwatch.recording.coding.ticks import TICKS, put_ticks, read_ticks
 from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
 from opwatch.samples.sample import DiskSample
 from opwatch.trace.abi import TargetSample
@@ -25,7 +26,8 @@ _NOTHING = (0, 0)
 # When it ended, how long it took; of each statistic when it began, how long it took, requests in flight.
 CLOCKS = 8
 MASK = MODULUS - 1
-HAS_BEFORE, HAS_AFTER, HAS_MISSES, SHARES_ANCHOR = 1, 2, 4, 8
+HAS_BEFORE, HAS_AFTER, HAS_MISSES, SHARES_ANCHOR, HAS_TICKS = 1, 2, 4, 8, 16
+_FLAGS = 31
 _OF_STAT = 3
 _MS = 10**6
 
@@ -49,6 +51,7 @@ class TimesBefore:
     misses: int = 0
     counted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     stats: list[dict[tuple[str, str], int]] = field(default_factory=lambda: [{}, {}])
+    ticks: list[int] = field(default_factory=lambda: [0] * TICKS)
 
     def end_at(self, end_ns: int) -> None:
         """Note when a reading ended, and how long after the one before."""
@@ -118,6 +121,10 @@ def put_facts(
     put(facts, (number - state.number) & MASK)
     flags = (HAS_BEFORE if reading.before else 0) | (HAS_AFTER if reading.after else 0)
     flags |= HAS_MISSES if sample.misses is not None else 0
+    ticks = reading.after.ticks if reading.after else None
+    flags |= HAS_TICKS if ticks else 0
+    if reading.before and reading.before.ticks:
+        raise ValueError("the statistic before a sample has times, for which a recording has no place")
     put(facts, flags | (SHARES_ANCHOR if is_shared else 0))
     put(facts, reason)
     if sample.misses is not None:
@@ -130,6 +137,8 @@ def put_facts(
     for place, stat in enumerate((reading.before, reading.after)):
         if stat:
             _put_stat(facts, stat, state, state.stats[place], counted)
+    if ticks:
+        put_ticks(facts, ticks, state.ticks)
     state.number, state.counted = number, counted
 
 
@@ -169,13 +178,16 @@ def read_times(
         read_stat(facts, when.stats[at], state, state.stats[at], counted) if known.flags & flag else None
         for at, flag in enumerate((HAS_BEFORE, HAS_AFTER))
     ]
+    if known.flags & HAS_TICKS:
+        ticks, after = read_ticks(facts, state.ticks), stats[1]
+        stats[1] = replace(after, ticks=ticks) if after else None
     return known, when, stats
 
 
 def read_facts(facts: Varints, state: TimesBefore, number: int) -> SampleFacts:
     """The facts that follow the number of the entry, up to the statistics."""
     state.number = number
-    flags, reason = facts.up_to(15, "the flags"), facts.number()
+    flags, reason = facts.up_to(_FLAGS, "the flags"), facts.number()
     misses = None
     if flags & HAS_MISSES:
         misses = state.misses = (state.misses + facts.change()) & MASK

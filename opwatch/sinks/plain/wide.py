@@ -1,17 +1,20 @@
-"""What a row has room for on a terminal of 120 columns or more, behind its 80."""
+"""What a row has room for on a terminal of 120 columns or more, behind its 80; and on one of 132."""
 
 from __future__ import annotations
 
 from opwatch import units
 from opwatch.trace.derive import OpInterval
 from opwatch.trace.hist import Histogram
+from opwatch.trace.kernel_times import KernelTimes
 
 LEAST_COLUMNS = 120
+TIMES_COLUMNS = 132
 _BARS = " ▁▂▃▄▅▆▇█"
 # An octave a character: 1 us, 1 ms and 1 s are ten apart.
 _LOWEST, _OCTAVES = 10, 24
 HEADER = "  mean size  1u        1m        1s  "
 LEGEND = "; bars: how many took so long"
+TIMES_HEADER = "  await %util"
 
 
 def shape(histogram: Histogram) -> str:
@@ -28,3 +31,12 @@ def columns(op: OpInterval) -> str:
     """The further columns of a row."""
     mean = round(op.bytes / op.count) if op.count else None
     return f"  {units.size(mean):>9}  {shape(op.latency.histogram)}".rstrip()
+
+
+def times(name: str, times: KernelTimes | None, *, is_first: bool) -> str:
+    """What iostat says of an operation, and in the first row of a disk of the disk: behind all other columns.
+    A dash for what the kernel does not keep."""
+    awaited = times.awaits.get(name) if times else None
+    mean = units.duration(awaited.mean_ns if awaited else None)
+    busy = f"{times.busy_ratio * 100:.0f}" if times else "-"
+    return f" {mean:>6} {busy if is_first else '':>5}".rstrip()

@@ -53,7 +53,7 @@ def all_of(path: Path) -> list[RunEntry]:
         recording.close()
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_recording_of_every_version_is_read_for_ever(tmp_path: Path, version: int) -> None:
     recording = RecordedRun(unpacked(f"good/recordings/{version}.opw.gz", tmp_path))
     every = list(recording.entries())
@@ -68,6 +68,12 @@ def test_a_recording_of_every_version_is_read_for_ever(tmp_path: Path, version: 
     assert isinstance(last, Ended)
     assert isinstance(look, Looked)
     reads = [sample.reading.sample.ops["read"] for sample in last.samples.values()]
+    # Since version 4.
+    stats = [sample.reading.after for sample in last.samples.values()]
+    ticks = [stat.ticks for stat in stats if stat]
+    groups = {"read": 83, "write": 2, "flush": 0, "discard": 0}
+    assert (ticks[0] and ticks[0].jiffy_ns) == (4_000_000 if version > 3 else None)
+    assert (ticks[0] and ticks[0].groups) == (groups if version > 3 else None)
     assert [(op.completed, op.bytes, op.sum_ns) for op in reads] == [
         (73, 983040, 74760512),
         (34, 442368, 29079132),

@@ -32,7 +32,7 @@ from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.varints import MODULUS, Varints, changes_in, put, put_change
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.abi import decode_sample
-from opwatch.trace.stat import StatSample
+from opwatch.trace.stat import KernelTicks, StatSample
 from opwatch.trace.trust import Reading
 
 DISK = WatchedDisk("nvme0n1", "dm-0", "requests by tp_btf", in_flight=3, flush_queues=2)
@@ -87,10 +87,15 @@ def random_sample(chance: random.Random, words: list[int]) -> DiskSample:
         made = StatSample(begin_ns, end_ns, counts, {"read": 1 << 50}, chance.randrange(9))
         return made if chance.random() < 0.8 else None
 
+    def with_ticks(made: StatSample | None) -> StatSample | None:
+        groups = {group: chance.randrange(1 << 32) for group in ("read", "flush") if chance.random() < 0.7}
+        ticks = KernelTicks(groups, chance.randrange(1 << 32), chance.randrange(1 << 32), 4_000_000)
+        return replace(made, ticks=ticks) if made and chance.random() < 0.7 else made
+
     misses = chance.choice((None, 0, 7))
     anchor = Anchor(*(chance.randrange(1 << 62) for _ in range(3)))
     reason = chance.choice((None, "statistics are off"))
-    return DiskSample(DISK, Reading(sample, stat(), stat(), reason), misses, anchor)
+    return DiskSample(DISK, Reading(sample, stat(), with_ticks(stat()), reason), misses, anchor)
 
 
 def written(samples: list[DiskSample], shared: dict[int, Anchor]) -> list[Streams]:

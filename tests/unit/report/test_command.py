@@ -91,7 +91,7 @@ def test_the_page_has_the_numbers_of_the_document(report: Shown) -> None:
     assert f">{reads['latency_ns']['p99'] / 1e6:.2f} ms<" in page
 
 
-@pytest.mark.parametrize("name", ["1", "2", "2-fio", "3", "1-killed", "3-killed"])
+@pytest.mark.parametrize("name", ["1", "2", "2-fio", "3", "4", "1-killed", "3-killed"])
 def test_every_kept_recording_has_a_sound_page(report: Shown, name: str) -> None:
     Path("kept.opw").write_bytes(gzip.decompress((FIXTURES / f"{name}.opw.gz").read_bytes()))
     assert report("kept.opw", "-o", "kept.html")[0] == 0

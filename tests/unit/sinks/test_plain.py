@@ -15,6 +15,7 @@ from opwatch.sinks.plain.ink import Ink, is_wanted
 from opwatch.sinks.plain.painting import LineKind, painted
 from opwatch.trace.abi import LATENCY
 from opwatch.trace.hist import Histogram
+from opwatch.trace.kernel_times import Awaited, KernelTimes
 from tests.unit.sinks.test_jsonl import BUSY, observation
 from tests.unit.support.samples import Op
 
@@ -97,6 +98,26 @@ def test_a_wide_terminal_gets_more_columns(
     assert all(wider.startswith(line) for line, wider in zip(narrow[:3], lines, strict=False))
     assert lines[2].startswith("read ")
     assert len(lines[2]) > 80
+
+
+def test_the_widest_has_what_iostat_says(watched: list[Observation], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "119")
+    assert shown(watched, stream=_Terminal()) == shown(watched)
+    monkeypatch.setenv("COLUMNS", "120")
+    wider = shown(watched, stream=_Terminal()).splitlines()
+    monkeypatch.setenv("COLUMNS", "132")
+    nothing = [replace(one, kernel_times=None) for one in watched]
+    lines = shown(nothing, stream=_Terminal()).splitlines()
+    assert HEADER + wide.HEADER + wide.TIMES_HEADER in lines
+    assert max(map(len, lines)) <= 132
+    assert all(line.startswith(short) for line, short in zip(lines[2:4], wider[2:4], strict=True))
+    assert lines[2].split()[-2:] == ["-", "-"]
+    times = KernelTimes({"read": Awaited(1.25e6, 1e3)}, 0.417, 0.004, 3.5)
+    known = [replace(one, kernel_times=times) for one in watched]
+    lines = shown(known, stream=_Terminal()).splitlines()
+    assert lines[2].startswith("read ")
+    assert lines[2].split()[-2:] == ["1.25m", "42"]
+    assert shown(known) == shown(nothing)
 
 
 def test_bars_say_how_latencies_are_spread() -> None:

@@ -28,7 +28,7 @@ from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.samples.slow import SlowRequest
 from opwatch.trace.abi import LATENCY, OPS, SCALARS, SIZE, SLOTS, decode_sample
 from opwatch.trace.slow import Submitter
-from opwatch.trace.stat import StatSample
+from opwatch.trace.stat import KernelTicks, StatSample
 from opwatch.trace.trust import Reading
 from opwatch.trim.audit.flow import Amount, Flow, Origin, Stage, Trace, Who
 from opwatch.trim.audit.live import DiscardSample
@@ -62,7 +62,10 @@ class MadeUpRun:
         ended = {group: counters.ops[group].ends for group in ("read", "write", "flush", "discard")}
         bytes_ = {group: counters.ops[group].bytes for group in ("read", "write", "discard")}
         stat = StatSample(end_ns - 790, end_ns - 720, ended, bytes_, self._chance.randrange(3))
-        after = replace(stat, begin_ns=end_ns + 5, end_ns=end_ns + 70)
+        waited = {group: counters.ops[group].sum_ns // 900_000 for group in ended}
+        queued = max(sum(waited.values()) - 1, 0)
+        ticks = KernelTicks(waited, waited["read"] // 2, queued, 4 * 10**6)
+        after = replace(stat, begin_ns=end_ns + 5, end_ns=end_ns + 70, ticks=ticks)
         anchor = Anchor(self._at_ns + 50_000, WALL_NS + self._at_ns + 50_000, 31)
         return DiskSample(self._disks[place], Reading(counters, stat, after), 0, anchor)
 

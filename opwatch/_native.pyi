@@ -210,6 +210,7 @@ class Service:
     def now_ns(self) -> int: ...
     def run(
         self,
+        *,
         io_bytes: int,
         queue_depth: int,
         read_ppm: int,
@@ -220,7 +221,6 @@ class Service:
         trim_ppm: int,
         rng: int,
         position: int,
-        /,
     ) -> tuple[bytes, bytes, FtlLoadState]:
         """struct ow_service_bucket each, the latency slots as u64, and the workload's state."""
 

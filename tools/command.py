@@ -6,8 +6,12 @@ import argparse
 import gc
 import importlib
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Protocol
+
+from opwatch.tools.arguments import Parser
 
 
 class Command(Protocol):
@@ -29,3 +33,28 @@ def imported(name: str) -> ModuleType:
         if collects:
             gc.freeze()
             gc.enable()
+
+
+class VerbParser(Parser):
+    """Gets its arguments when it is the one that was chosen: no other verb's module is imported."""
+
+    chosen: Callable[[], Command] | None = None
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        if self.chosen:
+            self.chosen().add_arguments(self)
+            self.chosen = None
+        return super().parse_known_args(args, namespace)
+
+
+def add_verbs(
+    parser: argparse.ArgumentParser, verbs: Mapping[str, str], module_of: Callable[[str], Command]
+) -> None:
+    """Let the first argument be one of these verbs, each with what it is for."""
+    group = parser.add_subparsers(
+        dest="verb", required=True, metavar="|".join(verbs), parser_class=VerbParser
+    )
+    for verb, purpose in verbs.items():
+        group.add_parser(verb, help=purpose, description=purpose).chosen = partial(module_of, verb)

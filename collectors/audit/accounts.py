@@ -31,7 +31,7 @@ MAP_WITHIN_S = 1.0
 Reading = dict[tuple[str, str], tuple[Counts, int, int]]
 
 
-class _Look(NamedTuple):
+class _DiskAnswer(NamedTuple):
     """What a disk gave at one moment. Understanding its pages takes longer than a small trim: `decode` is for
     afterwards."""
 
@@ -105,15 +105,15 @@ class DriveAccounts:
             return lambda: evidence
         return None
 
-    def _look(self, device: BlockDevice) -> _Look:
+    def _look(self, device: BlockDevice) -> _DiskAnswer:
         decode = mapped = None
         with contextlib.suppress(OpwatchError, ImportError):
             decode = self._asked(device)
         with contextlib.suppress(OpwatchError):
             mapped = _mapped_bytes(device)
-        return _Look(device, decode, mapped)
+        return _DiskAnswer(device, decode, mapped)
 
-    def _reading(self, look: _Look) -> Reading:
+    def _reading(self, look: _DiskAnswer) -> Reading:
         # After the trim, and for drives with pages alone.
         from opwatch.counters.prove.trims import trim_counts
 

@@ -22,7 +22,7 @@ def _following(*, is_chained: bool) -> Following:
     return Following(functions=False, commands=False, chained=is_chained)
 
 
-class _Part:
+class _DiscardPart:
     """One tracer, of the disks of one block tracer."""
 
     def __init__(self, leaves: Mapping[int, Leaf], tracer: Tracer, loading: Loading | None) -> None:
@@ -92,7 +92,7 @@ class LiveDiscards:
         self._wanted = wanted
         self.is_required, self._is_chained = is_required, is_chained
         self._loading: Loading | None = None
-        self._parts: list[_Part] = []
+        self._parts: list[_DiscardPart] = []
         self._look_up_names()
 
     def prepare(self, leaves: Sequence[Leaf]) -> None:
@@ -104,7 +104,7 @@ class LiveDiscards:
         """Attach to further leaves, by their places; `tracer` counts their requests."""
         if self._wanted(list(leaves.values())):
             loading, self._loading = self._loading, None
-            self._parts.append(_Part(leaves, tracer, loading))
+            self._parts.append(_DiscardPart(leaves, tracer, loading))
             self._look_up_names()
 
     def drop(self, place: int) -> None:

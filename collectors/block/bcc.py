@@ -91,7 +91,7 @@ def _words_of_the_compiler() -> Iterator[list[str]]:
             said.append(file.read().decode(errors="replace"))
 
 
-class _Table:
+class _MappedTable:
     """The words of a memory-mapped array."""
 
     def __init__(self, descriptor: int, entries: int, words: int) -> None:
@@ -184,8 +184,8 @@ class BccTracer:
             raise ProbeRejected(f"bcc: {event}: {failure}", said[0]) from failure
 
     def _map(self, known: dict[str, str | int]) -> None:
-        def table(name: str, entries: str, words: int) -> _Table:
-            return _Table(self._table(name), int(known[entries]), words)
+        def table(name: str, entries: str, words: int) -> _MappedTable:
+            return _MappedTable(self._table(name), int(known[entries]), words)
 
         self._rows = table("rows", "OWB_ROWS", _ROW + HOT_OPS * _HIST)
         self._cold = table("cold_hists", "OWB_COLD_HISTS", _HIST)

@@ -95,7 +95,7 @@ class SampledRun:
 
 
 @dataclass(slots=True)
-class _Place:
+class _Stay:
     """A disk from its begin until it left."""
 
     course: DiskCourse
@@ -105,7 +105,7 @@ class _Place:
 
 def sampled(entries: Iterable[RunEntry]) -> SampledRun:
     """What was counted in all of a run."""
-    run, places = SampledRun(), dict[int, _Place]()
+    run, places = SampledRun(), dict[int, _Stay]()
     for entry in entries:
         if isinstance(entry, Looked):
             run.looks.setdefault(entry.sample.disk, []).append(entry.sample)
@@ -115,7 +115,7 @@ def sampled(entries: Iterable[RunEntry]) -> SampledRun:
             if watched is None:
                 course = run.disks.setdefault(sample.disk.device, DiskCourse(sample.disk.device))
                 course.drive = course.drive or drive
-                places[place] = _Place(course, sample, sample)
+                places[place] = _Stay(course, sample, sample)
                 continue
             stretch = _between(watched.last, sample)
             if stretch:
@@ -151,7 +151,7 @@ def _grown(begin: dict[str, OpSample], end: dict[str, OpSample]) -> Iterator[tup
         )
 
 
-def _finish(watched: _Place) -> None:
+def _finish(watched: _Stay) -> None:
     """Add what only all of the time tells."""
     course, first, last = watched.course, watched.first, watched.last
     widths = [sample.reading.sample.end_ns - sample.reading.sample.begin_ns for sample in (first, last)]

@@ -191,16 +191,16 @@ class Drive:
         """Keep `queue_depth` I/Os outstanding for so long, in virtual time."""
         count = max(1, round(seconds * 1e9 / interval_ns))
         intervals, slots, state = self._service.run(
-            io_bytes,
-            queue_depth,
-            read_ppm,
-            interval_ns,
-            count,
-            load.zones,
-            load.sequential,
-            load.trim_ppm,
-            load.rng,
-            load.position,
+            io_bytes=io_bytes,
+            queue_depth=queue_depth,
+            read_ppm=read_ppm,
+            bucket_ns=interval_ns,
+            bucket_count=count,
+            zones=load.zones,
+            sequential=load.sequential,
+            trim_ppm=load.trim_ppm,
+            rng=load.rng,
+            position=load.position,
         )
         load.advance(state)
         return TimedRun(

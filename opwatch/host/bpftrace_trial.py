@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from opwatch.host.diagnosis import Check, State, note
@@ -28,7 +29,7 @@ def judge(tool: Check, failure: str | None, *, mount_helps: bool) -> Check:
     )
 
 
-def _attempt(*argv: str) -> str | None:
+def _attempt(argv: Sequence[str]) -> str | None:
     """The complaint of bpftrace, None when it attached."""
     try:
         done = subprocess.run(
@@ -54,10 +55,10 @@ def try_bpftrace(tool: Check, path: str | None) -> Check:
     """The check of the tool, with what came of trying it. As nobody it is not tried."""
     if tool.state is not State.OK or not path or os.geteuid() != 0:
         return tool
-    failure, mount_helps = _attempt(path), False
+    failure, mount_helps = _attempt([path]), False
     if failure and not (_TRACEFS / "events").is_dir():
         with_mount = f'mount -t tracefs tracefs {_TRACEFS} && exec "$@"'
         # It gets a mount namespace of its own: nothing of this machine changes.
-        later = _attempt("unshare", "--mount", "sh", "-c", with_mount, "sh", path)
+        later = _attempt(["unshare", "--mount", "sh", "-c", with_mount, "sh", path])
         failure, mount_helps = later or failure, later is None
     return judge(tool, failure, mount_helps=mount_helps)

@@ -232,7 +232,7 @@ def _wall_ns(steps: _Steps, report: FioReport | None) -> int | None:
 def _entries(jobs: list[_Job], steps: _Steps, wall_ns: int) -> Iterator[RunEntry]:
     level = "jobs by fio's logs"
     disks = [ImportedDisk(place, job.name, level, job.lacks()) for place, job in enumerate(jobs)]
-    courses = [_Course(disk, job.sums(steps)) for disk, job in zip(disks, jobs, strict=True)]
+    courses = [_JobCourse(disk, job.sums(steps)) for disk, job in zip(disks, jobs, strict=True)]
     run = ImportedRun(disks, wall_ns - _SECOND)
     yield from run.begin(_SECOND)
     for step in range(1, steps.count + 1):
@@ -242,7 +242,7 @@ def _entries(jobs: list[_Job], steps: _Steps, wall_ns: int) -> Iterator[RunEntry
     yield run.end(_SECOND + steps.count * steps.step_ms * _MS)
 
 
-class _Course:
+class _JobCourse:
     """What a job comes to, interval after interval. Parts of requests are kept for the next."""
 
     def __init__(self, disk: ImportedDisk, sums: Mapping[tuple[int, str], _Sums]) -> None:

@@ -43,7 +43,7 @@ class _Statement(NamedTuple):
 
 
 @dataclass(slots=True)
-class _File:
+class _JobFile:
     """What was read by now. Statements called `default` are what those behind them begin with."""
 
     defaults: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in _KEYS})
@@ -54,7 +54,7 @@ class _File:
 
 def parse_vdbench(raw: bytes, where: str) -> list[PlainLoad]:
     """The runs of the file, in their order."""
-    file = _File()
+    file = _JobFile()
     for statement in _statements(raw, where):
         words = file.defaults[statement.kind] | dict(statement.words)
         if statement.name == _DEFAULT:
@@ -128,7 +128,7 @@ def _single(value: str, where: str) -> str:
     return value
 
 
-def _run(statement: _Statement, words: Mapping[str, str], file: _File) -> PlainLoad:
+def _run(statement: _Statement, words: Mapping[str, str], file: _JobFile) -> PlainLoad:
     where, wanted = statement.where, words.get("wd", "")
     names = [name for name in file.workloads if fnmatchcase(name, wanted)]
     if len(names) != 1:
@@ -151,6 +151,6 @@ def _run(statement: _Statement, words: Mapping[str, str], file: _File) -> PlainL
     )
 
 
-def _drives_of(words: Mapping[str, str], shape: Mapping[str, str], file: _File) -> list[Mapping[str, str]]:
+def _drives_of(words: Mapping[str, str], shape: Mapping[str, str], file: _JobFile) -> list[Mapping[str, str]]:
     wanted = words.get("sd", shape.get("sd", "*"))
     return [drive for name, drive in file.drives.items() if fnmatchcase(name, wanted)]

@@ -117,7 +117,7 @@ class _Bout(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Course:
+class _LevelCourse:
     """What a level's rounds gave. The last bout may have more: they were done when the verdict fell."""
 
     rounds: list[Round]
@@ -162,7 +162,7 @@ def run_level(
 
 def _rounds(
     drive: Drive, level: OpLevel, load: VirtualLoad, pace: SweepPace, goes_on: Callable[[int], bool]
-) -> _Course:
+) -> _LevelCourse:
     player = _Player(drive, load, level.usable_bytes, round_size(level, pace))
     rounds: list[Round] = []
     bouts: list[_Bout] = []
@@ -173,7 +173,7 @@ def _rounds(
             strict = _judge(drive, level, rounds)
             enough = len(rounds) >= pace.least_rounds and strict.state is StrictState.PASS
             if enough or len(rounds) >= pace.most_rounds or not goes_on(len(rounds)):
-                return _Course(rounds, bouts, strict)
+                return _LevelCourse(rounds, bouts, strict)
 
 
 def _judge(drive: Drive, level: OpLevel, rounds: Sequence[Round]) -> StrictVerdict:
@@ -234,7 +234,7 @@ def _pts(rounds: Sequence[Round]) -> PtsVerdict | None:
         return None
 
 
-def _figures(course: _Course, model: ModelDrive, level: OpLevel) -> LevelFigures:
+def _figures(course: _LevelCourse, model: ModelDrive, level: OpLevel) -> LevelFigures:
     missing = {
         "cpu_ns_per_io": "a model in virtual time uses no CPU of a host",
         "temperature_c": "the model has no temperature",

@@ -69,7 +69,7 @@ def program_statistics() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _RunCounts:
     """Programs' (runs, ns) and the I/Os completed so far."""
 
     programs: dict[str, tuple[int, int]]
@@ -92,9 +92,9 @@ class CostMeter:
             raise explain_probe_error(error) from error
         self._begin = self._read()
 
-    def _read(self) -> _Reading:
+    def _read(self) -> _RunCounts:
         ios = sum(op.completed for r in self._tracer.read() for op in r.sample.ops.values())
-        return _Reading(
+        return _RunCounts(
             {name: (runs, ns) for name, _, runs, ns, _ in self._tracer.programs()},
             {name: (runs, ns) for name, _, runs, ns, _ in self._floor.programs()},
             ios,

@@ -120,15 +120,20 @@ static PyObject *service_now(PyObject *object, PyObject *Py_UNUSED(ignored))
 	return PyLong_FromUnsignedLongLong(ow_service_now_ns(self->service));
 }
 
-static int parse_run(PyObject *args, struct ow_ftl_workload *load, struct ow_service_run *run)
+static int parse_run(PyObject *args, PyObject *kwargs, struct ow_ftl_workload *load,
+		     struct ow_service_run *run)
 {
+	static char *names[] = {"io_bytes",	"queue_depth", "read_ppm",   "bucket_ns",
+				"bucket_count", "zones",       "sequential", "trim_ppm",
+				"rng",		"position",    NULL};
 	unsigned long long io_bytes, bucket_ns, bucket_count, rng, position;
 	PyObject *zones;
 	int sequential;
 
-	if (!PyArg_ParseTuple(args, "KIIKKOpIKK", &io_bytes, &run->queue_depth, &run->read_ppm,
-			      &bucket_ns, &bucket_count, &zones, &sequential, &load->trim_ppm, &rng,
-			      &position))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$KIIKKOpIKK", names, &io_bytes,
+					 &run->queue_depth, &run->read_ppm, &bucket_ns,
+					 &bucket_count, &zones, &sequential, &load->trim_ppm, &rng,
+					 &position))
 		return -1;
 	run->io_bytes = io_bytes;
 	run->bucket_ns = bucket_ns;
@@ -139,7 +144,7 @@ static int parse_run(PyObject *args, struct ow_ftl_workload *load, struct ow_ser
 	return ow_py_parse_load(zones, load);
 }
 
-static PyObject *service_run(PyObject *object, PyObject *args)
+static PyObject *service_run(PyObject *object, PyObject *args, PyObject *kwargs)
 {
 	struct service_object *self = (struct service_object *)object;
 	struct ow_py_ftl *drive = (struct ow_py_ftl *)self->drive;
@@ -149,7 +154,7 @@ static PyObject *service_run(PyObject *object, PyObject *args)
 	PyObject *buckets, *state;
 	int ret;
 
-	if (!ftl || parse_run(args, &load, &run))
+	if (!ftl || parse_run(args, kwargs, &load, &run))
 		return NULL;
 	if (run.bucket_count > 1 << 24)
 		return PyErr_Format(PyExc_ValueError, "too many intervals");
@@ -174,7 +179,7 @@ static PyMethodDef service_methods[] = {
 	{"submit", service_submit, METH_VARARGS, NULL},
 	{"pause", service_pause, METH_VARARGS, NULL},
 	{"now_ns", service_now, METH_NOARGS, NULL},
-	{"run", service_run, METH_VARARGS, NULL},
+	{"run", (PyCFunction)(void (*)(void))service_run, METH_VARARGS | METH_KEYWORDS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 

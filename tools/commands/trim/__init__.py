@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Sequence
 
 from opwatch.errors import UsageError
-from opwatch.tools.arguments import Parser
-from opwatch.tools.command import Command
+from opwatch.tools.command import Command, add_verbs
 
 # Verb -> what it is for. Each lives in the module of its name.
 VERBS = {
@@ -24,24 +22,8 @@ def _module(verb: str) -> Command:
     return module
 
 
-class _Verb(Parser):
-    """Gets its arguments when it is the one that was chosen: no other verb's module is imported."""
-
-    verb: str | None = None
-
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        if self.verb:
-            _module(self.verb).add_arguments(self)
-            self.verb = None
-        return super().parse_known_args(args, namespace)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="|".join(VERBS), parser_class=_Verb)
-    for verb, purpose in VERBS.items():
-        verbs.add_parser(verb, help=purpose, description=purpose).verb = verb
+    add_verbs(parser, VERBS, _module)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,0 +1,84 @@
+"""Pages name files that are there, and commits that were made."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from opwatch.tools.cli import COMMANDS
+from tests.unit.house.test_architecture import ROOT, tracked
+
+# In these, what looks like a file is one of this tree; others speak of machines, too.
+PAGES = ("CONTRIBUTING.md", "docs/adding.md", "docs/architecture.md", "docs/overhead.md")
+OF_OTHERS = ("Python.h",)
+# What stands for a name that is still to be found.
+_TO_COME = re.compile(r"NAME|ROOM|\*")
+_FILE = re.compile(r"[\w./{},-]+/|[\w./-]+\.(?:py|c|h|toml|json|md|1)")
+_MAKE = re.compile(r"`make ([a-z][\w-]*)")
+
+
+def named_files(page: str) -> set[str]:
+    """What stands in backquotes and looks like a file or a folder of this tree."""
+    words = {word for words in re.findall(r"`([^`\n]+)`", page) for word in words.split()}
+    return {
+        word for word in words if _FILE.fullmatch(word) and not _TO_COME.search(word) and "://" not in word
+    }
+
+
+def missing_files(page: str, paths: Iterable[str]) -> list[str]:
+    """Those that no path ends with, or has as a part in whole folders. One name may stand for several."""
+    places = [f"/{path}" for path in paths]
+
+    def is_there(name: str) -> bool:
+        whole = f"/{name.strip('/')}"
+        return any(f"{whole}/" in f"{place}/" for place in places)
+
+    names = (name for name in named_files(page) if name not in OF_OTHERS and not name.startswith("/"))
+    return sorted(name for name in names if not is_there(name))
+
+
+def test_the_rule_finds_what_is_not_there() -> None:
+    page = "`a/b.py` and `b.py`, `c.h` in `a/`, `d/` or `/sys/x.c`, `make x` of `a/NAME.py`"
+    assert missing_files(page, ["z/a/b.py"]) == ["c.h", "d/"]
+
+
+def test_pages_name_files_that_are_there() -> None:
+    paths = [str(path.relative_to(ROOT)) for path in tracked()]
+    missing = {name: files for name in PAGES if (files := missing_files((ROOT / name).read_text(), paths))}
+    assert missing == {}
+
+
+def test_pages_name_verbs_of_make_that_are_there() -> None:
+    verbs = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    pages = [path for path in tracked() if path.suffix == ".md" and path.name != "CHANGELOG.md"]
+    missing = {
+        str(path.relative_to(ROOT)): names
+        for path in pages
+        if (names := set(_MAKE.findall(path.read_text())) - verbs)
+    }
+    assert missing == {}
+
+
+def test_lists_of_what_to_touch_name_commits_that_were_made() -> None:
+    text = " ".join((Path(ROOT) / "docs/adding.md").read_text().split())
+    subjects = re.findall(r'"([a-z][\w/, -]*: [^"]+)"', text)
+    made = subprocess.check_output(["git", "-C", str(ROOT), "log", "--format=%s"], text=True).splitlines()
+    assert len(subjects) >= 10
+    # A clone may have been cut short: then nothing can be said of it.
+    is_shallow = subprocess.check_output(["git", "-C", str(ROOT), "rev-parse", "--is-shallow-repository"])
+    assert is_shallow.strip() == b"true" or set(subjects) <= set(made)
+
+
+def test_the_guide_lists_every_command() -> None:
+    listed = (ROOT / "docs/guide.md").read_text().split("```")[1]
+    # A watch is opwatch without a word.
+    missing = [name for name in COMMANDS if name != "watch" and not re.search(rf"\bopwatch {name}\b", listed)]
+    assert missing == []
+
+
+def test_the_first_page_is_short() -> None:
+    page = (ROOT / "README.md").read_text()
+    assert len(page.splitlines()) <= 80
+    assert "](docs/pictures/" in page and "](docs/guide.md" in page

@@ -91,6 +91,41 @@ static void mutate(struct saved *saved, uint64_t *rng, unsigned char *data)
 	       data + piece->at);
 }
 
+static void do_something(struct ow_ftl *ftl, uint64_t *rng, uint64_t offset, uint64_t len,
+			 uint32_t streams)
+{
+	switch (ow_rng_below(rng, 16)) {
+	case 0:
+		ow_ftl_trim(ftl, offset, len);
+		break;
+	case 1:
+		ow_ftl_write_zeroes(ftl, offset, len, 0);
+		break;
+	case 2:
+		ow_ftl_idle(ftl, 1 + ow_rng_below(rng, 100000));
+		break;
+	case 3:
+		ow_ftl_power_loss(ftl);
+		break;
+	case 4:
+		ow_ftl_flush(ftl);
+		break;
+	case 5:
+		ow_ftl_read(ftl, offset, len);
+		break;
+	case 6:
+		if (!ow_rng_below(rng, 8))
+			ow_ftl_die_fail(ftl);
+		break;
+	case 7:
+		if (!ow_rng_below(rng, 16))
+			ow_ftl_format(ftl);
+		break;
+	default:
+		ow_ftl_write(ftl, offset, len, ow_rng_below(rng, streams));
+	}
+}
+
 static void use(struct ow_ftl *ftl, uint64_t *rng)
 {
 	struct ow_ftl_config config;
@@ -101,39 +136,9 @@ static void use(struct ow_ftl *ftl, uint64_t *rng)
 	pages = config.user_bytes / config.iu_bytes;
 	for (int i = 0; i < OPS_AFTER; i++) {
 		uint64_t at = ow_rng_below(rng, pages), n = 1 + ow_rng_below(rng, 64);
-		uint64_t offset = at * config.iu_bytes;
 		uint64_t len = (n < pages - at ? n : pages - at) * config.iu_bytes;
 
-		switch (ow_rng_below(rng, 16)) {
-		case 0:
-			ow_ftl_trim(ftl, offset, len);
-			break;
-		case 1:
-			ow_ftl_write_zeroes(ftl, offset, len, 0);
-			break;
-		case 2:
-			ow_ftl_idle(ftl, 1 + ow_rng_below(rng, 100000));
-			break;
-		case 3:
-			ow_ftl_power_loss(ftl);
-			break;
-		case 4:
-			ow_ftl_flush(ftl);
-			break;
-		case 5:
-			ow_ftl_read(ftl, offset, len);
-			break;
-		case 6:
-			if (!ow_rng_below(rng, 8))
-				ow_ftl_die_fail(ftl);
-			break;
-		case 7:
-			if (!ow_rng_below(rng, 16))
-				ow_ftl_format(ftl);
-			break;
-		default:
-			ow_ftl_write(ftl, offset, len, ow_rng_below(rng, config.streams));
-		}
+		do_something(ftl, rng, at * config.iu_bytes, len, config.streams);
 	}
 	ow_ftl_get_counters(ftl, &counters);
 }

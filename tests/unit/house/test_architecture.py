@@ -119,6 +119,19 @@ def long_functions(source: str) -> list[str]:
     ]
 
 
+def long_functions_in_c(source: str) -> list[str]:
+    """Where the bodies of such functions begin: both of their braces stand at the begin of a line."""
+    lines, begin, places = source.split("\n"), 0, []
+    for number, line in enumerate(lines, 1):
+        if line == "{":
+            begin = number
+        elif line == "}" and begin:
+            if number - begin - 1 > MOST_LINES_OF_A_FUNCTION:
+                places.append(str(begin))
+            begin = 0
+    return places
+
+
 def calls_by_place(source: str) -> list[int]:
     """Lines on which more arguments are given by their place than anybody can tell apart, but for what is
     packed: its places are those of its format."""
@@ -156,6 +169,8 @@ def test_the_rules_find_what_breaks_them() -> None:
     assert classes_named_twice(twice) == ["X", "_Y"]
     assert long_functions("def f():\n" + "    pass\n" * 40) == ["f"]
     assert long_functions("def f():\n" + "    pass\n" * 39) == []
+    assert long_functions_in_c("int f(void)\n{\n" + "\ta();\n" * 41 + "}\n") == ["2"]
+    assert long_functions_in_c("int f(void)\n{\n" + "\ta();\n" * 40 + "}\n") == []
     assert calls_by_place("f(1, 2, 3, 4, 5, 6)\nx.f(1, 2, 3, 4, 5, 6, 7)\nF.pack(1, 2, 3, 4, 5, 6, 7)") == [2]
     assert crowded_folders(Path(f"a/{number}.py") for number in range(16)) == ["a .py"]
 
@@ -186,7 +201,7 @@ def test_nothing_is_too_long() -> None:
     functions = {
         str(path.relative_to(ROOT)): names
         for path in sources
-        if path.suffix == ".py" and (names := long_functions(path.read_text()))
+        if (names := (long_functions if path.suffix == ".py" else long_functions_in_c)(path.read_text()))
     }
     assert long_files == []
     assert functions == {}

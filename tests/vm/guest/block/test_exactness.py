@@ -46,7 +46,9 @@ def test_null_blk_at_full_speed(irqmode: Irq, queues: int) -> None:
         delta = sysfs.stat(disk) - before
     # When tags run out even random neighbours meet in a plug, and merge.
     merged = delta.read_merges + delta.write_merges
-    assert sum(count for count, _ in watched.counts().values()) + merged == 4 * 43_003
+    # Each run that the kernel skipped can hide one.
+    counted = sum(count for count, _ in watched.counts().values()) + merged
+    assert 4 * 43_003 - (watched.trust.misses or 0) <= counted <= 4 * 43_003
 
 
 @pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])

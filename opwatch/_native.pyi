@@ -226,9 +226,12 @@ class Service:
 
 # --- NVMe admin commands that only read ---
 
-def nvme_get_log(fd: int, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> tuple[int, bytes]:
-    """The NVMe status (0 is success) and the page. OSError when the kernel refuses, EPERM as well for a page
-    that is not on the list of those that may be read."""
+def nvme_get_log(
+    fd: int, lid: int, length: int, lsi: int = 0, uuid_index: int = 0, nsid: int = 0
+) -> tuple[int, bytes]:
+    """The NVMe status (0 is success) and the page, of all namespaces; D0h may be of one.
+    OSError when the kernel refuses, EPERM as well for a page that is not on the list of those that may be
+    read."""
 
 def nvme_identify(fd: int, cns: int, nsid: int) -> tuple[int, bytes]:
     """The NVMe status and the 4096 bytes of Identify."""

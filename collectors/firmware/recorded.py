@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from opwatch.counters.decode import identify, ocp, smart_log
+from opwatch.counters.decode import amazon, identify, monitor, ocp, smart_log
 from opwatch.counters.evidence import Evidence, merge
 from opwatch.counters.looks.pages import controller_evidence, page_evidence
 from opwatch.counters.reading import DriveFacts
@@ -21,7 +21,7 @@ from opwatch.foreign import parse_json, read_all
 
 _NVME = DriveFacts(protocol="nvme")
 _LID_IN_NAME = re.compile(r"(?:^|[^0-9a-z])(?:log|page|lid)?[-_]?(?:0x)?([0-9a-f]{2})h?$", re.IGNORECASE)
-_KNOWN = "smartctl --json, smartctl -x, nvme-cli JSON, or a log page of 64 to 4096 bytes"
+_KNOWN = "smartctl --json, smartctl -x, nvme-cli JSON, or a log page of 64 to 8192 bytes"
 
 
 def _looks_like_smart(raw: bytes) -> bool:
@@ -38,6 +38,8 @@ def _from_bytes(name: str, raw: bytes) -> Evidence:
         return controller_evidence(raw)
     if raw[496:512] in (ocp.CLOUD_GUID, ocp.BOOT_GUID):
         return page_evidence(ocp.LID, raw)
+    if raw[496:512] == monitor.GUID:
+        return page_evidence(monitor.LID, raw)
     lid = _LID_IN_NAME.search(stem)
     if lid:
         return page_evidence(int(lid[1], 16), raw)
@@ -99,7 +101,7 @@ def evidence_of(name: str, raw: bytes) -> Evidence:
         text = ""
     if text and "\0" not in text:
         return _from_text(name, text)
-    if 64 <= len(raw) <= identify.LENGTH:
+    if 64 <= len(raw) <= amazon.DETAILED_LENGTH:
         return _from_bytes(name, raw)
     text = raw.decode("latin-1")
     if b"\0" not in raw and is_smartctl_text(text):

@@ -64,6 +64,12 @@ class KernelTransport:
 
         return self._done(call, f"log page {lid:02X}h")
 
+    def log_of_namespace(self, lid: int, length: int, nsid: int) -> bytes:
+        """A page of a single namespace: only D0h may be, which Amazon has for each volume."""
+        return self._done(
+            lambda: self._native.nvme_get_log(self._fd, lid, length, 0, 0, nsid), f"log page {lid:02X}h"
+        )
+
     def identify(self, cns: int, nsid: int) -> bytes:
         return self._done(lambda: self._native.nvme_identify(self._fd, cns, nsid), f"Identify {cns:02X}h")
 
@@ -102,6 +108,10 @@ class FolderTransport:
 
     def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes:
         return self._read(f"log-{lid:02x}", length)
+
+    def log_of_namespace(self, lid: int, length: int, nsid: int) -> bytes:
+        """There is one namespace."""
+        return self.get_log(lid, length)
 
     def identify(self, cns: int, nsid: int) -> bytes:
         if cns not in _STRUCTURES:

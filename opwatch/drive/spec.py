@@ -12,7 +12,9 @@ from opwatch.times import parse_time
 
 IU_BYTES = 4096
 _MOST_SECONDS, _MOST_ERASES = 999_999, 10**9
-_LOGS = ("02", "09", "22", "c0", "ca")
+# A request that takes 30 s is given up.
+_MOST_DELAY_S = 10
+_LOGS = ("02", "09", "22", "c0", "c3", "ca", "d0")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 
 
@@ -57,7 +59,7 @@ FAULTS = {
     "trim=ignore|keep|lazy|honour": "acknowledge trims and hold the space, with keep the contents "
     "too; or free it only when idle",
     "refresh=N": "counters in the log pages advance every N seconds (0: always)",
-    "log-fail=LID": "reading log page 02, 09, 22, c0 or ca fails",
+    "log-fail=LID": "reading log page 02, 09, 22, c0, c3, ca or d0 fails",
     "log-slow=LID:TIME": "reading it takes so long (3s, 200ms)",
     "wrap32[=SIZE]": "data units of 02h wrap at 2^32 sectors, SIZE before the first wrap",
     "rollback=N": "a power loss sets counters back to the last multiple of N seconds",
@@ -65,6 +67,8 @@ FAULTS = {
     "die-fail": "now: a die fails and its data is rebuilt elsewhere",
     "media-error=OFFSET:LEN": "reads of this range fail",
     "read-only": "now: as at the end of its life",
+    "slow=TIME": "each command takes the drive so much longer (5ms)",
+    "way=TIME": "each answer is so long on its way, of which the drive knows nothing",
     "clear": "end all faults but those that happened",
     "erase-limit=N": "blocks retire after N erases, and in the end it is read-only (create only)",
 }
@@ -94,6 +98,15 @@ def _milliseconds(text: str) -> int:
     return round(parse_time(text) * 1000)
 
 
+def _microseconds(text: str, name: str) -> int:
+    if text[-1:].isdecimal():
+        raise UsageError(f"fault {name} takes a time: write 5ms or 1s")
+    seconds = parse_time(text)
+    if seconds > _MOST_DELAY_S:
+        raise UsageError(f"fault {name} takes at most {_MOST_DELAY_S} seconds: the kernel waits no longer")
+    return round(seconds * 1e6)
+
+
 def _range(text: str) -> str:
     start, colon, length = text.partition(":")
     if not colon:
@@ -117,6 +130,8 @@ def parse_fault(text: str, *, creating: bool = False) -> Fault:
     if name == "log-slow" and ":" in value:
         lid, _, time = value.partition(":")
         return Fault(f"log-slow={_log(lid)}:{_milliseconds(time)}")
+    if name in ("slow", "way") and equals:
+        return Fault(f"{name}={_microseconds(value, name)}")
     if name == "wrap32":
         left = parse_size(value) if equals else 2**41
         if left > 2**41:

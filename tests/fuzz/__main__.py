@@ -19,6 +19,7 @@ from tests.fuzz import (
     experiments,
     formats,
     history,
+    latency,
     loads,
     recordings,
     rule_texts,
@@ -29,7 +30,8 @@ from tests.fuzz import (
 
 # What an input costs decides how many of them there are: all together take about as long for each.
 TARGETS: dict[str, tuple[Callable[[int, int], None], float]] = {
-    "counters": (lambda inputs, seed: counters.Fuzz(seed).run(inputs), 0.24),
+    "counters": (lambda inputs, seed: counters.Fuzz(seed).run(inputs), 0.2),
+    "latency": (latency.run, 0.04),
     "rules": (rule_texts.run, 0.05),
     "experiments": (experiments.run, 0.01),
     "formats": (lambda inputs, seed: formats.Fuzz(seed).run(inputs), 0.3),

@@ -86,6 +86,20 @@ static void test_no_bit_slips_through(void)
 	}
 }
 
+/* One namespace is for Amazon's page alone: what others count is of the whole drive. */
+static void test_of_one_namespace(void)
+{
+	int lid;
+
+	for (lid = 0; lid < 256; lid++) {
+		struct ow_nvme_log log = {.lid = lid, .len = 8192, .nsid = 1};
+		struct nvme_admin_cmd cmd;
+
+		CHECK(!ow_nvme_prepare_log(&cmd, &log, page));
+		CHECK(cmd.nsid == 1 && (ow_nvme_allowed(&cmd) == 0) == (lid == 0xd0));
+	}
+}
+
 static void test_lengths(void)
 {
 	struct ow_nvme_log log = {.lid = 0x02};
@@ -124,6 +138,7 @@ int main(void)
 	test_every_other_opcode_is_refused();
 	test_identify_on_the_list();
 	test_no_bit_slips_through();
+	test_of_one_namespace();
 	test_lengths();
 	test_refused_before_the_kernel_is_asked();
 	return 0;

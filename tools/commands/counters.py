@@ -40,7 +40,8 @@ def add_catalogue_argument(parser: argparse.ArgumentParser) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "opwatch counters (--dev D... [--type T] | --from FILE...) [--counters FILE] [--tbw TB] [--json]"
+        "opwatch counters (--dev D... [--type T] | --from FILE...) [--counters FILE] [--tbw TB] [--json]\n"
+        "       opwatch counters --latency (--dev D | --from FILE...) [--json]"
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
@@ -66,11 +67,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a drive behind the RAID controller of --dev, as smartctl -d has it: megaraid,3 or cciss,0",
     )
     add_catalogue_argument(parser)
+    _add_forms(parser)
+
+
+def _add_forms(parser: argparse.ArgumentParser) -> None:
+    """What is shown of them, and how."""
     parser.add_argument(
         "--tbw",
         metavar="TB",
         type=rated_bytes,
         help="what the drive is rated for, in 10^12 bytes written: when it is reached, at its average so far",
+    )
+    parser.add_argument(
+        "--latency",
+        action="store_true",
+        help="what the drive counted of its own latency instead: log D0h of Amazon's volumes, C3h of OCP's",
     )
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
 
@@ -147,6 +158,11 @@ def _without(drive_report: Report, failed: OpwatchError | None) -> Report:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.latency:
+        # For this alone: the counters need none of it.
+        from opwatch.tools.latency.command import run_latency
+
+        return run_latency(args)
     for path in args.counters:
         if not path.is_file():
             raise UsageError(f"{path}: there is no such file")

@@ -7,6 +7,7 @@
 
 #define OPCODE_GET_LOG	0x02
 #define OPCODE_IDENTIFY 0x06
+#define LID_OF_A_VOLUME 0xd0
 
 /* Without this bit the drive takes what is read for handled, and drops the event it announced. */
 #define RETAIN_EVENT (1u << 15)
@@ -33,8 +34,9 @@ static int log_allowed(const struct nvme_admin_cmd *cmd)
 		return 0;
 	if (cmd->cdw12 || cmd->cdw13 || cmd->cdw14 & ~0x7fu || cmd->cdw15)
 		return 0;
-	return cmd->nsid == OW_NVME_ALL_NAMESPACES && cmd->data_len <= OW_NVME_LOG_MAX_BYTES &&
-	       (uint64_t)(numd + 1) * 4 == cmd->data_len;
+	if (cmd->nsid != OW_NVME_ALL_NAMESPACES && (cmd->cdw10 & 0xff) != LID_OF_A_VOLUME)
+		return 0;
+	return cmd->data_len <= OW_NVME_LOG_MAX_BYTES && (uint64_t)(numd + 1) * 4 == cmd->data_len;
 }
 
 static int identify_allowed(const struct nvme_admin_cmd *cmd)
@@ -68,7 +70,7 @@ int ow_nvme_prepare_log(struct nvme_admin_cmd *cmd, const struct ow_nvme_log *lo
 	numd = log->len / 4 - 1; /* zero-based count of dwords */
 	memset(cmd, 0, sizeof(*cmd));
 	cmd->opcode = OPCODE_GET_LOG;
-	cmd->nsid = OW_NVME_ALL_NAMESPACES;
+	cmd->nsid = log->nsid ? log->nsid : OW_NVME_ALL_NAMESPACES;
 	cmd->addr = (uintptr_t)buf;
 	cmd->data_len = log->len;
 	cmd->cdw10 = numd << 16 | RETAIN_EVENT | log->lid;

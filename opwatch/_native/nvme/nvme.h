@@ -11,13 +11,14 @@
 
 #define OW_NVME_ALL_NAMESPACES 0xffffffffu
 #define OW_NVME_IDENTIFY_BYTES 4096u
-#define OW_NVME_LOG_MAX_BYTES  4096u
+#define OW_NVME_LOG_MAX_BYTES  8192u
 
 struct ow_nvme_log {
 	uint8_t lid;
 	uint8_t uuid_index;
-	uint16_t lsi; /* log specific identifier, such as an endurance group */
-	uint32_t len; /* bytes, a multiple of 4 */
+	uint32_t nsid; /* 0: all; of D0h, which Amazon has for each volume, one */
+	uint16_t lsi;  /* log specific identifier, such as an endurance group */
+	uint32_t len;  /* bytes, a multiple of 4 */
 };
 
 /* Returns 0 for a command that may be sent, -EPERM for every other. */

@@ -31,20 +31,21 @@ static PyObject *zeroes(Py_ssize_t len)
 
 static PyObject *nvme_get_log(PyObject *Py_UNUSED(self), PyObject *args)
 {
-	unsigned int lid, len, lsi = 0, uuid_index = 0;
+	unsigned int lid, len, lsi = 0, uuid_index = 0, nsid = 0;
 	struct nvme_admin_cmd cmd;
 	struct ow_nvme_log log;
 	PyObject *data;
 	int fd;
 
-	if (!PyArg_ParseTuple(args, "iII|II", &fd, &lid, &len, &lsi, &uuid_index))
+	if (!PyArg_ParseTuple(args, "iII|III", &fd, &lid, &len, &lsi, &uuid_index, &nsid))
 		return NULL;
 	if (lid > 0xff || lsi > 0xffff || uuid_index > 0x7f || len > OW_NVME_LOG_MAX_BYTES)
 		return ow_py_raise(-EINVAL, "Get Log Page");
 	data = zeroes(len);
 	if (!data)
 		return NULL;
-	log = (struct ow_nvme_log){.lid = lid, .lsi = lsi, .uuid_index = uuid_index, .len = len};
+	log = (struct ow_nvme_log){
+		.lid = lid, .lsi = lsi, .uuid_index = uuid_index, .nsid = nsid, .len = len};
 	if (ow_nvme_prepare_log(&cmd, &log, PyBytes_AS_STRING(data))) {
 		Py_DECREF(data);
 		return ow_py_raise(-EINVAL, "Get Log Page");

@@ -80,6 +80,7 @@ static int open_all(struct ow_drive *drive, const struct ow_drive_options *optio
 	if (ret)
 		return ret;
 	drive->started_ns = drive->idle_since_ns = ow_now_ns();
+	ow_times_open(&drive->times, drive->started_ns);
 	*why = "cannot start a thread";
 	ret = ow_later_start(&drive->later);
 	if (ret || !drive->ftl)

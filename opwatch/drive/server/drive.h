@@ -7,12 +7,22 @@
 #include "later.h"
 #include "pages.h"
 #include "ftl/service/service.h"
+#include "drive/server/latency/times.h"
 #include "drive/server/storage/statefile.h"
 #include "drive/server/storage/store.h"
 
 #define OW_MEDIA_RANGES 16
 
-enum ow_log { OW_LOG_02, OW_LOG_09, OW_LOG_22, OW_LOG_C0, OW_LOG_CA, OW_LOGS };
+enum ow_log {
+	OW_LOG_02,
+	OW_LOG_09,
+	OW_LOG_22,
+	OW_LOG_C0,
+	OW_LOG_CA,
+	OW_LOG_C3,
+	OW_LOG_D0,
+	OW_LOGS
+};
 
 struct ow_range {
 	uint64_t offset;
@@ -28,7 +38,9 @@ struct ow_faults {
 	bool wrap32;
 	uint64_t wrap_base_bytes;
 	bool read_only;
-	bool trim_keeps; /* what was trimmed reads as before */
+	bool trim_keeps;  /* what was trimmed reads as before */
+	uint64_t slow_ns; /* the drive takes so much longer */
+	uint64_t way_ns;  /* and its answers are so long on their way, which it knows nothing of */
 	uint32_t media_count;
 	struct ow_range media[OW_MEDIA_RANGES]; /* reads here fail */
 };
@@ -69,6 +81,7 @@ struct ow_drive {
 	struct ow_store store;
 	struct ow_later later;
 	struct ow_answers answers;
+	struct ow_times times;
 	struct ow_state_file file; /* with the lock held, once the drive is open */
 };
 
@@ -116,6 +129,8 @@ void ow_drive_tick(struct ow_drive *drive);
 int ow_fault_apply(struct ow_drive *drive, const char *words);
 /* Whether reading a log page works, and how long it takes. Returns 0 or -EIO. */
 int ow_fault_log(struct ow_drive *drive, enum ow_log log, uint32_t *slow_ms);
+/* How much longer commands take: in the drive, and on the way back. */
+void ow_fault_delays(struct ow_drive *drive, uint64_t *slow_ns, uint64_t *way_ns);
 /* Needs the lock. */
 void ow_drive_counters(struct ow_drive *drive, struct ow_ftl_counters *counters);
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const unsigned int log_ids[OW_LOGS] = {0x02, 0x09, 0x22, 0xc0, 0xca};
+static const unsigned int log_ids[OW_LOGS] = {0x02, 0x09, 0x22, 0xc0, 0xca, 0xc3, 0xd0};
 
 int ow_fault_log(struct ow_drive *drive, enum ow_log log, uint32_t *slow_ms)
 {
@@ -17,6 +17,13 @@ int ow_fault_log(struct ow_drive *drive, enum ow_log log, uint32_t *slow_ms)
 	*slow_ms = drive->faults.log_slow_ms[log];
 	pthread_mutex_unlock(&drive->lock);
 	return fails ? -EIO : 0;
+}
+
+/* Read with each command, and without the lock: they are for those that follow. */
+void ow_fault_delays(struct ow_drive *drive, uint64_t *slow_ns, uint64_t *way_ns)
+{
+	*slow_ns = __atomic_load_n(&drive->faults.slow_ns, __ATOMIC_RELAXED);
+	*way_ns = __atomic_load_n(&drive->faults.way_ns, __ATOMIC_RELAXED);
 }
 
 static int index_of_log(unsigned int id)
@@ -140,6 +147,24 @@ static int apply_log(struct ow_faults *faults, const char *words)
 	return -EINVAL;
 }
 
+/* Times of commands, in microseconds. */
+static int apply_delay(struct ow_faults *faults, const char *words)
+{
+	unsigned long long us;
+	int end = 0;
+
+	if (sscanf(words, "slow=%llu%n", &us, &end) == 1 && !words[end]) {
+		__atomic_store_n(&faults->slow_ns, us * 1000, __ATOMIC_RELAXED);
+		return 0;
+	}
+	end = 0;
+	if (sscanf(words, "way=%llu%n", &us, &end) == 1 && !words[end]) {
+		__atomic_store_n(&faults->way_ns, us * 1000, __ATOMIC_RELAXED);
+		return 0;
+	}
+	return -EINVAL;
+}
+
 static int apply_number(struct ow_drive *drive, const char *words)
 {
 	struct ow_faults *faults = &drive->faults;
@@ -165,7 +190,7 @@ static int apply_number(struct ow_drive *drive, const char *words)
 		faults->rollback_s = first;
 		return 0;
 	}
-	return -EINVAL;
+	return apply_delay(faults, words);
 }
 
 int ow_fault_apply(struct ow_drive *drive, const char *words)

@@ -53,6 +53,25 @@ static int read_memblaze(struct ow_drive *drive, char *text)
 	return fill(drive, text, ow_log_memblaze, OW_LOG_BYTES);
 }
 
+static int read_monitor(struct ow_drive *drive, char *text)
+{
+	uint64_t now_ns = ow_now_ns();
+	struct ow_times times;
+
+	ow_times_now(&drive->times, now_ns, &times);
+	ow_log_monitor((uint8_t *)text, &times, now_ns, drive->started_ns);
+	return OW_LOG_BYTES;
+}
+
+static int read_amazon(struct ow_drive *drive, char *text)
+{
+	struct ow_times times;
+
+	ow_times_now(&drive->times, ow_now_ns(), &times);
+	ow_log_amazon((uint8_t *)text, &times);
+	return OW_AMAZON_BYTES;
+}
+
 static int read_truth(struct ow_drive *drive, char *text)
 {
 	return ow_truth_json(drive, text, OW_FILE_MAX);
@@ -66,6 +85,8 @@ const struct ow_file ow_files[] = {
 	{"log-22", OW_FDP_BYTES, OW_LOG_22, read_fdp, NULL},
 	{"log-c0", OW_LOG_BYTES, OW_LOG_C0, read_ocp, NULL},
 	{"log-ca", OW_LOG_BYTES, OW_LOG_CA, read_memblaze, NULL},
+	{"log-c3", OW_LOG_BYTES, OW_LOG_C3, read_monitor, NULL},
+	{"log-d0", OW_AMAZON_BYTES, OW_LOG_D0, read_amazon, NULL},
 	{"truth.json", 0, -1, read_truth, NULL},
 	{"valid-map", 0, -1, NULL, ow_valid_map},
 	{"control", 0, -1, NULL, NULL},

@@ -87,6 +87,20 @@ static void add_answers(struct text *text, const struct ow_drive *drive)
 	add(text, "answers_late_max_ns", answers.late_max_ns);
 }
 
+/* What the drive took for its commands by its own clock. */
+static void add_times(struct text *text, struct ow_drive *drive)
+{
+	struct ow_times times;
+
+	ow_times_now(&drive->times, ow_now_ns(), &times);
+	add(text, "timed_reads", times.of[OW_READS].commands);
+	add(text, "timed_read_ns", times.of[OW_READS].ns);
+	add(text, "timed_writes", times.of[OW_WRITES].commands);
+	add(text, "timed_write_ns", times.of[OW_WRITES].ns);
+	add(text, "timed_trims", times.of[OW_TRIMS].commands);
+	add(text, "timed_trim_ns", times.of[OW_TRIMS].ns);
+}
+
 int ow_truth_json(struct ow_drive *drive, char *buffer, size_t size)
 {
 	struct ow_page_facts facts;
@@ -108,6 +122,7 @@ int ow_truth_json(struct ow_drive *drive, char *buffer, size_t size)
 	add(&text, "unaligned_writes", facts.unaligned_writes);
 	add(&text, "power_on_s", facts.power_on_s);
 	add_answers(&text, drive);
+	add_times(&text, drive);
 	add(&text, "io_flusher", drive->options.io_flusher);
 	add(&text, "memory_locked", drive->options.memory_locked);
 	if (text.left < 3)

@@ -65,6 +65,8 @@ def test_names() -> None:
     ("text", "words"),
     [
         ("trim=lazy", "trim=lazy"),
+        ("slow=5ms", "slow=5000"),
+        ("way=1.5s", "way=1500000"),
         ("trim=keep", "trim=keep"),
         ("refresh=5", "refresh=5"),
         ("rollback=600", "rollback=600"),

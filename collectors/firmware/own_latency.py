@@ -1,0 +1,111 @@
+"""The pages in which a drive counts its own latency, read off a real or a simulated one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Protocol
+
+from opwatch.collectors.firmware.simulated import find_simulated
+from opwatch.collectors.firmware.transports import KernelTransport
+from opwatch.counters.decode import amazon, identify, monitor, ocp
+from opwatch.counters.latency.looked import NO_PAGE, DriveLatency, LatencyPages, decoded, pages_of
+from opwatch.counters.reading import DriveFacts
+from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
+from opwatch.host.device import BlockDevice
+
+# A simulated drive has both pages, whoever made it.
+_SIMULATED = LatencyPages(amazon.DETAILED_LENGTH, has_monitor=True)
+
+
+class _Pages(Protocol):
+    """A transport that may be asked for a page of one namespace."""
+
+    def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes: ...
+    def log_of_namespace(self, lid: int, length: int, nsid: int) -> bytes: ...
+    def identify(self, cns: int, nsid: int) -> bytes: ...
+
+
+class LatencyReader:
+    """A drive whose latency pages are read again and again. Unsupported where it has none; nothing but
+    Identify and log C0h is asked to find out."""
+
+    def __init__(self, disk: BlockDevice) -> None:
+        self._close: Callable[[], None] = lambda: None
+        self._nsid = 1
+        simulated = find_simulated(disk)
+        if simulated:
+            self._pages: _Pages = simulated
+        elif disk.name.startswith("nvme"):
+            kernel = KernelTransport(Path("/dev") / disk.name)
+            self._close, self._pages = kernel.close, kernel
+            self._nsid = disk.number("nsid") or int(re.sub(r".*n", "", disk.name))
+        else:
+            raise Unsupported(f"{disk.name} has {NO_PAGE}: both are of NVMe")
+        try:
+            self._prepare(disk, is_simulated=simulated is not None)
+        except BaseException:
+            self._close()
+            raise
+
+    def _prepare(self, disk: BlockDevice, *, is_simulated: bool) -> None:
+        controller = identify.decode_controller(self._pages.identify(identify.CONTROLLER, 0))
+        self.drive = DriveFacts(
+            name=disk.name,
+            protocol="nvme",
+            model=controller.model,
+            firmware=controller.firmware,
+            serial=controller.serial,
+            vendor_id=controller.vendor_id,
+        )
+        self._uuid = self._uuid_of(controller)
+        self._has = _SIMULATED if is_simulated else pages_of(controller, self._cloud_log())
+        if self._has.amazon_bytes is None and not self._has.has_monitor:
+            raise Unsupported(f"{disk.name} has {NO_PAGE}")
+
+    def _uuid_of(self, controller: identify.Controller) -> int:
+        with suppress(OpwatchError):
+            if controller.has_uuid_list:
+                return identify.uuid_index(self._pages.identify(identify.UUID_LIST, 0), identify.OCP_UUID)
+        return 0
+
+    def _cloud_log(self) -> bytes | None:
+        # That a drive has no C0h is no failure, but that nobody may ask it is.
+        try:
+            return self._pages.get_log(ocp.LID, ocp.LENGTH, uuid_index=self._uuid)
+        except PermissionMissing:
+            raise
+        except OpwatchError:
+            return None
+
+    def read(self) -> DriveLatency:
+        """Each page is one command, and of one moment. OpwatchError where none of them comes."""
+        failures: list[str] = []
+        length = self._has.amazon_bytes
+        own = decoded(
+            amazon.decode_amazon,
+            (lambda: self._pages.log_of_namespace(amazon.LID, length, self._nsid)) if length else None,
+            failures,
+        )
+        slow = decoded(
+            monitor.decode_monitor,
+            (lambda: self._pages.get_log(monitor.LID, monitor.LENGTH, 0, self._uuid))
+            if self._has.has_monitor
+            else None,
+            failures,
+        )
+        drive_latency = DriveLatency(self.drive, own, slow, tuple(failures))
+        if not drive_latency.is_told:
+            raise OpwatchError("; ".join(failures))
+        return drive_latency
+
+    def close(self) -> None:
+        self._close()
+
+
+def read_latency(disk: BlockDevice) -> DriveLatency:
+    """One look at a drive's own latency."""
+    with closing(LatencyReader(disk)) as reader:
+        return reader.read()

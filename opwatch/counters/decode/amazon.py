@@ -1,0 +1,144 @@
+"""Log page D0h of Amazon's volumes: what the device counted of its own commands, by size and by time.
+
+Layout and units are those of Amazon's documentation and of nvme-cli's plugin for it. EBS volumes have the
+first 4096 bytes; instance storage has histograms by the size of a command behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from opwatch.counters.decode.pages import BadPage, whole
+
+LID = 0xD0
+LENGTH, DETAILED_LENGTH = 4096, 8192
+_EBS, _INSTANCE_STORAGE = 0x3C23B510, 0xEC2C0D7E
+_DETAILED = 1  # the version with histograms by size
+_MOST_SLOTS, _SLOT_BYTES = 64, 24
+_SLOTS_AT, _HISTOGRAM_BYTES = 512, 8 + _MOST_SLOTS * _SLOT_BYTES
+_SIZES_AT, _MOST_SIZES = _SLOTS_AT + 2 * _HISTOGRAM_BYTES, 8
+_BY_SIZE_AT, _SLOTS_BY_SIZE = 4096, 32
+_NO_LIMIT = 0xFFFFFFFF
+_NO_EDGE = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSlot:
+    """Commands that took from `low_us` to `high_us` microseconds; None is no upper edge."""
+
+    low_us: int
+    high_us: int | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionTimes:
+    """Reads, or writes: how many, and what they took in all."""
+
+    commands: int
+    bytes: int
+    time_us: int
+    slots: tuple[TimeSlot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SizedTimes:
+    """Commands of more than `above_bytes` and at most `most_bytes`, which is None for no limit."""
+
+    above_bytes: int
+    most_bytes: int | None
+    read: tuple[TimeSlot, ...]
+    write: tuple[TimeSlot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AmazonLog:
+    """Log page D0h. The times above a limit are in microseconds since the volume was attached."""
+
+    is_instance_storage: bool
+    read: DirectionTimes
+    write: DirectionTimes
+    volume_iops_us: int
+    volume_bandwidth_us: int
+    instance_iops_us: int
+    instance_bandwidth_us: int
+    queue_length: int
+    by_size: tuple[SizedTimes, ...] = ()
+
+
+def _u(page: bytes, offset: int, width: int = 8) -> int:
+    return int.from_bytes(page[offset : offset + width], "little")
+
+
+def _slot(low: int, high: int, count: int) -> TimeSlot:
+    return TimeSlot(low, None if high == _NO_EDGE else high, count)
+
+
+def _slots(page: bytes, at: int) -> tuple[TimeSlot, ...]:
+    """A histogram, whose slots must lie one after the other."""
+    count = _u(page, at)
+    if count > _MOST_SLOTS:
+        raise BadPage(f"log page D0h tells of {count} slots in a histogram: there is room for {_MOST_SLOTS}")
+    starts = range(at + 8, at + 8 + count * _SLOT_BYTES, _SLOT_BYTES)
+    # The last half of a count is reserved, and zero: together they are one number.
+    slots = tuple(_slot(_u(page, start), _u(page, start + 8), _u(page, start + 16)) for start in starts)
+    for slot, later in pairwise(slots):
+        if slot.high_us is None or later.low_us < slot.high_us:
+            raise BadPage("log page D0h has slots that overlap")
+    if any(slot.high_us is not None and slot.high_us < slot.low_us for slot in slots):
+        raise BadPage("log page D0h has a slot that ends before it begins")
+    return slots
+
+
+def _direction(page: bytes, place: int) -> DirectionTimes:
+    """Reads (0) or writes (1)."""
+    slots = _slots(page, _SLOTS_AT + place * _HISTOGRAM_BYTES)
+    return DirectionTimes(_u(page, 8 + 8 * place), _u(page, 24 + 8 * place), _u(page, 40 + 8 * place), slots)
+
+
+def _by_size(page: bytes, edges: Sequence[TimeSlot]) -> tuple[SizedTimes, ...]:
+    """Histograms by size, which have the edges of the one over all sizes."""
+    number = _u(page, _SIZES_AT, 4)
+    if number > _MOST_SIZES or len(edges) > _SLOTS_BY_SIZE:
+        raise BadPage(
+            f"log page D0h tells of {number} ranges of sizes in {len(edges)} slots: there is no room"
+        )
+    sized, above = [], 0
+    for place in range(number):
+        most = _u(page, _SIZES_AT + 4 + 4 * place, 4)
+        if most <= above:
+            raise BadPage("log page D0h has ranges of sizes that overlap")
+        at = _BY_SIZE_AT + place * 2 * _SLOTS_BY_SIZE * 8
+        read, write = (
+            tuple(
+                TimeSlot(edge.low_us, edge.high_us, _u(page, begin + 8 * index))
+                for index, edge in enumerate(edges)
+            )
+            for begin in (at, at + _SLOTS_BY_SIZE * 8)
+        )
+        sized.append(SizedTimes(above, None if most == _NO_LIMIT else most, read, write))
+        above = most
+    return tuple(sized)
+
+
+def decode_amazon(raw: bytes) -> AmazonLog:
+    """Log page D0h by its magic number; BadPage for every other maker's page of this number."""
+    page = whole(raw, LENGTH, "log page D0h")
+    magic = _u(page, 0, 4)
+    if magic not in (_EBS, _INSTANCE_STORAGE):
+        raise BadPage("log page D0h is not Amazon's: it does not begin with their number")
+    read, write = _direction(page, 0), _direction(page, 1)
+    detailed = _u(page, 4, 4) == _DETAILED and len(raw) >= DETAILED_LENGTH
+    return AmazonLog(
+        is_instance_storage=magic == _INSTANCE_STORAGE,
+        read=read,
+        write=write,
+        volume_iops_us=_u(page, 56),
+        volume_bandwidth_us=_u(page, 64),
+        instance_iops_us=_u(page, 72),
+        instance_bandwidth_us=_u(page, 80),
+        queue_length=_u(page, 88),
+        by_size=_by_size(raw, write.slots) if detailed else (),
+    )

@@ -1,0 +1,118 @@
+"""Log page C3h of the OCP specification 2.7, the latency monitor: commands slower than four thresholds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opwatch.counters.decode.pages import BadPage, whole
+
+LID, LENGTH = 0xC3, 512
+# GUID 85D45E58-D4E6-4370-9C6C-84D08CC07A92 as it comes over the wire.
+GUID = bytes.fromhex("927ac08cd0846c9c7043e6d4585ed485")
+# The specification lets a drive refresh the page every ten minutes only.
+REFRESH_S = 600
+BUCKETS = 4
+DIRECTIONS = ("read", "write", "trim")
+_MINUTES, _MILLISECONDS, _WINDOW_MS = 5, 5, 100
+_ACTIVE_AT, _STATIC_AT = 32, 240
+_SATURATED = 0xFFFFFFFF
+_NO_STAMP = (1 << 64) - 1
+_STAMP_BITS = 48
+
+
+@dataclass(frozen=True, slots=True)
+class SlowCell:
+    """Commands of one direction in one bucket. `measured_ms` is the first or the largest of them, and
+    `stamp_ms` when it was: by the clock that the host has set, or since power-on. None: not told."""
+
+    commands: int
+    saturated: bool = False
+    measured_ms: int | None = None
+    stamp_ms: int | None = None
+    is_by_clock: bool = False
+    is_largest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SlowBucket:
+    """Commands that took `from_ms` or more, and less than the next bucket's."""
+
+    from_ms: int
+    cells: dict[str, SlowCell]
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorLog:
+    """Log page C3h. `active` counts now, and since at least `minutes`; `static` is what was counted when the
+    time was up last."""
+
+    enabled: bool
+    minutes: int
+    minutes_in_all: int | None
+    window_ms: int | None
+    active: tuple[SlowBucket, ...]
+    static: tuple[SlowBucket, ...]
+    debug_log_ms: int | None
+    version: int
+
+
+def _u(page: bytes, offset: int, width: int) -> int:
+    return int.from_bytes(page[offset : offset + width], "little")
+
+
+def _stamp(raw: int) -> int | None:
+    """The milliseconds of an NVMe timestamp; above them it says where they are from."""
+    return None if raw == _NO_STAMP else raw & ((1 << _STAMP_BITS) - 1)
+
+
+def _cell(page: bytes, at: int, units_at: int, place: tuple[int, int]) -> SlowCell:
+    """Counts lie from the first bucket on, each with its trims first; stamps and latencies from the last."""
+    bucket, direction = place
+    count = _u(page, at + 16 * bucket + 4 * (3 - direction), 4)
+    index = 3 * (BUCKETS - 1 - bucket) + 2 - direction
+    bit = 3 * bucket + direction
+    measured = _u(page, at + 160 + 2 * index, 2)
+    return SlowCell(
+        commands=count,
+        saturated=count == _SATURATED,
+        measured_ms=measured or None,
+        stamp_ms=_stamp(_u(page, at + 64 + 8 * index, 8)) if measured else None,
+        is_by_clock=bool(_u(page, units_at, 2) >> bit & 1),
+        is_largest=bool(_u(page, 10, 2) >> bit & 1),
+    )
+
+
+def _buckets(page: bytes, at: int, units_at: int) -> tuple[SlowBucket, ...]:
+    return tuple(
+        SlowBucket(
+            (page[6 + bucket] + 1) * _MILLISECONDS,
+            {
+                name: _cell(page, at, units_at, (bucket, direction))
+                for direction, name in enumerate(DIRECTIONS)
+            },
+        )
+        for bucket in range(BUCKETS)
+    )
+
+
+def decode_monitor(raw: bytes) -> MonitorLog:
+    """Log page C3h by its GUID; BadPage for every other page that lives under the same number."""
+    page = whole(raw, LENGTH, "log page C3h")
+    if page[496:512] != GUID:
+        raise BadPage("log page C3h does not carry the GUID of the OCP specification: it is another page")
+    enabled = bool(page[0] & 1)
+    thresholds = list(page[6:10])
+    if enabled and thresholds != sorted(set(thresholds)):
+        raise BadPage("log page C3h has thresholds that do not grow")
+    threshold = _u(page, 4, 2)
+    debug_stamp = _u(page, 452, 8)
+    return MonitorLog(
+        enabled=enabled,
+        minutes=_u(page, 2, 2) * _MINUTES,
+        minutes_in_all=threshold * _MINUTES or None,
+        window_ms=page[12] * _WINDOW_MS or None,
+        active=_buckets(page, _ACTIVE_AT, 216),
+        static=_buckets(page, _STATIC_AT, 424),
+        debug_log_ms=None if debug_stamp == _NO_STAMP else _u(page, 450, 2),
+        version=_u(page, 494, 2),
+    )

@@ -1,0 +1,88 @@
+"""What was read of a drive's own latency: Amazon's counts, the OCP latency monitor, or why neither."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from opwatch.counters.decode import amazon, monitor, ocp
+from opwatch.counters.decode.amazon import AmazonLog
+from opwatch.counters.decode.identify import Controller
+from opwatch.counters.decode.monitor import MonitorLog
+from opwatch.counters.evidence import Evidence
+from opwatch.counters.reading import DriveFacts
+from opwatch.errors import BadInput, OpwatchError
+
+_AMAZON_VENDOR = 0x1D0F
+_INSTANCE_STORAGE = "Amazon EC2 NVMe Instance Storage"
+NO_PAGE = (
+    "no page of its own latency that opwatch knows (log D0h of Amazon's volumes, C3h of the OCP "
+    "specification)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DriveLatency:
+    """What a drive counted of its own times. What it has not is None; `failures` are pages that did not
+    come."""
+
+    drive: DriveFacts
+    amazon: AmazonLog | None = None
+    monitor: MonitorLog | None = None
+    failures: tuple[str, ...] = ()
+
+    @property
+    def is_told(self) -> bool:
+        return self.amazon is not None or self.monitor is not None
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyPages:
+    """Which pages to ask for, with their lengths. Other makers' pages under these numbers are left alone."""
+
+    amazon_bytes: int | None
+    has_monitor: bool
+
+
+_T = TypeVar("_T")
+
+
+def pages_of(controller: Controller, cloud_log: bytes | None) -> LatencyPages:
+    """What a real drive has: Amazon's by its vendor, the monitor where log C0h is that of the
+    specification."""
+    length = None
+    if controller.vendor_id == _AMAZON_VENDOR:
+        detailed = (controller.model or "").startswith(_INSTANCE_STORAGE)
+        length = amazon.DETAILED_LENGTH if detailed else amazon.LENGTH
+    return LatencyPages(length, bool(cloud_log and cloud_log[496:512] == ocp.CLOUD_GUID))
+
+
+def decoded(
+    decode: Callable[[bytes], _T], read: Callable[[], bytes] | None, failures: list[str]
+) -> _T | None:
+    """A page, or None and why among the failures."""
+    try:
+        return decode(read()) if read else None
+    except OpwatchError as error:
+        failures.append(str(error))
+        return None
+
+
+def latency_of(evidence: Evidence) -> DriveLatency:
+    """What recorded files tell. BadInput where they hold neither page."""
+    failures = list(evidence.failures)
+    raws = {page.lid: page.raw for page in evidence.vendor if page.raw is not None}
+
+    def raw(lid: int) -> Callable[[], bytes] | None:
+        return (lambda: raws[lid]) if lid in raws else None
+
+    drive_latency = DriveLatency(
+        evidence.drive,
+        decoded(amazon.decode_amazon, raw(amazon.LID), failures),
+        decoded(monitor.decode_monitor, raw(monitor.LID), failures),
+        tuple(failures),
+    )
+    if not drive_latency.is_told:
+        raise BadInput("; ".join(failures) or "these files hold no page of a drive's own latency")
+    return drive_latency

@@ -1,0 +1,1 @@
+"""A drive's own latency for people and as JSON, and beside it what the host saw."""

@@ -1,0 +1,94 @@
+"""Log pages D0h and C3h with other fields, bytes and lengths: refused, or shown whole."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+
+from opwatch.counters.decode import amazon, monitor
+from opwatch.counters.decode.identify import Controller
+from opwatch.counters.latency.looked import DriveLatency, pages_of
+from opwatch.counters.reading import DriveFacts
+from opwatch.sinks.latency.own import document, lines
+from tests.unit.counters.latency import pages
+
+from .rules import refused_or_sound
+
+_EDGES = (0, 1, 63, 64, 65, 0xFFFF, 0xFFFFFFFF, 1 << 32, (1 << 63) - 1, (1 << 64) - 2, (1 << 64) - 1)
+# Where fields of eight bytes are: totals, the edges and counts of both histograms, those by size.
+_AMAZON_FIELDS = (*range(8, 96, 8), *range(512, 3600, 8), *range(4096, 8192, 8))
+_AMAZON_WORDS = (0, 4, *range(3600, 3640, 4))
+_SOUND = (pages.ebs_page(), pages.storage_page())
+_SLOW = pages.slow_page()
+
+
+def _number(chance: random.Random) -> int:
+    kind = chance.random()
+    if kind < 0.4:
+        return chance.choice(_EDGES)
+    return chance.randrange(1 << chance.choice((4, 8, 16, 32, 64)))
+
+
+def _grown(chance: random.Random, raw: bytearray) -> None:
+    """Slots that lie as they should, with counts of any size: what lies behind the checks is reached."""
+    for at in (512, 512 + 8 + 64 * 24):
+        count = chance.randrange(65)
+        edges = sorted(chance.randrange(1 << 40) for _ in range(count + 1))
+        struct.pack_into("<Q", raw, at, count)
+        for slot in range(count):
+            struct.pack_into("<QQQ", raw, at + 8 + slot * 24, *edges[slot : slot + 2], _number(chance))
+
+
+def _amazon(chance: random.Random) -> bytes:
+    raw = bytearray(chance.choice(_SOUND))
+    if chance.random() < 0.4:
+        _grown(chance, raw)
+    for _ in range(chance.randrange(6)):
+        at = chance.choice(_AMAZON_FIELDS)
+        if at + 8 <= len(raw):
+            struct.pack_into("<Q", raw, at, _number(chance))
+    if chance.random() < 0.3:
+        struct.pack_into("<I", raw, chance.choice(_AMAZON_WORDS), _number(chance) & 0xFFFFFFFF)
+    return _cut(chance, raw)
+
+
+def _monitor(chance: random.Random) -> bytes:
+    raw = bytearray(_SLOW)
+    if chance.random() < 0.5:
+        raw[6:10] = bytes(sorted(chance.sample(range(256), 4)))
+    for _ in range(chance.randrange(12)):
+        at, width = chance.randrange(0, 494), chance.choice((1, 2, 4, 8))
+        raw[at : at + width] = (_number(chance) & ((1 << 8 * width) - 1)).to_bytes(width, "little")
+    return _cut(chance, raw[:512])
+
+
+def _cut(chance: random.Random, raw: bytearray) -> bytes:
+    if chance.random() < 0.1:
+        raw[chance.randrange(len(raw))] = chance.randrange(256)
+    return bytes(raw[: chance.choice((0, 64, 511, 4095, 4096))] if chance.random() < 0.05 else raw)
+
+
+def _shown(drive_latency: DriveLatency) -> None:
+    json.dumps(document(drive_latency), allow_nan=False)
+    assert all(len(line) <= 160 for line in lines(drive_latency))
+
+
+def _one(chance: random.Random) -> None:
+    facts = DriveFacts(model="fuzz")
+    if chance.random() < 0.5:
+        log = amazon.decode_amazon(_amazon(chance))
+        if chance.random() < 0.1:
+            _shown(DriveLatency(facts, amazon=log))
+        return
+    raw = _monitor(chance)
+    pages_of(Controller(vendor_id=chance.randrange(1 << 16)), raw)
+    _shown(DriveLatency(facts, monitor=monitor.decode_monitor(raw)))
+
+
+def run(inputs: int, seed: int) -> None:
+    """Try that many inputs; the first that breaks a rule raises."""
+    chance = random.Random(seed)
+    for _ in range(inputs):
+        with refused_or_sound("latency"):
+            _one(chance)

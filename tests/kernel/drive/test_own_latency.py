@@ -1,0 +1,104 @@
+"""What a drive says of its own latency: each command once, by its own clock, whatever is on the way to it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from opwatch.collectors.firmware.own_latency import LatencyReader
+from opwatch.counters.decode.amazon import AmazonLog
+from opwatch.counters.decode.monitor import MonitorLog
+from opwatch.errors import Unsupported
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
+from tests.kernel.support.drives import MIB, Drive, drive
+from tests.kernel.support.load import BLOCK, discards, reads, writes
+from tests.kernel.support.watching import opwatch
+from tests.requirements import require_drive
+
+
+@pytest.fixture(autouse=True)
+def _drive() -> None:
+    require_drive()
+
+
+@pytest.fixture
+def one() -> Iterator[Drive]:
+    with drive() as made:
+        yield made
+
+
+def pages(one: Drive) -> tuple[AmazonLog, MonitorLog]:
+    with closing(LatencyReader(Devices().resolve(one.device).disk)) as reader:
+        drive_latency = reader.read()
+    assert drive_latency.amazon
+    assert drive_latency.monitor
+    return drive_latency.amazon, drive_latency.monitor
+
+
+def test_each_command_that_was_served_is_in_it_once(one: Drive) -> None:
+    before, _ = pages(one)
+    writes(one.device, 23)
+    reads(one.device, 11)
+    discards(one.device, 7)
+    truth = one.truth()
+    log, _ = pages(one)
+    # Whoever opens a disk may have it read: the drive's own count is the measure.
+    assert log.read.commands == truth["timed_reads"] == truth["host_reads"]
+    assert log.write.commands == truth["timed_writes"] == truth["host_writes"] == 23
+    assert truth["timed_trims"] == truth["trims"] == 7
+    assert log.read.commands - before.read.commands >= 11
+    assert log.write.bytes == 23 * BLOCK
+    assert log.read.bytes == truth["host_read_bytes"]
+    for times, ns in ((log.read, truth["timed_read_ns"]), (log.write, truth["timed_write_ns"])):
+        assert sum(slot.count for slot in times.slots) == times.commands
+        assert times.time_us == ns // 1000
+    by_size = [sum(slot.count for slot in sized.write) for sized in log.by_size]
+    assert sum(by_size) == 23
+    assert by_size[1] == 23  # above 512 bytes, at most 4 KiB
+
+
+def test_the_drive_knows_what_it_took_and_nothing_of_the_way(one: Drive) -> None:
+    one.fault("slow=40ms")
+    begin = time.monotonic()
+    writes(one.device, 5)
+    took_s = time.monotonic() - begin
+    one.fault("clear", "way=40ms")
+    writes(one.device, 7)
+    truth = one.truth()
+    log, slow = pages(one)
+    # Five took 40 ms at least, and together less than it took to wait for them; seven took little.
+    assert 5 * 40_000 <= log.write.time_us < took_s * 1e6 + 7 * 40_000
+    assert log.write.commands == truth["timed_writes"] == 12
+    # A machine that is busy may make one or the other slower than it was told to be.
+    cells = [bucket.cells["write"] for bucket in slow.active if bucket.cells["write"].commands]
+    assert 5 <= sum(cell.commands for cell in cells) < 12
+    assert all(cell.measured_ms and cell.measured_ms >= 30 for cell in cells)
+    assert 5 <= sum(slot.count for slot in log.write.slots if slot.low_us >= 24_000) < 12
+
+
+def test_failed_pages(one: Drive) -> None:
+    one.fault("log-fail=c3")
+    shown = opwatch("counters", "--latency", "--dev", one.device, "--json")
+    assert shown.returncode == 0
+    document = json.loads(shown.stdout)
+    assert document["monitor"] is None
+    assert document["own"]["write"]["commands"] == 0
+    assert document["failures"] == ["log-c3: Input/output error"]
+    one.fault("log-fail=d0")
+    shown = opwatch("counters", "--latency", "--dev", one.device)
+    assert (shown.returncode, shown.stdout) == (1, "")
+    assert "log-d0: Input/output error" in shown.stderr
+
+
+def test_what_has_no_such_page() -> None:
+    with ScratchDisk(16 * MIB) as disk:
+        with pytest.raises(Unsupported):
+            LatencyReader(Devices().resolve(disk.node))
+        shown = opwatch("counters", "--latency", "--dev", disk.node)
+    assert shown.returncode == 5
+    assert "no page of its own latency" in shown.stderr

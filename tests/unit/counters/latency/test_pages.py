@@ -1,0 +1,205 @@
+"""Log pages D0h and C3h: what their specifications say of each field, and nothing from what is not them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch.collectors.firmware.recorded import read_recorded
+from opwatch.counters.decode.amazon import decode_amazon
+from opwatch.counters.decode.identify import Controller
+from opwatch.counters.decode.monitor import decode_monitor
+from opwatch.counters.decode.ocp import CLOUD_GUID
+from opwatch.counters.decode.pages import BadPage
+from opwatch.counters.latency.looked import latency_of, pages_of
+from opwatch.counters.latency.quantiles import TimeRange, mean, quantile
+from opwatch.errors import BadInput
+from opwatch.sinks.latency.own import document, lines
+from opwatch.tools.cli import main
+from tests.unit.counters.latency import pages
+from tests.unit.counters.latency.pages import FOLDER, NO_EDGE, amazon_page, monitor_page, sized
+from tests.unit.sinks.test_schema import strict
+
+SCHEMA = strict(json.loads((Path(__file__).parents[4] / "docs" / "schema" / "latency.json").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("ebs-log-d0.bin", pages.ebs_page),
+        ("instance-storage-log-d0.bin", pages.storage_page),
+        ("ocp-log-c3.bin", pages.slow_page),
+    ],
+)
+def test_fixtures_are_what_the_specification_makes(name: str, made: Callable[[], bytes]) -> None:
+    assert (FOLDER / name).read_bytes() == made()
+
+
+def test_an_ebs_volume() -> None:
+    log = decode_amazon((FOLDER / "ebs-log-d0.bin").read_bytes())
+    assert not log.is_instance_storage
+    assert (log.read.commands, log.read.bytes, log.read.time_us) == (100, 409_600, 11_000)
+    assert (log.write.commands, log.write.bytes, log.write.time_us) == (5, 81_920, 1_000)
+    assert (log.volume_iops_us, log.volume_bandwidth_us) == (1_500_000, 0)
+    assert (log.instance_iops_us, log.instance_bandwidth_us, log.queue_length) == (0, 20, 3)
+    assert [slot.count for slot in log.read.slots] == [10, 80, 9, 1]
+    assert log.read.slots[-1].high_us is None
+    assert log.by_size == ()
+
+
+def test_instance_storage_has_histograms_by_size() -> None:
+    log = decode_amazon((FOLDER / "instance-storage-log-d0.bin").read_bytes())
+    small, large = log.by_size
+    assert (small.above_bytes, small.most_bytes) == (0, 4096)
+    assert (large.above_bytes, large.most_bytes) == (4096, None)
+    assert [slot.count for slot in small.read] == [10, 80, 9, 0]
+    assert [slot.count for slot in large.write] == [0, 0, 5, 0]
+    assert [slot.low_us for slot in large.write] == [0, 64, 128, 256]
+
+
+def test_quantiles_are_as_wide_as_the_slots_allow() -> None:
+    log = decode_amazon(pages.ebs_page())
+    # A microsecond to either side: who rounds how nobody says.
+    assert quantile(log.read.slots, 0.5) == TimeRange(63_000, 129_000)
+    assert quantile(log.read.slots, 0.1) == TimeRange(0, 65_000)
+    assert quantile(log.read.slots, 0.999) == TimeRange(255_000, None)
+    assert mean(log.read) == TimeRange(109_000, 111_000)
+    empty = decode_amazon(amazon_page())
+    assert quantile(empty.read.slots, 0.5) is None
+    assert mean(empty.read) is None
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        bytes(4096),
+        amazon_page(0x12345678),
+        amazon_page()[:4095],
+        amazon_page(read_slots=((0, 64, 1), (63, 128, 1))),
+        amazon_page(read_slots=((0, NO_EDGE, 1), (64, 128, 1))),
+        amazon_page(write_slots=((64, 63, 1),)),
+        amazon_page()[:512] + (65).to_bytes(8, "little") + amazon_page()[520:],
+        sized(amazon_page(pages.INSTANCE_STORAGE, version=1), (4096, 4096), ()),
+        sized(amazon_page(pages.INSTANCE_STORAGE, version=1), range(1, 10), ()),
+        sized(
+            amazon_page(
+                pages.INSTANCE_STORAGE, version=1, write_slots=[(edge, edge + 1, 0) for edge in range(33)]
+            ),
+            (4096,),
+            (),
+        ),
+    ],
+)
+def test_what_is_no_page_of_amazons(raw: bytes) -> None:
+    with pytest.raises(BadPage):
+        decode_amazon(raw)
+
+
+def test_the_latency_monitor() -> None:
+    log = decode_monitor((FOLDER / "ocp-log-c3.bin").read_bytes())
+    assert log.enabled
+    assert (log.minutes, log.minutes_in_all, log.window_ms, log.version) == (40, 10_080, 1_000, 5)
+    assert [bucket.from_ms for bucket in log.active] == [30, 100, 155, 235]
+    read = log.active[0].cells["read"]
+    assert (read.commands, read.measured_ms, read.stamp_ms, read.is_by_clock) == (7, 42, 1_000, False)
+    write = log.active[3].cells["write"]
+    # What is above the milliseconds of a stamp says where they are from.
+    assert (write.commands, write.measured_ms, write.stamp_ms, write.is_by_clock) == (2, 312, 5_000, True)
+    trim = log.static[1].cells["trim"]
+    assert (trim.commands, trim.measured_ms, trim.stamp_ms) == (1, 120, 9_000)
+    counts = [cell.commands for bucket in log.active for cell in bucket.cells.values()]
+    assert sum(counts) == 9
+    assert log.debug_log_ms is None
+
+
+@given(
+    st.integers(0, 3), st.integers(0, 2), st.integers(0, 2**32 - 1), st.integers(1, 2**16 - 1), st.booleans()
+)
+def test_each_cell_is_where_it_belongs(
+    bucket: int, direction: int, count: int, ms: int, static: bool
+) -> None:
+    cells = {(bucket, direction): (count, ms, 77)}
+    log = decode_monitor(monitor_page({}, cells) if static else monitor_page(cells))
+    measured = [
+        (place, name, cell)
+        for place, group in enumerate(log.static if static else log.active)
+        for name, cell in group.cells.items()
+        if cell.measured_ms
+    ]
+    [(place, name, cell)] = measured
+    assert (place, name) == (bucket, ("read", "write", "trim")[direction])
+    assert (cell.commands, cell.measured_ms, cell.stamp_ms) == (count, ms, 77)
+    assert cell.saturated == (count == 2**32 - 1)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        bytes(512),
+        monitor_page({})[:511],
+        monitor_page({})[:496] + CLOUD_GUID,
+        monitor_page({}, thresholds=(5, 5, 6, 7)),
+        monitor_page({}, thresholds=(9, 8, 7, 6)),
+    ],
+)
+def test_what_is_no_latency_monitor(raw: bytes) -> None:
+    with pytest.raises(BadPage):
+        decode_monitor(raw)
+
+
+def test_a_monitor_that_is_off_may_have_any_thresholds() -> None:
+    log = decode_monitor(monitor_page({}, status=6, thresholds=(0, 0, 0, 0)))
+    assert not log.enabled
+
+
+def test_other_makers_pages_are_left_alone() -> None:
+    cloud = bytes(496) + CLOUD_GUID
+    assert pages_of(Controller(vendor_id=0x1344), cloud).amazon_bytes is None
+    assert pages_of(Controller(vendor_id=0x1344), cloud).has_monitor
+    assert not pages_of(Controller(vendor_id=0x1344), bytes(512)).has_monitor
+    ebs = Controller(vendor_id=0x1D0F, model="Amazon Elastic Block Store")
+    assert pages_of(ebs, None).amazon_bytes == 4096
+    local = Controller(vendor_id=0x1D0F, model="Amazon EC2 NVMe Instance Storage")
+    assert pages_of(local, None).amazon_bytes == 8192
+
+
+def shown(*names: str) -> list[str]:
+    return lines(latency_of(read_recorded([FOLDER / name for name in names])))
+
+
+def test_lines_say_all_of_it_in_80_columns() -> None:
+    text = shown("instance-storage-log-d0.bin", "ocp-log-c3.bin") + shown("ebs-log-d0.bin")
+    assert all(len(line) <= 80 for line in text)
+    whole = " ".join(" ".join(text).split())
+    assert "read 100 410 kB 109u..111u 63.0u..129u 127u..257u" in whole
+    assert "more was asked than the volume's IOPS for 1.50s, the instance's throughput for 20.0u" in whole
+    assert "30 to 100 ms 7 (most 42 ms) 0 0" in whole
+    assert "235 ms or more 0 2 (most 312 ms) 0" in whole
+    assert "the 10080 min before: 30 to 100 ms 0 0 0 100 to 155 ms 0 0 1 (most 120 ms)" in whole
+
+
+@pytest.mark.parametrize(
+    "names", [("ebs-log-d0.bin",), ("instance-storage-log-d0.bin",), ("ocp-log-c3.bin",)], ids=str
+)
+def test_the_document_is_as_described(names: tuple[str, ...]) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    made = document(latency_of(read_recorded([FOLDER / name for name in names])))
+    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(made)))
+
+
+def test_files_without_either_page() -> None:
+    with pytest.raises(BadInput, match="no page of a drive's own latency"):
+        latency_of(read_recorded([FOLDER.parent / "counters" / "autoval" / "nvme_smartlog.json"]))
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["counters", "--latency", "--from", str(FOLDER / "ebs-log-d0.bin"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["own"]["read"]["commands"] == 100
+    assert main(["counters", "--latency", "--from", str(FOLDER / "nothing")]) == 2
+    assert main(["counters", "--latency", "--tbw", "600", "--from", str(FOLDER / "ebs-log-d0.bin")]) == 2

@@ -1,0 +1,1 @@
+"""`opwatch counters --latency`: a drive's own latency."""

@@ -7,7 +7,9 @@ import random
 import struct
 
 from opwatch.counters.decode import amazon, monitor
+from opwatch.counters.decode.amazon import AmazonLog
 from opwatch.counters.decode.identify import Controller
+from opwatch.counters.latency.between import Edges, HostSlot, HostTimes, between, grown
 from opwatch.counters.latency.looked import DriveLatency, pages_of
 from opwatch.counters.reading import DriveFacts
 from opwatch.sinks.latency.own import document, lines
@@ -74,10 +76,26 @@ def _shown(drive_latency: DriveLatency) -> None:
     assert all(len(line) <= 160 for line in lines(drive_latency))
 
 
+def _beside_the_host(chance: random.Random, log: AmazonLog) -> None:
+    """A page as the later of two, or as the only one, beside a host that saw as many, or other ones."""
+    sound = amazon.decode_amazon(chance.choice(_SOUND))
+    early, late = chance.choice(((sound.read, log.read), (log.write, log.write), (sound.write, log.write)))
+    drive = grown(early, late)
+    if isinstance(drive, str):
+        return
+    requests = max(0, drive.commands + chance.randrange(-3, 4))
+    slot = HostSlot(1000, 1000 + chance.randrange(1 << 40), requests)
+    host = HostTimes(requests, drive.bytes, slot.high_ns * requests, (slot,) if requests else ())
+    times = between(host, drive, Edges(chance.randrange(4), chance.randrange(4)))
+    for way in times.way.values():
+        assert way.low >= 0 and (way.high is None or way.low <= way.high), (host, drive)
+
+
 def _one(chance: random.Random) -> None:
     facts = DriveFacts(model="fuzz")
     if chance.random() < 0.5:
         log = amazon.decode_amazon(_amazon(chance))
+        _beside_the_host(chance, log)
         if chance.random() < 0.1:
             _shown(DriveLatency(facts, amazon=log))
         return

@@ -21,6 +21,7 @@ from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import SECTOR, Devices
 from opwatch.sinks.counters import document, lines
 from opwatch.sinks.terminal import Writer, data
+from opwatch.tools.arguments import time_between
 
 # An exabyte, which no drive is rated for.
 _MOST_RATED_GB = 10**9
@@ -41,7 +42,7 @@ def add_catalogue_argument(parser: argparse.ArgumentParser) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "opwatch counters (--dev D... [--type T] | --from FILE...) [--counters FILE] [--tbw TB] [--json]\n"
-        "       opwatch counters --latency (--dev D | --from FILE...) [--json]"
+        "       opwatch counters --latency (--dev D [--for T] | --from FILE...) [--json]"
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
@@ -82,6 +83,13 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
         "--latency",
         action="store_true",
         help="what the drive counted of its own latency instead: log D0h of Amazon's volumes, C3h of OCP's",
+    )
+    parser.add_argument(
+        "--for",
+        dest="seconds",
+        metavar="T",
+        type=time_between(0.1, 86400.0),
+        help="with --latency: for so long (10s), beside what the host sees; the difference is the way",
     )
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
 
@@ -163,6 +171,8 @@ def run(args: argparse.Namespace) -> int:
         from opwatch.tools.latency.command import run_latency
 
         return run_latency(args)
+    if args.seconds:
+        raise UsageError("--for goes with --latency: counters of bytes are shown as they are")
     for path in args.counters:
         if not path.is_file():
             raise UsageError(f"{path}: there is no such file")

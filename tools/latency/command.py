@@ -11,17 +11,23 @@ from opwatch.errors import UsageError
 from opwatch.host.device import Devices
 from opwatch.sinks.latency.own import document, lines
 from opwatch.sinks.terminal import data
+from opwatch.tools.latency.way import run_way
 
 
 def run_latency(args: argparse.Namespace) -> int:
     if args.kind or args.tbw or args.counters:
         raise UsageError("--latency goes with --dev, --from and --json: counters of bytes have the others")
     if args.files:
+        if args.seconds:
+            raise UsageError("--for is for a drive that is read now, not for files")
         _show(latency_of(read_recorded(args.files)), args)
         return 0
     if len(args.dev) > 1:
         raise UsageError("--latency is for one --dev at a time")
-    _show(read_latency(Devices().resolve(args.dev[0]).disk), args)
+    disk = Devices().resolve(args.dev[0]).disk
+    if args.seconds:
+        return run_way(disk, args)
+    _show(read_latency(disk), args)
     return 0
 
 

@@ -1,0 +1,172 @@
+"""Host minus drive: how long requests were on the way, as bounds.
+
+Both sides count the commands of one stretch, and its edges may cut a command off one side and not the other.
+What is compared are those that both have. How many of either are not, the counts bound; which, nobody knows,
+so each bound takes the worst. A command takes the host at least as long as the drive: no difference is below
+zero, and one that had to be says that they did not count the same commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from opwatch.counters.decode.amazon import DirectionTimes, TimeSlot
+from opwatch.counters.latency.quantiles import QUANTILES, TimeRange, at_rank, rank_of
+
+MEAN = "mean"
+_US = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class HostSlot:
+    """Requests that took the host from `low_ns` to `high_ns`."""
+
+    low_ns: int
+    high_ns: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostTimes:
+    """What the host saw of one direction: each request, from its issue to its end. `sum_ns` is exact."""
+
+    requests: int
+    bytes: int
+    sum_ns: int
+    slots: tuple[HostSlot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """How many requests, at the most, only the host's stretch has, and only the drive's."""
+
+    only_host: int
+    only_drive: int
+
+
+@dataclass(frozen=True, slots=True)
+class WayTimes:
+    """One direction: mean and quantiles of host, drive and the way between, or `reason` why there is no
+    telling."""
+
+    requests: int
+    commands: int
+    reason: str | None = None
+    host: dict[str, TimeRange] = field(default_factory=dict)
+    drive: dict[str, TimeRange] = field(default_factory=dict)
+    way: dict[str, TimeRange] = field(default_factory=dict)
+
+
+def grown(before: DirectionTimes, after: DirectionTimes) -> DirectionTimes | str:
+    """What the drive counted between two looks, or why that is not known."""
+    if [slot.low_us for slot in before.slots] != [slot.low_us for slot in after.slots]:
+        return "the drive changed the slots of its histogram meanwhile"
+    slots = tuple(
+        TimeSlot(late.low_us, late.high_us, late.count - early.count)
+        for early, late in zip(before.slots, after.slots, strict=True)
+    )
+    added = DirectionTimes(
+        after.commands - before.commands,
+        after.bytes - before.bytes,
+        after.time_us - before.time_us,
+        slots,
+    )
+    if min(added.commands, added.bytes, added.time_us, *(slot.count for slot in slots)) < 0:
+        return "the drive's counts went back meanwhile"
+    if sum(slot.count for slot in slots) != added.commands:
+        return "the drive's histogram does not have as many commands as it counts"
+    return added
+
+
+def _ends(values: Sequence[tuple[float, int]], number: int, *, largest: bool) -> float:
+    """The sum of that many of the largest, or smallest, of values that come in (value, count)."""
+    total, left = 0.0, number
+    for value, count in sorted(values, reverse=largest):
+        taken = min(left, count)
+        total += value * taken
+        left -= taken
+    return total
+
+
+def _host_mean(host: HostTimes, left_out: int) -> TimeRange:
+    """The mean of all but some that nobody knows."""
+    most = _ends([(slot.high_ns, slot.count) for slot in host.slots], left_out, largest=True)
+    least = _ends([(slot.low_ns, slot.count) for slot in host.slots], left_out, largest=False)
+    number = host.requests - left_out
+    return TimeRange(max(0.0, host.sum_ns - most) / number, (host.sum_ns - least) / number)
+
+
+def _drive_mean(drive: DirectionTimes, left_out: int) -> TimeRange:
+    """The same. Each command may be a microsecond away from what was counted; what took the longest may
+    have taken all of it."""
+    low, high = (drive.time_us - drive.commands) * _US, (drive.time_us + drive.commands) * _US
+    tops = [
+        ((high if slot.high_us is None else (slot.high_us + 1) * _US), slot.count) for slot in drive.slots
+    ]
+    least = [(max(0, slot.low_us - 1) * _US, slot.count) for slot in drive.slots]
+    number = drive.commands - left_out
+    return TimeRange(
+        max(0.0, low - _ends(tops, left_out, largest=True)) / number,
+        (high - _ends(least, left_out, largest=False)) / number,
+    )
+
+
+def _host_at(host: HostTimes, rank: int) -> HostSlot:
+    running = 0
+    for slot in host.slots:
+        running += slot.count
+        if running >= rank:
+            return slot
+    return host.slots[-1]
+
+
+def _drive_at(drive: DirectionTimes, rank: int) -> TimeRange:
+    return at_rank(drive.slots, min(rank, drive.commands)) or TimeRange(0, None)
+
+
+def _difference(host: TimeRange, drive: TimeRange) -> TimeRange | None:
+    """The range of the way; it is None where the host would have taken less than the drive."""
+    assert host.high is not None
+    high = host.high - drive.low
+    low = 0.0 if drive.high is None else max(0.0, host.low - drive.high)
+    return TimeRange(low, high) if high >= 0 else None
+
+
+def _left_out(host: HostTimes, drive: DirectionTimes, edges: Edges) -> range | None:
+    """How many of the host's may not be the drive's; None where no number explains both counts."""
+    more = drive.commands - host.requests
+    least, most = max(0, -more), min(edges.only_host, edges.only_drive - more)
+    return range(least, most + 1) if least <= most else None
+
+
+def between(host: HostTimes, drive: DirectionTimes, edges: Edges) -> WayTimes:
+    """Mean and quantiles of both and of the difference, over the commands that both counted."""
+    outside = _left_out(host, drive, edges)
+    if outside is None:
+        return WayTimes(
+            host.requests,
+            drive.commands,
+            f"the host ended {host.requests} requests and the drive {drive.commands} commands, and edges "
+            f"explain {edges.only_host} and {edges.only_drive}: they were split or merged, the page is old, "
+            "or others use the drive",
+        )
+    if len(outside) == 1 and not outside[0] and drive.commands == host.requests and drive.bytes != host.bytes:
+        reason = f"the host's requests had {host.bytes} bytes and the drive's commands {drive.bytes}"
+        return WayTimes(host.requests, drive.commands, reason)
+    more, most_left = drive.commands - host.requests, outside[-1]
+    least, most = host.requests - most_left, host.requests - outside[0]
+    if least < 1:
+        return WayTimes(host.requests, drive.commands, "no request is surely in both" if most else None)
+    hosts = {MEAN: _host_mean(host, most_left)}
+    drives = {MEAN: _drive_mean(drive, most_left + more)}
+    for name, ratio in QUANTILES.items():
+        low, high = rank_of(ratio, least), rank_of(ratio, most)
+        high_slot = _host_at(host, min(high + most_left, host.requests))
+        hosts[name] = TimeRange(_host_at(host, low).low_ns, high_slot.high_ns)
+        drives[name] = TimeRange(_drive_at(drive, low).low, _drive_at(drive, high + most_left + more).high)
+    ways = {name: way for name in hosts if (way := _difference(hosts[name], drives[name])) is not None}
+    if len(ways) < len(hosts):
+        reason = "the drive says that it took longer than the host waited: they counted other commands"
+        return WayTimes(host.requests, drive.commands, reason, hosts, drives)
+    return WayTimes(host.requests, drive.commands, None, hosts, drives, ways)

@@ -1,0 +1,128 @@
+"""Host minus drive on a real block device: what was put on the way lies in the range, what the drive took
+does not show there."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from opwatch.collectors.firmware.own_latency import LatencyReader
+from opwatch.collectors.firmware.way import WayWatch, ways
+from opwatch.counters.latency.between import WayTimes
+from opwatch.host.device import Devices
+from opwatch.tools.backends import attach
+from opwatch.tools.commands.watch import choose_leaves
+from opwatch.trace.trust import trust
+from tests.kernel.support.drives import Drive, drive, fio
+from tests.kernel.support.load import reads, writes
+from tests.kernel.support.watching import ATTEMPTS, opwatch
+from tests.requirements import require_drive, require_kernel
+
+DELAY_NS = 20_000_000
+
+
+@pytest.fixture(autouse=True)
+def _drive() -> None:
+    require_drive()
+    require_kernel()
+
+
+def watched(one: Drive, workload: Callable[[], None]) -> tuple[dict[str, WayTimes], dict[str, float]]:
+    """What is said of a workload, and the true mean of the way: host and drive, to the nanosecond."""
+    disk = Devices().resolve(one.device).disk
+    leaves, _ = choose_leaves(Devices(), [disk.name])
+    for _ in range(ATTEMPTS):
+        with closing(LatencyReader(disk)) as reader, closing(attach("libbpf", leaves)) as tracer:
+            watch = WayWatch(disk, tracer, reader)
+            first, before = watch.look(), one.truth()
+            workload()
+            after, last = one.truth(), watch.look()
+        directions = ways(first, last)
+        if not any(drift.drift for drift in trust(first.before, last.before, 0).drift.values()):
+            break
+    truth = {}
+    for name, times in directions.items():
+        host = last.before.sample.ops[name].sum_ns - first.before.sample.ops[name].sum_ns
+        own = after[f"timed_{name}_ns"] - before[f"timed_{name}_ns"]
+        if times.requests:
+            truth[name] = (host - own) / times.requests
+    return directions, truth
+
+
+@pytest.mark.parametrize("fault", ["way", "slow"])
+def test_the_truth_lies_in_the_range(fault: str) -> None:
+    with drive(faults=(f"{fault}=20ms",)) as one:
+
+        def workload() -> None:
+            writes(one.device, 31)
+            reads(one.device, 37)
+
+        directions, truth = watched(one, workload)
+    for name, number in (("write", 31), ("read", 37)):
+        times = directions[name]
+        assert times.reason is None
+        assert times.requests == times.commands >= number
+        mean = times.way["mean"]
+        assert mean.high is not None
+        assert mean.low <= truth[name] <= mean.high
+        # At rest before and after, nothing is at the edges: a microsecond to either side is all.
+        assert mean.high - mean.low <= 2001
+        if fault == "way":
+            assert mean.low >= DELAY_NS - 1000
+            assert times.drive["mean"].low < DELAY_NS
+        else:
+            assert mean.high < DELAY_NS
+            assert times.drive["mean"].low >= DELAY_NS - 1000
+
+
+def test_under_load_the_edges_widen_it() -> None:
+    """The first look and the last are in the middle of a load: the host's true mean is that of other
+    requests by a few, and the range allows for them."""
+    with drive(faults=("way=2ms",)) as one:
+        load = threading.Thread(
+            target=fio,
+            args=(one.device, "--rw=randread", "--bs=4k", "--iodepth=4", "--time_based", "--runtime=4"),
+        )
+        load.start()
+        time.sleep(1)
+        directions, _ = watched(one, lambda: time.sleep(1))
+        load.join()
+    times = directions["read"]
+    assert times.reason is None
+    assert times.requests > 100
+    mean = times.way["mean"]
+    assert mean.high is not None
+    assert 1_000_000 < mean.low < mean.high
+    assert mean.high >= 2_000_000 - 1000
+
+
+def test_commands_that_are_split_cannot_be_told() -> None:
+    with drive() as one:
+        directions, _ = watched(one, lambda: split(one))
+    assert directions["write"].reason
+    assert "split or merged" in directions["write"].reason
+
+
+def split(one: Drive) -> None:
+    """Commands past the kernel's sight: to the drive's file, below its block device."""
+    with (one.place.mount / "disk").open("r+b", buffering=0) as disk:
+        for block in range(5):
+            disk.seek(block * 4096)
+            disk.write(bytes(4096))
+
+
+def test_the_command() -> None:
+    with drive(faults=("way=5ms",)) as one:
+        shown = opwatch("counters", "--latency", "--dev", one.device, "--for", "300ms", "--json")
+        assert shown.returncode == 0, shown.stderr
+        document = json.loads(shown.stdout)
+        assert document["type"] == "latency-way"
+        assert document["seconds"] >= 0.3
+        assert document["write"]["commands"] == 0
+        shown = opwatch("counters", "--dev", one.device, "--for", "1s")
+        assert shown.returncode == 2

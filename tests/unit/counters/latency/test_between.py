@@ -1,0 +1,172 @@
+"""Host minus drive: the truth of made-up requests lies in every range, whatever the edges cut off."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch.collectors.firmware.way import _slots
+from opwatch.counters.decode.amazon import DirectionTimes, TimeSlot
+from opwatch.counters.latency.between import Edges, HostSlot, HostTimes, WayTimes, between, grown
+from opwatch.counters.latency.quantiles import QUANTILES, TimeRange
+from opwatch.counters.reading import DriveFacts
+from opwatch.sinks.latency.way import way_document, way_lines
+from opwatch.trace.abi import LATENCY
+from opwatch.trace.hist import Histogram
+from tests.unit.sinks.test_schema import strict
+
+EDGES_US = (0, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 1024, 4096, 65536, None)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What it took the drive, and on the way. Whether it is the host's, the drive's or both's."""
+
+    drive_ns: int
+    way_ns: int
+    on_host: bool = True
+    on_drive: bool = True
+
+    @property
+    def host_ns(self) -> int:
+        return self.drive_ns + self.way_ns
+
+
+def host_of(requests: list[Request]) -> HostTimes:
+    values = [request.host_ns for request in requests if request.on_host]
+    slots = _slots(Histogram.of(LATENCY, values), max(values, default=0))
+    return HostTimes(len(values), 4096 * len(values), sum(values), slots)
+
+
+def drive_of(requests: list[Request]) -> DirectionTimes:
+    values = [request.drive_ns // 1000 for request in requests if request.on_drive]
+    slots = tuple(
+        TimeSlot(low, high, sum(low <= value < (high or math.inf) for value in values))
+        for low, high in pairwise(EDGES_US)
+        if low is not None
+    )
+    return DirectionTimes(len(values), 4096 * len(values), sum(values), slots)
+
+
+def common(requests: list[Request]) -> list[Request]:
+    return [request for request in requests if request.on_host and request.on_drive]
+
+
+def nearest(values: list[int], ratio: float) -> int:
+    return sorted(values)[max(1, math.ceil(round(ratio * 100_000) * len(values) / 100_000)) - 1]
+
+
+def holds(times: TimeRange, value: float) -> bool:
+    return times.low <= value + 1e-6 and (times.high is None or value <= times.high + 1e-6)
+
+
+times = st.integers(0, 10**8)
+request = st.builds(Request, times, times)
+cut = st.one_of(
+    st.builds(Request, times, times, st.just(True), st.just(False)),
+    st.builds(Request, times, times, st.just(False), st.just(True)),
+)
+
+
+@given(st.lists(request, min_size=1, max_size=60), st.lists(cut, max_size=6), st.integers(0, 3))
+def test_the_truth_is_in_every_range(both: list[Request], edges: list[Request], spare: int) -> None:
+    every = both + edges
+    only_host = sum(not request.on_drive for request in every)
+    only_drive = sum(not request.on_host for request in every)
+    times = between(host_of(every), drive_of(every), Edges(only_host + spare, only_drive + spare))
+    if times.reason:
+        # With more at the edges than in between there may be nothing to compare.
+        assert times.reason == "no request is surely in both"
+        assert len(both) <= spare
+        return
+    hosts = [request.host_ns for request in both]
+    drives = [request.drive_ns for request in both]
+    assert holds(times.way["mean"], sum(request.way_ns for request in both) / len(both))
+    assert holds(times.host["mean"], sum(hosts) / len(both))
+    assert holds(times.drive["mean"], sum(drives) / len(both))
+    for name, ratio in QUANTILES.items():
+        assert holds(times.host[name], nearest(hosts, ratio))
+        assert holds(times.drive[name], nearest(drives, ratio))
+        assert holds(times.way[name], nearest(hosts, ratio) - nearest(drives, ratio))
+
+
+def test_without_edges_the_mean_is_as_exact_as_microseconds() -> None:
+    every = [Request(100_000, 5_000_000)] * 1000
+    times = between(host_of(every), drive_of(every), Edges(0, 0))
+    assert times.way["mean"] == TimeRange(4_999_000, 5_001_000)
+    # The host's slots are 3 % wide, the drive's here a third.
+    low, high = times.way["p50"]
+    assert low <= 5_000_000 <= high  # type: ignore[operator]
+    assert high - low < 300_000  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("only_host", "only_drive", "extra"), [(0, 0, 1), (0, 3, 4), (5, 0, 1), (0, 0, -1), (3, 0, -4)]
+)
+def test_counts_that_no_edge_explains(only_host: int, only_drive: int, extra: int) -> None:
+    every = [Request(1000, 1000)] * 10 + [Request(1000, 1000, extra < 0, extra > 0)] * abs(extra)
+    times = between(host_of(every), drive_of(every), Edges(only_host, only_drive))
+    assert times.reason
+    assert "split or merged" in times.reason
+    assert not times.way
+
+
+def test_the_same_number_of_other_commands() -> None:
+    every = [Request(1000, 1000)] * 10
+    times = between(replace(host_of(every), bytes=8192), drive_of(every), Edges(0, 0))
+    assert times.reason == "the host's requests had 8192 bytes and the drive's commands 40960"
+
+
+def test_a_drive_that_is_slower_than_the_host_counted_other_commands() -> None:
+    host = host_of([Request(1000, 0)] * 10)
+    times = between(host, drive_of([Request(900_000, 0)] * 10), Edges(0, 0))
+    assert times.reason
+    assert "took longer than the host waited" in times.reason
+
+
+def test_no_command_is_no_reason() -> None:
+    times = between(HostTimes(0, 0, 0, ()), drive_of([]), Edges(0, 0))
+    assert times == WayTimes(0, 0)
+    shown = way_lines(DriveFacts(name="nvme0n1"), 1.0, {"read": times})
+    assert "read: none" in shown
+
+
+def test_what_the_drive_added() -> None:
+    early, late = drive_of([Request(1000, 0)]), drive_of([Request(1000, 0), Request(50_000, 0)])
+    added = grown(early, late)
+    assert isinstance(added, DirectionTimes)
+    assert (added.commands, added.time_us, sum(slot.count for slot in added.slots)) == (1, 50, 1)
+    assert grown(late, early) == "the drive's counts went back meanwhile"
+    assert "changed the slots" in str(grown(DirectionTimes(0, 0, 0, ()), late))
+    lying = DirectionTimes(late.commands + 1, late.bytes, late.time_us, late.slots)
+    assert "does not have as many" in str(grown(early, lying))
+
+
+def test_the_last_slot_ends_with_the_longest_time() -> None:
+    longest = 1 << 62
+    slots = _slots(Histogram.of(LATENCY, [5, longest]), longest)
+    assert slots[0] == HostSlot(5, 5, 1)
+    assert slots[1].high_ns >= longest
+
+
+def test_lines_and_document() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    folder = Path(__file__).parents[4] / "docs" / "schema"
+    schema = strict(json.loads((folder / "way.json").read_text()))
+    every = [Request(100_000, 50_000)] * 100
+    drawn = between(host_of(every), drive_of(every), Edges(1, 1))
+    refused = between(host_of(every), drive_of(every * 2), Edges(1, 1))
+    ways = {"read": drawn, "write": refused}
+    lines = way_lines(DriveFacts(name="nvme0n1", model="x"), 10.0, ways)
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[4].split()[:2] == ["read", "way"]
+    assert any(line.startswith("write: cannot be told: the host ended 100 requests") for line in lines)
+    document = json.loads(json.dumps(way_document(DriveFacts(name="nvme0n1"), 10.0, ways)))
+    jsonschema.Draft202012Validator(schema).validate(document)

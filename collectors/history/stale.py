@@ -1,4 +1,4 @@
-"""Free space against the map of a recording: what of it the drive still holds, to the sector."""
+"""Free space against the map of a history: what of it the drive still holds, to the sector."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opwatch.collectors.history.changes import DiskCounts, disk_of_requests
 from opwatch.collectors.history.file import read_history
-from opwatch.collectors.history.recording import (
+from opwatch.collectors.history.recorder import (
     GAP_NOTE,
     find_drive,
     identify,

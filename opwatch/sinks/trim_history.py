@@ -23,8 +23,8 @@ from opwatch.trim.stale.report import HistoryReport
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """The state of a recording at its end."""
+class HistoryState:
+    """The state of a history when its recorder ends."""
 
     device: str
     file: str
@@ -37,7 +37,7 @@ class Recorded:
     extents: int
     look: Look
     missed_runs: int
-    # Where this kernel runs no programs, and what that means for the recording.
+    # Where this kernel runs no programs, and what that means for the history.
     blind: str | None = None
 
 
@@ -57,7 +57,7 @@ def _look_document(look: Look) -> dict[str, Any]:
     }
 
 
-def _recorded_lines(recorded: Recorded) -> Iterator[str]:
+def _state_lines(recorded: HistoryState) -> Iterator[str]:
     yield f"{recorded.device}, {recorded.seconds:.1f} s recorded into {recorded.file}"
     yield from row("at start", recorded.kept)
     for name in ("written", "trimmed", "unknown"):
@@ -81,7 +81,7 @@ def _recorded_lines(recorded: Recorded) -> Iterator[str]:
         yield from row("note", recorded.blind)
 
 
-def write_recorded(recorded: Recorded, out: TextIO, *, as_json: bool) -> None:
+def write_state(recorded: HistoryState, out: TextIO, *, as_json: bool) -> None:
     if as_json:
         text = asdict(recorded)
         del text["look"]
@@ -89,7 +89,7 @@ def write_recorded(recorded: Recorded, out: TextIO, *, as_json: bool) -> None:
         text["complete"] = not recorded.look.forgotten and slack == (0, 0)
         Writer(out).json({"schema": SCHEMA, **text, **_look_document(recorded.look)}, indent=2)
         return
-    Writer(out).lines(_recorded_lines(recorded))
+    Writer(out).lines(_state_lines(recorded))
 
 
 def _part_document(part: Part) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a drive holds, by the changes it completed. Pure: the rules of docs/method-trim.md, "A recording"."""
+"""What a drive holds, by the changes it completed. Pure: the rules of docs/method-trim.md."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import pytest
 from opwatch.collectors.history import changes
 from opwatch.collectors.history.changes import ChangeTracer
 from opwatch.collectors.history.file import read_history
-from opwatch.collectors.history.recording import Recording
+from opwatch.collectors.history.recorder import HistoryRecorder
 from opwatch.collectors.space.fitrim import fitrim, mounted_at
 from opwatch.collectors.space.free_space import read_free_space
 from opwatch.host.device import Devices
@@ -236,7 +236,7 @@ def test_each_disk_of_a_file_system_needs_its_own(tmp_path: Path) -> None:
     with drive(SIZE, "7%") as one, drive(SIZE, "7%") as two:
         devices = Devices()
         resolved = [devices.resolve(one_drive.device) for one_drive in (one, two)]
-        recordings = [Recording(devices, *pair) for pair in zip(resolved, files, strict=True)]
+        recordings = [HistoryRecorder(devices, *pair) for pair in zip(resolved, files, strict=True)]
         try:
             for one_drive in (one, two):
                 discards(one_drive.device, 1, length=SIZE)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.history.file import read_history
-from opwatch.collectors.history.recording import Recording
+from opwatch.collectors.history.recorder import HistoryRecorder
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.trim.history.sectormap import SectorState
@@ -237,7 +237,7 @@ def test_a_file_that_others_change_is_written_anew(
 ) -> None:
     path = tmp_path / "x"
     lines: list[str] = []
-    recording = Recording(Devices(), Devices().resolve(disk.node), path, lines.append)
+    recording = HistoryRecorder(Devices(), Devices().resolve(disk.node), path, lines.append)
     try:
         for step in range(3):
             if step:

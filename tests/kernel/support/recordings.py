@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from opwatch.collectors.history.recording import Recording
+from opwatch.collectors.history.recorder import HistoryRecorder
 from opwatch.host.device import Devices
 from tests.kernel.support.watching import ATTEMPTS, opwatch
 
 
-def recorded(disk: str, path: Path, load: Callable[[], None]) -> Recording:
+def recorded(disk: str, path: Path, load: Callable[[], None]) -> HistoryRecorder:
     """What a recording of a load knows at its end, once the host has lost nothing of it."""
     for _ in range(ATTEMPTS):
         path.unlink(missing_ok=True)
-        recording = Recording(Devices(), Devices().resolve(disk), path)
+        recording = HistoryRecorder(Devices(), Devices().resolve(disk), path)
         try:
             load()
             assert recording.look()

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from opwatch.collectors.block.contexts import ContextProbe
 from opwatch.collectors.history.file import read_history
-from opwatch.collectors.history.recording import TICK_S, Recording, identify
+from opwatch.collectors.history.recorder import TICK_S, HistoryRecorder, identify
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import require_root
 from opwatch.samples.end import End
 from opwatch.sinks.terminal import say
-from opwatch.sinks.trim_history import Recorded, write_recorded
+from opwatch.sinks.trim_history import HistoryState, write_state
 from opwatch.tools.arguments import Once, file_name, time_between
 from opwatch.tools.waiting import Waiter
 from opwatch.trim.history.belonging import history_name, is_other
@@ -67,54 +67,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while recording")
 
 
-def _follow(recording: Recording, waiter: Waiter, seconds: float) -> End:
+def _follow(recorder: HistoryRecorder, waiter: Waiter, seconds: float) -> End:
     """Record until something ends it."""
     end, until = End.TICK, time.monotonic() + seconds
-    forgotten = dict(recording.history.forgotten)
+    forgotten = dict(recorder.history.forgotten)
     while end is End.TICK and time.monotonic() < until:
         end = waiter.wait(min(until, time.monotonic() + TICK_S))
-        if not recording.look():
+        if not recorder.look():
             return End.VANISHED
-        recording.save()
-        now = dict(recording.history.forgotten)
+        recorder.save()
+        now = dict(recorder.history.forgotten)
         for why in now if now != forgotten else ():
             # A map that is too large would say so every second.
             if now[why] != forgotten.get(why) and not (why == NO_ROOM and why in forgotten):
-                say(f"{recording.device.name}: less is known now: {why}")
+                say(f"{recorder.device.name}: less is known now: {why}")
         forgotten = now
     return end
 
 
-def _let_go(recording: Recording, waiter: Waiter, command: list[str] | None, error: OpwatchError) -> int:
-    """The recording cannot go on. The command has no part in that."""
+def _let_go(recorder: HistoryRecorder, waiter: Waiter, command: list[str] | None, error: OpwatchError) -> int:
+    """The history cannot be followed any further. The command has no part in that."""
     if not command:
         raise error
     with contextlib.suppress(OpwatchError):
-        recording.close()
+        recorder.close()
     say(f"{error}; the recording has ended, {command[0]} runs to its end")
     waiter.finish(stop=False)
     return OpwatchError.exit_status
 
 
-def _blind(recording: Recording, contexts: ContextProbe) -> str | None:
+def _blind(recorder: HistoryRecorder, contexts: ContextProbe) -> str | None:
     """Worth waiting for when something had to be forgotten."""
-    return contexts.note(_PROBE_S if recording.history.forgotten else 0.0)
+    return contexts.note(_PROBE_S if recorder.history.forgotten else 0.0)
 
 
-def _result(recording: Recording, path: Path, seconds: float, blind: str | None) -> Recorded:
-    look, map_ = recording.state(), recording.history.map
-    return Recorded(
-        device=recording.device.name,
+def _result(recorder: HistoryRecorder, path: Path, seconds: float, blind: str | None) -> HistoryState:
+    look, map_ = recorder.state(), recorder.history.map
+    return HistoryState(
+        device=recorder.device.name,
         file=str(path),
         seconds=seconds,
-        kept=recording.kept,
-        size_bytes=recording.device.size_bytes,
+        kept=recorder.kept,
+        size_bytes=recorder.device.size_bytes,
         written_bytes=map_.extents(SectorState.WRITTEN).total,
         trimmed_bytes=map_.extents(SectorState.TRIMMED).total,
         unknown_bytes=map_.extents(SectorState.UNKNOWN).total,
         extents=sum(1 for _ in map_.runs()),
         look=look,
-        missed_runs=recording.missed_runs(),
+        missed_runs=recorder.missed_runs(),
         blind=blind,
     )
 
@@ -130,24 +130,24 @@ def run(args: argparse.Namespace) -> int:
     path = args.output or _default(devices, device)
     with Waiter() as waiter:
         begun, contexts = time.monotonic(), ContextProbe()
-        recording = Recording(devices, device, path, say)
+        recorder = HistoryRecorder(devices, device, path, say)
         try:
             if not args.quiet:
-                say(f"{device.name}: {recording.kept}")
+                say(f"{device.name}: {recorder.kept}")
                 say(f"recording into {path}" + ("" if args.command else "; Ctrl-C ends it"))
             contexts.start()
             waiter.start(args.command, quiet_stdout=args.json)
             try:
-                end = _follow(recording, waiter, args.seconds)
+                end = _follow(recorder, waiter, args.seconds)
             except OpwatchError as error:
-                return _let_go(recording, waiter, args.command, error)
+                return _let_go(recorder, waiter, args.command, error)
             status = waiter.finish(stop=end is not End.COMMAND)
             if end is not End.VANISHED:
-                recording.look()
-            result = _result(recording, path, time.monotonic() - begun, _blind(recording, contexts))
+                recorder.look()
+            result = _result(recorder, path, time.monotonic() - begun, _blind(recorder, contexts))
         finally:
-            recording.close()
+            recorder.close()
     if end is End.VANISHED:
         raise OpwatchError(f"{device.name} is gone; {path} has what was known a second before")
-    write_recorded(result, sys.stdout, as_json=args.json)
+    write_state(result, sys.stdout, as_json=args.json)
     return status if end is End.COMMAND else 0

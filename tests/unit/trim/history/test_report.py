@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from opwatch.sinks.trim_history import (
-    Recorded,
+    HistoryState,
     history_document,
     history_lines,
-    write_recorded,
+    write_state,
 )
 from opwatch.trim.history.journal import Look
 from opwatch.trim.space.extents import Extents
@@ -71,9 +71,11 @@ def test_a_disk_without_a_history_has_no_figure() -> None:
 )
 def test_a_recording_tells_its_proof(slack: int | None, words: str) -> None:
     look = replace(LOOK, written_slack=slack, forgotten={"a reason": 3, "another": 1})
-    recorded = Recorded("sda", "/x", 1.5, "a new history", 1 << 30, 4096, 8192, (1 << 30) - 12288, 3, look, 2)
+    recorded = HistoryState(
+        "sda", "/x", 1.5, "a new history", 1 << 30, 4096, 8192, (1 << 30) - 12288, 3, look, 2
+    )
     out = io.StringIO()
-    write_recorded(recorded, out, as_json=False)
+    write_state(recorded, out, as_json=False)
     assert words in " ".join(out.getvalue().split())
     assert "3 times: a reason" in out.getvalue()
     assert "once: another" in out.getvalue()
@@ -83,12 +85,12 @@ def test_a_recording_tells_its_proof(slack: int | None, words: str) -> None:
         assert out.getvalue().index("once: another") < out.getvalue().index("the kernel counted")
     assert all(len(line) <= 80 for line in out.getvalue().splitlines())
     out = io.StringIO()
-    write_recorded(recorded, out, as_json=True)
+    write_state(recorded, out, as_json=True)
     document = json.loads(out.getvalue())
     assert document["complete"] is False
     assert document["slack_bytes"]["write"] == (None if slack is None else slack * 512)
     assert document["blind"] is None
     blind = io.StringIO()
-    write_recorded(replace(recorded, blind="no programs there"), blind, as_json=False)
+    write_state(replace(recorded, blind="no programs there"), blind, as_json=False)
     assert "note         no programs there" in blind.getvalue()
     assert (document["written_bytes"], document["forgotten"]) == (4096, {"a reason": 3, "another": 1})

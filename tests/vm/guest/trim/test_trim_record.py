@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from opwatch.collectors.history.changes import ChangeTracer
-from opwatch.collectors.history.recording import Recording
+from opwatch.collectors.history.recorder import HistoryRecorder
 from opwatch.collectors.space.fitrim import mounted_at
 from opwatch.collectors.space.free_space import read_free_space
 from opwatch.collectors.space.lba_status import held_by_map
@@ -42,11 +42,11 @@ DEVICES = ("nvme", "virtio-blk", "ahci")
 TIMEOUT_S = 1800
 
 
-def recorded(disk: str, path: Path, load: Callable[[], object]) -> Recording:
+def recorded(disk: str, path: Path, load: Callable[[], object]) -> HistoryRecorder:
     """What a recording of a load knows at its end. Here nothing may be lost."""
     device = Devices().by_name(disk)
     assert device
-    recording = Recording(Devices(), device, path)
+    recording = HistoryRecorder(Devices(), device, path)
     try:
         load()
         assert recording.look()
@@ -55,7 +55,7 @@ def recorded(disk: str, path: Path, load: Callable[[], object]) -> Recording:
     return recording
 
 
-def known(recording: Recording, state: SectorState) -> Extents:
+def known(recording: HistoryRecorder, state: SectorState) -> Extents:
     return recording.history.map.extents(state)
 
 
@@ -237,7 +237,7 @@ def test_several_ranges_in_a_command(tmp_path: Path) -> None:
     tracer = ChangeTracer(device)
     raw: list[bytes] = []
     size = device.size_bytes
-    recording = Recording(Devices(), device, path)
+    recording = HistoryRecorder(Devices(), device, path)
     try:
         discards(f"/dev/{disk}", 1, length=size)
         with mounted("xfs", disk, options="discard") as point:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.history.recording import Recording
+from opwatch.collectors.history.recorder import HistoryRecorder
 from opwatch.host.device import Devices
 from opwatch.tools import cli
 from opwatch.trim.history.sectormap import SectorState
@@ -31,7 +31,7 @@ def test_one_path_is_recorded_below_its_head(tmp_path: Path) -> None:
     assert path != head
     device = Devices().by_name(head)
     assert device
-    recording = Recording(Devices(), device, tmp_path / "x")
+    recording = HistoryRecorder(Devices(), device, tmp_path / "x")
     try:
         discards(f"/dev/{head}", 7)
         writes(f"/dev/{head}", 11)

@@ -1,4 +1,4 @@
-"""A recording: what changes on a disk becomes a map in a file, and what was missed is found out."""
+"""Records the history of a disk: what changes becomes a map in a file, and what was missed is noticed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def find_drive(devices: Devices, drive: HistoryDrive) -> BlockDevice | None:
     return next((disk for disk in candidates if not is_other(drive, _named(devices, disk))), named)
 
 
-class Recording:
+class HistoryRecorder:
     """Records from construction to close(). `kept` says what became of what the file knew. `was_disturbed` is
     set when somebody deleted, replaced or cut the file, which is written anew then: `tell` is called once."""
 

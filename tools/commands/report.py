@@ -17,10 +17,10 @@ from opwatch.errors import OpwatchError, RefusedError, UsageError
 from opwatch.report.gathering import gathered
 from opwatch.report.subject import ReportedRun, reported
 from opwatch.safefile import write_anew
+from opwatch.sinks.report.document import report_document
+from opwatch.sinks.report.markdown import report_lines
 from opwatch.sinks.report.overlay_section import MOST_OVERLAID
 from opwatch.sinks.report.page import BEGIN, page
-from opwatch.sinks.report.report_json import report_document
-from opwatch.sinks.report.report_markdown import report_lines
 from opwatch.sinks.report.single_figure import WIDTH, SingleFigure, single_figures
 from opwatch.sinks.terminal import data, say
 from opwatch.tools.arguments import file_name

@@ -216,6 +216,20 @@ def test_no_folder_is_crowded() -> None:
     assert crowded_folders(path for path in tracked() if "fixtures" not in path.parts) == []
 
 
+def repeated_names(paths: Iterable[Path]) -> list[str]:
+    """Files whose names begin with that of their folder, which says it already."""
+    return sorted(str(path) for path in paths if path.name.startswith(f"{path.parent.name}_"))
+
+
+def test_no_file_repeats_its_folder() -> None:
+    assert repeated_names([Path("a/report/report_x.py"), Path("a/report/x_report.py")]) == [
+        "a/report/report_x.py"
+    ]
+    parts = ("bpf", "opwatch", "collectors", "tools")
+    sources = [path.relative_to(ROOT) for path in tracked() if path.suffix in (".py", ".c", ".h")]
+    assert repeated_names(path for path in sources if path.parts[0] in parts) == []
+
+
 def rooms_not_drawn(page: str, rooms: Iterable[str]) -> list[str]:
     """Rooms that the first drawing of a page does not name."""
     drawing = page.split("```")[1]

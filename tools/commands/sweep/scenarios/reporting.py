@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from opwatch import units
-from opwatch.errors import OpwatchError, UsageError
+from opwatch.errors import UsageError
 from opwatch.foreign import parse_json, read_bytes, table_of
 from opwatch.sinks.report.single_figure import SingleFigure
 from opwatch.sinks.scenario_page.page import experiment_markdown, experiment_page, single_experiment_figures
@@ -33,8 +33,9 @@ def _is_json(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             return file.read(1) == _BEGIN
-    except OSError as error:
-        raise OpwatchError(f"{path}: {error.strerror}") from error
+    except OSError:
+        # What cannot be read is refused as a recording is, and with its status.
+        return False
 
 
 def report_experiments(

@@ -1,10 +1,12 @@
-"""No circle among C files: what a file calls does not call it back, nor by a third."""
+"""No circle among C files, nor among their rooms: what a file calls or includes does not come back to it."""
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import cache
 
 from tests.unit.house.imports import circles
 from tests.unit.house.test_architecture import ROOT, tracked
@@ -16,6 +18,9 @@ _DEFINITION = re.compile(
 )
 # A declaration names a function and calls nothing.
 _DECLARATION = re.compile(r"^[a-z_][\w \t*]*?[\s*]\w+\([^;{}]*\);", re.MULTILINE)
+_INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+# Where the compiler looks for what is not beside the file.
+_ROOTS = ("opwatch", "bpf", "")
 _NAME = re.compile(r"\b[a-z_]\w*\b")
 
 
@@ -28,7 +33,31 @@ def defined_in(name: str, source: str) -> set[str]:
     }
 
 
-def files_in_circles(files: Mapping[str, str]) -> list[list[str]]:
+def includes(files: Mapping[str, str]) -> dict[str, set[str]]:
+    """Which of the files each includes; what is made by a build is none of them."""
+    edges = {}
+    for name, source in files.items():
+        places = (os.path.dirname(name), *_ROOTS)
+        candidates = [
+            [os.path.normpath(os.path.join(place, text)) for place in places]
+            for text in _INCLUDE.findall(source)
+        ]
+        edges[name] = {
+            target for paths in candidates if (target := next((path for path in paths if path in files), ""))
+        }
+    return edges
+
+
+def rooms(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """The same among folders."""
+    among: dict[str, set[str]] = defaultdict(set)
+    for name, targets in edges.items():
+        room = os.path.dirname(name)
+        among[room] |= {os.path.dirname(target) for target in targets} - {room}
+    return among
+
+
+def calls_among(files: Mapping[str, str]) -> dict[str, set[str]]:
     """`files`: path -> source. Functions that several files define, such as programs' twins, lead nowhere."""
     sources = {name: _DECLARATION.sub(" ", _COMMENT_OR_TEXT.sub(" ", text)) for name, text in files.items()}
     definers: dict[str, list[str]] = defaultdict(list)
@@ -39,7 +68,12 @@ def files_in_circles(files: Mapping[str, str]) -> list[list[str]]:
     for name, source in sources.items():
         homes = [definers[word] for word in set(_NAME.findall(source)) if word in definers]
         calls[name] = {home for (home, *others) in homes if not others and home != name}
-    return circles(calls)
+    return calls
+
+
+def files_in_circles(files: Mapping[str, str]) -> list[list[str]]:
+    """By what they call."""
+    return circles(calls_among(files))
 
 
 def test_the_rule_finds_what_breaks_it() -> None:
@@ -53,10 +87,31 @@ def test_the_rule_finds_what_breaks_it() -> None:
     assert files_in_circles({"one.c": one, "two.c": two.replace("return three(a)", "/* one(a) */")}) == []
 
 
-def test_no_circle_among_c_files() -> None:
-    sources = [path for path in tracked() if path.suffix in (".c", ".h")]
-    paths = {str(path.relative_to(ROOT)): path for path in sources}
+def test_the_rule_finds_includes_and_rooms_that_break_it() -> None:
+    one = {"opwatch/a/x.h": '#include "b/y.h"\n', "opwatch/b/y.h": '#include "../a/x.h"\n#include "made.h"\n'}
+    assert circles(includes(one)) == [["opwatch/a/x.h", "opwatch/b/y.h"]]
+    two = {"opwatch/a/x.h": '#include "b/y.h"', "opwatch/b/y.h": "", "opwatch/b/z.h": '#include "a/w.h"'}
+    two["opwatch/a/w.h"] = ""
+    assert circles(includes(two)) == []
+    assert circles(rooms(includes(two))) == [["opwatch/a", "opwatch/b"]]
+
+
+@cache
+def sources_in_c() -> dict[str, str]:
+    paths = {str(path.relative_to(ROOT)): path for path in tracked() if path.suffix in (".c", ".h")}
     # What bcc compiles is one text, which tools/bcc/dialect.h stands around.
     files = {name: path.read_text() for name, path in paths.items() if name.startswith(("opwatch/", "bpf/"))}
     assert len(files) > 50
-    assert files_in_circles(files) == []
+    return files
+
+
+def test_no_circle_among_c_files() -> None:
+    assert files_in_circles(sources_in_c()) == []
+    assert circles(includes(sources_in_c())) == []
+
+
+def test_no_circle_among_rooms_of_c() -> None:
+    assert circles(rooms(includes(sources_in_c()))) == []
+    # What programs of bpf/ call is in headers that they include, and a map can have the name of a program.
+    own = {name: source for name, source in sources_in_c().items() if name.startswith("opwatch/")}
+    assert circles(rooms(calls_among(own))) == []

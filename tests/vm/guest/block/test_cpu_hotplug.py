@@ -1,20 +1,27 @@
-"""CPUs that come and go under load."""
+"""CPUs that come and go under load, and queues for as many as could come."""
 
 from __future__ import annotations
 
 import threading
 from pathlib import Path
 
-from tests.vm.guest.support.exact import assert_explained, observe
+import pytest
+
+from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.exact import assert_explained, observe, run_and_check
 from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
 from tests.vm.guest.support.shell import put
 from tests.vm.guest.support.workload import Fio, fio
+from tests.vm.requirements import need_feature
 
 CPUS = 4
+# What a PC of QEMU's has at most; a queue needs a CPU that could be there.
+MOST_CPUS = 255
 TIERS = ()
 TIMEOUT_S = 1500
 
 LAST_CPU = Path("/sys/devices/system/cpu/cpu3/online")
+POSSIBLE = Path("/sys/devices/system/cpu/possible")
 
 
 def test_a_cpu_that_comes_and_goes() -> None:
@@ -39,3 +46,15 @@ def test_a_cpu_that_comes_and_goes() -> None:
         [watched] = observe([disk], workload)
     assert sum(count for count, _ in watched.counts().values()) == 4 * 5003
     assert_explained("null_blk, a CPU that comes and goes", watched)
+
+
+@pytest.mark.parametrize("depth", [64, 1023])
+def test_hundreds_of_queues(depth: int) -> None:
+    queues = int(POSSIBLE.read_text().rstrip().rpartition("-")[2]) + 1
+    need_feature("possible-cpus", queues == MOST_CPUS, f"it has room for {queues}")
+    shape = NullBlk(irqmode=Irq.TIMER, submit_queues=queues, hw_queue_depth=depth, completion_nsec=100_000)
+    with null_blk(shape) as disk:
+        assert sysfs.hardware_queues(disk) == queues
+        job = Fio("randrw", 5003, jobs=4, iodepth=16)
+        _, watched = run_and_check(f"null_blk {queues}q of {depth} tags", disk, job)
+    assert sum(count for count, _ in watched.counts().values()) == 4 * 5003

@@ -28,3 +28,25 @@ def screen_of(argv: list[str], typed: dict[bytes, bytes], environment: dict[str,
             os.write(terminal, typed[waits.pop(0)])
     os.close(terminal)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), written.decode(errors="replace")
+
+
+def read_until(terminal: int, words: bytes, patience_s: float = 60) -> bytes:
+    """What was written until these words came, or until nothing can come any more."""
+    written, deadline = b"", time.monotonic() + patience_s
+    while words not in written and time.monotonic() < deadline:
+        ready, _, _ = select.select([terminal], [], [], 0.2)
+        try:
+            written += os.read(terminal, 65536) if ready else b""
+        except OSError:
+            break
+    return written
+
+
+def ending_of(process: subprocess.Popen[bytes], patience_s: float = 30) -> int | None:
+    """How a process ends by itself; None of one that does not, which is killed."""
+    try:
+        return process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return None

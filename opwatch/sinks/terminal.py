@@ -152,6 +152,33 @@ class _Pipe:
         self.close()
 
 
+class PaintedTerminal:
+    """A terminal that somebody else paints on: what is written goes there as it is. Once it has gone, or
+    nobody reads it and we are in a hurry, all is lost without a word: who paints never waits for ever."""
+
+    def __init__(self, stream: TextIO) -> None:
+        stream.flush()
+        self._stream, self._pipe = stream, _Pipe(stream.fileno())
+        self._is_lost = False
+
+    def write(self, text: str) -> int:
+        if not self._is_lost:
+            try:
+                self._pipe.write(text.encode(self._stream.encoding, "replace"))
+            except (OSError, OutputLost):
+                self._is_lost = True
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: what is written is there."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+
 class Writer:
     """Prints lines to a stream. A closed pipe raises BrokenPipeError, whatever else goes wrong OutputLost."""
 

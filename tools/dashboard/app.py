@@ -13,6 +13,7 @@ from textual.widget import Widget
 from opwatch.sinks.dashboard.past import Past
 from opwatch.sinks.dashboard.screen import MARGIN, Frame, screen
 from opwatch.sinks.dashboard.view import View
+from opwatch.tools.dashboard.lasting import LastingDriver
 from opwatch.tools.dashboard.paint import Painter, colours_of, strips
 
 # However much comes in, the screen is drawn no more often, in seconds.
@@ -69,7 +70,7 @@ class DashboardApp(App[None]):
         stop: Callable[[], None] = lambda: None,
         keep: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(ansi_color=True)
+        super().__init__(driver_class=LastingDriver, ansi_color=True)
         self.past, self.view = past, view
         self._frame, self._begin, self._stop, self._keep = frame, begin, stop, keep
         colours = colours_of(self.console.color_system, is_wanted=is_coloured)

@@ -14,6 +14,7 @@ from opwatch.sinks.dashboard.past import Past
 from opwatch.sinks.dashboard.screen import Frame
 from opwatch.sinks.dashboard.view import View
 from opwatch.tools.dashboard.app import DashboardApp
+from opwatch.tools.dashboard.lasting import HangUp
 
 # So many entries wait of a file that is read faster than it is shown.
 _MOST_WAITING = 256
@@ -52,7 +53,8 @@ class DashboardRun:
 
     def run(self) -> None:
         """Show it until the run has ended, or who looks has gone. What goes wrong in it is raised here."""
-        self.app.run(mouse=False)
+        with HangUp(self._leave):
+            self.app.run(mouse=False)
         self._is_abandoned = True
         if not self._is_file and not self._is_over:
             self._ask_to_stop()
@@ -60,6 +62,11 @@ class DashboardRun:
             self._drain_until_over()
         if self._error:
             raise self._error
+
+    def _leave(self) -> None:
+        """Leave a terminal that has gone: the run ends with its screen."""
+        if not self._is_abandoned:
+            self.app.call_later(self.app.exit)
 
     @property
     def has_ended(self) -> bool:

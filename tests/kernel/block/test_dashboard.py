@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import pty
+import random
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from opwatch.host.scratch import ScratchDisk
 from tests.kernel.support.watching import opwatch
-from tests.terminals import screen_of
+from tests.terminals import ending_of, read_until, screen_of
 
 WRITES = 211
 
@@ -38,3 +42,38 @@ def test_what_is_shown_can_be_kept_and_is_summed_up(
     [path] = tmp_path.glob("opwatch-*.opw")
     assert "write " in opwatch("replay", str(path)).stdout
     assert set(Path("/run").glob("opwatch-shown-*")) <= before
+
+
+ENDINGS = (("term", "close"), ("close", "term"), ("close",), ("stall", "term"), ("stall", "close", "term"))
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("ignores_hang_up", [False, True])
+def test_it_ends_with_its_terminal_and_with_a_signal(
+    disk: ScratchDisk, ending: tuple[str, ...], ignores_hang_up: bool
+) -> None:
+    """In any order, at any moment; also where nobody reads what is written, so that a write waits."""
+    chance = random.Random(repr(ending))
+    for _ in range(2):
+        ours, theirs = pty.openpty()
+        subprocess.run(["stty", "rows", "60", "cols", "250"], stdin=theirs, check=True)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "opwatch", "--tui", "--dev", disk.node, "0.05"],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=os.environ | {"TERM": "xterm-256color"},
+            preexec_fn=(lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) if ignores_hang_up else None,
+        )
+        os.close(theirs)
+        assert b"trust" in read_until(ours, b"trust")
+        for step in ending:
+            # Until a terminal is full that nobody reads.
+            time.sleep(3 if step == "stall" else chance.random() / 3)
+            if step == "term":
+                process.send_signal(signal.SIGTERM)
+            elif step == "close":
+                os.close(ours)
+        assert ending_of(process) is not None
+        if "close" not in ending:
+            os.close(ours)

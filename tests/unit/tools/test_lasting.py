@@ -1,0 +1,80 @@
+"""A dashboard whose terminal goes away, or is read by nobody, ends."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import pty
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opwatch.sinks import terminal
+from opwatch.sinks.terminal import PaintedTerminal
+from tests.terminals import ending_of, read_until
+
+RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "3.opw.gz"
+
+
+@pytest.fixture
+def no_hurry() -> None:
+    terminal.be_patient()
+
+
+def test_what_nobody_reads_is_lost_once_we_are_in_a_hurry(no_hurry: None) -> None:
+    ours, theirs = pty.openpty()
+    with open(theirs, "w", encoding="utf-8") as stream:
+        painted = PaintedTerminal(stream)
+        terminal.hurry()
+        begin = time.monotonic()
+        # More than any terminal keeps.
+        for _ in range(50):
+            assert painted.write("x" * 10_000) == 10_000
+        assert time.monotonic() - begin < 10
+    os.close(ours)
+    terminal.be_patient()
+
+
+def test_what_is_written_to_a_terminal_that_has_gone_is_lost(no_hurry: None) -> None:
+    ours, theirs = pty.openpty()
+    with open(theirs, "w", encoding="utf-8") as stream:
+        painted = PaintedTerminal(stream)
+        painted.write("here\n")
+        assert b"here" in os.read(ours, 100)
+        os.close(ours)
+        assert painted.write("gone") == 4
+        assert painted.isatty()
+        painted.flush()
+
+
+def _ignore_hang_up() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+@pytest.mark.parametrize("prepare", [None, _ignore_hang_up])
+def test_a_replay_ends_with_its_terminal(tmp_path: Path, prepare: Callable[[], None] | None) -> None:
+    pytest.importorskip("textual")
+    path, chance = tmp_path / "3.opw", random.Random(5)
+    path.write_bytes(gzip.decompress(RECORDING.read_bytes()))
+    for _ in range(3):
+        ours, theirs = pty.openpty()
+        subprocess.run(["stty", "rows", "24", "cols", "80"], stdin=theirs, check=True)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "opwatch", "replay", "--tui", str(path)],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=os.environ | {"TERM": "xterm-256color"},
+            preexec_fn=prepare,
+        )
+        os.close(theirs)
+        assert b"trust" in read_until(ours, b"trust")
+        time.sleep(chance.random() / 2)
+        os.close(ours)
+        assert ending_of(process) is not None

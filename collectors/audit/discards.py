@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING
 
+from opwatch.closing import Closing
 from opwatch.collectors.audit.discard_programs import explained, loader, pack_granule
 from opwatch.collectors.block.diskstats import StatReader, is_idle
 from opwatch.host.device import BlockDevice
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LOOK_S = 0.05
 
 
-class DiscardTracer:
+class DiscardTracer(Closing):
     """Follows discards from entering to leaving. `granules` are (bytes, offset) of what a disk frees as a
     whole; `programs` come from loader(), and have decided already what is followed; `chain` is the block
     tracer's, which then calls the programs of issue and end."""
@@ -52,17 +52,6 @@ class DiscardTracer:
         self._disks = {disk.name: disk for disk in disks}
         self._stats = {disk.name: StatReader(disk) for disk in disks}
         self._before = self._read_stats()
-
-    def __enter__(self) -> DiscardTracer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def follow(self, pid: int) -> None:
         """Take the discards of a process of this PID namespace for ours."""

@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
+from opwatch.closing import Closing
 from opwatch.collectors.fio.child import MeteredChild
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.fio.logs import FioLog, is_log_name, parse_log
@@ -40,7 +40,7 @@ class FioRun:
     was_stopped: bool
 
 
-class FioProcess:
+class FioProcess(Closing):
     """fio, running. It ends when we do, whatever ends us; nothing of it is left but a folder, which goes when
     this is closed. Whoever made it calls result() or close()."""
 
@@ -70,14 +70,6 @@ class FioProcess:
         except BaseException:
             self._clean()
             raise
-
-    def __enter__(self) -> FioProcess:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def pid(self) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from opwatch.closing import Closing
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.loop import diskseq
@@ -41,7 +42,7 @@ def open_device(device: BlockDevice) -> int:
     raise RefusedError(f"{node} leads to another device than the {device.name} that was looked at")
 
 
-class RawDisk:
+class RawDisk(Closing):
     """An open block device; each read goes to the drive. `life` is the disk that is meant, where that was
     looked up before."""
 
@@ -66,12 +67,6 @@ class RawDisk:
             os.close(self._descriptor)
             raise
         self._pool = ThreadPoolExecutor(_DEPTH, thread_name_prefix="raw")
-
-    def __enter__(self) -> RawDisk:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)

@@ -19,8 +19,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
+from opwatch.closing import Closing
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported
 
 CONTROL = Path("/dev/loop-control")
@@ -95,7 +95,7 @@ def backing_of(descriptor: int) -> tuple[int, int] | None:
     return os.makedev(major, minor), inode
 
 
-class LoopDevice:
+class LoopDevice(Closing):
     """An open loop device. `node` is its name, which is right as long as require_same() says nothing; `path`
     is the descriptor as other processes can open it."""
 
@@ -103,14 +103,6 @@ class LoopDevice:
         self._descriptor = descriptor
         self.node = node
         self.identity = self._now()
-
-    def __enter__(self) -> LoopDevice:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def name(self) -> str:

@@ -8,9 +8,9 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+from opwatch.closing import Closing
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError, UsageError
 from opwatch.foreign import read_all
 from opwatch.safefile import open_own
@@ -22,7 +22,7 @@ _SUFFIX = ".journal"
 MOST_BYTES = 64 << 20
 
 
-class JournalFile:
+class JournalFile(Closing):
     """An open journal, which nobody else has open to write. Made by begin() or again()."""
 
     def __init__(self, path: Path) -> None:
@@ -33,14 +33,6 @@ class JournalFile:
         except BlockingIOError:
             os.close(self._descriptor)
             raise RefusedError(f"{path.stem} is running: another opwatch has its journal") from None
-
-    def __enter__(self) -> JournalFile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def name(self) -> str:

@@ -50,6 +50,18 @@ def test_statistics_that_erases_contradict_are_no_number() -> None:
     assert reading.value is None and "325 erases" in (reading.reason or "")
 
 
+@pytest.mark.parametrize("with_statistics", [True, False])
+@pytest.mark.parametrize("firmware", ["X6103006", "X6104006", "X4143106"])
+def test_statistics_that_repeat_attributes_prove_no_unit(firmware: str, *, with_statistics: bool) -> None:
+    # 489162 is in attribute 241 and where the statistics have sectors: in GiB it is 525 TB, with 5 erases of
+    # 256 GB; 16 and 32 MiB fit the erases alike.
+    ours = DRIVES["SanDisk SD9SB8W-256G-1006 X6103006"]
+    drive = replace(ours, drive=replace(ours.drive, firmware=firmware))
+    reading = host(drive if with_statistics else blind(drive))
+    assert reading.value is None and reading.reason
+    assert host(DRIVES["SanDisk SD8SB8U-128G-1006 X4120006"]).value == 636384 * MIB16
+
+
 def test_a_counterfeit_is_not_the_drive_that_it_says_it_is() -> None:
     ours = DRIVES["Ssmsung SSD 870 EVO 250GB FW200807"]
     names = tuple(replace(attribute, name="Unknown_Attribute") for attribute in ours.attributes)

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         help="read what tools wrote of one drive: smartctl --json or -x, nvme-cli JSON, log pages, or a "
-        "folder of these; - is standard input",
+        "folder of these; - is standard input; or a recording with looks at one drive",
     )
     parser.add_argument(
         "--type",
@@ -165,6 +165,21 @@ def _without(drive_report: Report, failed: OpwatchError | None) -> Report:
     )
 
 
+def _run_files(args: argparse.Namespace, catalogue: Catalogue) -> int:
+    """Show what tools wrote, or a recording."""
+    # It is imported for --from alone: it brings the readers of six forms.
+    from opwatch.collectors.firmware.recorded import read_recorded
+    from opwatch.collectors.firmware.recorded_looks import is_recording, recorded_report
+
+    if not any(is_recording(path) for path in args.files):
+        show(report(read_recorded(args.files), catalogue), None, args, sys.stdout)
+        return 0
+    if len(args.files) > 1:
+        raise UsageError("a recording has all of its drive: give it alone")
+    show(recorded_report(args.files[0], catalogue, args.tbw), None, args, sys.stdout)
+    return 0
+
+
 def run(args: argparse.Namespace) -> int:
     if args.latency:
         # For this alone: the counters need none of it.
@@ -180,11 +195,7 @@ def run(args: argparse.Namespace) -> int:
     if args.files and args.kind:
         raise UsageError("--type is for a drive that is read now: a file of smartctl's is of one already")
     if args.files:
-        # It is imported for --from alone: it brings the readers of six forms.
-        from opwatch.collectors.firmware.recorded import read_recorded
-
-        show(report(read_recorded(args.files), catalogue), None, args, sys.stdout)
-        return 0
+        return _run_files(args, catalogue)
     devices, first = Devices(), None
     if args.kind:
         if len(args.dev) > 1:

@@ -72,7 +72,7 @@ LATE = {
     "opwatch.samples.story": 2,
     # One of several, by an option.
     "opwatch.tools.backends": 2,
-    "opwatch.tools.commands.counters": 2,
+    "opwatch.tools.commands.counters": 3,
     # The dashboard has textual, which is much, and need not be there.
     "opwatch.tools.commands.replay": 1,
     "opwatch.tools.commands.watch": 2,

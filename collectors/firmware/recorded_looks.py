@@ -1,0 +1,63 @@
+"""The first and the last look at a drive in a recording: what it says of itself now, and since then."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from opwatch.counters.catalogue.families import Catalogue
+from opwatch.counters.looks.reading import report_of
+from opwatch.counters.looks.sample import FirmwareSample
+from opwatch.counters.prove.course_outlook import LoadStretch, outlooks_of
+from opwatch.counters.reading import Report
+from opwatch.errors import NotEnoughData, UsageError
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.samples.entries import Looked
+
+_MAGIC = b"SQLite format 3\0"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedLooks:
+    """The first and the last look at one drive that its own counters came of."""
+
+    first: FirmwareSample
+    last: FirmwareSample
+
+
+def is_recording(path: Path) -> bool:
+    """Whether a file is a recording, by how it begins."""
+    try:
+        with path.open("rb") as file:
+            return path.is_file() and file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        # Whoever reads it says what is wrong with it.
+        return False
+
+
+def looks_in(path: Path) -> RecordedLooks:
+    """UsageError where several drives were looked at; NotEnoughData where none was."""
+    looks: dict[str, RecordedLooks] = {}
+    with closing(RecordedRun(path)) as run:
+        for entry in run.entries():
+            if isinstance(entry, Looked) and not entry.sample.refused:
+                sample = entry.sample
+                looks[sample.disk] = replace(
+                    looks.get(sample.disk, RecordedLooks(sample, sample)), last=sample
+                )
+    if len(looks) > 1:
+        raise UsageError(f"{path}: it has looks at {', '.join(sorted(looks))}: counters are of one drive")
+    if not looks:
+        raise NotEnoughData(f"{path}: no drive's counters were read in it")
+    return next(iter(looks.values()))
+
+
+def recorded_report(path: Path, catalogue: Catalogue, rated_bytes: int | None) -> Report:
+    """What the last look says, and when the drive's life ends if it goes on as in the recording."""
+    looks = looks_in(path)
+    first, last = (report_of(look, catalogue).report for look in (looks.first, looks.last))
+    stretch = LoadStretch(
+        first.readings, last.readings, (looks.last.begin_ns - looks.first.begin_ns) / 3.6e12
+    )
+    return replace(last, outlooks=(*last.outlooks, *outlooks_of(stretch, rated_bytes)))

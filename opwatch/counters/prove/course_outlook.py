@@ -1,0 +1,75 @@
+"""When a drive's rated life ends if it goes on as in a recording: its load now, and not since it was new."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from opwatch.counters.prove.sanity import MOST_HOURS
+from opwatch.counters.reading import CounterReading, WearOutlook
+
+_ASSUMES = "it goes on as in the recording"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStretch:
+    """Counters at two looks, and the hours between."""
+
+    first: Mapping[str, CounterReading]
+    last: Mapping[str, CounterReading]
+    hours: float
+
+    def grown(self, name: str) -> int | None:
+        """By how much a counter grew; None where it is not known at both ends, or went back."""
+        begin, end = self.first.get(name), self.last.get(name)
+        if begin is None or end is None or begin.value is None or end.value is None:
+            return None
+        if (begin.source, begin.unit) != (end.source, end.unit) or end.value < begin.value:
+            return None
+        return end.value - begin.value
+
+
+def _outlook(by: str, least: float, most: float | None, what: str) -> WearOutlook:
+    """Whole hours. What is further than any drive has been powered on is not bounded."""
+    bounded = None if most is None or most > MOST_HOURS else math.ceil(most)
+    return WearOutlook(by, math.floor(min(least, MOST_HOURS)), bounded, f"{_ASSUMES}; {what}")
+
+
+def _by_percentage(stretch: LoadStretch) -> WearOutlook | None:
+    """Both percentages are integers, each less than 1 away from the wear. What did not grow by 2 says next to
+    nothing: the average since the drive was new does."""
+    grown, used = stretch.grown("percentage_used"), stretch.last.get("percentage_used")
+    if grown is None or grown < 2 or used is None or used.value is None or used.value >= 100:
+        return None
+    return _outlook(
+        f"{grown} % more used in {stretch.hours:.1f} hours",
+        stretch.hours * (99 - used.value) / (grown + 1),
+        stretch.hours * (101 - used.value) / (grown - 1),
+        "100 % ends its rated life, not the drive",
+    )
+
+
+def _by_rating(stretch: LoadStretch, rated_bytes: int) -> WearOutlook | None:
+    """Each count is less than one step from the truth, so the growth is less than one from its own."""
+    grown, written = stretch.grown("host_written"), stretch.last.get("host_written")
+    if grown is None or written is None or written.value is None or grown <= written.quantum:
+        return None
+    step = written.quantum
+    left = rated_bytes - written.value
+    return _outlook(
+        f"{grown} bytes more written in {stretch.hours:.1f} hours",
+        max(0.0, stretch.hours * (left - step) / (grown + step)),
+        max(0.0, stretch.hours * (left + step) / (grown - step)),
+        "the rating is the maker's",
+    )
+
+
+def outlooks_of(stretch: LoadStretch, rated_bytes: int | None) -> Iterator[WearOutlook]:
+    """All that the recording tells of the end; nothing where it is too short to."""
+    if stretch.hours <= 0:
+        return
+    if percentage := _by_percentage(stretch):
+        yield percentage
+    if rated_bytes and (rated := _by_rating(stretch, rated_bytes)):
+        yield rated

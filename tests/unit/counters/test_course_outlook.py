@@ -1,0 +1,134 @@
+"""The end of a life by a recording: the truth of an even load lies in the interval, whatever was rounded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from opwatch.counters.looks.sample import CommandKind, DriveAnswer, NvmeCommand
+from opwatch.counters.prove.course_outlook import LoadStretch, outlooks_of
+from opwatch.counters.reading import CounterReading, Proof
+from opwatch.samples.entries import Looked, RunEntry
+from opwatch.tools.cli import main
+from tests.unit.support.recordings import record
+from tests.unit.support.runs import MadeUpRun
+
+ROUNDINGS = (math.floor, math.ceil, round)
+
+
+def reading(
+    value: int | None, unit: str = "percent", quantum: int = 1, source: str = "log 02h"
+) -> CounterReading:
+    return CounterReading(value, unit, quantum, source, Proof.SPEC)
+
+
+def by_percentage(begin: int | None, end: int | None, hours: float = 100.0) -> LoadStretch:
+    return LoadStretch({"percentage_used": reading(begin)}, {"percentage_used": reading(end)}, hours)
+
+
+def by_bytes(begin: int, end: int, hours: float = 100.0, step: int = 512_000) -> LoadStretch:
+    first, last = (reading(value, "bytes", step) for value in (begin, end))
+    return LoadStretch({"host_written": first}, {"host_written": last}, hours)
+
+
+@given(st.floats(0, 90), st.floats(2, 60), st.floats(0.5, 10_000), st.sampled_from(ROUNDINGS))
+def test_an_even_wear_ends_within_the_interval(
+    begin: float, grown: float, hours: float, rounded: Callable[[float], int]
+) -> None:
+    end = begin + grown
+    assume(end < 99)
+    outlooks = list(outlooks_of(by_percentage(rounded(begin), rounded(end), hours), None))
+    if rounded(end) - rounded(begin) < 2:
+        assert not outlooks
+        return
+    [outlook] = outlooks
+    truth = (100 - end) * hours / grown
+    assert outlook.least_hours <= truth
+    assert outlook.most_hours is None or truth <= outlook.most_hours
+
+
+@given(st.integers(0, 10**15), st.integers(10**6, 10**14), st.integers(1, 10**9), st.floats(0.5, 10_000))
+def test_an_even_load_is_at_the_rating_within_the_interval(
+    begin: int, grown: int, step: int, hours: float
+) -> None:
+    assume(grown > 2 * step)
+    end, rated = begin + grown, begin + 2 * grown + 10**12
+    shown = by_bytes(-(-begin // step) * step, -(-end // step) * step, hours, step)
+    [outlook] = outlooks_of(shown, rated)
+    truth = (rated - end) * hours / grown
+    assert outlook.least_hours <= truth + 1e-6 * truth
+    assert outlook.most_hours is None or truth <= outlook.most_hours * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    "stretch",
+    [
+        by_percentage(3, 4),
+        by_percentage(3, 2),
+        by_percentage(None, 9),
+        by_percentage(3, None),
+        by_percentage(50, 100),
+        by_percentage(3, 9, 0.0),
+        by_bytes(10**12, 10**12 + 512_000),
+        LoadStretch({}, {}, 5.0),
+        LoadStretch({"percentage_used": reading(1, source="log 09h")}, {"percentage_used": reading(9)}, 5.0),
+    ],
+)
+def test_what_says_nothing(stretch: LoadStretch) -> None:
+    assert list(outlooks_of(stretch, 10**15)) == []
+
+
+def look_at(run: MadeUpRun, name: str, units: int) -> Looked:
+    """A look of which log page 02h came: data units written, after 1000 hours."""
+    page = bytearray(512)
+    page[48:64] = units.to_bytes(16, "little")
+    page[80:96] = (units * 10).to_bytes(16, "little")
+    page[128:144] = (1000).to_bytes(16, "little")
+    answers = (DriveAnswer(NvmeCommand(CommandKind.LOG, 2), bytes(page)),)
+    look = run.look(name, units)
+    return replace(look, sample=replace(look.sample, answers=answers, smartctl=None))
+
+
+def a_recording(path: Path, names: tuple[str, ...] = ("nvme0n1",)) -> Path:
+    run = MadeUpRun(4)
+    entries: list[RunEntry] = [run.begin(place, name) for place, name in enumerate(names)]
+    places = list(range(len(names)))
+    for hour in range(3):
+        entries.append(run.tick(places))
+        # Data units of 512,000 bytes: 10^6 more each hour.
+        entries += [look_at(run, name, 10**7 + 10**6 * hour) for name in names]
+        run.sleep(3600)
+    record(path, [*entries, run.end(places)])
+    return path
+
+
+def test_a_recording_says_when_the_rating_is_reached(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = a_recording(tmp_path / "run.opw")
+    assert main(["counters", "--from", str(path), "--tbw", "600"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    # 512 GB an hour, and 593.9 TB are left: 1160 hours.
+    assert "1024000000000 bytes more written in 2.0 hours" in text
+    assert "in 1159 to 1161 hours powered on" in text or "in 1160 to 1161 hours powered on" in text
+    assert "it goes on as in the recording; the rating is the maker's" in text
+
+
+def test_recordings_of_several_drives_and_of_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    several = a_recording(tmp_path / "two.opw", ("nvme0n1", "nvme1n1"))
+    assert main(["counters", "--from", str(several)]) == 2
+    assert "counters are of one drive" in capsys.readouterr().err
+    assert main(["counters", "--from", str(several), str(several)]) == 2
+    run = MadeUpRun(4)
+    nothing = tmp_path / "none.opw"
+    record(nothing, [run.begin(0, "sda"), run.tick([0]), run.end([0])])
+    assert main(["counters", "--from", str(nothing)]) == 6
+    cut = tmp_path / "cut.opw"
+    cut.write_bytes(several.read_bytes()[:64])
+    assert main(["counters", "--from", str(cut)]) in (1, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator
 
@@ -18,6 +19,7 @@ from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.load.words import LOGS, LoadWindow, fill_words, round_words, seed_of, sprandom_words
 from opwatch.samples.course import Course, CoursePlan
 from opwatch.samples.end import End
+from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.placing import FileRun
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import SteadyGround, StrictState, StrictVerdict, judge_strict
@@ -88,6 +90,10 @@ class LevelRun:
                 yield window, runs
         elif method == "partition":
             with partitioned(bench, level.usable_bytes) as path:
+                yield LoadWindow(path, level.usable_bytes), []
+        elif self._request.scenario and level.scale.capacity_bytes < bench.disk.size_bytes:
+            # What is reserved cannot be reached: no more than this is there to be written to.
+            with partitioned(bench, level.scale.capacity_bytes) as path:
                 yield LoadWindow(path, level.usable_bytes), []
         else:
             yield LoadWindow(bench.whole_disk.path, level.usable_bytes), []
@@ -251,8 +257,19 @@ class LevelRun:
 
     def _ground(self, trace: LevelTrace) -> SteadyGround:
         level = self._level
+        if not self._request.pace.fill_passes:
+            return ground_of(level, self._spread_of_rounds(trace))
         filled = None if self._request.pace.sprandom else self._filled / level.load_bytes
         return ground_of(level, trace.spread(filled, is_uniform=self._request.pattern.is_uniform))
+
+    def _spread_of_rounds(self, trace: LevelTrace) -> WriteSpread | None:
+        """Return where the rounds of a drive went that is written to while it is new. Places that are drawn
+        alike, whatever was drawn before, leave out a share that shrinks with each turn; whether they are
+        drawn so is held against the trace."""
+        turns = sum(one.host_bytes for one in self._rounds) / self._level.load_bytes
+        is_uniform = self._request.pattern.is_uniform
+        covered = -math.expm1(-turns) if is_uniform else 0.0
+        return trace.spread(covered, is_uniform=is_uniform, by=f"{turns:.3g} times as much at random")
 
     def _is_enough(self, trace: LevelTrace) -> bool:
         """Whether the drive is steady, as far as that can be measured here, or too many rounds were done."""

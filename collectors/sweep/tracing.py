@@ -75,8 +75,10 @@ class LevelTrace:
                     else:
                         self._covered.add(begin, length, counted=False)
 
-    def spread(self, filled_ratio: float | None, *, is_uniform: bool) -> WriteSpread | None:
-        """Where the writes went. `filled_ratio` is what fio says that its fill wrote in order: it stands
+    def spread(
+        self, filled_ratio: float | None, *, is_uniform: bool, by: str = "fio's fill"
+    ) -> WriteSpread | None:
+        """Where the writes went. `filled_ratio` is what was written at least once, and who says so: it stands
         where the trace has seen less, as it does on kernels that pass programs by. It is None for a fill at
         random, of which fio's count does not tell where it went: then the trace alone can say."""
         seen_ratio = self._covered.spread().coverage_ratio
@@ -86,7 +88,7 @@ class LevelTrace:
         if filled_ratio is None or (self._changes and seen_ratio >= filled_ratio):
             return WriteSpread(seen_ratio, sigmas, "block trace")
         traced = "" if not self._changes else f"; the block trace has {100 * seen_ratio:.4g} %"
-        return WriteSpread(filled_ratio, sigmas, f"fio's fill{traced}")
+        return WriteSpread(filled_ratio, sigmas, f"{by}{traced}")
 
     def reading(self) -> Reading | None:
         return self._tracer.read_settled()[0] if self._tracer else None

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from opwatch.scenarios.saturation import rest_iops
 from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 from opwatch.scenarios.spare import flash_behind
 from opwatch.sweep.outcome import LevelOutcome
@@ -57,7 +58,8 @@ def free_space(
 
 
 def _rate(outcome: LevelOutcome, io_bytes: int) -> float | None:
-    return None if outcome.figures.iops is None else outcome.figures.iops * io_bytes
+    iops = rest_iops(outcome)
+    return None if iops is None else iops * io_bytes
 
 
 def _point(

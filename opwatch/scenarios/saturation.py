@@ -96,12 +96,17 @@ def _cliff(rounds: Sequence[Round], place: int | None, scale: float) -> Cliff | 
 
 def _gain(first: LevelOutcome, outcome: LevelOutcome) -> tuple[float | None, float | None]:
     """(by what it is faster than the first, the error of that); None where one of them is not at rest."""
-    then, now = first.figures.iops, outcome.figures.iops
+    then, now = rest_iops(first), rest_iops(outcome)
     if then is None or now is None or not then:
         return None, None
     if outcome is first:
         return 1.0, 0.0
     return now / then, (_error_ratio(first) + _error_ratio(outcome)) * now / then
+
+
+def rest_iops(outcome: LevelOutcome) -> float | None:
+    """I/Os a second at rest. Of a drive there are figures without rest, too, which are none of it."""
+    return None if outcome.strict.state is StrictState.NOT_REACHED else outcome.figures.iops
 
 
 def _error_ratio(outcome: LevelOutcome) -> float:
@@ -137,6 +142,11 @@ def _likeness(
         return ScenarioVerdict.REPRODUCED, "at rest; the others are compared with it"
     if gain is None or error is None or expected is None:
         state = outcome.strict.state
+        if expected is None:
+            return (
+                ScenarioVerdict.UNTOLD,
+                "nobody tells how much flash this drive has, so no model says anything",
+            )
         if state is StrictState.PASS:
             return ScenarioVerdict.UNTOLD, "the first level, which it is compared with, did not come to rest"
         return ScenarioVerdict.UNTOLD, f"{state.value}: {outcome.strict.reason}"

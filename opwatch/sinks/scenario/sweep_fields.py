@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opwatch.scenarios.free_space import FilledDrive
-from opwatch.scenarios.saturation import Saturated
+from opwatch.scenarios.saturation import Saturated, rest_iops
 from opwatch.scenarios.scenario import Scenario
 from opwatch.sinks.scenario.document import scenario_head, statement_fields
 
@@ -25,7 +25,7 @@ def _saturated(level: Saturated) -> dict[str, Any]:
         "fresh_iops": level.fresh_iops,
         "cliff": level.cliff._asdict() if level.cliff else None,
         "predicted_cliff_bytes": level.predicted_bytes,
-        "steady_iops": level.outcome.figures.iops,
+        "steady_iops": rest_iops(level.outcome),
         "iops_cv": level.outcome.figures.iops_cv,
         "gain": level.gain,
         "gain_error": level.gain_error,

@@ -36,6 +36,7 @@ def document(state: SweepState, outcomes: Sequence[LevelOutcome]) -> dict[str, A
     }
 
 
-def lines(state: SweepState, outcomes: Sequence[LevelOutcome]) -> Iterator[str]:
-    yield from table.lines(document(state, outcomes))
+def lines(state: SweepState, answer: dict[str, Any]) -> Iterator[str]:
+    """The tables of its document, and which sweep it was."""
+    yield from table.lines(answer)
     yield from folded(f"sweep {state.request.name}, workload {state.request.pattern.name}")

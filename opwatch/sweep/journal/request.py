@@ -25,7 +25,8 @@ class SweepRequest:
     """Everything that decides what is done: with the same request and the same drive, the same requests go to
     it. Of `secret` the seeds of all rounds are made. `refresh_s` is how old the drive's pages get, and
     `patience_s` how long they are waited for. With a `test` of SNIA's each part of it stands for a level.
-    `place` is where its files lie, None of a sweep that has the whole drive."""
+    `place` is where its files lie, None of a sweep that has the whole drive. `scenario` is the published
+    experiment that these levels are of, None of any other sweep."""
 
     name: str
     created: str
@@ -42,6 +43,7 @@ class SweepRequest:
     purge: str = DISCARD.name
     test: PtsOrder | None = None
     place: FilesPlace | None = None
+    scenario: str | None = None
 
     def planned_bytes(self, places: Iterable[int]) -> int:
         """The most that these levels, or parts of a test, are to write as far as that can be foretold."""
@@ -72,6 +74,7 @@ class SweepRequest:
             "purge": self.purge,
             "test": self.test.document() if self.test else None,
             "place": asdict(self.place) if self.place else None,
+            "scenario": self.scenario,
         }
 
 
@@ -99,6 +102,8 @@ def request_of(fields: Fields) -> SweepRequest:
         purge=_purge(fields),
         test=order_of(fields.sub("test")) if fields.table.get("test") is not None else None,
         place=_place(fields.sub("place")) if fields.table.get("place") is not None else None,
+        # Journals of before there were some have none.
+        scenario=fields.optional("scenario", fields.text),
     )
     if (request.place is not None) != (request.method in ON_FILES):
         raise fields.bad("place does not go with its method")

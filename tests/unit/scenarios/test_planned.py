@@ -46,7 +46,7 @@ def test_a_filling_is_what_it_will_be(capsys: pytest.CaptureFixture[str]) -> Non
         (("--scenario", "mixed-io", "--on", "a=/"), 3, "root file system"),
         (("--scenario", "iometer-op10", "--on", "a=/"), 2, "--on"),
         (("--scenario", "untrimmed-cliff"), 2, "add --virtual"),
-        (("--scenario", "free-space", "--virtual", "ideal", "--dev", "sda"), 2, "no scenario"),
+        (("--scenario", "free-space", "--virtual", "ideal", "--dev", "sda"), 2, "has no drive"),
         (("--virtual", "ideal", "--set", "rounds=3"), 2, "--scenario"),
         (("--virtual", "ideal", "--on", "a=/"), 2, "--scenario"),
     ],

@@ -36,6 +36,7 @@ from opwatch.tools.commands.sweep.arguments.pts_arguments import (
 )
 from opwatch.tools.commands.sweep.running import add_recording_argument, perform, require_new, tell
 from opwatch.tools.commands.sweep.scenarios.experiment import experiment_of
+from opwatch.tools.commands.sweep.scenarios.on_drive import request_of_scenario
 from opwatch.tools.commands.sweep.scenarios.plain_arguments import shaped
 from opwatch.tools.commands.sweep.scenarios.scenario import add_scenario_argument
 from opwatch.tools.waiting import Waiter
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "       opwatch sweep run --dev D --destroy --confirm SERIAL --test NAME [options]\n"
         "       opwatch sweep run --virtual PROFILE [--op LEVELS] [options]\n"
         "       opwatch sweep run --scenario NAME --virtual PROFILE [--op LEVELS] [options]\n"
+        "       opwatch sweep run --scenario NAME --dev D --destroy --confirm SERIAL [options]\n"
         "       opwatch sweep run --scenario mixed-io --on NAME=DIR [--on NAME=DIR] [options]"
     )
     add_drive_arguments(parser)
@@ -65,14 +67,18 @@ def run(args: argparse.Namespace) -> int:
     refuse_test_options(args)
     if args.scenario is None:
         refuse_others(args, ["set", "on"], "--scenario")
-    if args.virtual is not None or args.scenario is not None:
+    if args.virtual is not None or (args.scenario is not None and args.dev is None):
         refuse_others(args, DRIVE_OPTIONS, "--dev")
         args = shaped(args)
         has_levels = args.scenario is None or experiment_of(scenario_of(args.scenario)) is None
         return virtual.run(args) if has_levels else virtual.run_experiment(args)
     if args.dev is None:
         raise UsageError("say on what: --dev D is a drive, --virtual PROFILE simulates one (sweep list)")
-    refuse_others(args, MODEL_OPTIONS, "--virtual")
+    if args.scenario is not None:
+        refuse_others(args, ["test", *FILE_OPTIONS], "a sweep that is no scenario")
+        args = shaped(args)
+    else:
+        refuse_others(args, MODEL_OPTIONS, "--virtual")
     if args.test is None:
         refuse_file_options(args)
     else:
@@ -87,7 +93,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _on_a_drive(args: argparse.Namespace, waiter: Waiter) -> SweepState:
     claim: HeldDisk | HeldMount
-    if args.test is not None:
+    if args.scenario is not None:
+        claim = HeldDisk(Devices(), args.dev, consent_from(args))
+        request = request_of_scenario(args, claim.disk, claim.identity)
+    elif args.test is not None:
         claim = HeldDisk(Devices(), args.dev, consent_from(args))
         request = test_request_from(args, claim.disk, claim.identity)
     elif args.method in ON_FILES:

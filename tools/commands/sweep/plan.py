@@ -20,7 +20,11 @@ from opwatch.sweep.methods import ON_FILES, method_of
 from opwatch.sweep.plan import SweepPlan, SweepRefusal, SweepSpeed, plan_steps
 from opwatch.sweep.purges import DISCARD, purge_of
 from opwatch.tools.arguments import byte_size
-from opwatch.tools.commands.sweep.arguments.drive_arguments import add_allowance_argument, add_device_argument
+from opwatch.tools.commands.sweep.arguments.drive_arguments import (
+    add_allowance_argument,
+    add_device_argument,
+    flash_of,
+)
 from opwatch.tools.commands.sweep.arguments.file_arguments import (
     FILE_LEVELS,
     FILE_OPTIONS,
@@ -31,6 +35,7 @@ from opwatch.tools.commands.sweep.arguments.file_arguments import (
 )
 from opwatch.tools.commands.sweep.arguments.level_arguments import (
     DEFAULT_LEVELS,
+    DEFAULT_METHOD,
     DEFAULT_WORKLOAD,
     MODEL_OPTIONS,
     VirtualSweep,
@@ -50,6 +55,7 @@ from opwatch.tools.commands.sweep.arguments.pts_arguments import (
     test_pace,
 )
 from opwatch.tools.commands.sweep.scenarios.experiment import experiment_of, planned_experiment
+from opwatch.tools.commands.sweep.scenarios.on_drive import planned_on_drive
 from opwatch.tools.commands.sweep.scenarios.plain_arguments import shaped
 from opwatch.tools.commands.sweep.scenarios.scenario import add_scenario_argument, scenario_from
 
@@ -84,7 +90,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.scenario is not None:
-        refuse_others(args, ["dev", "test", *FILE_OPTIONS], "a sweep that is no scenario")
+        refuse_others(args, ["test", *FILE_OPTIONS], "a sweep that is no scenario")
+        if args.dev is not None:
+            refuse_others(args, ["virtual"], "a scenario that has no drive (--dev)")
+            return _show(_of_scenario_on_drive(shaped(args)), args)
         return _show(_of_scenario(shaped(args)), args)
     refuse_others(args, ["set", "on"], "--scenario")
     if (args.dev is None) == (args.virtual is None):
@@ -111,6 +120,25 @@ def _of_scenario(args: argparse.Namespace) -> SweepPlan:
     if experiment_of(scenario_of(args.scenario)):
         return planned_experiment(args)
     return _of_sweep(scenario_from(args).sweep, args)
+
+
+def _of_scenario_on_drive(args: argparse.Namespace) -> SweepPlan:
+    devices = Devices()
+    device = _drive(devices, args.dev)
+    _, levels, pattern, pace = planned_on_drive(args, device, args.flash or flash_of(device))
+    purge = purge_of(args.purge or DISCARD.name)
+    steps = plan_steps(levels, DEFAULT_METHOD, pace, _speed(args), purge)
+    refused = refusals(devices, args.dev, allow_virtual=args.allow_virtual, purge=purge.name)
+    return SweepPlan(
+        target=_target(devices, device),
+        method=DEFAULT_METHOD,
+        workload=pattern.name,
+        levels=levels,
+        steps=tuple(step for step in steps if step.at_most),
+        refusals=tuple(refused),
+        life_bytes=args.rated,
+        life_reason="--rated says what the host may write in its life",
+    )
 
 
 def _speed(args: argparse.Namespace) -> SweepSpeed:

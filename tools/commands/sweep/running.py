@@ -27,6 +27,7 @@ from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.tools.arguments import file_name
 from opwatch.tools.commands.sweep.exit_status import exit_status
+from opwatch.tools.commands.sweep.scenarios.on_drive import scenario_part
 from opwatch.tools.kept_sweep import KeptSweep, KeptTime
 from opwatch.tools.talk import ProgressTalk
 from opwatch.tools.waiting import Waiter
@@ -96,8 +97,9 @@ def tell(state: SweepState, *, json: bool) -> int:
 
 def show(state: SweepState, outcomes: list[LevelOutcome], *, json: bool) -> int:
     """Print the table or the document; returns the exit status."""
+    answer = document(state, outcomes) | scenario_part(state.request, outcomes)
     if json:
-        data().json(document(state, outcomes), indent=2)
+        data().json(answer, indent=2)
     else:
-        data().lines(lines(state, outcomes))
+        data().lines(lines(state, answer))
     return exit_status(outcomes)

@@ -22,7 +22,7 @@ from opwatch.guard.budget import MOST_CELSIUS, MOST_LIFE_PERCENT, Budget
 from opwatch.guard.identity import DiskIdentity
 from opwatch.guard.obstacles import Consent
 from opwatch.host.device import BlockDevice
-from opwatch.load.workload import load, require_reach
+from opwatch.load.workload import LoadPattern, load, require_reach
 from opwatch.sweep.journal.file import FOLDER
 from opwatch.sweep.journal.request import SweepRequest, planned_bytes
 from opwatch.sweep.levels import LevelScale, OpLevel, OpShare, parse_levels
@@ -38,6 +38,7 @@ from opwatch.tools.commands.sweep.arguments.file_arguments import (
 )
 from opwatch.tools.commands.sweep.arguments.level_arguments import (
     DEFAULT_LEVELS,
+    DEFAULT_METHOD,
     DEFAULT_WORKLOAD,
     add_level_arguments,
     add_load_arguments,
@@ -135,18 +136,36 @@ def request_from(
     """The request that was made, in bytes. Nothing is written."""
     levels = levels_from(args, disk, mount)
     pace = pace_from(args)
-    if args.settle is not None:
-        pace = replace(pace, settle_s=args.settle)
     method = method_of(args.method).name
     if refused := method_refusal(disk, method):
         raise Unsupported(f"--method {method}: {refused}; opwatch sweep list has the others")
-    purge = purge_of(args.purge or DISCARD.name).name
-    if refused := purge_refusal(disk, purge):
-        raise Unsupported(f"--purge {purge}: {refused}; --purge discard is what every drive here takes")
     if args.sprandom and (refused := sprandom_refusal()):
         raise Unsupported(f"--sprandom: {refused}; without it all is filled in order")
     pattern = load(args.workload or DEFAULT_WORKLOAD)
     require_reach(pattern, pace.round_ratio)
+    return level_request(
+        args, disk, identity, levels=levels, pace=pace, pattern=pattern, method=method, mount=mount
+    )
+
+
+def level_request(
+    args: argparse.Namespace,
+    disk: BlockDevice,
+    identity: DiskIdentity,
+    *,
+    levels: tuple[OpLevel, ...],
+    pace: SweepPace,
+    pattern: LoadPattern,
+    scenario: str | None = None,
+    method: str = DEFAULT_METHOD,
+    mount: HeldMount | None = None,
+) -> SweepRequest:
+    """The request, once it is settled what is done at which levels."""
+    if args.settle is not None:
+        pace = replace(pace, settle_s=args.settle)
+    purge = purge_of(args.purge or DISCARD.name).name
+    if refused := purge_refusal(disk, purge):
+        raise Unsupported(f"--purge {purge}: {refused}; --purge discard is what every drive here takes")
     _require_enough(args.max_write, levels, method, pace)
     most = args.max_write or planned_bytes(levels, method, pace)
     return SweepRequest(
@@ -161,6 +180,7 @@ def request_from(
         patience_s=LONGEST_NS / 1e9,
         purge=purge,
         place=mount.place if mount else None,
+        scenario=scenario,
     )
 
 

@@ -14,7 +14,7 @@ from opwatch.scenarios.scenario import ScenarioKind, scenario_of
 def shaped(args: argparse.Namespace) -> argparse.Namespace:
     """The arguments with what `--workload` says of a model's load as if each option had been given; an option
     that was given itself holds. Loads on file systems stay words until these are looked at."""
-    if args.workload is None or args.dev is not None or _is_mixed(args):
+    if args.workload is None or (args.dev is not None and args.scenario is None) or _is_mixed(args):
         return args
     load = only(_plain(args.workload), args.workload)
     if load.seekpct != 100:

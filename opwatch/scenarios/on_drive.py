@@ -1,0 +1,63 @@
+"""Experiments that have levels, on a drive: which levels these are, how they are written, what came of
+them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from opwatch.errors import UsageError
+from opwatch.scenarios.scenario import Scenario, ScenarioKind
+from opwatch.sweep.levels import ALIGN_BYTES, LevelScale, OpLevel, OpShare, parse_levels
+from opwatch.sweep.outcome import LevelOutcome
+from opwatch.sweep.plan import SweepPace
+
+# Of what a drive shows: as much less than all of it as the published levels are less than the first of them.
+_SATURATION_LEVELS = "0,11.4,30.1%"
+# Of a saturation, rounds say where the cliff is; random writes alone have been everywhere after some eight
+# times what is in use. Of files, rounds are long: short ones say less of a drive than of who else runs.
+_SATURATION_PACE = SweepPace(fill_passes=0, round_ratio=0.2, most_rounds=60)
+_FILE_PACE = SweepPace(fill_passes=1, round_ratio=0.5, most_rounds=40)
+_RESERVED = ", reserved"
+
+
+def drive_levels(
+    scenario: Scenario, size_bytes: int, flash_bytes: int | None, text: str | None = None
+) -> tuple[OpLevel, ...]:
+    """The levels on a drive of this size; of free space all of them twice, the second time on a drive of
+    which a part is reserved."""
+    scale = LevelScale(size_bytes, OpShare.WHOLE)
+    if scenario.kind is ScenarioKind.SATURATION:
+        return parse_levels(text or _SATURATION_LEVELS, scale, flash_bytes)
+    if scenario.kind is not ScenarioKind.FREE_SPACE:
+        raise UsageError(
+            f"--scenario {scenario.name}: not on a whole drive (--dev): take --virtual, or --on NAME=DIR "
+            "for what is of file systems"
+        )
+    whole = parse_levels(text or scenario.levels, scale, flash_bytes)
+    shown = int(size_bytes * (1 - scenario.reserved_ratio)) // ALIGN_BYTES * ALIGN_BYTES
+    most = max(level.usable_bytes for level in whole)
+    if shown < most:
+        raise UsageError(
+            f"--op: {most} bytes are to be used, and with {100 * scenario.reserved_ratio:g} % in reserve the "
+            f"drive shows {shown}"
+        )
+    less = replace(scale, capacity_bytes=shown)
+    reserved = (replace(level, label=f"{level.label}{_RESERVED}", scale=less) for level in whole)
+    return (*whole, *reserved)
+
+
+def drive_pace(scenario: Scenario, round_ratio: float | None, rounds: int | None) -> SweepPace:
+    """A saturation begins on a drive that is new; a file is made before it is written at random."""
+    usual = _SATURATION_PACE if scenario.kind is ScenarioKind.SATURATION else _FILE_PACE
+    return replace(
+        usual, round_ratio=round_ratio or usual.round_ratio, most_rounds=rounds or usual.most_rounds
+    )
+
+
+def both_lines(
+    outcomes: Sequence[LevelOutcome],
+) -> tuple[Sequence[LevelOutcome], Sequence[LevelOutcome]]:
+    """What came of the whole drive, and of the one with a reserve."""
+    half = len(outcomes) // 2
+    return outcomes[:half], outcomes[half:]

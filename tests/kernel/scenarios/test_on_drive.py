@@ -1,0 +1,100 @@
+"""Experiments with levels on a simulated drive: under the protocol, killed on the way, and taken up again."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.sweep.journal.file import journals
+from tests.kernel.support.drives import MIB, drive
+from tests.kernel.sweep.test_sweep import require_free, state_of, sweep, words
+
+# So few rounds that no level comes to rest for certain.
+_SHORT = ("--settle", "0", "--rounds", "5", "--round", "50%", "--refresh", "0")
+_NOT_REACHED, _STOPPED, _REFUSED = 6, 7, 4
+
+
+def _scenario(text: str) -> dict[str, Any]:
+    scenario: dict[str, Any] = json.loads(text)["scenario"]
+    return scenario
+
+
+def test_without_its_serial_number_nothing_is_written(tmp_path: Path) -> None:
+    with drive(64 * MIB, "10%") as target:
+        before = target.truth()["host_write_bytes"]
+        done = sweep(
+            "run",
+            target,
+            tmp_path,
+            "--dev",
+            target.device,
+            "--scenario",
+            "write-saturation",
+            "--confirm",
+            "X",
+        )
+        assert done.returncode != 0
+        assert target.truth()["host_write_bytes"] == before
+    assert journals(tmp_path) == []
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_what_is_done_is_kept_and_the_rest_is_done_by_resume(
+    ended_by: signal.Signals, tmp_path: Path
+) -> None:
+    with drive(64 * MIB, "10%") as target:
+        argv = words(
+            "run", target, tmp_path, "--dev", target.device, "--scenario", "write-saturation", *_SHORT
+        )
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            _wait_for_a_level(tmp_path)
+            process.send_signal(ended_by)
+            status = process.wait(60)
+        assert status == (-signal.SIGKILL if ended_by is signal.SIGKILL else _STOPPED)
+        require_free(target)
+        kept = state_of(tmp_path).records
+        assert kept
+        assert 0 < len(state_of(tmp_path).left) < 3
+        done = sweep("resume", target, tmp_path, *journals(tmp_path))
+        assert done.returncode == _NOT_REACHED, done.stderr
+        require_free(target)
+        after = state_of(tmp_path)
+        assert all(after.records[place].document() == record.document() for place, record in kept.items())
+        assert after.undo == []
+        # It was discarded in the end: nothing is left on it.
+        assert target.truth()["valid_bytes"] == 0
+    levels = _scenario(done.stdout)["levels"]
+    assert [level["label"] for level in levels] == ["0 %", "11.4 %", "30.1 %"]
+    assert {level["likeness"] for level in levels} == {"cannot be told"}
+    assert all(level["gain"] is None and level["steady_iops"] is None for level in levels)
+    assert all(level["predicted_cliff_bytes"] == pytest.approx(70.4 * MIB, rel=0.1) for level in levels)
+
+
+def _wait_for_a_level(folder: Path) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if any('"outcome"' in path.read_text() for path in folder.glob("*.journal")):
+            return
+        time.sleep(0.05)
+    pytest.fail("no level came to its end")
+
+
+def test_a_reserve_is_a_partition_that_is_gone_again(tmp_path: Path) -> None:
+    more = ("--scenario", "free-space", "--op", "60,50%", *_SHORT)
+    with drive(64 * MIB, "10%") as target:
+        done = sweep("run", target, tmp_path, "--dev", target.device, *more)
+        assert done.returncode == _NOT_REACHED, done.stderr
+        require_free(target)
+        name = Path(target.device).name
+        assert not list(Path(f"/sys/block/{name}").glob(f"{name}p*"))
+    document = json.loads(done.stdout)
+    assert [level["label"] for level in document["levels"]][2:] == ["60 %, reserved", "50 %, reserved"]
+    assert [level["capacity_bytes"] // MIB for level in document["levels"]] == [64, 64, 48, 48]
+    assert len(document["scenario"]["points"]) == 2
+    assert document["scenario"]["statements"][0]["verdict"] == "cannot be told"

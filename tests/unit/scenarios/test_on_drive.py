@@ -1,0 +1,74 @@
+"""Experiments on a drive: their levels, their pace, and what is told of a drive whose flash nobody knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from opwatch.errors import UsageError
+from opwatch.fields import Fields
+from opwatch.scenarios.on_drive import both_lines, drive_levels, drive_pace
+from opwatch.scenarios.saturation import rest_iops, saturated
+from opwatch.scenarios.scenario import ScenarioVerdict, scenario_of
+from opwatch.sweep.journal.request import request_of
+from opwatch.tools.cli import main
+from tests.unit.sweep.test_journal import RECORD, REQUEST
+
+GIB = 1 << 30
+SATURATION, FREE = scenario_of("write-saturation"), scenario_of("free-space")
+
+
+def test_levels_of_a_saturation_are_shares_of_what_is_shown() -> None:
+    levels = drive_levels(SATURATION, 240 * GIB, None)
+    assert [level.label for level in levels] == ["0 %", "11.4 %", "30.1 %"]
+    shares = [level.usable_bytes / (240 * GIB) for level in levels]
+    assert shares == pytest.approx([1, 0.886, 0.699], abs=1e-4)
+
+
+def test_free_space_has_its_levels_again_on_three_quarters() -> None:
+    whole, reserved = drive_levels(FREE, 320 * GIB, None)[:3], drive_levels(FREE, 320 * GIB, None)[3:]
+    assert [one.usable_bytes for one in whole] == [one.usable_bytes for one in reserved]
+    assert {one.scale.capacity_bytes for one in reserved} == {240 * GIB}
+    assert [one.label for one in reserved] == [f"{one.label}, reserved" for one in whole]
+    with pytest.raises(UsageError, match="25 % in reserve the drive shows"):
+        drive_levels(FREE, 320 * GIB, None, "10,50%")
+
+
+def test_what_comes_of_them_is_two_lines() -> None:
+    outcome = RECORD.outcome(REQUEST.levels[1])
+    assert both_lines([outcome] * 6) == ([outcome] * 3, [outcome] * 3)
+
+
+def test_a_saturation_begins_on_a_new_drive() -> None:
+    assert drive_pace(SATURATION, None, None).fill_passes == 0
+    pace = drive_pace(FREE, 0.25, 7)
+    assert (pace.fill_passes, pace.round_ratio, pace.most_rounds) == (1, 0.25, 7)
+
+
+def test_an_experiment_without_levels_is_none_of_a_whole_drive() -> None:
+    with pytest.raises(UsageError, match=r"iometer-op10: not on a whole drive \(--dev\)"):
+        drive_levels(scenario_of("iometer-op10"), GIB, None)
+
+
+def test_a_journal_keeps_which_experiment_it_is() -> None:
+    document = REQUEST.document()
+    assert request_of(Fields(document, "it")).scenario is None
+    del document["scenario"]
+    assert request_of(Fields(document, "it")).scenario is None
+    named = Fields(document | {"scenario": "free-space"}, "it")
+    assert request_of(named).scenario == "free-space"
+
+
+def test_figures_without_rest_are_no_rate_at_rest() -> None:
+    outcome = RECORD.outcome(drive_levels(SATURATION, GIB, None)[0])
+    [level] = saturated([outcome], 1.0)
+    assert rest_iops(outcome) is None
+    assert level.gain is None
+    assert level.likeness is ScenarioVerdict.UNTOLD
+
+
+@pytest.mark.parametrize("words", [["--virtual", "ideal"], ["--test", "wsat"]])
+def test_what_does_not_go_with_a_drive_is_refused_before_it_is_looked_at(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sweep", "plan", "--scenario", "write-saturation", "--dev", "nothing", *words]) == 2
+    assert capsys.readouterr().err.startswith(f"opwatch: {words[0]}: only with")

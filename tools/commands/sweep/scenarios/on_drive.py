@@ -1,0 +1,63 @@
+"""A published experiment on a drive, from the words to the request, and from its levels to its section."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from opwatch.errors import UsageError
+from opwatch.guard.identity import DiskIdentity
+from opwatch.host.device import BlockDevice
+from opwatch.load.plain import PlainLoad
+from opwatch.load.workload import LoadPattern, pattern_of
+from opwatch.scenarios.free_space import free_space
+from opwatch.scenarios.on_drive import both_lines, drive_levels, drive_pace
+from opwatch.scenarios.saturation import saturated
+from opwatch.scenarios.scenario import Scenario, ScenarioKind, scenario_of
+from opwatch.sinks.scenario.sweep_fields import free_space_fields, saturation_fields
+from opwatch.sweep.journal.request import SweepRequest
+from opwatch.sweep.levels import OpLevel, OpShare
+from opwatch.sweep.outcome import LevelOutcome
+from opwatch.sweep.plan import SweepPace
+from opwatch.tools.commands.sweep.arguments.drive_arguments import flash_of, level_request
+from opwatch.tools.commands.sweep.arguments.level_arguments import DEFAULT_METHOD, refuse_others
+from opwatch.tools.commands.sweep.scenarios.experiment import with_changes
+
+
+def request_of_scenario(args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity) -> SweepRequest:
+    """What `--scenario` asks of this drive. Nothing is written."""
+    scenario, levels, pattern, pace = planned_on_drive(args, disk, flash_of(disk))
+    return level_request(
+        args, disk, identity, levels=levels, pace=pace, pattern=pattern, scenario=scenario.name
+    )
+
+
+def planned_on_drive(
+    args: argparse.Namespace, disk: BlockDevice, flash_bytes: int | None
+) -> tuple[Scenario, tuple[OpLevel, ...], LoadPattern, SweepPace]:
+    scenario = with_changes(scenario_of(args.scenario), args.set)
+    refuse_others(args, ("base", "reads", "seed", "on", "sprandom"), "a sweep that is no scenario")
+    if args.method != DEFAULT_METHOD or args.fill != SweepPace().fill_passes or args.share != OpShare.USED:
+        raise UsageError("--method, --fill, --share: a scenario decides these itself")
+    levels = drive_levels(scenario, disk.size_bytes, flash_bytes, args.op)
+    depth, n_bytes = args.depth or scenario.queue_depth, args.bs or scenario.io_bytes
+    name = f"random writes of {n_bytes} bytes, queue depth {depth}"
+    pattern = pattern_of(PlainLoad(name, 0, 100, n_bytes, depth), scenario.name)
+    # What is the default of other sweeps is as if nothing was said.
+    own_round = None if args.round == SweepPace().round_ratio else args.round
+    return scenario, levels, pattern, drive_pace(scenario, own_round, args.rounds)
+
+
+def scenario_part(request: SweepRequest, outcomes: Sequence[LevelOutcome]) -> dict[str, Any]:
+    """What the document has besides; nothing of a sweep that is no scenario, or has levels left."""
+    if request.scenario is None or len(outcomes) < len(request.levels):
+        return {}
+    scenario = scenario_of(request.scenario)
+    if scenario.kind is ScenarioKind.SATURATION:
+        return {"scenario": saturation_fields(scenario, saturated(outcomes, 1.0), 1.0)}
+    n_bytes = int(request.pattern.jobs[0].options["bs"])
+    # Files of other sizes than the author's have nothing to be compared with.
+    published = scenario.published_rates if len(outcomes) == 2 * len(scenario.published_rates) else ()
+    lines = free_space(*both_lines(outcomes), n_bytes, published)
+    return {"scenario": free_space_fields(scenario, lines)}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from opwatch.owners.cells import By, Cells, OwnedCounts, OwnerKey, OwnerKind, fitted
+from opwatch.owners.cells import By, Cells, OwnedCounts, OwnerKey, OwnerKind, decode_cells, fitted
 from opwatch.owners.sample import OwnerRow, OwnerSample, owners_between
 from opwatch.trace.abi import OPS, SCALARS, SLOTS, TargetSample, decode_sample
 
@@ -126,3 +126,18 @@ def test_columns_are_the_disks_whenever_it_is_read(seed: int) -> None:
             end.ops["read"].sum_ns - begin.ops["read"].sum_ns,
         )
         assert tuple(map(sum, zip(*parts, strict=True))) == grown or (not parts and not any(grown))
+
+
+def cell(name: bytes, number: int, requests: int) -> bytes:
+    """A work of the kernel's, by process, as the extension gives it: it wrote."""
+    kinds = bytes((0, OPS.index("write"), 3, By.PROCESS.number))
+    return struct.pack("=QI4s24sQQQ", number, 0, kinds, name, requests, 4096 * requests, 9)
+
+
+def test_a_work_is_one_owner_whatever_its_worker_was_called_before() -> None:
+    """The kernel writes a name over the one before, which may have been longer."""
+    clean, dirty = b"flush-254:0", b"flush-254:0\0er_efficient"
+    cells = decode_cells(cell(clean, 7, 2) + cell(dirty, 8, 3) + cell(b"flush-254:1", 9, 1))
+    counted = {(key and key.kind, counts.requests) for (key, _), counts in cells.cells.items()}
+    assert counted == {(OwnerKind.WRITE_BACK, 5), (OwnerKind.WRITE_BACK, 1)}
+    assert sorted(cells.names.values()) == ["flush-254:0", "flush-254:1"]

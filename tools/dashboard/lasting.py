@@ -51,6 +51,8 @@ class HangUp:
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell, self._is_over = tell, threading.Event()
+        # As textual reads keys.
+        self._terminal = sys.__stdin__.fileno() if sys.__stdin__ else -1
         self._thread = threading.Thread(target=self._watch, name="hang-up", daemon=True)
 
     def __enter__(self) -> HangUp:
@@ -67,6 +69,6 @@ class HangUp:
 
     def _watch(self) -> None:
         while not self._is_over.is_set():
-            if _hung_up(sys.stdin.fileno(), _LOOK_MS):
+            if _hung_up(self._terminal, _LOOK_MS):
                 self._tell()
                 self._is_over.wait(_LOOK_MS / 1000)

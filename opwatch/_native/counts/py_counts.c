@@ -56,34 +56,39 @@ static int tell_grown(const Py_buffer *now, const Py_buffer *then, PyObject *slo
 	return 1;
 }
 
-static PyObject *grown(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *grown_between(const Py_buffer *now, const Py_buffer *then)
 {
-	PyObject *objects[2], *slots = NULL, *running = NULL, *answer = NULL;
-	Py_buffer now, then;
+	PyObject *slots, *running, *answer = NULL;
 	int done;
 
-	if (!PyArg_ParseTuple(args, "OO:grown", &objects[0], &objects[1]) ||
-	    words_of(objects[0], &now))
-		return NULL;
-	if (words_of(objects[1], &then))
-		goto release_now;
-	if (now.len != then.len) {
+	if (now->len != then->len) {
 		PyErr_SetString(PyExc_ValueError,
 				"two readings of the same counters are as long as each other");
-		goto release;
+		return NULL;
 	}
 	slots = PyList_New(0);
 	running = PyList_New(0);
-	done = slots && running ? tell_grown(&now, &then, slots, running) : -1;
+	done = slots && running ? tell_grown(now, then, slots, running) : -1;
 	if (done > 0)
 		answer = PyTuple_Pack(2, slots, running);
 	else if (!done)
 		answer = Py_NewRef(Py_None);
-release:
 	Py_XDECREF(slots);
 	Py_XDECREF(running);
+	return answer;
+}
+
+static PyObject *grown(PyObject *Py_UNUSED(module), PyObject *args)
+{
+	PyObject *objects[2], *answer = NULL;
+	/* A view of nothing may be released. */
+	Py_buffer now = {}, then = {};
+
+	if (!PyArg_ParseTuple(args, "OO:grown", &objects[0], &objects[1]))
+		return NULL;
+	if (!words_of(objects[0], &now) && !words_of(objects[1], &then))
+		answer = grown_between(&now, &then);
 	PyBuffer_Release(&then);
-release_now:
 	PyBuffer_Release(&now);
 	return answer;
 }

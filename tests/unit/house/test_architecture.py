@@ -207,6 +207,14 @@ def test_nothing_is_too_long() -> None:
     assert functions == {}
 
 
+def test_clean_up_in_c_is_not_by_goto() -> None:
+    sources = [path for path in tracked() if path.suffix in (".c", ".h")]
+    gotos = [
+        str(path.relative_to(ROOT)) for path in sources if re.search(r"^\s*goto \w", path.read_text(), re.M)
+    ]
+    assert gotos == []
+
+
 def test_many_arguments_have_names() -> None:
     by_place = {name: lines for name, source in package().items() if (lines := calls_by_place(source))}
     assert by_place == {}

@@ -57,7 +57,5 @@ def recorded_report(path: Path, catalogue: Catalogue, rated_bytes: int | None) -
     """What the last look says, and when the drive's life ends if it goes on as in the recording."""
     looks = looks_in(path)
     first, last = (report_of(look, catalogue).report for look in (looks.first, looks.last))
-    stretch = LoadStretch(
-        first.readings, last.readings, (looks.last.begin_ns - looks.first.begin_ns) / 3.6e12
-    )
+    stretch = LoadStretch(first, last, (looks.last.begin_ns - looks.first.begin_ns) / 3.6e12)
     return replace(last, outlooks=(*last.outlooks, *outlooks_of(stretch, rated_bytes)))

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from opwatch.counters.prove.sanity import MOST_HOURS
-from opwatch.counters.reading import CounterReading, WearOutlook
+from opwatch.counters.reading import CounterReading, Report, WearOutlook
 
 _ASSUMES = "it goes on as in the recording"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadStretch:
-    """Counters at two looks, and the hours between."""
+    """What was said at two looks, and the hours between."""
 
-    first: Mapping[str, CounterReading]
-    last: Mapping[str, CounterReading]
+    first: Report
+    last: Report
     hours: float
 
-    def grown(self, name: str) -> int | None:
-        """By how much a counter grew; None where it is not known at both ends, or went back."""
-        begin, end = self.first.get(name), self.last.get(name)
-        if begin is None or end is None or begin.value is None or end.value is None:
-            return None
-        if (begin.source, begin.unit) != (end.source, end.unit) or end.value < begin.value:
-            return None
-        return end.value - begin.value
+    def grown(self, name: str) -> tuple[int, CounterReading] | None:
+        """By how much a counter grew, and what it is now: of those that both looks have, the one that the
+        last has first. It is None where there is none, or it went back."""
+        begins = {(reading.source, reading.unit): reading.value for reading in _all(self.first, name)}
+        for end in _all(self.last, name):
+            begin = begins.get((end.source, end.unit))
+            if begin is not None and end.value is not None:
+                return (end.value - begin, end) if end.value >= begin else None
+        return None
+
+
+def _all(report: Report, name: str) -> list[CounterReading]:
+    first = [report.readings[name]] if name in report.readings else []
+    return [*first, *report.others.get(name, [])]
 
 
 def _outlook(by: str, least: float, most: float | None, what: str) -> WearOutlook:
@@ -39,11 +45,11 @@ def _outlook(by: str, least: float, most: float | None, what: str) -> WearOutloo
 def _by_percentage(stretch: LoadStretch) -> WearOutlook | None:
     """Both percentages are integers, each less than 1 away from the wear. What did not grow by 2 says next to
     nothing: the average since the drive was new does."""
-    grown, used = stretch.grown("percentage_used"), stretch.last.get("percentage_used")
-    if grown is None or grown < 2 or used is None or used.value is None or used.value >= 100:
+    grown, used = stretch.grown("percentage_used") or (0, None)
+    if grown < 2 or used is None or used.value is None or used.value >= 100:
         return None
     return _outlook(
-        f"{grown} % more used in {stretch.hours:.1f} hours",
+        f"{grown} % more used in {stretch.hours:.3g} hours",
         stretch.hours * (99 - used.value) / (grown + 1),
         stretch.hours * (101 - used.value) / (grown - 1),
         "100 % ends its rated life, not the drive",
@@ -52,13 +58,13 @@ def _by_percentage(stretch: LoadStretch) -> WearOutlook | None:
 
 def _by_rating(stretch: LoadStretch, rated_bytes: int) -> WearOutlook | None:
     """Each count is less than one step from the truth, so the growth is less than one from its own."""
-    grown, written = stretch.grown("host_written"), stretch.last.get("host_written")
-    if grown is None or written is None or written.value is None or grown <= written.quantum:
+    grown, written = stretch.grown("host_written") or (0, None)
+    if written is None or written.value is None or grown <= written.quantum:
         return None
     step = written.quantum
     left = rated_bytes - written.value
     return _outlook(
-        f"{grown} bytes more written in {stretch.hours:.1f} hours",
+        f"{grown} bytes more written in {stretch.hours:.3g} hours",
         max(0.0, stretch.hours * (left - step) / (grown + step)),
         max(0.0, stretch.hours * (left + step) / (grown - step)),
         "the rating is the maker's",

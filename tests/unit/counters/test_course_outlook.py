@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from opwatch.counters.looks.sample import CommandKind, DriveAnswer, NvmeCommand
 from opwatch.counters.prove.course_outlook import LoadStretch, outlooks_of
-from opwatch.counters.reading import CounterReading, Proof
+from opwatch.counters.reading import CounterReading, DriveFacts, Proof, Report
 from opwatch.samples.entries import Looked, RunEntry
 from opwatch.tools.cli import main
 from tests.unit.support.recordings import record
 from tests.unit.support.runs import MadeUpRun
 
+Readings = dict[str, CounterReading]
 ROUNDINGS = (math.floor, math.ceil, round)
 
 
@@ -28,13 +29,17 @@ def reading(
     return CounterReading(value, unit, quantum, source, Proof.SPEC)
 
 
+def stretch(first: Readings, last: Readings, hours: float) -> LoadStretch:
+    return LoadStretch(Report(DriveFacts(), first), Report(DriveFacts(), last), hours)
+
+
 def by_percentage(begin: int | None, end: int | None, hours: float = 100.0) -> LoadStretch:
-    return LoadStretch({"percentage_used": reading(begin)}, {"percentage_used": reading(end)}, hours)
+    return stretch({"percentage_used": reading(begin)}, {"percentage_used": reading(end)}, hours)
 
 
 def by_bytes(begin: int, end: int, hours: float = 100.0, step: int = 512_000) -> LoadStretch:
     first, last = (reading(value, "bytes", step) for value in (begin, end))
-    return LoadStretch({"host_written": first}, {"host_written": last}, hours)
+    return stretch({"host_written": first}, {"host_written": last}, hours)
 
 
 @given(st.floats(0, 90), st.floats(2, 60), st.floats(0.5, 10_000), st.sampled_from(ROUNDINGS))
@@ -67,7 +72,7 @@ def test_an_even_load_is_at_the_rating_within_the_interval(
 
 
 @pytest.mark.parametrize(
-    "stretch",
+    "nothing",
     [
         by_percentage(3, 4),
         by_percentage(3, 2),
@@ -76,12 +81,22 @@ def test_an_even_load_is_at_the_rating_within_the_interval(
         by_percentage(50, 100),
         by_percentage(3, 9, 0.0),
         by_bytes(10**12, 10**12 + 512_000),
-        LoadStretch({}, {}, 5.0),
-        LoadStretch({"percentage_used": reading(1, source="log 09h")}, {"percentage_used": reading(9)}, 5.0),
+        stretch({}, {}, 5.0),
+        stretch({"percentage_used": reading(1, source="log 09h")}, {"percentage_used": reading(9)}, 5.0),
     ],
 )
-def test_what_says_nothing(stretch: LoadStretch) -> None:
-    assert list(outlooks_of(stretch, 10**15)) == []
+def test_what_says_nothing(nothing: LoadStretch) -> None:
+    assert list(outlooks_of(nothing, 10**15)) == []
+
+
+def test_the_same_counter_is_taken_at_both_ends() -> None:
+    """A page that a drive has first once it has counted, and another that was there all along."""
+    fine, coarse = (reading(value, "bytes", 1, source) for value, source in ((0, "22h"), (0, "02h")))
+    late, coarse_late = (reading(10**12, "bytes", 1, source) for source in ("02h", "09h"))
+    first = Report(DriveFacts(), {"host_written": fine}, {"host_written": [coarse]})
+    last = Report(DriveFacts(), {"host_written": coarse_late}, {"host_written": [late]})
+    [outlook] = outlooks_of(LoadStretch(first, last, 10.0), 2 * 10**12)
+    assert outlook.least_hours <= 10 <= (outlook.most_hours or 0)
 
 
 def look_at(run: MadeUpRun, name: str, units: int) -> Looked:
@@ -115,7 +130,7 @@ def test_a_recording_says_when_the_rating_is_reached(
     assert main(["counters", "--from", str(path), "--tbw", "600"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     # 512 GB an hour, and 593.9 TB are left: 1160 hours.
-    assert "1024000000000 bytes more written in 2.0 hours" in text
+    assert "1024000000000 bytes more written in 2 hours" in text
     assert "in 1159 to 1161 hours powered on" in text or "in 1160 to 1161 hours powered on" in text
     assert "it goes on as in the recording; the rating is the maker's" in text
 

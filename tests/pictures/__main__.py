@@ -1,4 +1,4 @@
-"""Draw README's and the tour's pictures from a run that is made now, and every page for looking at.
+"""Draw the pictures of README, tour and experiments from runs made now, and every page for looking at.
 
     python -m tests.pictures [RECORDING]
 
@@ -17,6 +17,7 @@ from opwatch.errors import OpwatchError
 from opwatch.tools import cli
 from opwatch.tools.pictures.browser import Browser, browser
 
+from .experiments import draw_experiments
 from .run import record_run
 from .screen import draw_screen, past_of
 
@@ -63,6 +64,7 @@ def main() -> int:
         disk = next(iter(past.disks.values())).name
     for name, picture in _KEPT.items():
         shutil.copy(str(picture).format(disk=disk), KEPT / name)
+    draw_experiments(_run, ALL, KEPT)
     return 0
 
 

@@ -16,6 +16,8 @@ from opwatch.sinks.scenario_page.verdicts import rows_of
 
 _MOST_COLOURS = 6
 _GAP = 0.25
+# What is nearer to each other has one name.
+_ONE_PLACE = EXTENT // 50
 
 
 def free_space_figures(document: Fields) -> Iterator[Figure]:
@@ -70,10 +72,12 @@ def untrimmed_figures(document: Fields) -> Iterator[Figure]:
         layers += [line(places, f"run{place}"), dots(places, f"big run{place}")]
         name = run.text("name").partition(" ")[0]
         came, foretold = number(run, "cliff_bytes"), number(run, "foretold_cliff_bytes")
-        if came is not None:
-            flags.append(Flag(x.at(came), f"cliff {name}", "change"))
-            if foretold is not None:
-                flags.append(Flag(x.at(foretold), f"foretold {name}"))
+        if came is None:
+            continue
+        is_there = foretold is not None and abs(x.at(came) - x.at(foretold)) <= _ONE_PLACE
+        flags.append(Flag(x.at(came), f"cliff {name}{', as foretold' if is_there else ''}", "change"))
+        if foretold is not None and not is_there:
+            flags.append(Flag(x.at(foretold), f"foretold {name}"))
     yield Figure(
         title="Speed of each round against what was written",
         x=x,

@@ -31,6 +31,8 @@ _FIGURES: Mapping[ScenarioKind, Callable[[Fields], Iterator[Figure]]] = {
     ScenarioKind.IOMETER: iometer_figures,
     ScenarioKind.MIXED: mixed_figures,
 }
+# How high a picture is, with a note of several lines and without.
+_HIGH, _LOW, _LONG_NOTE = 520, 440, 150
 _VERDICTS = ("what its author found", "here", "why")
 
 
@@ -58,7 +60,7 @@ def single_experiment_figures(documents: Sequence[tuple[str, Mapping[str, Any]]]
             taken[name] = taken.get(name, 0) + 1
             unique = name if taken[name] == 1 else f"{name}-{taken[name]}"
             page = document_of(figure.title, f"<div class=one>{figure.html()}</div>")
-            yield SingleFigure(unique, page, 520 if figure.is_wide else 430)
+            yield SingleFigure(unique, page, _HIGH if len(figure.note) > _LONG_NOTE else _LOW)
 
 
 def experiment_markdown(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:

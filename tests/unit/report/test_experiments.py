@@ -71,8 +71,15 @@ def test_a_level_that_falls_by_half_has_a_drop_where_it_falls() -> None:
 
 def test_where_an_untrimmed_drive_falls_stands_beside_where_it_had_to() -> None:
     (figure,) = experiment_figures(_document("untrimmed-cliff"))
-    assert {flag.name for flag in figure.flags} == {"cliff A", "foretold A"}
+    assert [flag.name for flag in figure.flags] == ["cliff A, as foretold"]
     assert [name for _, name in figure.legend] == ["A untrimmed", "B shrunk", "C trimmed"]
+
+
+def test_a_drive_that_falls_elsewhere_has_both_places() -> None:
+    document = _document("untrimmed-cliff")
+    document["runs"][0]["foretold_cliff_bytes"] *= 1.5
+    (figure,) = experiment_figures(document)
+    assert [flag.name for flag in figure.flags] == ["cliff A", "foretold A"]
 
 
 def test_lines_of_free_space_are_beside_the_published_one() -> None:

@@ -208,9 +208,9 @@ class Writer:
         text, ink = encodable(span[0], self._encoding), span[1]
         return text if ink is Ink.PLAIN or not text else f"{ink.value}{text}{END}"
 
-    def page(self, texts: Iterable[str]) -> None:
-        """Lines in place of all that the terminal shows; only for a terminal."""
-        self._put("\x1b[H\x1b[J" + "".join(encodable(text, self._encoding) + "\n" for text in texts))
+    def page(self, lines: Iterable[Iterable[Span]]) -> None:
+        """Lines of pieces in place of all that the terminal shows; only for a terminal."""
+        self._put("\x1b[H\x1b[J" + "".join("".join(map(self._inked, line)) + "\n" for line in lines))
 
     def json(self, document: object, indent: int | None = None) -> None:
         """One document. JSON has its own escapes, for all but DEL."""

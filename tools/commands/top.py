@@ -14,8 +14,9 @@ from opwatch.samples.observation import Event, Observation
 from opwatch.samples.story import Story
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.owners.table import Sort, table_lines
+from opwatch.sinks.plain.ink import Ink, Span, is_wanted
 from opwatch.sinks.terminal import COLUMNS, Writer, data, say
-from opwatch.tools.arguments import count_between
+from opwatch.tools.arguments import add_color_argument, count_between
 from opwatch.tools.commands.watch import add_device_argument, add_interval_arguments, attached
 
 _ROWS = 20
@@ -49,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"at most so many owners (what a terminal has room for, else {_ROWS})",
     )
     parser.add_argument("--json", action="store_true", help="JSON lines as of a watch, a line a disk")
+    add_color_argument(parser)
     parser.set_defaults(
         **{"queue": False, "slow": 0.0, "discards": False, "waf": 0.0, "verbose": False},
         backend="libbpf",
@@ -62,6 +64,7 @@ class _Tables:
     def __init__(self, args: argparse.Namespace) -> None:
         self._writer: Writer = data()
         self._by, self._sort, self._rows = By(args.by), args.sort, args.rows
+        self._is_inked = is_wanted(args.color, sys.stdout)
 
     def write(self, observations: Sequence[Observation]) -> None:
         """Show intervals, or the summaries, of disks at one time."""
@@ -74,15 +77,23 @@ class _Tables:
         disks = f"{len(observations)} disk" + ("s" if len(observations) != 1 else "")
         head = "== " if last.final else ""
         owners = together((one.owners for one in observations if one.owners), self._by)
+        table = table_lines(owners, seconds, self._sort, most, max(width or COLUMNS, COLUMNS))
+        title = f"{head}{last.at.astimezone():%H:%M:%S} {disks}, {seconds:.1f} s, MB/s"
         lines = [
-            f"{head}{last.at.astimezone():%H:%M:%S} {disks}, {seconds:.1f} s, MB/s",
-            *table_lines(owners, seconds, self._sort, most, max(width or COLUMNS, COLUMNS)),
-            *(f"! {one.label}: {'; '.join(one.unexplained)}" for one in observations if one.unexplained),
+            *((text, Ink.STRONG) for text in (title, table[0])),
+            *((text, Ink.PLAIN) for text in table[1:-1]),
+            (table[-1], Ink.STRONG),
+            *(
+                (f"! {one.label}: {'; '.join(one.unexplained)}", Ink.ALARM)
+                for one in observations
+                if one.unexplained
+            ),
         ]
+        spans: list[list[Span]] = [[(text, ink if self._is_inked else Ink.PLAIN)] for text, ink in lines]
         if width is None or last.final:
-            self._writer.lines([*lines, ""])
+            self._writer.inked([*spans, []])
         else:
-            self._writer.page(lines)
+            self._writer.page(spans)
 
 
 def run(args: argparse.Namespace) -> int:

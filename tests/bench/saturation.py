@@ -19,7 +19,7 @@ from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
 
 from .default_set import ours
 
-ROUNDS, SECONDS = 5, 3
+ROUNDS, SECONDS = 7, 3
 LOAD = ("--rw=randread", "--bs=4k", "--iodepth=64", "--ioengine=libaio", "--time_based")
 
 
@@ -51,6 +51,7 @@ TRACERS: dict[str, Callable[[str], AbstractContextManager[object]]] = {
     "opwatch --dev D": ours,
     "biolatency -D -F": command("biolatency", "-D", "-F", "600"),
     "biosnoop": command("biosnoop"),
+    "biosnoop.bt": command("biosnoop.bt"),
 }
 
 

@@ -166,6 +166,12 @@ def test_where_it_goes(report: Shown) -> None:
     assert not Path("elsewhere.html").exists()
 
 
+def test_a_pipe_without_a_writer_is_refused_and_not_waited_for(report: Shown, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    status, _, said = report("pipe", "-o", "a.html")
+    assert status != 0 and "is no regular file" in said
+
+
 def test_a_part_of_a_recording(report: Shown) -> None:
     write_recording(Path("a.opw"), entries(steady()))
     _, out, _ = report("a.opw", "--json", "--from", "10", "--to", "20")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from opwatch import units
-from opwatch.errors import UsageError
+from opwatch.errors import BadInput, UsageError
 from opwatch.foreign import parse_json, read_bytes, table_of
+from opwatch.recording.reading.leftovers import regular_file
 from opwatch.sinks.report.single_figure import SingleFigure
 from opwatch.sinks.scenario_page.page import experiment_markdown, experiment_page, single_experiment_figures
 from opwatch.sinks.terminal import data, say
@@ -31,9 +33,9 @@ def kept_experiments(paths: Sequence[Path]) -> list[KeptExperiment]:
 
 def _is_json(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
-            return file.read(1) == _BEGIN
-    except OSError:
+        with regular_file(path) as descriptor:
+            return os.read(descriptor, 1) == _BEGIN
+    except (OSError, BadInput):
         # What cannot be read is refused as a recording is, and with its status.
         return False
 

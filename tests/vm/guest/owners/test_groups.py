@@ -17,13 +17,13 @@ from tests.vm.guest.owners.groups import Group, groups
 from tests.vm.guest.support import sysfs
 from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
 from tests.vm.guest.support.shell import call
-from tests.vm.guest.support.stacked import zram
+from tests.vm.guest.support.stacked import crypt, loop, zram
 from tests.vm.guest.support.sysfs import SYS_BLOCK
 from tests.vm.guest.support.watcher import watching
 from tests.vm.guest.support.workload import Fio
 from tests.vm.requirements import need_tool
 
-DEVICES = ("nvme",)
+DEVICES = ("nvme", "virtio-blk")
 CPUS = 2
 TIMEOUT_S = 1800
 
@@ -32,13 +32,25 @@ DIRECT, BUFFERED, READS = 509, 613, 307
 PAGE = 4096
 
 
+# Below dm-crypt the kernel accounts what its own threads submit to /, and so do we.
+ENCRYPTED = "dm-crypt"
+
+
 @contextlib.contextmanager
-def disk_of(kind: str) -> Iterator[str]:
-    if kind == "nvme":
-        yield sysfs.disk("opw-nvme")
-        return
-    with null_blk(NullBlk(size=256, memory_backed=1, discard=1, irqmode=Irq.SOFTIRQ)) as disk:
-        yield disk
+def disk_of(kind: str) -> Iterator[tuple[str, str]]:
+    """The disk that is watched, and the node that is written to."""
+    with contextlib.ExitStack() as stack:
+        if kind in ("nvme", "virtio-blk"):
+            disk = sysfs.disk(f"opw-{kind}")
+        elif kind == "loop":
+            disk = stack.enter_context(loop(256 << 20))
+        else:
+            memory = NullBlk(size=256, memory_backed=1, discard=1, irqmode=Irq.SOFTIRQ)
+            disk = stack.enter_context(null_blk(memory))
+        node = f"/dev/{disk}"
+        if kind == ENCRYPTED:
+            node = f"/dev/{stack.enter_context(crypt(disk)).name}"
+        yield disk, node
 
 
 def device_number(disk: str) -> str:
@@ -46,30 +58,14 @@ def device_number(disk: str) -> str:
 
 
 @pytest.mark.parametrize("hooks", HOOKS)
-@pytest.mark.parametrize("kind", ["null_blk", "nvme"])
+@pytest.mark.parametrize("kind", ["null_blk", "nvme", "virtio-blk", "loop", ENCRYPTED])
 def test_groups_have_what_the_kernel_accounts_to_them(kind: str, hooks: str) -> None:
     need_tool("blkdiscard")
-    with disk_of(kind) as disk, groups(("direct", "buffered", "mixed")) as made:
+    with disk_of(kind) as (disk, node), groups(("direct", "buffered", "mixed")) as made:
         direct, buffered, mixed = made
-        node, dev = f"/dev/{disk}", device_number(disk)
-        write = Fio("randwrite", DIRECT, iodepth=8, extra=("--size=64M",))
-        read = Fio("randread", READS, iodepth=4, extra=("--size=64M",))
+        dev = device_number(disk)
         with watching("--dev", disk, "--waf", "0", "--by", "cgroup", "--hooks", hooks, "0.2") as watcher:
-            running = [
-                subprocess.Popen(group.argv(*argv), stdout=subprocess.DEVNULL)
-                for group, argv in (
-                    (direct, write.argv(node)),
-                    (buffered, buffered_writes(node)),
-                    (mixed, read.argv(node)),
-                )
-            ]
-            assert [one.wait(600) for one in running] == [0, 0, 0]
-            mixed.run("blkdiscard", "--force", "--offset", "192M", "--length", "16M", node)
-            # What is dirty still is written by the kernel's workers, for whom it belongs to.
-            buffered.run(
-                "dd", "if=/dev/zero", f"of={node}", "bs=4k", "count=211", "seek=40000", "conv=notrunc"
-            )
-            call("sync")
+            do_all(made, node)
             summary = assert_all_closed(watcher)
         accounted = {group.name: group.accounted(dev) for group in made}
         numbers = {group.name: group.number for group in made}
@@ -79,14 +75,38 @@ def test_groups_have_what_the_kernel_accounts_to_them(kind: str, hooks: str) -> 
         if name in accounted
     }
     assert ours == {name: bytes_ for name, bytes_ in accounted.items() if bytes_}
+    assert "other" not in totals(summary)
+    known = {one["name"]: one["cgroup_number"] for one in summary["owners"]["owners"]}
+    assert {name: known[name] for name in ours} == {name: numbers[name] for name in ours}
+    if kind == ENCRYPTED:
+        written = sum(ops.get("write", (0, 0))[1] for ops in totals(summary).values())
+        assert written >= (DIRECT + BUFFERED + 211) * PAGE
+        return
     assert ours[direct.name] == {"write": DIRECT * PAGE}
     if kind == "null_blk":
         # The pages of a device are those of the group that changed them first, in this test or another.
         assert ours[buffered.name]["write"] == (BUFFERED + 211) * PAGE
     assert ours[mixed.name] == {"read": READS * PAGE, "discard": 16 << 20}
-    assert "other" not in totals(summary)
-    known = {one["name"]: one["cgroup_number"] for one in summary["owners"]["owners"]}
-    assert {name: known[name] for name in ours} == {name: numbers[name] for name in ours}
+
+
+def do_all(made: list[Group], node: str) -> None:
+    """Direct and buffered writes, reads, discards and write-back, of three groups at a time."""
+    direct, buffered, mixed = made
+    write = Fio("randwrite", DIRECT, iodepth=8, extra=("--size=64M",))
+    read = Fio("randread", READS, iodepth=4, extra=("--size=64M",))
+    running = [
+        subprocess.Popen(group.argv(*argv), stdout=subprocess.DEVNULL)
+        for group, argv in (
+            (direct, write.argv(node)),
+            (buffered, buffered_writes(node)),
+            (mixed, read.argv(node)),
+        )
+    ]
+    assert [one.wait(600) for one in running] == [0, 0, 0]
+    mixed.run("blkdiscard", "--force", "--offset", "192M", "--length", "16M", node)
+    # What is dirty still is written by the kernel's workers, for whom it belongs to.
+    buffered.run("dd", "if=/dev/zero", f"of={node}", "bs=4k", "count=211", "seek=40000", "conv=notrunc")
+    call("sync")
 
 
 def buffered_writes(node: str) -> list[str]:

@@ -9,6 +9,7 @@ from opwatch.recording.coding.times import (
     HAS_BEFORE,
     MASK,
     Clocks,
+    Counted,
     SampleFacts,
     TimesBefore,
     read_facts,
@@ -20,7 +21,7 @@ from opwatch.trace.stat import StatSample
 
 
 def read_first_times(
-    times: Varints, state: TimesBefore, counted: Mapping[str, tuple[int, int]]
+    times: Varints, state: TimesBefore, counted: Mapping[str, Counted]
 ) -> tuple[SampleFacts, Clocks, list[StatSample | None]]:
     """Facts, clocks and statistics of the next sample, whose counters are `counted`."""
     number = (state.number + times.number()) & MASK

@@ -36,6 +36,7 @@ from opwatch.trace.trust import Reading
 
 _STRETCH = 64
 _MASK = MODULUS - 1
+_MS = 10**6
 
 # Clocks, facts, counters, slots, counts. In version 1 the first two are one.
 Streams = tuple[bytes, ...]
@@ -153,8 +154,8 @@ class FrameReader:
                     words[begin : begin + layout.width], streams.counters, streams.slots, streams.counts
                 )
         counted = {
-            group: (_at(words, ends), _at(words, bytes_))
-            for group, (ends, bytes_) in zip(GROUPS, self._places, strict=True)
+            group: (_at(words, ends), _at(words, bytes_), _at(words, sum_ns) // _MS)
+            for group, (ends, bytes_, sum_ns) in zip(GROUPS, self._places, strict=True)
         }
         if streams.clocks is None:
             self._times = read_first_times(streams.facts, self._state, counted)
@@ -201,15 +202,16 @@ class FrameReader:
                 words[place] = (words[place] + by) & _MASK
 
 
-def _places(layout: Layout, group: str) -> tuple[int | None, int | None]:
-    """Where the requests and bytes that ended stand among the words, if they are counted."""
+def _places(layout: Layout, group: str) -> tuple[int | None, int | None, int | None]:
+    """Where requests and bytes that ended stand among the words, and their time, if they are counted."""
     if group not in layout.ops:
-        return None, None
+        return None, None, None
     begin = 2 + layout.ops.index(group) * layout.width
-    ends, bytes_ = (
-        begin + layout.counters.index(name) if name in layout.counters else None for name in ("ends", "bytes")
+    ends, bytes_, sum_ns = (
+        begin + layout.counters.index(name) if name in layout.counters else None
+        for name in ("ends", "bytes", "sum_ns")
     )
-    return ends, bytes_
+    return ends, bytes_, sum_ns
 
 
 def _at(words: memoryview, place: int | None) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+
 from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
 from opwatch.trace.stat import KernelTicks
 
@@ -11,15 +13,19 @@ TICKS = len(_GROUPS) + 3
 _MASK = MODULUS - 1
 
 
-def put_ticks(facts: bytearray, ticks: KernelTicks, before: list[int]) -> None:
-    """Write which groups there are, which values changed, and by how much. What is queued is nearly the sum
-    of the groups: it is written by how much it grew beyond that."""
+def put_ticks(facts: bytearray, ticks: KernelTicks, before: list[int], waited: Mapping[str, int]) -> None:
+    """Write which groups there are, which values changed, and by how much. Those of a group are nearly what
+    its requests were in the device, `waited`, and what is queued is nearly the sum of the groups: they are
+    written by how much they grew beyond that."""
     if not ticks.groups.keys() <= set(_GROUPS):
         raise ValueError(f"a group of times that has no place in a recording: {sorted(ticks.groups)}")
     facts.append(sum(1 << at for at, group in enumerate(_GROUPS) if group in ticks.groups))
     now = [ticks.groups.get(group, before[at]) for at, group in enumerate(_GROUPS)]
     now += [ticks.busy, ticks.queued, ticks.jiffy_ns]
-    changes = _changes(before, now)
+    changes = [after - value for value, after in zip(before, now, strict=True)]
+    changes[_QUEUED] -= sum(changes[: len(_GROUPS)])
+    for at, by in _expected(ticks.groups, waited):
+        changes[at] -= by
     put(facts, sum(1 << at for at, change in enumerate(changes) if change))
     for change in changes:
         if change:
@@ -27,15 +33,18 @@ def put_ticks(facts: bytearray, ticks: KernelTicks, before: list[int]) -> None:
     before[:] = now
 
 
-def read_ticks(facts: Varints, before: list[int]) -> KernelTicks:
+def read_ticks(facts: Varints, before: list[int], waited: Mapping[str, int]) -> KernelTicks:
     """What put_ticks() wrote."""
-    groups = facts.up_to((1 << len(_GROUPS)) - 1, "the groups of times")
+    mask = facts.up_to((1 << len(_GROUPS)) - 1, "the groups of times")
+    groups = [group for at, group in enumerate(_GROUPS) if mask >> at & 1]
     changed = facts.up_to((1 << TICKS) - 1, "the times that changed")
     changes = [facts.change() if changed >> at & 1 else 0 for at in range(TICKS)]
+    for at, by in _expected(groups, waited):
+        changes[at] += by
     changes[_QUEUED] += sum(changes[: len(_GROUPS)])
     before[:] = [(value + change) & _MASK for value, change in zip(before, changes, strict=True)]
     return KernelTicks(
-        groups={group: before[at] for at, group in enumerate(_GROUPS) if groups >> at & 1},
+        groups={group: before[_GROUPS.index(group)] for group in groups},
         busy=before[_BUSY],
         queued=before[_QUEUED],
         jiffy_ns=before[_JIFFY],
@@ -45,7 +54,6 @@ def read_ticks(facts: Varints, before: list[int]) -> KernelTicks:
 _BUSY, _QUEUED, _JIFFY = range(len(_GROUPS), TICKS)
 
 
-def _changes(before: list[int], now: list[int]) -> list[int]:
-    changes = [after - value for value, after in zip(before, now, strict=True)]
-    changes[_QUEUED] -= sum(changes[: len(_GROUPS)])
-    return changes
+def _expected(groups: Iterable[str], waited: Mapping[str, int]) -> Iterator[tuple[int, int]]:
+    """Place and growth of each group's time, if its requests wait nowhere but in the device."""
+    return ((_GROUPS.index(group), waited[group]) for group in groups)

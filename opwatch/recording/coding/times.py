@@ -22,13 +22,15 @@ GROUPS = ("read", "write", "flush", "discard")
 _GROUPS = frozenset(GROUPS)
 # What a group is known by among the statistics before.
 _REQUESTS, _BYTES = ({group: (kind, group) for group in GROUPS} for kind in ("requests", "bytes"))
-_NOTHING = (0, 0)
+_NOTHING = (0, 0, 0)
 # When it ended, how long it took; of each statistic when it began, how long it took, requests in flight.
 CLOCKS = 8
 MASK = MODULUS - 1
 HAS_BEFORE, HAS_AFTER, HAS_MISSES, SHARES_ANCHOR, HAS_TICKS = 1, 2, 4, 8, 16
 _FLAGS = 31
 _OF_STAT = 3
+# Of one group: requests and bytes that ended, and the whole ms that they were in the device.
+Counted = tuple[int, int, int]
 _MS = 10**6
 
 
@@ -49,7 +51,7 @@ class TimesBefore:
     step_ns: int = 0
     span_ns: int = 0
     misses: int = 0
-    counted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    counted: Mapping[str, Counted] = field(default_factory=dict)
     stats: list[dict[tuple[str, str], int]] = field(default_factory=lambda: [{}, {}])
     ticks: list[int] = field(default_factory=lambda: [0] * TICKS)
 
@@ -79,9 +81,15 @@ class SampleFacts:
     anchor: Anchor | None
 
 
-def counted_of(sample: TargetSample) -> dict[str, tuple[int, int]]:
-    """Requests and bytes that ended, of the operations that the kernel's groups are named after."""
-    return {group: (sample.ops[group].ends, sample.ops[group].bytes) for group in GROUPS}
+def counted_of(sample: TargetSample) -> dict[str, Counted]:
+    """What was counted of the operations that the kernel's groups are named after."""
+    ops = {group: sample.ops[group] for group in GROUPS}
+    return {group: (op.ends, op.bytes, op.sum_ns // _MS) for group, op in ops.items()}
+
+
+def _waited(state: TimesBefore, counted: Mapping[str, Counted]) -> dict[str, int]:
+    """By how many ms the times of each group have grown, as far as they were in the device."""
+    return {group: now[2] - state.counted.get(group, _NOTHING)[2] for group, now in counted.items()}
 
 
 def rounded(step_ns: int) -> int:
@@ -138,7 +146,7 @@ def put_facts(
         if stat:
             _put_stat(facts, stat, state, state.stats[place], counted)
     if ticks:
-        put_ticks(facts, ticks, state.ticks)
+        put_ticks(facts, ticks, state.ticks, _waited(state, counted))
     state.number, state.counted = number, counted
 
 
@@ -147,7 +155,7 @@ def _put_stat(
     stat: StatSample,
     state: TimesBefore,
     before: dict[tuple[str, str], int],
-    counted: Mapping[str, tuple[int, int]],
+    counted: Mapping[str, Counted],
 ) -> None:
     for unit, (keys, values) in enumerate(((_REQUESTS, stat.requests), (_BYTES, stat.bytes))):
         if not values.keys() <= _GROUPS:
@@ -169,7 +177,7 @@ def _there(names: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
 
 
 def read_times(
-    clocks: ChangeReader, facts: Varints, state: TimesBefore, counted: Mapping[str, tuple[int, int]]
+    clocks: ChangeReader, facts: Varints, state: TimesBefore, counted: Mapping[str, Counted]
 ) -> tuple[SampleFacts, Clocks, list[StatSample | None]]:
     """Facts, clocks and statistics of the next sample, whose counters are `counted`."""
     when = _read_clocks(clocks, state)
@@ -179,7 +187,7 @@ def read_times(
         for at, flag in enumerate((HAS_BEFORE, HAS_AFTER))
     ]
     if known.flags & HAS_TICKS:
-        ticks, after = read_ticks(facts, state.ticks), stats[1]
+        ticks, after = read_ticks(facts, state.ticks, _waited(state, counted)), stats[1]
         stats[1] = replace(after, ticks=ticks) if after else None
     return known, when, stats
 
@@ -202,7 +210,7 @@ def read_stat(
     clocks: tuple[int, int, int],
     state: TimesBefore,
     before: dict[tuple[str, str], int],
-    counted: Mapping[str, tuple[int, int]],
+    counted: Mapping[str, Counted],
 ) -> StatSample:
     """The statistic whose clocks are known already."""
     begin_ns, end_ns, in_flight = clocks
@@ -212,7 +220,7 @@ def read_stat(
         values: dict[str, int] = {}
         for at, group in enumerate(GROUPS):
             if mask >> at & 1:
-                grown = counted[group][unit] - state.counted.get(group, (0, 0))[unit]
+                grown = counted[group][unit] - state.counted.get(group, _NOTHING)[unit]
                 value = (before.get((kind, group), 0) + grown + facts.change()) & MASK
                 values[group] = before[kind, group] = value
         units.append(values)

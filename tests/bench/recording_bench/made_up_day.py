@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from opwatch.clock import Anchor
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.abi import LATENCY, OPS, SCALARS, SIZE, SLOTS, decode_sample
-from opwatch.trace.stat import StatSample
+from opwatch.trace.stat import KernelTicks, StatSample
 from opwatch.trace.trust import Reading
 
 S = 10**9
@@ -22,6 +22,9 @@ DAY_S = 86_400
 _BEGAN_NS = 5_000 * S
 _WALL_NS = 1_760_000_000 * S
 _WIDTH = len(SCALARS) + sum(SLOTS)
+_GROUPS = ("read", "write", "discard", "flush")
+_JIFFY_NS, _MS = 4 * 10**6, 10**6
+_S_IN_JIFFIES = S // _JIFFY_NS
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class MadeUpDisk:
     def __post_init__(self) -> None:
         self.disk = WatchedDisk(self.name, self.name, "requests by tp_btf", flush_queues=8)
         self._shapes = [_shape(stream) for stream in self.streams]
+        self._ticked_ms = self._busy_jiffies = 0
 
     def serve(self, rates: Sequence[float]) -> None:
         """A second with so many requests of each stream."""
@@ -96,12 +100,26 @@ class MadeUpDisk:
         self.words[0], self.words[1] = begin_ns, end_ns
         counters = decode_sample(bytes(self.words))
         before = self._stat(begin_ns - int(chance.lognormvariate(10, 0.2)))
-        after = self._stat(end_ns + int(chance.lognormvariate(9, 0.2)))
+        after = replace(self._stat(end_ns + int(chance.lognormvariate(9, 0.2))), ticks=self._ticks())
         anchor = Anchor(end_ns + int(chance.lognormvariate(11, 0.3)), 0, chance.randint(20, 60))
         # The wall clock is slewed a little, as by NTP.
         wall_ns = _WALL_NS + anchor.mono_ns + round(second * 700) + chance.randint(-30, 30)
         anchor = Anchor(anchor.mono_ns, wall_ns, anchor.slack_ns)
         return DiskSample(self.disk, Reading(counters, before, after), 0, anchor)
+
+    def _ticks(self) -> KernelTicks:
+        """Each request waits a little before the device has it; what a jiffy meets makes it busy."""
+        sums = {}
+        for group in _GROUPS:
+            begin = 2 + OPS.index(group) * _WIDTH
+            ends, sum_ns = (self.words[begin + SCALARS.index(name)] for name in ("ends", "sum_ns"))
+            sums[group] = (sum_ns + 2_000 * ends + self.chance.randint(0, _MS)) // _MS + 123_456
+        grown_ms = sum(sums.values()) - self._ticked_ms
+        self._ticked_ms += grown_ms
+        jiffies = _S_IN_JIFFIES * (1 - math.exp(-max(grown_ms, 0) / 1000))
+        self._busy_jiffies += min(_poisson(self.chance, jiffies), _S_IN_JIFFIES)
+        queued = sum(sums.values()) + self.chance.randint(0, 1)
+        return KernelTicks(sums, self._busy_jiffies * _JIFFY_NS // _MS, queued, _JIFFY_NS)
 
     def _stat(self, at_ns: int) -> StatSample:
         requests, bytes_ = {}, {}

@@ -101,7 +101,7 @@ def test_slow_requests_of_version_3_are_read_for_ever(tmp_path: Path) -> None:
     assert (one.cgroup_number, one.cgroup) == (77, "/system.slice/fio.service")
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_one_that_was_killed_is_read_for_ever(tmp_path: Path, version: int) -> None:
     recording = RecordedRun(unpacked(f"good/recordings/{version}-killed.opw.gz", tmp_path))
     entries = [entry for entry in recording.entries() if not isinstance(entry, Slowed)]

@@ -62,7 +62,7 @@ def test_mistakes_are_said(tmp_path: Path) -> None:
         ("text", "is not being written"),
         ("none", "No such file"),
         ("pipe", "no regular file"),
-        (".", "no regular file"),
+        (".", "opwatch flight note"),
     ):
         done = opwatch("note", str(tmp_path / name), "x")
         assert done.returncode in (1, 2)

@@ -100,7 +100,7 @@ def remove_files(claim: HeldMount, name: str) -> None:
 def _give_back(folder: int, name: str) -> None:
     """Free the blocks of a file now. Those of a file that is deleted XFS frees in the background, maybe after
     the trim that follows (Linux commit ab23a7768739, "xfs: per-cpu deferred inode inactivation queues", in
-    v5.14)."""
+    v5.15)."""
     descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
         os.ftruncate(descriptor, 0)

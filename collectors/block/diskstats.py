@@ -42,9 +42,8 @@ def _groups(fields: list[int]) -> tuple[dict[str, int], dict[str, int]]:
     return requests, bytes_
 
 
-def decode_ticks(text: str, jiffy_ns: int) -> KernelTicks:
+def ticks_of(fields: list[int], jiffy_ns: int) -> KernelTicks:
     """The times among the same fields. Pure."""
-    fields = _fields(text)
     groups = {"read": fields[3], "write": fields[7]}
     if len(fields) >= 15:
         groups["discard"] = fields[14]
@@ -90,14 +89,14 @@ class StatReader:
         self._text = ""
         self._in_flight = 0
         self._groups: tuple[dict[str, int], dict[str, int]] = {}, {}
-        self._ticks: KernelTicks | None = None
+        self._fields: list[int] = []
         # A coarse clock goes on once a jiffy.
         self._jiffy_ns = round(time.clock_getres(_MONOTONIC_COARSE) * 1e9)
 
     def read_with_ticks(self) -> StatSample | None:
         """The counters with their times."""
         sample = self.read()
-        return replace(sample, ticks=self._ticks) if sample else None
+        return replace(sample, ticks=ticks_of(self._fields, self._jiffy_ns)) if sample else None
 
     def read(self) -> StatSample | None:
         """The counters now; None when they mean nothing or the device is gone."""
@@ -121,8 +120,7 @@ class StatReader:
         fields = _fields(text)
         groups = _groups(fields)
         self._groups = groups if self._requests else without_what_is_not_kept(*groups)
-        self._ticks = decode_ticks(text, self._jiffy_ns)
-        self._text, self._in_flight = text, fields[IN_FLIGHT]
+        self._text, self._fields, self._in_flight = text, fields, fields[IN_FLIGHT]
 
     def close(self) -> None:
         self._file.close()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from opwatch.collectors.block.diskstats import decode_stat, decode_ticks
+from opwatch.collectors.block.diskstats import decode_stat, ticks_of
 from opwatch.trace.kernel_times import kernel_times
 from opwatch.trace.stat import StatSample
 
@@ -19,7 +19,9 @@ NOW = "1100 5 88000 3250 41 3 328 63 2 700 3347 7 0 700 20 9 14"
 def stat(text: str, at_s: float) -> StatSample:
     requests, bytes_ = decode_stat(text)
     begin_ns = round(at_s * 1e9)
-    return StatSample(begin_ns - 9, begin_ns, requests, bytes_, ticks=decode_ticks(text, JIFFY))
+    return StatSample(
+        begin_ns - 9, begin_ns, requests, bytes_, ticks=ticks_of([int(word) for word in text.split()], JIFFY)
+    )
 
 
 def test_it_is_what_iostat_makes_of_the_same() -> None:

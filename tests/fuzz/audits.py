@@ -17,7 +17,7 @@ from opwatch.sinks.trim_audit import write_json, write_lines
 from opwatch.trim.audit import ledger
 from tests.unit.trim.audit.audits_seen import audits_seen
 
-from .rules import BOUND, refused_or_sound
+from .rules import refused_or_sound, run_by_words
 
 _OTHERS: tuple[Any, ...] = (
     *(-1, 0, 1, 2, 5, 255, 4096, 1 << 31, (1 << 63) - 1, 1 << 64, (1 << 64) - 1, -(1 << 63)),
@@ -70,10 +70,7 @@ def show(raw: bytes) -> None:
 
 
 def main() -> int:
-    inputs, seed = (int(word) for word in (sys.argv[1:3] + ["10000", "0"][len(sys.argv) - 1 :]))
-    Fuzz(seed).run(inputs)
-    print(f"{inputs} inputs from seed {seed}: all refused or sound, none over {1000 * BOUND.seconds:.0f} ms")
-    return 0
+    return run_by_words(lambda inputs, seed: Fuzz(seed).run(inputs), 10000)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 
 from opwatch.sinks.scenario_page.page import experiment_markdown, experiment_page
 
-from .rules import BOUND, refused_or_sound
+from .rules import refused_or_sound, run_by_words
 
 _FOLDER = Path(__file__).parents[1] / "fixtures" / "good" / "scenarios"
 _VALUES: tuple[Any, ...] = (
@@ -84,10 +84,7 @@ def run(inputs: int, seed: int) -> None:
 
 
 def main() -> int:
-    inputs, seed = (int(word) for word in (sys.argv[1:3] + ["100000", "0"][len(sys.argv) - 1 :]))
-    run(inputs, seed)
-    print(f"{inputs} inputs from seed {seed}: all refused or sound, none over {1000 * BOUND.seconds:.0f} ms")
-    return 0
+    return run_by_words(run, 100_000)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ from opwatch.trim.check.schedule import parse_fstab, parse_properties
 from opwatch.trim.stack.causes import PACKAGED as CAUSES
 from opwatch.trim.stack.causes import parse_causes
 
-from .rules import BOUND, refused_or_sound
+from .rules import refused_or_sound, run_by_words
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
 FIO = FIXTURES.parent / "fio"
@@ -275,10 +275,7 @@ class Fuzz:
 
 
 def main() -> int:
-    inputs, seed = (int(word) for word in (sys.argv[1:3] + ["100000", "0"][len(sys.argv) - 1 :]))
-    Fuzz(seed).run(inputs)
-    print(f"{inputs} inputs from seed {seed}: all refused or sound, none over {1000 * BOUND.seconds:.0f} ms")
-    return 0
+    return run_by_words(lambda inputs, seed: Fuzz(seed).run(inputs), 100_000)
 
 
 if __name__ == "__main__":

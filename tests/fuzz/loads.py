@@ -16,7 +16,7 @@ from opwatch.load.plain import PlainLoad, plain_of
 from opwatch.load.vdbench import parse_vdbench
 from opwatch.load.workload import pattern_of
 
-from .rules import BOUND, refused_or_sound
+from .rules import refused_or_sound, run_by_words
 
 _FOLDER = Path(__file__).parents[1] / "fixtures" / "good" / "loads"
 _NAMES = (
@@ -135,10 +135,7 @@ def run(inputs: int, seed: int) -> None:
 
 
 def main() -> int:
-    inputs, seed = (int(word) for word in (sys.argv[1:3] + ["100000", "0"][len(sys.argv) - 1 :]))
-    run(inputs, seed)
-    print(f"{inputs} inputs from seed {seed}: all refused or sound, none over {1000 * BOUND.seconds:.0f} ms")
-    return 0
+    return run_by_words(run, 100_000)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ from opwatch.tools.kept_audits import recorded_audits
 from opwatch.tools.waf_outcome import is_of_waf, recorded_waf
 from opwatch.trim.audit import ledger
 
-from .rules import BOUND, refused_or_sound
+from .rules import refused_or_sound, run_by_words
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "recordings"
 _NUMBERS = (-1, 0, 1, 2, 255, 1 << 16, 1 << 31, 1 << 32, (1 << 63) - 1, -(1 << 63))
@@ -381,10 +381,7 @@ def _fast_folder() -> str | None:
 
 
 def main() -> int:
-    inputs, seed = (int(word) for word in (sys.argv[1:3] + ["10000", "0"][len(sys.argv) - 1 :]))
-    Fuzz(seed).run(inputs)
-    print(f"{inputs} inputs from seed {seed}: all refused or sound, none over {1000 * BOUND.seconds:.0f} ms")
-    return 0
+    return run_by_words(lambda inputs, seed: Fuzz(seed).run(inputs), 10000)
 
 
 if __name__ == "__main__":

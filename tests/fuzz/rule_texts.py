@@ -13,7 +13,7 @@ from opwatch.rules.parse import BadRule, parse_rule
 from opwatch.rules.rule import METRICS
 from opwatch.trace.ops import OPS
 
-from .rules import BOUND, refused_or_sound
+from .rules import refused_or_sound, run_by_words
 
 _SUBJECTS = (*METRICS, *(f"{op}.{metric}" for op in OPS for metric in METRICS), "p98", "read.", ".p99", "")
 _SIGNS = (">", "<", "=", ">>", "≥", "")
@@ -61,10 +61,7 @@ def run(inputs: int, seed: int) -> None:
 
 
 def main() -> int:
-    inputs, seed = (int(word) for word in (sys.argv[1:3] + ["100000", "0"][len(sys.argv) - 1 :]))
-    run(inputs, seed)
-    print(f"{inputs} inputs from seed {seed}: all refused or sound, none over {1000 * BOUND.seconds:.0f} ms")
-    return 0
+    return run_by_words(run, 100_000)
 
 
 if __name__ == "__main__":

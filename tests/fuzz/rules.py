@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -56,3 +58,11 @@ class refused_or_sound:
         if spent >= BOUND.seconds + 2 * self._sound_s:
             raise TookTooLong(f"{self._name} took {1000 * spent:.0f} ms")
         return True
+
+
+def run_by_words(run: Callable[[int, int], None], usual: int) -> int:
+    """So many inputs, from that seed, as the command line has it: INPUTS [SEED], or as many as are usual."""
+    inputs, seed = (int(word) for word in (sys.argv[1:3] + [str(usual), "0"][len(sys.argv) - 1 :]))
+    run(inputs, seed)
+    print(f"{inputs} inputs from seed {seed}: all refused or sound, none over {1000 * BOUND.seconds:.0f} ms")
+    return 0

@@ -6,11 +6,11 @@ import select
 import sys
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from textual.drivers.linux_driver import LinuxDriver
 
+from opwatch.closing import Closing
 from opwatch.sinks.terminal import PaintedTerminal
 
 _LOOK_MS = 300
@@ -45,7 +45,7 @@ class LastingDriver(LinuxDriver):
         self.exit_event = _Over(self.fileno)
 
 
-class HangUp:
+class HangUp(Closing):
     """Calls somebody, from a thread of its own and again and again while it is entered, once the terminal of
     standard input has gone. A signal tells of that too, but not everybody: nohup has it ignored."""
 
@@ -55,16 +55,11 @@ class HangUp:
         self._terminal = sys.__stdin__.fileno() if sys.__stdin__ else -1
         self._thread = threading.Thread(target=self._watch, name="hang-up", daemon=True)
 
-    def __enter__(self) -> HangUp:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._is_over.set()
 
     def _watch(self) -> None:

@@ -72,6 +72,19 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
         return read_all(file, str(path), most)
 
 
+def begins_with(path: Path, head: bytes) -> bool:
+    """Whether a file begins so. False for what is none, or cannot be read: whoever reads it says why."""
+    # A pipe is not even opened: its writer would see a reader come and go.
+    if not path.is_file():
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        return stat.S_ISREG(os.fstat(descriptor).st_mode) and file.read(len(head)) == head
+
+
 def read_all(file: Reader, where: str, most: int = MOST_BYTES) -> bytes:
     """All of an open file. Read in parts: to ask for the most at once would need the memory for it."""
     parts: list[bytes] = []

@@ -12,10 +12,10 @@ from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.counters.prove.course_outlook import LoadStretch, outlooks_of
 from opwatch.counters.reading import Report
 from opwatch.errors import NotEnoughData, UsageError
+from opwatch.foreign import begins_with
+from opwatch.recording.reading.opening import MAGIC
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.samples.entries import Looked
-
-_MAGIC = b"SQLite format 3\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,7 @@ class RecordedLooks:
 
 def is_recording(path: Path) -> bool:
     """Whether a file is a recording, by how it begins."""
-    try:
-        with path.open("rb") as file:
-            return path.is_file() and file.read(len(_MAGIC)) == _MAGIC
-    except OSError:
-        # Whoever reads it says what is wrong with it.
-        return False
+    return begins_with(path, MAGIC)
 
 
 def looks_in(path: Path) -> RecordedLooks:

@@ -28,7 +28,7 @@ from opwatch.recording.schema import (
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 # What SQLite says of a damaged file may repeat bytes of it that are no text.
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
-_MAGIC = b"SQLite format 3\0"
+MAGIC = b"SQLite format 3\0"
 _MOST_VALUE = 8 << 20
 _MOST_DOCUMENT = 1 << 20
 _MOST_SCHEMA = 64
@@ -135,7 +135,7 @@ def _sizes(path: Path) -> tuple[int, int]:
         if is_being_written(descriptor):
             raise BadInput(f"{path} is being written: look at it when its recorder has ended")
         size, head = os.fstat(descriptor).st_size, os.pread(descriptor, 32, 0)
-    if len(head) < 32 or not head.startswith(_MAGIC):
+    if len(head) < 32 or not head.startswith(MAGIC):
         return size, 0
     page = int.from_bytes(head[16:18])
     return size, (page if page > 1 else 1 << 16) * int.from_bytes(head[28:32])

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from opwatch import units
-from opwatch.errors import BadInput, UsageError
-from opwatch.foreign import parse_json, read_bytes, table_of
-from opwatch.recording.reading.leftovers import regular_file
+from opwatch.errors import UsageError
+from opwatch.foreign import begins_with, parse_json, read_bytes, table_of
 from opwatch.sinks.report.single_figure import SingleFigure
 from opwatch.sinks.scenario_page.page import experiment_markdown, experiment_page, single_experiment_figures
 from opwatch.sinks.terminal import data, say
@@ -22,22 +20,14 @@ _BEGIN = b"{"
 
 def kept_experiments(paths: Sequence[Path]) -> list[KeptExperiment]:
     """The documents, where JSON was named; none where recordings were. UsageError for some of each."""
-    are_json = [_is_json(path) for path in paths]
+    # What cannot be read is refused as a recording is, and with its status.
+    are_json = [begins_with(path, _BEGIN) for path in paths]
     if not any(are_json):
         return []
     if not all(are_json):
         other = paths[are_json.index(False)]
         raise UsageError(f"{other} is none of an experiment, and others are: report one kind at a time")
     return [(path.name, table_of(parse_json(read_bytes(path), str(path)), str(path))) for path in paths]
-
-
-def _is_json(path: Path) -> bool:
-    try:
-        with regular_file(path) as descriptor:
-            return os.read(descriptor, 1) == _BEGIN
-    except (OSError, BadInput):
-        # What cannot be read is refused as a recording is, and with its status.
-        return False
 
 
 def report_experiments(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -61,6 +61,11 @@ class OwnedCounts(NamedTuple):
     sum_ns: int = 0
 
 
+def counts_sum(parts: Iterable[OwnedCounts]) -> OwnedCounts:
+    """All of them as one."""
+    return OwnedCounts(*map(sum, zip(OwnedCounts(), *parts, strict=True)))
+
+
 # By owner, None for those that there was no room for, and operation.
 Cells = Mapping[tuple[OwnerKey | None, str], OwnedCounts]
 
@@ -82,9 +87,10 @@ def decode_cells(raw: bytes) -> ReadCells:
         if whole and not pid:
             # A worker of the kernel's has what it was called before behind the end of what it is called.
             number = _number_of_name(whole)
-        key = _key(number, pid, kind, by, text_of(whole))
-        if key and whole:
-            names[key] = text_of(whole)
+        words = text_of(whole)
+        key = _key(number, pid, kind, by, words)
+        if key and words:
+            names[key] = words
         before = cells.get((key, OPS[op]), OwnedCounts())
         cells[key, OPS[op]] = OwnedCounts(*map(sum, zip(before, counts, strict=True)))
     return ReadCells(cells, names)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind
+from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind, counts_sum
 from opwatch.owners.containers import Container, container_of
 from opwatch.trace.abi import TargetSample
 
@@ -57,7 +57,7 @@ class Owned:
     @property
     def total(self) -> OwnedCounts:
         """What it did in all operations together."""
-        return _sum(self.ops.values())
+        return counts_sum(self.ops.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,6 @@ class Owners:
     by: By
     owners: tuple[Owned, ...]
     other: Mapping[str, OwnedCounts]
-
-
-def _sum(counts: Iterable[OwnedCounts]) -> OwnedCounts:
-    rows = list(counts)
-    return OwnedCounts(*map(sum, zip(*rows, strict=True))) if rows else _NOTHING
 
 
 def owners_between(then: OwnerSample, now: OwnerSample, begin: TargetSample, end: TargetSample) -> Owners:
@@ -117,7 +112,9 @@ def together(parts: Iterable[Owners], by: By) -> Owners:
 
 
 def _added(one: Mapping[str, OwnedCounts], more: Mapping[str, OwnedCounts]) -> dict[str, OwnedCounts]:
-    return {op: _sum(part[op] for part in (one, more) if op in part) for op in dict.fromkeys([*one, *more])}
+    return {
+        op: counts_sum(part[op] for part in (one, more) if op in part) for op in dict.fromkeys([*one, *more])
+    }
 
 
 def _closed(op: str, owned: list[list[int]], begin: TargetSample, end: TargetSample) -> OwnedCounts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from opwatch.owners.cells import OwnedCounts, OwnerKey
+from opwatch.owners.cells import OwnedCounts, OwnerKey, counts_sum
 from opwatch.owners.sample import Owners
 
 # So many are told apart in one stretch: a plot has room for few of them.
@@ -28,8 +28,8 @@ class OwnersBin:
     def with_(self, later: OwnersBin) -> OwnersBin:
         owners = dict(self.owners)
         for key, counts in later.owners.items():
-            owners[key] = _sum(owners.get(key, OwnedCounts()), counts)
-        return _cut(owners, _sum(self.other, later.other))
+            owners[key] = counts_sum((owners.get(key, OwnedCounts()), counts))
+        return _cut(owners, counts_sum((self.other, later.other)))
 
 
 def owners_bin(owners: Owners) -> OwnersBin:
@@ -45,15 +45,11 @@ def both(first: OwnersBin | None, later: OwnersBin | None) -> OwnersBin | None:
 def _cut(owners: dict[OwnerKey, OwnedCounts], other: OwnedCounts) -> OwnersBin:
     if len(owners) > MOST_APART:
         ranked = sorted(owners, key=lambda key: (-owners[key].bytes, -owners[key].sum_ns))
-        other = _sum(other, *(owners[key] for key in ranked[MOST_APART:]))
+        other = counts_sum((other, *(owners[key] for key in ranked[MOST_APART:])))
         owners = {key: owners[key] for key in ranked[:MOST_APART]}
     return OwnersBin(owners, other)
 
 
 def _moved(ops: Mapping[str, OwnedCounts]) -> OwnedCounts:
-    whole = _sum(*ops.values())
+    whole = counts_sum(ops.values())
     return whole._replace(bytes=sum(ops[op].bytes for op in _MOVING if op in ops))
-
-
-def _sum(*parts: OwnedCounts) -> OwnedCounts:
-    return OwnedCounts(*map(sum, zip(OwnedCounts(), *parts, strict=True)))

@@ -59,6 +59,11 @@ class RankedShares(NamedTuple):
         return RankedShares(self.first[:most], other, self.more + len(rest))
 
     @property
+    def everything(self) -> OwnedShare:
+        """All that was done, whoever did it."""
+        return share_sum([self.other, *(share for _, share in self.first)])
+
+    @property
     def other_words(self) -> str:
         return f"other: {self.more} more" if self.more else "other"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 
 from opwatch.owners.sample import Owned, Owners
-from opwatch.sinks.owners.shares import HEADER, OwnedShare, ranked_shares, share_row, share_sum
+from opwatch.sinks.owners.shares import HEADER, OwnedShare, ranked_shares, share_row
 
 
 class Sort(enum.Enum):
@@ -19,17 +20,21 @@ class Sort(enum.Enum):
 
 def table_lines(owners: Owners, seconds: float, sort: Sort, most: int, columns: int = 80) -> list[str]:
     """A header, at most so many owners, the others as one, and all together."""
-    shares = ranked_shares(owners, sorted(owners.owners, key=lambda one: rank(one, sort)))
-    everything = share_sum([shares.other, *(share for _, share in shares.first)])
+    shares = ranked_shares(owners, ranked(owners.owners, sort))
     shown = shares.cut(most)
     lines = [HEADER + f"by {owners.by.value}"]
     lines += [share_row(share, words, seconds, columns) for words, share in shown.first]
     if shown.other != OwnedShare():
         lines.append(share_row(shown.other, shown.other_words, seconds, columns))
-    return [*lines, share_row(everything, "all", seconds, columns)]
+    return [*lines, share_row(shares.everything, "all", seconds, columns)]
 
 
-def rank(one: Owned, sort: Sort) -> tuple[float, ...]:
+def ranked(owners: Iterable[Owned], sort: Sort) -> list[Owned]:
+    """The owners in that order, the largest first."""
+    return sorted(owners, key=lambda one: _rank(one, sort))
+
+
+def _rank(one: Owned, sort: Sort) -> tuple[float, ...]:
     """Sorts owners: the one that has most comes first."""
     total = one.total
     mean = total.sum_ns / total.requests if total.requests else 0.0

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from opwatch import units
-from opwatch.owners.cells import OwnedCounts, OwnerKind
+from opwatch.owners.cells import OwnedCounts, OwnerKind, counts_sum
 from opwatch.owners.sample import Owned, Owners
 
 # JSON has them all.
@@ -47,7 +45,7 @@ def owner_lines(owners: Owners, seconds: float, columns: int = 80) -> list[str]:
         shown, rest = own[:MOST_SHOWN], own[MOST_SHOWN:]
         for one in shown:
             lines.append(_row(op, one.ops[op], owner_words(one), seconds, columns))
-        other = _sum([owners.other.get(op, OwnedCounts()), *(one.ops[op] for one in rest)])
+        other = counts_sum([owners.other.get(op, OwnedCounts()), *(one.ops[op] for one in rest)])
         if any(other):
             words = f"other: {len(rest)} more" if rest else "other"
             lines.append(_row(op, other, words, seconds, columns))
@@ -66,7 +64,3 @@ def _row(op: str, counts: OwnedCounts, words: str, seconds: float, columns: int)
 def _rank(one: Owned, op: str) -> tuple[int, int, int]:
     counts = one.ops[op]
     return -counts.bytes, -counts.requests, -counts.sum_ns
-
-
-def _sum(rows: Iterable[OwnedCounts]) -> OwnedCounts:
-    return OwnedCounts(*map(sum, zip(*rows, strict=True)))

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from opwatch.owners.sample import Owned, Owners
 from opwatch.report.gathering import DiskPicture
-from opwatch.sinks.owners.shares import OwnedShare, ranked_shares, share_sum
-from opwatch.sinks.owners.table import Sort, rank
+from opwatch.sinks.owners.shares import OwnedShare, ranked_shares
+from opwatch.sinks.owners.table import Sort, ranked
 from opwatch.sinks.report.plots import amounts
 from opwatch.sinks.report.tables import WordTable
 from opwatch.trace.lacking import OWNERS, TRUST
@@ -37,16 +37,8 @@ def reason_of(disk: DiskPicture) -> str | None:
 
 def shown_owners(owners: Owners) -> list[Owned]:
     """Return those that have a row, the most bytes first."""
-    first = {
-        one.key
-        for sort in Sort
-        for one in sorted(owners.owners, key=lambda one: rank(one, sort))[:_MOST_BY_EACH]
-    }
-    return sorted((one for one in owners.owners if one.key in first), key=_by_bytes)
-
-
-def _by_bytes(one: Owned) -> tuple[float, ...]:
-    return rank(one, Sort.BYTES)
+    first = {one.key for sort in Sort for one in ranked(owners.owners, sort)[:_MOST_BY_EACH]}
+    return ranked((one for one in owners.owners if one.key in first), Sort.BYTES)
 
 
 def owner_table(disk: DiskPicture) -> WordTable | None:
@@ -56,14 +48,13 @@ def owner_table(disk: DiskPicture) -> WordTable | None:
         return None
     seconds = sum(final.interval.seconds for final in disk.finals)
     shown = shown_owners(owners)
-    rest = sorted((one for one in owners.owners if one not in shown), key=_by_bytes)
+    rest = ranked((one for one in owners.owners if one not in shown), Sort.BYTES)
     shares = ranked_shares(owners, [*shown, *rest])
-    everything = share_sum([shares.other, *(share for _, share in shares.first)])
     cut = shares.cut(len(shown))
     rows = [_row(words, share, seconds) for words, share in cut.first]
     if cut.other != OwnedShare():
         rows.append(_row(cut.other_words, cut.other, seconds))
-    rows.append(_row("all", everything, seconds))
+    rows.append(_row("all", shares.everything, seconds))
     return WordTable((f"owner, by {owners.by.value}", *_NUMBERS), rows)
 
 
@@ -83,9 +74,8 @@ def owner_sentences(disk: DiskPicture) -> Iterator[str]:
     owners = disk.owners
     if owners is None:
         return
-    shares = ranked_shares(owners, sorted(owners.owners, key=_by_bytes))
-    every = share_sum([shares.other, *(share for _, share in shares.first)])
-    whole = every.read + every.write
+    shares = ranked_shares(owners, ranked(owners.owners, Sort.BYTES))
+    whole = shares.everything.read + shares.everything.write
     named = [
         f"{amounts.percent((share.read + share.write) / whole)} by {words}"
         for words, share in shares.first[:_MOST_NAMED]

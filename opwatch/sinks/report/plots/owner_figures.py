@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from opwatch.owners.cells import OwnedCounts, OwnerKey
+from opwatch.owners.cells import OwnedCounts, OwnerKey, counts_sum
 from opwatch.report.bins import TimeBin, thinned
 from opwatch.sinks.report.plots.figure import Figure
 from opwatch.sinks.report.plots.markup import boxes
 from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, linear
-from opwatch.sinks.report.plots.traces import SINCE_BEGIN, Backdrop
+from opwatch.sinks.report.plots.traces import Backdrop
 
 # Colours that can be told apart, and columns that can be.
 MOST_OWNERS = 6
@@ -63,7 +63,7 @@ def _parts(one: TimeBin, owners: Sequence[tuple[OwnerKey, str]]) -> list[OwnedCo
     own = [one.owners.of(key) for key, _ in owners]
     shown = {key for key, _ in owners}
     rest = [counts for key, counts in one.owners.owners.items() if key not in shown]
-    return [*own, OwnedCounts(*map(sum, zip(one.owners.other, *rest, strict=True)))]
+    return [*own, counts_sum((one.owners.other, *rest))]
 
 
 def _figure(
@@ -82,17 +82,13 @@ def _figure(
         layers.append(layer)
         legend += [(kind, words)] if layer else []
     together = max((one.intervals for one in bins), default=1)
-    return Figure(
-        title=amount.title,
-        x=back.time,
-        y=y,
-        x_title=SINCE_BEGIN,
+    return back.figure(
+        amount.title,
+        y,
         y_title=amount.unit,
         layers=layers,
         legend=legend,
         note=f"A column is {together} intervals." if together > 1 else "",
-        shaded=back.shaded,
-        flags=back.flags,
     )
 
 

@@ -89,6 +89,11 @@ class Fields:
         where = f"{self.where}: {key}"
         return Fields(table_of(self.table.get(key), where), where)
 
+    def tables(self, key: str, name: str | None = None) -> list[Fields]:
+        """A list of tables; `name` is what to call one of them, if not by the key."""
+        where = name or key
+        return [Fields(table_of(row, where), where) for row in self.rows(key)]
+
     def rows(self, key: str, length: int | None = None) -> list[Any]:
         """A list; with a length, one of lists that are so long."""
         rows = self.table.get(key)

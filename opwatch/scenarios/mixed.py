@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
-from opwatch.foreign import table_of
 from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 
 # Two sets compare as they were published where their ratio is so near: their members are other drives.
@@ -119,7 +118,7 @@ def mix_setup(fields: Fields) -> MixSetup:
 
 
 def mix_loads(published: Fields) -> tuple[MixLoad, ...]:
-    loads = [Fields(table_of(row, "a load"), "a load") for row in published.rows("loads")]
+    loads = published.tables("loads", "a load")
     return tuple(
         MixLoad(load.text("name"), load.count("rdpct"), load.count("seekpct"), load.count("xfersize"))
         for load in loads
@@ -128,7 +127,7 @@ def mix_loads(published: Fields) -> tuple[MixLoad, ...]:
 
 def mix_statements(configurations: Sequence[MixConfiguration], published: Fields) -> tuple[AuthorsWord, ...]:
     """The ratios of sets that the author has measured, and these."""
-    rows = [Fields(table_of(row, "a ratio"), "a ratio") for row in published.rows("ratios")]
+    rows = published.tables("ratios", "a ratio")
     return tuple(_ratio(row, configurations) for row in rows)
 
 

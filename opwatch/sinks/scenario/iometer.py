@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from opwatch import units
 from opwatch.fields import Fields
-from opwatch.foreign import table_of
 from opwatch.sinks.folding import folded
 from opwatch.sinks.plain.cells import columns_of, number
 
@@ -16,8 +15,8 @@ _GAINS = ("ratio", "here", "foretold", "published")
 
 def iometer_lines(document: Fields) -> Iterator[str]:
     """What was measured, what was published, and the ratios of both."""
-    rates = [Fields(table_of(row, "a rate"), "a rate") for row in document.rows("rates")]
-    gains = [Fields(table_of(row, "a ratio"), "a ratio") for row in document.rows("gains")]
+    rates = document.tables("rates", "a rate")
+    gains = document.tables("gains", "a ratio")
     published = document.sub("published")
     yield from columns_of(_RATES, sorted(_rate(rate) for rate in rates))
     for reason in _reasons(rates):

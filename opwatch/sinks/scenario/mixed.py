@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from opwatch import units
 from opwatch.fields import Fields
-from opwatch.foreign import table_of
 from opwatch.sinks.folding import folded
 from opwatch.sinks.plain.cells import columns_of, number
 
@@ -16,9 +15,7 @@ _MEMBERS = ("load", "member", "reads/s", "writes/s", "MB/s", "mean", "busy", "of
 
 def mixed_lines(document: Fields) -> Iterator[str]:
     """All configurations side by side, and then the members of each."""
-    configurations = [
-        Fields(table_of(row, "a configuration"), "a configuration") for row in document.rows("configurations")
-    ]
+    configurations = document.tables("configurations", "a configuration")
     for one in configurations:
         size = units.capacity(one.count("file_bytes"))
         yield from folded(
@@ -46,7 +43,7 @@ def mixed_lines(document: Fields) -> Iterator[str]:
 
 
 def _rates(one: Fields) -> list[Fields]:
-    return [Fields(table_of(row, "a rate"), "a rate") for row in one.rows("rates")]
+    return one.tables("rates", "a rate")
 
 
 def _cells(rate: Fields) -> tuple[str, ...]:
@@ -60,8 +57,7 @@ def _cells(rate: Fields) -> tuple[str, ...]:
 
 def _members(rate: Fields) -> Iterator[tuple[str, ...]]:
     seconds, ios = rate.amount("seconds"), rate.amount("iops") * rate.amount("seconds")
-    for row in rate.rows("members"):
-        member = Fields(table_of(row, "a member"), "a member")
+    for member in rate.tables("members", "a member"):
         reads, writes = number(member, "reads"), number(member, "writes")
         if reads is None or writes is None:
             yield rate.text("load"), member.text("name"), "-", "-", "-", "-", "-", "-"

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from opwatch import units
 from opwatch.fields import Fields
-from opwatch.foreign import table_of
 from opwatch.scenarios.scenario import ScenarioKind
 from opwatch.sinks.folding import folded
 from opwatch.sinks.plain.cells import columns_of, number
+from opwatch.sinks.scenario.statements import statement_lines
 
 _LEVELS = ("level", "new IOPS", "cliff at", "predicted", "after", "at rest", "gain", "models")
 _POINTS = ("file", "MiB/s", "reserved", "apart", "of first", "published")
@@ -26,14 +26,14 @@ def scenario_lines(scenario: Fields) -> Iterator[str]:
 
 def _saturation(scenario: Fields) -> Iterator[str]:
     """Where each level fell, and whether it gains what it should."""
-    levels = [Fields(table_of(row, "a level"), "a level") for row in scenario.rows("levels")]
+    levels = scenario.tables("levels", "a level")
     yield from columns_of(_LEVELS, [_level(level) for level in levels])
     for level in levels:
         yield from folded(f"{level.text('label')}, {level.text('likeness')}: {level.text('why')}")
 
 
 def _level(level: Fields) -> tuple[str, ...]:
-    cliff = level.sub("cliff") if level.table.get("cliff") is not None else None
+    cliff = level.optional("cliff", level.sub)
     fell_at = number(cliff, "host_bytes") if cliff else None
     after = number(cliff, "seconds") if cliff else None
     predicted = number(level, "predicted_cliff_bytes")
@@ -70,11 +70,9 @@ def _expected(level: Fields) -> str:
 
 def _free_space(scenario: Fields) -> Iterator[str]:
     """Both lines, and what the author found of them."""
-    points = [Fields(table_of(row, "a file"), "a file") for row in scenario.rows("points")]
+    points = scenario.tables("points", "a file")
     yield from columns_of(_POINTS, [_point(point) for point in points])
-    for row in scenario.rows("statements"):
-        statement = Fields(table_of(row, "a statement"), "a statement")
-        yield from folded(f"{statement.text('what')}: {statement.text('verdict')}; {statement.text('why')}")
+    yield from statement_lines(scenario)
 
 
 def _point(point: Fields) -> tuple[str, ...]:

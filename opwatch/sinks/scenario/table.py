@@ -12,6 +12,7 @@ from opwatch.sinks.folding import folded
 from opwatch.sinks.scenario.document import TYPE
 from opwatch.sinks.scenario.iometer import iometer_lines
 from opwatch.sinks.scenario.mixed import mixed_lines
+from opwatch.sinks.scenario.statements import statement_lines
 from opwatch.sinks.scenario.untrimmed import untrimmed_lines
 
 _SECTIONS = {
@@ -39,9 +40,7 @@ def experiment_lines(document: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield from section(fields)
     yield ""
-    for row in fields.rows("statements"):
-        statement = Fields(table_of(row, "a statement"), "a statement")
-        yield from folded(f"{statement.text('what')}: {statement.text('verdict')}; {statement.text('why')}")
+    yield from statement_lines(fields)
 
 
 def _model(model: Fields) -> Iterator[str]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from opwatch import units
 from opwatch.fields import Fields
-from opwatch.foreign import table_of
 from opwatch.sinks.folding import folded
 from opwatch.sinks.plain.cells import columns_of, number
 
@@ -15,7 +14,7 @@ _RUNS = ("run", "fs free", "stale", "room", "foretold", "came at", "off by", "fi
 
 def untrimmed_lines(document: Fields) -> Iterator[str]:
     """Speeds are in MB/s."""
-    runs = [Fields(table_of(row, "a run"), "a run") for row in document.rows("runs")]
+    runs = document.tables("runs", "a run")
     yield from columns_of(_RUNS, [_run(run) for run in runs])
     yield from folded(
         "stale: of what the file system has free, that the drive still holds as data; room: flash that holds "
@@ -25,7 +24,7 @@ def untrimmed_lines(document: Fields) -> Iterator[str]:
     yield ""
     names = [run.text("name").partition(" ")[0] for run in runs]
     header = ("round", *(f"{name} {unit}" for name in names for unit in ("GB", "MB/s")))
-    rounds = [[Fields(table_of(one, "a round"), "a round") for one in run.rows("rounds")] for run in runs]
+    rounds = [run.tables("rounds", "a round") for run in runs]
     most = max((len(row) for row in rounds), default=0)
     yield from columns_of(header, [_round(place, rounds) for place in range(most)])
 

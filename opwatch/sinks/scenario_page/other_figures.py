@@ -12,17 +12,14 @@ from opwatch.sinks.plain.cells import number
 from opwatch.sinks.report.plots.figure import Figure, Flag
 from opwatch.sinks.report.plots.markup import boxes, dots, line
 from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, capacities, linear
-from opwatch.sinks.scenario_page.verdicts import rows_of
+from opwatch.sinks.scenario_page.saturation_figures import MOST_COLOURS, ONE_PLACE
 
-_MOST_COLOURS = 6
 _GAP = 0.25
-# What is nearer to each other has one name.
-_ONE_PLACE = EXTENT // 50
 
 
 def free_space_figures(document: Fields) -> Iterator[Figure]:
     """Throughput against the size of the file, whole, reserved and as it was published."""
-    points = rows_of(document.sub("scenario"), "points")
+    points = document.sub("scenario").tables("points")
     first = next((rate for point in points if (rate := number(point, "whole")) is not None), None)
     lines = [
         ("run0", "whole drive", [number(point, "whole") for point in points]),
@@ -60,7 +57,7 @@ def free_space_figures(document: Fields) -> Iterator[Figure]:
 
 def untrimmed_figures(document: Fields) -> Iterator[Figure]:
     """Speed of each round against what was written by then."""
-    runs = rows_of(document, "runs")[:_MOST_COLOURS]
+    runs = document.tables("runs")[:MOST_COLOURS]
     courses = [list(_rounds(run)) for run in runs]
     spots = [spot for course in courses for spot in course]
     if not spots:
@@ -74,7 +71,7 @@ def untrimmed_figures(document: Fields) -> Iterator[Figure]:
         came, foretold = number(run, "cliff_bytes"), number(run, "foretold_cliff_bytes")
         if came is None:
             continue
-        is_there = foretold is not None and abs(x.at(came) - x.at(foretold)) <= _ONE_PLACE
+        is_there = foretold is not None and abs(x.at(came) - x.at(foretold)) <= ONE_PLACE
         flags.append(Flag(x.at(came), f"cliff {name}{', as foretold' if is_there else ''}", "change"))
         if foretold is not None and not is_there:
             flags.append(Flag(x.at(foretold), f"foretold {name}"))
@@ -95,7 +92,7 @@ def untrimmed_figures(document: Fields) -> Iterator[Figure]:
 def _rounds(run: Fields) -> Iterator[tuple[float, float]]:
     """(what was written in the middle of a round, bytes a second)."""
     written = 0.0
-    for row in rows_of(run, "rounds"):
+    for row in run.tables("rounds"):
         n_bytes, seconds = row.amount("host_bytes"), row.amount("seconds")
         if not seconds > 0:
             raise BadInput(f"{row.where}: a round that took no time")
@@ -113,7 +110,7 @@ class _Bars(NamedTuple):
 
 def iometer_figures(document: Fields) -> Iterator[Figure]:
     """By what 10 % left free is faster: here, foretold, published."""
-    gains, published = rows_of(document, "gains"), document.sub("published")
+    gains, published = document.tables("gains"), document.sub("published")
     groups = [f"{gain.text('op')}, {'full' if gain.flag('is_full') else 'empty'}" for gain in gains]
     there = [_published(published, gain.text("op")) for gain in gains]
     bars = [
@@ -131,9 +128,9 @@ def _published(published: Fields, op: str) -> float | None:
 
 def mixed_figures(document: Fields) -> Iterator[Figure]:
     """I/Os a second of each load, a colour for each configuration."""
-    configurations = rows_of(document, "configurations")[:_MOST_COLOURS]
+    configurations = document.tables("configurations")[:MOST_COLOURS]
     rates = [
-        {rate.text("load"): rate.amount("iops") for rate in rows_of(one, "rates")} for one in configurations
+        {rate.text("load"): rate.amount("iops") for rate in one.tables("rates")} for one in configurations
     ]
     groups = list(dict.fromkeys(load for row in rates for load in row))
     bars = [

@@ -66,8 +66,8 @@ def single_experiment_figures(documents: Sequence[tuple[str, Mapping[str, Any]]]
 def experiment_markdown(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
     """The same as words, for a ticket."""
     for name, document in documents:
-        scenario = _checked(document).sub("scenario")
-        verdicts = verdicts_of(_checked(document))
+        fields = _checked(document)
+        scenario, verdicts = fields.sub("scenario"), verdicts_of(fields)
         yield f"## {scenario.text('name')}: {verdict_of_all(verdicts)}"
         yield f"From {name}."
         yield ""

@@ -9,18 +9,19 @@ from typing import NamedTuple
 from opwatch import units
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
+from opwatch.report.bins import grouped
 from opwatch.report.levels import Levels, LevelSeries, levels_of
 from opwatch.sinks.plain.cells import number
 from opwatch.sinks.report.plots.figure import Figure, Flag
 from opwatch.sinks.report.plots.markup import dots, line
 from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, capacities, elapsed, linear
-from opwatch.sinks.scenario_page.verdicts import rows_of
 
 # So many colours can be told apart.
 MOST_COLOURS = 6
 # More rounds than this are added up before steps are looked for.
 _MOST_POINTS = 300
-_ONE_PLACE = EXTENT // 50
+# What is nearer to each other has one name.
+ONE_PLACE = EXTENT // 50
 
 
 class _Point(NamedTuple):
@@ -52,7 +53,7 @@ def saturation_figures(document: Fields) -> Iterator[Figure]:
     """Against time, and against what was written."""
     scenario = document.sub("scenario")
     ratio = scenario.amount("time_ratio") or 1.0
-    rows = list(zip(rows_of(document, "levels"), rows_of(scenario, "levels"), strict=False))
+    rows = list(zip(document.tables("levels"), scenario.tables("levels"), strict=False))
     courses = [_course(place, *row, ratio) for place, row in enumerate(rows[:MOST_COLOURS])]
     courses = [course for course in courses if course.points]
     if not courses:
@@ -66,12 +67,12 @@ def saturation_figures(document: Fields) -> Iterator[Figure]:
 
 
 def _course(place: int, level: Fields, facts: Fields, ratio: float) -> _Course:
-    rounds = [_numbers(row, ratio) for row in rows_of(level, "rounds")]
-    every = -(-len(rounds) // _MOST_POINTS) or 1
-    points = list(_points([rounds[at : at + every] for at in range(0, len(rounds), every)]))
+    rounds = [_numbers(row, ratio) for row in level.tables("rounds")]
+    groups = grouped(rounds, _MOST_POINTS)
+    points = list(_points(groups))
     window = level.sub("opwatch").table.get("window")
     begin = window[0] if isinstance(window, list) and window and isinstance(window[0], int) else None
-    at = None if begin is None else max(begin - 1, 0) // every
+    at = max(begin - 1, 0) // len(groups[0]) if begin is not None and groups else None
     return _Course(
         kind=f"run{place}",
         label=facts.text("label"),
@@ -172,7 +173,7 @@ def _cliffs(courses: Sequence[_Course], x: AxisScale, key: str) -> Iterator[Flag
         for course in courses
         if course.facts.table.get("cliff") is not None
     ]
-    if len(places) > 1 and max(places)[0] - min(places)[0] <= _ONE_PLACE:
+    if len(places) > 1 and max(places)[0] - min(places)[0] <= ONE_PLACE:
         yield Flag(min(places)[0], "cliff", "change")
         return
     yield from (Flag(place, f"cliff {label}", "change") for place, label in places)
@@ -184,7 +185,7 @@ def _note(courses: Sequence[_Course]) -> str:
         "moved from here on; step, drop: a change of level that lasts."
     ]
     for course in courses:
-        cliff = course.facts.sub("cliff") if course.facts.table.get("cliff") is not None else None
+        cliff = course.facts.optional("cliff", course.facts.sub)
         foretold = number(course.facts, "predicted_cliff_bytes")
         if cliff:
             said = f"{course.label}: cliff after {units.capacity(round(cliff.amount('host_bytes')))}"

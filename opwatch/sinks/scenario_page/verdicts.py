@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from opwatch.fields import Fields
-from opwatch.foreign import table_of
 from opwatch.scenarios.scenario import ScenarioKind, ScenarioVerdict
 
 
@@ -18,11 +17,6 @@ class PageVerdict(NamedTuple):
     why: str
 
 
-def rows_of(fields: Fields, key: str) -> list[Fields]:
-    """A list of tables."""
-    return [Fields(table_of(row, key), key) for row in fields.rows(key)]
-
-
 def holder_of(document: Fields) -> Fields:
     """Where points and statements of an experiment stand: of one that has levels, in its own part."""
     return document if document.table.get("type") != "sweep" else document.sub("scenario")
@@ -32,10 +26,10 @@ def verdicts_of(document: Fields) -> list[PageVerdict]:
     """In the order of the document."""
     scenario = document.sub("scenario")
     if scenario.kind("kind", ScenarioKind) is ScenarioKind.SATURATION:
-        return list(_of_levels(rows_of(scenario, "levels")))
+        return list(_of_levels(scenario.tables("levels")))
     return [
         PageVerdict(row.text("what"), row.kind("verdict", ScenarioVerdict), row.text("why"))
-        for row in rows_of(holder_of(document), "statements")
+        for row in holder_of(document).tables("statements")
     ]
 
 

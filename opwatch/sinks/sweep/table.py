@@ -26,7 +26,7 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
     sweep = Fields(table_of(document, "the sweep"), "the sweep")
     if sweep.table.get("type") != "sweep":
         raise sweep.bad("type is not sweep: it was not written by opwatch sweep")
-    levels = [Fields(table_of(row, "a level"), "a level") for row in sweep.rows("levels")]
+    levels = sweep.tables("levels", "a level")
     heading = f"{sweep.text('target')}, levels by {sweep.text('method')}, {sweep.text('workload')}"
     yield from folded(heading)
     yield from _model(sweep)
@@ -39,7 +39,7 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield from columns_of(_BAND, [_band(level) for level in levels])
     yield from _fit(sweep, levels)
-    steps = [Fields(table_of(row, "a step"), "a step") for row in sweep.rows("returns")]
+    steps = sweep.tables("returns", "a step")
     if steps:
         yield ""
         yield from columns_of(_STEPS, [_step(step) for step in steps])
@@ -172,7 +172,7 @@ def _reasons(level: Fields) -> Iterator[str]:
 
 
 def _band(level: Fields) -> tuple[str, ...]:
-    band = level.sub("band") if level.table.get("band") is not None else None
+    band = level.optional("band", level.sub)
     modelled = [None if band is None else number(band, key) for key in ("greedy", "fifo", "two_choices")]
     years = number(level, "years")
     return (

@@ -77,7 +77,7 @@ def round_of(fields: Fields) -> Round:
 
 
 def _ground(fields: Fields) -> SteadyGround:
-    spread = fields.sub("spread") if fields.table.get("spread") is not None else None
+    spread = fields.optional("spread", fields.sub)
     ground = SteadyGround(
         active_bytes=fields.count("active_bytes"),
         spare_bytes=fields.count("spare_bytes"),

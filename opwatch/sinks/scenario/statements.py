@@ -1,0 +1,14 @@
+"""What was found of each thing that an author found, as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opwatch.fields import Fields
+from opwatch.sinks.folding import folded
+
+
+def statement_lines(holder: Fields) -> Iterator[str]:
+    """The verdicts that stand in this part of a document, each with its reason."""
+    for statement in holder.tables("statements", "a statement"):
+        yield from folded(f"{statement.text('what')}: {statement.text('verdict')}; {statement.text('why')}")

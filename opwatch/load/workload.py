@@ -53,6 +53,10 @@ class LoadJob:
         return 1 - Fraction(int(self.options.get("rwmixread", "50")), 100)
 
 
+# Options of fio that have a file's times written with its data, and the values that have not.
+_SYNCS = (("fsync", ("0",)), ("sync", ("none", "0", "dsync")))
+
+
 @dataclass(frozen=True, slots=True)
 class LoadPattern:
     """A workload by name. `left_out` are options of a user's file that the sweep decides itself."""
@@ -83,6 +87,18 @@ def require_reach(pattern: LoadPattern, round_ratio: float) -> None:
             f"{pattern.name}: it writes in order, and each round begins at the first byte again, so that the "
             "rest is never written: take rw=write in one job of one thread with --round 100%, or randwrite"
         )
+
+
+def require_data_alone(pattern: LoadPattern) -> None:
+    """UsageError where each write has the file system write down the time of it as well: then the figures are
+    of both, and nobody can tell what of it somebody else wrote."""
+    for job in pattern.jobs:
+        for key, harmless in _SYNCS:
+            if (value := job.options.get(key, harmless[0])) not in harmless:
+                raise UsageError(
+                    f"{pattern.name}: {key}={value} has the file system write by itself for each of these "
+                    "writes: take fdatasync=N or sync=dsync, which write data alone, or --method window"
+                )
 
 
 def names() -> list[str]:

@@ -138,9 +138,11 @@ def fit_spare(levels: Sequence[MeasuredLevel], superblock_pages: int | None = No
     known = [level for level in levels if level.waf > 1.005]
     if not known:
         raise NotEnoughData("no level amplifies: there is no spare area to fit")
-    fits = sorted(
-        (_fit(model, known) for model in collector_models(superblock_pages)), key=lambda fit: fit[1]
-    )
+    fits = [_fit(model, known) for model in collector_models(superblock_pages)]
+    # One level is fitted by each alike, and what is left of their misses is rounding: the best collector goes
+    # first there, for it claims the least spare area.
+    if len(known) > 1:
+        fits.sort(key=lambda fit: fit[1])
     model, miss, flash = fits[0]
     limit = max(_ALIKE_RATIO, _ALIKE_TIMES * miss)
     alike = tuple(other.name for other, error, _ in fits if len(known) == 1 or error <= limit)

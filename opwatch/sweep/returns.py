@@ -49,10 +49,25 @@ class LevelReturn:
         return None if None in gains else False
 
     @property
-    def _gains_iops(self) -> bool | None:
+    def loses_iops(self) -> bool:
+        """Whether IOPS are fewer than at the level before, whatever their errors are."""
+        return self._iops_gains is not None and self._iops_gains[1] < -_LEAST_GAIN
+
+    @property
+    def _iops_gains(self) -> tuple[float, float] | None:
+        """The least and the most, as shares."""
         if self.iops_ratio is None:
             return None
-        least, most = (self.iops_ratio * (1 + sign * self.iops_error) - 1 for sign in (-1, 1))
+        return (
+            self.iops_ratio * (1 - self.iops_error) - 1,
+            self.iops_ratio * (1 + self.iops_error) - 1,
+        )
+
+    @property
+    def _gains_iops(self) -> bool | None:
+        if self._iops_gains is None:
+            return None
+        least, most = self._iops_gains
         if least > _LEAST_GAIN:
             return True
         return None if most > _LEAST_GAIN else False
@@ -132,11 +147,18 @@ def advice(outcomes: Sequence[LevelOutcome], restless: Sequence[LevelOutcome] = 
     last = steps[helping[-1]].end
     if behind:
         return f"beyond {last.level.label} no level gives 2 % more: more OP than that will not help"
-    return (
-        f"up to {last.level.label} every step has paid; what lies beyond was not measured"
+    paid = (
+        f"up to {last.level.label} every step has paid"
         if len(helping) == len(steps)
-        else f"{last.level.label} still gives more than the level before; what lies beyond was not measured"
+        else f"{last.level.label} still gives more than the level before"
     )
+    return f"{paid}{_losses(steps)}; what lies beyond was not measured"
+
+
+def _losses(steps: Sequence[LevelReturn]) -> str:
+    """The steps that have paid in WAF and have cost IOPS."""
+    losing = [step.end.level.label for step in steps if step.is_gain and step.loses_iops]
+    return f" ({', '.join(losing)} in WAF alone, with fewer IOPS)" if losing else ""
 
 
 def _of_restless(outcomes: Sequence[LevelOutcome]) -> str:

@@ -10,7 +10,14 @@ import pytest
 from opwatch.errors import BadInput, UsageError
 from opwatch.load.options import OURS, SHAPES
 from opwatch.load.words import LoadWindow, fill_words, round_words, seed_of
-from opwatch.load.workload import load, names, parse_job_file, parse_workload, require_reach
+from opwatch.load.workload import (
+    load,
+    names,
+    parse_job_file,
+    parse_workload,
+    require_data_alone,
+    require_reach,
+)
 
 WINDOW = LoadWindow("/proc/7/fd/3", 1 << 30)
 USERS = b"""
@@ -64,6 +71,27 @@ def test_what_is_written_in_order_is_written_as_a_whole(lines: str, ratio: float
     else:
         with pytest.raises(UsageError, match="mine: it writes in order"):
             require_reach(pattern, ratio)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_taken"),
+    [
+        ("fsync=8", False),
+        ("fsync=0", True),
+        ("fdatasync=1", True),
+        ("sync=1", False),
+        ("sync=sync", False),
+        ("sync=dsync", True),
+        ("sync=none", True),
+    ],
+)
+def test_on_files_no_write_takes_the_file_systems_own_with_it(line: str, is_taken: bool) -> None:
+    pattern = parse_job_file(f"[a]\nrw=randwrite\n{line}\n".encode(), "mine.fio")
+    if is_taken:
+        require_data_alone(pattern)
+    else:
+        with pytest.raises(UsageError, match="fdatasync=N or sync=dsync"):
+            require_data_alone(pattern)
 
 
 def test_which_are_uniform() -> None:

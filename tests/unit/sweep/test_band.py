@@ -48,6 +48,12 @@ def test_what_cannot_be_told_apart_is_not() -> None:
     assert single.rms_ratio is None and len(single.alike) == 3
 
 
+@pytest.mark.parametrize("waf", [1.7, 1.9, 2.3, 4.0])
+def test_one_level_is_of_the_collector_that_needs_least(waf: float) -> None:
+    """All fit it: it is no sign of three times the spare area that a bad one would need."""
+    assert fit_spare([MeasuredLevel(CAPACITY, waf)]).model.name == "greedy or FIFO"
+
+
 def test_a_drive_that_does_not_amplify_has_no_fit() -> None:
     with pytest.raises(NotEnoughData, match="no level amplifies"):
         fit_spare([MeasuredLevel(CAPACITY, 1.0), MeasuredLevel(CAPACITY // 2, 1.001)])

@@ -61,6 +61,8 @@ def test_years_are_of_nand_bytes_at_the_measured_rate() -> None:
         # One of both is enough: a drive that is at its interface's limit still lives longer.
         (((1000, 3.0), (1000, 2.0)), "up to 7 % every step has paid"),
         (((1000, None), (1500, None)), "up to 7 % every step has paid"),
+        (((1000, 8.0), (1500, 4.0), (1300, 2.0)), "has paid (28 % in WAF alone, with fewer IOPS); what lies"),
+        (((1000, 8.0), (1500, 4.0), (1490, 2.0)), "has paid; what lies"),
         # No gain in what was measured is none in what was not.
         (((1000, None), (1001, None)), "no level gives 2 % more IOPS, and WAF was not measured"),
         (

@@ -9,7 +9,7 @@ from opwatch.collectors.guard.looking import identity_of_disk
 from opwatch.collectors.sweep.refusals import refusals
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.load.workload import load, require_reach
+from opwatch.load.workload import load, require_data_alone, require_reach
 from opwatch.pts.planning import part_steps, planned_test_bytes
 from opwatch.scenarios.scenario import scenario_of
 from opwatch.sinks.sweep.document import plan_document
@@ -234,6 +234,7 @@ def _of_device(args: argparse.Namespace) -> SweepPlan:
     pattern, pace = load(args.workload or DEFAULT_WORKLOAD), pace_from(args)
     require_reach(pattern, pace.round_ratio)
     if is_on_files:
+        require_data_alone(pattern)
         room, refused = plan_of_mount(args, devices, named)
         levels = file_levels(args, levels, room)
     else:

@@ -22,11 +22,11 @@ from opwatch.guard.budget import MOST_CELSIUS, MOST_LIFE_PERCENT, Budget
 from opwatch.guard.identity import DiskIdentity
 from opwatch.guard.obstacles import Consent
 from opwatch.host.device import BlockDevice
-from opwatch.load.workload import LoadPattern, load, require_reach
+from opwatch.load.workload import LoadPattern, load, require_data_alone, require_reach
 from opwatch.sweep.journal.file import FOLDER
 from opwatch.sweep.journal.request import SweepRequest, planned_bytes
 from opwatch.sweep.levels import LevelScale, OpLevel, OpShare, parse_levels
-from opwatch.sweep.methods import method_of
+from opwatch.sweep.methods import ON_FILES, method_of
 from opwatch.sweep.plan import SweepPace, least_bytes
 from opwatch.sweep.purges import DISCARD, purge_of
 from opwatch.tools.arguments import Once, byte_size, count_between, time_between
@@ -143,6 +143,8 @@ def request_from(
         raise Unsupported(f"--sprandom: {refused}; without it all is filled in order")
     pattern = load(args.workload or DEFAULT_WORKLOAD)
     require_reach(pattern, pace.round_ratio)
+    if method in ON_FILES:
+        require_data_alone(pattern)
     return level_request(
         args, disk, identity, levels=levels, pace=pace, pattern=pattern, method=method, mount=mount
     )

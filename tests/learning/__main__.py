@@ -2,8 +2,10 @@
 
     python -m tests.learning ROWS [OUT]
 
-ROWS is a file of drives as JSON, one a line, maybe packed by gzip; OUT is where the rules go, those of the
-package if it is not named. Nothing depends on the order of the drives, on time or on chance.
+ROWS is a file of drives as JSON, one a line, maybe packed by gzip, or a folder of these (.jsonl, .jsonl.gz).
+OUT is where the rules go. Without it those of the package are written, and what to expect in
+docs/method-waf.md.
+Nothing depends on the order of the drives, on time or on chance.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from tests.learning.judge import KINDS, Verdicts, perturbations, validations
 from tests.learning.learn import CANDIDATES, learn
 from tests.learning.rows import read_rows
 from tests.learning.truth import is_right, sound_sectors
+from tests.section import Section
 
+KEPT_BACK, CHANGED = (Section("method-waf.md", name) for name in ("kept back", "changed"))
 _HEAD = """\
 # Learned by `make learn-counters` from device statistics of real drives; not written by hand: which attribute
 # is what the host wrote, in which unit, and how many of how many drives agree, by the ids of attributes.
@@ -43,12 +47,14 @@ def text_of(rules: UnitRules) -> str:
     return "".join(parts)
 
 
-def _lines(verdicts: dict[str, Verdicts]) -> list[str]:
-    head = ["| drives | number | right | wrong | no number |", "| --- | --- | --- | --- | --- |"]
-    return head + [
-        " | ".join((f"| {name}", str(one.drives), *(f"{one.share(kind):.2%}" for kind in KINDS))) + " |"
+def table(what: str, verdicts: dict[str, Verdicts]) -> str:
+    """What came of each, for docs/method-waf.md."""
+    head = [f"| {what} | drives | right | wrong | no number |", "| --- | --- | --- | --- | --- |"]
+    rows = [
+        " | ".join((f"| {name}", f"{one.drives:,}", *(f"{one.share(kind):.2%}" for kind in KINDS))) + " |"
         for name, one in verdicts.items()
     ]
+    return "\n".join([*head, *rows]).replace("%", " %")
 
 
 def _has_attribute(drive: Evidence) -> bool:
@@ -77,7 +83,11 @@ def main() -> int:
     (Path(sys.argv[2]) if len(sys.argv) > 2 else PACKAGED).write_text(text_of(rules))
     changed = perturbations(drives, Catalogue(catalogue.entries, rules))
     shown = sum(_has_attribute(drive) for drive in drives if sound_sectors(drive))
-    print("\n".join([*_lines(kept_back), "", *_lines(changed)]))
+    tables = table("kept back", kept_back), table("changed", changed)
+    for section, rows in zip((KEPT_BACK, CHANGED), tables, strict=True):
+        if len(sys.argv) < 3:
+            section.write(rows)
+    print("\n\n".join(tables))
     print(f"\n{shown} of these drives show an attribute that is what they wrote in one of the units")
     for name, verdicts in (*kept_back.items(), *changed.items()):
         worst = ", ".join(

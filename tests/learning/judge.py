@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from opwatch.counters.catalogue.families import Catalogue
+from opwatch.counters.catalogue.fingerprints import brand_of
 from opwatch.counters.evidence import Attribute, Evidence, Statistics
 from opwatch.counters.prove.report import report
 from opwatch.counters.reading import CounterReading
@@ -52,6 +53,10 @@ def _by_model(drive: Evidence) -> int:
     return _fold(drive.drive.model or "")
 
 
+def _by_brand(drive: Evidence) -> int:
+    return _fold(brand_of(drive.drive.model))
+
+
 def _by_drive(drive: Evidence) -> int:
     return _fold(f"{drive.drive.model} {[attribute.text for attribute in drive.attributes]}")
 
@@ -76,13 +81,14 @@ def cross_validate(
 
 
 def validations(drives: Sequence[Evidence], catalogue: Catalogue) -> dict[str, Verdicts]:
-    """Both ways of keeping drives back, with the catalogue's entries and without."""
+    """All ways of keeping drives back, with the catalogue's entries and without."""
     without = Catalogue(())
     return {
         "drives of known models": cross_validate(drives, catalogue, _by_drive),
         "models never seen": cross_validate(drives, catalogue, _by_model),
-        "drives of known models, learned alone": cross_validate(drives, without, _by_drive),
-        "models never seen, learned alone": cross_validate(drives, without, _by_model),
+        "drives of known models, without the catalogue": cross_validate(drives, without, _by_drive),
+        "models never seen, without the catalogue": cross_validate(drives, without, _by_model),
+        "brands never seen, without the catalogue": cross_validate(drives, without, _by_brand),
     }
 
 
@@ -164,7 +170,7 @@ def perturbations(drives: Sequence[Evidence], catalogue: Catalogue) -> dict[str,
     alone = [(drive, sectors) for drive, sectors in sound if not _has_witness(drive)]
     verdicts = {name: _changed(witnessed, catalogue, change) for name, change in changes.items()}
     lonely = _changed(alone, catalogue, changes["statistics x 2"])
-    return verdicts | {"statistics x 2, and no attribute that could be host writes": lonely}
+    return verdicts | {"statistics x 2, no attribute of host writes": lonely}
 
 
 def _changed(

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from opwatch.counters.catalogue.fingerprints import Ids, UnitRule, UnitRules, core_of
+from opwatch.counters.catalogue.fingerprints import Ids, UnitRule, UnitRules, brand_of, core_of
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.prove.statistics import UNITS
 from tests.learning.truth import SECTOR, is_right, sound_sectors
@@ -15,7 +15,7 @@ from tests.learning.truth import SECTOR, is_right, sound_sectors
 CANDIDATES = (241, 246, 225, 233, 235, 251)
 # Below these a step is too much of the number to tell units apart.
 _LEAST_BYTES, _LEAST_RAW = 20 << 30, 20
-# Few drives prove a rule if they are of several models.
+# Few drives prove a rule if they are of several brands; else it is one of their own brand.
 LEAST_DRIVES, ENOUGH_DRIVES, LEAST_SHARE = 3, 10, 0.99
 _TOLERANCE = 0.005
 
@@ -35,11 +35,15 @@ class _Votes:
             default=((0, 0), 0),
         )
         share = best[1] / self.drives
-        if self.drives < LEAST_DRIVES or (self.drives < ENOUGH_DRIVES and len(self.models) < 1):
+        if self.drives < LEAST_DRIVES:
             return None
         if share < LEAST_SHARE:
             return UnitRule(0, 0, self.drives, len(self.models), round(share, 4))
-        return UnitRule(*best[0], self.drives, len(self.models), round(share, 4))
+        return UnitRule(*best[0], self.drives, len(self.models), round(share, 4), self._only_brand())
+
+    def _only_brand(self) -> str | None:
+        brands = {brand_of(model) for model in self.models}
+        return brands.pop() or "UNKNOWN" if len(brands) == 1 and self.drives < ENOUGH_DRIVES else None
 
 
 def ids_of(drive: Evidence) -> Ids:

@@ -57,7 +57,11 @@ def blind(evidence: Evidence) -> Evidence:
 
 
 def read_rows(path: Path) -> Iterator[Evidence]:
-    """The drives of a file, which may be packed by gzip."""
+    """The drives of a file, which may be packed by gzip, or of all such files in a folder."""
+    if path.is_dir():
+        for part in sorted([*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")]):
+            yield from read_rows(part)
+        return
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
         for line in file:
             yield evidence_of(json.loads(line))

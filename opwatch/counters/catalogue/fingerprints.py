@@ -21,29 +21,43 @@ PACKAGED = Path(__file__).parent / "learned" / "ata.toml"
 COMMON = frozenset((1, 2, 3, 5, *range(7, 14), 183, 184, *range(187, 202), 240, 254))
 # Fewer ids than these tell no firmware from another.
 _LEAST_CORE = 4
-# Sets that have so much in common are of one kind, if all that are near say the same.
-_ALIKE = 0.8
+# Sets that have so much in common are of one kind, if all that are near say the same of so many drives.
+_ALIKE, _ENOUGH_ALIKE = 0.8, 30
 _MOST_UNIT = 1 << 40
 _LINE = re.compile(
     r"(?:(?P<of>[0-9]{1,3}) x (?P<unit>[0-9]{1,13})|contested), (?P<drives>[0-9]{1,9}) drives, "
-    r"(?P<models>[0-9]{1,9}) models, (?P<share>[01]\.[0-9]{1,6}): (?P<ids>[0-9]{1,3}(?: [0-9]{1,3}){0,254})"
+    r"(?P<models>[0-9]{1,9}) models, (?P<share>[01]\.[0-9]{1,6})(?:, only (?P<brand>[A-Z]{1,20}))?: "
+    r"(?P<ids>[0-9]{1,3}(?: [0-9]{1,3}){0,254})"
 )
 Ids = frozenset[int]
+_BRAND = re.compile(r"[A-Za-z]{1,20}")
+
+
+def brand_of(model: str | None) -> str:
+    """The first word of a model, which most makers begin with their name; empty where it has none."""
+    word = _BRAND.match(model or "")
+    return word[0].upper() if word else ""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitRule:
-    """What one set of ids counts in: attribute `of` times `unit`. Unit 0: its drives disagree."""
+    """What one set of ids counts in: attribute `of` times `unit`. Unit 0: its drives disagree. Where few
+    drives of one brand tell, `brand` is the only one that it holds for."""
 
     of: int
     unit: int
     drives: int
     models: int
     share: float = 1.0
+    brand: str | None = None
 
     @property
     def contested(self) -> bool:
         return self.unit == 0
+
+    def holds_for(self, model: str | None) -> bool:
+        """Whether a drive of this model may be one of those that the rule is of."""
+        return self.brand in (None, brand_of(model))
 
     @property
     def evidence(self) -> str:
@@ -68,7 +82,8 @@ class UnitRules:
         return None if rule is None or rule.contested else rule
 
     def near(self, ids: Ids) -> UnitRule | None:
-        """The rule that all sets which are almost the same have; None where one of them has another."""
+        """The rule that all sets which are almost the same have; None where one of them has another, or
+        where they are of few drives."""
         core = core_of(ids)
         if len(core) < _LEAST_CORE or ids in self.exact or core in self.core:
             return None
@@ -76,6 +91,8 @@ class UnitRules:
         if not alike or len({(rule.of, rule.unit) for rule in alike}) != 1 or alike[0].contested:
             return None
         drives, models = sum(rule.drives for rule in alike), sum(rule.models for rule in alike)
+        if drives < _ENOUGH_ALIKE:
+            return None
         return UnitRule(alike[0].of, alike[0].unit, drives, models, min(rule.share for rule in alike))
 
 
@@ -89,14 +106,17 @@ def _rule(line: object, where: str) -> tuple[Ids, UnitRule]:
     of, unit = int(words["of"] or 0), int(words["unit"] or 0)
     if words["of"] and not (0 < of < 256 and 0 < unit <= _MOST_UNIT):
         raise UsageError(f"{where}: there is no attribute {of} with a unit of {unit} bytes")
-    return ids, UnitRule(of, unit, int(words["drives"]), int(words["models"]), float(words["share"]))
+    return ids, UnitRule(
+        of, unit, int(words["drives"]), int(words["models"]), float(words["share"]), words["brand"]
+    )
 
 
 def line_of(ids: Ids, rule: UnitRule) -> str:
     """A rule as a line of the file."""
     what = "contested" if rule.contested else f"{rule.of} x {rule.unit}"
     numbers = " ".join(str(number) for number in sorted(ids))
-    return f"{what}, {rule.drives} drives, {rule.models} models, {rule.share}: {numbers}"
+    only = f", only {rule.brand}" if rule.brand else ""
+    return f"{what}, {rule.drives} drives, {rule.models} models, {rule.share}{only}: {numbers}"
 
 
 def parse_rules(raw: bytes, where: str) -> UnitRules:
@@ -110,6 +130,8 @@ def parse_rules(raw: bytes, where: str) -> UnitRules:
         if kind not in kinds or not isinstance(lines, list):
             raise UsageError(f"{where}: there is no kind of rule {kind!r}; lists are called exact and core")
         rules = [_rule(line, f"{where}: {kind} {index + 1}") for index, line in enumerate(lines)]
+        if kind == "core" and any(ids != core_of(ids) for ids, _ in rules):
+            raise UsageError(f"{where}: a set of core has ids that all makers have")
         kinds[kind] = dict(rules)
         if len(kinds[kind]) != len(rules):
             raise UsageError(f"{where}: a set of {kind} is there twice")

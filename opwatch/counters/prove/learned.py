@@ -22,7 +22,8 @@ class LearnedProof:
         ids = frozenset(attribute.id for attribute in evidence.attributes)
         rules = catalogue.rules if ids else UnitRules()
         self._same = rules.of(ids)
-        self._rule = self._same or rules.near(ids)
+        rule = self._same or rules.near(ids)
+        self._rule = rule if rule and rule.holds_for(evidence.drive.model) else None
 
     def _raw(self, rule: UnitRule) -> int | None:
         attribute = self._evidence.attribute(rule.of)

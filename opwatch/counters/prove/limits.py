@@ -13,6 +13,10 @@ _ERASES = re.compile(r"(?!.*SLC)(?:Av(?:e|g|erage)[_-].*(?:Erase|PE_)|Wear_Level
 _ERASE_IDS, _UNNAMED = (167, 173, 177), re.compile("Unkn(?:own)?_.*")
 # A unit 32 times too large would be above; drives with a cache of SLC write 5 capacities an erase.
 _LIKELY = 10
+# Total, largest, smallest and average erase count of a block: on drives where they lie between each other so.
+_LARGEST, _SMALLEST, _AVERAGE = 165, 166, 167
+# No block holds more than its erases, but makers may leave out those of a cache, and show less than there is.
+_LARGEST_FIT = 3.5
 # More than this is several numbers in one.
 MOST_ERASES = 1 << 20
 
@@ -34,9 +38,17 @@ class WriteLimits:
         credible = [hours for hours in counts if hours is not None and hours <= sanity.MOST_HOURS]
         self.hours = max(credible) if credible else None
         self._erases = _most(evidence.attributes, _ERASES)
+        self._largest_erases = self._largest(evidence)
         self._unnamed_erases = self._erases or _most(
             tuple(attribute for attribute in evidence.attributes if attribute.id in _ERASE_IDS), _UNNAMED
         )
+
+    @staticmethod
+    def _largest(evidence: Evidence) -> int | None:
+        """The largest erase count of a block, where the smallest and the average show that it is one."""
+        counts = [evidence.attribute(number) for number in (_SMALLEST, _AVERAGE, _LARGEST)]
+        raws = [count.raw for count in counts if count and count.raw is not None]
+        return raws[2] if len(raws) == 3 and raws == sorted(raws) and raws[2] < MOST_ERASES else None
 
     def broken_by(self, n_bytes: int) -> str | None:
         """Why the host cannot have written so much, None when it can."""
@@ -48,4 +60,7 @@ class WriteLimits:
 
     def beyond_likely_erases(self, n_bytes: int) -> str | None:
         """Why a unit that was only learned is too large: by what is an erase count on most drives."""
-        return sanity.beyond_erases(n_bytes, self._unnamed_erases, self.capacity, _LIKELY)
+        return sanity.first(
+            sanity.beyond_erases(n_bytes, self._unnamed_erases, self.capacity, _LIKELY),
+            sanity.beyond_erases(n_bytes, self._largest_erases, self.capacity, _LARGEST_FIT),
+        )

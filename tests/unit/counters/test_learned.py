@@ -64,12 +64,45 @@ def test_what_drives_disagree_about_is_contested_and_silences_what_is_near() -> 
 
 
 def test_sets_that_are_almost_the_same_say_the_same() -> None:
-    rules = learn(FLEET)
+    rules = learn(drive(number) for number in range(1, 31))
     assert host(blind(drive(50, ids=(*IDS, 169))), rules).value
     assert host(blind(drive(50, ids=(1, 2, 3, *IDS))), rules).value
     # Too many others, or too few at all, to know the firmware by.
     assert host(blind(drive(50, ids=(*IDS, 169, 170, 171, 172))), rules).value is None
     assert host(blind(drive(50, ids=(5, 9, 165, 241))), rules).value is None
+
+
+def test_few_drives_of_a_brand_speak_for_no_other() -> None:
+    few = learn(FLEET[:9])
+    assert few.of(frozenset(IDS)) == UnitRule(241, MIB32, 9, 3, brand="ACME")
+    assert parse_rules(text_of(few).encode(), "x").core == few.core
+    assert host(blind(drive(50)), few).value
+    assert host(blind(drive(50, model="OTHER")), few).value is None
+    # Two brands do, and what one says still contradicts what another is called.
+    both = learn([*FLEET[:4], drive(7, model="OTHER")])
+    assert host(blind(drive(50, model="THIRD")), both).value
+    # What is only like them needs 30 drives.
+    assert host(blind(drive(50, ids=(*IDS, 169))), learn(FLEET)).value is None
+
+
+def test_no_block_held_more_than_it_was_erased() -> None:
+    ids = (5, 9, 12, 160, 161, 163, 165, 166, 167, 241)
+    rules = learn(drive(number, GIB, ids) for number in range(1, 13))
+
+    def worn(largest: int, smallest: int) -> CounterReading:
+        counts = {165: largest, 166: smallest, 167: 30}
+        changed = tuple(
+            replace(attribute, raw=counts.get(attribute.id, attribute.raw))
+            for attribute in drive(150, GIB, ids).attributes
+        )
+        return host(blind(replace(drive(150, GIB, ids), attributes=changed)), rules)
+
+    # 150 TB on 1 TB.
+    assert worn(50, 10).value and worn(43, 10).value
+    refused = worn(42, 10)
+    assert refused.value is None and "42 erases" in (refused.reason or "")
+    # Counts that do not lie between each other are none.
+    assert worn(42, 31).value
 
 
 @pytest.mark.parametrize("factor", [0.1, 2, 10])
@@ -137,6 +170,8 @@ def test_rules_are_written_as_they_are_read() -> None:
         'core = ["0 x 512, 10 drives, 2 models, 1.0: 5"]',
         'core = ["241 x 9999999999999, 10 drives, 2 models, 1.0: 5"]',
         'core = ["241 x 512"]',
+        'core = ["241 x 512, 10 drives, 2 models, 1.0, only acme: 5"]',
+        'core = ["241 x 512, 10 drives, 2 models, 1.0: 9 241"]',
         "core = [241]",
         "core = 241",
         'near = ["241 x 512, 10 drives, 2 models, 1.0: 5"]',
@@ -164,7 +199,7 @@ def test_the_command_writes_rules_and_says_what_to_expect(
     monkeypatch.setattr("sys.argv", ["learning", str(ROWS), str(rules)])
     assert main() == 0
     assert "| models never seen |" in capsys.readouterr().out
-    assert parse_rules(rules.read_bytes(), "it") == learn(read_rows(ROWS))
+    assert parse_rules(rules.read_bytes(), "it") == learn(read_rows(ROWS)) == learn(read_rows(ROWS.parent))
     monkeypatch.setattr("sys.argv", ["learning", str(rules)])
     assert main() == 2
     assert "not rows of drives" in capsys.readouterr().err

@@ -98,21 +98,13 @@ def _rate(
         raise OpwatchError(f"{load.name}: fio wrote no report")
     counts = {member.name: member_count(member) for member in members}
     total = run.report.total
-    summed_ns, timed = 0.0, 0
-    for job in run.report.jobs:
-        for operation in job.operations.values():
-            # Flushes have no bytes, and a latency of their own.
-            latency = operation.latencies.get("lat")
-            if latency and operation.bytes is not None:
-                summed_ns += latency.mean_ns * latency.requests
-                timed += latency.requests
     return MixRate(
         load=load,
         reads=total.requests["read"],
         writes=total.requests["write"],
         moved_bytes=total.bytes["read"] + total.bytes["write"],
         seconds=total.seconds,
-        mean_ns=summed_ns / timed if timed else None,
+        mean_ns=run.report.mean_ns,
         cpu_ratio=run.cpu_s / ((run.end_ns - run.begin_ns) / 1e9),
         members={name: _grown(now, before.get(name)) for name, now in counts.items()},
     )

@@ -14,6 +14,8 @@ from opwatch.collectors.sweep.files import files_of_level
 from opwatch.collectors.sweep.health import health_of, read_health
 from opwatch.collectors.sweep.partition import partitioned
 from opwatch.collectors.sweep.preparing import prepare, require_free, require_well, settle
+from opwatch.collectors.sweep.probing import LevelProbing
+from opwatch.collectors.sweep.seconds import LevelSeconds
 from opwatch.collectors.sweep.tracing import LevelTrace, between
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.load.words import LOGS, LoadWindow, fill_words, round_words, seed_of, sprandom_words
@@ -28,10 +30,12 @@ from opwatch.sweep.figures import (
     WindowEvidence,
     figures_of,
     ground_of,
+    probe_of,
     round_of_evidence,
 )
 from opwatch.sweep.journal.results import LevelRecord
 from opwatch.sweep.methods import ON_FILES
+from opwatch.sweep.outcome import WRITE_FULL
 from opwatch.sweep.plan import SweepSpeed, fill_size, round_size, seconds_left, sprandom_ratio
 from opwatch.times import roughly
 from opwatch.trace.trust import Reading
@@ -54,6 +58,7 @@ class LevelRun:
         self._window = LoadWindow("", 0)
         self._round_bytes = round_size(self._level, request.pace)
         self._filled, self._fill_s = 0, 0.0
+        self._probing = LevelProbing(bench, place, self._say, self._phase)
         self._evidence: list[RoundEvidence] = []
         self._rounds: list[Round] = []
         # Polls of the course, and readings of the trace, at the begin of each round and at the end.
@@ -64,6 +69,7 @@ class LevelRun:
         # When each round began and ended, by the monotonic clock.
         self._begun_ns: list[int] = []
         self._ended_ns: list[int] = []
+        self._seconds: LevelSeconds | None = None
         self._process: FioProcess | None = None
         self._course: Course | None = None
         # What the drive answered at the end of the last round.
@@ -100,9 +106,13 @@ class LevelRun:
 
     def _measure(self, runs: list[FileRun]) -> LevelRecord:
         bench = self._bench
+        if self._request.pace.probe_s:
+            self._probing.of_empty(self._window)
         trace = LevelTrace(bench.claim.devices, bench.disk, self._level.load_bytes, runs)
         try:
             self._fill(trace)
+            if self._request.pace.probe_s:
+                self._probing.of_full(self._window)
             return self._load(trace)
         finally:
             trace.close()
@@ -150,6 +160,8 @@ class LevelRun:
         """Do the rounds, between looks at the drive."""
         bench, request = self._bench, self._request
         require_free(bench)
+        if request.scenario is not None:
+            self._seconds = LevelSeconds(trace.look)
         rounds = RoundTime(self, trace)
         plan = CoursePlan(
             idle_poll_s=POLL_S,
@@ -189,6 +201,8 @@ class LevelRun:
         words = round_words(self._request.pattern, self._window, self._round_bytes, seed, LOGS)
         self._process = FioProcess(words, bench.folder)
         bench.time.follow(self._process.process)
+        if self._seconds:
+            self._seconds.begin_round()
         self._say(f"round {number} of {self._request.pace.most_rounds} at most{self._so_far()}")
 
     def _so_far(self) -> str:
@@ -228,6 +242,8 @@ class LevelRun:
         self._evidence.append(RoundEvidence(run.report, run.logs, run.cpu_s))
         measured = self._measured(len(self._polls) - 2, len(self._polls) - 1)
         self._rounds.append(round_of_evidence(self._evidence[-1], measured))
+        if self._seconds:
+            self._seconds.end_round(self._rounds[-1].host_bytes, self._rounds[-1].seconds)
         return self._is_enough(trace)
 
     def _mark(self, trace: LevelTrace) -> None:
@@ -297,10 +313,17 @@ class LevelRun:
                 celsius=health.celsius,
             )
         )
-        return LevelRecord(self._place, tuple(self._rounds), ground, figures)
+        if self._request.pace.probe_s:
+            self._probing.probes.append(probe_of(WRITE_FULL, self._evidence[begin:end]))
+        seconds = self._seconds.seconds if self._seconds else ()
+        return LevelRecord(
+            self._place, tuple(self._rounds), ground, figures, tuple(self._probing.probes), seconds
+        )
 
     def meanwhile(self, trace: LevelTrace) -> None:
         trace.drain(is_fill=False)
+        if self._seconds:
+            self._seconds.tick()
 
 
 def _window_of(verdict: StrictVerdict, rounds: int) -> tuple[int, int]:

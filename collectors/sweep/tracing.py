@@ -93,6 +93,10 @@ class LevelTrace:
     def reading(self) -> Reading | None:
         return self._tracer.read_settled()[0] if self._tracer else None
 
+    def look(self) -> Reading | None:
+        """A reading as it is now, whatever is under way."""
+        return self._tracer.read()[0] if self._tracer else None
+
     def close(self) -> None:
         for tracer in (self._tracer, self._changes):
             if tracer:

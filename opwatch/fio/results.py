@@ -104,3 +104,16 @@ class FioReport:
                 requests[name] = requests.get(name, 0) + operation.requests
                 bytes_[name] = bytes_.get(name, 0) + (operation.bytes or 0)
         return FioTotal(requests, bytes_, max(job.runtime_s for job in self.jobs))
+
+    @property
+    def mean_ns(self) -> float | None:
+        """Mean response time of all that moved data, from its submission on; None where fio measured none."""
+        summed_ns, timed = 0.0, 0
+        for job in self.jobs:
+            for operation in job.operations.values():
+                # Flushes have no bytes, and a latency of their own.
+                latency = operation.latencies.get("lat")
+                if latency and operation.bytes is not None:
+                    summed_ns += latency.mean_ns * latency.requests
+                    timed += latency.requests
+        return summed_ns / timed if timed else None

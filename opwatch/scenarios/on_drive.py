@@ -18,6 +18,7 @@ _SATURATION_LEVELS = "0,11.4,30.1%"
 # times what is in use. Of files, rounds are long: short ones say less of a drive than of who else runs.
 _SATURATION_PACE = SweepPace(fill_passes=0, round_ratio=0.2, most_rounds=60)
 _FILE_PACE = SweepPace(fill_passes=1, round_ratio=0.5, most_rounds=40)
+_PROBED_PACE = SweepPace(fill_passes=1, round_ratio=0.2, most_rounds=60)
 _RESERVED = ", reserved"
 
 
@@ -29,6 +30,11 @@ def drive_levels(
     scale = LevelScale(size_bytes, OpShare.WHOLE)
     if scenario.kind is ScenarioKind.SATURATION:
         return parse_levels(text or _SATURATION_LEVELS, scale, flash_bytes)
+    if scenario.kind is ScenarioKind.IOMETER:
+        levels = parse_levels(text or scenario.levels, scale, flash_bytes)
+        if len(levels) < 2:
+            raise UsageError("--op: name two levels at least: gains are of the last over the first")
+        return levels
     if scenario.kind is not ScenarioKind.FREE_SPACE:
         raise UsageError(
             f"--scenario {scenario.name}: not on a whole drive (--dev): take --virtual, or --on NAME=DIR "
@@ -50,6 +56,8 @@ def drive_levels(
 def drive_pace(scenario: Scenario, round_ratio: float | None, rounds: int | None) -> SweepPace:
     """A saturation begins on a drive that is new; a file is made before it is written at random."""
     usual = _SATURATION_PACE if scenario.kind is ScenarioKind.SATURATION else _FILE_PACE
+    if scenario.kind is ScenarioKind.IOMETER:
+        usual = replace(_PROBED_PACE, probe_s=scenario.setup.amount("probe_s"))
     return replace(
         usual, round_ratio=round_ratio or usual.round_ratio, most_rounds=rounds or usual.most_rounds
     )

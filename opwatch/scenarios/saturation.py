@@ -62,7 +62,7 @@ def _level(first: LevelOutcome, outcome: LevelOutcome, scale: float, *, has_cach
     place = _first_collecting(outcome.rounds)
     fresh = _rate(outcome.rounds[:place])
     gain, error = _gain(first, outcome)
-    expected = _expected(first, outcome)
+    expected = expected_gain(first, outcome)
     likeness, why = _likeness(outcome, fresh, gain, error, expected)
     return Saturated(
         outcome=outcome,
@@ -101,7 +101,7 @@ def _gain(first: LevelOutcome, outcome: LevelOutcome) -> tuple[float | None, flo
         return None, None
     if outcome is first:
         return 1.0, 0.0
-    return now / then, (_error_ratio(first) + _error_ratio(outcome)) * now / then
+    return now / then, (rest_error_ratio(first) + rest_error_ratio(outcome)) * now / then
 
 
 def rest_iops(outcome: LevelOutcome) -> float | None:
@@ -109,7 +109,7 @@ def rest_iops(outcome: LevelOutcome) -> float | None:
     return None if outcome.strict.state is StrictState.NOT_REACHED else outcome.figures.iops
 
 
-def _error_ratio(outcome: LevelOutcome) -> float:
+def rest_error_ratio(outcome: LevelOutcome) -> float:
     """How far the IOPS of a level may be off: by chance, and as its WAF is, for the size of the model."""
     window, figures = outcome.strict.window, outcome.figures
     by_chance = window.iops.error if window and window.iops else None
@@ -117,7 +117,8 @@ def _error_ratio(outcome: LevelOutcome) -> float:
     return max(by_chance or 0.0, by_size or 0.0)
 
 
-def _expected(first: LevelOutcome, outcome: LevelOutcome) -> GainBand | None:
+def expected_gain(first: LevelOutcome, outcome: LevelOutcome) -> GainBand | None:
+    """What models of collectors say of the gain; None of a drive whose flash nobody knows."""
     if first.level.alpha is None or outcome.level.alpha is None:
         return None
     then, now = band_at(first.level.alpha), band_at(outcome.level.alpha)

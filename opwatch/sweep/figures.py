@@ -14,13 +14,15 @@ from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import SteadyGround
 from opwatch.sweep.levels import OpLevel
-from opwatch.sweep.outcome import HostBytes, LevelFigures
+from opwatch.sweep.outcome import HostBytes, LevelFigures, LevelProbe, OpKind
 from opwatch.trace.derive import Interval
 from opwatch.waf.measure import Measured
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999, "p99.999": 0.99999}
 # NAND bytes of a single round with a larger error than this would be noise.
 _WHOLE_ROUND = 0.05
+# Student's t for 95 % of so few parts, and a little more for more of them.
+_LEAST_PARTS, _T_OF_PARTS = 5, 2.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,26 @@ def round_of_evidence(evidence: RoundEvidence, measured: Measured | None) -> Rou
         p99_ns=quantile_of(evidence.bins(), 0.99),
         nand_bytes=nand_of(measured, _WHOLE_ROUND),
     )
+
+
+def probe_of(kind: OpKind, rounds: Sequence[RoundEvidence]) -> LevelProbe:
+    """The rounds of a window as one measurement of this kind."""
+    ios = [sum(one.report.total.requests.values()) for one in rounds]
+    means = [one.report.mean_ns for one in rounds]
+    summed_ns = sum(count * mean for count, mean in zip(ios, means, strict=True) if mean is not None)
+    return LevelProbe(
+        kind,
+        ios=sum(ios),
+        seconds=sum(one.report.total.seconds for one in rounds),
+        mean_ns=None if None in means or not sum(ios) else summed_ns / sum(ios),
+        cpu_s=sum(one.cpu_s for one in rounds),
+    )
+
+
+def probe_error(rates: Sequence[float]) -> float | None:
+    """How far the mean of some equal parts may be off, as a share of it (95 %); None of too few."""
+    scatter = variation(rates) if len(rates) >= _LEAST_PARTS else None
+    return None if scatter is None else _T_OF_PARTS * scatter / math.sqrt(len(rates))
 
 
 def nand_of(measured: Measured | None, most_error: float) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from opwatch.steady.pts import PtsVerdict
 from opwatch.steady.rounds import Round
@@ -39,10 +40,46 @@ class LevelFigures:
     missing: Mapping[str, str] = field(default_factory=dict)
 
 
+class OpKind(NamedTuple):
+    """What is done on what: reads or writes of an empty drive, or of a full one."""
+
+    op: str
+    is_full: bool
+
+
+READ_EMPTY, READ_FULL = OpKind("read", is_full=False), OpKind("read", is_full=True)
+WRITE_EMPTY, WRITE_FULL = OpKind("write", is_full=False), OpKind("write", is_full=True)
+KINDS = (READ_EMPTY, READ_FULL, WRITE_EMPTY, WRITE_FULL)
+
+
+class LevelProbe(NamedTuple):
+    """What I/Os of one kind came to. `mean_ns` is their mean response time, None where it was not measured;
+    `cpu_s` is what the load took of processors; `error_ratio` how far its rate may be off by chance
+    (95 %), None where it was too short to say."""
+
+    kind: OpKind
+    ios: int
+    seconds: float
+    mean_ns: float | None
+    cpu_s: float
+    error_ratio: float | None = None
+
+
+class LevelSecond(NamedTuple):
+    """A second of a level's rounds. Where it begins is counted from the begin of the first round, without
+    what lies between two of them."""
+
+    begin_s: float
+    begin_bytes: int
+    seconds: float
+    ios: int
+    n_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class LevelOutcome:
     """What came out of one level. `pts` is None where not even five rounds were done; `is_model` says that it
-    is a simulated drive's, in virtual time."""
+    is a simulated drive's, in virtual time. `probes` are of sweeps that ask for more than rounds."""
 
     level: OpLevel
     rounds: tuple[Round, ...]
@@ -50,3 +87,5 @@ class LevelOutcome:
     pts: PtsVerdict | None
     strict: StrictVerdict
     is_model: bool = False
+    probes: tuple[LevelProbe, ...] = ()
+    seconds: tuple[LevelSecond, ...] = ()

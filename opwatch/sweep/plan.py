@@ -11,6 +11,8 @@ from opwatch.sweep.purges import DISCARD, PurgeWay
 
 # A decimal gigabyte of flash that is made in binary ones.
 _USUAL_HIDDEN = 0.07
+# A drive of which so much was written moves nothing yet, whatever it keeps for itself.
+_NEW_RATIO = 0.1
 
 
 class StepKind(StrEnum):
@@ -18,6 +20,7 @@ class StepKind(StrEnum):
     PURGE = "purge"  # as if never used, as far as the way that was chosen goes
     SETTLE = "settle"  # leave it alone until it has erased what was purged
     LIMIT = "limit"  # set the level: window, partition, files
+    PROBE = "probe"  # I/Os of one kind, for a while
     FILL = "fill"  # write all that the level leaves, in order
     ROUND = "round"  # the workload
     VERDICT = "verdict"  # steady or not
@@ -107,7 +110,8 @@ class SweepSpeed:
 @dataclass(frozen=True, slots=True)
 class SweepPace:
     """How much of everything: `round_ratio` is the length of a round as a share of what is in use. With
-    `sprandom` the fill is one pass of fio's, which leaves a drive as random writes would in the end."""
+    `sprandom` the fill is one pass of fio's, which leaves a drive as random writes would in the end.
+    `probe_s` is for how long I/Os of each kind are measured beside the rounds, none for 0."""
 
     fill_passes: int = 2
     round_ratio: float = 0.1
@@ -115,6 +119,7 @@ class SweepPace:
     most_rounds: int = 60
     settle_s: float = 60.0
     sprandom: bool = False
+    probe_s: float = 0.0
 
 
 def plan_steps(
@@ -148,6 +153,8 @@ def _of_level(
     yield next(limits)
     yield SweepStep(StepKind.SETTLE, "let it erase", level, seconds=pace.settle_s)
     yield from limits
+    probes = _probes(level, pace)
+    yield from probes[:-1]
     filled, passes = fill_size(level, pace)
     yield SweepStep(
         StepKind.FILL,
@@ -158,6 +165,7 @@ def _of_level(
         at_least=passes,
         at_most=passes,
     )
+    yield from probes[-1:]
     yield SweepStep(
         StepKind.ROUND,
         "the workload" if least <= pace.most_rounds else f"the workload; no verdict before round {least}",
@@ -168,6 +176,21 @@ def _of_level(
         at_most=pace.most_rounds,
     )
     yield SweepStep(StepKind.VERDICT, "steady or not, by SNIA's rule and by ours", level)
+
+
+def _probes(level: OpLevel, pace: SweepPace) -> list[SweepStep]:
+    """What is measured beside the rounds, the last of it behind the fill."""
+    if not pace.probe_s:
+        return []
+    words = (
+        ("read while it is empty", 0),
+        ("write a little of it", probe_size(level)),
+        ("read what is there", 0),
+    )
+    return [
+        SweepStep(StepKind.PROBE, what, level, write_bytes=n_bytes, seconds=pace.probe_s)
+        for what, n_bytes in words
+    ]
 
 
 def _of_drive(level: OpLevel, method: str, purge: PurgeWay) -> Iterator[SweepStep]:
@@ -201,6 +224,11 @@ def fill_size(level: OpLevel, pace: SweepPace) -> tuple[int, int]:
         return level.load_bytes, pace.fill_passes
     # fio rounds up to one of its blocks.
     return level.usable_bytes + int(sprandom_ratio(level) * level.usable_bytes) + 2 * 4096, 1
+
+
+def probe_size(level: OpLevel) -> int:
+    """The most that is written to see how fast it is while it is new, in whole units of 4096."""
+    return max(round(level.active_bytes * _NEW_RATIO) // 4096, 1) * 4096
 
 
 def sprandom_ratio(level: OpLevel) -> float:

@@ -88,9 +88,14 @@ def _rate(rate: OpRate, io_bytes: int) -> dict[str, Any]:
         "iops": rate.iops,
         "mean_ns": rate.mean_ns,
         "error_ratio": rate.error_ratio,
-        "cpu_ratio": None,
-        "missing": {"cpu_ratio": NO_CPU} | ({"iops": rate.why} if rate.why else {}),
+        "cpu_ratio": rate.cpu_ratio,
+        "missing": _missing(rate),
     }
+
+
+def _missing(rate: OpRate) -> dict[str, str]:
+    no_rate = {"iops": rate.why} if rate.why else {}
+    return no_rate if rate.cpu_ratio is not None else {"cpu_ratio": rate.why or NO_CPU} | no_rate
 
 
 def mixed_fields(

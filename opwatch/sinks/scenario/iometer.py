@@ -21,6 +21,8 @@ def iometer_lines(document: Fields) -> Iterator[str]:
     yield from columns_of(_RATES, sorted(_rate(rate) for rate in rates))
     for reason in _reasons(rates):
         yield from folded(reason)
+    if any(number(rate, "cpu_ratio") is not None for rate in rates):
+        yield from folded("CPU: what fio took of one processor, its random data included")
     yield ""
     levels = list(dict.fromkeys(rate.text("level") for rate in rates))
     rows = [
@@ -39,14 +41,14 @@ def _name(row: Fields) -> str:
 
 
 def _rate(rate: Fields) -> tuple[str, ...]:
-    speed, iops, mean = (number(rate, key) for key in ("bytes_per_s", "iops", "mean_ns"))
+    speed, iops, mean, cpu = (number(rate, key) for key in ("bytes_per_s", "iops", "mean_ns", "cpu_ratio"))
     return (
         _name(rate),
         rate.text("level"),
         "-" if speed is None else units.megabytes(speed),
         "-" if iops is None else f"{iops:.0f}",
         "-" if mean is None else f"{mean / 1e6:.3f}",
-        "-",
+        "-" if cpu is None else f"{100 * cpu:.3g}",
     )
 
 
@@ -54,7 +56,10 @@ def _reasons(rates: list[Fields]) -> list[str]:
     """Why figures are missing, once each."""
     reasons: dict[str, None] = {}
     for rate in rates:
-        for name, why in rate.sub("missing").table.items():
+        missing = rate.sub("missing").table
+        for name, why in missing.items():
+            if name == "cpu_ratio" and why == missing.get("iops"):
+                continue
             head = "no CPU" if name == "cpu_ratio" else f"{_name(rate)}, {rate.text('level')}"
             reasons[f"{head}: {why}"] = None
     return list(reasons)

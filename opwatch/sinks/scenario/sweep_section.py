@@ -9,6 +9,7 @@ from opwatch.fields import Fields
 from opwatch.scenarios.scenario import ScenarioKind
 from opwatch.sinks.folding import folded
 from opwatch.sinks.plain.cells import columns_of, number
+from opwatch.sinks.scenario.iometer import iometer_lines
 from opwatch.sinks.scenario.statements import statement_lines
 
 _LEVELS = ("level", "new IOPS", "cliff at", "predicted", "after", "at rest", "gain", "models")
@@ -20,8 +21,12 @@ def scenario_lines(scenario: Fields) -> Iterator[str]:
     """What was repeated, what came of it, and whether that is what the author found."""
     yield from folded(f"scenario {scenario.text('name')}: {scenario.text('title')}")
     yield from folded(f"source: {scenario.text('source')}. {scenario.text('remark')}")
-    is_saturation = scenario.kind("kind", ScenarioKind) is ScenarioKind.SATURATION
-    yield from _saturation(scenario) if is_saturation else _free_space(scenario)
+    kind = scenario.kind("kind", ScenarioKind)
+    if kind is ScenarioKind.IOMETER:
+        yield from iometer_lines(scenario)
+        yield from statement_lines(scenario)
+        return
+    yield from _saturation(scenario) if kind is ScenarioKind.SATURATION else _free_space(scenario)
 
 
 def _saturation(scenario: Fields) -> Iterator[str]:

@@ -13,6 +13,7 @@ from opwatch.sinks.report.plots.figure import Figure, Flag
 from opwatch.sinks.report.plots.markup import boxes, dots, line
 from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, capacities, linear
 from opwatch.sinks.scenario_page.saturation_figures import MOST_COLOURS, ONE_PLACE
+from opwatch.sinks.scenario_page.verdicts import holder_of
 
 _GAP = 0.25
 
@@ -110,7 +111,8 @@ class _Bars(NamedTuple):
 
 def iometer_figures(document: Fields) -> Iterator[Figure]:
     """By what 10 % left free is faster: here, foretold, published."""
-    gains, published = document.tables("gains"), document.sub("published")
+    holder = holder_of(document)
+    gains, published = holder.tables("gains"), holder.sub("published")
     groups = [f"{gain.text('op')}, {'full' if gain.flag('is_full') else 'empty'}" for gain in gains]
     there = [_published(published, gain.text("op")) for gain in gains]
     bars = [

@@ -18,8 +18,8 @@ from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, capacities, ela
 
 # So many colours can be told apart.
 MOST_COLOURS = 6
-# More rounds than this are added up before steps are looked for.
-_MOST_POINTS = 300
+# More stretches than this are added up before steps are looked for, and more dots before they are drawn.
+_MOST_POINTS, _MOST_DOTS = 300, 4000
 # What is nearer to each other has one name.
 ONE_PLACE = EXTENT // 50
 
@@ -39,11 +39,15 @@ class _Point(NamedTuple):
 
 
 class _Course(NamedTuple):
-    """A level with its colour. `steady` is where its window of rest begins."""
+    """A level with its colour. `points` are its seconds, where somebody counted these, else its rounds;
+    `stretches` are fewer of them, in which steps are looked for. `steady` is where its window of rest
+    begins."""
 
     kind: str
     label: str
     points: list[_Point]
+    stretches: list[_Point]
+    has_seconds: bool
     changes: Levels
     facts: Fields
     steady: _Point | None
@@ -67,19 +71,45 @@ def saturation_figures(document: Fields) -> Iterator[Figure]:
 
 
 def _course(place: int, level: Fields, facts: Fields, ratio: float) -> _Course:
-    rounds = [_numbers(row, ratio) for row in level.tables("rounds")]
-    groups = grouped(rounds, _MOST_POINTS)
-    points = list(_points(groups))
+    rounds = list(_points([[_numbers(row, ratio)] for row in level.tables("rounds")]))
+    seconds = list(_seconds(level))
     window = level.sub("opwatch").table.get("window")
     begin = window[0] if isinstance(window, list) and window and isinstance(window[0], int) else None
-    at = max(begin - 1, 0) // len(groups[0]) if begin is not None and groups else None
+    at = None if begin is None else max(begin - 1, 0)
+    stretches = [_joined(group) for group in grouped(seconds or rounds, _MOST_POINTS)]
     return _Course(
         kind=f"run{place}",
         label=facts.text("label"),
-        points=points,
-        changes=_changes(points),
+        points=[_joined(group) for group in grouped(seconds, _MOST_DOTS)] or stretches,
+        stretches=stretches,
+        has_seconds=bool(seconds),
+        changes=_changes(stretches),
         facts=facts,
-        steady=points[at] if at is not None and at < len(points) else None,
+        steady=rounds[at] if at is not None and at < len(rounds) else None,
+    )
+
+
+def _seconds(level: Fields) -> Iterator[_Point]:
+    """What a block trace has counted each second; nothing of a model, or of who had no trace."""
+    for begin_s, begin_bytes, seconds, ios, n_bytes in (
+        level.amounts("seconds", 5) if "seconds" in level.table else []
+    ):
+        if not seconds > 0:
+            raise BadInput(f"{level.where}: a second that took no time")
+        yield _Point(begin_bytes + n_bytes / 2, begin_s + seconds / 2, n_bytes, seconds, ios)
+
+
+def _joined(group: Sequence[_Point]) -> _Point:
+    """Neighbours as one."""
+    first, last = group[0], group[-1]
+    begin_bytes, begin_s = first.at_bytes - first.written_bytes / 2, first.at_seconds - first.seconds / 2
+    end_bytes, end_s = last.at_bytes + last.written_bytes / 2, last.at_seconds + last.seconds / 2
+    return _Point(
+        (begin_bytes + end_bytes) / 2,
+        (begin_s + end_s) / 2,
+        sum(point.written_bytes for point in group),
+        sum(point.seconds for point in group),
+        sum(point.ios for point in group),
     )
 
 
@@ -156,7 +186,7 @@ def _flags(courses: Sequence[_Course], x: AxisScale, *, is_of_time: bool) -> Ite
         if foretold is not None and not is_of_time:
             yield Flag(x.at(foretold), "", "event")
         for step in course.changes.steps:
-            point = course.points[min(step.at_ns, len(course.points) - 1)]
+            point = course.stretches[min(step.at_ns, len(course.stretches) - 1)]
             middle, half = (
                 (point.at_seconds, point.seconds / 2)
                 if is_of_time
@@ -180,9 +210,10 @@ def _cliffs(courses: Sequence[_Course], x: AxisScale, key: str) -> Iterator[Flag
 
 
 def _note(courses: Sequence[_Course]) -> str:
+    dot = "second" if all(course.has_seconds for course in courses) else "stretch of writes of the same size"
     words = [
-        "A dot is a stretch of writes of the same size; the line is what is left at rest. Cliff: data are "
-        "moved from here on; step, drop: a change of level that lasts."
+        f"A dot is a {dot}; the line is what is left at rest. Cliff: data are moved from here on; step, "
+        "drop: a change of level that lasts."
     ]
     for course in courses:
         cliff = course.facts.optional("cliff", course.facts.sub)

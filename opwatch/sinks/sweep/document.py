@@ -69,6 +69,7 @@ def _outcome(result: SweepResult, outcome: LevelOutcome, fit: SpareFit | None) -
         "pts": outcome.pts.report() if outcome.pts else None,
         "opwatch": outcome.strict.report(),
         "is_model": outcome.is_model,
+        "seconds": [list(second) for second in outcome.seconds],
         "band": asdict(band) if band else None,
         "predicted_waf": result.predicted(outcome, fit),
         "years": result.years(outcome),

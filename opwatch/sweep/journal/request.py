@@ -189,6 +189,7 @@ def _pace(fields: Fields) -> SweepPace:
         settle_s=fields.amount("settle_s"),
         # Journals of before there was one have none.
         sprandom=bool(fields.optional("sprandom", fields.flag)),
+        probe_s=fields.optional("probe_s", fields.amount) or 0.0,
     )
 
 

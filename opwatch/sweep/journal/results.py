@@ -12,7 +12,7 @@ from opwatch.steady.pts import judge_pts
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import SteadyGround, judge_strict
 from opwatch.sweep.levels import OpLevel
-from opwatch.sweep.outcome import HostBytes, LevelFigures, LevelOutcome
+from opwatch.sweep.outcome import HostBytes, LevelFigures, LevelOutcome, LevelProbe, LevelSecond, OpKind
 
 _LEAST_ROUNDS = 5
 
@@ -25,6 +25,8 @@ class LevelRecord:
     rounds: tuple[Round, ...]
     ground: SteadyGround
     figures: LevelFigures
+    probes: tuple[LevelProbe, ...] = ()
+    seconds: tuple[LevelSecond, ...] = ()
 
     def outcome(self, level: OpLevel) -> LevelOutcome:
         """What came out of the level: the record, with the verdicts that follow from it."""
@@ -36,6 +38,8 @@ class LevelRecord:
             if len(self.rounds) >= _LEAST_ROUNDS
             else None,
             strict=judge_strict(self.rounds, self.ground),
+            probes=self.probes,
+            seconds=self.seconds,
         )
 
     def document(self) -> dict[str, Any]:
@@ -44,7 +48,14 @@ class LevelRecord:
             "rounds": [asdict(one) for one in self.rounds],
             "ground": asdict(self.ground),
             "figures": asdict(self.figures),
+            "probes": [_probe_document(probe) for probe in self.probes],
+            "seconds": [list(second) for second in self.seconds],
         }
+
+
+def _probe_document(probe: LevelProbe) -> dict[str, Any]:
+    fields = probe._asdict()
+    return {**fields.pop("kind")._asdict(), **fields}
 
 
 def record_of(fields: Fields) -> LevelRecord:
@@ -54,6 +65,9 @@ def record_of(fields: Fields) -> LevelRecord:
         rounds=tuple(round_of(_table(row, fields)) for row in fields.rows("rounds")),
         ground=_ground(fields.sub("ground")),
         figures=_figures(fields.sub("figures")),
+        # Journals of before there were some have none.
+        probes=tuple(map(_probe, fields.tables("probes", "a probe"))) if "probes" in fields.table else (),
+        seconds=_seconds(fields) if "seconds" in fields.table else (),
     )
 
 
@@ -74,6 +88,30 @@ def round_of(fields: Fields) -> Round:
     if not one.seconds:
         raise fields.bad("a round took no time")
     return one
+
+
+def _seconds(fields: Fields) -> tuple[LevelSecond, ...]:
+    rows = fields.amounts("seconds", len(LevelSecond._fields))
+    if not all(row[2] > 0 for row in rows):
+        raise fields.bad("a second took no time")
+    return tuple(
+        LevelSecond(begin_s, int(begin_bytes), seconds, int(ios), int(n_bytes))
+        for begin_s, begin_bytes, seconds, ios, n_bytes in rows
+    )
+
+
+def _probe(fields: Fields) -> LevelProbe:
+    probe = LevelProbe(
+        OpKind(fields.text("op"), is_full=fields.flag("is_full")),
+        ios=fields.count("ios"),
+        seconds=fields.amount("seconds"),
+        mean_ns=fields.optional("mean_ns", fields.amount),
+        cpu_s=fields.amount("cpu_s"),
+        error_ratio=fields.optional("error_ratio", fields.amount),
+    )
+    if not probe.seconds:
+        raise fields.bad("a probe took no time")
+    return probe
 
 
 def _ground(fields: Fields) -> SteadyGround:

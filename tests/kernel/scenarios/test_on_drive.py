@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -98,3 +99,40 @@ def test_a_reserve_is_a_partition_that_is_gone_again(tmp_path: Path) -> None:
     assert [level["capacity_bytes"] // MIB for level in document["levels"]] == [64, 64, 48, 48]
     assert len(document["scenario"]["points"]) == 2
     assert document["scenario"]["statements"][0]["verdict"] == "cannot be told"
+
+
+def test_reads_and_writes_are_measured_while_it_is_empty_and_while_it_is_full(tmp_path: Path) -> None:
+    """Killed once a level is done, resumed, recorded: each kind of I/O has its rate and processor time."""
+    more = ("--scenario", "iometer-op10", "--set", "probe_s=1s", *_SHORT)
+    with drive(64 * MIB, "10%") as target:
+        argv = words("run", target, tmp_path, "--dev", target.device, *more)
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            _wait_for_a_level(tmp_path)
+            process.kill()
+            process.wait(60)
+        require_free(target)
+        kept = state_of(tmp_path).records
+        recording = tmp_path / "rest.opw"
+        done = sweep("resume", target, tmp_path, *journals(tmp_path), "-o", str(recording))
+        assert done.returncode == _NOT_REACHED, done.stderr
+        require_free(target)
+        assert target.truth()["valid_bytes"] == 0
+        assert state_of(tmp_path).records[0].probes == kept[0].probes
+    rates = _scenario(done.stdout)["rates"]
+    assert [(rate["op"], rate["is_full"]) for rate in rates] == [
+        *(("read", False), ("write", False), ("read", True), ("write", True))
+    ] * 2
+    for rate in rates:
+        # What did not come to rest has no rate, and says why.
+        is_known = not (rate["op"] == "write" and rate["is_full"])
+        assert (rate["iops"] is not None) == is_known
+        assert not is_known or (rate["mean_ns"] > 0 and rate["cpu_ratio"] > 0)
+    assert {rate["level"] for rate in rates} == {"0 %", "10 %"}
+    dumped = subprocess.run(
+        [sys.executable, "-m", "opwatch", "report", str(recording), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    ).stdout
+    assert "level 10 %: read, empty" in dumped and "level 10 %: write, empty" in dumped

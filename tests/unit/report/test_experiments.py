@@ -69,6 +69,21 @@ def test_a_level_that_falls_by_half_has_a_drop_where_it_falls() -> None:
     assert [flag.place for flag in time.flags if flag.name == "drop 6.9 %"] == [pytest.approx(1667, abs=100)]
 
 
+def test_where_seconds_were_counted_a_dot_is_one_of_them() -> None:
+    """Steps are found in them, too, and lie where the seconds lie, by time and by bytes."""
+    document = _document("write-saturation")
+    for level in document["levels"]:
+        rates = [1000] * 30 + [200] * 30
+        begins = [sum(rates[:at]) * 4096 for at in range(60)]
+        level["seconds"] = [[at, begins[at], 1.0, rate, rate * 4096] for at, rate in enumerate(rates)]
+    time, size = experiment_figures(document)
+    assert "A dot is a second;" in time.note
+    assert [layer.count("M") for layer in time.layers[:3]] == [60] * 3
+    assert [flag.place for flag in time.flags if flag.name == "drop 6.9 %"] == [5000]
+    drops = [flag.place for flag in size.flags if flag.name == "drop 6.9 %"]
+    assert drops == [pytest.approx(8192, abs=100)]
+
+
 def test_where_an_untrimmed_drive_falls_stands_beside_where_it_had_to() -> None:
     (figure,) = experiment_figures(_document("untrimmed-cliff"))
     assert [flag.name for flag in figure.flags] == ["cliff A, as foretold"]

@@ -12,10 +12,6 @@ from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.ftl import profiles
 from opwatch.scenarios.iometer import (
-    KINDS,
-    READ_FULL,
-    WRITE_EMPTY,
-    WRITE_FULL,
     IometerResult,
     OpGain,
     OpRate,
@@ -26,6 +22,7 @@ from opwatch.scenarios.iometer import (
 from opwatch.scenarios.scenario import ScenarioVerdict, scenario_of
 from opwatch.scenarios.spare import flash_behind
 from opwatch.sweep.levels import LevelScale, OpShare, parse_levels
+from opwatch.sweep.outcome import KINDS, READ_FULL, WRITE_EMPTY, WRITE_FULL
 from opwatch.sweep.virtual import VirtualLoad
 from opwatch.tools.cli import main
 from tests.unit.scenarios.test_saturation import DRIVE

@@ -45,8 +45,8 @@ def test_a_saturation_begins_on_a_new_drive() -> None:
 
 
 def test_an_experiment_without_levels_is_none_of_a_whole_drive() -> None:
-    with pytest.raises(UsageError, match=r"iometer-op10: not on a whole drive \(--dev\)"):
-        drive_levels(scenario_of("iometer-op10"), GIB, None)
+    with pytest.raises(UsageError, match=r"untrimmed-cliff: not on a whole drive \(--dev\)"):
+        drive_levels(scenario_of("untrimmed-cliff"), GIB, None)
 
 
 def test_a_journal_keeps_which_experiment_it_is() -> None:

@@ -121,6 +121,7 @@ def _levels(
 
 
 def _iometer(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
+    refuse_others(args, ["set"], "--dev: a model needs no time")
     profile, model, io_bytes, depth, seed = _virtual(scenario, args)
     levels = _levels(scenario, profile, model, args)
     load = VirtualLoad(io_bytes, depth, seed=seed)

@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from opwatch.errors import UsageError
+from opwatch.fields import Fields
 from opwatch.guard.identity import DiskIdentity
 from opwatch.host.device import BlockDevice
 from opwatch.load.plain import PlainLoad
 from opwatch.load.workload import LoadPattern, pattern_of
 from opwatch.scenarios.free_space import free_space
+from opwatch.scenarios.iometer_drive import drive_statements, iometer_of_drive
 from opwatch.scenarios.on_drive import both_lines, drive_levels, drive_pace
 from opwatch.scenarios.saturation import saturated
 from opwatch.scenarios.scenario import Scenario, ScenarioKind, scenario_of
+from opwatch.sinks.scenario.document import iometer_fields, scenario_head
 from opwatch.sinks.scenario.sweep_fields import free_space_fields, saturation_fields
 from opwatch.sweep.journal.request import SweepRequest
 from opwatch.sweep.levels import OpLevel, OpShare
@@ -23,6 +26,8 @@ from opwatch.sweep.plan import SweepPace
 from opwatch.tools.commands.sweep.arguments.drive_arguments import flash_of, level_request
 from opwatch.tools.commands.sweep.arguments.level_arguments import DEFAULT_METHOD, refuse_others
 from opwatch.tools.commands.sweep.scenarios.experiment import with_changes
+
+_HIS_LEVELS = ["0 %", "10 %"]
 
 
 def request_of_scenario(args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity) -> SweepRequest:
@@ -57,7 +62,18 @@ def scenario_part(request: SweepRequest, outcomes: Sequence[LevelOutcome]) -> di
     if scenario.kind is ScenarioKind.SATURATION:
         return {"scenario": saturation_fields(scenario, saturated(outcomes, 1.0), 1.0)}
     n_bytes = int(request.pattern.jobs[0].options["bs"])
+    if scenario.kind is ScenarioKind.IOMETER:
+        return {"scenario": _iometer_part(scenario, outcomes, n_bytes)}
     # Files of other sizes than the author's have nothing to be compared with.
     published = scenario.published_rates if len(outcomes) == 2 * len(scenario.published_rates) else ()
     lines = free_space(*both_lines(outcomes), n_bytes, published)
     return {"scenario": free_space_fields(scenario, lines)}
+
+
+def _iometer_part(scenario: Scenario, outcomes: Sequence[LevelOutcome], n_bytes: int) -> dict[str, Any]:
+    # Another level than the author's has nothing to be compared with.
+    is_his = [outcome.level.label for outcome in outcomes] == _HIS_LEVELS
+    published = scenario.published if is_his else Fields({}, "nothing published")
+    result = iometer_of_drive(outcomes)
+    words = drive_statements(result, outcomes, published)
+    return scenario_head(scenario) | iometer_fields(result, n_bytes, published.table, words)

@@ -1,0 +1,85 @@
+"""Seconds of a level by the block trace: what lies between two rounds is in none of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from opwatch.collectors.sweep import seconds as module
+from opwatch.collectors.sweep.seconds import LevelSeconds
+from opwatch.errors import BadInput
+from opwatch.fields import Fields
+from opwatch.sweep.journal.results import record_of
+from opwatch.sweep.outcome import LevelSecond
+from opwatch.trace.trust import Reading
+from tests.unit.support.samples import Op, sample
+from tests.unit.sweep.test_journal import RECORD
+
+_MS = 10**6
+
+
+class _Trace:
+    """A disk that a test moves on."""
+
+    def __init__(self) -> None:
+        self.now_ns = self.ios = 0
+
+    def read(self) -> Reading:
+        done = {"completed": self.ios, "issued": self.ios, "bytes": 4096 * self.ios}
+        return Reading(sample(self.now_ns, write=Op(scalars=done)), None, None)
+
+    def goes_on(self, ms: int, ios: int) -> None:
+        self.now_ns += ms * _MS
+        self.ios += ios
+
+
+def _round(trace: _Trace, seconds: LevelSeconds, ticks: int) -> None:
+    """A fio that takes 300 ms to come, and then writes 100 I/Os each 100 ms."""
+    seconds.begin_round()
+    for _ in range(3):
+        trace.goes_on(100, 0)
+        seconds.tick()
+    for _ in range(ticks):
+        trace.goes_on(100, 100)
+        seconds.tick()
+    seconds.end_round(ticks * 100 * 4096, ticks / 10)
+
+
+def test_each_second_has_its_place_and_gaps_have_none() -> None:
+    trace = _Trace()
+    seconds = LevelSeconds(trace.read)
+    _round(trace, seconds, 25)
+    trace.goes_on(700, 0)
+    _round(trace, seconds, 12)
+    assert [(one.seconds, one.ios, one.n_bytes) for one in seconds.seconds] == [(1.0, 1000, 4096000)] * 3
+    # The first 100 I/Os of each round say that it has begun.
+    assert [one.begin_bytes for one in seconds.seconds] == [409600, 4505600, 2500 * 4096 + 409600]
+    assert [one.begin_s for one in seconds.seconds] == [0.0, 1.0, 2.5]
+
+
+def test_without_a_trace_there_are_none() -> None:
+    seconds = LevelSeconds(lambda: None)
+    seconds.begin_round()
+    seconds.tick()
+    assert seconds.seconds == ()
+
+
+def test_there_are_never_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_ROWS", 4)
+    trace = _Trace()
+    seconds = LevelSeconds(trace.read)
+    _round(trace, seconds, 41)
+    assert sum(one.ios for one in seconds.seconds) == 4000
+    assert [one.seconds for one in seconds.seconds] == [2.0, 2.0]
+
+
+def test_a_journal_keeps_them() -> None:
+    record = replace(RECORD, seconds=(LevelSecond(0.5, 4096, 1.001, 17, 69632),))
+    document = record.document()
+    assert record_of(Fields(document, "it")) == record
+    document["seconds"][0][2] = 0
+    with pytest.raises(BadInput, match="a second took no time"):
+        record_of(Fields(document, "it"))
+    del document["seconds"]
+    assert record_of(Fields(document, "it")).seconds == ()

@@ -69,6 +69,13 @@ class FioJob:
     system_cpu_percent: float | None = None
     begin_wall_ns: int | None = None
 
+    @property
+    def cpu_ratio(self) -> float | None:
+        """The share of its time that it was on a processor; of a group, the mean of its threads."""
+        if self.user_cpu_percent is None or self.system_cpu_percent is None:
+            return None
+        return (self.user_cpu_percent + self.system_cpu_percent) / 100
+
 
 @dataclass(frozen=True, slots=True)
 class FioTotal:

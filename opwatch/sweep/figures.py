@@ -161,9 +161,23 @@ def figures_of(evidence: WindowEvidence) -> LevelFigures:
         latency_by_trace=_traced(evidence, missing),
         latency_by_fio=_by_fio(evidence.rounds, missing),
         cpu_ns_per_io=1e9 * sum(one.cpu_s for one in evidence.rounds) / ios if ios else None,
+        load_cpu_ratio=_busiest(evidence.rounds),
         temperature_c=evidence.celsius,
         missing=missing,
     )
+
+
+def _busiest(rounds: Sequence[RoundEvidence]) -> float | None:
+    """The share of the time of all rounds that the busiest thread of each was on a processor; None where fio
+    did not say it of all."""
+    busy_s = time_s = 0.0
+    for one in rounds:
+        shares = [job.cpu_ratio for job in one.report.jobs]
+        if not shares or None in shares:
+            return None
+        busy_s += max(share for share in shares if share is not None) * one.report.total.seconds
+        time_s += one.report.total.seconds
+    return busy_s / time_s if time_s else None
 
 
 def _bytes(

@@ -11,6 +11,9 @@ from opwatch.steady.rounds import Round
 from opwatch.steady.strict import StrictVerdict
 from opwatch.sweep.levels import OpLevel
 
+# A thread that is on a processor for so much of its time is what limits the rate.
+HOST_BOUND = 0.9
+
 
 @dataclass(frozen=True, slots=True)
 class HostBytes:
@@ -24,7 +27,8 @@ class HostBytes:
 @dataclass(frozen=True, slots=True)
 class LevelFigures:
     """The figures of the window that the verdict is about. What is None has its reason in `missing`, by name.
-    Percentiles are in nanoseconds by their name, such as "p99.9"."""
+    Percentiles are in nanoseconds by their name, such as "p99.9". `load_cpu_ratio` is the share of its time
+    that the busiest thread of fio was on a processor."""
 
     host: HostBytes = HostBytes()
     nand_bytes: int | None = None
@@ -36,8 +40,15 @@ class LevelFigures:
     latency_by_trace: Mapping[str, float] = field(default_factory=dict)
     latency_by_fio: Mapping[str, float] = field(default_factory=dict)
     cpu_ns_per_io: float | None = None
+    load_cpu_ratio: float | None = None
     temperature_c: float | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_host_bound(self) -> bool:
+        """Whether the load had hardly a moment to wait for the drive: then a faster one would change nothing,
+        and IOPS are the least that this drive can do."""
+        return self.load_cpu_ratio is not None and self.load_cpu_ratio >= HOST_BOUND
 
 
 class OpKind(NamedTuple):

@@ -50,8 +50,10 @@ class LevelReturn:
 
     @property
     def loses_iops(self) -> bool:
-        """Whether IOPS are fewer than at the level before, whatever their errors are."""
-        return self._iops_gains is not None and self._iops_gains[1] < -_LEAST_GAIN
+        """Whether the drive does fewer IOPS than at the level before, whatever their errors are."""
+        if self.end.figures.is_host_bound or self._iops_gains is None:
+            return False
+        return self._iops_gains[1] < -_LEAST_GAIN
 
     @property
     def _iops_gains(self) -> tuple[float, float] | None:
@@ -68,8 +70,12 @@ class LevelReturn:
         if self._iops_gains is None:
             return None
         least, most = self._iops_gains
+        if self.begin.figures.is_host_bound:
+            return None
         if least > _LEAST_GAIN:
             return True
+        if self.end.figures.is_host_bound:
+            return None
         return None if most > _LEAST_GAIN else False
 
 
@@ -187,6 +193,11 @@ def _most_waf(outcomes: Sequence[LevelOutcome]) -> float | None:
 def _of_less(steps: Sequence[LevelReturn], where: str) -> str:
     """What can be said of steps that have not paid, where not both figures were measured."""
     if all(step.iops_ratio is not None and step.waf_ratio is not None for step in steps):
+        if any(step.begin.figures.is_host_bound or step.end.figures.is_host_bound for step in steps):
+            return (
+                f"{where}no level gives 2 % less WAF, and IOPS are as many as this host can do, not the "
+                "drive: whether more OP gives more of them is not known"
+            )
         worst = max(step.iops_error for step in steps)
         return (
             f"{where}no level gives 2 % less WAF, and IOPS are uncertain by {100 * worst:.2g} %: whether "

@@ -237,6 +237,7 @@ def _pts(rounds: Sequence[Round]) -> PtsVerdict | None:
 def _figures(course: _LevelCourse, model: ModelDrive, level: OpLevel) -> LevelFigures:
     missing = {
         "cpu_ns_per_io": "a model in virtual time uses no CPU of a host",
+        "load_cpu_ratio": "a model in virtual time uses no CPU of a host",
         "temperature_c": "the model has no temperature",
         "iops_worst_second": "a second of a model of another size is none of the drive",
         "latency_by_fio": "no fio runs in virtual time",

@@ -12,6 +12,7 @@ from opwatch.sinks.folding import folded
 from opwatch.sinks.plain.cells import columns_of, number
 from opwatch.sinks.scenario.sweep_section import scenario_lines
 from opwatch.steady.strict import StrictState
+from opwatch.sweep.outcome import HOST_BOUND
 
 _LEVELS = ("level", "used", "(C-U)/U", "(C-U)/C", "WAF", "IOPS", "p99", "PTS", "opwatch")
 _BAND = ("level", "WAF", "fit", "greedy", "FIFO", "2 choices", "years")
@@ -36,6 +37,7 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
         yield from _reasons(level)
     yield ""
     yield from columns_of(_SPREAD, [_spread(level) for level in levels])
+    yield from _host_bound(levels)
     yield ""
     yield from columns_of(_BAND, [_band(level) for level in levels])
     yield from _fit(sweep, levels)
@@ -140,6 +142,17 @@ def _pts(level: Fields) -> str:
     if level.table.get("pts") is None:
         return "-"
     return "pass" if level.sub("pts").flag("is_steady") else "no"
+
+
+def _host_bound(levels: Sequence[Fields]) -> Iterator[str]:
+    """Levels at which this host was the limit, and not the drive."""
+    ratios = [(level.text("label"), number(_figures(level), "load_cpu_ratio")) for level in levels]
+    bound = [label for label, ratio in ratios if ratio is not None and ratio >= HOST_BOUND]
+    if bound:
+        yield from folded(
+            f"{', '.join(bound)}: the busiest thread of fio was on a processor for {100 * HOST_BOUND:.0f} % "
+            "of its time and more: IOPS there are the least that the drive can do, this host can do no more"
+        )
 
 
 def _of_files(level: Fields) -> Iterator[str]:

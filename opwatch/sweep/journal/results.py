@@ -140,7 +140,15 @@ def _figures(fields: Fields) -> LevelFigures:
     missing = fields.sub("missing")
     amounts = {
         key: fields.optional(key, fields.amount)
-        for key in ("waf", "waf_error", "iops", "iops_cv", "iops_worst_second", "cpu_ns_per_io")
+        for key in (
+            "waf",
+            "waf_error",
+            "iops",
+            "iops_cv",
+            "iops_worst_second",
+            "cpu_ns_per_io",
+            "load_cpu_ratio",
+        )
     }
     by_trace, by_fio = fields.sub("latency_by_trace"), fields.sub("latency_by_fio")
     return LevelFigures(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -92,3 +93,23 @@ def test_what_does_not_follow_has_its_reason() -> None:
     assert figures.missing["trace"] == "no BTF"
     for name in ("waf", "nand_bytes", "host_firmware", "temperature_c", "p99.99 (fio)", "p99.999 (fio)"):
         assert figures.missing[name]
+
+
+def test_the_busiest_thread_says_whether_the_host_is_the_limit() -> None:
+    """Of two rounds of two seconds, by their time; where fio has not said it, nobody knows."""
+    one = a_round()
+    rounds = [
+        replace(
+            one,
+            report=replace(one.report, jobs=tuple(_with_cpu(one.report.jobs[0], share) for share in shares)),
+        )
+        for shares in ((30, 90), (70, 10))
+    ]
+    figures = figures_of(WindowEvidence(rounds))
+    assert figures.load_cpu_ratio == pytest.approx((0.9 + 0.7) / 2 + 0.05) and not figures.is_host_bound
+    assert figures_of(WindowEvidence([rounds[0]])).is_host_bound
+    assert figures_of(WindowEvidence([one])).load_cpu_ratio is None
+
+
+def _with_cpu(job: FioJob, percent: float) -> FioJob:
+    return replace(job, user_cpu_percent=percent, system_cpu_percent=5.0)

@@ -149,3 +149,22 @@ def test_a_gain_within_the_noise_of_the_host_is_not_known() -> None:
     assert level_returns(sure)[0].is_gain is True
     less = [replace(one, strict=verdict) for one in outcomes((1000, 3.0), (1000, 2.5))]
     assert level_returns(less)[0].is_gain is True
+
+
+def busy(one: LevelOutcome, ratio: float) -> LevelOutcome:
+    return replace(one, figures=replace(one.figures, load_cpu_ratio=ratio))
+
+
+def test_fewer_iops_where_the_host_was_the_limit_are_none_of_the_drive() -> None:
+    first, last = outcomes((1500, 4.0), (1300, 2.0))
+    assert "in WAF alone" in advice([first, busy(last, 0.5)])
+    assert "in WAF alone" not in advice([first, busy(last, 0.97)])
+
+
+def test_more_iops_are_a_gain_only_where_the_host_was_not_the_limit_before() -> None:
+    first, last = outcomes((1000, 3.0), (1500, 3.0))
+    [step] = level_returns([busy(first, 0.5), busy(last, 0.97)])
+    assert step.is_gain is True
+    [step] = level_returns([busy(first, 0.97), busy(last, 0.97)])
+    assert step.is_gain is None
+    assert "as many as this host can do" in advice([busy(first, 0.97), busy(last, 0.97)])

@@ -13,6 +13,7 @@ from opwatch.collectors.block.contexts import ContextProbe
 from opwatch.collectors.block.owners import LiveOwners
 from opwatch.collectors.block.slow import LiveSlow
 from opwatch.collectors.firmware.live import LiveWaf
+from opwatch.cpu import CpuClock
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.owners.cells import By
@@ -21,6 +22,7 @@ from opwatch.samples.membership import Change, Departure, Member, Membership, Wh
 from opwatch.samples.observation import Arrival, Event, Leaving
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.sinks.terminal import say
+from opwatch.trace.lacking import CPU
 from opwatch.trace.tracer_set import TracerSet
 from opwatch.trace.trust import Reading, trust
 
@@ -64,7 +66,7 @@ class Watching:
         self._membership, self._tracers = membership, tracers
         self._slow = LiveSlow(tracers, slow_ns)
         self._owners = LiveOwners(tracers, by)
-        self._contexts = contexts
+        self._contexts, self._cpu = contexts, CpuClock()
         self._live, self._discards = live, discards
         self._unwatched = Unwatched()
         self._unwatched.end_look(membership.registered)
@@ -78,6 +80,7 @@ class Watching:
             places = tracers.add(leaves)
         except BaseException:
             discards.close()
+            self._cpu.close()
             raise
         self._begun = self._begin(membership.members, places, are_late=False)
         self.next_look = self._looked + _SOON_S
@@ -149,6 +152,7 @@ class Watching:
         self._live.stop()
         self._discards.close()
         self._membership.close()
+        self._cpu.close()
 
     def _follow(self, change: Change) -> list[RunEntry]:
         # What left is read first: another disk may be counted in its place already.
@@ -175,7 +179,7 @@ class Watching:
         # Before the first reading: what ends between the two was in flight at the attachment as well.
         in_flight = {place: _in_flight(leaf.device) for place, leaf in leaves.items()}
         readings = self._tracers.read_first(places)
-        misses, anchor = self._tracers.misses(), read_anchor()
+        misses, anchor, cpu = self._tracers.misses(), read_anchor(), self._cpu.read()
         owners = self._owners.read(places)
         if are_late:
             self._add_discards(leaves, may_fail=True)
@@ -184,7 +188,7 @@ class Watching:
         entries: list[RunEntry] = []
         for place, member in zip(places, members, strict=True):
             disk = self._facts(member, in_flight[place])
-            sample = DiskSample(disk, readings[place], misses, anchor)
+            sample = DiskSample(disk, readings[place], misses, anchor, cpu)
             self._rows.append(_Row(place, member, sample))
             arrival = self._arrival(member.leaf, sample) if are_late else None
             entries.append(
@@ -221,12 +225,13 @@ class Watching:
 
     def _facts(self, member: Member, in_flight: int) -> WatchedDisk:
         kind = "requests" if member.leaf.device.disk.is_request_based else "bios"
+        no_cpu = [f"{CPU}: {self._cpu.problem}"] if self._cpu.problem else []
         return WatchedDisk(
             device=member.leaf.device.name,
             origin=member.leaf.origin.name,
             level=f"{kind} by {self._tracers.hooks}",
             backend=self._tracers.backend,
-            lacks=self._tracers.lacks + self._slow.lacks(member.leaf),
+            lacks=(*self._tracers.lacks, *self._slow.lacks(member.leaf), *no_cpu),
             in_flight=in_flight,
             flush_queues=len(member.leaf.device.hardware_queues),
         )
@@ -285,8 +290,10 @@ class Watching:
 
     def _samples(self, rows: Sequence[_Row], readings: dict[int, Reading]) -> dict[int, DiskSample]:
         # Read anew each time: the wall clock may be set, or the machine may sleep, in between.
-        anchor, misses = read_anchor(), self._tracers.misses()
-        return {row.place: DiskSample(row.first.disk, readings[row.place], misses, anchor) for row in rows}
+        anchor, cpu, misses = read_anchor(), self._cpu.read(), self._tracers.misses()
+        return {
+            row.place: DiskSample(row.first.disk, readings[row.place], misses, anchor, cpu) for row in rows
+        }
 
     def _is_blind(self, rows: Sequence[_Row], readings: dict[int, Reading]) -> bool:
         """Whether this kernel runs no programs somewhere. Worth waiting for when something is missing."""

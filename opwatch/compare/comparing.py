@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from opwatch.compare.amplification import amplification
+from opwatch.compare.cpu import CPU_METRICS, cpu_estimates
 from opwatch.compare.differences import FAMILY_CHANCE, Difference, difference, is_claim
 from opwatch.compare.estimates import METRICS, Estimate, OpEstimates
 from opwatch.compare.pairing import DiskPairs
@@ -14,8 +15,6 @@ from opwatch.counters.catalogue.families import Catalogue
 from opwatch.trace.ops import OPS
 
 WAF = "waf"
-CPU = "cpu"
-NO_CPU = "recordings have no CPU time"
 _NONE_OF_IT = Estimate(None, reason="there was none of it")
 _NO_REQUESTS = Estimate(0.0, reason="there was none of it")
 
@@ -101,7 +100,9 @@ def _figures(
             for run, course in zip(runs, courses, strict=True)
         ]
         figures[None, WAF] = tuple(wafs)
-    figures[None, CPU] = (Estimate(None, reason=NO_CPU),) * len(runs)
+    of_machines = [cpu_estimates(course) for course in courses]
+    for metric in CPU_METRICS:
+        figures[None, metric] = tuple(of_run[metric] for of_run in of_machines)
     return figures
 
 

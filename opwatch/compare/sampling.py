@@ -9,11 +9,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from opwatch.counters.looks.sample import FirmwareSample
+from opwatch.cpu import CpuUse, cpu_use
 from opwatch.samples.entries import Began, Looked, RunEntry
 from opwatch.samples.entry_parts import samples_in
 from opwatch.samples.observe import observe
 from opwatch.samples.sample import DiskSample
 from opwatch.trace.abi import OpSample
+from opwatch.trace.lacking import CPU, lacking
 
 MOST_STRETCHES = 512
 
@@ -37,21 +39,27 @@ class CountedOp:
 
 @dataclass(slots=True)
 class CountedStretch:
-    """All operations of one disk in some seconds."""
+    """All operations of one disk in some seconds. `requests` are those of every disk that was read with it;
+    `cpu` is what the machine worked meanwhile, None where that is not known."""
 
     seconds: float
     ops: dict[str, CountedOp]
+    requests: int = 0
+    cpu: CpuUse | None = None
 
     def add(self, other: CountedStretch) -> None:
         self.seconds += other.seconds
         for op, counted in other.ops.items():
             self.ops.setdefault(op, CountedOp()).add(counted)
+        self.requests += other.requests
+        self.cpu = self.cpu.plus(other.cpu) if self.cpu and other.cpu else None
 
 
 @dataclass(slots=True)
 class DiskCourse:
     """What one disk did. `blur_s`: how far off the length of the whole may be, for a reading takes time;
-    `most_ns`: the longest latency by operation, and how much less it may be; `doubts`: what was lost."""
+    `most_ns`: the longest latency by operation, and how much less it may be; `doubts`: what was lost;
+    `no_cpu`: why there is no CPU time, if that was said."""
 
     device: str
     drive: str | None = None
@@ -59,6 +67,7 @@ class DiskCourse:
     blur_s: float = 0.0
     most_ns: dict[str, tuple[int, int]] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
+    no_cpu: str | None = None
     _merged: int = 1
     _waiting: int = 0
 
@@ -110,17 +119,23 @@ def sampled(entries: Iterable[RunEntry]) -> SampledRun:
         if isinstance(entry, Looked):
             run.looks.setdefault(entry.sample.disk, []).append(entry.sample)
         drive = entry.drive if isinstance(entry, Began) else None
+        grown: dict[int, CountedStretch] = {}
         for place, sample in samples_in(entry).items():
             watched = places.get(place)
             if watched is None:
                 course = run.disks.setdefault(sample.disk.device, DiskCourse(sample.disk.device))
                 course.drive = course.drive or drive
+                course.no_cpu = course.no_cpu or lacking(sample.disk.lacks).get(CPU)
                 places[place] = _Stay(course, sample, sample)
                 continue
             stretch = _between(watched.last, sample)
             if stretch:
-                watched.course.add(stretch)
+                grown[place] = stretch
             watched.last = sample
+        requests = sum(stretch.requests for stretch in grown.values())
+        for place, stretch in grown.items():
+            stretch.requests = requests
+            places[place].course.add(stretch)
     for watched in places.values():
         _finish(watched)
     return run
@@ -132,7 +147,9 @@ def _between(then: DiskSample, now: DiskSample) -> CountedStretch | None:
     if end.end_ns <= begin.end_ns:
         return None
     ops = {op: counted for op, counted in _grown(begin.ops, end.ops) if counted.count}
-    return CountedStretch((end.end_ns - begin.end_ns) / 1e9, ops)
+    requests = sum(counted.count for counted in ops.values())
+    cpu = cpu_use(then.cpu, now.cpu, now.anchor.mono_ns - then.anchor.mono_ns)
+    return CountedStretch((end.end_ns - begin.end_ns) / 1e9, ops, requests, cpu)
 
 
 def _grown(begin: dict[str, OpSample], end: dict[str, OpSample]) -> Iterator[tuple[str, CountedOp]]:

@@ -15,7 +15,7 @@ from opwatch.foreign import LONGEST_LINE, text_of
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import RunEntry
-from opwatch.trace.lacking import SEQUENTIAL, TRUST
+from opwatch.trace.lacking import CPU, SEQUENTIAL, TRUST
 
 _SECOND, _SECTOR = 10**9, 512
 _EVENT = re.compile(
@@ -30,6 +30,7 @@ _MOST_DISKS, _MOST_SECONDS, _MOST_IN_FLIGHT = 256, 86_400, 1 << 16
 _LACKS = (
     f"{SEQUENTIAL}: of requests in their order of issue only those that end are taken",
     f"{TRUST}: blkparse has no account of what was lost in the text",
+    f"{CPU}: blktrace does not tell it",
 )
 _NOTES = (
     "blkparse: its times count from the begin of the trace; of which day is not in it (1970-01-01)",

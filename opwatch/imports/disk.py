@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from opwatch.clock import Anchor
+from opwatch.cpu import CpuTimes
 from opwatch.samples.entries import Began, Ended, Ticked
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.abi import LATENCY, OPS, SCALARS, SLOTS, decode_sample
@@ -59,25 +60,27 @@ class ImportedDisk:
             slot = begin + len(SCALARS) + LATENCY.slot(value)
             self._words[slot] = min(self._words[slot] + count, _MOST)
 
-    def sample(self, mono_ns: int, anchor: Anchor) -> DiskSample:
+    def sample(self, mono_ns: int, anchor: Anchor, cpu: CpuTimes | None = None) -> DiskSample:
         """A sample of all that was added until now."""
         self._words[0] = self._words[1] = mono_ns
         counters = decode_sample(struct.pack(f"={len(self._words)}Q", *self._words))
-        return DiskSample(self._disk, Reading(counters, None, None, self._reason), None, anchor)
+        return DiskSample(self._disk, Reading(counters, None, None, self._reason), None, anchor, cpu)
 
 
 class ImportedRun:
-    """Disks that are sampled together. `wall_ns` is the wall time of moment 0 of its clock."""
+    """Disks that are sampled together. `wall_ns` is the wall time of moment 0 of its clock; `cpu`, the CPU
+    time that the next samples have, where the program tells it."""
 
     def __init__(self, disks: list[ImportedDisk], wall_ns: int) -> None:
         self._disks, self._wall_ns = disks, wall_ns
+        self.cpu: CpuTimes | None = None
 
     def _anchor(self, mono_ns: int) -> Anchor:
         return Anchor(mono_ns, self._wall_ns + mono_ns, 0)
 
     def begin(self, mono_ns: int) -> list[Began]:
         anchor = self._anchor(mono_ns)
-        return [Began(disk.place, disk.sample(mono_ns, anchor)) for disk in self._disks]
+        return [Began(disk.place, disk.sample(mono_ns, anchor, self.cpu)) for disk in self._disks]
 
     def tick(self, mono_ns: int) -> Ticked:
         return Ticked(self._samples(mono_ns))
@@ -87,4 +90,4 @@ class ImportedRun:
 
     def _samples(self, mono_ns: int) -> dict[int, DiskSample]:
         anchor = self._anchor(mono_ns)
-        return {disk.place: disk.sample(mono_ns, anchor) for disk in self._disks}
+        return {disk.place: disk.sample(mono_ns, anchor, self.cpu) for disk in self._disks}

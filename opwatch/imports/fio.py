@@ -11,13 +11,14 @@ from opwatch.foreign import text_of
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import Ended, RunEntry
-from opwatch.trace.lacking import ERRORS, ISSUED, PERCENTILES, TRUST
+from opwatch.trace.lacking import CPU, ERRORS, ISSUED, PERCENTILES, TRUST
 
 _SECOND = 10**9
 _LACKS = (
     f"{ERRORS}: fio's report does not count them by operation",
     f"{ISSUED}: fio's report does not count them apart from what ended",
     f"{TRUST}: fio has no account of what was lost",
+    f"{CPU}: fio's report has that of its jobs alone, not the machine's",
 )
 _NO_BINS = f"{PERCENTILES}: the report is JSON and not JSON+, which has histograms"
 _NOTES = (

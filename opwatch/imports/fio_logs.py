@@ -18,7 +18,7 @@ from opwatch.foreign import text_of
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import RunEntry
-from opwatch.trace.lacking import DEPTH, ERRORS, ISSUED, MAXIMUM, PERCENTILES, TRUST
+from opwatch.trace.lacking import CPU, DEPTH, ERRORS, ISSUED, MAXIMUM, PERCENTILES, TRUST
 
 _SECOND = 10**9
 _MS = 10**6
@@ -31,6 +31,7 @@ _LACKS = (
     f"{ERRORS}: fio's logs do not have them",
     f"{ISSUED}: fio's logs do not have them apart from what ended",
     f"{TRUST}: fio has no account of what was lost",
+    f"{CPU}: fio's logs do not have it",
 )
 _MEANS = "fio's logs have means of intervals alone (log_avg_msec)"
 _ROUNDED = "fio: logs with log_avg_msec have whole requests and KiB a second, and counts are made of them"

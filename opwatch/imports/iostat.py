@@ -6,18 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from opwatch.cpu import TICKS_PER_S, CpuTimes
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
 from opwatch.foreign import parse_json, table_of
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import RunEntry
-from opwatch.trace.lacking import ERRORS, ISSUED, MAXIMUM, PERCENTILES, TRUST
+from opwatch.trace.lacking import CPU, ERRORS, IRQ, ISSUED, MAXIMUM, PERCENTILES, TRUST
 
 # The letter that its columns begin with, and the operation.
 _OPS = {"r": "read", "w": "write", "d": "discard", "f": "flush"}
 _SECOND = 10**9
-_MOST_DISKS, _MOST_REPORTS = 1024, 1 << 16
+_MOST_DISKS, _MOST_REPORTS, _MOST_CPUS = 1024, 1 << 16, 1 << 16
+# Four shares of which each is rounded to 0.01.
+_MOST_SHARE = 100.03
 _FORMS = ("%Y-%m-%dT%H:%M:%S%z", "%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %H:%M:%S", "%m/%d/%y %H:%M:%S")
 _LACKS = (
     f"{PERCENTILES}: iostat has mean latencies alone",
@@ -26,18 +29,24 @@ _LACKS = (
     f"{ISSUED}: iostat does not count them apart from what ended",
     f"{TRUST}: iostat has no account of what was lost",
 )
+_NO_CPU = f"{CPU}: there is no avg-cpu in it, or not for how many CPUs: run iostat without -d"
+_NO_IRQ = f"{IRQ}: iostat has it among what the system took"
 _NOTES = (
     "iostat: rates are rounded to 0.01, and counts are made of them",
+    "iostat: CPU time is made of percentages, which are rounded to 0.01",
     "iostat: intervals are as long as its times of whole seconds say on the mean",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What it printed at once: requests/s, bytes/s and mean latency in ns, by device and operation."""
+    """What it printed at once: requests/s, bytes/s and mean latency in ns, by device and operation; `cpu` is
+    how many CPUs users, the system and other machines had."""
 
     at: datetime
     rows: dict[str, dict[str, tuple[float, float, float]]]
+    cpus: int = 0
+    cpu: tuple[float, float, float] | None = None
 
 
 def read_iostat(raw: bytes, name: str) -> ImportedFile:
@@ -56,14 +65,16 @@ def _reports(raw: bytes, name: str) -> list[_Report]:
     document = Fields(table_of(parse_json(raw, name), name), name)
     reports = []
     for host in document.sub("sysstat").rows("hosts"):
-        statistics = Fields(table_of(host, f"{name}: a host"), name).rows("statistics")
+        host_fields = Fields(table_of(host, f"{name}: a host"), name)
+        cpus = host_fields.optional("number-of-cpus", host_fields.count) or 0
+        statistics = host_fields.rows("statistics")
         for number, row in enumerate(statistics[:_MOST_REPORTS], 1):
             where = f"{name}: report {number}"
-            reports.append(_report(Fields(table_of(row, where), where)))
+            reports.append(_report(Fields(table_of(row, where), where), min(cpus, _MOST_CPUS)))
     return reports
 
 
-def _report(fields: Fields) -> _Report:
+def _report(fields: Fields, cpus: int) -> _Report:
     if "timestamp" not in fields.table:
         raise fields.bad("it has no timestamp: run iostat with -t")
     rows: dict[str, dict[str, tuple[float, float, float]]] = {}
@@ -78,7 +89,18 @@ def _report(fields: Fields) -> _Report:
         }
     if len(rows) > _MOST_DISKS:
         raise fields.bad(f"{len(rows)} disks are more than {_MOST_DISKS}")
-    return _Report(_moment(fields), rows)
+    return _Report(_moment(fields), rows, cpus, _cpu(fields, cpus))
+
+
+def _cpu(fields: Fields, cpus: int) -> tuple[float, float, float] | None:
+    """How many CPUs each had: it prints shares of all of them."""
+    if "avg-cpu" not in fields.table or not cpus:
+        return None
+    shares = fields.sub("avg-cpu")
+    user, nice, system, steal = (shares.amount(name) for name in ("user", "nice", "system", "steal"))
+    if user + nice + system + steal > _MOST_SHARE:
+        raise shares.bad("more than 100 % of the CPUs were busy")
+    return (user + nice) * cpus / 100, system * cpus / 100, steal * cpus / 100
 
 
 def _moment(fields: Fields) -> datetime:
@@ -95,16 +117,28 @@ def _moment(fields: Fields) -> datetime:
 def _entries(reports: Sequence[_Report], step_ns: int) -> Iterator[RunEntry]:
     """The first report is of the time before: it may be all since boot, and its end is where this begins."""
     names = sorted({name for report in reports for name in report.rows})
-    disks = {name: ImportedDisk(place, name, "rates by iostat", _LACKS) for place, name in enumerate(names)}
+    has_cpu = all(report.cpu for report in reports)
+    lacks = (*_LACKS, _NO_IRQ if has_cpu else _NO_CPU)
+    disks = {name: ImportedDisk(place, name, "rates by iostat", lacks) for place, name in enumerate(names)}
     begin_ns = step_ns
     run = ImportedRun([*disks.values()], round(reports[0].at.timestamp() * 1e9) - begin_ns)
+    times = [0.0, 0.0, 0.0]
+    run.cpu = _cpu_times(reports[0].cpus, times) if has_cpu else None
     yield from run.begin(begin_ns)
     for number, report in enumerate(reports[1:], 1):
+        for at, cores in enumerate(report.cpu or () if has_cpu else ()):
+            times[at] += cores * step_ns / _SECOND
+        run.cpu = _cpu_times(report.cpus, times) if has_cpu else None
         for name, row in report.rows.items():
             for op, rates in row.items():
                 disks[name].add(op, _amounts(rates, step_ns))
         yield run.tick(begin_ns + number * step_ns)
     yield run.end(begin_ns + (len(reports) - 1) * step_ns)
+
+
+def _cpu_times(cpus: int, seconds: Sequence[float]) -> CpuTimes:
+    user, system, steal = (round(value * TICKS_PER_S) for value in seconds)
+    return CpuTimes(cpus, user, system, 0, steal)
 
 
 def _rates(row: Fields, letter: str) -> tuple[float, float, float]:

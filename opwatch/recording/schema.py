@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 APPLICATION_ID = 0x6F707731  # "opw1"
-VERSION = 4
+VERSION = 5
 # Every version that was ever written is read.
 FIRST_VERSION = 1
 # Blobs of some KiB lie in chains of pages, the last of which is half empty.
@@ -96,7 +96,7 @@ TABLES = {
 }
 _FIRST_FRAMES = (*TABLES["frames"][:-1], "key BLOB NOT NULL", "rest BLOB NOT NULL")
 # What earlier versions do not have yet.
-SLOW_VERSION = 3
+SLOW_VERSION, CPU_VERSION = 3, 5
 _SINCE = {"slow": SLOW_VERSION}
 INDEXES = {"frames_of_block": ("frames", "block"), "tail_of_entry": ("tail", "number")}
 # Kinds of events whose words are read again: a file of another program's, and the ends of a phase.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from opwatch.errors import UsageError
-from opwatch.rules.rule import METRICS, OF_DISK, LimitKind, Rule, Unit
+from opwatch.rules.rule import METRICS, OF_WHOLE, WAF, LimitKind, Rule, Unit
 from opwatch.times import parse_time
 from opwatch.trace.ops import OPS
 
@@ -26,6 +26,7 @@ _UNITS: dict[Unit, dict[str, float]] = {
     Unit.PER_S: {"": 1.0, "k": 1e3, "M": 1e6, "/s": 1.0},
     Unit.MB_PER_S: {"": 1.0, "MB/s": 1.0},
     Unit.RATIO: {"": 1.0},
+    Unit.CORES: {"": 1.0, "cores": 1.0},
 }
 _FORM = "write it as read.p99>+5%, waf>+0.1 or read.p99>20ms for 10s"
 
@@ -110,8 +111,9 @@ def _subject(reading: _Text) -> tuple[str | None, str]:
     if behind not in METRICS:
         metrics = ", ".join(METRICS)
         raise reading.bad(f"{behind[:_SHOWN_WORD]!r} is no metric: those are {metrics}", at_metric)
-    if behind in OF_DISK:
-        raise reading.bad(f"{behind} is of the whole disk, and of no operation: write {behind}", at_metric)
+    if behind in OF_WHOLE:
+        whole = "disk" if behind == WAF else "machine"
+        raise reading.bad(f"{behind} is of the whole {whole}, and of no operation: write {behind}", at_metric)
     return op, behind
 
 

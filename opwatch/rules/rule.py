@@ -13,10 +13,12 @@ class Unit(StrEnum):
     PER_S = "/s"
     MB_PER_S = "MB/s"
     RATIO = "ratio"
+    CORES = "cores"
 
 
-# These are of the whole disk: the others are of an operation each.
-OF_DISK = ("waf",)
+# These are of the whole disk, or of the machine: the others are of an operation each.
+WAF, CPU, CPU_IO = "waf", "cpu", "cpu_io"
+OF_WHOLE = (WAF, CPU, CPU_IO)
 METRICS: dict[str, Unit] = {
     "iops": Unit.PER_S,
     "mbps": Unit.MB_PER_S,
@@ -25,7 +27,9 @@ METRICS: dict[str, Unit] = {
     "p99": Unit.NS,
     "p99.9": Unit.NS,
     "max": Unit.NS,
-    "waf": Unit.RATIO,
+    WAF: Unit.RATIO,
+    CPU: Unit.CORES,
+    CPU_IO: Unit.NS,
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from opwatch.errors import UsageError
 from opwatch.rules.parse import parse_rule
-from opwatch.rules.rule import METRICS, OF_DISK, LimitKind, Rule, Unit
+from opwatch.rules.rule import CPU, CPU_IO, METRICS, WAF, LimitKind, Rule, Unit
 from opwatch.samples.observation import Event, Observation
 from opwatch.trace.derive import OpInterval
 
@@ -61,6 +61,11 @@ class RuleWatch:
                     f"rule {text!r}: a change needs something to compare with; write the level itself, such "
                     "as p99>20ms or waf>3"
                 )
+            if rule.metric == CPU_IO:
+                raise UsageError(
+                    f"rule {text!r}: {CPU_IO} is a figure of whole runs, for opwatch compare; {CPU} is one "
+                    "of an interval"
+                )
             rules.append(rule)
         return cls(rules, frozenset(words))
 
@@ -74,7 +79,7 @@ class RuleWatch:
     @property
     def needs_drives(self) -> bool:
         """Whether it looks at what drives count."""
-        return any(rule.metric in OF_DISK for rule in self.rules)
+        return any(rule.metric == WAF for rule in self.rules)
 
     def _going(self, news: Observation | Event) -> list[Firing]:
         """A firing for a disk that left while the watch went on, or with which it ended."""
@@ -115,7 +120,9 @@ class RuleWatch:
 
 def _values(rule: Rule, news: Observation) -> list[tuple[str | None, float]]:
     """The values that a rule looks at, as far as they are known, with the operation that each is of."""
-    if rule.metric in OF_DISK:
+    if rule.metric == CPU:
+        return [(None, news.cpu.busy_cores)] if news.cpu else []
+    if rule.metric == WAF:
         waf = news.live.waf if news.live else None
         return [] if waf is None else [(None, waf)]
     ops = news.interval.ops

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
+from opwatch.cpu import CpuUse
 from opwatch.trace.derive import Interval
 from opwatch.trace.kernel_times import KernelTimes
 from opwatch.trace.lacking import TRUST, lacking
@@ -101,7 +102,8 @@ class Observation:
     interval and in the summary; `leaving`, of one that left, in its last and in the summary; `blind`, where
     this kernel runs no programs and what that means for the counts; `slow`, what took longer than a limit,
     None where nobody asked; `owners`, whose the requests were, likewise; `kernel_times`, what iostat would
-    say, None where the kernel does not."""
+    say, None where the kernel does not; `cpu`, what the whole machine worked meanwhile, None where nobody
+    read it."""
 
     device: str
     origin: str
@@ -122,6 +124,7 @@ class Observation:
     slow: SlowIo | None = None
     owners: Owners | None = None
     kernel_times: KernelTimes | None = None
+    cpu: CpuUse | None = None
 
     @property
     def label(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from opwatch.cpu import cpu_use
 from opwatch.samples.observation import Arrival, Leaving, Observation
 from opwatch.samples.sample import DiskSample
 from opwatch.trace.derive import derive
@@ -51,6 +52,7 @@ def observe(
         slow=slow,
         owners=owners,
         kernel_times=kernel_times(then.reading.after, now.reading.after),
+        cpu=cpu_use(then.cpu, now.cpu, now.anchor.mono_ns - then.anchor.mono_ns),
     )
 
 

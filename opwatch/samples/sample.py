@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from opwatch.clock import Anchor
+from opwatch.cpu import CpuTimes
 from opwatch.trace.trust import Reading
 
 
@@ -26,9 +27,10 @@ class WatchedDisk:
 @dataclass(frozen=True, slots=True)
 class DiskSample:
     """A reading, with the clocks as they were then. `misses` are runs of programs that the kernel skipped, of
-    all disks together; None where nobody tells."""
+    all disks together; None where nobody tells. `cpu` is the machine's CPU time, read with the anchor."""
 
     disk: WatchedDisk
     reading: Reading
     misses: int | None
     anchor: Anchor
+    cpu: CpuTimes | None = None

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from opwatch import SCHEMA, units
-from opwatch.compare.comparing import CPU, WAF, ComparedDisk, ComparedRow, RunComparison
+from opwatch.compare.comparing import WAF, ComparedDisk, ComparedRow, RunComparison
+from opwatch.compare.cpu import CPU, CPU_IO
 from opwatch.compare.deciding import Decision, Ruling
 from opwatch.compare.differences import FAMILY_CHANCE, Difference, Statement
 from opwatch.compare.estimates import Estimate
@@ -15,7 +16,7 @@ from opwatch.rules.rule import LimitKind
 from opwatch.sinks.folding import folded
 from opwatch.sinks.lines import SHORT
 
-TITLES = {"iops": "/s", "mbps": "MB/s", WAF: "WAF", CPU: "CPU"}
+TITLES = {"iops": "/s", "mbps": "MB/s", WAF: "WAF", CPU: "CPUs", CPU_IO: "CPU/IO"}
 _STATEMENTS = {
     Statement.HIGHER: "HIGHER",
     Statement.LOWER: "LOWER",
@@ -50,6 +51,8 @@ def shown_value(metric: str, estimate: Estimate) -> str:
         return "-"
     if metric == WAF:
         return units.with_error(value, max(estimate.high - value, value - estimate.low))
+    if metric == CPU:
+        return f"{value:.3f}"
     if metric == "iops":
         return units.rate(value)
     if metric == "mbps":

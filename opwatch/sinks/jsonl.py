@@ -8,13 +8,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from opwatch import SCHEMA
+from opwatch.cpu import CpuUse
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
 from opwatch.sinks.owners.document import owners_document
 from opwatch.sinks.terminal import Writer
 from opwatch.trace.abi import OPS
 from opwatch.trace.derive import Latency, OpInterval, idle_op
 from opwatch.trace.kernel_times import KernelTimes
-from opwatch.trace.lacking import DEPTH, ERRORS, ISSUED, SEQUENTIAL, TRUST
+from opwatch.trace.lacking import DEPTH, ERRORS, IRQ, ISSUED, SEQUENTIAL, TRUST
 from opwatch.trace.trust import Trust
 
 if TYPE_CHECKING:
@@ -177,6 +178,19 @@ def _kernel_times(times: KernelTimes) -> dict[str, Any]:
     }
 
 
+def _cpu(cpu: CpuUse, absent: Collection[str]) -> dict[str, Any]:
+    return {
+        "cpus": cpu.cpus,
+        "interval_s": cpu.seconds,
+        "busy_cores": cpu.busy_cores,
+        "busy_cores_error": cpu.error_s / cpu.seconds,
+        "user_s": cpu.user_s,
+        "system_s": cpu.system_s,
+        "irq_s": None if IRQ in absent else cpu.irq_s,
+        "steal_s": cpu.steal_s,
+    }
+
+
 def document(observation: Observation) -> dict[str, Any]:
     """One observation as the object that is printed."""
     seconds, absent = observation.interval.seconds, observation.absent
@@ -203,6 +217,7 @@ def document(observation: Observation) -> dict[str, Any]:
             _slow(observation.slow, observation.at, observation.interval.end_ns) if observation.slow else None
         ),
         "kernel_times": _kernel_times(observation.kernel_times) if observation.kernel_times else None,
+        "cpu": _cpu(observation.cpu, absent) if observation.cpu else None,
         "owners": owners_document(observation.owners) if observation.owners else None,
         "arrival": _arrival(observation.arrival) if observation.arrival else None,
         "leaving": _leaving(observation.leaving) if observation.leaving else None,

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TextIO
 
 from opwatch import units
+from opwatch.cpu import CpuUse
 from opwatch.samples.observation import Event, Observation
 from opwatch.samples.slow import SlowIo, SlowRequest
 from opwatch.samples.slow_tally import slowest
@@ -199,6 +200,14 @@ def slow_lines(slow: SlowIo, end: datetime, end_ns: int) -> list[str]:
     return [units.printable(line) for line in (head, *(_slow_line(one, end, end_ns) for one in shown))]
 
 
+def cpu_line(cpu: CpuUse) -> str:
+    """What the whole machine worked meanwhile."""
+    parts = {"user": cpu.user_s, "system": cpu.system_s, "interrupts": cpu.irq_s, "stolen": cpu.steal_s}
+    shares = ", ".join(f"{name} {spent / cpu.seconds:.2f}" for name, spent in parts.items() if spent)
+    error = cpu.error_s / cpu.seconds
+    return f"CPU: {cpu.busy_cores:.2f} ± {error:.2f} of {cpu.cpus} busy" + (f" ({shares})" if shares else "")
+
+
 def _stay(observation: Observation) -> str:
     """When a disk came and left, where it was not there all the time."""
     came = f", since {observation.arrival.at.astimezone():%H:%M:%S}" if observation.arrival else ""
@@ -355,10 +364,7 @@ class Lines:
         self._owners(observation)
         self._slow(observation)
         self._discards(observation)
-        if observation.live:
-            self._print(f"{live_line(observation.live)}")
-            if observation.live.source:
-                self._print(f"  by {observation.live.source}")
+        self._machine_and_drive(observation)
         if TRUST in observation.absent:
             for sentence in observation.lacks:
                 self._print(f"not known: {sentence}")
@@ -370,3 +376,11 @@ class Lines:
             self._print(f"  {observation.blind}")
         for line in observation.unexplained:
             self._print(f"  UNEXPLAINED: {line}", LineKind.ALARM)
+
+    def _machine_and_drive(self, observation: Observation) -> None:
+        if observation.cpu:
+            self._print(cpu_line(observation.cpu))
+        if observation.live:
+            self._print(f"{live_line(observation.live)}")
+            if observation.live.source:
+                self._print(f"  by {observation.live.source}")

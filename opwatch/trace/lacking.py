@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 ERRORS, ISSUED, DEPTH, MAXIMUM, TRUST = "errors", "issued", "queue_depth", "max", "trust"
 PERCENTILES, SEQUENTIAL, OWNERS = "percentiles", "sequential", "owners"
-NAMES = (ERRORS, ISSUED, DEPTH, MAXIMUM, TRUST, PERCENTILES, SEQUENTIAL, OWNERS)
+CPU, IRQ = "cpu", "irq"
+NAMES = (ERRORS, ISSUED, DEPTH, MAXIMUM, TRUST, PERCENTILES, SEQUENTIAL, OWNERS, CPU, IRQ)
 
 
 def lacking(lacks: Iterable[str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from opwatch.counters.catalogue.families import PACKAGED, Catalogue, parse_catal
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.looks.smartctl import parse_output
 from opwatch.counters.prove.report import report
+from opwatch.cpu import parse_cpu_times
 from opwatch.drive.place import Record
 from opwatch.fio.logs import MOST_ROWS, FioLog, parse_log
 from opwatch.fio.report import parse_report
@@ -74,6 +75,7 @@ _MOUNTINFO = (
     b"30 27 8:1 / /boot\\040x rw,relatime shared:1 master:2 - ext4 /dev/sda1 rw,discard\n"
     b"31 1 0:45 /@ / rw - btrfs /dev/mapper/cryptroot rw,subvolid=256\n"
 )
+_CPU = (FIXTURES.parent / "cpu" / "stat").read_bytes()
 _STAT = (
     b"      12       3     456      78      90      12     345      67       0      89      10  1  2  3  4\n"
 )
@@ -144,6 +146,7 @@ class Fuzz:
             "imports": self._import,
             "kept sweep": self._kept_sweep,
             "stat": lambda: decode_stat(self._text(_STAT)),
+            "cpu": lambda: parse_cpu_times(self._text(_CPU)),
             "record": lambda: Record.of(foreign.parse_json(self._damaged(_RECORD), "drive.json")),
             "bpftrace": self._bpftrace,
             "json": lambda: foreign.parse_json(self._damaged(self._fio[0]), "it"),

@@ -31,7 +31,7 @@ from opwatch.recording.coding.frames import Streams
 from opwatch.recording.reading.notes import kept_notes
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.window import ended
-from opwatch.recording.schema import FIRST_VERSION, OTHERS, PAGE_BYTES, columns, tables
+from opwatch.recording.schema import CPU_VERSION, FIRST_VERSION, OTHERS, PAGE_BYTES, columns, tables
 from opwatch.samples.observation import Event, Sink
 from opwatch.samples.story import Story
 from opwatch.sinks.jsonl import JsonLines
@@ -41,6 +41,7 @@ from opwatch.tools.kept_audits import recorded_audits
 from opwatch.tools.waf_outcome import is_of_waf, recorded_waf
 from opwatch.trim.audit import ledger
 
+from .recorded_anchors import other_anchors
 from .rules import refused_or_sound, run_by_words
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "recordings"
@@ -188,6 +189,8 @@ class Fuzz:
             elif table == "tail" and len(raw) > 16 and column == "body" and not raw.startswith(b"["):
                 cut, put = (_first_split, _first_joined) if is_first else (_split, joined)
                 value = self._changed_streams(raw, cut, put)
+            elif (table, column) == ("blocks", "anchors") and _version(connection) >= CPU_VERSION:
+                value = other_anchors(self._random, raw) or self._damaged(raw)
             elif table == "contents" or (table == "blocks" and (is_first or column == "others")):
                 value = self._recompressed(raw)
             else:
@@ -299,6 +302,7 @@ class Fuzz:
                     "PRAGMA user_version = 1",
                     "PRAGMA user_version = 2",
                     "PRAGMA user_version = 3",
+                    "PRAGMA user_version = 4",
                     "PRAGMA application_id = 7",
                 )
             )

@@ -1,17 +1,34 @@
-"""Anchors of a stretch: one for all disks that are read together, each as a difference to the one before."""
+"""What all disks that are read together share: the clocks and the CPU time of a moment, once for all of them,
+each as a difference to the one before."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
 from opwatch.clock import Anchor
+from opwatch.cpu import CpuTimes
 from opwatch.recording.coding.columns import Changes, packed, rows_of, unpacked
 from opwatch.recording.coding.times import ChangeReader, rounded
 from opwatch.recording.coding.varints import MODULUS, Varints, put_change
 
 _MASK = MODULUS - 1
 # Entry, monotonic clock, wall less monotonic clock, slack.
-_WIDTH = 4
+_CLOCKS = 4
+# CPUs that are online, and four kinds of their time.
+_TIMES = 4
+ANCHOR_WIDTH = _CLOCKS + 1 + _TIMES
 # A row takes no less of a stretch than its entry.
 _MOST_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMoments:
+    """Clocks and CPU times by entry. What has no CPU times is not among these."""
+
+    anchors: Mapping[int, Anchor] = field(default_factory=dict)
+    cpus: Mapping[int, CpuTimes] = field(default_factory=dict)
 
 
 class AnchorWriter:
@@ -22,8 +39,9 @@ class AnchorWriter:
 
     def reset(self) -> None:
         self._number = self._mono_ns = self._offset_ns = self._step_ns = 0
+        self._times = [0] * _TIMES
 
-    def written(self, number: int, anchor: Anchor) -> bytes:
+    def written(self, number: int, anchor: Anchor, cpu: CpuTimes | None = None) -> bytes:
         """The changes since the anchor before; `number` is the entry's."""
         out = bytearray()
         offset_ns = (anchor.wall_ns - anchor.mono_ns) & _MASK
@@ -34,34 +52,57 @@ class AnchorWriter:
         put_change(out, anchor.slack_ns)
         self._step_ns = step_ns if self._mono_ns else 0
         self._number, self._mono_ns, self._offset_ns = number, anchor.mono_ns, offset_ns
+        # Without a CPU there are no times, and nothing changes.
+        put_change(out, cpu.cpus if cpu else 0)
+        times = [cpu.user, cpu.system, cpu.irq, cpu.steal] if cpu else self._times
+        for before, now in zip(self._times, times, strict=True):
+            put_change(out, now - before)
+        self._times = times
         return bytes(out)
 
 
-def packed_anchors(raw: bytes) -> bytes:
-    """The anchors of a block, in columns."""
-    return packed(raw, _WIDTH)
+def packed_anchors(rows: Sequence[bytes]) -> bytes:
+    """The anchors of a block: the first as it is, for it is whole, and the others in columns."""
+    return rows[0] + packed(b"".join(rows[1:]), ANCHOR_WIDTH) if rows else b""
 
 
-def unpacked_anchors(raw: bytes, where: str) -> dict[int, Anchor]:
+def unpacked_anchors(raw: bytes, where: str) -> SharedMoments:
     """The anchors of a block that packed_anchors() packed."""
-    return read_anchors(Changes(rows_of(unpacked(raw, _WIDTH, _MOST_ROWS, where)), where))
+    if not raw:
+        return SharedMoments()
+    numbers = Varints(raw, where)
+    first = [numbers.change() for _ in range(ANCHOR_WIDTH)]
+    others = rows_of(unpacked(raw[numbers.at :], ANCHOR_WIDTH, _MOST_ROWS, where))
+    return read_anchors(Changes(chain(first, others), where))
 
 
-def read_anchors(changes: ChangeReader) -> dict[int, Anchor]:
-    """Anchors by entry: all that were written from a reset on."""
-    anchors = {}
+def unpacked_plain_anchors(raw: bytes, where: str) -> SharedMoments:
+    """The anchors of a block of version 2 to 4, which had no CPU times."""
+    changes = Changes(rows_of(unpacked(raw, _CLOCKS, _MOST_ROWS, where)), where)
+    return read_anchors(changes, has_cpu=False)
+
+
+def read_anchors(changes: ChangeReader, *, has_cpu: bool = True) -> SharedMoments:
+    """All anchors that were written from a reset on."""
+    anchors, cpus = {}, {}
     number = mono_ns = offset_ns = step_ns = 0
+    times = [0] * _TIMES
     while not changes.is_at_end:
         number = (number + changes.change()) & _MASK
         now_ns = (mono_ns + changes.change() + rounded(step_ns)) & _MASK
         step_ns, mono_ns = now_ns - mono_ns if mono_ns else 0, now_ns
         offset_ns = (offset_ns + changes.change()) & _MASK
         anchors[number] = Anchor(mono_ns, (mono_ns + offset_ns) & _MASK, changes.change() & _MASK)
-    return anchors
+        if has_cpu:
+            online = changes.change() & _MASK
+            times = [(before + changes.change()) & _MASK for before in times]
+            if online:
+                cpus[number] = CpuTimes(online, *times)
+    return SharedMoments(anchors, cpus)
 
 
-def read_first_anchors(raw: bytes, where: str) -> dict[int, Anchor]:
-    """Anchors by entry, as version 1 of the format has them."""
+def read_first_anchors(raw: bytes, where: str) -> SharedMoments:
+    """The anchors of version 1 of the format."""
     numbers, anchors = Varints(raw, where), {}
     number = mono_ns = offset_ns = 0
     while not numbers.is_at_end:
@@ -69,4 +110,4 @@ def read_first_anchors(raw: bytes, where: str) -> dict[int, Anchor]:
         mono_ns = (mono_ns + numbers.change()) & _MASK
         offset_ns = (offset_ns + numbers.change()) & _MASK
         anchors[number] = Anchor(mono_ns, (mono_ns + offset_ns) & _MASK, numbers.number())
-    return anchors
+    return SharedMoments(anchors)

@@ -13,12 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from opwatch.clock import Anchor
+from opwatch.cpu import CpuTimes
 from opwatch.errors import BadInput
 from opwatch.recording.coding.first_times import read_first_times
 from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.operations import expected, slots_of, written
 from opwatch.recording.coding.times import (
     GROUPS,
+    HAS_CPU,
     ChangeReader,
     Clocks,
     SampleFacts,
@@ -53,9 +55,16 @@ class FrameWriter:
         self._times = TimesBefore()
         self._ops: dict[str, OpSample] = {}
 
-    def streams(self, number: int, sample: DiskSample, reason: int, shared: Anchor | None = None) -> Streams:
-        """Write a sample as its difference to the one before. `number` is the entry's, `shared` its anchor;
-        `reason` stands for the sentence why there is no witness, 0 for none."""
+    def streams(
+        self,
+        number: int,
+        sample: DiskSample,
+        reason: int,
+        shared: Anchor | None = None,
+        cpu: CpuTimes | None = None,
+    ) -> Streams:
+        """Write a sample as its difference to the one before. `number` is the entry's, `shared` its anchor,
+        `cpu` its CPU times; `reason` stands for the sentence why there is no witness, 0 for none."""
         clocks, facts, counters, slots, counts = (bytearray() for _ in range(5))
         now = sample.reading.sample
         changed = [at for at, op in enumerate(OPS) if self._has_changed(op, now.ops[op])]
@@ -67,7 +76,8 @@ class FrameWriter:
             slots += of_slots
             counts += of_counts
         put_clocks(clocks, self._times, sample)
-        put_facts(facts, self._times, number, sample, reason, is_shared=sample.anchor == shared)
+        is_shared, has_cpu = sample.anchor == shared, sample.cpu != cpu
+        put_facts(facts, self._times, number, sample, reason, is_shared=is_shared, has_cpu=has_cpu)
         self._ops = dict(now.ops)
         return bytes(clocks), bytes(facts), bytes(counters), bytes(slots), bytes(counts)
 
@@ -106,10 +116,11 @@ def _is_same(then: OpSample, now: OpSample) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What samples refer to: the anchors of a stretch by entry, and why a witness was missing."""
+    """What samples refer to: anchors and CPU times of a stretch by entry, and why a witness was missing."""
 
     anchors: Mapping[int, Anchor] = field(default_factory=dict)
     reasons: Mapping[int, str] = field(default_factory=dict)
+    cpus: Mapping[int, CpuTimes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +188,8 @@ class FrameReader:
         self._words[0], self._words[1] = when.begin_ns, when.end_ns
         why = known.reasons[facts.reason] if facts.reason else None
         counted = self._layout.decoded(bytes(self._words))
-        return DiskSample(self._disk, Reading(counted, before, after, why), facts.misses, anchor)
+        cpu = facts.cpu if facts.flags & HAS_CPU else known.cpus.get(facts.number)
+        return DiskSample(self._disk, Reading(counted, before, after, why), facts.misses, anchor, cpu)
 
     def _apply(self, words: memoryview, counters: Varints, slots: Varints, counts: Varints) -> None:
         """Bring the words of one operation up to date."""

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Protocol
 
 from opwatch.clock import Anchor
+from opwatch.cpu import CpuTimes
 from opwatch.recording.coding.ticks import TICKS, put_ticks, read_ticks
 from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
 from opwatch.samples.sample import DiskSample
@@ -26,9 +27,10 @@ _NOTHING = (0, 0, 0)
 # When it ended, how long it took; of each statistic when it began, how long it took, requests in flight.
 CLOCKS = 8
 MASK = MODULUS - 1
-HAS_BEFORE, HAS_AFTER, HAS_MISSES, SHARES_ANCHOR, HAS_TICKS = 1, 2, 4, 8, 16
-_FLAGS = 31
+HAS_BEFORE, HAS_AFTER, HAS_MISSES, SHARES_ANCHOR, HAS_TICKS, HAS_CPU = 1, 2, 4, 8, 16, 32
+_FLAGS = 63
 _OF_STAT = 3
+_KINDS_OF_CPU_TIME = 4
 # Of one group: requests and bytes that ended, and the whole ms that they were in the device.
 Counted = tuple[int, int, int]
 _MS = 10**6
@@ -72,13 +74,15 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class SampleFacts:
-    """What is known of a sample besides its counters. `anchor` is None where it is the entry's."""
+    """What is known of a sample besides its counters. `anchor` is None where it is the entry's,
+    and so are its CPU times, `cpu`, where the flags do not say that they are its own."""
 
     number: int
     flags: int
     reason: int
     misses: int | None
     anchor: Anchor | None
+    cpu: CpuTimes | None = None
 
 
 def counted_of(sample: TargetSample) -> dict[str, Counted]:
@@ -122,15 +126,23 @@ def _read_clocks(clocks: ChangeReader, state: TimesBefore) -> Clocks:
 
 
 def put_facts(
-    facts: bytearray, state: TimesBefore, number: int, sample: DiskSample, reason: int, *, is_shared: bool
+    facts: bytearray,
+    state: TimesBefore,
+    number: int,
+    sample: DiskSample,
+    reason: int,
+    *,
+    is_shared: bool,
+    has_cpu: bool = False,
 ) -> None:
-    """Write all of a sample but its clocks and counters."""
+    """Write all of a sample but its clocks and counters. `is_shared`: its anchor is that of its entry.
+    `has_cpu`: its CPU times are not."""
     reading, anchor = sample.reading, sample.anchor
     put(facts, (number - state.number) & MASK)
     flags = (HAS_BEFORE if reading.before else 0) | (HAS_AFTER if reading.after else 0)
     flags |= HAS_MISSES if sample.misses is not None else 0
     ticks = reading.after.ticks if reading.after else None
-    flags |= HAS_TICKS if ticks else 0
+    flags |= (HAS_TICKS if ticks else 0) | (HAS_CPU if has_cpu else 0)
     if reading.before and reading.before.ticks:
         raise ValueError("the statistic before a sample has times, for which a recording has no place")
     put(facts, flags | (SHARES_ANCHOR if is_shared else 0))
@@ -141,6 +153,8 @@ def put_facts(
     if not is_shared:
         for value in (anchor.mono_ns, anchor.wall_ns, anchor.slack_ns):
             put(facts, value)
+    if has_cpu:
+        _put_cpu(facts, sample.cpu)
     counted = counted_of(reading.sample)
     for place, stat in enumerate((reading.before, reading.after)):
         if stat:
@@ -148,6 +162,12 @@ def put_facts(
     if ticks:
         put_ticks(facts, ticks, state.ticks, _waited(state, counted))
     state.number, state.counted = number, counted
+
+
+def _put_cpu(facts: bytearray, cpu: CpuTimes | None) -> None:
+    put(facts, cpu.cpus if cpu else 0)
+    for value in (cpu.user, cpu.system, cpu.irq, cpu.steal) if cpu else ():
+        put(facts, value)
 
 
 def _put_stat(
@@ -202,7 +222,10 @@ def read_facts(facts: Varints, state: TimesBefore, number: int) -> SampleFacts:
     anchor = None
     if not flags & SHARES_ANCHOR:
         anchor = Anchor(facts.number(), facts.number(), facts.number())
-    return SampleFacts(state.number, flags, reason, misses, anchor)
+    cpus, cpu = facts.number() if flags & HAS_CPU else 0, None
+    if cpus:
+        cpu = CpuTimes(cpus, *(facts.number() for _ in range(_KINDS_OF_CPU_TIME)))
+    return SampleFacts(state.number, flags, reason, misses, anchor, cpu)
 
 
 def read_stat(

@@ -8,10 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from opwatch.clock import Anchor
 from opwatch.errors import BadInput
 from opwatch.recording.coding import contents
-from opwatch.recording.coding.anchors import read_anchors, read_first_anchors, unpacked_anchors
+from opwatch.recording.coding.anchors import (
+    SharedMoments,
+    read_anchors,
+    read_first_anchors,
+    unpacked_anchors,
+    unpacked_plain_anchors,
+)
 from opwatch.recording.coding.blocks import (
     MOST_STREAM,
     expanded,
@@ -26,7 +31,7 @@ from opwatch.recording.coding.plain import FromPlain
 from opwatch.recording.coding.varints import Varints
 from opwatch.recording.reading.opening import CheckedFile, small_document
 from opwatch.recording.reading.steps import Steps
-from opwatch.recording.schema import ANCHOR, FIRST_VERSION, OTHERS
+from opwatch.recording.schema import ANCHOR, CPU_VERSION, FIRST_VERSION, OTHERS
 from opwatch.samples.entries import RunEntry, Ticked
 from opwatch.samples.entry_parts import KINDS
 from opwatch.samples.sample import DiskSample, WatchedDisk
@@ -98,7 +103,7 @@ class RunStretch:
     where: str
     first: int
     last: int
-    anchors: Mapping[int, Anchor] = field(default_factory=dict)
+    moments: SharedMoments = field(default_factory=SharedMoments)
     bodies: Mapping[int, Body] = field(default_factory=dict)
     frames: Mapping[int, DiskFrames] = field(default_factory=dict)
     skipping: Skipping | None = None
@@ -142,7 +147,7 @@ def compressed_stretch(
     if file.version == FIRST_VERSION:
         known = read_first_anchors(contents.expanded(anchors, MOST_STREAM, where), where)
     else:
-        known = unpacked_anchors(anchors, where)
+        known = (unpacked_anchors if file.version >= CPU_VERSION else unpacked_plain_anchors)(anchors, where)
     bodies = frequent_bodies(file, row) | rare_bodies(file, first, last)
     frames = _frames(file, block, where)
     return RunStretch(where, first, last, known, bodies, frames=frames, skipping=skipping)
@@ -193,9 +198,10 @@ def tail_stretch(file: CheckedFile, first: int) -> RunStretch:
     }
     rare = rare_bodies(file, first, None)
     raw = b"".join(anchors)
-    known = (
-        read_first_anchors(raw, where) if file.version == FIRST_VERSION else read_anchors(Varints(raw, where))
-    )
+    if file.version == FIRST_VERSION:
+        known = read_first_anchors(raw, where)
+    else:
+        known = read_anchors(Varints(raw, where), has_cpu=file.version >= CPU_VERSION)
     return RunStretch(where, first, max([last, *rare]), known, _bodies(texts, where) | rare, frames)
 
 
@@ -300,7 +306,7 @@ def looks_of(file: CheckedFile, row: tuple[Any, ...]) -> RunStretch | None:
 
 def entries_of(stretch: RunStretch, facts: Facts) -> Iterator[tuple[int, RunEntry]]:
     """The entries of a stretch, with their numbers, in order."""
-    known = Known(stretch.anchors, facts.reasons)
+    known = Known(stretch.moments.anchors, facts.reasons, stretch.moments.cpus)
     heads = {
         place: _Head(frames, facts, known, f"{stretch.where}, place {place}")
         for place, frames in stretch.frames.items()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from opwatch.clock import Anchor
 from opwatch.counters.looks.sample import NvmeCommand
 from opwatch.counters.reading import DriveFacts
+from opwatch.cpu import CpuTimes
 from opwatch.recording.coding.anchors import AnchorWriter, packed_anchors
 from opwatch.recording.coding.blocks import compressed, joined, one_after_another
 from opwatch.recording.coding.contents import ContentWriter, deflated
@@ -141,24 +142,26 @@ class RecordingWriter:
 
     def _put_samples(self) -> None:
         shared: Anchor | None = None
+        cpu: CpuTimes | None = None
         for place, sample in self._samples.items():
             if shared is None:
-                shared = sample.anchor
+                shared, cpu = sample.anchor, sample.cpu
                 if not self._anchored:
                     self._execute(insertion("clocks"), (shared.mono_ns, shared.wall_ns, shared.slack_ns))
-                written = self._anchors.written(self._number, shared)
+                written = self._anchors.written(self._number, shared, cpu)
                 self._anchored.append(written)
                 self._execute(insertion("tail"), (self._number, ANCHOR, 0, written))
-            self._put_sample(place, sample, shared)
+            self._put_sample(place, sample, shared, cpu)
 
-    def _put_sample(self, place: int, sample: DiskSample, shared: Anchor) -> None:
+    def _put_sample(self, place: int, sample: DiskSample, shared: Anchor, cpu: CpuTimes | None) -> None:
         at = self._places.setdefault(place, _Place())
         fact = self._fact(sample.disk)
         if at.fact != fact and at.written:
             raise ValueError(f"place {place} is another disk's already: {sample.disk.device}")
         at.fact = fact
         why = sample.reading.no_witness
-        streams = at.writer.streams(self._number, sample, self._fact(why) if why is not None else 0, shared)
+        reason = self._fact(why) if why is not None else 0
+        streams = at.writer.streams(self._number, sample, reason, shared, cpu)
         if not at.written:
             self._write_counts(place, sample)
         at.written.append(streams)
@@ -184,7 +187,7 @@ class RecordingWriter:
         """Compress what is written one by one."""
         self._block += 1
         others = deflated(b"\n".join(self._others)) if self._others else b""
-        anchors = packed_anchors(b"".join(self._anchored))
+        anchors = packed_anchors(self._anchored)
         row = (self._block, self._first, self._number, self._begin_ns, self._end_ns, anchors, others)
         self._execute(insertion("blocks"), row)
         for place, at in self._places.items():

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from opwatch.cpu import CpuUse
 from opwatch.samples.observation import Event, Observation
 from opwatch.sinks.terminal import Writer
 from opwatch.trace import lacking
@@ -47,7 +48,10 @@ WAF_ERROR = Family(
     "opwatch_write_amplification_error_ratio", "gauge", "Half of the width of its interval.", "ratio"
 )
 UNEXPLAINED = Family("opwatch_unexplained", "gauge", "Differences to the kernel's statistics left over.")
-FAMILIES = (REQUESTS, BYTES, ERRORS, LATENCY, DEPTH, WAF, WAF_ERROR, UNEXPLAINED)
+CPU = Family(
+    "opwatch_cpu_seconds", "counter", "CPU time of the machine in the intervals of a device.", "seconds"
+)
+FAMILIES = (REQUESTS, BYTES, ERRORS, LATENCY, DEPTH, WAF, WAF_ERROR, UNEXPLAINED, CPU)
 
 
 @dataclass(slots=True)
@@ -71,6 +75,7 @@ class OpenMetrics:
         self._writer = Writer(stream)
         self._families: dict[Family, dict[str, dict[str, _Points]]] = {family: {} for family in FAMILIES}
         self._totals: dict[tuple[str, str], list[float]] = {}
+        self._cpu: dict[tuple[str, str], float] = {}
         self._newest: dict[str, float] = {}
         self._absent: dict[str, dict[str, str]] = {}
 
@@ -101,6 +106,17 @@ class OpenMetrics:
                 self._put(WAF_ERROR, "", at, of_device, observation.live.waf_error)
         if TRUST not in observation.absent:
             self._put(UNEXPLAINED, "", at, of_device, len(observation.unexplained))
+
+        if observation.cpu:
+            self._put_cpu(at, device, observation.cpu)
+
+    def _put_cpu(self, at: float, device: str, cpu: CpuUse) -> None:
+        spent = {"user": cpu.user_s, "system": cpu.system_s, "steal": cpu.steal_s}
+        if lacking.IRQ not in self._absent[device]:
+            spent["irq"] = cpu.irq_s
+        for mode, seconds in spent.items():
+            total = self._cpu[device, mode] = round(self._cpu.get((device, mode), 0.0) + seconds, 2)
+            self._put(CPU, "_total", at, {"device": device, "mode": mode}, total)
 
     def end(self) -> None:
         """Write everything: a family has its samples together."""

@@ -41,6 +41,8 @@ COLUMNS = {
     "waf": "DOUBLE",
     "waf_error": "DOUBLE",
     "unexplained": "BIGINT",
+    "cpus": "BIGINT",
+    "busy_cores": "DOUBLE",
 }
 # These have a row even in an interval without any of them.
 _OPS = ("read", "write", "discard", "flush")
@@ -62,6 +64,8 @@ def rows(recording: str, model: str | None, observation: Observation) -> Iterato
         "waf": live.waf if live else None,
         "waf_error": live.waf_error if live else None,
         "unexplained": None if TRUST in absent else len(observation.unexplained),
+        "cpus": observation.cpu.cpus if observation.cpu else None,
+        "busy_cores": observation.cpu.busy_cores if observation.cpu else None,
     }
     for op in dict.fromkeys((*_OPS, *interval.ops)):
         yield {**shared, "op": op, **_of_op(interval.ops.get(op) or _IDLE, absent)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from opwatch.compare.comparing import ComparedDisk, RunComparison
+from opwatch.compare.cpu import CPU, CPU_IO, CPU_METRICS
 from opwatch.compare.estimates import QUANTILES, Estimate
 from opwatch.sinks.compare import (
     MEANING,
@@ -17,8 +18,8 @@ from opwatch.sinks.compare import (
 from opwatch.sinks.report.plots import amounts, markup
 from opwatch.sinks.report.tables import WordTable
 
-_TITLES = {"iops": "a second", "max": "longest"}
-_LATENCIES = ("mean", *QUANTILES)
+_TITLES = {"iops": "a second", "max": "longest", CPU: "CPUs busy", CPU_IO: "CPU time a request"}
+_LATENCIES = ("mean", *QUANTILES, CPU_IO)
 
 
 def _shown(metric: str, estimate: Estimate) -> str:
@@ -36,7 +37,10 @@ def _table(disk: ComparedDisk, runs: int, notes: Footnotes) -> WordTable:
         head += [f"{label(run)}/A", f"{label(run)}/A between", f"{label(run)} is"]
     rows = []
     for row in disk.rows:
-        cells = [row.op or "drive", _TITLES.get(row.metric, title(row.metric))]
+        cells = [
+            row.op or ("machine" if row.metric in CPU_METRICS else "drive"),
+            _TITLES.get(row.metric, title(row.metric)),
+        ]
         cells += [_shown(row.metric, estimate) for estimate in row.estimates]
         for change in row.differences:
             cells += [shown_ratio(change.ratio), shown_interval(change) or "-", statement(change, notes)]

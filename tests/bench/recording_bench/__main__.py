@@ -22,7 +22,7 @@ from opwatch.recording.reading.window import ended, in_steps
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Began, Ticked
-from tests.bench.recording_bench.made_up_day import DAY_S, S, disks, rates
+from tests.bench.recording_bench.made_up_day import DAY_S, MadeUpMachine, S, disks, rates
 
 MOST_BYTES_A_DAY = 6_000_000
 MOST_SEEK_S = 1.0
@@ -33,6 +33,7 @@ _SEEKS = 9
 def write(path: Path, seconds: int, seed: int) -> float:
     """Record so many seconds, spread over the day; seconds of CPU time that the writer took."""
     chance, watched = random.Random(seed), disks(seed)
+    machine = MadeUpMachine(random.Random(seed + 9))
     database = NewDatabase(path)
     writer = RecordingWriter(database, {"tool": "bench", "interval_ns": 10**9})
     writer.begin()
@@ -43,12 +44,15 @@ def write(path: Path, seconds: int, seed: int) -> float:
     for second in range(1, seconds + 1):
         # Of a shorter run, each minute stands for several.
         hour_of_day = second % 60 + second // 60 * 60 * DAY_S // seconds
+        requests = 0.0
         for disk in watched:
-            disk.serve(rates(disk.name, hour_of_day, chance))
-        # All that is read together shares an anchor.
+            asked = rates(disk.name, hour_of_day, chance)
+            disk.serve(asked)
+            requests += sum(asked)
+        # All that is read together shares an anchor, and the CPU time.
         samples = {place: disk.sample(second) for place, disk in enumerate(watched)}
-        anchor = samples[0].anchor
-        shared = {place: replace(one, anchor=anchor) for place, one in samples.items()}
+        anchor, cpu = samples[0].anchor, machine.work(requests)
+        shared = {place: replace(one, anchor=anchor, cpu=cpu) for place, one in samples.items()}
         begun = time.thread_time()
         writer.begin()
         writer.put(Ticked(shared))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from opwatch.clock import Anchor
+from opwatch.cpu import CpuTimes
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.abi import LATENCY, OPS, SCALARS, SIZE, SLOTS, decode_sample
 from opwatch.trace.stat import KernelTicks, StatSample
@@ -130,6 +131,21 @@ class MadeUpDisk:
                 bytes_[group] = self.words[begin + SCALARS.index("bytes")] + 987_654_144
         in_flight = self.chance.choice((0, 0, 0, 1, 2, 5))
         return StatSample(at_ns, at_ns + self.chance.randint(9_000, 14_000), requests, bytes_, in_flight)
+
+
+class MadeUpMachine:
+    """The CPU time of four CPUs: what each request takes, and what else goes on."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._ticks = [812_345, 301_234, 40_123]
+
+    def work(self, requests: float) -> CpuTimes:
+        """A second in which so many requests were asked for."""
+        for at, (each_ns, base) in enumerate(((60_000, 4.0), (25_000, 2.0), (4_000, 0.3))):
+            self._ticks[at] += _poisson(self._chance, base + requests * each_ns / 1e7)
+        user, system, irq = self._ticks
+        return CpuTimes(4, user, system, irq, 17)
 
 
 def _shape(stream: Stream) -> list[tuple[int, float]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from opwatch.clock import Anchor
+from opwatch.cpu import CpuTimes
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Began, Ended, RunEntry, Ticked
@@ -47,7 +48,7 @@ class CountedDisk:
             most = begin + SCALARS.index("max_ns")
             self._words[most] = max(self._words[most], max(latencies, default=0))
 
-    def sample(self, second: int) -> DiskSample:
+    def sample(self, second: int, cpu: CpuTimes | None = None) -> DiskSample:
         end_ns = _BEGAN_NS + second * S
         self._words[0], self._words[1] = end_ns - _READ_NS, end_ns
         counters = decode_sample(bytes(self._words))
@@ -56,17 +57,21 @@ class CountedDisk:
         before = StatSample(end_ns - 2 * _READ_NS, end_ns - 2 * _READ_NS + 9, ended, sizes, 0)
         after = StatSample(end_ns + 9, end_ns + 99, ended, sizes, 0)
         anchor = Anchor(end_ns + 200, _WALL_NS + end_ns + 200, 40)
-        return DiskSample(self.disk, Reading(counters, before, after), 0, anchor)
+        return DiskSample(self.disk, Reading(counters, before, after), 0, anchor, cpu)
 
 
-def entries(seconds: Iterable[Second], name: str = "nvme0n1") -> Iterator[RunEntry]:
-    """A run of one disk."""
-    disk, number = CountedDisk(name), 0
-    yield Began(0, disk.sample(0))
+def entries(
+    seconds: Iterable[Second], name: str = "nvme0n1", cpus: Iterable[CpuTimes] = ()
+) -> Iterator[RunEntry]:
+    """A run of one disk; `cpus` are the CPU times at its begin and after each second, where there are any."""
+    disk, number, times = CountedDisk(name), 0, iter(cpus)
+    cpu = next(times, None)
+    yield Began(0, disk.sample(0, cpu))
     for number, second in enumerate(seconds, 1):
         disk.serve(second)
-        yield Ticked({0: disk.sample(number)})
-    yield Ended({0: disk.sample(number)})
+        cpu = next(times, None)
+        yield Ticked({0: disk.sample(number, cpu)})
+    yield Ended({0: disk.sample(number, cpu)})
 
 
 def write_recording(path: Path, run: Iterable[RunEntry]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from opwatch.cpu import CpuTimes
 from opwatch.samples.entries import RunEntry
 from opwatch.sinks.compare_markdown import escaped
 from opwatch.tools.cli import main
@@ -29,12 +30,24 @@ def seconds(slow_ns: int) -> list[Second]:
     ]
 
 
+def cpu_times(ticks: int) -> list[CpuTimes]:
+    """About so many a second: for users, and a fifth of that for the system."""
+    times = [CpuTimes(4, 1000, 200, 10, 0)]
+    for at in range(40):
+        before = times[-1]
+        user, system = before.user + ticks - 3 + 3 * at % 7, before.system + ticks // 5
+        times.append(CpuTimes(4, user, system, 10, 0))
+    return times
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("recordings")
     write_recording(made / "a.opw", entries(seconds(2_000_000)))
     write_recording(made / "b.opw", entries(seconds(2_300_000), "sda"))
     write_recording(made / "a|b*<x>.opw", entries(seconds(2_000_000)))
+    write_recording(made / "light.opw", entries(seconds(2_000_000), cpus=cpu_times(50)))
+    write_recording(made / "heavy.opw", entries(seconds(2_000_000), cpus=cpu_times(60)))
     write_recording(made / "short.opw", entries(seconds(2_000_000)[:5]))
     write_recording(made / "idle.opw", entries([{}] * 5))
     return made
@@ -88,10 +101,38 @@ def test_json(compare: Shown) -> None:
         "low": None,
         "high": None,
         "scatter_ratio": None,
-        "reason": "recordings have no CPU time",
+        "reason": "this recording has no CPU time: it was made by an opwatch that kept none",
     }
     (ruling,) = document["rules"]
     assert (ruling["rule"], ruling["ruling"], ruling["op"], ruling["run"]) == ("p99>+5%", "fires", "read", 1)
+
+
+def test_cpu_time_is_compared(compare: Shown) -> None:
+    status, out, err = compare("light.opw", "heavy.opw", "light.opw", "--fail-if", "cpu>+10%")
+    assert (status, err) == (1, "")
+    rows = [line.split() for line in out.splitlines() if line.startswith(" " * 8 + "CPU")]
+    assert [row[0] for row in rows[:4]] == ["CPUs", "CPU/IO", "CPUs", "CPU/IO"]
+    assert [row[-1] for row in rows[:2]] == ["HIGHER", "HIGHER"]
+    assert [row[-2:] for row in rows[2:4]] == [["no", "difference"]] * 2
+    assert rows[0][1:4] == ["0.600", "0.720", "1.200"]
+    assert "cpu>+10%: FIRES, CPUs of B (nvme0n1) is +20.0 %" in out
+    _, out, _ = compare("light.opw", "heavy.opw", "--json", "--fail-if", "cpu_io>+10us")
+    document = json.loads(out)
+    figures = {figure["metric"]: figure for figure in document["disks"][0]["figures"] if not figure["op"]}
+    light = figures["cpu_io"]["runs"][0]
+    # 0.6 CPUs over 4,003 requests a second, discards among them.
+    assert light["value"] == pytest.approx(0.6e9 / 4003, rel=1e-3)
+    # Nine hundredths of a second of some 24.
+    assert (light["high"] - light["value"]) / light["value"] == pytest.approx(0.09 / 24, rel=0.01)
+    assert document["rules"][0]["ruling"] == "fires"
+
+
+def test_one_that_has_none_is_held_against_nothing(compare: Shown) -> None:
+    status, out, _ = compare("light.opw", "a.opw", "--fail-if", "cpu>+1%")
+    assert status == 0
+    assert "cpu>+1%: not decided, CPUs of B (nvme0n1); this recording has no CPU time" in " ".join(
+        out.split()
+    )
 
 
 def test_markdown_is_text_of_nobody_else(compare: Shown) -> None:

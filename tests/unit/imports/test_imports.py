@@ -54,6 +54,12 @@ def test_iostat_has_rates_and_means_alone(tmp_path: Path, capsys: pytest.Capture
     assert [read["latency_ns"][name] for name in ("p50", "p99", "max")] == [None] * 3
     assert [read[name] for name in ("errors", "error_bytes", "errors_by_status", "issued")] == [None] * 4
     assert intervals[0]["trust"] is None and intervals[0]["unexplained"] is None
+    # Of two CPUs, of which all had something to do: 18.59 and 67.84 % for users.
+    cpus = [line["cpu"] for line in intervals]
+    assert [cpu["cpus"] for cpu in cpus] == [2, 2]
+    assert [cpu["irq_s"] for cpu in cpus] == [None, None]
+    assert all(1.9 < cpu["busy_cores"] < 2.1 for cpu in cpus)
+    assert "not known: irq: iostat has it among what the system took" in text
     assert "not known: percentiles: iostat has mean latencies alone" in text
     assert "trust: issued" not in text
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from opwatch.cpu import CpuTimes
 from opwatch.errors import BadInput
 from opwatch.recording.coding.blocks import compressed
 from opwatch.recording.coding.contents import deflated
@@ -21,7 +22,7 @@ from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import PHASE_BEGAN, PHASE_ENDED
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
-from opwatch.samples.entries import Ended, Looked, RunEntry, Slowed, Ticked
+from opwatch.samples.entries import Began, Ended, Looked, RunEntry, Slowed, Ticked
 from opwatch.trace.slow import Submitter
 from tests.fuzz.recordings import Fuzz
 from tests.unit.support.recordings import HEADER, record
@@ -53,7 +54,7 @@ def all_of(path: Path) -> list[RunEntry]:
         recording.close()
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_a_recording_of_every_version_is_read_for_ever(tmp_path: Path, version: int) -> None:
     recording = RecordedRun(unpacked(f"good/recordings/{version}.opw.gz", tmp_path))
     every = list(recording.entries())
@@ -74,6 +75,12 @@ def test_a_recording_of_every_version_is_read_for_ever(tmp_path: Path, version: 
     groups = {"read": 83, "write": 2, "flush": 0, "discard": 0}
     assert (ticks[0] and ticks[0].jiffy_ns) == (4_000_000 if version > 3 else None)
     assert (ticks[0] and ticks[0].groups) == (groups if version > 3 else None)
+    # Since version 5.
+    first = entries[0]
+    assert isinstance(first, Began)
+    assert first.sample.cpu == (CpuTimes(4, 31_000, 12_000, 500, 3) if version > 4 else None)
+    times = {(sample.cpu and sample.cpu.user) for sample in last.samples.values()}
+    assert times == ({31_000 + 6_500 * 7 // 5} if version > 4 else {None})
     assert [(op.completed, op.bytes, op.sum_ns) for op in reads] == [
         (73, 983040, 74760512),
         (34, 442368, 29079132),
@@ -101,7 +108,7 @@ def test_slow_requests_of_version_3_are_read_for_ever(tmp_path: Path) -> None:
     assert (one.cgroup_number, one.cgroup) == (77, "/system.slice/fio.service")
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_one_that_was_killed_is_read_for_ever(tmp_path: Path, version: int) -> None:
     recording = RecordedRun(unpacked(f"good/recordings/{version}-killed.opw.gz", tmp_path))
     entries = [entry for entry in recording.entries() if not isinstance(entry, Slowed)]

@@ -11,12 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opwatch.clock import Anchor
+from opwatch.cpu import CpuTimes
 from opwatch.errors import BadInput
 from opwatch.recording.coding.anchors import (
     AnchorWriter,
+    SharedMoments,
     packed_anchors,
     read_anchors,
     unpacked_anchors,
+    unpacked_plain_anchors,
 )
 from opwatch.recording.coding.blocks import compressed, expanded, joined, one_after_another, readers, split
 from opwatch.recording.coding.columns import Changes, packed, rows_of, unpacked
@@ -95,20 +98,28 @@ def random_sample(chance: random.Random, words: list[int]) -> DiskSample:
     misses = chance.choice((None, 0, 7))
     anchor = Anchor(*(chance.randrange(1 << 62) for _ in range(3)))
     reason = chance.choice((None, "statistics are off"))
-    return DiskSample(DISK, Reading(sample, stat(), with_ticks(stat()), reason), misses, anchor)
+    cpu = CpuTimes(chance.randrange(1, 512), *(chance.randrange(1 << 62) for _ in range(4)))
+    cpu_or_none = chance.choice((None, cpu))
+    return DiskSample(DISK, Reading(sample, stat(), with_ticks(stat()), reason), misses, anchor, cpu_or_none)
 
 
-def written(samples: list[DiskSample], shared: dict[int, Anchor]) -> list[Streams]:
+def written(samples: list[DiskSample], shared: SharedMoments) -> list[Streams]:
     writer = FrameWriter()
     return [
-        writer.streams(3 * at, sample, 9 if sample.reading.no_witness else 0, shared.get(3 * at))
+        writer.streams(
+            3 * at,
+            sample,
+            9 if sample.reading.no_witness else 0,
+            shared.anchors.get(3 * at),
+            shared.cpus.get(3 * at),
+        )
         for at, sample in enumerate(samples)
     ]
 
 
-def read_back(streams: FrameStreams, count: int, shared: dict[int, Anchor]) -> list[tuple[int, DiskSample]]:
+def read_back(streams: FrameStreams, count: int, shared: SharedMoments) -> list[tuple[int, DiskSample]]:
     reader = FrameReader(Layout(), streams, DISK)
-    known = Known(shared, {9: "statistics are off"})
+    known = Known(shared.anchors, {9: "statistics are off"}, shared.cpus)
     back = []
     for _ in range(count):
         number, end_ns = reader.advance()
@@ -124,7 +135,12 @@ def read_back(streams: FrameStreams, count: int, shared: dict[int, Anchor]) -> l
 def test_random_samples_come_back(seed: int) -> None:
     chance, words = random.Random(seed), [0] * WORDS
     samples = [random_sample(chance, words) for _ in range(3)]
-    shared = {3 * at: sample.anchor for at, sample in enumerate(samples) if chance.random() < 0.5}
+    others = CpuTimes(1, 2, 3, 4, 5)
+    shared = SharedMoments(
+        {3 * at: sample.anchor for at, sample in enumerate(samples) if chance.random() < 0.5},
+        # What is the entry's may be that of another sample in it, also where this one has none.
+        {3 * at: sample.cpu or others for at, sample in enumerate(samples) if chance.random() < 0.5},
+    )
     streams = one_after_another(written(samples, shared))
     expected = [(3 * at, sample) for at, sample in enumerate(samples)]
     assert read_back(readers([streams], "it"), 3, shared) == expected
@@ -143,7 +159,8 @@ def test_every_counter_comes_back(data: st.DataObject) -> None:
             words[place] = data.draw(NUMBERS)
         reading = Reading(decode_sample(struct.pack(f"={WORDS}Q", *words)), None, None)
         samples.append(DiskSample(DISK, reading, 0, Anchor(1, 1, 1)))
-    back = read_back(readers([one_after_another(written(samples, {}))], "it"), 2, {})
+    alone = SharedMoments()
+    back = read_back(readers([one_after_another(written(samples, alone))], "it"), 2, alone)
     assert [sample for _, sample in back] == samples
 
 
@@ -167,13 +184,44 @@ def test_what_only_grows_does_not_go_back() -> None:
     assert goes_back(later, first)
 
 
-@given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), max_size=5))
-def test_anchors_come_back(values: list[tuple[int, int, int]]) -> None:
+CPU_TIMES = st.builds(CpuTimes, st.integers(1, MODULUS - 1), NUMBERS, NUMBERS, NUMBERS, NUMBERS)
+
+
+@given(st.lists(st.tuples(st.builds(Anchor, NUMBERS, NUMBERS, NUMBERS), st.none() | CPU_TIMES), max_size=5))
+def test_anchors_come_back(values: list[tuple[Anchor, CpuTimes | None]]) -> None:
     writer = AnchorWriter()
-    anchors = {7 + 2 * at: Anchor(*three) for at, three in enumerate(values)}
-    raw = b"".join(writer.written(number, anchor) for number, anchor in anchors.items())
-    assert read_anchors(Varints(raw, "it")) == anchors
-    assert unpacked_anchors(packed_anchors(raw), "it") == anchors
+    rows = [writer.written(7 + 2 * at, anchor, cpu) for at, (anchor, cpu) in enumerate(values)]
+    moments = SharedMoments(
+        {7 + 2 * at: anchor for at, (anchor, _) in enumerate(values)},
+        {7 + 2 * at: cpu for at, (_, cpu) in enumerate(values) if cpu},
+    )
+    assert read_anchors(Varints(b"".join(rows), "it")) == moments
+    assert unpacked_anchors(packed_anchors(rows), "it") == moments
+
+
+def test_anchors_without_cpu_time_are_those_of_versions_before() -> None:
+    rows = [[7, 5 * 10**9, 10**18, 40], [1, 10**9, 700, 31], [1, 12, -5, 33]]
+    moments = unpacked_plain_anchors(packed_rows(rows, 4), "it")
+    assert [*moments.anchors] == [7, 8, 9]
+    assert moments.anchors[8] == Anchor(6 * 10**9, 6 * 10**9 + 10**18 + 700, 31)
+    assert not moments.cpus
+
+
+def test_cpu_time_takes_two_bytes_and_some_a_moment() -> None:
+    chance, writer = random.Random(4), AnchorWriter()
+    user, system, irq = 10**8, 10**7, 10**6
+    with_cpu, without = [], []
+    for second in range(60):
+        anchor = Anchor(second * 10**9, 10**18 + second * 10**9, 30)
+        user, system = user + round(chance.gauss(50, 7)), system + round(chance.gauss(30, 5))
+        irq += chance.randrange(5)
+        with_cpu.append((second, anchor, CpuTimes(8, user, system, irq, 0)))
+        without.append((second, anchor, None))
+    sizes = []
+    for rows in (with_cpu, without):
+        writer.reset()
+        sizes.append(len(packed_anchors([writer.written(*row) for row in rows])))
+    assert sizes[0] - sizes[1] < 2.3 * 60
 
 
 def packed_rows(rows: list[list[int]], width: int) -> bytes:

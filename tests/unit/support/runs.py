@@ -19,6 +19,7 @@ from opwatch.counters.looks.sample import (
     SmartctlOutput,
 )
 from opwatch.counters.reading import DriveFacts
+from opwatch.cpu import CpuTimes
 from opwatch.owners.cells import By, OwnedCounts, OwnerKind
 from opwatch.owners.sample import OwnerRow, OwnerSample
 from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
@@ -67,7 +68,9 @@ class MadeUpRun:
         ticks = KernelTicks(waited, waited["read"] // 2, queued, 4 * 10**6)
         after = replace(stat, begin_ns=end_ns + 5, end_ns=end_ns + 70, ticks=ticks)
         anchor = Anchor(self._at_ns + 50_000, WALL_NS + self._at_ns + 50_000, 31)
-        return DiskSample(self._disks[place], Reading(counters, stat, after), 0, anchor)
+        spent = (self._at_ns - BEGIN_NS) // 10**7
+        cpu = CpuTimes(4, 31_000 + spent * 7 // 5, 12_000 + spent // 3, 500 + spent // 50, 3)
+        return DiskSample(self._disks[place], Reading(counters, stat, after), 0, anchor, cpu)
 
     def work(self, place: int) -> None:
         """A second more."""

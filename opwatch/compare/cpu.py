@@ -1,0 +1,50 @@
+"""What CPUs worked during a run, each figure with what is known of its error. Pure.
+
+It is the whole machine's, and so the same for all disks that were watched together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opwatch.compare.estimates import LEAST_REQUESTS, Estimate, influences_of, judged, ratio_of
+from opwatch.compare.sampling import DiskCourse
+
+# CPUs that are busy, and what they are busy for a request.
+CPU, CPU_IO = "cpu", "cpu_io"
+CPU_METRICS = (CPU, CPU_IO)
+NOT_THERE = "this recording has no CPU time: it was made by an opwatch that kept none"
+NOT_ALL_OF_IT = "the CPU time of a part of the run is not known"
+TOO_LITTLE = "it was less than the kernel counts by"
+
+
+def cpu_estimates(course: DiskCourse) -> dict[str, Estimate]:
+    """The figures by name."""
+    every = [stretch.cpu for stretch in course.stretches]
+    uses = [use for use in every if use]
+    if not uses or len(uses) < len(every):
+        reason = course.no_cpu or (NOT_ALL_OF_IT if uses else NOT_THERE)
+        return dict.fromkeys(CPU_METRICS, Estimate(None, reason=reason))
+    busy_s, error_s = [use.busy_s for use in uses], max(use.error_s for use in uses)
+    requests = [stretch.requests for stretch in course.stretches]
+    return {
+        CPU: _over(busy_s, [use.seconds for use in uses], error_s),
+        CPU_IO: _for_a_request([1e9 * value for value in busy_s], requests, 1e9 * error_s),
+    }
+
+
+def _for_a_request(busy_ns: Sequence[float], requests: Sequence[int], error_ns: float) -> Estimate:
+    count = sum(requests)
+    if count < LEAST_REQUESTS:
+        return Estimate(None, reason=f"{count} requests are too few, {LEAST_REQUESTS} are needed")
+    return _over(busy_ns, requests, error_ns)
+
+
+def _over(busy: Sequence[float], under: Sequence[float], error: float) -> Estimate:
+    """One sum over another. Sums of what is read again and again are off by what the first and the last
+    reading are."""
+    total, below = sum(busy), sum(under)
+    bounds = max(total - error, 0.0) / below, (total + error) / below
+    if total <= error:
+        return Estimate(total / below, *bounds, reason=TOO_LITTLE)
+    return judged(total / below, bounds, ratio_of(busy, under), influences_of(busy, under))

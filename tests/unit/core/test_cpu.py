@@ -1,0 +1,69 @@
+"""CPU time of the machine: what the kernel prints, and what lies between two readings."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from opwatch.cpu import CpuClock, CpuTimes, CpuUse, cpu_use, parse_cpu_times
+from opwatch.errors import BadInput
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+BAD = sorted((FIXTURES / "bad" / "cpu").iterdir())
+
+
+def test_the_sums_of_all_cpus_are_read() -> None:
+    text = (FIXTURES / "good" / "cpu" / "stat").read_text()
+    assert parse_cpu_times(text) == CpuTimes(2, 1_086_743 + 93_112, 401_766, 1_204 + 36_731, 5_509)
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: str(path.name))
+def test_what_is_no_such_text_is_refused(path: Path) -> None:
+    with pytest.raises(BadInput, match="no times of CPUs"):
+        parse_cpu_times(path.read_text())
+
+
+def test_use_is_what_lies_between_two_readings() -> None:
+    then, now = CpuTimes(2, 1000, 500, 20, 3), CpuTimes(4, 1150, 550, 25, 4)
+    use = cpu_use(then, now, 2 * 10**9)
+    assert use == CpuUse(2.0, 4, 1.5, 0.5, 0.05, 0.01)
+    assert use.busy_cores == pytest.approx(1.025)
+    assert use.error_s == pytest.approx(0.09)
+    both = use.plus(CpuUse(1.0, 4, 0.5, 0.25, 0.0, 0.0))
+    assert (both.seconds, both.user_s, both.system_s, both.irq_s) == (3.0, 2.0, 0.75, 0.05)
+
+
+def test_what_has_gone_back_or_took_no_time_is_unknown() -> None:
+    then, back = CpuTimes(2, 1000, 500, 20, 3), CpuTimes(2, 1100, 550, 25, 2)
+    assert cpu_use(then, back, 10**9) is None
+    assert cpu_use(then, then, 0) is None
+    assert cpu_use(None, then, 10**9) is None
+
+
+def test_this_machine_works_while_we_do() -> None:
+    with closing(CpuClock()) as clock:
+        then, begun = clock.read(), time.monotonic_ns()
+        until = time.process_time() + 0.4
+        while time.process_time() < until:
+            pass
+        now = clock.read()
+        use = cpu_use(then, now, time.monotonic_ns() - begun)
+    assert clock.problem is None
+    assert use is not None
+    assert use.busy_s >= 0.4 - use.error_s
+    assert use.cpus == os.cpu_count()
+    assert clock.read() is None
+
+
+def test_where_there_are_none_it_says_why(tmp_path: Path) -> None:
+    with closing(CpuClock(tmp_path / "stat")) as clock:
+        assert clock.read() is None
+        assert clock.problem == f"{tmp_path}/stat: No such file or directory"
+    (tmp_path / "stat").write_text("cpu  1 2 3\n")
+    with closing(CpuClock(tmp_path / "stat")) as clock:
+        assert clock.read() is None
+        assert str(clock.problem).startswith("/proc/stat has no times")

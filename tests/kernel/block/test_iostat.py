@@ -1,0 +1,128 @@
+"""iostat(1) itself beside ours: the same requests, and the same await, %util and queue within the errors that
+we print and what iostat rounds."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from opwatch.host.scratch import ScratchDisk
+from tests.kernel.support.drives import MIB, drive
+from tests.kernel.support.load import discards, flushes
+from tests.kernel.support.watching import ATTEMPTS, lines
+from tests.requirements import require_drive, unmet
+
+Document = dict[str, Any]
+
+SECONDS = 6
+READS, WRITES = 1009, 503
+# It prints two digits: of rates and sums of a second, of milliseconds, and of percents.
+ROUNDED = 0.005
+LETTERS = {"read": "r", "write": "w", "discard": "d", "flush": "f"}
+
+
+@contextlib.contextmanager
+def loop() -> Iterator[str]:
+    with ScratchDisk(256 * MIB) as disk:
+        yield disk.node
+
+
+@contextlib.contextmanager
+def simulated() -> Iterator[str]:
+    """A drive that takes the time of a real one."""
+    require_drive()
+    with drive(words=("timing",)) as one:
+        yield one.device
+
+
+def load(node: str) -> None:
+    """Requests of every kind, with pauses so that the disk is not busy all the time."""
+    for rw, count in (("randread", READS), ("randwrite", WRITES)):
+        subprocess.run(
+            [
+                *("fio", "--name=x", f"--filename={node}", f"--rw={rw}", "--bs=4k", "--direct=1"),
+                *("--ioengine=libaio", "--iodepth=16", f"--number_ios={count}", "--size=32m"),
+                *("--output=/dev/null",),
+            ],
+            check=True,
+            timeout=60,
+        )
+        time.sleep(0.2)
+    discards(node, 7)
+    flushes(node, 11)
+
+
+@contextlib.contextmanager
+def running(*argv: str) -> Iterator[subprocess.Popen[str]]:
+    """A program that speaks English, and has ended afterwards."""
+    language = os.environ | {"LC_ALL": "C"}
+    with subprocess.Popen(argv, env=language, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def both(node: str) -> tuple[Document, Document] | None:
+    """The summary of ours, and what iostat says of an interval that has all requests as well; None where its
+    interval ended too soon."""
+    watch = (sys.executable, "-m", "opwatch", "--json", "--by", "none", "--waf", "0", "--dev", node, "0.2")
+    iostat = ("iostat", "-d", "-x", "-y", "-o", "JSON", node, str(SECONDS), "1")
+    with running(*watch) as ours:
+        assert ours.stdout
+        first = ours.stdout.readline()
+        with running(*iostat) as theirs:
+            # Its first reading, which it does not print, is done before the load begins.
+            time.sleep(0.5)
+            begun = time.monotonic()
+            load(node)
+            if time.monotonic() - begun > SECONDS - 1:
+                return None
+            out, _ = theirs.communicate(timeout=60)
+        ours.send_signal(signal.SIGINT)
+        rest, _ = ours.communicate(timeout=60)
+    [report] = json.loads(out)["sysstat"]["hosts"][0]["statistics"]
+    [row] = report["disk"]
+    return lines(first + rest)[-1], row
+
+
+def compared(node: str) -> tuple[Document, Document]:
+    """Both, of a load that lies in the intervals of both and that no program of ours missed a part of."""
+    for _ in range(ATTEMPTS):
+        pair = both(node)
+        if pair and pair[0]["ops"]["read"]["count"] == READS:
+            return pair
+    raise AssertionError(f"no load of {READS} reads was seen by both: {pair}")
+
+
+@pytest.mark.parametrize("made", [loop, simulated])
+def test_both_say_the_same(made: Callable[[], contextlib.AbstractContextManager[str]]) -> None:
+    if not shutil.which("iostat"):
+        unmet("kernel", "iostat is not installed: apt-get install sysstat")
+    with made() as node:
+        ours, theirs = compared(node)
+    # It has no better clock than this: how long its interval was, by the requests that we know.
+    elapsed_s = READS / theirs["r/s"]
+    assert elapsed_s == pytest.approx(SECONDS, rel=0.1)
+    times = ours["kernel_times"]
+    assert times["await_ns"].keys() >= {"read", "write", "discard"}
+    for group, awaited in times["await_ns"].items():
+        off_ms = abs(awaited["mean"] / 1e6 - theirs[f"{LETTERS[group]}_await"])
+        assert off_ms <= awaited["error"] / 1e6 + ROUNDED, (group, awaited, theirs)
+    for name, value, error, scale in (
+        ("util", times["busy_ratio"], times["busy_error"], 100),
+        ("aqu-sz", times["queue_size"], 0.001 / ours["interval_s"], 1),
+    ):
+        off_s = abs(value * ours["interval_s"] - theirs[name] / scale * elapsed_s)
+        assert off_s <= error * ours["interval_s"] + ROUNDED / scale * elapsed_s, (name, times, theirs)
+    assert 0 < times["busy_ratio"] < 1

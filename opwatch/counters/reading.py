@@ -82,11 +82,14 @@ class WearOutlook:
 
 @dataclass(frozen=True, slots=True)
 class LifetimeRatio:
-    """NAND bytes for each byte of the host since the drive was new, with what the steps leave open."""
+    """NAND bytes for each byte of the host since the drive was new, with what the steps leave open. With
+    `pages_of` it is pages for a page: those that the host filled in part make more of it, so that `most` is
+    None."""
 
     ratio: float
     least: float
-    most: float
+    most: float | None
+    pages_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

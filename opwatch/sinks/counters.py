@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opwatch import SCHEMA, units
-from opwatch.counters.reading import CounterReading, Report
+from opwatch.counters.reading import CounterReading, DriveFacts, LifetimeRatio, Report
 from opwatch.sinks import folding
 
 HEADER = ("COUNTER", "VALUE", "STEP", "PROOF", "SOURCE, OR WHY NOT")
@@ -33,20 +33,30 @@ def reading_document(reading: CounterReading, age_s: float | None) -> dict[str, 
     }
 
 
+def identity(drive: DriveFacts) -> dict[str, Any]:
+    """What a drive says it is, as all documents about one have it."""
+    names = ("name", "protocol", "model", "firmware", "serial", "family", "capacity_bytes", "lba_bytes")
+    return {name: getattr(drive, name) for name in names}
+
+
+def title(drive: DriveFacts) -> list[str]:
+    """The same in a line, or in two."""
+    words = [drive.name, drive.model, f"firmware {drive.firmware}" if drive.firmware else None]
+    return _folded(", ".join(word for word in words if word) or "a drive that does not say what it is")
+
+
+def _lifetime_document(lifetime: LifetimeRatio) -> dict[str, Any]:
+    return {
+        "ratio": lifetime.ratio,
+        "least": lifetime.least,
+        "most": lifetime.most,
+        "of": "pages" if lifetime.pages_of else "bytes",
+    }
+
+
 def document(report: Report, age_s: float | None) -> dict[str, Any]:
     """The report as one JSON document. `age_s` is None for what comes from a file."""
-    drive = report.drive
-    identity = {
-        "name": drive.name,
-        "protocol": drive.protocol,
-        "model": drive.model,
-        "firmware": drive.firmware,
-        "serial": drive.serial,
-        "family": drive.family,
-        "capacity_bytes": drive.capacity_bytes,
-        "lba_bytes": drive.lba_bytes,
-    }
-    report_document: dict[str, Any] = {"schema": SCHEMA, "device": identity}
+    report_document: dict[str, Any] = {"schema": SCHEMA, "device": identity(report.drive)}
     for name, reading in report.readings.items():
         report_document[name] = reading_document(reading, age_s)
     report_document["others"] = {
@@ -54,10 +64,7 @@ def document(report: Report, age_s: float | None) -> dict[str, Any]:
         for name, readings in report.others.items()
         if readings
     }
-    lifetime = report.lifetime
-    report_document["lifetime_waf"] = (
-        {"ratio": lifetime.ratio, "least": lifetime.least, "most": lifetime.most} if lifetime else None
-    )
+    report_document["lifetime_waf"] = _lifetime_document(report.lifetime) if report.lifetime else None
     report_document["health"] = [
         {"says": note.says, "source": note.source, "serious": note.serious} for note in report.health
     ]
@@ -109,13 +116,21 @@ def _years(hours: int) -> str:
     return f"{hours / _YEAR_H:.1f} years" if hours >= _YEAR_H else f"{hours // 24} days"
 
 
+def _lifetime(life: LifetimeRatio) -> str:
+    if life.most is None:
+        pages = (
+            f"{life.least:.3g} or more: {life.ratio:.3g} NAND pages for a page of the host ({life.pages_of})"
+        )
+        return f"{pages}, and those that it filled in part make more,"
+    return f"{life.ratio:.3g} ({life.least:.3g} to {life.most:.3g}) NAND bytes for a byte of the host"
+
+
 def _of_health(report: Report) -> list[str]:
     """What the drive says of its health, and when its rated life ends."""
     shown: list[str] = []
     if report.lifetime:
-        life = report.lifetime
-        says = f"{life.ratio:.3g} ({life.least:.3g} to {life.most:.3g}) NAND bytes for a byte of the host"
-        shown += _folded(f"lifetime WAF: {says} since it was new: its past, not a workload's", indent=2)
+        says = f"lifetime WAF: {_lifetime(report.lifetime)} since it was new: its past, not a workload's"
+        shown += _folded(says, indent=2)
     for note in report.health:
         shown += _folded(f"{'HEALTH' if note.serious else 'health'}: {note.says} ({note.source})", indent=2)
     for outlook in report.outlooks:
@@ -130,11 +145,8 @@ def _of_health(report: Report) -> list[str]:
 
 def lines(report: Report) -> Sequence[str]:
     """The report for people. What is known only to be unknown in the same way is one line."""
-    drive = report.drive
-    identity = [drive.name, drive.model, f"firmware {drive.firmware}" if drive.firmware else None]
-    title = ", ".join(word for word in identity if word) or "a drive that does not say what it is"
     head = "".join(cell.ljust(width) for cell, width in zip(HEADER, (*_WIDTHS, 0), strict=True))
-    shown = [*_folded(title), *([head] if _has_table() else [])]
+    shown = [*title(report.drive), *([head] if _has_table() else [])]
     for name, reading in report.readings.items():
         if reading.value is not None or name in ("host_written", "nand_written"):
             shown += _rows(name, reading)

@@ -40,7 +40,11 @@ class Counter:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One kind of drive. Attribute ids are terms as text. `trimmed` counts what was trimmed, `trims` the
-    commands (of unit 1)."""
+    commands (of unit 1).
+
+    `for_host` are the NAND bytes of the host's own data, which hold what it wrote; `worn` those that the
+    erases of the drive are of; `page_ratio` the pages of host and drive, of one size that nobody knows.
+    With `by_attributes` drives are known by these: that they do not fit is no news."""
 
     name: str
     protocol: str
@@ -55,6 +59,9 @@ class Entry:
     nand: Counter | None = None
     trimmed: Counter | None = None
     trims: Counter | None = None
+    for_host: Counter | None = None
+    worn: Counter | None = None
+    page_ratio: tuple[int, ...] = ()
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     requires: tuple[int, ...] = ()
     forbids: tuple[int, ...] = ()
@@ -68,6 +75,7 @@ class Entry:
     below_host: bool = False
     statistics_wrap: bool = False
     tight: bool = False
+    by_attributes: bool = False
     # Whether the user wrote it: nothing that was learned of others' drives speaks against it.
     own: bool = False
 
@@ -227,6 +235,9 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
         nand=_counter(table.table("nand")),
         trimmed=_counter(table.table("trimmed")),
         trims=_counter(table.table("trims")),
+        for_host=_counter(table.table("for_host")),
+        worn=_counter(table.table("worn")),
+        page_ratio=table.ids("page_ratio"),
         names=_names(table.table("names")),
         requires=table.ids("requires"),
         forbids=table.ids("forbids"),
@@ -239,6 +250,7 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
         no_nand=table.text("no_nand"),
         below_host=bool(table.take("below_host", bool, "true or false")),
         tight=bool(table.take("tight", bool, "true or false")),
+        by_attributes=bool(table.take("by_attributes", bool, "true or false")),
         statistics_wrap=bool(table.take("statistics_wrap", bool, "true or false")),
     )
     table.finish()
@@ -252,7 +264,9 @@ def _require(table: _Table, entry: Entry) -> None:
         raise table.wrong("model", "there, or family")
     counters = (entry.host, entry.nand, entry.trimmed, entry.trims)
     if entry.protocol == "ata":
-        _require_attributes(table, counters, entry.erase)
+        _require_attributes(table, (*counters, entry.for_host, entry.worn), entry.erase)
+        if len(entry.page_ratio) not in (0, 2):
+            raise table.wrong("page_ratio", "two numbers: pages for the host, and pages for the drive itself")
     if entry.protocol == "nvme" and any(counters) and not entry.fault and not (entry.lid and entry.layout):
         raise table.wrong("lid and layout", "there: they say which page")
 

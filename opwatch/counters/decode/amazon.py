@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from opwatch.counters.decode.pages import BadPage, whole
+from opwatch.counters.decode.pages import BadPage, unsigned, whole
 
 LID = 0xD0
 LENGTH, DETAILED_LENGTH = 4096, 8192
@@ -68,22 +68,21 @@ class AmazonLog:
     by_size: tuple[SizedTimes, ...] = ()
 
 
-def _u(page: bytes, offset: int, width: int = 8) -> int:
-    return int.from_bytes(page[offset : offset + width], "little")
-
-
 def _slot(low: int, high: int, count: int) -> TimeSlot:
     return TimeSlot(low, None if high == _NO_EDGE else high, count)
 
 
 def _slots(page: bytes, at: int) -> tuple[TimeSlot, ...]:
     """A histogram, whose slots must lie one after the other."""
-    count = _u(page, at)
+    count = unsigned(page, at)
     if count > _MOST_SLOTS:
         raise BadPage(f"log page D0h tells of {count} slots in a histogram: there is room for {_MOST_SLOTS}")
     starts = range(at + 8, at + 8 + count * _SLOT_BYTES, _SLOT_BYTES)
     # The last half of a count is reserved, and zero: together they are one number.
-    slots = tuple(_slot(_u(page, start), _u(page, start + 8), _u(page, start + 16)) for start in starts)
+    slots = tuple(
+        _slot(unsigned(page, start), unsigned(page, start + 8), unsigned(page, start + 16))
+        for start in starts
+    )
     for slot, later in pairwise(slots):
         if slot.high_us is None or later.low_us < slot.high_us:
             raise BadPage("log page D0h has slots that overlap")
@@ -95,25 +94,27 @@ def _slots(page: bytes, at: int) -> tuple[TimeSlot, ...]:
 def _direction(page: bytes, place: int) -> DirectionTimes:
     """Reads (0) or writes (1)."""
     slots = _slots(page, _SLOTS_AT + place * _HISTOGRAM_BYTES)
-    return DirectionTimes(_u(page, 8 + 8 * place), _u(page, 24 + 8 * place), _u(page, 40 + 8 * place), slots)
+    return DirectionTimes(
+        unsigned(page, 8 + 8 * place), unsigned(page, 24 + 8 * place), unsigned(page, 40 + 8 * place), slots
+    )
 
 
 def _by_size(page: bytes, edges: Sequence[TimeSlot]) -> tuple[SizedTimes, ...]:
     """Histograms by size, which have the edges of the one over all sizes."""
-    number = _u(page, _SIZES_AT, 4)
+    number = unsigned(page, _SIZES_AT, 4)
     if number > _MOST_SIZES or len(edges) > _SLOTS_BY_SIZE:
         raise BadPage(
             f"log page D0h tells of {number} ranges of sizes in {len(edges)} slots: there is no room"
         )
     sized, above = [], 0
     for place in range(number):
-        most = _u(page, _SIZES_AT + 4 + 4 * place, 4)
+        most = unsigned(page, _SIZES_AT + 4 + 4 * place, 4)
         if most <= above:
             raise BadPage("log page D0h has ranges of sizes that overlap")
         at = _BY_SIZE_AT + place * 2 * _SLOTS_BY_SIZE * 8
         read, write = (
             tuple(
-                TimeSlot(edge.low_us, edge.high_us, _u(page, begin + 8 * index))
+                TimeSlot(edge.low_us, edge.high_us, unsigned(page, begin + 8 * index))
                 for index, edge in enumerate(edges)
             )
             for begin in (at, at + _SLOTS_BY_SIZE * 8)
@@ -126,19 +127,19 @@ def _by_size(page: bytes, edges: Sequence[TimeSlot]) -> tuple[SizedTimes, ...]:
 def decode_amazon(raw: bytes) -> AmazonLog:
     """Log page D0h by its magic number; BadPage for every other maker's page of this number."""
     page = whole(raw, LENGTH, "log page D0h")
-    magic = _u(page, 0, 4)
+    magic = unsigned(page, 0, 4)
     if magic not in (_EBS, _INSTANCE_STORAGE):
         raise BadPage("log page D0h is not Amazon's: it does not begin with their number")
     read, write = _direction(page, 0), _direction(page, 1)
-    detailed = _u(page, 4, 4) == _DETAILED and len(raw) >= DETAILED_LENGTH
+    detailed = unsigned(page, 4, 4) == _DETAILED and len(raw) >= DETAILED_LENGTH
     return AmazonLog(
         is_instance_storage=magic == _INSTANCE_STORAGE,
         read=read,
         write=write,
-        volume_iops_us=_u(page, 56),
-        volume_bandwidth_us=_u(page, 64),
-        instance_iops_us=_u(page, 72),
-        instance_bandwidth_us=_u(page, 80),
-        queue_length=_u(page, 88),
+        volume_iops_us=unsigned(page, 56),
+        volume_bandwidth_us=unsigned(page, 64),
+        instance_iops_us=unsigned(page, 72),
+        instance_bandwidth_us=unsigned(page, 80),
+        queue_length=unsigned(page, 88),
         by_size=_by_size(raw, write.slots) if detailed else (),
     )

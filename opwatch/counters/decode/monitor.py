@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.counters.decode.pages import BadPage, whole
+from opwatch.counters.decode.pages import BadPage, unsigned, whole
 
 LID, LENGTH = 0xC3, 512
 # GUID 85D45E58-D4E6-4370-9C6C-84D08CC07A92 as it comes over the wire.
@@ -56,10 +56,6 @@ class MonitorLog:
     version: int
 
 
-def _u(page: bytes, offset: int, width: int) -> int:
-    return int.from_bytes(page[offset : offset + width], "little")
-
-
 def _stamp(raw: int) -> int | None:
     """The milliseconds of an NVMe timestamp; above them it says where they are from."""
     return None if raw == _NO_STAMP else raw & ((1 << _STAMP_BITS) - 1)
@@ -68,17 +64,17 @@ def _stamp(raw: int) -> int | None:
 def _cell(page: bytes, at: int, units_at: int, place: tuple[int, int]) -> SlowCell:
     """Counts lie from the first bucket on, each with its trims first; stamps and latencies from the last."""
     bucket, direction = place
-    count = _u(page, at + 16 * bucket + 4 * (3 - direction), 4)
+    count = unsigned(page, at + 16 * bucket + 4 * (3 - direction), 4)
     index = 3 * (BUCKETS - 1 - bucket) + 2 - direction
     bit = 3 * bucket + direction
-    measured = _u(page, at + 160 + 2 * index, 2)
+    measured = unsigned(page, at + 160 + 2 * index, 2)
     return SlowCell(
         commands=count,
         saturated=count == _SATURATED,
         measured_ms=measured or None,
-        stamp_ms=_stamp(_u(page, at + 64 + 8 * index, 8)) if measured else None,
-        is_by_clock=bool(_u(page, units_at, 2) >> bit & 1),
-        is_largest=bool(_u(page, 10, 2) >> bit & 1),
+        stamp_ms=_stamp(unsigned(page, at + 64 + 8 * index, 8)) if measured else None,
+        is_by_clock=bool(unsigned(page, units_at, 2) >> bit & 1),
+        is_largest=bool(unsigned(page, 10, 2) >> bit & 1),
     )
 
 
@@ -104,15 +100,15 @@ def decode_monitor(raw: bytes) -> MonitorLog:
     thresholds = list(page[6:10])
     if enabled and thresholds != sorted(set(thresholds)):
         raise BadPage("log page C3h has thresholds that do not grow")
-    threshold = _u(page, 4, 2)
-    debug_stamp = _u(page, 452, 8)
+    threshold = unsigned(page, 4, 2)
+    debug_stamp = unsigned(page, 452, 8)
     return MonitorLog(
         enabled=enabled,
-        minutes=_u(page, 2, 2) * _MINUTES,
+        minutes=unsigned(page, 2, 2) * _MINUTES,
         minutes_in_all=threshold * _MINUTES or None,
         window_ms=page[12] * _WINDOW_MS or None,
         active=_buckets(page, _ACTIVE_AT, 216),
         static=_buckets(page, _STATIC_AT, 424),
-        debug_log_ms=None if debug_stamp == _NO_STAMP else _u(page, 450, 2),
-        version=_u(page, 494, 2),
+        debug_log_ms=None if debug_stamp == _NO_STAMP else unsigned(page, 450, 2),
+        version=unsigned(page, 494, 2),
     )

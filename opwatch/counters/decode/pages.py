@@ -29,6 +29,6 @@ def number(page: bytes, offset: int, width: int) -> int | None:
     return int.from_bytes(field, "little")
 
 
-def small(page: bytes, offset: int) -> int | None:
-    """A one-byte field in which 255 is a number like any other would not be: None for it."""
-    return number(page, offset, 1)
+def unsigned(page: bytes, offset: int, width: int = 8) -> int:
+    """A field in which all ones are a number like any other. The page has it: `whole` has checked that."""
+    return int.from_bytes(page[offset : offset + width], "little")

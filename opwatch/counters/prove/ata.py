@@ -8,8 +8,10 @@ from opwatch.counters.prove import sanity
 from opwatch.counters.prove.learned import LearnedProof
 from opwatch.counters.prove.limits import MOST_ERASES, WriteLimits
 from opwatch.counters.prove.statistics import RAW_BITS, StatisticsProof, close, is_wrapped, lags, wrapped
-from opwatch.counters.reading import CounterReading, Proof, unknown
+from opwatch.counters.reading import CounterReading, LifetimeRatio, Proof, unknown
 
+# Blocks hold up to a sixth more than the capacity, and averages of erases are integers.
+_WORN = 0.7, 1.4
 _HOST_IDS = (225, 233, 235, 241, 246)
 # What smartctl calls an attribute that it does not know.
 _DEFAULT_NAMES = {233: "Media_Wearout_Indicator", 241: "Total_LBAs_Written"}
@@ -29,7 +31,14 @@ class AtaProof:
         matching = catalogue.matching(evidence.drive, "ata")
         problems = [(entry, self._misfit(entry)) for entry in matching]
         self.entry = next((entry for entry, problem in problems if problem is None), None)
-        self._problem = next((f"{entry.name}: {problem}" for entry, problem in problems if problem), None)
+        self._problem = next(
+            (
+                f"{entry.name}: {problem}"
+                for entry, problem in problems
+                if problem and not entry.by_attributes
+            ),
+            None,
+        )
         wraps = any(entry.statistics_wrap for entry in matching)
         self._statistics = StatisticsProof(evidence, self._limits, wraps=wraps)
         self._learned = LearnedProof(evidence, catalogue, self._limits)
@@ -201,12 +210,46 @@ class AtaProof:
             "the counter is 0 although the host wrote: it is not implemented" if not reading.value else None,
             sanity.ratio(reading.value, host.value, self._capacity),
             sanity.erases(reading.value, self._average_erases(), self._capacity),
+            self._room_for_host(host, entry),
+            self._worn(entry),
             self._below(reading, host, entry),
         )
         if reason:
             return [reading.refused(reason)]
         below = reading.value + reading.quantum <= host.value - host.quantum
         return [reading.noted("below the host's writes") if below else reading]
+
+    def _room_for_host(self, host: CounterReading, entry: Entry) -> str | None:
+        """Pages that were programmed for the host hold what it wrote, or their count has begun anew."""
+        pages = self._sum(entry.for_host, entry) if entry.for_host else None
+        if not pages or host.value is None:
+            return None
+        if pages.value is not None and host.value <= 1.005 * pages.value + 2 * (host.quantum + pages.quantum):
+            return None
+        return f"{pages.value} bytes for the host's own data do not hold the {host.value} that it wrote"
+
+    def _worn(self, entry: Entry) -> str | None:
+        """What erases are of is what they hold, where there are enough of them to tell."""
+        counted = self._sum(entry.worn, entry).value if entry.worn else None
+        average = self._average_erases()
+        if counted is None or not average or average < 10 or not self._capacity:
+            return None
+        fit = counted / (average * self._capacity)
+        if _WORN[0] <= fit <= _WORN[1]:
+            return None
+        return f"{counted} bytes are {fit:.2g} times what {average:.0f} erases mean: the unit is another"
+
+    def page_ratio(self) -> LifetimeRatio | None:
+        """NAND pages for a page of the host's data, where an entry knows that both are of one size."""
+        attributes = (
+            [self._evidence.attribute(number) for number in self.entry.page_ratio] if self.entry else []
+        )
+        raws = [attribute.raw for attribute in attributes if attribute and attribute.raw is not None]
+        if len(raws) != 2 or not 2 < raws[0] < (1 << RAW_BITS) - 1 or not raws[1] < (1 << RAW_BITS) - 1:
+            return None
+        total = raws[0] + raws[1]
+        source = f"attributes {' and '.join(map(str, self.entry.page_ratio if self.entry else ()))}"
+        return LifetimeRatio(total / raws[0], (total - 2) / (raws[0] + 1), None, source)
 
     def _below(self, reading: CounterReading, host: CounterReading, entry: Entry) -> str | None:
         """S6: at lifetime a drive that does not compress wrote at least what the host did."""

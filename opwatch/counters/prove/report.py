@@ -144,9 +144,8 @@ def _ata(evidence: Evidence, catalogue: Catalogue) -> Report:
         **_health(evidence),
         "nuse": unknown("ATA has no count of used blocks"),
     }
-    return Report(
-        evidence.drive, readings, {"host_written": hosts[1:], "nand_written": nands[1:]}, evidence.failures
-    )
+    others = {"host_written": hosts[1:], "nand_written": nands[1:]}
+    return Report(evidence.drive, readings, others, evidence.failures, lifetime=proof.page_ratio())
 
 
 def _scsi_side(megabytes: int | None, name: str, hours: int | None) -> CounterReading:
@@ -205,7 +204,7 @@ def report(evidence: Evidence, catalogue: Catalogue) -> Report:
         readings=readings,
         health=health_notes(evidence, used),
         outlooks=(outlook,) if outlook else (),
-        lifetime=lifetime_ratio(readings["host_written"], readings["nand_written"]),
+        lifetime=lifetime_ratio(readings["host_written"], readings["nand_written"]) or unchecked.lifetime,
         others={name: [_credible(reading) for reading in some] for name, some in unchecked.others.items()},
     )
 

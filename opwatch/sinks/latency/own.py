@@ -10,7 +10,7 @@ from opwatch.counters.decode.amazon import AmazonLog, DirectionTimes, SizedTimes
 from opwatch.counters.decode.monitor import DIRECTIONS, REFRESH_S, MonitorLog, SlowBucket, SlowCell
 from opwatch.counters.latency.looked import DriveLatency
 from opwatch.counters.latency.quantiles import QUANTILES, TimeRange, mean, quantile
-from opwatch.counters.reading import DriveFacts
+from opwatch.sinks.counters import identity, title
 from opwatch.sinks.folding import folded
 
 _WIDTHS = (7, 11, 9, 14, 13, 13, 13)
@@ -30,11 +30,6 @@ def span(value: TimeRange | None) -> str:
 def cells(values: Sequence[str], widths: Sequence[int]) -> str:
     """A row of a table: what is wider than its column pushes the rest aside."""
     return " ".join(value.ljust(width - 1) for value, width in zip(values, widths, strict=True)).rstrip()
-
-
-def title(drive: DriveFacts) -> list[str]:
-    words = [drive.name, drive.model, f"firmware {drive.firmware}" if drive.firmware else None]
-    return folded(", ".join(word for word in words if word) or "a drive that does not say what it is")
 
 
 def _note(text: str) -> list[str]:
@@ -127,11 +122,6 @@ def lines(drive_latency: DriveLatency) -> list[str]:
     for failure in drive_latency.failures:
         shown += _note(f"failed: {failure}")
     return shown
-
-
-def identity(drive: DriveFacts) -> dict[str, Any]:
-    names = ("name", "protocol", "model", "firmware", "serial")
-    return {name: getattr(drive, name) for name in names}
 
 
 def range_document(value: TimeRange | None) -> dict[str, Any] | None:

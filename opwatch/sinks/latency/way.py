@@ -9,8 +9,9 @@ from opwatch import SCHEMA
 from opwatch.counters.latency.between import WayTimes
 from opwatch.counters.latency.quantiles import TimeRange
 from opwatch.counters.reading import DriveFacts
+from opwatch.sinks.counters import identity, title
 from opwatch.sinks.folding import folded
-from opwatch.sinks.latency.own import cells, identity, range_document, span, title
+from opwatch.sinks.latency.own import cells, range_document, span
 
 _WIDTHS = (6, 7, 9, 15, 15, 15, 13)
 _SHOWN = ("mean", "p50", "p90", "p99")

@@ -36,7 +36,7 @@ def both(counters: Report) -> tuple[int | None, int | None]:
 
 # Device statistics, or what the attribute says before they wrapped; then NAND.
 LINUXHW = {
-    "bx500_devstat_wrap32": (22374847336 * 512, None),
+    "bx500_devstat_wrap32": (22374847336 * 512, (699213979 + 1021575168) * 16384),
     "mx500_devstat_wrap32": (40221591223 * 512, None),
     "dell_micron5300_attr241_is_nand": (244903576216 * 512, 312835849952 * 512),
     "dell_samsung_233host_251nand": (16452844354 * 512, 18087714176 * 512),
@@ -126,7 +126,7 @@ CDI = {
     "KIOXIA_KCD81VUG6T40_healthy.trim": (1832600650 * 512000, 1359892586692608),
     "KCM61VUL3T20_healthy.trim": (2579165678 * 512000, None),
     "SSDPF21Q800GB_healthy.trim": (9300569805 * 512000, None),
-    "SDSSDH3_512G_healthy.trim": (239064859452 * 512, None),
+    "SDSSDH3_512G_healthy.trim": (239064859452 * 512, (58994 + 141517) * GIB),
     "MK000960GWSSD_healthy.trim": (373526415 * 512, None),
 }
 

@@ -35,7 +35,10 @@ EXAMPLES = {
     "intel-545s": ("INTEL SSDSC2KW256G8", "LHF002C", None, "INTEL SSDSC2KW240H6"),
     "intel-sandforce": ("INTEL SSDSC2CW240A3", "400i", None, "INTEL SSDSC2BW240H6"),
     "micron-datacentre": ("Micron_5300_MTFDDAK480TDS", "D3MU001", None, "Micron_M500DC_MTFDDAK480MBB"),
-    "crucial-micron-client": ("CT1000MX500SSD1", "M3CR033", None, "CT1000P1SSD8"),
+    "micron-client-16k": ("Crucial_CT525MX300SSD1", "M0CR060", None, "CT1000MX500SSD1"),
+    "crucial-pages": ("CT1000MX500SSD1", "M3CR033", None, "CT1000P1SSD8"),
+    "crucial-micron-client": ("Crucial_CT240M500SSD1", "MU05", None, "Crucial_CT250MX200SSD1"),
+    "wd-sandisk-tlc-slc": ("SanDisk SSD PLUS 1000GB", "UH5100RL", None, "HFS480G32FEH"),
     "wd-blue-3d": ("WDC WDS100T2B0A-00SM50", "401000WD", None, "WDC WDS100T3B0A-00AXR0"),
     "sandisk-3d": ("SanDisk SDSSDH3 512G", "40101000", None, "SanDisk SDSSDP128G"),
     "sandisk-x400-1006": (
@@ -101,7 +104,7 @@ def sata(entry: Entry, scale: int = 1) -> Evidence:
         total, factor, parts = entry.sum_of
         raws |= dict.fromkeys(parts, raws[total] // factor // len(parts))
         raws[total] = factor * sum(raws[part] for part in parts)
-    raws |= {int(term): 200 for term in entry.erase}
+    raws |= {int(term): 104 if entry.worn else 200 for term in entry.erase}
     attributes = tuple(
         Attribute(number, "Unknown_Attribute", raw, str(raw), 100) for number, raw in raws.items()
     )

@@ -14,6 +14,7 @@ from opwatch.counters.prove.report import report
 from opwatch.counters.reading import CounterReading, DriveFacts, Proof
 from opwatch.counters.reports.numbers import json_number, whole_number
 from opwatch.counters.reports.smartctl_text import parse_smartctl_text
+from opwatch.sinks.counters import document, lines
 from tests.learning.rows import blind, read_rows
 
 ROWS = Path(__file__).parents[2] / "fixtures" / "good" / "smart_rows" / "drives.jsonl"
@@ -70,6 +71,39 @@ def test_a_counterfeit_is_not_the_drive_that_it_says_it_is() -> None:
     value = host(blind(fake)).value
     assert value is None or abs(value - (262770 << 25)) <= 1 << 25
     assert host(ours).value == 17220894720 * 512
+
+
+def nand(name: str) -> CounterReading:
+    return report(DRIVES[name], CATALOGUE).readings["nand_written"]
+
+
+def test_nand_writes_are_proven_by_what_the_erases_hold() -> None:
+    # 71,245 GiB are 1.12 times 68 erases of 1 TB; the host's 83,731 GiB went through SLC first.
+    assert nand("SanDisk SSD PLUS 1000GB UH5100RL").value == (71245 + 259021) * GIB
+    # The same attributes on a newer drive count something else: 476 erases of 250 GB are no 3,762 GiB.
+    refused = nand("WD Blue SA510 2.5 250GB 52008100")
+    assert refused.value is None and "476 erases" in (refused.reason or "")
+
+
+def test_pages_are_bytes_where_the_host_never_filled_more() -> None:
+    assert nand("Crucial_CT250MX200SSD1 MU02").value == (593061801 + 334502269) * 16384
+    # 174 TB do not fit into 208,645,945 pages: their count has begun anew.
+    refused = nand("Crucial_CT250MX200SSD1 MU01")
+    assert refused.value is None and "do not hold" in (refused.reason or "")
+
+
+def test_pages_of_a_size_that_nobody_knows_are_a_ratio() -> None:
+    mx500 = parse_smartctl_text((ROWS.parents[1] / "counters/linuxhw/mx500_devstat_wrap32.txt").read_text())
+    said = report(mx500, CATALOGUE)
+    life = said.lifetime
+    assert life and life.most is None and abs(life.ratio - (2525283724 + 1507252867) / 2525283724) < 1e-12
+    assert said.readings["nand_written"].value is None and life.least < life.ratio
+    assert any(
+        line.startswith("lifetime WAF: 1.6 or more: 1.6 NAND pages for a page") for line in lines(said)
+    )
+    assert document(said, None)["lifetime_waf"]["of"] == "pages"
+    none = tuple(a if a.id != 247 else replace(a, raw=0) for a in mx500.attributes)
+    assert report(replace(mx500, attributes=none), CATALOGUE).lifetime is None
 
 
 def test_an_attribute_that_is_saved_later_does_not_contradict() -> None:

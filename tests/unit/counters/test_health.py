@@ -150,7 +150,7 @@ def test_a_lifetime_ratio_has_its_bounds() -> None:
     assert ratio is not None and ratio.ratio == 2
     # Truths that both counters would show so.
     for host, nand in ((10**14 + (1 << 29), 2 * 10**14), (10**14, 2 * 10**14 + (1 << 30) - 1)):
-        assert ratio.least <= nand / host <= ratio.most
+        assert ratio.most is not None and ratio.least <= nand / host <= ratio.most
     small = number(1 << 30, "bytes", 1 << 30)
     for others in ((small, small), (unknown("not read"), small), (small, unknown("not read"))):
         assert lifetime_ratio(*others) is None
